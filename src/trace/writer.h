@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing a trace directory. One ct_encoder per thread of the target; the drain
+ * calls the inline functions of trace/encoder.h for each event, and this file's
+ * functions for everything rare. Not thread safe: one writer belongs to one thread.
+ *
+ * A failure to write (full disk, read-only) is kept in the writer: all later calls do nothing and
+ * return the same code, what is on the disk stays readable, ct_trace_writer_error gives the line.
+ */
+#ifndef CT_TRACE_WRITER_H
+#define CT_TRACE_WRITER_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+struct ct_trace_writer;
+struct ct_encoder;
+
+/* Creates DIR (must not exist unless it is an empty directory). max_buffer_bytes bounds what all encoders hold. */
+int ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_trace_writer **out,
+                           struct ct_diag *diag);
+/* Flushes and closes every encoder; accepts NULL. Returns the first error of the recording. */
+int ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag);
+int ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag);
+
+/* Appends one function table line; ids are given in order from 0 by the caller. Buffered; flushed by ct_trace_writer_flush_functions. */
+int ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address,
+                             uint64_t size, const char *mode, const char *raw_name);
+int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
+
+/* Writes manifest.json atomically (temporary file, rename). Borrows the object. */
+int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
+
+/* A new thread stream DIR/thread_<index>/index.ctb. The encoder is owned by the writer. */
+int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
+                           struct ct_encoder **out);
+/* Ends the thread's stream: flush, close the file, give the buffers back (counters stay readable). */
+int ct_encoder_close(struct ct_encoder *encoder);
+/* Writes out the block in progress, if any (the drain calls it when the block has become old). */
+int ct_encoder_flush(struct ct_encoder *encoder);
+
+uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+point+return written */
+uint64_t ct_trace_writer_bytes(const struct ct_trace_writer *writer);
+
+#endif
