@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent: the little that runs inside the target besides the trampolines.
+ *
+ * Rules. It calls nothing of the target and has no libc, no TLS, no heap. It runs on a stack of
+ * its own with all signals blocked (entry.S), so it is never re-entered on one thread. It only makes
+ * raw system calls, and none at all once the target is under seccomp. It never ends its host: on any failure
+ * it counts and answers "skip", and the call goes on unrecorded.
+ *
+ * Threads. A thread's control page is written by that thread alone. Segments pass between the thread and
+ * the controller's drain through the state word of the segment table: ACTIVE -> FULL by the owner (release), FULL -> DRAINING
+ * by the drain (acquire), or FULL -> ACTIVE by another thread that takes the oldest one because none is free.
+ */
+#include "agent/agent.h"
+
+__attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
+    .mode = CT_MODE_OFF};
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_lookup = {
+    .mode = CT_MODE_LOOKUP};
+
+/* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
+static void
+wake_drain(void)
+{
+  struct ct_ring_header *r = agent_ring();
+  __atomic_fetch_add(&r->drain_bell, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&r->drain_waiting, __ATOMIC_SEQ_CST) != 0 && agent_config.no_syscalls == 0) {
+    agent_syscall(SYS_futex, (long)&r->drain_bell, FUTEX_WAKE, 1, 0, 0, 0);
+  }
+}
+
+/* Takes the lowest free segment, so that pages already touched are used again. CT_SEGMENT_NONE when there is none. */
+static uint32_t
+take_free(void)
+{
+  struct ct_ring_header *r = agent_ring();
+  uint32_t words = (r->segment_count + 63) / 64;
+  for (uint32_t w = 0; w < words; w++) {
+    uint64_t bits = __atomic_load_n(&r->free_map[w], __ATOMIC_RELAXED);
+    while (bits != 0) {
+      uint64_t bit = bits & -bits;
+      /* acquire: pairs with the drain's release when it gave the segment back */
+      if ((__atomic_fetch_and(&r->free_map[w], ~bit, __ATOMIC_ACQUIRE) & bit) != 0) {
+        return w * 64 + (uint32_t)__builtin_ctzll(bit);
+      }
+      bits &= ~bit;
+    }
+  }
+  return CT_SEGMENT_NONE;
+}
+
+/* Takes the full segment that was begun first away from the drain and counts its events as dropped. */
+static uint32_t
+take_oldest(uint64_t *old_word)
+{
+  struct ct_ring_header *r = agent_ring();
+  for (int attempt = 0; attempt < 16; attempt++) {
+    uint32_t best = CT_SEGMENT_NONE;
+    uint64_t best_word = 0;
+    for (uint32_t i = 0; i < r->segment_count; i++) {
+      uint64_t word = __atomic_load_n(&segment_entry(i)->state, __ATOMIC_ACQUIRE);
+      if (CT_SEG_STATE(word) == CT_SEG_FULL && (best == CT_SEGMENT_NONE || word >> 16 < best_word >> 16)) {
+        best = i;
+        best_word = word;
+      }
+    }
+    if (best == CT_SEGMENT_NONE) {
+      return CT_SEGMENT_NONE;
+    }
+    struct ct_segment_entry *entry = segment_entry(best);
+    uint32_t reserved = entry->reserved;
+    uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(best_word), CT_SEG_SEQ(best_word));
+    uint64_t expected = best_word;
+    if (__atomic_compare_exchange_n(&entry->state, &expected, taken, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+      struct ct_slot *victim =
+          (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word);
+      __atomic_fetch_add(&victim->dropped_overwritten, reserved, __ATOMIC_RELAXED);
+      *old_word = best_word;
+      return best;
+    }
+  }
+  return CT_SEGMENT_NONE;
+}
+
+/* With --lossless: waits until the drain has freed a segment, as long as the controller shows signs of life. */
+static uint32_t
+wait_for_free(void)
+{
+  struct ct_ring_header *r = agent_ring();
+  uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  int silent = 0;
+  while (silent < 20 && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
+    struct agent_timespec wait = {0, 50 * 1000 * 1000};
+    uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
+    __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
+    uint32_t index = take_free();
+    if (index == CT_SEGMENT_NONE) {
+      wake_drain();
+      agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
+      index = take_free();
+    }
+    __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
+    if (index != CT_SEGMENT_NONE) {
+      return index;
+    }
+    uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+    silent = now == beat ? silent + 1 : 0;
+    beat = now;
+  }
+  return CT_SEGMENT_NONE;
+}
+
+/* Hands the active segment over to the drain. */
+static void
+hand_over(struct ct_control *control)
+{
+  if (control->segment == CT_SEGMENT_NONE || control->limit == 0) {
+    return;
+  }
+  struct ct_segment_entry *entry = segment_entry(control->segment);
+  uint64_t used = control->cursor - control->segment_base;
+  entry->reserved = used > CT_SEGMENT_BYTES ? CT_SEGMENT_EVENTS : (uint32_t)(used / CT_EVENT_BYTES);
+  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
+  /* release: the events and reserved are visible to whoever sees FULL */
+  __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, control->slot, CT_SEG_SEQ(word)), __ATOMIC_RELEASE);
+  control->segment = CT_SEGMENT_NONE;
+  control->limit = 0;
+  control->cursor = 0;
+  slot_of(control)->active_segment = CT_SEGMENT_NONE;
+  wake_drain();
+}
+
+/* Gives the thread a new active segment; 0 when there is none to be had. */
+static int
+next_segment(struct ct_control *control)
+{
+  struct ct_ring_header *r = agent_ring();
+  struct ct_slot *slot = slot_of(control);
+  hand_over(control);
+  uint64_t old_word = 0;
+  uint32_t index = take_free();
+  if (index == CT_SEGMENT_NONE && r->lossless != 0 && agent_config.no_syscalls == 0) {
+    index = wait_for_free();
+  }
+  if (index == CT_SEGMENT_NONE) {
+    index = take_oldest(&old_word);
+  }
+  if (index == CT_SEGMENT_NONE) {
+    return 0;
+  }
+  struct ct_segment_entry *entry = segment_entry(index);
+  uint64_t seq = __atomic_fetch_add(&r->segment_seq, 1, __ATOMIC_RELAXED);
+  entry->tag = entry->tag >= 3 ? 1 : entry->tag + 1;
+  entry->reserved = 0;
+  entry->thread_seq = slot->thread_seq++;
+  entry->generation = slot->generation;
+  /* release: whoever sees this activation sees its tag and position */
+  __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_ACTIVE, control->slot, seq), __ATOMIC_RELEASE);
+  control->segment_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_BYTES;
+  control->segment = index;
+  control->tag = entry->tag;
+  control->cursor = control->segment_base;
+  control->limit = control->segment_base + CT_SEGMENT_BYTES;
+  slot->active_segment = index;
+  slot->swaps++;
+  return 1;
+}
+
+/* Appends one event to the active segment; the caller has made sure that there is room. */
+static void
+put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t slot_low)
+{
+  uint32_t lo, hi;
+  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+  struct ct_ring_event *event = (struct ct_ring_event *)control->cursor;
+  control->cursor += CT_EVENT_BYTES;
+  event->tsc = (uint64_t)hi << 32 | lo;
+  uint64_t word = (uint64_t)slot_low << 32 | function << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | control->tag;
+  __atomic_store_n(&event->word, word, __ATOMIC_RELEASE);
+}
+
+/* The slot is new to this thread, or its last owner has died: begin afresh. */
+static void
+register_thread(struct ct_control *control, uint32_t tid)
+{
+  struct ct_slot *slot;
+  uint64_t index = ((uint64_t)control - agent_config.controls) / CT_CONTROL_STRIDE;
+  control->slot = (uint32_t)index;
+  if (control->magic == CT_CONTROL_MAGIC) {
+    hand_over(control);
+  }
+  slot = slot_of(control);
+  control->segment = CT_SEGMENT_NONE;
+  control->cursor = 0;
+  control->limit = 0;
+  control->stack_lo = 0;
+  control->stack_len = 0;
+  control->light_lo = 0;
+  control->light_len = 0;
+  control->parked = 0;
+  control->table = agent_config.table;
+  control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
+  slot->thread_seq = 0;
+  slot->tid = tid;
+  slot->active_segment = CT_SEGMENT_NONE;
+  __atomic_store_n(&slot->generation, slot->generation + 1, __ATOMIC_RELEASE);
+  control->tid = tid;
+  control->magic = CT_CONTROL_MAGIC;
+  control->mode = CT_MODE_ON;
+}
+
+/* Makes the stack on which sp lies the thread's current one. 0: it has no return store. */
+static int
+enter_stack(struct ct_control *control, uint64_t sp)
+{
+  struct ct_stack_range range;
+  if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
+    control->stack_len = 0;
+    return 0;
+  }
+  if (range.light != 0) {
+    control->stack_len = 0;
+    control->light_lo = range.lo;
+    control->light_len = range.hi - range.lo;
+    return 0;
+  }
+  control->stack_lo = range.lo;
+  control->stack_len = range.hi - range.lo;
+  if (control->limit != 0 && control->cursor < control->limit) {
+    uint32_t context = (uint32_t)(range.lo >> 12) & 0x7fffff;
+    put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
+  }
+  return 1;
+}
+
+/*
+ * The slow path of a hook; called by entry.S on the agent's stack. half: 0 enter, 1 return, 2 callout.
+ * Answers CT_VERDICT_RETRY when the trampoline will succeed now, CT_VERDICT_SKIP when the event is not to be recorded.
+ */
+__attribute__((visibility("hidden"))) uint64_t
+agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half, uint32_t tid,
+                uint32_t found)
+{
+  /* A page found by our id while it was not parked belongs to a dead thread that had the same id. */
+  if (control->magic != CT_CONTROL_MAGIC || control->tid != tid || (found != 0 && control->parked == 0)) {
+    register_thread(control, tid);
+  }
+  control->parked = 0;
+  control->mode = CT_MODE_ON;
+  if (half == 2) {
+    agent_request(slot_of(control), desc, sp);
+    return CT_VERDICT_SKIP;
+  }
+  if (agent_ring()->closed != 0) {
+    control->stack_len = 0;
+    return CT_VERDICT_SKIP;
+  }
+  if (control->cursor >= control->limit && next_segment(control) == 0) {
+    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
+    return CT_VERDICT_SKIP;
+  }
+  if (sp - control->stack_lo < control->stack_len) {
+    return CT_VERDICT_RETRY;
+  }
+  if (sp - control->light_lo >= control->light_len && enter_stack(control, sp)) {
+    return CT_VERDICT_RETRY;
+  }
+  /* No return store for this stack: enter events only, recorded from here. */
+  control->stack_len = 0;
+  if (half == 0) {
+    put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
+  }
+  return CT_VERDICT_SKIP;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside the agent only: raw system calls, the configuration, and what its files offer each other. */
+#ifndef CT_AGENT_AGENT_H
+#define CT_AGENT_AGENT_H
+
+#include "ring/layout.h"
+
+/* From the kernel's x86-64 system call table and uapi headers; the agent includes none of them. */
+#define SYS_read   0
+#define SYS_open   2
+#define SYS_close  3
+#define SYS_mmap   9
+#define SYS_futex  202
+#define FUTEX_WAIT 0 /* not private: the controller waits on the same words */
+#define FUTEX_WAKE 1
+
+#define PROT_RW             3
+#define MAP_PRIVATE_ANON    0x22
+#define MAP_NORESERVE       0x4000
+#define MAP_FIXED_NOREPLACE 0x100000
+
+struct agent_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+#define AGENT_HIDDEN __attribute__((visibility("hidden")))
+
+extern AGENT_HIDDEN struct ct_agent_config agent_config;
+
+static inline long
+agent_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+static inline struct ct_ring_header *
+agent_ring(void)
+{
+  return (struct ct_ring_header *)agent_config.ring;
+}
+
+static inline struct ct_segment_entry *
+segment_entry(uint32_t index)
+{
+  return (struct ct_segment_entry *)(agent_config.ring + agent_ring()->table_offset) + index;
+}
+
+static inline struct ct_slot *
+slot_of(const struct ct_control *control)
+{
+  return (struct ct_slot *)(agent_config.ring + agent_ring()->slots_offset) + control->slot;
+}
+
+/* stack.c: the stack on which sp lies, its return store mapped; 0 when that cannot be had. */
+AGENT_HIDDEN int agent_stack_range(uint64_t sp, struct ct_stack_range *range);
+/* request.c: tells the controller and waits for its answer, bounded. */
+AGENT_HIDDEN void agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
+
+#endif

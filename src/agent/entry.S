@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent's entry stubs. Trampolines jump here from their cold parts.
+ *
+ * On entry rsp is S, the address of the frame's return-address slot, and r11 points to the
+ * trampoline's descriptor. Everything is kept in the 128 bytes below rsp, which a signal handler
+ * leaves alone, until the stub has switched to the thread's own agent stack:
+ *
+ *     -8 rax   -16 rdx   -24 r11   -32 r10   -40 rcx   -48 rsi   -56 rdi   -64 r8
+ *    -72 r9    -80 rbx   -88 signal mask     -96 half (0 enter, 1 return, 2 callout)
+ *   -104 where to go on (retry, and the stubs' way out)     -112 where to go on (skip)     -120 descriptor
+ *
+ * rax, rdx, r11 are stored by the trampoline, r10 too in the enter half. All signals are blocked
+ * while the agent's stack is in use. No stub touches a vector register, x87 or mxcsr.
+ */
+#include "ring/offsets.h"
+
+#define SYS_rt_sigprocmask 14
+#define SYS_getpid         39
+#define SYS_arch_prctl     158
+#define SYS_gettid         186
+#define SYS_tgkill         234
+#define ARCH_SET_GS        0x1001
+
+#define CFG(field) agent_config + field(%rip)
+
+  .section .text.head, "ax", @progbits
+  .globl agent_base
+  .hidden agent_base
+agent_base:
+  /* struct ct_agent_image, agent/image.h */
+  .long 0x544e4741                        /* "AGNT" */
+  .long agent_data_start - agent_base     /* first byte that must be writable, page aligned */
+  .long agent_end - agent_base            /* bytes in memory */
+  .long agent_config - agent_base
+  .long agent_page_off - agent_base
+  .long agent_page_lookup - agent_base
+  .long agent_slow_enter - agent_base
+  .long agent_slow_return - agent_base
+  .long agent_not_module - agent_base
+  .long agent_callout_park - agent_base
+  .long agent_callout_request - agent_base
+  .long agent_callout_find_fde - agent_base
+  .long agent_restore_slot - agent_base
+  .long agent_callout_seccomp - agent_base
+
+  .text
+/* Sets gs to the page whose address is in rdi. Clobbers rax, rcx, rsi, r11. */
+  .macro SET_GS
+  cmpl $0, CFG(CT_CFG_WRGSBASE)
+  je 71f
+  wrgsbase %rdi
+  jmp 72f
+71:
+  mov %rdi, %rsi
+  mov $ARCH_SET_GS, %edi
+  mov $SYS_arch_prctl, %eax
+  syscall
+  mov %rsi, %rdi
+72:
+  .endm
+
+  .globl agent_slow_enter
+agent_slow_enter:
+  mov %rcx, -40(%rsp)
+  mov CT_DESC_ENTER(%r11), %rcx
+  mov %rcx, -104(%rsp)
+  mov CT_DESC_RELOCATED(%r11), %rcx
+  mov %rcx, -112(%rsp)
+  movq $0, -96(%rsp)
+  jmp slow_common
+
+  .globl agent_slow_return
+agent_slow_return:
+  mov %r10, -32(%rsp)
+  mov %rcx, -40(%rsp)
+  mov CT_DESC_RET(%r11), %rcx
+  mov %rcx, -104(%rsp)
+  mov CT_DESC_RET_DONE(%r11), %rcx
+  mov %rcx, -112(%rsp)
+  movq $1, -96(%rsp)
+  jmp slow_common
+
+/* Requests to the controller: the displaced instructions follow whatever the outcome. */
+  .globl agent_callout_request
+agent_callout_request:
+  mov %rcx, -40(%rsp)
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rcx
+  mov %rcx, -104(%rsp)
+  mov %rcx, -112(%rsp)
+  movq $2, -96(%rsp)
+
+slow_common:
+  mov %rsi, -48(%rsp)
+  mov %rdi, -56(%rsp)
+  mov %r8, -64(%rsp)
+  mov %r9, -72(%rsp)
+  mov %rbx, -80(%rsp)
+  mov %r11, -120(%rsp)
+  cmpl $CT_MODE_OFF, %gs:CT_GS_MODE
+  je leave_skip
+  cmpl $0, CFG(CT_CFG_NO_SYSCALLS)
+  jne no_syscalls
+
+  mov $SYS_rt_sigprocmask, %eax
+  xor %edi, %edi /* SIG_BLOCK */
+  lea CFG(CT_CFG_SIGNAL_MASK), %rsi
+  lea -88(%rsp), %rdx
+  mov $8, %r10d
+  syscall
+  mov $SYS_gettid, %eax
+  syscall
+  mov %eax, %r8d
+  cmp %gs:CT_GS_TID, %eax
+  jne find_slot
+  cmpl $CT_MODE_ON, %gs:CT_GS_MODE
+  jne find_slot
+  mov %gs:CT_GS_AGENT_SP, %rdi
+  sub $CT_CONTROL_STRIDE, %rdi
+  xor %r9d, %r9d
+
+on_agent_stack: /* rdi = control page, r8d = tid, r9d = whether the page was found by the thread's id */
+  mov %rsp, %rsi
+  lea CT_CONTROL_STRIDE(%rdi), %rsp
+  push %rsi
+  push %rsi
+  mov -120(%rsi), %rdx
+  mov -96(%rsi), %ecx
+  call agent_slow_path
+  pop %rsp
+  mov %rax, -96(%rsp)
+  movl $0, %gs:CT_GS_BUSY
+  cmpl $0, CFG(CT_CFG_NO_SYSCALLS)
+  je unblock
+  cmpq $CT_VERDICT_RETRY, -96(%rsp)
+  je leave
+  jmp leave_skip
+
+/* The target is about to be, or is, under a seccomp filter: any system call of ours might kill it. */
+no_syscalls:
+  cmpl $CT_MODE_ON, %gs:CT_GS_MODE
+  jne leave_skip
+  cmpl $0, %gs:CT_GS_BUSY
+  jne leave_skip
+  movl $1, %gs:CT_GS_BUSY
+  mov %gs:CT_GS_TID, %r8d
+  mov %gs:CT_GS_AGENT_SP, %rdi
+  sub $CT_CONTROL_STRIDE, %rdi
+  xor %r9d, %r9d
+  jmp on_agent_stack
+
+/*
+ * This thread does not own the page that gs points to: a new thread, one that comes back from clone,
+ * a child of fork, or a child that shares our memory (vfork, posix_spawn).
+ */
+find_slot:
+  mov $SYS_getpid, %eax
+  syscall
+  cmp CFG(CT_CFG_PID), %eax
+  jne turn_off
+  mov CFG(CT_CFG_TIDS), %r10
+  mov %r8d, %ecx
+  and $(CT_SLOT_COUNT - 1), %ecx
+  mov $CT_SLOT_COUNT, %r9d
+1: /* the slot that bears our id */
+  cmp %r8d, (%r10, %rcx, 4)
+  je slot_found
+  inc %ecx
+  and $(CT_SLOT_COUNT - 1), %ecx
+  dec %r9d
+  jnz 1b
+  mov $CT_SLOT_COUNT, %r9d
+2: /* a free one */
+  xor %eax, %eax
+  cmp %eax, (%r10, %rcx, 4)
+  jne 3f
+  lock cmpxchg %r8d, (%r10, %rcx, 4)
+  je slot_found
+3:
+  inc %ecx
+  and $(CT_SLOT_COUNT - 1), %ecx
+  dec %r9d
+  jnz 2b
+  mov %ecx, %ebx
+  mov $CT_SLOT_COUNT, %r9d
+4: /* one of a thread that is dead */
+  mov CFG(CT_CFG_PID), %edi
+  mov (%r10, %rbx, 4), %esi
+  xor %edx, %edx
+  mov $SYS_tgkill, %eax
+  syscall
+  cmp $-3, %eax /* ESRCH */
+  jne 5f
+  mov %esi, %eax
+  lock cmpxchg %r8d, (%r10, %rbx, 4)
+  mov %ebx, %ecx
+  je slot_found
+5:
+  inc %ebx
+  and $(CT_SLOT_COUNT - 1), %ebx
+  dec %r9d
+  jnz 4b
+  mov CFG(CT_CFG_RING), %rcx
+  lock incq CT_RING_DROPPED_NO_SLOT(%rcx)
+  movq $CT_VERDICT_SKIP, -96(%rsp)
+  jmp unblock
+
+slot_found: /* ecx = index, r8d = tid */
+  mov CFG(CT_CFG_CONTROLS), %rdi
+  shl $CT_CONTROL_SHIFT, %rcx
+  add %rcx, %rdi
+  SET_GS
+  mov $1, %r9d
+  jmp on_agent_stack
+
+turn_off:
+  mov CFG(CT_CFG_PAGE_OFF), %rdi
+  SET_GS
+  movq $CT_VERDICT_SKIP, -96(%rsp)
+
+unblock:
+  mov $SYS_rt_sigprocmask, %eax
+  mov $2, %edi /* SIG_SETMASK */
+  lea -88(%rsp), %rsi
+  xor %edx, %edx
+  mov $8, %r10d
+  syscall
+  cmpq $CT_VERDICT_RETRY, -96(%rsp)
+  je leave
+
+leave_skip:
+  mov -112(%rsp), %rcx
+  mov %rcx, -104(%rsp)
+  mov -120(%rsp), %r11
+  cmpb $CT_HOOK_ENTER, CT_DESC_MODE(%r11)
+  jne leave
+  /* A function that looks at its own return address must find the true one there. */
+  mov (%rsp), %rcx
+  shr $CT_TABLE_SHIFT, %rcx
+  add CFG(CT_CFG_TABLE), %rcx
+  cmpb $2, (%rcx)
+  jne leave
+  mov CFG(CT_CFG_DELTA), %rcx
+  mov (%rsp, %rcx), %rcx
+  mov %rcx, (%rsp)
+
+leave:
+  mov -40(%rsp), %rcx
+  mov -48(%rsp), %rsi
+  mov -56(%rsp), %rdi
+  mov -64(%rsp), %r8
+  mov -72(%rsp), %r9
+  mov -80(%rsp), %rbx
+leave_short:
+  mov -8(%rsp), %rax
+  mov -16(%rsp), %rdx
+  mov -24(%rsp), %r11
+  mov -32(%rsp), %r10
+  jmp *-104(%rsp)
+
+/*
+ * The return address is not the text of a module: r10 = address of its byte in the table.
+ * 2, a trampoline: tail call (or the function has jumped to its own entry: no event).
+ * 0, JIT code: enter only, because runtimes read the slots of their calls out.
+ */
+  .globl agent_not_module
+agent_not_module:
+  cmpb $2, (%r10)
+  mov CT_DESC_FN(%r11), %r10d
+  je 1f
+  shl $CT_WORD_FN_SHIFT, %r10d
+  or $(CT_FN_POINT_BIT << CT_WORD_FN_SHIFT), %r10d
+  jmp 2f
+1:
+  mov CT_DESC_RET_POINT(%r11), %rax
+  cmp %rax, (%rsp)
+  je 3f
+  shl $CT_WORD_FN_SHIFT, %r10d
+  or $CT_WORD_TAIL, %r10d
+2:
+  rdtsc
+  shl $32, %rdx
+  or %rdx, %rax
+  add %gs:CT_GS_TAG, %r10d
+  mov $16, %edx
+  xadd %rdx, %gs:CT_GS_CURSOR
+  cmp %gs:CT_GS_LIMIT, %rdx
+  jae agent_slow_enter
+  mov %rax, (%rdx)
+  mov %esp, %eax
+  shl $32, %rax
+  or %r10, %rax
+  mov %rax, 8(%rdx)
+3:
+  mov CT_DESC_RELOCATED(%r11), %rax
+  mov %rax, -104(%rsp)
+  jmp leave_short
+
+/*
+ * An enter-only function was reached by a tail jump out of a call-through frame: record it as
+ * a tail call, then put the true return address into the slot, since the function reads it.
+ */
+  .globl agent_restore_slot
+agent_restore_slot:
+  mov CT_DESC_FN(%r11), %r10d
+  shl $CT_WORD_FN_SHIFT, %r10d
+  or $CT_WORD_TAIL, %r10d
+  rdtsc
+  shl $32, %rdx
+  or %rdx, %rax
+  add %gs:CT_GS_TAG, %r10d
+  mov $16, %edx
+  xadd %rdx, %gs:CT_GS_CURSOR
+  cmp %gs:CT_GS_LIMIT, %rdx
+  jae agent_slow_enter
+  mov %rax, (%rdx)
+  mov %esp, %eax
+  shl $32, %rax
+  or %r10, %rax
+  mov %rax, 8(%rdx)
+  mov CFG(CT_CFG_DELTA), %rax
+  mov (%rsp, %rax), %rax
+  mov %rax, (%rsp)
+  jmp 3b
+
+/* prctl(PR_SET_SECCOMP = 22, ...) or syscall(SYS_seccomp = 317, ...): no system calls of ours from here on. */
+  .globl agent_callout_seccomp
+agent_callout_seccomp:
+  cmp $22, %edi
+  je 1f
+  cmp $317, %edi
+  jne 2f
+1:
+  movl $1, CFG(CT_CFG_NO_SYSCALLS)
+2:
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rax
+  mov %rax, -104(%rsp)
+  jmp leave_short
+
+/* The function is about to clone: park gs, so that the child finds no page of another thread there. */
+  .globl agent_callout_park
+agent_callout_park:
+  cmpl $CT_MODE_ON, %gs:CT_GS_MODE
+  jne 4f
+  mov %rcx, -40(%rsp)
+  mov %rsi, -48(%rsp)
+  mov %rdi, -56(%rsp)
+  mov %r11, -120(%rsp)
+  movl $1, %gs:CT_GS_PARKED
+  mov CFG(CT_CFG_PAGE_LOOKUP), %rdi
+  SET_GS
+  mov -40(%rsp), %rcx
+  mov -48(%rsp), %rsi
+  mov -56(%rsp), %rdi
+  mov -120(%rsp), %r11
+4:
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rax
+  mov %rax, -104(%rsp)
+  jmp leave_short
+
+/*
+ * _Unwind_Find_FDE(rdi = pc, rsi = bases). Answers for addresses in trampolines, lets the function
+ * itself answer for all others. Runs on the caller's stack: the unwinder has room there.
+ */
+  .globl agent_callout_find_fde
+agent_callout_find_fde:
+  sub $184, %rsp
+  mov %rdi, 0(%rsp)
+  mov %rsi, 8(%rsp)
+  mov %rcx, 16(%rsp)
+  mov %r8, 24(%rsp)
+  mov %r9, 32(%rsp)
+  mov %r11, 40(%rsp)
+  mov %r11, %rdx
+  call agent_find_fde /* rax: the FDE, 0 nothing found, 1 not ours */
+  mov 0(%rsp), %rdi
+  mov 8(%rsp), %rsi
+  mov 16(%rsp), %rcx
+  mov 24(%rsp), %r8
+  mov 32(%rsp), %r9
+  mov 40(%rsp), %r11
+  add $184, %rsp
+  cmp $1, %rax
+  je 4b
+  mov -16(%rsp), %rdx
+  mov -24(%rsp), %r11
+  mov -32(%rsp), %r10
+  ret
+
+  .section .note.GNU-stack, "", @progbits

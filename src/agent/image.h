@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent as the controller sees it: a flat, position-independent image without
+ * relocations, to be copied to any page boundary. Offsets are from its start.
+ */
+#ifndef CT_AGENT_IMAGE_H
+#define CT_AGENT_IMAGE_H
+
+#include <stdint.h>
+
+#define CT_AGENT_MAGIC 0x544e4741u
+
+struct ct_agent_image {
+  uint32_t magic;
+  uint32_t data_start;   /* writable from here, page aligned */
+  uint32_t memory_bytes; /* whole image in memory; the file may end earlier, the rest is zero */
+  uint32_t config;       /* struct ct_agent_config */
+  uint32_t page_off;     /* a control page with CT_MODE_OFF */
+  uint32_t page_lookup;  /* a control page with CT_MODE_LOOKUP */
+  uint32_t slow_enter;
+  uint32_t slow_return;
+  uint32_t not_module;
+  uint32_t callout_park;
+  uint32_t callout_request;
+  uint32_t callout_find_fde;
+  uint32_t restore_slot;
+  uint32_t callout_seccomp;
+};
+
+#endif

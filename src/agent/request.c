@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests to the controller: the loader's rendezvous and an exec to come. The thread waits in here, bounded: it
+ * goes on when the controller has answered, or when its heartbeat has stopped. While it waits it can be
+ * asked to make a system call (mapping memory) in the target's name.
+ */
+#include "agent/agent.h"
+
+#define WAIT_STEP_NS     (100 * 1000 * 1000)
+#define SILENT_STEPS_MAX 10  /* the heartbeat stood still for a second */
+#define STEPS_MAX        600 /* a minute in all */
+
+static void
+ring_the_bell(void)
+{
+  struct ct_ring_header *r = agent_ring();
+  __atomic_fetch_add(&r->control_bell, 1, __ATOMIC_RELEASE);
+  agent_syscall(SYS_futex, (long)&r->control_bell, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+/* Saved by entry.S in the 128 bytes below the target's stack pointer. */
+static uint64_t
+saved_rdi(uint64_t sp)
+{
+  return *(const uint64_t *)(sp - 56);
+}
+
+void
+agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp)
+{
+  struct ct_ring_header *r = agent_ring();
+  struct ct_request *request = &slot->request;
+  if (agent_config.no_syscalls != 0 || r->closed != 0) {
+    return;
+  }
+  request->kind = desc->callout == CT_CALLOUT_EXEC ? CT_REQUEST_EXEC : CT_REQUEST_RENDEZVOUS;
+  request->arg[0] = saved_rdi(sp);
+  uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  uint32_t silent = 0;
+  /* release: pairs with the controller's acquire of PENDING */
+  __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+  ring_the_bell();
+  for (uint32_t step = 0; step < STEPS_MAX && silent < SILENT_STEPS_MAX;) {
+    uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+    if (state == CT_REQ_DONE) {
+      break;
+    }
+    if (state == CT_REQ_SYSCALL) {
+      request->result =
+          agent_syscall((long)request->number, (long)request->arg[0], (long)request->arg[1], (long)request->arg[2],
+                        (long)request->arg[3], (long)request->arg[4], (long)request->arg[5]);
+      __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+      ring_the_bell();
+      continue;
+    }
+    struct agent_timespec wait = {0, WAIT_STEP_NS};
+    long woken = agent_syscall(SYS_futex, (long)&request->state, FUTEX_WAIT, CT_REQ_PENDING, (long)&wait, 0, 0);
+    if (woken == -110 /* ETIMEDOUT */) {
+      uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+      silent = now == beat ? silent + 1 : 0;
+      beat = now;
+      step++;
+    }
+  }
+  __atomic_store_n(&request->state, CT_REQ_IDLE, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What libgcc's unwinder is told about trampolines. _Unwind_Find_FDE (libgcc, unwind-dw2-fde.h) is given an address and
+ * fills struct dwarf_eh_bases; the rows are taken relative to bases->func, so one template FDE serves all
+ * trampolines of a kind. For a displaced instruction the function itself is asked, with the address the
+ * instruction came from, and func is moved by the difference, so that rows and call sites (LSDA) fit.
+ */
+#include "agent/agent.h"
+
+struct dwarf_eh_bases {
+  void *text;
+  void *data;
+  void *function;
+};
+
+#define NOT_OURS ((void *)1)
+
+static const struct ct_hook_desc *
+find_desc(const struct ct_region *region, uint64_t pc)
+{
+  const struct ct_hook_desc *descs = (const struct ct_hook_desc *)region->desc;
+  uint64_t low = 0, high = region->desc_count;
+  while (low < high) {
+    uint64_t middle = (low + high) / 2;
+    if (descs[middle].enter <= pc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low == 0 ? 0 : &descs[low - 1];
+}
+
+AGENT_HIDDEN void *
+agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self)
+{
+  uint64_t count = __atomic_load_n(&agent_config.region_count, __ATOMIC_ACQUIRE);
+  for (uint64_t i = 0; i < count; i++) {
+    const struct ct_region *region = &agent_config.regions[i];
+    if (pc < region->lo || pc >= region->hi) {
+      continue;
+    }
+    const struct ct_hook_desc *desc = find_desc(region, pc);
+    if (desc == 0) {
+      return 0;
+    }
+    if (pc < desc->after_callout) {
+      bases->text = 0;
+      bases->data = 0;
+      bases->function = (void *)desc->enter;
+      return (void *)(desc->mode == CT_HOOK_FULL ? agent_config.fde_full : agent_config.fde_enter);
+    }
+    uint32_t k = 0;
+    while (k + 1u < desc->map_count && desc->after_callout + desc->map_new[k + 1] <= pc) {
+      k++;
+    }
+    uint64_t here = desc->after_callout + (desc->map_count != 0 ? desc->map_new[k] : 0);
+    uint64_t there = desc->function + (desc->map_count != 0 ? desc->map_old[k] : 0);
+    /* The unwinder asks for the address before a return address: stay within the instruction. */
+    void *(*original)(uint64_t, struct dwarf_eh_bases *) =
+        (void *(*)(uint64_t, struct dwarf_eh_bases *))self->after_callout;
+    void *fde = original(there, bases);
+    if (fde != 0) {
+      bases->function = (void *)((uint64_t)bases->function + (here - there));
+    }
+    return fde;
+  }
+  return NOT_OURS;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the agent in the target and the controller share: the memfd with its header,
+ * thread slots, segment table and segments; the private control page that gs points to;
+ * and the descriptors behind each trampoline. Fixed width, no pointers of the
+ * controller's in it; addresses of the target are plain u64.
+ *
+ *   memfd:  | header | tids | slots | segment table | segments ... |
+ *
+ * The event, 16 bytes, written in two stores, the word last:
+ *
+ *    0         8         12        16
+ *   +---------+---------+---------+
+ *   |   tsc   |  word   |  slot   |
+ *   +---------+---------+---------+
+ *   word  31            4 3    2 1    0
+ *        |   function    | kind | tag  |     slot: low half of the address of the
+ *        +---------------+------+------+     frame's return-address slot
+ *
+ * tag is 1..3, the lap of the segment, 0 never is valid: the drain tells a slot that was
+ * reserved but not yet (or never) written from a whole event by it.
+ */
+#ifndef CT_RING_LAYOUT_H
+#define CT_RING_LAYOUT_H
+
+#include "ring/offsets.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
+#define CT_RING_VERSION 1u
+
+#define CT_PAGE_BYTES      4096u
+#define CT_SEGMENT_BYTES   65536u
+#define CT_EVENT_BYTES     16u
+#define CT_SEGMENT_EVENTS  (CT_SEGMENT_BYTES / CT_EVENT_BYTES)
+#define CT_SEGMENT_MAX     4096u
+#define CT_SEGMENT_NONE    UINT32_MAX
+
+/* One byte of the table stands for 64 KiB of the target's address space. */
+#define CT_TABLE_BYTES (1ull << (47 - CT_TABLE_SHIFT))
+enum ct_text_kind { CT_TEXT_OTHER = 0, CT_TEXT_MODULE = 1, CT_TEXT_TRAMPOLINE = 2 };
+
+/* Event word. */
+#define CT_WORD_TAG_MASK   3u
+#define CT_WORD_KIND_SHIFT 2
+#define CT_FN_MAX          ((1u << 27) - 1) /* bit 27 marks, in CT_KIND_OTHER, a function entered without call-through */
+enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_RETURN = 3 };
+/* CT_KIND_OTHER without the point bit: low 4 bits of the function field say what, the upper 23 carry a value. */
+enum ct_other { CT_OTHER_SWITCH = 1 };
+
+struct ct_ring_event {
+  uint64_t tsc;
+  uint64_t word; /* low half: function, kind, tag; high half: slot */
+};
+_Static_assert(sizeof(struct ct_ring_event) == CT_EVENT_BYTES, "ring event");
+
+/* Segment state word: bits 0..1 state, 2..15 thread slot, 16..63 activation sequence number. */
+enum ct_segment_state { CT_SEG_FREE = 0, CT_SEG_ACTIVE = 1, CT_SEG_FULL = 2, CT_SEG_DRAINING = 3 };
+#define CT_SEG_WORD(state, slot, seq) ((uint64_t)(state) | (uint64_t)(slot) << 2 | (uint64_t)(seq) << 16)
+#define CT_SEG_STATE(w)               ((unsigned)((w)&3))
+#define CT_SEG_SLOT(w)                ((unsigned)((w) >> 2 & 0x3fff))
+#define CT_SEG_SEQ(w)                 ((w) >> 16)
+
+struct ct_segment_entry {
+  uint64_t state;      /* atomic, CT_SEG_WORD */
+  uint32_t tag;        /* lap, 1..3; the owner's while active */
+  uint32_t reserved;   /* events reserved, valid from CT_SEG_FULL on */
+  uint32_t thread_seq; /* position among the segments of the slot's thread, from 0 */
+  uint32_t generation; /* of the slot */
+  uint64_t pad;
+};
+_Static_assert(sizeof(struct ct_segment_entry) == 32, "segment entry");
+
+/* A request of a thread to the controller. state is a futex: the thread waits while it is not DONE. */
+enum ct_request_state {
+  CT_REQ_IDLE = 0,
+  CT_REQ_PENDING = 1, /* set by the agent, read by the controller */
+  CT_REQ_SYSCALL = 2, /* set by the controller: do this system call, then PENDING again */
+  CT_REQ_DONE = 3,    /* set by the controller */
+};
+enum ct_request_kind { CT_REQUEST_NONE = 0, CT_REQUEST_RENDEZVOUS = 1, CT_REQUEST_EXEC = 2 };
+
+struct ct_request {
+  uint32_t state; /* atomic */
+  uint32_t kind;
+  uint64_t arg[6];
+  uint64_t number; /* system call number for CT_REQ_SYSCALL */
+  int64_t result;
+};
+
+struct ct_slot {
+  uint32_t generation;     /* counts the threads that had this slot; changed by the agent at registration */
+  uint32_t tid;            /* of this generation */
+  uint32_t active_segment; /* index, CT_SEGMENT_NONE */
+  uint32_t thread_seq;     /* next segment's position */
+  uint64_t dropped_no_segment; /* atomic: events not recorded because every segment was in use */
+  uint64_t dropped_overwritten; /* atomic: events in segments taken away before the drain had them */
+  uint64_t dropped_unsupported; /* calls not recorded because the stack has no return store */
+  uint64_t swaps;
+  struct ct_request request;
+  uint64_t start_tsc;
+  uint64_t pad[8];
+};
+_Static_assert(sizeof(struct ct_slot) == 192, "slot");
+
+struct ct_ring_header {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t target_pid; /* as the target's own getpid() tells */
+  uint32_t slot_count;
+  uint32_t segment_count;
+  uint64_t tids_offset;
+  uint64_t slots_offset;
+  uint64_t table_offset;
+  uint64_t segments_offset;
+  uint64_t total_bytes;
+  uint32_t lossless; /* wait for a free segment instead of taking the oldest */
+  uint32_t closed;   /* the controller is done: record nothing more */
+  uint64_t pad0[7];
+  /* cache line of the drain's futex */
+  uint32_t drain_bell;    /* atomic, futex */
+  uint32_t drain_waiting; /* atomic */
+  uint64_t heartbeat;     /* counts up while the controller lives */
+  uint32_t free_bell;     /* atomic, futex: a segment was freed (lossless) */
+  uint32_t free_waiters;  /* atomic */
+  uint64_t pad1[5];
+  /* cache line of the control futex */
+  uint32_t control_bell; /* atomic, futex */
+  uint32_t control_pad;
+  uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
+  uint64_t pad2[6];
+  uint64_t segment_seq;                      /* atomic: next activation sequence number */
+  uint64_t free_map[CT_SEGMENT_MAX / 64];    /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
+};
+_Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
+
+/*
+ * The control page of a thread, at gs. Private, wiped on fork: in a forked child the
+ * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
+ */
+struct ct_control {
+  uint64_t cursor;    /* address of the next event; advanced by xadd, may run past limit */
+  uint64_t limit;     /* end of the active segment; 0 when there is none */
+  uint64_t stack_lo;
+  uint64_t stack_len; /* 0: every hook takes the slow path */
+  uint64_t table;     /* address of the byte table */
+  uint64_t tag;       /* lap tag of the active segment */
+  uint64_t magic;     /* CT_CONTROL_MAGIC in a registered thread's page */
+  uint32_t mode;      /* enum ct_control_mode */
+  uint32_t tid;
+  uint64_t agent_sp;  /* top of the agent's stack of this thread */
+  uint32_t slot;      /* index */
+  uint32_t parked;    /* the thread went into clone and has not come back yet */
+  uint64_t segment_base;
+  uint32_t segment;   /* index of the active segment, CT_SEGMENT_NONE */
+  uint32_t busy;      /* in the agent; a signal handler that finds it set is not recorded */
+  uint64_t light_lo;  /* stack without return store: enter events only */
+  uint64_t light_len;
+};
+#define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
+
+_Static_assert(offsetof(struct ct_control, cursor) == CT_GS_CURSOR, "gs");
+_Static_assert(offsetof(struct ct_control, limit) == CT_GS_LIMIT, "gs");
+_Static_assert(offsetof(struct ct_control, stack_lo) == CT_GS_STACK_LO, "gs");
+_Static_assert(offsetof(struct ct_control, stack_len) == CT_GS_STACK_LEN, "gs");
+_Static_assert(offsetof(struct ct_control, table) == CT_GS_TABLE, "gs");
+_Static_assert(offsetof(struct ct_control, tag) == CT_GS_TAG, "gs");
+_Static_assert(offsetof(struct ct_control, mode) == CT_GS_MODE, "gs");
+_Static_assert(offsetof(struct ct_control, tid) == CT_GS_TID, "gs");
+_Static_assert(offsetof(struct ct_control, agent_sp) == CT_GS_AGENT_SP, "gs");
+_Static_assert(offsetof(struct ct_control, slot) == CT_GS_SLOT, "gs");
+_Static_assert(offsetof(struct ct_control, parked) == CT_GS_PARKED, "gs");
+
+/* Behind every trampoline, in the region's descriptor table, sorted by enter address. */
+struct ct_hook_desc {
+  uint64_t enter;      /* first instruction of the trampoline */
+  uint64_t relocated;  /* the function's displaced instructions; where a call goes on that is not recorded */
+  uint64_t ret;        /* return half, behind the stack adjustment: retry point */
+  uint64_t ret_done;   /* return half: restore registers, put the return address back, return */
+  uint64_t ret_point;  /* address behind the trampoline's call */
+  uint64_t function;   /* the function's address */
+  uint32_t fn;         /* id */
+  uint8_t mode;        /* enum ct_hook_mode */
+  uint8_t callout;     /* enum ct_callout */
+  uint8_t map_count;   /* displaced instructions */
+  uint8_t tail_pad;
+  uint64_t relocated_end;
+  uint64_t after_callout; /* displaced instructions behind the callout */
+  uint8_t map_new[8];  /* offset from after_callout of each displaced instruction ... */
+  uint8_t map_old[8];  /* ... and from function */
+};
+_Static_assert(sizeof(struct ct_hook_desc) == 88, "descriptor");
+_Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, mode) == CT_DESC_MODE, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
+
+/* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
+ * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice. */
+enum ct_callout {
+  CT_CALLOUT_NONE = 0,
+  CT_CALLOUT_PARK = 1,       /* clone, fork: leave gs parked for the child to inherit */
+  CT_CALLOUT_EXEC = 2,       /* execve: tell the controller first */
+  CT_CALLOUT_RENDEZVOUS = 3, /* the loader's r_brk function */
+  CT_CALLOUT_FIND_FDE = 4,   /* _Unwind_Find_FDE */
+  CT_CALLOUT_SECCOMP = 5,    /* prctl, syscall: a seccomp filter may come into force */
+};
+
+/* First bytes of every trampoline region: addresses the cold parts jump through. */
+struct ct_region_head {
+  uint64_t slow_enter;
+  uint64_t slow_return;
+  uint64_t not_module;
+  uint64_t callout_park;
+  uint64_t callout_request;
+  uint64_t callout_find_fde;
+  uint64_t callout_seccomp;
+  uint64_t restore_slot; /* enter-only function reached by a tail jump out of a call-through frame */
+};
+
+/* A region, as the agent's table of them tells it. */
+struct ct_region {
+  uint64_t lo, hi;      /* addresses of code */
+  uint64_t desc;        /* address of the descriptors */
+  uint64_t desc_count;
+};
+#define CT_REGION_MAX 1024u
+
+#define CT_STACK_CACHE 64u
+struct ct_stack_range {
+  uint64_t lo, hi; /* hi == 0: unused */
+  uint64_t light;
+};
+
+/* The agent's data, written by the controller before the first hook runs. At the start of the agent's data page. */
+struct ct_agent_config {
+  uint64_t ring;          /* address of the memfd's mapping */
+  uint64_t tids;          /* address of the tid table */
+  uint64_t controls;      /* address of the control pages */
+  uint64_t table;         /* address of the byte table */
+  int64_t store_delta;    /* D */
+  uint32_t pid;           /* getpid() of the traced process */
+  uint32_t have_wrgsbase;
+  uint64_t page_off;      /* address of the shared page with CT_MODE_OFF */
+  uint64_t page_lookup;   /* address of the shared page with CT_MODE_LOOKUP */
+  uint64_t signal_mask;   /* all ones: what is blocked in the agent */
+  uint32_t no_syscalls;   /* the target is under seccomp: the agent makes no system call */
+  uint32_t stack_lock;
+  uint64_t region_count;
+  uint64_t fde_full;      /* address of the FDE template for CT_HOOK_FULL */
+  uint64_t fde_enter;     /* ... for enter-only trampolines */
+  struct ct_stack_range stacks[CT_STACK_CACHE];
+  struct ct_region regions[CT_REGION_MAX];
+};
+_Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
+_Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");
+_Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCALLS, "config");
+_Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
+_Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
+_Static_assert(offsetof(struct ct_agent_config, signal_mask) == CT_CFG_SIGNAL_MASK, "config");
+
+#endif

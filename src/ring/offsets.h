@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Offsets and values of ring/layout.h that assembly and the emitter use; layout.h asserts each. */
+#ifndef CT_RING_OFFSETS_H
+#define CT_RING_OFFSETS_H
+
+/* struct ct_control, relative to gs */
+#define CT_GS_CURSOR    0
+#define CT_GS_LIMIT     8
+#define CT_GS_STACK_LO  16
+#define CT_GS_STACK_LEN 24
+#define CT_GS_TABLE     32
+#define CT_GS_TAG       40
+#define CT_GS_MAGIC     48
+#define CT_GS_MODE      56
+#define CT_GS_TID       60
+#define CT_GS_AGENT_SP  64
+#define CT_GS_SLOT      72
+#define CT_GS_PARKED    76
+#define CT_GS_BUSY      92
+
+/* struct ct_hook_desc */
+#define CT_DESC_ENTER         0
+#define CT_DESC_RELOCATED     8
+#define CT_DESC_RET           16
+#define CT_DESC_RET_DONE      24
+#define CT_DESC_RET_POINT     32
+#define CT_DESC_FN            48
+#define CT_DESC_MODE          52
+#define CT_DESC_CALLOUT       53
+#define CT_DESC_AFTER_CALLOUT 64
+
+/* struct ct_agent_config */
+#define CT_CFG_RING          0
+#define CT_CFG_TIDS          8
+#define CT_CFG_CONTROLS      16
+#define CT_CFG_TABLE         24
+#define CT_CFG_DELTA         32
+#define CT_CFG_PID           40
+#define CT_CFG_WRGSBASE      44
+#define CT_CFG_PAGE_OFF      48
+#define CT_CFG_PAGE_LOOKUP   56
+#define CT_CFG_SIGNAL_MASK   64
+#define CT_CFG_NO_SYSCALLS   72
+
+/* struct ct_ring_header */
+#define CT_RING_DROPPED_NO_SLOT 200
+
+/* enum ct_control_mode */
+#define CT_MODE_NONE   0
+#define CT_MODE_ON     1
+#define CT_MODE_LOOKUP 2
+#define CT_MODE_OFF    3
+
+/* enum ct_hook_mode */
+#define CT_HOOK_FULL  0
+#define CT_HOOK_ENTER 1
+#define CT_HOOK_LIGHT 2
+
+#define CT_SLOT_COUNT         4096
+#define CT_CONTROL_STRIDE     16384 /* control page, then the agent's stack for the thread */
+#define CT_CONTROL_SHIFT      14
+#define CT_TABLE_SHIFT        16
+#define CT_FN_POINT_BIT       0x8000000
+#define CT_WORD_FN_SHIFT      4
+#define CT_WORD_ENTER         (1 << 2)
+#define CT_WORD_TAIL          (2 << 2)
+#define CT_WORD_RETURN        (3 << 2)
+
+/* What the agent's C code answers to its entry stubs. */
+#define CT_VERDICT_RETRY 0
+#define CT_VERDICT_SKIP  1
+
+#endif
