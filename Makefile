@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+# A small front: Meson and Ninja do the building, in build/.
+BUILD      := build
+ASAN_BUILD := build-asan
+NICE       := nice -n 5
+MESON_ARGS ?=
+PREFIX     ?= /usr/local
+
+.PHONY: all setup build test unit bench asan demo format install clean help
+all: build
+
+help:
+	@echo "make [build]   build/contrail"
+	@echo "make setup     install the missing Debian packages"
+	@echo "make demo      set-up, build, record a real program, report"
+	@echo "make test      set-up, build, all tests (TESTS='unit fixtures ...' for some of them)"
+	@echo "make unit      the unit and static tests only"
+	@echo "make asan      the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make bench     the benchmarks, as ratios"
+	@echo "make format    clang-format over the sources"
+	@echo "make install   into PREFIX ($(PREFIX))"
+
+setup:
+	@tools/setup.sh
+
+build:
+	@tools/sources.sh
+	@test -f $(BUILD)/build.ninja || meson setup --prefix $(PREFIX) $(MESON_ARGS) $(BUILD) >$(BUILD).log 2>&1 || \
+	  { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+	@$(NICE) ninja -C $(BUILD) --quiet
+
+test: setup build
+	@$(NICE) tests/all.py $(TESTS)
+
+unit: build
+	@$(NICE) tests/all.py static unit
+
+asan:
+	@tools/sources.sh
+	@test -f $(ASAN_BUILD)/build.ninja || \
+	  meson setup -Db_sanitize=address,undefined -Db_lundef=false $(MESON_ARGS) $(ASAN_BUILD) >/dev/null
+	@$(NICE) ninja -C $(ASAN_BUILD) --quiet
+	@$(NICE) tests/all.py --build $(ASAN_BUILD) unit
+
+bench: setup build
+	@bench/run.sh
+
+demo: setup build
+	@tools/demo.sh
+
+format:
+	@find src include tests/unit bench -name '*.[ch]' | xargs clang-format -i
+
+install: build
+	@meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) $(ASAN_BUILD)

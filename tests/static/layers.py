@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The folders of src are stages of the data's way: includes run one way, and what knows ptrace or an
+instruction set is in one folder. Also: every source file carries its licence line, and the plain source
+lists of the build are fresh."""
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SRC = os.path.join(ROOT, "src")
+
+# What each folder may include from, besides itself.
+CHAIN = ["base", "target", "x86", "hook", "ring", "process", "trace", "drain", "record"]
+ALLOWED = {folder: set(CHAIN[:i]) for i, folder in enumerate(CHAIN)}
+ALLOWED["trace"] = {"base"}                      # the file format knows of no engine
+ALLOWED["ring"] = set()                          # layout only, shared with the agent
+ALLOWED["agent"] = {"ring"}                      # a world of its own
+ALLOWED["views"] = {"base", "trace"}
+ALLOWED["cli"] = {"base", "target", "x86", "hook", "trace", "record", "views", "process"}
+for layer in ("record", "process"):
+    ALLOWED[layer].add("agent")                  # the head of the agent's image
+# Whom the freestanding agent may ask.
+AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
+                 "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
+PTRACE = re.compile(r"\bptrace\s*\(|\bPTRACE_[A-Z]+|<sys/ptrace\.h>|<linux/ptrace\.h>")
+ZYDIS = re.compile(r"\bZy(?:dis|an)[A-Z]\w*|<Zy(?:dis|core)/")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def sources(*folders):
+    for folder in folders:
+        for path, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h", ".S", ".cpp")):
+                    full = os.path.join(path, name)
+                    with open(full, encoding="utf-8") as file:
+                        yield os.path.relpath(full, ROOT), file.read()
+
+
+def check_includes():
+    for path, text in sources("src"):
+        folder = path.split(os.sep)[1]
+        if folder not in ALLOWED:
+            yield f"{path}: folder {folder} has no place in the order of the layers"
+            continue
+        for quote, name in INCLUDE.findall(text):
+            if quote == "<":
+                if folder == "agent" and name not in AGENT_HEADERS:
+                    yield f"{path}: the agent may not include <{name}>"
+                continue
+            to = name.split("/")[0] if "/" in name else folder
+            if to != folder and to not in ALLOWED[folder]:
+                yield f"{path}: {folder} may not include {name}"
+            if "/" not in name or not os.path.exists(os.path.join(SRC, name)):
+                yield f'{path}: "{name}" is not a path below src'
+
+
+def check_words(pattern, home, word):
+    for path, text in sources("src"):
+        if path.split(os.sep)[1] == home:
+            continue
+        bare = COMMENT.sub("", text)
+        for found in set(pattern.findall(bare)):
+            yield f"{path}: {word} ({found.strip()}) belongs into src/{home}"
+
+
+def check_licence():
+    for path, text in sources("src", "tests", "bench"):
+        if "SPDX-License-Identifier: MIT" not in text[:200]:
+            yield f"{path}: no licence line"
+
+
+def check_cycle():
+    """Between two folders the arrow has one direction, whatever the table allows."""
+    edges = {}
+    for path, text in sources("src"):
+        folder = path.split(os.sep)[1]
+        for quote, name in INCLUDE.findall(text):
+            to = name.split("/")[0]
+            if quote == '"' and "/" in name and to != folder:
+                edges.setdefault((folder, to), path)
+    for (a, b), path in edges.items():
+        if (b, a) in edges and a < b:
+            yield f"{a} and {b} include each other ({path}, {edges[b, a]})"
+
+
+def check_lists():
+    result = subprocess.run([os.path.join(ROOT, "tools", "sources.sh"), "--check"], capture_output=True, text=True)
+    if result.returncode:
+        yield result.stderr.strip()
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__).parse_known_args()
+    checks = [("includes run one way", check_includes), ("no two folders include each other", check_cycle),
+              ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
+              ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
+              ("licence lines", check_licence), ("source lists fresh", check_lists)]
+    failed = 0
+    for name, check in checks:
+        faults = list(check())
+        print(f"{'FAIL' if faults else 'ok  '} static {name}")
+        for fault in faults:
+            print(f"     {fault}")
+        failed += bool(faults)
+    print(f"{len(checks) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

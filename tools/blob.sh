@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tools/blob.sh ELF FLAT ASM: the agent's flat image, and an assembly file that carries it as
+# ct_agent_blob .. ct_agent_blob_end.
+set -eu
+elf=$1 flat=$2 asm=$3
+objcopy -O binary "$elf" "$flat"
+path=$(realpath "$flat")
+cat >"$asm" <<EOF
+/* $(cksum <"$flat") */
+  .section .rodata.agent, "a", @progbits
+  .balign 4096
+  .globl ct_agent_blob
+  .type ct_agent_blob, @object
+ct_agent_blob:
+  .incbin "$path"
+  .globl ct_agent_blob_end
+ct_agent_blob_end:
+  .size ct_agent_blob, . - ct_agent_blob
+  .section .note.GNU-stack, "", @progbits
+EOF
