@@ -24,13 +24,18 @@ int ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct
 /* Flushes and closes every encoder; accepts NULL. Returns the first error of the recording. */
 int ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag);
 int ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag);
+/* Level of zstd for the blocks from now on; 1 at first, negative ones are faster and larger. */
+void ct_trace_writer_set_level(struct ct_trace_writer *writer, int level);
 
 /* Appends one function table line; ids are given in order from 0 by the caller. Buffered; flushed by ct_trace_writer_flush_functions. */
 int ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address,
                              uint64_t size, const char *mode, const char *raw_name);
 int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
 
-/* Writes manifest.json atomically (temporary file, rename). Borrows the object. */
+/*
+ * Writes manifest.json atomically (temporary file, rename). Borrows the object. Tried even after
+ * a failure, when it still returns that failure's code.
+ */
 int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
 
 /* A new thread stream DIR/thread_<index>/index.ctb. The encoder is owned by the writer. */

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* The rare ops and the slow side of the hot path; see encoder.h for the rules. */
+#include "trace/encoder.h"
+
+#include "trace/writer_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Room for at least one more frame, or an empty stack. */
+static void
+grow_frames(struct ct_encoder *encoder)
+{
+  size_t depth = ct_encoder_depth(encoder);
+  size_t known = (size_t)(encoder->top - encoder->floor);
+  size_t capacity = (size_t)encoder->frame_capacity * 2;
+  struct ct_frame *old = encoder->frames, *frames = NULL;
+  encoder->frames = encoder->top = encoder->floor = NULL;
+  if (capacity <= CT_DEPTH_MAX)
+    frames = realloc(old, capacity * sizeof(*frames));
+  if (frames == NULL) {
+    encoder->frames = old;
+    ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for %zu open frames of thread %u", depth, encoder->tid);
+    encoder->top = encoder->floor = encoder->frames;
+    return;
+  }
+  encoder->frames = frames;
+  encoder->top = frames + depth;
+  encoder->floor = frames + depth - known;
+  encoder->frame_capacity = (uint32_t)capacity;
+}
+
+void
+ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc)
+{
+  assert(!encoder->closed);
+  if (encoder->frame_capacity - ct_encoder_depth(encoder) < FRAMES_AT_START / 2)
+    grow_frames(encoder);
+  if (encoder->op != NULL && ct_block_room(encoder) == 0)
+    ct_block_end(encoder);
+  if (encoder->buffers == NULL)
+    encoder->buffers = ct_buffers_acquire(encoder);
+  if (encoder->op == NULL)
+    ct_block_begin(encoder, tsc);
+  uint32_t room = ct_block_room(encoder);
+  uint32_t frames = encoder->frame_capacity - ct_encoder_depth(encoder);
+  encoder->op_limit = encoder->op + (room < frames ? room : frames);
+}
+
+/* As ct_encoder_room, for an op with an entry in the extra column. */
+static void
+room_with_extra(struct ct_encoder *encoder, uint64_t tsc)
+{
+  if (encoder->op >= encoder->op_limit || ct_block_room(encoder) == 0)
+    ct_encoder_make_room(encoder, tsc);
+}
+
+void
+ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc)
+{
+  /* The caller has made room. */
+  struct ct_frame *frame = encoder->top - 1;
+  *encoder->op++ = CT_OP_RETURN_ID;
+  ct_encoder_put_id(encoder, frame->fn, 1);
+  ct_encoder_put_time(encoder, tsc);
+  encoder->last = frame->fn * 2 + 1;
+  encoder->top = encoder->floor = frame;
+}
+
+void
+ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
+{
+  room_with_extra(encoder, tsc);
+  if (encoder->top == encoder->frames)
+    return;
+  *encoder->op++ = CT_OP_LEFT;
+  *encoder->extra++ = reason;
+  ct_encoder_put_time(encoder, tsc);
+  encoder->top--;
+  if (encoder->top < encoder->floor)
+    encoder->floor = encoder->top;
+}
+
+/* The uncertain frames are always the outermost ones, so the walk ends at the first. */
+static void
+mark_uncertain(struct ct_encoder *encoder)
+{
+  for (struct ct_frame *frame = encoder->top; frame-- > encoder->frames;) {
+    if (frame->flags & CT_FRAME_UNCERTAIN)
+      break;
+    frame->flags |= CT_FRAME_UNCERTAIN;
+  }
+}
+
+void
+ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count)
+{
+  room_with_extra(encoder, tsc);
+  *encoder->op++ = CT_OP_LOST;
+  encoder->extra = ct_varint_put(encoder->extra, count);
+  ct_encoder_put_time(encoder, tsc);
+  encoder->block_lost += count;
+  encoder->losses++;
+  mark_uncertain(encoder);
+}
+
+/* Puts the current stack away. What cannot be kept is forgotten, with the error kept in the writer. */
+static void
+save_stack(struct ct_encoder *encoder)
+{
+  struct ct_saved_stack saved = {
+      .frames = encoder->frames,
+      .context = encoder->context,
+      .count = ct_encoder_depth(encoder),
+      .capacity = encoder->frame_capacity,
+      .floor = (uint32_t)(encoder->floor - encoder->frames),
+      .block = encoder->block,
+      .losses = encoder->losses,
+  };
+  if (saved.count == 0)
+    return; /* the frames' memory serves the next context */
+  struct ct_frame *fresh = malloc(FRAMES_AT_START * sizeof(*fresh));
+  if (fresh == NULL || ct_contexts_put(&encoder->contexts, &saved) != CT_OK) {
+    ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for the stacks of thread %u", encoder->tid);
+    free(fresh);
+    encoder->top = encoder->floor = encoder->frames;
+    return;
+  }
+  encoder->frames = encoder->top = encoder->floor = fresh;
+  encoder->frame_capacity = FRAMES_AT_START;
+}
+
+static void
+load_stack(struct ct_encoder *encoder, uint32_t context)
+{
+  struct ct_saved_stack saved;
+  encoder->context = context;
+  if (!ct_contexts_take(&encoder->contexts, context, &saved))
+    return;
+  free(encoder->frames);
+  encoder->frames = saved.frames;
+  encoder->frame_capacity = saved.capacity;
+  encoder->top = encoder->frames + saved.count;
+  /* A reader that begins with this block has not seen how the frames of another context came about. */
+  encoder->floor = saved.block == encoder->block ? encoder->frames + saved.floor : encoder->top;
+  if (saved.losses != encoder->losses)
+    mark_uncertain(encoder);
+}
+
+void
+ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context)
+{
+  if (context == encoder->context)
+    return;
+  room_with_extra(encoder, tsc);
+  save_stack(encoder);
+  load_stack(encoder, context);
+  *encoder->op++ = CT_OP_SWITCH;
+  encoder->extra = ct_varint_put(encoder->extra, context);
+  encoder->extra = ct_varint_put(encoder->extra, ct_encoder_depth(encoder));
+  ct_encoder_put_time(encoder, tsc);
+  encoder->op_limit = encoder->op; /* the room for frames is another now */
+}
+
+void
+ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc)
+{
+  while (encoder->top > encoder->frames)
+    ct_encode_left(encoder, tsc, 2 /* CT_LEFT_EXEC */);
+  ct_encoder_room(encoder, tsc);
+  *encoder->op++ = CT_OP_EXEC;
+  ct_encoder_put_time(encoder, tsc);
+  ct_contexts_clear(&encoder->contexts);
+  encoder->context = 0;
+}

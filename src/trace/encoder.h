@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hot path of writing: one call per event, inline, appending to the columns of
+ * the block in progress and keeping the thread's stack of frames.
+ *
+ * Rules:
+ *   frames <= floor <= top; a frame below floor is not known to a reader that has
+ *   only this block, so its return carries the function id (RETURN_ID).
+ *   op <= op_limit; up to op_limit every op fits all columns and may push a frame.
+ *   That one comparison is the only bounds check; make_room does the rest: takes
+ *   buffers from the pool, writes a full block, grows the stack.
+ *   Time never runs backwards within a thread: an earlier tsc is taken as the last one.
+ *
+ * After a failure (see writer.h) blocks are thrown away instead of written; the stack
+ * of frames stays exact, so the caller need not care. Only when the stack itself
+ * finds no memory is it emptied.
+ */
+#ifndef CT_TRACE_ENCODER_H
+#define CT_TRACE_ENCODER_H
+
+#include "trace/contexts.h"
+#include "trace/format.h"
+
+#include <string.h>
+
+#define CT_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define CT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define CT_FRAME_UNCERTAIN 1u /* events were lost while it was open; the other bits of flags belong to the drain */
+
+struct ct_frame {
+  uint64_t enter_tsc;
+  uint32_t fn;
+  uint32_t slot;    /* low half of the address of the return-address slot; for the drain, 0 after an enter */
+  uint32_t root_fn; /* for the drain; fn after an enter, kept by a tail call */
+  uint32_t flags;
+};
+static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many");
+
+struct ct_trace_writer;
+struct ct_buffers; /* writer_internal.h: the columns of one block in progress */
+
+struct ct_encoder {
+  uint8_t *op;       /* next byte of each column */
+  uint8_t *op_limit; /* equal to op, both NULL, while the encoder holds no buffers */
+  uint8_t *delta;
+  uint8_t *id;
+  uint32_t *prediction;
+  struct ct_frame *top; /* one past the innermost frame */
+  struct ct_frame *floor;
+  struct ct_frame *frames;
+  uint64_t last_tsc;
+  uint32_t last; /* state of ct_prediction_slot */
+
+  /* below: slow paths only */
+  uint32_t frame_capacity;
+  struct ct_trace_writer *writer;
+  struct ct_buffers *buffers;
+  uint8_t *extra;
+  uint64_t first_tsc;
+  uint64_t block; /* number of the block in progress */
+  uint64_t block_lost;
+  uint64_t losses; /* LOST ops so far */
+  uint32_t context;
+  uint32_t depth_start;
+  uint32_t open_count;
+  uint32_t open_bytes;
+  struct ct_contexts contexts;
+
+  uint64_t events; /* in blocks written */
+  uint64_t lost;
+  uint64_t file_bytes; /* whole blocks; 0: not even the header */
+  uint64_t written_at; /* stamp of the last use of fd */
+  int fd;              /* -1 while not open */
+  uint32_t index, tid, pid;
+  int closed;
+};
+
+/* Makes op < op_limit, for an event at tsc. Cannot fail; see the top of this file. */
+__attribute__((cold, noinline)) void ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc);
+__attribute__((cold, noinline)) void ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc);
+__attribute__((cold, noinline)) void ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason);
+__attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count);
+/* Another stack: the frames of the current context are kept, those of the new one come back. */
+__attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
+/* Writes LEFT for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */
+__attribute__((cold, noinline)) void ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc);
+
+static inline uint32_t
+ct_encoder_depth(const struct ct_encoder *encoder)
+{
+  return (uint32_t)(encoder->top - encoder->frames);
+}
+
+/* The innermost frame, NULL when there is none. Valid until the next event. */
+static inline struct ct_frame *
+ct_encoder_top(struct ct_encoder *encoder)
+{
+  return encoder->top == encoder->frames ? NULL : encoder->top - 1;
+}
+
+static inline uint32_t
+ct_encoder_context(const struct ct_encoder *encoder)
+{
+  return encoder->context;
+}
+
+/* Time of the first event of the block in progress, 0 when there is none: its age decides about ct_encoder_flush. */
+static inline uint64_t
+ct_encoder_pending_since(const struct ct_encoder *encoder)
+{
+  return encoder->op == NULL ? 0 : encoder->first_tsc;
+}
+
+static inline void
+ct_encoder_room(struct ct_encoder *encoder, uint64_t tsc)
+{
+  if (CT_UNLIKELY(encoder->op >= encoder->op_limit))
+    ct_encoder_make_room(encoder, tsc);
+}
+
+/* Appends the time; returns it as the reader will see it. One or two bytes without a branch between them. */
+static inline uint64_t
+ct_encoder_put_time(struct ct_encoder *encoder, uint64_t tsc)
+{
+  uint64_t last = encoder->last_tsc;
+  uint64_t now = tsc > last ? tsc : last;
+  uint64_t delta = now - last;
+  uint8_t *p = encoder->delta;
+  encoder->last_tsc = now;
+  if (CT_LIKELY(delta < 1u << 14)) {
+    uint32_t more = delta > 0x7f;
+    uint16_t word = (uint16_t)((delta & 0x7f) | more << 7 | delta >> 7 << 8);
+    memcpy(p, &word, sizeof(word));
+    encoder->delta = p + 1 + more;
+  } else {
+    encoder->delta = ct_varint_put(p, delta);
+  }
+  return now;
+}
+
+/* Writes four bytes always, and keeps as many as the id needs, or none. */
+static inline void
+ct_encoder_put_id(struct ct_encoder *encoder, uint32_t fn, uint32_t keep)
+{
+  uint32_t more = (uint32_t)(fn > 0x7f) + (fn > 0x3fff) + (fn > 0x1fffff);
+  uint32_t word = (fn & 0x7f) | (fn & 0x3f80) << 1 | (fn & 0x1fc000) << 2 | (fn & 0xfe00000) << 3;
+  word |= 0x00808080u >> (8 * (3 - more));
+  memcpy(encoder->id, &word, sizeof(word));
+  encoder->id += (1 + more) & -keep;
+}
+
+/* Appends op `predicted` or `predicted + 1` with the id. */
+static inline void
+ct_encoder_put_call(struct ct_encoder *encoder, uint32_t fn, uint8_t predicted)
+{
+  uint32_t *slot = &encoder->prediction[ct_prediction_slot(encoder->last)];
+  uint32_t missed = *slot != fn + 1;
+  *slot = fn + 1;
+  encoder->last = fn * 2;
+  *encoder->op++ = (uint8_t)(predicted + missed);
+  ct_encoder_put_id(encoder, fn, missed);
+}
+
+/* fn is at most CT_FUNCTION_ID_MAX in all of these. */
+static inline void
+ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
+{
+  ct_encoder_room(encoder, tsc);
+  ct_encoder_put_call(encoder, fn, CT_OP_ENTER_PREDICTED);
+  uint64_t now = ct_encoder_put_time(encoder, tsc);
+  struct ct_frame *frame = encoder->top++;
+  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .slot = 0, .root_fn = fn, .flags = 0};
+}
+
+/* The top frame, if any, ends here and fn takes its place; slot, root_fn and the drain's flags stay as they are. */
+static inline void
+ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
+{
+  ct_encoder_room(encoder, tsc);
+  ct_encoder_put_call(encoder, fn, CT_OP_TAIL_PREDICTED);
+  uint64_t now = ct_encoder_put_time(encoder, tsc);
+  if (CT_UNLIKELY(encoder->top == encoder->frames)) {
+    *encoder->top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .slot = 0, .root_fn = fn, .flags = 0};
+    return;
+  }
+  struct ct_frame *frame = encoder->top - 1;
+  frame->enter_tsc = now;
+  frame->fn = fn;
+  frame->flags &= ~CT_FRAME_UNCERTAIN;
+  if (frame < encoder->floor)
+    encoder->floor = frame;
+}
+
+/* A function of which only the enter is recorded. */
+static inline void
+ct_encode_point(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
+{
+  ct_encoder_room(encoder, tsc);
+  ct_encoder_put_call(encoder, fn, CT_OP_POINT_PREDICTED);
+  ct_encoder_put_time(encoder, tsc);
+}
+
+/* The top frame returns. The caller has seen to it that there is one. */
+static inline void
+ct_encode_return(struct ct_encoder *encoder, uint64_t tsc)
+{
+  ct_encoder_room(encoder, tsc);
+  struct ct_frame *frame = encoder->top - 1;
+  if (CT_UNLIKELY(frame < encoder->floor)) {
+    ct_encode_return_id(encoder, tsc);
+    return;
+  }
+  *encoder->op++ = CT_OP_RETURN;
+  ct_encoder_put_time(encoder, tsc);
+  encoder->last = frame->fn * 2 + 1;
+  encoder->top = frame;
+}
+
+/* A return whose enter is not in the trace. */
+static inline void
+ct_encode_orphan_return(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
+{
+  ct_encoder_room(encoder, tsc);
+  *encoder->op++ = CT_OP_RETURN_ORPHAN;
+  ct_encoder_put_id(encoder, fn, 1);
+  ct_encoder_put_time(encoder, tsc);
+  encoder->last = fn * 2 + 1;
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The compact trace file, DIR/thread_N/index.ctb: the structures and numbers that
+ * writer and reader share. docs/format.md explains them with an example.
+ *
+ *   file   = file header (64 bytes), block, block, ... to the end of the file
+ *   block  = block header (128 bytes), payload = sections open, ops, ids, deltas, extra
+ *
+ * Everything is little endian and pointer free. A block is readable alone: its
+ * prediction table starts empty, its times start at first_tsc, its open section
+ * lists the innermost frames, and an op that needs a frame from before the block
+ * which is not in that list carries the function id itself (RETURN_ID).
+ */
+#ifndef CT_TRACE_FORMAT_H
+#define CT_TRACE_FORMAT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is little endian");
+
+#define CT_TRACE_VERSION     1u
+#define CT_TRACE_FORMAT_NAME "contrail"
+#define CT_TRACE_MANIFEST    "manifest.json"
+#define CT_TRACE_FUNCTIONS   "functions.tsv"
+#define CT_TRACE_INDEX       "index.ctb"
+#define CT_TRACE_THREAD_DIR  "thread_"
+
+#define CT_FILE_MAGIC  0x42525443u /* "CTRB" */
+#define CT_BLOCK_MAGIC 0x4b425443u /* "CTBK" */
+
+#define CT_BLOCK_OPS_MAX   32768u
+#define CT_BLOCK_OPEN_MAX  1024u
+#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the ring has 28 bits for it, the id column at most 4 bytes */
+#define CT_FUNCTION_NONE   UINT32_MAX
+#define CT_DEPTH_MAX       (1u << 28) /* frames of one stack */
+
+#define CT_PREDICTION_ENTRIES 4096u
+
+/* Bytes that one op can need in each column. */
+#define CT_DELTA_BYTES_MAX 10u
+#define CT_ID_BYTES_MAX    4u
+#define CT_EXTRA_BYTES_MAX 10u
+#define CT_OPEN_BYTES_MAX  (5u + CT_BLOCK_OPEN_MAX * (CT_ID_BYTES_MAX + CT_DELTA_BYTES_MAX + 1u))
+
+/* What an op does to the stack of frames, and what it has in the columns ids (I) and extra (E). */
+enum ct_op {
+  CT_OP_RETURN = 0,          /* closes the top frame, which the block knows */
+  CT_OP_ENTER_PREDICTED = 1, /* opens a frame */
+  CT_OP_ENTER = 2,           /* I: function */
+  CT_OP_TAIL_PREDICTED = 3,  /* closes the top frame, if any; a new one takes its place */
+  CT_OP_TAIL = 4,            /* I: function */
+  CT_OP_POINT_PREDICTED = 5, /* no frame */
+  CT_OP_POINT = 6,           /* I: function */
+  CT_OP_LEFT = 7,            /* closes the top frame; E: u8 reason (enum ct_left_reason) */
+  CT_OP_RETURN_ORPHAN = 8,   /* closes nothing; I: function */
+  CT_OP_LOST = 9,            /* open frames of all contexts become uncertain; E: varint count */
+  CT_OP_SWITCH = 10,         /* E: varint context, varint frames open in it */
+  CT_OP_EXEC = 11,           /* all contexts are empty afterwards, the current one is 0 */
+  CT_OP_RETURN_ID = 12,      /* RETURN of a frame from before the block and not in its open section; I: function */
+  CT_OP_COUNT = 13,
+};
+
+/* Bit n set: op n has an entry in the ids column; is a call; is a return. */
+#define CT_OPS_WITH_ID 0x1154u
+#define CT_OPS_CALLS   0x007eu
+#define CT_OPS_RETURNS 0x1101u
+
+enum ct_section { CT_SECTION_OPEN, CT_SECTION_OPS, CT_SECTION_IDS, CT_SECTION_DELTAS, CT_SECTION_EXTRA, CT_SECTIONS };
+
+#define CT_OPEN_UNCERTAIN 1u /* flag byte of an entry of the open section */
+
+/*
+ * offset size
+ *      0    4  magic "CTRB"
+ *      4    2  version, 1
+ *      6    2  header_bytes, 64
+ *      8    4  thread_index, the N of thread_N
+ *     12    4  tid
+ *     16    4  pid
+ *     20    4  flags, 0
+ *     24   36  reserved, 0
+ *     60    4  header_crc, CRC-32C of the 60 bytes before
+ */
+struct ct_file_header {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t header_bytes;
+  uint32_t thread_index;
+  uint32_t tid;
+  uint32_t pid;
+  uint32_t flags;
+  uint32_t reserved[9];
+  uint32_t header_crc;
+};
+static_assert(sizeof(struct ct_file_header) == 64, "file header");
+static_assert(offsetof(struct ct_file_header, thread_index) == 8, "file header");
+static_assert(offsetof(struct ct_file_header, flags) == 20, "file header");
+static_assert(offsetof(struct ct_file_header, header_crc) == 60, "file header");
+
+/* stored_bytes == raw_bytes: the bytes themselves; stored_bytes < raw_bytes: one zstd frame. */
+struct ct_section_size {
+  uint32_t stored_bytes;
+  uint32_t raw_bytes;
+};
+
+/*
+ * offset size
+ *      0    4  magic "CTBK"
+ *      4    4  header_bytes, 128
+ *      8    4  header_crc, CRC-32C of the 128 bytes with this field 0
+ *     12    4  payload_crc, CRC-32C of the payload as stored
+ *     16    4  payload_bytes, sum of the sections' stored_bytes
+ *     20    4  ops, 1..32768
+ *     24    4  calls: ENTER, TAIL and POINT ops
+ *     28    4  returns: RETURN, RETURN_ID and RETURN_ORPHAN ops
+ *     32    8  first_tsc, time of the first op
+ *     40    8  last_tsc, time of the last op
+ *     48    8  lost, sum of the LOST ops' counts
+ *     56    4  depth_start, frames open before the first op, in the current context
+ *     60    4  open_count, how many of them are in the open section
+ *     64   40  sizes of open, ops, ids, deltas, extra
+ *    104   24  reserved, 0
+ */
+struct ct_block_header {
+  uint32_t magic;
+  uint32_t header_bytes;
+  uint32_t header_crc;
+  uint32_t payload_crc;
+  uint32_t payload_bytes;
+  uint32_t ops;
+  uint32_t calls;
+  uint32_t returns;
+  uint64_t first_tsc;
+  uint64_t last_tsc;
+  uint64_t lost;
+  uint32_t depth_start;
+  uint32_t open_count;
+  struct ct_section_size section[CT_SECTIONS];
+  uint32_t reserved[6];
+};
+static_assert(sizeof(struct ct_block_header) == 128, "block header");
+static_assert(offsetof(struct ct_block_header, payload_bytes) == 16, "block header");
+static_assert(offsetof(struct ct_block_header, first_tsc) == 32, "block header");
+static_assert(offsetof(struct ct_block_header, depth_start) == 56, "block header");
+static_assert(offsetof(struct ct_block_header, section) == 64, "block header");
+static_assert(offsetof(struct ct_block_header, reserved) == 104, "block header");
+
+/*
+ * Slot of the prediction table for the state `last`: 2 * function + 1 when the latest of
+ * enter, tail, point and return was a return, else 2 * function; 0 at the start of a block.
+ */
+static inline uint32_t
+ct_prediction_slot(uint32_t last)
+{
+  return (last * 2654435761u) >> 20;
+}
+static_assert(CT_PREDICTION_ENTRIES == 1u << (32 - 20), "the hash gives 12 bits");
+
+/* LEB128, at most 10 bytes. Returns the end. */
+static inline uint8_t *
+ct_varint_put(uint8_t *p, uint64_t value)
+{
+  while (value > 0x7f) {
+    *p++ = (uint8_t)(value | 0x80);
+    value >>= 7;
+  }
+  *p++ = (uint8_t)value;
+  return p;
+}
+
+/* NULL when the number does not end before `end` or is longer than 10 bytes. */
+static inline const uint8_t *
+ct_varint_get(const uint8_t *p, const uint8_t *end, uint64_t *value)
+{
+  uint64_t v = 0;
+  for (unsigned shift = 0; shift < 70 && p < end; shift += 7) {
+    uint8_t byte = *p++;
+    v |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) {
+      *value = v;
+      return p;
+    }
+  }
+  return NULL;
+}
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The trace directory: its creation, the function table, the manifest, and the list
+ * of encoders. Blocks and thread files are in block.c. See writer.h for the rules.
+ */
+#include "trace/writer.h"
+
+#include "trace/writer_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FUNCTION_NAME_MAX  65535u /* longer names are cut */
+#define MANIFEST_TEMPORARY "manifest.json.tmp"
+
+int
+ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)
+{
+  if (writer->error != CT_OK)
+    return writer->error;
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(writer->error_diag.text, sizeof(writer->error_diag.text), fmt, ap);
+  va_end(ap);
+  writer->error = code;
+  return code;
+}
+
+int
+ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag)
+{
+  if (writer->error != CT_OK && diag != NULL)
+    *diag = writer->error_diag;
+  return writer->error;
+}
+
+/* ---- the directory ---- */
+
+static bool
+is_empty(int fd)
+{
+  int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+  if (stream == NULL) {
+    if (copy >= 0)
+      close(copy);
+    return false;
+  }
+  bool empty = true;
+  for (const struct dirent *entry; empty && (entry = readdir(stream)) != NULL;)
+    empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+  closedir(stream);
+  return empty;
+}
+
+/* Says which part of the path is the reason. */
+static int
+directory_failed(struct ct_diag *diag, const char *dir, int err)
+{
+  const char *slash = strrchr(dir, '/');
+  int parent_length = slash == NULL || slash == dir ? 1 : (int)(slash - dir);
+  const char *parent = slash == NULL ? "." : dir;
+  switch (err) {
+  case ENOENT:
+    return ct_fail(diag, CT_ENOENT, "cannot create %s: its parent directory %.*s does not exist", dir, parent_length,
+                   parent);
+  case ENOTDIR:
+    return ct_fail(diag, CT_ENOENT, "cannot create %s: %.*s is not a directory", dir, parent_length, parent);
+  case EACCES:
+  case EPERM:
+    return ct_fail(diag, CT_EACCES, "cannot create %s: no permission to write in %.*s", dir, parent_length, parent);
+  case EROFS:
+    return ct_fail(diag, CT_EACCES, "cannot create %s: the file system is read-only", dir);
+  default:
+    return ct_fail(diag, ct_err_from_errno(err), "cannot create %s: %s", dir, strerror(err));
+  }
+}
+
+/* Opens a new or empty directory. path has no slash at its end. */
+static int
+directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag)
+{
+  if (mkdir(path, 0777) == 0) {
+    *made = true;
+  } else if (errno != EEXIST) {
+    return directory_failed(diag, path, errno);
+  }
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOTDIR)
+    return ct_fail(diag, CT_EEXIST, "%s already exists and is not a directory", path);
+  if (fd < 0) {
+    int err = errno;
+    return ct_fail(diag, ct_err_from_errno(err), "cannot open %s: %s", path, strerror(err));
+  }
+  if (!*made && !is_empty(fd)) {
+    close(fd);
+    return ct_fail(diag, CT_EEXIST, "%s already exists and is not empty; give another name or remove it", path);
+  }
+  *fd_out = fd;
+  return CT_OK;
+}
+
+/* ---- life ---- */
+
+static void
+writer_free(struct ct_trace_writer *writer)
+{
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
+    free(writer->encoders[i]->frames);
+    ct_contexts_clear(&writer->encoders[i]->contexts);
+    free(writer->encoders[i]);
+  }
+  for (uint32_t i = 0; i < writer->pool_count; i++)
+    free(writer->pool[i]);
+  free(writer->pool);
+  free(writer->encoders);
+  free(writer->block);
+  free(writer->functions);
+  ZSTD_freeCCtx(writer->compressor);
+  if (writer->functions_fd >= 0)
+    close(writer->functions_fd);
+  if (writer->dir_fd >= 0)
+    close(writer->dir_fd);
+  free(writer->path);
+  free(writer);
+}
+
+/* Everything but the directory. The first set of buffers is taken here, so that there always is one. */
+static struct ct_trace_writer *
+writer_new(const char *dir, uint64_t max_buffer_bytes)
+{
+  struct ct_trace_writer *writer = calloc(1, sizeof(*writer));
+  if (writer == NULL)
+    return NULL;
+  writer->dir_fd = writer->functions_fd = -1;
+  writer->level = 1;
+  uint64_t limit = max_buffer_bytes / sizeof(struct ct_buffers);
+  writer->pool_limit = limit < 1 ? 1 : limit > 1u << 16 ? 1u << 16 : (uint32_t)limit;
+  writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+    files.rlim_cur = 64;
+  rlim_t share = files.rlim_cur / 4; /* the rest of the program needs some too */
+  writer->open_limit = share > OPEN_FILES_MAX ? OPEN_FILES_MAX : share < 8 ? 8 : (uint32_t)share;
+  writer->compressor = ZSTD_createCCtx();
+  writer->block_capacity = ct_block_capacity();
+  writer->block = malloc(writer->block_capacity);
+  writer->functions = malloc(FUNCTIONS_BUFFER);
+  writer->path = strdup(dir);
+  if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL)
+    writer->pool_count = 1;
+  if (writer->pool_count == 0 || writer->compressor == NULL || writer->block == NULL || writer->functions == NULL ||
+      writer->path == NULL) {
+    writer_free(writer);
+    return NULL;
+  }
+  size_t length = strlen(writer->path);
+  while (length > 1 && writer->path[length - 1] == '/')
+    writer->path[--length] = '\0';
+  return writer;
+}
+
+int
+ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_trace_writer **out, struct ct_diag *diag)
+{
+  struct ct_trace_writer *writer = writer_new(dir, max_buffer_bytes);
+  if (writer == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace");
+  bool made = false;
+  int err = directory_create(writer->path, &writer->dir_fd, &made, diag);
+  if (err != CT_OK)
+    goto fail;
+  writer->functions_fd = openat(writer->dir_fd, CT_TRACE_FUNCTIONS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (writer->functions_fd < 0) {
+    int saved = errno;
+    err = ct_fail(diag, ct_err_from_errno(saved), "cannot create a file in %s: %s", writer->path, strerror(saved));
+    goto fail;
+  }
+  *out = writer;
+  return CT_OK;
+
+fail:
+  if (made)
+    rmdir(writer->path);
+  writer_free(writer);
+  return err;
+}
+
+int
+ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
+{
+  if (writer == NULL)
+    return CT_OK;
+  for (uint32_t i = 0; i < writer->encoder_count; i++)
+    ct_encoder_close(writer->encoders[i]);
+  ct_trace_writer_flush_functions(writer);
+  if (close(writer->functions_fd) != 0 && errno != EINTR)
+    ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s: %s", writer->path, CT_TRACE_FUNCTIONS, strerror(errno));
+  writer->functions_fd = -1;
+  int err = ct_trace_writer_error(writer, diag);
+  writer_free(writer);
+  return err;
+}
+
+void
+ct_trace_writer_set_level(struct ct_trace_writer *writer, int level)
+{
+  writer->level = level;
+}
+
+uint64_t
+ct_trace_writer_bytes(const struct ct_trace_writer *writer)
+{
+  return writer->threads_bytes + writer->functions_bytes + writer->manifest_bytes;
+}
+
+/* ---- the function table ---- */
+
+int
+ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
+{
+  if (writer->functions_fill == 0 || writer->error != CT_OK)
+    return writer->error;
+  size_t written;
+  if (!ct_writer_write_at(writer->functions_fd, writer->functions, writer->functions_fill, writer->functions_bytes,
+                          &written)) {
+    int saved = errno;
+    while (written > 0 && writer->functions[written - 1] != '\n')
+      written--;
+    writer->functions_bytes += written;
+    /* Should this fail too, the reader passes over the partial line all the same. */
+    if (ftruncate(writer->functions_fd, (off_t)writer->functions_bytes) != 0)
+      saved = saved != 0 ? saved : errno;
+    return ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_FUNCTIONS,
+                          strerror(saved));
+  }
+  writer->functions_bytes += writer->functions_fill;
+  writer->functions_fill = 0;
+  return CT_OK;
+}
+
+int
+ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address, uint64_t size,
+                         const char *mode, const char *raw_name)
+{
+  if (writer->error != CT_OK)
+    return writer->error;
+  size_t length = raw_name == NULL ? 0 : strnlen(raw_name, FUNCTION_NAME_MAX);
+  if (writer->functions_fill + length + 128 > FUNCTIONS_BUFFER) {
+    int err = ct_trace_writer_flush_functions(writer);
+    if (err != CT_OK)
+      return err;
+  }
+  char *p = writer->functions + writer->functions_fill;
+  p += snprintf(p, 112, "%u\t%u\t%llx\t%llu\t%.16s\t", id, module, (unsigned long long)address,
+                (unsigned long long)size, mode);
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)raw_name[i];
+    *p++ = c < 0x20 || c == 0x7f ? '?' : (char)c; /* a name is a line's last field */
+  }
+  *p++ = '\n';
+  writer->functions_fill = (size_t)(p - writer->functions);
+  return CT_OK;
+}
+
+/* ---- the manifest ---- */
+
+static bool
+is_final(const json_t *manifest)
+{
+  const char *state = json_string_value(json_object_get(manifest, "state"));
+  return state != NULL && strcmp(state, "complete") == 0;
+}
+
+/* 0 or an errno value. The old manifest stays when this fails. */
+static int
+replace_manifest(struct ct_trace_writer *writer, const char *text, size_t size, bool final)
+{
+  int fd = openat(writer->dir_fd, MANIFEST_TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return errno;
+  int err = 0;
+  size_t written;
+  if (!ct_writer_write_at(fd, text, size, 0, &written))
+    err = errno;
+  if (err == 0 && final && fsync(fd) != 0 && errno != EINVAL)
+    err = errno;
+  if (close(fd) != 0 && errno != EINTR && err == 0)
+    err = errno;
+  if (err == 0 && renameat(writer->dir_fd, MANIFEST_TEMPORARY, writer->dir_fd, CT_TRACE_MANIFEST) != 0)
+    err = errno;
+  if (err != 0)
+    unlinkat(writer->dir_fd, MANIFEST_TEMPORARY, 0);
+  return err;
+}
+
+int
+ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
+{
+  char *text = json_dumps(manifest, JSON_INDENT(1));
+  if (text == NULL)
+    return ct_writer_fail(writer, CT_ENOMEM, "out of memory for the manifest, or text in it that is not UTF-8");
+  size_t size = strlen(text);
+  /* Tried even after a failure: on a full disk a small file may still find room, and it says what was lost. */
+  int err = replace_manifest(writer, text, size, is_final(manifest));
+  free(text);
+  if (err != 0)
+    return ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, CT_TRACE_MANIFEST,
+                          strerror(err));
+  writer->manifest_bytes = size;
+  return writer->error;
+}
+
+/* ---- threads ---- */
+
+static int
+remember(struct ct_trace_writer *writer, struct ct_encoder *encoder)
+{
+  if (writer->encoder_count == writer->encoder_capacity) {
+    uint32_t capacity = writer->encoder_capacity == 0 ? 64 : writer->encoder_capacity * 2;
+    struct ct_encoder **encoders = realloc(writer->encoders, capacity * sizeof(struct ct_encoder *));
+    if (encoders == NULL)
+      return CT_ENOMEM;
+    writer->encoders = encoders;
+    writer->encoder_capacity = capacity;
+  }
+  writer->encoders[writer->encoder_count++] = encoder;
+  return CT_OK;
+}
+
+int
+ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
+                       struct ct_encoder **out)
+{
+  if (writer->error != CT_OK)
+    return writer->error;
+  struct ct_encoder *encoder = calloc(1, sizeof(*encoder));
+  struct ct_frame *frames = malloc(FRAMES_AT_START * sizeof(*frames));
+  if (encoder == NULL || frames == NULL)
+    goto no_memory;
+  encoder->frames = encoder->top = encoder->floor = frames;
+  encoder->frame_capacity = FRAMES_AT_START;
+  encoder->writer = writer;
+  encoder->fd = -1;
+  encoder->index = index;
+  encoder->tid = tid;
+  encoder->pid = pid;
+  if (remember(writer, encoder) != CT_OK)
+    goto no_memory;
+  int err = ct_thread_file_create(encoder);
+  if (err != CT_OK)
+    return err; /* stays in the list, which frees it */
+  *out = encoder;
+  return CT_OK;
+
+no_memory:
+  free(encoder);
+  free(frames);
+  return ct_writer_fail(writer, CT_ENOMEM, "out of memory for thread %u", tid);
+}
+
+int
+ct_encoder_close(struct ct_encoder *encoder)
+{
+  if (encoder->closed)
+    return encoder->writer->error;
+  ct_encoder_flush(encoder);
+  ct_thread_file_close(encoder);
+  ct_contexts_clear(&encoder->contexts);
+  free(encoder->frames);
+  encoder->frames = encoder->top = encoder->floor = NULL;
+  encoder->frame_capacity = 0;
+  encoder->closed = 1;
+  return encoder->writer->error;
+}
