@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* Spawning and following a process with ptrace; see process.h. */
+#include "process/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TRACE_OPTIONS (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
+#define SYSCALL_STOP  (SIGTRAP | 0x80)
+
+static int
+open_memory(struct ct_process *process, struct ct_diag *diag)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/mem", (int)process->pid);
+  if (process->mem_fd >= 0) {
+    close(process->mem_fd);
+  }
+  process->mem_fd = open(path, O_RDWR | O_CLOEXEC);
+  if (process->mem_fd < 0) {
+    return ct_fail(diag, CT_EPERM_PTRACE, "cannot open the memory of process %d: %s", (int)process->pid,
+                   strerror(errno));
+  }
+  return 0;
+}
+
+static pid_t
+wait_for(pid_t pid, int *status)
+{
+  pid_t got;
+  do {
+    got = waitpid(pid, status, __WALL);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+static void
+child_main(char *const argv[], int go_fd, int error_fd)
+{
+  char byte;
+  ssize_t got;
+  do {
+    got = read(go_fd, &byte, 1);
+  } while (got < 0 && errno == EINTR);
+  if (got == 1) {
+    execvp(argv[0], argv);
+    int err = errno;
+    if (write(error_fd, &err, sizeof(err)) < 0) {
+      _exit(127);
+    }
+  }
+  _exit(127);
+}
+
+/* From PTRACE_EVENT_EXEC on to the return from execve, where registers can be set. */
+static int
+run_to_exec_return(struct ct_process *process, struct ct_diag *diag)
+{
+  int status;
+  int signal = 0;
+  for (;;) {
+    if (ptrace(PTRACE_SYSCALL, process->pid, NULL, (void *)(long)signal) != 0 ||
+        wait_for(process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
+      return ct_fail(diag, CT_ESRCH, "the program died while it was being started");
+    }
+    if (WSTOPSIG(status) == SYSCALL_STOP) {
+      break;
+    }
+    signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+  }
+  process->stopped = true;
+  return open_memory(process, diag);
+}
+
+static int
+await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_diag *diag)
+{
+  int status;
+  for (;;) {
+    if (wait_for(process->pid, &status) != process->pid) {
+      return ct_fail(diag, CT_ESRCH, "lost the program while it was being started");
+    }
+    if (WIFEXITED(status) || WIFSIGNALED(status)) {
+      int err = 0;
+      if (read(error_fd, &err, sizeof(err)) == (ssize_t)sizeof(err) && err != 0) {
+        *exec_errno = err;
+        return ct_fail(diag, ct_err_from_errno(err), "%s", strerror(err));
+      }
+      return ct_fail(diag, CT_ESRCH, "the program was killed before it began");
+    }
+    if (WIFSTOPPED(status) && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
+      return run_to_exec_return(process, diag);
+    }
+    int signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    ptrace(PTRACE_CONT, process->pid, NULL, (void *)(long)signal);
+  }
+}
+
+int
+ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno, struct ct_diag *diag)
+{
+  int go[2], report[2];
+  *exec_errno = 0;
+  process->mem_fd = -1;
+  process->stopped = false;
+  if (pipe2(go, O_CLOEXEC) != 0) {
+    return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
+  }
+  if (pipe2(report, O_CLOEXEC) != 0) {
+    close(go[0]);
+    close(go[1]);
+    return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
+  }
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(go[1]);
+    child_main(argv, go[0], report[1]);
+  }
+  int result = 0;
+  close(go[0]);
+  close(report[1]);
+  if (pid < 0) {
+    result = ct_fail(diag, CT_EIO, "cannot start a process: %s", strerror(errno));
+  } else if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
+    result = ct_fail(diag, CT_EPERM_PTRACE,
+                     "cannot trace a child process (ptrace: %s); check seccomp and container settings, or run as root",
+                     strerror(errno));
+    close(go[1]);
+    go[1] = -1;
+    int status;
+    wait_for(pid, &status);
+  } else {
+    process->pid = pid;
+    if (write(go[1], "g", 1) != 1) {
+      result = ct_fail(diag, CT_EIO, "cannot start the child process: %s", strerror(errno));
+    } else {
+      result = await_exec(process, report[0], exec_errno, diag);
+    }
+  }
+  if (go[1] >= 0) {
+    close(go[1]);
+  }
+  close(report[0]);
+  return result;
+}
+
+/* Runs the seized thread until its execve has succeeded or failed. */
+static int
+run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
+{
+  int signal = 0;
+  pid_t stopped = tid;
+  for (int stops = 0; stops < 4096; stops++) {
+    int status;
+    if (ptrace(PTRACE_SYSCALL, stopped, NULL, (void *)(long)signal) != 0) {
+      return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
+    }
+    stopped = wait_for(-1, &status);
+    if (stopped < 0 || !WIFSTOPPED(status)) {
+      return ct_fail(diag, CT_ESRCH, "the process died on its way to exec");
+    }
+    signal = 0;
+    if (status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
+      return run_to_exec_return(process, diag);
+    }
+    if (WSTOPSIG(status) == SYSCALL_STOP) {
+      struct user_regs_struct regs;
+      if (ptrace(PTRACE_GETREGS, stopped, NULL, &regs) == 0 &&
+          (regs.orig_rax == SYS_execve || regs.orig_rax == SYS_execveat) && (int64_t)regs.rax < 0 &&
+          (int64_t)regs.rax != -ENOSYS) {
+        ptrace(PTRACE_DETACH, stopped, NULL, NULL);
+        return CT_ENOENT;
+      }
+    } else if (status >> 16 == 0) {
+      signal = WSTOPSIG(status);
+    }
+  }
+  ptrace(PTRACE_DETACH, stopped, NULL, NULL);
+  return CT_ENOENT;
+}
+
+int
+ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
+                       struct ct_diag *diag)
+{
+  int status;
+  if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
+    int err = errno;
+    answer(context);
+    return ct_fail(diag, CT_EPERM_PTRACE, "cannot follow the program through exec (ptrace: %s)", strerror(err));
+  }
+  if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || wait_for(tid, &status) != tid || !WIFSTOPPED(status)) {
+    answer(context);
+    return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
+  }
+  answer(context);
+  return run_through_exec(process, tid, diag);
+}
+
+void
+ct_process_release(struct ct_process *process)
+{
+  if (process->stopped) {
+    ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
+    process->stopped = false;
+  }
+}
+
+void
+ct_process_close(struct ct_process *process, bool kill_it)
+{
+  if (process->stopped && kill_it) {
+    int status;
+    kill(process->pid, SIGKILL);
+    ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
+    wait_for(process->pid, &status);
+    process->stopped = false;
+  }
+  ct_process_release(process);
+  if (process->mem_fd >= 0) {
+    close(process->mem_fd);
+    process->mem_fd = -1;
+  }
+}
+
+int
+ct_process_read(const struct ct_process *process, uint64_t address, void *buffer, size_t size)
+{
+  uint8_t *at = buffer;
+  while (size > 0) {
+    ssize_t got = pread(process->mem_fd, at, size, (off_t)address);
+    if (got <= 0) {
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      return CT_EIO;
+    }
+    at += got;
+    address += (uint64_t)got;
+    size -= (size_t)got;
+  }
+  return 0;
+}
+
+int
+ct_process_write(const struct ct_process *process, uint64_t address, const void *buffer, size_t size)
+{
+  const uint8_t *at = buffer;
+  while (size > 0) {
+    ssize_t put = pwrite(process->mem_fd, at, size, (off_t)address);
+    if (put <= 0) {
+      if (put < 0 && errno == EINTR) {
+        continue;
+      }
+      return CT_EIO;
+    }
+    at += put;
+    address += (uint64_t)put;
+    size -= (size_t)put;
+  }
+  return 0;
+}
+
+int
+ct_process_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result)
+{
+  static const uint8_t instruction[2] = {0x0f, 0x05};
+  struct user_regs_struct saved, regs;
+  uint8_t original[2];
+  int status;
+  if (ptrace(PTRACE_GETREGS, process->pid, NULL, &saved) != 0 ||
+      ct_process_read(process, saved.rip, original, sizeof(original)) != 0 ||
+      ct_process_write(process, saved.rip, instruction, sizeof(instruction)) != 0) {
+    return CT_EIO;
+  }
+  regs = saved;
+  regs.rax = (unsigned long long)number;
+  regs.orig_rax = ~0ull; /* no system call to restart */
+  regs.rdi = args[0];
+  regs.rsi = args[1];
+  regs.rdx = args[2];
+  regs.r10 = args[3];
+  regs.r8 = args[4];
+  regs.r9 = args[5];
+  int code = CT_EIO;
+  if (ptrace(PTRACE_SETREGS, process->pid, NULL, &regs) == 0) {
+    do {
+      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 ||
+          wait_for(process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
+        return CT_ESRCH;
+      }
+    } while (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) == 0 && regs.rip == saved.rip);
+    *result = (int64_t)regs.rax;
+    code = 0;
+  }
+  saved.orig_rax = ~0ull;
+  if (ct_process_write(process, saved.rip, original, sizeof(original)) != 0 ||
+      ptrace(PTRACE_SETREGS, process->pid, NULL, &saved) != 0) {
+    code = CT_EIO;
+  }
+  return code;
+}
+
+int
+ct_process_set_gs_base(struct ct_process *process, uint64_t base)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
+    return CT_EIO;
+  }
+  regs.gs_base = base;
+  return ptrace(PTRACE_SETREGS, process->pid, NULL, &regs) == 0 ? 0 : CT_EIO;
+}
+
+int
+ct_process_gs_base(struct ct_process *process, uint64_t *base)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
+    return CT_EIO;
+  }
+  *base = regs.gs_base;
+  return 0;
+}
+
+int
+ct_process_stack_pointer(struct ct_process *process, uint64_t *sp)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
+    return CT_EIO;
+  }
+  *sp = regs.rsp;
+  return 0;
+}

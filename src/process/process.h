@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Another process, seen from outside: starting it under ptrace, its memory, its mappings, system calls
+ * made in its name while it is stopped. The only folder that knows ptrace. All functions that take a stopped process must be
+ * called from the thread that attached it (a rule of ptrace).
+ */
+#ifndef CT_PROCESS_PROCESS_H
+#define CT_PROCESS_PROCESS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct ct_process {
+  pid_t pid;   /* thread group */
+  int mem_fd;  /* /proc/PID/mem of the current image, -1 when closed */
+  bool stopped; /* by ptrace, at the return from execve */
+};
+
+/*
+ * Starts argv[0] (looked up in PATH) and stops it behind its execve, before the first instruction of the new image.
+ * The child has this process's own signal mask and dispositions, descriptors, and no trace of us in its environment. On failure
+ * *exec_errno is the errno of execve, or 0 when something else failed.
+ */
+int ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno, struct ct_diag *diag);
+
+/*
+ * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there. answer is
+ * called once the thread is held by ptrace, and must let it go on from the agent. Returns 0 and a stopped process, CT_ENOENT
+ * when the execve failed (the process runs on, unharmed), or another error.
+ */
+int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
+                           struct ct_diag *diag);
+
+/* Lets a stopped process go and forgets about ptrace. Only memory access remains. */
+void ct_process_release(struct ct_process *process);
+/* Closes the memory descriptor; kill_it also kills a stopped process. */
+void ct_process_close(struct ct_process *process, bool kill_it);
+
+/* Memory of the process. Writes reach read-only text too (a private copy is made). 0 or CT_EIO. */
+int ct_process_read(const struct ct_process *process, uint64_t address, void *buffer, size_t size);
+int ct_process_write(const struct ct_process *process, uint64_t address, const void *buffer, size_t size);
+
+/* Makes a system call in a stopped process; *result is what the kernel returned (negative errno on failure). */
+int ct_process_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result);
+int ct_process_set_gs_base(struct ct_process *process, uint64_t base);
+int ct_process_gs_base(struct ct_process *process, uint64_t *base);
+int ct_process_stack_pointer(struct ct_process *process, uint64_t *sp);
+
+struct ct_mapping {
+  uint64_t start, end;
+  uint64_t offset;
+  uint64_t inode;
+  uint32_t device_major, device_minor;
+  bool readable, writable, executable, shared;
+  char *path; /* "" when anonymous; never NULL */
+};
+struct ct_mappings {
+  struct ct_mapping *items;
+  size_t count;
+};
+int ct_process_mappings(pid_t pid, struct ct_mappings *out);
+void ct_mappings_free(struct ct_mappings *mappings);
+
+/* The soft limit on the stack in bytes, UINT64_MAX when unlimited. */
+uint64_t ct_process_stack_limit(pid_t pid);
+/* Nonzero when the process runs under seccomp (Seccomp: in /proc/PID/status). */
+int ct_process_seccomp(pid_t pid);
+/* The command name of a thread; empty when it is gone. */
+void ct_process_thread_name(pid_t pid, pid_t tid, char *name, size_t size);
+
+#endif

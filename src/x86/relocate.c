@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Relocation of displaced instructions; see relocate.h. Instructions are decoded by Zydis and copied byte for byte,
+ * with these exceptions:
+ *   - a rip-relative displacement is made anew for the new address;
+ *   - jmp, jcc (short or near) become near jumps to the same target;
+ *   - loop, loope, loopne, jrcxz become   loopX +2; jmp +5; jmp target;
+ *   - call target becomes   push of the original return address, jmp target, without any register:
+ *       push imm32 (sign extended low half); movl $high, 4(%rsp); jmp target
+ */
+#include "x86/relocate.h"
+
+#include <Zydis/Zydis.h>
+
+static const ZydisDecoder *
+decoder(void)
+{
+  static _Thread_local ZydisDecoder instance;
+  static _Thread_local bool ready;
+  if (!ready) {
+    ZydisDecoderInit(&instance, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+    ready = true;
+  }
+  return &instance;
+}
+
+static bool
+decode(const uint8_t *code, size_t size, ZydisDecodedInstruction *instruction)
+{
+  return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), NULL, code, size, instruction));
+}
+
+static bool
+never_goes_on(const ZydisDecodedInstruction *instruction)
+{
+  return instruction->meta.category == ZYDIS_CATEGORY_RET || instruction->meta.category == ZYDIS_CATEGORY_UNCOND_BR;
+}
+
+enum ct_window_refusal
+ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, struct ct_window *window)
+{
+  (void)address;
+  memset(window, 0, sizeof(*window));
+  while (window->length < need) {
+    ZydisDecodedInstruction instruction;
+    if (window->length >= size || window->count >= CT_RELOCATED_MAX) {
+      return CT_WINDOW_TOO_SHORT;
+    }
+    if (!decode(code + window->length, size - window->length, &instruction)) {
+      return CT_WINDOW_UNDECODABLE;
+    }
+    bool is_call = instruction.meta.category == ZYDIS_CATEGORY_CALL;
+    if (is_call && (instruction.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0 &&
+        window->length + instruction.length < need) {
+      return CT_WINDOW_INDIRECT_CALL;
+    }
+    window->offset[window->count++] = (uint8_t)window->length;
+    window->length += instruction.length;
+    window->offset[window->count] = (uint8_t)window->length;
+    if (never_goes_on(&instruction)) {
+      window->terminated = 1;
+      break;
+    }
+    if (instruction.mnemonic == ZYDIS_MNEMONIC_UD2 || instruction.mnemonic == ZYDIS_MNEMONIC_UD0 ||
+        instruction.mnemonic == ZYDIS_MNEMONIC_UD1 || instruction.mnemonic == ZYDIS_MNEMONIC_HLT) {
+      window->terminated = 1;
+      break;
+    }
+  }
+  return CT_WINDOW_OK;
+}
+
+static bool
+reaches(int64_t distance)
+{
+  return distance == (int32_t)distance;
+}
+
+static void
+emit_push_imm64(struct ct_code *out, uint64_t value)
+{
+  ct_emit_u8(out, 0x68); /* push imm32, sign extended to 64 bits */
+  ct_emit_u32(out, (uint32_t)value);
+  ct_emit_bytes(out, "\xc7\x44\x24\x04", 4); /* movl imm32, 4(%rsp) */
+  ct_emit_u32(out, (uint32_t)(value >> 32));
+}
+
+static enum ct_window_refusal
+relocate_relative(const uint8_t *bytes, uint64_t address, const ZydisDecodedInstruction *instruction,
+                  struct ct_code *out)
+{
+  uint64_t next = address + instruction->length;
+  uint64_t target = next + (uint64_t)instruction->raw.imm[0].value.s;
+  if (!reaches((int64_t)(target - ct_code_pc(out))) || !reaches((int64_t)(target - ct_code_pc(out) - 32))) {
+    return CT_WINDOW_UNREACHABLE;
+  }
+  switch (instruction->meta.category) {
+  case ZYDIS_CATEGORY_CALL:
+    emit_push_imm64(out, next);
+    ct_emit_jmp(out, target);
+    return CT_WINDOW_OK;
+  case ZYDIS_CATEGORY_UNCOND_BR:
+    ct_emit_jmp(out, target);
+    return CT_WINDOW_OK;
+  default:
+    break;
+  }
+  switch (instruction->mnemonic) {
+  case ZYDIS_MNEMONIC_LOOP:
+  case ZYDIS_MNEMONIC_LOOPE:
+  case ZYDIS_MNEMONIC_LOOPNE:
+  case ZYDIS_MNEMONIC_JCXZ:
+  case ZYDIS_MNEMONIC_JECXZ:
+  case ZYDIS_MNEMONIC_JRCXZ:
+    ct_emit_bytes(out, bytes, instruction->length - 1u);
+    ct_emit_u8(out, 2);
+    ct_emit_bytes(out, "\xeb\x05", 2);
+    ct_emit_jmp(out, target);
+    return CT_WINDOW_OK;
+  default:
+    break;
+  }
+  /* jcc: the condition is the low nibble of the last opcode byte in both forms */
+  ct_emit_jcc(out, (uint8_t)(0x80 | (instruction->opcode & 0xf)), target);
+  return CT_WINDOW_OK;
+}
+
+static enum ct_window_refusal
+relocate_one(const uint8_t *bytes, size_t size, uint64_t address, struct ct_code *out)
+{
+  ZydisDecodedInstruction instruction;
+  if (!decode(bytes, size, &instruction)) {
+    return CT_WINDOW_UNDECODABLE;
+  }
+  bool rip_relative = (instruction.attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0 && instruction.raw.modrm.mod == 0 &&
+                      instruction.raw.modrm.rm == 5;
+  if (instruction.raw.imm[0].is_relative) {
+    return relocate_relative(bytes, address, &instruction, out);
+  }
+  size_t at = out->length;
+  uint64_t new_address = ct_code_pc(out);
+  ct_emit_bytes(out, bytes, instruction.length);
+  if (rip_relative && !out->overflow) {
+    int64_t displacement = instruction.raw.disp.value + (int64_t)(address - new_address);
+    if (!reaches(displacement) || (instruction.attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE) != 0) {
+      return CT_WINDOW_UNREACHABLE;
+    }
+    int32_t narrow = (int32_t)displacement;
+    memcpy(out->bytes + at + instruction.raw.disp.offset, &narrow, sizeof(narrow));
+  }
+  return CT_WINDOW_OK;
+}
+
+enum ct_window_refusal
+ct_window_relocate(const uint8_t *code, uint64_t address, const struct ct_window *window, struct ct_code *out,
+                   struct ct_relocation_map *map)
+{
+  size_t start = out->length;
+  if (map != NULL) {
+    memset(map, 0, sizeof(*map));
+  }
+  for (uint32_t i = 0; i < window->count; i++) {
+    uint32_t offset = window->offset[i];
+    if (map != NULL) {
+      map->from[i] = (uint8_t)offset;
+      map->to[i] = (uint8_t)(out->length - start);
+      map->count++;
+    }
+    size_t length = (size_t)window->offset[i + 1] - offset;
+    enum ct_window_refusal refusal = relocate_one(code + offset, length, address + offset, out);
+    if (refusal != CT_WINDOW_OK) {
+      return refusal;
+    }
+  }
+  if (!window->terminated) {
+    ct_emit_jmp(out, address + window->length);
+  }
+  return out->overflow ? CT_WINDOW_UNREACHABLE : CT_WINDOW_OK;
+}
+
+int
+ct_is_padding(const uint8_t *code, size_t size, size_t readable)
+{
+  size_t at = 0;
+  while (at < size) {
+    if (code[at] == 0xcc) {
+      at++;
+      continue;
+    }
+    ZydisDecodedInstruction instruction;
+    if (!decode(code + at, readable - at, &instruction)) {
+      return 0;
+    }
+    bool xchg_nop = instruction.mnemonic == ZYDIS_MNEMONIC_XCHG && instruction.opcode == 0x90;
+    if (instruction.mnemonic != ZYDIS_MNEMONIC_NOP && !xchg_nop) {
+      return 0;
+    }
+    at += instruction.length;
+  }
+  return 1;
+}

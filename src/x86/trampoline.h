@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* Trampolines: the code between a function's patched entry and its body. See trampoline.c. */
+#ifndef CT_X86_TRAMPOLINE_H
+#define CT_X86_TRAMPOLINE_H
+
+#include "ring/layout.h"
+#include "x86/emit.h"
+#include "x86/relocate.h"
+
+#define CT_TRAMPOLINE_BYTES_MAX 640
+
+struct ct_trampoline_spec {
+  uint32_t fn;         /* id in the event */
+  uint8_t mode;        /* CT_HOOK_* */
+  uint8_t callout;     /* enum ct_callout */
+  int64_t store_delta; /* D */
+  uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */
+  uint64_t head;       /* runtime address of the region's struct ct_region_head */
+  uint64_t desc;       /* runtime address of this trampoline's descriptor */
+  const uint8_t *code; /* the displaced bytes */
+  const struct ct_window *window;
+};
+
+/*
+ * Emits one trampoline at out's position and fills its descriptor. On a refusal out and *desc are untouched.
+ */
+enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out,
+                                          struct ct_hook_desc *desc);
+
+/* The five bytes to write at function so that it goes to trampoline; 0, or -1 when that is too far. */
+int ct_jump_bytes(uint64_t function, uint64_t trampoline, uint8_t bytes[CT_JUMP_BYTES]);
+
+/*
+ * The .eh_frame templates for the agent: a CIE, the FDE of call-through trampolines, the FDE of enter-only ones. Writes at most
+ * size bytes to buffer (which will be at address), gives the addresses of the two FDEs. Returns the bytes written, 0 when they do not fit.
+ */
+size_t ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address, uint64_t *fde_full,
+                            uint64_t *fde_enter);
+
+#endif
