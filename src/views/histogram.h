@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A histogram of durations for percentiles, small enough for one per function.
+ *
+ * The first CT_HISTOGRAM_SAMPLES values are kept as they are, so percentiles of rarely
+ * called functions are exact. Then it becomes log-linear: values below 64 exactly, and each
+ * octave [2^k, 2^(k+1)) from 64 on in 64 equal buckets. A percentile is reported as the middle of its
+ * bucket: the relative error is at most half a bucket, 1/128 = 0.79 %.
+ *
+ *   value   0..63   64..127   128..255   ...   2^63..2^64-1
+ *   block     0        1          2                58         64 counters of 32 bits each
+ *
+ * Blocks are allocated when first hit (256 bytes); a function's durations rarely span
+ * more than six. A counter that is full stays full.
+ */
+#ifndef CT_VIEWS_HISTOGRAM_H
+#define CT_VIEWS_HISTOGRAM_H
+
+#include <stdint.h>
+
+enum {
+  CT_HISTOGRAM_SAMPLES = 16,
+  CT_HISTOGRAM_BLOCKS = 59,
+  CT_HISTOGRAM_BUCKETS = 64,
+};
+
+struct ct_histogram {
+  uint64_t count; /* values added */
+  uint64_t sum;
+  union {
+    uint64_t *samples; /* while count <= CT_HISTOGRAM_SAMPLES */
+    uint32_t *counts;  /* block slot s: counts[(s - 1) * 64 ...] */
+  };
+  uint8_t is_spread;                 /* counts, not samples */
+  uint8_t slots_used;                /* blocks allocated */
+  uint8_t slot[CT_HISTOGRAM_BLOCKS]; /* of each block, from 1; 0: none */
+};
+
+/* A zeroed struct is an empty histogram. Cold part of ct_histogram_add; 0 or CT_ENOMEM. */
+int ct_histogram_add_slow(struct ct_histogram *histogram, uint64_t value);
+int ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *from);
+/*
+ * The smallest recorded value that at least permille/1000 of the values do not exceed
+ * (nearest rank), within the error above. 0 when the histogram is empty.
+ */
+uint64_t ct_histogram_quantile(const struct ct_histogram *histogram, uint32_t permille);
+void ct_histogram_destroy(struct ct_histogram *histogram);
+
+static inline unsigned
+ct_histogram_block(uint64_t value)
+{
+  return 58u - (unsigned)__builtin_clzll(value | 32);
+}
+
+static inline unsigned
+ct_histogram_bucket(uint64_t value, unsigned block)
+{
+  return (unsigned)(value >> (block - (block != 0))) & (CT_HISTOGRAM_BUCKETS - 1);
+}
+
+static inline int
+ct_histogram_add(struct ct_histogram *histogram, uint64_t value)
+{
+  unsigned block = ct_histogram_block(value);
+  unsigned slot = histogram->slot[block];
+  if (__builtin_expect(slot == 0, 0))
+    return ct_histogram_add_slow(histogram, value);
+  uint32_t *counter = &histogram->counts[(slot - 1) * CT_HISTOGRAM_BUCKETS + ct_histogram_bucket(value, block)];
+  *counter += *counter != UINT32_MAX;
+  histogram->count++;
+  histogram->sum += value;
+  return 0;
+}
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Info; see info.h. The manifest comes from a file, so every member of it may be
+ * missing or of another type; such a one is shown as unknown (null).
+ */
+#define _GNU_SOURCE 1 /* sigabbrev_np, sigdescr_np */
+#include "views/info.h"
+
+#include "views/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODULES_SHOWN = 10, THREADS_SHOWN = 20, REASONS_SHOWN = 4, LABEL_COLUMNS = 10 };
+
+struct sums {
+  uint64_t events;
+  uint64_t dropped;
+  uint64_t bytes;
+};
+
+static struct sums
+sum_up(const struct ct_trace *trace)
+{
+  struct sums sums = {.bytes = ct_trace_bytes(trace)};
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    const struct ct_trace_thread *thread = ct_trace_thread(trace, i);
+    sums.events += thread->events;
+    sums.dropped += thread->dropped;
+  }
+  /* Events of threads that have no stream are only in the total. */
+  json_int_t total = json_integer_value(json_object_get(ct_trace_manifest(trace), "dropped_total"));
+  if (total > 0 && (uint64_t)total > sums.dropped)
+    sums.dropped = (uint64_t)total;
+  return sums;
+}
+
+static uint64_t
+number(const json_t *object, const char *key)
+{
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value > 0 ? (uint64_t)value : 0;
+}
+
+/* How long the recording took; false when it has no end yet. */
+static bool
+duration_of(const json_t *manifest, uint64_t *ns)
+{
+  uint64_t start = number(manifest, "start_ns"), end = number(manifest, "end_ns");
+  if (start == 0 || end < start)
+    return false;
+  *ns = end - start;
+  return true;
+}
+
+/* ---- JSON ---- */
+
+static json_t *
+copy_or_null(const json_t *object, const char *key)
+{
+  json_t *value = json_object_get(object, key);
+  return value != NULL ? json_incref(value) : json_null();
+}
+
+static json_t *
+threads_json(const struct ct_trace *trace)
+{
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    const struct ct_trace_thread *t = ct_trace_thread(trace, i);
+    json_array_append_new(list, json_pack("{s:I, s:I, s:o, s:I, s:I}", "index", (json_int_t)t->index, "tid",
+                                          (json_int_t)t->tid, "name", ct_json_string(t->name), "events",
+                                          (json_int_t)t->events, "dropped", (json_int_t)t->dropped));
+  }
+  return list;
+}
+
+static json_t *
+modules_json(const json_t *manifest)
+{
+  json_t *list = json_array();
+  size_t i;
+  json_t *module;
+  json_array_foreach(json_object_get(manifest, "modules"), i, module)
+  {
+    json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o}", "path", copy_or_null(module, "path"), "build_id",
+                                          copy_or_null(module, "build_id"), "functions",
+                                          copy_or_null(module, "functions"), "hooked", copy_or_null(module, "hooked"),
+                                          "refused", copy_or_null(module, "refused")));
+  }
+  return list;
+}
+
+static int
+write_json(struct ct_trace *trace, FILE *out)
+{
+  const json_t *manifest = ct_trace_manifest(trace);
+  struct sums sums = sum_up(trace);
+  uint64_t ns = 0;
+  bool timed = duration_of(manifest, &ns);
+  json_t *info =
+      json_pack("{s:I, s:I, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "events", (json_int_t)sums.events,
+                "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
+                timed ? json_integer((json_int_t)ns) : json_null(), "exit", copy_or_null(manifest, "exit"), "complete",
+                (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace),
+                "modules", modules_json(manifest), "install_ns", copy_or_null(manifest, "install_ns"), "command",
+                copy_or_null(manifest, "command"), "bytes_per_event",
+                sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null());
+  if (info == NULL)
+    return CT_ENOMEM;
+  int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
+  json_decref(info);
+  putc('\n', out);
+  return rc;
+}
+
+/* ---- Text ---- */
+
+static void
+label(FILE *out, const char *text)
+{
+  fprintf(out, "%-*s ", LABEL_COLUMNS, text);
+}
+
+static void
+write_command(FILE *out, const json_t *manifest)
+{
+  label(out, "command");
+  size_t i;
+  json_t *word;
+  json_array_foreach(json_object_get(manifest, "command"), i, word)
+  {
+    const char *text = json_is_string(word) ? json_string_value(word) : "?";
+    bool quote = text[0] == '\0' || strpbrk(text, " \t\n'\"\\$`;&|<>()*?[]#~!{}") != NULL;
+    fputs(i == 0 ? "" : " ", out);
+    fputs(quote ? "'" : "", out);
+    ct_put_printable(out, text, SIZE_MAX);
+    fputs(quote ? "'" : "", out);
+  }
+  fprintf(out, "  (pid %llu)\n", (unsigned long long)number(manifest, "pid"));
+}
+
+static void
+write_exit(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+{
+  const json_t *end = json_object_get(manifest, "exit");
+  const json_t *signal = json_object_get(end, "signal"), *status = json_object_get(end, "status");
+  label(out, "exit");
+  if (json_is_integer(signal)) {
+    int n = (int)json_integer_value(signal);
+    const char *name = sigabbrev_np(n), *text = sigdescr_np(n);
+    fprintf(out, "killed by signal %d (SIG%s, %s)\n", n, name != NULL ? name : "?", text != NULL ? text : "unknown");
+  } else if (json_is_integer(status)) {
+    fprintf(out, "status %lld\n", (long long)json_integer_value(status));
+  } else {
+    fputs("unknown: the program was not seen to end\n", out);
+  }
+  if (!ct_trace_is_complete(trace)) {
+    label(out, "");
+    fputs("INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written\n", out);
+  }
+}
+
+static void
+write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+{
+  struct sums sums = sum_up(trace);
+  char a[CT_COUNT_CHARS], b[CT_DURATION_CHARS];
+  uint64_t ns;
+  label(out, "events");
+  fprintf(out, "%s, ", ct_format_count(a, sums.events));
+  fprintf(out, "%s dropped", ct_format_count(a, sums.dropped));
+  if (sums.dropped != 0 && sums.events + sums.dropped != 0)
+    fprintf(out, " (%.2f %%)", 100.0 * (double)sums.dropped / ((double)sums.events + (double)sums.dropped));
+  putc('\n', out);
+  label(out, "size");
+  fputs(ct_format_bytes(b, sums.bytes), out);
+  if (sums.events != 0)
+    fprintf(out, ", %.2f bytes per event", (double)sums.bytes / (double)sums.events);
+  putc('\n', out);
+  label(out, "duration");
+  fputs(duration_of(manifest, &ns) ? ct_format_duration(b, ns) : "unknown", out);
+  if (json_is_integer(json_object_get(manifest, "install_ns")))
+    fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
+  putc('\n', out);
+}
+
+struct reason {
+  const char *text;
+  uint64_t count;
+};
+
+static int
+compare_reasons(const void *a, const void *b)
+{
+  const struct reason *x = a, *y = b;
+  if (x->count != y->count)
+    return x->count < y->count ? 1 : -1;
+  return strcmp(x->text, y->text);
+}
+
+static uint64_t
+refused_total(const json_t *module)
+{
+  uint64_t total = 0;
+  const char *key;
+  json_t *value;
+  json_object_foreach(json_object_get(module, "refused"), key, value) total +=
+      json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+  return total;
+}
+
+/* The most frequent reasons for which functions were left out, over all modules. */
+static void
+write_reasons(FILE *out, const json_t *modules)
+{
+  json_t *all = json_object();
+  size_t i;
+  json_t *module, *value;
+  const char *key;
+  json_array_foreach(modules, i, module)
+  {
+    json_object_foreach(json_object_get(module, "refused"), key, value) json_object_set_new(
+        all, key, json_integer(json_integer_value(json_object_get(all, key)) + json_integer_value(value)));
+  }
+  size_t count = 0;
+  struct reason *reasons = calloc(json_object_size(all) + 1, sizeof(*reasons));
+  if (reasons != NULL) {
+    json_object_foreach(all, key, value) reasons[count++] =
+        (struct reason){key, json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0};
+    qsort(reasons, count, sizeof(*reasons), compare_reasons);
+  }
+  for (size_t r = 0; r < count && r < REASONS_SHOWN; r++) {
+    char text[CT_COUNT_CHARS];
+    label(out, r == 0 ? "left out" : "");
+    fprintf(out, "%12s  ", ct_format_count(text, reasons[r].count));
+    ct_put_printable(out, reasons[r].text, SIZE_MAX);
+    putc('\n', out);
+  }
+  if (count > REASONS_SHOWN) {
+    label(out, "");
+    fprintf(out, "... and %zu more reasons; --json has all\n", count - REASONS_SHOWN);
+  }
+  free(reasons);
+  json_decref(all);
+}
+
+static int
+compare_modules(const void *a, const void *b)
+{
+  const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+  uint64_t fx = number(x, "functions"), fy = number(y, "functions");
+  if (fx != fy)
+    return fx < fy ? 1 : -1;
+  return number(x, "index") < number(y, "index") ? -1 : 1;
+}
+
+static void
+write_modules(FILE *out, const json_t *modules)
+{
+  size_t count = json_array_size(modules), i;
+  uint64_t functions = 0, hooked = 0;
+  json_t **sorted = calloc(count + 1, sizeof(*sorted));
+  json_t *module;
+  if (sorted == NULL)
+    return;
+  json_array_foreach(modules, i, module)
+  {
+    functions += number(module, "functions");
+    hooked += number(module, "hooked");
+    sorted[i] = module;
+  }
+  qsort(sorted, count, sizeof(*sorted), compare_modules);
+  char a[CT_COUNT_CHARS];
+  label(out, "modules");
+  fprintf(out, "%zu with %s functions", count, ct_format_count(a, functions));
+  fprintf(out, ", %s hooked\n", ct_format_count(a, hooked));
+  if (count != 0)
+    fprintf(out, "%*s %12s %12s %12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked", "left out", "module");
+  for (i = 0; i < count && i < MODULES_SHOWN; i++) {
+    const char *path = json_string_value(json_object_get(sorted[i], "path"));
+    label(out, "");
+    fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "functions")));
+    fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "hooked")));
+    fprintf(out, "%12s  ", ct_format_count(a, refused_total(sorted[i])));
+    ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
+    putc('\n', out);
+  }
+  if (count > MODULES_SHOWN)
+    fprintf(out, "%*s ... and %zu more\n", LABEL_COLUMNS, "", count - MODULES_SHOWN);
+  free(sorted);
+}
+
+static void
+write_threads(FILE *out, const struct ct_trace *trace)
+{
+  uint32_t count = ct_trace_thread_count(trace);
+  char a[CT_COUNT_CHARS];
+  label(out, "threads");
+  fprintf(out, "%u\n", count);
+  if (count != 0)
+    fprintf(out, "%*s %12s %15s %12s  %s\n", LABEL_COLUMNS, "", "tid", "events", "dropped", "name");
+  for (uint32_t i = 0; i < count && i < THREADS_SHOWN; i++) {
+    const struct ct_trace_thread *t = ct_trace_thread(trace, i);
+    fprintf(out, "%*s %12u ", LABEL_COLUMNS, "", t->tid);
+    fprintf(out, "%15s ", ct_format_count(a, t->events));
+    fprintf(out, "%12s  ", ct_format_count(a, t->dropped));
+    ct_put_printable(out, t->name, SIZE_MAX);
+    putc('\n', out);
+  }
+  if (count > THREADS_SHOWN)
+    fprintf(out, "%*s ... and %u more\n", LABEL_COLUMNS, "", count - THREADS_SHOWN);
+}
+
+int
+ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag)
+{
+  const json_t *manifest = ct_trace_manifest(trace);
+  int rc = 0;
+  if (json) {
+    rc = write_json(trace, out);
+  } else {
+    write_exit(out, trace, manifest);
+    write_command(out, manifest);
+    write_sums(out, trace, manifest);
+    write_modules(out, json_object_get(manifest, "modules"));
+    write_reasons(out, json_object_get(manifest, "modules"));
+    write_threads(out, trace);
+  }
+  if (rc == CT_ENOMEM)
+    return ct_fail(diag, rc, "out of memory for the summary");
+  if (rc != 0 || fflush(out) != 0 || ferror(out))
+    return ct_fail(diag, CT_EIO, "cannot write the summary: %s", strerror(errno));
+  return 0;
+}

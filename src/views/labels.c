@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Labels of functions; see labels.h. */
+#include "views/labels.h"
+
+#include "views/select.h"
+#include "views/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int
+ct_labels_init(struct ct_labels *labels, struct ct_trace *trace, const char *function_glob, const char *module_glob)
+{
+  uint32_t count = ct_trace_function_count(trace);
+  *labels =
+      (struct ct_labels){.trace = trace, .function_glob = function_glob, .module_glob = module_glob, .fn_count = count};
+  labels->of = calloc((size_t)count + 1, sizeof(*labels->of));
+  return labels->of != NULL ? 0 : CT_ENOMEM;
+}
+
+void
+ct_labels_destroy(struct ct_labels *labels)
+{
+  for (size_t i = 0; labels->of != NULL && i <= labels->fn_count; i++) {
+    free(labels->of[i].text);
+    free(labels->of[i].json);
+  }
+  free(labels->of);
+  *labels = (struct ct_labels){0};
+}
+
+static char *
+json_text(const char *text)
+{
+  json_t *json = ct_json_string(text);
+  char *dump = json != NULL ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+  json_decref(json);
+  return dump;
+}
+
+static char *
+json_members(const char *name, const char *module)
+{
+  static const char format[] = "\"name\":%s,\"module\":%s";
+  char *members = NULL;
+  char *n = json_text(name), *m = json_text(module);
+  if (n != NULL && m != NULL) {
+    size_t size = strlen(n) + strlen(m) + sizeof(format);
+    members = malloc(size);
+    if (members != NULL)
+      snprintf(members, size, format, n, m);
+  }
+  free(n);
+  free(m);
+  return members;
+}
+
+const struct ct_label *
+ct_labels_make(struct ct_labels *labels, uint32_t fn)
+{
+  const struct ct_trace_function *function = fn < labels->fn_count ? ct_trace_function(labels->trace, fn) : NULL;
+  struct ct_label *label = &labels->of[fn < labels->fn_count ? fn : labels->fn_count];
+  const char *name = function != NULL ? function->name : "?";
+  uint32_t module = function != NULL ? function->module : UINT32_MAX;
+  size_t length = strlen(name);
+  char *text = malloc(length + sizeof("()"));
+  char *json = json_members(name, ct_trace_module_name(labels->trace, module));
+  if (text == NULL || json == NULL) {
+    free(text);
+    free(json);
+    return NULL;
+  }
+  memcpy(text, name, length + 1);
+  if (strchr(name, '(') == NULL)
+    strcpy(text + length, "()");
+  for (char *p = text; *p != '\0'; p++) {
+    if ((unsigned char)*p < 0x20 || *p == 0x7f)
+      *p = '?';
+  }
+  label->text = text;
+  label->text_length = (uint32_t)strlen(text);
+  label->json = json;
+  label->json_length = (uint32_t)strlen(json);
+  label->function_matches = ct_function_matches(function, labels->function_glob);
+  label->module_matches = ct_module_matches(labels->trace, module, labels->module_glob);
+  return label;
+}

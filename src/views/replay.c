@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replay: which lines, in which order; see replay.h. How a line looks is in replay_lines.c.
+ *
+ * Each thread is a lane: a cursor and the stacks of its open frames. A heap gives the
+ * lane whose next event is the earliest; it goes on until another one is earlier. A lane's cursor
+ * is opened when its first event is due and closed at its end, so that a trace of thousands of
+ * short threads needs the memory of those alive at one time.
+ *
+ * A call is a leaf when the next event of its lane ends it: one event of look-ahead. Its
+ * line is written at the enter and the end writes nothing.
+ */
+#include "views/replay.h"
+
+#include "views/labels.h"
+#include "views/replay_lines.h"
+#include "views/select.h"
+#include "views/spans.h"
+#include "views/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum frame_flags {
+  SHOWN = 1,    /* has a line */
+  SELECTED = 2, /* the function filter lets it and what is below it through */
+  WRITTEN = 4,  /* a leaf whose line is out */
+};
+
+enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64 };
+
+struct lane {
+  struct ct_cursor *cursor; /* NULL before its first event is due */
+  const struct ct_event *events;
+  size_t count; /* 0: no more */
+  size_t pos;   /* of the next event */
+  uint64_t next_tsc;
+  uint64_t last_tsc;
+  uint64_t told_bytes; /* to the progress line */
+  uint32_t thread;
+  struct ct_view_stacks stacks;
+  char column[COLUMN_CHARS];
+};
+
+struct replay {
+  struct ct_trace *trace;
+  const struct ct_replay_options *options;
+  struct ct_view_notes *notes;
+  struct ct_labels labels;
+  struct ct_line_writer lines;
+  struct lane *lanes;
+  size_t lane_count;
+  struct lane **heap;
+  size_t heap_count;
+  uint64_t line_count;
+  uint64_t done_bytes;
+  uint64_t total_bytes;
+};
+
+/* ---- Lanes ---- */
+
+static void
+refill(struct lane *lane)
+{
+  lane->pos = 0;
+  lane->count = ct_cursor_next(lane->cursor, &lane->events);
+  if (lane->count != 0)
+    lane->next_tsc = lane->events[0].tsc;
+}
+
+static int
+open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
+{
+  int rc = ct_cursor_open(r->trace, lane->thread, &lane->cursor, diag);
+  if (rc == 0)
+    refill(lane);
+  return rc;
+}
+
+/* Takes the next event; the one after it can be looked at then, without the first being lost. */
+static void
+take(struct lane *lane, struct ct_event *event)
+{
+  *event = lane->events[lane->pos++];
+  lane->last_tsc = event->tsc;
+  if (lane->pos == lane->count)
+    refill(lane);
+  else
+    lane->next_tsc = lane->events[lane->pos].tsc;
+}
+
+static const struct ct_event *
+peek(const struct lane *lane)
+{
+  return lane->count != 0 ? &lane->events[lane->pos] : NULL;
+}
+
+static void
+close_lane(struct replay *r, struct lane *lane)
+{
+  if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
+    if (r->notes->damaged_threads++ == 0)
+      r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
+  }
+  ct_cursor_close(lane->cursor);
+  lane->cursor = NULL;
+  ct_view_stacks_destroy(&lane->stacks);
+}
+
+static bool
+earlier(const struct lane *a, const struct lane *b)
+{
+  if (a->next_tsc != b->next_tsc)
+    return a->next_tsc < b->next_tsc;
+  return a->thread < b->thread;
+}
+
+static void
+sift_down(struct replay *r, size_t i)
+{
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= r->heap_count)
+      return;
+    if (child + 1 < r->heap_count && earlier(r->heap[child + 1], r->heap[child]))
+      child++;
+    if (!earlier(r->heap[child], r->heap[i]))
+      return;
+    struct lane *lane = r->heap[i];
+    r->heap[i] = r->heap[child];
+    r->heap[child] = lane;
+    i = child;
+  }
+}
+
+/* The lane that comes after the first one; NULL when there is one lane only. */
+static const struct lane *
+second(const struct replay *r)
+{
+  if (r->heap_count < 2)
+    return NULL;
+  if (r->heap_count == 2 || earlier(r->heap[1], r->heap[2]))
+    return r->heap[1];
+  return r->heap[2];
+}
+
+/* ---- Lines ---- */
+
+static bool
+full(const struct replay *r)
+{
+  return r->lines.failed || (r->options->limit != 0 && r->line_count >= r->options->limit);
+}
+
+static void
+write_line(struct replay *r, const struct lane *lane, const struct ct_line *line)
+{
+  if (full(r))
+    return;
+  ct_lines_put(&r->lines, lane->column, line);
+  r->line_count++;
+}
+
+static uint64_t
+duration(uint64_t from, uint64_t to)
+{
+  return to > from ? to - from : 0;
+}
+
+/* Decides about a frame from the one above it (NULL: none) and the filters. */
+static void
+classify(const struct replay *r, struct ct_view_frame *frame, const struct ct_view_frame *above,
+         const struct ct_label *label, uint32_t depth)
+{
+  const struct ct_replay_options *o = r->options;
+  bool inside = above != NULL && (above->flags & SELECTED) != 0;
+  bool selected = inside || label->function_matches;
+  if (o->function_glob == NULL)
+    frame->below = depth;
+  else
+    frame->below = inside ? above->below + 1 : 0;
+  frame->level = above != NULL ? above->level + (above->flags & SHOWN) : 0;
+  frame->flags = selected ? SELECTED : 0;
+  if (selected && label->module_matches && (o->depth == 0 || frame->below < o->depth))
+    frame->flags |= SHOWN;
+}
+
+static void
+write_close(struct replay *r, const struct lane *lane, const struct ct_view_frame *frame, struct ct_line *line)
+{
+  if ((frame->flags & SHOWN) == 0 || (!r->options->json && (frame->flags & WRITTEN) != 0))
+    return;
+  line->level = frame->level;
+  write_line(r, lane, line);
+}
+
+/* Ends the innermost frames, down to `keep`, without an event of their own. */
+static int
+end_frames(struct replay *r, struct lane *lane, struct ct_view_stack *stack, uint32_t keep, uint8_t end)
+{
+  while (stack->count > keep) {
+    struct ct_view_frame *frame = &stack->frames[--stack->count];
+    const struct ct_label *label = ct_label_of(&r->labels, frame->fn);
+    if (label == NULL)
+      return CT_ENOMEM;
+    struct ct_line line = {.kind = CT_LINE_CLOSE,
+                           .tsc = lane->last_tsc,
+                           .ticks = duration(frame->enter_tsc, lane->last_tsc),
+                           .depth = stack->base + stack->count,
+                           .label = label,
+                           .end = end};
+    write_close(r, lane, frame, &line);
+  }
+  return 0;
+}
+
+/* Makes `depth` the number of open frames; only after damage is it not that already. */
+static int
+fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
+{
+  struct ct_view_stack *stack = lane->stacks.current;
+  if (stack->base + stack->count == depth)
+    return 0;
+  int rc = end_frames(r, lane, stack, ct_view_stack_fit(stack, depth), CT_SPAN_LOST);
+  if (stack->count == 0)
+    stack->base = depth;
+  return rc;
+}
+
+struct open_end {
+  struct replay *replay;
+  struct lane *lane;
+};
+
+static int
+end_open_stack(struct ct_view_stack *stack, void *arg)
+{
+  struct open_end *a = arg;
+  return end_frames(a->replay, a->lane, stack, 0, CT_SPAN_OPEN);
+}
+
+static uint8_t
+end_of(const struct ct_event *event)
+{
+  if (event->kind == CT_EV_RETURN)
+    return CT_SPAN_RETURNED;
+  if (event->kind == CT_EV_TAIL)
+    return CT_SPAN_TAIL;
+  switch (event->reason) {
+  case CT_LEFT_EXEC:
+    return CT_SPAN_EXEC;
+  case CT_LEFT_THREAD_EXIT:
+    return CT_SPAN_THREAD_EXIT;
+  case CT_LEFT_LOST:
+    return CT_SPAN_LOST;
+  default:
+    return CT_SPAN_UNWOUND;
+  }
+}
+
+/* Does `next` end the frame that `event` opened? */
+static bool
+ends_leaf(const struct ct_event *event, const struct ct_event *next)
+{
+  if (next == NULL || next->depth != event->depth)
+    return false;
+  if (next->kind == CT_EV_RETURN || next->kind == CT_EV_LEFT)
+    return next->fn == event->fn;
+  return next->kind == CT_EV_TAIL && next->closed_fn == event->fn;
+}
+
+/* ---- Events ---- */
+
+/* An ENTER or the opening half of a TAIL (replaced: the frame that ended). */
+static int
+open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, const struct ct_view_frame *replaced)
+{
+  struct ct_view_stack *stack = lane->stacks.current;
+  int rc = fit_depth(r, lane, event->depth);
+  if (rc != 0)
+    return rc;
+  const struct ct_label *label = ct_label_of(&r->labels, event->fn);
+  struct ct_view_frame *frame = ct_view_stack_push(stack);
+  if (label == NULL || frame == NULL)
+    return CT_ENOMEM;
+  frame->enter_tsc = event->tsc;
+  frame->fn = event->fn;
+  classify(r, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
+  if (replaced != NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
+    /* What a selected function tail-calls goes on in its place. */
+    struct ct_view_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
+    classify(r, frame, &above, label, event->depth);
+  }
+  if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL))
+    return 0;
+  struct ct_line line = {
+      .kind = CT_LINE_OPEN, .tsc = event->tsc, .level = frame->level, .depth = event->depth, .label = label};
+  const struct ct_event *next = peek(lane);
+  if (!r->options->json && ends_leaf(event, next)) {
+    line.kind = CT_LINE_LEAF;
+    line.ticks = duration(event->tsc, next->tsc);
+    line.end = end_of(next);
+    line.uncertain = next->uncertain;
+    if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL)
+      return CT_ENOMEM;
+    frame->flags |= WRITTEN;
+  }
+  write_line(r, lane, &line);
+  return 0;
+}
+
+/* RETURN, LEFT or the closing half of a TAIL. closed: how the frame was shown. */
+static int
+close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, uint32_t fn,
+            struct ct_view_frame *closed)
+{
+  struct ct_view_stack *stack = lane->stacks.current;
+  const struct ct_label *label = ct_label_of(&r->labels, fn);
+  int rc = fit_depth(r, lane, event->depth + 1);
+  if (rc != 0 || label == NULL)
+    return CT_ENOMEM;
+  struct ct_line line = {.kind = CT_LINE_CLOSE,
+                         .tsc = event->tsc,
+                         .ticks = duration(event->enter_tsc, event->tsc),
+                         .depth = event->depth,
+                         .label = label,
+                         .end = end_of(event),
+                         .uncertain = event->uncertain};
+  if (stack->count != 0) {
+    *closed = stack->frames[--stack->count];
+  } else {
+    stack->base = event->depth;
+    line.before_trace = true;
+    classify(r, closed, NULL, label, event->depth);
+  }
+  if (r->options->json && event->kind == CT_EV_TAIL)
+    return 0; /* one object tells both halves */
+  if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL)
+    return CT_ENOMEM;
+  write_close(r, lane, closed, &line);
+  return 0;
+}
+
+static int
+replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
+{
+  struct ct_view_frame closed = {0};
+  bool had_frame = event->closed_fn != UINT32_MAX;
+  int rc = had_frame ? close_frame(r, lane, event, event->closed_fn, &closed) : 0;
+  if (rc == 0)
+    rc = open_frame(r, lane, event, had_frame ? &closed : NULL);
+  if (rc != 0 || !r->options->json)
+    return rc;
+  const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
+  if (((frame->flags | closed.flags) & SHOWN) == 0)
+    return 0;
+  struct ct_line line = {.kind = CT_LINE_TAIL,
+                         .tsc = event->tsc,
+                         .ticks = duration(event->enter_tsc, event->tsc),
+                         .depth = event->depth,
+                         .label = ct_label_of(&r->labels, event->fn),
+                         .other = had_frame ? ct_label_of(&r->labels, event->closed_fn) : NULL,
+                         .uncertain = event->uncertain};
+  write_line(r, lane, &line);
+  return 0;
+}
+
+static int
+replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event)
+{
+  const struct ct_label *label = ct_label_of(&r->labels, event->fn);
+  if (label == NULL)
+    return CT_ENOMEM;
+  struct ct_view_frame frame = {0};
+  classify(r, &frame, ct_view_stack_top(lane->stacks.current), label, event->depth);
+  if ((frame.flags & SHOWN) == 0)
+    return 0;
+  struct ct_line line = {.kind = event->kind == CT_EV_POINT ? CT_LINE_POINT : CT_LINE_ORPHAN,
+                         .tsc = event->tsc,
+                         .level = frame.level,
+                         .depth = event->depth,
+                         .label = label};
+  write_line(r, lane, &line);
+  return 0;
+}
+
+static bool
+top_is_shown(const struct lane *lane)
+{
+  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  return top != NULL && (top->flags & SHOWN) != 0;
+}
+
+/* LOST, SWITCH, EXEC. A stack switch is shown next to shown calls only when there are filters. */
+static int
+replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
+{
+  bool wanted = true;
+  struct ct_line line = {.kind = CT_LINE_LOST, .tsc = event->tsc, .value = event->value, .depth = event->depth};
+  if (event->kind == CT_EV_EXEC) {
+    line.kind = CT_LINE_EXEC;
+  } else if (event->kind == CT_EV_SWITCH) {
+    line.kind = CT_LINE_SWITCH;
+    bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
+    wanted = !filtered || top_is_shown(lane);
+    int rc = ct_view_stacks_switch(&lane->stacks, event->value, event->tsc);
+    if (rc != 0)
+      return rc;
+    wanted = wanted || top_is_shown(lane);
+  }
+  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  if (wanted)
+    write_line(r, lane, &line);
+  return 0;
+}
+
+static int
+replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
+{
+  struct ct_view_frame closed = {0};
+  switch (event->kind) {
+  case CT_EV_ENTER:
+    return open_frame(r, lane, event, NULL);
+  case CT_EV_RETURN:
+  case CT_EV_LEFT:
+    return close_frame(r, lane, event, event->fn, &closed);
+  case CT_EV_TAIL:
+    return replay_tail(r, lane, event);
+  case CT_EV_POINT:
+  case CT_EV_ORPHAN_RETURN:
+    return replay_instant(r, lane, event);
+  case CT_EV_LOST:
+  case CT_EV_SWITCH:
+  case CT_EV_EXEC:
+    return replay_mark(r, lane, event);
+  default:
+    return 0;
+  }
+}
+
+/* ---- The merge ---- */
+
+static void
+tell_progress(struct replay *r, struct lane *lane)
+{
+  uint64_t offset = ct_cursor_offset(lane->cursor);
+  if (offset == lane->told_bytes || r->options->progress.update == NULL)
+    return;
+  r->done_bytes += offset - lane->told_bytes;
+  lane->told_bytes = offset;
+  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
+}
+
+/* Replays the first lane while it is the earliest. */
+static int
+run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
+{
+  int rc = 0;
+  if (lane->cursor == NULL && (rc = open_lane(r, lane, diag)) != 0)
+    return rc;
+  if (lane->stacks.current == NULL)
+    rc = ct_view_stacks_init(&lane->stacks);
+  const struct lane *other = second(r);
+  while (rc == 0 && lane->count != 0 && !full(r) && (other == NULL || !earlier(other, lane))) {
+    struct ct_event event;
+    take(lane, &event);
+    rc = replay_event(r, lane, &event);
+    if (lane->pos == 0)
+      tell_progress(r, lane);
+  }
+  if (rc == 0 && lane->count == 0 && !full(r)) {
+    struct open_end end = {r, lane};
+    rc = ct_view_stacks_each(&lane->stacks, end_open_stack, &end);
+  }
+  return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
+}
+
+static int
+merge(struct replay *r, struct ct_diag *diag)
+{
+  while (r->heap_count != 0 && !full(r)) {
+    struct lane *lane = r->heap[0];
+    int rc = run_lane(r, lane, diag);
+    if (rc != 0)
+      return rc;
+    if (lane->count == 0) {
+      close_lane(r, lane);
+      r->heap[0] = r->heap[--r->heap_count];
+    }
+    sift_down(r, 0);
+  }
+  ct_lines_flush(&r->lines);
+  return 0;
+}
+
+/* The thread column: name/tid in text, the tid in JSON. */
+static void
+name_lanes(struct replay *r, size_t *columns)
+{
+  *columns = strlen("thread");
+  for (size_t i = 0; i < r->lane_count; i++) {
+    struct lane *lane = &r->lanes[i];
+    const struct ct_trace_thread *thread = ct_trace_thread(r->trace, lane->thread);
+    if (r->options->json || thread->name[0] == '\0')
+      snprintf(lane->column, sizeof(lane->column), "%u", thread->tid);
+    else
+      snprintf(lane->column, sizeof(lane->column), "%.32s/%u", thread->name, thread->tid);
+    for (char *p = lane->column; *p != '\0'; p++) {
+      if ((unsigned char)*p < 0x20 || *p == 0x7f)
+        *p = '?';
+    }
+    size_t length = ct_text_columns(lane->column);
+    if (length > *columns)
+      *columns = length;
+  }
+  for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
+    char *column = r->lanes[i].column;
+    size_t used = ct_text_columns(column), bytes = strlen(column);
+    while (used++ < *columns && bytes + 1 < COLUMN_CHARS)
+      column[bytes++] = ' ';
+    column[bytes] = '\0';
+  }
+}
+
+static int
+make_lanes(struct replay *r, struct ct_diag *diag)
+{
+  uint32_t *threads;
+  int rc = ct_choose_threads(r->trace, r->options->tids, r->options->tid_count, &threads, &r->lane_count, diag);
+  if (rc != 0)
+    return rc;
+  r->lanes = calloc(r->lane_count + 1, sizeof(*r->lanes));
+  r->heap = malloc((r->lane_count + 1) * sizeof(struct lane *));
+  if (r->lanes == NULL || r->heap == NULL)
+    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+  for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
+    struct lane *lane = &r->lanes[i];
+    lane->thread = threads[i];
+    r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
+    rc = open_lane(r, lane, diag);
+    if (rc != 0)
+      break;
+    if (lane->count == 0) {
+      close_lane(r, lane);
+      continue;
+    }
+    r->heap[r->heap_count++] = lane;
+    if (r->heap_count > KEEP_OPEN_LANES) {
+      ct_cursor_close(lane->cursor);
+      lane->cursor = NULL;
+    }
+  }
+  free(threads);
+  for (size_t i = r->heap_count; i-- > 0;)
+    sift_down(r, i);
+  return rc;
+}
+
+int
+ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out, struct ct_view_notes *notes,
+                struct ct_diag *diag)
+{
+  struct replay r = {.trace = trace, .options = options, .notes = notes};
+  int rc = make_lanes(&r, diag);
+  if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
+                  ct_lines_init(&r.lines, trace, out, options->json) != 0))
+    rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
+  if (rc == 0) {
+    size_t columns;
+    name_lanes(&r, &columns);
+    ct_lines_heading(&r.lines, columns);
+    rc = merge(&r, diag);
+  }
+  for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++)
+    close_lane(&r, &r.lanes[i]);
+  if (rc == 0 && r.lines.failed) {
+    errno = r.lines.failed_errno;
+    rc = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
+  }
+  ct_lines_destroy(&r.lines);
+  ct_labels_destroy(&r.labels);
+  free(r.lanes);
+  free(r.heap);
+  return rc;
+}

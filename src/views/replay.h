@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replay: the calls of a trace in time order, of all threads merged or of some, as
+ * indented text or as one JSON object a line. Streaming: what is kept is a block of events and the open frames for
+ * each thread that lives at the moment shown.
+ *
+ *   a call with calls inside   name() {  ...  } name()   the duration stands on the closing line
+ *   a call without             name();                   with its duration
+ *   anything unusual           ends with "  -- " and what happened
+ */
+#ifndef CT_VIEWS_REPLAY_H
+#define CT_VIEWS_REPLAY_H
+
+#include "views/text.h"
+
+#include "trace/reader.h"
+
+struct ct_replay_options {
+  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
+  size_t tid_count;
+  const char *function_glob; /* only calls of these functions and what is called inside them, on the same stack */
+  const char *module_glob;   /* only calls of functions in these modules */
+  uint32_t depth;            /* so many levels (below a call chosen by function_glob); 0: all */
+  uint64_t limit;            /* stop after so many lines; 0: never */
+  bool json;
+  struct ct_view_progress progress;
+};
+
+/* CT_EIO when out cannot be written (errno says why), CT_ENOENT for an unknown thread. */
+int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,
+                    struct ct_view_notes *notes, struct ct_diag *diag);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a line of replay looks; see replay_lines.h. Text:
+ *
+ *          time  thread      duration  calls
+ *   0.000012345  prog/4711             main() {
+ *   0.000012900  prog/4711     120 ns    helper();
+ *   0.000013400  prog/4711   1.055 us  } main()
+ *
+ * Lines are put together in a buffer by hand: formatted output would be most of the time
+ * of a replay.
+ */
+#include "views/replay_lines.h"
+
+#include "views/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  BUFFER_BYTES = 64 * 1024,
+  FIXED_BYTES = 1024, /* all of a line but indentation and labels */
+  MAX_INDENT = 400,   /* levels; deeper ones are not indented further */
+};
+
+int
+ct_lines_init(struct ct_line_writer *writer, struct ct_trace *trace, FILE *out, bool json)
+{
+  *writer = (struct ct_line_writer){.trace = trace, .out = out, .json = json, .capacity = BUFFER_BYTES};
+  writer->start_ns = ct_trace_start_ns(trace);
+  writer->buffer = malloc(BUFFER_BYTES);
+  return writer->buffer != NULL ? 0 : CT_ENOMEM;
+}
+
+void
+ct_lines_destroy(struct ct_line_writer *writer)
+{
+  free(writer->buffer);
+  writer->buffer = NULL;
+}
+
+void
+ct_lines_flush(struct ct_line_writer *w)
+{
+  if (!w->failed && (fwrite(w->buffer, 1, w->length, w->out) != w->length || fflush(w->out) != 0)) {
+    w->failed = true;
+    w->failed_errno = errno;
+  }
+  w->length = 0;
+}
+
+static void
+put(struct ct_line_writer *w, const char *text, size_t length)
+{
+  while (length != 0) {
+    if (w->length == w->capacity)
+      ct_lines_flush(w);
+    size_t n = w->capacity - w->length < length ? w->capacity - w->length : length;
+    memcpy(w->buffer + w->length, text, n);
+    w->length += n;
+    text += n;
+    length -= n;
+  }
+}
+
+#define put_literal(w, text) put((w), (text), sizeof(text) - 1)
+
+static void
+put_text(struct ct_line_writer *w, const char *text)
+{
+  put(w, text, strlen(text));
+}
+
+static void
+put_spaces(struct ct_line_writer *w, size_t count)
+{
+  static const char spaces[] = "                                ";
+  for (; count > sizeof(spaces) - 1; count -= sizeof(spaces) - 1)
+    put_literal(w, spaces);
+  put(w, spaces, count);
+}
+
+/* Right-aligned in `width` with `pad`, or as wide as it is. */
+static void
+put_number(struct ct_line_writer *w, uint64_t value, size_t width, char pad)
+{
+  char digits[24];
+  size_t at = sizeof(digits);
+  do {
+    digits[--at] = (char)('0' + value % 10);
+    value /= 10;
+  } while (value != 0);
+  while (sizeof(digits) - at < width)
+    digits[--at] = pad;
+  put(w, digits + at, sizeof(digits) - at);
+}
+
+static uint64_t
+since_start_ns(const struct ct_line_writer *w, uint64_t tsc)
+{
+  uint64_t ns = ct_trace_ns(w->trace, tsc);
+  return ns > w->start_ns ? ns - w->start_ns : 0;
+}
+
+/* "   120 ns" or "12.34 us" in ten columns; the frequent case, below 1 us, by hand. */
+static void
+put_duration(struct ct_line_writer *w, uint64_t ns)
+{
+  if (ns < 1000) {
+    put_number(w, ns, 7, ' ');
+    put_literal(w, " ns");
+    return;
+  }
+  char buf[CT_DURATION_CHARS];
+  ct_format_duration(buf, ns);
+  size_t length = strlen(buf);
+  if (length < 10)
+    put_spaces(w, 10 - length);
+  put(w, buf, length);
+}
+
+void
+ct_lines_heading(struct ct_line_writer *w, size_t thread_columns)
+{
+  if (w->json)
+    return;
+  put_literal(w, "      time (s)  thread");
+  put_spaces(w, thread_columns > 6 ? thread_columns - 6 : 0);
+  put_literal(w, "    duration  calls\n");
+}
+
+static bool
+has_duration(const struct ct_line *line)
+{
+  return (line->kind == CT_LINE_LEAF || line->kind == CT_LINE_CLOSE);
+}
+
+static void
+put_remarks(struct ct_line_writer *w, const struct ct_line *line)
+{
+  const char *separator = "  -- ";
+  if (line->end == CT_SPAN_TAIL) {
+    put_text(w, separator);
+    put_literal(w, "tail call to ");
+    if (line->other != NULL)
+      put(w, line->other->text, line->other->text_length);
+    separator = ", ";
+  } else if (line->end != CT_SPAN_RETURNED) {
+    static const char *const texts[] = {
+        [CT_SPAN_UNWOUND] = "left without a return (longjmp, exception or cancellation)",
+        [CT_SPAN_EXEC] = "ended by exec",
+        [CT_SPAN_THREAD_EXIT] = "ended with its thread",
+        [CT_SPAN_LOST] = "its end is among lost events",
+        [CT_SPAN_OPEN] = "still open at the end of the trace",
+    };
+    put_text(w, separator);
+    put_text(w, line->end <= CT_SPAN_OPEN ? texts[line->end] : "ended");
+    separator = ", ";
+  }
+  if (line->before_trace) {
+    put_text(w, separator);
+    put_literal(w, "entered before the trace begins");
+    separator = ", ";
+  }
+  if (line->uncertain) {
+    put_text(w, separator);
+    put_literal(w, "uncertain: events were lost meanwhile");
+  }
+}
+
+static void
+put_calls(struct ct_line_writer *w, const struct ct_line *line)
+{
+  switch (line->kind) {
+  case CT_LINE_OPEN:
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, " {");
+    break;
+  case CT_LINE_LEAF:
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, ";");
+    put_remarks(w, line);
+    break;
+  case CT_LINE_CLOSE:
+    put_literal(w, "} ");
+    put(w, line->label->text, line->label->text_length);
+    put_remarks(w, line);
+    break;
+  case CT_LINE_POINT:
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, "  -- enter only");
+    break;
+  case CT_LINE_ORPHAN:
+    put_literal(w, "} ");
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, "  -- return without its call");
+    break;
+  case CT_LINE_LOST:
+    put_literal(w, "-- ");
+    put_number(w, line->value, 0, ' ');
+    put_literal(w, " events lost --");
+    break;
+  case CT_LINE_SWITCH:
+    if (line->value == 0) {
+      put_literal(w, "-- back on the thread's own stack --");
+    } else {
+      put_literal(w, "-- on another stack, number ");
+      put_number(w, line->value, 0, ' ');
+      put_literal(w, " --");
+    }
+    break;
+  case CT_LINE_EXEC:
+    put_literal(w, "-- exec: another program from here on --");
+    break;
+  case CT_LINE_TAIL:
+    break;
+  }
+}
+
+static void
+put_text_line(struct ct_line_writer *w, const char *thread, const struct ct_line *line)
+{
+  uint64_t ns = since_start_ns(w, line->tsc);
+  put_number(w, ns / 1000000000, 4, ' ');
+  put_literal(w, ".");
+  put_number(w, ns % 1000000000, 9, '0');
+  put_literal(w, "  ");
+  put_text(w, thread);
+  put_literal(w, "  ");
+  if (has_duration(line))
+    put_duration(w, ct_trace_ticks_ns(w->trace, line->ticks));
+  else
+    put_spaces(w, 10);
+  put_spaces(w, 2 + 2 * (size_t)(line->level < MAX_INDENT ? line->level : MAX_INDENT));
+  put_calls(w, line);
+  put_literal(w, "\n");
+}
+
+static const char *
+json_kind(const struct ct_line *line)
+{
+  switch (line->kind) {
+  case CT_LINE_OPEN:
+  case CT_LINE_LEAF:
+    return "enter";
+  case CT_LINE_CLOSE:
+    return line->end == CT_SPAN_RETURNED ? "return" : "left";
+  case CT_LINE_TAIL:
+    return "tail";
+  case CT_LINE_POINT:
+    return "point";
+  case CT_LINE_ORPHAN:
+    return "orphan";
+  case CT_LINE_LOST:
+    return "lost";
+  case CT_LINE_SWITCH:
+    return "switch";
+  case CT_LINE_EXEC:
+    return "exec";
+  }
+  return "";
+}
+
+static void
+put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *line)
+{
+  put_literal(w, "{\"ts_ns\":");
+  put_number(w, since_start_ns(w, line->tsc), 0, ' ');
+  put_literal(w, ",\"tid\":");
+  put_text(w, tid);
+  put_literal(w, ",\"depth\":");
+  put_number(w, line->depth, 0, ' ');
+  put_literal(w, ",\"kind\":\"");
+  put_text(w, json_kind(line));
+  put_literal(w, "\",");
+  if (line->label != NULL)
+    put(w, line->label->json, line->label->json_length);
+  else
+    put_literal(w, "\"name\":null,\"module\":null");
+  put_literal(w, ",\"duration_ns\":");
+  if (line->kind == CT_LINE_CLOSE || (line->kind == CT_LINE_TAIL && line->other != NULL))
+    put_number(w, ct_trace_ticks_ns(w->trace, line->ticks), 0, ' ');
+  else
+    put_literal(w, "null");
+  if (line->kind == CT_LINE_TAIL && line->other != NULL) {
+    put_literal(w, ",\"ended\":{");
+    put(w, line->other->json, line->other->json_length);
+    put_literal(w, "}");
+  } else if (line->kind == CT_LINE_CLOSE && line->end != CT_SPAN_RETURNED) {
+    put_literal(w, ",\"reason\":\"");
+    put_text(w, ct_span_end_text(line->end));
+    put_literal(w, "\"");
+  } else if (line->kind == CT_LINE_LOST) {
+    put_literal(w, ",\"events\":");
+    put_number(w, line->value, 0, ' ');
+  } else if (line->kind == CT_LINE_SWITCH) {
+    put_literal(w, ",\"stack\":");
+    put_number(w, line->value, 0, ' ');
+  }
+  if (line->uncertain)
+    put_literal(w, ",\"uncertain\":true");
+  put_literal(w, "}\n");
+}
+
+void
+ct_lines_put(struct ct_line_writer *w, const char *thread, const struct ct_line *line)
+{
+  if (w->length + FIXED_BYTES > w->capacity)
+    ct_lines_flush(w);
+  if (w->json)
+    put_json_line(w, thread, line);
+  else
+    put_text_line(w, thread, line);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The lines of replay, as text or JSON. Private to replay.c and replay_lines.c: the one decides
+ * what is shown, the other how it looks.
+ */
+#ifndef CT_VIEWS_REPLAY_LINES_H
+#define CT_VIEWS_REPLAY_LINES_H
+
+#include "views/labels.h"
+#include "views/spans.h"
+
+#include <stdio.h>
+
+enum ct_line_kind {
+  CT_LINE_OPEN,  /* a call with something inside */
+  CT_LINE_LEAF,  /* a call and its end (text only) */
+  CT_LINE_CLOSE, /* the end of a call */
+  CT_LINE_TAIL,  /* JSON only: a call that took the place of another */
+  CT_LINE_POINT,
+  CT_LINE_ORPHAN,
+  CT_LINE_LOST,
+  CT_LINE_SWITCH,
+  CT_LINE_EXEC,
+};
+
+struct ct_line {
+  enum ct_line_kind kind;
+  uint64_t tsc;
+  uint64_t ticks; /* CLOSE, LEAF, TAIL: duration of what ended */
+  uint64_t value; /* LOST: events; SWITCH: context */
+  uint32_t level; /* indentation */
+  uint32_t depth;
+  const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */
+  const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
+  uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end */
+  bool uncertain;
+  bool before_trace; /* CLOSE: entered before the trace begins */
+};
+
+struct ct_line_writer {
+  struct ct_trace *trace;
+  FILE *out;
+  char *buffer;
+  size_t length;
+  size_t capacity;
+  uint64_t start_ns;
+  bool json;
+  bool failed; /* out cannot be written; errno was kept */
+  int failed_errno;
+};
+
+int ct_lines_init(struct ct_line_writer *writer, struct ct_trace *trace, FILE *out, bool json); /* 0 or CT_ENOMEM */
+void ct_lines_destroy(struct ct_line_writer *writer);
+void ct_lines_heading(struct ct_line_writer *writer, size_t thread_columns);
+/* thread: the padded text of the column, or the tid for JSON. */
+void ct_lines_put(struct ct_line_writer *writer, const char *thread, const struct ct_line *line);
+void ct_lines_flush(struct ct_line_writer *writer);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report's numbers; see report.h. Threads of the trace are independent, so several
+ * workers take them from a list, the longest first, each into a table of its own;
+ * the tables are merged at the end. The calling thread is the first worker and
+ * the only one that reports progress.
+ */
+#include "views/report.h"
+
+#include "views/select.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_WORKERS = 16 };
+
+struct collection {
+  struct ct_trace *trace;
+  struct ct_report_thread *threads;
+  size_t count;
+  uint64_t total_bytes;
+  const struct ct_view_progress *progress;
+  /* Relaxed: plain counters; the results are handed over by pthread_join. */
+  _Atomic size_t next;
+  _Atomic uint64_t done_bytes;
+  _Atomic bool stop;
+};
+
+struct worker {
+  struct collection *job;
+  struct ct_stats *stats;
+  struct ct_stats own; /* of all workers but the first */
+  bool reports_progress;
+  pthread_t thread;
+  int rc;
+  struct ct_diag diag;
+};
+
+int
+ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options *options,
+                         struct ct_report_thread **threads, size_t *count, struct ct_diag *diag)
+{
+  uint32_t *indexes;
+  size_t n;
+  int rc = ct_choose_threads(trace, options->tids, options->tid_count, &indexes, &n, diag);
+  if (rc != 0)
+    return rc;
+  struct ct_report_thread *chosen = calloc(n + 1, sizeof(*chosen));
+  if (chosen == NULL) {
+    free(indexes);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
+  }
+  for (size_t i = 0; i < n; i++)
+    chosen[i].index = indexes[i];
+  free(indexes);
+  *threads = chosen;
+  *count = n;
+  return 0;
+}
+
+int
+ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, struct ct_stats *stats,
+                      void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
+{
+  struct ct_spans *spans;
+  int rc = ct_spans_open(trace, thread->index, &spans, diag);
+  if (rc != 0)
+    return rc;
+  uint64_t told = 0;
+  const struct ct_span *batch;
+  size_t count;
+  while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
+    rc = ct_stats_add(stats, batch, count);
+    if (rc != 0)
+      break;
+    uint64_t offset = ct_spans_offset(spans);
+    if (offset != told && moved != NULL)
+      moved(arg, offset - told);
+    told = offset;
+  }
+  if (rc != 0)
+    ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  thread->events = ct_spans_events(spans);
+  thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
+  ct_spans_close(spans);
+  return rc;
+}
+
+static void
+worker_moved(void *arg, uint64_t bytes)
+{
+  struct worker *worker = arg;
+  struct collection *job = worker->job;
+  uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
+  if (worker->reports_progress && job->progress->update != NULL)
+    job->progress->update(job->progress->arg, done, job->total_bytes);
+}
+
+static void *
+work(void *arg)
+{
+  struct worker *worker = arg;
+  struct collection *job = worker->job;
+  while (!atomic_load_explicit(&job->stop, memory_order_relaxed)) {
+    size_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+    if (i >= job->count)
+      break;
+    worker->rc =
+        ct_report_read_thread(job->trace, &job->threads[i], worker->stats, worker_moved, worker, &worker->diag);
+    if (worker->rc != 0)
+      atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+  }
+  return NULL;
+}
+
+struct sized_thread {
+  uint64_t bytes;
+  struct ct_report_thread thread;
+};
+
+static int
+compare_bytes(const void *a, const void *b)
+{
+  const struct sized_thread *x = a, *y = b;
+  if (x->bytes != y->bytes)
+    return x->bytes < y->bytes ? 1 : -1;
+  return x->thread.index < y->thread.index ? -1 : 1;
+}
+
+static int
+compare_index(const void *a, const void *b)
+{
+  const struct ct_report_thread *x = a, *y = b;
+  return x->index < y->index ? -1 : 1;
+}
+
+/* The longest thread first, so that no worker begins it when the others are done. */
+static int
+order_by_size(struct collection *job)
+{
+  struct sized_thread *sized = malloc((job->count + 1) * sizeof(*sized));
+  if (sized == NULL)
+    return CT_ENOMEM;
+  for (size_t i = 0; i < job->count; i++) {
+    sized[i].thread = job->threads[i];
+    sized[i].bytes = ct_trace_thread(job->trace, job->threads[i].index)->file_bytes;
+    job->total_bytes += sized[i].bytes;
+  }
+  qsort(sized, job->count, sizeof(*sized), compare_bytes);
+  for (size_t i = 0; i < job->count; i++)
+    job->threads[i] = sized[i].thread;
+  free(sized);
+  return 0;
+}
+
+/* Runs the job on `count` workers; fewer when threads or memory are short. */
+static int
+run_workers(struct collection *job, struct ct_stats *stats, unsigned count, struct ct_diag *diag)
+{
+  struct worker workers[MAX_WORKERS] = {0};
+  unsigned started = 1;
+  workers[0] = (struct worker){.job = job, .stats = stats, .reports_progress = true};
+  for (; started < count; started++) {
+    struct worker *w = &workers[started];
+    w->job = job;
+    w->stats = &w->own;
+    if (ct_stats_init(&w->own, stats->fn_count) != 0)
+      break;
+    if (pthread_create(&w->thread, NULL, work, w) != 0) {
+      ct_stats_destroy(&w->own);
+      break;
+    }
+  }
+  work(&workers[0]);
+  int rc = workers[0].rc;
+  if (rc != 0)
+    ct_fail(diag, rc, "%s", workers[0].diag.text);
+  for (unsigned i = 1; i < started; i++) {
+    struct worker *w = &workers[i];
+    pthread_join(w->thread, NULL);
+    if (rc == 0 && w->rc != 0)
+      rc = ct_fail(diag, w->rc, "%s", w->diag.text);
+    if (rc == 0 && ct_stats_merge(stats, &w->own) != 0)
+      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    ct_stats_destroy(&w->own);
+  }
+  return rc;
+}
+
+int
+ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
+                  struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag)
+{
+  struct collection job = {.trace = trace, .progress = &options->progress};
+  int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
+  if (rc != 0)
+    return rc;
+  if (order_by_size(&job) != 0 || ct_stats_init(stats, ct_trace_function_count(trace)) != 0) {
+    free(job.threads);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+  }
+  unsigned workers = options->workers < MAX_WORKERS ? options->workers : MAX_WORKERS;
+  rc = run_workers(&job, stats, workers < job.count ? workers : (unsigned)job.count, diag);
+  if (rc != 0) {
+    ct_stats_destroy(stats);
+    free(job.threads);
+    return rc;
+  }
+  qsort(job.threads, job.count, sizeof(*job.threads), compare_index);
+  *threads = job.threads;
+  *thread_count = job.count;
+  return 0;
+}
+
+/* A quantile's bucket middle may lie outside of what was seen. */
+static uint64_t
+quantile_ns(const struct ct_trace *trace, const struct ct_fn_stats *fn, uint32_t permille)
+{
+  uint64_t ticks = ct_histogram_quantile(fn->histogram, permille);
+  if (ticks < fn->min_ticks)
+    ticks = fn->min_ticks;
+  if (ticks > fn->max_ticks)
+    ticks = fn->max_ticks;
+  return ct_trace_ticks_ns(trace, ticks);
+}
+
+static void
+fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, struct ct_report_row *row)
+{
+  row->calls = fn->calls;
+  row->points = fn->points;
+  row->timed = fn->histogram->count;
+  row->uncertain = fn->uncertain;
+  row->orphans = fn->orphans;
+  row->total_ns = ct_trace_ticks_ns(trace, fn->total_ticks);
+  row->self_ns = ct_trace_ticks_ns(trace, fn->self_ticks);
+  if (row->timed == 0)
+    return;
+  row->min_ns = ct_trace_ticks_ns(trace, fn->min_ticks);
+  row->max_ns = ct_trace_ticks_ns(trace, fn->max_ticks);
+  row->avg_ns = ct_trace_ticks_ns(trace, fn->histogram->sum / row->timed);
+  row->p50_ns = quantile_ns(trace, fn, 500);
+  row->p95_ns = quantile_ns(trace, fn, 950);
+  row->p99_ns = quantile_ns(trace, fn, 990);
+}
+
+static uint64_t
+sort_value(const struct ct_report_row *row, enum ct_report_sort sort)
+{
+  switch (sort) {
+  case CT_SORT_SELF:
+    return row->self_ns;
+  case CT_SORT_CALLS:
+    return row->calls;
+  case CT_SORT_MIN:
+    return row->min_ns;
+  case CT_SORT_MAX:
+    return row->max_ns;
+  case CT_SORT_AVG:
+    return row->avg_ns;
+  case CT_SORT_P50:
+    return row->p50_ns;
+  case CT_SORT_P95:
+    return row->p95_ns;
+  case CT_SORT_P99:
+    return row->p99_ns;
+  case CT_SORT_NAME:
+    return 0;
+  case CT_SORT_TOTAL:
+    break;
+  }
+  return row->total_ns;
+}
+
+static int
+compare_by_name(const void *a, const void *b)
+{
+  const struct ct_report_row *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  if (order != 0)
+    return order;
+  return (x->fn > y->fn) - (x->fn < y->fn);
+}
+
+static int
+compare_by_key(const void *a, const void *b)
+{
+  const struct ct_report_row *x = a, *y = b;
+  if (x->sort_key != y->sort_key)
+    return x->sort_key < y->sort_key ? 1 : -1;
+  if (x->calls != y->calls)
+    return x->calls < y->calls ? 1 : -1;
+  return compare_by_name(a, b);
+}
+
+int
+ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
+               struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
+{
+  struct ct_report_row *list = calloc((size_t)stats->touched_count + 1, sizeof(*list));
+  if (list == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
+  size_t n = 0;
+  for (uint32_t i = 0; i < stats->touched_count; i++) {
+    uint32_t id = stats->touched[i];
+    const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
+    if (!ct_function_matches(fn, options->function_glob) ||
+        !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob))
+      continue;
+    struct ct_report_row *row = &list[n++];
+    row->fn = fn != NULL ? id : UINT32_MAX;
+    row->name = fn != NULL ? fn->name : "?";
+    row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
+    fill_row(trace, &stats->fns[id], row);
+    row->sort_key = sort_value(row, options->sort);
+  }
+  qsort(list, n, sizeof(*list), options->sort == CT_SORT_NAME ? compare_by_name : compare_by_key);
+  *rows = list;
+  *count = n;
+  return 0;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report as a text table or as JSON; the numbers come from report.c.
+ * JSON is written one function at a time: a trace can have 200,000.
+ */
+#include "views/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  TIME_COLUMNS = 8, /* total, self, min, avg, p50, p95, p99, max */
+  MODULE_COLUMNS_MAX = 24,
+  NAME_COLUMNS_MIN = 16,
+};
+
+struct totals {
+  uint64_t events;
+  uint64_t dropped;
+};
+
+/* ---- JSON ---- */
+
+static int
+put_json(FILE *out, json_t *json)
+{
+  if (json == NULL)
+    return CT_ENOMEM;
+  int rc = json_dumpf(json, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0 ? 0 : CT_EIO;
+  json_decref(json);
+  return rc;
+}
+
+static json_t *
+time_or_null(bool known, uint64_t ns)
+{
+  return known ? json_integer((json_int_t)ns) : json_null();
+}
+
+static json_t *
+row_json(const struct ct_report_row *row)
+{
+  bool enter_only = row->points != 0 && row->points == row->calls;
+  bool has_time = row->calls > row->points;
+  bool timed = row->timed != 0;
+  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "name",
+                   ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
+                   "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns),
+                   "min_ns", time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
+                   time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
+                   time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only",
+                   (int)enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans);
+}
+
+static int
+put_rows_json(FILE *out, const struct ct_report_row *rows, size_t count)
+{
+  fputs("[", out);
+  for (size_t i = 0; i < count; i++) {
+    fputs(i == 0 ? "\n" : ",\n", out);
+    int rc = put_json(out, row_json(&rows[i]));
+    if (rc != 0)
+      return rc;
+  }
+  fputs("]", out);
+  return 0;
+}
+
+/* One thread, without its closing brace. */
+static int
+put_thread_json(FILE *out, struct ct_trace *trace, const struct ct_report_thread *thread)
+{
+  const struct ct_trace_thread *info = ct_trace_thread(trace, thread->index);
+  fprintf(out, "{\"index\":%u,\"tid\":%u,\"name\":", info->index, info->tid);
+  int rc = put_json(out, ct_json_string(info->name));
+  fprintf(out, ",\"events\":%llu,\"dropped\":%llu,\"damaged\":%s", (unsigned long long)thread->events,
+          (unsigned long long)info->dropped, thread->damaged ? "true" : "false");
+  return rc;
+}
+
+/* ---- Text ---- */
+
+static bool
+any_uncertain(const struct ct_report_row *rows, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (rows[i].uncertain != 0)
+      return true;
+  }
+  return false;
+}
+
+static void
+put_time(FILE *out, bool known, uint64_t ns)
+{
+  char buf[CT_DURATION_CHARS];
+  fprintf(out, "%10s ", known ? ct_format_duration(buf, ns) : "-");
+}
+
+static void
+put_padded(FILE *out, const char *text, size_t columns)
+{
+  size_t bytes = ct_text_bytes_of_columns(text, columns);
+  ct_put_printable(out, text, bytes);
+  for (size_t used = ct_text_columns(text); used < columns; used++)
+    putc_unlocked(' ', out);
+}
+
+static void
+put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, size_t module_columns, size_t name_columns)
+{
+  bool has_time = row->calls > row->points;
+  bool timed = row->timed != 0;
+  char calls[CT_COUNT_CHARS], odd[CT_COUNT_CHARS];
+  put_time(out, has_time, row->total_ns);
+  put_time(out, has_time, row->self_ns);
+  fprintf(out, "%12s ", ct_format_count(calls, row->calls));
+  const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
+  for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+    put_time(out, timed, times[i]);
+  if (uncertain)
+    fprintf(out, "%10s ", ct_format_count(odd, row->uncertain));
+  putc_unlocked(' ', out);
+  put_padded(out, row->module, module_columns);
+  fputs("  ", out);
+  size_t bytes = strlen(row->name);
+  if (name_columns != 0 && ct_text_columns(row->name) > name_columns)
+    bytes = ct_text_bytes_of_columns(row->name, name_columns);
+  ct_put_printable(out, row->name, bytes);
+  putc_unlocked('\n', out);
+}
+
+static void
+put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t shown, unsigned width)
+{
+  bool uncertain = any_uncertain(rows, shown);
+  size_t module_columns = strlen("module");
+  for (size_t i = 0; i < shown; i++) {
+    size_t columns = ct_text_columns(rows[i].module);
+    if (columns > module_columns)
+      module_columns = columns < MODULE_COLUMNS_MAX ? columns : MODULE_COLUMNS_MAX;
+  }
+  size_t before_name = TIME_COLUMNS * 11 + 13 + (uncertain ? 11 : 0) + 1 + module_columns + 2;
+  size_t name_columns = 0;
+  if (width != 0)
+    name_columns = width > before_name + NAME_COLUMNS_MIN ? width - before_name : NAME_COLUMNS_MIN;
+  fprintf(out, "%10s %10s %12s %10s %10s %10s %10s %10s %10s ", "total", "self", "calls", "min", "avg", "p50", "p95",
+          "p99", "max");
+  if (uncertain)
+    fprintf(out, "%10s ", "uncertain");
+  fprintf(out, " %-*s  %s\n", (int)module_columns, "module", "function");
+  for (size_t i = 0; i < shown; i++)
+    put_row_text(out, &rows[i], uncertain, module_columns, name_columns);
+  char more[CT_COUNT_CHARS];
+  if (shown < count)
+    fprintf(out, "... and %s more; --limit 0 shows all\n", ct_format_count(more, count - shown));
+  else if (count == 0)
+    fputs("no calls\n", out);
+}
+
+static void
+put_thread_heading(FILE *out, struct ct_trace *trace, const struct ct_report_thread *thread)
+{
+  const struct ct_trace_thread *info = ct_trace_thread(trace, thread->index);
+  char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS];
+  fprintf(out, "thread %u", info->tid);
+  if (info->name[0] != '\0') {
+    putc_unlocked(' ', out);
+    ct_put_printable(out, info->name, SIZE_MAX);
+  }
+  fprintf(out, ": %s events, %s dropped\n", ct_format_count(events, thread->events),
+          ct_format_count(dropped, info->dropped));
+}
+
+static void
+put_totals_text(FILE *out, const struct totals *totals, size_t threads, const struct ct_report_row *rows, size_t count)
+{
+  char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], number[CT_COUNT_CHARS];
+  uint64_t uncertain = 0;
+  for (size_t i = 0; i < count; i++)
+    uncertain += rows[i].uncertain;
+  fprintf(out, "\n%s events in %zu thread%s, %s dropped\n", ct_format_count(events, totals->events), threads,
+          threads == 1 ? "" : "s", ct_format_count(dropped, totals->dropped));
+  if (uncertain != 0)
+    fprintf(out,
+            "%s calls are uncertain (open when events were lost, or at the end of the trace) "
+            "and not in min, avg, max and percentiles\n",
+            ct_format_count(number, uncertain));
+}
+
+/* ---- Both ---- */
+
+static size_t
+cut(size_t count, uint64_t limit)
+{
+  return limit != 0 && limit < count ? (size_t)limit : count;
+}
+
+static int
+put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
+         struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
+{
+  int rc = ct_report_rows(trace, stats, options, rows, count, diag);
+  if (rc != 0)
+    return rc;
+  size_t shown = cut(*count, options->limit);
+  if (options->json)
+    rc = put_rows_json(out, *rows, shown);
+  else
+    put_rows_text(out, *rows, *count, shown, options->width);
+  return rc != 0 ? ct_fail(diag, rc, "cannot write the report") : 0;
+}
+
+/* Threads one after another, each with its rows; leaves the sum of all in stats. */
+static int
+put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
+                struct ct_report_thread *threads, size_t count, struct ct_diag *diag)
+{
+  struct ct_stats one;
+  int rc = ct_stats_init(&one, stats->fn_count);
+  if (rc != 0)
+    return ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  for (size_t i = 0; i < count && rc == 0 && !ferror(out); i++) {
+    rc = ct_report_read_thread(trace, &threads[i], &one, NULL, NULL, diag);
+    if (rc != 0)
+      break;
+    struct ct_report_row *rows = NULL;
+    size_t row_count;
+    if (options->json) {
+      fputs(i == 0 ? "" : ",\n", out);
+      rc = put_thread_json(out, trace, &threads[i]);
+      fputs(",\"functions\":", out);
+    } else {
+      put_thread_heading(out, trace, &threads[i]);
+    }
+    if (rc == 0)
+      rc = put_rows(out, trace, &one, options, &rows, &row_count, diag);
+    fputs(options->json ? "}" : "\n", out);
+    free(rows);
+    if (rc == 0 && ct_stats_merge(stats, &one) != 0)
+      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    ct_stats_clear(&one);
+    if (options->progress.update != NULL)
+      options->progress.update(options->progress.arg, i + 1, count);
+  }
+  ct_stats_destroy(&one);
+  return rc;
+}
+
+static int
+put_threads_json(FILE *out, struct ct_trace *trace, const struct ct_report_thread *threads, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    fputs(i == 0 ? "\n" : ",\n", out);
+    int rc = put_thread_json(out, trace, &threads[i]);
+    if (rc != 0)
+      return rc;
+    fputs("}", out);
+  }
+  return 0;
+}
+
+static struct totals
+sum_threads(struct ct_trace *trace, const struct ct_report_thread *threads, size_t count, struct ct_view_notes *notes)
+{
+  struct totals totals = {0};
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_trace_thread *info = ct_trace_thread(trace, threads[i].index);
+    totals.events += threads[i].events;
+    totals.dropped += info->dropped;
+    if (threads[i].damaged && notes->damaged_threads++ == 0)
+      notes->first_damaged_tid = info->tid;
+  }
+  return totals;
+}
+
+static int
+write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_stats *stats,
+          struct ct_report_thread *threads, size_t thread_count, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  int rc = 0;
+  if (options->json) {
+    fputs("{\"threads\":[", out);
+    rc = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
+                             : put_threads_json(out, trace, threads, thread_count);
+    fputs("],\n\"functions\":", out);
+  } else if (options->per_thread) {
+    rc = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
+    fputs("all threads\n", out);
+  }
+  if (rc != 0)
+    return rc;
+  struct ct_report_row *rows;
+  size_t count;
+  rc = put_rows(out, trace, stats, options, &rows, &count, diag);
+  if (rc != 0)
+    return rc;
+  struct totals totals = sum_threads(trace, threads, thread_count, notes);
+  if (options->json)
+    fprintf(out, ",\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)totals.events,
+            (unsigned long long)totals.dropped);
+  else
+    put_totals_text(out, &totals, thread_count, rows, count);
+  free(rows);
+  return 0;
+}
+
+int
+ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_view_notes *notes,
+                struct ct_diag *diag)
+{
+  struct ct_stats stats = {0};
+  struct ct_report_thread *threads = NULL;
+  size_t thread_count;
+  int rc;
+  if (options->per_thread) {
+    rc = ct_report_choose_threads(trace, options, &threads, &thread_count, diag);
+    if (rc == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0)
+      rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+  } else {
+    rc = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
+  }
+  if (rc == 0)
+    rc = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
+  if (rc == 0 && (fflush(out) != 0 || ferror(out)))
+    rc = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
+  ct_stats_destroy(&stats);
+  free(threads);
+  return rc;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* What a view shows: the choice of threads, functions and modules that its options make. */
+#ifndef CT_VIEWS_SELECT_H
+#define CT_VIEWS_SELECT_H
+
+#include "trace/reader.h"
+
+#include <stddef.h>
+
+/*
+ * The indexes of the threads with the given tids (all when tid_count is 0), ascending; a
+ * tid that was used again gives several. *threads is to be freed. CT_ENOENT for a tid that the trace does
+ * not have.
+ */
+int ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **threads,
+                      size_t *count, struct ct_diag *diag);
+
+/*
+ * Does a function match a glob (fnmatch)? Tried on the demangled name, the demangled name
+ * without its parameter list, and the raw name. glob NULL matches everything.
+ */
+bool ct_function_matches(const struct ct_trace_function *fn, const char *glob);
+/* Does a module match: by path or by last path component? */
+bool ct_module_matches(const struct ct_trace *trace, uint32_t module, const char *glob);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Open frames per stack context; see stacks.h. A chained hash table keyed by context number. */
+#include "views/stacks.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+enum { FIRST_BUCKETS = 8, FIRST_FRAMES = 64 };
+
+static uint32_t
+bucket_of(const struct ct_view_stacks *stacks, uint64_t context)
+{
+  return (uint32_t)((context * UINT64_C(0x9E3779B97F4A7C15)) >> 40) & (stacks->bucket_count - 1);
+}
+
+int
+ct_view_stack_grow(struct ct_view_stack *stack)
+{
+  if (stack->capacity > UINT32_MAX / 2)
+    return CT_ENOMEM;
+  uint32_t capacity = stack->capacity == 0 ? FIRST_FRAMES : stack->capacity * 2;
+  struct ct_view_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
+  if (frames == NULL)
+    return CT_ENOMEM;
+  stack->frames = frames;
+  stack->capacity = capacity;
+  return 0;
+}
+
+static int
+rehash(struct ct_view_stacks *stacks)
+{
+  uint32_t old_count = stacks->bucket_count;
+  struct ct_view_stack **old = stacks->buckets;
+  struct ct_view_stack **buckets = calloc((size_t)old_count * 2, sizeof(*buckets));
+  if (buckets == NULL)
+    return CT_ENOMEM;
+  stacks->buckets = buckets;
+  stacks->bucket_count = old_count * 2;
+  for (uint32_t i = 0; i < old_count; i++) {
+    while (old[i] != NULL) {
+      struct ct_view_stack *stack = old[i];
+      old[i] = stack->next;
+      uint32_t b = bucket_of(stacks, stack->context);
+      stack->next = buckets[b];
+      buckets[b] = stack;
+    }
+  }
+  free(old);
+  return 0;
+}
+
+static struct ct_view_stack *
+find_or_add(struct ct_view_stacks *stacks, uint64_t context)
+{
+  for (struct ct_view_stack *s = stacks->buckets[bucket_of(stacks, context)]; s != NULL; s = s->next) {
+    if (s->context == context)
+      return s;
+  }
+  if (stacks->stack_count >= stacks->bucket_count && rehash(stacks) != 0)
+    return NULL;
+  struct ct_view_stack *stack = stacks->spare;
+  if (stack != NULL)
+    stacks->spare = stack->next;
+  else if ((stack = calloc(1, sizeof(*stack))) == NULL)
+    return NULL;
+  uint32_t b = bucket_of(stacks, context);
+  stack->context = context;
+  stack->count = 0;
+  stack->base = 0;
+  stack->away_since = 0;
+  stack->next = stacks->buckets[b];
+  stacks->buckets[b] = stack;
+  stacks->stack_count++;
+  return stack;
+}
+
+static void
+recycle(struct ct_view_stacks *stacks, struct ct_view_stack *stack)
+{
+  struct ct_view_stack **link = &stacks->buckets[bucket_of(stacks, stack->context)];
+  while (*link != stack)
+    link = &(*link)->next;
+  *link = stack->next;
+  stacks->stack_count--;
+  stack->next = stacks->spare;
+  stacks->spare = stack;
+}
+
+int
+ct_view_stacks_init(struct ct_view_stacks *stacks)
+{
+  *stacks = (struct ct_view_stacks){.bucket_count = FIRST_BUCKETS};
+  stacks->buckets = calloc(FIRST_BUCKETS, sizeof(struct ct_view_stack *));
+  if (stacks->buckets == NULL)
+    return CT_ENOMEM;
+  stacks->current = find_or_add(stacks, 0);
+  if (stacks->current == NULL) {
+    ct_view_stacks_destroy(stacks);
+    return CT_ENOMEM;
+  }
+  return 0;
+}
+
+static void
+free_list(struct ct_view_stack *stack)
+{
+  while (stack != NULL) {
+    struct ct_view_stack *next = stack->next;
+    free(stack->frames);
+    free(stack);
+    stack = next;
+  }
+}
+
+void
+ct_view_stacks_destroy(struct ct_view_stacks *stacks)
+{
+  if (stacks->buckets != NULL) {
+    for (uint32_t i = 0; i < stacks->bucket_count; i++)
+      free_list(stacks->buckets[i]);
+  }
+  free_list(stacks->spare);
+  free(stacks->buckets);
+  *stacks = (struct ct_view_stacks){0};
+}
+
+int
+ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t tsc)
+{
+  struct ct_view_stack *left = stacks->current;
+  if (left->context == context)
+    return 0;
+  struct ct_view_stack *entered = find_or_add(stacks, context);
+  if (entered == NULL)
+    return CT_ENOMEM;
+  if (left->count == 0)
+    recycle(stacks, left);
+  else
+    left->away_since = tsc;
+  stacks->current = entered;
+  return 0;
+}
+
+int
+ct_view_stacks_each(struct ct_view_stacks *stacks, int (*visit)(struct ct_view_stack *, void *), void *arg)
+{
+  int rc = visit(stacks->current, arg);
+  for (uint32_t i = 0; rc == 0 && i < stacks->bucket_count; i++) {
+    for (struct ct_view_stack *s = stacks->buckets[i]; rc == 0 && s != NULL; s = s->next) {
+      if (s != stacks->current)
+        rc = visit(s, arg);
+    }
+  }
+  return rc;
+}

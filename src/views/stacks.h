@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The open frames of one thread while its events are walked: one stack per stack
+ * context (the thread's own stack is context 0; coroutines and alternate signal
+ * stacks have others). Spans and replay keep their notes about a frame in it.
+ *
+ * Depths come from the trace and are not trusted: the frames of a stack are those
+ * of depths base .. base + count - 1, and a depth that does not fit what is open
+ * (after damage) moves the base and never sizes an allocation.
+ */
+#ifndef CT_VIEWS_STACKS_H
+#define CT_VIEWS_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_view_frame {
+  uint64_t enter_tsc;
+  union {
+    uint64_t child_ticks; /* spans: time in frames directly below */
+    struct {
+      uint32_t level; /* replay: shown frames above this one */
+      uint32_t below; /* replay: frames between the selected root and this one */
+    };
+  };
+  uint32_t fn;
+  uint32_t flags; /* the owner's */
+};
+
+struct ct_view_stack {
+  struct ct_view_frame *frames;
+  uint32_t count;
+  uint32_t capacity;
+  uint32_t base; /* depth of frames[0] */
+  uint64_t context;
+  uint64_t away_since; /* tsc of the switch to another stack; 0 while running */
+  struct ct_view_stack *next;
+};
+
+struct ct_view_stacks {
+  struct ct_view_stack *current;
+  struct ct_view_stack **buckets;
+  uint32_t bucket_count; /* a power of two */
+  uint32_t stack_count;
+  struct ct_view_stack *spare; /* emptied stacks, to be used again */
+};
+
+/* All return 0 or CT_ENOMEM. After init the current stack is that of context 0. */
+int ct_view_stacks_init(struct ct_view_stacks *stacks);
+void ct_view_stacks_destroy(struct ct_view_stacks *stacks); /* accepts a zeroed or destroyed one */
+/*
+ * Makes the stack of `context` current. A stack left empty is recycled, so what is
+ * kept is bounded by the stacks that have open frames.
+ */
+int ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t tsc);
+/* Calls visit for every stack, the current one first. */
+int ct_view_stacks_each(struct ct_view_stacks *stacks, int (*visit)(struct ct_view_stack *, void *), void *arg);
+int ct_view_stack_grow(struct ct_view_stack *stack);
+
+/* The innermost frame or NULL. */
+static inline struct ct_view_frame *
+ct_view_stack_top(struct ct_view_stack *stack)
+{
+  return stack->count == 0 ? NULL : &stack->frames[stack->count - 1];
+}
+
+/* How many of the open frames lie above `depth`; 0 when the depth fits none of them. */
+static inline uint32_t
+ct_view_stack_fit(const struct ct_view_stack *stack, uint32_t depth)
+{
+  return depth >= stack->base && depth - stack->base <= stack->count ? depth - stack->base : 0;
+}
+
+/* A new, unset innermost frame; NULL when memory is exhausted. */
+static inline struct ct_view_frame *
+ct_view_stack_push(struct ct_view_stack *stack)
+{
+  if (__builtin_expect(stack->count == stack->capacity, 0) && ct_view_stack_grow(stack) != 0)
+    return NULL;
+  return &stack->frames[stack->count++];
+}
+
+#endif

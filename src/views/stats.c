@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* Per-function totals; see stats.h. ct_stats_add is the hot loop of the report. */
+#include "views/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct ct_fn_stats) == 64, "one cache line per function");
+
+int
+ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
+{
+  size_t slots = (size_t)fn_count + 1;
+  *stats = (struct ct_stats){.fn_count = fn_count};
+  stats->touched = malloc(slots * sizeof(*stats->touched));
+  stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
+  if (stats->touched == NULL || stats->fns == NULL) {
+    free(stats->touched);
+    free(stats->fns);
+    *stats = (struct ct_stats){0};
+    return CT_ENOMEM;
+  }
+  memset(stats->fns, 0, slots * sizeof(*stats->fns));
+  return 0;
+}
+
+void
+ct_stats_clear(struct ct_stats *stats)
+{
+  for (uint32_t i = 0; i < stats->touched_count; i++) {
+    struct ct_fn_stats *fn = &stats->fns[stats->touched[i]];
+    ct_histogram_destroy(fn->histogram);
+    free(fn->histogram);
+    *fn = (struct ct_fn_stats){0};
+  }
+  stats->touched_count = 0;
+}
+
+void
+ct_stats_destroy(struct ct_stats *stats)
+{
+  ct_stats_clear(stats);
+  free(stats->touched);
+  free(stats->fns);
+  *stats = (struct ct_stats){0};
+}
+
+static __attribute__((noinline, cold)) int
+touch(struct ct_stats *stats, struct ct_fn_stats *fn)
+{
+  fn->histogram = calloc(1, sizeof(*fn->histogram));
+  if (fn->histogram == NULL)
+    return CT_ENOMEM;
+  fn->min_ticks = UINT64_MAX;
+  stats->touched[stats->touched_count++] = (uint32_t)(fn - stats->fns);
+  return 0;
+}
+
+/* Spans without a known and certain duration. */
+static __attribute__((noinline)) void
+add_other(struct ct_fn_stats *fn, const struct ct_span *span)
+{
+  if (span->end == CT_SPAN_ORPHAN) {
+    fn->orphans++;
+    return;
+  }
+  fn->calls++;
+  if (span->end == CT_SPAN_POINT) {
+    fn->points++;
+    return;
+  }
+  fn->total_ticks += span->fresh_ticks;
+  fn->self_ticks += span->self_ticks;
+  fn->uncertain += fn->uncertain != UINT32_MAX;
+}
+
+int
+ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
+{
+  for (const struct ct_span *span = spans; span != spans + count; span++) {
+    struct ct_fn_stats *fn = &stats->fns[span->fn < stats->fn_count ? span->fn : stats->fn_count];
+    if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0)
+      return CT_ENOMEM;
+    if (__builtin_expect(span->uncertain || span->end >= CT_SPAN_LOST, 0)) {
+      add_other(fn, span);
+      continue;
+    }
+    uint64_t duration = span->end_tsc - span->enter_tsc;
+    fn->calls++;
+    fn->total_ticks += span->fresh_ticks;
+    fn->self_ticks += span->self_ticks;
+    if (duration < fn->min_ticks)
+      fn->min_ticks = duration;
+    if (duration > fn->max_ticks)
+      fn->max_ticks = duration;
+    if (__builtin_expect(ct_histogram_add(fn->histogram, duration) != 0, 0))
+      return CT_ENOMEM;
+  }
+  return 0;
+}
+
+int
+ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
+{
+  for (uint32_t i = 0; i < from->touched_count; i++) {
+    const struct ct_fn_stats *src = &from->fns[from->touched[i]];
+    struct ct_fn_stats *dst = &into->fns[from->touched[i] < into->fn_count ? from->touched[i] : into->fn_count];
+    if (dst->histogram == NULL && touch(into, dst) != 0)
+      return CT_ENOMEM;
+    dst->calls += src->calls;
+    dst->points += src->points;
+    dst->total_ticks += src->total_ticks;
+    dst->self_ticks += src->self_ticks;
+    dst->uncertain = dst->uncertain > UINT32_MAX - src->uncertain ? UINT32_MAX : dst->uncertain + src->uncertain;
+    dst->orphans += src->orphans;
+    if (src->min_ticks < dst->min_ticks)
+      dst->min_ticks = src->min_ticks;
+    if (src->max_ticks > dst->max_ticks)
+      dst->max_ticks = src->max_ticks;
+    if (ct_histogram_merge(dst->histogram, src->histogram) != 0)
+      return CT_ENOMEM;
+  }
+  return 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-function totals of spans: a table indexed by function id, filled by ct_stats_add.
+ * Several tables (one per thread or worker) can be merged into one.
+ *
+ * What counts to what:
+ *   calls      every span but orphan returns (their call is not in the trace); points too
+ *   total      the fresh time of all spans with an enter, uncertain ones too
+ *   self       their self time
+ *   min, max, avg and percentiles: the durations of spans whose end is known and certain
+ *   uncertain  spans that are not among those: open when events were lost, end lost, or still
+ *              open at the end of the trace
+ */
+#ifndef CT_VIEWS_STATS_H
+#define CT_VIEWS_STATS_H
+
+#include "views/histogram.h"
+#include "views/spans.h"
+
+struct ct_fn_stats {
+  uint64_t calls;
+  uint64_t points; /* those of calls that have no time */
+  uint64_t total_ticks;
+  uint64_t self_ticks;
+  uint64_t min_ticks; /* of the histogram's values */
+  uint64_t max_ticks;
+  uint32_t uncertain;
+  uint32_t orphans;
+  struct ct_histogram *histogram; /* NULL: the function has not been seen */
+};
+
+struct ct_stats {
+  struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */
+  uint32_t fn_count;
+  uint32_t touched_count;
+  uint32_t *touched; /* functions seen, in order of appearance */
+};
+
+int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM */
+void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroed or destroyed one */
+void ct_stats_clear(struct ct_stats *stats);
+int ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count);
+int ct_stats_merge(struct ct_stats *into, const struct ct_stats *from);
+
+#endif
