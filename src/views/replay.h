@@ -26,7 +26,7 @@ struct ct_replay_options {
   struct ct_view_progress progress;
 };
 
-/* CT_EIO when out cannot be written (errno says why), CT_ENOENT for an unknown thread. */
+/* CT_EIO when out cannot be written (errno says why), CT_ERANGE for an unknown thread. */
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,
                     struct ct_view_notes *notes, struct ct_diag *diag);
 

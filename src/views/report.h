@@ -73,7 +73,7 @@ struct ct_report_thread {
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
 
-/* The whole view. CT_EIO when out cannot be written (errno says why), CT_ENOENT for an unknown thread. */
+/* The whole view. CT_EIO when out cannot be written (errno says why), CT_ERANGE for an unknown thread. */
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
                     struct ct_view_notes *notes, struct ct_diag *diag);
 

@@ -26,7 +26,7 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
     while (t < all && ct_trace_thread(trace, t)->tid != tids[i])
       t++;
     if (t == all)
-      return ct_fail(diag, CT_ENOENT, "no thread %u in the trace; `contrail info` lists its threads", tids[i]);
+      return ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", tids[i]);
   }
   uint32_t *chosen = malloc(((size_t)all + 1) * sizeof(*chosen));
   if (chosen == NULL)

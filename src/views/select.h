@@ -9,7 +9,7 @@
 
 /*
  * The indexes of the threads with the given tids (all when tid_count is 0), ascending; a
- * tid that was used again gives several. *threads is to be freed. CT_ENOENT for a tid that the trace does
+ * tid that was used again gives several. *threads is to be freed. CT_ERANGE for a tid that the trace does
  * not have.
  */
 int ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **threads,

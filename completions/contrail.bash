@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+# bash completion for contrail(1). Install as /usr/share/bash-completion/completions/contrail.
+
+_contrail_command() {
+  local i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    if [[ ${COMP_WORDS[i]} != -* ]]; then
+      printf '%s' "${COMP_WORDS[i]}"
+      return
+    fi
+  done
+}
+
+# Thread ids of the trace on the command line, or of the default one.
+_contrail_tids() {
+  local word dir=contrail.out
+  for word in "${COMP_WORDS[@]:2}"; do
+    [[ -e $word/manifest.json ]] && dir=$word
+  done
+  [[ -e $dir/manifest.json ]] || return
+  contrail info --json "$dir" 2>/dev/null | sed -n 's/^ *"tid": \([0-9]*\),\{0,1\}$/\1/p'
+}
+
+# Index of the program's word after `contrail record [OPTION]... [--]`, or nothing while it is not begun.
+_contrail_program_index() {
+  local i
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+      --)
+        printf '%s' $((i + 1))
+        return
+        ;;
+      -o | --output | --ring-size)
+        ((i++))
+        # bash splits --output=DIR into three words
+        [[ ${COMP_WORDS[i]} == = ]] && ((i++))
+        ;;
+      -*) ;;
+      *)
+        printf '%s' "$i"
+        return
+        ;;
+    esac
+  done
+}
+
+_contrail_record() {
+  local program
+  program=$(_contrail_program_index)
+  if [[ -n $program ]] && ((COMP_CWORD >= program)); then
+    if declare -F _command_offset >/dev/null; then
+      _command_offset "$program"
+    else
+      mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
+    fi
+    return
+  fi
+  case $prev in
+    -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 256 1024' -- "$cur") ;;
+    *)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --help --' -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+      fi
+      ;;
+  esac
+}
+
+_contrail() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command options
+  COMPREPLY=()
+  # The value of --option=VALUE comes as the words --option = VALUE.
+  if [[ $cur == = ]]; then
+    cur=
+  elif [[ $prev == = ]]; then
+    prev=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
+  command=$(_contrail_command)
+  case $command in
+    '')
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay help version --help --version' -- "$cur")
+      return
+      ;;
+    record)
+      _contrail_record
+      return
+      ;;
+    help)
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay help version' -- "$cur")
+      return
+      ;;
+    version) return ;;
+    plan)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '--json --help' -- "$cur")
+      else
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      fi
+      return
+      ;;
+    info) options='--json --help' ;;
+    report) options='--sort --limit --function --module --thread --per-thread --json --help' ;;
+    replay) options='--limit --function --module --thread --depth --json --help' ;;
+    *) return ;;
+  esac
+  case $prev in
+    -s | --sort)
+      mapfile -t COMPREPLY < <(compgen -W 'total self calls min max avg p50 p95 p99 name' -- "$cur")
+      ;;
+    -t | --thread) mapfile -t COMPREPLY < <(compgen -W "$(_contrail_tids)" -- "$cur") ;;
+    -n | --limit | -d | --depth | -f | --function | -m | --module) ;;
+    *)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+      else
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+      fi
+      ;;
+  esac
+}
+
+complete -F _contrail contrail

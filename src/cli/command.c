@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* What the commands share; see command.h. */
+#include "cli/command.h"
+
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+complain(const struct ct_command *command, const char *fmt, va_list ap)
+{
+  fflush(stdout);
+  fprintf(stderr, "contrail %s: ", command->name);
+  vfprintf(stderr, fmt, ap);
+}
+
+int
+ct_usage_error(const struct ct_command *command, const char *fmt, ...)
+{
+  va_list ap;
+  va_start(ap, fmt);
+  complain(command, fmt, ap);
+  va_end(ap);
+  fprintf(stderr, " (see: contrail help %s)\n", command->name);
+  return CT_EXIT_USAGE;
+}
+
+int
+ct_command_failed(const struct ct_command *command, const char *fmt, ...)
+{
+  va_list ap;
+  va_start(ap, fmt);
+  complain(command, fmt, ap);
+  va_end(ap);
+  fputc('\n', stderr);
+  return CT_EXIT_FAILED;
+}
+
+int
+ct_bad_option(const struct ct_command *command, char **argv, int result)
+{
+  const char *word = argv[optind - 1];
+  if (result == ':')
+    return ct_usage_error(command, "option '%s' needs a value", word);
+  if (optopt != 0 && strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL)
+    return ct_usage_error(command, "option '%.*s' takes no value", (int)strcspn(word, "="), word);
+  if (optopt != 0)
+    return ct_usage_error(command, "unknown option '-%c'", optopt);
+  return ct_usage_error(command, "unknown option '%s'", word);
+}
+
+int
+ct_show_usage(const struct ct_command *command)
+{
+  fputs(command->usage, stdout);
+  return CT_EXIT_OK;
+}
+
+bool
+ct_parse_number(const char *text, uint64_t max, uint64_t *value)
+{
+  char *end;
+  if (text[0] < '0' || text[0] > '9')
+    return false;
+  errno = 0;
+  unsigned long long n = strtoull(text, &end, 10);
+  if (errno != 0 || *end != '\0' || n > max)
+    return false;
+  *value = n;
+  return true;
+}
+
+bool
+ct_tid_list_add(struct ct_tid_list *list, const char *text)
+{
+  uint64_t tid;
+  if (!ct_parse_number(text, UINT32_MAX, &tid))
+    return false;
+  uint32_t *tids = reallocarray(list->tids, list->count + 1, sizeof(*tids));
+  if (tids == NULL)
+    return false;
+  list->tids = tids;
+  list->tids[list->count++] = (uint32_t)tid;
+  return true;
+}
+
+const char *
+ct_trace_argument(const struct ct_command *command, int argc, char **argv)
+{
+  if (argc - optind > 1) {
+    ct_usage_error(command, "one trace directory at a time, '%s' is too much", argv[optind + 1]);
+    return NULL;
+  }
+  return argc > optind ? argv[optind] : CT_DEFAULT_TRACE;
+}
+
+struct ct_trace *
+ct_open_trace(const struct ct_command *command, const char *dir)
+{
+  struct ct_trace *trace;
+  struct ct_diag diag = {""};
+  signal(SIGPIPE, SIG_IGN);
+  int rc = ct_trace_open(dir, &trace, &diag);
+  if (rc == 0)
+    return trace;
+  ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
+  return NULL;
+}
+
+int
+ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes, const struct ct_diag *diag)
+{
+  if (rc == CT_EIO && errno == EPIPE)
+    return CT_EXIT_OK;
+  if (rc != 0) {
+    ct_command_failed(command, "%s", diag->text[0] != '\0' ? diag->text : ct_err_text(rc));
+    return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  if (notes->damaged_threads == 1)
+    ct_command_failed(command, "the file of thread %u is damaged or cut; what comes before that place is shown",
+                      notes->first_damaged_tid);
+  else if (notes->damaged_threads != 0)
+    ct_command_failed(command,
+                      "the files of %u threads (the first is %u) are damaged or cut; what comes before is shown",
+                      notes->damaged_threads, notes->first_damaged_tid);
+  return CT_EXIT_OK;
+}

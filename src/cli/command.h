@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A command of `contrail`: one source file each, ending in its entry; main.c has the table. And the
+ * few things that commands share. Exit codes of the commands that read a trace: 0 done, 1 the trace
+ * cannot be read or the output cannot be written, 2 wrong usage.
+ */
+#ifndef CT_CLI_COMMAND_H
+#define CT_CLI_COMMAND_H
+
+#include "base/error.h"
+#include "views/text.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CT_VERSION "0.1.0"
+/* Where record writes and the others read when no directory is given. */
+#define CT_DEFAULT_TRACE "contrail.out"
+
+enum { CT_EXIT_OK = 0, CT_EXIT_FAILED = 1, CT_EXIT_USAGE = 2 };
+
+struct ct_command {
+  const char *name;
+  const char *summary;               /* one line of `contrail help` */
+  const char *usage;                 /* all of `contrail help NAME`, ends with a newline */
+  int (*run)(int argc, char **argv); /* argv[0] is the command's name; gives the exit code */
+};
+
+extern const struct ct_command ct_command_record;
+extern const struct ct_command ct_command_plan;
+extern const struct ct_command ct_command_info;
+extern const struct ct_command ct_command_report;
+extern const struct ct_command ct_command_replay;
+extern const struct ct_command ct_command_help;
+extern const struct ct_command ct_command_version;
+
+/* All commands, ended by NULL, and the one of that name or NULL. */
+extern const struct ct_command *const ct_commands[];
+const struct ct_command *ct_command_find(const char *name);
+
+/* "contrail NAME: text" and where to find help, on stderr; returns CT_EXIT_USAGE. */
+int ct_usage_error(const struct ct_command *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "contrail NAME: text" on stderr; returns CT_EXIT_FAILED. */
+int ct_command_failed(const struct ct_command *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The usage error for what getopt_long has just refused (it returned '?' or ':'; short_options begins with ':'). */
+int ct_bad_option(const struct ct_command *command, char **argv, int result);
+int ct_show_usage(const struct ct_command *command); /* on stdout; CT_EXIT_OK */
+
+/* A whole decimal number up to max; false for anything else. */
+bool ct_parse_number(const char *text, uint64_t max, uint64_t *value);
+
+/* A growing list of --thread arguments. */
+struct ct_tid_list {
+  uint32_t *tids;
+  size_t count;
+};
+bool ct_tid_list_add(struct ct_tid_list *list, const char *text); /* false: not a thread id */
+
+struct ct_trace;
+/* The only non-option argument, or the default; NULL after a usage error (two of them). */
+const char *ct_trace_argument(const struct ct_command *command, int argc, char **argv);
+/* Opens the trace for a reading command and makes a closed pipe an error instead of a signal; NULL after a message. */
+struct ct_trace *ct_open_trace(const struct ct_command *command, const char *dir);
+/*
+ * The exit code for what a view returned: prints its diag, or nothing when the reader of
+ * our output has gone away; then what notes has to tell.
+ */
+int ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes,
+                   const struct ct_diag *diag);
+
+#endif

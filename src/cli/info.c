@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail info: what a trace is and how its recording went. */
+#include "views/info.h"
+
+#include "cli/command.h"
+
+#include <stdio.h>
+
+static int
+run(int argc, char **argv)
+{
+  static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  bool json = false;
+  int c;
+  while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+    switch (c) {
+    case 'j':
+      json = true;
+      break;
+    case 'h':
+      return ct_show_usage(&ct_command_info);
+    default:
+      return ct_bad_option(&ct_command_info, argv, c);
+    }
+  }
+  const char *dir = ct_trace_argument(&ct_command_info, argc, argv);
+  if (dir == NULL)
+    return CT_EXIT_USAGE;
+  struct ct_trace *trace = ct_open_trace(&ct_command_info, dir);
+  if (trace == NULL)
+    return CT_EXIT_FAILED;
+  struct ct_view_notes notes = {0};
+  struct ct_diag diag = {""};
+  int rc = ct_info_write(trace, json, stdout, &diag);
+  rc = ct_finish_view(&ct_command_info, rc, &notes, &diag);
+  ct_trace_close(trace);
+  return rc;
+}
+
+const struct ct_command ct_command_info = {
+    .name = "info",
+    .summary = "show what a trace is: exit, events, drops, modules, threads",
+    .usage = "usage: contrail info [--json] [DIR]\n"
+             "\n"
+             "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went.\n"
+             "\n"
+             "  --json   as one JSON object, with all modules and threads\n",
+    .run = run,
+};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* The contrail command: the table of commands, help, version. */
+#include "cli/command.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct ct_command *const ct_commands[] = {
+    &ct_command_record, &ct_command_plan, &ct_command_info,    &ct_command_report,
+    &ct_command_replay, &ct_command_help, &ct_command_version, NULL,
+};
+
+const struct ct_command *
+ct_command_find(const char *name)
+{
+  for (size_t i = 0; ct_commands[i] != NULL; i++) {
+    if (strcmp(ct_commands[i]->name, name) == 0)
+      return ct_commands[i];
+  }
+  return NULL;
+}
+
+static int
+unknown_command(const char *name)
+{
+  fprintf(stderr, "contrail: unknown command '%s' (contrail help lists the commands)\n", name);
+  return CT_EXIT_USAGE;
+}
+
+static int
+overview(void)
+{
+  puts("usage: contrail COMMAND [OPTION]...\n"
+       "\n"
+       "Records every function call of a program, with no recompilation, and shows the record.\n");
+  for (size_t i = 0; ct_commands[i] != NULL; i++)
+    printf("  %-8s  %s\n", ct_commands[i]->name, ct_commands[i]->summary);
+  puts("\n"
+       "  contrail record -- PROGRAM ARGS    then    contrail report\n"
+       "  contrail help COMMAND              for its options");
+  return CT_EXIT_OK;
+}
+
+static int
+run_help(int argc, char **argv)
+{
+  if (argc < 2 || argv[1][0] == '-')
+    return overview();
+  const struct ct_command *command = ct_command_find(argv[1]);
+  return command != NULL ? ct_show_usage(command) : unknown_command(argv[1]);
+}
+
+static int
+run_version(int argc, char **argv)
+{
+  (void)argc;
+  (void)argv;
+  puts("contrail " CT_VERSION);
+  return CT_EXIT_OK;
+}
+
+const struct ct_command ct_command_help = {
+    .name = "help",
+    .summary = "show the commands, or the options of one",
+    .usage = "usage: contrail help [COMMAND]\n",
+    .run = run_help,
+};
+
+const struct ct_command ct_command_version = {
+    .name = "version",
+    .summary = "show the version",
+    .usage = "usage: contrail version\n",
+    .run = run_version,
+};
+
+/*
+ * A file that we open must not become the standard output that we or the target write to: fill
+ * the gaps that the caller left. Close-on-exec, so that the target finds them closed as without us.
+ */
+static void
+fill_standard_files(void)
+{
+  int fd;
+  do
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0)
+    close(fd);
+}
+
+int
+main(int argc, char **argv)
+{
+  fill_standard_files();
+  opterr = 0; /* ct_bad_option says it */
+  if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    return overview();
+  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+    return run_version(argc - 1, argv + 1);
+  const struct ct_command *command = ct_command_find(argv[1]);
+  if (command == NULL)
+    return unknown_command(argv[1]);
+  return command->run(argc - 1, argv + 1);
+}

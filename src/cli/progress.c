@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* The progress line; see progress.h. */
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return (uint64_t)ts.tv_sec * SECOND_NS + (uint64_t)ts.tv_nsec;
+}
+
+void
+ct_progress_start(struct ct_progress *progress, const char *what)
+{
+  *progress = (struct ct_progress){.what = what, .enabled = isatty(STDERR_FILENO) == 1};
+  if (progress->enabled) {
+    progress->start_ns = now_ns();
+    progress->next_ns = progress->start_ns + SECOND_NS;
+  }
+}
+
+void
+ct_progress_update(void *arg, uint64_t done, uint64_t total)
+{
+  struct ct_progress *progress = arg;
+  if (!progress->enabled)
+    return;
+  uint64_t now = now_ns();
+  if (now < progress->next_ns)
+    return;
+  progress->next_ns = now + SECOND_NS / 10;
+  progress->visible = true;
+  uint64_t elapsed = (now - progress->start_ns) / SECOND_NS;
+  if (total != 0)
+    fprintf(stderr, "\r\033[K%s: %u %%, %llu s", progress->what,
+            (unsigned)(done < total ? 100.0 * (double)done / (double)total : 100.0), (unsigned long long)elapsed);
+  else
+    fprintf(stderr, "\r\033[K%s: %llu s", progress->what, (unsigned long long)elapsed);
+  fflush(stderr);
+}
+
+void
+ct_progress_end(struct ct_progress *progress)
+{
+  if (progress->visible)
+    fputs("\r\033[K", stderr);
+  progress->visible = false;
+  progress->enabled = false;
+}

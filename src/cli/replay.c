@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail replay: the calls in time order. */
+#include "views/replay.h"
+
+#include "cli/command.h"
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int
+show(const char *dir, struct ct_replay_options *options)
+{
+  struct ct_trace *trace = ct_open_trace(&ct_command_replay, dir);
+  if (trace == NULL)
+    return CT_EXIT_FAILED;
+  struct ct_view_notes notes = {0};
+  struct ct_diag diag = {""};
+  struct ct_progress progress;
+  ct_progress_start(&progress, "reading the trace");
+  if (isatty(STDOUT_FILENO) != 1)
+    options->progress = (struct ct_view_progress){ct_progress_update, &progress};
+  int rc = ct_replay_write(trace, options, stdout, &notes, &diag);
+  ct_progress_end(&progress);
+  rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);
+  ct_trace_close(trace);
+  return rc;
+}
+
+/* One option; -1, or the exit code when it is wrong. */
+static int
+take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid_list *tids)
+{
+  uint64_t number;
+  switch (c) {
+  case 't':
+    if (!ct_tid_list_add(tids, optarg))
+      return ct_usage_error(&ct_command_replay, "'%s' is not a thread id", optarg);
+    return -1;
+  case 'n':
+    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit))
+      return ct_usage_error(&ct_command_replay, "'%s' is not a number of lines", optarg);
+    return -1;
+  case 'd':
+    if (!ct_parse_number(optarg, UINT32_MAX, &number))
+      return ct_usage_error(&ct_command_replay, "'%s' is not a depth", optarg);
+    options->depth = (uint32_t)number;
+    return -1;
+  case 'f':
+    options->function_glob = optarg;
+    return -1;
+  case 'm':
+    options->module_glob = optarg;
+    return -1;
+  case 'j':
+    options->json = true;
+    return -1;
+  case 'h':
+    return ct_show_usage(&ct_command_replay);
+  default:
+    return ct_bad_option(&ct_command_replay, argv, c);
+  }
+}
+
+static int
+run(int argc, char **argv)
+{
+  static const struct option longs[] = {
+      {"thread", required_argument, NULL, 't'}, {"limit", required_argument, NULL, 'n'},
+      {"depth", required_argument, NULL, 'd'},  {"function", required_argument, NULL, 'f'},
+      {"module", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},         {0},
+  };
+  struct ct_replay_options options = {0};
+  struct ct_tid_list tids = {0};
+  int c, rc = -1;
+  while (rc == -1 && (c = getopt_long(argc, argv, ":t:n:d:f:m:h", longs, NULL)) != -1)
+    rc = take_option(c, argv, &options, &tids);
+  const char *dir = rc == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
+  if (rc == -1 && dir == NULL)
+    rc = CT_EXIT_USAGE;
+  options.tids = tids.tids;
+  options.tid_count = tids.count;
+  if (rc == -1)
+    rc = show(dir, &options);
+  free(tids.tids);
+  return rc;
+}
+
+const struct ct_command ct_command_replay = {
+    .name = "replay",
+    .summary = "the calls in time order, indented",
+    .usage = "usage: contrail replay [OPTION]... [DIR]\n"
+             "\n"
+             "Shows the calls of the trace in DIR (default " CT_DEFAULT_TRACE ") in time order, of all\n"
+             "threads together.\n"
+             "\n"
+             "  -t, --thread TID      only this thread; may be given several times\n"
+             "  -f, --function GLOB   only calls of functions whose name matches, with what is called inside\n"
+             "  -m, --module GLOB     only calls of functions in modules whose path or file name matches\n"
+             "  -d, --depth N         only N levels (counted from the calls chosen by --function)\n"
+             "  -n, --limit N         stop after N lines\n"
+             "      --json            one JSON object a line\n",
+    .run = run,
+};
