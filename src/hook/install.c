@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Installation of a module; see install.h.
+ *
+ *   region (64 KiB aligned, so that each byte of the table stands for trampolines only):
+ *   | struct ct_region_head | trampolines ... | descriptors ... |
+ *
+ * Nothing executes a trampoline before its entry jump is written, and that is done last. Every page that is written is a
+ * private copy in the target.
+ */
+#include "hook/install.h"
+
+#include "target/functions.h"
+#include "x86/trampoline.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define UNIT      (1ull << CT_TABLE_SHIFT)
+#define REACH_MAX (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
+#define CELL_MAX  416                             /* usual trampoline; the estimate for address space */
+#define BRK_ROOM  (768ull << 20)                  /* left to the heap above a program at a fixed address */
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t
+round_up(uint64_t value, uint64_t unit)
+{
+  return (value + unit - 1) & ~(unit - 1);
+}
+
+/* Where the module lies in memory: its lowest and highest byte. */
+static void
+module_extent(const struct ct_plan *plan, uint64_t base, uint64_t *lo, uint64_t *hi)
+{
+  *lo = UINT64_MAX;
+  *hi = 0;
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t start = base + segments[i].address;
+    if (start < *lo) {
+      *lo = start;
+    }
+    if (start + segments[i].memory_bytes > *hi) {
+      *hi = start + segments[i].memory_bytes;
+    }
+  }
+}
+
+/* An unused range of size bytes within reach of [lo, hi), 64 KiB aligned; 0 when there is none. */
+static uint64_t
+find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t size)
+{
+  /* Downwards from the module. */
+  for (size_t i = mappings->count + 1; i-- > 0;) {
+    uint64_t top = i < mappings->count ? mappings->items[i].start : 0x7ffffffff000ull;
+    uint64_t bottom = i > 0 ? mappings->items[i - 1].end : UNIT;
+    if (top > lo) {
+      continue;
+    }
+    uint64_t at = (top - UNIT) & ~(UNIT - 1);
+    if (top < size + 2 * UNIT || at < size) {
+      break;
+    }
+    at -= round_up(size, UNIT);
+    if (hi - at > REACH_MAX) {
+      break;
+    }
+    if (at >= bottom + UNIT) {
+      return at;
+    }
+  }
+  /* Upwards, with room for the heap. */
+  for (size_t i = 0; i < mappings->count; i++) {
+    uint64_t bottom = mappings->items[i].end;
+    uint64_t top = i + 1 < mappings->count ? mappings->items[i + 1].start : 0x7ffffffff000ull;
+    if (bottom < hi) {
+      continue;
+    }
+    uint64_t room = hi - lo < BRK_ROOM ? BRK_ROOM : 0;
+    uint64_t at = round_up(bottom + room, UNIT);
+    if (at + size - lo > REACH_MAX) {
+      break;
+    }
+    if (at + size + UNIT <= top) {
+      return at;
+    }
+  }
+  return 0;
+}
+
+static int
+map_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t size, uint64_t *region,
+           struct ct_diag *diag)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(remote->process->pid, &mappings);
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
+  }
+  uint64_t at = find_gap(&mappings, lo, hi, size);
+  ct_mappings_free(&mappings);
+  if (at == 0) {
+    return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
+  }
+  uint64_t args[6] = {at, size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                      (uint64_t)-1, 0};
+  int64_t result = 0;
+  code = remote->syscall(remote->context, SYS_mmap, args, &result);
+  if (code != 0 || result != (int64_t)at) {
+    return ct_fail(diag, code != 0 ? code : CT_ENOMEM, "cannot map %llu bytes for trampolines: %s",
+                   (unsigned long long)size, code != 0 ? ct_err_text(code) : strerror((int)-result));
+  }
+  *region = at;
+  return 0;
+}
+
+struct build {
+  uint8_t *bytes;
+  struct ct_hook_desc *descs;
+  size_t hooked;
+  struct ct_code code;
+};
+
+static int
+emit_all(struct ct_plan *plan, const struct ct_agent_place *place, uint64_t base, uint32_t first_fn, uint64_t region,
+         uint64_t descs_at, struct build *build, struct ct_installed *out)
+{
+  for (size_t i = 0; i < plan->count; i++) {
+    struct ct_planned *planned = &plan->functions[i];
+    if (planned->refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    uint64_t patched = planned->address + planned->patch_offset;
+    const uint8_t *bytes = ct_elf_bytes(plan->elf, patched, planned->window.length);
+    struct ct_trampoline_spec spec = {
+        .fn = first_fn + (uint32_t)build->hooked,
+        .mode = planned->mode,
+        .callout = planned->callout,
+        .store_delta = place->store_delta,
+        .function = base + patched,
+        .head = region,
+        .desc = descs_at + build->hooked * sizeof(struct ct_hook_desc),
+        .code = bytes,
+        .window = &planned->window,
+    };
+    while (build->code.length % 16 != 0) {
+      ct_emit_u8(&build->code, 0xcc);
+    }
+    enum ct_window_refusal refusal = CT_WINDOW_UNREACHABLE;
+    if (bytes != NULL) {
+      refusal = ct_trampoline_emit(&spec, &build->code, &build->descs[build->hooked]);
+    }
+    if (refusal != CT_WINDOW_OK) {
+      planned->refusal = CT_REFUSED_UNREACHABLE;
+      plan->refused[CT_REFUSED_UNREACHABLE]++;
+      plan->hooked--;
+      out->refused_late++;
+      continue;
+    }
+    build->hooked++;
+  }
+  return 0;
+}
+
+/* Writes the entry jumps: text is read once, changed here, and each run of changed pages written back. */
+static int
+write_jumps(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, const struct build *build)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  for (size_t s = 0; s < count; s++) {
+    uint64_t size = segments[s].file_bytes;
+    uint64_t start = base + segments[s].address;
+    if ((segments[s].flags & PF_X) == 0 || size == 0) {
+      continue;
+    }
+    uint8_t *text = malloc(size);
+    if (text == NULL || ct_process_read(remote->process, start, text, size) != 0) {
+      free(text);
+      return CT_EIO;
+    }
+    uint64_t dirty_lo = UINT64_MAX, dirty_hi = 0;
+    int code = 0;
+    for (size_t next = 0; next < build->hooked && code == 0; next++) {
+      const struct ct_hook_desc *desc = &build->descs[next];
+      if (desc->function < start || desc->function + CT_JUMP_BYTES > start + size) {
+        continue;
+      }
+      uint64_t at = desc->function - start;
+      if (at > dirty_hi + 2 * CT_PAGE_BYTES && dirty_hi != 0) {
+        code = ct_process_write(remote->process, start + dirty_lo, text + dirty_lo, dirty_hi - dirty_lo);
+        dirty_lo = UINT64_MAX;
+      }
+      ct_jump_bytes(desc->function, desc->enter, text + at);
+      dirty_lo = at < dirty_lo ? at : dirty_lo;
+      dirty_hi = at + CT_JUMP_BYTES;
+    }
+    if (code == 0 && dirty_lo < dirty_hi) {
+      code = ct_process_write(remote->process, start + dirty_lo, text + dirty_lo, dirty_hi - dirty_lo);
+    }
+    free(text);
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
+static int
+mark_table(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t lo, uint64_t hi, uint8_t kind)
+{
+  uint8_t marks[4096];
+  memset(marks, kind, sizeof(marks));
+  uint64_t first = lo >> CT_TABLE_SHIFT;
+  uint64_t last = (hi - 1) >> CT_TABLE_SHIFT;
+  while (first <= last) {
+    uint64_t count = last - first + 1 < sizeof(marks) ? last - first + 1 : sizeof(marks);
+    int code = ct_process_write(remote->process, place->table + first, marks, count);
+    if (code != 0) {
+      return code;
+    }
+    first += count;
+  }
+  return 0;
+}
+
+static int
+tell_agent(const struct ct_remote *remote, struct ct_agent_place *place, uint64_t lo, uint64_t hi, uint64_t descs,
+           uint64_t count)
+{
+  if (place->region_count >= CT_REGION_MAX) {
+    return CT_ERANGE;
+  }
+  struct ct_region region = {lo, hi, descs, count};
+  uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + place->region_count * sizeof(region);
+  int code = ct_process_write(remote->process, at, &region, sizeof(region));
+  if (code != 0) {
+    return code;
+  }
+  uint64_t regions = ++place->region_count;
+  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, region_count), &regions,
+                          sizeof(regions));
+}
+
+static int
+mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan, uint64_t base)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  for (size_t s = 0; s < count; s++) {
+    if ((segments[s].flags & PF_X) != 0 && segments[s].memory_bytes != 0) {
+      uint64_t lo = base + segments[s].address;
+      int code = mark_table(remote, place, lo, lo + segments[s].memory_bytes, CT_TEXT_MODULE);
+      if (code != 0) {
+        return code;
+      }
+    }
+  }
+  return 0;
+}
+
+static int
+put_region(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
+           uint64_t region, uint64_t size, struct build *build, struct ct_installed *out)
+{
+  uint64_t descs_at = region + size - round_up(plan->hooked * sizeof(struct ct_hook_desc), 64);
+  build->code = (struct ct_code){.bytes = build->bytes, .capacity = descs_at - region, .address = region};
+  ct_emit_bytes(&build->code, &place->head, sizeof(place->head));
+  int code = emit_all(plan, place, base, out->first_fn, region, descs_at, build, out);
+  if (code == 0) {
+    code = ct_process_write(remote->process, region, build->bytes, build->code.length);
+  }
+  if (code == 0) {
+    code = ct_process_write(remote->process, descs_at, build->descs, build->hooked * sizeof(*build->descs));
+  }
+  if (code == 0) {
+    code = mark_table(remote, place, region, region + size, CT_TEXT_TRAMPOLINE);
+  }
+  if (code == 0) {
+    code = tell_agent(remote, place, region, descs_at, descs_at, build->hooked);
+  }
+  return code;
+}
+
+int
+ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
+                  uint32_t first_fn, struct ct_installed *out, struct ct_diag *diag)
+{
+  uint64_t begin = now_ns();
+  uint64_t lo, hi, region = 0;
+  memset(out, 0, sizeof(*out));
+  out->first_fn = first_fn;
+  module_extent(plan, base, &lo, &hi);
+  int code = mark_text(remote, place, plan, base);
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot write the text table");
+  }
+  if (plan->hooked == 0) {
+    return 0;
+  }
+  uint64_t size =
+      round_up(sizeof(struct ct_region_head) + plan->hooked * (CELL_MAX + sizeof(struct ct_hook_desc)) + CT_PAGE_BYTES, UNIT);
+  code = map_region(remote, lo, hi, size, &region, diag);
+  if (code != 0) {
+    return code;
+  }
+  struct build build = {.bytes = malloc(size), .descs = calloc(plan->hooked, sizeof(struct ct_hook_desc))};
+  code = CT_ENOMEM;
+  if (build.bytes != NULL && build.descs != NULL) {
+    code = put_region(remote, place, plan, base, region, size, &build, out);
+  }
+  if (code == 0) {
+    code = write_jumps(remote, plan, base, &build);
+  }
+  out->hooked = (uint32_t)build.hooked;
+  out->region = region;
+  out->region_bytes = size;
+  out->install_ns = now_ns() - begin;
+  free(build.bytes);
+  free(build.descs);
+  return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));
+}

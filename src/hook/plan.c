@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The planner; see plan.h. For each function of the file, in this order:
+ *
+ *   1. Is it a callable entry? By its CFI row; a function without CFI counts as callable when a symbol says it is one.
+ *   2. Its body is scanned once (x86/scan.c): branch targets of the whole module, and facts.
+ *   3. Its window: the whole instructions under the jump. At the entry, or behind endbr64; into verified padding when the
+ *      code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
+ *   4. Its mode: call-through, unless a fact says that its return-address slot must hold the true address.
+ */
+#include "hook/plan.h"
+
+#include "target/functions.h"
+#include "x86/scan.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROWS_MAX 4096
+
+static const struct {
+  const char *key, *text;
+} refusals[CT_REFUSED_COUNT] = {
+    [CT_REFUSED_NOT] = {"none", "hooked"},
+    [CT_REFUSED_ODD_ENTRY] = {"not-callable", "its first instruction has no call frame (CFA is not rsp+8)"},
+    [CT_REFUSED_SIGNAL_FRAME] = {"signal-frame", "it is the return path of a signal handler"},
+    [CT_REFUSED_NO_CODE] = {"no-code", "its bytes are not code of the file"},
+    [CT_REFUSED_UNDECODABLE] = {"undecodable", "its first bytes are no known instructions"},
+    [CT_REFUSED_TOO_SHORT] = {"too-short", "it is shorter than a jump and has no padding behind it"},
+    [CT_REFUSED_BRANCH_INTO] = {"branch-into", "a branch goes into the patched bytes"},
+    [CT_REFUSED_ENTRY_INTO] = {"entry-into", "another function begins in the patched bytes"},
+    [CT_REFUSED_INDIRECT_CALL] = {"indirect-call", "an indirect call returns into the patched bytes"},
+    [CT_REFUSED_FLAGS] = {"flags", "it takes or returns values in the flags register"},
+    [CT_REFUSED_UNREACHABLE] = {"unreachable", "an operand does not reach from the trampoline"},
+    [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
+};
+
+const char *
+ct_refusal_key(enum ct_refusal refusal)
+{
+  return refusals[refusal].key;
+}
+
+const char *
+ct_refusal_text(enum ct_refusal refusal)
+{
+  return refusals[refusal].text;
+}
+
+const char *
+ct_tactic_name(enum ct_tactic tactic)
+{
+  switch (tactic) {
+  case CT_TACTIC_JUMP:
+    return "jump";
+  case CT_TACTIC_ENDBR:
+    return "endbr";
+  case CT_TACTIC_PADDING:
+    return "padding";
+  default:
+    return "none";
+  }
+}
+
+struct planner {
+  struct ct_plan *plan;
+  const struct ct_function *functions;
+  size_t count;
+  struct ct_scan scan;
+  uint16_t *facts; /* per function */
+  struct ct_cfi_row *rows;
+};
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int
+compare_address(const void *key, const void *element)
+{
+  uint64_t address = *(const uint64_t *)key;
+  const struct ct_function *function = element;
+  return address < function->address ? -1 : address > function->address;
+}
+
+/* Index of the function that begins at address, or -1. */
+static ptrdiff_t
+function_index(const struct planner *planner, uint64_t address)
+{
+  const struct ct_function *found =
+      bsearch(&address, planner->functions, planner->count, sizeof(*found), compare_address);
+  return found == NULL ? -1 : found - planner->functions;
+}
+
+static int
+scan_all(struct planner *planner)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  for (size_t i = 0; i < planner->count; i++) {
+    const struct ct_function *function = &planner->functions[i];
+    size_t left = ct_elf_bytes_left(elf, function->address);
+    size_t size = function->size < left ? function->size : left;
+    const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, size) : NULL;
+    if (code == NULL) {
+      continue;
+    }
+    size_t rows = 0;
+    if (function->fde != CT_FDE_NONE) {
+      rows = ct_cfi_rows(elf, function->fde, planner->rows, ROWS_MAX);
+      rows = rows > ROWS_MAX ? ROWS_MAX : rows;
+    }
+    int facts = ct_scan_function(&planner->scan, (uint32_t)i, code, function->address, size, planner->rows, rows);
+    if (facts < 0) {
+      return facts;
+    }
+    planner->facts[i] = (uint16_t)facts;
+    planner->plan->uses_gs |= (facts & CT_FACT_GS) != 0;
+  }
+  return 0;
+}
+
+/* A function that tail-jumps to one that looks at the slot hands the slot on to it, and so on backwards. */
+static void
+follow_tail_jumps(struct planner *planner)
+{
+  const uint16_t passed_on = CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM;
+  bool changed = true;
+  for (int round = 0; changed && round < 8; round++) {
+    changed = false;
+    for (size_t i = 0; i < planner->scan.tail_jump_count; i++) {
+      const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
+      ptrdiff_t target = function_index(planner, jump->target);
+      if (target < 0) {
+        continue;
+      }
+      uint16_t more = planner->facts[target] & passed_on & (uint16_t)~planner->facts[jump->function];
+      if (more != 0) {
+        planner->facts[jump->function] |= more;
+        changed = true;
+      }
+    }
+  }
+}
+
+static bool
+is_endbr64(const uint8_t *code, size_t size)
+{
+  return size >= 4 && memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0;
+}
+
+static enum ct_refusal
+window_refusal(enum ct_window_refusal refusal)
+{
+  switch (refusal) {
+  case CT_WINDOW_OK:
+    return CT_REFUSED_NOT;
+  case CT_WINDOW_UNDECODABLE:
+    return CT_REFUSED_UNDECODABLE;
+  case CT_WINDOW_INDIRECT_CALL:
+    return CT_REFUSED_INDIRECT_CALL;
+  case CT_WINDOW_TOO_SHORT:
+    return CT_REFUSED_TOO_SHORT;
+  case CT_WINDOW_UNREACHABLE:
+    return CT_REFUSED_UNREACHABLE;
+  }
+  return CT_REFUSED_UNDECODABLE;
+}
+
+/* Where the code of function i ends: its size, but never beyond the next entry. */
+static uint64_t
+code_end(const struct planner *planner, size_t i)
+{
+  const struct ct_function *function = &planner->functions[i];
+  uint64_t end = function->address + function->size;
+  if (i + 1 < planner->count && planner->functions[i + 1].address < end) {
+    end = planner->functions[i + 1].address;
+  }
+  return end;
+}
+
+/* The bytes that the jump will overwrite must be entered at their first byte only. */
+static enum ct_refusal
+check_patched_bytes(const struct planner *planner, size_t i, struct ct_planned *planned)
+{
+  uint64_t patched = planned->address + planned->patch_offset;
+  uint64_t end = patched + (planned->window.length > CT_JUMP_BYTES ? planned->window.length : CT_JUMP_BYTES);
+  if (i + 1 < planner->count && planner->functions[i + 1].address < patched + CT_JUMP_BYTES) {
+    planned->refusal_offset = (uint8_t)(planner->functions[i + 1].address - planned->address);
+    return CT_REFUSED_ENTRY_INTO;
+  }
+  for (uint64_t at = patched + 1; at < end; at++) {
+    if (at < patched + CT_JUMP_BYTES && ct_targets_has(&planner->scan.targets, at)) {
+      planned->refusal_offset = (uint8_t)(at - planned->address);
+      return CT_REFUSED_BRANCH_INTO;
+    }
+  }
+  return CT_REFUSED_NOT;
+}
+
+static enum ct_refusal
+choose_window(const struct planner *planner, size_t i, struct ct_planned *planned)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t end = code_end(planner, i);
+  size_t left = ct_elf_bytes_left(elf, planned->address);
+  const uint8_t *code = ct_elf_bytes(elf, planned->address, left);
+  size_t size = end - planned->address < left ? end - planned->address : left;
+  if (code == NULL || size == 0) {
+    return CT_REFUSED_NO_CODE;
+  }
+  planned->tactic = CT_TACTIC_JUMP;
+  if (is_endbr64(code, size)) {
+    planned->tactic = CT_TACTIC_ENDBR;
+    planned->patch_offset = 4;
+    if (size == 4) {
+      return CT_REFUSED_TOO_SHORT;
+    }
+  }
+  const uint8_t *patched = code + planned->patch_offset;
+  size -= planned->patch_offset;
+  left -= planned->patch_offset;
+  enum ct_window_refusal refusal =
+      ct_window_find(patched, size, planned->address + planned->patch_offset, CT_JUMP_BYTES, &planned->window);
+  if (refusal != CT_WINDOW_OK) {
+    return window_refusal(refusal);
+  }
+  if (planned->window.length < CT_JUMP_BYTES) {
+    /* The code ends early (ret, jmp): the jump's last bytes may lie in padding. */
+    size_t at = planned->window.length;
+    if (!planned->window.terminated || left < CT_JUMP_BYTES ||
+        !ct_is_padding(patched + at, CT_JUMP_BYTES - at, left - at)) {
+      return CT_REFUSED_TOO_SHORT;
+    }
+    planned->tactic = CT_TACTIC_PADDING;
+  }
+  return check_patched_bytes(planner, i, planned);
+}
+
+static bool
+callable(const struct ct_function *function, enum ct_refusal *refusal)
+{
+  if ((function->flags & CT_FN_PLT) != 0) {
+    *refusal = CT_REFUSED_PLT;
+    return false;
+  }
+  switch (function->entry) {
+  case CT_ENTRY_CALLABLE:
+    return true;
+  case CT_ENTRY_SIGNAL:
+    *refusal = CT_REFUSED_SIGNAL_FRAME;
+    return false;
+  case CT_ENTRY_NOCFI:
+    if ((function->sources & ~CT_SRC_EHFRAME) != 0 && (function->flags & CT_FN_NOTYPE) == 0) {
+      return true;
+    }
+    break;
+  default:
+    break;
+  }
+  *refusal = CT_REFUSED_ODD_ENTRY;
+  return false;
+}
+
+static bool
+named(const char *name, const char *const *names)
+{
+  for (; name != NULL && *names != NULL; names++) {
+    if (strcmp(name, *names) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* True when the function bears one of the names, as its first name or as an alias. */
+static bool
+has_name(const struct planner *planner, const struct ct_function *function, const char *const *names)
+{
+  if (named(function->name, names)) {
+    return true;
+  }
+  const char *alias;
+  for (size_t n = 0; (alias = ct_function_alias(planner->plan->elf, function, n)) != NULL; n++) {
+    if (named(alias, names)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static uint8_t
+callout_of(const struct planner *planner, const struct ct_function *function, uint16_t facts)
+{
+  static const char *const rendezvous[] = {"_dl_debug_state", NULL};
+  static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
+  static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
+  static const char *const seccomp[] = {"prctl", "__prctl", "syscall", NULL};
+  if ((facts & CT_FACT_EXEC) != 0) {
+    return CT_CALLOUT_EXEC;
+  }
+  if ((facts & (CT_FACT_CLONE | CT_FACT_VFORK)) != 0) {
+    return CT_CALLOUT_PARK;
+  }
+  if (function->name == NULL) {
+    return CT_CALLOUT_NONE;
+  }
+  if (has_name(planner, function, rendezvous)) {
+    return CT_CALLOUT_RENDEZVOUS;
+  }
+  if (has_name(planner, function, find_fde)) {
+    return CT_CALLOUT_FIND_FDE;
+  }
+  if (has_name(planner, function, exec)) {
+    return CT_CALLOUT_EXEC;
+  }
+  return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
+}
+
+static void
+plan_one(const struct planner *planner, size_t i)
+{
+  const struct ct_function *function = &planner->functions[i];
+  struct ct_planned *planned = &planner->plan->functions[i];
+  uint16_t facts = planner->facts[i];
+  enum ct_refusal refusal = CT_REFUSED_NOT;
+  planned->address = function->address;
+  planned->size = function->size;
+  planned->name = function->name;
+  if (!callable(function, &refusal)) {
+    planned->refusal = refusal;
+    return;
+  }
+  if ((facts & CT_FACT_SIGRETURN) != 0) {
+    planned->refusal = CT_REFUSED_SIGNAL_FRAME;
+    return;
+  }
+  if ((facts & CT_FACT_FLAGS_IN) != 0 || ct_targets_has(&planner->scan.flag_results, function->address)) {
+    planned->refusal = CT_REFUSED_FLAGS;
+    return;
+  }
+  refusal = choose_window(planner, i, planned);
+  if (refusal != CT_REFUSED_NOT) {
+    planned->refusal = refusal;
+    planned->tactic = CT_TACTIC_NONE;
+    return;
+  }
+  planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
+  planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
+  planned->callout = callout_of(planner, function, facts);
+}
+
+static int
+plan_elf(struct ct_plan *plan, struct ct_diag *diag)
+{
+  struct planner planner = {.plan = plan};
+  int code = ct_elf_functions(plan->elf, &planner.functions, &planner.count, diag);
+  if (code != 0) {
+    return code;
+  }
+  uint64_t start = UINT64_MAX, end = 0;
+  const struct ct_elf_segment *segments;
+  size_t segment_count = ct_elf_segments(plan->elf, &segments);
+  for (size_t i = 0; i < segment_count; i++) {
+    if ((segments[i].flags & PF_X) != 0 && segments[i].file_bytes != 0) {
+      start = segments[i].address < start ? segments[i].address : start;
+      end = segments[i].address + segments[i].file_bytes > end ? segments[i].address + segments[i].file_bytes : end;
+    }
+  }
+  if (start > end) {
+    start = end = 0;
+  }
+  plan->count = planner.count;
+  plan->functions = calloc(planner.count + 1, sizeof(*plan->functions));
+  planner.facts = calloc(planner.count + 1, sizeof(*planner.facts));
+  planner.rows = malloc(ROWS_MAX * sizeof(*planner.rows));
+  code = ct_scan_init(&planner.scan, start, end);
+  if (plan->functions == NULL || planner.facts == NULL || planner.rows == NULL) {
+    code = CT_ENOMEM;
+  }
+  if (code == 0) {
+    code = scan_all(&planner);
+  }
+  if (code == 0) {
+    follow_tail_jumps(&planner);
+    for (size_t i = 0; i < planner.count; i++) {
+      plan_one(&planner, i);
+      plan->hooked += plan->functions[i].refusal == CT_REFUSED_NOT;
+      plan->refused[plan->functions[i].refusal]++;
+    }
+    plan->refused[CT_REFUSED_NOT] = 0;
+  }
+  ct_scan_free(&planner.scan);
+  free(planner.facts);
+  free(planner.rows);
+  return code == 0 ? 0 : ct_fail(diag, code, "cannot plan %s: %s", plan->path, ct_err_text(code));
+}
+
+int
+ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
+{
+  uint64_t begin = now_ns();
+  struct ct_plan *plan = calloc(1, sizeof(*plan));
+  if (plan == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  int code = CT_ENOMEM;
+  plan->path = strdup(path);
+  if (plan->path != NULL) {
+    code = ct_elf_open(path, &plan->elf, diag);
+  }
+  if (code == 0) {
+    code = plan_elf(plan, diag);
+  }
+  if (code != 0) {
+    ct_plan_free(plan);
+    return code;
+  }
+  plan->plan_ns = now_ns() - begin;
+  *out = plan;
+  return 0;
+}
+
+void
+ct_plan_free(struct ct_plan *plan)
+{
+  if (plan == NULL) {
+    return;
+  }
+  ct_elf_close(plan->elf);
+  free(plan->functions);
+  free(plan->path);
+  free(plan);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What would be hooked in a module, by which tactic, and why each other function is left out. Planning is
+ * pure: it reads the ELF file and no process. A plan holds for every place the module is loaded at.
+ */
+#ifndef CT_HOOK_PLAN_H
+#define CT_HOOK_PLAN_H
+
+#include "base/error.h"
+#include "ring/layout.h"
+#include "x86/relocate.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_elf;
+
+enum ct_tactic {
+  CT_TACTIC_NONE = 0,
+  CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */
+  CT_TACTIC_ENDBR,   /* the same behind endbr64 */
+  CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding behind it */
+};
+
+enum ct_refusal {
+  CT_REFUSED_NOT = 0,
+  CT_REFUSED_ODD_ENTRY,     /* the CFI row at its first instruction is not that of a callable function */
+  CT_REFUSED_SIGNAL_FRAME,
+  CT_REFUSED_NO_CODE,       /* not in the file's executable bytes */
+  CT_REFUSED_UNDECODABLE,
+  CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
+  CT_REFUSED_BRANCH_INTO,   /* a branch into the bytes to be patched */
+  CT_REFUSED_ENTRY_INTO,    /* another function begins in the bytes to be patched */
+  CT_REFUSED_INDIRECT_CALL, /* an indirect call returns into the bytes to be patched */
+  CT_REFUSED_FLAGS,         /* takes or gives values in the flags register */
+  CT_REFUSED_UNREACHABLE,   /* a displacement does not reach from the trampoline */
+  CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
+  CT_REFUSED_COUNT
+};
+
+struct ct_planned {
+  uint64_t address; /* ELF virtual address */
+  uint64_t size;
+  const char *name; /* raw; NULL when nothing is known */
+  uint8_t tactic;   /* enum ct_tactic */
+  uint8_t refusal;  /* enum ct_refusal */
+  uint8_t mode;     /* CT_HOOK_* */
+  uint8_t callout;  /* enum ct_callout */
+  uint8_t patch_offset; /* of the jump from address: 0, or 4 behind endbr64 */
+  uint8_t refusal_offset; /* where a branch goes into, for the report */
+  uint16_t why_enter;   /* facts (enum ct_scan_fact) for which the hook is enter-only */
+  struct ct_window window;
+};
+
+struct ct_plan {
+  struct ct_elf *elf;
+  char *path;
+  struct ct_planned *functions; /* sorted by address */
+  size_t count;
+  size_t hooked;
+  size_t refused[CT_REFUSED_COUNT];
+  int uses_gs; /* some function uses gs */
+  uint64_t plan_ns;
+};
+
+/* Reads the ELF file at path and plans it. *out is untouched on failure. */
+int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag);
+void ct_plan_free(struct ct_plan *plan); /* accepts NULL */
+
+const char *ct_tactic_name(enum ct_tactic tactic);
+/* A short stable key ("branch-into") and a sentence. */
+const char *ct_refusal_key(enum ct_refusal refusal);
+const char *ct_refusal_text(enum ct_refusal refusal);
+
+#endif

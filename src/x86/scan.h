@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One look at the body of every function of a module, before any is patched: where branches go,
+ * and what a function does that decides how it may be hooked. Pure: bytes and frame rows in, facts out.
+ */
+#ifndef CT_X86_SCAN_H
+#define CT_X86_SCAN_H
+
+#include "target/functions.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_scan_fact {
+  CT_FACT_TOUCHES_SLOT = 1 << 0, /* reads, writes or pops its own return address */
+  CT_FACT_RET_IMM = 1 << 1,      /* returns with ret imm16 */
+  CT_FACT_CLONE = 1 << 2,        /* system call clone, clone3 or fork */
+  CT_FACT_EXEC = 1 << 3,         /* system call execve, execveat */
+  CT_FACT_VFORK = 1 << 4,
+  CT_FACT_SIGRETURN = 1 << 5,    /* begins with the rt_sigreturn sequence */
+  CT_FACT_GS = 1 << 6,           /* uses gs */
+  CT_FACT_FLAGS_IN = 1 << 7,     /* reads flags before it has set any */
+  CT_FACT_UNDECODED = 1 << 8,    /* part of the body is not code we know */
+};
+
+struct ct_tail_jump {
+  uint32_t function; /* index of the jumping function */
+  uint64_t target;
+};
+
+/* One bit for each byte of [start, end): set when a branch or a code reference goes there. */
+struct ct_targets {
+  uint64_t start, end;
+  uint64_t *bits;
+};
+
+struct ct_scan {
+  struct ct_targets targets;
+  struct ct_targets flag_results; /* functions behind whose return the caller looks at flags */
+  struct ct_tail_jump *tail_jumps;
+  size_t tail_jump_count, tail_jump_capacity;
+};
+
+/* Makes a scan for code in [start, end) (virtual addresses). 0 or CT_ENOMEM. */
+int ct_scan_init(struct ct_scan *scan, uint64_t start, uint64_t end);
+void ct_scan_free(struct ct_scan *scan);
+
+bool ct_targets_has(const struct ct_targets *targets, uint64_t address);
+
+/*
+ * Looks at one function: size bytes of code at address. rows (count of them, may be 0) are its CFI rows. Adds to
+ * the scan and returns the facts (enum ct_scan_fact), or a negative error.
+ */
+int ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, uint64_t address, size_t size,
+                     const struct ct_cfi_row *rows, size_t row_count);
+
+#endif
