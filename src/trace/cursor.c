@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a thread's file to blocks, ready to be decoded: reading, checksums, decompression,
+ * the checks that let decode.c go without any, and the way past damage.
+ *
+ * A block is taken only when its header and payload checksums are right, its columns have
+ * the sizes that the header says, and there is exactly one delta for each op and one id for each
+ * op that has one. So what is delivered from a damaged file is the same as from the whole one.
+ * A file that was written to deceive may still contradict itself; decode.c stops there.
+ *
+ * The stack of frames is carried from block to block. The open section of a block is
+ * used when the cursor came there otherwise: first block, seek, behind damage.
+ */
+#include "trace/cursor_internal.h"
+
+#include "trace/crc32c.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILES_KEPT_OPEN 64u
+#define COLUMN_SLACK    16u
+
+enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
+
+bool
+ct_file_header_ok(const struct ct_file_header *header)
+{
+  return header->magic == CT_FILE_MAGIC && header->version == CT_TRACE_VERSION &&
+         header->header_bytes == sizeof(*header) &&
+         header->header_crc == ct_crc32c(0, header, offsetof(struct ct_file_header, header_crc));
+}
+
+static bool
+block_sizes_ok(const struct ct_block_header *h)
+{
+  uint64_t ops = h->ops, stored = 0;
+  for (int i = 0; i < CT_SECTIONS; i++) {
+    if (h->section[i].stored_bytes > h->section[i].raw_bytes)
+      return false;
+    stored += h->section[i].stored_bytes;
+  }
+  return ops >= 1 && ops <= CT_BLOCK_OPS_MAX && (uint64_t)h->calls + h->returns <= ops && stored == h->payload_bytes &&
+         h->section[CT_SECTION_OPEN].raw_bytes <= CT_OPEN_BYTES_MAX && h->section[CT_SECTION_OPS].raw_bytes == ops &&
+         h->section[CT_SECTION_IDS].raw_bytes <= ops * CT_ID_BYTES_MAX &&
+         h->section[CT_SECTION_DELTAS].raw_bytes <= ops * CT_DELTA_BYTES_MAX &&
+         h->section[CT_SECTION_DELTAS].raw_bytes >= ops &&
+         h->section[CT_SECTION_EXTRA].raw_bytes <= ops * CT_EXTRA_BYTES_MAX && h->open_count <= CT_BLOCK_OPEN_MAX &&
+         h->open_count <= h->depth_start && h->depth_start <= CT_DEPTH_MAX && h->first_tsc <= h->last_tsc;
+}
+
+bool
+ct_block_header_ok(const struct ct_block_header *header)
+{
+  if (header->magic != CT_BLOCK_MAGIC || header->header_bytes != sizeof(*header))
+    return false;
+  struct ct_block_header copy = *header;
+  copy.header_crc = 0;
+  return ct_crc32c(0, &copy, sizeof(copy)) == header->header_crc && block_sizes_ok(header);
+}
+
+/* ---- storage ---- */
+
+static struct ct_unpacker *
+unpacker_borrow(struct ct_trace *trace)
+{
+  pthread_mutex_lock(&trace->lock);
+  struct ct_unpacker *unpacker = trace->unpackers;
+  if (unpacker != NULL)
+    trace->unpackers = unpacker->next;
+  pthread_mutex_unlock(&trace->lock);
+  if (unpacker != NULL)
+    return unpacker;
+  unpacker = calloc(1, sizeof(*unpacker));
+  if (unpacker == NULL)
+    return NULL;
+  unpacker->decompressor = ZSTD_createDCtx();
+  if (unpacker->decompressor == NULL) {
+    free(unpacker);
+    return NULL;
+  }
+  return unpacker;
+}
+
+static void
+unpacker_give_back(struct ct_trace *trace, struct ct_unpacker *unpacker)
+{
+  pthread_mutex_lock(&trace->lock);
+  unpacker->next = trace->unpackers;
+  trace->unpackers = unpacker;
+  pthread_mutex_unlock(&trace->lock);
+}
+
+static bool
+reserve(void **storage, size_t *capacity, size_t size)
+{
+  if (size <= *capacity)
+    return true;
+  void *bigger = malloc(size + size / 4);
+  if (bigger == NULL)
+    return false;
+  free(*storage);
+  *storage = bigger;
+  *capacity = size + size / 4;
+  return true;
+}
+
+/* ---- unpacking ---- */
+
+/* Numbers in a column of LEB128: bytes below 0x80. */
+__attribute__((optimize("O3"))) static size_t
+count_numbers(const uint8_t *p, size_t size)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < size;) {
+    size_t end = size - i < 128 ? size : i + 128;
+    uint8_t lanes = 0;
+    for (; i < end; i++)
+      lanes += (uint8_t)(p[i] < 0x80);
+    count += lanes;
+  }
+  return count;
+}
+
+/* Ops that have an id; SIZE_MAX when some op is none. */
+__attribute__((optimize("O3"))) static size_t
+count_ops_with_id(const uint8_t *ops, size_t size)
+{
+  size_t count = 0;
+  uint8_t greatest = 0;
+  for (size_t i = 0; i < size;) {
+    size_t end = size - i < 128 ? size : i + 128;
+    uint8_t lanes = 0;
+    for (; i < end; i++) {
+      uint8_t op = ops[i];
+      greatest = op > greatest ? op : greatest;
+      lanes += (uint8_t)((op == CT_OP_ENTER) | (op == CT_OP_TAIL) | (op == CT_OP_POINT) | (op == CT_OP_RETURN_ORPHAN) |
+                         (op == CT_OP_RETURN_ID));
+    }
+    count += lanes;
+  }
+  return greatest < CT_OP_COUNT ? count : SIZE_MAX;
+}
+
+static bool
+decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
+{
+  while (p < end) {
+    uint64_t id = *p++;
+    if (id > 0x7f) {
+      p = ct_varint_get(p - 1, end, &id);
+      if (p == NULL || id > CT_FUNCTION_ID_MAX)
+        return false;
+    }
+    *out++ = (uint32_t)id;
+  }
+  return true;
+}
+
+static bool
+unpack_section(struct ct_unpacker *unpacker, const uint8_t **from, struct ct_section_size size, uint8_t **to)
+{
+  const uint8_t *stored = *from;
+  uint8_t *raw = *to;
+  *from += size.stored_bytes;
+  *to += size.raw_bytes + COLUMN_SLACK;
+  memset(raw + size.raw_bytes, 0, COLUMN_SLACK);
+  if (size.stored_bytes == size.raw_bytes) {
+    memcpy(raw, stored, size.raw_bytes);
+    return true;
+  }
+  return ZSTD_decompressDCtx(unpacker->decompressor, raw, size.raw_bytes, stored, size.stored_bytes) == size.raw_bytes;
+}
+
+/* Unpacks the payload in unpacker->input for the header in c->header. */
+static bool
+unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
+{
+  const struct ct_section_size *size = c->header.section;
+  size_t total = 0;
+  for (int i = 0; i < CT_SECTIONS; i++)
+    total += size[i].raw_bytes + COLUMN_SLACK;
+  if (!reserve((void **)&c->columns, &c->columns_capacity, total) ||
+      !reserve((void **)&c->ids, &c->ids_capacity, (size[CT_SECTION_IDS].raw_bytes + 1) * sizeof(uint32_t)))
+    return false;
+  uint8_t *begin[CT_SECTIONS + 1];
+  const uint8_t *from = unpacker->input;
+  begin[0] = c->columns;
+  for (int i = 0; i < CT_SECTIONS; i++) {
+    begin[i + 1] = begin[i];
+    if (!unpack_section(unpacker, &from, size[i], &begin[i + 1]))
+      return false;
+  }
+  const uint8_t *ids = begin[CT_SECTION_IDS], *deltas = begin[CT_SECTION_DELTAS];
+  size_t ids_bytes = size[CT_SECTION_IDS].raw_bytes, deltas_bytes = size[CT_SECTION_DELTAS].raw_bytes;
+  size_t with_id = count_ops_with_id(begin[CT_SECTION_OPS], c->header.ops);
+  if (with_id == SIZE_MAX || count_numbers(ids, ids_bytes) != with_id ||
+      count_numbers(deltas, deltas_bytes) != c->header.ops || deltas[deltas_bytes - 1] > 0x7f ||
+      !decode_ids(ids, ids + ids_bytes, c->ids))
+    return false;
+  c->ids[with_id] = 0; /* the decoder looks one further than it goes */
+  c->ops = begin[CT_SECTION_OPS];
+  c->delta = deltas;
+  c->deltas_end = deltas + deltas_bytes;
+  c->extra = begin[CT_SECTION_EXTRA];
+  c->extra_end = c->extra + size[CT_SECTION_EXTRA].raw_bytes;
+  c->open = begin[CT_SECTION_OPEN];
+  c->open_end = c->open + size[CT_SECTION_OPEN].raw_bytes;
+  return true;
+}
+
+/* ---- reading ---- */
+
+static int
+file_borrow(struct ct_cursor *c)
+{
+  uint64_t size;
+  if (c->fd >= 0)
+    return c->fd;
+  int fd = ct_trace_open_thread_file(c->trace, c->thread, &size);
+  if (fd < 0)
+    return -1;
+  pthread_mutex_lock(&c->trace->lock);
+  if (c->trace->open_files < FILES_KEPT_OPEN) {
+    c->trace->open_files++;
+    c->fd = fd;
+  }
+  pthread_mutex_unlock(&c->trace->lock);
+  return fd;
+}
+
+static void
+file_give_back(const struct ct_cursor *c, int fd)
+{
+  if (fd >= 0 && fd != c->fd)
+    close(fd);
+}
+
+static enum load_result
+check_file_header(struct ct_cursor *c, int fd)
+{
+  struct ct_file_header header;
+  if (c->header_seen)
+    return LOAD_OK;
+  if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header))
+    return LOAD_DAMAGED;
+  c->header_seen = true;
+  return LOAD_OK;
+}
+
+/* Reads and unpacks the block at c->offset. After LOAD_DAMAGED c->header is what stands there, or zero if that is not a
+ * header. */
+static enum load_result
+load_block_from(struct ct_cursor *c, int fd)
+{
+  struct ct_block_header *header = &c->header;
+  size_t n = fd < 0 ? 0 : ct_trace_read_at(fd, header, sizeof(*header), c->offset);
+  if (n != sizeof(*header) || !ct_block_header_ok(header)) {
+    *header = (struct ct_block_header){0};
+    return n == 0 ? LOAD_END : LOAD_DAMAGED;
+  }
+  struct ct_unpacker *unpacker = unpacker_borrow(c->trace);
+  if (unpacker == NULL)
+    return LOAD_DAMAGED;
+  bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
+            ct_trace_read_at(fd, unpacker->input, header->payload_bytes, c->offset + sizeof(*header)) ==
+                header->payload_bytes &&
+            ct_crc32c(0, unpacker->input, header->payload_bytes) == header->payload_crc && unpack(c, unpacker);
+  unpacker_give_back(c->trace, unpacker);
+  return ok ? LOAD_OK : LOAD_DAMAGED;
+}
+
+/* ---- the stack at the start of a block ---- */
+
+/* The open section as a stack of its own. */
+static bool
+parse_open_section(const struct ct_cursor *c, struct ct_stack *out, uint32_t *context)
+{
+  struct ct_stack stack = {0};
+  uint64_t number, age;
+  const uint8_t *p = ct_varint_get(c->open, c->open_end, &number);
+  if (p == NULL || number > UINT32_MAX || !ct_stack_reserve(&stack, CT_BATCH_EVENTS))
+    return false;
+  *context = (uint32_t)number;
+  for (uint32_t i = 0; i < c->header.open_count; i++) {
+    if ((p = ct_varint_get(p, c->open_end, &number)) == NULL || number > CT_FUNCTION_ID_MAX ||
+        (p = ct_varint_get(p, c->open_end, &age)) == NULL || age > c->header.first_tsc || p == c->open_end)
+      goto damaged;
+    if (!ct_stack_reserve(&stack, (uint64_t)i + 1))
+      goto damaged;
+    stack.frames[i] = (struct ct_open_frame){
+        .fn = (uint32_t)number, .uncertain = *p++ & CT_OPEN_UNCERTAIN, .enter_tsc = c->header.first_tsc - age};
+  }
+  stack.count = c->header.open_count;
+  stack.base = c->header.depth_start - c->header.open_count;
+  *out = stack;
+  return true;
+
+damaged:
+  free(stack.frames - 1);
+  return false;
+}
+
+static bool
+add_pending(struct ct_cursor *c, const struct ct_event *event)
+{
+  if (c->pending_count == c->pending_capacity) {
+    size_t capacity = c->pending_capacity == 0 ? 256 : c->pending_capacity * 2;
+    struct ct_event *pending = realloc(c->pending, capacity * sizeof(*pending));
+    if (pending == NULL)
+      return false;
+    c->pending = pending;
+    c->pending_capacity = capacity;
+  }
+  c->pending[c->pending_count++] = *event;
+  return true;
+}
+
+/* Events that lead from the frames before the damage to those behind it, see CT_READ_SKIP_DAMAGED. */
+static bool
+bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
+{
+  struct ct_stack *old = &c->stack;
+  uint64_t tsc = c->tsc != 0 ? c->tsc : now->count > 0 ? now->frames[0].enter_tsc : c->header.first_tsc;
+  struct ct_event event = {
+      .kind = CT_EV_LOST, .tsc = tsc, .value = c->lost, .depth = old->base + old->count, .closed_fn = CT_FUNCTION_NONE};
+  if (!add_pending(c, &event))
+    return false;
+  uint32_t same = 0;
+  if (context == c->context && old->base == now->base) {
+    while (same < old->count && same < now->count && old->frames[same].fn == now->frames[same].fn &&
+           old->frames[same].enter_tsc == now->frames[same].enter_tsc)
+      same++;
+  }
+  event.value = 0;
+  for (; old->count > same; old->count--) {
+    const struct ct_open_frame *frame = &old->frames[old->count - 1];
+    event.kind = CT_EV_LEFT;
+    event.reason = CT_LEFT_LOST;
+    event.uncertain = 1;
+    event.fn = frame->fn;
+    event.enter_tsc = frame->enter_tsc;
+    event.depth = old->base + old->count - 1;
+    if (!add_pending(c, &event))
+      return false;
+  }
+  event.reason = 0;
+  event.enter_tsc = 0;
+  if (context != c->context) {
+    event.kind = CT_EV_SWITCH;
+    event.value = context;
+    event.fn = 0;
+    event.uncertain = 0;
+    event.depth = now->base;
+    if (!add_pending(c, &event))
+      return false;
+  }
+  event.kind = CT_EV_ENTER;
+  event.value = 0;
+  event.uncertain = 1;
+  for (uint32_t i = same; i < now->count; i++) {
+    event.fn = now->frames[i].fn;
+    event.depth = now->base + i;
+    event.tsc = now->frames[i].enter_tsc > event.tsc ? now->frames[i].enter_tsc : event.tsc;
+    if (!add_pending(c, &event))
+      return false;
+  }
+  return true;
+}
+
+static void
+forget_stacks(struct ct_cursor *c)
+{
+  ct_contexts_clear(&c->contexts);
+  c->stack.count = c->stack.base = 0;
+}
+
+/* Makes the stack that of the block at hand, from its open section. */
+static bool
+adopt_open_section(struct ct_cursor *c)
+{
+  struct ct_stack stack;
+  uint32_t context;
+  if (!parse_open_section(c, &stack, &context))
+    return false;
+  bool ok = !c->damage_passed || !c->resync || bridge(c, &stack, context);
+  ct_contexts_clear(&c->contexts);
+  if (c->stack.frames != NULL)
+    free(c->stack.frames - 1);
+  c->stack = stack;
+  c->context = context;
+  return ok;
+}
+
+static enum load_result
+load_block(struct ct_cursor *c)
+{
+  int fd = file_borrow(c);
+  enum load_result result = check_file_header(c, fd);
+  if (result == LOAD_OK || (c->flags & CT_READ_SKIP_DAMAGED && c->damage_passed))
+    result = load_block_from(c, fd);
+  file_give_back(c, fd);
+  if (result != LOAD_OK) {
+    c->op = c->header.ops = 0;
+    return result;
+  }
+  if (c->resync || c->header.depth_start != (uint64_t)c->stack.base + c->stack.count) {
+    if (!adopt_open_section(c)) {
+      c->header.ops = 0;
+      return LOAD_DAMAGED;
+    }
+  }
+  c->resync = false;
+  c->lost = 0;
+  c->op = 0;
+  c->id = c->ids;
+  c->last = 0;
+  c->tsc = c->header.first_tsc;
+  memset(c->prediction, 0, sizeof(c->prediction));
+  c->offset += sizeof(c->header) + c->header.payload_bytes;
+  return LOAD_OK;
+}
+
+/* ---- past damage ---- */
+
+/* Looks for a block header from an offset on; UINT64_MAX when there is none. */
+static uint64_t
+find_block(int fd, uint64_t offset)
+{
+  enum { CHUNK = 64 << 10 };
+  static const uint32_t magic = CT_BLOCK_MAGIC;
+  uint8_t *chunk = malloc(CHUNK);
+  uint64_t found = UINT64_MAX;
+  while (chunk != NULL && found == UINT64_MAX) {
+    size_t n = ct_trace_read_at(fd, chunk, CHUNK, offset);
+    if (n < sizeof(struct ct_block_header))
+      break;
+    size_t last = n - sizeof(struct ct_block_header);
+    for (size_t i = 0; i <= last && found == UINT64_MAX; i++) {
+      struct ct_block_header header;
+      if (memcmp(chunk + i, &magic, sizeof(magic)) != 0)
+        continue;
+      memcpy(&header, chunk + i, sizeof(header));
+      if (ct_block_header_ok(&header))
+        found = offset + i;
+    }
+    offset += last + 1;
+  }
+  free(chunk);
+  return found;
+}
+
+/* Moves c->offset behind the damaged block there, of which c->header is the header if that is whole. False at the end
+ * of the file. */
+static bool
+skip_damaged(struct ct_cursor *c)
+{
+  int fd = file_borrow(c);
+  if (fd < 0)
+    return false;
+  uint64_t from = c->offset + 1;
+  if (!c->header_seen && !c->damage_passed) {
+    from = c->offset; /* it was the file's header */
+  } else if (c->header.magic == CT_BLOCK_MAGIC) {
+    from = c->offset + sizeof(c->header) + c->header.payload_bytes;
+    c->lost += (uint64_t)c->header.calls + c->header.returns + c->header.lost;
+  }
+  uint64_t next = find_block(fd, from);
+  file_give_back(c, fd);
+  c->damage_passed = c->resync = true;
+  if (next == UINT64_MAX)
+    return false;
+  c->offset = next;
+  return true;
+}
+
+/* The next block with events, past damaged ones if that was asked for. */
+static bool
+next_block(struct ct_cursor *c)
+{
+  for (;;) {
+    enum load_result result = load_block(c);
+    if (result == LOAD_OK) {
+      c->state = CT_CURSOR_OK;
+      return true;
+    }
+    c->state = result == LOAD_END && !c->damage_passed ? CT_CURSOR_END : CT_CURSOR_DAMAGED;
+    if (result == LOAD_END || !(c->flags & CT_READ_SKIP_DAMAGED) || !skip_damaged(c))
+      return false;
+  }
+}
+
+/* ---- interface ---- */
+
+int
+ct_cursor_open_flags(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out,
+                     struct ct_diag *diag)
+{
+  if (thread >= trace->thread_count)
+    return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
+  struct ct_cursor *c = calloc(1, sizeof(*c));
+  if (c == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory to read thread %u", thread);
+  c->trace = trace;
+  c->thread = trace->threads[thread].index;
+  c->flags = flags;
+  c->fd = -1;
+  c->offset = sizeof(struct ct_file_header);
+  c->resync = true;
+  *out = c;
+  return CT_OK;
+}
+
+int
+ct_cursor_open(struct ct_trace *trace, uint32_t thread, struct ct_cursor **out, struct ct_diag *diag)
+{
+  return ct_cursor_open_flags(trace, thread, 0, out, diag);
+}
+
+void
+ct_cursor_close(struct ct_cursor *c)
+{
+  if (c == NULL)
+    return;
+  if (c->fd >= 0) {
+    close(c->fd);
+    pthread_mutex_lock(&c->trace->lock);
+    c->trace->open_files--;
+    pthread_mutex_unlock(&c->trace->lock);
+  }
+  ct_contexts_clear(&c->contexts);
+  if (c->stack.frames != NULL)
+    free(c->stack.frames - 1);
+  free(c->columns);
+  free(c->ids);
+  free(c->pending);
+  free(c);
+}
+
+size_t
+ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
+{
+  for (;;) {
+    if (c->pending_next < c->pending_count) {
+      size_t count = c->pending_count - c->pending_next;
+      *events = c->pending + c->pending_next;
+      c->pending_next = c->pending_count = 0;
+      return count;
+    }
+    if (c->op < c->header.ops) {
+      bool damaged;
+      size_t count = ct_decode_batch(c, &damaged);
+      if (damaged) {
+        c->lost += c->header.ops - c->op;
+        c->header.ops = c->op;
+        c->damage_passed = c->resync = true;
+        c->state = CT_CURSOR_DAMAGED;
+      }
+      *events = c->batch;
+      if (count > 0)
+        return count;
+    }
+    if ((c->state == CT_CURSOR_DAMAGED && c->damage_passed && !(c->flags & CT_READ_SKIP_DAMAGED)) || !next_block(c))
+      return 0;
+  }
+}
+
+int
+ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
+{
+  forget_stacks(c);
+  c->pending_count = c->pending_next = 0;
+  c->damage_passed = false;
+  c->resync = true;
+  c->lost = 0;
+  c->op = c->header.ops = 0;
+  c->offset = offset;
+  c->state = CT_CURSOR_OK;
+  enum load_result result = offset < sizeof(struct ct_file_header) ? LOAD_DAMAGED : load_block(c);
+  if (result == LOAD_OK)
+    return CT_OK;
+  c->state = CT_CURSOR_DAMAGED;
+  c->damage_passed = true;
+  c->offset = UINT64_MAX / 2;
+  return CT_EFORMAT;
+}
+
+enum ct_cursor_state
+ct_cursor_state(const struct ct_cursor *c)
+{
+  return c->state;
+}
+
+size_t
+ct_cursor_open_frames(const struct ct_cursor *c, const struct ct_open_frame **frames)
+{
+  *frames = c->stack.frames;
+  return c->stack.count;
+}
+
+uint32_t
+ct_cursor_depth(const struct ct_cursor *c)
+{
+  return c->stack.base + c->stack.count;
+}
+
+uint64_t
+ct_cursor_offset(const struct ct_cursor *c)
+{
+  return c->offset;
+}

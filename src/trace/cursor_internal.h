@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cursor in parts: cursor.c finds and unpacks blocks and goes past damage, decode.c
+ * turns the ops of the block at hand into events. Nothing outside src/trace includes this.
+ */
+#ifndef CT_TRACE_CURSOR_INTERNAL_H
+#define CT_TRACE_CURSOR_INTERNAL_H
+
+#include "trace/contexts.h"
+#include "trace/reader_internal.h"
+
+#define CT_BATCH_EVENTS 1024u /* 40 KiB: what one call gives out stays in the cache */
+
+/*
+ * The stack of the current context:
+ *
+ *   depth   0 ............. base | base .... base + count
+ *   frames  not known (seek,     | frames[0] .. frames[count - 1]
+ *           skipped block)       |
+ *
+ * frames[-1] has the function CT_FUNCTION_NONE, so that the decoder may look at the top frame before it
+ * knows that there is one.
+ */
+struct ct_stack {
+  struct ct_open_frame *frames;
+  uint32_t count;
+  uint32_t capacity;
+  uint32_t base;
+};
+
+struct ct_cursor {
+  struct ct_trace *trace;
+  uint32_t thread; /* N of thread_N */
+  uint32_t flags;
+  enum ct_cursor_state state;
+  int fd;             /* -1: opened for each block */
+  uint64_t offset;    /* of the block after the one at hand */
+  bool header_seen;   /* the file header was there and right */
+  bool damage_passed; /* some block was skipped */
+  bool resync;        /* the stack is not the one before the next block */
+  uint64_t lost;      /* events announced by skipped blocks */
+
+  /* The block at hand; every op has its delta and its id, checked when it was unpacked. */
+  struct ct_block_header header;
+  uint8_t *columns; /* storage of ops, deltas, extra, open */
+  size_t columns_capacity;
+  uint32_t *ids; /* storage, decoded */
+  size_t ids_capacity;
+  const uint8_t *ops;
+  const uint8_t *delta, *deltas_end;
+  const uint8_t *extra, *extra_end;
+  const uint8_t *open, *open_end;
+  const uint32_t *id;
+  uint32_t op;   /* the next one; header.ops at the end */
+  uint32_t last; /* state of ct_prediction_slot */
+  uint64_t tsc;
+
+  struct ct_stack stack;
+  uint32_t context;
+  uint64_t losses;
+  struct ct_contexts contexts;
+
+  struct ct_event *pending; /* events of a resync, pending_count of them from pending_next */
+  size_t pending_count, pending_next, pending_capacity;
+
+  uint32_t prediction[CT_PREDICTION_ENTRIES + 1]; /* the last one takes writes that nobody reads */
+  struct ct_event batch[CT_BATCH_EVENTS];
+};
+
+/* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
+size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
+/* Room for so many frames; false when there is no memory or they are too many to believe. */
+bool ct_stack_reserve(struct ct_stack *stack, uint64_t count);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * functions.tsv: id, module, address, size, mode and raw name of each function, one line each.
+ *
+ * The text is read in one piece and cut into strings in place. A line that is not whole (no line
+ * end, a field missing, an id that is no index) is passed over, its id has no function then.
+ * Names are demangled when first asked for and kept; the trace's lock covers that.
+ */
+#include "trace/reader_internal.h"
+
+#include "base/demangle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Digits of base 10 or 16 up to a tab; NULL when there are none or the number is too large. */
+static const char *
+parse_number(const char *p, unsigned base, uint64_t max, uint64_t *out)
+{
+  uint64_t value = 0;
+  const char *begin = p;
+  for (;; p++) {
+    unsigned digit = (unsigned char)*p - '0';
+    if (digit > 9) {
+      digit = ((unsigned char)*p | 0x20u) - 'a';
+      if (base == 10 || digit > 5)
+        break;
+      digit += 10;
+    }
+    if (value > (max - digit) / base)
+      return NULL;
+    value = value * base + digit;
+  }
+  if (p == begin || *p != '\t')
+    return NULL;
+  *out = value;
+  return p + 1;
+}
+
+/* One line that ends in a zero byte. */
+static bool
+parse_line(const char *line, struct ct_trace_function *out)
+{
+  uint64_t id, module;
+  const char *p = parse_number(line, 10, UINT32_MAX, &id);
+  if (p == NULL)
+    return false;
+  p = parse_number(p, 10, UINT32_MAX, &module);
+  if (p == NULL)
+    return false;
+  p = parse_number(p[0] == '0' && p[1] == 'x' ? p + 2 : p, 16, UINT64_MAX, &out->address);
+  if (p == NULL)
+    return false;
+  p = parse_number(p, 10, UINT64_MAX, &out->size);
+  if (p == NULL)
+    return false;
+  const char *tab = strchr(p, '\t');
+  if (tab == NULL)
+    return false;
+  out->enter_only = strncmp(p, "enter\t", 6) == 0;
+  out->id = (uint32_t)id;
+  out->module = (uint32_t)module;
+  out->raw_name = tab + 1;
+  out->name = NULL;
+  return true;
+}
+
+static size_t
+count_lines(const char *text, size_t size)
+{
+  size_t lines = 0;
+  const char *end = text + size;
+  for (const char *p = text; (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
+    lines++;
+  return lines;
+}
+
+int
+ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
+{
+  size_t size;
+  int err = ct_trace_read_file(trace, CT_TRACE_FUNCTIONS, &trace->functions_text, &size);
+  if (err == CT_ENOENT)
+    return CT_OK;
+  if (err != CT_OK)
+    return ct_fail(diag, err, "cannot read %s/" CT_TRACE_FUNCTIONS ": %s", trace->path, ct_err_text(err));
+  trace->bytes += size;
+  size_t lines = count_lines(trace->functions_text, size);
+  if (lines == 0)
+    return CT_OK;
+  trace->functions = lines > CT_FUNCTION_ID_MAX ? NULL : calloc(lines, sizeof(*trace->functions));
+  if (trace->functions == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the %zu functions of %s", lines, trace->path);
+  char *line = trace->functions_text;
+  for (size_t i = 0; i < lines; i++) {
+    char *end = memchr(line, '\n', (size_t)(trace->functions_text + size - line));
+    *end = '\0';
+    struct ct_trace_function function;
+    if (parse_line(line, &function) && function.id < lines && trace->functions[function.id].raw_name == NULL) {
+      trace->functions[function.id] = function;
+      if (function.id >= trace->function_count)
+        trace->function_count = function.id + 1;
+    }
+    line = end + 1;
+  }
+  return CT_OK;
+}
+
+void
+ct_functions_free(struct ct_trace *trace)
+{
+  for (uint32_t i = 0; i < trace->function_count; i++) {
+    if (trace->functions[i].name != trace->functions[i].raw_name)
+      free((char *)trace->functions[i].name);
+  }
+  free(trace->functions);
+  free(trace->functions_text);
+}
+
+uint32_t
+ct_trace_function_count(const struct ct_trace *trace)
+{
+  return trace->function_count;
+}
+
+static const char *
+make_name(const struct ct_trace *trace, const struct ct_trace_function *function)
+{
+  if (function->raw_name[0] != '\0') {
+    const char *name = ct_demangle(function->raw_name);
+    return name != NULL ? name : function->raw_name;
+  }
+  const char *module = ct_trace_module_name(trace, function->module);
+  size_t size = strlen(module) + 24;
+  char *name = malloc(size);
+  if (name == NULL)
+    return function->raw_name;
+  snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
+  return name;
+}
+
+const struct ct_trace_function *
+ct_trace_function(struct ct_trace *trace, uint32_t id)
+{
+  if (id >= trace->function_count || trace->functions[id].raw_name == NULL)
+    return NULL;
+  struct ct_trace_function *function = &trace->functions[id];
+  /* Acquire: pairs with the release below, so that the text is there when the pointer is. */
+  if (__atomic_load_n(&function->name, __ATOMIC_ACQUIRE) == NULL) {
+    pthread_mutex_lock(&trace->lock);
+    if (function->name == NULL)
+      __atomic_store_n(&function->name, make_name(trace, function), __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&trace->lock);
+  }
+  return function;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* manifest.json: what the recording was, its modules and its clock; see docs/format.md. */
+#include "trace/reader_internal.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned __int128 u128;
+
+/* A whole number, or one written as text ("0x7f..."). */
+static uint64_t
+get_number(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  if (json_is_string(value))
+    return strtoull(json_string_value(value), NULL, 0);
+  return (uint64_t)json_integer_value(value);
+}
+
+static const char *
+get_text(const json_t *object, const char *key)
+{
+  const char *text = json_string_value(json_object_get(object, key));
+  return text == NULL ? "" : text;
+}
+
+/* Without two readings apart in time, a tick counts as a nanosecond. */
+static void
+load_clock(struct ct_trace *trace)
+{
+  const json_t *clock = json_object_get(trace->manifest, "clock");
+  uint64_t tsc1 = get_number(clock, "tsc1"), ns1 = get_number(clock, "ns1");
+  trace->tsc0 = get_number(clock, "tsc0");
+  trace->ns0 = get_number(clock, "ns0");
+  trace->start_ns = get_number(trace->manifest, "start_ns");
+  uint64_t ticks = 1, ns = 1;
+  if (tsc1 > trace->tsc0 && ns1 > trace->ns0) {
+    ticks = tsc1 - trace->tsc0;
+    ns = ns1 - trace->ns0;
+  }
+  /* The most precise scale that fits: an error of a nanosecond takes centuries of ticks. */
+  u128 scale;
+  for (trace->tick_shift = 62;; trace->tick_shift--) {
+    scale = ((u128)ns << trace->tick_shift) / ticks;
+    if (scale <= INT64_MAX || trace->tick_shift == 0)
+      break;
+  }
+  trace->tick_scale = (uint64_t)scale;
+}
+
+static int
+load_modules(struct ct_trace *trace)
+{
+  const json_t *modules = json_object_get(trace->manifest, "modules");
+  size_t count = json_array_size(modules);
+  if (count == 0)
+    return CT_OK;
+  trace->modules = calloc(count, sizeof(*trace->modules));
+  if (trace->modules == NULL || count > UINT32_MAX)
+    return CT_ENOMEM;
+  trace->module_count = (uint32_t)count;
+  for (uint32_t i = 0; i < count; i++)
+    trace->modules[i] = (struct ct_trace_module){.index = i, .path = "", .build_id = ""};
+  size_t position;
+  json_t *item;
+  json_array_foreach((json_t *)modules, position, item)
+  {
+    uint64_t index = json_object_get(item, "index") == NULL ? position : get_number(item, "index");
+    if (index >= count)
+      continue;
+    trace->modules[index] = (struct ct_trace_module){
+        .index = (uint32_t)index,
+        .image = (uint32_t)get_number(item, "image"),
+        .path = get_text(item, "path"),
+        .build_id = get_text(item, "build_id"),
+        .base = get_number(item, "base"),
+    };
+  }
+  return CT_OK;
+}
+
+static int
+check_format(const struct ct_trace *trace, struct ct_diag *diag)
+{
+  if (strcmp(get_text(trace->manifest, "format"), CT_TRACE_FORMAT_NAME) != 0)
+    return ct_fail(diag, CT_EFORMAT, "%s is not a contrail trace: its " CT_TRACE_MANIFEST " is of another program",
+                   trace->path);
+  json_int_t version = json_integer_value(json_object_get(trace->manifest, "version"));
+  if (version != CT_TRACE_VERSION)
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads version %u", trace->path,
+                   (long long)version, CT_TRACE_VERSION);
+  return CT_OK;
+}
+
+int
+ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
+{
+  char *text;
+  size_t size;
+  int err = ct_trace_read_file(trace, CT_TRACE_MANIFEST, &text, &size);
+  if (err == CT_ENOENT)
+    return ct_fail(diag, err, "%s is not a contrail trace: it has no " CT_TRACE_MANIFEST, trace->path);
+  if (err != CT_OK)
+    return ct_fail(diag, err, "cannot read %s/" CT_TRACE_MANIFEST ": %s", trace->path, ct_err_text(err));
+  json_error_t where;
+  trace->manifest = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+  free(text);
+  if (!json_is_object(trace->manifest))
+    return ct_fail(diag, CT_EFORMAT, "%s/" CT_TRACE_MANIFEST " is cut or damaged: line %d: %s", trace->path, where.line,
+                   trace->manifest == NULL ? where.text : "not an object");
+  trace->bytes += size;
+  err = check_format(trace, diag);
+  if (err != CT_OK)
+    return err;
+  trace->complete = strcmp(get_text(trace->manifest, "state"), "complete") == 0;
+  load_clock(trace);
+  err = load_modules(trace);
+  if (err != CT_OK)
+    return ct_fail(diag, err, "out of memory for the modules of %s", trace->path);
+  return CT_OK;
+}
+
+const json_t *
+ct_trace_manifest(const struct ct_trace *trace)
+{
+  return trace->manifest;
+}
+
+bool
+ct_trace_is_complete(const struct ct_trace *trace)
+{
+  return trace->complete;
+}
+
+uint32_t
+ct_trace_module_count(const struct ct_trace *trace)
+{
+  return trace->module_count;
+}
+
+const struct ct_trace_module *
+ct_trace_module(const struct ct_trace *trace, uint32_t index)
+{
+  return index < trace->module_count ? &trace->modules[index] : NULL;
+}
+
+const char *
+ct_trace_module_name(const struct ct_trace *trace, uint32_t module)
+{
+  if (module >= trace->module_count || trace->modules[module].path[0] == '\0')
+    return "?";
+  const char *path = trace->modules[module].path;
+  const char *slash = strrchr(path, '/');
+  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+uint64_t
+ct_trace_ticks_ns(const struct ct_trace *trace, uint64_t ticks)
+{
+  return (uint64_t)((u128)ticks * trace->tick_scale >> trace->tick_shift);
+}
+
+uint64_t
+ct_trace_ns(const struct ct_trace *trace, uint64_t tsc)
+{
+  if (tsc >= trace->tsc0)
+    return trace->ns0 + ct_trace_ticks_ns(trace, tsc - trace->tsc0);
+  uint64_t before = ct_trace_ticks_ns(trace, trace->tsc0 - tsc);
+  return before < trace->ns0 ? trace->ns0 - before : 0;
+}
+
+uint64_t
+ct_trace_start_ns(const struct ct_trace *trace)
+{
+  return trace->start_ns;
+}

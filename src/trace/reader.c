@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening a trace directory and its list of threads; see reader.h. */
+#include "trace/reader.h"
+
+#include "trace/reader_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- files ---- */
+
+size_t
+ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset)
+{
+  size_t done = 0;
+  while (done < size) {
+    ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      break;
+    done += (size_t)n;
+  }
+  return done;
+}
+
+/* O_NONBLOCK so that a fifo in place of the file does not hold us up. */
+static int
+open_regular(int dir_fd, const char *name, uint64_t *size)
+{
+  int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return -1;
+  struct stat st;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    close(fd);
+    errno = EINVAL;
+    return -1;
+  }
+  *size = (uint64_t)st.st_size;
+  return fd;
+}
+
+int
+ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size)
+{
+  char name[64];
+  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_INDEX);
+  return open_regular(trace->dir_fd, name, size);
+}
+
+/* Read and not mapped: a file that is cut short meanwhile must not become a bus error. */
+int
+ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size)
+{
+  uint64_t bytes;
+  int fd = open_regular(trace->dir_fd, name, &bytes);
+  if (fd < 0)
+    return ct_err_from_errno(errno);
+  char *buffer = bytes < PTRDIFF_MAX ? malloc((size_t)bytes + 1) : NULL;
+  if (buffer == NULL) {
+    close(fd);
+    return CT_ENOMEM;
+  }
+  *size = ct_trace_read_at(fd, buffer, (size_t)bytes, 0);
+  buffer[*size] = '\0';
+  *text = buffer;
+  close(fd);
+  return CT_OK;
+}
+
+/* ---- threads ---- */
+
+static struct ct_trace_thread *
+thread_add(struct ct_trace *trace, uint32_t index)
+{
+  uint32_t n = trace->thread_count;
+  if ((n & (n - 1)) == 0) {
+    struct ct_trace_thread *threads = realloc(trace->threads, (n == 0 ? 1 : n * 2) * sizeof(*threads));
+    if (threads == NULL)
+      return NULL;
+    trace->threads = threads;
+  }
+  struct ct_trace_thread *thread = &trace->threads[trace->thread_count++];
+  *thread = (struct ct_trace_thread){.index = index, .name = ""};
+  return thread;
+}
+
+static uint64_t
+get_integer(const json_t *object, const char *key)
+{
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value < 0 ? 0 : (uint64_t)value;
+}
+
+static int
+threads_from_manifest(struct ct_trace *trace)
+{
+  size_t position;
+  json_t *item;
+  json_array_foreach(json_object_get(trace->manifest, "threads"), position, item)
+  {
+    uint64_t index = json_is_integer(json_object_get(item, "index")) ? get_integer(item, "index") : position;
+    if (index > UINT32_MAX)
+      continue;
+    struct ct_trace_thread *thread = thread_add(trace, (uint32_t)index);
+    if (thread == NULL)
+      return CT_ENOMEM;
+    const char *name = json_string_value(json_object_get(item, "name"));
+    thread->tid = (uint32_t)get_integer(item, "tid");
+    thread->pid = (uint32_t)get_integer(item, "pid");
+    thread->name = name == NULL ? "" : name;
+    thread->events = get_integer(item, "events");
+    thread->dropped = get_integer(item, "dropped");
+  }
+  return CT_OK;
+}
+
+static int
+by_index(const void *a, const void *b)
+{
+  uint32_t x = ((const struct ct_trace_thread *)a)->index, y = ((const struct ct_trace_thread *)b)->index;
+  return (x > y) - (x < y);
+}
+
+static void
+sort_threads(struct ct_trace *trace)
+{
+  if (trace->thread_count == 0)
+    return;
+  qsort(trace->threads, trace->thread_count, sizeof(*trace->threads), by_index);
+  uint32_t kept = 1;
+  for (uint32_t i = 1; i < trace->thread_count; i++) {
+    if (trace->threads[i].index != trace->threads[kept - 1].index)
+      trace->threads[kept++] = trace->threads[i];
+  }
+  trace->thread_count = kept;
+}
+
+/* Goes from block header to block header, as far as they are whole. */
+static void
+count_events(int fd, struct ct_trace_thread *thread)
+{
+  uint64_t offset = sizeof(struct ct_file_header);
+  uint64_t lost = 0;
+  struct ct_block_header header;
+  thread->events = 0;
+  while (offset + sizeof(header) <= thread->file_bytes &&
+         ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
+    offset += sizeof(header) + header.payload_bytes;
+    if (offset > thread->file_bytes)
+      break;
+    thread->events += (uint64_t)header.calls + header.returns;
+    lost += header.lost;
+  }
+  if (thread->dropped < lost)
+    thread->dropped = lost;
+}
+
+/* What the thread's file itself says. */
+static void
+inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
+{
+  int fd = ct_trace_open_thread_file(trace, thread->index, &thread->file_bytes);
+  if (fd < 0)
+    return;
+  trace->bytes += thread->file_bytes;
+  struct ct_file_header header;
+  if (ct_trace_read_at(fd, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
+    thread->tid = header.tid;
+    thread->pid = header.pid;
+  }
+  if (count)
+    count_events(fd, thread);
+  close(fd);
+}
+
+/* N of "thread_N", written as the writer does. */
+static bool
+parse_thread_name(const char *name, uint32_t *index)
+{
+  size_t prefix = strlen(CT_TRACE_THREAD_DIR);
+  if (strncmp(name, CT_TRACE_THREAD_DIR, prefix) != 0)
+    return false;
+  const char *digits = name + prefix;
+  size_t length = strspn(digits, "0123456789");
+  if (length == 0 || length > 10 || digits[length] != '\0' || (digits[0] == '0' && length > 1))
+    return false;
+  unsigned long long value = strtoull(digits, NULL, 10);
+  *index = (uint32_t)value;
+  return value <= UINT32_MAX;
+}
+
+/* The directories say which threads there are, the manifest may know only some of them. */
+static int
+threads_load(struct ct_trace *trace)
+{
+  int err = threads_from_manifest(trace);
+  if (err != CT_OK)
+    return err;
+  sort_threads(trace);
+  uint32_t listed = trace->thread_count;
+  int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  if (stream == NULL) {
+    if (fd >= 0)
+      close(fd);
+    return CT_EIO;
+  }
+  for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+    struct ct_trace_thread key = {0};
+    if (!parse_thread_name(entry->d_name, &key.index))
+      continue;
+    if (listed > 0 && bsearch(&key, trace->threads, listed, sizeof(key), by_index) != NULL)
+      continue;
+    struct ct_trace_thread *thread = thread_add(trace, key.index);
+    if (thread == NULL) {
+      closedir(stream);
+      return CT_ENOMEM;
+    }
+    inspect_file(trace, thread, true);
+  }
+  closedir(stream);
+  for (uint32_t i = 0; i < listed; i++)
+    inspect_file(trace, &trace->threads[i], !trace->complete);
+  sort_threads(trace);
+  return CT_OK;
+}
+
+/* ---- the trace ---- */
+
+int
+ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
+{
+  struct ct_trace *trace = calloc(1, sizeof(*trace));
+  if (trace == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory to open %s", dir);
+  trace->dir_fd = -1;
+  pthread_mutex_init(&trace->lock, NULL);
+  int err = CT_ENOMEM;
+  trace->path = strdup(dir);
+  if (trace->path == NULL) {
+    ct_fail(diag, err, "out of memory to open %s", dir);
+    goto fail;
+  }
+  trace->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (trace->dir_fd < 0) {
+    int saved = errno;
+    err = ct_fail(diag, ct_err_from_errno(saved), "cannot open the trace directory %s: %s", dir, strerror(saved));
+    goto fail;
+  }
+  err = ct_manifest_load(trace, diag);
+  if (err != CT_OK)
+    goto fail;
+  err = ct_functions_load(trace, diag);
+  if (err != CT_OK)
+    goto fail;
+  err = threads_load(trace);
+  if (err != CT_OK) {
+    ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
+    goto fail;
+  }
+  *out = trace;
+  return CT_OK;
+
+fail:
+  ct_trace_close(trace);
+  return err;
+}
+
+void
+ct_trace_close(struct ct_trace *trace)
+{
+  if (trace == NULL)
+    return;
+  for (struct ct_unpacker *unpacker = trace->unpackers, *next; unpacker != NULL; unpacker = next) {
+    next = unpacker->next;
+    ZSTD_freeDCtx(unpacker->decompressor);
+    free(unpacker->input);
+    free(unpacker);
+  }
+  ct_functions_free(trace);
+  free(trace->modules);
+  free(trace->threads);
+  json_decref(trace->manifest);
+  if (trace->dir_fd >= 0)
+    close(trace->dir_fd);
+  pthread_mutex_destroy(&trace->lock);
+  free(trace->path);
+  free(trace);
+}
+
+const char *
+ct_trace_path(const struct ct_trace *trace)
+{
+  return trace->path;
+}
+
+uint64_t
+ct_trace_bytes(const struct ct_trace *trace)
+{
+  return trace->bytes;
+}
+
+uint32_t
+ct_trace_thread_count(const struct ct_trace *trace)
+{
+  return trace->thread_count;
+}
+
+const struct ct_trace_thread *
+ct_trace_thread(const struct ct_trace *trace, uint32_t index)
+{
+  return index < trace->thread_count ? &trace->threads[index] : NULL;
+}
