@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The drain: one thread of the controller that empties the rings.
+ *
+ * Each round it collects the segments that are FULL, oldest activation first, takes each with a compare-and-swap to DRAINING
+ * (a producer without a free segment may take it first), encodes its events and gives it back. Then it looks
+ * into the ACTIVE segments as far as they are written. Order within a thread is kept by the position that each segment has
+ * among its thread's (thread_seq); a position that never comes was taken by a producer, and its events are in the slot's counters.
+ *
+ * An event is whole when its tag is the segment's. In an ACTIVE segment reading stops at the first slot that is not; what
+ * was read is believed only if the segment's state word is still the same afterwards. In a FULL one a slot that
+ * is not whole is a hole: counted as lost, and zeroed so that no later lap takes it for its own.
+ *
+ * After the target's death the ACTIVE segments are read to their last whole event: nothing is missed.
+ */
+#include "drain/drain.h"
+
+#include "drain/thread.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDLE_NS        (4 * 1000 * 1000)    /* between two looks into active segments */
+#define BLOCK_AGE_NS   (40 * 1000 * 1000)   /* a block in progress is written when it is older */
+#define REAP_NS        (20 * 1000 * 1000)
+#define NAMES_NS       (500 * 1000 * 1000)
+#define NO_SEGMENT_SEQ UINT64_MAX
+
+struct ct_drain {
+  struct ct_trace_writer *writer;
+  pthread_mutex_t *lock;
+  struct ct_ring_header *ring;
+  uint32_t *tids;
+  struct ct_slot *slots;
+  struct ct_segment_entry *entries;
+  uint8_t *segments;
+  int pid;
+  pthread_t thread;
+  bool running;
+  uint32_t stopping; /* atomic */
+  struct drain_thread *threads[CT_SLOT_COUNT];
+  struct drain_thread *kept; /* the thread that went on through exec */
+  uint8_t *modes;            /* one byte per possible function id, reserved address space */
+  uint32_t function_count;   /* atomic */
+  struct ct_drain_thread_info *infos;
+  size_t info_count, info_capacity;
+  struct ct_drain_stats stats;
+  uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
+  struct ct_ring_event copy[CT_SEGMENT_EVENTS];
+};
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t
+read_tsc(void)
+{
+  return __builtin_ia32_rdtsc();
+}
+
+int
+ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struct ct_drain **out)
+{
+  struct ct_drain *drain = calloc(1, sizeof(*drain));
+  if (drain == NULL) {
+    return CT_ENOMEM;
+  }
+  void *modes = mmap(NULL, (size_t)CT_FN_MAX + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (modes == MAP_FAILED) {
+    free(drain);
+    return CT_ENOMEM;
+  }
+  drain->modes = modes;
+  drain->writer = writer;
+  drain->lock = lock;
+  *out = drain;
+  return 0;
+}
+
+void
+ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode)
+{
+  drain->modes[fn] = mode;
+  /* release: pairs with the acquire in encode_events; no event of fn exists before its hook does */
+  __atomic_store_n(&drain->function_count, fn + 1, __ATOMIC_RELEASE);
+}
+
+/* A new thread of the target; NULL when there is no memory or no file for it. */
+static struct drain_thread *
+new_thread(struct ct_drain *drain, uint32_t slot)
+{
+  uint32_t tid = drain->slots[slot].tid;
+  if (drain->kept != NULL && drain->kept->tid == tid) {
+    struct drain_thread *kept = drain->kept;
+    drain->kept = NULL;
+    kept->generation = drain->slots[slot].generation;
+    kept->next_seq = 0;
+    kept->gap_seq = UINT32_MAX;
+    kept->reported_lost = 0;
+    kept->polled_seq = NO_SEGMENT_SEQ;
+    kept->polled = 0;
+    kept->has_base = false;
+    return kept;
+  }
+  if (drain->info_count == drain->info_capacity) {
+    size_t grown = drain->info_capacity == 0 ? 64 : drain->info_capacity * 2;
+    struct ct_drain_thread_info *infos = realloc(drain->infos, grown * sizeof(*infos));
+    if (infos == NULL) {
+      return NULL;
+    }
+    drain->infos = infos;
+    drain->info_capacity = grown;
+  }
+  struct drain_thread *thread = calloc(1, sizeof(*thread));
+  if (thread == NULL) {
+    return NULL;
+  }
+  if (ct_trace_writer_thread(drain->writer, (uint32_t)drain->info_count, tid, (uint32_t)drain->pid, &thread->encoder) != 0 ||
+      thread->encoder == NULL) {
+    free(thread);
+    return NULL;
+  }
+  thread->tid = tid;
+  thread->generation = drain->slots[slot].generation;
+  thread->gap_seq = UINT32_MAX;
+  thread->polled_seq = NO_SEGMENT_SEQ;
+  thread->info = (uint32_t)drain->info_count++;
+  drain->infos[thread->info] = (struct ct_drain_thread_info){.index = thread->info, .tid = tid};
+  return thread;
+}
+
+static void
+read_name(struct ct_drain *drain, struct drain_thread *thread)
+{
+  char path[64];
+  char name[32];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", drain->pid, thread->tid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) {
+    return;
+  }
+  if (fgets(name, sizeof(name), file) != NULL) {
+    name[strcspn(name, "\n")] = '\0';
+    memcpy(drain->infos[thread->info].name, name, sizeof(name));
+  }
+  fclose(file);
+}
+
+static uint64_t
+slot_lost(const struct ct_slot *slot)
+{
+  return __atomic_load_n(&slot->dropped_overwritten, __ATOMIC_RELAXED) +
+         __atomic_load_n(&slot->dropped_no_segment, __ATOMIC_RELAXED);
+}
+
+/* Brings what the slot's counters say was lost into the stream. */
+static void
+report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc)
+{
+  uint64_t lost = slot_lost(&drain->slots[slot]);
+  if (lost > thread->reported_lost) {
+    uint64_t count = lost - thread->reported_lost;
+    ct_encode_lost(thread->encoder, tsc, count);
+    drain->infos[thread->info].dropped += count;
+    drain->stats.dropped += count;
+    thread->reported_lost = lost;
+  }
+}
+
+static void
+end_thread(struct ct_drain *drain, uint32_t slot)
+{
+  struct drain_thread *thread = drain->threads[slot];
+  drain->threads[slot] = NULL;
+  if (thread == NULL) {
+    return;
+  }
+  drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
+  ct_encoder_close(thread->encoder);
+  drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
+  free(thread);
+}
+
+/* The thread whose segment this is, made if it is new; NULL when the segment is of a generation that has passed. */
+static struct drain_thread *
+thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
+{
+  struct drain_thread *thread = drain->threads[slot];
+  if (thread != NULL && thread->generation == generation) {
+    return thread;
+  }
+  if (thread != NULL) {
+    if ((int32_t)(generation - thread->generation) < 0) {
+      return NULL;
+    }
+    uint64_t reported = thread->reported_lost;
+    end_thread(drain, slot);
+    thread = new_thread(drain, slot);
+    if (thread != NULL) {
+      thread->reported_lost = reported;
+    }
+  } else {
+    thread = new_thread(drain, slot);
+  }
+  if (thread != NULL) {
+    thread->generation = generation;
+    drain->threads[slot] = thread;
+    read_name(drain, thread);
+  }
+  return thread;
+}
+
+static inline bool
+is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
+{
+  /* acquire: pairs with the word being the producer's last store of the event */
+  *word = __atomic_load_n(&event->word, __ATOMIC_ACQUIRE);
+  return (*word & CT_WORD_TAG_MASK) == tag;
+}
+
+static void
+encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
+{
+  if (count != 0) {
+    drain_thread_events(thread, events, count, drain->modes, __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
+  }
+}
+
+/* A segment that is ours: every event from the thread's last position on, holes counted and wiped. */
+static void
+drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved, bool count_holes)
+{
+  struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_BYTES);
+  uint32_t tag = drain->entries[index].tag;
+  uint32_t at = thread->polled;
+  reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
+  while (at < reserved) {
+    uint32_t begin = at;
+    uint64_t word;
+    while (at < reserved && is_whole(&events[at], tag, &word)) {
+      at++;
+    }
+    encode_events(drain, thread, events + begin, at - begin);
+    uint32_t hole = at;
+    while (at < reserved && !is_whole(&events[at], tag, &word)) {
+      events[at].word = 0;
+      at++;
+    }
+    if (count_holes && at > hole) {
+      thread->holes += at - hole;
+      drain->stats.dropped_holes += at - hole;
+      drain->stats.dropped += at - hole;
+      drain->infos[thread->info].dropped += at - hole;
+      ct_encode_lost(thread->encoder, events[hole > 0 ? hole - 1 : 0].tsc, at - hole);
+    }
+  }
+  for (; at < CT_SEGMENT_EVENTS; at++) {
+    events[at].word = 0;
+  }
+  drain->stats.segments++;
+}
+
+static void
+give_back(struct ct_drain *drain, uint32_t index)
+{
+  struct ct_ring_header *ring = drain->ring;
+  __atomic_store_n(&drain->entries[index].state, CT_SEG_WORD(CT_SEG_FREE, 0, 0), __ATOMIC_RELAXED);
+  /* release: pairs with the acquire of the thread that takes the bit */
+  __atomic_fetch_or(&ring->free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
+  __atomic_fetch_add(&ring->free_bell, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
+    syscall(SYS_futex, &ring->free_bell, FUTEX_WAKE, 64, NULL, NULL, 0);
+  }
+}
+
+static void
+finish_segment(struct drain_thread *thread, uint32_t thread_seq)
+{
+  thread->next_seq = thread_seq + 1;
+  thread->polled_seq = NO_SEGMENT_SEQ;
+  thread->polled = 0;
+}
+
+/* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the table. */
+static bool
+is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, const struct ct_segment_entry *entry,
+        bool final)
+{
+  if (entry->thread_seq == thread->next_seq) {
+    return true;
+  }
+  if ((int32_t)(entry->thread_seq - thread->next_seq) < 0) {
+    return false;
+  }
+  if (thread->gap_seq != entry->thread_seq && !final) {
+    thread->gap_seq = entry->thread_seq;
+    return false;
+  }
+  report_lost(drain, thread, slot, thread->encoder->last_tsc);
+  thread->polled_seq = NO_SEGMENT_SEQ;
+  thread->polled = 0;
+  return true;
+}
+
+struct candidate {
+  uint64_t seq;
+  uint32_t index;
+};
+
+static int
+compare_candidates(const void *a, const void *b)
+{
+  uint64_t x = ((const struct candidate *)a)->seq, y = ((const struct candidate *)b)->seq;
+  return x < y ? -1 : x > y;
+}
+
+static size_t
+collect(const struct ct_drain *drain, unsigned state, struct candidate *out)
+{
+  size_t count = 0;
+  for (uint32_t i = 0; i < drain->ring->segment_count; i++) {
+    uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_ACQUIRE);
+    if (CT_SEG_STATE(word) == state) {
+      out[count++] = (struct candidate){word, i};
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    out[i].seq = CT_SEG_SEQ(out[i].seq);
+  }
+  qsort(out, count, sizeof(*out), compare_candidates);
+  return count;
+}
+
+static bool
+take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
+{
+  struct ct_segment_entry *entry = &drain->entries[candidate->index];
+  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+  uint32_t slot = CT_SEG_SLOT(word);
+  if (CT_SEG_STATE(word) != CT_SEG_FULL || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
+    return false;
+  }
+  struct drain_thread *thread = thread_of(drain, slot, entry->generation);
+  if (thread != NULL && !is_next(drain, thread, slot, entry, final)) {
+    return false;
+  }
+  uint64_t draining = CT_SEG_WORD(CT_SEG_DRAINING, slot, CT_SEG_SEQ(word));
+  if (!__atomic_compare_exchange_n(&entry->state, &word, draining, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    return false;
+  }
+  if (thread != NULL) {
+    if (thread->polled_seq != candidate->seq) {
+      thread->polled = 0;
+    }
+    drain_whole(drain, thread, candidate->index, entry->reserved, true);
+    finish_segment(thread, entry->thread_seq);
+  }
+  give_back(drain, candidate->index);
+  return true;
+}
+
+/* What an active segment holds so far. */
+static size_t
+poll_active(struct ct_drain *drain, const struct candidate *candidate)
+{
+  struct ct_segment_entry *entry = &drain->entries[candidate->index];
+  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+  uint32_t slot = CT_SEG_SLOT(word);
+  if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
+    return 0;
+  }
+  uint32_t tag = entry->tag;
+  uint32_t generation = entry->generation;
+  struct ct_segment_entry seen = *entry;
+  struct drain_thread *thread = thread_of(drain, slot, generation);
+  if (thread == NULL || !is_next(drain, thread, slot, &seen, false)) {
+    return 0;
+  }
+  if (thread->polled_seq != candidate->seq) {
+    thread->polled_seq = candidate->seq;
+    thread->polled = 0;
+  }
+  const struct ct_ring_event *events =
+      (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
+  size_t count = 0;
+  uint64_t event_word;
+  for (uint32_t at = thread->polled; at < CT_SEGMENT_EVENTS && is_whole(&events[at], tag, &event_word); at++) {
+    drain->copy[count++] = (struct ct_ring_event){events[at].tsc, event_word};
+  }
+  /* Still the same activation? Then nobody has written over what was copied. */
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  uint64_t after = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
+  if (CT_SEG_SEQ(after) != candidate->seq || CT_SEG_STATE(after) == CT_SEG_FREE) {
+    return 0;
+  }
+  encode_events(drain, thread, drain->copy, count);
+  thread->polled += (uint32_t)count;
+  return count;
+}
+
+/* The target is dead (or the thread is): the rest of its active segment, up to the last whole event. */
+static void
+take_dead(struct ct_drain *drain, const struct candidate *candidate)
+{
+  struct ct_segment_entry *entry = &drain->entries[candidate->index];
+  uint32_t slot = CT_SEG_SLOT(entry->state);
+  if (slot >= CT_SLOT_COUNT) {
+    return;
+  }
+  struct drain_thread *thread = thread_of(drain, slot, entry->generation);
+  if (thread != NULL && is_next(drain, thread, slot, entry, true)) {
+    if (thread->polled_seq != candidate->seq) {
+      thread->polled = 0;
+    }
+    struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
+    uint32_t last = CT_SEGMENT_EVENTS;
+    uint64_t word;
+    while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {
+      last--;
+    }
+    drain_whole(drain, thread, candidate->index, last, true);
+    finish_segment(thread, entry->thread_seq);
+  }
+  give_back(drain, candidate->index);
+}
+
+/* Gives the slots and segments of threads that have died back. */
+static void
+reap(struct ct_drain *drain)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    uint32_t tid = __atomic_load_n(&drain->tids[slot], __ATOMIC_ACQUIRE);
+    if (tid == 0 || tid == UINT32_MAX) {
+      continue;
+    }
+    uint32_t generation = __atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE);
+    if (syscall(SYS_tgkill, drain->pid, tid, 0) == 0 || errno != ESRCH || drain->slots[slot].tid != tid) {
+      continue;
+    }
+    /* Keep others off the slot; a thread that took it in the meantime has raised the generation. */
+    if (!__atomic_compare_exchange_n(&drain->tids[slot], &tid, UINT32_MAX, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+      continue;
+    }
+    if (__atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE) != generation) {
+      __atomic_store_n(&drain->tids[slot], tid, __ATOMIC_RELEASE);
+      continue;
+    }
+    struct candidate all[CT_SEGMENT_MAX];
+    for (unsigned state = CT_SEG_FULL; state >= CT_SEG_ACTIVE; state--) {
+      size_t count = collect(drain, state, all);
+      for (size_t i = 0; i < count; i++) {
+        if (CT_SEG_SLOT(drain->entries[all[i].index].state) != slot) {
+          continue;
+        }
+        if (state == CT_SEG_FULL) {
+          take_full(drain, &all[i], true);
+        } else {
+          take_dead(drain, &all[i]);
+        }
+      }
+    }
+    struct drain_thread *thread = drain->threads[slot];
+    if (thread != NULL) {
+      report_lost(drain, thread, slot, thread->encoder->last_tsc);
+    }
+    end_thread(drain, slot);
+    __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
+  }
+}
+
+static void
+flush_old(struct ct_drain *drain, uint64_t ticks_old)
+{
+  uint64_t now = read_tsc();
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    struct drain_thread *thread = drain->threads[slot];
+    if (thread == NULL) {
+      continue;
+    }
+    uint64_t since = ct_encoder_pending_since(thread->encoder);
+    if (since != 0 && now > since && now - since > ticks_old) {
+      ct_encoder_flush(thread->encoder);
+    }
+    drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
+  }
+}
+
+/* One round. Returns true when there was something to do. */
+static bool
+drain_round(struct ct_drain *drain, bool final)
+{
+  static _Thread_local struct candidate all[CT_SEGMENT_MAX];
+  bool busy = false;
+  size_t count = collect(drain, CT_SEG_FULL, all);
+  for (size_t i = 0; i < count; i++) {
+    busy |= take_full(drain, &all[i], final);
+  }
+  if (count != 0 && !final) {
+    return busy; /* active segments can wait until the full ones are done */
+  }
+  count = collect(drain, CT_SEG_ACTIVE, all);
+  for (size_t i = 0; i < count; i++) {
+    if (final) {
+      take_dead(drain, &all[i]);
+    } else {
+      busy |= poll_active(drain, &all[i]) > CT_SEGMENT_EVENTS / 2;
+    }
+  }
+  return busy;
+}
+
+static void
+wait_for_work(struct ct_drain *drain, uint32_t bell)
+{
+  struct ct_ring_header *ring = drain->ring;
+  struct timespec wait = {0, IDLE_NS};
+  /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its bell. */
+  __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&ring->drain_bell, __ATOMIC_SEQ_CST) == bell) {
+    syscall(SYS_futex, &ring->drain_bell, FUTEX_WAIT, bell, &wait, NULL, 0);
+  }
+  __atomic_store_n(&ring->drain_waiting, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Ticks of the clock in ns nanoseconds, roughly. */
+static uint64_t
+ticks_in(uint64_t ns)
+{
+  static uint64_t per_ms;
+  if (per_ms == 0) {
+    uint64_t t0 = now_ns(), c0 = read_tsc();
+    struct timespec wait = {0, 1000 * 1000};
+    nanosleep(&wait, NULL);
+    uint64_t t1 = now_ns(), c1 = read_tsc();
+    per_ms = (c1 - c0) * 1000000 / (t1 - t0 + 1);
+  }
+  return per_ms * (ns / 1000000);
+}
+
+/* Touches the lowest segments once, so that the target finds their pages there. */
+static void
+warm_up(struct ct_drain *drain)
+{
+  size_t bytes = (size_t)drain->ring->segment_count * CT_SEGMENT_BYTES;
+  bytes = bytes > (8u << 20) ? 8u << 20 : bytes;
+  for (size_t at = 0; at < bytes; at += CT_PAGE_BYTES) {
+    __atomic_fetch_or((uint64_t *)(drain->segments + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);
+  }
+}
+
+static void *
+drain_main(void *context)
+{
+  struct ct_drain *drain = context;
+  uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
+  uint64_t reaped = 0, named = now_ns(), flushed = 0;
+  warm_up(drain);
+  while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
+    uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&drain->ring->heartbeat, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(drain->lock);
+    bool busy = drain_round(drain, false);
+    uint64_t now = now_ns();
+    if (now - flushed > BLOCK_AGE_NS / 2) {
+      flush_old(drain, ticks_old);
+      flushed = now;
+    }
+    if (now - reaped > REAP_NS) {
+      reap(drain);
+      reaped = now;
+    }
+    if (now - named > NAMES_NS) {
+      for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+        if (drain->threads[slot] != NULL) {
+          read_name(drain, drain->threads[slot]);
+        }
+      }
+      named = now;
+    }
+    pthread_mutex_unlock(drain->lock);
+    if (!busy) {
+      wait_for_work(drain, bell);
+    }
+  }
+  return NULL;
+}
+
+int
+ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
+{
+  uint8_t *base = (uint8_t *)ring;
+  drain->ring = ring;
+  drain->tids = (uint32_t *)(base + ring->tids_offset);
+  drain->slots = (struct ct_slot *)(base + ring->slots_offset);
+  drain->entries = (struct ct_segment_entry *)(base + ring->table_offset);
+  drain->segments = base + ring->segments_offset;
+  drain->pid = pid;
+  drain->stopping = 0;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int code = pthread_create(&drain->thread, NULL, drain_main, drain);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  drain->running = code == 0;
+  return code == 0 ? 0 : CT_ENOMEM;
+}
+
+void
+ct_drain_stop(struct ct_drain *drain, int exec_tid)
+{
+  if (!drain->running) {
+    return;
+  }
+  __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
+  __atomic_fetch_add(&drain->ring->drain_bell, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &drain->ring->drain_bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  pthread_join(drain->thread, NULL);
+  drain->running = false;
+  pthread_mutex_lock(drain->lock);
+  drain_round(drain, true);
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    struct drain_thread *thread = drain->threads[slot];
+    if (thread == NULL) {
+      continue;
+    }
+    report_lost(drain, thread, slot, thread->encoder->last_tsc);
+    if (exec_tid != 0 && thread->tid == (uint32_t)exec_tid) {
+      ct_encode_exec(thread->encoder, read_tsc());
+      drain->threads[slot] = NULL;
+      drain->kept = thread;
+    } else {
+      end_thread(drain, slot);
+    }
+  }
+  if (exec_tid == 0 && drain->kept != NULL) {
+    drain->threads[0] = drain->kept;
+    drain->kept = NULL;
+    end_thread(drain, 0);
+  }
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    drain->ended_overwritten += drain->slots[slot].dropped_overwritten;
+    drain->ended_no_segment += drain->slots[slot].dropped_no_segment;
+  }
+  drain->stats.dropped_no_slot += drain->ring->dropped_no_slot;
+  drain->stats.dropped += drain->ring->dropped_no_slot;
+  pthread_mutex_unlock(drain->lock);
+}
+
+size_t
+ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads)
+{
+  *threads = drain->infos;
+  return drain->info_count;
+}
+
+void
+ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
+{
+  *stats = drain->stats;
+  stats->dropped_overwritten = drain->ended_overwritten;
+  stats->dropped_no_segment = drain->ended_no_segment;
+  stats->events = 0;
+  for (size_t i = 0; i < drain->info_count; i++) {
+    stats->events += drain->infos[i].events;
+  }
+}
+
+void
+ct_drain_free(struct ct_drain *drain)
+{
+  if (drain == NULL) {
+    return;
+  }
+  munmap(drain->modes, (size_t)CT_FN_MAX + 1);
+  free(drain->infos);
+  free(drain);
+}

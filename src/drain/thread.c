@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rebuilding calls from (kind, function, slot). The slot of a frame is the low half of the address of its
+ * return address, so frames further in have lower slots; halves compare by their signed difference, which
+ * is right for stacks below 2 GiB.
+ *
+ *   enter at S:   frames with slot <= S were left (longjmp, exception) without a return; then open the frame.
+ *   tail at S:    frames with slot < S were left; the frame at S ends by the tail call, the new one takes its place
+ *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
+ *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
+ *   point at S:   like enter, but opens no frame.
+ */
+#include "drain/thread.h"
+
+#include "trace/reader.h" /* enum ct_left_reason */
+
+static inline bool
+is_outside_or_at(uint32_t slot, uint32_t top_slot)
+{
+  return (int32_t)(slot - top_slot) >= 0;
+}
+
+static inline bool
+is_outside(uint32_t slot, uint32_t top_slot)
+{
+  return (int32_t)(slot - top_slot) > 0;
+}
+
+__attribute__((cold, noinline)) static void
+leave(struct ct_encoder *encoder, uint64_t tsc)
+{
+  const struct ct_frame *top = ct_encoder_top(encoder);
+  ct_encode_left(encoder, tsc, (top->flags & CT_FRAME_UNCERTAIN) != 0 ? CT_LEFT_LOST : CT_LEFT_UNWOUND);
+}
+
+static inline void
+leave_inside(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
+{
+  const struct ct_frame *top;
+  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside(slot, top->slot))) {
+    leave(encoder, tsc);
+  }
+}
+
+static inline void
+leave_inside_or_at(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
+{
+  const struct ct_frame *top;
+  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside_or_at(slot, top->slot))) {
+    leave(encoder, tsc);
+  }
+}
+
+static void
+tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot, bool enter_only)
+{
+  leave_inside(encoder, tsc, slot);
+  struct ct_frame *top = ct_encoder_top(encoder);
+  bool replaces = top != NULL && top->slot == slot;
+  if (enter_only) {
+    if (replaces) {
+      ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
+    }
+    ct_encode_point(encoder, tsc, fn);
+  } else if (replaces) {
+    ct_encode_tail(encoder, tsc, fn);
+  } else {
+    ct_encode_enter(encoder, tsc, fn);
+    ct_encoder_top(encoder)->slot = slot;
+    ct_encoder_top(encoder)->root_fn = UINT32_MAX; /* the frame that jumped here is not in the trace */
+  }
+}
+
+static void
+give_back(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot)
+{
+  leave_inside(encoder, tsc, slot);
+  const struct ct_frame *top = ct_encoder_top(encoder);
+  if (CT_LIKELY(top != NULL && top->slot == slot && (top->root_fn == fn || top->root_fn == UINT32_MAX))) {
+    ct_encode_return(encoder, tsc);
+  } else {
+    ct_encode_orphan_return(encoder, tsc, fn);
+  }
+}
+
+__attribute__((cold, noinline)) static void
+other(struct drain_thread *thread, uint64_t tsc, uint32_t fn)
+{
+  if ((fn & 0xf) != CT_OTHER_SWITCH) {
+    return;
+  }
+  uint32_t context = fn >> 4;
+  if (!thread->has_base) {
+    thread->has_base = true;
+    thread->base_context = context;
+    return;
+  }
+  ct_encode_switch(thread->encoder, tsc, context == thread->base_context ? 0 : context + 1);
+}
+
+void
+drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
+                    uint32_t function_count)
+{
+  struct ct_encoder *encoder = thread->encoder;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t word = events[i].word;
+    uint64_t tsc = events[i].tsc;
+    uint32_t slot = (uint32_t)(word >> 32);
+    uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
+    unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
+    if (CT_UNLIKELY((fn & CT_FN_MAX) >= function_count) && (kind != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0)) {
+      continue; /* scribbled over by the target */
+    }
+    switch (kind) {
+    case CT_KIND_ENTER:
+      leave_inside_or_at(encoder, tsc, slot);
+      ct_encode_enter(encoder, tsc, fn);
+      encoder->top[-1].slot = slot;
+      break;
+    case CT_KIND_RETURN:
+      give_back(encoder, tsc, fn, slot);
+      break;
+    case CT_KIND_TAIL:
+      tail(encoder, tsc, fn, slot, modes[fn] != CT_HOOK_FULL);
+      break;
+    default:
+      if ((fn & CT_FN_POINT_BIT) != 0) {
+        leave_inside_or_at(encoder, tsc, slot);
+        ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
+      } else {
+        other(thread, tsc, fn);
+      }
+      break;
+    }
+  }
+}
