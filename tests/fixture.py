@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures: what the comment at the top of a source of tests/fixtures says, and how it is built.
+
+A directive is one line of that comment, `key: value`:
+
+    build: gcc-O0 gcc-O2 clang-O2-static   variants; COMPILER-LEVEL[-MODIFIER]...  (default: gcc and clang, -O0 and -O2)
+    flags: -pthread                        compiler flags             link: -ldl   after the objects
+    with: lib/other.c lib/asm.S            further sources, paths below tests/fixtures
+    lib: lib/plugin.c ...                  shared libraries to link with         dlopen: lib/x.c    built, not linked
+    run: NAME: WORDS                       a case; %trace stands where `contrail record -o DIR --` goes, %prog for
+                                           the program (default: `%trace %prog`, with no name); %dir its folder,
+                                           %{name} the same variant of fixture `name`
+    exit: 3  |  signal: SEGV               how it ends (default: exit: 0)
+    calls: FUNCTION N                      exact number of calls of FUNCTION, summed over the fixture's own modules;
+    calls: MODULE!FUNCTION N               ... of that module
+    maybe: FUNCTION N                      the same, but the function may have been refused
+    left: FUNCTION N                       frames of FUNCTION that ended without a return
+    needs: root | PROGRAM | cpu:FLAG       else skipped
+    drops: allowed                         events may be dropped, and no counts are compared
+    timeout: SECONDS
+    stdout: unordered                      lines are compared sorted (several processes print)
+
+A program can tell numbers that only it knows: lines `FUNCTION N` appended to the file that CT_COUNTS names are
+expectations like `calls:`.
+"""
+import fcntl
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FIXTURES = os.path.join(HERE, "fixtures")
+DEFAULT_BUILD = "gcc-O0 gcc-O2 clang-O0 clang-O2"
+DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|exit|signal|calls|maybe|left|"
+                       r"needs|drops|timeout|stdout):[ \t]*(.*?)[ \t]*$")
+MODIFIERS = {
+    "static": ["-static"],
+    "staticpie": ["-static-pie"],
+    "nopie": ["-no-pie", "-fno-pie"],
+    "cet": ["-fcf-protection=full"],
+    "now": ["-Wl,-z,now"],
+    "lazy": ["-Wl,-z,lazy"],
+    "noplt": ["-fno-plt"],
+    "pg": ["-pg"],
+    "pad": ["-fpatchable-function-entry=5"],
+    "frame": ["-fno-omit-frame-pointer"],
+    "strip": [],
+    "gnudebug": ["-g"],
+}
+
+
+class Fixture:
+    def __init__(self, path):
+        self.path = path
+        self.name = os.path.splitext(os.path.basename(path))[0]
+        self.said = {}
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                found = DIRECTIVE.match(line)
+                if found:
+                    self.said.setdefault(found.group(1), []).append(found.group(2))
+                elif re.match(r"\s*#\s*include|.*\*/", line) and self.said:
+                    break
+
+    def words(self, key):
+        return shlex.split(" ".join(self.said.get(key, [])))
+
+    def variants(self):
+        return self.words("build") or DEFAULT_BUILD.split()
+
+    def timeout(self):
+        return float(self.said.get("timeout", ["60"])[0])
+
+    def status(self):
+        """The expected end as (exit status, None) or (None, signal name)."""
+        if "signal" in self.said:
+            return None, self.said["signal"][0]
+        return int(self.said.get("exit", ["0"])[0]), None
+
+    def runs(self):
+        for text in self.said.get("run", [": %trace %prog"]):
+            name, _, words = text.partition(":")
+            yield name.strip(), shlex.split(words)
+
+    def counts(self, key):
+        for text in self.said.get(key, []):
+            function, _, number = text.rpartition(" ")
+            yield function.strip(), int(number, 0)
+
+    def missing(self):
+        """What this machine lacks for the fixture, or None."""
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            flags = next((line for line in file if line.startswith("flags")), "").split()
+        for need in self.words("needs"):
+            if need == "root":
+                if os.geteuid() != 0:
+                    return "not root"
+            elif need.startswith("cpu:"):
+                if need[4:] not in flags:
+                    return f"the cpu has no {need[4:]}"
+            elif not shutil.which(need):
+                return f"no {need}"
+        return None
+
+
+def all_fixtures():
+    return [Fixture(os.path.join(FIXTURES, name)) for name in sorted(os.listdir(FIXTURES))
+            if name.endswith((".c", ".cpp", ".S"))]
+
+
+class BuildError(Exception):
+    pass
+
+
+def run_compiler(command):
+    result = subprocess.run(["nice"] + command, capture_output=True, text=True, errors="replace")
+    if result.returncode:
+        raise BuildError(f"{shlex.join(command)}\n{result.stdout}{result.stderr}")
+
+
+def newer(output, inputs):
+    try:
+        age = os.stat(output).st_mtime
+    except OSError:
+        return False
+    return all(os.stat(path).st_mtime <= age for path in inputs)
+
+
+def compiler_of(variant, is_cpp):
+    compiler, level, *modifiers = variant.split("-")
+    program = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++"), "musl": ("musl-gcc", None)}[compiler][is_cpp]
+    flags = ["-" + level, "-g", "-Wall", "-Wno-unused-function", "-D_GNU_SOURCE", "-I" + FIXTURES,
+             "-fno-strict-aliasing"]
+    for modifier in modifiers:
+        flags += MODIFIERS[modifier]
+    if compiler == "clang" and is_cpp:
+        flags.append("-Wno-unused-command-line-argument")
+    return program, flags, modifiers
+
+
+def build(fixture, variant, into):
+    """Builds one variant into INTO/<fixture>/<variant>/<fixture> and returns that path."""
+    folder = os.path.join(into, fixture.name, variant)
+    program = os.path.join(folder, fixture.name)
+    os.makedirs(folder, exist_ok=True)
+    extra = [os.path.join(FIXTURES, path) for path in fixture.words("with")]
+    libraries = [os.path.join(FIXTURES, path) for path in fixture.words("lib")]
+    plugins = [os.path.join(FIXTURES, path) for path in fixture.words("dlopen")]
+    shared = [os.path.join(HERE, "fixture.py"), os.path.join(FIXTURES, "check.h")]
+    with open(os.path.join(folder, ".lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if newer(program, [fixture.path] + extra + libraries + plugins + shared):
+            return program
+        is_cpp = any(path.endswith(".cpp") for path in [fixture.path] + extra)
+        compiler, flags, modifiers = compiler_of(variant, is_cpp)
+        if compiler is None or not shutil.which(compiler):
+            raise BuildError(f"no compiler for {variant}")
+        flags += fixture.words("flags")
+        link = ["-Wl,-rpath," + folder] if libraries or plugins else []
+        for source in libraries + plugins:
+            name = "lib" + os.path.splitext(os.path.basename(source))[0] + ".so"
+            own_compiler, own_flags, _ = compiler_of(variant, source.endswith(".cpp"))
+            own_flags = [flag for flag in own_flags if flag not in ("-no-pie", "-fno-pie")]
+            run_compiler([own_compiler] + own_flags + fixture.words("flags") +
+                         ["-shared", "-fPIC", "-Wl,-soname," + name, "-o", os.path.join(folder, name), source])
+            if source in libraries:
+                link.append(os.path.join(folder, name))
+        run_compiler([compiler] + flags + ["-o", program + ".new", fixture.path] + extra + link + fixture.words("link"))
+        if "strip" in modifiers:
+            run_compiler(["strip", program + ".new"])
+        os.rename(program + ".new", program)
+    return program

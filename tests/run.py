@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Builds the fixtures and runs each untraced and under contrail: output and end must be the same, nothing
+may be dropped, and the counts of calls must be those that the fixture states.
+
+    tests/run.py                      all
+    tests/run.py --filter 'tail*'     fixtures, or fixture/variant, or fixture/variant/run that match (several: any)
+    tests/run.py --no-trace           untraced only: do the fixtures hold by themselves?
+    tests/run.py --repeat 20          every case so often; the first failure of a case ends its repetition
+    tests/run.py --list               the cases
+    tests/run.py --keep               keep the traces, in build/tests/traces
+
+What a fixture may say is described in tests/fixture.py.
+"""
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import fixture as fx
+
+ROOT = os.path.dirname(fx.HERE)
+# Ends of a frame other than a return or a tail call, as `contrail replay --json` calls them.
+LEFT_ENDS = {"unwound", "exec", "thread exit", "lost", "left", "still open", "open"}
+
+
+class Outcome:
+    def __init__(self, stdout, stderr, status, late):
+        self.stdout, self.stderr, self.status, self.late = stdout, stderr, status, late
+
+
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def execute(words, timeout, environment, folder):
+    """Runs to the end, or kills the process group that was started here when time is up."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
+                                   env=environment, start_new_session=True, preexec_fn=no_core)
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return Outcome(out.read(), err.read(), process.returncode, late)
+
+
+def same_status(expected, status):
+    """A shell, and a recorder that is no shell, tell a fatal signal N as 128 + N or die of it."""
+    code, name = expected
+    if name is None:
+        return status == code
+    number = getattr(signal, "SIG" + name)
+    return status in (-number, 128 + number)
+
+
+def tell_status(status):
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+class Case:
+    def __init__(self, fixture, variant, run_name, words):
+        self.fixture, self.variant, self.run_name, self.words = fixture, variant, run_name, words
+        self.name = "/".join(part for part in (fixture.name, variant, run_name) if part)
+
+    def fill(self, options, program, trace):
+        folder = os.path.dirname(program)
+        result = []
+        for word in self.words:
+            if word == "%trace":
+                if trace:
+                    result += [options.contrail, "record"] + options.record + ["-o", trace, "--"]
+                continue
+            word = word.replace("%prog", program).replace("%dir", folder)
+            while "%{" in word:
+                head, _, rest = word.partition("%{")
+                other, _, tail = rest.partition("}")
+                found = next(f for f in options.fixtures if f.name == other)
+                word = head + fx.build(found, self.variant, options.into) + tail
+            result.append(word)
+        return result
+
+
+class Checker:
+    """One run of one case; faults are collected as text."""
+
+    def __init__(self, options, case):
+        self.options, self.case = options, case
+        self.faults = []
+        self.command = ""
+
+    def fault(self, text):
+        self.faults.append(text)
+
+    def go(self):
+        case, options = self.case, self.options
+        program = fx.build(case.fixture, case.variant, options.into)
+        with tempfile.TemporaryDirectory(prefix="contrail-test.") as scratch:
+            counts = os.path.join(scratch, "counts")
+            environment = dict(os.environ, CT_COUNTS=counts, LC_ALL="C")
+            for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+                environment.pop(name, None)
+            words = case.fill(options, program, None)
+            self.command = shlex.join(words)
+            plain = execute(words, case.fixture.timeout(), environment, scratch)
+            self.check_plain(plain)
+            if self.faults or options.no_trace:
+                return
+            if os.path.exists(counts):
+                os.unlink(counts)
+            trace = os.path.join(options.traces, case.name.replace("/", "."))
+            shutil.rmtree(trace, ignore_errors=True)
+            words = case.fill(options, program, trace)
+            self.command = shlex.join(words)
+            traced = execute(words, 4 * case.fixture.timeout(), environment, scratch)
+            self.compare(plain, traced)
+            if os.path.isdir(trace):
+                self.check_trace(trace, counts, program)
+            elif not self.faults:
+                self.fault("no trace directory was written")
+            if not self.faults and not options.keep:
+                shutil.rmtree(trace, ignore_errors=True)
+
+    def check_plain(self, plain):
+        if plain.late:
+            self.fault("UNTRACED: no end in time")
+        elif not same_status(self.case.fixture.status(), plain.status):
+            self.fault(f"UNTRACED: {tell_status(plain.status)}")
+        if self.faults:
+            self.show(plain)
+
+    def show(self, outcome):
+        for name, data in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
+            for line in data.decode(errors="replace").splitlines()[-12:]:
+                self.fault(f"  {name}: {line}")
+
+    def compare(self, plain, traced):
+        if traced.late:
+            self.fault("traced: no end in time")
+        if not same_status(self.case.fixture.status(), traced.status):
+            self.fault(f"traced: {tell_status(traced.status)} in place of {tell_status(plain.status)}")
+        unordered = "unordered" in self.case.fixture.words("stdout")
+        for name, a, b in (("stdout", plain.stdout, traced.stdout), ("stderr", plain.stderr, traced.stderr)):
+            if unordered:
+                a, b = b"\n".join(sorted(a.split(b"\n"))), b"\n".join(sorted(b.split(b"\n")))
+            if a != b:
+                self.fault(f"{name} differs")
+                self.differ(a, b)
+
+    def differ(self, a, b):
+        left, right = (data.decode(errors="replace").splitlines() for data in (a, b))
+        for i in range(max(len(left), len(right))):
+            x, y = (lines[i] if i < len(lines) else "(end)" for lines in (left, right))
+            if x != y:
+                self.fault(f"  line {i + 1} untraced: {x[:200]}")
+                self.fault(f"  line {i + 1} traced:   {y[:200]}")
+                break
+
+    def ask(self, *words):
+        result = subprocess.run([self.options.contrail, *words], capture_output=True, text=True, errors="replace",
+                                timeout=300)
+        if result.returncode:
+            self.fault(f"contrail {shlex.join(words)}: status {result.returncode}: {result.stderr.strip()[:300]}")
+            return None
+        return result.stdout
+
+    def check_trace(self, trace, counts, program):
+        text = self.ask("info", "--json", trace)
+        if text is None:
+            return
+        info = json.loads(text)
+        allowed = "allowed" in self.case.fixture.words("drops")
+        if info["dropped"] and not allowed:
+            self.fault(f"{info['dropped']} of {info['events']} events dropped")
+        self.check_exit(info)
+        expected = list(self.case.fixture.counts("calls"))
+        if os.path.exists(counts):
+            with open(counts, encoding="utf-8") as file:
+                told = {}
+                for line in file:
+                    function, _, number = line.rstrip("\n").rpartition(" ")
+                    told[function] = told.get(function, 0) + int(number)
+                expected += told.items()
+        maybe = list(self.case.fixture.counts("maybe"))
+        left = list(self.case.fixture.counts("left"))
+        stripped = "strip" in self.case.variant.split("-")
+        if (expected or maybe) and not stripped and not (allowed and info["dropped"]):
+            self.check_counts(trace, expected, maybe)
+        if left and not stripped and not (allowed and info["dropped"]):
+            self.check_left(trace, left)
+
+    def check_exit(self, info):
+        code, name = self.case.fixture.status()
+        wanted = {"status": code} if name is None else {"signal": int(getattr(signal, "SIG" + name))}
+        if info.get("exit") != wanted:
+            self.fault(f"info says exit {info.get('exit')}, not {wanted}")
+
+    def own(self, module):
+        return module and not module.startswith(("lib", "ld-", "[")) or module in self.own_libraries()
+
+    def own_libraries(self):
+        sources = self.case.fixture.words("lib") + self.case.fixture.words("dlopen")
+        return {"lib" + os.path.splitext(os.path.basename(path))[0] + ".so" for path in sources}
+
+    def check_counts(self, trace, expected, maybe):
+        text = self.ask("report", "--json", "--limit", "0", trace)
+        if text is None:
+            return
+        seen = {}
+        for row in json.loads(text)["functions"]:
+            module = os.path.basename(row["module"])
+            keys = [f"{module}!{row['name']}"] + ([row["name"]] if self.own(module) else [])
+            for key in keys:
+                seen[key] = seen.get(key, 0) + row["calls"]
+        for function, number in expected:
+            if seen.get(function, 0) != number:
+                self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} in truth")
+        for function, number in maybe:
+            if seen.get(function, number) != number:
+                self.fault(f"{function}: {seen[function]} calls in the report, {number} in truth")
+
+    def check_left(self, trace, left):
+        for function, number in left:
+            text = self.ask("replay", "--json", "--function", function, trace)
+            if text is None:
+                return
+            rows = [json.loads(line) for line in text.splitlines()]
+            ended = sum(row["name"] == function and row.get("end", row["kind"]) in LEFT_ENDS for row in rows)
+            if ended != number:
+                self.fault(f"{function}: {ended} frames left without a return, {number} in truth")
+
+
+class Runner:
+    def __init__(self, options):
+        self.options = options
+        self.lock = threading.Lock()
+        self.count = {"passed": 0, "failed": 0, "skipped": 0}
+
+    def say(self, kind, line, details=()):
+        with self.lock:
+            self.count[kind] += 1
+            if kind != "passed" or self.options.verbose:
+                print(line, flush=True)
+            for detail in details:
+                print(f"     {detail}", flush=True)
+
+    def run(self, case):
+        lacking = case.fixture.missing()
+        if lacking:
+            self.say("skipped", f"skip {case.name}: {lacking}")
+            return
+        begin = time.monotonic()
+        for turn in range(self.options.repeat):
+            checker = Checker(self.options, case)
+            try:
+                checker.go()
+            except fx.BuildError as error:
+                if "no compiler" in str(error):
+                    self.say("skipped", f"skip {case.name}: {error}")
+                    return
+                checker.fault(f"does not build: {error}")
+            except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                checker.fault(f"{type(error).__name__}: {error}")
+            if checker.faults:
+                again = f"tests/run.py --filter {shlex.quote(case.name)}"
+                turn_text = f" (turn {turn + 1})" if self.options.repeat > 1 else ""
+                self.say("failed", f"FAIL {case.name}{turn_text}",
+                         checker.faults + [f"command: {checker.command}", f"again: {again}"])
+                return
+        self.say("passed", f"ok   {case.name} ({time.monotonic() - begin:.1f} s)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", action="append", default=[])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--no-trace", action="store_true")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-j", type=int, default=2)
+    parser.add_argument("--record", default="", help="further options for contrail record")
+    options = parser.parse_args()
+    options.record = shlex.split(options.record)
+    build = os.path.abspath(options.build)
+    options.contrail = os.path.join(build, "contrail")
+    options.into = os.path.join(build, "tests", "fixtures")
+    options.traces = os.path.join(build, "tests", "traces")
+    os.makedirs(options.traces, exist_ok=True)
+    options.fixtures = fx.all_fixtures()
+
+    cases = [Case(f, variant, name, words) for f in options.fixtures for variant in f.variants()
+             for name, words in f.runs()]
+    if options.filter:
+        wanted = [case for case in cases
+                  if any(fnmatch.fnmatch(case.name, pattern) or fnmatch.fnmatch(case.fixture.name, pattern) or
+                         fnmatch.fnmatch(f"{case.fixture.name}/{case.variant}", pattern)
+                         for pattern in options.filter)]
+        cases = wanted
+    if options.list:
+        print("\n".join(case.name for case in cases))
+        return 0
+    runner = Runner(options)
+    with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        list(pool.map(runner.run, cases))
+    print(f"{runner.count['passed']} passed, {runner.count['failed']} failed, {runner.count['skipped']} skipped")
+    return 1 if runner.count["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

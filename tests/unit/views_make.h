@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Traces for the tests of the views, written with trace/writer.h into a temporary
+ * directory. One tick is one nanosecond and the recording starts at 1000, so that numbers in expected
+ * output are those in the test. Functions: the names given, all in module 0 "/bin/prog" but those that begin
+ * with "lib", which are in module 1 "/lib/libx.so".
+ */
+#ifndef CT_TESTS_VIEWS_MAKE_H
+#define CT_TESTS_VIEWS_MAKE_H
+
+#include "trace/encoder.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAKE_START = 1000, MAKE_THREADS = 8 };
+
+struct make {
+  char parent[64];
+  char dir[80];
+  struct ct_trace_writer *writer;
+  struct ct_encoder *encoders[MAKE_THREADS];
+  const char *thread_names[MAKE_THREADS];
+  uint32_t threads;
+};
+
+static inline void
+make_manifest(struct make *m, bool complete, uint64_t dropped)
+{
+  json_t *threads = json_array();
+  for (uint32_t i = 0; i < m->threads; i++)
+    json_array_append_new(threads, json_pack("{s:i, s:i, s:s, s:I, s:I}", "index", (int)i, "tid", (int)(100 + i),
+                                             "name", m->thread_names[i], "events",
+                                             (json_int_t)ct_encoder_events(m->encoders[i]), "dropped",
+                                             (json_int_t)(i == 0 ? dropped : 0)));
+  json_t *manifest = json_pack(
+      "{s:s, s:i, s:s, s:[s,s], s:i, s:{s:i,s:i,s:i,s:i}, s:i, s:o, s:o, s:i, s:o, s:I, s:["
+      "{s:i,s:i,s:s,s:s,s:i,s:i,s:{s:i}}, {s:i,s:i,s:s,s:s,s:i,s:i,s:{}}]}",
+      "format", "contrail", "version", 1, "state", complete ? "complete" : "recording", "command", "prog", "a b",
+      "pid", 100, "clock", "tsc0", 0, "ns0", 0, "tsc1", 1000000000, "ns1", 1000000000, "start_ns", MAKE_START,
+      "end_ns", complete ? json_integer(MAKE_START + 5000) : json_null(), "exit",
+      complete ? json_pack("{s:i}", "signal", 11) : json_null(), "install_ns", 1500000, "threads", threads,
+      "dropped_total", (json_int_t)dropped, "modules", "index", 0, "image", 0, "path", "/bin/prog", "build_id", "ab",
+      "functions", 20, "hooked", 18, "refused", "too short", 2, "index", 1, "image", 0, "path", "/lib/libx.so",
+      "build_id", "cd", "functions", 30, "hooked", 30, "refused");
+  assert_non_null(manifest);
+  assert_int_equal(ct_trace_writer_manifest(m->writer, manifest), 0);
+  json_decref(manifest);
+}
+
+/* names ends with NULL. */
+static inline void
+make_begin(struct make *m, const char *const *names, uint32_t threads)
+{
+  struct ct_diag diag = {""};
+  *m = (struct make){.parent = "/tmp/contrail-views-XXXXXX", .threads = threads};
+  assert_non_null(mkdtemp(m->parent));
+  snprintf(m->dir, sizeof(m->dir), "%s/t", m->parent);
+  if (ct_trace_writer_create(m->dir, 64u << 20, &m->writer, &diag) != 0)
+    fail_msg("%s", diag.text);
+  for (uint32_t i = 0; names[i] != NULL; i++) {
+    uint32_t module = strncmp(names[i], "lib", 3) == 0;
+    assert_int_equal(ct_trace_writer_function(m->writer, i, module, 0x1000 + 16 * i, 16, "full", names[i]), 0);
+  }
+  assert_int_equal(ct_trace_writer_flush_functions(m->writer), 0);
+  for (uint32_t i = 0; i < threads; i++) {
+    m->thread_names[i] = i == 0 ? "prog" : "worker";
+    assert_int_equal(ct_trace_writer_thread(m->writer, i, 100 + i, 100, &m->encoders[i]), 0);
+  }
+}
+
+static inline struct ct_trace *
+make_open(struct make *m, bool complete, uint64_t dropped)
+{
+  struct ct_diag diag = {""};
+  struct ct_trace *trace = NULL;
+  for (uint32_t i = 0; i < m->threads; i++)
+    assert_int_equal(ct_encoder_close(m->encoders[i]), 0);
+  make_manifest(m, complete, dropped);
+  if (ct_trace_writer_close(m->writer, &diag) != 0 || ct_trace_open(m->dir, &trace, &diag) != 0)
+    fail_msg("%s", diag.text);
+  return trace;
+}
+
+static inline int
+make_remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw)
+{
+  (void)status;
+  (void)type;
+  (void)ftw;
+  return remove(path);
+}
+
+static inline void
+make_end(struct make *m, struct ct_trace *trace)
+{
+  ct_trace_close(trace);
+  nftw(m->parent, make_remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Compares text line by line, so that a failure shows the line. */
+static inline void
+assert_text(const char *got, const char *want)
+{
+  if (strcmp(got, want) != 0)
+    print_error("--- got\n%s--- want\n%s---\n", got, want);
+  assert_string_equal(got, want);
+}
+
+#endif

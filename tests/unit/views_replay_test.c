@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* Replay: what the text and the JSON of small traces look like, filters, order over threads. */
+#define _GNU_SOURCE 1 /* FTW_DEPTH */
+#include "views_make.h"
+
+#include "views/replay.h"
+
+static const char *const names[] = {"main", "work", "lib_alloc", "_ZN2ns3fooEi", "tail", NULL};
+enum { MAIN, WORK, ALLOC, FOO, TAIL };
+
+static char *
+replay_text(struct ct_trace *trace, struct ct_replay_options options)
+{
+  char *text;
+  size_t size;
+  struct ct_diag diag = {""};
+  struct ct_view_notes notes = {0};
+  FILE *out = open_memstream(&text, &size);
+  int rc = ct_replay_write(trace, &options, out, &notes, &diag);
+  fclose(out);
+  if (rc != 0)
+    fail_msg("%s", diag.text);
+  return text;
+}
+
+static void
+check(struct ct_trace *trace, struct ct_replay_options options, const char *want)
+{
+  char *text = replay_text(trace, options);
+  assert_text(text, want);
+  free(text);
+}
+
+static struct ct_trace *
+one_thread(struct make *m)
+{
+  make_begin(m, names, 1);
+  struct ct_encoder *e = m->encoders[0];
+  ct_encode_enter(e, 1000, MAIN);
+  ct_encode_enter(e, 1100, WORK);
+  ct_encode_enter(e, 1110, ALLOC);
+  ct_encode_return(e, 1140);
+  ct_encode_point(e, 1150, FOO);
+  ct_encode_return(e, 1200);
+  ct_encode_enter(e, 1300, FOO);
+  ct_encode_return(e, 3534);
+  ct_encode_return(e, 4000);
+  return make_open(m, true, 0);
+}
+
+#define HEAD "      time (s)  thread       duration  calls\n"
+
+static void
+test_text(void **state)
+{
+  (void)state;
+  struct make m;
+  struct ct_trace *trace = one_thread(&m);
+  check(trace, (struct ct_replay_options){0},
+        HEAD "   0.000000000  prog/100                main() {\n"
+             "   0.000000100  prog/100                  work() {\n"
+             "   0.000000110  prog/100       30 ns        lib_alloc();\n"
+             "   0.000000150  prog/100                    ns::foo(int)  -- enter only\n"
+             "   0.000000200  prog/100      100 ns      } work()\n"
+             "   0.000000300  prog/100    2.234 us      ns::foo(int);\n"
+             "   0.000003000  prog/100    3.000 us    } main()\n");
+  make_end(&m, trace);
+}
+
+static void
+test_filters(void **state)
+{
+  (void)state;
+  struct make m;
+  struct ct_trace *trace = one_thread(&m);
+  check(trace, (struct ct_replay_options){.function_glob = "work"},
+        HEAD "   0.000000100  prog/100                work() {\n"
+             "   0.000000110  prog/100       30 ns      lib_alloc();\n"
+             "   0.000000150  prog/100                  ns::foo(int)  -- enter only\n"
+             "   0.000000200  prog/100      100 ns    } work()\n");
+  check(trace, (struct ct_replay_options){.function_glob = "work", .depth = 1},
+        HEAD "   0.000000100  prog/100                work() {\n"
+             "   0.000000200  prog/100      100 ns    } work()\n");
+  check(trace, (struct ct_replay_options){.function_glob = "ns::foo"},
+        HEAD "   0.000000150  prog/100                ns::foo(int)  -- enter only\n"
+             "   0.000000300  prog/100    2.234 us    ns::foo(int);\n");
+  check(trace, (struct ct_replay_options){.module_glob = "libx*"},
+        HEAD "   0.000000110  prog/100       30 ns    lib_alloc();\n");
+  check(trace, (struct ct_replay_options){.module_glob = "/bin/*", .depth = 2},
+        HEAD "   0.000000000  prog/100                main() {\n"
+             "   0.000000100  prog/100                  work() {\n"
+             "   0.000000200  prog/100      100 ns      } work()\n"
+             "   0.000000300  prog/100    2.234 us      ns::foo(int);\n"
+             "   0.000003000  prog/100    3.000 us    } main()\n");
+  check(trace, (struct ct_replay_options){.limit = 2},
+        HEAD "   0.000000000  prog/100                main() {\n"
+             "   0.000000100  prog/100                  work() {\n");
+  make_end(&m, trace);
+}
+
+static struct ct_trace *
+odd_ends(struct make *m)
+{
+  make_begin(m, names, 1);
+  struct ct_encoder *e = m->encoders[0];
+  ct_encode_orphan_return(e, 1000, WORK);
+  ct_encode_enter(e, 1100, MAIN);
+  ct_encode_enter(e, 1200, WORK);
+  ct_encode_tail(e, 1210, TAIL);
+  ct_encode_tail(e, 1220, ALLOC);
+  ct_encode_enter(e, 1230, FOO);
+  ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
+  ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
+  ct_encode_switch(e, 1300, 2);
+  ct_encode_enter(e, 1310, WORK);
+  ct_encode_switch(e, 1320, 0);
+  ct_encode_enter(e, 1330, FOO);
+  ct_encode_lost(e, 1400, 12);
+  ct_encode_return(e, 1500);
+  ct_encode_exec(e, 1600);
+  ct_encode_enter(e, 1700, MAIN);
+  ct_encode_enter(e, 1800, WORK);
+  ct_encode_lost(e, 1900, 1);
+  return make_open(m, false, 13);
+}
+
+static void
+test_odd_ends(void **state)
+{
+  (void)state;
+  struct make m;
+  struct ct_trace *trace = odd_ends(&m);
+  check(trace, (struct ct_replay_options){0},
+        HEAD
+        "   0.000000000  prog/100                } work()  -- return without its call\n"
+        "   0.000000100  prog/100                main() {\n"
+        "   0.000000200  prog/100       10 ns      work();  -- tail call to tail()\n"
+        "   0.000000210  prog/100       10 ns      tail();  -- tail call to lib_alloc()\n"
+        "   0.000000220  prog/100                  lib_alloc() {\n"
+        "   0.000000230  prog/100       10 ns        ns::foo(int);  -- left without a return (longjmp, exception or "
+        "cancellation)\n"
+        "   0.000000240  prog/100       20 ns      } lib_alloc()  -- left without a return (longjmp, exception or "
+        "cancellation)\n"
+        "   0.000000300  prog/100                -- on another stack, number 2 --\n"
+        "   0.000000310  prog/100                work() {\n"
+        "   0.000000320  prog/100                  -- back on the thread's own stack --\n"
+        "   0.000000330  prog/100                  ns::foo(int) {\n"
+        "   0.000000400  prog/100                    -- 12 events lost --\n"
+        "   0.000000500  prog/100      170 ns      } ns::foo(int)  -- uncertain: events were lost meanwhile\n"
+        "   0.000000600  prog/100      500 ns    } main()  -- ended by exec, uncertain: events were lost meanwhile\n"
+        "   0.000000600  prog/100      290 ns    } work()  -- ended by exec\n"
+        "   0.000000600  prog/100                -- exec: another program from here on --\n"
+        "   0.000000700  prog/100                main() {\n"
+        "   0.000000800  prog/100                  work() {\n"
+        "   0.000000900  prog/100                    -- 1 events lost --\n"
+        "   0.000000900  prog/100      100 ns      } work()  -- still open at the end of the trace\n"
+        "   0.000000900  prog/100      200 ns    } main()  -- still open at the end of the trace\n");
+  /* What a chosen function tail-calls goes on in its place. */
+  check(trace, (struct ct_replay_options){.function_glob = "tail", .depth = 1},
+        HEAD "   0.000000210  prog/100       10 ns    tail();  -- tail call to lib_alloc()\n"
+             "   0.000000220  prog/100                lib_alloc() {\n"
+             "   0.000000240  prog/100       20 ns    } lib_alloc()  -- left without a return (longjmp, exception or "
+             "cancellation)\n"
+             "   0.000000400  prog/100                  -- 12 events lost --\n"
+             "   0.000000600  prog/100                -- exec: another program from here on --\n"
+             "   0.000000900  prog/100                -- 1 events lost --\n");
+  make_end(&m, trace);
+}
+
+static void
+test_json(void **state)
+{
+  (void)state;
+  struct make m;
+  struct ct_trace *trace = odd_ends(&m);
+  static const char *const kinds[] = {"orphan", "enter", "enter",  "tail", "tail",   "enter", "left",
+                                      "left",   "switch", "enter", "switch", "enter", "lost", "return",
+                                      "left",   "left",  "exec",   "enter", "enter", "lost",  "left",
+                                      "left"};
+  char *text = replay_text(trace, (struct ct_replay_options){.json = true});
+  size_t n = 0;
+  char *save = NULL;
+  for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save), n++) {
+    json_t *json = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    if (json == NULL)
+      fail_msg("not JSON: %s", line);
+    assert_true(n < sizeof(kinds) / sizeof(kinds[0]));
+    assert_string_equal(json_string_value(json_object_get(json, "kind")), kinds[n]);
+    assert_int_equal(json_integer_value(json_object_get(json, "tid")), 100);
+    assert_non_null(json_object_get(json, "ts_ns"));
+    assert_non_null(json_object_get(json, "duration_ns"));
+    if (n == 4) {
+      assert_string_equal(json_string_value(json_object_get(json, "name")), "lib_alloc");
+      assert_string_equal(json_string_value(json_object_get(json, "module")), "libx.so");
+      assert_string_equal(json_string_value(json_object_get(json_object_get(json, "ended"), "name")), "tail");
+      assert_int_equal(json_integer_value(json_object_get(json, "duration_ns")), 10);
+      assert_int_equal(json_integer_value(json_object_get(json, "ts_ns")), 220);
+      assert_int_equal(json_integer_value(json_object_get(json, "depth")), 1);
+    }
+    json_decref(json);
+  }
+  assert_int_equal(n, sizeof(kinds) / sizeof(kinds[0]));
+  free(text);
+  make_end(&m, trace);
+}
+
+/* Many events on eight threads: all are there, in order of time, also when the lanes' files have several blocks. */
+static void
+test_merge(void **state)
+{
+  (void)state;
+  enum { CALLS = 30000 };
+  struct make m;
+  make_begin(&m, names, MAKE_THREADS);
+  for (uint32_t t = 0; t < MAKE_THREADS; t++) {
+    for (uint64_t i = 0; i < CALLS; i++) {
+      ct_encode_enter(m.encoders[t], 1000 + i * 100 + (t * 7919 + i * 31) % 90, t % 4);
+      ct_encode_return(m.encoders[t], 1000 + i * 100 + 95);
+    }
+  }
+  struct ct_trace *trace = make_open(&m, true, 0);
+  char *text = replay_text(trace, (struct ct_replay_options){.json = true});
+  size_t lines = 0;
+  long long last = 0;
+  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++) {
+    long long ts = -1;
+    assert_int_equal(sscanf(p, "{\"ts_ns\":%lld,", &ts), 1);
+    assert_true(ts >= last);
+    last = ts;
+  }
+  assert_int_equal(lines, MAKE_THREADS * CALLS * 2);
+  free(text);
+  text = replay_text(trace, (struct ct_replay_options){0});
+  lines = 0;
+  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++)
+    assert_true(lines == 0 || strstr(p, "{\n") != p + 40);
+  assert_int_equal(lines, MAKE_THREADS * CALLS + 1);
+  free(text);
+  uint32_t tid = 103;
+  text = replay_text(trace, (struct ct_replay_options){.tids = &tid, .tid_count = 1, .json = true});
+  lines = 0;
+  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++)
+    assert_non_null(strstr(p, "\"tid\":103,"));
+  assert_int_equal(lines, CALLS * 2);
+  free(text);
+  make_end(&m, trace);
+}
+
+int
+main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_text), cmocka_unit_test(test_filters), cmocka_unit_test(test_odd_ends),
+      cmocka_unit_test(test_json), cmocka_unit_test(test_merge),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
