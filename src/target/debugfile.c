@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The separate debug file and the mini debug info of a ct_elf.
+ *
+ * A debug file is looked for as DEBUG_ROOT/.build-id/xx/rest.debug, then by the name in .gnu_debuglink beside the
+ * file, in .debug/ there, and in DEBUG_ROOT/folder. It is taken when it has the same build-id; only when one of the
+ * two has none, by the checksum in .gnu_debuglink, which costs a pass over the whole file. Whatever is missing, foreign
+ * or damaged is passed over silently: names are a convenience.
+ */
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "target/private.h"
+
+enum {
+  MINIDEBUG_BYTES_MAX = 256 << 20, /* unpacked: a few MiB in practice */
+};
+
+struct debuglink {
+  char name[256];
+  uint32_t crc;
+};
+
+/* The name must be a plain one: the file is not trusted to lead us elsewhere. */
+static bool
+read_debuglink(const struct ct_image *image, struct debuglink *link)
+{
+  size_t size;
+  const uint8_t *bytes = ct_image_section_bytes(image, ct_image_section(image, ".gnu_debuglink"), &size);
+  if (bytes == NULL)
+    return false;
+  size_t length = strnlen((const char *)bytes, size);
+  size_t crc_at = (length + 4) & ~(size_t)3;
+  if (length == 0 || length >= sizeof(link->name) || size < 4 || crc_at > size - 4)
+    return false;
+  memcpy(link->name, bytes, length);
+  link->name[length] = 0;
+  memcpy(&link->crc, bytes + crc_at, sizeof(link->crc));
+  return strchr(link->name, '/') == NULL && strcmp(link->name, ".") != 0 && strcmp(link->name, "..") != 0;
+}
+
+/* Whether the debug image was made from the main one. */
+static bool
+belongs(const struct ct_elf *elf, const struct ct_image *debug, const struct debuglink *link)
+{
+  uint8_t ours[CT_BUILD_ID_BYTES_MAX], theirs[CT_BUILD_ID_BYTES_MAX];
+  size_t our_bytes = ct_image_build_id(&elf->main, ours);
+  size_t their_bytes = ct_image_build_id(debug, theirs);
+
+  if (our_bytes != 0 && their_bytes != 0)
+    return our_bytes == their_bytes && memcmp(ours, theirs, our_bytes) == 0;
+  return link != NULL && lzma_crc32(debug->bytes, debug->size, 0) == link->crc;
+}
+
+/* Returns true and keeps the file when it is the debug file. link: NULL when the build-id led here. */
+static bool
+try_path(struct ct_elf *elf, const char *path, const struct debuglink *link)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0)
+    return false;
+  struct ct_image image = {0};
+  bool good = ct_image_map(&image, fd, path, NULL) == CT_OK && belongs(elf, &image, link);
+  close(fd);
+  /* A link to the file's own name would find the file itself, which has nothing to add. */
+  if (good && image.size == elf->main.size && memcmp(image.bytes, elf->main.bytes, image.size) == 0)
+    good = false;
+  elf->debug_path = good ? strdup(path) : NULL;
+  if (elf->debug_path == NULL) {
+    ct_image_clear(&image);
+    return false;
+  }
+  elf->debug = image;
+  return true;
+}
+
+static bool
+try_debuglink(struct ct_elf *elf, const struct debuglink *link)
+{
+  char real[PATH_MAX], path[2 * PATH_MAX + 300];
+
+  if (realpath(elf->path, real) == NULL)
+    return false;
+  char *folder = dirname(real);
+  snprintf(path, sizeof(path), "%s/%s", folder, link->name);
+  if (try_path(elf, path, link))
+    return true;
+  snprintf(path, sizeof(path), "%s/.debug/%s", folder, link->name);
+  if (try_path(elf, path, link))
+    return true;
+  int length = snprintf(path, sizeof(path), "%s%s/%s", elf->debug_root, folder, link->name);
+  return length > 0 && (size_t)length < sizeof(path) && try_path(elf, path, link);
+}
+
+int
+ct_debugfile_find(struct ct_elf *elf)
+{
+  struct debuglink link;
+  char path[PATH_MAX];
+
+  if (strlen(elf->build_id) > 2) {
+    int length =
+        snprintf(path, sizeof(path), "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
+    if (length > 0 && (size_t)length < sizeof(path) && try_path(elf, path, NULL))
+      return CT_OK;
+  }
+  if (read_debuglink(&elf->main, &link))
+    try_debuglink(elf, &link);
+  return CT_OK;
+}
+
+/* Unpacks one xz stream. NULL when it is damaged, too large, or memory is exhausted. */
+static uint8_t *
+unpack_xz(const uint8_t *packed, size_t packed_bytes, size_t *bytes)
+{
+  lzma_stream stream = LZMA_STREAM_INIT;
+  uint8_t *out = NULL;
+  size_t size = 0;
+
+  if (lzma_stream_decoder(&stream, MINIDEBUG_BYTES_MAX, 0) != LZMA_OK)
+    return NULL;
+  stream.next_in = packed;
+  stream.avail_in = packed_bytes;
+  lzma_ret status = LZMA_OK;
+  while (status == LZMA_OK && size < MINIDEBUG_BYTES_MAX) {
+    size_t larger = size == 0 ? 1 << 20 : 2 * size;
+    uint8_t *grown = realloc(out, larger);
+    if (grown == NULL)
+      break;
+    out = grown;
+    stream.next_out = out + size;
+    stream.avail_out = larger - size;
+    size = larger;
+    while (status == LZMA_OK && stream.avail_out != 0)
+      status = lzma_code(&stream, LZMA_FINISH);
+  }
+  *bytes = size - stream.avail_out;
+  lzma_end(&stream);
+  if (status == LZMA_STREAM_END)
+    return out;
+  free(out);
+  return NULL;
+}
+
+int
+ct_minidebug_unpack(struct ct_elf *elf)
+{
+  size_t packed_bytes, bytes;
+  const uint8_t *packed =
+      ct_image_section_bytes(&elf->main, ct_image_section(&elf->main, ".gnu_debugdata"), &packed_bytes);
+  if (packed == NULL)
+    return CT_OK;
+  uint8_t *unpacked = unpack_xz(packed, packed_bytes, &bytes);
+  if (unpacked == NULL)
+    return CT_OK;
+  elf->mini.mapping = unpacked;
+  elf->mini.bytes = unpacked;
+  elf->mini.size = bytes;
+  if (ct_image_parse(&elf->mini, elf->path, NULL) != CT_OK)
+    ct_image_clear(&elf->mini);
+  return CT_OK;
+}

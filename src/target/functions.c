@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The list of functions: every source adds candidates (address, size, name), the candidates are sorted by address, and
+ * each run of equal addresses becomes one function. What counts and which name wins is said in functions.h.
+ *
+ * Example: libc's read is a weak `read` and a global `__read` in .dynsym, a local `__GI___read` in the debug file, and
+ * an FDE start; it becomes one function `read` with the sources DYNSYM, DEBUGFILE and EHFRAME and the aliases `__read`
+ * and `__GI___read`.
+ */
+#include "target/functions.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/private.h"
+#include "target/sort.h"
+
+enum {
+  NAME_BYTES_MAX = 16384, /* longer names are dropped */
+  ALIASES_MAX = 64,       /* per function; libc's most aliased one has 13 */
+  AROUND_STEPS = 64,      /* how many functions back one may begin that contains an address */
+};
+
+struct candidate {
+  uint64_t address;
+  uint64_t size; /* 0: not known */
+  const char *name;
+  uint16_t source;
+  uint8_t type;    /* STT_* */
+  uint8_t binding; /* STB_* */
+};
+
+struct candidates {
+  const struct ct_elf *elf;
+  struct candidate *items;
+  size_t count;
+  size_t size;
+  bool out_of_memory;
+};
+
+static void
+add(struct candidates *all, struct candidate candidate)
+{
+  if (all->count == all->size) {
+    size_t size = all->size == 0 ? 4096 : 2 * all->size;
+    struct candidate *items = realloc(all->items, size * sizeof(*items));
+    if (items == NULL) {
+      all->out_of_memory = true;
+      return;
+    }
+    all->items = items;
+    all->size = size;
+  }
+  all->items[all->count++] = candidate;
+}
+
+/* A name that a line of text can carry, else NULL. */
+static const char *
+usable_name(const char *name)
+{
+  const char *at = name;
+  for (; (unsigned char)*at > ' ' && *at != 0x7f; at++)
+    ;
+  if (*at == ' ')
+    for (; (unsigned char)*at >= ' ' && *at != 0x7f; at++)
+      ;
+  return at != name && *at == 0 && at - name <= NAME_BYTES_MAX ? name : NULL;
+}
+
+static bool
+fde_begins_at(const struct ct_elf *elf, uint64_t address)
+{
+  uint32_t fde = ct_cfi_find(elf, address);
+  return fde != CT_FDE_NONE && elf->cfi.fdes[fde].start == address;
+}
+
+static void
+add_symbols(struct candidates *all, const struct ct_symbols *table, uint16_t source)
+{
+  const struct ct_elf *elf = all->elf;
+
+  for (size_t i = 0; i < table->count; i++) {
+    Elf64_Sym symbol = ct_symbol_at(table, i);
+    unsigned type = ELF64_ST_TYPE(symbol.st_info);
+    if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) || !ct_symbol_is_defined(&symbol) ||
+        !ct_elf_is_code(elf, symbol.st_value))
+      continue;
+    if (type == STT_NOTYPE && (!fde_begins_at(elf, symbol.st_value) ||
+                               (elf->exec_section_count != 0 && ct_elf_exec_section_at(elf, symbol.st_value) == NULL)))
+      continue;
+    add(all, (struct candidate){
+                 .address = symbol.st_value,
+                 .size = symbol.st_size,
+                 .name = usable_name(ct_symbol_name(table, &symbol)),
+                 .source = source,
+                 .type = (uint8_t)type,
+                 .binding = ELF64_ST_BIND(symbol.st_info),
+             });
+  }
+}
+
+static void
+add_fdes(struct candidates *all)
+{
+  const struct ct_cfi *cfi = &all->elf->cfi;
+
+  for (uint32_t i = 0; i < cfi->fde_count; i++)
+    add(all, (struct candidate){.address = cfi->fdes[i].start, .source = CT_SRC_EHFRAME, .type = STT_NOTYPE});
+}
+
+static void
+add_subprogram(void *arg, uint64_t address, uint64_t size, const char *name, bool external)
+{
+  struct candidates *all = arg;
+
+  if (!ct_elf_is_code(all->elf, address))
+    return;
+  add(all, (struct candidate){
+               .address = address,
+               .size = size,
+               .name = name != NULL ? usable_name(name) : NULL,
+               .source = CT_SRC_DWARF,
+               .type = STT_FUNC,
+               .binding = external ? STB_GLOBAL : STB_LOCAL,
+           });
+}
+
+static void
+collect(struct candidates *all, struct ct_elf *elf)
+{
+  add_symbols(all, &elf->symtab, CT_SRC_SYMTAB);
+  add_symbols(all, &elf->dynsym, CT_SRC_DYNSYM);
+  add_symbols(all, &elf->debug_symtab, CT_SRC_DEBUGFILE);
+  add_symbols(all, &elf->mini_symtab, CT_SRC_MINIDEBUG);
+  if ((elf->sources & CT_SRC_EHFRAME) != 0)
+    add_fdes(all);
+  if ((elf->sources & CT_SRC_DWARF) == 0 || elf->symtab.count != 0 || elf->debug_symtab.count != 0)
+    return;
+  elf->dwarf = ct_dwarf_read(&elf->debug, add_subprogram, all);
+  if (elf->dwarf == NULL)
+    elf->dwarf = ct_dwarf_read(&elf->main, add_subprogram, all);
+}
+
+/* Whether a is the better name for the address they share. Both have names. */
+static bool
+is_better(const struct candidate *a, const struct candidate *b)
+{
+  if ((a->type == STT_NOTYPE) != (b->type == STT_NOTYPE))
+    return b->type == STT_NOTYPE;
+  if ((a->binding == STB_LOCAL) != (b->binding == STB_LOCAL))
+    return b->binding == STB_LOCAL;
+  size_t a_underscores = strspn(a->name, "_"), b_underscores = strspn(b->name, "_");
+  if (a_underscores != b_underscores)
+    return a_underscores < b_underscores;
+  bool a_version = strchr(a->name, '@') != NULL, b_version = strchr(b->name, '@') != NULL;
+  if (a_version != b_version)
+    return b_version;
+  if ((a->binding == STB_WEAK) != (b->binding == STB_WEAK))
+    return b->binding == STB_WEAK;
+  size_t a_bytes = strlen(a->name), b_bytes = strlen(b->name);
+  if (a_bytes != b_bytes)
+    return a_bytes < b_bytes;
+  return strcmp(a->name, b->name) < 0;
+}
+
+static bool
+has_cold_suffix(const char *name)
+{
+  for (const char *at = name; (at = strstr(at, ".cold")) != NULL; at++)
+    if (at != name && (at[5] == 0 || at[5] == '.'))
+      return true;
+  return false;
+}
+
+/* Keeps the names of a run that differ from the best one and from each other. */
+static void
+keep_aliases(struct ct_elf *elf, const struct candidates *all, const struct ct_sort_key *keys, size_t run,
+             const char *best)
+{
+  size_t first = elf->alias_count;
+
+  for (size_t i = 0; i < run; i++) {
+    const char *name = all->items[keys[i].index].name;
+    bool known = name == NULL || name == best || strcmp(name, best) == 0;
+    for (size_t j = first; j < elf->alias_count && !known; j++)
+      known = strcmp(elf->aliases[j].name, name) == 0;
+    if (!known && elf->alias_count - first < ALIASES_MAX)
+      elf->aliases[elf->alias_count++] = (struct ct_alias){keys[i].key, name};
+  }
+}
+
+/* One run of candidates at the same address to one function. Its size is 0 when no candidate knows it. */
+static void
+merge_run(struct ct_elf *elf, const struct candidates *all, const struct ct_sort_key *keys, size_t run,
+          struct ct_function *out)
+{
+  const struct candidate *best = NULL;
+  uint64_t largest = 0;
+  bool typed = false;
+
+  *out = (struct ct_function){.address = keys[0].key};
+  for (size_t i = 0; i < run; i++) {
+    const struct candidate *candidate = &all->items[keys[i].index];
+    out->sources |= candidate->source;
+    typed |= candidate->type != STT_NOTYPE;
+    if (candidate->type == STT_GNU_IFUNC)
+      out->flags |= CT_FN_IFUNC;
+    if (candidate->size > largest)
+      largest = candidate->size;
+    if (candidate->name != NULL && (best == NULL || is_better(candidate, best)))
+      best = candidate;
+  }
+  out->size = best != NULL && best->size != 0 ? best->size : largest;
+  if (!typed)
+    out->flags |= CT_FN_NOTYPE;
+  if (best == NULL)
+    return;
+  out->name = best->name;
+  if (has_cold_suffix(best->name))
+    out->flags |= CT_FN_COLD;
+  if (run > 1)
+    keep_aliases(elf, all, keys, run, best->name);
+}
+
+/* Where code that contains address must end: the section's end, or the segment's without section headers. */
+static uint64_t
+code_limit(const struct ct_elf *elf, uint64_t address, const struct ct_elf_section *section)
+{
+  uint64_t limit = address + ct_elf_bytes_left(elf, address);
+  if (section != NULL && section->address + section->size < limit)
+    limit = section->address + section->size;
+  return limit;
+}
+
+/* Sizes, FDEs and the flags that follow from the neighbours. */
+static void
+finish_functions(struct ct_elf *elf)
+{
+  uint64_t known_end = 0;
+  uint32_t fde = 0;
+
+  for (size_t i = 0; i < elf->function_count; i++) {
+    struct ct_function *f = &elf->functions[i];
+    while (fde + 1 < elf->cfi.fde_count && elf->cfi.fdes[fde + 1].start <= f->address)
+      fde++;
+    bool covered =
+        fde < elf->cfi.fde_count && elf->cfi.fdes[fde].start <= f->address && f->address < elf->cfi.fdes[fde].end;
+    f->fde = covered ? fde : CT_FDE_NONE;
+    f->entry = (uint8_t)ct_cfi_entry_state(elf, f->fde, f->address);
+
+    const struct ct_elf_section *section = ct_elf_exec_section_at(elf, f->address);
+    uint64_t limit = code_limit(elf, f->address, section);
+    if (section != NULL && section->is_plt)
+      f->flags |= CT_FN_PLT;
+    if (f->size == 0 && covered)
+      f->size = elf->cfi.fdes[fde].end - f->address;
+    if (f->size == 0) {
+      bool last = i + 1 == elf->function_count || elf->functions[i + 1].address >= limit;
+      f->size = (last ? limit : elf->functions[i + 1].address) - f->address;
+      f->flags |= CT_FN_GUESS;
+    }
+    if (f->size > limit - f->address)
+      f->size = limit - f->address;
+    if (f->address < known_end)
+      f->flags |= CT_FN_INSIDE;
+    if ((f->flags & CT_FN_GUESS) == 0 && f->address + f->size > known_end)
+      known_end = f->address + f->size;
+  }
+}
+
+static bool
+merge(struct ct_elf *elf, const struct candidates *all)
+{
+  struct ct_sort_key *keys = malloc((all->count + 1) * sizeof(*keys));
+  size_t distinct = 0;
+  bool good = false;
+
+  if (keys == NULL)
+    return false;
+  for (size_t i = 0; i < all->count; i++)
+    keys[i] = (struct ct_sort_key){all->items[i].address, i};
+  if (!ct_sort_keys(keys, all->count))
+    goto out;
+  for (size_t i = 0; i < all->count; i++)
+    distinct += i == 0 || keys[i].key != keys[i - 1].key;
+  elf->functions = malloc((distinct + 1) * sizeof(*elf->functions));
+  elf->aliases = malloc((all->count - distinct + 1) * sizeof(*elf->aliases));
+  if (elf->functions == NULL || elf->aliases == NULL)
+    goto out;
+  for (size_t i = 0, run; i < all->count; i += run) {
+    for (run = 1; i + run < all->count && keys[i + run].key == keys[i].key; run++)
+      ;
+    merge_run(elf, all, keys + i, run, &elf->functions[elf->function_count++]);
+  }
+  finish_functions(elf);
+  good = true;
+out:
+  free(keys);
+  return good;
+}
+
+int
+ct_elf_functions(struct ct_elf *elf, const struct ct_function **functions, size_t *count, struct ct_diag *diag)
+{
+  if (elf->functions == NULL) {
+    struct candidates all = {.elf = elf};
+    collect(&all, elf);
+    bool good = !all.out_of_memory && merge(elf, &all);
+    free(all.items);
+    if (!good) {
+      ct_dwarf_close(elf->dwarf);
+      free(elf->functions);
+      free(elf->aliases);
+      elf->dwarf = NULL;
+      elf->functions = NULL;
+      elf->aliases = NULL;
+      elf->function_count = elf->alias_count = 0;
+      return ct_fail(diag, CT_ENOMEM, "%s: out of memory", elf->path);
+    }
+  }
+  *functions = elf->functions;
+  *count = elf->function_count;
+  return CT_OK;
+}
+
+/* The number of functions that begin at or below address. */
+static size_t
+functions_up_to(const struct ct_elf *elf, uint64_t address)
+{
+  size_t low = 0, high = elf->function_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (elf->functions[middle].address <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const struct ct_function *
+ct_elf_function_at(const struct ct_elf *elf, uint64_t address)
+{
+  size_t n = functions_up_to(elf, address);
+  return n != 0 && elf->functions[n - 1].address == address ? &elf->functions[n - 1] : NULL;
+}
+
+const struct ct_function *
+ct_elf_function_around(const struct ct_elf *elf, uint64_t address)
+{
+  size_t n = functions_up_to(elf, address);
+  for (size_t i = n; i > 0 && n - i < AROUND_STEPS; i--)
+    if (address - elf->functions[i - 1].address < elf->functions[i - 1].size)
+      return &elf->functions[i - 1];
+  return NULL;
+}
+
+const char *
+ct_function_alias(const struct ct_elf *elf, const struct ct_function *function, size_t n)
+{
+  size_t low = 0, high = elf->alias_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (elf->aliases[middle].address < function->address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return n < elf->alias_count - low && elf->aliases[low + n].address == function->address ? elf->aliases[low + n].name
+                                                                                          : NULL;
+}
+
+char *
+ct_function_label(char *buf, size_t size, const char *module_path, const struct ct_function *function)
+{
+  const char *slash = strrchr(module_path, '/');
+
+  if (function->name != NULL)
+    snprintf(buf, size, "%s", function->name);
+  else
+    snprintf(buf, size, "%s+0x%llx", slash != NULL ? slash + 1 : module_path, (unsigned long long)function->address);
+  return buf;
+}
