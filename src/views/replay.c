@@ -228,16 +228,25 @@ fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
   return rc;
 }
 
-struct open_end {
+struct lane_end {
   struct replay *replay;
   struct lane *lane;
+  uint8_t end;
 };
 
 static int
-end_open_stack(struct ct_view_stack *stack, void *arg)
+end_stack(struct ct_view_stack *stack, void *arg)
 {
-  struct open_end *a = arg;
-  return end_frames(a->replay, a->lane, stack, 0, CT_SPAN_OPEN);
+  struct lane_end *a = arg;
+  return end_frames(a->replay, a->lane, stack, 0, a->end);
+}
+
+/* Ends the frames of all stacks. */
+static int
+end_stacks(struct replay *r, struct lane *lane, uint8_t end)
+{
+  struct lane_end a = {r, lane, end};
+  return ct_view_stacks_each(&lane->stacks, end_stack, &a);
 }
 
 static uint8_t
@@ -400,6 +409,11 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
   struct ct_line line = {.kind = CT_LINE_LOST, .tsc = event->tsc, .value = event->value, .depth = event->depth};
   if (event->kind == CT_EV_EXEC) {
     line.kind = CT_LINE_EXEC;
+    int rc = end_stacks(r, lane, CT_SPAN_EXEC);
+    if (rc == 0)
+      rc = ct_view_stacks_switch(&lane->stacks, 0, event->tsc);
+    if (rc != 0)
+      return rc;
   } else if (event->kind == CT_EV_SWITCH) {
     line.kind = CT_LINE_SWITCH;
     bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
@@ -471,8 +485,7 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
       tell_progress(r, lane);
   }
   if (rc == 0 && lane->count == 0 && !full(r)) {
-    struct open_end end = {r, lane};
-    rc = ct_view_stacks_each(&lane->stacks, end_open_stack, &end);
+    rc = end_stacks(r, lane, CT_SPAN_OPEN);
   }
   return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
 }

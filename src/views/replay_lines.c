@@ -197,9 +197,9 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put_literal(w, "  -- return without its call");
     break;
   case CT_LINE_LOST:
-    put_literal(w, "-- ");
+    put_literal(w, "-- events lost: ");
     put_number(w, line->value, 0, ' ');
-    put_literal(w, " events lost --");
+    put_literal(w, " --");
     break;
   case CT_LINE_SWITCH:
     if (line->value == 0) {

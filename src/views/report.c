@@ -314,6 +314,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     row->name = fn != NULL ? fn->name : "?";
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
     fill_row(trace, &stats->fns[id], row);
+    row->enter_only = (fn != NULL && fn->enter_only) || (row->points != 0 && row->points == row->calls);
     row->sort_key = sort_value(row, options->sort);
   }
   qsort(list, n, sizeof(*list), options->sort == CT_SORT_NAME ? compare_by_name : compare_by_key);

@@ -56,6 +56,7 @@ struct ct_report_row {
   uint32_t fn; /* UINT32_MAX: calls of functions that the table does not have */
   uint32_t uncertain;
   uint32_t orphans;
+  bool enter_only;
 };
 
 /* The rows of the functions that pass the filters, sorted; *rows is to be freed. Not cut to options->limit. */

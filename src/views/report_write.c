@@ -41,7 +41,6 @@ time_or_null(bool known, uint64_t ns)
 static json_t *
 row_json(const struct ct_report_row *row)
 {
-  bool enter_only = row->points != 0 && row->points == row->calls;
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
   return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "name",
@@ -50,7 +49,7 @@ row_json(const struct ct_report_row *row)
                    "min_ns", time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
                    time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
                    time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only",
-                   (int)enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans);
+                   (int)row->enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans);
 }
 
 static int
@@ -184,8 +183,8 @@ put_totals_text(FILE *out, const struct totals *totals, size_t threads, const st
           threads == 1 ? "" : "s", ct_format_count(dropped, totals->dropped));
   if (uncertain != 0)
     fprintf(out,
-            "%s calls are uncertain (open when events were lost, or at the end of the trace) "
-            "and not in min, avg, max and percentiles\n",
+            "uncertain calls: %s (open when events were lost, or at the end of the trace), "
+            "not in min, avg, max and percentiles\n",
             ct_format_count(number, uncertain));
 }
 

@@ -246,6 +246,34 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
   return 0;
 }
 
+struct drain {
+  struct ct_spans *spans;
+  uint64_t tsc;
+  uint8_t end;
+};
+
+/* Ends all the frames of one stack. */
+static int
+drain_stack(struct ct_view_stack *stack, void *arg)
+{
+  const struct drain *drain = arg;
+  if (reserve(drain->spans, stack->count) != 0)
+    return CT_ENOMEM;
+  struct ct_view_frame *top = ct_view_stack_top(stack);
+  if (top != NULL && stack->away_since != 0 && drain->tsc > stack->away_since)
+    top->child_ticks += drain->tsc - stack->away_since;
+  while (stack->count != 0)
+    pop_frame(drain->spans, stack, drain->tsc, drain->end);
+  return 0;
+}
+
+static int
+drain_all(struct ct_spans *spans, uint64_t tsc, uint8_t end)
+{
+  struct drain drain = {spans, tsc, end};
+  return ct_view_stacks_each(&spans->stacks, drain_stack, &drain);
+}
+
 static uint8_t
 end_of_reason(uint8_t reason)
 {
@@ -287,6 +315,9 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return ct_view_stacks_each(&spans->stacks, mark_uncertain, NULL);
   case CT_EV_SWITCH:
     return switch_stack(spans, ev);
+  case CT_EV_EXEC: /* takes all stacks of the thread with it */
+    rc = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
+    return rc != 0 ? rc : ct_view_stacks_switch(&spans->stacks, 0, ev->tsc);
   default:
     return 0;
   }
@@ -319,20 +350,6 @@ build(struct ct_spans *spans)
   return rc;
 }
 
-static int
-drain_stack(struct ct_view_stack *stack, void *arg)
-{
-  struct ct_spans *spans = arg;
-  if (reserve(spans, stack->count) != 0)
-    return CT_ENOMEM;
-  struct ct_view_frame *top = ct_view_stack_top(stack);
-  if (top != NULL && stack->away_since != 0 && spans->last_tsc > stack->away_since)
-    top->child_ticks += spans->last_tsc - stack->away_since;
-  while (stack->count != 0)
-    pop_frame(spans, stack, spans->last_tsc, CT_SPAN_OPEN);
-  return 0;
-}
-
 int
 ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *count)
 {
@@ -346,7 +363,7 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
       spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
       spans->ended = spans->event_count == 0;
     } else {
-      rc = ct_view_stacks_each(&spans->stacks, drain_stack, spans);
+      rc = drain_all(spans, spans->last_tsc, CT_SPAN_OPEN);
       spans->drained = true;
     }
   }

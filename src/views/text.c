@@ -20,7 +20,7 @@ ct_format_duration(char buf[CT_DURATION_CHARS], uint64_t ns)
   for (size_t u = 0; u < 3; u++) {
     uint64_t step = units[u].unit_ns / 1000;
     for (int decimals = 3; decimals > 0; decimals--, step *= 10) {
-      uint64_t digits = (ns + step / 2) / step;
+      uint64_t digits = ns / step + (ns % step * 2 >= step);
       if (digits >= 10000)
         continue;
       unsigned scale = decimals == 3 ? 1000 : decimals == 2 ? 100 : 10;

@@ -106,8 +106,8 @@ test_durations(void **state)
     uint64_t ns;
     const char *text;
   } cases[] = {
-      {0, "0 ns"},           {999, "999 ns"},        {1000, "1.000 us"},        {1234, "1.234 us"},
-      {12345, "12.35 us"},   {123456, "123.5 us"},   {999949, "999.9 us"},      {999951, "1.000 ms"},
+      {0, "0 ns"},           {999, "999 ns"},          {1000, "1.000 us"},        {1234, "1.234 us"},
+      {12345, "12.35 us"},   {123456, "123.5 us"},     {999949, "999.9 us"},      {999951, "1.000 ms"},
       {9999999, "10.00 ms"}, {61200000000, "61.20 s"}, {3600000000000, "3600 s"}, {UINT64_MAX, "18446744073 s"},
   };
   char buf[CT_DURATION_CHARS];
@@ -127,7 +127,10 @@ test_json_string(void **state)
   static const char *const cases[][2] = {
       {"plain", "plain"},
       {"caf\xC3\xA9", "caf\xC3\xA9"},
-      {"a\xFF" "b", "a\xEF\xBF\xBD" "b"},
+      {"a\xFF"
+       "b",
+       "a\xEF\xBF\xBD"
+       "b"},
       {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
       {"cut\xE2\x82", "cut\xEF\xBF\xBD\xEF\xBF\xBD"},
       {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},
@@ -184,8 +187,7 @@ gen_open(struct generator *g, uint32_t fn)
 {
   int s = g->current, d = g->depth[s];
   assert_true(g->ref->count < MAX_SPANS);
-  g->ref->calls[g->ref->count] =
-      (struct call){.from = g->now, .parent = d == 0 ? -1 : g->stack[s][d - 1], .fn = fn};
+  g->ref->calls[g->ref->count] = (struct call){.from = g->now, .parent = d == 0 ? -1 : g->stack[s][d - 1], .fn = fn};
   g->stack[s][d] = (int)g->ref->count++;
   g->uncertain[s][d] = false;
   g->depth[s]++;
@@ -540,7 +542,7 @@ test_report_table(void **state)
       "... and 1 more; --limit 0 shows all\n"
       "\n"
       "13 events in 2 threads, 7 dropped\n"
-      "1 calls are uncertain (open when events were lost, or at the end of the trace) and not in min, avg, max and "
+      "uncertain calls: 1 (open when events were lost, or at the end of the trace), not in min, avg, max and "
       "percentiles\n");
   free(text);
   options = (struct ct_report_options){.workers = 1, .function_glob = "[wm]*", .module_glob = "pr*", .width = 100};
@@ -644,8 +646,7 @@ test_info(void **state)
   int complete;
   double each;
   const char *word, *path;
-  assert_int_equal(json_unpack(json,
-                               "{s:I, s:I, s:I, s:I, s:{s:I}, s:b, s:[{s:s, s:I, s:{s:I}}], s:I, s:[s], s:F}",
+  assert_int_equal(json_unpack(json, "{s:I, s:I, s:I, s:I, s:{s:I}, s:b, s:[{s:s, s:I, s:{s:I}}], s:I, s:[s], s:F}",
                                "events", &events, "dropped", &dropped, "bytes", &bytes, "duration_ns", &duration,
                                "exit", "signal", &signal, "complete", &complete, "modules", "path", &path, "hooked",
                                &hooked, "refused", "too short", &refused, "install_ns", &install, "command", &word,
@@ -704,11 +705,11 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_histogram),     cmocka_unit_test(test_histogram_extremes),
-      cmocka_unit_test(test_durations),     cmocka_unit_test(test_json_string),
-      cmocka_unit_test(test_report_random), cmocka_unit_test(test_report_json),
-      cmocka_unit_test(test_report_table),  cmocka_unit_test(test_report_unknown_thread),
-      cmocka_unit_test(test_span_ends),     cmocka_unit_test(test_info),
+      cmocka_unit_test(test_histogram),       cmocka_unit_test(test_histogram_extremes),
+      cmocka_unit_test(test_durations),       cmocka_unit_test(test_json_string),
+      cmocka_unit_test(test_report_random),   cmocka_unit_test(test_report_json),
+      cmocka_unit_test(test_report_table),    cmocka_unit_test(test_report_unknown_thread),
+      cmocka_unit_test(test_span_ends),       cmocka_unit_test(test_info),
       cmocka_unit_test(test_info_incomplete),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
