@@ -140,6 +140,11 @@ def compiler_of(variant, is_cpp):
     return program, flags, modifiers
 
 
+def is_static(variant):
+    """No shared library then: what `lib:` names is linked into the program."""
+    return bool({"static", "staticpie"} & set(variant.split("-")))
+
+
 def build(fixture, variant, into):
     """Builds one variant into INTO/<fixture>/<variant>/<fixture> and returns that path."""
     folder = os.path.join(into, fixture.name, variant)
@@ -158,6 +163,8 @@ def build(fixture, variant, into):
         if compiler is None or not shutil.which(compiler):
             raise BuildError(f"no compiler for {variant}")
         flags += fixture.words("flags")
+        if is_static(variant):
+            extra, libraries, plugins = extra + libraries, [], []
         link = ["-Wl,-rpath," + folder] if libraries or plugins else []
         for source in libraries + plugins:
             name = "lib" + os.path.splitext(os.path.basename(source))[0] + ".so"

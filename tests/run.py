@@ -198,6 +198,8 @@ class Checker:
                 expected += told.items()
         maybe = list(self.case.fixture.counts("maybe"))
         left = list(self.case.fixture.counts("left"))
+        if fx.is_static(self.case.variant):
+            expected = [(function.rpartition("!")[2], number) for function, number in expected]
         stripped = "strip" in self.case.variant.split("-")
         if (expected or maybe) and not stripped and not (allowed and info["dropped"]):
             self.check_counts(trace, expected, maybe)
