@@ -259,15 +259,16 @@ tell_agent(const struct ct_remote *remote, struct ct_agent_place *place, uint64_
                           sizeof(regions));
 }
 
-static int
-mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan, uint64_t base)
+int
+ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+                     uint64_t base, uint8_t kind)
 {
   const struct ct_elf_segment *segments;
   size_t count = ct_elf_segments(plan->elf, &segments);
   for (size_t s = 0; s < count; s++) {
     if ((segments[s].flags & PF_X) != 0 && segments[s].memory_bytes != 0) {
       uint64_t lo = base + segments[s].address;
-      int code = mark_table(remote, place, lo, lo + segments[s].memory_bytes, CT_TEXT_MODULE);
+      int code = mark_table(remote, place, lo, lo + segments[s].memory_bytes, kind);
       if (code != 0) {
         return code;
       }
@@ -308,7 +309,7 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   memset(out, 0, sizeof(*out));
   out->first_fn = first_fn;
   module_extent(plan, base, &lo, &hi);
-  int code = mark_text(remote, place, plan, base);
+  int code = ct_install_mark_text(remote, place, plan, base, CT_TEXT_MODULE);
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
   }

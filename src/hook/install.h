@@ -40,10 +40,13 @@ struct ct_installed {
 };
 
 /*
- * Installs the plan of the module whose load bias is base. Functions that could not be emitted become refused in *plan. keep, when
- * not NULL, is told about every hook in the order of ids.
+ * Installs the plan of the module whose load bias is base. Functions that could not be emitted become refused in *plan.
  */
 int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
                       uint32_t first_fn, struct ct_installed *out, struct ct_diag *diag);
+
+/* Marks the executable segments of a module in the table as kind (enum ct_text_kind). 0 or CT_EIO. */
+int ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+                         uint64_t base, uint8_t kind);
 
 #endif

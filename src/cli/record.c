@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail record: run a program and record it. */
+#include "cli/command.h"
+#include "record/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { EXIT_OWN_FAILURE = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+static int
+failure(const struct ct_record_result *result, const struct ct_diag *diag)
+{
+  fprintf(stderr, "contrail: %s\n", diag->text);
+  if (result->exec_errno == 0) {
+    return EXIT_OWN_FAILURE;
+  }
+  return result->exec_errno == ENOENT || result->exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+static int
+run_record(int argc, char **argv)
+{
+  static const struct option options[] = {
+      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},     {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
+  };
+  struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
+  struct ct_record_result result;
+  struct ct_diag diag = {""};
+  uint64_t number;
+  int got;
+  while ((got = getopt_long(argc, argv, "+:o:h", options, NULL)) != -1) {
+    switch (got) {
+    case 'o':
+      record.directory = optarg;
+      break;
+    case 'r':
+      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
+        return ct_usage_error(&ct_command_record, "--ring-size takes 1 to 256 (MiB), not '%s'", optarg);
+      }
+      record.ring_mib = (uint32_t)number;
+      break;
+    case 'l':
+      record.lossless = true;
+      break;
+    case 'h':
+      return ct_show_usage(&ct_command_record);
+    default:
+      return ct_bad_option(&ct_command_record, argv, got);
+    }
+  }
+  if (optind >= argc) {
+    return ct_usage_error(&ct_command_record, "which program?");
+  }
+  record.argv = argv + optind;
+  int code = ct_record(&record, &result, &diag);
+  if (code != 0) {
+    return failure(&result, &diag);
+  }
+  if (result.note[0] != '\0') {
+    fprintf(stderr, "contrail: note: %s\n", result.note);
+  }
+  if (result.dropped != 0) {
+    fprintf(stderr, "contrail: %" PRIu64 " events were dropped (%" PRIu64 " recorded); --lossless or a larger --ring-size keeps them\n",
+            result.dropped, result.events);
+  }
+  if (WIFSIGNALED(result.wait_status)) {
+    return 128 + WTERMSIG(result.wait_status);
+  }
+  return WEXITSTATUS(result.wait_status);
+}
+
+const struct ct_command ct_command_record = {
+    .name = "record",
+    .summary = "run a program and record every function call",
+    .usage = "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--] PROGRAM [ARG]...\n"
+             "\n"
+             "  -o, --output DIR   where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+             "      --ring-size M  shared memory for events on their way, 1 to 256 MiB (default 80)\n"
+             "      --lossless     let the program wait, bounded, when the disk cannot keep up\n"
+             "\n"
+             "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
+             "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+    .run = run_record,
+};

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Building the inside of a target from outside; see image.h. All mappings are made by system calls in the
+ * target's name:
+ *   ring      memfd, shared: header, tids, slots, segment table, segments
+ *   agent     the flat image, private: code read-only, then its data
+ *   controls  one control page and agent stack per slot, private, unreserved, wiped on fork
+ *   table     one byte per 64 KiB of address space, private, unreserved
+ *   store     the return store of the main stack, private, unreserved
+ */
+#include "record/image.h"
+
+#include "agent/image.h"
+#include "x86/trampoline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+extern const uint8_t ct_agent_blob[];
+extern const uint8_t ct_agent_blob_end[];
+
+#define STORE_DELTA        (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
+#define STACK_UNLIMITED    (1ull << 30)   /* how much of an unlimited stack gets a store at first */
+#define HWCAP2_HAS_FSGSBASE (1u << 1)
+#define UNWIND_BYTES       512
+
+static int
+remote_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  return ct_process_syscall(context, number, args, result);
+}
+
+struct ct_remote
+ct_image_remote(struct ct_image *image)
+{
+  return (struct ct_remote){.process = image->process, .syscall = remote_syscall, .context = image->process};
+}
+
+static int
+remote_mmap(struct ct_process *process, uint64_t address, uint64_t size, int prot, int flags, int fd, uint64_t *result)
+{
+  uint64_t args[6] = {address, size, (uint64_t)prot, (uint64_t)flags, (uint64_t)(int64_t)fd, 0};
+  int64_t got = 0;
+  int code = ct_process_syscall(process, SYS_mmap, args, &got);
+  if (code != 0) {
+    return code;
+  }
+  if (got < 0 && got > -4096) {
+    return CT_ENOMEM;
+  }
+  *result = (uint64_t)got;
+  return 0;
+}
+
+static uint64_t
+page_up(uint64_t value)
+{
+  return (value + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
+}
+
+/* Fills the header of a fresh, zeroed ring. */
+static void
+lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_image_options *options, int pid)
+{
+  ring->version = CT_RING_VERSION;
+  ring->target_pid = (uint32_t)pid;
+  ring->slot_count = CT_SLOT_COUNT;
+  ring->segment_count = segments;
+  ring->tids_offset = CT_PAGE_BYTES;
+  ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
+  ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
+  ring->segments_offset =
+      (ring->table_offset + segments * sizeof(struct ct_segment_entry) + CT_SEGMENT_BYTES - 1) & ~(uint64_t)(CT_SEGMENT_BYTES - 1);
+  ring->total_bytes = ring->segments_offset + (uint64_t)segments * CT_SEGMENT_BYTES;
+  ring->lossless = options->lossless;
+  for (uint32_t i = 0; i < segments; i++) {
+    ring->free_map[i / 64] |= 1ull << (i % 64);
+  }
+  ring->magic = CT_RING_MAGIC;
+}
+
+/* The target makes the memfd, we map it through /proc: that works whatever the target may open. */
+static int
+create_ring(struct ct_process *process, const struct ct_image_options *options, struct ct_image *image,
+            struct ct_diag *diag)
+{
+  uint64_t sp;
+  int64_t fd = -1;
+  static const char name[] = "contrail";
+  if (ct_process_stack_pointer(process, &sp) != 0 || ct_process_write(process, sp - 512, name, sizeof(name)) != 0) {
+    return ct_fail(diag, CT_EIO, "cannot write to the stack of the new program");
+  }
+  uint64_t args[6] = {sp - 512, MFD_CLOEXEC, 0, 0, 0, 0};
+  int code = ct_process_syscall(process, SYS_memfd_create, args, &fd);
+  if (code != 0 || fd < 0) {
+    return ct_fail(diag, CT_EIO, "the new program cannot make shared memory: %s",
+                   code != 0 ? ct_err_text(code) : strerror((int)-fd));
+  }
+  uint32_t segments = (uint32_t)(options->ring_bytes / CT_SEGMENT_BYTES);
+  segments = segments < 16 ? 16 : segments > CT_SEGMENT_MAX ? CT_SEGMENT_MAX : segments;
+  struct ct_ring_header layout;
+  memset(&layout, 0, sizeof(layout));
+  lay_out_ring(&layout, segments, options, process->pid);
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)process->pid, (int)fd);
+  int ours = open(path, O_RDWR | O_CLOEXEC);
+  void *mapping = MAP_FAILED;
+  if (ours >= 0 && ftruncate(ours, (off_t)layout.total_bytes) == 0) {
+    mapping = mmap(NULL, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ours, 0);
+  }
+  int err = errno;
+  if (ours >= 0) {
+    close(ours);
+  }
+  if (mapping == MAP_FAILED) {
+    return ct_fail(diag, ct_err_from_errno(err), "cannot map the ring: %s", strerror(err));
+  }
+  image->ring = mapping;
+  image->ring_bytes = layout.total_bytes;
+  memcpy(mapping, &layout, sizeof(layout));
+  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)mapping + layout.slots_offset);
+  for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
+    slots[i].active_segment = CT_SEGMENT_NONE;
+  }
+  code = remote_mmap(process, 0, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, &image->place.ring);
+  uint64_t close_args[6] = {(uint64_t)fd};
+  int64_t ignored;
+  ct_process_syscall(process, SYS_close, close_args, &ignored);
+  static const char zero[sizeof(name)];
+  ct_process_write(process, sp - 512, zero, sizeof(zero));
+  return code == 0 ? 0 : ct_fail(diag, code, "the new program cannot map the ring (a limit on address space?)");
+}
+
+/* The store of the main stack, as far down as it may grow. */
+static int
+create_store(struct ct_process *process, int64_t delta, struct ct_stack_range *range, struct ct_diag *diag)
+{
+  struct ct_mappings mappings;
+  uint64_t sp, at;
+  if (ct_process_stack_pointer(process, &sp) != 0 || ct_process_mappings(process->pid, &mappings) != 0) {
+    return ct_fail(diag, CT_EIO, "cannot read the mappings of the new program");
+  }
+  uint64_t lo = 0, hi = 0, below = 0;
+  for (size_t i = 0; i < mappings.count; i++) {
+    if (sp >= mappings.items[i].start && sp < mappings.items[i].end) {
+      lo = mappings.items[i].start;
+      hi = mappings.items[i].end;
+    } else if (mappings.items[i].end <= sp) {
+      below = mappings.items[i].end;
+    }
+  }
+  ct_mappings_free(&mappings);
+  if (hi == 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "the new program has no stack");
+  }
+  uint64_t limit = ct_process_stack_limit(process->pid);
+  limit = limit > STACK_UNLIMITED ? STACK_UNLIMITED : limit;
+  uint64_t room = hi - limit > below && limit < hi ? (hi - limit) & ~(uint64_t)(CT_PAGE_BYTES - 1) : below;
+  if (room < lo) {
+    lo = room;
+  }
+  int code = remote_mmap(process, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, &at);
+  if (code != 0 || at != lo + (uint64_t)delta) {
+    return ct_fail(diag, CT_ENOMEM, "the new program cannot map its return store (a limit on address space?)");
+  }
+  *range = (struct ct_stack_range){.lo = lo, .hi = hi};
+  return 0;
+}
+
+static int
+place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_agent_image *agent)
+{
+  memcpy(agent, ct_agent_blob, sizeof(*agent));
+  size_t file_bytes = (size_t)(ct_agent_blob_end - ct_agent_blob);
+  if (agent->magic != CT_AGENT_MAGIC || agent->memory_bytes < file_bytes) {
+    return CT_EFORMAT;
+  }
+  uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
+  int code = remote_mmap(process, 0, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_process_write(process, place->base, ct_agent_blob, file_bytes);
+  uint64_t args[6] = {place->base, agent->data_start, PROT_READ | PROT_EXEC};
+  int64_t result = -1;
+  if (code == 0) {
+    code = ct_process_syscall(process, SYS_mprotect, args, &result);
+  }
+  if (code == 0 && result != 0) {
+    code = CT_EACCES;
+  }
+  place->config = place->base + agent->config;
+  place->page_off = place->base + agent->page_off;
+  place->page_lookup = place->base + agent->page_lookup;
+  place->head = (struct ct_region_head){
+      .slow_enter = place->base + agent->slow_enter,
+      .slow_return = place->base + agent->slow_return,
+      .not_module = place->base + agent->not_module,
+      .callout_park = place->base + agent->callout_park,
+      .callout_request = place->base + agent->callout_request,
+      .callout_find_fde = place->base + agent->callout_find_fde,
+      .callout_seccomp = place->base + agent->callout_seccomp,
+      .restore_slot = place->base + agent->restore_slot,
+  };
+  return code;
+}
+
+static int
+place_controls(struct ct_process *process, struct ct_agent_place *place)
+{
+  uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  int code = remote_mmap(process, 0, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
+  if (code != 0) {
+    return code;
+  }
+  uint64_t args[6] = {place->controls, size, MADV_WIPEONFORK};
+  int64_t result = -1;
+  code = ct_process_syscall(process, SYS_madvise, args, &result);
+  if (code == 0 && result != 0) {
+    code = CT_EUNSUPPORTED; /* Linux before 4.14 */
+  }
+  return code != 0 ? code : remote_mmap(process, 0, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+}
+
+static int
+configure(struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
+          const struct ct_stack_range *stack)
+{
+  struct ct_agent_place *place = &image->place;
+  static struct ct_agent_config config; /* large; only this thread uses it */
+  uint8_t unwind[UNWIND_BYTES];
+  uint64_t unwind_at = place->base + page_up(agent->memory_bytes);
+  memset(&config, 0, sizeof(config));
+  config.ring = place->ring;
+  config.tids = place->ring + image->ring->tids_offset;
+  config.controls = place->controls;
+  config.table = place->table;
+  config.store_delta = place->store_delta;
+  config.pid = (uint32_t)process->pid;
+  config.have_wrgsbase = (getauxval(AT_HWCAP2) & HWCAP2_HAS_FSGSBASE) != 0;
+  config.page_off = place->page_off;
+  config.page_lookup = place->page_lookup;
+  config.signal_mask = ~0ull;
+  config.stacks[0] = *stack;
+  size_t bytes = ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &config.fde_full,
+                                      &config.fde_enter);
+  if (bytes == 0) {
+    return CT_ERANGE;
+  }
+  int code = ct_process_write(process, unwind_at, unwind, bytes);
+  if (code == 0) {
+    code = ct_process_write(process, place->config, &config, sizeof(config));
+  }
+  return code != 0 ? code : ct_process_set_gs_base(process, place->page_lookup);
+}
+
+int
+ct_image_create(struct ct_process *process, const struct ct_image_options *options, struct ct_image *image,
+                struct ct_diag *diag)
+{
+  struct ct_agent_image agent;
+  struct ct_stack_range stack;
+  memset(image, 0, sizeof(*image));
+  image->process = process;
+  image->place.store_delta = STORE_DELTA;
+  int code = create_ring(process, options, image, diag);
+  if (code == 0) {
+    code = create_store(process, image->place.store_delta, &stack, diag);
+  }
+  if (code == 0) {
+    code = place_agent(process, &image->place, &agent);
+    if (code == 0) {
+      code = place_controls(process, &image->place);
+    }
+    if (code == 0) {
+      code = configure(process, image, &agent, &stack);
+    }
+    if (code != 0) {
+      ct_fail(diag, code, "cannot place the agent in the new program: %s (a limit on address space?)", ct_err_text(code));
+    }
+  }
+  if (code != 0) {
+    ct_image_free(image);
+  }
+  return code;
+}
+
+void
+ct_image_free(struct ct_image *image)
+{
+  if (image->ring != NULL) {
+    munmap(image->ring, image->ring_bytes);
+    image->ring = NULL;
+  }
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* See manifest.h. */
+#include "record/manifest.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
+static json_t *
+text(const char *bytes)
+{
+  json_t *string = json_string(bytes);
+  if (string != NULL) {
+    return string;
+  }
+  char copy[4096];
+  size_t length = strlen(bytes);
+  length = length < sizeof(copy) ? length : sizeof(copy);
+  for (size_t i = 0; i < length; i++) {
+    copy[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
+  }
+  return json_stringn(copy, length);
+}
+
+static uint64_t
+clock_ns(clockid_t clock)
+{
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Both clocks at one moment: the tightest of a few tries. */
+static void
+read_pair(uint64_t *tsc, uint64_t *ns)
+{
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; i < 8; i++) {
+    uint64_t before = __builtin_ia32_rdtsc();
+    uint64_t middle = clock_ns(CLOCK_MONOTONIC);
+    uint64_t after = __builtin_ia32_rdtsc();
+    if (after - before < best) {
+      best = after - before;
+      *tsc = before + (after - before) / 2;
+      *ns = middle;
+    }
+  }
+}
+
+void
+ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid)
+{
+  manifest->command = json_array();
+  manifest->images = json_array();
+  for (; *argv != NULL; argv++) {
+    json_array_append_new(manifest->command, text(*argv));
+  }
+  manifest->pid = pid;
+  manifest->start_wall_ns = clock_ns(CLOCK_REALTIME);
+  read_pair(&manifest->tsc0, &manifest->ns0);
+}
+
+void
+ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not)
+{
+  json_t *image = json_object();
+  json_object_set_new(image, "pid", json_integer(pid));
+  json_object_set_new(image, "path", text(path));
+  json_object_set_new(image, "recorded", json_boolean(why_not == NULL));
+  if (why_not != NULL) {
+    json_object_set_new(image, "not_recorded_because", text(why_not));
+  }
+  json_array_append_new(manifest->images, image);
+}
+
+void
+ct_manifest_end(struct ct_manifest *manifest, int wait_status)
+{
+  manifest->has_exit = 1;
+  manifest->wait_status = wait_status;
+  manifest->end_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+static json_t *
+exit_json(const struct ct_manifest *manifest)
+{
+  if (!manifest->has_exit) {
+    return json_null();
+  }
+  json_t *json = json_object();
+  if (WIFSIGNALED(manifest->wait_status)) {
+    json_object_set_new(json, "signal", json_integer(WTERMSIG(manifest->wait_status)));
+  } else {
+    json_object_set_new(json, "status", json_integer(WEXITSTATUS(manifest->wait_status)));
+  }
+  return json;
+}
+
+static json_t *
+clock_json(const struct ct_manifest *manifest)
+{
+  uint64_t tsc1 = 0, ns1 = 0;
+  read_pair(&tsc1, &ns1);
+  json_t *json = json_object();
+  json_object_set_new(json, "tsc0", json_integer((json_int_t)manifest->tsc0));
+  json_object_set_new(json, "ns0", json_integer((json_int_t)manifest->ns0));
+  json_object_set_new(json, "tsc1", json_integer((json_int_t)tsc1));
+  json_object_set_new(json, "ns1", json_integer((json_int_t)ns1));
+  return json;
+}
+
+static json_t *
+threads_json(const struct ct_drain_thread_info *threads, size_t count)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < count; i++) {
+    json_t *thread = json_object();
+    json_object_set_new(thread, "index", json_integer(threads[i].index));
+    json_object_set_new(thread, "tid", json_integer(threads[i].tid));
+    json_object_set_new(thread, "name", text(threads[i].name));
+    json_object_set_new(thread, "events", json_integer((json_int_t)threads[i].events));
+    json_object_set_new(thread, "dropped", json_integer((json_int_t)threads[i].dropped));
+    json_array_append_new(list, thread);
+  }
+  return list;
+}
+
+static json_t *
+drops_json(const struct ct_drain_stats *stats)
+{
+  json_t *json = json_object();
+  json_object_set_new(json, "overwritten", json_integer((json_int_t)stats->dropped_overwritten));
+  json_object_set_new(json, "no_segment", json_integer((json_int_t)stats->dropped_no_segment));
+  json_object_set_new(json, "interrupted", json_integer((json_int_t)stats->dropped_holes));
+  json_object_set_new(json, "no_slot", json_integer((json_int_t)stats->dropped_no_slot));
+  return json;
+}
+
+json_t *
+ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
+                 size_t thread_count, const struct ct_drain_stats *stats, int complete)
+{
+  json_t *json = json_object();
+  json_object_set_new(json, "format", json_string("contrail"));
+  json_object_set_new(json, "version", json_integer(1));
+  json_object_set_new(json, "state", json_string(complete ? "complete" : "recording"));
+  json_object_set(json, "command", manifest->command);
+  json_object_set_new(json, "pid", json_integer(manifest->pid));
+  json_object_set_new(json, "start_wall_ns", json_integer((json_int_t)manifest->start_wall_ns));
+  json_object_set_new(json, "start_ns", json_integer((json_int_t)manifest->ns0));
+  if (manifest->has_exit) {
+    json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
+  }
+  json_object_set_new(json, "clock", clock_json(manifest));
+  json_object_set_new(json, "exit", exit_json(manifest));
+  json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
+  json_object_set(json, "images", manifest->images);
+  json_object_set_new(json, "modules", modules);
+  json_object_set_new(json, "threads", threads_json(threads, thread_count));
+  json_object_set_new(json, "dropped_total", json_integer((json_int_t)stats->dropped));
+  json_object_set_new(json, "dropped_by_reason", drops_json(stats));
+  return json;
+}
+
+void
+ct_manifest_free(struct ct_manifest *manifest)
+{
+  json_decref(manifest->command);
+  json_decref(manifest->images);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What manifest.json says; the keys are documented in docs/format.md. */
+#ifndef CT_RECORD_MANIFEST_H
+#define CT_RECORD_MANIFEST_H
+
+#include "drain/drain.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+struct ct_manifest {
+  json_t *command;
+  json_t *images;
+  pid_t pid;
+  uint64_t start_wall_ns;
+  uint64_t tsc0, ns0; /* a pair of clock readings at the start */
+  uint64_t end_ns;
+  int has_exit;
+  int wait_status;
+  uint64_t install_ns; /* how long the program was held for installation, all together */
+};
+
+void ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid);
+/* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */
+void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
+void ct_manifest_end(struct ct_manifest *manifest, int wait_status);
+/* The whole manifest; takes modules over. */
+json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
+                         size_t thread_count, const struct ct_drain_stats *stats, int complete);
+void ct_manifest_free(struct ct_manifest *manifest);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/* Modules of a recording; see modules.h. */
+#include "record/modules.h"
+
+#include "target/functions.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+struct ct_plan_entry {
+  dev_t device;
+  ino_t inode;
+  off_t size;
+  struct timespec changed;
+  struct ct_plan *plan;
+};
+
+/* The plan of a file, from an earlier image if it is the same file still. */
+static int
+plan_for(struct ct_modules *modules, const char *path, const struct stat *file, struct ct_plan **out, bool *fresh,
+         struct ct_diag *diag)
+{
+  for (size_t i = 0; i < modules->plan_count; i++) {
+    struct ct_plan_entry *entry = &modules->plans[i];
+    if (entry->device == file->st_dev && entry->inode == file->st_ino && entry->size == file->st_size &&
+        entry->changed.tv_sec == file->st_mtim.tv_sec && entry->changed.tv_nsec == file->st_mtim.tv_nsec) {
+      *out = entry->plan;
+      *fresh = false;
+      return 0;
+    }
+  }
+  if (modules->plan_count == modules->plan_capacity) {
+    size_t grown = modules->plan_capacity == 0 ? 32 : modules->plan_capacity * 2;
+    struct ct_plan_entry *plans = realloc(modules->plans, grown * sizeof(*plans));
+    if (plans == NULL) {
+      return ct_fail(diag, CT_ENOMEM, "out of memory");
+    }
+    modules->plans = plans;
+    modules->plan_capacity = grown;
+  }
+  struct ct_plan *plan;
+  int code = ct_plan_create(path, &plan, diag);
+  if (code == 0) {
+    modules->plans[modules->plan_count++] =
+        (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan};
+    *out = plan;
+    *fresh = true;
+  }
+  return code;
+}
+
+static struct ct_module *
+append_module(struct ct_modules *modules)
+{
+  if (modules->count == modules->capacity) {
+    size_t grown = modules->capacity == 0 ? 32 : modules->capacity * 2;
+    struct ct_module *items = realloc(modules->items, grown * sizeof(*items));
+    if (items == NULL) {
+      return NULL;
+    }
+    modules->items = items;
+    modules->capacity = grown;
+  }
+  struct ct_module *module = &modules->items[modules->count];
+  memset(module, 0, sizeof(*module));
+  module->index = (uint32_t)modules->count++;
+  return module;
+}
+
+static bool
+is_module(const struct ct_mapping *mapping)
+{
+  return mapping->executable && mapping->inode != 0 && mapping->path[0] == '/' && !mapping->shared;
+}
+
+static struct ct_module *
+known(struct ct_modules *modules, const struct ct_mapping *mapping)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->text_start == mapping->start && module->inode == mapping->inode &&
+        module->device_major == mapping->device_major && module->device_minor == mapping->device_minor) {
+      return module;
+    }
+  }
+  return NULL;
+}
+
+/* A second executable mapping of a module that is known (or split up by mprotect). */
+static bool
+is_part_of_known(struct ct_modules *modules, const struct ct_mapping *mapping)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (!module->loaded || module->plan == NULL || module->inode != mapping->inode ||
+        module->device_major != mapping->device_major || module->device_minor != mapping->device_minor) {
+      continue;
+    }
+    const struct ct_elf_segment *segments;
+    size_t count = ct_elf_segments(module->plan->elf, &segments);
+    for (size_t s = 0; s < count; s++) {
+      uint64_t start = module->base + segments[s].address;
+      if (mapping->start < start + segments[s].memory_bytes && mapping->end > start) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* The load bias, from the executable segment that the mapping shows. */
+static int
+load_bias(const struct ct_plan *plan, const struct ct_mapping *mapping, uint64_t *base)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  for (size_t s = 0; s < count; s++) {
+    uint64_t page_offset = segments[s].offset & ~(uint64_t)(CT_PAGE_BYTES - 1);
+    if ((segments[s].flags & PF_X) != 0 && mapping->offset >= page_offset &&
+        mapping->offset < segments[s].offset + segments[s].file_bytes) {
+      *base = mapping->start - (mapping->offset - page_offset) - (segments[s].address & ~(uint64_t)(CT_PAGE_BYTES - 1));
+      return 0;
+    }
+  }
+  return CT_EFORMAT;
+}
+
+static int
+tell_functions(const struct ct_module *module, const struct ct_installed *installed, const struct ct_module_sinks *sinks)
+{
+  pthread_mutex_lock(sinks->writer_lock);
+  uint32_t fn = installed->first_fn;
+  int code = 0;
+  for (size_t i = 0; i < module->plan->count && code == 0; i++) {
+    const struct ct_planned *planned = &module->plan->functions[i];
+    if (planned->refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    code = ct_trace_writer_function(sinks->writer, fn++, module->index, planned->address, planned->size,
+                                    planned->mode == CT_HOOK_FULL ? "full" : "enter",
+                                    planned->name != NULL ? planned->name : "");
+  }
+  if (code == 0) {
+    code = ct_trace_writer_flush_functions(sinks->writer);
+  }
+  pthread_mutex_unlock(sinks->writer_lock);
+  return code;
+}
+
+/* Before the hooks are there: the drain must know every id that can arrive. */
+static void
+tell_modes(const struct ct_plan *plan, uint32_t fn, struct ct_drain *drain)
+{
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].refusal == CT_REFUSED_NOT) {
+      ct_drain_function_mode(drain, fn++, plan->functions[i].mode);
+    }
+  }
+}
+
+static int
+install(struct ct_modules *modules, struct ct_module *module, struct ct_plan *plan, const struct ct_remote *remote,
+        struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+{
+  struct ct_installed installed;
+  if (modules->next_fn + plan->hooked > CT_FN_MAX) {
+    return ct_fail(diag, CT_ERANGE, "too many functions in one recording");
+  }
+  tell_modes(plan, modules->next_fn, sinks->drain);
+  int code = ct_install_module(remote, place, plan, module->base, modules->next_fn, &installed, diag);
+  if (code != 0) {
+    return code;
+  }
+  if (installed.refused_late != 0) {
+    tell_modes(plan, modules->next_fn, sinks->drain); /* ids have moved up; no hook has run yet */
+  }
+  modules->next_fn += installed.hooked;
+  module->hooked = installed.hooked;
+  module->install_ns = installed.install_ns;
+  memcpy(module->refused, plan->refused, sizeof(module->refused));
+  tell_functions(module, &installed, sinks); /* a failure to write stays in the writer */
+  return 0;
+}
+
+static int
+add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_remote *remote,
+           struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+{
+  struct ct_module *module = append_module(modules);
+  if (module == NULL || (module->path = strdup(mapping->path)) == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  module->image = image;
+  module->inode = mapping->inode;
+  module->device_major = mapping->device_major;
+  module->device_minor = mapping->device_minor;
+  module->text_start = mapping->start;
+  module->loaded = true;
+  char path[4200];
+  struct stat file;
+  struct ct_diag why = {""};
+  struct ct_plan *plan = NULL;
+  bool fresh = false;
+  int code;
+  /* The target's own view of its files: it may live in another root. */
+  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)remote->process->pid, mapping->path);
+  if (stat(path, &file) != 0) {
+    code = ct_fail(&why, ct_err_from_errno(errno), "%s", strerror(errno));
+  } else if (file.st_ino != mapping->inode) {
+    code = ct_fail(&why, CT_ENOENT, "the file has been replaced since it was loaded");
+  } else {
+    code = plan_for(modules, path, &file, &plan, &fresh, &why);
+  }
+  if (code == 0) {
+    module->plan = plan;
+    module->functions = plan->count;
+    module->build_id = strdup(ct_elf_build_id(plan->elf));
+    memcpy(module->refused, plan->refused, sizeof(module->refused));
+    module->plan_ns = fresh ? plan->plan_ns : 0;
+    code = load_bias(plan, mapping, &module->base);
+    if (code != 0) {
+      ct_fail(&why, code, "its mapping does not fit its program headers");
+    } else if (plan->uses_gs) {
+      code = ct_fail(&why, CT_EUNSUPPORTED, "it uses the gs register itself");
+    } else {
+      code = install(modules, module, plan, remote, place, sinks, &why);
+    }
+  }
+  if (code != 0) {
+    module->why_not = strdup(why.text[0] != '\0' ? why.text : ct_err_text(code));
+    module->hooked = 0;
+  }
+  return 0;
+}
+
+/* Marks modules whose text is no longer mapped. True when there are any. */
+static bool
+forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings)
+{
+  bool any = false;
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (!module->loaded) {
+      continue;
+    }
+    bool there = false;
+    for (size_t m = 0; m < mappings->count && !there; m++) {
+      const struct ct_mapping *mapping = &mappings->items[m];
+      there = mapping->inode == module->inode && mapping->device_minor == module->device_minor &&
+              mapping->device_major == module->device_major && module->text_start >= mapping->start &&
+              module->text_start < mapping->end;
+    }
+    if (!there) {
+      module->loaded = false;
+      any = true;
+    }
+  }
+  return any;
+}
+
+/* The text table after something was unloaded: what is gone is no module's text any more. */
+static int
+remark_text(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
+{
+  int code = 0;
+  for (int pass = 0; pass < 2 && code == 0; pass++) {
+    for (size_t i = 0; i < modules->count && code == 0; i++) {
+      struct ct_module *module = &modules->items[i];
+      if (module->plan != NULL && module->loaded == (pass == 1)) {
+        code = ct_install_mark_text(remote, place, module->plan, module->base,
+                                    module->loaded ? CT_TEXT_MODULE : CT_TEXT_OTHER);
+      }
+    }
+  }
+  return code;
+}
+
+int
+ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
+                  struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(remote->process->pid, &mappings);
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
+  }
+  int added = 0;
+  if (forget_unloaded(modules, &mappings)) {
+    code = remark_text(modules, remote, place);
+  }
+  for (size_t m = 0; m < mappings.count && code == 0; m++) {
+    const struct ct_mapping *mapping = &mappings.items[m];
+    if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
+      continue;
+    }
+    code = add_module(modules, image, mapping, remote, place, sinks, diag);
+    added++;
+  }
+  ct_mappings_free(&mappings);
+  return code != 0 ? code : added;
+}
+
+void
+ct_modules_forget(struct ct_modules *modules)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    modules->items[i].loaded = false;
+    modules->items[i].plan = NULL; /* its place in the table is gone with the image */
+  }
+}
+
+json_t *
+ct_modules_json(const struct ct_modules *modules)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    json_t *refused = json_object();
+    for (int r = 1; r < CT_REFUSED_COUNT; r++) {
+      if (module->refused[r] != 0) {
+        json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)module->refused[r]));
+      }
+    }
+    json_t *item = json_object();
+    json_object_set_new(item, "index", json_integer(module->index));
+    json_object_set_new(item, "image", json_integer(module->image));
+    json_object_set_new(item, "path", json_stringn_nocheck(module->path, strlen(module->path)));
+    json_object_set_new(item, "build_id", json_string(module->build_id != NULL ? module->build_id : ""));
+    json_object_set_new(item, "base", json_integer((json_int_t)module->base));
+    json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
+    json_object_set_new(item, "hooked", json_integer((json_int_t)module->hooked));
+    json_object_set_new(item, "refused", refused);
+    json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
+    json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
+    if (module->why_not != NULL) {
+      json_object_set_new(item, "not_hooked_because", json_string(module->why_not));
+    }
+    json_array_append_new(list, item);
+  }
+  return list;
+}
+
+void
+ct_modules_free(struct ct_modules *modules)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    free(modules->items[i].path);
+    free(modules->items[i].why_not);
+    free(modules->items[i].build_id);
+  }
+  for (size_t i = 0; i < modules->plan_count; i++) {
+    ct_plan_free(modules->plans[i].plan);
+  }
+  free(modules->items);
+  free(modules->plans);
+  memset(modules, 0, sizeof(*modules));
+}

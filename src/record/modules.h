@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* The modules of a recording: found in the mappings of the target, planned once per file, installed where they lie. */
+#ifndef CT_RECORD_MODULES_H
+#define CT_RECORD_MODULES_H
+
+#include "drain/drain.h"
+#include "record/image.h"
+#include "trace/writer.h"
+
+#include <jansson.h>
+
+struct ct_module {
+  uint32_t index; /* in the recording */
+  uint32_t image;
+  char *path;
+  char *build_id; /* lower-case hex, NULL when the file could not be read */
+  uint64_t inode;
+  uint32_t device_major, device_minor;
+  uint64_t base;        /* load bias */
+  uint64_t text_start;  /* of its first executable mapping */
+  const struct ct_plan *plan; /* NULL when the file could not be planned */
+  char *why_not;        /* and why, one line */
+  size_t functions, hooked;
+  size_t refused[CT_REFUSED_COUNT];
+  uint64_t plan_ns, install_ns;
+  bool loaded;
+};
+
+struct ct_modules {
+  struct ct_module *items;
+  size_t count, capacity;
+  struct ct_plan_entry *plans; /* by file, kept for the next image */
+  size_t plan_count, plan_capacity;
+  uint32_t next_fn;
+};
+
+/* What a new module is made known to. */
+struct ct_module_sinks {
+  struct ct_trace_writer *writer;
+  pthread_mutex_t *writer_lock;
+  struct ct_drain *drain;
+};
+
+/*
+ * Looks at the target's mappings: forgets modules that are gone, installs those that are new. Returns the number of new
+ * modules, or a negative error that concerns the whole process. A module that cannot be hooked is listed with the reason.
+ */
+int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
+                      struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/* All modules are gone: another image follows. */
+void ct_modules_forget(struct ct_modules *modules);
+/* The "modules" of the manifest. */
+json_t *ct_modules_json(const struct ct_modules *modules);
+void ct_modules_free(struct ct_modules *modules);
+
+#endif

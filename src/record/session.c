@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A recording, on the controller's main thread: it starts the program, installs hooks, answers requests of the agent, follows
+ * execs and waits for the end. The drain is a second thread.
+ *
+ * ptrace holds the target only behind an exec, for the time of the installation; in between it runs free. When it needs us,
+ * it rings control_bell in the ring (also rung by our SIGCHLD handler): start-up libraries and dlopen (rendezvous), and execs.
+ */
+#include "record/session.h"
+
+#include "drain/drain.h"
+#include "record/image.h"
+#include "record/manifest.h"
+#include "record/modules.h"
+#include "record/program.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES  (48u << 20) /* what the encoders may hold */
+#define IDLE_MS       200
+#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+
+struct session {
+  const struct ct_record_options *options;
+  struct ct_process process;
+  struct ct_image image;
+  bool image_live; /* an image is being recorded */
+  uint32_t image_count;
+  struct ct_modules modules;
+  struct ct_drain *drain;
+  struct ct_trace_writer *writer;
+  pthread_mutex_t lock;
+  struct ct_manifest manifest;
+  char *note;
+};
+
+/* The bell of the image being recorded; the SIGCHLD handler rings it. */
+static uint32_t *volatile current_bell;
+static volatile pid_t current_pid;
+
+static void
+on_child(int signal)
+{
+  (void)signal;
+  uint32_t *bell = current_bell;
+  if (bell != NULL) {
+    __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
+  }
+}
+
+static void
+on_forward(int signal)
+{
+  int saved = errno;
+  if (current_pid > 0) {
+    kill(current_pid, signal);
+  }
+  errno = saved;
+}
+
+struct signals {
+  struct sigaction child, interrupt, quit, terminate, hangup;
+};
+
+static void
+take_signals(struct signals *old)
+{
+  struct sigaction action = {.sa_handler = on_child};
+  sigaction(SIGCHLD, &action, &old->child);
+  action.sa_handler = SIG_IGN; /* the terminal sends these to the target too: it decides */
+  sigaction(SIGINT, &action, &old->interrupt);
+  sigaction(SIGQUIT, &action, &old->quit);
+  action.sa_handler = on_forward;
+  sigaction(SIGTERM, &action, &old->terminate);
+  sigaction(SIGHUP, &action, &old->hangup);
+}
+
+static void
+give_signals_back(const struct signals *old)
+{
+  sigaction(SIGCHLD, &old->child, NULL);
+  sigaction(SIGINT, &old->interrupt, NULL);
+  sigaction(SIGQUIT, &old->quit, NULL);
+  sigaction(SIGTERM, &old->terminate, NULL);
+  sigaction(SIGHUP, &old->hangup, NULL);
+}
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void
+futex_wake(uint32_t *word)
+{
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void
+futex_wait_ms(uint32_t *word, uint32_t value, int ms)
+{
+  struct timespec wait = {ms / 1000, ms % 1000 * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &wait, NULL, 0);
+}
+
+static void
+write_manifest(struct session *session, bool complete)
+{
+  const struct ct_drain_thread_info *threads;
+  struct ct_drain_stats stats;
+  pthread_mutex_lock(&session->lock);
+  size_t count = ct_drain_threads(session->drain, &threads);
+  ct_drain_stats(session->drain, &stats);
+  json_t *json = ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+  ct_trace_writer_manifest(session->writer, json);
+  json_decref(json);
+  pthread_mutex_unlock(&session->lock);
+}
+
+static struct ct_module_sinks
+sinks(struct session *session)
+{
+  return (struct ct_module_sinks){session->writer, &session->lock, session->drain};
+}
+
+static void
+add_note(struct session *session, const char *text)
+{
+  if (session->note[0] == '\0') {
+    snprintf(session->note, sizeof(((struct ct_record_result *)0)->note), "%s", text);
+  }
+}
+
+/* The process stands behind an exec: make the new image ready and let it go. */
+static int
+begin_image(struct session *session, struct ct_diag *diag)
+{
+  uint64_t begin = now_ns();
+  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options->ring_mib << 20,
+                                     .lossless = session->options->lossless};
+  char path[64], target[PATH_MAX];
+  snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
+  ssize_t length = readlink(path, target, sizeof(target) - 1);
+  target[length > 0 ? length : 0] = '\0';
+  int code = 0;
+  if (ct_process_seccomp(session->process.pid) != 0) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs", target);
+  }
+  if (code == 0) {
+    struct ct_diag why = {""};
+    int unused;
+    if (ct_program_check(path, &unused, &why) != 0) {
+      code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
+    }
+  }
+  if (code == 0) {
+    code = ct_image_create(&session->process, &options, &session->image, diag);
+  }
+  ct_manifest_image(&session->manifest, session->process.pid, target, code == 0 ? NULL : diag->text);
+  if (code != 0) {
+    return code;
+  }
+  session->image_live = true;
+  struct ct_remote remote = ct_image_remote(&session->image);
+  struct ct_module_sinks to = sinks(session);
+  code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
+  session->image_count++;
+  if (code >= 0) {
+    code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
+  }
+  current_bell = &session->image.ring->control_bell;
+  current_pid = session->process.pid;
+  session->manifest.install_ns += now_ns() - begin;
+  write_manifest(session, false);
+  return code;
+}
+
+/* The image has ended, by exec or with the process. */
+static void
+end_image(struct session *session, bool by_exec)
+{
+  if (!session->image_live) {
+    return;
+  }
+  ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
+  static uint32_t no_bell;
+  current_bell = &no_bell;
+  ct_image_free(&session->image);
+  ct_modules_forget(&session->modules);
+  session->image_live = false;
+}
+
+/* ct_remote over a thread that waits in the agent. */
+struct agent_remote {
+  struct session *session;
+  struct ct_request *request;
+};
+
+static int
+agent_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  struct agent_remote *remote = context;
+  struct ct_request *request = remote->request;
+  uint32_t *bell = &remote->session->image.ring->control_bell;
+  request->number = (uint64_t)number;
+  memcpy(request->arg, args, sizeof(request->arg));
+  /* release: pairs with the agent's acquire of the state */
+  __atomic_store_n(&request->state, CT_REQ_SYSCALL, __ATOMIC_RELEASE);
+  futex_wake(&request->state);
+  for (int step = 0; step < REMOTE_STEPS; step++) {
+    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
+    uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+    if (state != CT_REQ_SYSCALL) {
+      *result = request->result;
+      return state == CT_REQ_PENDING ? 0 : CT_ESRCH;
+    }
+    if (kill(remote->session->process.pid, 0) != 0) {
+      return CT_ESRCH;
+    }
+    futex_wait_ms(bell, rung, IDLE_MS);
+  }
+  return CT_ETIMEOUT;
+}
+
+static void
+answer(struct ct_request *request)
+{
+  __atomic_store_n(&request->state, CT_REQ_DONE, __ATOMIC_RELEASE);
+  futex_wake(&request->state);
+}
+
+static void
+answer_request(void *context)
+{
+  answer(context);
+}
+
+static void
+serve_rendezvous(struct session *session, struct ct_request *request)
+{
+  uint64_t begin = now_ns();
+  struct agent_remote via = {session, request};
+  struct ct_remote remote = {.process = &session->process, .syscall = agent_syscall, .context = &via};
+  struct ct_module_sinks to = sinks(session);
+  struct ct_diag diag = {""};
+  int added = ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+  answer(request);
+  session->manifest.install_ns += now_ns() - begin;
+  if (added < 0) {
+    add_note(session, diag.text);
+  }
+  if (added > 0) {
+    write_manifest(session, false);
+  }
+}
+
+static bool
+would_lose_privilege(struct session *session, uint64_t path_address)
+{
+  char path[PATH_MAX];
+  char seen[PATH_MAX + 64];
+  size_t length = 0;
+  while (length + 1 < sizeof(path)) {
+    size_t step = CT_PAGE_BYTES - (path_address + length) % CT_PAGE_BYTES;
+    step = step < sizeof(path) - 1 - length ? step : sizeof(path) - 1 - length;
+    if (ct_process_read(&session->process, path_address + length, path + length, step) != 0) {
+      return false;
+    }
+    if (memchr(path + length, '\0', step) != NULL) {
+      break;
+    }
+    length += step;
+  }
+  path[sizeof(path) - 1] = '\0';
+  snprintf(seen, sizeof(seen), "/proc/%d/%s%s", (int)session->process.pid, path[0] == '/' ? "root" : "cwd/", path);
+  return ct_program_is_privileged(seen) != 0;
+}
+
+static void
+serve_exec(struct session *session, struct ct_request *request, pid_t tid)
+{
+  struct ct_diag diag = {""};
+  if (would_lose_privilege(session, request->arg[0])) {
+    answer(request);
+    add_note(session, "the program went on to a setuid or setgid program, which is not recorded");
+    return;
+  }
+  int code = ct_process_follow_exec(&session->process, tid, answer_request, request, &diag);
+  if (code == CT_ENOENT) {
+    return; /* the exec failed; the program goes on */
+  }
+  if (code != 0) {
+    if (diag.text[0] != '\0' && kill(session->process.pid, 0) == 0) {
+      add_note(session, diag.text);
+    }
+    return;
+  }
+  end_image(session, true);
+  code = begin_image(session, &diag);
+  if (code != 0) {
+    add_note(session, diag.text);
+    end_image(session, false);
+  }
+  ct_process_release(&session->process);
+}
+
+static void
+serve_requests(struct session *session)
+{
+  struct ct_ring_header *ring = session->image.ring;
+  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
+  for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
+    struct ct_request *request = &slots[i].request;
+    if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != CT_REQ_PENDING) {
+      continue;
+    }
+    if (request->kind == CT_REQUEST_EXEC) {
+      serve_exec(session, request, (pid_t)slots[i].tid);
+      return; /* the ring may be another one now */
+    }
+    serve_rendezvous(session, request);
+  }
+}
+
+/* Until the program has ended. */
+static int
+run(struct session *session, int *wait_status)
+{
+  uint32_t served = 0;
+  for (;;) {
+    int status;
+    uint32_t *bell = current_bell;
+    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
+    if (session->image_live && (rung != served || bell != &session->image.ring->control_bell)) {
+      served = rung;
+      serve_requests(session);
+    }
+    pid_t got = waitpid(session->process.pid, &status, WNOHANG | __WALL);
+    if (got == session->process.pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
+      *wait_status = status;
+      return 0;
+    }
+    if (got < 0 && errno == ECHILD) {
+      return CT_ESRCH;
+    }
+    if (bell == current_bell) {
+      futex_wait_ms(bell, rung, IDLE_MS);
+    }
+  }
+}
+
+static void
+remove_empty_trace(const char *directory)
+{
+  static const char *const names[] = {"manifest.json", "functions.tsv"};
+  char path[PATH_MAX];
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+    unlink(path);
+  }
+  rmdir(directory);
+}
+
+static int
+start(struct session *session, struct ct_record_result *result, struct ct_diag *diag)
+{
+  int code = ct_process_spawn(session->options->argv, &session->process, &result->exec_errno, diag);
+  if (code != 0) {
+    return code;
+  }
+  ct_manifest_start(&session->manifest, session->options->argv, session->process.pid);
+  code = begin_image(session, diag);
+  if (code != 0) {
+    end_image(session, false);
+    ct_process_close(&session->process, true);
+    return code;
+  }
+  ct_process_release(&session->process);
+  return 0;
+}
+
+int
+ct_record(const struct ct_record_options *options, struct ct_record_result *result, struct ct_diag *diag)
+{
+  memset(result, 0, sizeof(*result));
+  struct session session = {.options = options, .process = {.mem_fd = -1}, .note = result->note};
+  struct signals signals;
+  static uint32_t no_bell;
+  int code = ct_program_check(options->argv[0], &result->exec_errno, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session.writer, diag);
+  if (code != 0) {
+    return code;
+  }
+  pthread_mutex_init(&session.lock, NULL);
+  code = ct_drain_create(session.writer, &session.lock, &session.drain);
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory");
+  }
+  current_bell = &no_bell;
+  if (code == 0) {
+    code = start(&session, result, diag);
+  }
+  bool started = code == 0;
+  if (started) {
+    take_signals(&signals);
+    code = run(&session, &result->wait_status);
+    result->ran = code == 0;
+    end_image(&session, false);
+    ct_manifest_end(&session.manifest, result->wait_status);
+    write_manifest(&session, true);
+    give_signals_back(&signals);
+    struct ct_drain_stats stats;
+    ct_drain_stats(session.drain, &stats);
+    result->events = stats.events;
+    result->dropped = stats.dropped;
+    if (code != 0) {
+      ct_fail(diag, code, "lost the program: somebody else has waited for it");
+    }
+  }
+  current_pid = 0;
+  current_bell = NULL;
+  ct_process_close(&session.process, false);
+  ct_drain_free(session.drain);
+  ct_modules_free(&session.modules);
+  ct_manifest_free(&session.manifest);
+  int written = ct_trace_writer_close(session.writer, started && code == 0 ? diag : NULL);
+  pthread_mutex_destroy(&session.lock);
+  if (!started) {
+    remove_empty_trace(options->directory);
+  }
+  return code != 0 ? code : written;
+}
