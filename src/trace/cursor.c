@@ -108,52 +108,76 @@ reserve(void **storage, size_t *capacity, size_t size)
 
 /* ---- unpacking ---- */
 
-/* Numbers in a column of LEB128: bytes below 0x80. */
-__attribute__((optimize("O3"))) static size_t
+typedef uint8_t lanes __attribute__((vector_size(16)));
+
+static size_t
+sum_lanes(lanes v)
+{
+  size_t sum = 0;
+  for (size_t i = 0; i < sizeof(v); i++)
+    sum += v[i];
+  return sum;
+}
+
+/* Numbers in a column of LEB128, that is bytes below 0x80. The column has 16 bytes of slack, which are not counted. */
+static size_t
 count_numbers(const uint8_t *p, size_t size)
 {
-  size_t count = 0;
-  for (size_t i = 0; i < size;) {
-    size_t end = size - i < 128 ? size : i + 128;
-    uint8_t lanes = 0;
-    for (; i < end; i++)
-      lanes += (uint8_t)(p[i] < 0x80);
-    count += lanes;
+  size_t count = 0, i = 0;
+  while (size - i >= sizeof(lanes)) {
+    lanes sum = {0};
+    for (size_t end = size - i < 255 * sizeof(lanes) ? size - i : 255 * sizeof(lanes); end >= sizeof(lanes);
+         end -= sizeof(lanes), i += sizeof(lanes)) {
+      lanes v;
+      memcpy(&v, p + i, sizeof(v));
+      sum -= (lanes)(v < 0x80);
+    }
+    count += sum_lanes(sum);
   }
+  for (; i < size; i++)
+    count += p[i] < 0x80;
   return count;
 }
 
 /* Ops that have an id; SIZE_MAX when some op is none. */
-__attribute__((optimize("O3"))) static size_t
+static size_t
 count_ops_with_id(const uint8_t *ops, size_t size)
 {
-  size_t count = 0;
-  uint8_t greatest = 0;
-  for (size_t i = 0; i < size;) {
-    size_t end = size - i < 128 ? size : i + 128;
-    uint8_t lanes = 0;
-    for (; i < end; i++) {
-      uint8_t op = ops[i];
-      greatest = op > greatest ? op : greatest;
-      lanes += (uint8_t)((op == CT_OP_ENTER) | (op == CT_OP_TAIL) | (op == CT_OP_POINT) | (op == CT_OP_RETURN_ORPHAN) |
-                         (op == CT_OP_RETURN_ID));
+  size_t count = 0, i = 0;
+  lanes unknown = {0};
+  while (size - i >= sizeof(lanes)) {
+    lanes sum = {0};
+    for (size_t end = size - i < 255 * sizeof(lanes) ? size - i : 255 * sizeof(lanes); end >= sizeof(lanes);
+         end -= sizeof(lanes), i += sizeof(lanes)) {
+      lanes v;
+      memcpy(&v, ops + i, sizeof(v));
+      unknown |= (lanes)(v >= CT_OP_COUNT);
+      sum -= (lanes)((v == CT_OP_ENTER) | (v == CT_OP_TAIL) | (v == CT_OP_POINT) | (v == CT_OP_RETURN_ORPHAN) |
+                     (v == CT_OP_RETURN_ID));
     }
-    count += lanes;
+    count += sum_lanes(sum);
   }
-  return greatest < CT_OP_COUNT ? count : SIZE_MAX;
+  bool valid = sum_lanes(unknown) == 0;
+  for (; i < size; i++) {
+    valid &= ops[i] < CT_OP_COUNT;
+    count += CT_OPS_WITH_ID >> (ops[i] & 15) & 1;
+  }
+  return valid ? count : SIZE_MAX;
 }
 
+/* False when a number is too long. Without branches between lengths; the column has slack behind it. */
 static bool
 decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
 {
   while (p < end) {
-    uint64_t id = *p++;
-    if (id > 0x7f) {
-      p = ct_varint_get(p - 1, end, &id);
-      if (p == NULL || id > CT_FUNCTION_ID_MAX)
-        return false;
-    }
-    *out++ = (uint32_t)id;
+    uint32_t word, ends;
+    memcpy(&word, p, sizeof(word));
+    ends = ~word & 0x80808080u;
+    if (ends == 0)
+      return false;
+    word &= ends ^ (ends - 1); /* up to the number's last byte */
+    *out++ = (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
+    p += ((unsigned)__builtin_ctz(ends) + 1) / 8;
   }
   return true;
 }

@@ -210,121 +210,110 @@ get_long_delta(const uint8_t *p, uint64_t *delta)
   return p;
 }
 
-/* The last four bytes of an event in one store; reason is 0. */
+/* Two fields of 32 bits in one store; the number of stores is what bounds the loop below. */
 static inline void
-put_kind(struct ct_event *event, uint32_t kind, uint32_t uncertain)
+put_pair(void *field, uint32_t low, uint32_t high)
 {
-  static_assert(offsetof(struct ct_event, kind) == 36 && sizeof(struct ct_event) == 40, "event");
-  static_assert(offsetof(struct ct_event, uncertain) == 38, "event");
-  uint32_t word = kind | uncertain << 16;
-  memcpy((char *)event + offsetof(struct ct_event, kind), &word, sizeof(word));
+  uint64_t word = low | (uint64_t)high << 32;
+  memcpy(field, &word, sizeof(word));
 }
 
-/* What the loop keeps in registers; the cursor has it between batches and for the rare ops. */
-struct decoder {
-  const uint8_t *delta;
-  const uint32_t *id;
-  struct ct_open_frame *top; /* one past the innermost frame */
-  uint64_t tsc;
-  uint32_t last;
-};
+static_assert(offsetof(struct ct_event, fn) == 24 && offsetof(struct ct_event, closed_fn) == 28, "one store");
+static_assert(offsetof(struct ct_event, depth) == 32 && offsetof(struct ct_event, kind) == 36, "one store");
+static_assert(offsetof(struct ct_event, uncertain) == 38 && sizeof(struct ct_event) == 40, "one store");
+static_assert(offsetof(struct ct_open_frame, fn) == 0 && offsetof(struct ct_open_frame, uncertain) == 4, "one store");
 
-static void
-decoder_load(struct decoder *d, const struct ct_cursor *c)
-{
-  *d = (struct decoder){c->delta, c->id, c->stack.frames + c->stack.count, c->tsc, c->last};
-}
-
-static void
-decoder_store(const struct decoder *d, struct ct_cursor *c)
-{
-  c->delta = d->delta;
-  c->id = d->id;
-  c->stack.count = (uint32_t)(d->top - c->stack.frames);
-  c->tsc = d->tsc;
-  c->last = d->last;
-}
-
-/* An op that is neither enter nor return; d is up to date but for the op. */
+/* An op that is neither enter nor return, with the cursor up to date but for the op. */
 static __attribute__((noinline)) bool
-decode_other(struct ct_cursor *c, struct decoder *d, uint8_t op, struct ct_event *event)
+decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
-  *event = (struct ct_event){.tsc = d->tsc, .closed_fn = CT_FUNCTION_NONE};
-  decoder_store(d, c);
-  bool ok = true;
-  if (op <= CT_OP_POINT) {
-    uint32_t *slot = &c->prediction[ct_prediction_slot(c->last)];
-    event->fn = op == CT_OP_TAIL || op == CT_OP_POINT ? *c->id++ : *slot - 1;
-    *slot = event->fn + 1;
-    c->last = event->fn * 2;
-    ok = event->fn != CT_FUNCTION_NONE;
-    if (ok)
-      decode_tail_or_point(&c->stack, op >= CT_OP_POINT_PREDICTED, event);
-  } else {
-    ok = decode_rare(c, op, event);
-  }
-  decoder_load(d, c);
-  return ok;
+  *event = (struct ct_event){.tsc = c->tsc, .closed_fn = CT_FUNCTION_NONE};
+  if (op > CT_OP_POINT)
+    return decode_rare(c, op, event);
+  uint32_t *slot = &c->prediction[ct_prediction_slot(c->last)];
+  event->fn = op == CT_OP_TAIL || op == CT_OP_POINT ? *c->id++ : *slot - 1;
+  *slot = event->fn + 1;
+  c->last = event->fn * 2;
+  if (event->fn == CT_FUNCTION_NONE)
+    return false;
+  decode_tail_or_point(&c->stack, op >= CT_OP_POINT_PREDICTED, event);
+  return true;
 }
 
 size_t
 ct_decode_batch(struct ct_cursor *c, bool *damaged)
 {
   uint32_t count = c->header.ops - c->op < CT_BATCH_EVENTS ? c->header.ops - c->op : CT_BATCH_EVENTS;
-  struct decoder d;
-  struct ct_event *event = c->batch;
-  const uint8_t *op_at = c->ops + c->op, *op_end = op_at + count;
   *damaged = !ct_stack_reserve(&c->stack, (uint64_t)c->stack.count + count);
   if (*damaged)
     return 0;
-  decoder_load(&d, c);
-  const struct ct_open_frame *bottom = c->stack.frames;
-  uint32_t base = c->stack.base;
+  struct ct_event *event = c->batch;
+  const uint8_t *op_at = c->ops + c->op, *op_end = op_at + count;
+  const uint8_t *delta_at = c->delta;
+  const uint32_t *id = c->id;
+  struct ct_open_frame *bottom = c->stack.frames, *top = bottom + c->stack.count;
+  uint32_t *const prediction = c->prediction;
+  uint32_t base = c->stack.base, last = c->last;
+  uint64_t tsc = c->tsc;
   for (; op_at < op_end; op_at++, event++) {
     uint32_t op = *op_at;
     uint16_t word;
-    memcpy(&word, d.delta, sizeof(word)); /* the column has slack behind it */
+    memcpy(&word, delta_at, sizeof(word)); /* the column has slack behind it */
     if (UNLIKELY((word & 0x8080) == 0x8080)) {
       uint64_t delta;
-      d.delta = get_long_delta(d.delta, &delta);
-      d.tsc += delta;
+      delta_at = get_long_delta(delta_at, &delta);
+      tsc += delta;
     } else {
-      uint32_t more = (word >> 7) & 1;
-      d.tsc += (word & 0x7f) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80);
-      d.delta += 1 + more;
+      uint32_t more = (word >> 7) & 1u;
+      tsc += (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
+      delta_at += 1 + more;
     }
     if (UNLIKELY(op > CT_OP_ENTER)) {
-      if (!decode_other(c, &d, (uint8_t)op, event)) {
+      c->delta = delta_at;
+      c->id = id;
+      c->stack.count = (uint32_t)(top - bottom);
+      c->tsc = tsc;
+      c->last = last;
+      if (!decode_other(c, (uint8_t)op, event)) {
         *damaged = true;
-        break;
+        goto out;
       }
+      id = c->id;
       bottom = c->stack.frames;
+      top = bottom + c->stack.count;
       base = c->stack.base;
+      last = c->last;
       continue;
     }
-    uint32_t is_return = op == CT_OP_RETURN, has_id = op >> 1;
-    const struct ct_open_frame *frame = d.top - 1;
-    uint32_t slot = ct_prediction_slot(d.last);
-    uint32_t entered = has_id ? *d.id : c->prediction[slot] - 1;
-    uint32_t fn = is_return ? frame->fn : entered;
+    /* Masks and not conditions, which the compiler would turn into branches. */
+    uint32_t is_return = (op - 1) >> 31, with_id = op >> 1;
+    uint32_t if_return = 0u - is_return, if_id = 0u - with_id, if_predicted = 0u - (op & 1);
+    const struct ct_open_frame *frame = top - 1;
+    uint32_t slot = ct_prediction_slot(last);
+    uint32_t fn = (frame->fn & if_return) | (*id & if_id) | ((prediction[slot] - 1) & if_predicted);
     if (UNLIKELY(fn == CT_FUNCTION_NONE)) { /* no prediction, or the entry below the bottom of the stack */
       *damaged = true;
       break;
     }
-    d.id += has_id;
-    event->tsc = d.tsc;
-    event->enter_tsc = is_return ? frame->enter_tsc : 0;
+    id += with_id;
+    event->tsc = tsc;
+    event->enter_tsc = frame->enter_tsc & (0ull - is_return);
     event->value = 0;
-    event->fn = fn;
-    event->closed_fn = CT_FUNCTION_NONE;
-    event->depth = base + (uint32_t)(d.top - bottom) - is_return;
-    put_kind(event, is_return ^ 1, frame->uncertain & (0u - is_return));
-    c->prediction[is_return ? CT_PREDICTION_ENTRIES : slot] = fn + 1;
-    *d.top = (struct ct_open_frame){.fn = fn, .enter_tsc = d.tsc};
-    d.top += 1 - 2 * (int64_t)is_return;
-    d.last = fn * 2 + is_return;
+    put_pair((char *)event + offsetof(struct ct_event, fn), fn, CT_FUNCTION_NONE);
+    put_pair((char *)event + offsetof(struct ct_event, depth), base + (uint32_t)(top - bottom) - is_return,
+             (is_return ^ 1) | (frame->uncertain & if_return) << 16);
+    prediction[(slot & ~if_return) | (CT_PREDICTION_ENTRIES & if_return)] = fn + 1;
+    put_pair(top, fn, 0);
+    top->enter_tsc = tsc;
+    top += 1 - 2 * (int64_t)is_return;
+    last = fn * 2 + is_return;
   }
-  decoder_store(&d, c);
+  c->delta = delta_at;
+  c->id = id;
+  c->stack.count = (uint32_t)(top - bottom);
+  c->tsc = tsc;
+  c->last = last;
+out:
   c->op += (uint32_t)(event - c->batch);
   return (size_t)(event - c->batch);
 }
