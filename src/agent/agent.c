@@ -119,11 +119,15 @@ hand_over(struct ct_control *control)
     return;
   }
   struct ct_segment_entry *entry = segment_entry(control->segment);
+  uint64_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+  if (CT_SEG_STATE(state) != CT_SEG_ACTIVE || CT_SEG_SLOT(state) != control->slot ||
+      entry->generation != slot_of(control)->generation) {
+    return; /* our slot's last owner is dead and the controller has taken its segment already */
+  }
   uint64_t used = control->cursor - control->segment_base;
   entry->reserved = used > CT_SEGMENT_BYTES ? CT_SEGMENT_EVENTS : (uint32_t)(used / CT_EVENT_BYTES);
-  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
   /* release: the events and reserved are visible to whoever sees FULL */
-  __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, control->slot, CT_SEG_SEQ(word)), __ATOMIC_RELEASE);
+  __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, control->slot, CT_SEG_SEQ(state)), __ATOMIC_RELEASE);
   control->segment = CT_SEGMENT_NONE;
   control->limit = 0;
   control->cursor = 0;
@@ -199,6 +203,7 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->light_lo = 0;
   control->light_len = 0;
   control->parked = 0;
+  control->context = 0;
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
   slot->thread_seq = 0;
@@ -210,35 +215,59 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->mode = CT_MODE_ON;
 }
 
-/* Makes the stack on which sp lies the thread's current one. 0: it has no return store. */
+/* Records that the thread is on another stack now, unless it is the one that the drain believes it to be on. */
+static void
+put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t sp)
+{
+  uint32_t context = (uint32_t)(stack_lo >> 12) & 0x7fffff;
+  if (control->context != context + 1) {
+    control->context = context + 1;
+    put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
+  }
+}
+
+/* True when count events fit into the active segment, perhaps after a swap. */
+static int
+has_room(struct ct_control *control, uint32_t count)
+{
+  if (control->limit != 0 && control->cursor + (uint64_t)count * CT_EVENT_BYTES <= control->limit) {
+    return 1;
+  }
+  return next_segment(control);
+}
+
+/*
+ * sp is not on the thread's current stack: makes the one it is on current. 1: it has a return store. 0: it has none; calls on
+ * it are recorded by their enter only, from here.
+ */
 static int
 enter_stack(struct ct_control *control, uint64_t sp)
 {
   struct ct_stack_range range;
-  if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
-    control->stack_len = 0;
+  control->stack_len = 0;
+  if (sp - control->light_lo < control->light_len) {
+    put_switch(control, control->light_lo, sp);
     return 0;
   }
+  if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
+    return 0;
+  }
+  put_switch(control, range.lo, sp);
   if (range.light != 0) {
-    control->stack_len = 0;
     control->light_lo = range.lo;
     control->light_len = range.hi - range.lo;
     return 0;
   }
   control->stack_lo = range.lo;
   control->stack_len = range.hi - range.lo;
-  if (control->limit != 0 && control->cursor < control->limit) {
-    uint32_t context = (uint32_t)(range.lo >> 12) & 0x7fffff;
-    put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
-  }
   return 1;
 }
 
 /*
- * The slow path of a hook; called by entry.S on the agent's stack. half: 0 enter, 1 return, 2 callout.
+ * The slow path of a hook. half: 0 enter, 1 return, 2 callout; found: the page was looked up by the thread's id.
  * Answers CT_VERDICT_RETRY when the trampoline will succeed now, CT_VERDICT_SKIP when the event is not to be recorded.
  */
-__attribute__((visibility("hidden"))) uint64_t
+uint64_t
 agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half, uint32_t tid,
                 uint32_t found)
 {
@@ -256,19 +285,14 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     control->stack_len = 0;
     return CT_VERDICT_SKIP;
   }
-  if (control->cursor >= control->limit && next_segment(control) == 0) {
+  if (!has_room(control, 2)) {
     __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }
-  if (sp - control->stack_lo < control->stack_len) {
+  if (sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
     return CT_VERDICT_RETRY;
   }
-  if (sp - control->light_lo >= control->light_len && enter_stack(control, sp)) {
-    return CT_VERDICT_RETRY;
-  }
-  /* No return store for this stack: enter events only, recorded from here. */
-  control->stack_len = 0;
-  if (half == 0) {
+  if (half == 0 && sp - control->light_lo < control->light_len) {
     put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
   }
   return CT_VERDICT_SKIP;

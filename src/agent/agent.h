@@ -65,4 +65,12 @@ AGENT_HIDDEN int agent_stack_range(uint64_t sp, struct ct_stack_range *range);
 /* request.c: tells the controller and waits for its answer, bounded. */
 AGENT_HIDDEN void agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
 
+struct dwarf_eh_bases; /* unwind.c */
+
+/* Called by entry.S, on the agent's stack with all signals blocked. */
+AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
+                                      uint32_t half, uint32_t tid, uint32_t found);
+/* Called by entry.S on the unwinder's stack. */
+AGENT_HIDDEN void *agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self);
+
 #endif

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <time.h>
 
-#define ROWS_MAX 4096
+#define ROWS_MAX       4096
+#define EXEC_BYTES_MAX 512 /* a larger function that makes the system call does other things first */
 
 static const struct {
   const char *key, *text;
@@ -301,7 +302,7 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
   static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
   static const char *const seccomp[] = {"prctl", "__prctl", "syscall", NULL};
-  if ((facts & CT_FACT_EXEC) != 0) {
+  if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
   }
   if ((facts & (CT_FACT_CLONE | CT_FACT_VFORK)) != 0) {

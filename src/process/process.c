@@ -153,7 +153,17 @@ ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno
   return result;
 }
 
-/* Runs the seized thread until its execve has succeeded or failed. */
+/* At a stop for a system call: still the agent's own calls on the way out, or an execve that has not failed. */
+static bool
+leads_to_exec(const struct user_regs_struct *regs)
+{
+  if (regs->orig_rax == SYS_execve || regs->orig_rax == SYS_execveat) {
+    return (int64_t)regs->rax >= 0 || (int64_t)regs->rax == -ENOSYS; /* -ENOSYS: the stop before the call */
+  }
+  return regs->orig_rax == SYS_futex || regs->orig_rax == SYS_rt_sigprocmask || regs->orig_rax == SYS_restart_syscall;
+}
+
+/* Runs the seized thread until its execve has succeeded or failed, or it turns out to do something else. */
 static int
 run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
 {
@@ -174,9 +184,7 @@ run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
     }
     if (WSTOPSIG(status) == SYSCALL_STOP) {
       struct user_regs_struct regs;
-      if (ptrace(PTRACE_GETREGS, stopped, NULL, &regs) == 0 &&
-          (regs.orig_rax == SYS_execve || regs.orig_rax == SYS_execveat) && (int64_t)regs.rax < 0 &&
-          (int64_t)regs.rax != -ENOSYS) {
+      if (ptrace(PTRACE_GETREGS, stopped, NULL, &regs) != 0 || !leads_to_exec(&regs)) {
         ptrace(PTRACE_DETACH, stopped, NULL, NULL);
         return CT_ENOENT;
       }

@@ -158,6 +158,8 @@ struct ct_control {
   uint32_t busy;      /* in the agent; a signal handler that finds it set is not recorded */
   uint64_t light_lo;  /* stack without return store: enter events only */
   uint64_t light_len;
+  uint32_t context;   /* of the stack that the drain believes the thread to be on, plus 1 */
+  uint32_t pad;
 };
 #define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
 
