@@ -11,12 +11,11 @@ static int
 add_block(struct ct_histogram *h, unsigned block)
 {
   size_t slots = h->slots_used;
-  uint32_t *counts = reallocarray(h->is_spread ? h->counts : NULL, slots + 1, CT_HISTOGRAM_BUCKETS * sizeof(*counts));
+  uint32_t *counts = reallocarray(h->counts, slots + 1, CT_HISTOGRAM_BUCKETS * sizeof(*counts));
   if (counts == NULL)
     return CT_ENOMEM;
   memset(counts + slots * CT_HISTOGRAM_BUCKETS, 0, CT_HISTOGRAM_BUCKETS * sizeof(*counts));
   h->counts = counts;
-  h->is_spread = 1;
   h->slots_used++;
   h->slot[block] = h->slots_used;
   return 0;
@@ -33,59 +32,77 @@ add_to_bucket(struct ct_histogram *h, unsigned block, unsigned bucket, uint32_t 
   return 0;
 }
 
-/* From samples to buckets. On failure some samples are lost from the percentiles, nothing else. */
+/* From the log to counters. On failure some values are lost from the percentiles, nothing else. */
 static int
 spread(struct ct_histogram *h)
 {
-  uint64_t samples[CT_HISTOGRAM_SAMPLES];
-  size_t n = h->count < CT_HISTOGRAM_SAMPLES ? h->count : CT_HISTOGRAM_SAMPLES;
-  if (n != 0)
-    memcpy(samples, h->samples, n * sizeof(*samples));
-  free(h->samples);
-  h->samples = NULL;
+  uint16_t *log = h->log;
+  int rc = 0;
+  h->log_capacity = 0;
+  h->counts = NULL;
   h->is_spread = 1;
-  for (size_t i = 0; i < n; i++) {
-    unsigned block = ct_histogram_block(samples[i]);
-    int rc = add_to_bucket(h, block, ct_histogram_bucket(samples[i], block), 1);
-    if (rc != 0)
-      return rc;
-  }
+  for (uint64_t i = 0; i < h->count && rc == 0; i++)
+    rc = add_to_bucket(h, log[i] / CT_HISTOGRAM_BUCKETS, log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  free(log);
+  return rc;
+}
+
+static int
+grow_log(struct ct_histogram *h)
+{
+  uint16_t capacity = h->log_capacity == 0 ? CT_HISTOGRAM_LOG_MIN : (uint16_t)(h->log_capacity * 2);
+  uint16_t *log = reallocarray(h->log, capacity, sizeof(*log));
+  if (log == NULL)
+    return CT_ENOMEM;
+  h->log = log;
+  h->log_capacity = capacity;
   return 0;
 }
 
 int
 ct_histogram_add_slow(struct ct_histogram *h, uint64_t value)
 {
-  if (!h->is_spread && h->count < CT_HISTOGRAM_SAMPLES) {
-    if (h->samples == NULL && (h->samples = malloc(CT_HISTOGRAM_SAMPLES * sizeof(*h->samples))) == NULL)
-      return CT_ENOMEM;
-    h->samples[h->count] = value;
-  } else {
-    unsigned block = ct_histogram_block(value);
-    if (!h->is_spread && spread(h) != 0)
-      return CT_ENOMEM;
-    if (add_to_bucket(h, block, ct_histogram_bucket(value, block), 1) != 0)
-      return CT_ENOMEM;
-  }
+  unsigned block = ct_histogram_block(value);
+  if (!h->is_spread && h->log_capacity < CT_HISTOGRAM_LOG_MAX)
+    return grow_log(h) != 0 ? CT_ENOMEM : ct_histogram_add(h, value);
+  if (!h->is_spread && spread(h) != 0)
+    return CT_ENOMEM;
+  if (add_to_bucket(h, block, ct_histogram_bucket(value, block), 1) != 0)
+    return CT_ENOMEM;
   h->count++;
   h->sum += value;
   return 0;
+}
+
+/* The log of `from` goes behind that of `into`, or into its counters. */
+static int
+merge_log(struct ct_histogram *into, const struct ct_histogram *from)
+{
+  while (!into->is_spread && into->count + from->count > into->log_capacity) {
+    if ((into->log_capacity < CT_HISTOGRAM_LOG_MAX ? grow_log(into) : spread(into)) != 0)
+      return CT_ENOMEM;
+  }
+  if (!into->is_spread) {
+    if (from->count != 0)
+      memcpy(into->log + into->count, from->log, from->count * sizeof(*from->log));
+    return 0;
+  }
+  int rc = 0;
+  for (uint64_t i = 0; i < from->count && rc == 0; i++)
+    rc = add_to_bucket(into, from->log[i] / CT_HISTOGRAM_BUCKETS, from->log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  return rc;
 }
 
 int
 ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *from)
 {
   if (!from->is_spread) {
-    for (uint64_t i = 0; i < from->count; i++) {
-      int rc = ct_histogram_add(into, from->samples[i]);
-      if (rc != 0)
-        return rc;
-    }
-    return 0;
-  }
-  if (!into->is_spread && spread(into) != 0)
+    if (merge_log(into, from) != 0)
+      return CT_ENOMEM;
+  } else if (!into->is_spread && spread(into) != 0) {
     return CT_ENOMEM;
-  for (unsigned block = 0; block < CT_HISTOGRAM_BLOCKS; block++) {
+  }
+  for (unsigned block = 0; from->is_spread && block < CT_HISTOGRAM_BLOCKS; block++) {
     if (from->slot[block] == 0)
       continue;
     const uint32_t *counts = &from->counts[(from->slot[block] - 1) * CT_HISTOGRAM_BUCKETS];
@@ -97,13 +114,6 @@ ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *from)
   into->count += from->count;
   into->sum += from->sum;
   return 0;
-}
-
-static int
-compare_u64(const void *a, const void *b)
-{
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
 }
 
 /* The middle of a bucket. */
@@ -123,17 +133,30 @@ rank_of(uint64_t count, uint32_t permille)
   return rank == 0 ? 1 : rank;
 }
 
+/* The value of a rank, from 1: first its block, then its bucket in it, by counting. */
+static uint64_t
+log_quantile(const struct ct_histogram *h, uint64_t rank)
+{
+  uint16_t blocks[CT_HISTOGRAM_BLOCKS] = {0}, buckets[CT_HISTOGRAM_BUCKETS] = {0};
+  for (uint64_t i = 0; i < h->count; i++)
+    blocks[h->log[i] / CT_HISTOGRAM_BUCKETS]++;
+  unsigned block = 0, bucket = 0;
+  for (; rank > blocks[block]; block++)
+    rank -= blocks[block];
+  for (uint64_t i = 0; i < h->count; i++)
+    buckets[h->log[i] % CT_HISTOGRAM_BUCKETS] += h->log[i] / CT_HISTOGRAM_BUCKETS == block;
+  for (; rank > buckets[bucket]; bucket++)
+    rank -= buckets[bucket];
+  return bucket_value(block, bucket);
+}
+
 uint64_t
 ct_histogram_quantile(const struct ct_histogram *h, uint32_t permille)
 {
   if (h->count == 0)
     return 0;
-  if (!h->is_spread) {
-    uint64_t sorted[CT_HISTOGRAM_SAMPLES];
-    memcpy(sorted, h->samples, h->count * sizeof(*sorted));
-    qsort(sorted, h->count, sizeof(*sorted), compare_u64);
-    return sorted[rank_of(h->count, permille) - 1];
-  }
+  if (!h->is_spread)
+    return log_quantile(h, rank_of(h->count, permille));
   uint64_t total = 0; /* not h->count: a full counter has stopped counting */
   for (size_t i = 0; i < (size_t)h->slots_used * CT_HISTOGRAM_BUCKETS; i++)
     total += h->counts[i];
@@ -157,6 +180,6 @@ ct_histogram_destroy(struct ct_histogram *h)
   if (h->is_spread)
     free(h->counts);
   else
-    free(h->samples);
+    free(h->log);
   *h = (struct ct_histogram){0};
 }

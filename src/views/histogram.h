@@ -2,16 +2,16 @@
 /*
  * A histogram of durations for percentiles, small enough for one per function.
  *
- * The first CT_HISTOGRAM_SAMPLES values are kept as they are, so percentiles of rarely
- * called functions are exact. Then it becomes log-linear: values below 64 exactly, and each
- * octave [2^k, 2^(k+1)) from 64 on in 64 equal buckets. A percentile is reported as the middle of its
- * bucket: the relative error is at most half a bucket, 1/128 = 0.79 %.
+ * Log-linear: values below 64 exactly, and each octave [2^k, 2^(k+1)) from 64 on in 64 equal
+ * buckets. A percentile is reported as the middle of its bucket: the relative error is at most
+ * half a bucket, 1/128 = 0.79 %.
  *
  *   value   0..63   64..127   128..255   ...   2^63..2^64-1
- *   block     0        1          2                58         64 counters of 32 bits each
+ *   block     0        1          2                58         64 buckets each; bucket number = block * 64 + n
  *
- * Blocks are allocated when first hit (256 bytes); a function's durations rarely span
- * more than six. A counter that is full stays full.
+ * At first the bucket numbers of the values are kept in a log (2 bytes a call), so that many rarely called
+ * functions need little memory. After CT_HISTOGRAM_LOG_MAX values it becomes counters of 32 bits; a block of
+ * them is allocated when first hit (256 bytes). A counter that is full stays full.
  */
 #ifndef CT_VIEWS_HISTOGRAM_H
 #define CT_VIEWS_HISTOGRAM_H
@@ -19,7 +19,8 @@
 #include <stdint.h>
 
 enum {
-  CT_HISTOGRAM_SAMPLES = 16,
+  CT_HISTOGRAM_LOG_MIN = 16, /* values; the log doubles up to the maximum */
+  CT_HISTOGRAM_LOG_MAX = 512,
   CT_HISTOGRAM_BLOCKS = 59,
   CT_HISTOGRAM_BUCKETS = 64,
 };
@@ -28,10 +29,11 @@ struct ct_histogram {
   uint64_t count; /* values added */
   uint64_t sum;
   union {
-    uint64_t *samples; /* while count <= CT_HISTOGRAM_SAMPLES */
-    uint32_t *counts;  /* block slot s: counts[(s - 1) * 64 ...] */
+    uint16_t *log;    /* bucket numbers of the `count` values, until is_spread */
+    uint32_t *counts; /* block slot s: counts[(s - 1) * 64 ...] */
   };
-  uint8_t is_spread;                 /* counts, not samples */
+  uint16_t log_capacity; /* 0 when is_spread */
+  uint8_t is_spread;
   uint8_t slots_used;                /* blocks allocated */
   uint8_t slot[CT_HISTOGRAM_BLOCKS]; /* of each block, from 1; 0: none */
 };
@@ -62,11 +64,16 @@ static inline int
 ct_histogram_add(struct ct_histogram *histogram, uint64_t value)
 {
   unsigned block = ct_histogram_block(value);
+  unsigned bucket = ct_histogram_bucket(value, block);
   unsigned slot = histogram->slot[block];
-  if (__builtin_expect(slot == 0, 0))
+  if (slot != 0) {
+    uint32_t *counter = &histogram->counts[(slot - 1) * CT_HISTOGRAM_BUCKETS + bucket];
+    *counter += *counter != UINT32_MAX;
+  } else if (histogram->count < histogram->log_capacity) {
+    histogram->log[histogram->count] = (uint16_t)(block * CT_HISTOGRAM_BUCKETS + bucket);
+  } else {
     return ct_histogram_add_slow(histogram, value);
-  uint32_t *counter = &histogram->counts[(slot - 1) * CT_HISTOGRAM_BUCKETS + ct_histogram_bucket(value, block)];
-  *counter += *counter != UINT32_MAX;
+  }
   histogram->count++;
   histogram->sum += value;
   return 0;

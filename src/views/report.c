@@ -229,7 +229,7 @@ quantile_ns(const struct ct_trace *trace, const struct ct_fn_stats *fn, uint32_t
 static void
 fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, struct ct_report_row *row)
 {
-  row->calls = fn->calls;
+  row->calls = ct_fn_stats_calls(fn);
   row->points = fn->points;
   row->timed = fn->histogram->count;
   row->uncertain = fn->uncertain;

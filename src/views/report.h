@@ -53,9 +53,9 @@ struct ct_report_row {
   uint64_t p95_ns;
   uint64_t p99_ns;
   uint64_t sort_key;
+  uint64_t uncertain;
+  uint64_t orphans;
   uint32_t fn; /* UINT32_MAX: calls of functions that the table does not have */
-  uint32_t uncertain;
-  uint32_t orphans;
   bool enter_only;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The span builder; see spans.h. The hot loop is build(): it turns events into spans
- * until the output batch (small enough for the first-level cache) is full. What an event says
+ * The span builder; see spans.h. The hot loop is build_plain(); build() turns
+ * events into spans until the output batch (small enough for the first-level cache) is full. What an event says
  * about the frame that it closes (function, enter time) is taken from the event; the
  * stack kept here adds the children's time and is what remains at the end of the stream.
  *
@@ -323,29 +323,84 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
   }
 }
 
+/*
+ * Enters and returns that fit the stack as it is, with everything in local variables; stops at
+ * the first event that is anything else, which then takes the general way.
+ */
+static const struct ct_event *
+build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
+{
+  struct ct_view_stack *const stack = spans->stacks.current;
+  struct ct_view_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
+  struct ct_view_frame *top = bottom + stack->count; /* one past the innermost */
+  struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + BATCH;
+  struct presence *const present = spans->present;
+  const uint32_t fn_count = spans->fn_count, thread = spans->thread;
+  uint32_t depth = stack->base + stack->count;
+  for (; ev != end; ev++) {
+    struct presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
+    if (ev->kind == CT_EV_ENTER) {
+      if (ev->depth != depth || top == limit)
+        break;
+      *top++ = (struct ct_view_frame){.enter_tsc = ev->tsc, .fn = ev->fn};
+      depth++;
+      p->since = p->frames == 0 ? ev->tsc : p->since;
+      p->frames++;
+    } else if (ev->kind == CT_EV_RETURN) {
+      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || ev->tsc < ev->enter_tsc ||
+          out == out_limit)
+        break;
+      top--;
+      depth--;
+      uint64_t duration = ev->tsc - ev->enter_tsc;
+      if (top != bottom)
+        top[-1].child_ticks += duration;
+      p->frames--;
+      out->enter_tsc = ev->enter_tsc;
+      out->end_tsc = ev->tsc;
+      out->self_ticks = duration > top->child_ticks ? duration - top->child_ticks : 0;
+      out->fresh_ticks = p->frames == 0 ? ev->tsc - p->since : 0;
+      out->fn = ev->fn;
+      out->depth = depth;
+      out->thread = thread;
+      out->end = CT_SPAN_RETURNED;
+      out->uncertain = ev->uncertain;
+      out++;
+    } else {
+      break;
+    }
+  }
+  stack->count = (uint32_t)(top - bottom);
+  spans->count = (size_t)(out - spans->batch);
+  return ev;
+}
+
+static int
+build_one(struct ct_spans *spans, const struct ct_event *ev)
+{
+  if (ev->kind != CT_EV_ENTER && ev->kind != CT_EV_RETURN)
+    return build_other(spans, ev);
+  spans->total_events++;
+  if (ev->kind == CT_EV_ENTER)
+    return open_frame(spans, ev->fn, ev->depth, ev->tsc);
+  return close_frame(spans, ev, ev->fn, CT_SPAN_RETURNED);
+}
+
 static int
 build(struct ct_spans *spans)
 {
   const struct ct_event *ev = spans->events + spans->event_pos;
   const struct ct_event *end = spans->events + spans->event_count;
-  const struct ct_event *timed = NULL;
   int rc = 0;
-  uint64_t plain = 0;
   while (ev != end && spans->count + SLACK <= BATCH && rc == 0) {
-    if (ev->kind == CT_EV_ENTER) {
-      rc = open_frame(spans, ev->fn, ev->depth, ev->tsc);
-      plain++;
-    } else if (ev->kind == CT_EV_RETURN) {
-      rc = close_frame(spans, ev, ev->fn, CT_SPAN_RETURNED);
-      plain++;
-    } else {
-      rc = build_other(spans, ev);
-    }
-    timed = ev++;
+    const struct ct_event *stop = build_plain(spans, ev, end);
+    spans->total_events += (uint64_t)(stop - ev);
+    ev = stop;
+    if (ev != end && spans->count + SLACK <= BATCH)
+      rc = build_one(spans, ev++);
   }
-  spans->total_events += plain;
-  if (timed != NULL)
-    spans->last_tsc = timed->tsc;
+  if (ev != spans->events)
+    spans->last_tsc = ev[-1].tsc;
   spans->event_pos = (size_t)(ev - spans->events);
   return rc;
 }

@@ -64,14 +64,13 @@ add_other(struct ct_fn_stats *fn, const struct ct_span *span)
     fn->orphans++;
     return;
   }
-  fn->calls++;
   if (span->end == CT_SPAN_POINT) {
     fn->points++;
     return;
   }
   fn->total_ticks += span->fresh_ticks;
   fn->self_ticks += span->self_ticks;
-  fn->uncertain += fn->uncertain != UINT32_MAX;
+  fn->uncertain++;
 }
 
 int
@@ -86,7 +85,6 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
       continue;
     }
     uint64_t duration = span->end_tsc - span->enter_tsc;
-    fn->calls++;
     fn->total_ticks += span->fresh_ticks;
     fn->self_ticks += span->self_ticks;
     if (duration < fn->min_ticks)
@@ -107,11 +105,10 @@ ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
     struct ct_fn_stats *dst = &into->fns[from->touched[i] < into->fn_count ? from->touched[i] : into->fn_count];
     if (dst->histogram == NULL && touch(into, dst) != 0)
       return CT_ENOMEM;
-    dst->calls += src->calls;
     dst->points += src->points;
     dst->total_ticks += src->total_ticks;
     dst->self_ticks += src->self_ticks;
-    dst->uncertain = dst->uncertain > UINT32_MAX - src->uncertain ? UINT32_MAX : dst->uncertain + src->uncertain;
+    dst->uncertain += src->uncertain;
     dst->orphans += src->orphans;
     if (src->min_ticks < dst->min_ticks)
       dst->min_ticks = src->min_ticks;

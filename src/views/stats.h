@@ -18,16 +18,21 @@
 #include "views/spans.h"
 
 struct ct_fn_stats {
-  uint64_t calls;
-  uint64_t points; /* those of calls that have no time */
+  uint64_t points;
   uint64_t total_ticks;
   uint64_t self_ticks;
   uint64_t min_ticks; /* of the histogram's values */
   uint64_t max_ticks;
-  uint32_t uncertain;
-  uint32_t orphans;
-  struct ct_histogram *histogram; /* NULL: the function has not been seen */
+  uint64_t uncertain;
+  uint64_t orphans;
+  struct ct_histogram *histogram; /* of the timed calls; NULL: the function has not been seen */
 };
+
+static inline uint64_t
+ct_fn_stats_calls(const struct ct_fn_stats *fn)
+{
+  return fn->points + fn->uncertain + fn->histogram->count;
+}
 
 struct ct_stats {
   struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */

@@ -23,9 +23,11 @@ ct_format_duration(char buf[CT_DURATION_CHARS], uint64_t ns)
       uint64_t digits = ns / step + (ns % step * 2 >= step);
       if (digits >= 10000)
         continue;
-      unsigned scale = decimals == 3 ? 1000 : decimals == 2 ? 100 : 10;
-      snprintf(buf, CT_DURATION_CHARS, "%u.%0*u %s", (unsigned)digits / scale, decimals, (unsigned)digits % scale,
-               units[u].name);
+      /* All four digits, then the point goes in: "1234 us" becomes "12.34 us". */
+      int point = 4 - decimals;
+      snprintf(buf, CT_DURATION_CHARS, "%04u %s", (unsigned)digits, units[u].name);
+      memmove(buf + point + 1, buf + point, strlen(buf + point) + 1);
+      buf[point] = '.';
       return buf;
     }
   }
