@@ -220,9 +220,12 @@ ct_image_section_bytes(const struct ct_image *image, const Elf64_Shdr *section, 
 void
 ct_symbols_set_strings(struct ct_symbols *symbols, const char *strings, size_t bytes)
 {
-  const char *last = strings != NULL ? memrchr(strings, 0, bytes) : NULL;
-  symbols->strings = last != NULL ? strings : "";
-  symbols->strings_bytes = last != NULL ? (size_t)(last - strings) + 1 : 1;
+  if (strings == NULL)
+    bytes = 0;
+  while (bytes > 0 && strings[bytes - 1] != 0)
+    bytes--;
+  symbols->strings = bytes != 0 ? strings : "";
+  symbols->strings_bytes = bytes != 0 ? bytes : 1;
 }
 
 void
