@@ -274,6 +274,12 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place
       }
     }
   }
+  for (size_t i = 0; i < plan->foreign_count; i++) {
+    int code = mark_table(remote, place, base + plan->foreign[i].start, base + plan->foreign[i].end, CT_TEXT_OTHER);
+    if (code != 0) {
+      return code;
+    }
+  }
   return 0;
 }
 

@@ -27,6 +27,7 @@ static const struct {
     [CT_REFUSED_NOT] = {"none", "hooked"},
     [CT_REFUSED_ODD_ENTRY] = {"not-callable", "its first instruction has no call frame (CFA is not rsp+8)"},
     [CT_REFUSED_SIGNAL_FRAME] = {"signal-frame", "it is the return path of a signal handler"},
+    [CT_REFUSED_NO_CFI] = {"no-cfi", "it has no call frame information, which the rest of its module has"},
     [CT_REFUSED_NO_CODE] = {"no-code", "its bytes are not code of the file"},
     [CT_REFUSED_UNDECODABLE] = {"undecodable", "its first bytes are no known instructions"},
     [CT_REFUSED_TOO_SHORT] = {"too-short", "it is shorter than a jump and has no padding behind it"},
@@ -72,6 +73,7 @@ struct planner {
   struct ct_scan scan;
   uint16_t *facts; /* per function */
   struct ct_cfi_row *rows;
+  bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
 static uint64_t
@@ -244,7 +246,7 @@ choose_window(const struct planner *planner, size_t i, struct ct_planned *planne
 }
 
 static bool
-callable(const struct ct_function *function, enum ct_refusal *refusal)
+callable(const struct planner *planner, const struct ct_function *function, enum ct_refusal *refusal)
 {
   if ((function->flags & CT_FN_PLT) != 0) {
     *refusal = CT_REFUSED_PLT;
@@ -257,6 +259,10 @@ callable(const struct ct_function *function, enum ct_refusal *refusal)
     *refusal = CT_REFUSED_SIGNAL_FRAME;
     return false;
   case CT_ENTRY_NOCFI:
+    if (planner->cfi_is_usual) {
+      *refusal = CT_REFUSED_NO_CFI;
+      return false;
+    }
     if ((function->sources & ~CT_SRC_EHFRAME) != 0 && (function->flags & CT_FN_NOTYPE) == 0) {
       return true;
     }
@@ -333,7 +339,7 @@ plan_one(const struct planner *planner, size_t i)
   planned->address = function->address;
   planned->size = function->size;
   planned->name = function->name;
-  if (!callable(function, &refusal)) {
+  if (!callable(planner, function, &refusal)) {
     planned->refusal = refusal;
     return;
   }
@@ -354,6 +360,49 @@ plan_one(const struct planner *planner, size_t i)
   planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
   planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->callout = callout_of(planner, function, facts);
+}
+
+/*
+ * Where most functions have CFI, those without are hand-written, or a runtime's own code (V8 builds its builtins
+ * into the binary: own frames, and return addresses that the runtime reads). Long runs of it are noted: calls that come from there
+ * are recorded by their enter only, like those of JIT code.
+ */
+static int
+find_foreign_code(struct planner *planner)
+{
+  size_t with = 0, symbols = 0;
+  for (size_t i = 0; i < planner->count; i++) {
+    const struct ct_function *function = &planner->functions[i];
+    symbols += (function->sources & ~CT_SRC_EHFRAME) != 0;
+    with += (function->sources & ~CT_SRC_EHFRAME) != 0 && function->entry != CT_ENTRY_NOCFI;
+  }
+  planner->cfi_is_usual = with > symbols / 2;
+  if (!planner->cfi_is_usual) {
+    return 0;
+  }
+  struct ct_plan *plan = planner->plan;
+  size_t i = 0;
+  while (i < planner->count) {
+    size_t begin = i;
+    while (i < planner->count && planner->functions[i].entry == CT_ENTRY_NOCFI) {
+      i++;
+    }
+    if (i > begin) {
+      uint64_t start = planner->functions[begin].address;
+      uint64_t end = planner->functions[i - 1].address + planner->functions[i - 1].size;
+      if (end - start >= 1ull << CT_TABLE_SHIFT) {
+        struct ct_foreign_run *runs = realloc(plan->foreign, (plan->foreign_count + 1) * sizeof(*runs));
+        if (runs == NULL) {
+          return CT_ENOMEM;
+        }
+        plan->foreign = runs;
+        plan->foreign[plan->foreign_count++] = (struct ct_foreign_run){start, end};
+      }
+    } else {
+      i++;
+    }
+  }
+  return 0;
 }
 
 static int
@@ -383,6 +432,9 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   code = ct_scan_init(&planner.scan, start, end);
   if (plan->functions == NULL || planner.facts == NULL || planner.rows == NULL) {
     code = CT_ENOMEM;
+  }
+  if (code == 0) {
+    code = find_foreign_code(&planner);
   }
   if (code == 0) {
     code = scan_all(&planner);
@@ -435,6 +487,7 @@ ct_plan_free(struct ct_plan *plan)
   }
   ct_elf_close(plan->elf);
   free(plan->functions);
+  free(plan->foreign);
   free(plan->path);
   free(plan);
 }

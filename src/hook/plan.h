@@ -26,6 +26,7 @@ enum ct_refusal {
   CT_REFUSED_NOT = 0,
   CT_REFUSED_ODD_ENTRY,     /* the CFI row at its first instruction is not that of a callable function */
   CT_REFUSED_SIGNAL_FRAME,
+  CT_REFUSED_NO_CFI,        /* no call frame information in a module that has it elsewhere */
   CT_REFUSED_NO_CODE,       /* not in the file's executable bytes */
   CT_REFUSED_UNDECODABLE,
   CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
@@ -52,6 +53,11 @@ struct ct_planned {
   struct ct_window window;
 };
 
+/* A long run of code without call frame information, e.g. a runtime's own code built into its binary. */
+struct ct_foreign_run {
+  uint64_t start, end; /* ELF virtual addresses */
+};
+
 struct ct_plan {
   struct ct_elf *elf;
   char *path;
@@ -59,6 +65,8 @@ struct ct_plan {
   size_t count;
   size_t hooked;
   size_t refused[CT_REFUSED_COUNT];
+  struct ct_foreign_run *foreign;
+  size_t foreign_count;
   int uses_gs; /* some function uses gs */
   uint64_t plan_ns;
 };
