@@ -50,8 +50,8 @@ ct_lines_flush(struct ct_line_writer *w)
   w->length = 0;
 }
 
-static void
-put(struct ct_line_writer *w, const char *text, size_t length)
+static __attribute__((noinline, cold)) void
+put_across(struct ct_line_writer *w, const char *text, size_t length)
 {
   while (length != 0) {
     if (w->length == w->capacity)
@@ -62,6 +62,17 @@ put(struct ct_line_writer *w, const char *text, size_t length)
     text += n;
     length -= n;
   }
+}
+
+static inline __attribute__((always_inline)) void
+put(struct ct_line_writer *w, const char *text, size_t length)
+{
+  if (w->capacity - w->length < length) {
+    put_across(w, text, length);
+    return;
+  }
+  memcpy(w->buffer + w->length, text, length);
+  w->length += length;
 }
 
 #define put_literal(w, text) put((w), (text), sizeof(text) - 1)
@@ -75,10 +86,14 @@ put_text(struct ct_line_writer *w, const char *text)
 static void
 put_spaces(struct ct_line_writer *w, size_t count)
 {
-  static const char spaces[] = "                                ";
-  for (; count > sizeof(spaces) - 1; count -= sizeof(spaces) - 1)
-    put_literal(w, spaces);
-  put(w, spaces, count);
+  while (w->capacity - w->length < count) {
+    count -= w->capacity - w->length;
+    memset(w->buffer + w->length, ' ', w->capacity - w->length);
+    w->length = w->capacity;
+    ct_lines_flush(w);
+  }
+  memset(w->buffer + w->length, ' ', count);
+  w->length += count;
 }
 
 /* Right-aligned in `width` with `pad`, or as wide as it is. */
