@@ -50,8 +50,10 @@ _contrail_record() {
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
       _command_offset "$program"
+    elif ((COMP_CWORD == program)); then
+      mapfile -t COMPREPLY < <(compgen -c -- "$cur")
     else
-      mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     fi
     return
   fi

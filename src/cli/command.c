@@ -108,7 +108,11 @@ ct_open_trace(const struct ct_command *command, const char *dir)
   int rc = ct_trace_open(dir, &trace, &diag);
   if (rc == 0)
     return trace;
-  ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
+  if (rc == CT_ENOENT && strcmp(dir, CT_DEFAULT_TRACE) == 0)
+    ct_command_failed(command, "no %s here; give a trace directory, or record one: contrail record -- PROGRAM",
+                      CT_DEFAULT_TRACE);
+  else
+    ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
   return NULL;
 }
 

@@ -48,8 +48,9 @@ ct_progress_update(void *arg, uint64_t done, uint64_t total)
 }
 
 void
-ct_progress_end(struct ct_progress *progress)
+ct_progress_end(void *arg)
 {
+  struct ct_progress *progress = arg;
   if (progress->visible)
     fputs("\r\033[K", stderr);
   progress->visible = false;

@@ -20,7 +20,7 @@ show(const char *dir, struct ct_replay_options *options)
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
   if (isatty(STDOUT_FILENO) != 1)
-    options->progress = (struct ct_view_progress){ct_progress_update, &progress};
+    options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
   int rc = ct_replay_write(trace, options, stdout, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);

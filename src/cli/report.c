@@ -51,7 +51,8 @@ show(const char *dir, struct ct_report_options *options)
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
-  options->progress = (struct ct_view_progress){ct_progress_update, &progress};
+  if (!options->per_thread || isatty(STDOUT_FILENO) != 1)
+    options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
   options->width = terminal_columns();
   options->workers = WORKERS;
   int rc = ct_report_write(trace, options, stdout, &notes, &diag);

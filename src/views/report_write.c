@@ -320,6 +320,8 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *options,
   } else {
     rc = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
   }
+  if (options->progress.finish != NULL && !options->per_thread)
+    options->progress.finish(options->progress.arg);
   if (rc == 0)
     rc = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
   if (rc == 0 && (fflush(out) != 0 || ferror(out)))

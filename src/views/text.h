@@ -25,9 +25,13 @@ size_t ct_text_bytes_of_columns(const char *text, size_t columns);
 /* A JSON string; bytes that are not UTF-8 become U+FFFD. NULL only when memory is exhausted. */
 json_t *ct_json_string(const char *text);
 
-/* How far an operation is. update may be NULL. Called now and then from the calling thread only. */
+/*
+ * How far an operation is; both may be NULL. update is called now and then, from the calling thread
+ * only; finish before the output begins that follows the reading, if the two are apart.
+ */
 struct ct_view_progress {
   void (*update)(void *arg, uint64_t done, uint64_t total);
+  void (*finish)(void *arg);
   void *arg;
 };
 
