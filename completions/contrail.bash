@@ -59,7 +59,7 @@ _contrail_record() {
   fi
   case $prev in
     -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-    --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 256 1024' -- "$cur") ;;
+    --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
     *)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --help --' -- "$cur")
