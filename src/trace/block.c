@@ -16,6 +16,7 @@
 #include "trace/writer_internal.h"
 
 #include "trace/crc32c.h"
+#include "trace/lanes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -248,20 +249,24 @@ ct_block_room(const struct ct_encoder *encoder)
   return (uint32_t)(room < ids ? room : ids);
 }
 
-/* Counts calls and returns; bytes are summed in lanes that cannot overflow, so that the compiler uses vectors. */
-__attribute__((optimize("O3"))) static void
+static void
 count_ops(const uint8_t *ops, size_t count, uint32_t *calls, uint32_t *returns)
 {
+  size_t i = 0;
   *calls = *returns = 0;
-  for (size_t i = 0; i < count;) {
-    size_t end = count - i < 128 ? count : i + 128;
-    uint8_t call = 0, ret = 0;
-    for (; i < end; i++) {
-      call += (uint8_t)(ops[i] - CT_OP_ENTER_PREDICTED) <= CT_OP_POINT - CT_OP_ENTER_PREDICTED;
-      ret += (uint8_t)((ops[i] == CT_OP_RETURN) | (ops[i] == CT_OP_RETURN_ORPHAN) | (ops[i] == CT_OP_RETURN_ID));
+  for (size_t run; (run = ct_lanes_run(count - i)) > 0;) {
+    ct_lanes call = {0}, ret = {0};
+    for (size_t end = i + run; i < end; i += sizeof(call)) {
+      ct_lanes op = ct_lanes_load(ops + i);
+      call -= (ct_lanes)(op - CT_OP_ENTER_PREDICTED <= CT_OP_POINT - CT_OP_ENTER_PREDICTED);
+      ret -= (ct_lanes)((op == CT_OP_RETURN) | (op == CT_OP_RETURN_ORPHAN) | (op == CT_OP_RETURN_ID));
     }
-    *calls += call;
-    *returns += ret;
+    *calls += ct_lanes_sum(call);
+    *returns += ct_lanes_sum(ret);
+  }
+  for (; i < count; i++) {
+    *calls += CT_OPS_CALLS >> ops[i] & 1;
+    *returns += CT_OPS_RETURNS >> ops[i] & 1;
   }
 }
 
@@ -272,7 +277,7 @@ put_section(struct ct_trace_writer *writer, uint8_t *p, const uint8_t *raw, size
   size_t room = (size_t)(writer->block + writer->block_capacity - p);
   size_t stored = size;
   if (size > 16) {
-    size_t n = ZSTD_compressCCtx(writer->compressor, p, room, raw, size, writer->level);
+    size_t n = ZSTD_compress2(writer->compressor, p, room, raw, size);
     if (!ZSTD_isError(n) && n < size)
       stored = n;
   }

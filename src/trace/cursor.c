@@ -14,6 +14,7 @@
 #include "trace/cursor_internal.h"
 
 #include "trace/crc32c.h"
+#include "trace/lanes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,31 +109,16 @@ reserve(void **storage, size_t *capacity, size_t size)
 
 /* ---- unpacking ---- */
 
-typedef uint8_t lanes __attribute__((vector_size(16)));
-
-static size_t
-sum_lanes(lanes v)
-{
-  size_t sum = 0;
-  for (size_t i = 0; i < sizeof(v); i++)
-    sum += v[i];
-  return sum;
-}
-
-/* Numbers in a column of LEB128, that is bytes below 0x80. The column has 16 bytes of slack, which are not counted. */
+/* Numbers in a column of LEB128, that is bytes below 0x80. */
 static size_t
 count_numbers(const uint8_t *p, size_t size)
 {
   size_t count = 0, i = 0;
-  while (size - i >= sizeof(lanes)) {
-    lanes sum = {0};
-    for (size_t end = size - i < 255 * sizeof(lanes) ? size - i : 255 * sizeof(lanes); end >= sizeof(lanes);
-         end -= sizeof(lanes), i += sizeof(lanes)) {
-      lanes v;
-      memcpy(&v, p + i, sizeof(v));
-      sum -= (lanes)(v < 0x80);
-    }
-    count += sum_lanes(sum);
+  for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
+    ct_lanes sum = {0};
+    for (size_t end = i + run; i < end; i += sizeof(sum))
+      sum -= (ct_lanes)(ct_lanes_load(p + i) < 0x80);
+    count += ct_lanes_sum(sum);
   }
   for (; i < size; i++)
     count += p[i] < 0x80;
@@ -144,20 +130,18 @@ static size_t
 count_ops_with_id(const uint8_t *ops, size_t size)
 {
   size_t count = 0, i = 0;
-  lanes unknown = {0};
-  while (size - i >= sizeof(lanes)) {
-    lanes sum = {0};
-    for (size_t end = size - i < 255 * sizeof(lanes) ? size - i : 255 * sizeof(lanes); end >= sizeof(lanes);
-         end -= sizeof(lanes), i += sizeof(lanes)) {
-      lanes v;
-      memcpy(&v, ops + i, sizeof(v));
-      unknown |= (lanes)(v >= CT_OP_COUNT);
-      sum -= (lanes)((v == CT_OP_ENTER) | (v == CT_OP_TAIL) | (v == CT_OP_POINT) | (v == CT_OP_RETURN_ORPHAN) |
-                     (v == CT_OP_RETURN_ID));
+  ct_lanes unknown = {0};
+  for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
+    ct_lanes sum = {0};
+    for (size_t end = i + run; i < end; i += sizeof(sum)) {
+      ct_lanes op = ct_lanes_load(ops + i);
+      unknown |= (ct_lanes)(op >= CT_OP_COUNT);
+      sum -= (ct_lanes)((op == CT_OP_ENTER) | (op == CT_OP_TAIL) | (op == CT_OP_POINT) | (op == CT_OP_RETURN_ORPHAN) |
+                        (op == CT_OP_RETURN_ID));
     }
-    count += sum_lanes(sum);
+    count += ct_lanes_sum(sum);
   }
-  bool valid = sum_lanes(unknown) == 0;
+  bool valid = ct_lanes_sum(unknown) == 0;
   for (; i < size; i++) {
     valid &= ops[i] < CT_OP_COUNT;
     count += CT_OPS_WITH_ID >> (ops[i] & 15) & 1;

@@ -133,6 +133,14 @@ writer_free(struct ct_trace_writer *writer)
   free(writer);
 }
 
+void
+ct_trace_writer_set_level(struct ct_trace_writer *writer, int level)
+{
+  ZSTD_CCtx_setParameter(writer->compressor, ZSTD_c_compressionLevel, level);
+  /* Shorter matches in these columns are chance: without them both sides are faster and the file is smaller. */
+  ZSTD_CCtx_setParameter(writer->compressor, ZSTD_c_minMatch, level == 1 ? 7 : 0);
+}
+
 /* Everything but the directory. The first set of buffers is taken here, so that there always is one. */
 static struct ct_trace_writer *
 writer_new(const char *dir, uint64_t max_buffer_bytes)
@@ -141,7 +149,6 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   if (writer == NULL)
     return NULL;
   writer->dir_fd = writer->functions_fd = -1;
-  writer->level = 1;
   uint64_t limit = max_buffer_bytes / sizeof(struct ct_buffers);
   writer->pool_limit = limit < 1 ? 1 : limit > 1u << 16 ? 1u << 16 : (uint32_t)limit;
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
@@ -162,6 +169,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
     writer_free(writer);
     return NULL;
   }
+  ct_trace_writer_set_level(writer, 1);
   size_t length = strlen(writer->path);
   while (length > 1 && writer->path[length - 1] == '/')
     writer->path[--length] = '\0';
@@ -208,12 +216,6 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
   int err = ct_trace_writer_error(writer, diag);
   writer_free(writer);
   return err;
-}
-
-void
-ct_trace_writer_set_level(struct ct_trace_writer *writer, int level)
-{
-  writer->level = level;
 }
 
 uint64_t

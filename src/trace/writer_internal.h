@@ -38,7 +38,6 @@ struct ct_buffers {
 struct ct_trace_writer {
   char *path;
   int dir_fd;
-  int level; /* of zstd */
   int error; /* the first one */
   struct ct_diag error_diag;
 
