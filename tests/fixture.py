@@ -16,7 +16,9 @@ A directive is one line of that comment, `key: value`:
     maybe: FUNCTION N                      the same, but the function may have been refused
     left: FUNCTION N                       frames of FUNCTION that ended without a return
     needs: root | PROGRAM | cpu:FLAG       else skipped
-    drops: allowed                         events may be dropped, and no counts are compared
+    drops: allowed                         events may be dropped, and then no counts are compared
+    drops: N                               up to N events may be dropped, counts are compared
+    notes: allowed                         contrail may write lines of its own to stderr: what it had to leave out
     timeout: SECONDS
     stdout: unordered                      lines are compared sorted (several processes print)
 
@@ -34,7 +36,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "fixtures")
 DEFAULT_BUILD = "gcc-O0 gcc-O2 clang-O0 clang-O2"
 DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|exit|signal|calls|maybe|left|"
-                       r"needs|drops|timeout|stdout):[ \t]*(.*?)[ \t]*$")
+                       r"needs|drops|notes|timeout|stdout):[ \t]*(.*?)[ \t]*$")
 MODIFIERS = {
     "static": ["-static"],
     "staticpie": ["-static-pie"],
@@ -88,6 +90,11 @@ class Fixture:
         for text in self.said.get(key, []):
             function, _, number = text.rpartition(" ")
             yield function.strip(), int(number, 0)
+
+    def drops(self):
+        """How many events may be dropped."""
+        text = self.said.get("drops", ["0"])[0]
+        return float("inf") if text == "allowed" else int(text)
 
     def missing(self):
         """What this machine lacks for the fixture, or None."""

@@ -13,10 +13,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
-CHAIN = ["base", "target", "x86", "hook", "ring", "process", "trace", "drain", "record"]
+CHAIN = ["base", "ring", "target", "x86", "process", "hook", "trace", "drain", "record"]
 ALLOWED = {folder: set(CHAIN[:i]) for i, folder in enumerate(CHAIN)}
 ALLOWED["trace"] = {"base"}                      # the file format knows of no engine
 ALLOWED["ring"] = set()                          # layout only, shared with the agent
+ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["views"] = {"base", "trace"}
 ALLOWED["cli"] = {"base", "target", "x86", "hook", "trace", "record", "views", "process"}
