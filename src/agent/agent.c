@@ -13,6 +13,8 @@
  */
 #include "agent/agent.h"
 
+#define BIRTH_STEPS 40 /* of 50 ms: how long a new thread waits for its first segment */
+
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
     .mode = CT_MODE_OFF};
@@ -83,14 +85,17 @@ take_oldest(uint64_t *old_word)
   return CT_SEGMENT_NONE;
 }
 
-/* With --lossless: waits until the drain has freed a segment, as long as the controller shows signs of life. */
+/*
+ * Waits until the drain has freed a segment, at most steps times 50 ms and not when the controller shows no signs of life
+ * for a second.
+ */
 static uint32_t
-wait_for_free(void)
+wait_for_free(uint32_t steps)
 {
   struct ct_ring_header *r = agent_ring();
   uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
   int silent = 0;
-  while (silent < 20 && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
+  while (silent < 20 && steps-- > 0 && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
     struct agent_timespec wait = {0, 50 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
@@ -145,10 +150,14 @@ next_segment(struct ct_control *control)
   uint64_t old_word = 0;
   uint32_t index = take_free();
   if (index == CT_SEGMENT_NONE && r->lossless != 0 && agent_config.no_syscalls == 0) {
-    index = wait_for_free();
+    index = wait_for_free(UINT32_MAX);
   }
   if (index == CT_SEGMENT_NONE) {
     index = take_oldest(&old_word);
+  }
+  if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
+    /* Every segment is some thread's active one, and most of these threads are dead: the drain will find out. */
+    index = wait_for_free(slot->thread_seq == 0 ? BIRTH_STEPS : 2);
   }
   if (index == CT_SEGMENT_NONE) {
     return 0;

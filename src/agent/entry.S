@@ -260,7 +260,7 @@ leave_short:
 
 /*
  * The return address is not the text of a module: r10 = address of its byte in the table.
- * 2, a trampoline: tail call (or the function has jumped to its own entry: no event).
+ * 2, a trampoline: tail call (or a function that does so has jumped to its own entry: no event).
  * 0, JIT code: enter only, because runtimes read the slots of their calls out.
  */
   .globl agent_not_module
@@ -272,9 +272,12 @@ agent_not_module:
   or $(CT_FN_POINT_BIT << CT_WORD_FN_SHIFT), %r10d
   jmp 2f
 1:
+  cmpb $0, CT_DESC_SELF_BRANCH(%r11)
+  je 4f
   mov CT_DESC_RET_POINT(%r11), %rax
   cmp %rax, (%rsp)
   je 3f
+4:
   shl $CT_WORD_FN_SHIFT, %r10d
   or $CT_WORD_TAIL, %r10d
 2:

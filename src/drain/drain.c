@@ -31,6 +31,7 @@
 #define IDLE_NS        (4 * 1000 * 1000)    /* between two looks into active segments */
 #define BLOCK_AGE_NS   (40 * 1000 * 1000)   /* a block in progress is written when it is older */
 #define REAP_NS        (20 * 1000 * 1000)
+#define SCARCE_NS      (1000 * 1000)
 #define NAMES_NS       (500 * 1000 * 1000)
 #define NO_SEGMENT_SEQ UINT64_MAX
 
@@ -437,48 +438,78 @@ take_dead(struct ct_drain *drain, const struct candidate *candidate)
   give_back(drain, candidate->index);
 }
 
+/*
+ * Takes a slot whose thread has died out of use: true when it is ours to clear. A thread that took the slot over in
+ * the meantime has raised the generation.
+ */
+static bool
+seize_dead_slot(struct ct_drain *drain, uint32_t slot)
+{
+  uint32_t tid = __atomic_load_n(&drain->tids[slot], __ATOMIC_ACQUIRE);
+  if (tid == 0 || tid == UINT32_MAX) {
+    return false;
+  }
+  uint32_t generation = __atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE);
+  if (syscall(SYS_tgkill, drain->pid, tid, 0) == 0 || errno != ESRCH || drain->slots[slot].tid != tid) {
+    return false;
+  }
+  if (!__atomic_compare_exchange_n(&drain->tids[slot], &tid, UINT32_MAX, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    return false;
+  }
+  if (__atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE) != generation) {
+    __atomic_store_n(&drain->tids[slot], tid, __ATOMIC_RELEASE);
+    return false;
+  }
+  return true;
+}
+
 /* Gives the slots and segments of threads that have died back. */
 static void
 reap(struct ct_drain *drain)
 {
+  static _Thread_local struct candidate all[CT_SEGMENT_MAX];
+  static _Thread_local bool dead[CT_SLOT_COUNT];
+  bool any = false;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
-    uint32_t tid = __atomic_load_n(&drain->tids[slot], __ATOMIC_ACQUIRE);
-    if (tid == 0 || tid == UINT32_MAX) {
+    dead[slot] = seize_dead_slot(drain, slot);
+    any |= dead[slot];
+  }
+  if (!any) {
+    return;
+  }
+  size_t count = collect(drain, CT_SEG_FULL, all);
+  for (size_t i = 0; i < count; i++) {
+    if (dead[CT_SEG_SLOT(drain->entries[all[i].index].state) % CT_SLOT_COUNT]) {
+      take_full(drain, &all[i], true);
+    }
+  }
+  count = collect(drain, CT_SEG_ACTIVE, all);
+  for (size_t i = 0; i < count; i++) {
+    if (dead[CT_SEG_SLOT(drain->entries[all[i].index].state) % CT_SLOT_COUNT]) {
+      take_dead(drain, &all[i]);
+    }
+  }
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    if (!dead[slot]) {
       continue;
     }
-    uint32_t generation = __atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE);
-    if (syscall(SYS_tgkill, drain->pid, tid, 0) == 0 || errno != ESRCH || drain->slots[slot].tid != tid) {
-      continue;
-    }
-    /* Keep others off the slot; a thread that took it in the meantime has raised the generation. */
-    if (!__atomic_compare_exchange_n(&drain->tids[slot], &tid, UINT32_MAX, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-      continue;
-    }
-    if (__atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE) != generation) {
-      __atomic_store_n(&drain->tids[slot], tid, __ATOMIC_RELEASE);
-      continue;
-    }
-    struct candidate all[CT_SEGMENT_MAX];
-    for (unsigned state = CT_SEG_FULL; state >= CT_SEG_ACTIVE; state--) {
-      size_t count = collect(drain, state, all);
-      for (size_t i = 0; i < count; i++) {
-        if (CT_SEG_SLOT(drain->entries[all[i].index].state) != slot) {
-          continue;
-        }
-        if (state == CT_SEG_FULL) {
-          take_full(drain, &all[i], true);
-        } else {
-          take_dead(drain, &all[i]);
-        }
-      }
-    }
-    struct drain_thread *thread = drain->threads[slot];
-    if (thread != NULL) {
-      report_lost(drain, thread, slot, thread->encoder->last_tsc);
+    if (drain->threads[slot] != NULL) {
+      report_lost(drain, drain->threads[slot], slot, drain->threads[slot]->encoder->last_tsc);
     }
     end_thread(drain, slot);
     __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
   }
+}
+
+/* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */
+static bool
+segments_are_scarce(const struct ct_drain *drain)
+{
+  uint32_t free_count = 0;
+  for (uint32_t w = 0; w < CT_SEGMENT_MAX / 64; w++) {
+    free_count += (uint32_t)__builtin_popcountll(__atomic_load_n(&drain->ring->free_map[w], __ATOMIC_RELAXED));
+  }
+  return free_count < drain->ring->segment_count / 2;
 }
 
 static void
@@ -578,7 +609,7 @@ drain_main(void *context)
       flush_old(drain, ticks_old);
       flushed = now;
     }
-    if (now - reaped > REAP_NS) {
+    if (now - reaped > REAP_NS || (now - reaped > SCARCE_NS && segments_are_scarce(drain))) {
       reap(drain);
       reaped = now;
     }

@@ -153,6 +153,7 @@ emit_all(struct ct_plan *plan, const struct ct_agent_place *place, uint64_t base
         .fn = first_fn + (uint32_t)build->hooked,
         .mode = planned->mode,
         .callout = planned->callout,
+        .self_branch = planned->self_branch,
         .store_delta = place->store_delta,
         .function = base + patched,
         .head = region,

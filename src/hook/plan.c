@@ -359,6 +359,7 @@ plan_one(const struct planner *planner, size_t i)
   }
   planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
   planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
+  planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
   planned->callout = callout_of(planner, function, facts);
 }
 

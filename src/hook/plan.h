@@ -47,6 +47,7 @@ struct ct_planned {
   uint8_t refusal;  /* enum ct_refusal */
   uint8_t mode;     /* CT_HOOK_* */
   uint8_t callout;  /* enum ct_callout */
+  uint8_t self_branch; /* it branches to its own entry */
   uint8_t patch_offset; /* of the jump from address: 0, or 4 behind endbr64 */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
   uint16_t why_enter;   /* facts (enum ct_scan_fact) for which the hook is enter-only */

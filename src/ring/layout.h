@@ -187,7 +187,7 @@ struct ct_hook_desc {
   uint8_t mode;        /* enum ct_hook_mode */
   uint8_t callout;     /* enum ct_callout */
   uint8_t map_count;   /* displaced instructions */
-  uint8_t tail_pad;
+  uint8_t self_branch; /* the function branches to its own entry */
   uint64_t relocated_end;
   uint64_t after_callout; /* displaced instructions behind the callout */
   uint8_t map_new[8];  /* offset from after_callout of each displaced instruction ... */
@@ -198,6 +198,7 @@ _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "d
 _Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, mode) == CT_DESC_MODE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own

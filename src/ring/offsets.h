@@ -27,6 +27,7 @@
 #define CT_DESC_FN            48
 #define CT_DESC_MODE          52
 #define CT_DESC_CALLOUT       53
+#define CT_DESC_SELF_BRANCH   55
 #define CT_DESC_AFTER_CALLOUT 64
 
 /* struct ct_agent_config */

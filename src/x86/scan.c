@@ -320,6 +320,8 @@ follow_branches(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t a
     note_depth(walk, target);
     if (in->meta.category == ZYDIS_CATEGORY_CALL) {
       walk->flags_callee = target;
+    } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
+      walk->facts |= CT_FACT_SELF_BRANCH;
     } else if (target < walk->start || target >= walk->end) {
       return add_tail_jump(walk->scan, walk->function, target);
     }

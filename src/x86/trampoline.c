@@ -217,7 +217,7 @@ enum ct_window_refusal
 ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *result)
 {
   struct ct_code saved = *out;
-  struct ct_hook_desc desc = {.fn = spec->fn, .mode = spec->mode, .callout = spec->callout};
+  struct ct_hook_desc desc = {.fn = spec->fn, .mode = spec->mode, .callout = spec->callout, .self_branch = spec->self_branch};
   struct fixups fixups = {0};
   struct layout layout;
   desc.enter = ct_code_pc(out);

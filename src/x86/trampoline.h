@@ -13,6 +13,7 @@ struct ct_trampoline_spec {
   uint32_t fn;         /* id in the event */
   uint8_t mode;        /* CT_HOOK_* */
   uint8_t callout;     /* enum ct_callout */
+  uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
   int64_t store_delta; /* D */
   uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */
   uint64_t head;       /* runtime address of the region's struct ct_region_head */
