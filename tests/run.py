@@ -191,6 +191,10 @@ class Checker:
         if info["dropped"] > self.case.fixture.drops():
             self.fault(f"{info['dropped']} of {info['events']} events dropped")
         self.check_exit(info)
+        for module in info["modules"]:
+            if module["functions"] != module["hooked"] + sum(module["refused"].values()):
+                self.fault(f"{module['path']}: {module['functions']} functions, {module['hooked']} hooked, "
+                           f"{sum(module['refused'].values())} refused: some have no reason")
         expected = list(self.case.fixture.counts("calls"))
         if os.path.exists(counts):
             with open(counts, encoding="utf-8") as file:
