@@ -326,16 +326,46 @@ agent_restore_slot:
   mov %rax, (%rsp)
   jmp 3b
 
-/* prctl(PR_SET_SECCOMP = 22, ...) or syscall(SYS_seccomp = 317, ...): no system calls of ours from here on. */
+/*
+ * prctl(option, value) or syscall(number, ...): what is coming may forbid things that hooks do.
+ *   prctl(PR_SET_SECCOMP = 22, SECCOMP_MODE_FILTER), syscall(SYS_seccomp = 317, filter): no system calls of ours from here on.
+ *   strict mode, prctl(PR_SET_TSC = 26): the kernel forbids rdtsc to this thread too: it is recorded no more.
+ */
   .globl agent_callout_seccomp
 agent_callout_seccomp:
-  cmp $22, %edi
-  je 1f
   cmp $317, %edi
-  jne 2f
+  je 1f
+  cmp $157, %edi
+  je 2f
+  cmp $26, %edi
+  je 4f
+  cmp $22, %edi
+  jne 6f
+  cmp $1, %esi /* SECCOMP_MODE_STRICT */
+  je 4f
+  jmp 3f
 1:
+  test %esi, %esi /* SECCOMP_SET_MODE_STRICT */
+  je 4f
+  jmp 3f
+2: /* syscall(SYS_prctl, option, ...) */
+  cmp $26, %esi
+  je 4f
+  cmp $22, %esi
+  jne 6f
+  cmp $1, %edx
+  je 4f
+3:
   movl $1, CFG(CT_CFG_NO_SYSCALLS)
-2:
+  jmp 6f
+4:
+  mov %rcx, -40(%rsp)
+  mov %rsi, -48(%rsp)
+  mov %rdi, -56(%rsp)
+  mov %r11, -120(%rsp)
+  mov CFG(CT_CFG_PAGE_OFF), %rdi
+  jmp leave_with_gs
+6:
   mov CT_DESC_AFTER_CALLOUT(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
@@ -351,6 +381,7 @@ agent_callout_park:
   mov %r11, -120(%rsp)
   movl $1, %gs:CT_GS_PARKED
   mov CFG(CT_CFG_PAGE_LOOKUP), %rdi
+leave_with_gs: /* rcx, rsi, rdi and the descriptor are saved */
   SET_GS
   mov -40(%rsp), %rcx
   mov -48(%rsp), %rsi

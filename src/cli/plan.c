@@ -71,6 +71,7 @@ totals_json(const struct ct_plan *plan)
   json_object_set_new(json, "enter_only", json_integer((json_int_t)enter_only));
   json_object_set_new(json, "tactics", by_tactic);
   json_object_set_new(json, "refused", refused);
+  json_object_set_new(json, "uses_gs", json_boolean(plan->uses_gs));
   json_object_set_new(json, "plan_ns", json_integer((json_int_t)plan->plan_ns));
   return json;
 }

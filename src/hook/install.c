@@ -24,7 +24,8 @@
 #define UNIT      (1ull << CT_TABLE_SHIFT)
 #define REACH_MAX (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
 #define CELL_MAX  416                             /* usual trampoline; the estimate for address space */
-#define BRK_ROOM  (768ull << 20)                  /* left to the heap above a program at a fixed address */
+#define LOW_ADDRESSES (1ull << 32)                /* where programs at fixed addresses lie */
+#define BRK_ROOM  (768ull << 20)                  /* left to the heap above such a program */
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -93,7 +94,7 @@ find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t 
     if (bottom < hi) {
       continue;
     }
-    uint64_t room = hi - lo < BRK_ROOM ? BRK_ROOM : 0;
+    uint64_t room = hi < LOW_ADDRESSES ? BRK_ROOM : 0;
     uint64_t at = round_up(bottom + room, UNIT);
     if (at + size - lo > REACH_MAX) {
       break;

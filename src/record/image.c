@@ -26,6 +26,11 @@ extern const uint8_t ct_agent_blob[];
 extern const uint8_t ct_agent_blob_end[];
 
 #define STORE_DELTA        (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
+/* Hints for our own mappings: far from where the kernel places libraries, so that these find their usual places. */
+#define RING_HINT     0x300000000000ull
+#define AGENT_HINT    0x310000000000ull
+#define CONTROLS_HINT 0x320000000000ull
+#define TABLE_HINT    0x330000000000ull
 #define STACK_UNLIMITED    (1ull << 30)   /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
 #define UNWIND_BYTES       512
@@ -128,7 +133,7 @@ create_ring(struct ct_process *process, const struct ct_image_options *options, 
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
     slots[i].active_segment = CT_SEGMENT_NONE;
   }
-  code = remote_mmap(process, 0, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, &image->place.ring);
+  code = remote_mmap(process, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, &image->place.ring);
   uint64_t close_args[6] = {(uint64_t)fd};
   int64_t ignored;
   ct_process_syscall(process, SYS_close, close_args, &ignored);
@@ -183,7 +188,7 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
     return CT_EFORMAT;
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
-  int code = remote_mmap(process, 0, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
+  int code = remote_mmap(process, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
   if (code != 0) {
     return code;
   }
@@ -217,7 +222,7 @@ place_controls(struct ct_process *process, struct ct_agent_place *place)
 {
   uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  int code = remote_mmap(process, 0, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
+  int code = remote_mmap(process, CONTROLS_HINT, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
   if (code != 0) {
     return code;
   }
@@ -227,7 +232,7 @@ place_controls(struct ct_process *process, struct ct_agent_place *place)
   if (code == 0 && result != 0) {
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
-  return code != 0 ? code : remote_mmap(process, 0, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+  return code != 0 ? code : remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
 }
 
 static int

@@ -1,37 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Blocks on their way to the file: buffers from the pool, the open section, the
- * compression of the columns, and one write for each block.
+ * compression of the columns; the queue; the thread that creates and writes the files.
+ *
+ *   caller (the drain)                                      output thread
+ *   events -> columns -> block, made in the queue's ring -> mkdir, open, write, close
  *
  * Pool: at most pool_limit sets of buffers exist. An encoder takes one with its first
  * event and keeps it until its thread ends, it is flushed for age, or another encoder
- * needs it: then the block of the encoder with the oldest last event is written out.
+ * needs it: then the block of the encoder with the oldest last event is queued.
+ *
+ * Queue: one for all files, first in, first out; so a file's blocks keep their order and function
+ * lines come before the blocks that use them. The caller reserves as much as a
+ * block may need at most, builds it there and commits what it took. It waits only when that much is not
+ * free; as long as the output thread keeps up the ring starts again at its front, and little of it is touched.
  *
  * Files: at most open_limit are open; the one written to longest ago is closed first.
  * Blocks are written at an offset that we keep, so reopening needs no seeking and
  * a block of which only a part could be written is cut off or written over.
  *
- * Failure: the first one stays in the writer and from then on blocks are dropped.
+ * Failure: the first one, of either thread, stays in the writer. From then on the caller drops its blocks, and
+ * the output thread what is in the queue, counting it as unwritten; files are still closed.
  */
 #include "trace/writer_internal.h"
 
 #include "trace/crc32c.h"
 #include "trace/lanes.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-size_t
-ct_block_capacity(void)
-{
-  return sizeof(struct ct_block_header) + ZSTD_compressBound(CT_OPEN_BYTES_MAX) + ZSTD_compressBound(CT_BLOCK_OPS_MAX) +
-         ZSTD_compressBound(IDS_BYTES) + ZSTD_compressBound(DELTAS_BYTES) + ZSTD_compressBound(EXTRA_BYTES);
-}
+#define RAW_SECTION_MAX 64u /* so few bytes are stored as they are: zstd would take longer to begin than to compress */
+static_assert(sizeof(struct ct_block_header) + ZSTD_COMPRESSBOUND(CT_OPEN_BYTES_MAX) +
+                      ZSTD_COMPRESSBOUND(CT_BLOCK_OPS_MAX) + ZSTD_COMPRESSBOUND(IDS_BYTES) +
+                      ZSTD_COMPRESSBOUND(DELTAS_BYTES) + ZSTD_COMPRESSBOUND(EXTRA_BYTES) <=
+                  QUEUE_BYTES_MIN / 2,
+              "every block fits the queue");
+static_assert(FUNCTIONS_BUFFER <= QUEUE_BYTES_MIN / 2, "every batch of function lines fits the queue");
 
 /* ---- pool ---- */
 
@@ -95,104 +108,316 @@ ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_
   return done == size;
 }
 
-void
-ct_thread_file_close(struct ct_encoder *encoder)
+/* ---- queue, the caller's side ---- */
+
+/* Makes the space at head the one for the next record, if it is there. */
+static bool
+find_room(struct ct_output *output, size_t need)
 {
-  struct ct_trace_writer *writer = encoder->writer;
-  if (encoder->fd < 0)
+  if (output->used == 0)
+    output->head = output->tail = 0; /* memory that is still in the cache */
+  size_t end = output->head >= output->tail && output->used < output->capacity ? output->capacity : output->tail;
+  if (end - output->head >= need)
+    return true;
+  if (end != output->capacity || output->tail < need || output->head < output->tail)
+    return false;
+  size_t rest = output->capacity - output->head;
+  struct ct_output_record skip = {.kind = CT_OUTPUT_SKIP, .record_bytes = (uint32_t)rest};
+  memcpy(output->ring + output->head, &skip, sizeof(skip));
+  output->used += rest;
+  output->head = 0;
+  return true;
+}
+
+static size_t
+record_size(size_t data_bytes)
+{
+  size_t unit = sizeof(struct ct_output_record);
+  return unit + (data_bytes + unit - 1) / unit * unit;
+}
+
+uint8_t *
+ct_output_reserve(struct ct_trace_writer *writer, size_t size)
+{
+  struct ct_output *output = &writer->output;
+  assert(size <= QUEUE_BYTES_MIN / 2);
+  pthread_mutex_lock(&output->lock);
+  while (!find_room(output, record_size(size))) {
+    output->caller_waits = true;
+    pthread_cond_wait(&output->room, &output->lock);
+  }
+  uint8_t *data = output->ring + output->head + sizeof(struct ct_output_record);
+  pthread_mutex_unlock(&output->lock);
+  return data;
+}
+
+void
+ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream, size_t data_bytes,
+                 uint32_t events)
+{
+  struct ct_output *output = &writer->output;
+  size_t size = record_size(data_bytes);
+  struct ct_output_record record = {
+      .stream = stream,
+      .kind = kind,
+      .record_bytes = (uint32_t)size,
+      .data_bytes = (uint32_t)data_bytes,
+      .events = events,
+  };
+  memcpy(output->ring + output->head, &record, sizeof(record));
+  pthread_mutex_lock(&output->lock);
+  output->used += size;
+  output->head = output->head + size == output->capacity ? 0 : output->head + size;
+  bool wake = output->idle;
+  output->idle = false;
+  pthread_mutex_unlock(&output->lock);
+  if (wake)
+    pthread_cond_signal(&output->work);
+  writer->queued_bytes += data_bytes;
+}
+
+void
+ct_output_wait(struct ct_trace_writer *writer)
+{
+  struct ct_output *output = &writer->output;
+  pthread_mutex_lock(&output->lock);
+  while (output->used > 0) {
+    output->caller_waits = true;
+    pthread_cond_wait(&output->room, &output->lock);
+  }
+  pthread_mutex_unlock(&output->lock);
+}
+
+/* ---- output thread: files ---- */
+
+static void
+close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
+{
+  struct ct_output *output = &writer->output;
+  if (stream->fd < 0)
     return;
-  for (uint32_t i = 0; i < writer->open_count; i++) {
-    if (writer->open_files[i] == encoder) {
-      writer->open_files[i] = writer->open_files[--writer->open_count];
+  for (uint32_t i = 0; i < output->open_count; i++) {
+    if (output->open_files[i] == stream) {
+      output->open_files[i] = output->open_files[--output->open_count];
       break;
     }
   }
-  if (close(encoder->fd) != 0 && errno != EINTR)
+  if (close(stream->fd) != 0 && errno != EINTR)
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
-                   encoder->index, CT_TRACE_INDEX, strerror(errno));
-  encoder->fd = -1;
+                   stream->index, CT_TRACE_INDEX, strerror(errno));
+  stream->fd = -1;
 }
 
 static bool
 close_oldest_file(struct ct_trace_writer *writer)
 {
-  struct ct_encoder *oldest = NULL;
-  for (uint32_t i = 0; i < writer->open_count; i++) {
-    if (oldest == NULL || writer->open_files[i]->written_at < oldest->written_at)
-      oldest = writer->open_files[i];
+  struct ct_output *output = &writer->output;
+  struct ct_stream *oldest = NULL;
+  for (uint32_t i = 0; i < output->open_count; i++) {
+    if (oldest == NULL || output->open_files[i]->written_at < oldest->written_at)
+      oldest = output->open_files[i];
   }
   if (oldest == NULL)
     return false;
-  ct_thread_file_close(oldest);
+  close_file(writer, oldest);
   return true;
 }
 
-static int
-open_file(struct ct_encoder *encoder, int flags)
+static void
+open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
 {
-  struct ct_trace_writer *writer = encoder->writer;
+  struct ct_output *output = &writer->output;
   char name[64];
-  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, encoder->index, CT_TRACE_INDEX);
-  if (writer->open_count >= writer->open_limit)
+  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
+  if (output->open_count >= output->open_limit)
     close_oldest_file(writer);
   int fd;
   do
     fd = openat(writer->dir_fd, name, O_WRONLY | O_CLOEXEC | flags, 0666);
   while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
-  if (fd < 0)
-    return ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s: %s", writer->path, name,
-                          strerror(errno));
-  encoder->fd = fd;
-  writer->open_files[writer->open_count++] = encoder;
-  return CT_OK;
+  if (fd < 0) {
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s: %s", writer->path, name, strerror(errno));
+    return;
+  }
+  stream->fd = fd;
+  output->open_files[output->open_count++] = stream;
 }
 
-/* Appends to the thread's file all of it or nothing. */
-static int
-append(struct ct_encoder *encoder, const void *data, size_t size)
+static void
+create_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
-  struct ct_trace_writer *writer = encoder->writer;
-  if (writer->error == CT_OK && encoder->fd < 0)
-    open_file(encoder, 0);
-  if (writer->error != CT_OK)
-    return writer->error;
-  encoder->written_at = ++writer->stamp;
+  char name[32];
+  snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
+  if (mkdirat(writer->dir_fd, name, 0777) != 0 && errno != EEXIST)
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot create %s/%s: %s", writer->path, name, strerror(errno));
+  else
+    open_file(writer, stream, O_CREAT | O_EXCL);
+}
+
+/* Appends to the thread's file all of it or nothing; false when it is nothing. */
+static bool
+append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *data, size_t size)
+{
+  if (stream->fd < 0 && ct_writer_error(writer) == CT_OK)
+    open_file(writer, stream, 0);
+  if (ct_writer_error(writer) != CT_OK)
+    return false;
+  stream->written_at = ++writer->output.stamp;
   size_t written;
-  if (!ct_writer_write_at(encoder->fd, data, size, encoder->file_bytes, &written)) {
+  if (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial block all the same. */
-    if (written > 0 && ftruncate(encoder->fd, (off_t)encoder->file_bytes) != 0)
+    if (written > 0 && ftruncate(stream->fd, (off_t)stream->file_bytes) != 0)
       saved = saved != 0 ? saved : errno;
-    return ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s%u/%s: %s", writer->path,
-                          CT_TRACE_THREAD_DIR, encoder->index, CT_TRACE_INDEX, strerror(saved));
+    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
+                   stream->index, CT_TRACE_INDEX, strerror(saved));
+    return false;
   }
-  encoder->file_bytes += size;
-  writer->threads_bytes += size;
-  return CT_OK;
+  stream->file_bytes += size;
+  return true;
+}
+
+/* Appends whole lines to the function table; returns how many bytes of them are there. */
+static size_t
+append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
+{
+  uint64_t *end = &writer->output.functions_bytes;
+  size_t written;
+  if (!ct_writer_write_at(writer->functions_fd, lines, size, *end, &written)) {
+    int saved = errno;
+    while (written > 0 && lines[written - 1] != '\n')
+      written--;
+    /* Should this fail too, the reader passes over the partial line all the same. */
+    if (ftruncate(writer->functions_fd, (off_t)(*end + written)) != 0)
+      saved = saved != 0 ? saved : errno;
+    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_FUNCTIONS,
+                   strerror(saved));
+  }
+  *end += written;
+  return written;
+}
+
+/* ---- output thread: queue ---- */
+
+static void
+put_out(struct ct_trace_writer *writer, const struct ct_output_record *record)
+{
+  const void *data = record + 1;
+  size_t done = 0;
+  switch (record->kind) {
+  case CT_OUTPUT_CREATE:
+    if (ct_writer_error(writer) == CT_OK)
+      create_file(writer, record->stream);
+    /* fall through */
+  case CT_OUTPUT_BLOCK:
+    if (append(writer, record->stream, data, record->data_bytes))
+      done = record->data_bytes;
+    else
+      /* relaxed: ct_output_wait brings it to the caller */
+      atomic_fetch_add_explicit(&record->stream->unwritten_events, record->events, memory_order_relaxed);
+    break;
+  case CT_OUTPUT_FUNCTIONS:
+    if (ct_writer_error(writer) == CT_OK)
+      done = append_functions(writer, data, record->data_bytes);
+    break;
+  case CT_OUTPUT_CLOSE:
+    close_file(writer, record->stream);
+    break;
+  default:
+    break;
+  }
+  if (done < record->data_bytes)
+    atomic_fetch_add_explicit(&writer->unwritten_bytes, record->data_bytes - done, memory_order_relaxed);
+}
+
+static void *
+output_main(void *context)
+{
+  struct ct_trace_writer *writer = context;
+  struct ct_output *output = &writer->output;
+  pthread_mutex_lock(&output->lock);
+  for (;;) {
+    while (output->used == 0 && !output->ending) {
+      output->idle = true;
+      pthread_cond_wait(&output->work, &output->lock);
+    }
+    if (output->used == 0)
+      break;
+    const struct ct_output_record *record = (const struct ct_output_record *)(output->ring + output->tail);
+    pthread_mutex_unlock(&output->lock);
+    put_out(writer, record);
+    size_t size = record->record_bytes;
+    pthread_mutex_lock(&output->lock);
+    output->tail = output->tail + size == output->capacity ? 0 : output->tail + size;
+    output->used -= size;
+    if (output->caller_waits) {
+      output->caller_waits = false;
+      pthread_cond_signal(&output->room);
+    }
+  }
+  pthread_mutex_unlock(&output->lock);
+  while (close_oldest_file(writer))
+    ;
+  return NULL;
+}
+
+static uint32_t
+open_files_limit(void)
+{
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+    files.rlim_cur = 64;
+  rlim_t share = files.rlim_cur / 4; /* the rest of the program needs some too */
+  return share > OPEN_FILES_MAX ? OPEN_FILES_MAX : share < 8 ? 8 : (uint32_t)share;
 }
 
 int
-ct_thread_file_create(struct ct_encoder *encoder)
+ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes)
 {
-  struct ct_trace_writer *writer = encoder->writer;
-  char name[32];
-  snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, encoder->index);
-  if (mkdirat(writer->dir_fd, name, 0777) != 0 && errno != EEXIST)
-    return ct_writer_fail(writer, ct_err_from_errno(errno), "cannot create %s/%s: %s", writer->path, name,
-                          strerror(errno));
-  int err = open_file(encoder, O_CREAT | O_EXCL);
-  if (err != CT_OK)
-    return err;
+  struct ct_output *output = &writer->output;
+  output->open_limit = open_files_limit();
+  output->capacity = queue_bytes < QUEUE_BYTES_MIN ? QUEUE_BYTES_MIN : queue_bytes;
+  output->capacity -= output->capacity % sizeof(struct ct_output_record);
+  output->ring = malloc(output->capacity); /* pages that are never reached take no memory */
+  if (output->ring == NULL)
+    return CT_ENOMEM;
+  /* No handler of the program runs there, and a write beyond RLIMIT_FSIZE is EFBIG and nothing else. */
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  output->running = pthread_create(&output->thread, NULL, output_main, writer) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return output->running ? CT_OK : CT_ENOMEM;
+}
+
+void
+ct_output_stop(struct ct_trace_writer *writer)
+{
+  struct ct_output *output = &writer->output;
+  if (!output->running)
+    return;
+  pthread_mutex_lock(&output->lock);
+  output->ending = true;
+  pthread_mutex_unlock(&output->lock);
+  pthread_cond_signal(&output->work);
+  pthread_join(output->thread, NULL);
+  output->running = false;
+}
+
+void
+ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid)
+{
   struct ct_file_header header = {
       .magic = CT_FILE_MAGIC,
       .version = CT_TRACE_VERSION,
       .header_bytes = sizeof(header),
-      .thread_index = encoder->index,
+      .thread_index = encoder->stream->index,
       .tid = encoder->tid,
-      .pid = encoder->pid,
+      .pid = pid,
   };
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
-  return append(encoder, &header, sizeof(header));
+  memcpy(ct_output_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
+  ct_output_commit(encoder->writer, CT_OUTPUT_CREATE, encoder->stream, sizeof(header), 0);
 }
 
 /* ---- blocks ---- */
@@ -270,59 +495,74 @@ count_ops(const uint8_t *ops, size_t count, uint32_t *calls, uint32_t *returns)
   }
 }
 
+struct column {
+  const uint8_t *bytes;
+  size_t size;
+};
+
+/* What put_section may need, with the room that lets zstd run without checks. */
+static size_t
+section_bound(size_t size)
+{
+  return size <= RAW_SECTION_MAX ? size : ZSTD_compressBound(size);
+}
+
 /* Stores a section at p, compressed where that makes it smaller; returns the end. */
 static uint8_t *
-put_section(struct ct_trace_writer *writer, uint8_t *p, const uint8_t *raw, size_t size, struct ct_section_size *out)
+put_section(struct ct_trace_writer *writer, uint8_t *p, struct column column, struct ct_section_size *out)
 {
-  size_t room = (size_t)(writer->block + writer->block_capacity - p);
-  size_t stored = size;
-  if (size > 16) {
-    size_t n = ZSTD_compress2(writer->compressor, p, room, raw, size);
-    if (!ZSTD_isError(n) && n < size)
+  size_t stored = column.size;
+  if (column.size > RAW_SECTION_MAX) {
+    size_t n = ZSTD_compress2(writer->compressor, p, section_bound(column.size), column.bytes, column.size);
+    if (!ZSTD_isError(n) && n < column.size)
       stored = n;
   }
-  if (stored == size)
-    memcpy(p, raw, size);
-  *out = (struct ct_section_size){.stored_bytes = (uint32_t)stored, .raw_bytes = (uint32_t)size};
+  if (stored == column.size)
+    memcpy(p, column.bytes, column.size);
+  *out = (struct ct_section_size){.stored_bytes = (uint32_t)stored, .raw_bytes = (uint32_t)column.size};
   return p + stored;
 }
 
 static void
-write_block(struct ct_encoder *encoder)
+queue_block(struct ct_encoder *encoder)
 {
   struct ct_trace_writer *writer = encoder->writer;
   const struct ct_buffers *buffers = encoder->buffers;
+  const struct column columns[CT_SECTIONS] = {
+      [CT_SECTION_OPEN] = {buffers->open, encoder->open_bytes},
+      [CT_SECTION_OPS] = {buffers->ops, (size_t)(encoder->op - buffers->ops)},
+      [CT_SECTION_IDS] = {buffers->ids, (size_t)(encoder->id - buffers->ids)},
+      [CT_SECTION_DELTAS] = {buffers->deltas, (size_t)(encoder->delta - buffers->deltas)},
+      [CT_SECTION_EXTRA] = {buffers->extra, (size_t)(encoder->extra - buffers->extra)},
+  };
   struct ct_block_header header = {
       .magic = CT_BLOCK_MAGIC,
       .header_bytes = sizeof(header),
-      .ops = (uint32_t)(encoder->op - buffers->ops),
+      .ops = (uint32_t)columns[CT_SECTION_OPS].size,
       .first_tsc = encoder->first_tsc,
       .last_tsc = encoder->last_tsc,
       .lost = encoder->block_lost,
       .depth_start = encoder->depth_start,
       .open_count = encoder->open_count,
   };
-  count_ops(buffers->ops, header.ops, &header.calls, &header.returns);
-  uint8_t *payload = writer->block + sizeof(header);
-  uint8_t *p = payload;
-  p = put_section(writer, p, buffers->open, encoder->open_bytes, &header.section[CT_SECTION_OPEN]);
-  p = put_section(writer, p, buffers->ops, header.ops, &header.section[CT_SECTION_OPS]);
-  p = put_section(writer, p, buffers->ids, (size_t)(encoder->id - buffers->ids), &header.section[CT_SECTION_IDS]);
-  p = put_section(writer, p, buffers->deltas, (size_t)(encoder->delta - buffers->deltas),
-                  &header.section[CT_SECTION_DELTAS]);
-  p = put_section(writer, p, buffers->extra, (size_t)(encoder->extra - buffers->extra),
-                  &header.section[CT_SECTION_EXTRA]);
-  header.payload_bytes = (uint32_t)(p - payload);
-  header.payload_crc = ct_crc32c(0, payload, header.payload_bytes);
-  header.header_crc = ct_crc32c(0, &header, sizeof(header));
-  memcpy(writer->block, &header, sizeof(header));
-
   /* The names of functions first, so that what a killed recorder leaves behind has them. */
   ct_trace_writer_flush_functions(writer);
-  if (append(encoder, writer->block, (size_t)(p - writer->block)) == CT_OK) {
-    encoder->events += (uint64_t)header.calls + header.returns;
-    encoder->lost += header.lost;
-  }
+
+  count_ops(buffers->ops, header.ops, &header.calls, &header.returns);
+  size_t bound = sizeof(header);
+  for (int i = 0; i < CT_SECTIONS; i++)
+    bound += section_bound(columns[i].size);
+  uint8_t *block = ct_output_reserve(writer, bound);
+  uint8_t *payload = block + sizeof(header), *end = payload;
+  for (int i = 0; i < CT_SECTIONS; i++)
+    end = put_section(writer, end, columns[i], &header.section[i]);
+  header.payload_bytes = (uint32_t)(end - payload);
+  header.payload_crc = ct_crc32c(0, payload, header.payload_bytes);
+  header.header_crc = ct_crc32c(0, &header, sizeof(header));
+  memcpy(block, &header, sizeof(header));
+  uint32_t events = header.calls + header.returns;
+  ct_output_commit(writer, CT_OUTPUT_BLOCK, encoder->stream, (size_t)(end - block), events);
+  encoder->events += events;
 }
 
 void
@@ -330,8 +570,8 @@ ct_block_end(struct ct_encoder *encoder)
 {
   if (encoder->buffers == NULL || encoder->op == NULL)
     return;
-  if (encoder->op > encoder->buffers->ops && encoder->writer->error == CT_OK)
-    write_block(encoder);
+  if (encoder->op > encoder->buffers->ops && ct_writer_error(encoder->writer) == CT_OK)
+    queue_block(encoder);
   encoder->op = encoder->op_limit = NULL;
 }
 
@@ -340,14 +580,16 @@ ct_encoder_flush(struct ct_encoder *encoder)
 {
   ct_block_end(encoder);
   ct_buffers_release(encoder);
-  return encoder->writer->error;
+  return ct_writer_error(encoder->writer);
 }
 
 uint64_t
 ct_encoder_events(const struct ct_encoder *encoder)
 {
   uint32_t calls = 0, returns = 0;
-  if (encoder->op != NULL && encoder->writer->error == CT_OK)
+  if (encoder->op != NULL && ct_writer_error(encoder->writer) == CT_OK)
     count_ops(encoder->buffers->ops, (size_t)(encoder->op - encoder->buffers->ops), &calls, &returns);
-  return encoder->events + calls + returns;
+  /* relaxed: the output thread only counts */
+  uint64_t unwritten = atomic_load_explicit(&encoder->stream->unwritten_events, memory_order_relaxed);
+  return encoder->events - unwritten + calls + returns;
 }

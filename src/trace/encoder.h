@@ -39,6 +39,7 @@ static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many
 
 struct ct_trace_writer;
 struct ct_buffers; /* writer_internal.h: the columns of one block in progress */
+struct ct_stream;  /* writer_internal.h: the file, as the output thread knows it */
 
 struct ct_encoder {
   uint8_t *op;       /* next byte of each column */
@@ -67,12 +68,9 @@ struct ct_encoder {
   uint32_t open_bytes;
   struct ct_contexts contexts;
 
-  uint64_t events; /* in blocks written */
-  uint64_t lost;
-  uint64_t file_bytes; /* whole blocks; 0: not even the header */
-  uint64_t written_at; /* stamp of the last use of fd */
-  int fd;              /* -1 while not open */
-  uint32_t index, tid, pid;
+  uint64_t events; /* in blocks queued for the file */
+  struct ct_stream *stream;
+  uint32_t tid;
   int closed;
 };
 

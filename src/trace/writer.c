@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The trace directory: its creation, the function table, the manifest, and the list
- * of encoders. Blocks and thread files are in block.c. See writer.h for the rules.
+ * of encoders. Blocks, the queue and the thread that writes the files are in block.c. See writer.h for the rules.
  */
 #include "trace/writer.h"
 
@@ -10,36 +10,44 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FUNCTION_NAME_MAX  65535u /* longer names are cut */
 #define MANIFEST_TEMPORARY "manifest.json.tmp"
+#define QUEUE_BYTES_MAX    (1u << 30) /* record sizes are 32 bits */
 
 int
 ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)
 {
-  if (writer->error != CT_OK)
-    return writer->error;
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(writer->error_diag.text, sizeof(writer->error_diag.text), fmt, ap);
-  va_end(ap);
-  writer->error = code;
-  return code;
+  pthread_mutex_lock(&writer->output.lock);
+  int first = ct_writer_error(writer);
+  if (first == CT_OK) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(writer->error_diag.text, sizeof(writer->error_diag.text), fmt, ap);
+    va_end(ap);
+    /* release: pairs with the acquire in ct_trace_writer_error, which reads the text */
+    atomic_store_explicit(&writer->error, first = code, memory_order_release);
+  }
+  pthread_mutex_unlock(&writer->output.lock);
+  return first;
 }
 
 int
 ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag)
 {
-  if (writer->error != CT_OK && diag != NULL)
+  /* acquire: pairs with the release in ct_writer_fail; neither code nor text changes after it */
+  int code = atomic_load_explicit(&writer->error, memory_order_acquire);
+  if (code != CT_OK && diag != NULL)
     *diag = writer->error_diag;
-  return writer->error;
+  return code;
 }
 
 /* ---- the directory ---- */
@@ -113,8 +121,10 @@ directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag
 static void
 writer_free(struct ct_trace_writer *writer)
 {
+  ct_output_stop(writer);
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     free(writer->encoders[i]->frames);
+    free(writer->encoders[i]->stream);
     ct_contexts_clear(&writer->encoders[i]->contexts);
     free(writer->encoders[i]);
   }
@@ -122,13 +132,16 @@ writer_free(struct ct_trace_writer *writer)
     free(writer->pool[i]);
   free(writer->pool);
   free(writer->encoders);
-  free(writer->block);
+  free(writer->output.ring);
   free(writer->functions);
   ZSTD_freeCCtx(writer->compressor);
   if (writer->functions_fd >= 0)
     close(writer->functions_fd);
   if (writer->dir_fd >= 0)
     close(writer->dir_fd);
+  pthread_cond_destroy(&writer->output.room);
+  pthread_cond_destroy(&writer->output.work);
+  pthread_mutex_destroy(&writer->output.lock);
   free(writer->path);
   free(writer);
 }
@@ -149,23 +162,21 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   if (writer == NULL)
     return NULL;
   writer->dir_fd = writer->functions_fd = -1;
-  uint64_t limit = max_buffer_bytes / sizeof(struct ct_buffers);
+  pthread_mutex_init(&writer->output.lock, NULL);
+  pthread_cond_init(&writer->output.work, NULL);
+  pthread_cond_init(&writer->output.room, NULL);
+  uint64_t queue = max_buffer_bytes / 3 < QUEUE_BYTES_MAX ? max_buffer_bytes / 3 : QUEUE_BYTES_MAX;
+  queue = queue > QUEUE_BYTES_MIN ? queue : QUEUE_BYTES_MIN;
+  uint64_t limit = max_buffer_bytes > queue ? (max_buffer_bytes - queue) / sizeof(struct ct_buffers) : 0;
   writer->pool_limit = limit < 1 ? 1 : limit > 1u << 16 ? 1u << 16 : (uint32_t)limit;
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
-  struct rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0)
-    files.rlim_cur = 64;
-  rlim_t share = files.rlim_cur / 4; /* the rest of the program needs some too */
-  writer->open_limit = share > OPEN_FILES_MAX ? OPEN_FILES_MAX : share < 8 ? 8 : (uint32_t)share;
   writer->compressor = ZSTD_createCCtx();
-  writer->block_capacity = ct_block_capacity();
-  writer->block = malloc(writer->block_capacity);
   writer->functions = malloc(FUNCTIONS_BUFFER);
   writer->path = strdup(dir);
   if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL)
     writer->pool_count = 1;
-  if (writer->pool_count == 0 || writer->compressor == NULL || writer->block == NULL || writer->functions == NULL ||
-      writer->path == NULL) {
+  if (writer->pool_count == 0 || writer->compressor == NULL || writer->functions == NULL || writer->path == NULL ||
+      ct_output_start(writer, queue) != CT_OK) {
     writer_free(writer);
     return NULL;
   }
@@ -181,7 +192,7 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
 {
   struct ct_trace_writer *writer = writer_new(dir, max_buffer_bytes);
   if (writer == NULL)
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace");
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace, or for a thread");
   bool made = false;
   int err = directory_create(writer->path, &writer->dir_fd, &made, diag);
   if (err != CT_OK)
@@ -210,6 +221,7 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
   for (uint32_t i = 0; i < writer->encoder_count; i++)
     ct_encoder_close(writer->encoders[i]);
   ct_trace_writer_flush_functions(writer);
+  ct_output_stop(writer);
   if (close(writer->functions_fd) != 0 && errno != EINTR)
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s: %s", writer->path, CT_TRACE_FUNCTIONS, strerror(errno));
   writer->functions_fd = -1;
@@ -221,7 +233,17 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
 uint64_t
 ct_trace_writer_bytes(const struct ct_trace_writer *writer)
 {
-  return writer->threads_bytes + writer->functions_bytes + writer->manifest_bytes;
+  /* relaxed: the output thread only counts */
+  uint64_t unwritten = atomic_load_explicit(&writer->unwritten_bytes, memory_order_relaxed);
+  return writer->queued_bytes - unwritten + writer->manifest_bytes;
+}
+
+int
+ct_trace_writer_sync(struct ct_trace_writer *writer)
+{
+  ct_trace_writer_flush_functions(writer);
+  ct_output_wait(writer);
+  return ct_writer_error(writer);
 }
 
 /* ---- the function table ---- */
@@ -229,22 +251,11 @@ ct_trace_writer_bytes(const struct ct_trace_writer *writer)
 int
 ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
 {
-  if (writer->functions_fill == 0 || writer->error != CT_OK)
-    return writer->error;
-  size_t written;
-  if (!ct_writer_write_at(writer->functions_fd, writer->functions, writer->functions_fill, writer->functions_bytes,
-                          &written)) {
-    int saved = errno;
-    while (written > 0 && writer->functions[written - 1] != '\n')
-      written--;
-    writer->functions_bytes += written;
-    /* Should this fail too, the reader passes over the partial line all the same. */
-    if (ftruncate(writer->functions_fd, (off_t)writer->functions_bytes) != 0)
-      saved = saved != 0 ? saved : errno;
-    return ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_FUNCTIONS,
-                          strerror(saved));
-  }
-  writer->functions_bytes += writer->functions_fill;
+  size_t size = writer->functions_fill;
+  if (size == 0 || ct_writer_error(writer) != CT_OK)
+    return ct_writer_error(writer);
+  memcpy(ct_output_reserve(writer, size), writer->functions, size);
+  ct_output_commit(writer, CT_OUTPUT_FUNCTIONS, NULL, size, 0);
   writer->functions_fill = 0;
   return CT_OK;
 }
@@ -253,8 +264,8 @@ int
 ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address, uint64_t size,
                          const char *mode, const char *raw_name)
 {
-  if (writer->error != CT_OK)
-    return writer->error;
+  if (ct_writer_error(writer) != CT_OK)
+    return ct_writer_error(writer);
   size_t length = raw_name == NULL ? 0 : strnlen(raw_name, FUNCTION_NAME_MAX);
   if (writer->functions_fill + length + 128 > FUNCTIONS_BUFFER) {
     int err = ct_trace_writer_flush_functions(writer);
@@ -280,6 +291,28 @@ is_final(const json_t *manifest)
 {
   const char *state = json_string_value(json_object_get(manifest, "state"));
   return state != NULL && strcmp(state, "complete") == 0;
+}
+
+/* Until size_limit_restore, a write beyond RLIMIT_FSIZE is EFBIG and nothing else. */
+static void
+size_limit_block(sigset_t *old)
+{
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &set, old);
+}
+
+static void
+size_limit_restore(const sigset_t *old)
+{
+  sigset_t set;
+  struct timespec at_once = {0, 0};
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  while (!sigismember(old, SIGXFSZ) && sigtimedwait(&set, NULL, &at_once) < 0 && errno == EINTR)
+    ;
+  pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
 /* 0 or an errno value. The old manifest stays when this fails. */
@@ -312,13 +345,19 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
     return ct_writer_fail(writer, CT_ENOMEM, "out of memory for the manifest, or text in it that is not UTF-8");
   size_t size = strlen(text);
   /* Tried even after a failure: on a full disk a small file may still find room, and it says what was lost. */
-  int err = replace_manifest(writer, text, size, is_final(manifest));
+  bool final = is_final(manifest);
+  if (final)
+    ct_trace_writer_sync(writer); /* "complete" is true of what is on the disk */
+  sigset_t old;
+  size_limit_block(&old);
+  int err = replace_manifest(writer, text, size, final);
+  size_limit_restore(&old);
   free(text);
   if (err != 0)
     return ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, CT_TRACE_MANIFEST,
                           strerror(err));
   writer->manifest_bytes = size;
-  return writer->error;
+  return ct_writer_error(writer);
 }
 
 /* ---- threads ---- */
@@ -342,29 +381,29 @@ int
 ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                        struct ct_encoder **out)
 {
-  if (writer->error != CT_OK)
-    return writer->error;
+  if (ct_writer_error(writer) != CT_OK)
+    return ct_writer_error(writer);
   struct ct_encoder *encoder = calloc(1, sizeof(*encoder));
+  struct ct_stream *stream = calloc(1, sizeof(*stream));
   struct ct_frame *frames = malloc(FRAMES_AT_START * sizeof(*frames));
-  if (encoder == NULL || frames == NULL)
+  if (encoder == NULL || stream == NULL || frames == NULL)
     goto no_memory;
   encoder->frames = encoder->top = encoder->floor = frames;
   encoder->frame_capacity = FRAMES_AT_START;
   encoder->writer = writer;
-  encoder->fd = -1;
-  encoder->index = index;
+  encoder->stream = stream;
   encoder->tid = tid;
-  encoder->pid = pid;
+  stream->index = index;
+  stream->fd = -1;
   if (remember(writer, encoder) != CT_OK)
     goto no_memory;
-  int err = ct_thread_file_create(encoder);
-  if (err != CT_OK)
-    return err; /* stays in the list, which frees it */
+  ct_thread_file_create(encoder, pid);
   *out = encoder;
   return CT_OK;
 
 no_memory:
   free(encoder);
+  free(stream);
   free(frames);
   return ct_writer_fail(writer, CT_ENOMEM, "out of memory for thread %u", tid);
 }
@@ -373,13 +412,14 @@ int
 ct_encoder_close(struct ct_encoder *encoder)
 {
   if (encoder->closed)
-    return encoder->writer->error;
+    return ct_writer_error(encoder->writer);
   ct_encoder_flush(encoder);
-  ct_thread_file_close(encoder);
+  ct_output_reserve(encoder->writer, 0);
+  ct_output_commit(encoder->writer, CT_OUTPUT_CLOSE, encoder->stream, 0, 0);
   ct_contexts_clear(&encoder->contexts);
   free(encoder->frames);
   encoder->frames = encoder->top = encoder->floor = NULL;
   encoder->frame_capacity = 0;
   encoder->closed = 1;
-  return encoder->writer->error;
+  return ct_writer_error(encoder->writer);
 }

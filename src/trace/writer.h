@@ -2,10 +2,20 @@
 /*
  * Writing a trace directory. One ct_encoder per thread of the target; the drain
  * calls the inline functions of trace/encoder.h for each event, and this file's
- * functions for everything rare. Not thread safe: one writer belongs to one thread.
+ * functions for everything rare. Not thread safe: one writer belongs to one thread at a time.
  *
- * A failure to write (full disk, read-only) is kept in the writer: all later calls do nothing and
- * return the same code, what is on the disk stays readable, ct_trace_writer_error gives the line.
+ * The calls build blocks and queue them; a thread of the writer's own, which takes no signals, creates
+ * the files and writes them. A call waits for the disk only when the queue is full. One queue for all:
+ * what was queued first is in its file first, so function lines are there before the blocks that use them.
+ * What the queue holds is lost when the process is killed.
+ *
+ * A failure to write (full disk, read-only) is kept in the writer as soon as the output thread meets
+ * it: what is still in the queue is dropped, all later calls do nothing and return the same code, what is on
+ * the disk stays readable, ct_trace_writer_error gives the line. A file-size limit (RLIMIT_FSIZE) is such
+ * a failure too: SIGXFSZ does not come.
+ *
+ * Memory: max_buffer_bytes is divided into the queue (a third, at least 1 MiB) and the columns of the
+ * blocks in progress (the rest, at least one set of some 0.2 MB); the frames of the stacks come on top.
  */
 #ifndef CT_TRACE_WRITER_H
 #define CT_TRACE_WRITER_H
@@ -18,35 +28,39 @@
 struct ct_trace_writer;
 struct ct_encoder;
 
-/* Creates DIR (must not exist unless it is an empty directory). max_buffer_bytes bounds what all encoders hold. */
+/* Creates DIR (must not exist unless it is an empty directory). For max_buffer_bytes see above. */
 int ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_trace_writer **out,
                            struct ct_diag *diag);
-/* Flushes and closes every encoder; accepts NULL. Returns the first error of the recording. */
+/* Flushes and closes every encoder and waits for the disk; accepts NULL. Returns the first error of the recording. */
 int ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag);
 int ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag);
+/* Waits until all that was queued is in its file, or has failed to get there. */
+int ct_trace_writer_sync(struct ct_trace_writer *writer);
 /* Level of zstd for the blocks from now on; 1 at first, negative ones are faster and larger. */
 void ct_trace_writer_set_level(struct ct_trace_writer *writer, int level);
 
-/* Appends one function table line; ids are given in order from 0 by the caller. Buffered; flushed by ct_trace_writer_flush_functions. */
+/* Appends one function table line; ids are given in order from 0 by the caller. Buffered; ct_trace_writer_flush_functions queues them. */
 int ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address,
                              uint64_t size, const char *mode, const char *raw_name);
 int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
 
 /*
- * Writes manifest.json atomically (temporary file, rename). Borrows the object. Tried even after
- * a failure, when it still returns that failure's code.
+ * Writes manifest.json atomically (temporary file, rename) before it returns, past the queue; one with the
+ * state "complete" waits for the queue first. Borrows the object. Tried even after a failure, when it
+ * still returns that failure's code.
  */
 int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
 
-/* A new thread stream DIR/thread_<index>/index.ctb. The encoder is owned by the writer. */
+/* A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. */
 int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                            struct ct_encoder **out);
-/* Ends the thread's stream: flush, close the file, give the buffers back (counters stay readable). */
+/* Ends the thread's stream: flush, have the file closed, give the buffers back (counters stay readable). */
 int ct_encoder_close(struct ct_encoder *encoder);
-/* Writes out the block in progress, if any (the drain calls it when the block has become old). */
+/* Queues the block in progress, if any (the drain calls it when the block has become old). */
 int ct_encoder_flush(struct ct_encoder *encoder);
 
-uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+point+return written */
+/* Both count what is queued as written, until it turns out that it could not be; exact after ct_trace_writer_sync. */
+uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+point+return */
 uint64_t ct_trace_writer_bytes(const struct ct_trace_writer *writer);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What writer.c (directory, tables, manifest), block.c (blocks, buffers, files) and
+ * What writer.c (directory, tables, manifest), block.c (blocks, buffers, queue, output thread) and
  * encoder.c (the rare ops) share. Nothing outside src/trace includes this.
  */
 #ifndef CT_TRACE_WRITER_INTERNAL_H
@@ -9,12 +9,15 @@
 #include "trace/encoder.h"
 #include "trace/writer.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <zstd.h>
 
 #define OPEN_FILES_MAX   256u
 #define FUNCTIONS_BUFFER (256u << 10)
 #define FRAMES_AT_START  64u
+#define QUEUE_BYTES_MIN  (1u << 20) /* more than the largest piece of output needs */
 
 /*
  * The columns of a block in progress. Those for times and ids are sized for common
@@ -35,10 +38,66 @@ struct ct_buffers {
   uint8_t open[CT_OPEN_BYTES_MAX];
 };
 
+/* One thread's file. The output thread's, but for index, which never changes, and the atomic. */
+struct ct_stream {
+  uint64_t file_bytes; /* whole blocks; 0: not even the header */
+  uint64_t written_at; /* stamp of the last use of fd */
+  int fd;              /* -1 while not open */
+  uint32_t index;
+  _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
+};
+
+enum ct_output_kind {
+  CT_OUTPUT_CREATE = 1, /* the thread's directory and file, with its header as data */
+  CT_OUTPUT_BLOCK,      /* appended to the file, all of it or nothing */
+  CT_OUTPUT_CLOSE,      /* the file's end; no data */
+  CT_OUTPUT_FUNCTIONS,  /* whole lines of the function table; no stream */
+  CT_OUTPUT_SKIP,       /* the rest of the ring was too short for the next record */
+};
+
+/* A piece of output in the queue; its data follows. */
+struct ct_output_record {
+  struct ct_stream *stream;
+  uint32_t kind;
+  uint32_t record_bytes; /* with this header; a multiple of its size */
+  uint32_t data_bytes;
+  uint32_t events; /* in the block */
+  uint64_t reserved;
+};
+static_assert(sizeof(struct ct_output_record) == 32, "record_bytes is in units of it, so that CT_OUTPUT_SKIP always fits");
+
+/*
+ * The queue to the output thread, a ring of records:
+ *
+ *   tail <= head:  free | tail: records | head: free                used = head - tail, or 0, or all
+ *   head <  tail:  records | head: free | tail: records, SKIP       used = head + capacity - tail
+ *
+ * Bytes between tail and head are the output thread's, the others the caller's; lock guards the borders.
+ */
+struct ct_output {
+  pthread_t thread;
+  pthread_mutex_t lock; /* also for the writer's first error */
+  pthread_cond_t work;  /* for the output thread, when it is idle */
+  pthread_cond_t room;  /* for the caller, when caller_waits */
+  bool running;
+  bool idle;
+  bool ending;
+  bool caller_waits;
+  uint8_t *ring;
+  size_t capacity, head, tail, used;
+
+  /* the output thread's */
+  struct ct_stream *open_files[OPEN_FILES_MAX];
+  uint32_t open_count, open_limit;
+  uint64_t stamp;
+  uint64_t functions_bytes; /* in the table's file, whole lines */
+};
+
 struct ct_trace_writer {
   char *path;
   int dir_fd;
-  int error; /* the first one */
+  int functions_fd;
+  atomic_int error; /* the first one; release when it is set, acquire where error_diag is read behind it */
   struct ct_diag error_diag;
 
   struct ct_encoder **encoders;
@@ -47,20 +106,13 @@ struct ct_trace_writer {
   struct ct_buffers **pool; /* pool_count exist, of at most pool_limit */
   uint32_t pool_count, pool_limit;
 
-  struct ct_encoder *open_files[OPEN_FILES_MAX];
-  uint32_t open_count, open_limit;
-  uint64_t stamp;
-
   ZSTD_CCtx *compressor;
-  uint8_t *block; /* where a block is put together, block_capacity bytes */
-  size_t block_capacity;
-
-  int functions_fd;
-  char *functions; /* lines not yet written */
+  char *functions; /* lines not yet queued */
   size_t functions_fill;
-  uint64_t functions_bytes; /* in the file, whole lines */
   uint64_t manifest_bytes;
-  uint64_t threads_bytes;
+  uint64_t queued_bytes;            /* for thread files and function table */
+  _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */
+  struct ct_output output;
 };
 
 /* Keeps the first error; returns the one kept. */
@@ -69,19 +121,36 @@ int ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ..
 /* All of it, at an offset, through interruptions; on failure errno is set and *written says how far it got. */
 bool ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_t *written);
 
-/* block.c */
-size_t ct_block_capacity(void);
+/* The first error so far. relaxed: whoever needs the text behind it calls ct_trace_writer_error */
+static inline int
+ct_writer_error(const struct ct_trace_writer *writer)
+{
+  return atomic_load_explicit(&writer->error, memory_order_relaxed);
+}
+
+/* block.c: the queue and its thread */
+/* Starts the thread, with a queue of so many bytes; 0 or CT_ENOMEM. */
+int ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
+/* Waits for all that is queued, ends the thread, closes the files. Does nothing when it does not run. */
+void ct_output_stop(struct ct_trace_writer *writer);
+void ct_output_wait(struct ct_trace_writer *writer);
+/* Room for the data of one record, waiting for it if need be; ct_output_commit must follow. size <= QUEUE_BYTES_MIN / 2. */
+uint8_t *ct_output_reserve(struct ct_trace_writer *writer, size_t size);
+/* Queues the record whose data was put there; data_bytes at most what was reserved. stream and events may be NULL and 0. */
+void ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream,
+                      size_t data_bytes, uint32_t events);
+
+/* block.c: blocks */
 /* Buffers of a free or the least recently used encoder; never NULL. */
 struct ct_buffers *ct_buffers_acquire(struct ct_encoder *encoder);
 void ct_buffers_release(struct ct_encoder *encoder);
 /* Begins a block for an event at tsc; the encoder has buffers. */
 void ct_block_begin(struct ct_encoder *encoder, uint64_t tsc);
-/* Writes the block in progress out, if it has an op, and leaves the encoder without one. It keeps its buffers. */
+/* Queues the block in progress, if it has an op, and leaves the encoder without one. It keeps its buffers. */
 void ct_block_end(struct ct_encoder *encoder);
 /* Ops that the buffers still hold for certain. */
 uint32_t ct_block_room(const struct ct_encoder *encoder);
-/* Creates the thread's directory and file with its header. */
-int ct_thread_file_create(struct ct_encoder *encoder);
-void ct_thread_file_close(struct ct_encoder *encoder);
+/* Has the thread's directory and file created. */
+void ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid);
 
 #endif
