@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What goes wrong before or while recording: one clear line on stderr, the right status (127 not found, 126 not
+executable, 125 all else), and what the program wrote is untouched.
+
+    tests/errors.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+# A program with output of its own, and enough calls to fill a small disk.
+BUSY = "print('begin'); import json; x = [json.loads(json.dumps(list(range(200)))) for _ in range(1500)]; print('end')"
+
+
+class Skip(Exception):
+    pass
+
+
+class Scene:
+    """A fresh folder with what the cases need."""
+
+    def __init__(self, options, folder):
+        self.contrail, self.build, self.folder = options.contrail, options.build, folder
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, data, mode=0o644):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def record(self, *words, before=(), output=None, inside=()):
+        command = [*before, self.contrail, "record", "-o", output or self.path("out.trace"), *inside, "--", *words]
+        return self.run(*command)
+
+    def run(self, *command):
+        self.command = shlex.join(command)
+        result = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+
+
+def expect(outcome, status, stdout="", lines=1, words=()):
+    got, out, err = outcome
+    wanted = status if isinstance(status, tuple) else (status,)
+    faults = []
+    if got not in wanted:
+        faults.append(f"status {got}, not {' or '.join(map(str, wanted))}")
+    if out != stdout:
+        faults.append(f"stdout is {out[:200]!r}, not {stdout!r}")
+    if len(err.splitlines()) != lines or any(not line.startswith("contrail: ") for line in err.splitlines()):
+        faults.append(f"stderr is not {lines} line(s) of contrail's")
+    faults += [f"stderr does not say {word!r}" for word in words if word.lower() not in err.lower()]
+    if faults:
+        raise AssertionError("; ".join(faults) + f"\n     stderr: {err.strip()[:500]}")
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("not root")
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Skip(f"no {program}")
+
+
+def as_nobody(scene):
+    """Words that run a command as another user, to whom the folder is open but not its files."""
+    need_root(), need("setpriv")
+    os.chmod(scene.folder, 0o777)
+    if not os.access(scene.contrail, os.X_OK):
+        raise Skip("contrail cannot be reached by another user")
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def with_mount(scene, options, *command):
+    """COMMAND in a mount namespace in which SCENE/disk is a tmpfs with OPTIONS."""
+    need_root(), need("unshare")
+    disk = scene.path("disk")
+    os.makedirs(disk, exist_ok=True)
+    script = f"mount -t tmpfs -o {options} tmpfs {shlex.quote(disk)} && exec \"$@\""
+    return scene.run("unshare", "-m", "sh", "-c", script, "sh", *command)
+
+
+def missing_path(scene):
+    expect(scene.record(scene.path("nowhere")), 127, words=["nowhere"])
+
+
+def missing_in_path(scene):
+    expect(scene.record("no-such-program-anywhere"), 127, words=["no-such-program-anywhere"])
+
+
+def missing_makes_no_trace(scene):
+    scene.record("no-such-program-anywhere")
+    if os.path.exists(scene.path("out.trace")):
+        raise AssertionError("an output directory was left behind")
+
+
+def directory(scene):
+    os.mkdir(scene.path("folder"))
+    expect(scene.record(scene.path("folder")), 126, words=["folder"])
+
+
+def not_executable(scene):
+    expect(scene.record(scene.write("text", b"#!/bin/sh\necho no\n")), 126, words=["text"])
+
+
+def path_is_no_folder(scene):
+    expect(scene.record(scene.write("file", b"x", 0o755) + "/below"), (126, 127))
+
+
+def missing_interpreter(scene):
+    expect(scene.record(scene.write("script", b"#!/no/such/interpreter\n", 0o755)), (126, 127))
+
+
+def garbage(scene):
+    expect(scene.record(scene.write("garbage", b"\x7fELF\x02\x01\x01garbage" * 20, 0o755)), (125, 126))
+
+
+def other_machine(scene):
+    header = bytearray(open("/bin/true", "rb").read(4096))
+    header[18:20] = b"\xb7\x00"  # aarch64
+    expect(scene.record(scene.write("arm", bytes(header), 0o755)), (125, 126))
+
+
+def program_32_bit(scene):
+    program = scene.path("tiny32")
+    for command in (["as", "--32", "-o", program + ".o", os.path.join(HERE, "programs", "tiny32.S")],
+                    ["ld", "-m", "elf_i386", "-o", program, program + ".o"]):
+        if subprocess.run(command, capture_output=True).returncode:
+            raise Skip("no 32-bit assembler")
+    expect(scene.record(program), 125, words=["64-bit"])
+
+
+def unreadable(scene):
+    words = as_nobody(scene)
+    shutil.copy("/bin/true", scene.path("secret"))
+    os.chmod(scene.path("secret"), 0o711)
+    expect(scene.record(scene.path("secret"), before=words), 125, words=["secret"])
+
+
+def existing_output(scene):
+    os.mkdir(scene.path("out.trace"))
+    scene.write("out.trace/precious", b"data")
+    expect(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
+    if os.listdir(scene.path("out.trace")) != ["precious"]:
+        raise AssertionError("the existing directory was touched")
+
+
+def output_is_a_file(scene):
+    scene.write("out.trace", b"data")
+    expect(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
+
+
+def output_without_parent(scene):
+    expect(scene.record("/bin/echo", "ran", output=scene.path("a/b/c")), 125, words=["a/b/c"])
+
+
+def read_only_output(scene):
+    outcome = with_mount(scene, "ro", scene.contrail, "record", "-o", scene.path("disk/t"), "--", "/bin/echo", "ran")
+    expect(outcome, 125, words=["read-only"])
+
+
+def no_permission_for_output(scene):
+    words = as_nobody(scene)
+    os.mkdir(scene.path("closed"))
+    os.chmod(scene.path("closed"), 0o755)
+    expect(scene.record("/bin/echo", "ran", before=words, output=scene.path("closed/t")), 125, words=["permission"])
+
+
+def full_disk(scene):
+    """The program runs to its end; what fitted can be read."""
+    trace = scene.path("disk/t")
+    script = (f"{scene.contrail} record -o {trace} -- /usr/bin/python3 -c \"$1\"; status=$?; "
+              f"{scene.contrail} report --json {trace} >{scene.path('report')} || echo unreadable; exit $status")
+    outcome = with_mount(scene, "size=600k", "sh", "-c", script, "sh", BUSY)
+    expect(outcome, 125, stdout="begin\nend\n", words=["space"])
+
+
+def disk_full_at_once(scene):
+    outcome = with_mount(scene, "size=4k", scene.contrail, "record", "-o", scene.path("disk/t"), "--", "/bin/echo", "ran")
+    if outcome[1] not in ("", "ran\n"):
+        raise AssertionError(f"stdout is {outcome[1]!r}")
+    expect((outcome[0], "", outcome[2]), 125, words=["space"])
+
+
+def ptrace_forbidden(scene):
+    helper = scene.path("deny_ptrace")
+    subprocess.run(["gcc", "-o", helper, os.path.join(HERE, "programs", "deny_ptrace.c")], check=True)
+    expect(scene.record("/bin/echo", "ran", before=[helper]), 125, words=["ptrace"])
+
+
+def no_program(scene):
+    got, out, err = scene.run(scene.contrail, "record")
+    if got not in (2, 125) or out or not err.startswith("contrail"):
+        raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
+
+
+def unknown_option(scene):
+    got, out, err = scene.run(scene.contrail, "record", "--no-such-option", "--", "/bin/true")
+    if got not in (2, 125) or out or "--no-such-option" not in err:
+        raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
+
+
+def status_passes(scene):
+    for code in (0, 1, 77, 125, 126, 127, 200, 255):
+        outcome = scene.record("/bin/sh", "-c", f"echo out; echo err >&2; exit {code}", output=scene.path(f"t{code}"))
+        if outcome != (code, "out\n", "err\n"):
+            raise AssertionError(f"exit {code}: {outcome}")
+
+
+def signal_passes(scene):
+    for number in (1, 2, 6, 9, 11, 15):
+        got, out, err = scene.record("/bin/sh", "-c", f"echo out; kill -{number} $$", output=scene.path(f"t{number}"))
+        if got not in (128 + number, -number) or (out, err) != ("out\n", ""):
+            raise AssertionError(f"signal {number}: {(got, out, err)}")
+
+
+def script_with_interpreter(scene):
+    script = scene.write("script", b"#!/bin/sh\necho from a script $1\nexit 3\n", 0o755)
+    outcome = scene.record(script, "word")
+    if outcome != (3, "from a script word\n", ""):
+        raise AssertionError(str(outcome))
+
+
+def read_nothing(scene):
+    for command in ("info", "report", "replay"):
+        got, out, err = scene.run(scene.contrail, command, scene.path("nowhere"))
+        if got == 0 or out or len(err.splitlines()) != 1 or "nowhere" not in err:
+            raise AssertionError(f"{command}: {(got, out, err)}")
+
+
+def read_damaged(scene):
+    """Cut anywhere, with bytes changed: an answer or one line, never a crash."""
+    if scene.record("/bin/ls", "/")[0]:
+        raise AssertionError("cannot record ls")
+    trace = scene.path("out.trace")
+    index = next(os.path.join(trace, d, "index.ctb") for d in sorted(os.listdir(trace)) if d.startswith("thread_"))
+    whole = open(index, "rb").read()
+    cuts = [0, 1, 63, 64, 100, 191, 192, len(whole) // 2, len(whole) - 1]
+    variants = [whole[:cut] for cut in cuts]
+    for place in range(64, len(whole), max(1, len(whole) // 40)):
+        variants.append(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1:])
+    for data in variants:
+        with open(index, "wb") as file:
+            file.write(data)
+        for command in ("info", "report", "replay"):
+            got, _, err = scene.run(scene.contrail, command, trace)
+            if got not in (0, 1, 125) or "Sanitizer" in err:
+                raise AssertionError(f"{command} on damaged data: status {got}: {err[:300]}")
+    for name in ("manifest.json", "functions.tsv"):
+        path = os.path.join(trace, name)
+        good = open(path, "rb").read()
+        for data in (b"", good[:len(good) // 2], b"\x00\xff" * 100, good[:-3]):
+            with open(path, "wb") as file:
+                file.write(data)
+            for command in ("info", "report", "replay"):
+                got, _, err = scene.run(scene.contrail, command, trace)
+                if got not in (0, 1, 125) or "Sanitizer" in err:
+                    raise AssertionError(f"{command} with damaged {name}: status {got}: {err[:300]}")
+        with open(path, "wb") as file:
+            file.write(good)
+
+
+def plan_of_nothing(scene):
+    for path in (scene.path("nowhere"), scene.folder, scene.write("text", b"no ELF file\n")):
+        got, out, err = scene.run(scene.contrail, "plan", "--json", path)
+        if got == 0 or out or len(err.splitlines()) != 1:
+            raise AssertionError(f"plan {path}: {(got, out[:200], err)}")
+
+
+def killed_recorder(scene):
+    """SIGKILL to contrail: the program goes on to its end, and the trace so far can be read."""
+    import signal
+    import time
+    process = subprocess.Popen([scene.contrail, "record", "-o", scene.path("out.trace"), "--", "/bin/sh", "-c",
+                                "echo begin; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1; echo end"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    rest = process.stdout.read()  # to the end of the program, which holds the pipe
+    process.wait()
+    process.stderr.close()
+    scene.command = "contrail record, killed"
+    if (first, rest) != (b"begin\n", b"end\n"):
+        raise AssertionError(f"the program did not go on: {first!r} {rest!r}")
+    got, out, err = scene.run(scene.contrail, "info", "--json", scene.path("out.trace"))
+    if got or '"events"' not in out:
+        raise AssertionError(f"info after the kill: {(got, out[:200], err)}")
+
+
+CASES = [missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
+         missing_interpreter, garbage, other_machine, program_32_bit, unreadable, existing_output, output_is_a_file,
+         output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
+         ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, script_with_interpreter,
+         read_nothing, read_damaged, plan_of_nothing, killed_recorder]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    options.contrail = os.path.join(options.build, "contrail")
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for case in CASES:
+        name = case.__name__
+        if not fnmatch.fnmatch(name, options.filter):
+            continue
+        with tempfile.TemporaryDirectory(prefix="contrail-error.") as folder:
+            scene = Scene(options, folder)
+            scene.command = ""
+            try:
+                case(scene)
+                count["passed"] += 1
+            except Skip as reason:
+                count["skipped"] += 1
+                print(f"skip error {name}: {reason}", flush=True)
+            except (AssertionError, OSError, StopIteration, subprocess.SubprocessError) as error:
+                count["failed"] += 1
+                print(f"FAIL error {name}: {error}\n     command: {scene.command}\n"
+                      f"     again: tests/errors.py --filter {name}", flush=True)
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
