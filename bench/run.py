@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What recording costs, as ratios to a bare rdtsc and to the untraced call, and the same workload under uftrace.
+
+    bench/run.py [--build DIR] [--quick] [--json FILE] [SECTION...]
+
+    hooks       cost per call and per event of a full hook, from bench/workload.c
+    threads     the same with two threads
+    disk        events per second into a file, dropped events, bytes per event
+    install     time to install per thousand functions
+    uftrace     the same workload under Debian's uftrace: -pg, -finstrument-functions, dynamic patching
+    programs    sqlite3 and python3: time, events, bytes per event
+    native      perf stat of the untraced workload, where the machine counts
+    library     the library's own micro benchmarks (bench/*_bench.c)
+
+Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+FLAVOURS = {  # how a copy of the workload is built, and how uftrace is told to hook it
+    "uftrace -pg": (["-pg"], []),
+    "uftrace -finstrument-functions": (["-finstrument-functions"], []),
+    "uftrace -P . (patchable entries)": (["-fpatchable-function-entry=5", "-DPATCHABLE"], ["-P", "."]),
+    "uftrace -P . (any binary)": ([], ["-P", "."]),
+}
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.repeat = 3 if options.quick else 5
+        self.scale = 10 if options.quick else 1
+        self.results = {}
+        self.plain = self.compile("workload", [])
+
+    def compile(self, name, flags):
+        path = os.path.join(self.folder, name)
+        subprocess.run(["gcc", "-O2", "-g", "-pthread", "-w", *flags, "-o", path, os.path.join(HERE, "workload.c")],
+                       check=True)
+        return path
+
+    def trace_path(self):
+        path = os.path.join(self.folder, "trace")
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def run(self, words):
+        result = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, timeout=600)
+        lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+        if not lines:
+            raise RuntimeError(f"{' '.join(words)}: status {result.returncode}: {result.stderr.strip()[-300:]}")
+        return json.loads(lines[-1])
+
+    def native(self, *words):
+        return median_of([self.run([self.plain, *words]) for _ in range(self.repeat)])
+
+    def contrail(self, *words):
+        runs, infos = [], []
+        for _ in range(self.repeat):
+            trace = self.trace_path()
+            runs.append(self.run([self.options.contrail, "record", "-o", trace, "--", self.plain, *words]))
+            infos.append(self.info(trace))
+        return median_of(runs), max(infos, key=lambda info: info["dropped"])
+
+    def info(self, trace):
+        return json.loads(subprocess.run([self.options.contrail, "info", "--json", trace], capture_output=True, text=True,
+                                         check=True).stdout)
+
+    def keep(self, section, **values):
+        self.results.setdefault(section, {}).update(values)
+
+
+def median_of(runs):
+    middle = dict(runs[0])
+    for key, value in runs[0].items():
+        if isinstance(value, float):
+            middle[key] = statistics.median(run[key] for run in runs)
+    return middle
+
+
+def row(label, *cells):
+    print(f"  {label:<44}" + "".join(f"{cell:>16}" for cell in cells), flush=True)
+
+
+def heading(text, *cells):
+    print(f"\n{text}")
+    if cells:
+        row("", *cells)
+
+
+def hooks(bench):
+    heading("full hook: enter and return, all checks", "untraced", "traced", "hook", "/ 2 rdtsc", "per event")
+    for mode, turns in (("leaf", 4000000), ("pair", 1000000), ("fib", 27), ("work", 1000000)):
+        turns = turns - 5 if mode == "fib" and bench.scale > 1 else turns if mode == "fib" else turns // bench.scale
+        plain = bench.native(mode, str(turns))
+        traced, info = bench.contrail(mode, str(turns))
+        cost = traced["ns_per_call"] - plain["ns_per_call"]
+        ratio = cost / (2 * plain["rdtsc_ns"])
+        row(mode, f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns", f"{cost:.2f} ns", f"{ratio:.2f}",
+            f"{cost / 2:.2f} ns")
+        bench.keep("hooks", **{mode: {"untraced_ns": plain["ns_per_call"], "hook_ns": cost, "per_two_rdtsc": ratio,
+                                      "dropped": info["dropped"]}})
+        rdtsc = plain["rdtsc_ns"]
+    row("a bare rdtsc", f"{rdtsc:.2f} ns")
+    bench.keep("hooks", rdtsc_ns=rdtsc)
+
+
+def threads(bench):
+    heading("full hook, two threads at once", "untraced", "traced", "hook", "dropped")
+    turns = str(1000000 // bench.scale)
+    plain = bench.native("pair", turns, "2")
+    traced, info = bench.contrail("pair", turns, "2")
+    row("pair", f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns",
+        f"{traced['ns_per_call'] - plain['ns_per_call']:.2f} ns", info["dropped"])
+    bench.keep("threads", hook_ns=traced["ns_per_call"] - plain["ns_per_call"], dropped=info["dropped"])
+
+
+def disk(bench):
+    heading("sustained to a file", "events", "dropped", "events/s", "bytes/event")
+    for mode, turns in (("pair", 20000000), ("fib", 34), ("work", 10000000)):
+        turns = turns - 5 if mode == "fib" and bench.scale > 1 else turns if mode == "fib" else turns // bench.scale
+        trace = bench.trace_path()
+        begin = time.monotonic()
+        bench.run([bench.options.contrail, "record", "-o", trace, "--", bench.plain, mode, str(turns)])
+        info = bench.info(trace)
+        seconds = time.monotonic() - begin - info["install_ns"] / 1e9
+        rate = info["events"] / seconds
+        per_event = info["bytes"] / info["events"]
+        row(mode, info["events"], info["dropped"], f"{rate / 1e6:.1f} M", f"{per_event:.3f}")
+        bench.keep("disk", **{mode: {"events": info["events"], "dropped": info["dropped"], "per_second": rate,
+                                     "bytes_per_event": per_event}})
+
+
+def install(bench):
+    heading("installation", "functions", "time", "per 5,000")
+    programs = [("workload", [bench.plain, "leaf", "10"])]
+    for name, words in (("git", ["git", "--version"]), ("python3", ["/usr/bin/python3", "-c", "0"]),
+                        ("node", ["node", "--version"])):
+        if shutil.which(words[0]):
+            programs.append((name, words))
+    for name, words in programs:
+        figures = []
+        for _ in range(bench.repeat):
+            trace = bench.trace_path()
+            subprocess.run([bench.options.contrail, "record", "-o", trace, "--", *words], capture_output=True, check=True)
+            info = bench.info(trace)
+            hooked = sum(module["hooked"] for module in info["modules"])
+            figures.append((info["install_ns"] / 1e6, hooked))
+        ms, hooked = statistics.median(f[0] for f in figures), figures[0][1]
+        row(name, hooked, f"{ms:.1f} ms", f"{ms / hooked * 5000:.1f} ms")
+        bench.keep("install", **{name: {"functions": hooked, "ms": ms}})
+
+
+def uftrace(bench):
+    if not shutil.which("uftrace"):
+        print("\nuftrace: not installed")
+        return
+    heading("the same workload under uftrace " + subprocess.run(["uftrace", "--version"], capture_output=True,
+            text=True).stdout.split()[1], "untraced", "traced", "per call hooked", "calls hooked", "lost")
+    turns = str(1000000 // bench.scale)
+    for name, (flags, words) in FLAVOURS.items():
+        program = bench.compile("w" + str(abs(hash(name)) % 1000), flags)
+        plain = bench.native("pair", turns)
+        runs, sizes, lost = [], [], 0
+        try:
+            for _ in range(bench.repeat):
+                data = os.path.join(bench.folder, "uftrace.data")
+                shutil.rmtree(data, ignore_errors=True)
+                command = ["uftrace", "record", "-d", data, *words, program, "pair", turns]
+                result = subprocess.run(command, capture_output=True, text=True, cwd=bench.folder, timeout=600)
+                lost += sum(int(n) for n in re.findall(r"LOST (\d+)", result.stderr + result.stdout))
+                lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+                if not lines:
+                    raise RuntimeError((result.stderr.strip() or f"status {result.returncode}").splitlines()[-1])
+                runs.append(json.loads(lines[-1]))
+                sizes.append(sum(os.path.getsize(os.path.join(data, f)) for f in os.listdir(data) if f.endswith(".dat")))
+        except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
+            row(name, "", f"does not run: {str(error)[:80]}")
+            continue
+        traced = median_of(runs)
+        share = statistics.median(sizes) / 16 / (2 * traced["calls"] * traced["rounds"])
+        cost = traced["ns_per_call"] - plain["ns_per_call"]
+        if share < 0.01:
+            row(name, f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns", "nothing hooked")
+            continue
+        row(name, f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns", f"{cost / share:.2f} ns",
+            f"{min(share, 1):.0%}", lost)
+        bench.keep("uftrace", **{name: {"hook_ns": cost / share, "bytes_per_event": 16, "calls_hooked": share,
+                                        "lost": lost}})
+
+
+def programs(bench):
+    heading("programs", "untraced", "traced", "events", "dropped", "bytes/event")
+    sys.path.insert(0, os.path.join(ROOT, "tests"))
+    from programs import SQL, pythons
+    script = os.path.join(bench.folder, "script.sql")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(SQL)
+    python_script = os.path.join(ROOT, "tests", "programs", "script.py")
+    cases = [("sqlite3, 100,000 rows", ["sqlite3", ":memory:", ".read " + script]),
+             ("/usr/bin/python3 (stripped)", ["/usr/bin/python3", python_script])]
+    if pythons():
+        cases.append(("python3 (unstripped)", [pythons()[-1], python_script]))
+    for name, words in cases:
+        if not shutil.which(words[0]):
+            continue
+        seconds = []
+        for _ in range(bench.repeat):
+            begin = time.monotonic()
+            subprocess.run(words, capture_output=True, cwd=bench.folder)
+            seconds.append(time.monotonic() - begin)
+        trace = bench.trace_path()
+        begin = time.monotonic()
+        subprocess.run([bench.options.contrail, "record", "-o", trace, "--", *words], capture_output=True,
+                       cwd=bench.folder)
+        info = bench.info(trace)
+        traced = time.monotonic() - begin
+        row(name, f"{statistics.median(seconds):.2f} s", f"{traced:.2f} s", info["events"], info["dropped"],
+            f"{info['bytes'] / info['events']:.3f}")
+        bench.keep("programs", **{name: {"untraced_s": statistics.median(seconds), "traced_s": traced,
+                                         "events": info["events"], "dropped": info["dropped"],
+                                         "bytes_per_event": info["bytes"] / info["events"]}})
+
+
+def native(bench):
+    heading("the untraced workload, as the processor counts it")
+    if not shutil.which("perf"):
+        print("  no perf")
+        return
+    result = subprocess.run(["perf", "stat", "-e", "instructions:u,cycles:u,branches:u,branch-misses:u,task-clock", "--",
+                             bench.plain, "pair", str(5000000 // bench.scale)], capture_output=True, text=True)
+    lines = [line.strip() for line in result.stderr.splitlines() if re.match(r"\s+[\d<]", line)]
+    print("\n".join("  " + line for line in lines) or "  nothing")
+
+
+def library(bench):
+    for source in sorted(name for name in os.listdir(HERE) if name.endswith("_bench.c")):
+        name = source[:-2]
+        heading(name)
+        built = subprocess.run(["ninja", "-C", bench.options.build, "--quiet", f"bench/{name}"], capture_output=True,
+                               text=True)
+        if built.returncode:
+            print("  does not build: " + built.stdout.strip()[-300:])
+            continue
+        result = subprocess.run([os.path.join(bench.options.build, "bench", name)], capture_output=True, text=True,
+                                cwd=bench.folder)
+        print("\n".join("  " + line for line in result.stdout.splitlines()))
+
+
+SECTIONS = [hooks, threads, disk, install, uftrace, programs, native, library]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
+    parser.add_argument("--json", help="write the figures to this file too")
+    parser.add_argument("sections", nargs="*")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    options.contrail = os.path.join(options.build, "contrail")
+    known = {section.__name__: section for section in SECTIONS}
+    for name in options.sections:
+        if name not in known:
+            parser.error(f"no section {name}; there are: {' '.join(known)}")
+    base = os.environ.get("TMPDIR") or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
+    with tempfile.TemporaryDirectory(prefix="contrail-bench.", dir=base) as folder:
+        bench = Bench(options, folder)
+        for section in [known[name] for name in options.sections] or SECTIONS:
+            try:
+                section(bench)
+            except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                print(f"  {section.__name__} failed: {error}")
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump(bench.results, file, indent=2)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

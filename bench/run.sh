@@ -1,0 +1,4 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The benchmarks; see bench/run.py --help.
+exec "$(dirname "$0")/run.py" "$@"
