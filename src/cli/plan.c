@@ -24,9 +24,7 @@ function_json(const struct ct_plan *plan, const struct ct_planned *planned)
   json_object_set_new(json, "address", json_integer((json_int_t)planned->address));
   json_object_set_new(json, "size", json_integer((json_int_t)planned->size));
   json_object_set_new(json, "name", json_string(ct_function_label(label, sizeof(label), plan->path, &function)));
-  bool callable = planned->refusal != CT_REFUSED_ODD_ENTRY && planned->refusal != CT_REFUSED_SIGNAL_FRAME &&
-                  planned->refusal != CT_REFUSED_PLT && planned->refusal != CT_REFUSED_NO_CODE &&
-                  planned->refusal != CT_REFUSED_NO_CFI;
+  bool callable = ct_refusal_is_callable(planned->refusal);
   json_object_set_new(json, "callable", json_boolean(callable));
   if (planned->refusal != CT_REFUSED_NOT) {
     json_object_set_new(json, "refused", json_string(ct_refusal_key(planned->refusal)));
@@ -63,8 +61,10 @@ totals_json(const struct ct_plan *plan)
   for (int t = 1; t < 4; t++) {
     json_object_set_new(by_tactic, ct_tactic_name(t), json_integer((json_int_t)tactics[t]));
   }
-  size_t callable = plan->count - plan->refused[CT_REFUSED_ODD_ENTRY] - plan->refused[CT_REFUSED_SIGNAL_FRAME] -
-                    plan->refused[CT_REFUSED_PLT] - plan->refused[CT_REFUSED_NO_CODE] - plan->refused[CT_REFUSED_NO_CFI];
+  size_t callable = plan->hooked;
+  for (int r = 1; r < CT_REFUSED_COUNT; r++) {
+    callable += ct_refusal_is_callable((enum ct_refusal)r) ? plan->refused[r] : 0;
+  }
   json_object_set_new(json, "functions", json_integer((json_int_t)plan->count));
   json_object_set_new(json, "callable", json_integer((json_int_t)callable));
   json_object_set_new(json, "hooked", json_integer((json_int_t)plan->hooked));

@@ -11,6 +11,7 @@
 #include "hook/plan.h"
 
 #include "target/functions.h"
+#include "target/lsda.h"
 #include "x86/scan.h"
 
 #include <elf.h>
@@ -28,6 +29,7 @@ static const struct {
     [CT_REFUSED_ODD_ENTRY] = {"not-callable", "its first instruction has no call frame (CFA is not rsp+8)"},
     [CT_REFUSED_SIGNAL_FRAME] = {"signal-frame", "it is the return path of a signal handler"},
     [CT_REFUSED_NO_CFI] = {"no-cfi", "it has no call frame information, which the rest of its module has"},
+    [CT_REFUSED_PART] = {"part", "it is a part of another function, split off by the compiler"},
     [CT_REFUSED_NO_CODE] = {"no-code", "its bytes are not code of the file"},
     [CT_REFUSED_UNDECODABLE] = {"undecodable", "its first bytes are no known instructions"},
     [CT_REFUSED_TOO_SHORT] = {"too-short", "it is shorter than a jump and has no padding behind it"},
@@ -49,6 +51,22 @@ const char *
 ct_refusal_text(enum ct_refusal refusal)
 {
   return refusals[refusal].text;
+}
+
+bool
+ct_refusal_is_callable(enum ct_refusal refusal)
+{
+  switch (refusal) {
+  case CT_REFUSED_ODD_ENTRY:
+  case CT_REFUSED_SIGNAL_FRAME:
+  case CT_REFUSED_NO_CFI:
+  case CT_REFUSED_PART:
+  case CT_REFUSED_NO_CODE:
+  case CT_REFUSED_PLT:
+    return false;
+  default:
+    return true;
+  }
 }
 
 const char *
@@ -126,6 +144,26 @@ scan_all(struct planner *planner)
     planner->plan->uses_gs |= (facts & CT_FACT_GS) != 0;
   }
   return 0;
+}
+
+static void
+add_landing_pad(void *context, uint64_t address)
+{
+  ct_targets_add(context, address);
+}
+
+/* The unwinder, too, enters functions elsewhere than at their start. */
+static void
+add_landing_pads(struct planner *planner)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  uint32_t count = ct_cfi_count(elf);
+  for (uint32_t i = 0; i < count; i++) {
+    struct ct_cfi_fde fde;
+    if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
+      ct_lsda_landing_pads(elf, &fde, add_landing_pad, &planner->scan.targets);
+    }
+  }
 }
 
 /* A function that tail-jumps to one that looks at the slot hands the slot on to it, and so on backwards. */
@@ -250,6 +288,11 @@ callable(const struct planner *planner, const struct ct_function *function, enum
 {
   if ((function->flags & CT_FN_PLT) != 0) {
     *refusal = CT_REFUSED_PLT;
+    return false;
+  }
+  bool unnamed_inside = function->name == NULL && (function->flags & CT_FN_INSIDE) != 0;
+  if ((function->flags & CT_FN_COLD) != 0 || unnamed_inside) {
+    *refusal = CT_REFUSED_PART;
     return false;
   }
   switch (function->entry) {
@@ -442,6 +485,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   if (code == 0) {
     follow_tail_jumps(&planner);
+    add_landing_pads(&planner);
     for (size_t i = 0; i < planner.count; i++) {
       plan_one(&planner, i);
       plan->hooked += plan->functions[i].refusal == CT_REFUSED_NOT;

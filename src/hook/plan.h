@@ -10,6 +10,7 @@
 #include "ring/layout.h"
 #include "x86/relocate.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,7 @@ enum ct_refusal {
   CT_REFUSED_ODD_ENTRY,     /* the CFI row at its first instruction is not that of a callable function */
   CT_REFUSED_SIGNAL_FRAME,
   CT_REFUSED_NO_CFI,        /* no call frame information in a module that has it elsewhere */
+  CT_REFUSED_PART,          /* not a function: a part of one, split off by the compiler */
   CT_REFUSED_NO_CODE,       /* not in the file's executable bytes */
   CT_REFUSED_UNDECODABLE,
   CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
@@ -76,6 +78,8 @@ struct ct_plan {
 int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag);
 void ct_plan_free(struct ct_plan *plan); /* accepts NULL */
 
+/* True when what was refused is a function that can be called all the same. */
+bool ct_refusal_is_callable(enum ct_refusal refusal);
 const char *ct_tactic_name(enum ct_tactic tactic);
 /* A short stable key ("branch-into") and a sentence. */
 const char *ct_refusal_key(enum ct_refusal refusal);

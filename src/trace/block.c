@@ -38,7 +38,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RAW_SECTION_MAX 64u /* so few bytes are stored as they are: zstd would take longer to begin than to compress */
+#define RAW_SECTION_MAX 64u /* so few bytes are stored as they are: zstd takes a microsecond to begin */
 static_assert(sizeof(struct ct_block_header) + ZSTD_COMPRESSBOUND(CT_OPEN_BYTES_MAX) +
                       ZSTD_COMPRESSBOUND(CT_BLOCK_OPS_MAX) + ZSTD_COMPRESSBOUND(IDS_BYTES) +
                       ZSTD_COMPRESSBOUND(DELTAS_BYTES) + ZSTD_COMPRESSBOUND(EXTRA_BYTES) <=
@@ -116,10 +116,11 @@ find_room(struct ct_output *output, size_t need)
 {
   if (output->used == 0)
     output->head = output->tail = 0; /* memory that is still in the cache */
-  size_t end = output->head >= output->tail && output->used < output->capacity ? output->capacity : output->tail;
+  bool wrapped = output->head < output->tail || output->used == output->capacity;
+  size_t end = wrapped ? output->tail : output->capacity;
   if (end - output->head >= need)
     return true;
-  if (end != output->capacity || output->tail < need || output->head < output->tail)
+  if (wrapped || output->tail < need)
     return false;
   size_t rest = output->capacity - output->head;
   struct ct_output_record skip = {.kind = CT_OUTPUT_SKIP, .record_bytes = (uint32_t)rest};

@@ -39,7 +39,10 @@ int ct_trace_writer_sync(struct ct_trace_writer *writer);
 /* Level of zstd for the blocks from now on; 1 at first, negative ones are faster and larger. */
 void ct_trace_writer_set_level(struct ct_trace_writer *writer, int level);
 
-/* Appends one function table line; ids are given in order from 0 by the caller. Buffered; ct_trace_writer_flush_functions queues them. */
+/*
+ * Appends one function table line; ids are given in order from 0 by the caller. Buffered, and queued
+ * before the next block or by ct_trace_writer_flush_functions.
+ */
 int ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address,
                              uint64_t size, const char *mode, const char *raw_name);
 int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);

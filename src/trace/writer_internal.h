@@ -64,7 +64,7 @@ struct ct_output_record {
   uint32_t events; /* in the block */
   uint64_t reserved;
 };
-static_assert(sizeof(struct ct_output_record) == 32, "record_bytes is in units of it, so that CT_OUTPUT_SKIP always fits");
+static_assert(sizeof(struct ct_output_record) == 32, "sizes are in units of it, so that CT_OUTPUT_SKIP always fits");
 
 /*
  * The queue to the output thread, a ring of records:
@@ -134,9 +134,9 @@ int ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
 /* Waits for all that is queued, ends the thread, closes the files. Does nothing when it does not run. */
 void ct_output_stop(struct ct_trace_writer *writer);
 void ct_output_wait(struct ct_trace_writer *writer);
-/* Room for the data of one record, waiting for it if need be; ct_output_commit must follow. size <= QUEUE_BYTES_MIN / 2. */
+/* Room for the data of one record (at most QUEUE_BYTES_MIN / 2), waited for if need be; ct_output_commit must follow. */
 uint8_t *ct_output_reserve(struct ct_trace_writer *writer, size_t size);
-/* Queues the record whose data was put there; data_bytes at most what was reserved. stream and events may be NULL and 0. */
+/* Queues the record whose data was put there: at most what was reserved. */
 void ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream,
                       size_t data_bytes, uint32_t events);
 

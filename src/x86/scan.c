@@ -29,8 +29,8 @@ targets_init(struct ct_targets *targets, uint64_t start, uint64_t end)
   return targets->bits == NULL ? CT_ENOMEM : 0;
 }
 
-static void
-targets_add(struct ct_targets *targets, uint64_t address)
+void
+ct_targets_add(struct ct_targets *targets, uint64_t address)
 {
   if (address >= targets->start && address < targets->end) {
     uint64_t bit = address - targets->start;
@@ -259,7 +259,7 @@ follow_flags(struct walk *walk, const ZydisDecodedInstruction *in)
     walk->facts |= CT_FACT_FLAGS_IN;
   }
   if (walk->flags_callee != 0 && reads_flags(in)) {
-    targets_add(&walk->scan->flag_results, walk->flags_callee);
+    ct_targets_add(&walk->scan->flag_results, walk->flags_callee);
   }
   bool branches = in->meta.category == ZYDIS_CATEGORY_COND_BR || in->meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
                   in->meta.category == ZYDIS_CATEGORY_RET;
@@ -316,7 +316,7 @@ follow_branches(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t a
   uint64_t next = address + in->length;
   if (in->raw.imm[0].is_relative) {
     uint64_t target = next + (uint64_t)in->raw.imm[0].value.s;
-    targets_add(&walk->scan->targets, target);
+    ct_targets_add(&walk->scan->targets, target);
     note_depth(walk, target);
     if (in->meta.category == ZYDIS_CATEGORY_CALL) {
       walk->flags_callee = target;
@@ -326,7 +326,7 @@ follow_branches(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t a
       return add_tail_jump(walk->scan, walk->function, target);
     }
   } else if (has_memory(in) && in->raw.modrm.mod == 0 && in->raw.modrm.rm == 5 && in->mnemonic == ZYDIS_MNEMONIC_LEA) {
-    targets_add(&walk->scan->targets, next + (uint64_t)in->raw.disp.value);
+    ct_targets_add(&walk->scan->targets, next + (uint64_t)in->raw.disp.value);
   }
   if (in->meta.category == ZYDIS_CATEGORY_RET && in->opcode == 0xc2) {
     walk->facts |= CT_FACT_RET_IMM;
