@@ -15,11 +15,15 @@
 #include "x86/scan.h"
 
 #include <elf.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ROWS_MAX       4096
+#define RUN_FUNCTIONS    256
+#define SCAN_THREADS_MAX 8
 #define EXEC_BYTES_MAX 512 /* a larger function that makes the system call does other things first */
 
 static const struct {
@@ -90,7 +94,6 @@ struct planner {
   size_t count;
   struct ct_scan scan;
   uint16_t *facts; /* per function */
-  struct ct_cfi_row *rows;
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
@@ -119,31 +122,106 @@ function_index(const struct planner *planner, uint64_t address)
   return found == NULL ? -1 : found - planner->functions;
 }
 
+/* One thread's share of the scan: functions begin, begin + step, ... in runs of RUN_FUNCTIONS. */
+struct scan_share {
+  struct planner *planner;
+  struct ct_scan *scan;
+  struct ct_cfi_row *rows; /* ROWS_MAX */
+  size_t first_run, step;
+  int uses_gs;
+  int code;
+  pthread_t thread;
+};
+
+static int
+scan_one(struct scan_share *share, size_t i)
+{
+  struct planner *planner = share->planner;
+  const struct ct_elf *elf = planner->plan->elf;
+  const struct ct_function *function = &planner->functions[i];
+  size_t left = ct_elf_bytes_left(elf, function->address);
+  size_t size = function->size < left ? function->size : left;
+  const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, size) : NULL;
+  if (code == NULL) {
+    return 0;
+  }
+  size_t rows = 0;
+  if (function->fde != CT_FDE_NONE) {
+    rows = ct_cfi_rows(elf, function->fde, share->rows, ROWS_MAX);
+    rows = rows > ROWS_MAX ? ROWS_MAX : rows;
+  }
+  int facts = ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, share->rows, rows);
+  if (facts < 0) {
+    return facts;
+  }
+  planner->facts[i] = (uint16_t)facts;
+  share->uses_gs |= (facts & CT_FACT_GS) != 0;
+  return 0;
+}
+
+static void *
+scan_share_main(void *context)
+{
+  struct scan_share *share = context;
+  size_t count = share->planner->count;
+  for (size_t run = share->first_run; run * RUN_FUNCTIONS < count && share->code == 0; run += share->step) {
+    size_t end = (run + 1) * RUN_FUNCTIONS < count ? (run + 1) * RUN_FUNCTIONS : count;
+    for (size_t i = run * RUN_FUNCTIONS; i < end && share->code == 0; i++) {
+      share->code = scan_one(share, i);
+    }
+  }
+  return NULL;
+}
+
+static size_t
+scan_threads(size_t functions)
+{
+  long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  size_t threads = cpus < 1 ? 1 : (size_t)cpus;
+  threads = threads > SCAN_THREADS_MAX ? SCAN_THREADS_MAX : threads;
+  return threads < functions / RUN_FUNCTIONS + 1 ? threads : functions / RUN_FUNCTIONS + 1;
+}
+
+/* Scans every function, on all processors when there are many: the first share on this thread, into the planner's own scan. */
 static int
 scan_all(struct planner *planner)
 {
-  const struct ct_elf *elf = planner->plan->elf;
-  for (size_t i = 0; i < planner->count; i++) {
-    const struct ct_function *function = &planner->functions[i];
-    size_t left = ct_elf_bytes_left(elf, function->address);
-    size_t size = function->size < left ? function->size : left;
-    const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, size) : NULL;
-    if (code == NULL) {
-      continue;
+  struct scan_share shares[SCAN_THREADS_MAX] = {{0}};
+  struct ct_scan parts[SCAN_THREADS_MAX] = {{{0}}};
+  size_t threads = scan_threads(planner->count);
+  size_t started = 0;
+  int code = 0;
+  for (size_t t = 0; t < threads && code == 0; t++) {
+    shares[t] = (struct scan_share){.planner = planner,
+                                    .scan = t == 0 ? &planner->scan : &parts[t],
+                                    .rows = malloc(ROWS_MAX * sizeof(struct ct_cfi_row)),
+                                    .first_run = t,
+                                    .step = threads};
+    code = shares[t].rows == NULL ? CT_ENOMEM : 0;
+    if (code == 0 && t != 0) {
+      code = ct_scan_init(&parts[t], planner->scan.targets.start, planner->scan.targets.end);
     }
-    size_t rows = 0;
-    if (function->fde != CT_FDE_NONE) {
-      rows = ct_cfi_rows(elf, function->fde, planner->rows, ROWS_MAX);
-      rows = rows > ROWS_MAX ? ROWS_MAX : rows;
-    }
-    int facts = ct_scan_function(&planner->scan, (uint32_t)i, code, function->address, size, planner->rows, rows);
-    if (facts < 0) {
-      return facts;
-    }
-    planner->facts[i] = (uint16_t)facts;
-    planner->plan->uses_gs |= (facts & CT_FACT_GS) != 0;
   }
-  return 0;
+  for (size_t t = 1; t < threads && code == 0; t++) {
+    code = pthread_create(&shares[t].thread, NULL, scan_share_main, &shares[t]) == 0 ? 0 : CT_ENOMEM;
+    started = code == 0 ? t : started;
+  }
+  if (code == 0) {
+    scan_share_main(&shares[0]);
+    code = shares[0].code;
+    planner->plan->uses_gs |= shares[0].uses_gs;
+  }
+  for (size_t t = 1; t <= started; t++) {
+    pthread_join(shares[t].thread, NULL);
+    code = code != 0 ? code : shares[t].code;
+    code = code != 0 ? code : ct_scan_merge(&planner->scan, &parts[t]);
+    planner->plan->uses_gs |= shares[t].uses_gs;
+  }
+  for (size_t t = 0; t < threads; t++) {
+    free(shares[t].rows);
+    ct_scan_free(&parts[t]);
+  }
+  return code;
 }
 
 static void
@@ -472,9 +550,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   plan->count = planner.count;
   plan->functions = calloc(planner.count + 1, sizeof(*plan->functions));
   planner.facts = calloc(planner.count + 1, sizeof(*planner.facts));
-  planner.rows = malloc(ROWS_MAX * sizeof(*planner.rows));
   code = ct_scan_init(&planner.scan, start, end);
-  if (plan->functions == NULL || planner.facts == NULL || planner.rows == NULL) {
+  if (plan->functions == NULL || planner.facts == NULL) {
     code = CT_ENOMEM;
   }
   if (code == 0) {
@@ -495,7 +572,6 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   ct_scan_free(&planner.scan);
   free(planner.facts);
-  free(planner.rows);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot plan %s: %s", plan->path, ct_err_text(code));
 }
 

@@ -36,6 +36,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define RAW_SECTION_MAX 64u /* so few bytes are stored as they are: zstd takes a microsecond to begin */
@@ -137,16 +138,33 @@ record_size(size_t data_bytes)
   return unit + (data_bytes + unit - 1) / unit * unit;
 }
 
+/* Under the lock. */
+static void
+wake(struct ct_output *output)
+{
+  if (output->state == CT_OUTPUT_AWAKE)
+    return;
+  output->state = CT_OUTPUT_AWAKE;
+  pthread_cond_signal(&output->work);
+}
+
+/* Under the lock; the caller looks again for what it needs. */
+static void
+wait_for_record(struct ct_output *output)
+{
+  wake(output);
+  output->caller_waits = true;
+  pthread_cond_wait(&output->room, &output->lock);
+}
+
 uint8_t *
 ct_output_reserve(struct ct_trace_writer *writer, size_t size)
 {
   struct ct_output *output = &writer->output;
   assert(size <= QUEUE_BYTES_MIN / 2);
   pthread_mutex_lock(&output->lock);
-  while (!find_room(output, record_size(size))) {
-    output->caller_waits = true;
-    pthread_cond_wait(&output->room, &output->lock);
-  }
+  while (!find_room(output, record_size(size)))
+    wait_for_record(output);
   uint8_t *data = output->ring + output->head + sizeof(struct ct_output_record);
   pthread_mutex_unlock(&output->lock);
   return data;
@@ -169,11 +187,9 @@ ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struc
   pthread_mutex_lock(&output->lock);
   output->used += size;
   output->head = output->head + size == output->capacity ? 0 : output->head + size;
-  bool wake = output->idle;
-  output->idle = false;
+  if (output->state == CT_OUTPUT_ASLEEP || output->used >= QUEUE_WAKE_BYTES)
+    wake(output);
   pthread_mutex_unlock(&output->lock);
-  if (wake)
-    pthread_cond_signal(&output->work);
   writer->queued_bytes += data_bytes;
 }
 
@@ -182,10 +198,8 @@ ct_output_wait(struct ct_trace_writer *writer)
 {
   struct ct_output *output = &writer->output;
   pthread_mutex_lock(&output->lock);
-  while (output->used > 0) {
-    output->caller_waits = true;
-    pthread_cond_wait(&output->room, &output->lock);
-  }
+  while (output->used > 0)
+    wait_for_record(output);
   pthread_mutex_unlock(&output->lock);
 }
 
@@ -331,6 +345,28 @@ put_out(struct ct_trace_writer *writer, const struct ct_output_record *record)
     atomic_fetch_add_explicit(&writer->unwritten_bytes, record->data_bytes - done, memory_order_relaxed);
 }
 
+/* Under the lock, which the output thread gives up meanwhile: until there is a record or the end. */
+static void
+wait_for_work(struct ct_output *output)
+{
+  if (output->used == 0 && !output->ending) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += QUEUE_NAP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    output->state = CT_OUTPUT_NAPPING;
+    while (output->state == CT_OUTPUT_NAPPING &&
+           pthread_cond_timedwait(&output->work, &output->lock, &until) != ETIMEDOUT)
+      ;
+  }
+  while (output->used == 0 && !output->ending) {
+    output->state = CT_OUTPUT_ASLEEP;
+    pthread_cond_wait(&output->work, &output->lock);
+  }
+  output->state = CT_OUTPUT_AWAKE;
+}
+
 static void *
 output_main(void *context)
 {
@@ -338,10 +374,7 @@ output_main(void *context)
   struct ct_output *output = &writer->output;
   pthread_mutex_lock(&output->lock);
   for (;;) {
-    while (output->used == 0 && !output->ending) {
-      output->idle = true;
-      pthread_cond_wait(&output->work, &output->lock);
-    }
+    wait_for_work(output);
     if (output->used == 0)
       break;
     const struct ct_output_record *record = (const struct ct_output_record *)(output->ring + output->tail);
@@ -399,8 +432,8 @@ ct_output_stop(struct ct_trace_writer *writer)
     return;
   pthread_mutex_lock(&output->lock);
   output->ending = true;
+  wake(output);
   pthread_mutex_unlock(&output->lock);
-  pthread_cond_signal(&output->work);
   pthread_join(output->thread, NULL);
   output->running = false;
 }

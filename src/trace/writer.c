@@ -163,7 +163,11 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
     return NULL;
   writer->dir_fd = writer->functions_fd = -1;
   pthread_mutex_init(&writer->output.lock, NULL);
-  pthread_cond_init(&writer->output.work, NULL);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&writer->output.work, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   pthread_cond_init(&writer->output.room, NULL);
   uint64_t queue = max_buffer_bytes / 3 < QUEUE_BYTES_MAX ? max_buffer_bytes / 3 : QUEUE_BYTES_MAX;
   queue = queue > QUEUE_BYTES_MIN ? queue : QUEUE_BYTES_MIN;

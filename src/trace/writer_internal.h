@@ -17,7 +17,9 @@
 #define OPEN_FILES_MAX   256u
 #define FUNCTIONS_BUFFER (256u << 10)
 #define FRAMES_AT_START  64u
-#define QUEUE_BYTES_MIN  (1u << 20) /* more than the largest piece of output needs */
+#define QUEUE_BYTES_MIN  (1u << 20)   /* more than the largest piece of output needs */
+#define QUEUE_WAKE_BYTES (256u << 10) /* as much ends the nap of the output thread */
+#define QUEUE_NAP_NS     (10u * 1000 * 1000)
 
 /*
  * The columns of a block in progress. Those for times and ids are sized for common
@@ -67,6 +69,12 @@ struct ct_output_record {
 static_assert(sizeof(struct ct_output_record) == 32, "sizes are in units of it, so that CT_OUTPUT_SKIP always fits");
 
 /*
+ * Waking a thread costs as much as writing a block. So when the queue has run empty the output thread naps
+ * first, and is woken only when there is much to do; when nothing comes, it sleeps until something does.
+ */
+enum ct_output_state { CT_OUTPUT_AWAKE, CT_OUTPUT_NAPPING, CT_OUTPUT_ASLEEP };
+
+/*
  * The queue to the output thread, a ring of records:
  *
  *   tail <= head:  free | tail: records | head: free                used = head - tail, or 0, or all
@@ -77,10 +85,10 @@ static_assert(sizeof(struct ct_output_record) == 32, "sizes are in units of it, 
 struct ct_output {
   pthread_t thread;
   pthread_mutex_t lock; /* also for the writer's first error */
-  pthread_cond_t work;  /* for the output thread, when it is idle */
+  pthread_cond_t work;  /* for the output thread, unless it is awake; with CLOCK_MONOTONIC */
   pthread_cond_t room;  /* for the caller, when caller_waits */
   bool running;
-  bool idle;
+  enum ct_output_state state;
   bool ending;
   bool caller_waits;
   uint8_t *ring;

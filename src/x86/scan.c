@@ -84,6 +84,21 @@ add_tail_jump(struct ct_scan *scan, uint32_t function, uint64_t target)
   return 0;
 }
 
+int
+ct_scan_merge(struct ct_scan *scan, const struct ct_scan *part)
+{
+  size_t words = (size_t)((scan->targets.end - scan->targets.start) / 64 + 1);
+  for (size_t i = 0; i < words; i++) {
+    scan->targets.bits[i] |= part->targets.bits[i];
+    scan->flag_results.bits[i] |= part->flag_results.bits[i];
+  }
+  int code = 0;
+  for (size_t i = 0; i < part->tail_jump_count && code == 0; i++) {
+    code = add_tail_jump(scan, part->tail_jumps[i].function, part->tail_jumps[i].target);
+  }
+  return code;
+}
+
 struct known_depth {
   uint64_t address;
   int32_t depth;

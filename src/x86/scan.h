@@ -47,6 +47,9 @@ struct ct_scan {
 int ct_scan_init(struct ct_scan *scan, uint64_t start, uint64_t end);
 void ct_scan_free(struct ct_scan *scan);
 
+/* Adds what part (made for the same range) has found to scan. 0 or CT_ENOMEM. */
+int ct_scan_merge(struct ct_scan *scan, const struct ct_scan *part);
+
 /* Addresses outside the range are ignored. */
 void ct_targets_add(struct ct_targets *targets, uint64_t address);
 bool ct_targets_has(const struct ct_targets *targets, uint64_t address);
