@@ -21,6 +21,8 @@ __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_c
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_lookup = {
     .mode = CT_MODE_LOOKUP};
 
+uint64_t agent_dead_beat __attribute__((section(".data"))) = ~0ull;
+
 /* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
 static void
 wake_drain(void)
@@ -95,7 +97,7 @@ wait_for_free(uint32_t steps)
   struct ct_ring_header *r = agent_ring();
   uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
   int silent = 0;
-  while (silent < 20 && steps-- > 0 && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
+  while (steps-- > 0 && controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
     struct agent_timespec wait = {0, 50 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
@@ -112,6 +114,9 @@ wait_for_free(uint32_t steps)
     uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
     silent = now == beat ? silent + 1 : 0;
     beat = now;
+    if (silent >= 20) {
+      __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
+    }
   }
   return CT_SEGMENT_NONE;
 }

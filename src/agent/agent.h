@@ -60,6 +60,19 @@ slot_of(const struct ct_control *control)
   return (struct ct_slot *)(agent_config.ring + agent_ring()->slots_offset) + control->slot;
 }
 
+/*
+ * Whether the controller still counts its heartbeat up: a wait that saw no beat for a second notes the value it stood at, and
+ * as long as it stands there nobody waits again.
+ */
+extern AGENT_HIDDEN uint64_t agent_dead_beat;
+
+static inline int
+controller_lives(void)
+{
+  return __atomic_load_n(&agent_ring()->heartbeat, __ATOMIC_RELAXED) !=
+         __atomic_load_n(&agent_dead_beat, __ATOMIC_RELAXED);
+}
+
 /* stack.c: the stack on which sp lies, its return store mapped; 0 when that cannot be had. */
 AGENT_HIDDEN int agent_stack_range(uint64_t sp, struct ct_stack_range *range);
 /* request.c: tells the controller and waits for its answer, bounded. */

@@ -30,7 +30,7 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_request *request = &slot->request;
-  if (agent_config.no_syscalls != 0 || r->closed != 0) {
+  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_lives()) {
     return;
   }
   request->kind = desc->callout == CT_CALLOUT_EXEC ? CT_REQUEST_EXEC : CT_REQUEST_RENDEZVOUS;
@@ -40,7 +40,7 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   /* release: pairs with the controller's acquire of PENDING */
   __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
   ring_the_bell();
-  for (uint32_t step = 0; step < STEPS_MAX && silent < SILENT_STEPS_MAX;) {
+  for (uint32_t step = 0; step < STEPS_MAX && controller_lives();) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
     if (state == CT_REQ_DONE) {
       break;
@@ -60,6 +60,9 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
       silent = now == beat ? silent + 1 : 0;
       beat = now;
       step++;
+      if (silent >= SILENT_STEPS_MAX) {
+        __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
+      }
     }
   }
   __atomic_store_n(&request->state, CT_REQ_IDLE, __ATOMIC_RELEASE);

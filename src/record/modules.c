@@ -305,6 +305,29 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
   return code != 0 ? code : added;
 }
 
+const struct ct_module *
+ct_modules_gs_user(const struct ct_modules *modules)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->plan->uses_gs) {
+      return module;
+    }
+  }
+  return NULL;
+}
+
+int
+ct_modules_program_uses_gs(struct ct_modules *modules, int pid)
+{
+  char path[64];
+  struct stat file;
+  struct ct_plan *plan;
+  bool fresh;
+  snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+  return stat(path, &file) == 0 && plan_for(modules, path, &file, &plan, &fresh, NULL) == 0 && plan->uses_gs;
+}
+
 void
 ct_modules_forget(struct ct_modules *modules)
 {

@@ -47,6 +47,10 @@ struct ct_module_sinks {
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
+const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
+/* Plans the program of a process ahead: nonzero when it uses gs itself. */
+int ct_modules_program_uses_gs(struct ct_modules *modules, int pid);
 /* All modules are gone: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
 /* The "modules" of the manifest. */

@@ -167,6 +167,9 @@ begin_image(struct session *session, struct ct_diag *diag)
       code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
     }
   }
+  if (code == 0 && ct_modules_program_uses_gs(&session->modules, session->process.pid)) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need", target);
+  }
   if (code == 0) {
     code = ct_image_create(&session->process, &options, &session->image, diag);
   }
@@ -261,6 +264,12 @@ serve_rendezvous(struct session *session, struct ct_request *request)
   answer(request);
   session->manifest.install_ns += now_ns() - begin;
   if (added < 0) {
+    add_note(session, diag.text);
+  }
+  const struct ct_module *gs_user = added > 0 ? ct_modules_gs_user(&session->modules) : NULL;
+  if (gs_user != NULL) {
+    snprintf(diag.text, sizeof(diag.text), "%s uses the gs register itself, which hooks need; what follows is unsafe",
+             gs_user->path);
     add_note(session, diag.text);
   }
   if (added > 0) {
