@@ -55,6 +55,7 @@ struct ct_drain {
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
+  uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
 
@@ -310,6 +311,9 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
     thread->gap_seq = entry->thread_seq;
     return false;
   }
+  /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
+  thread->reported_lost += thread->polled;
+  drain->read_before_stolen += thread->polled;
   report_lost(drain, thread, slot, thread->encoder->last_tsc);
   thread->polled_seq = NO_SEGMENT_SEQ;
   thread->polled = 0;
@@ -701,7 +705,7 @@ void
 ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
 {
   *stats = drain->stats;
-  stats->dropped_overwritten = drain->ended_overwritten;
+  stats->dropped_overwritten = drain->ended_overwritten - drain->read_before_stolen;
   stats->dropped_no_segment = drain->ended_no_segment;
   stats->events = 0;
   for (size_t i = 0; i < drain->info_count; i++) {
