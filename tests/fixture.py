@@ -18,6 +18,7 @@ A directive is one line of that comment, `key: value`:
     needs: root | PROGRAM | cpu:FLAG       else skipped
     drops: allowed                         events may be dropped, and then no counts are compared
     drops: N                               up to N events may be dropped, counts are compared
+    refused: WORD                          contrail may refuse to start it: status 125, one line with WORD, not run at all
     notes: allowed                         contrail may write lines of its own to stderr: what it had to leave out
     timeout: SECONDS
     stdout: unordered                      lines are compared sorted (several processes print)
@@ -36,7 +37,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "fixtures")
 DEFAULT_BUILD = "gcc-O0 gcc-O2 clang-O0 clang-O2"
 DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|exit|signal|calls|maybe|left|"
-                       r"needs|drops|notes|timeout|stdout):[ \t]*(.*?)[ \t]*$")
+                       r"needs|drops|notes|refused|timeout|stdout):[ \t]*(.*?)[ \t]*$")
 MODIFIERS = {
     "static": ["-static"],
     "staticpie": ["-static-pie"],

@@ -128,6 +128,8 @@ class Checker:
             words = case.fill(options, program, trace)
             self.command = shlex.join(words)
             traced = execute(words, 4 * case.fixture.timeout(), environment, scratch)
+            if self.is_refusal(traced):
+                return
             self.compare(plain, traced)
             if os.path.isdir(trace):
                 self.check_trace(trace, counts, program)
@@ -135,6 +137,12 @@ class Checker:
                 self.fault("no trace directory was written")
             if not self.faults and not options.keep:
                 shutil.rmtree(trace, ignore_errors=True)
+
+    def is_refusal(self, traced):
+        word = self.case.fixture.said.get("refused", [None])[0]
+        lines = traced.stderr.decode(errors="replace").splitlines()
+        return (word is not None and traced.status == 125 and not traced.stdout and len(lines) == 1 and
+                lines[0].startswith("contrail: ") and word in lines[0])
 
     def check_plain(self, plain):
         if plain.late:

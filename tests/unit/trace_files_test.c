@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace directory: creation, many threads, full disk, function table, manifest, clock. */
+/* The trace directory: creation, many threads, full and hanging disk, function table, manifest, clock. */
 #include "unit/trace_model.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /* ---- creation ---- */
@@ -71,6 +77,7 @@ test_full_disk(void **state)
     if (i % 3000 == 0)
       ct_encoder_flush(m.encoder);
   }
+  assert_int_equal(ct_trace_writer_sync(writer), CT_ENOSPC);
   uint64_t events = ct_encoder_events(m.encoder);
   assert_int_equal(ct_trace_writer_error(writer, &diag), CT_ENOSPC);
   assert_non_null(strstr(diag.text, "t/thread_0/index.ctb: No space left"));
@@ -119,7 +126,208 @@ test_full_disk_functions(void **state)
   assert_int_equal(umount(*state), 0);
 }
 
+/* ---- a file-size limit ---- */
+
+/* In a child, with SIGXFSZ as it is by default: deadly. Returns 0, or the number of the step that went wrong. */
+static int
+write_beyond_limit(void **state, uint64_t *events)
+{
+  struct rlimit limit = {.rlim_cur = 100000, .rlim_max = 100000};
+  struct ct_trace_writer *writer;
+  struct model m = {.random = 21};
+  struct ct_diag diag = {""};
+  sigset_t pending;
+  if (signal(SIGXFSZ, SIG_DFL) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+    return 1;
+  if (ct_trace_writer_create(path_in(state, "t"), 1 << 20, &writer, NULL) != CT_OK ||
+      ct_trace_writer_thread(writer, 0, 1, 1, &m.encoder) != CT_OK)
+    return 2;
+  json_t *manifest = json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", 1, "state", "recording");
+  if (ct_trace_writer_manifest(writer, manifest) != CT_OK)
+    return 3;
+  for (int i = 0; i < 200000; i++) {
+    model_step(&m, 3000, true);
+    if (i % 3000 == 0)
+      ct_encoder_flush(m.encoder);
+  }
+  if (ct_trace_writer_sync(writer) != CT_ENOSPC || ct_trace_writer_error(writer, &diag) != CT_ENOSPC ||
+      strstr(diag.text, "index.ctb: File too large") == NULL)
+    return 4;
+  *events = ct_encoder_events(m.encoder);
+  char *text = malloc(200001); /* a manifest that is beyond the limit too: the old one stays */
+  if (text == NULL)
+    return 5;
+  memset(text, 'x', 200000);
+  text[200000] = '\0';
+  json_object_set_new(manifest, "command", json_string(text));
+  free(text);
+  if (ct_trace_writer_manifest(writer, manifest) != CT_ENOSPC)
+    return 6;
+  json_decref(manifest);
+  if (ct_trace_writer_close(writer, NULL) != CT_ENOSPC)
+    return 7;
+  model_free(&m);
+  sigpending(&pending);
+  return sigismember(&pending, SIGXFSZ) ? 8 : 0;
+}
+
+static void
+test_file_size_limit(void **state)
+{
+  int status;
+  uint64_t *events = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  assert_ptr_not_equal(events, MAP_FAILED);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0)
+    _exit(write_beyond_limit(state, events));
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+
+  struct ct_trace *trace = open_trace(state);
+  struct ct_cursor *cursor;
+  const struct ct_event *batch;
+  struct stat st;
+  assert_int_equal(ct_trace_thread(trace, 0)->events, *events);
+  assert_true(*events > 1000);
+  assert_int_equal(stat(path_in(state, "t/thread_0/index.ctb"), &st), 0);
+  assert_true(st.st_size > 50000 && st.st_size <= 100000);
+  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  while (ct_cursor_next(cursor, &batch) > 0)
+    ;
+  assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
+  ct_cursor_close(cursor);
+  ct_trace_close(trace);
+  assert_int_equal(munmap(events, 4096), 0);
+}
+
+/* ---- a disk that hangs ---- */
+
+struct stall {
+  char fifo[512];
+  atomic_uint progress; /* of the caller; 0: release at once */
+  atomic_bool released;
+};
+
+/* Lets the output thread go on when the caller has stood still for a while. */
+static void *
+release_stall(void *context)
+{
+  struct stall *stall = context;
+  unsigned seen = 0, now;
+  while ((now = atomic_load(&stall->progress)) != seen) {
+    seen = now;
+    usleep(300000);
+  }
+  atomic_store(&stall->released, true);
+  return (void *)(intptr_t)open(stall->fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static void
+flush_noise(struct model *m, struct ct_encoder *encoder, uint64_t *tsc)
+{
+  for (int i = 0; i < 2000; i++)
+    ct_encode_point(encoder, *tsc += model_random(m, 1u << 28), (uint32_t)model_random(m, CT_FUNCTION_ID_MAX));
+  ct_encoder_flush(encoder);
+}
+
+/*
+ * A thread's file is replaced by a pipe, so that opening it again hangs. Until the queue (a third of
+ * 6 MiB) is full, all calls return; then they wait. And the pipe takes no writing at an offset: all is lost.
+ */
+static void
+test_stalled_disk(void **state)
+{
+  enum { THREADS = 40, QUEUE = 2 << 20 };
+  struct rlimit before, few = {.rlim_cur = 64};
+  struct ct_encoder *encoders[THREADS];
+  struct stall stall = {.progress = 1};
+  struct model m = {.random = 4};
+  struct stat st;
+  pthread_t thread;
+  void *fd;
+  uint64_t tsc = 1, events = 0, bytes_stalled = 0;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  few.rlim_max = before.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+  struct ct_trace_writer *writer = create_writer(state, 3 * QUEUE);
+  for (uint32_t i = 0; i < THREADS; i++)
+    assert_int_equal(ct_trace_writer_thread(writer, i, 1 + i, 1, &encoders[i]), CT_OK);
+  assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
+  uint64_t bytes = ct_trace_writer_bytes(writer);
+
+  snprintf(stall.fifo, sizeof(stall.fifo), "%s", path_in(state, "t/thread_0/index.ctb"));
+  assert_int_equal(unlink(stall.fifo), 0);
+  assert_int_equal(mkfifo(stall.fifo, 0666), 0);
+  flush_noise(&m, encoders[0], &tsc);
+  for (int i = 0; i < 20; i++, events += 2000)
+    flush_noise(&m, encoders[THREADS - 1], &tsc);
+  assert_int_equal(ct_trace_writer_error(writer, NULL), CT_OK);
+  assert_int_equal(ct_encoder_events(encoders[THREADS - 1]), events);
+  assert_int_equal(stat(path_in(state, "t/thread_39/index.ctb"), &st), 0);
+  assert_int_equal(st.st_size, sizeof(struct ct_file_header));
+
+  assert_int_equal(pthread_create(&thread, NULL, release_stall, &stall), 0);
+  while (ct_trace_writer_error(writer, NULL) == CT_OK) {
+    flush_noise(&m, encoders[THREADS - 1], &tsc);
+    atomic_fetch_add(&stall.progress, 1);
+    if (!atomic_load(&stall.released))
+      bytes_stalled = ct_trace_writer_bytes(writer) - bytes;
+  }
+  assert_true(bytes_stalled > QUEUE / 2 && bytes_stalled < QUEUE);
+  assert_int_equal(ct_trace_writer_sync(writer), CT_EIO);
+  assert_int_equal(pthread_join(thread, &fd), 0);
+  assert_int_equal(close((int)(intptr_t)fd), 0);
+  assert_int_equal(ct_encoder_events(encoders[0]), 0);
+  assert_int_equal(ct_encoder_events(encoders[THREADS - 1]), 0);
+  assert_int_equal(ct_trace_writer_bytes(writer), bytes);
+  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_EIO);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 /* ---- many threads ---- */
+
+static double
+clock_us(clockid_t clock)
+{
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Threads that live for one small block: what they cost the calling thread, whatever the disk takes. */
+static void
+test_short_threads(void **state)
+{
+  enum { THREADS = 20000, CALLS = 20 };
+  struct ct_trace_writer *writer = create_writer(state, 48 << 20);
+  struct ct_encoder *encoder;
+  uint64_t tsc = 1000;
+  double wall = clock_us(CLOCK_MONOTONIC), cpu = clock_us(CLOCK_THREAD_CPUTIME_ID);
+  for (uint32_t i = 0; i < THREADS; i++) {
+    assert_int_equal(ct_trace_writer_thread(writer, i, 1 + i, 1, &encoder), CT_OK);
+    for (uint32_t n = 0; n < CALLS; n++) {
+      ct_encode_enter(encoder, tsc += 50 + n, (i + n) % 300);
+      ct_encode_return(encoder, tsc += 100);
+    }
+    assert_int_equal(ct_encoder_close(encoder), CT_OK);
+  }
+  wall = (clock_us(CLOCK_MONOTONIC) - wall) / THREADS;
+  cpu = (clock_us(CLOCK_THREAD_CPUTIME_ID) - cpu) / THREADS;
+  double rest = clock_us(CLOCK_MONOTONIC);
+  assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
+  rest = (clock_us(CLOCK_MONOTONIC) - rest) * 1e-6;
+  print_message("%d threads: %.2f us of processor time, %.2f us of time each; %.2f s more for the disk\n", THREADS, cpu,
+                wall, rest);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  assert_true(cpu < 10); /* about 1 on an idle machine */
+#endif
+  struct ct_trace *trace = open_trace(state);
+  assert_int_equal(ct_trace_thread_count(trace), THREADS);
+  for (uint32_t i = 0; i < THREADS; i++)
+    assert_int_equal(ct_trace_thread(trace, i)->events, 2 * CALLS);
+  ct_trace_close(trace);
+}
 
 static void
 test_many_threads(void **state)
@@ -129,7 +337,7 @@ test_many_threads(void **state)
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
   few.rlim_max = before.rlim_max;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-  struct ct_trace_writer *writer = create_writer(state, 4 << 20); /* some 20 of 2000 can hold buffers */
+  struct ct_trace_writer *writer = create_writer(state, 4 << 20); /* some 13 of 2000 can hold buffers */
   struct model *models = calloc(THREADS, sizeof(*models));
   assert_non_null(models);
   for (uint32_t i = 0; i < THREADS; i++) {
@@ -369,6 +577,7 @@ test_follow(void **state)
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct ct_encoder *encoder;
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &encoder), CT_OK);
+  assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
   struct ct_trace *trace = open_trace(state);
   struct ct_cursor *cursor;
   const struct ct_event *events;
@@ -378,6 +587,7 @@ test_follow(void **state)
     assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
     ct_encode_enter(encoder, 100 + i, i);
     assert_int_equal(ct_encoder_flush(encoder), CT_OK);
+    assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
     assert_int_equal(ct_cursor_next(cursor, &events), 1);
     assert_int_equal(events[0].fn, i);
     assert_int_equal(events[0].depth, i);
@@ -395,9 +605,10 @@ main(void)
     mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_create),       TEST(test_read_only), TEST(test_full_disk),      TEST(test_full_disk_functions),
-      TEST(test_many_threads), TEST(test_functions), TEST(test_many_functions), TEST(test_bad_manifest),
-      TEST(test_threads),      TEST(test_clock),     TEST(test_follow),
+      TEST(test_create),       TEST(test_read_only),     TEST(test_full_disk),      TEST(test_full_disk_functions),
+      TEST(test_many_threads), TEST(test_functions),     TEST(test_many_functions), TEST(test_bad_manifest),
+      TEST(test_threads),      TEST(test_clock),         TEST(test_follow),         TEST(test_file_size_limit),
+      TEST(test_stalled_disk), TEST(test_short_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
