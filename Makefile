@@ -28,7 +28,7 @@ build:
 	@test -f $(BUILD)/build.ninja || meson setup --prefix $(PREFIX) $(MESON_ARGS) $(BUILD) >$(BUILD).log 2>&1 || \
 	  { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
-	@$(NICE) ninja -C $(BUILD) --quiet
+	@$(NICE) ninja -C $(BUILD) --quiet >$(BUILD)/ninja.log || { cat $(BUILD)/ninja.log; exit 1; }
 
 test: setup build
 	@$(NICE) tests/all.py $(TESTS)
@@ -40,7 +40,7 @@ asan:
 	@tools/sources.sh
 	@test -f $(ASAN_BUILD)/build.ninja || \
 	  meson setup -Db_sanitize=address,undefined -Db_lundef=false $(MESON_ARGS) $(ASAN_BUILD) >/dev/null
-	@$(NICE) ninja -C $(ASAN_BUILD) --quiet
+	@$(NICE) ninja -C $(ASAN_BUILD) --quiet >$(ASAN_BUILD)/ninja.log || { cat $(ASAN_BUILD)/ninja.log; exit 1; }
 	@$(NICE) tests/all.py --build $(ASAN_BUILD) unit
 
 bench: setup build
