@@ -218,8 +218,8 @@ close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
     }
   }
   if (close(stream->fd) != 0 && errno != EINTR)
-    ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
-                   stream->index, CT_TRACE_INDEX, strerror(errno));
+    ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR, stream->index,
+                   CT_TRACE_INDEX, strerror(errno));
   stream->fd = -1;
 }
 

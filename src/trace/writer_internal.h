@@ -142,7 +142,7 @@ int ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
 /* Waits for all that is queued, ends the thread, closes the files. Does nothing when it does not run. */
 void ct_output_stop(struct ct_trace_writer *writer);
 void ct_output_wait(struct ct_trace_writer *writer);
-/* Room for the data of one record (at most QUEUE_BYTES_MIN / 2), waited for if need be; ct_output_commit must follow. */
+/* Room for a record's data (at most QUEUE_BYTES_MIN / 2), waited for if need be; ct_output_commit must follow. */
 uint8_t *ct_output_reserve(struct ct_trace_writer *writer, size_t size);
 /* Queues the record whose data was put there: at most what was reserved. */
 void ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream,
