@@ -154,15 +154,16 @@ next_segment(struct ct_control *control)
   hand_over(control);
   uint64_t old_word = 0;
   uint32_t index = take_free();
-  if (index == CT_SEGMENT_NONE && r->lossless != 0 && agent_config.no_syscalls == 0) {
-    index = wait_for_free(UINT32_MAX);
+  if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
+    /* At its birth a thread waits: most segments are then the active ones of threads that are dead, which the drain finds out. */
+    uint32_t steps = r->lossless != 0 ? UINT32_MAX : slot->thread_seq == 0 ? BIRTH_STEPS : 0;
+    index = wait_for_free(steps);
   }
   if (index == CT_SEGMENT_NONE) {
     index = take_oldest(&old_word);
   }
   if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
-    /* Every segment is some thread's active one, and most of these threads are dead: the drain will find out. */
-    index = wait_for_free(slot->thread_seq == 0 ? BIRTH_STEPS : 2);
+    index = wait_for_free(2); /* nothing to take: every segment is some thread's active one */
   }
   if (index == CT_SEGMENT_NONE) {
     return 0;
