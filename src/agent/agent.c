@@ -307,8 +307,12 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
   if (sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
     return CT_VERDICT_RETRY;
   }
-  if (half == 0 && sp - control->light_lo < control->light_len) {
-    put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
+  if (sp - control->light_lo < control->light_len) {
+    if (half == 0) {
+      put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
+    }
+  } else {
+    __atomic_fetch_add(&slot_of(control)->dropped_unsupported, 1, __ATOMIC_RELAXED);
   }
   return CT_VERDICT_SKIP;
 }

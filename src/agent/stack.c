@@ -46,11 +46,12 @@ read_hex(struct maps_reader *reader, uint64_t *value)
   }
 }
 
-/* Finds the writable mapping that holds sp in /proc/self/maps. */
+/* Finds the writable mapping that holds sp. */
 static int
 find_mapping(uint64_t sp, struct ct_stack_range *range)
 {
-  static const char path[] = "/proc/self/maps";
+  /* Not /proc/self: that shows nothing any more when the main thread has ended before the others. */
+  static const char path[] = "/proc/thread-self/maps";
   struct maps_reader reader = {.have = 0, .at = 0};
   reader.fd = agent_syscall(SYS_open, (long)path, 02000000 /* O_RDONLY | O_CLOEXEC */, 0, 0, 0, 0);
   if (reader.fd < 0) {

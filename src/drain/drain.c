@@ -165,7 +165,8 @@ static uint64_t
 slot_lost(const struct ct_slot *slot)
 {
   return __atomic_load_n(&slot->dropped_overwritten, __ATOMIC_RELAXED) +
-         __atomic_load_n(&slot->dropped_no_segment, __ATOMIC_RELAXED);
+         __atomic_load_n(&slot->dropped_no_segment, __ATOMIC_RELAXED) +
+         __atomic_load_n(&slot->dropped_unsupported, __ATOMIC_RELAXED);
 }
 
 /* Brings what the slot's counters say was lost into the stream. */
@@ -688,6 +689,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
     drain->ended_overwritten += drain->slots[slot].dropped_overwritten;
     drain->ended_no_segment += drain->slots[slot].dropped_no_segment;
+    drain->stats.dropped_no_stack += drain->slots[slot].dropped_unsupported;
   }
   drain->stats.dropped_no_slot += drain->ring->dropped_no_slot;
   drain->stats.dropped += drain->ring->dropped_no_slot;

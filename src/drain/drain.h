@@ -27,7 +27,8 @@ struct ct_drain_thread_info {
 struct ct_drain_stats {
   uint64_t events;
   uint64_t dropped;          /* all reasons */
-  uint64_t dropped_overwritten, dropped_no_segment, dropped_holes, dropped_no_slot;
+  uint64_t dropped_overwritten, dropped_no_segment, dropped_holes, dropped_no_slot,
+      dropped_no_stack;
   uint64_t segments;
 };
 

@@ -2,6 +2,7 @@
 /* What /proc tells about a process: mappings, limits, seccomp, thread names. */
 #include "process/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,11 +25,9 @@ append(struct ct_mappings *out, size_t *capacity, const struct ct_mapping *mappi
   return 0;
 }
 
-int
-ct_process_mappings(pid_t pid, struct ct_mappings *out)
+static int
+read_mappings(const char *name, struct ct_mappings *out)
 {
-  char name[64];
-  snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
   FILE *file = fopen(name, "re");
   if (file == NULL) {
     return ct_err_from_errno(errno);
@@ -62,6 +61,32 @@ ct_process_mappings(pid_t pid, struct ct_mappings *out)
   }
   *out = result;
   return 0;
+}
+
+int
+ct_process_mappings(pid_t pid, struct ct_mappings *out)
+{
+  char name[320];
+  snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
+  int code = read_mappings(name, out);
+  if (code != 0 || out->count != 0) {
+    return code;
+  }
+  /* The main thread has ended and shows nothing any more: ask another one. */
+  snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(name);
+  if (tasks == NULL) {
+    return ct_err_from_errno(errno);
+  }
+  const struct dirent *task;
+  while (code == 0 && out->count == 0 && (task = readdir(tasks)) != NULL) {
+    if (task->d_name[0] != '.') {
+      snprintf(name, sizeof(name), "/proc/%d/task/%s/maps", (int)pid, task->d_name);
+      code = read_mappings(name, out);
+    }
+  }
+  closedir(tasks);
+  return code;
 }
 
 void

@@ -134,6 +134,7 @@ drops_json(const struct ct_drain_stats *stats)
   json_object_set_new(json, "no_segment", json_integer((json_int_t)stats->dropped_no_segment));
   json_object_set_new(json, "interrupted", json_integer((json_int_t)stats->dropped_holes));
   json_object_set_new(json, "no_slot", json_integer((json_int_t)stats->dropped_no_slot));
+  json_object_set_new(json, "no_stack", json_integer((json_int_t)stats->dropped_no_stack));
   return json;
 }
 

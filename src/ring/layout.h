@@ -97,7 +97,7 @@ struct ct_slot {
   uint32_t thread_seq;     /* next segment's position */
   uint64_t dropped_no_segment; /* atomic: events not recorded because every segment was in use */
   uint64_t dropped_overwritten; /* atomic: events in segments taken away before the drain had them */
-  uint64_t dropped_unsupported; /* calls not recorded because the stack has no return store */
+  uint64_t dropped_unsupported; /* atomic: events not recorded because nothing could be found out about the stack */
   uint64_t swaps;
   struct ct_request request;
   uint64_t start_tsc;
