@@ -263,6 +263,8 @@ end_of(const struct ct_event *event)
     return CT_SPAN_THREAD_EXIT;
   case CT_LEFT_LOST:
     return CT_SPAN_LOST;
+  case CT_LEFT_TAIL:
+    return CT_SPAN_TAIL;
   default:
     return CT_SPAN_UNWOUND;
   }

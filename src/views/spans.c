@@ -284,6 +284,8 @@ end_of_reason(uint8_t reason)
     return CT_SPAN_THREAD_EXIT;
   case CT_LEFT_LOST:
     return CT_SPAN_LOST;
+  case CT_LEFT_TAIL:
+    return CT_SPAN_TAIL;
   default:
     return CT_SPAN_UNWOUND;
   }
