@@ -8,8 +8,8 @@
  * it counts and answers "skip", and the call goes on unrecorded.
  *
  * Threads. A thread's control page is written by that thread alone. Segments pass between the thread and
- * the controller's drain through the state word of the segment table: ACTIVE -> FULL by the owner (release), FULL -> DRAINING
- * by the drain (acquire), or FULL -> ACTIVE by another thread that takes the oldest one because none is free.
+ * the controller's drain through the state word of the segment table: ACTIVE -> FULL by the owner (release), FULL ->
+ * DRAINING by the drain (acquire), or FULL -> ACTIVE by another thread that takes the oldest one because none is free.
  */
 #include "agent/agent.h"
 
@@ -77,8 +77,7 @@ take_oldest(uint64_t *old_word)
     uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(best_word), CT_SEG_SEQ(best_word));
     uint64_t expected = best_word;
     if (__atomic_compare_exchange_n(&entry->state, &expected, taken, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-      struct ct_slot *victim =
-          (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word);
+      struct ct_slot *victim = (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word);
       __atomic_fetch_add(&victim->dropped_overwritten, reserved, __ATOMIC_RELAXED);
       *old_word = best_word;
       return best;
@@ -88,8 +87,8 @@ take_oldest(uint64_t *old_word)
 }
 
 /*
- * Waits until the drain has freed a segment, at most steps times 50 ms and not when the controller shows no signs of life
- * for a second.
+ * Waits until the drain has freed a segment, at most steps times 50 ms and not when the controller shows no signs of
+ * life for a second.
  */
 static uint32_t
 wait_for_free(uint32_t steps)
@@ -155,7 +154,8 @@ next_segment(struct ct_control *control)
   uint64_t old_word = 0;
   uint32_t index = take_free();
   if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
-    /* At its birth a thread waits: most segments are then the active ones of threads that are dead, which the drain finds out. */
+    /* At its birth a thread waits: most segments are then the active ones of threads that are dead, which the drain
+     * finds out. */
     uint32_t steps = r->lossless != 0 ? UINT32_MAX : slot->thread_seq == 0 ? BIRTH_STEPS : 0;
     index = wait_for_free(steps);
   }
@@ -252,8 +252,8 @@ has_room(struct ct_control *control, uint32_t count)
 }
 
 /*
- * sp is not on the thread's current stack: makes the one it is on current. 1: it has a return store. 0: it has none; calls on
- * it are recorded by their enter only, from here.
+ * sp is not on the thread's current stack: makes the one it is on current. 1: it has a return store. 0: it has none;
+ * calls on it are recorded by their enter only, from here.
  */
 static int
 enter_stack(struct ct_control *control, uint64_t sp)

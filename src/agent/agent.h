@@ -61,8 +61,8 @@ slot_of(const struct ct_control *control)
 }
 
 /*
- * Whether the controller still counts its heartbeat up: a wait that saw no beat for a second notes the value it stood at, and
- * as long as it stands there nobody waits again.
+ * Whether the controller still counts its heartbeat up: a wait that saw no beat for a second notes the value it stood
+ * at, and as long as it stands there nobody waits again.
  */
 extern AGENT_HIDDEN uint64_t agent_dead_beat;
 

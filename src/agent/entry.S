@@ -60,6 +60,23 @@ agent_base:
 72:
   .endm
 
+/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10. */
+  .macro RECORD
+  rdtsc
+  shl $32, %rdx
+  or %rdx, %rax
+  add %gs:CT_GS_TAG, %r10d
+  mov $16, %edx
+  xadd %rdx, %gs:CT_GS_CURSOR
+  cmp %gs:CT_GS_LIMIT, %rdx
+  jae agent_slow_enter
+  mov %rax, (%rdx)
+  mov %esp, %eax
+  shl $32, %rax
+  or %r10, %rax
+  mov %rax, 8(%rdx)
+  .endm
+
   .globl agent_slow_enter
 agent_slow_enter:
   mov %rcx, -40(%rsp)
@@ -281,19 +298,7 @@ agent_not_module:
   shl $CT_WORD_FN_SHIFT, %r10d
   or $CT_WORD_TAIL, %r10d
 2:
-  rdtsc
-  shl $32, %rdx
-  or %rdx, %rax
-  add %gs:CT_GS_TAG, %r10d
-  mov $16, %edx
-  xadd %rdx, %gs:CT_GS_CURSOR
-  cmp %gs:CT_GS_LIMIT, %rdx
-  jae agent_slow_enter
-  mov %rax, (%rdx)
-  mov %esp, %eax
-  shl $32, %rax
-  or %r10, %rax
-  mov %rax, 8(%rdx)
+  RECORD
 3:
   mov CT_DESC_RELOCATED(%r11), %rax
   mov %rax, -104(%rsp)
@@ -308,19 +313,7 @@ agent_restore_slot:
   mov CT_DESC_FN(%r11), %r10d
   shl $CT_WORD_FN_SHIFT, %r10d
   or $CT_WORD_TAIL, %r10d
-  rdtsc
-  shl $32, %rdx
-  or %rdx, %rax
-  add %gs:CT_GS_TAG, %r10d
-  mov $16, %edx
-  xadd %rdx, %gs:CT_GS_CURSOR
-  cmp %gs:CT_GS_LIMIT, %rdx
-  jae agent_slow_enter
-  mov %rax, (%rdx)
-  mov %esp, %eax
-  shl $32, %rax
-  or %r10, %rax
-  mov %rax, 8(%rdx)
+  RECORD
   mov CFG(CT_CFG_DELTA), %rax
   mov (%rsp, %rax), %rax
   mov %rax, (%rsp)

@@ -25,8 +25,10 @@ static int
 run_record(int argc, char **argv)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},     {"help", no_argument, NULL, 'h'},
+      {"output", required_argument, NULL, 'o'},
+      {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},
+      {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
   struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
@@ -66,7 +68,9 @@ run_record(int argc, char **argv)
     fprintf(stderr, "contrail: note: %s\n", result.note);
   }
   if (result.dropped != 0) {
-    fprintf(stderr, "contrail: %" PRIu64 " events were dropped (%" PRIu64 " recorded); --lossless or a larger --ring-size keeps them\n",
+    fprintf(stderr,
+            "contrail: %" PRIu64 " events were dropped (%" PRIu64
+            " recorded); --lossless or a larger --ring-size keeps them\n",
             result.dropped, result.events);
   }
   if (WIFSIGNALED(result.wait_status)) {

@@ -2,14 +2,15 @@
 /*
  * The drain: one thread of the controller that empties the rings.
  *
- * Each round it collects the segments that are FULL, oldest activation first, takes each with a compare-and-swap to DRAINING
- * (a producer without a free segment may take it first), encodes its events and gives it back. Then it looks
- * into the ACTIVE segments as far as they are written. Order within a thread is kept by the position that each segment has
- * among its thread's (thread_seq); a position that never comes was taken by a producer, and its events are in the slot's counters.
+ * Each round it collects the segments that are FULL, oldest activation first, takes each with a compare-and-swap to
+ * DRAINING (a producer without a free segment may take it first), encodes its events and gives it back. Then it looks
+ * into the ACTIVE segments as far as they are written. Order within a thread is kept by the position that each segment
+ * has among its thread's (thread_seq); a position that never comes was taken by a producer, and its events are in the
+ * slot's counters.
  *
- * An event is whole when its tag is the segment's. In an ACTIVE segment reading stops at the first slot that is not; what
- * was read is believed only if the segment's state word is still the same afterwards. In a FULL one a slot that
- * is not whole is a hole: counted as lost, and zeroed so that no later lap takes it for its own.
+ * An event is whole when its tag is the segment's. In an ACTIVE segment reading stops at the first slot that is not;
+ * what was read is believed only if the segment's state word is still the same afterwards. In a FULL one a slot that is
+ * not whole is a hole: counted as lost, and zeroed so that no later lap takes it for its own.
  *
  * After the target's death the ACTIVE segments are read to their last whole event: nothing is missed.
  */
@@ -28,8 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_NS        (4 * 1000 * 1000)    /* between two looks into active segments */
-#define BLOCK_AGE_NS   (40 * 1000 * 1000)   /* a block in progress is written when it is older */
+#define IDLE_NS        (4 * 1000 * 1000)  /* between two looks into active segments */
+#define BLOCK_AGE_NS   (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define REAP_NS        (20 * 1000 * 1000)
 #define SCARCE_NS      (1000 * 1000)
 #define NAMES_NS       (500 * 1000 * 1000)
@@ -80,7 +81,8 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struct ct
   if (drain == NULL) {
     return CT_ENOMEM;
   }
-  void *modes = mmap(NULL, (size_t)CT_FN_MAX + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *modes =
+      mmap(NULL, (size_t)CT_FN_MAX + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (modes == MAP_FAILED) {
     free(drain);
     return CT_ENOMEM;
@@ -130,7 +132,8 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   if (thread == NULL) {
     return NULL;
   }
-  if (ct_trace_writer_thread(drain->writer, (uint32_t)drain->info_count, tid, (uint32_t)drain->pid, &thread->encoder) != 0 ||
+  if (ct_trace_writer_thread(drain->writer, (uint32_t)drain->info_count, tid, (uint32_t)drain->pid, &thread->encoder) !=
+          0 ||
       thread->encoder == NULL) {
     free(thread);
     return NULL;
@@ -297,7 +300,8 @@ finish_segment(struct drain_thread *thread, uint32_t thread_seq)
   thread->polled = 0;
 }
 
-/* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the table. */
+/* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the
+ * table. */
 static bool
 is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, const struct ct_segment_entry *entry,
         bool final)
@@ -431,7 +435,8 @@ take_dead(struct ct_drain *drain, const struct candidate *candidate)
     if (thread->polled_seq != candidate->seq) {
       thread->polled = 0;
     }
-    struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
+    struct ct_ring_event *events =
+        (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
     uint32_t last = CT_SEGMENT_EVENTS;
     uint64_t word;
     while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {

@@ -26,9 +26,8 @@ struct ct_drain_thread_info {
 
 struct ct_drain_stats {
   uint64_t events;
-  uint64_t dropped;          /* all reasons */
-  uint64_t dropped_overwritten, dropped_no_segment, dropped_holes, dropped_no_slot,
-      dropped_no_stack;
+  uint64_t dropped; /* all reasons */
+  uint64_t dropped_overwritten, dropped_no_segment, dropped_holes, dropped_no_slot, dropped_no_stack;
   uint64_t segments;
 };
 
@@ -41,7 +40,8 @@ int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struc
  */
 int ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
-/* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the process has ended. */
+/* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the
+ * process has ended. */
 void ct_drain_stop(struct ct_drain *drain, int exec_tid);
 
 size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);

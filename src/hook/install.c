@@ -5,8 +5,8 @@
  *   region (64 KiB aligned, so that each byte of the table stands for trampolines only):
  *   | struct ct_region_head | trampolines ... | descriptors ... |
  *
- * Nothing executes a trampoline before its entry jump is written, and that is done last. Every page that is written is a
- * private copy in the target.
+ * Nothing executes a trampoline before its entry jump is written, and that is done last. Every page that is written is
+ * a private copy in the target.
  */
 #include "hook/install.h"
 
@@ -21,11 +21,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define UNIT      (1ull << CT_TABLE_SHIFT)
-#define REACH_MAX (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
-#define CELL_MAX  416                             /* usual trampoline; the estimate for address space */
-#define LOW_ADDRESSES (1ull << 32)                /* where programs at fixed addresses lie */
-#define BRK_ROOM  (768ull << 20)                  /* left to the heap above such a program */
+#define UNIT          (1ull << CT_TABLE_SHIFT)
+#define REACH_MAX     (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
+#define CELL_MAX      416                             /* usual trampoline; the estimate for address space */
+#define LOW_ADDRESSES (1ull << 32)                    /* where programs at fixed addresses lie */
+#define BRK_ROOM      (768ull << 20)                  /* left to the heap above such a program */
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -120,8 +120,9 @@ map_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t si
   if (at == 0) {
     return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
   }
-  uint64_t args[6] = {at, size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
-                      (uint64_t)-1, 0};
+  uint64_t args[6] = {
+      at,           size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+      (uint64_t)-1, 0};
   int64_t result = 0;
   code = remote->syscall(remote->context, SYS_mmap, args, &result);
   if (code != 0 || result != (int64_t)at) {
@@ -324,8 +325,8 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   if (plan->hooked == 0) {
     return 0;
   }
-  uint64_t size =
-      round_up(sizeof(struct ct_region_head) + plan->hooked * (CELL_MAX + sizeof(struct ct_hook_desc)) + CT_PAGE_BYTES, UNIT);
+  uint64_t size = round_up(
+      sizeof(struct ct_region_head) + plan->hooked * (CELL_MAX + sizeof(struct ct_hook_desc)) + CT_PAGE_BYTES, UNIT);
   code = map_region(remote, lo, hi, size, &region, diag);
   if (code != 0) {
     return code;

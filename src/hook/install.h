@@ -22,8 +22,8 @@ struct ct_agent_place {
   uint64_t config;
   uint64_t page_off;
   uint64_t page_lookup;
-  uint64_t table;    /* byte table */
-  uint64_t ring;     /* the memfd's mapping */
+  uint64_t table; /* byte table */
+  uint64_t ring;  /* the memfd's mapping */
   uint64_t controls;
   int64_t store_delta;
   uint32_t region_count;

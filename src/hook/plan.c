@@ -4,8 +4,8 @@
  *
  *   1. Is it a callable entry? By its CFI row; a function without CFI counts as callable when a symbol says it is one.
  *   2. Its body is scanned once (x86/scan.c): branch targets of the whole module, and facts.
- *   3. Its window: the whole instructions under the jump. At the entry, or behind endbr64; into verified padding when the
- *      code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
+ *   3. Its window: the whole instructions under the jump. At the entry, or behind endbr64; into verified padding when
+ * the code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
  *   4. Its mode: call-through, unless a fact says that its return-address slot must hold the true address.
  */
 #include "hook/plan.h"
@@ -21,10 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX       4096
+#define ROWS_MAX         4096
 #define RUN_FUNCTIONS    256
 #define SCAN_THREADS_MAX 8
-#define EXEC_BYTES_MAX 512 /* a larger function that makes the system call does other things first */
+#define EXEC_BYTES_MAX   512 /* a larger function that makes the system call does other things first */
 
 static const struct {
   const char *key, *text;
@@ -93,7 +93,7 @@ struct planner {
   const struct ct_function *functions;
   size_t count;
   struct ct_scan scan;
-  uint16_t *facts; /* per function */
+  uint16_t *facts;   /* per function */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
@@ -182,7 +182,8 @@ scan_threads(size_t functions)
   return threads < functions / RUN_FUNCTIONS + 1 ? threads : functions / RUN_FUNCTIONS + 1;
 }
 
-/* Scans every function, on all processors when there are many: the first share on this thread, into the planner's own scan. */
+/* Scans every function, on all processors when there are many: the first share on this thread, into the planner's own
+ * scan. */
 static int
 scan_all(struct planner *planner)
 {
@@ -486,8 +487,8 @@ plan_one(const struct planner *planner, size_t i)
 
 /*
  * Where most functions have CFI, those without are hand-written, or a runtime's own code (V8 builds its builtins
- * into the binary: own frames, and return addresses that the runtime reads). Long runs of it are noted: calls that come from there
- * are recorded by their enter only, like those of JIT code.
+ * into the binary: own frames, and return addresses that the runtime reads). Long runs of it are noted: calls that come
+ * from there are recorded by their enter only, like those of JIT code.
  */
 static int
 find_foreign_code(struct planner *planner)

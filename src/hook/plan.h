@@ -25,11 +25,11 @@ enum ct_tactic {
 
 enum ct_refusal {
   CT_REFUSED_NOT = 0,
-  CT_REFUSED_ODD_ENTRY,     /* the CFI row at its first instruction is not that of a callable function */
+  CT_REFUSED_ODD_ENTRY, /* the CFI row at its first instruction is not that of a callable function */
   CT_REFUSED_SIGNAL_FRAME,
-  CT_REFUSED_NO_CFI,        /* no call frame information in a module that has it elsewhere */
-  CT_REFUSED_PART,          /* not a function: a part of one, split off by the compiler */
-  CT_REFUSED_NO_CODE,       /* not in the file's executable bytes */
+  CT_REFUSED_NO_CFI,  /* no call frame information in a module that has it elsewhere */
+  CT_REFUSED_PART,    /* not a function: a part of one, split off by the compiler */
+  CT_REFUSED_NO_CODE, /* not in the file's executable bytes */
   CT_REFUSED_UNDECODABLE,
   CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
   CT_REFUSED_BRANCH_INTO,   /* a branch into the bytes to be patched */
@@ -44,15 +44,15 @@ enum ct_refusal {
 struct ct_planned {
   uint64_t address; /* ELF virtual address */
   uint64_t size;
-  const char *name; /* raw; NULL when nothing is known */
-  uint8_t tactic;   /* enum ct_tactic */
-  uint8_t refusal;  /* enum ct_refusal */
-  uint8_t mode;     /* CT_HOOK_* */
-  uint8_t callout;  /* enum ct_callout */
-  uint8_t self_branch; /* it branches to its own entry */
-  uint8_t patch_offset; /* of the jump from address: 0, or 4 behind endbr64 */
+  const char *name;       /* raw; NULL when nothing is known */
+  uint8_t tactic;         /* enum ct_tactic */
+  uint8_t refusal;        /* enum ct_refusal */
+  uint8_t mode;           /* CT_HOOK_* */
+  uint8_t callout;        /* enum ct_callout */
+  uint8_t self_branch;    /* it branches to its own entry */
+  uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
-  uint16_t why_enter;   /* facts (enum ct_scan_fact) for which the hook is enter-only */
+  uint16_t why_enter;     /* facts (enum ct_scan_fact) for which the hook is enter-only */
   struct ct_window window;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Another process, seen from outside: starting it under ptrace, its memory, its mappings, system calls
- * made in its name while it is stopped. The only folder that knows ptrace. All functions that take a stopped process must be
- * called from the thread that attached it (a rule of ptrace).
+ * made in its name while it is stopped. The only folder that knows ptrace. All functions that take a stopped process
+ * must be called from the thread that attached it (a rule of ptrace).
  */
 #ifndef CT_PROCESS_PROCESS_H
 #define CT_PROCESS_PROCESS_H
@@ -15,22 +15,22 @@
 #include <sys/types.h>
 
 struct ct_process {
-  pid_t pid;   /* thread group */
-  int mem_fd;  /* /proc/PID/mem of the current image, -1 when closed */
+  pid_t pid;    /* thread group */
+  int mem_fd;   /* /proc/PID/mem of the current image, -1 when closed */
   bool stopped; /* by ptrace, at the return from execve */
 };
 
 /*
  * Starts argv[0] (looked up in PATH) and stops it behind its execve, before the first instruction of the new image.
- * The child has this process's own signal mask and dispositions, descriptors, and no trace of us in its environment. On failure
- * *exec_errno is the errno of execve, or 0 when something else failed.
+ * The child has this process's own signal mask and dispositions, descriptors, and no trace of us in its environment. On
+ * failure *exec_errno is the errno of execve, or 0 when something else failed.
  */
 int ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno, struct ct_diag *diag);
 
 /*
- * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there. answer is
- * called once the thread is held by ptrace, and must let it go on from the agent. Returns 0 and a stopped process, CT_ENOENT
- * when the execve failed (the process runs on, unharmed), or another error.
+ * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there.
+ * answer is called once the thread is held by ptrace, and must let it go on from the agent. Returns 0 and a stopped
+ * process, CT_ENOENT when the execve failed (the process runs on, unharmed), or another error.
  */
 int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
                            struct ct_diag *diag);

@@ -25,15 +25,15 @@
 extern const uint8_t ct_agent_blob[];
 extern const uint8_t ct_agent_blob_end[];
 
-#define STORE_DELTA        (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
+#define STORE_DELTA (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
 /* Hints for our own mappings: far from where the kernel places libraries, so that these find their usual places. */
-#define RING_HINT     0x300000000000ull
-#define AGENT_HINT    0x310000000000ull
-#define CONTROLS_HINT 0x320000000000ull
-#define TABLE_HINT    0x330000000000ull
-#define STACK_UNLIMITED    (1ull << 30)   /* how much of an unlimited stack gets a store at first */
+#define RING_HINT           0x300000000000ull
+#define AGENT_HINT          0x310000000000ull
+#define CONTROLS_HINT       0x320000000000ull
+#define TABLE_HINT          0x330000000000ull
+#define STACK_UNLIMITED     (1ull << 30) /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
-#define UNWIND_BYTES       512
+#define UNWIND_BYTES        512
 
 static int
 remote_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -80,8 +80,8 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->tids_offset = CT_PAGE_BYTES;
   ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
-  ring->segments_offset =
-      (ring->table_offset + segments * sizeof(struct ct_segment_entry) + CT_SEGMENT_BYTES - 1) & ~(uint64_t)(CT_SEGMENT_BYTES - 1);
+  ring->segments_offset = (ring->table_offset + segments * sizeof(struct ct_segment_entry) + CT_SEGMENT_BYTES - 1) &
+                          ~(uint64_t)(CT_SEGMENT_BYTES - 1);
   ring->total_bytes = ring->segments_offset + (uint64_t)segments * CT_SEGMENT_BYTES;
   ring->lossless = options->lossless;
   for (uint32_t i = 0; i < segments; i++) {
@@ -133,7 +133,8 @@ create_ring(struct ct_process *process, const struct ct_image_options *options, 
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
     slots[i].active_segment = CT_SEGMENT_NONE;
   }
-  code = remote_mmap(process, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, &image->place.ring);
+  code = remote_mmap(process, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
+                     &image->place.ring);
   uint64_t close_args[6] = {(uint64_t)fd};
   int64_t ignored;
   ct_process_syscall(process, SYS_close, close_args, &ignored);
@@ -188,7 +189,8 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
     return CT_EFORMAT;
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
-  int code = remote_mmap(process, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
+  int code =
+      remote_mmap(process, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
   if (code != 0) {
     return code;
   }
@@ -232,7 +234,8 @@ place_controls(struct ct_process *process, struct ct_agent_place *place)
   if (code == 0 && result != 0) {
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
-  return code != 0 ? code : remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+  return code != 0 ? code
+                   : remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
 }
 
 static int
@@ -255,8 +258,8 @@ configure(struct ct_process *process, struct ct_image *image, const struct ct_ag
   config.page_lookup = place->page_lookup;
   config.signal_mask = ~0ull;
   config.stacks[0] = *stack;
-  size_t bytes = ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &config.fde_full,
-                                      &config.fde_enter);
+  size_t bytes =
+      ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &config.fde_full, &config.fde_enter);
   if (bytes == 0) {
     return CT_ERANGE;
   }
@@ -289,7 +292,8 @@ ct_image_create(struct ct_process *process, const struct ct_image_options *optio
       code = configure(process, image, &agent, &stack);
     }
     if (code != 0) {
-      ct_fail(diag, code, "cannot place the agent in the new program: %s (a limit on address space?)", ct_err_text(code));
+      ct_fail(diag, code, "cannot place the agent in the new program: %s (a limit on address space?)",
+              ct_err_text(code));
     }
   }
   if (code != 0) {

@@ -25,8 +25,9 @@ void ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pi
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
 void ct_manifest_end(struct ct_manifest *manifest, int wait_status);
 /* The whole manifest; takes modules over. */
-json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
-                         size_t thread_count, const struct ct_drain_stats *stats, int complete);
+json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
+                         const struct ct_drain_thread_info *threads, size_t thread_count,
+                         const struct ct_drain_stats *stats, int complete);
 void ct_manifest_free(struct ct_manifest *manifest);
 
 #endif

@@ -131,7 +131,8 @@ load_bias(const struct ct_plan *plan, const struct ct_mapping *mapping, uint64_t
 }
 
 static int
-tell_functions(const struct ct_module *module, const struct ct_installed *installed, const struct ct_module_sinks *sinks)
+tell_functions(const struct ct_module *module, const struct ct_installed *installed,
+               const struct ct_module_sinks *sinks)
 {
   pthread_mutex_lock(sinks->writer_lock);
   uint32_t fn = installed->first_fn;

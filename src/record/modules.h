@@ -16,10 +16,10 @@ struct ct_module {
   char *build_id; /* lower-case hex, NULL when the file could not be read */
   uint64_t inode;
   uint32_t device_major, device_minor;
-  uint64_t base;        /* load bias */
-  uint64_t text_start;  /* of its first executable mapping */
+  uint64_t base;              /* load bias */
+  uint64_t text_start;        /* of its first executable mapping */
   const struct ct_plan *plan; /* NULL when the file could not be planned */
-  char *why_not;        /* and why, one line */
+  char *why_not;              /* and why, one line */
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
   uint64_t plan_ns, install_ns;
@@ -43,7 +43,8 @@ struct ct_module_sinks {
 
 /*
  * Looks at the target's mappings: forgets modules that are gone, installs those that are new. Returns the number of new
- * modules, or a negative error that concerns the whole process. A module that cannot be hooked is listed with the reason.
+ * modules, or a negative error that concerns the whole process. A module that cannot be hooked is listed with the
+ * reason.
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);

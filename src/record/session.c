@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording, on the controller's main thread: it starts the program, installs hooks, answers requests of the agent, follows
- * execs and waits for the end. The drain is a second thread.
+ * A recording, on the controller's main thread: it starts the program, installs hooks, answers requests of the agent,
+ * follows execs and waits for the end. The drain is a second thread.
  *
- * ptrace holds the target only behind an exec, for the time of the installation; in between it runs free. When it needs us,
- * it rings control_bell in the ring (also rung by our SIGCHLD handler): start-up libraries and dlopen (rendezvous), and execs.
+ * ptrace holds the target only behind an exec, for the time of the installation; in between it runs free. When it needs
+ * us, it rings control_bell in the ring (also rung by our SIGCHLD handler): start-up libraries and dlopen (rendezvous),
+ * and execs.
  */
 #include "record/session.h"
 
@@ -27,9 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES  (48u << 20) /* what the encoders may hold */
-#define IDLE_MS       200
-#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+#define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
+#define IDLE_MS      200
+#define REMOTE_STEPS 100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
 
 struct session {
   const struct ct_record_options *options;
@@ -125,7 +126,8 @@ write_manifest(struct session *session, bool complete)
   pthread_mutex_lock(&session->lock);
   size_t count = ct_drain_threads(session->drain, &threads);
   ct_drain_stats(session->drain, &stats);
-  json_t *json = ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+  json_t *json =
+      ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->lock);
@@ -158,7 +160,8 @@ begin_image(struct session *session, struct ct_diag *diag)
   target[length > 0 ? length : 0] = '\0';
   int code = 0;
   if (ct_process_seccomp(session->process.pid) != 0) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs", target);
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
+                   target);
   }
   if (code == 0) {
     struct ct_diag why = {""};
@@ -168,7 +171,8 @@ begin_image(struct session *session, struct ct_diag *diag)
     }
   }
   if (code == 0 && ct_modules_program_uses_gs(&session->modules, session->process.pid)) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need", target);
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
+                   target);
   }
   if (code == 0) {
     code = ct_image_create(&session->process, &options, &session->image, diag);
@@ -260,7 +264,8 @@ serve_rendezvous(struct session *session, struct ct_request *request)
   struct ct_remote remote = {.process = &session->process, .syscall = agent_syscall, .context = &via};
   struct ct_module_sinks to = sinks(session);
   struct ct_diag diag = {""};
-  int added = ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+  int added =
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
   answer(request);
   session->manifest.install_ns += now_ns() - begin;
   if (added < 0) {

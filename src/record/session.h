@@ -18,12 +18,12 @@ struct ct_record_options {
 };
 
 struct ct_record_result {
-  int exec_errno;   /* the program could not be executed: errno, else 0 */
-  bool ran;         /* the program ran to its end */
-  int wait_status;  /* as from waitpid, when it ran */
+  int exec_errno;  /* the program could not be executed: errno, else 0 */
+  bool ran;        /* the program ran to its end */
+  int wait_status; /* as from waitpid, when it ran */
   uint64_t events;
   uint64_t dropped;
-  char note[256];   /* something the user should know although the recording is good; "" if nothing */
+  char note[256]; /* something the user should know although the recording is good; "" if nothing */
 };
 
 /*

@@ -31,12 +31,12 @@
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
 #define CT_RING_VERSION 1u
 
-#define CT_PAGE_BYTES      4096u
-#define CT_SEGMENT_BYTES   65536u
-#define CT_EVENT_BYTES     16u
-#define CT_SEGMENT_EVENTS  (CT_SEGMENT_BYTES / CT_EVENT_BYTES)
-#define CT_SEGMENT_MAX     4096u
-#define CT_SEGMENT_NONE    UINT32_MAX
+#define CT_PAGE_BYTES     4096u
+#define CT_SEGMENT_BYTES  65536u
+#define CT_EVENT_BYTES    16u
+#define CT_SEGMENT_EVENTS (CT_SEGMENT_BYTES / CT_EVENT_BYTES)
+#define CT_SEGMENT_MAX    4096u
+#define CT_SEGMENT_NONE   UINT32_MAX
 
 /* One byte of the table stands for 64 KiB of the target's address space. */
 #define CT_TABLE_BYTES (1ull << (47 - CT_TABLE_SHIFT))
@@ -91,11 +91,11 @@ struct ct_request {
 };
 
 struct ct_slot {
-  uint32_t generation;     /* counts the threads that had this slot; changed by the agent at registration */
-  uint32_t tid;            /* of this generation */
-  uint32_t active_segment; /* index, CT_SEGMENT_NONE */
-  uint32_t thread_seq;     /* next segment's position */
-  uint64_t dropped_no_segment; /* atomic: events not recorded because every segment was in use */
+  uint32_t generation;          /* counts the threads that had this slot; changed by the agent at registration */
+  uint32_t tid;                 /* of this generation */
+  uint32_t active_segment;      /* index, CT_SEGMENT_NONE */
+  uint32_t thread_seq;          /* next segment's position */
+  uint64_t dropped_no_segment;  /* atomic: events not recorded because every segment was in use */
   uint64_t dropped_overwritten; /* atomic: events in segments taken away before the drain had them */
   uint64_t dropped_unsupported; /* atomic: events not recorded because nothing could be found out about the stack */
   uint64_t swaps;
@@ -131,8 +131,8 @@ struct ct_ring_header {
   uint32_t control_pad;
   uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
   uint64_t pad2[6];
-  uint64_t segment_seq;                      /* atomic: next activation sequence number */
-  uint64_t free_map[CT_SEGMENT_MAX / 64];    /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
+  uint64_t segment_seq;                   /* atomic: next activation sequence number */
+  uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -141,8 +141,8 @@ _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
  * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
  */
 struct ct_control {
-  uint64_t cursor;    /* address of the next event; advanced by xadd, may run past limit */
-  uint64_t limit;     /* end of the active segment; 0 when there is none */
+  uint64_t cursor; /* address of the next event; advanced by xadd, may run past limit */
+  uint64_t limit;  /* end of the active segment; 0 when there is none */
   uint64_t stack_lo;
   uint64_t stack_len; /* 0: every hook takes the slow path */
   uint64_t table;     /* address of the byte table */
@@ -150,15 +150,15 @@ struct ct_control {
   uint64_t magic;     /* CT_CONTROL_MAGIC in a registered thread's page */
   uint32_t mode;      /* enum ct_control_mode */
   uint32_t tid;
-  uint64_t agent_sp;  /* top of the agent's stack of this thread */
-  uint32_t slot;      /* index */
-  uint32_t parked;    /* the thread went into clone and has not come back yet */
+  uint64_t agent_sp; /* top of the agent's stack of this thread */
+  uint32_t slot;     /* index */
+  uint32_t parked;   /* the thread went into clone and has not come back yet */
   uint64_t segment_base;
-  uint32_t segment;   /* index of the active segment, CT_SEGMENT_NONE */
-  uint32_t busy;      /* in the agent; a signal handler that finds it set is not recorded */
-  uint64_t light_lo;  /* stack without return store: enter events only */
+  uint32_t segment;  /* index of the active segment, CT_SEGMENT_NONE */
+  uint32_t busy;     /* in the agent; a signal handler that finds it set is not recorded */
+  uint64_t light_lo; /* stack without return store: enter events only */
   uint64_t light_len;
-  uint32_t context;   /* of the stack that the drain believes the thread to be on, plus 1 */
+  uint32_t context; /* of the stack that the drain believes the thread to be on, plus 1 */
   uint32_t pad;
 };
 #define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
@@ -190,8 +190,8 @@ struct ct_hook_desc {
   uint8_t self_branch; /* the function branches to its own entry */
   uint64_t relocated_end;
   uint64_t after_callout; /* displaced instructions behind the callout */
-  uint8_t map_new[8];  /* offset from after_callout of each displaced instruction ... */
-  uint8_t map_old[8];  /* ... and from function */
+  uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
+  uint8_t map_old[8];     /* ... and from function */
 };
 _Static_assert(sizeof(struct ct_hook_desc) == 88, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
@@ -226,8 +226,8 @@ struct ct_region_head {
 
 /* A region, as the agent's table of them tells it. */
 struct ct_region {
-  uint64_t lo, hi;      /* addresses of code */
-  uint64_t desc;        /* address of the descriptors */
+  uint64_t lo, hi; /* addresses of code */
+  uint64_t desc;   /* address of the descriptors */
   uint64_t desc_count;
 };
 #define CT_REGION_MAX 1024u
@@ -240,21 +240,21 @@ struct ct_stack_range {
 
 /* The agent's data, written by the controller before the first hook runs. At the start of the agent's data page. */
 struct ct_agent_config {
-  uint64_t ring;          /* address of the memfd's mapping */
-  uint64_t tids;          /* address of the tid table */
-  uint64_t controls;      /* address of the control pages */
-  uint64_t table;         /* address of the byte table */
-  int64_t store_delta;    /* D */
-  uint32_t pid;           /* getpid() of the traced process */
+  uint64_t ring;       /* address of the memfd's mapping */
+  uint64_t tids;       /* address of the tid table */
+  uint64_t controls;   /* address of the control pages */
+  uint64_t table;      /* address of the byte table */
+  int64_t store_delta; /* D */
+  uint32_t pid;        /* getpid() of the traced process */
   uint32_t have_wrgsbase;
-  uint64_t page_off;      /* address of the shared page with CT_MODE_OFF */
-  uint64_t page_lookup;   /* address of the shared page with CT_MODE_LOOKUP */
-  uint64_t signal_mask;   /* all ones: what is blocked in the agent */
-  uint32_t no_syscalls;   /* the target is under seccomp: the agent makes no system call */
+  uint64_t page_off;    /* address of the shared page with CT_MODE_OFF */
+  uint64_t page_lookup; /* address of the shared page with CT_MODE_LOOKUP */
+  uint64_t signal_mask; /* all ones: what is blocked in the agent */
+  uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
   uint32_t stack_lock;
   uint64_t region_count;
-  uint64_t fde_full;      /* address of the FDE template for CT_HOOK_FULL */
-  uint64_t fde_enter;     /* ... for enter-only trampolines */
+  uint64_t fde_full;  /* address of the FDE template for CT_HOOK_FULL */
+  uint64_t fde_enter; /* ... for enter-only trampolines */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];
 };

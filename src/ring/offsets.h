@@ -31,17 +31,17 @@
 #define CT_DESC_AFTER_CALLOUT 64
 
 /* struct ct_agent_config */
-#define CT_CFG_RING          0
-#define CT_CFG_TIDS          8
-#define CT_CFG_CONTROLS      16
-#define CT_CFG_TABLE         24
-#define CT_CFG_DELTA         32
-#define CT_CFG_PID           40
-#define CT_CFG_WRGSBASE      44
-#define CT_CFG_PAGE_OFF      48
-#define CT_CFG_PAGE_LOOKUP   56
-#define CT_CFG_SIGNAL_MASK   64
-#define CT_CFG_NO_SYSCALLS   72
+#define CT_CFG_RING        0
+#define CT_CFG_TIDS        8
+#define CT_CFG_CONTROLS    16
+#define CT_CFG_TABLE       24
+#define CT_CFG_DELTA       32
+#define CT_CFG_PID         40
+#define CT_CFG_WRGSBASE    44
+#define CT_CFG_PAGE_OFF    48
+#define CT_CFG_PAGE_LOOKUP 56
+#define CT_CFG_SIGNAL_MASK 64
+#define CT_CFG_NO_SYSCALLS 72
 
 /* struct ct_ring_header */
 #define CT_RING_DROPPED_NO_SLOT 200
@@ -57,15 +57,15 @@
 #define CT_HOOK_ENTER 1
 #define CT_HOOK_LIGHT 2
 
-#define CT_SLOT_COUNT         4096
-#define CT_CONTROL_STRIDE     16384 /* control page, then the agent's stack for the thread */
-#define CT_CONTROL_SHIFT      14
-#define CT_TABLE_SHIFT        16
-#define CT_FN_POINT_BIT       0x8000000
-#define CT_WORD_FN_SHIFT      4
-#define CT_WORD_ENTER         (1 << 2)
-#define CT_WORD_TAIL          (2 << 2)
-#define CT_WORD_RETURN        (3 << 2)
+#define CT_SLOT_COUNT     4096
+#define CT_CONTROL_STRIDE 16384 /* control page, then the agent's stack for the thread */
+#define CT_CONTROL_SHIFT  14
+#define CT_TABLE_SHIFT    16
+#define CT_FN_POINT_BIT   0x8000000
+#define CT_WORD_FN_SHIFT  4
+#define CT_WORD_ENTER     (1 << 2)
+#define CT_WORD_TAIL      (2 << 2)
+#define CT_WORD_RETURN    (3 << 2)
 
 /* What the agent's C code answers to its entry stubs. */
 #define CT_VERDICT_RETRY 0
