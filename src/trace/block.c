@@ -187,9 +187,13 @@ ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struc
   pthread_mutex_lock(&output->lock);
   output->used += size;
   output->head = output->head + size == output->capacity ? 0 : output->head + size;
-  if (output->state == CT_OUTPUT_ASLEEP || output->used >= QUEUE_WAKE_BYTES)
-    wake(output);
+  bool wanted =
+      output->state == CT_OUTPUT_ASLEEP || (output->state == CT_OUTPUT_NAPPING && output->used >= QUEUE_WAKE_BYTES);
+  if (wanted)
+    output->state = CT_OUTPUT_AWAKE;
   pthread_mutex_unlock(&output->lock);
+  if (wanted) /* not under the lock, which is the first thing that the woken thread wants */
+    pthread_cond_signal(&output->work);
   writer->queued_bytes += data_bytes;
 }
 
