@@ -34,6 +34,7 @@
 #define REAP_NS        (20 * 1000 * 1000)
 #define SCARCE_NS      (1000 * 1000)
 #define NAMES_NS       (500 * 1000 * 1000)
+#define POLL_RUN       16
 #define NO_SEGMENT_SEQ UINT64_MAX
 
 struct ct_drain {
@@ -56,6 +57,7 @@ struct ct_drain {
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
+  size_t poll_next;                             /* among the active segments */
   uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
@@ -539,6 +541,25 @@ flush_old(struct ct_drain *drain, uint64_t ticks_old)
   }
 }
 
+/*
+ * Looks into active segments, in turn from where the last look ended, until a full one has been handed over: with a
+ * thousand threads a look into all of them takes long, and full segments must not wait for it.
+ */
+static bool
+poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
+{
+  uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE);
+  bool busy = false;
+  for (size_t n = 0; n < count; n++) {
+    if (n % POLL_RUN == POLL_RUN - 1 && __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE) != bell) {
+      return true;
+    }
+    drain->poll_next = drain->poll_next + 1 < count ? drain->poll_next + 1 : 0;
+    busy |= poll_active(drain, &all[drain->poll_next]) > CT_SEGMENT_EVENTS / 2;
+  }
+  return busy;
+}
+
 /* One round. Returns true when there was something to do. */
 static bool
 drain_round(struct ct_drain *drain, bool final)
@@ -553,14 +574,13 @@ drain_round(struct ct_drain *drain, bool final)
     return busy; /* active segments can wait until the full ones are done */
   }
   count = collect(drain, CT_SEG_ACTIVE, all);
-  for (size_t i = 0; i < count; i++) {
-    if (final) {
+  if (final) {
+    for (size_t i = 0; i < count; i++) {
       take_dead(drain, &all[i]);
-    } else {
-      busy |= poll_active(drain, &all[i]) > CT_SEGMENT_EVENTS / 2;
     }
+    return busy;
   }
-  return busy;
+  return poll_some(drain, all, count);
 }
 
 static void
