@@ -50,10 +50,12 @@ struct ct_drain {
   bool running;
   uint32_t stopping; /* atomic */
   struct drain_thread *threads[CT_SLOT_COUNT];
+  uint64_t slot_reported[CT_SLOT_COUNT]; /* of each slot's counters of lost events, what has been reported */
   struct drain_thread *kept; /* the thread that went on through exec */
   uint8_t *modes;            /* one byte per possible function id, reserved address space */
   uint32_t function_count;   /* atomic */
   struct ct_drain_thread_info *infos;
+  struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
@@ -115,7 +117,6 @@ new_thread(struct ct_drain *drain, uint32_t slot)
     kept->generation = drain->slots[slot].generation;
     kept->next_seq = 0;
     kept->gap_seq = UINT32_MAX;
-    kept->reported_lost = 0;
     kept->polled_seq = NO_SEGMENT_SEQ;
     kept->polled = 0;
     kept->has_base = false;
@@ -128,6 +129,11 @@ new_thread(struct ct_drain *drain, uint32_t slot)
       return NULL;
     }
     drain->infos = infos;
+    struct ct_encoder **encoders = realloc(drain->encoders, grown * sizeof(*encoders));
+    if (encoders == NULL) {
+      return NULL;
+    }
+    drain->encoders = encoders;
     drain->info_capacity = grown;
   }
   struct drain_thread *thread = calloc(1, sizeof(*thread));
@@ -144,6 +150,7 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   thread->generation = drain->slots[slot].generation;
   thread->gap_seq = UINT32_MAX;
   thread->polled_seq = NO_SEGMENT_SEQ;
+  drain->encoders[drain->info_count] = thread->encoder;
   thread->info = (uint32_t)drain->info_count++;
   drain->infos[thread->info] = (struct ct_drain_thread_info){.index = thread->info, .tid = tid};
   return thread;
@@ -179,12 +186,12 @@ static void
 report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc)
 {
   uint64_t lost = slot_lost(&drain->slots[slot]);
-  if (lost > thread->reported_lost) {
-    uint64_t count = lost - thread->reported_lost;
+  if (lost > drain->slot_reported[slot]) {
+    uint64_t count = lost - drain->slot_reported[slot];
     ct_encode_lost(thread->encoder, tsc, count);
     drain->infos[thread->info].dropped += count;
     drain->stats.dropped += count;
-    thread->reported_lost = lost;
+    drain->slot_reported[slot] = lost;
   }
 }
 
@@ -196,9 +203,7 @@ end_thread(struct ct_drain *drain, uint32_t slot)
   if (thread == NULL) {
     return;
   }
-  drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
   ct_encoder_close(thread->encoder);
-  drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
   free(thread);
 }
 
@@ -214,12 +219,8 @@ thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
     if ((int32_t)(generation - thread->generation) < 0) {
       return NULL;
     }
-    uint64_t reported = thread->reported_lost;
     end_thread(drain, slot);
     thread = new_thread(drain, slot);
-    if (thread != NULL) {
-      thread->reported_lost = reported;
-    }
   } else {
     thread = new_thread(drain, slot);
   }
@@ -319,11 +320,10 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
     return false;
   }
   /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
-  thread->reported_lost += thread->polled;
+  drain->slot_reported[slot] += thread->polled;
   drain->read_before_stolen += thread->polled;
   report_lost(drain, thread, slot, thread->encoder->last_tsc);
-  thread->polled_seq = NO_SEGMENT_SEQ;
-  thread->polled = 0;
+  finish_segment(thread, entry->thread_seq - 1);
   return true;
 }
 
@@ -537,7 +537,6 @@ flush_old(struct ct_drain *drain, uint64_t ticks_old)
     if (since != 0 && now > since && now - since > ticks_old) {
       ct_encoder_flush(thread->encoder);
     }
-    drain->infos[thread->info].events = ct_encoder_events(thread->encoder);
   }
 }
 
@@ -712,6 +711,11 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
     end_thread(drain, 0);
   }
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    uint64_t lost = slot_lost(&drain->slots[slot]);
+    if (lost > drain->slot_reported[slot]) {
+      drain->stats.dropped += lost - drain->slot_reported[slot]; /* of threads that never had a segment */
+    }
+    drain->slot_reported[slot] = 0;
     drain->ended_overwritten += drain->slots[slot].dropped_overwritten;
     drain->ended_no_segment += drain->slots[slot].dropped_no_segment;
     drain->stats.dropped_no_stack += drain->slots[slot].dropped_unsupported;
@@ -724,6 +728,9 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
 size_t
 ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads)
 {
+  for (size_t i = 0; i < drain->info_count; i++) {
+    drain->infos[i].events = ct_encoder_events(drain->encoders[i]);
+  }
   *threads = drain->infos;
   return drain->info_count;
 }
@@ -736,7 +743,7 @@ ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
   stats->dropped_no_segment = drain->ended_no_segment;
   stats->events = 0;
   for (size_t i = 0; i < drain->info_count; i++) {
-    stats->events += drain->infos[i].events;
+    stats->events += ct_encoder_events(drain->encoders[i]);
   }
 }
 
@@ -748,5 +755,6 @@ ct_drain_free(struct ct_drain *drain)
   }
   munmap(drain->modes, (size_t)CT_FN_MAX + 1);
   free(drain->infos);
+  free(drain->encoders);
   free(drain);
 }

@@ -13,7 +13,6 @@ struct drain_thread {
   uint32_t generation;    /* of the slot */
   uint32_t next_seq;      /* position of the segment expected next */
   uint32_t gap_seq;       /* a gap was seen in front of this position once already */
-  uint64_t reported_lost; /* of the slot's counters, what has been encoded */
   uint64_t holes;
   uint64_t polled_seq; /* activation number of the segment that was read in part ... */
   uint32_t polled;     /* ... and how many of its events */

@@ -251,7 +251,7 @@ follow_tail_jumps(struct planner *planner)
 {
   const uint16_t passed_on = CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM;
   bool changed = true;
-  for (int round = 0; changed && round < 8; round++) {
+  for (int round = 0; changed && round < 64; round++) {
     changed = false;
     for (size_t i = 0; i < planner->scan.tail_jump_count; i++) {
       const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];

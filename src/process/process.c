@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TRACE_OPTIONS (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
@@ -33,14 +34,45 @@ open_memory(struct ct_process *process, struct ct_diag *diag)
   return 0;
 }
 
+/* waitpid that keeps the end of the process for whoever asks later. */
 static pid_t
-wait_for(pid_t pid, int *status)
+wait_for(struct ct_process *process, pid_t pid, int *status)
 {
   pid_t got;
   do {
     got = waitpid(pid, status, __WALL);
   } while (got < 0 && errno == EINTR);
+  if (got == process->pid && (WIFEXITED(*status) || WIFSIGNALED(*status))) {
+    process->dead = true;
+    process->stopped = false;
+    process->wait_status = *status;
+  }
   return got;
+}
+
+bool
+ct_process_reap(struct ct_process *process)
+{
+  for (int i = 0; i < 10 && !process->dead; i++) {
+    int status;
+    pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
+    if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
+      process->dead = true;
+      process->stopped = false;
+      process->wait_status = status;
+    } else {
+      struct timespec wait = {0, 5 * 1000 * 1000};
+      nanosleep(&wait, NULL);
+    }
+  }
+  return process->dead;
+}
+
+bool
+ct_process_has_died(const struct ct_process *process)
+{
+  siginfo_t info = {.si_pid = 0};
+  return process->dead || waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
 }
 
 static void
@@ -69,7 +101,7 @@ run_to_exec_return(struct ct_process *process, struct ct_diag *diag)
   int signal = 0;
   for (;;) {
     if (ptrace(PTRACE_SYSCALL, process->pid, NULL, (void *)(long)signal) != 0 ||
-        wait_for(process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
+        wait_for(process, process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
       return ct_fail(diag, CT_ESRCH, "the program died while it was being started");
     }
     if (WSTOPSIG(status) == SYSCALL_STOP) {
@@ -78,6 +110,12 @@ run_to_exec_return(struct ct_process *process, struct ct_diag *diag)
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
   }
   process->stopped = true;
+  /* A signal must not come between the system calls we make in its name: it waits until the process is let go. */
+  uint64_t blocked = ~(1ull << (SIGTRAP - 1)); /* single steps are told by SIGTRAP */
+  if (ptrace(PTRACE_GETSIGMASK, process->pid, (void *)sizeof(blocked), &process->signal_mask) != 0 ||
+      ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(blocked), &blocked) != 0) {
+    return ct_fail(diag, CT_EPERM_PTRACE, "cannot hold back the signals of the program: %s", strerror(errno));
+  }
   return open_memory(process, diag);
 }
 
@@ -86,15 +124,17 @@ await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_
 {
   int status;
   for (;;) {
-    if (wait_for(process->pid, &status) != process->pid) {
+    if (wait_for(process, process->pid, &status) != process->pid) {
       return ct_fail(diag, CT_ESRCH, "lost the program while it was being started");
     }
     if (WIFEXITED(status) || WIFSIGNALED(status)) {
       int err = 0;
       if (read(error_fd, &err, sizeof(err)) == (ssize_t)sizeof(err) && err != 0) {
         *exec_errno = err;
+        process->dead = false; /* it never was the program */
         return ct_fail(diag, ct_err_from_errno(err), "%s", strerror(err));
       }
+      process->dead = false;
       return ct_fail(diag, CT_ESRCH, "the program was killed before it began");
     }
     if (WIFSTOPPED(status) && status >> 8 == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
@@ -112,6 +152,7 @@ ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno
   *exec_errno = 0;
   process->mem_fd = -1;
   process->stopped = false;
+  process->dead = false;
   if (pipe2(go, O_CLOEXEC) != 0) {
     return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
   }
@@ -137,7 +178,7 @@ ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno
     close(go[1]);
     go[1] = -1;
     int status;
-    wait_for(pid, &status);
+    waitpid(pid, &status, __WALL);
   } else {
     process->pid = pid;
     if (write(go[1], "g", 1) != 1) {
@@ -174,7 +215,7 @@ run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
     if (ptrace(PTRACE_SYSCALL, stopped, NULL, (void *)(long)signal) != 0) {
       return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
     }
-    stopped = wait_for(-1, &status);
+    stopped = wait_for(process, -1, &status);
     if (stopped < 0 || !WIFSTOPPED(status)) {
       return ct_fail(diag, CT_ESRCH, "the process died on its way to exec");
     }
@@ -206,7 +247,7 @@ ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(voi
     answer(context);
     return ct_fail(diag, CT_EPERM_PTRACE, "cannot follow the program through exec (ptrace: %s)", strerror(err));
   }
-  if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || wait_for(tid, &status) != tid || !WIFSTOPPED(status)) {
+  if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || wait_for(process, tid, &status) != tid || !WIFSTOPPED(status)) {
     answer(context);
     return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
   }
@@ -218,6 +259,7 @@ void
 ct_process_release(struct ct_process *process)
 {
   if (process->stopped) {
+    ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(process->signal_mask), &process->signal_mask);
     ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
     process->stopped = false;
   }
@@ -230,7 +272,7 @@ ct_process_close(struct ct_process *process, bool kill_it)
     int status;
     kill(process->pid, SIGKILL);
     ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
-    wait_for(process->pid, &status);
+    waitpid(process->pid, &status, __WALL);
     process->stopped = false;
   }
   ct_process_release(process);
@@ -302,7 +344,7 @@ ct_process_syscall(struct ct_process *process, long number, const uint64_t args[
   int code = CT_EIO;
   if (ptrace(PTRACE_SETREGS, process->pid, NULL, &regs) == 0) {
     do {
-      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 || wait_for(process->pid, &status) != process->pid ||
+      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 || wait_for(process, process->pid, &status) != process->pid ||
           !WIFSTOPPED(status)) {
         return CT_ESRCH;
       }

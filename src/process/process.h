@@ -18,6 +18,9 @@ struct ct_process {
   pid_t pid;    /* thread group */
   int mem_fd;   /* /proc/PID/mem of the current image, -1 when closed */
   bool stopped; /* by ptrace, at the return from execve */
+  bool dead;    /* its end was seen here already ... */
+  int wait_status; /* ... as waitpid told it */
+  uint64_t signal_mask; /* its own, while it is stopped and all are blocked */
 };
 
 /*
@@ -35,6 +38,10 @@ int ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_e
 int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
                            struct ct_diag *diag);
 
+/* After a failure: was it that the process was killed meanwhile? Waits for it then (a moment); true when it is dead. */
+bool ct_process_reap(struct ct_process *process);
+/* True when the process has ended, whether or not it has been waited for. */
+bool ct_process_has_died(const struct ct_process *process);
 /* Lets a stopped process go and forgets about ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */

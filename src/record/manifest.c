@@ -6,9 +6,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
-static json_t *
-text(const char *bytes)
+json_t *
+ct_manifest_text(const char *bytes)
 {
   json_t *string = json_string(bytes);
   if (string != NULL) {
@@ -54,7 +53,7 @@ ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid)
   manifest->command = json_array();
   manifest->images = json_array();
   for (; *argv != NULL; argv++) {
-    json_array_append_new(manifest->command, text(*argv));
+    json_array_append_new(manifest->command, ct_manifest_text(*argv));
   }
   manifest->pid = pid;
   manifest->start_wall_ns = clock_ns(CLOCK_REALTIME);
@@ -66,10 +65,10 @@ ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, con
 {
   json_t *image = json_object();
   json_object_set_new(image, "pid", json_integer(pid));
-  json_object_set_new(image, "path", text(path));
+  json_object_set_new(image, "path", ct_manifest_text(path));
   json_object_set_new(image, "recorded", json_boolean(why_not == NULL));
   if (why_not != NULL) {
-    json_object_set_new(image, "not_recorded_because", text(why_not));
+    json_object_set_new(image, "not_recorded_because", ct_manifest_text(why_not));
   }
   json_array_append_new(manifest->images, image);
 }
@@ -118,7 +117,7 @@ threads_json(const struct ct_drain_thread_info *threads, size_t count)
     json_t *thread = json_object();
     json_object_set_new(thread, "index", json_integer(threads[i].index));
     json_object_set_new(thread, "tid", json_integer(threads[i].tid));
-    json_object_set_new(thread, "name", text(threads[i].name));
+    json_object_set_new(thread, "name", ct_manifest_text(threads[i].name));
     json_object_set_new(thread, "events", json_integer((json_int_t)threads[i].events));
     json_object_set_new(thread, "dropped", json_integer((json_int_t)threads[i].dropped));
     json_array_append_new(list, thread);

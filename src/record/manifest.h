@@ -20,6 +20,8 @@ struct ct_manifest {
   uint64_t install_ns; /* how long the program was held for installation, all together */
 };
 
+/* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
+json_t *ct_manifest_text(const char *bytes);
 void ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);

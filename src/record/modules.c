@@ -2,6 +2,8 @@
 /* Modules of a recording; see modules.h. */
 #include "record/modules.h"
 
+#include "record/manifest.h"
+
 #include "target/functions.h"
 
 #include <elf.h>
@@ -18,19 +20,21 @@ struct ct_plan_entry {
   off_t size;
   struct timespec changed;
   struct ct_plan *plan;
+  bool counted; /* its time is in a module's plan_ns */
 };
 
 /* The plan of a file, from an earlier image if it is the same file still. */
 static int
-plan_for(struct ct_modules *modules, const char *path, const struct stat *file, struct ct_plan **out, bool *fresh,
-         struct ct_diag *diag)
+plan_for(struct ct_modules *modules, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
+         bool *fresh, struct ct_diag *diag)
 {
   for (size_t i = 0; i < modules->plan_count; i++) {
     struct ct_plan_entry *entry = &modules->plans[i];
     if (entry->device == file->st_dev && entry->inode == file->st_ino && entry->size == file->st_size &&
         entry->changed.tv_sec == file->st_mtim.tv_sec && entry->changed.tv_nsec == file->st_mtim.tv_nsec) {
       *out = entry->plan;
-      *fresh = false;
+      *fresh = !entry->counted;
+      entry->counted |= count_it;
       return 0;
     }
   }
@@ -47,7 +51,7 @@ plan_for(struct ct_modules *modules, const char *path, const struct stat *file, 
   int code = ct_plan_create(path, &plan, diag);
   if (code == 0) {
     modules->plans[modules->plan_count++] =
-        (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan};
+        (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan, count_it};
     *out = plan;
     *fresh = true;
   }
@@ -215,7 +219,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   } else if (file.st_ino != mapping->inode) {
     code = ct_fail(&why, CT_ENOENT, "the file has been replaced since it was loaded");
   } else {
-    code = plan_for(modules, path, &file, &plan, &fresh, &why);
+    code = plan_for(modules, path, &file, true, &plan, &fresh, &why);
   }
   if (code == 0) {
     module->plan = plan;
@@ -326,7 +330,7 @@ ct_modules_program_uses_gs(struct ct_modules *modules, int pid)
   struct ct_plan *plan;
   bool fresh;
   snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-  return stat(path, &file) == 0 && plan_for(modules, path, &file, &plan, &fresh, NULL) == 0 && plan->uses_gs;
+  return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 && plan->uses_gs;
 }
 
 void
@@ -353,7 +357,7 @@ ct_modules_json(const struct ct_modules *modules)
     json_t *item = json_object();
     json_object_set_new(item, "index", json_integer(module->index));
     json_object_set_new(item, "image", json_integer(module->image));
-    json_object_set_new(item, "path", json_stringn_nocheck(module->path, strlen(module->path)));
+    json_object_set_new(item, "path", ct_manifest_text(module->path));
     json_object_set_new(item, "build_id", json_string(module->build_id != NULL ? module->build_id : ""));
     json_object_set_new(item, "base", json_integer((json_int_t)module->base));
     json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
@@ -362,7 +366,7 @@ ct_modules_json(const struct ct_modules *modules)
     json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
     json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
     if (module->why_not != NULL) {
-      json_object_set_new(item, "not_hooked_because", json_string(module->why_not));
+      json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
     }
     json_array_append_new(list, item);
   }

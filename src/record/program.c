@@ -30,6 +30,10 @@ check_file(const char *path, int *exec_errno, struct ct_diag *diag)
     *exec_errno = EACCES;
     return ct_fail(diag, CT_EACCES, "%s is not executable", path);
   }
+  if (ct_program_is_privileged(path)) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s is setuid, setgid or has capabilities, which it would lose when recorded; run as root",
+                   path);
+  }
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     return ct_fail(diag, ct_err_from_errno(errno), "cannot read %s: %s; its functions are not known without", path,
@@ -80,11 +84,11 @@ int
 ct_program_is_privileged(const char *path)
 {
   struct stat file;
-  if (stat(path, &file) != 0) {
-    return 0;
+  if (geteuid() == 0 || stat(path, &file) != 0) {
+    return 0; /* root's tracing takes no privilege away */
   }
   bool changes_user = (file.st_mode & S_ISUID) != 0 && file.st_uid != geteuid();
   bool changes_group = (file.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && file.st_gid != getegid();
-  bool has_capabilities = geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
+  bool has_capabilities = getxattr(path, "security.capability", NULL, 0) > 0;
   return changes_user || changes_group || has_capabilities;
 }

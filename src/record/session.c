@@ -124,6 +124,9 @@ write_manifest(struct session *session, bool complete)
   const struct ct_drain_thread_info *threads;
   struct ct_drain_stats stats;
   pthread_mutex_lock(&session->lock);
+  if (complete) {
+    ct_trace_writer_sync(session->writer); /* so that the counts are of what is on the disk */
+  }
   size_t count = ct_drain_threads(session->drain, &threads);
   ct_drain_stats(session->drain, &stats);
   json_t *json =
@@ -235,7 +238,7 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
       *result = request->result;
       return state == CT_REQ_PENDING ? 0 : CT_ESRCH;
     }
-    if (kill(remote->session->process.pid, 0) != 0) {
+    if (ct_process_has_died(&remote->session->process)) {
       return CT_ESRCH;
     }
     futex_wait_ms(bell, rung, IDLE_MS);
@@ -318,15 +321,17 @@ serve_exec(struct session *session, struct ct_request *request, pid_t tid)
     return; /* the exec failed; the program goes on */
   }
   if (code != 0) {
-    if (diag.text[0] != '\0' && kill(session->process.pid, 0) == 0) {
+    if (diag.text[0] != '\0' && !session->process.dead) {
       add_note(session, diag.text);
     }
     return;
   }
   end_image(session, true);
   code = begin_image(session, &diag);
-  if (code != 0) {
+  if (code != 0 && !ct_process_reap(&session->process)) {
     add_note(session, diag.text);
+  }
+  if (code != 0) {
     end_image(session, false);
   }
   ct_process_release(&session->process);
@@ -363,6 +368,9 @@ run(struct session *session, int *wait_status)
       served = rung;
       serve_requests(session);
     }
+    if (session->process.dead) {
+      return 0;
+    }
     pid_t got = waitpid(session->process.pid, &status, WNOHANG | __WALL);
     if (got == session->process.pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
       *wait_status = status;
@@ -378,7 +386,7 @@ run(struct session *session, int *wait_status)
 }
 
 static void
-remove_empty_trace(const char *directory)
+remove_empty_trace(const char *directory, bool ours)
 {
   static const char *const names[] = {"manifest.json", "functions.tsv"};
   char path[PATH_MAX];
@@ -386,7 +394,9 @@ remove_empty_trace(const char *directory)
     snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
     unlink(path);
   }
-  rmdir(directory);
+  if (ours) {
+    rmdir(directory);
+  }
 }
 
 static int
@@ -396,11 +406,13 @@ start(struct session *session, struct ct_record_result *result, struct ct_diag *
   if (code != 0) {
     return code;
   }
+  signal(SIGXFSZ, SIG_IGN); /* the target has its own disposition already */
   ct_manifest_start(&session->manifest, session->options->argv, session->process.pid);
   code = begin_image(session, diag);
   if (code != 0) {
+    ct_process_reap(&session->process);
     end_image(session, false);
-    ct_process_close(&session->process, true);
+    ct_process_close(&session->process, !session->process.dead);
     return code;
   }
   ct_process_release(&session->process);
@@ -418,6 +430,7 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
   if (code != 0) {
     return code;
   }
+  bool existed = access(options->directory, F_OK) == 0;
   code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session.writer, diag);
   if (code != 0) {
     return code;
@@ -431,10 +444,13 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
   if (code == 0) {
     code = start(&session, result, diag);
   }
-  bool started = code == 0;
+  bool started = code == 0 || session.process.dead; /* it may have been killed while it was held */
   if (started) {
     take_signals(&signals);
-    code = run(&session, &result->wait_status);
+    code = session.process.dead ? 0 : run(&session, &result->wait_status);
+    if (session.process.dead) {
+      result->wait_status = session.process.wait_status;
+    }
     result->ran = code == 0;
     end_image(&session, false);
     ct_manifest_end(&session.manifest, result->wait_status);
@@ -457,7 +473,7 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
   int written = ct_trace_writer_close(session.writer, started && code == 0 ? diag : NULL);
   pthread_mutex_destroy(&session.lock);
   if (!started) {
-    remove_empty_trace(options->directory);
+    remove_empty_trace(options->directory, !existed);
   }
   return code != 0 ? code : written;
 }

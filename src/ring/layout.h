@@ -230,7 +230,7 @@ struct ct_region {
   uint64_t desc;   /* address of the descriptors */
   uint64_t desc_count;
 };
-#define CT_REGION_MAX 1024u
+#define CT_REGION_MAX 8192u
 
 #define CT_STACK_CACHE 64u
 struct ct_stack_range {

@@ -120,6 +120,9 @@ relocate_relative(const uint8_t *bytes, uint64_t address, const ZydisDecodedInst
   default:
     break;
   }
+  if (instruction->meta.category != ZYDIS_CATEGORY_COND_BR) {
+    return CT_WINDOW_UNDECODABLE; /* xbegin: its target is where a failed transaction goes on, with the window's state */
+  }
   /* jcc: the condition is the low nibble of the last opcode byte in both forms */
   ct_emit_jcc(out, (uint8_t)(0x80 | (instruction->opcode & 0xf)), target);
   return CT_WINDOW_OK;
