@@ -83,31 +83,6 @@ find_mapping(uint64_t sp, struct ct_stack_range *range)
   return found;
 }
 
-/* Maps [lo, hi) unless it is there already; parts that are there belong to a store of ours. */
-static int
-map_store(uint64_t lo, uint64_t hi)
-{
-  while (lo < hi) {
-    uint64_t length = hi - lo;
-    for (;;) {
-      long got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
-                               MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-      if (got == (long)lo) {
-        break;
-      }
-      if (got != -17 /* EEXIST */) {
-        return 0;
-      }
-      if (length <= CT_PAGE_BYTES) {
-        break;
-      }
-      length = (length / 2 + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
-    }
-    lo += length;
-  }
-  return 1;
-}
-
 static void
 lock(void)
 {
@@ -120,6 +95,72 @@ static void
 unlock(void)
 {
   __atomic_store_n(&agent_config.stack_lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Return stores that have been mapped, ever. When the list is full what is found mapped is believed to be ours. */
+struct store {
+  uint64_t lo, hi;
+};
+#define STORE_MAX 1024u
+static __attribute__((section(".bss"))) struct store stores[STORE_MAX];
+static __attribute__((section(".bss"))) uint32_t store_count;
+
+static int
+is_ours(uint64_t page)
+{
+  const struct ct_stack_range *main_stack = &agent_config.stacks[0];
+  uint64_t at = page - (uint64_t)agent_config.store_delta;
+  if (at >= main_stack->lo && at < main_stack->hi) {
+    return 1;
+  }
+  uint32_t count = __atomic_load_n(&store_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < count && i < STORE_MAX; i++) {
+    if (page >= stores[i].lo && page < stores[i].hi) {
+      return 1;
+    }
+  }
+  return count >= STORE_MAX;
+}
+
+static void
+note_store(uint64_t lo, uint64_t hi)
+{
+  uint32_t at = __atomic_load_n(&store_count, __ATOMIC_RELAXED);
+  if (at < STORE_MAX) {
+    stores[at] = (struct store){lo, hi};
+    __atomic_store_n(&store_count, at + 1, __ATOMIC_RELEASE);
+  }
+}
+
+/* Maps [lo, hi) but for the parts that are stores of ours already. 0 when something of the target's lies there. */
+static int
+map_store(uint64_t lo, uint64_t hi)
+{
+  while (lo < hi) {
+    uint64_t length = hi - lo;
+    for (;;) {
+      long got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
+                               MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+      if (got == (long)lo) {
+        lock();
+        note_store(lo, lo + length);
+        unlock();
+        break;
+      }
+      if (got != -17 /* EEXIST */) {
+        return 0;
+      }
+      if (length <= CT_PAGE_BYTES) {
+        if (!is_ours(lo)) {
+          return 0;
+        }
+        break;
+      }
+      length = (length / 2 + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
+    }
+    lo += length;
+  }
+  return 1;
 }
 
 static int

@@ -51,9 +51,9 @@ struct ct_drain {
   uint32_t stopping; /* atomic */
   struct drain_thread *threads[CT_SLOT_COUNT];
   uint64_t slot_reported[CT_SLOT_COUNT]; /* of each slot's counters of lost events, what has been reported */
-  struct drain_thread *kept; /* the thread that went on through exec */
-  uint8_t *modes;            /* one byte per possible function id, reserved address space */
-  uint32_t function_count;   /* atomic */
+  struct drain_thread *kept;             /* the thread that went on through exec */
+  uint8_t *modes;                        /* one byte per possible function id, reserved address space */
+  uint32_t function_count;               /* atomic */
   struct ct_drain_thread_info *infos;
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;

@@ -133,12 +133,96 @@ map_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t si
   return 0;
 }
 
+struct text {
+  uint64_t start; /* in the target */
+  uint64_t size;
+  uint8_t *bytes; /* as in memory */
+};
+
 struct build {
+  struct text *texts; /* the executable segments */
+  size_t text_count;
   uint8_t *bytes;
   struct ct_hook_desc *descs;
   size_t hooked;
   struct ct_code code;
 };
+
+static int
+read_texts(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, struct build *build)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  build->texts = calloc(count + 1, sizeof(*build->texts));
+  if (build->texts == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t s = 0; s < count; s++) {
+    if ((segments[s].flags & PF_X) == 0 || segments[s].file_bytes == 0) {
+      continue;
+    }
+    struct text *text = &build->texts[build->text_count];
+    text->start = base + segments[s].address;
+    text->size = segments[s].file_bytes;
+    text->bytes = malloc(text->size);
+    if (text->bytes == NULL) {
+      return CT_ENOMEM;
+    }
+    build->text_count++;
+    if (ct_process_read(remote->process, text->start, text->bytes, text->size) != 0) {
+      return CT_EIO;
+    }
+  }
+  return 0;
+}
+
+/* The bytes at address as they are in memory, or NULL. */
+static const uint8_t *
+text_at(const struct build *build, uint64_t address, size_t size)
+{
+  for (size_t i = 0; i < build->text_count; i++) {
+    const struct text *text = &build->texts[i];
+    if (address >= text->start && address + size <= text->start + text->size) {
+      return text->bytes + (address - text->start);
+    }
+  }
+  return NULL;
+}
+
+/* Writes the entry jumps into the copies of the text, and each run of changed bytes back. */
+static int
+write_jumps(const struct ct_remote *remote, const struct build *build)
+{
+  for (size_t s = 0; s < build->text_count; s++) {
+    const struct text *text = &build->texts[s];
+    uint64_t dirty_lo = UINT64_MAX, dirty_hi = 0;
+    for (size_t next = 0; next < build->hooked; next++) {
+      const struct ct_hook_desc *desc = &build->descs[next];
+      if (desc->function < text->start || desc->function + CT_JUMP_BYTES > text->start + text->size) {
+        continue;
+      }
+      uint64_t at = desc->function - text->start;
+      if (dirty_hi != 0 && at > dirty_hi + 2 * CT_PAGE_BYTES) {
+        int code =
+            ct_process_write(remote->process, text->start + dirty_lo, text->bytes + dirty_lo, dirty_hi - dirty_lo);
+        if (code != 0) {
+          return code;
+        }
+        dirty_lo = UINT64_MAX;
+      }
+      ct_jump_bytes(desc->function, desc->enter, text->bytes + at);
+      dirty_lo = at < dirty_lo ? at : dirty_lo;
+      dirty_hi = at + CT_JUMP_BYTES;
+    }
+    if (dirty_lo < dirty_hi) {
+      int code = ct_process_write(remote->process, text->start + dirty_lo, text->bytes + dirty_lo, dirty_hi - dirty_lo);
+      if (code != 0) {
+        return code;
+      }
+    }
+  }
+  return 0;
+}
 
 static int
 emit_all(struct ct_plan *plan, const struct ct_agent_place *place, uint64_t base, uint32_t first_fn, uint64_t region,
@@ -166,62 +250,20 @@ emit_all(struct ct_plan *plan, const struct ct_agent_place *place, uint64_t base
     while (build->code.length % 16 != 0) {
       ct_emit_u8(&build->code, 0xcc);
     }
-    enum ct_window_refusal refusal = CT_WINDOW_UNREACHABLE;
-    if (bytes != NULL) {
-      refusal = ct_trampoline_emit(&spec, &build->code, &build->descs[build->hooked]);
+    const uint8_t *in_memory = text_at(build, base + patched, planned->window.length);
+    enum ct_refusal refusal = CT_REFUSED_CHANGED;
+    if (bytes != NULL && in_memory != NULL && memcmp(bytes, in_memory, planned->window.length) == 0) {
+      enum ct_window_refusal emitted = ct_trampoline_emit(&spec, &build->code, &build->descs[build->hooked]);
+      refusal = emitted == CT_WINDOW_OK ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
     }
-    if (refusal != CT_WINDOW_OK) {
-      planned->refusal = CT_REFUSED_UNREACHABLE;
-      plan->refused[CT_REFUSED_UNREACHABLE]++;
+    if (refusal != CT_REFUSED_NOT) {
+      planned->refusal = refusal;
+      plan->refused[refusal]++;
       plan->hooked--;
       out->refused_late++;
       continue;
     }
     build->hooked++;
-  }
-  return 0;
-}
-
-/* Writes the entry jumps: text is read once, changed here, and each run of changed pages written back. */
-static int
-write_jumps(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, const struct build *build)
-{
-  const struct ct_elf_segment *segments;
-  size_t count = ct_elf_segments(plan->elf, &segments);
-  for (size_t s = 0; s < count; s++) {
-    uint64_t size = segments[s].file_bytes;
-    uint64_t start = base + segments[s].address;
-    if ((segments[s].flags & PF_X) == 0 || size == 0) {
-      continue;
-    }
-    uint8_t *text = malloc(size);
-    if (text == NULL || ct_process_read(remote->process, start, text, size) != 0) {
-      free(text);
-      return CT_EIO;
-    }
-    uint64_t dirty_lo = UINT64_MAX, dirty_hi = 0;
-    int code = 0;
-    for (size_t next = 0; next < build->hooked && code == 0; next++) {
-      const struct ct_hook_desc *desc = &build->descs[next];
-      if (desc->function < start || desc->function + CT_JUMP_BYTES > start + size) {
-        continue;
-      }
-      uint64_t at = desc->function - start;
-      if (at > dirty_hi + 2 * CT_PAGE_BYTES && dirty_hi != 0) {
-        code = ct_process_write(remote->process, start + dirty_lo, text + dirty_lo, dirty_hi - dirty_lo);
-        dirty_lo = UINT64_MAX;
-      }
-      ct_jump_bytes(desc->function, desc->enter, text + at);
-      dirty_lo = at < dirty_lo ? at : dirty_lo;
-      dirty_hi = at + CT_JUMP_BYTES;
-    }
-    if (code == 0 && dirty_lo < dirty_hi) {
-      code = ct_process_write(remote->process, start + dirty_lo, text + dirty_lo, dirty_hi - dirty_lo);
-    }
-    free(text);
-    if (code != 0) {
-      return code;
-    }
   }
   return 0;
 }
@@ -334,15 +376,22 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   struct build build = {.bytes = malloc(size), .descs = calloc(plan->hooked, sizeof(struct ct_hook_desc))};
   code = CT_ENOMEM;
   if (build.bytes != NULL && build.descs != NULL) {
+    code = read_texts(remote, plan, base, &build);
+  }
+  if (code == 0) {
     code = put_region(remote, place, plan, base, region, size, &build, out);
   }
   if (code == 0) {
-    code = write_jumps(remote, plan, base, &build);
+    code = write_jumps(remote, &build);
   }
   out->hooked = (uint32_t)build.hooked;
   out->region = region;
   out->region_bytes = size;
   out->install_ns = now_ns() - begin;
+  for (size_t i = 0; i < build.text_count; i++) {
+    free(build.texts[i].bytes);
+  }
+  free(build.texts);
   free(build.bytes);
   free(build.descs);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));

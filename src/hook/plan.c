@@ -42,6 +42,7 @@ static const struct {
     [CT_REFUSED_INDIRECT_CALL] = {"indirect-call", "an indirect call returns into the patched bytes"},
     [CT_REFUSED_FLAGS] = {"flags", "it takes or returns values in the flags register"},
     [CT_REFUSED_UNREACHABLE] = {"unreachable", "an operand does not reach from the trampoline"},
+    [CT_REFUSED_CHANGED] = {"changed", "its first bytes in memory are not those of the file"},
     [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
 };
 
@@ -94,6 +95,7 @@ struct planner {
   size_t count;
   struct ct_scan scan;
   uint16_t *facts;   /* per function */
+  bool enter_only;   /* no function may be called through */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
@@ -480,7 +482,7 @@ plan_one(const struct planner *planner, size_t i)
     return;
   }
   planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
-  planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
+  planned->mode = planned->why_enter != 0 || planner->enter_only ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
   planned->callout = callout_of(planner, function, facts);
 }
@@ -528,6 +530,33 @@ find_foreign_code(struct planner *planner)
   return 0;
 }
 
+/*
+ * A static program whose C++ (or Rust) frames are unwound by code we cannot find, because it has no symbols: it
+ * would not know our trampolines, so no return address may be one of theirs.
+ */
+static bool
+unwinder_is_hidden(const struct planner *planner)
+{
+  static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
+  const struct ct_elf *elf = planner->plan->elf;
+  if (ct_elf_interp(elf) != NULL || ct_elf_soname(elf) != NULL || ct_elf_entry(elf) == 0) {
+    return false;
+  }
+  for (size_t i = 0; i < planner->count; i++) {
+    if ((planner->functions[i].sources & CT_SRC_DYNSYM) != 0 || has_name(planner, &planner->functions[i], find_fde)) {
+      return false;
+    }
+  }
+  uint32_t count = ct_cfi_count(elf);
+  for (uint32_t i = 0; i < count; i++) {
+    struct ct_cfi_fde fde;
+    if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static int
 plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 {
@@ -564,6 +593,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   if (code == 0) {
     follow_tail_jumps(&planner);
     add_landing_pads(&planner);
+    planner.enter_only = unwinder_is_hidden(&planner);
     for (size_t i = 0; i < planner.count; i++) {
       plan_one(&planner, i);
       plan->hooked += plan->functions[i].refusal == CT_REFUSED_NOT;

@@ -72,7 +72,8 @@ bool
 ct_process_has_died(const struct ct_process *process)
 {
   siginfo_t info = {.si_pid = 0};
-  return process->dead || waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+  return process->dead || waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid != 0;
 }
 
 static void
@@ -344,8 +345,8 @@ ct_process_syscall(struct ct_process *process, long number, const uint64_t args[
   int code = CT_EIO;
   if (ptrace(PTRACE_SETREGS, process->pid, NULL, &regs) == 0) {
     do {
-      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 || wait_for(process, process->pid, &status) != process->pid ||
-          !WIFSTOPPED(status)) {
+      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 ||
+          wait_for(process, process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
         return CT_ESRCH;
       }
     } while (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) == 0 && regs.rip == saved.rip);

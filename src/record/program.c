@@ -31,8 +31,8 @@ check_file(const char *path, int *exec_errno, struct ct_diag *diag)
     return ct_fail(diag, CT_EACCES, "%s is not executable", path);
   }
   if (ct_program_is_privileged(path)) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "%s is setuid, setgid or has capabilities, which it would lose when recorded; run as root",
-                   path);
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "%s is setuid, setgid or has capabilities, which it would lose when recorded; run as root", path);
   }
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {

@@ -84,10 +84,14 @@ modules_json(const json_t *manifest)
   json_t *module;
   json_array_foreach(json_object_get(manifest, "modules"), i, module)
   {
-    json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o, s:o}", "path", copy_or_null(module, "path"), "build_id",
-                                          copy_or_null(module, "build_id"), "functions",
-                                          copy_or_null(module, "functions"), "hooked", copy_or_null(module, "hooked"),
-                                          "refused", copy_or_null(module, "refused")));
+    json_t *item = json_pack("{s:o, s:o, s:o, s:o, s:o}", "path", copy_or_null(module, "path"), "build_id",
+                             copy_or_null(module, "build_id"), "functions", copy_or_null(module, "functions"), "hooked",
+                             copy_or_null(module, "hooked"), "refused", copy_or_null(module, "refused"));
+    json_t *why = json_object_get(module, "not_hooked_because");
+    if (why != NULL) {
+      json_object_set(item, "not_hooked_because", why);
+    }
+    json_array_append_new(list, item);
   }
   return list;
 }
@@ -212,6 +216,26 @@ refused_total(const json_t *module)
 }
 
 /* The most frequent reasons for which functions were left out, over all modules. */
+/* Modules of which nothing could be hooked, each with its reason. */
+static void
+write_unhooked(FILE *out, const json_t *modules)
+{
+  size_t i;
+  json_t *module;
+  json_array_foreach(modules, i, module)
+  {
+    const char *why = json_string_value(json_object_get(module, "not_hooked_because"));
+    const char *path = json_string_value(json_object_get(module, "path"));
+    if (why != NULL) {
+      label(out, "not hooked");
+      ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
+      fputs(": ", out);
+      ct_put_printable(out, why, SIZE_MAX);
+      putc('\n', out);
+    }
+  }
+}
+
 static void
 write_reasons(FILE *out, const json_t *modules)
 {
@@ -326,6 +350,7 @@ ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag
     write_sums(out, trace, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));
+    write_unhooked(out, json_object_get(manifest, "modules"));
     write_threads(out, trace);
   }
   if (rc == CT_ENOMEM)
