@@ -43,6 +43,7 @@ agent_base:
   .long agent_callout_find_fde - agent_base
   .long agent_restore_slot - agent_base
   .long agent_callout_seccomp - agent_base
+  .long agent_callout_mlockall - agent_base
 
   .text
 /* Sets gs to the page whose address is in rdi. Clobbers rax, rcx, rsi, r11. */
@@ -318,6 +319,17 @@ agent_restore_slot:
   mov (%rsp, %rax), %rax
   mov %rax, (%rsp)
   jmp 3b
+
+/*
+ * mlockall(flags): with MCL_ONFAULT (4) pages are locked when they are touched. Without it the kernel would fill
+ * our reservations, gigabytes that are never used.
+ */
+  .globl agent_callout_mlockall
+agent_callout_mlockall:
+  or $4, %edi
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rax
+  mov %rax, -104(%rsp)
+  jmp leave_short
 
 /*
  * prctl(option, value) or syscall(number, ...): what is coming may forbid things that hooks do.

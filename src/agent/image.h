@@ -25,6 +25,7 @@ struct ct_agent_image {
   uint32_t callout_find_fde;
   uint32_t restore_slot;
   uint32_t callout_seccomp;
+  uint32_t callout_mlockall;
 };
 
 #endif

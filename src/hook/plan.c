@@ -431,6 +431,7 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const rendezvous[] = {"_dl_debug_state", NULL};
   static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
   static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
+  static const char *const mlockall[] = {"mlockall", NULL};
   static const char *const seccomp[] = {"prctl", "__prctl", "syscall", NULL};
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
@@ -449,6 +450,9 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if (has_name(planner, function, exec)) {
     return CT_CALLOUT_EXEC;
+  }
+  if (has_name(planner, function, mlockall)) {
+    return CT_CALLOUT_MLOCKALL;
   }
   return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
 }

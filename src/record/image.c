@@ -214,6 +214,7 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
       .callout_request = place->base + agent->callout_request,
       .callout_find_fde = place->base + agent->callout_find_fde,
       .callout_seccomp = place->base + agent->callout_seccomp,
+      .callout_mlockall = place->base + agent->callout_mlockall,
       .restore_slot = place->base + agent->restore_slot,
   };
   return code;

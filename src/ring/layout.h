@@ -210,6 +210,7 @@ enum ct_callout {
   CT_CALLOUT_RENDEZVOUS = 3, /* the loader's r_brk function */
   CT_CALLOUT_FIND_FDE = 4,   /* _Unwind_Find_FDE */
   CT_CALLOUT_SECCOMP = 5,    /* prctl, syscall: a seccomp filter may come into force */
+  CT_CALLOUT_MLOCKALL = 6,   /* lock pages when they are touched, not before */
 };
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
@@ -221,6 +222,7 @@ struct ct_region_head {
   uint64_t callout_request;
   uint64_t callout_find_fde;
   uint64_t callout_seccomp;
+  uint64_t callout_mlockall;
   uint64_t restore_slot; /* enter-only function reached by a tail jump out of a call-through frame */
 };
 

@@ -200,6 +200,9 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_FIND_FDE:
     field = offsetof(struct ct_region_head, callout_find_fde);
     break;
+  case CT_CALLOUT_MLOCKALL:
+    field = offsetof(struct ct_region_head, callout_mlockall);
+    break;
   case CT_CALLOUT_SECCOMP:
     field = offsetof(struct ct_region_head, callout_seccomp);
     break;
