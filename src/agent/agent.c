@@ -13,7 +13,7 @@
  */
 #include "agent/agent.h"
 
-#define BIRTH_STEPS 40 /* of 50 ms: how long a new thread waits for its first segment */
+#define BIRTH_STEPS 100 /* of 10 ms: how long a new thread waits for its first segment at most */
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
@@ -56,7 +56,7 @@ take_free(void)
 
 /* Takes the full segment that was begun first away from the drain and counts its events as dropped. */
 static uint32_t
-take_oldest(uint64_t *old_word)
+take_oldest(void)
 {
   struct ct_ring_header *r = agent_ring();
   for (int attempt = 0; attempt < 16; attempt++) {
@@ -79,7 +79,6 @@ take_oldest(uint64_t *old_word)
     if (__atomic_compare_exchange_n(&entry->state, &expected, taken, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
       struct ct_slot *victim = (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word);
       __atomic_fetch_add(&victim->dropped_overwritten, reserved, __ATOMIC_RELAXED);
-      *old_word = best_word;
       return best;
     }
   }
@@ -87,17 +86,18 @@ take_oldest(uint64_t *old_word)
 }
 
 /*
- * Waits until the drain has freed a segment, at most steps times 50 ms and not when the controller shows no signs of
- * life for a second.
+ * Waits until the drain has freed a segment, for at most steps times 10 ms and not when the controller shows no signs
+ * of life for a second. With until_reaped also no longer than the drain needs to find out which threads are dead.
  */
 static uint32_t
-wait_for_free(uint32_t steps)
+wait_for_free(uint32_t steps, int until_reaped)
 {
   struct ct_ring_header *r = agent_ring();
   uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
   int silent = 0;
   while (steps-- > 0 && controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
-    struct agent_timespec wait = {0, 50 * 1000 * 1000};
+    struct agent_timespec wait = {0, 10 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t index = take_free();
@@ -110,14 +110,79 @@ wait_for_free(uint32_t steps)
     if (index != CT_SEGMENT_NONE) {
       return index;
     }
+    /* The pass after the one that may have begun before us has seen everything. */
+    if (until_reaped && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes >= 2) {
+      break;
+    }
     uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
     silent = now == beat ? silent + 1 : 0;
     beat = now;
-    if (silent >= 20) {
+    if (silent >= 100) {
       __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
     }
   }
   return CT_SEGMENT_NONE;
+}
+
+/* True when so few segments are free that new threads should leave them to those that have events already. */
+static int
+few_are_free(void)
+{
+  struct ct_ring_header *r = agent_ring();
+  uint32_t count = 0;
+  for (uint32_t w = 0; w < (r->segment_count + 63) / 64; w++) {
+    for (uint64_t bits = __atomic_load_n(&r->free_map[w], __ATOMIC_RELAXED); bits != 0; bits &= bits - 1) {
+      if (++count >= r->segment_count / 16) {
+        return 0;
+      }
+    }
+  }
+  return 1;
+}
+
+/* Waits until more segments are free, or until the drain has looked for dead threads; at most steps times 10 ms. */
+static void
+wait_for_reaper(uint32_t steps)
+{
+  struct ct_ring_header *r = agent_ring();
+  uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
+  while (steps-- > 0 && controller_lives() && few_are_free() &&
+         __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes < 2) {
+    struct agent_timespec wait = {0, 10 * 1000 * 1000};
+    uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
+    __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
+    wake_drain();
+    agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
+    __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
+  }
+}
+
+/*
+ * A free segment, or the one that was begun first. At its birth a thread waits when few are free: most are then
+ * the active ones of threads that are dead, which the drain is about to find out. Nobody else waits, unless asked to
+ * (--lossless) or when there is nothing to be had otherwise.
+ */
+static uint32_t
+find_segment(const struct ct_slot *slot)
+{
+  int may_wait = agent_config.no_syscalls == 0;
+  uint32_t index = CT_SEGMENT_NONE;
+  if (slot->thread_seq == 0 && may_wait && few_are_free()) {
+    wait_for_reaper(BIRTH_STEPS);
+  }
+  if (index == CT_SEGMENT_NONE) {
+    index = take_free();
+  }
+  if (index == CT_SEGMENT_NONE && may_wait && agent_ring()->lossless != 0) {
+    index = wait_for_free(UINT32_MAX, 0);
+  }
+  if (index == CT_SEGMENT_NONE) {
+    index = take_oldest();
+  }
+  if (index == CT_SEGMENT_NONE && may_wait) {
+    index = wait_for_free(BIRTH_STEPS, 1); /* nothing to take: every segment is some thread's active one */
+  }
+  return index;
 }
 
 /* Hands the active segment over to the drain. */
@@ -151,20 +216,7 @@ next_segment(struct ct_control *control)
   struct ct_ring_header *r = agent_ring();
   struct ct_slot *slot = slot_of(control);
   hand_over(control);
-  uint64_t old_word = 0;
-  uint32_t index = take_free();
-  if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
-    /* At its birth a thread waits: most segments are then the active ones of threads that are dead, which the drain
-     * finds out. */
-    uint32_t steps = r->lossless != 0 ? UINT32_MAX : slot->thread_seq == 0 ? BIRTH_STEPS : 0;
-    index = wait_for_free(steps);
-  }
-  if (index == CT_SEGMENT_NONE) {
-    index = take_oldest(&old_word);
-  }
-  if (index == CT_SEGMENT_NONE && agent_config.no_syscalls == 0) {
-    index = wait_for_free(2); /* nothing to take: every segment is some thread's active one */
-  }
+  uint32_t index = find_segment(slot);
   if (index == CT_SEGMENT_NONE) {
     return 0;
   }

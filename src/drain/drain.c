@@ -487,6 +487,7 @@ reap(struct ct_drain *drain)
     any |= dead[slot];
   }
   if (!any) {
+    __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
     return;
   }
   size_t count = collect(drain, CT_SEG_FULL, all);
@@ -511,6 +512,7 @@ reap(struct ct_drain *drain)
     end_thread(drain, slot);
     __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
   }
+  __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
 }
 
 /* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */

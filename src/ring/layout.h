@@ -128,7 +128,7 @@ struct ct_ring_header {
   uint64_t pad1[5];
   /* cache line of the control futex */
   uint32_t control_bell; /* atomic, futex */
-  uint32_t control_pad;
+  uint32_t reap_passes;  /* atomic: how often the drain has looked for dead threads */
   uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
   uint64_t pad2[6];
   uint64_t segment_seq;                   /* atomic: next activation sequence number */
