@@ -330,6 +330,13 @@ enter_stack(struct ct_control *control, uint64_t sp)
   return 1;
 }
 
+/* How many events are lost when this one is skipped: a call that is not called through gives no return either. */
+static uint64_t
+events_of(const struct ct_hook_desc *desc, uint32_t half)
+{
+  return half == 0 && desc->mode == CT_HOOK_FULL ? 2 : 1;
+}
+
 /*
  * The slow path of a hook. half: 0 enter, 1 return, 2 callout; found: the page was looked up by the thread's id.
  * Answers CT_VERDICT_RETRY when the trampoline will succeed now, CT_VERDICT_SKIP when the event is not to be recorded.
@@ -353,7 +360,7 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     return CT_VERDICT_SKIP;
   }
   if (!has_room(control, 2)) {
-    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }
   if (sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
@@ -364,7 +371,7 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
       put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
     }
   } else {
-    __atomic_fetch_add(&slot_of(control)->dropped_unsupported, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&slot_of(control)->dropped_unsupported, events_of(desc, half), __ATOMIC_RELAXED);
   }
   return CT_VERDICT_SKIP;
 }
