@@ -168,6 +168,7 @@ who_touches_the_slot(void **state)
                   "fn writes\n mov %rdi, %rax\n mov %rdx, (%rsp)\n ret\n end writes\n"
                   "fn takes_address\n lea (%rsp), %rdi\n mov %edi, %eax\n ret\n end takes_address\n"
                   "fn pops\n mov %rdi, %rsi\n pop %rax\n .cfi_def_cfa_offset 0\n jmp *%rax\n end pops\n"
+                  "fn pops_untold\n mov %rdi, %rsi\n pop %rax\n push %rax\n ret\n end pops_untold\n"
                   "fn drops\n mov %rdi, %rsi\n add $8, %rsp\n .cfi_def_cfa_offset 0\n jmp *%rsi\n end drops\n"
                   "fn by_frame\n" FRAME " mov 8(%rbp), %rax\n" UNFRAME " end by_frame\n"
                   "fn adds_to_it\n mov %edi, %eax\n addq $5, (%rsp)\n ret\n end adds_to_it\n"
@@ -185,8 +186,8 @@ who_touches_the_slot(void **state)
                   "fn saves\n push %rbx\n .cfi_def_cfa_offset 16\n mov (%rsp), %rax\n mov %edi, %ebx\n pop %rbx\n"
                   " .cfi_def_cfa_offset 8\n ret\n end saves\n"
                   "fn long_nop\n nopl (%rsp)\n nopw 0(%rax,%rax,1)\n ret\n end long_nop\n");
-  static const char *const touching[] = {"reads",         "reads_later", "writes", "by_frame",
-                                         "takes_address", "pops",        "drops",  "adds_to_it"};
+  static const char *const touching[] = {"reads", "reads_later", "writes",     "by_frame",   "takes_address",
+                                         "pops",  "drops",       "adds_to_it", "pops_untold"};
   static const char *const harmless[] = {"argument",    "red_zone", "frame_argument", "by_index", "other_base",
                                          "other_frame", "realigns", "saves",          "long_nop"};
   for (size_t i = 0; i < sizeof(touching) / sizeof(touching[0]); i++)
