@@ -59,6 +59,7 @@ struct ct_drain {
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
+  uint64_t round;                               /* how often the table has been looked at */
   size_t poll_next;                             /* among the active segments */
   uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
@@ -315,8 +316,11 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
   if ((int32_t)(entry->thread_seq - thread->next_seq) < 0) {
     return false;
   }
-  if (thread->gap_seq != entry->thread_seq && !final) {
-    thread->gap_seq = entry->thread_seq;
+  if (!final && (thread->gap_seq != thread->next_seq || thread->gap_round == drain->round)) {
+    if (thread->gap_seq != thread->next_seq) {
+      thread->gap_seq = thread->next_seq;
+      thread->gap_round = drain->round;
+    }
     return false;
   }
   /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
@@ -567,6 +571,7 @@ drain_round(struct ct_drain *drain, bool final)
 {
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   bool busy = false;
+  drain->round++;
   size_t count = collect(drain, CT_SEG_FULL, all);
   for (size_t i = 0; i < count; i++) {
     busy |= take_full(drain, &all[i], final);

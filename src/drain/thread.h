@@ -10,9 +10,10 @@ struct drain_thread {
   struct ct_encoder *encoder;
   uint32_t info; /* index into the drain's list of infos */
   uint32_t tid;
-  uint32_t generation;    /* of the slot */
-  uint32_t next_seq;      /* position of the segment expected next */
-  uint32_t gap_seq;       /* a gap was seen in front of this position once already */
+  uint32_t generation; /* of the slot */
+  uint32_t next_seq;   /* position of the segment expected next */
+  uint32_t gap_seq;    /* a position expected next that was not there ... */
+  uint64_t gap_round;  /* ... in this round of the drain */
   uint64_t holes;
   uint64_t polled_seq; /* activation number of the segment that was read in part ... */
   uint32_t polled;     /* ... and how many of its events */
