@@ -109,7 +109,8 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
     uint32_t slot = (uint32_t)(word >> 32);
     uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
     unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
-    if (CT_UNLIKELY((fn & CT_FN_MAX) >= function_count) && (kind != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0)) {
+    if (CT_UNLIKELY(fn >= function_count) &&
+        (kind != CT_KIND_OTHER || ((fn & CT_FN_POINT_BIT) != 0 && (fn & CT_FN_MAX) >= function_count))) {
       continue; /* scribbled over by the target */
     }
     switch (kind) {

@@ -7,6 +7,8 @@
  *   - loop, loope, loopne, jrcxz become   loopX +2; jmp +5; jmp target;
  *   - call target becomes   push of the original return address, jmp target, without any register:
  *       push imm32 (sign extended low half); movl $high, 4(%rsp); jmp target
+ *   - an indirect call at the window's end becomes the same push and the same instruction as jmp (ff /2 -> ff /4); one
+ * whose operand is rsp or based on it is refused, since the push moves it.
  */
 #include "x86/relocate.h"
 
@@ -36,6 +38,22 @@ never_goes_on(const ZydisDecodedInstruction *instruction)
   return instruction->meta.category == ZYDIS_CATEGORY_RET || instruction->meta.category == ZYDIS_CATEGORY_UNCOND_BR;
 }
 
+static bool
+is_indirect_call(const ZydisDecodedInstruction *instruction)
+{
+  return instruction->meta.category == ZYDIS_CATEGORY_CALL && !instruction->raw.imm[0].is_relative;
+}
+
+/* True when the operand of ff /2 is rsp, or memory based on it. */
+static bool
+operand_is_rsp(const ZydisDecodedInstruction *instruction)
+{
+  bool memory_on_rsp =
+      instruction->raw.modrm.mod != 3 && instruction->raw.modrm.rm == 4 && instruction->raw.sib.base == 4;
+  bool rsp_itself = instruction->raw.modrm.mod == 3 && instruction->raw.modrm.rm == 4;
+  return instruction->raw.rex.B == 0 && (memory_on_rsp || rsp_itself);
+}
+
 enum ct_window_refusal
 ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, struct ct_window *window)
 {
@@ -51,7 +69,8 @@ ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, 
     }
     bool is_call = instruction.meta.category == ZYDIS_CATEGORY_CALL;
     if (is_call && (instruction.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0 &&
-        window->length + instruction.length < need) {
+        (window->length + instruction.length < need || instruction.opcode != 0xff || instruction.raw.modrm.reg != 2 ||
+         operand_is_rsp(&instruction))) {
       return CT_WINDOW_INDIRECT_CALL;
     }
     window->offset[window->count++] = (uint8_t)window->length;
@@ -120,8 +139,13 @@ relocate_relative(const uint8_t *bytes, uint64_t address, const ZydisDecodedInst
   default:
     break;
   }
+  if (instruction->mnemonic == ZYDIS_MNEMONIC_XBEGIN) {
+    ct_emit_bytes(out, "\xc7\xf8", 2);
+    ct_emit_rel32(out, target);
+    return CT_WINDOW_OK;
+  }
   if (instruction->meta.category != ZYDIS_CATEGORY_COND_BR) {
-    return CT_WINDOW_UNDECODABLE; /* xbegin: its target is where a failed transaction goes on, with the window's state */
+    return CT_WINDOW_UNDECODABLE;
   }
   /* jcc: the condition is the low nibble of the last opcode byte in both forms */
   ct_emit_jcc(out, (uint8_t)(0x80 | (instruction->opcode & 0xf)), target);
@@ -140,9 +164,20 @@ relocate_one(const uint8_t *bytes, size_t size, uint64_t address, struct ct_code
   if (instruction.raw.imm[0].is_relative) {
     return relocate_relative(bytes, address, &instruction, out);
   }
+  bool call = is_indirect_call(&instruction);
+  if (call) {
+    if (instruction.opcode != 0xff || instruction.raw.modrm.reg != 2 || operand_is_rsp(&instruction)) {
+      return CT_WINDOW_INDIRECT_CALL;
+    }
+    emit_push_imm64(out, address + instruction.length);
+  }
   size_t at = out->length;
   uint64_t new_address = ct_code_pc(out);
   ct_emit_bytes(out, bytes, instruction.length);
+  if (call && !out->overflow) {
+    uint8_t *modrm = out->bytes + at + instruction.raw.modrm.offset;
+    *modrm = (uint8_t)((*modrm & 0xc7) | 4 << 3);
+  }
   if (rip_relative && !out->overflow) {
     int64_t displacement = instruction.raw.disp.value + (int64_t)(address - new_address);
     if (!reaches(displacement) || (instruction.attributes & ZYDIS_ATTRIB_HAS_ADDRESSSIZE) != 0) {
@@ -194,7 +229,8 @@ ct_is_padding(const uint8_t *code, size_t size, size_t readable)
     if (!decode(code + at, readable - at, &instruction)) {
       return 0;
     }
-    bool xchg_nop = instruction.mnemonic == ZYDIS_MNEMONIC_XCHG && instruction.opcode == 0x90;
+    bool xchg_nop =
+        instruction.mnemonic == ZYDIS_MNEMONIC_XCHG && instruction.opcode == 0x90 && instruction.raw.rex.B == 0;
     if (instruction.mnemonic != ZYDIS_MNEMONIC_NOP && !xchg_nop) {
       return 0;
     }

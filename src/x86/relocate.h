@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CT_JUMP_BYTES      5 /* jmp rel32 */
-#define CT_RELOCATED_MAX   8 /* instructions of a window */
+#define CT_JUMP_BYTES    5 /* jmp rel32 */
+#define CT_RELOCATED_MAX 8 /* instructions of a window */
 
 enum ct_window_refusal {
   CT_WINDOW_OK = 0,
@@ -20,8 +20,8 @@ enum ct_window_refusal {
 };
 
 struct ct_window {
-  uint32_t length;  /* bytes covered by whole instructions, >= need, or < need when the code ends (terminated) */
-  uint32_t count;   /* instructions */
+  uint32_t length; /* bytes covered by whole instructions, >= need, or < need when the code ends (terminated) */
+  uint32_t count;  /* instructions */
   uint8_t offset[CT_RELOCATED_MAX + 1];
   uint8_t terminated; /* the last instruction never goes on to the next one (ret, jmp) */
 };

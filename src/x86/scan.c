@@ -3,9 +3,9 @@
  * The scanner; see scan.h. A linear walk over each function's bytes with Zydis.
  *
  * A function touches its own return-address slot when, with the CFA known from its CFI row (rsp- or rbp-based), an
- * operand addresses CFA-8, when it pops with CFA = rsp+8, or when a row places the CFA closer than 8 to rsp. gcc's realigning
- * prologue, `push -8(%r10)`, copies the slot for debuggers only and is addressed off r10: not counted. Without
- * CFI the depth of the stack is followed from push, pop, sub, add, lea and leave, and handed over to branch
+ * operand addresses CFA-8, when it pops with CFA = rsp+8, or when a row places the CFA closer than 8 to rsp. gcc's
+ * realigning prologue, `push -8(%r10)`, copies the slot for debuggers only and is addressed off r10: not counted.
+ * Without CFI the depth of the stack is followed from push, pop, sub, add, lea and leave, and handed over to branch
  * targets inside the function; behind a jump with no known depth nothing is concluded until the next known one.
  *
  * How it can err: code that is reached only through a table of addresses is seen (the walk is linear), but jumps
@@ -163,9 +163,17 @@ plain_base(const ZydisDecodedInstruction *in)
   if (!has_memory(in)) {
     return -1;
   }
-  unsigned rexb = in->raw.rex.B | (in->raw.vex.B & 1);
+  /* The extensions of base and index: inverted in VEX and EVEX, and Zydis gives them as they stand. */
+  unsigned rexb = in->raw.rex.B, rexx = in->raw.rex.X;
+  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX) {
+    rexb = !in->raw.vex.B;
+    rexx = !in->raw.vex.X;
+  } else if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX) {
+    rexb = !in->raw.evex.B;
+    rexx = !in->raw.evex.X;
+  }
   if (in->raw.modrm.rm == 4) {
-    if (in->raw.sib.index != 4 || in->raw.rex.X != 0) {
+    if (in->raw.sib.index != 4 || rexx != 0) {
       return -1;
     }
     if (in->raw.sib.base == 4 && rexb == 0) {
@@ -254,16 +262,16 @@ note_depth(struct walk *walk, uint64_t target)
 static bool
 reads_flags(const ZydisDecodedInstruction *in)
 {
-  const ZyanU32 arithmetic = ZYDIS_CPUFLAG_CF | ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF | ZYDIS_CPUFLAG_ZF |
-                             ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF;
+  const ZyanU32 arithmetic =
+      ZYDIS_CPUFLAG_CF | ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF | ZYDIS_CPUFLAG_ZF | ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF;
   return in->cpu_flags != NULL && (in->cpu_flags->tested & arithmetic) != 0;
 }
 
 static bool
 sets_flags(const ZydisDecodedInstruction *in)
 {
-  return in->cpu_flags != NULL && (in->cpu_flags->modified | in->cpu_flags->set_0 | in->cpu_flags->set_1 |
-                                   in->cpu_flags->undefined) != 0;
+  return in->cpu_flags != NULL &&
+         (in->cpu_flags->modified | in->cpu_flags->set_0 | in->cpu_flags->set_1 | in->cpu_flags->undefined) != 0;
 }
 
 static void
@@ -302,8 +310,8 @@ follow_syscalls(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t a
     return;
   }
   switch (walk->eax) {
-  case 56: /* clone */
-  case 57: /* fork */
+  case 56:  /* clone */
+  case 57:  /* fork */
   case 435: /* clone3 */
     walk->facts |= CT_FACT_CLONE;
     break;

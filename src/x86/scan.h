@@ -18,11 +18,11 @@ enum ct_scan_fact {
   CT_FACT_CLONE = 1 << 2,        /* system call clone, clone3 or fork */
   CT_FACT_EXEC = 1 << 3,         /* system call execve, execveat */
   CT_FACT_VFORK = 1 << 4,
-  CT_FACT_SIGRETURN = 1 << 5,    /* begins with the rt_sigreturn sequence */
-  CT_FACT_GS = 1 << 6,           /* uses gs */
-  CT_FACT_FLAGS_IN = 1 << 7,     /* reads flags before it has set any */
-  CT_FACT_SELF_BRANCH = 1 << 9,  /* branches to its own first instruction */
-  CT_FACT_UNDECODED = 1 << 8,    /* part of the body is not code we know */
+  CT_FACT_SIGRETURN = 1 << 5,   /* begins with the rt_sigreturn sequence */
+  CT_FACT_GS = 1 << 6,          /* uses gs */
+  CT_FACT_FLAGS_IN = 1 << 7,    /* reads flags before it has set any */
+  CT_FACT_SELF_BRANCH = 1 << 9, /* branches to its own first instruction */
+  CT_FACT_UNDECODED = 1 << 8,   /* part of the body is not code we know */
 };
 
 struct ct_tail_jump {

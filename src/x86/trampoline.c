@@ -69,14 +69,14 @@ emit_stack_check(struct ct_code *out, size_t *fixup)
 static void
 emit_reserve(struct ct_code *out, size_t *fixup)
 {
-  ct_emit_bytes(out, "\x0f\x31", 2);                     /* rdtsc */
-  ct_emit_bytes(out, "\x48\xc1\xe2\x20", 4);             /* shl $32, %rdx */
-  ct_emit_bytes(out, "\x48\x09\xd0", 3);                 /* or %rdx, %rax */
-  ct_emit_bytes(out, "\x65\x8b\x14\x25", 4);             /* mov %gs:TAG, %edx: before the slot is reserved */
-  ct_emit_u32(out, CT_GS_TAG);                           /* */
-  ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6);     /* mov $16, %r11d */
-  ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6);     /* xadd %r11, %gs:CURSOR: one instruction, so that a handler */
-  ct_emit_u32(out, CT_GS_CURSOR);                        /* that interrupts takes the next slot */
+  ct_emit_bytes(out, "\x0f\x31", 2);                 /* rdtsc */
+  ct_emit_bytes(out, "\x48\xc1\xe2\x20", 4);         /* shl $32, %rdx */
+  ct_emit_bytes(out, "\x48\x09\xd0", 3);             /* or %rdx, %rax */
+  ct_emit_bytes(out, "\x65\x8b\x14\x25", 4);         /* mov %gs:TAG, %edx: before the slot is reserved */
+  ct_emit_u32(out, CT_GS_TAG);                       /* */
+  ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6); /* mov $16, %r11d */
+  ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6); /* xadd %r11, %gs:CURSOR: one instruction, so that a handler */
+  ct_emit_u32(out, CT_GS_CURSOR);                    /* that interrupts takes the next slot */
   ct_emit_gs64(out, 0x3b, CT_R11, CT_GS_LIMIT);
   *fixup = emit_jcc_later(out, 0x83); /* jae */
 }
@@ -220,7 +220,8 @@ enum ct_window_refusal
 ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *result)
 {
   struct ct_code saved = *out;
-  struct ct_hook_desc desc = {.fn = spec->fn, .mode = spec->mode, .callout = spec->callout, .self_branch = spec->self_branch};
+  struct ct_hook_desc desc = {
+      .fn = spec->fn, .mode = spec->mode, .callout = spec->callout, .self_branch = spec->self_branch};
   struct fixups fixups = {0};
   struct layout layout;
   desc.enter = ct_code_pc(out);
@@ -328,7 +329,7 @@ emit_ra_at_rsp(struct ct_code *out, int64_t offset)
 static void
 finish_entry(struct ct_code *out, size_t start)
 {
-  while ((out->length - start) % 8 != 0) {
+  while (!out->overflow && (out->length - start) % 8 != 0) {
     ct_emit_u8(out, 0); /* DW_CFA_nop */
   }
   if (!out->overflow) {
@@ -371,7 +372,8 @@ ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t
   size_t cie = out.length;
   ct_emit_u32(&out, 0);
   ct_emit_u32(&out, 0);
-  ct_emit_bytes(&out, "\x01zR\0\x01\x78\x10\x01\x00", 9); /* version 1, code align 1, data align -8, RA column 16, absptr */
+  ct_emit_bytes(&out, "\x01zR\0\x01\x78\x10\x01\x00",
+                9); /* version 1, code align 1, data align -8, RA column 16, absptr */
   ct_emit_bytes(&out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_offset | REG_RA, 1}, 5);
   finish_entry(&out, cie);
 

@@ -32,8 +32,9 @@ enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec,
 int ct_jump_bytes(uint64_t function, uint64_t trampoline, uint8_t bytes[CT_JUMP_BYTES]);
 
 /*
- * The .eh_frame templates for the agent: a CIE, the FDE of call-through trampolines, the FDE of enter-only ones. Writes at most
- * size bytes to buffer (which will be at address), gives the addresses of the two FDEs. Returns the bytes written, 0 when they do not fit.
+ * The .eh_frame templates for the agent: a CIE, the FDE of call-through trampolines, the FDE of enter-only ones. Writes
+ * at most size bytes to buffer (which will be at address), gives the addresses of the two FDEs. Returns the bytes
+ * written, 0 when they do not fit.
  */
 size_t ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address, uint64_t *fde_full,
                             uint64_t *fde_enter);

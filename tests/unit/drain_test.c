@@ -559,12 +559,7 @@ main(void)
       CASE(slots_across_the_wrap),
       CASE(scribbled_events),
       CASE(random_programs),
-  };
-  /* Known defects, asked for by name; a test moves up when its defect is gone. */
-  const struct CMUnitTest known[] = {
       CASE(scribbled_point_bits),
   };
-  if (getenv("CONTRAIL_KNOWN_DEFECTS") != NULL)
-    return cmocka_run_group_tests_name("known defects", known, NULL, NULL);
   return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
 }

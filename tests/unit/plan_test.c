@@ -693,12 +693,7 @@ main(void)
       cmocka_unit_test(cold_parts_of_real_code),
       cmocka_unit_test(refusals_have_names),
       cmocka_unit_test(failures_leave_the_plan_alone),
-  };
-  /* Known defects, asked for by name; a test moves up when its defect is gone. */
-  const struct CMUnitTest known[] = {
       cmocka_unit_test(vector_loads_of_the_slot),
   };
-  if (getenv("CONTRAIL_KNOWN_DEFECTS") != NULL)
-    return cmocka_run_group_tests_name("known defects", known, set_up, tear_down);
   return cmocka_run_group_tests_name("plan", tests, set_up, tear_down);
 }

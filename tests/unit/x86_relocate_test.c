@@ -737,14 +737,9 @@ main(void)
       cmocka_unit_test(reach_is_exact),
       cmocka_unit_test(a_small_buffer_is_no_overflow),
       cmocka_unit_test(what_counts_as_padding),
-  };
-  /* Known defects, asked for by name; a test moves up when its defect is gone. */
-  const struct CMUnitTest known[] = {
       cmocka_unit_test(an_indirect_call_pushes_where_it_stood),
       cmocka_unit_test(xbegin_stays_xbegin),
       cmocka_unit_test(an_exchange_is_no_padding),
   };
-  if (getenv("CONTRAIL_KNOWN_DEFECTS") != NULL)
-    return cmocka_run_group_tests_name("known defects", known, set_up, tear_down);
   return cmocka_run_group_tests_name("relocate", tests, set_up, tear_down);
 }

@@ -975,12 +975,7 @@ main(void)
       cmocka_unit_test(jump_bytes),
       cmocka_unit_test(rows_hold_at_every_instruction),
       cmocka_unit_test(the_template_for_other_distances),
-  };
-  /* Known defects, asked for by name; a test moves up when its defect is gone. */
-  const struct CMUnitTest known[] = {
       cmocka_unit_test(the_template_in_a_small_buffer),
   };
-  if (getenv("CONTRAIL_KNOWN_DEFECTS") != NULL)
-    return cmocka_run_group_tests_name("known defects", known, set_up, tear_down);
   return cmocka_run_group_tests_name("trampoline", tests, set_up, tear_down);
 }
