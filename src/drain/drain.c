@@ -370,14 +370,21 @@ take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
     return false;
   }
   struct drain_thread *thread = thread_of(drain, slot, entry->generation);
-  if (thread != NULL && !is_next(drain, thread, slot, entry, final)) {
+  /* A position that has passed: never expected, but a segment must not stay out of use for good. */
+  bool passed = thread != NULL && (int32_t)(entry->thread_seq - thread->next_seq) < 0;
+  if (thread != NULL && !passed && !is_next(drain, thread, slot, entry, final)) {
     return false;
   }
   uint64_t draining = CT_SEG_WORD(CT_SEG_DRAINING, slot, CT_SEG_SEQ(word));
   if (!__atomic_compare_exchange_n(&entry->state, &word, draining, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
     return false;
   }
-  if (thread != NULL) {
+  if (passed) {
+    drain->stats.dropped_holes += entry->reserved;
+    drain->stats.dropped += entry->reserved;
+    drain->infos[thread->info].dropped += entry->reserved;
+    ct_encode_lost(thread->encoder, thread->encoder->last_tsc, entry->reserved);
+  } else if (thread != NULL) {
     if (thread->polled_seq != candidate->seq) {
       thread->polled = 0;
     }
