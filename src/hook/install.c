@@ -106,31 +106,40 @@ find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t 
   return 0;
 }
 
+/* Maps size bytes near [lo, hi). Other threads map too: where somebody was faster another place is looked for. */
 static int
 map_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t size, uint64_t *region,
            struct ct_diag *diag)
 {
-  struct ct_mappings mappings;
-  int code = ct_process_mappings(remote->process->pid, &mappings);
-  if (code != 0) {
-    return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
-  }
-  uint64_t at = find_gap(&mappings, lo, hi, size);
-  ct_mappings_free(&mappings);
-  if (at == 0) {
-    return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
-  }
-  uint64_t args[6] = {
-      at,           size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
-      (uint64_t)-1, 0};
   int64_t result = 0;
-  code = remote->syscall(remote->context, SYS_mmap, args, &result);
-  if (code != 0 || result != (int64_t)at) {
-    return ct_fail(diag, code != 0 ? code : CT_ENOMEM, "cannot map %llu bytes for trampolines: %s",
-                   (unsigned long long)size, code != 0 ? ct_err_text(code) : strerror((int)-result));
+  for (int attempt = 0; attempt < 16; attempt++) {
+    struct ct_mappings mappings;
+    int code = ct_process_mappings(remote->process->pid, &mappings);
+    if (code != 0) {
+      return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
+    }
+    uint64_t at = find_gap(&mappings, lo, hi, size);
+    ct_mappings_free(&mappings);
+    if (at == 0) {
+      return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
+    }
+    uint64_t args[6] = {
+        at,           size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+        (uint64_t)-1, 0};
+    code = remote->syscall(remote->context, SYS_mmap, args, &result);
+    if (code != 0) {
+      return ct_fail(diag, code, "cannot map memory for trampolines: %s", ct_err_text(code));
+    }
+    if (result == (int64_t)at) {
+      *region = at;
+      return 0;
+    }
+    if (result != -EEXIST) {
+      break;
+    }
   }
-  *region = at;
-  return 0;
+  return ct_fail(diag, CT_ENOMEM, "cannot map %llu bytes for trampolines: %s", (unsigned long long)size,
+                 strerror((int)-result));
 }
 
 struct text {
