@@ -2,11 +2,13 @@
 # A small front: Meson and Ninja do the building, in build/.
 BUILD      := build
 ASAN_BUILD := build-asan
+FUZZ_BUILD := build-fuzz
 NICE       := nice -n 5
 MESON_ARGS ?=
 PREFIX     ?= /usr/local
+FUZZ_SECONDS ?= 60
 
-.PHONY: all setup build test unit bench asan demo format install clean help
+.PHONY: all setup build test unit bench asan fuzz demo format install clean help
 all: build
 
 help:
@@ -16,6 +18,7 @@ help:
 	@echo "make test      set-up, build, all tests (TESTS='unit fixtures ...' for some of them)"
 	@echo "make unit      the unit and static tests only"
 	@echo "make asan      the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ='elf plan ...' for some of them)"
 	@echo "make bench     the benchmarks, as ratios"
 	@echo "make format    clang-format over the sources"
 	@echo "make install   into PREFIX ($(PREFIX))"
@@ -43,6 +46,9 @@ asan:
 	@$(NICE) ninja -C $(ASAN_BUILD) --quiet >$(ASAN_BUILD)/ninja.log || { cat $(ASAN_BUILD)/ninja.log; exit 1; }
 	@$(NICE) tests/all.py --build $(ASAN_BUILD) unit
 
+fuzz:
+	@$(NICE) tests/fuzz/run.py --seconds $(FUZZ_SECONDS) $(FUZZ)
+
 bench: setup build
 	@bench/run.sh
 
@@ -50,10 +56,10 @@ demo: setup build
 	@tools/demo.sh
 
 format:
-	@find src include tests/unit bench -name '*.[ch]' | xargs clang-format -i
+	@find src include tests/unit tests/fuzz bench -name '*.[ch]' | xargs clang-format -i
 
 install: build
 	@meson install -C $(BUILD)
 
 clean:
-	rm -rf $(BUILD) $(ASAN_BUILD)
+	rm -rf $(BUILD) $(ASAN_BUILD) $(FUZZ_BUILD)

@@ -9,7 +9,7 @@ set -eu
 build="gcc make meson ninja-build pkg-config binutils libzydis-dev libelf-dev libdw-dev libzstd-dev liblzma-dev
   libjansson-dev libcmocka-dev libiberty-dev"
 test="python3 g++ clang valgrind sqlite3 redis-server redis-tools nodejs perl git xz-utils uftrace musl-tools libc6-dbg
-  libc6-dev"
+  libc6-dev libclang-rt-14-dev"
 wanted=$build
 [ "${1:-}" = --build ] || wanted="$build $test"
 

@@ -29,6 +29,8 @@ append(const char *piece, size_t length, void *arg)
 {
   struct text *text = arg;
 
+  if (length == 0)
+    return; /* piece may be NULL then */
   if (length >= TEXT_BYTES_MAX - text->used)
     longjmp(text->give_up, 1);
   if (text->used + length + 1 > text->size) {

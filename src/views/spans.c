@@ -333,6 +333,8 @@ static const struct ct_event *
 build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
   struct ct_view_stack *const stack = spans->stacks.current;
+  if (stack->frames == NULL)
+    return ev;
   struct ct_view_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
   struct ct_view_frame *top = bottom + stack->count; /* one past the innermost */
   struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + BATCH;

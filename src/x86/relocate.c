@@ -159,8 +159,9 @@ relocate_one(const uint8_t *bytes, size_t size, uint64_t address, struct ct_code
   if (!decode(bytes, size, &instruction)) {
     return CT_WINDOW_UNDECODABLE;
   }
+  /* With a displacement: mov to and from control registers has mod 0, rm 5 and no memory operand. */
   bool rip_relative = (instruction.attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0 && instruction.raw.modrm.mod == 0 &&
-                      instruction.raw.modrm.rm == 5;
+                      instruction.raw.modrm.rm == 5 && instruction.raw.disp.size == 32;
   if (instruction.raw.imm[0].is_relative) {
     return relocate_relative(bytes, address, &instruction, out);
   }

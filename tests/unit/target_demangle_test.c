@@ -39,6 +39,7 @@ rust(void **state)
 {
   check("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt");
   check("_RNvCs1234_7mycrate3foo", "mycrate::foo");
+  check("_RINvNtC0std3mem8ali3mem8aliafdE", NULL); /* libiberty hands over an empty piece at NULL */
 }
 
 static void

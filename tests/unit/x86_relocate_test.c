@@ -664,6 +664,20 @@ xbegin_stays_xbegin(void **state)
   assert_int_equal(0x9006 + distance, 0x1026);
 }
 
+/* The operand of a move to or from a control register is a register whatever mod says: there is nothing to fill in. */
+static void
+control_registers_have_no_displacement(void **state)
+{
+  const uint8_t code[] = {0x0f, 0x20, 0x05, 0x0f, 0x22, 0x05, 0xc3};
+  uint8_t buffer[64] = {0};
+  struct ct_window window;
+  assert_int_equal(ct_window_find(code, sizeof(code), 0x1000, 5, &window), CT_WINDOW_OK);
+  struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x9000};
+  assert_int_equal(ct_window_relocate(code, 0x1000, &window, &out, NULL), CT_WINDOW_OK);
+  assert_int_equal(out.length, 6 + CT_JUMP_BYTES);
+  assert_memory_equal(buffer, code, 6);
+}
+
 static int
 padding(const char *bytes, size_t all, size_t size)
 {
@@ -739,6 +753,7 @@ main(void)
       cmocka_unit_test(what_counts_as_padding),
       cmocka_unit_test(an_indirect_call_pushes_where_it_stood),
       cmocka_unit_test(xbegin_stays_xbegin),
+      cmocka_unit_test(control_registers_have_no_displacement),
       cmocka_unit_test(an_exchange_is_no_padding),
   };
   return cmocka_run_group_tests_name("relocate", tests, set_up, tear_down);

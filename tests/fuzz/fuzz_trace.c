@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Trace directories: the reader, and the views on it. The input says what the blocks hold; sizes and checksums are made
+ * here, so that what is behind them is met, and then some bytes of the file are spoiled without.
+ *
+ *   input:   flags u8 | bytes of the manifest u16 | bytes of functions.tsv u16 | these | blocks
+ *   block:   flags u8 | bytes of the sections open, ops, ids, deltas, extra u16 x 5 | first tsc u32, span u32 |
+ *            frames open u8 | of them listed u8 | lost u8 | the sections
+ *   flags:   1 one byte of the file is spoiled, at the place that stands in front of the blocks (u16)
+ *            2 what is damaged is skipped    4 JSON    8 each thread by itself    16 a second thread
+ *   block's: 1 compressed    2 the number of ops is one more    4 the depth is large
+ */
+#include "fuzz.h"
+
+#include "trace/crc32c.h"
+#include "trace/format.h"
+#include "trace/reader.h"
+#include "views/info.h"
+#include "views/replay.h"
+#include "views/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+enum { FILE_BYTES_MAX = 1 << 20 };
+
+static char folder[64];
+static uint8_t file[FILE_BYTES_MAX];
+static size_t file_bytes;
+
+static void
+leave(void)
+{
+  static const char *const names[] = {"manifest.json",      "functions.tsv", "thread_0/index.ctb",
+                                      "thread_1/index.ctb", "thread_0",      "thread_1"};
+  char path[128];
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    if (unlink(path) != 0)
+      rmdir(path);
+  }
+  rmdir(folder);
+}
+
+static void
+enter(void)
+{
+  char path[128];
+  snprintf(folder, sizeof(folder), "/dev/shm/contrail-fuzz-XXXXXX");
+  CHECK(mkdtemp(folder) != NULL);
+  for (int i = 0; i < 2; i++) {
+    snprintf(path, sizeof(path), "%s/thread_%d", folder, i);
+    CHECK(mkdir(path, 0700) == 0);
+  }
+  atexit(leave);
+}
+
+static void
+put_file(const char *name, const void *bytes, size_t size)
+{
+  char path[128];
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0);
+}
+
+static void
+append(const void *bytes, size_t size)
+{
+  CHECK(size <= FILE_BYTES_MAX - file_bytes);
+  memcpy(file + file_bytes, bytes, size);
+  file_bytes += size;
+}
+
+static void
+append_file_header(uint32_t index)
+{
+  struct ct_file_header header = {.magic = CT_FILE_MAGIC,
+                                  .version = CT_TRACE_VERSION,
+                                  .header_bytes = sizeof(header),
+                                  .thread_index = index,
+                                  .tid = 100 + index,
+                                  .pid = 100};
+  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+  append(&header, sizeof(header));
+}
+
+static void
+append_section(struct input *input, size_t bytes, int packed, struct ct_section_size *size)
+{
+  uint8_t small[4096];
+  size_t taken;
+  uint8_t *part = input_part(input, bytes, &taken);
+  *size = (struct ct_section_size){(uint32_t)taken, (uint32_t)taken};
+  size_t packed_bytes = packed ? ZSTD_compress(small, sizeof(small), part, taken, 1) : taken;
+  if (!ZSTD_isError(packed_bytes) && packed_bytes < taken) {
+    size->stored_bytes = (uint32_t)packed_bytes;
+    append(small, packed_bytes);
+  } else {
+    append(part, taken);
+  }
+  free(part);
+}
+
+static void
+append_block(struct input *input)
+{
+  struct ct_block_header header = {.magic = CT_BLOCK_MAGIC, .header_bytes = sizeof(header)};
+  size_t bytes[CT_SECTIONS];
+  uint8_t flags = (uint8_t)input_number(input, 1);
+  for (int i = 0; i < CT_SECTIONS; i++)
+    bytes[i] = input_number(input, 2) & 0x3ff;
+  header.first_tsc = input_number(input, 4);
+  header.last_tsc = header.first_tsc + input_number(input, 4);
+  header.depth_start = (uint32_t)input_number(input, 1);
+  header.open_count = (uint32_t)input_number(input, 1);
+  header.lost = input_number(input, 1);
+  if (flags & 4)
+    header.depth_start = CT_DEPTH_MAX - header.depth_start;
+  size_t at = file_bytes;
+  append(&header, sizeof(header));
+  for (int i = 0; i < CT_SECTIONS; i++)
+    append_section(input, bytes[i], flags & 1, &header.section[i]);
+  header.ops = header.section[CT_SECTION_OPS].raw_bytes + (flags >> 1 & 1);
+  header.payload_bytes = (uint32_t)(file_bytes - at - sizeof(header));
+  const uint8_t *payload = file + at + sizeof(header);
+  header.payload_crc = ct_crc32c(0, payload, header.payload_bytes);
+  header.calls = header.ops / 2;
+  header.header_crc = ct_crc32c(0, &header, sizeof(header));
+  memcpy(file + at, &header, sizeof(header));
+}
+
+static void
+check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
+{
+  struct ct_cursor *cursor;
+  const struct ct_event *events;
+  const struct ct_open_frame *frames;
+  size_t count;
+  uint64_t tsc = 0;
+  CHECK(ct_cursor_open_flags(trace, thread, flags, &cursor, NULL) == CT_OK);
+  while ((count = ct_cursor_next(cursor, &events)) != 0) {
+    for (size_t i = 0; i < count; i++) {
+      CHECK(events[i].kind <= CT_EV_EXEC);
+      if (events[i].kind == CT_EV_ENTER)
+        CHECK(events[i].fn <= CT_FUNCTION_ID_MAX);
+      tsc ^= events[i].tsc ^ events[i].enter_tsc; /* read all of it */
+    }
+  }
+  CHECK(ct_cursor_state(cursor) != CT_CURSOR_OK);
+  CHECK(ct_cursor_open_frames(cursor, &frames) <= ct_cursor_depth(cursor));
+  for (uint64_t at = sizeof(struct ct_file_header); at < file_bytes && at < 4096; at += 32 + (tsc & 31))
+    if (ct_cursor_seek(cursor, at) == CT_OK)
+      (void)ct_cursor_next(cursor, &events);
+  ct_cursor_close(cursor);
+}
+
+/* What was written as JSON: one value, or one in each line. */
+static void
+check_json(char *text, int lines)
+{
+  for (char *line = text; *line != 0;) {
+    char *end = lines ? strchr(line, '\n') : line + strlen(line);
+    CHECK(end != NULL);
+    json_t *value = json_loadb(line, (size_t)(end - line), JSON_REJECT_DUPLICATES, NULL);
+    CHECK(json_is_object(value));
+    json_decref(value);
+    line = *end == 0 ? end : end + 1;
+  }
+}
+
+static void
+check_views(struct ct_trace *trace, uint8_t flags)
+{
+  int json = (flags & 4) != 0;
+  struct ct_view_notes notes = {0};
+  struct ct_report_options report = {
+      .json = json, .per_thread = (flags & 8) != 0, .workers = 1, .width = 80, .sort = flags >> 5};
+  struct ct_replay_options replay = {.json = json, .limit = 2000};
+  for (int view = 0; view < 3; view++) {
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    CHECK(out != NULL);
+    int code = view == 0   ? ct_info_write(trace, json, out, NULL)
+               : view == 1 ? ct_report_write(trace, &report, out, &notes, NULL)
+                           : ct_replay_write(trace, &replay, out, &notes, NULL);
+    CHECK(fclose(out) == 0);
+    if (code == CT_OK && json)
+      check_json(text, view == 2);
+    free(text);
+  }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+  if (folder[0] == 0)
+    enter();
+  struct input input = {data, data + (size < 32768 ? size : 32768)};
+  uint8_t flags = (uint8_t)input_number(&input, 1);
+  size_t manifest_bytes = input_number(&input, 2), function_bytes = input_number(&input, 2);
+  uint8_t *manifest = input_part(&input, manifest_bytes, &manifest_bytes);
+  uint8_t *functions = input_part(&input, function_bytes, &function_bytes);
+  put_file("manifest.json", manifest, manifest_bytes);
+  put_file("functions.tsv", functions, function_bytes);
+  size_t spoiled = flags & 1 ? input_number(&input, 2) : SIZE_MAX;
+  file_bytes = 0;
+  append_file_header(0);
+  while (input.at < input.end)
+    append_block(&input);
+  if (spoiled < file_bytes)
+    file[spoiled] ^= 0x10;
+  put_file("thread_0/index.ctb", file, file_bytes);
+  if (flags & 16) {
+    file[8] = 1;
+    uint32_t crc = ct_crc32c(0, file, offsetof(struct ct_file_header, header_crc));
+    memcpy(file + offsetof(struct ct_file_header, header_crc), &crc, sizeof(crc));
+  }
+  put_file("thread_1/index.ctb", file, flags & 16 ? file_bytes : 0);
+  struct ct_trace *trace;
+  struct ct_diag diag = {""};
+  if (ct_trace_open(folder, &trace, &diag) == CT_OK) {
+    for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++)
+      check_events(trace, i, flags & 2 ? CT_READ_SKIP_DAMAGED : 0);
+    check_views(trace, flags);
+    ct_trace_close(trace);
+  } else {
+    CHECK(diag.text[0] != 0);
+  }
+  free(manifest);
+  free(functions);
+  return 0;
+}

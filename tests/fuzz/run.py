@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Builds the fuzz targets with clang, ASan and UBSan, and runs each for some time.
+
+    tests/fuzz/run.py [--seconds N] [--jobs N] [TARGET...]
+    tests/fuzz/run.py --again FILE TARGET      one input again, as a failure says
+    tests/fuzz/run.py --reduce TARGET...       what was found goes into tests/fuzz/corpus, reduced
+
+The inputs to begin with are the lines of tests/fuzz/corpus/TARGET-made.hex (made by hand), TARGET-found.hex (found
+by earlier runs) and TARGET-made.txt (as they stand), and, for elf and plan, small files that are compiled here. What a
+run finds stays in build-fuzz/corpus and is where the next one goes on. A failing input is kept in build-fuzz/failed.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import lzma
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CORPUS = os.path.join(HERE, "corpus")
+BUILD = os.path.join(ROOT, "build-fuzz")
+# Largest input, and what else the target is told.
+TARGETS = {
+    "relocate": ["-max_len=72"],
+    "cfi": ["-max_len=4096"],
+    "elf": ["-max_len=40000", "-len_control=0"],
+    "plan": ["-max_len=40000", "-len_control=0"],
+    "trace": ["-max_len=8192"],
+    "demangle": ["-max_len=2048"],
+}
+FOUND_BYTES_MAX = 40000
+LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
+ENVIRONMENT = dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1:detect_stack_use_after_return=0",
+                   UBSAN_OPTIONS="print_stacktrace=1")
+
+C_SOURCE = r"""
+extern int puts(const char *);
+static int table[64];
+static const void *labels[2];
+int shared_value = 3;
+__attribute__((weak)) int twice(int x) { return x * 2; }
+int alias(int) __attribute__((alias("twice")));
+static __attribute__((noinline)) int inner(int x) { return x < 2 ? x : inner(x - 1) + inner(x - 2) + table[x & 63]; }
+int outer(int x)
+{
+  switch (x) {
+  case 1: return puts("one");
+  case 2: return inner(7) / x;
+  case 3: return alias(x) + shared_value;
+  case 4: return twice(x) ^ 77;
+  case 5: __builtin_trap();
+  default: return puts("many") + inner(x);
+  }
+}
+void tail(void) { puts("tail"); }
+void *address(void) { return __builtin_return_address(0); }
+__asm__(".text\n.type short_one,@function\nshort_one: .cfi_startproc\nret\n.cfi_endproc\n.size short_one,.-short_one\n"
+        ".type into,@function\n.globl into\ninto: .cfi_startproc\nxor %eax,%eax\n1: inc %eax\ncmp $9,%eax\njne 1b\nret\n"
+        ".cfi_endproc\n.size into,.-into\n"
+        ".type calls,@function\ncalls: .cfi_startproc\ncall into\njmp into\n.cfi_endproc\n.size calls,.-calls\n");
+"""
+CPP_SOURCE = r"""
+struct Text { Text(); ~Text(); int n; };
+int may_throw(int);
+namespace space {
+template <class T> T keep(T a) { Text t; try { return may_throw(a) + t.n; } catch (int e) { return e; } }
+}
+int use(int a) { Text one; int b = space::keep(a); Text two; return b + may_throw(one.n) + two.n; }
+"""
+
+
+def run(command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          **more)
+
+
+def missing():
+    """Why no fuzz target can be built here, or None."""
+    if shutil.which("clang") is None:
+        return "no clang"
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "a.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("int LLVMFuzzerTestOneInput(const char *a, long b) { return 0; }\n")
+        tried = run(["clang", "-fsanitize=fuzzer,address,undefined", "-o", source + ".out", source])
+        return None if tried.returncode == 0 else "clang has no libFuzzer here (Debian: libclang-rt-14-dev)"
+
+
+def build(targets):
+    run([os.path.join(ROOT, "tools", "sources.sh")], cwd=ROOT)
+    if not os.path.exists(os.path.join(BUILD, "build.ninja")):
+        made = run(["meson", "setup", "-Dfuzz=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", BUILD, ROOT],
+                   env=dict(os.environ, CC="clang"))
+        if made.returncode:
+            return made.stdout
+    made = run(["ninja", "-C", BUILD, "--quiet"] + [f"tests/fuzz/fuzz_{name}" for name in targets])
+    return made.stdout if made.returncode else None
+
+
+def program(target):
+    return os.path.join(BUILD, "tests", "fuzz", "fuzz_" + target)
+
+
+# ---- what to begin with ----
+
+def without_symtab(data):
+    """The section type of .symtab becomes 0, so that DWARF is read."""
+    data = bytearray(data)
+    at, = struct.unpack_from("<Q", data, 40)
+    entry, count = struct.unpack_from("<HH", data, 58)
+    for i in range(count):
+        if struct.unpack_from("<I", data, at + i * entry + 4)[0] == 2:
+            struct.pack_into("<I", data, at + i * entry + 4, 0)
+    return bytes(data)
+
+
+def without_sections(data):
+    return data[:40] + bytes(8) + data[48:58] + bytes(6) + data[64:]
+
+
+def elf_seeds():
+    with tempfile.TemporaryDirectory() as folder:
+        def compiled(name, source, *words):
+            path, out = os.path.join(folder, name), os.path.join(folder, "out.so")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(source)
+            tool = "g++" if name.endswith("cpp") else "gcc"
+            made = run([tool, "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,-z,norelro",
+                        "-Wl,--hash-style=both", "-o", out, path, *words])
+            if made.returncode:
+                return
+            with open(out, "rb") as file:
+                yield file.read()
+
+        plain = list(compiled("a.c", C_SOURCE, "-O2", "-fcf-protection", "-Wl,--build-id"))
+        yield from plain
+        for data in list(compiled("a.c", C_SOURCE, "-Os", "-s", "-Wl,--hash-style=gnu")):
+            yield data
+            yield without_sections(data)
+        yield from compiled("b.cpp", CPP_SOURCE, "-O1")
+        for data in list(compiled("a.c", C_SOURCE, "-O1", "-gdwarf-4")) + list(compiled("a.c", C_SOURCE, "-O1", "-g")):
+            yield without_symtab(data)
+        if plain and shutil.which("objcopy"):
+            path = os.path.join(folder, "mini.so")
+            with open(path, "wb") as file:
+                file.write(plain[0])
+            packed = os.path.join(folder, "mini.xz")
+            with open(packed, "wb") as file:
+                file.write(lzma.compress(plain[0], preset=0))
+            if run(["objcopy", "--strip-all", path]).returncode == 0 and \
+                    run(["objcopy", f"--add-section=.gnu_debugdata={packed}", path]).returncode == 0:
+                with open(path, "rb") as file:
+                    yield file.read()
+
+
+def seeds(target):
+    if target in ("elf", "plan"):
+        yield from elf_seeds()
+    for name, convert in ((target + "-made.hex", bytes.fromhex), (target + "-found.hex", bytes.fromhex),
+                          (target + "-made.txt", str.encode)):
+        path = os.path.join(CORPUS, name)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                for line in file.read().splitlines():
+                    if line and not line.startswith("#"):
+                        yield convert(line)
+
+
+def prepare(target):
+    folder = os.path.join(BUILD, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    count = 0
+    for data in seeds(target):
+        with open(os.path.join(folder, hashlib.sha1(data).hexdigest()), "wb") as file:
+            file.write(data)
+        count += 1
+    return folder, count
+
+
+# ---- running ----
+
+def tell(target, output, options):
+    found = re.search(r"Test unit written to (\S+)", output)
+    telling = re.compile(r"ERROR:|SUMMARY:|runtime error|does not hold|    #[0-9] ")
+    lines = [line for line in output.splitlines() if telling.search(line)]
+    print(f"FAIL fuzz {target}")
+    for line in lines[:20]:
+        print("     " + line.strip())
+    if found is None:
+        print("     " + "\n     ".join(output.splitlines()[-10:]))
+        return
+    with open(found.group(1), "rb") as file:
+        data = file.read()
+    print(f"     again: tests/fuzz/run.py --again {found.group(1)} {target}")
+    if len(data) <= 200:
+        print(f"     input: {data.hex()}")
+
+
+def fuzz(target, options):
+    folder, count = prepare(target)
+    failed = os.path.join(BUILD, "failed")
+    os.makedirs(failed, exist_ok=True)
+    command = ["nice", "-n", "10", program(target), f"-max_total_time={options.seconds}", *LIMITS, *TARGETS[target],
+               f"-artifact_prefix={failed}/{target}-"]
+    if options.seed:
+        command.append(f"-seed={options.seed}")
+    try:
+        done = run(command + [folder], env=ENVIRONMENT, cwd=BUILD, timeout=options.seconds * 3 + 300)
+        output, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as error:
+        output, status = f"does not end: {error}", 1
+    if status:
+        tell(target, output, options)
+        return False
+    runs = re.search(r"number_of_executed_units: (\d+)", output)
+    print(f"ok   fuzz {target}: {runs.group(1) if runs else '?'} runs from {count} seeds, "
+          f"{len(os.listdir(folder))} inputs kept", flush=True)
+    return True
+
+
+def reduce(target):
+    """What reaches something that no other input reaches, as text."""
+    folder, _ = prepare(target)
+    with tempfile.TemporaryDirectory() as small:
+        done = run([program(target), "-merge=1", *LIMITS, *TARGETS[target], small, folder], env=ENVIRONMENT)
+        if done.returncode:
+            print(done.stdout[-2000:])
+            return
+        inputs = []
+        for name in os.listdir(small):
+            with open(os.path.join(small, name), "rb") as file:
+                inputs.append(file.read())
+    path = os.path.join(CORPUS, target + "-found.hex")
+    made, size = set(seeds(target)), 0
+    with open(path, "w", encoding="utf-8") as file:
+        for data in sorted(set(inputs) - made, key=lambda data: (len(data), data)):
+            size += 2 * len(data) + 1
+            if size > FOUND_BYTES_MAX:
+                break
+            file.write(data.hex() + "\n")
+    print(f"{target}: {len(inputs)} inputs, {os.path.getsize(path)} bytes")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", help="not used: fuzz targets have a build folder of their own")
+    parser.add_argument("--seconds", type=int, default=int(os.environ.get("FUZZ_SECONDS", 10)))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", metavar="FILE")
+    parser.add_argument("--reduce", action="store_true")
+    parser.add_argument("targets", nargs="*")
+    options = parser.parse_args()
+    targets = options.targets or list(TARGETS)
+    for target in targets:
+        if target not in TARGETS:
+            parser.error(f"no such target: {target} (there are: {' '.join(TARGETS)})")
+    reason = missing()
+    if reason:
+        print(f"skip fuzz: {reason}")
+        print(f"0 passed, 0 failed, {len(targets)} skipped")
+        return 0
+    output = build(targets)
+    if output is not None:
+        print(output)
+        print("FAIL fuzz: the targets do not build")
+        print(f"0 passed, {len(targets)} failed, 0 skipped")
+        return 1
+    if options.again:
+        return subprocess.call([program(targets[0]), *LIMITS, options.again], env=ENVIRONMENT)
+    if options.reduce:
+        for target in targets:
+            reduce(target)
+        return 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        good = list(pool.map(lambda target: fuzz(target, options), targets))
+    print(f"{sum(good)} passed, {len(good) - sum(good)} failed, 0 skipped")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
