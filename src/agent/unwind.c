@@ -41,8 +41,11 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
       continue;
     }
     const struct ct_hook_desc *desc = find_desc(region, pc);
-    if (desc == 0) {
-      return 0;
+    if (desc == 0) { /* a jump on the way to a trampoline: all is as at the function's entry */
+      bases->text = 0;
+      bases->data = 0;
+      bases->function = (void *)pc;
+      return (void *)agent_config.fde_enter;
     }
     if (pc < desc->after_callout) {
       bases->text = 0;

@@ -42,7 +42,7 @@ function_json(const struct ct_plan *plan, const struct ct_planned *planned)
 static json_t *
 totals_json(const struct ct_plan *plan)
 {
-  size_t tactics[4] = {0};
+  size_t tactics[CT_TACTIC_COUNT] = {0};
   size_t enter_only = 0;
   for (size_t i = 0; i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
@@ -58,7 +58,7 @@ totals_json(const struct ct_plan *plan)
       json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)plan->refused[r]));
     }
   }
-  for (int t = 1; t < 4; t++) {
+  for (int t = 1; t < CT_TACTIC_COUNT; t++) {
     json_object_set_new(by_tactic, ct_tactic_name(t), json_integer((json_int_t)tactics[t]));
   }
   size_t callable = plan->hooked;

@@ -3,33 +3,28 @@
  * Installation of a module; see install.h.
  *
  *   region (64 KiB aligned, so that each byte of the table stands for trampolines only):
- *   | struct ct_region_head | trampolines ... | descriptors ... |
+ *   | struct ct_region_head | trampolines, instructions that moved out ... | descriptors ... |
  *
- * Nothing executes a trampoline before its entry jump is written, and that is done last. Every page that is written is
- * a private copy in the target.
+ * Nothing executes a trampoline before its entry is patched, and that is done last. Every page that is written is a
+ * private copy in the target. The agent's list of regions has an entry for the region and, without descriptors, one for
+ * each other place where a thread can stand on the way to a trampoline (islands: jumps in padding or in place of
+ * instructions, pages of stubs), so that an unwinder can be told what lies there.
  */
-#include "hook/install.h"
+#include "hook/room.h"
 
 #include "target/functions.h"
 #include "x86/trampoline.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
-#define UNIT          (1ull << CT_TABLE_SHIFT)
-#define REACH_MAX     (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
-#define CELL_MAX      416                             /* usual trampoline; the estimate for address space */
-#define LOW_ADDRESSES (1ull << 32)                    /* where programs at fixed addresses lie */
-#define BRK_ROOM      (768ull << 20)                  /* left to the heap above such a program */
-
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
+#define CELL_MAX    416                    /* usual trampoline; the estimate for address space */
+#define ISLANDS_MAX (CT_REGION_MAX - 1024) /* the rest is for regions */
+#define FOR_EVER    UINT32_MAX             /* an owner that is never removed */
+#define EVICTED_MAX 128                    /* bytes of a copy */
 
 static uint64_t
 now_ns(void)
@@ -64,120 +59,61 @@ module_extent(const struct ct_plan *plan, uint64_t base, uint64_t *lo, uint64_t 
   }
 }
 
-/* An unused range of size bytes within reach of [lo, hi), 64 KiB aligned; 0 when there is none. */
-static uint64_t
-find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t size)
-{
-  /* Downwards from the module. */
-  for (size_t i = mappings->count + 1; i-- > 0;) {
-    uint64_t top = i < mappings->count ? mappings->items[i].start : 0x7ffffffff000ull;
-    uint64_t bottom = i > 0 ? mappings->items[i - 1].end : UNIT;
-    if (top > lo) {
-      continue;
-    }
-    uint64_t at = (top - UNIT) & ~(UNIT - 1);
-    if (top < size + 2 * UNIT || at < size) {
-      break;
-    }
-    at -= round_up(size, UNIT);
-    if (hi - at > REACH_MAX) {
-      break;
-    }
-    if (at >= bottom + UNIT) {
-      return at;
-    }
-  }
-  /* Upwards, with room for the heap. */
-  for (size_t i = 0; i < mappings->count; i++) {
-    uint64_t bottom = mappings->items[i].end;
-    uint64_t top = i + 1 < mappings->count ? mappings->items[i + 1].start : 0x7ffffffff000ull;
-    if (bottom < hi) {
-      continue;
-    }
-    uint64_t room = hi < LOW_ADDRESSES ? BRK_ROOM : 0;
-    uint64_t at = round_up(bottom + room, UNIT);
-    if (at + size - lo > REACH_MAX) {
-      break;
-    }
-    if (at + size + UNIT <= top) {
-      return at;
-    }
-  }
-  return 0;
-}
-
-/* Maps size bytes near [lo, hi). Other threads map too: where somebody was faster another place is looked for. */
-static int
-map_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t size, uint64_t *region,
-           struct ct_diag *diag)
-{
-  int64_t result = 0;
-  for (int attempt = 0; attempt < 16; attempt++) {
-    struct ct_mappings mappings;
-    int code = ct_process_mappings(remote->process->pid, &mappings);
-    if (code != 0) {
-      return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
-    }
-    uint64_t at = find_gap(&mappings, lo, hi, size);
-    ct_mappings_free(&mappings);
-    if (at == 0) {
-      return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
-    }
-    uint64_t args[6] = {
-        at,           size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
-        (uint64_t)-1, 0};
-    code = remote->syscall(remote->context, SYS_mmap, args, &result);
-    if (code != 0) {
-      return ct_fail(diag, code, "cannot map memory for trampolines: %s", ct_err_text(code));
-    }
-    if (result == (int64_t)at) {
-      *region = at;
-      return 0;
-    }
-    if (result != -EEXIST) {
-      break;
-    }
-  }
-  return ct_fail(diag, CT_ENOMEM, "cannot map %llu bytes for trampolines: %s", (unsigned long long)size,
-                 strerror((int)-result));
-}
-
 struct text {
   uint64_t start; /* in the target */
   uint64_t size;
   uint8_t *bytes; /* as in memory */
 };
 
-struct build {
-  struct text *texts; /* the executable segments */
-  size_t text_count;
-  uint8_t *bytes;
-  struct ct_hook_desc *descs;
-  size_t hooked;
-  struct ct_code code;
+struct texts {
+  struct text *items; /* the executable segments */
+  size_t count;
 };
 
+struct build {
+  const struct ct_remote *remote;
+  struct ct_agent_place *place;
+  const struct ct_plan *plan;
+  struct ct_installed *installed;
+  struct texts texts;
+  uint8_t *bytes;
+  struct ct_code code;
+  uint64_t descs_at;
+  struct ct_hook_desc *descs;
+  size_t desc_count;
+  size_t patch_capacity;
+};
+
+static void
+free_texts(struct texts *texts)
+{
+  for (size_t i = 0; i < texts->count; i++) {
+    free(texts->items[i].bytes);
+  }
+  free(texts->items);
+}
+
 static int
-read_texts(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, struct build *build)
+read_texts(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, struct texts *texts)
 {
   const struct ct_elf_segment *segments;
   size_t count = ct_elf_segments(plan->elf, &segments);
-  build->texts = calloc(count + 1, sizeof(*build->texts));
-  if (build->texts == NULL) {
+  texts->items = calloc(count + 1, sizeof(*texts->items));
+  if (texts->items == NULL) {
     return CT_ENOMEM;
   }
   for (size_t s = 0; s < count; s++) {
     if ((segments[s].flags & PF_X) == 0 || segments[s].file_bytes == 0) {
       continue;
     }
-    struct text *text = &build->texts[build->text_count];
+    struct text *text = &texts->items[texts->count];
     text->start = base + segments[s].address;
     text->size = segments[s].file_bytes;
     text->bytes = malloc(text->size);
     if (text->bytes == NULL) {
       return CT_ENOMEM;
     }
-    build->text_count++;
+    texts->count++;
     if (ct_process_read(remote->process, text->start, text->bytes, text->size) != 0) {
       return CT_EIO;
     }
@@ -186,11 +122,11 @@ read_texts(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t 
 }
 
 /* The bytes at address as they are in memory, or NULL. */
-static const uint8_t *
-text_at(const struct build *build, uint64_t address, size_t size)
+static uint8_t *
+text_at(const struct texts *texts, uint64_t address, size_t size)
 {
-  for (size_t i = 0; i < build->text_count; i++) {
-    const struct text *text = &build->texts[i];
+  for (size_t i = 0; i < texts->count; i++) {
+    const struct text *text = &texts->items[i];
     if (address >= text->start && address + size <= text->start + text->size) {
       return text->bytes + (address - text->start);
     }
@@ -198,82 +134,278 @@ text_at(const struct build *build, uint64_t address, size_t size)
   return NULL;
 }
 
-/* Writes the entry jumps into the copies of the text, and each run of changed bytes back. */
-static int
-write_jumps(const struct ct_remote *remote, const struct build *build)
+/* The size bytes of the file at an ELF address, if memory has the same there; else NULL. */
+static const uint8_t *
+unchanged(const struct texts *texts, const struct ct_plan *plan, uint64_t base, uint64_t address, size_t size)
 {
-  for (size_t s = 0; s < build->text_count; s++) {
-    const struct text *text = &build->texts[s];
-    uint64_t dirty_lo = UINT64_MAX, dirty_hi = 0;
-    for (size_t next = 0; next < build->hooked; next++) {
-      const struct ct_hook_desc *desc = &build->descs[next];
-      if (desc->function < text->start || desc->function + CT_JUMP_BYTES > text->start + text->size) {
-        continue;
+  const uint8_t *in_file = ct_elf_bytes(plan->elf, address, size);
+  const uint8_t *in_memory = text_at(texts, base + address, size);
+  return in_file != NULL && in_memory != NULL && memcmp(in_file, in_memory, size) == 0 ? in_file : NULL;
+}
+
+/* Puts the patches into the copies of the text, and writes each run of changed bytes back. */
+static int
+write_patches(const struct ct_remote *remote, const struct ct_installed *installed, const struct texts *texts)
+{
+  size_t next = 0;
+  while (next < installed->patch_count) {
+    const struct ct_patch *first = &installed->patches[next];
+    uint8_t *copy = text_at(texts, first->address, first->length);
+    uint64_t end = first->address;
+    /* A run: patches in the same text, not too far from one another. */
+    while (next < installed->patch_count) {
+      const struct ct_patch *patch = &installed->patches[next];
+      uint8_t *bytes = text_at(texts, patch->address, patch->length);
+      if (patch->address > end + 2 * CT_PAGE_BYTES || bytes == NULL ||
+          bytes - copy != (ptrdiff_t)(patch->address - first->address)) {
+        break;
       }
-      uint64_t at = desc->function - text->start;
-      if (dirty_hi != 0 && at > dirty_hi + 2 * CT_PAGE_BYTES) {
-        int code =
-            ct_process_write(remote->process, text->start + dirty_lo, text->bytes + dirty_lo, dirty_hi - dirty_lo);
-        if (code != 0) {
-          return code;
-        }
-        dirty_lo = UINT64_MAX;
-      }
-      ct_jump_bytes(desc->function, desc->enter, text->bytes + at);
-      dirty_lo = at < dirty_lo ? at : dirty_lo;
-      dirty_hi = at + CT_JUMP_BYTES;
+      memcpy(bytes, patch->bytes, patch->length);
+      end = patch->address + patch->length;
+      next++;
     }
-    if (dirty_lo < dirty_hi) {
-      int code = ct_process_write(remote->process, text->start + dirty_lo, text->bytes + dirty_lo, dirty_hi - dirty_lo);
-      if (code != 0) {
-        return code;
-      }
+    int code = ct_process_write(remote->process, first->address, copy, end - first->address);
+    if (code != 0) {
+      return code;
     }
   }
   return 0;
 }
 
 static int
-emit_all(struct ct_plan *plan, const struct ct_agent_place *place, uint64_t base, uint32_t first_fn, uint64_t region,
-         uint64_t descs_at, struct build *build, struct ct_installed *out)
+add_patch(struct build *build, uint64_t address, const uint8_t *bytes, size_t length)
 {
-  for (size_t i = 0; i < plan->count; i++) {
-    struct ct_planned *planned = &plan->functions[i];
-    if (planned->refusal != CT_REFUSED_NOT) {
-      continue;
+  struct ct_installed *installed = build->installed;
+  if (installed->patch_count == build->patch_capacity) {
+    size_t grown = build->patch_capacity * 2 + 64;
+    struct ct_patch *patches = realloc(installed->patches, grown * sizeof(*patches));
+    if (patches == NULL) {
+      return CT_ENOMEM;
     }
-    uint64_t patched = planned->address + planned->patch_offset;
-    const uint8_t *bytes = ct_elf_bytes(plan->elf, patched, planned->window.length);
-    struct ct_trampoline_spec spec = {
-        .fn = first_fn + (uint32_t)build->hooked,
-        .mode = planned->mode,
-        .callout = planned->callout,
-        .self_branch = planned->self_branch,
-        .store_delta = place->store_delta,
-        .function = base + patched,
-        .head = region,
-        .desc = descs_at + build->hooked * sizeof(struct ct_hook_desc),
-        .code = bytes,
-        .window = &planned->window,
-    };
-    while (build->code.length % 16 != 0) {
-      ct_emit_u8(&build->code, 0xcc);
-    }
-    const uint8_t *in_memory = text_at(build, base + patched, planned->window.length);
-    enum ct_refusal refusal = CT_REFUSED_CHANGED;
-    if (bytes != NULL && in_memory != NULL && memcmp(bytes, in_memory, planned->window.length) == 0) {
-      enum ct_window_refusal emitted = ct_trampoline_emit(&spec, &build->code, &build->descs[build->hooked]);
-      refusal = emitted == CT_WINDOW_OK ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
-    }
-    if (refusal != CT_REFUSED_NOT) {
-      planned->refusal = refusal;
-      plan->refused[refusal]++;
-      plan->hooked--;
-      out->refused_late++;
-      continue;
-    }
-    build->hooked++;
+    installed->patches = patches;
+    build->patch_capacity = grown;
   }
+  struct ct_patch *patch = &installed->patches[installed->patch_count++];
+  *patch = (struct ct_patch){.address = address, .length = (uint8_t)length};
+  memcpy(patch->bytes, bytes, length);
+  return 0;
+}
+
+static int
+compare_patches(const void *a, const void *b)
+{
+  const struct ct_patch *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+static int
+add_jump(struct build *build, uint64_t from, uint64_t to)
+{
+  uint8_t bytes[CT_JUMP_BYTES];
+  return ct_jump_bytes(from, to, bytes) != 0 ? CT_ERANGE : add_patch(build, from, bytes, sizeof(bytes));
+}
+
+/* Writes an entry of the agent's list: first what it says, then the range, empty until its end is there. */
+static int
+tell_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, uint64_t descs, uint64_t count, size_t limit)
+{
+  struct ct_agent_place *place = build->place;
+  size_t index = 0;
+  while (index < limit && place->region_used[index] != 0) {
+    index++;
+  }
+  if (index == limit) {
+    return CT_ERANGE;
+  }
+  struct ct_region region = {lo, 0, descs, count};
+  uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + index * sizeof(region);
+  int code = ct_process_write(build->remote->process, at, &region, sizeof(region));
+  if (code == 0) {
+    code = ct_process_write(build->remote->process, at + offsetof(struct ct_region, hi), &hi, sizeof(hi));
+  }
+  if (code == 0 && index >= place->region_count) {
+    uint64_t regions = index + 1;
+    place->region_count = (uint32_t)regions;
+    code = ct_process_write(build->remote->process, place->config + offsetof(struct ct_agent_config, region_count),
+                            &regions, sizeof(regions));
+  }
+  place->region_used[index] = code == 0 ? owner : 0;
+  return code;
+}
+
+/* Without an entry an unwinder that comes by in just this instruction goes no further: worth less than the hook. */
+static void
+tell_island(struct build *build, uint32_t owner, uint64_t lo, uint64_t bytes)
+{
+  tell_agent(build, owner, lo, lo + bytes, 0, 0, ISLANDS_MAX);
+}
+
+/* The instructions that make room for a jump, and the jump to their copy. */
+static enum ct_refusal
+evict(struct build *build, const struct ct_nearby *nearby)
+{
+  uint64_t base = build->installed->base;
+  const uint8_t *bytes = unchanged(&build->texts, build->plan, base, nearby->evicted, nearby->window.length);
+  if (bytes == NULL) {
+    return CT_REFUSED_CHANGED;
+  }
+  struct ct_hook_desc *desc = &build->descs[build->desc_count];
+  struct ct_relocation_map map;
+  uint64_t copy = ct_code_pc(&build->code);
+  if (ct_window_relocate(bytes, base + nearby->evicted, &nearby->window, &build->code, &map) != CT_WINDOW_OK) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  *desc = (struct ct_hook_desc){.enter = copy,
+                                .relocated = copy,
+                                .after_callout = copy,
+                                .relocated_end = ct_code_pc(&build->code),
+                                .function = base + nearby->evicted,
+                                .map_count = map.count};
+  memcpy(desc->map_new, map.to, sizeof(desc->map_new));
+  memcpy(desc->map_old, map.from, sizeof(desc->map_old));
+  if (add_jump(build, base + nearby->evicted, copy) != 0) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  build->desc_count++;
+  return CT_REFUSED_NOT;
+}
+
+/* A two-byte jump at patched, and a five-byte one where it goes. */
+static enum ct_refusal
+patch_short(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
+{
+  const struct ct_nearby *nearby = &build->plan->nearby[planned->nearby];
+  uint64_t base = build->installed->base;
+  int64_t distance = (int64_t)(base + nearby->relay - (patched + 2));
+  uint8_t bytes[2] = {0xeb, (uint8_t)distance};
+  if (distance != (int8_t)distance) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  if (unchanged(&build->texts, build->plan, base, nearby->relay, CT_JUMP_BYTES) == NULL) {
+    return CT_REFUSED_CHANGED;
+  }
+  if (planned->tactic == CT_TACTIC_EVICT) {
+    enum ct_refusal refusal = evict(build, nearby);
+    if (refusal != CT_REFUSED_NOT) {
+      return refusal;
+    }
+  }
+  if (add_jump(build, base + nearby->relay, trampoline) != 0 || add_patch(build, patched, bytes, sizeof(bytes)) != 0) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  tell_island(build, build->installed->owner, base + nearby->relay, CT_JUMP_BYTES);
+  return CT_REFUSED_NOT;
+}
+
+/* A jump whose upper bytes are given: a stub goes where it points. */
+static enum ct_refusal
+patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
+{
+  uint8_t *in_memory = text_at(&build->texts, patched, CT_JUMP_BYTES);
+  if (in_memory == NULL) {
+    return CT_REFUSED_NO_CODE;
+  }
+  uint64_t span = 1ull << (8 * (planned->patch_bytes - 1));
+  int32_t rel;
+  memcpy(&rel, in_memory + 1, sizeof(rel));
+  uint64_t lo = patched + CT_JUMP_BYTES + ((uint64_t)(int64_t)rel & ~(span - 1));
+  uint64_t stub, new_pages;
+  if (ct_room_stub(build->remote, build->place, build->installed->owner, lo, lo + span, &stub, &new_pages) != 0) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  if (new_pages != 0) {
+    tell_island(build, FOR_EVER, new_pages, CT_STUB_PAGES_BYTES);
+  }
+  uint8_t code[CT_STUB_BYTES] = {0xff, 0x25, 0, 0, 0, 0};
+  memcpy(code + 6, &trampoline, sizeof(trampoline));
+  uint8_t bytes[CT_JUMP_BYTES];
+  if (ct_process_write(build->remote->process, stub, code, sizeof(code)) != 0 ||
+      ct_jump_bytes(patched, stub, bytes) != 0 || add_patch(build, patched, bytes, planned->patch_bytes) != 0) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  return CT_REFUSED_NOT;
+}
+
+static enum ct_refusal
+add_patches(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
+{
+  switch (planned->tactic) {
+  case CT_TACTIC_SHORT:
+  case CT_TACTIC_EVICT:
+    return patch_short(build, planned, patched, trampoline);
+  case CT_TACTIC_PUN:
+    return patch_pun(build, planned, patched, trampoline);
+  default:
+    return add_jump(build, patched, trampoline) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
+  }
+}
+
+/* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
+static enum ct_refusal
+emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
+{
+  uint64_t base = build->installed->base;
+  uint64_t patched = planned->address + planned->patch_offset;
+  while (build->code.length % 16 != 0) {
+    ct_emit_u8(&build->code, 0xcc);
+  }
+  const uint8_t *bytes = unchanged(&build->texts, build->plan, base, patched, planned->window.length);
+  if (bytes == NULL) {
+    return CT_REFUSED_CHANGED;
+  }
+  struct ct_trampoline_spec spec = {
+      .fn = fn,
+      .mode = planned->mode,
+      .callout = planned->callout,
+      .self_branch = planned->self_branch,
+      .store_delta = build->place->store_delta,
+      .function = base + patched,
+      .head = build->installed->region,
+      .desc = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc),
+      .code = bytes,
+      .window = &planned->window,
+  };
+  struct ct_code code = build->code;
+  size_t descs = build->desc_count, patches = build->installed->patch_count;
+  struct ct_hook_desc *desc = &build->descs[descs];
+  if (ct_trampoline_emit(&spec, &build->code, desc) != CT_WINDOW_OK) {
+    return CT_REFUSED_UNREACHABLE;
+  }
+  build->desc_count++;
+  enum ct_refusal refusal = add_patches(build, planned, base + patched, desc->enter);
+  if (refusal != CT_REFUSED_NOT) {
+    build->code = code;
+    build->desc_count = descs;
+    build->installed->patch_count = patches;
+  }
+  return refusal;
+}
+
+static int
+emit_all(struct build *build)
+{
+  const struct ct_plan *plan = build->plan;
+  struct ct_installed *installed = build->installed;
+  uint32_t fn = installed->first_fn;
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    enum ct_refusal refusal = emit_one(build, &plan->functions[i], fn++);
+    if (refusal == CT_REFUSED_NOT) {
+      installed->hooked++;
+      continue;
+    }
+    if (installed->late == NULL) {
+      installed->late = calloc(plan->count, 1);
+      if (installed->late == NULL) {
+        return CT_ENOMEM;
+      }
+    }
+    installed->late[i] = (uint8_t)refusal;
+    installed->refused_late++;
+  }
+  qsort(installed->patches, installed->patch_count, sizeof(*installed->patches), compare_patches);
   return 0;
 }
 
@@ -293,24 +425,6 @@ mark_table(const struct ct_remote *remote, const struct ct_agent_place *place, u
     first += count;
   }
   return 0;
-}
-
-static int
-tell_agent(const struct ct_remote *remote, struct ct_agent_place *place, uint64_t lo, uint64_t hi, uint64_t descs,
-           uint64_t count)
-{
-  if (place->region_count >= CT_REGION_MAX) {
-    return CT_ERANGE;
-  }
-  struct ct_region region = {lo, hi, descs, count};
-  uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + place->region_count * sizeof(region);
-  int code = ct_process_write(remote->process, at, &region, sizeof(region));
-  if (code != 0) {
-    return code;
-  }
-  uint64_t regions = ++place->region_count;
-  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, region_count), &regions,
-                          sizeof(regions));
 }
 
 int
@@ -338,70 +452,166 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place
 }
 
 static int
-put_region(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
-           uint64_t region, uint64_t size, struct build *build, struct ct_installed *out)
+put_region(struct build *build)
 {
-  uint64_t descs_at = region + size - round_up(plan->hooked * sizeof(struct ct_hook_desc), 64);
-  build->code = (struct ct_code){.bytes = build->bytes, .capacity = descs_at - region, .address = region};
-  ct_emit_bytes(&build->code, &place->head, sizeof(place->head));
-  int code = emit_all(plan, place, base, out->first_fn, region, descs_at, build, out);
+  struct ct_installed *installed = build->installed;
+  const struct ct_process *process = build->remote->process;
+  build->code = (struct ct_code){
+      .bytes = build->bytes, .capacity = build->descs_at - installed->region, .address = installed->region};
+  ct_emit_bytes(&build->code, &build->place->head, sizeof(build->place->head));
+  int code = emit_all(build);
   if (code == 0) {
-    code = ct_process_write(remote->process, region, build->bytes, build->code.length);
+    code = ct_process_write(process, installed->region, build->bytes, build->code.length);
   }
   if (code == 0) {
-    code = ct_process_write(remote->process, descs_at, build->descs, build->hooked * sizeof(*build->descs));
+    code = ct_process_write(process, build->descs_at, build->descs, build->desc_count * sizeof(*build->descs));
   }
   if (code == 0) {
-    code = mark_table(remote, place, region, region + size, CT_TEXT_TRAMPOLINE);
+    code = mark_table(build->remote, build->place, installed->region, installed->region + installed->region_bytes,
+                      CT_TEXT_TRAMPOLINE);
   }
   if (code == 0) {
-    code = tell_agent(remote, place, region, descs_at, descs_at, build->hooked);
+    code = tell_agent(build, installed->owner, installed->region, build->descs_at, build->descs_at, build->desc_count,
+                      CT_REGION_MAX);
   }
   return code;
 }
 
+/* Names that are free again when their module is removed; 0 is nobody's. */
+static uint32_t
+new_owner(struct ct_agent_place *place)
+{
+  place->last_owner++;
+  return place->last_owner;
+}
+
+static int
+install(struct build *build, struct ct_diag *diag)
+{
+  struct ct_installed *installed = build->installed;
+  const struct ct_plan *plan = build->plan;
+  uint64_t lo, hi;
+  size_t descs = plan->hooked + plan->nearby_count;
+  module_extent(plan, installed->base, &lo, &hi);
+  uint64_t size = sizeof(struct ct_region_head) + plan->hooked * CELL_MAX + plan->nearby_count * EVICTED_MAX +
+                  descs * sizeof(struct ct_hook_desc) + CT_PAGE_BYTES;
+  size = round_up(size, CT_ROOM_UNIT);
+  int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
+  if (code != 0) {
+    return code;
+  }
+  installed->region_bytes = size;
+  build->descs_at = installed->region + size - round_up(descs * sizeof(struct ct_hook_desc), 64);
+  build->bytes = malloc(size);
+  build->descs = calloc(descs, sizeof(struct ct_hook_desc));
+  code = build->bytes != NULL && build->descs != NULL ? read_texts(build->remote, plan, installed->base, &build->texts)
+                                                      : CT_ENOMEM;
+  if (code == 0) {
+    code = put_region(build);
+  }
+  if (code == 0) {
+    code = write_patches(build->remote, installed, &build->texts);
+  }
+  free_texts(&build->texts);
+  free(build->bytes);
+  free(build->descs);
+  return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));
+}
+
 int
-ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
-                  uint32_t first_fn, struct ct_installed *out, struct ct_diag *diag)
+ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
+                  uint64_t base, uint32_t first_fn, struct ct_installed *installed, struct ct_diag *diag)
 {
   uint64_t begin = now_ns();
-  uint64_t lo, hi, region = 0;
-  memset(out, 0, sizeof(*out));
-  out->first_fn = first_fn;
-  module_extent(plan, base, &lo, &hi);
+  installed->first_fn = first_fn;
+  installed->base = base;
+  installed->owner = new_owner(place);
   int code = ct_install_mark_text(remote, place, plan, base, CT_TEXT_MODULE);
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
   }
-  if (plan->hooked == 0) {
-    return 0;
+  if (plan->hooked != 0) {
+    struct build build = {.remote = remote, .place = place, .plan = plan, .installed = installed};
+    code = install(&build, diag);
   }
-  uint64_t size = round_up(
-      sizeof(struct ct_region_head) + plan->hooked * (CELL_MAX + sizeof(struct ct_hook_desc)) + CT_PAGE_BYTES, UNIT);
-  code = map_region(remote, lo, hi, size, &region, diag);
   if (code != 0) {
+    ct_install_remove(remote, place, installed);
     return code;
   }
-  struct build build = {.bytes = malloc(size), .descs = calloc(plan->hooked, sizeof(struct ct_hook_desc))};
-  code = CT_ENOMEM;
-  if (build.bytes != NULL && build.descs != NULL) {
-    code = read_texts(remote, plan, base, &build);
+  installed->install_ns = now_ns() - begin;
+  return 0;
+}
+
+int
+ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+                 struct ct_installed *installed)
+{
+  uint64_t begin = now_ns();
+  struct texts texts = {0};
+  int code = ct_install_mark_text(remote, place, plan, installed->base, CT_TEXT_MODULE);
+  if (code == 0) {
+    code = read_texts(remote, plan, installed->base, &texts);
+  }
+  for (size_t i = 0; i < plan->count && code == 0; i++) {
+    const struct ct_planned *planned = &plan->functions[i];
+    bool in_use = planned->refusal == CT_REFUSED_NOT && (installed->late == NULL || installed->late[i] == 0);
+    if (in_use && unchanged(&texts, plan, installed->base, planned->address + planned->patch_offset,
+                            planned->window.length) == NULL) {
+      code = CT_EFORMAT;
+    }
+  }
+  for (size_t i = 0; i < installed->patch_count && code == 0; i++) {
+    const struct ct_patch *patch = &installed->patches[i];
+    if (unchanged(&texts, plan, installed->base, patch->address - installed->base, patch->length) == NULL) {
+      code = CT_EFORMAT;
+    }
   }
   if (code == 0) {
-    code = put_region(remote, place, plan, base, region, size, &build, out);
+    code = write_patches(remote, installed, &texts);
   }
-  if (code == 0) {
-    code = write_jumps(remote, &build);
+  free_texts(&texts);
+  installed->install_ns = now_ns() - begin;
+  return code;
+}
+
+bool
+ct_install_holds(const struct ct_remote *remote, const struct ct_installed *installed)
+{
+  uint8_t bytes[CT_JUMP_BYTES];
+  if (installed->patch_count == 0) {
+    return true;
   }
-  out->hooked = (uint32_t)build.hooked;
-  out->region = region;
-  out->region_bytes = size;
-  out->install_ns = now_ns() - begin;
-  for (size_t i = 0; i < build.text_count; i++) {
-    free(build.texts[i].bytes);
+  const struct ct_patch *patch = &installed->patches[0];
+  return ct_process_read(remote->process, patch->address, bytes, patch->length) == 0 &&
+         memcmp(bytes, patch->bytes, patch->length) == 0;
+}
+
+void
+ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_installed *installed)
+{
+  for (size_t i = 0; i < place->region_count && installed->owner != 0; i++) {
+    if (place->region_used[i] == installed->owner) {
+      uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
+      struct ct_region none = {0};
+      if (ct_process_write(remote->process, at, &none, sizeof(none)) == 0) {
+        place->region_used[i] = 0;
+      }
+    }
   }
-  free(build.texts);
-  free(build.bytes);
-  free(build.descs);
-  return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));
+  ct_room_free_stubs(place, installed->owner);
+  if (installed->region != 0) {
+    uint64_t args[6] = {installed->region, installed->region_bytes};
+    int64_t result;
+    mark_table(remote, place, installed->region, installed->region + installed->region_bytes, CT_TEXT_OTHER);
+    remote->syscall(remote->context, SYS_munmap, args, &result);
+  }
+  ct_installed_free(installed);
+}
+
+void
+ct_installed_free(struct ct_installed *installed)
+{
+  free(installed->late);
+  free(installed->patches);
+  memset(installed, 0, sizeof(*installed));
 }

@@ -9,11 +9,19 @@
 #include "hook/plan.h"
 #include "process/process.h"
 
+#include <stdbool.h>
+
 /* How system calls are made in the target: by ptrace while it is stopped, or by a thread that waits in the agent. */
 struct ct_remote {
   const struct ct_process *process;
   int (*syscall)(void *context, long number, const uint64_t args[6], int64_t *result);
   void *context;
+};
+
+/* Mapped where punned jumps point; see hook/islands.c. */
+struct ct_stub {
+  uint64_t address;
+  uint32_t owner; /* of the region it belongs to; free when 0 */
 };
 
 /* The agent in one image of the target, as install_agent left it. Addresses are of the target. */
@@ -26,24 +34,62 @@ struct ct_agent_place {
   uint64_t ring;  /* the memfd's mapping */
   uint64_t controls;
   int64_t store_delta;
-  uint32_t region_count;
-  struct ct_region_head head; /* what every region begins with */
+  struct ct_region_head head;          /* what every region begins with */
+  uint32_t region_count;               /* entries of the agent's list that have been in use */
+  uint32_t region_used[CT_REGION_MAX]; /* the owner of each, 0: free */
+  uint32_t last_owner;
+  uint64_t *stub_pages; /* mapped for stubs */
+  size_t stub_page_count;
+  struct ct_stub *stubs;
+  size_t stub_count;
 };
 
+/* Bytes to write at an address of the target. */
+struct ct_patch {
+  uint64_t address;
+  uint8_t length;
+  uint8_t bytes[CT_JUMP_BYTES];
+};
+
+/* What was put into the process for a module. All zero: nothing. */
 struct ct_installed {
-  uint32_t first_fn; /* ids first_fn .. first_fn + hooked - 1, in the order of the hooked functions of the plan */
+  uint32_t first_fn; /* the k-th planned hook of the plan has the id first_fn + k, whether it could be put in or not */
   uint32_t hooked;
-  size_t refused_late; /* planned, but the displacement did not reach from the region */
-  uint64_t region;     /* address and bytes of the trampolines */
+  uint8_t *late; /* for each function of the plan, why it could not be put in (enum ct_refusal); NULL: all could */
+  size_t refused_late;
+  struct ct_patch *patches; /* sorted by address */
+  size_t patch_count;
+  uint64_t base;   /* load bias that it was made for */
+  uint64_t region; /* address and bytes of the trampolines */
   uint64_t region_bytes;
+  uint32_t owner; /* names what belongs to it in ct_agent_place */
   uint64_t install_ns;
 };
 
 /*
- * Installs the plan of the module whose load bias is base. Functions that could not be emitted become refused in *plan.
+ * Installs the plan of the module whose load bias is base; installed must be all zero. A function that cannot be put in
+ * here (its bytes differ, something does not reach) is left out and noted in installed->late. On failure nothing is
+ * left in the process but marks in the table.
  */
-int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_plan *plan, uint64_t base,
-                      uint32_t first_fn, struct ct_installed *out, struct ct_diag *diag);
+int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
+                      uint64_t base, uint32_t first_fn, struct ct_installed *installed, struct ct_diag *diag);
+
+/*
+ * The module is loaded again at the same address after it was gone: the trampolines are still there, the patches are
+ * written anew. CT_EFORMAT when its bytes are not those that were patched.
+ */
+int ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+                     struct ct_installed *installed);
+
+/* True when the module's patches are in place, by a look at one of them. */
+bool ct_install_holds(const struct ct_remote *remote, const struct ct_installed *installed);
+
+/* The module is gone, and no thread can be in it: its trampolines are unmapped, places in the agent's lists freed. */
+void ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_installed *installed);
+
+/* Frees the controller's part only. */
+void ct_installed_free(struct ct_installed *installed);
+void ct_agent_place_free(struct ct_agent_place *place);
 
 /* Marks the executable segments of a module in the table as kind (enum ct_text_kind). 0 or CT_EIO. */
 int ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,

@@ -8,7 +8,7 @@
  * the code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
  *   4. Its mode: call-through, unless a fact says that its return-address slot must hold the true address.
  */
-#include "hook/plan.h"
+#include "hook/plan_internal.h"
 
 #include "target/functions.h"
 #include "target/lsda.h"
@@ -84,20 +84,16 @@ ct_tactic_name(enum ct_tactic tactic)
     return "endbr";
   case CT_TACTIC_PADDING:
     return "padding";
+  case CT_TACTIC_SHORT:
+    return "short";
+  case CT_TACTIC_PUN:
+    return "pun";
+  case CT_TACTIC_EVICT:
+    return "evict";
   default:
     return "none";
   }
 }
-
-struct planner {
-  struct ct_plan *plan;
-  const struct ct_function *functions;
-  size_t count;
-  struct ct_scan scan;
-  uint16_t *facts;   /* per function */
-  bool enter_only;   /* no function may be called through */
-  bool cfi_is_usual; /* most functions of the module have CFI */
-};
 
 static uint64_t
 now_ns(void)
@@ -271,100 +267,6 @@ follow_tail_jumps(struct planner *planner)
 }
 
 static bool
-is_endbr64(const uint8_t *code, size_t size)
-{
-  return size >= 4 && memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0;
-}
-
-static enum ct_refusal
-window_refusal(enum ct_window_refusal refusal)
-{
-  switch (refusal) {
-  case CT_WINDOW_OK:
-    return CT_REFUSED_NOT;
-  case CT_WINDOW_UNDECODABLE:
-    return CT_REFUSED_UNDECODABLE;
-  case CT_WINDOW_INDIRECT_CALL:
-    return CT_REFUSED_INDIRECT_CALL;
-  case CT_WINDOW_TOO_SHORT:
-    return CT_REFUSED_TOO_SHORT;
-  case CT_WINDOW_UNREACHABLE:
-    return CT_REFUSED_UNREACHABLE;
-  }
-  return CT_REFUSED_UNDECODABLE;
-}
-
-/* Where the code of function i ends: its size, but never beyond the next entry. */
-static uint64_t
-code_end(const struct planner *planner, size_t i)
-{
-  const struct ct_function *function = &planner->functions[i];
-  uint64_t end = function->address + function->size;
-  if (i + 1 < planner->count && planner->functions[i + 1].address < end) {
-    end = planner->functions[i + 1].address;
-  }
-  return end;
-}
-
-/* The bytes that the jump will overwrite must be entered at their first byte only. */
-static enum ct_refusal
-check_patched_bytes(const struct planner *planner, size_t i, struct ct_planned *planned)
-{
-  uint64_t patched = planned->address + planned->patch_offset;
-  uint64_t end = patched + (planned->window.length > CT_JUMP_BYTES ? planned->window.length : CT_JUMP_BYTES);
-  if (i + 1 < planner->count && planner->functions[i + 1].address < patched + CT_JUMP_BYTES) {
-    planned->refusal_offset = (uint8_t)(planner->functions[i + 1].address - planned->address);
-    return CT_REFUSED_ENTRY_INTO;
-  }
-  for (uint64_t at = patched + 1; at < end; at++) {
-    if (at < patched + CT_JUMP_BYTES && ct_targets_has(&planner->scan.targets, at)) {
-      planned->refusal_offset = (uint8_t)(at - planned->address);
-      return CT_REFUSED_BRANCH_INTO;
-    }
-  }
-  return CT_REFUSED_NOT;
-}
-
-static enum ct_refusal
-choose_window(const struct planner *planner, size_t i, struct ct_planned *planned)
-{
-  const struct ct_elf *elf = planner->plan->elf;
-  uint64_t end = code_end(planner, i);
-  size_t left = ct_elf_bytes_left(elf, planned->address);
-  const uint8_t *code = ct_elf_bytes(elf, planned->address, left);
-  size_t size = end - planned->address < left ? end - planned->address : left;
-  if (code == NULL || size == 0) {
-    return CT_REFUSED_NO_CODE;
-  }
-  planned->tactic = CT_TACTIC_JUMP;
-  if (is_endbr64(code, size)) {
-    planned->tactic = CT_TACTIC_ENDBR;
-    planned->patch_offset = 4;
-    if (size == 4) {
-      return CT_REFUSED_TOO_SHORT;
-    }
-  }
-  const uint8_t *patched = code + planned->patch_offset;
-  size -= planned->patch_offset;
-  left -= planned->patch_offset;
-  enum ct_window_refusal refusal =
-      ct_window_find(patched, size, planned->address + planned->patch_offset, CT_JUMP_BYTES, &planned->window);
-  if (refusal != CT_WINDOW_OK) {
-    return window_refusal(refusal);
-  }
-  if (planned->window.length < CT_JUMP_BYTES) {
-    /* The code ends early (ret, jmp): the jump's last bytes may lie in padding. */
-    size_t at = planned->window.length;
-    if (!planned->window.terminated || left < CT_JUMP_BYTES ||
-        !ct_is_padding(patched + at, CT_JUMP_BYTES - at, left - at)) {
-      return CT_REFUSED_TOO_SHORT;
-    }
-    planned->tactic = CT_TACTIC_PADDING;
-  }
-  return check_patched_bytes(planner, i, planned);
-}
-
-static bool
 callable(const struct planner *planner, const struct ct_function *function, enum ct_refusal *refusal)
 {
   if ((function->flags & CT_FN_PLT) != 0) {
@@ -479,11 +381,9 @@ plan_one(const struct planner *planner, size_t i)
     planned->refusal = CT_REFUSED_FLAGS;
     return;
   }
-  refusal = choose_window(planner, i, planned);
-  if (refusal != CT_REFUSED_NOT) {
-    planned->refusal = refusal;
+  planned->refusal = ct_tactic_choose(planner, i, planned);
+  if (planned->refusal != CT_REFUSED_NOT) {
     planned->tactic = CT_TACTIC_NONE;
-    return;
   }
   planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
   planned->mode = planned->why_enter != 0 || planner->enter_only ? CT_HOOK_ENTER : CT_HOOK_FULL;
@@ -561,6 +461,24 @@ unwinder_is_hidden(const struct planner *planner)
   return false;
 }
 
+static void
+plan_all(struct planner *planner)
+{
+  struct ct_plan *plan = planner->plan;
+  for (size_t i = 0; i < planner->count; i++) {
+    plan_one(planner, i);
+  }
+  for (size_t i = 0; i < planner->count; i++) {
+    struct ct_planned *planned = &plan->functions[i];
+    if (ct_tactic_may_help(planned->refusal) && ct_tactic_choose_other(planner, i, planned)) {
+      planned->refusal = CT_REFUSED_NOT;
+    }
+    plan->hooked += planned->refusal == CT_REFUSED_NOT;
+    plan->refused[planned->refusal]++;
+  }
+  plan->refused[CT_REFUSED_NOT] = 0;
+}
+
 static int
 plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 {
@@ -598,12 +516,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     follow_tail_jumps(&planner);
     add_landing_pads(&planner);
     planner.enter_only = unwinder_is_hidden(&planner);
-    for (size_t i = 0; i < planner.count; i++) {
-      plan_one(&planner, i);
-      plan->hooked += plan->functions[i].refusal == CT_REFUSED_NOT;
-      plan->refused[plan->functions[i].refusal]++;
-    }
-    plan->refused[CT_REFUSED_NOT] = 0;
+    plan_all(&planner);
   }
   ct_scan_free(&planner.scan);
   free(planner.facts);
@@ -643,6 +556,7 @@ ct_plan_free(struct ct_plan *plan)
   }
   ct_elf_close(plan->elf);
   free(plan->functions);
+  free(plan->nearby);
   free(plan->foreign);
   free(plan->path);
   free(plan);

@@ -21,6 +21,10 @@ enum ct_tactic {
   CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */
   CT_TACTIC_ENDBR,   /* the same behind endbr64 */
   CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding behind it */
+  CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in padding nearby */
+  CT_TACTIC_PUN,     /* five-byte jump whose last bytes are the next instruction's first */
+  CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of instructions nearby, which moved out */
+  CT_TACTIC_COUNT
 };
 
 enum ct_refusal {
@@ -52,9 +56,18 @@ struct ct_planned {
   uint8_t callout;        /* enum ct_callout */
   uint8_t self_branch;    /* it branches to its own entry */
   uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
+  uint8_t patch_bytes;    /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
   uint16_t why_enter;     /* facts (enum ct_scan_fact) for which the hook is enter-only */
+  uint32_t nearby;        /* CT_TACTIC_SHORT, CT_TACTIC_EVICT: index in ct_plan.nearby */
   struct ct_window window;
+};
+
+/* Where a short jump goes on: five bytes of padding, or of instructions that move out. ELF virtual addresses. */
+struct ct_nearby {
+  uint64_t relay;          /* of the five-byte jump to the trampoline */
+  uint64_t evicted;        /* of the instructions that move out; relay is evicted + 5 (CT_TACTIC_EVICT) */
+  struct ct_window window; /* these instructions */
 };
 
 /* A long run of code without call frame information, e.g. a runtime's own code built into its binary. */
@@ -67,6 +80,8 @@ struct ct_plan {
   char *path;
   struct ct_planned *functions; /* sorted by address */
   size_t count;
+  struct ct_nearby *nearby;
+  size_t nearby_count;
   size_t hooked;
   size_t refused[CT_REFUSED_COUNT];
   struct ct_foreign_run *foreign;

@@ -310,4 +310,5 @@ ct_image_free(struct ct_image *image)
     munmap(image->ring, image->ring_bytes);
     image->ring = NULL;
   }
+  ct_agent_place_free(&image->place);
 }

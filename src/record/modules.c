@@ -134,152 +134,229 @@ load_bias(const struct ct_plan *plan, const struct ct_mapping *mapping, uint64_t
   return CT_EFORMAT;
 }
 
+/* Calls visit with each function of the module that has an id. */
 static int
-tell_functions(const struct ct_module *module, const struct ct_installed *installed,
-               const struct ct_module_sinks *sinks)
+each_id(const struct ct_module *module, int (*visit)(void *context, uint32_t fn, const struct ct_planned *planned),
+        void *context)
 {
-  pthread_mutex_lock(sinks->writer_lock);
-  uint32_t fn = installed->first_fn;
+  uint32_t fn = module->installed.first_fn;
   int code = 0;
   for (size_t i = 0; i < module->plan->count && code == 0; i++) {
     const struct ct_planned *planned = &module->plan->functions[i];
-    if (planned->refusal != CT_REFUSED_NOT) {
-      continue;
+    if (planned->refusal == CT_REFUSED_NOT) {
+      code = visit(context, fn++, planned);
     }
-    code = ct_trace_writer_function(sinks->writer, fn++, module->index, planned->address, planned->size,
-                                    planned->mode == CT_HOOK_FULL ? "full" : "enter",
-                                    planned->name != NULL ? planned->name : "");
   }
-  if (code == 0) {
-    code = ct_trace_writer_flush_functions(sinks->writer);
-  }
-  pthread_mutex_unlock(sinks->writer_lock);
   return code;
 }
 
-/* Before the hooks are there: the drain must know every id that can arrive. */
-static void
-tell_modes(const struct ct_plan *plan, uint32_t fn, struct ct_drain *drain)
+struct function_sink {
+  const struct ct_module_sinks *sinks;
+  uint32_t module;
+};
+
+static int
+write_function(void *context, uint32_t fn, const struct ct_planned *planned)
 {
-  for (size_t i = 0; i < plan->count; i++) {
-    if (plan->functions[i].refusal == CT_REFUSED_NOT) {
-      ct_drain_function_mode(drain, fn++, plan->functions[i].mode);
-    }
+  struct function_sink *to = context;
+  return ct_trace_writer_function(to->sinks->writer, fn, to->module, planned->address, planned->size,
+                                  planned->mode == CT_HOOK_FULL ? "full" : "enter",
+                                  planned->name != NULL ? planned->name : "");
+}
+
+/* A failure to write stays in the writer. */
+static void
+tell_functions(const struct ct_module *module, const struct ct_module_sinks *sinks)
+{
+  struct function_sink to = {sinks, module->index};
+  pthread_mutex_lock(sinks->writer_lock);
+  if (each_id(module, write_function, &to) == 0) {
+    ct_trace_writer_flush_functions(sinks->writer);
+  }
+  pthread_mutex_unlock(sinks->writer_lock);
+}
+
+static int
+tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
+{
+  ct_drain_function_mode(context, fn, planned->mode);
+  return 0;
+}
+
+/* What could not be put in, by reason. */
+static void
+count_refused(struct ct_module *module)
+{
+  memcpy(module->refused, module->plan->refused, sizeof(module->refused));
+  for (size_t i = 0; i < module->plan->count && module->installed.late != NULL; i++) {
+    module->refused[module->installed.late[i]] += module->installed.late[i] != CT_REFUSED_NOT;
   }
 }
 
 static int
-install(struct ct_modules *modules, struct ct_module *module, struct ct_plan *plan, const struct ct_remote *remote,
+install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
         struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
-  struct ct_installed installed;
-  if (modules->next_fn + plan->hooked > CT_FN_MAX) {
+  const struct ct_plan *plan = module->plan;
+  bool first = module->loads == 1;
+  uint32_t first_fn = first ? modules->next_fn : module->installed.first_fn;
+  if (first && modules->next_fn + plan->hooked > CT_FN_MAX) {
     return ct_fail(diag, CT_ERANGE, "too many functions in one recording");
   }
-  tell_modes(plan, modules->next_fn, sinks->drain);
-  int code = ct_install_module(remote, place, plan, module->base, modules->next_fn, &installed, diag);
-  if (code != 0) {
-    return code;
+  if (first) { /* before the hooks are there: the drain must know every id that can arrive */
+    module->installed.first_fn = first_fn;
+    each_id(module, tell_mode, sinks->drain);
+    modules->next_fn += (uint32_t)plan->hooked;
+  } else if (module->installed.region != 0 && module->installed.base == module->base &&
+             ct_install_again(remote, place, plan, &module->installed) == 0) {
+    return 0;
+  } else {
+    ct_install_remove(remote, place, &module->installed);
   }
-  if (installed.refused_late != 0) {
-    tell_modes(plan, modules->next_fn, sinks->drain); /* ids have moved up; no hook has run yet */
+  int code = ct_install_module(remote, place, plan, module->base, first_fn, &module->installed, diag);
+  module->installed.first_fn = first_fn;
+  if (code == 0 && first) {
+    tell_functions(module, sinks);
   }
-  modules->next_fn += installed.hooked;
-  module->hooked = installed.hooked;
-  module->install_ns = installed.install_ns;
-  memcpy(module->refused, plan->refused, sizeof(module->refused));
-  tell_functions(module, &installed, sinks); /* a failure to write stays in the writer */
-  return 0;
+  return code;
+}
+
+/* A module of the same file that is gone: its record, and the ids of its functions, are used again. */
+static struct ct_module *
+find_gone(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_plan *plan)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (!module->loaded && module->image == image && module->plan == plan && plan != NULL && module->why_not == NULL &&
+        strcmp(module->path, mapping->path) == 0) {
+      return module;
+    }
+  }
+  return NULL;
+}
+
+/* The plan of the file behind a mapping, as the target sees it: it may live in another root. */
+static int
+plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, const struct ct_remote *remote,
+                struct ct_plan **plan, bool *fresh, struct ct_diag *why)
+{
+  char path[4200];
+  struct stat file;
+  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)remote->process->pid, mapping->path);
+  if (stat(path, &file) != 0) {
+    return ct_fail(why, ct_err_from_errno(errno), "%s", strerror(errno));
+  }
+  if (file.st_ino != mapping->inode) {
+    return ct_fail(why, CT_ENOENT, "the file has been replaced since it was loaded");
+  }
+  return plan_for(modules, path, &file, true, plan, fresh, why);
+}
+
+static struct ct_module *
+new_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_plan *plan)
+{
+  struct ct_module *module = append_module(modules);
+  if (module == NULL || (module->path = strdup(mapping->path)) == NULL) {
+    return NULL;
+  }
+  module->image = image;
+  module->plan = plan;
+  if (plan != NULL) {
+    module->functions = plan->count;
+    module->build_id = strdup(ct_elf_build_id(plan->elf));
+  }
+  return module;
 }
 
 static int
 add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_remote *remote,
            struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
-  struct ct_module *module = append_module(modules);
-  if (module == NULL || (module->path = strdup(mapping->path)) == NULL) {
+  struct ct_diag why = {""};
+  struct ct_plan *plan = NULL;
+  bool fresh = false;
+  int code = plan_of_mapping(modules, mapping, remote, &plan, &fresh, &why);
+  struct ct_module *module = find_gone(modules, image, mapping, plan);
+  if (module == NULL) {
+    module = new_module(modules, image, mapping, plan);
+  }
+  if (module == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  module->image = image;
   module->inode = mapping->inode;
   module->device_major = mapping->device_major;
   module->device_minor = mapping->device_minor;
   module->text_start = mapping->start;
   module->loaded = true;
-  char path[4200];
-  struct stat file;
-  struct ct_diag why = {""};
-  struct ct_plan *plan = NULL;
-  bool fresh = false;
-  int code;
-  /* The target's own view of its files: it may live in another root. */
-  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)remote->process->pid, mapping->path);
-  if (stat(path, &file) != 0) {
-    code = ct_fail(&why, ct_err_from_errno(errno), "%s", strerror(errno));
-  } else if (file.st_ino != mapping->inode) {
-    code = ct_fail(&why, CT_ENOENT, "the file has been replaced since it was loaded");
-  } else {
-    code = plan_for(modules, path, &file, true, &plan, &fresh, &why);
-  }
+  module->loads++;
   if (code == 0) {
-    module->plan = plan;
-    module->functions = plan->count;
-    module->build_id = strdup(ct_elf_build_id(plan->elf));
-    memcpy(module->refused, plan->refused, sizeof(module->refused));
-    module->plan_ns = fresh ? plan->plan_ns : 0;
+    module->plan_ns += fresh ? plan->plan_ns : 0;
     code = load_bias(plan, mapping, &module->base);
     if (code != 0) {
       ct_fail(&why, code, "its mapping does not fit its program headers");
     } else if (plan->uses_gs) {
       code = ct_fail(&why, CT_EUNSUPPORTED, "it uses the gs register itself");
     } else {
-      code = install(modules, module, plan, remote, place, sinks, &why);
+      code = install(modules, module, remote, place, sinks, &why);
     }
+    module->hooked = module->installed.hooked;
+    module->install_ns = module->installed.install_ns;
+    count_refused(module);
   }
   if (code != 0) {
+    free(module->why_not);
     module->why_not = strdup(why.text[0] != '\0' ? why.text : ct_err_text(code));
     module->hooked = 0;
   }
   return 0;
 }
 
-/* Marks modules whose text is no longer mapped. True when there are any. */
 static bool
-forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings)
+is_mapped(const struct ct_module *module, const struct ct_mappings *mappings)
 {
-  bool any = false;
-  for (size_t i = 0; i < modules->count; i++) {
-    struct ct_module *module = &modules->items[i];
-    if (!module->loaded) {
-      continue;
-    }
-    bool there = false;
-    for (size_t m = 0; m < mappings->count && !there; m++) {
-      const struct ct_mapping *mapping = &mappings->items[m];
-      there = mapping->inode == module->inode && mapping->device_minor == module->device_minor &&
-              mapping->device_major == module->device_major && module->text_start >= mapping->start &&
-              module->text_start < mapping->end;
-    }
-    if (!there) {
-      module->loaded = false;
-      any = true;
+  for (size_t m = 0; m < mappings->count; m++) {
+    const struct ct_mapping *mapping = &mappings->items[m];
+    if (mapping->inode == module->inode && mapping->device_minor == module->device_minor &&
+        mapping->device_major == module->device_major && module->text_start >= mapping->start &&
+        module->text_start < mapping->end) {
+      return true;
     }
   }
-  return any;
+  return false;
 }
 
-/* The text table after something was unloaded: what is gone is no module's text any more. */
+/* Notes modules whose text is no longer mapped, or mapped anew without our patches. The number of them, or an error. */
+static int
+forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings, const struct ct_remote *remote,
+                const struct ct_agent_place *place)
+{
+  int gone = 0;
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (!module->loaded || (is_mapped(module, mappings) && ct_install_holds(remote, &module->installed))) {
+      continue;
+    }
+    module->loaded = false;
+    gone++;
+    if (module->plan != NULL) {
+      int code = ct_install_mark_text(remote, place, module->plan, module->base, CT_TEXT_OTHER);
+      if (code != 0) {
+        return code;
+      }
+    }
+  }
+  return gone;
+}
+
+/* The byte of the table at the edge of something that is gone may stand for another module's text as well. */
 static int
 remark_text(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
 {
   int code = 0;
-  for (int pass = 0; pass < 2 && code == 0; pass++) {
-    for (size_t i = 0; i < modules->count && code == 0; i++) {
-      struct ct_module *module = &modules->items[i];
-      if (module->plan != NULL && module->loaded == (pass == 1)) {
-        code = ct_install_mark_text(remote, place, module->plan, module->base,
-                                    module->loaded ? CT_TEXT_MODULE : CT_TEXT_OTHER);
-      }
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->plan != NULL && module->loaded) {
+      code = ct_install_mark_text(remote, place, module->plan, module->base, CT_TEXT_MODULE);
     }
   }
   return code;
@@ -295,9 +372,8 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
     return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
   }
   int added = 0;
-  if (forget_unloaded(modules, &mappings)) {
-    code = remark_text(modules, remote, place);
-  }
+  int gone = forget_unloaded(modules, &mappings, remote, place);
+  code = gone < 0 ? gone : gone > 0 ? remark_text(modules, remote, place) : 0;
   for (size_t m = 0; m < mappings.count && code == 0; m++) {
     const struct ct_mapping *mapping = &mappings.items[m];
     if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
@@ -339,6 +415,7 @@ ct_modules_forget(struct ct_modules *modules)
   for (size_t i = 0; i < modules->count; i++) {
     modules->items[i].loaded = false;
     modules->items[i].plan = NULL; /* its place in the table is gone with the image */
+    ct_installed_free(&modules->items[i].installed);
   }
 }
 
@@ -362,6 +439,7 @@ ct_modules_json(const struct ct_modules *modules)
     json_object_set_new(item, "base", json_integer((json_int_t)module->base));
     json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
     json_object_set_new(item, "hooked", json_integer((json_int_t)module->hooked));
+    json_object_set_new(item, "loads", json_integer(module->loads));
     json_object_set_new(item, "refused", refused);
     json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
     json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
@@ -380,6 +458,7 @@ ct_modules_free(struct ct_modules *modules)
     free(modules->items[i].path);
     free(modules->items[i].why_not);
     free(modules->items[i].build_id);
+    ct_installed_free(&modules->items[i].installed);
   }
   for (size_t i = 0; i < modules->plan_count; i++) {
     ct_plan_free(modules->plans[i].plan);

@@ -20,9 +20,11 @@ struct ct_module {
   uint64_t text_start;        /* of its first executable mapping */
   const struct ct_plan *plan; /* NULL when the file could not be planned */
   char *why_not;              /* and why, one line */
+  struct ct_installed installed;
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
-  uint64_t plan_ns, install_ns;
+  uint64_t plan_ns, install_ns; /* of the first load; of the last one */
+  uint32_t loads;
   bool loaded;
 };
 
@@ -52,7 +54,7 @@ int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct c
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* Plans the program of a process ahead: nonzero when it uses gs itself. */
 int ct_modules_program_uses_gs(struct ct_modules *modules, int pid);
-/* All modules are gone: another image follows. */
+/* All modules are gone, and with them what was in the process: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
 /* The "modules" of the manifest. */
 json_t *ct_modules_json(const struct ct_modules *modules);

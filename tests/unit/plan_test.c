@@ -77,9 +77,9 @@ plan_file(const char *name)
   return plan;
 }
 
-/* Assembles MACROS and source and plans the result. */
+/* Assembles MACROS and source and plans the result, linked with flags. */
 static struct ct_plan *
-plan_source(const char *source)
+plan_source_as(const char *source, const char *flags)
 {
   char *text = malloc(strlen(MACROS) + strlen(source) + 1);
   assert_non_null(text);
@@ -88,9 +88,15 @@ plan_source(const char *source)
   free(text);
   if (shell("gcc --version") != 0)
     skip();
-  if (shell("gcc -shared -nostdlib -o module.so module.s") != 0)
+  if (shell("gcc %s -nostdlib -o module.so module.s", flags) != 0)
     fail_msg("the source of this test does not assemble");
   return plan_file("module.so");
+}
+
+static struct ct_plan *
+plan_source(const char *source)
+{
+  return plan_source_as(source, "-shared");
 }
 
 static const struct ct_planned *
@@ -114,7 +120,8 @@ assert_hooked(const struct ct_plan *plan, const char *name, enum ct_tactic tacti
   if (f->mode != mode)
     fail_msg("%s in mode %u, not %u", name, f->mode, mode);
   assert_int_equal(f->mode != CT_HOOK_FULL, f->why_enter != 0);
-  assert_int_equal(f->patch_offset, tactic == CT_TACTIC_ENDBR ? 4 : 0);
+  if (tactic == CT_TACTIC_JUMP || tactic == CT_TACTIC_ENDBR)
+    assert_int_equal(f->patch_offset, tactic == CT_TACTIC_ENDBR ? 4 : 0);
 }
 
 static void
@@ -141,17 +148,25 @@ assert_refused(const struct ct_plan *plan, const char *name, enum ct_refusal ref
 
 /* No room in front of the next entry: said in either way. */
 static void
-assert_too_near(const struct ct_plan *plan, const char *name)
-{
-  if (planned(plan, name)->refusal != CT_REFUSED_TOO_SHORT)
-    assert_refused(plan, name, CT_REFUSED_ENTRY_INTO);
-}
-
-static void
 assert_branch_into(const struct ct_plan *plan, const char *name, uint8_t offset)
 {
   assert_refused(plan, name, CT_REFUSED_BRANCH_INTO);
   assert_int_equal(planned(plan, name)->refusal_offset, offset);
+}
+
+/* A branch goes to name + offset: only bytes before it change, by one of the tactics for that. */
+static void
+assert_clear_of(const struct ct_plan *plan, const char *name, enum ct_tactic tactic, uint8_t offset)
+{
+  const struct ct_planned *f = planned(plan, name);
+  assert_hooked(plan, name, tactic, CT_HOOK_FULL);
+  assert_true(f->patch_bytes < 5 && f->patch_offset + f->patch_bytes <= offset);
+  assert_true(f->window.length >= f->patch_bytes || f->window.terminated);
+  if (tactic != CT_TACTIC_PUN) {
+    const struct ct_nearby *nearby = &plan->nearby[f->nearby];
+    int64_t distance = (int64_t)(nearby->relay - (f->address + f->patch_offset + 2));
+    assert_true(distance >= -128 && distance <= 127);
+  }
 }
 
 #define FRAME   " push %rbp\n .cfi_def_cfa_offset 16\n mov %rsp, %rbp\n .cfi_def_cfa_register 6\n"
@@ -309,21 +324,55 @@ branches_into_the_patch(void **state)
       "fn endbr_loops_at_6\n endbr64\n mov %edi, %eax\n1: dec %edi\n nop\n jne 1b\n ret\n"
       " end endbr_loops_at_6\n"
       "fn endbr_loops_at_0\n1: endbr64\n dec %edi\n nop\n nop\n nop\n jne 1b\n ret\n end endbr_loops_at_0\n");
-  assert_branch_into(plan, "loops_at_1", 1);
-  assert_branch_into(plan, "loops_at_4", 4);
+  assert_clear_of(plan, "loops_at_1", CT_TACTIC_PUN, 1);
+  assert_clear_of(plan, "loops_at_4", CT_TACTIC_SHORT, 4);
   assert_full(plan, "loops_at_5");
   assert_false(planned(plan, "loops_at_5")->self_branch);
   assert_full(plan, "loops_at_0");
   assert_true(planned(plan, "loops_at_0")->self_branch);
-  assert_branch_into(plan, "from_elsewhere", 2);
+  assert_clear_of(plan, "from_elsewhere", CT_TACTIC_SHORT, 2);
   assert_full(plan, "elsewhere");
-  assert_branch_into(plan, "referred_to", 2);
-  assert_branch_into(plan, "called_inside", 2);
+  assert_clear_of(plan, "referred_to", CT_TACTIC_SHORT, 2);
+  assert_clear_of(plan, "called_inside", CT_TACTIC_SHORT, 2);
   assert_hooked(plan, "endbr_loops_at_4", CT_TACTIC_ENDBR, CT_HOOK_FULL);
   assert_true(planned(plan, "endbr_loops_at_4")->self_branch);
-  assert_branch_into(plan, "endbr_loops_at_6", 6);
+  assert_clear_of(plan, "endbr_loops_at_6", CT_TACTIC_SHORT, 6);
   assert_hooked(plan, "endbr_loops_at_0", CT_TACTIC_ENDBR, CT_HOOK_FULL);
   assert_true(planned(plan, "endbr_loops_at_0")->self_branch);
+  ct_plan_free(plan);
+}
+
+/* No padding within reach: what is left depends on where the jump would point, and on the neighbours. */
+static void
+without_padding(void **state)
+{
+  static const char source[] =
+      ".macro desert\n .rept 40\n mov (%rdi), %eax\n jmp 1f\n1: nop\n .endr\n .endm\n"
+      "fn first\n desert\n ret\n end first\n"
+      " bare loops_at_1\n .cfi_startproc\n cld\n1: dec %edi\n jne 1b\n mov $1, %eax\n ret\n end loops_at_1\n"
+      " bare second\n .cfi_startproc\n desert\n ret\n end second\n"
+      " bare gives_way\n .cfi_startproc\n mov %edi, %eax\n mov %esi, %ecx\n mov %esi, %edx\n inc %eax\n"
+      " inc %ecx\n inc %edx\n inc %ecx\n inc %edx\n ret\n end gives_way\n"
+      " bare loops_at_3\n .cfi_startproc\n xor %eax, %eax\n cld\n1: add $-64, %edi\n jne 1b\n ret\n end loops_at_3\n"
+      " bare third\n .cfi_startproc\n desert\n ret\n end third\n"
+      " bare jumps_about\n .cfi_startproc\n mov %edi, %eax\n mov %esi, %ecx\n mov %esi, %edx\n inc %eax\n"
+      " inc %ecx\n inc %edx\n inc %ecx\n inc %edx\n jmp *%rdi\n end jumps_about\n"
+      " bare loops_at_3_again\n .cfi_startproc\n xor %eax, %eax\n cld\n1: add $-64, %edi\n jne 1b\n ret\n"
+      " end loops_at_3_again\n"
+      " bare fourth\n .cfi_startproc\n desert\n ret\n end fourth\n";
+  struct ct_plan *plan = plan_source(source);
+  assert_clear_of(plan, "loops_at_1", CT_TACTIC_PUN, 1);
+  assert_clear_of(plan, "loops_at_3", CT_TACTIC_PUN, 3);
+  ct_plan_free(plan);
+  plan = plan_source_as(source, "-no-pie -static -Wl,-e,first"); /* nothing lies below address 0 */
+  assert_branch_into(plan, "loops_at_1", 1);
+  assert_clear_of(plan, "loops_at_3", CT_TACTIC_EVICT, 3);
+  const struct ct_nearby *nearby = &plan->nearby[planned(plan, "loops_at_3")->nearby];
+  uint64_t entry = planned(plan, "gives_way")->address;
+  assert_true(nearby->evicted >= entry + 5 && nearby->evicted + nearby->window.length <= entry + 19);
+  assert_int_equal(nearby->relay, nearby->evicted + 5);
+  assert_true(nearby->window.length >= 10);
+  assert_branch_into(plan, "loops_at_3_again", 3); /* its neighbour has a jump to who knows where */
   ct_plan_free(plan);
 }
 
@@ -355,13 +404,12 @@ short_functions(void **state)
     assert_hooked(plan, in_padding[i], CT_TACTIC_PADDING, CT_HOOK_FULL);
   assert_int_equal(planned(plan, "before_int3")->window.length, 1);
   assert_int_equal(planned(plan, "before_nops")->window.length, 3);
-  assert_too_near(plan, "before_code");
-  assert_refused(plan, "before_data", CT_REFUSED_TOO_SHORT);
-  assert_too_near(plan, "before_short_pad");
-  assert_refused(plan, "before_nop_entry", CT_REFUSED_ENTRY_INTO);
-  assert_int_equal(planned(plan, "before_nop_entry")->refusal_offset, 4);
-  assert_branch_into(plan, "before_used_pad", 3);
-  assert_refused(plan, "falls_through", CT_REFUSED_TOO_SHORT);
+  assert_clear_of(plan, "before_code", CT_TACTIC_SHORT, 3);
+  assert_clear_of(plan, "before_data", CT_TACTIC_SHORT, 4);
+  assert_clear_of(plan, "before_short_pad", CT_TACTIC_SHORT, 4);
+  assert_clear_of(plan, "before_nop_entry", CT_TACTIC_SHORT, 4);
+  assert_clear_of(plan, "before_used_pad", CT_TACTIC_SHORT, 3);
+  assert_clear_of(plan, "falls_through", CT_TACTIC_SHORT, 2);
   assert_full(plan, "falls_into");
   const struct ct_planned *endbr = planned(plan, "endbr_short"); /* behind the endbr64, into the padding */
   assert_int_equal(endbr->refusal, CT_REFUSED_NOT);
@@ -369,7 +417,7 @@ short_functions(void **state)
   assert_int_equal(endbr->patch_offset, 4);
   assert_refused(plan, "endbr_only", CT_REFUSED_TOO_SHORT);
   assert_full(plan, "exactly_five");
-  assert_refused(plan, "last", CT_REFUSED_TOO_SHORT);
+  assert_clear_of(plan, "last", CT_TACTIC_SHORT, 2);
   ct_plan_free(plan);
 }
 
@@ -396,14 +444,14 @@ first_instructions(void **state)
   assert_int_equal(f->window.length, 8); /* push, mov, sub */
   assert_int_equal(f->window.count, 3);
   assert_full(plan, "calls_first");
-  assert_refused(plan, "indirect_call_inside", CT_REFUSED_INDIRECT_CALL);
+  assert_clear_of(plan, "indirect_call_inside", CT_TACTIC_SHORT, 3);
   assert_full(plan, "loops_first");
   assert_true(planned(plan, "loops_first")->self_branch);
   assert_full(plan, "jcc_first");
   assert_full(plan, "rip_first");
   assert_refused(plan, "no_code", CT_REFUSED_UNDECODABLE);
   assert_full(plan, "bad_later");
-  assert_too_near(plan, "two_entries");
+  assert_clear_of(plan, "two_entries", CT_TACTIC_SHORT, 2);
   assert_full(plan, "second");
   ct_plan_free(plan);
 }
@@ -595,10 +643,10 @@ landing_pads_in_the_patch(void **state)
       "far_table: .byte 0x1b\n .long landed_in-.\n .byte 0xff, 3, 13\n .long 0, 1, far_pad-landed_in\n .byte 0\n"
       ".section .data.rel, \"aw\", @progbits\n"
       "personality_pointer: .quad personality\n");
-  assert_branch_into(plan, "lands_early", 2);
+  assert_clear_of(plan, "lands_early", CT_TACTIC_SHORT, 2);
   assert_full(plan, "lands_late");
   assert_full(plan, "lands_elsewhere");
-  assert_branch_into(plan, "landed_in", 2);
+  assert_clear_of(plan, "landed_in", CT_TACTIC_SHORT, 2);
   ct_plan_free(plan);
 }
 
@@ -681,6 +729,7 @@ main(void)
       cmocka_unit_test(tail_jumps_hand_the_slot_on),
       cmocka_unit_test(a_long_chain_of_tail_jumps),
       cmocka_unit_test(branches_into_the_patch),
+      cmocka_unit_test(without_padding),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
       cmocka_unit_test(values_in_the_flags),

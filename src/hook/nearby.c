@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Places within reach of a two-byte jump (-128..127 from behind it) for the five-byte jump that goes on.
+ *
+ * Padding: nops or int3 behind an instruction that never goes on (jump, return), in a function or behind it, up to the
+ * next instruction; not entered by a branch, not in use by another patch.
+ *
+ * A victim: ten bytes or more of whole instructions in a hooked function, the first of which may be branched to, none
+ * of the others. They move out: five bytes become a jump to their copy, the next five are ours. All branches into the
+ * function must be known: it has no indirect jump, and all its bytes are instructions. No call among them, since its
+ * return address would lie in the changed bytes; the copy goes on behind them.
+ *
+ *          victim                              victim
+ *   5550:  mov 8(%rdi), %rax            5550:  jmp copy           copy: mov 8(%rdi), %rax ... ; jmp 555b
+ *   5554:  mov %rax, 16(%rdi)    ->     5555:  jmp trampoline     <- eb rel8 at the entry that is too short
+ *   5558:  add $1, %rsi                 555a:  (rest)
+ *   555b:  ...                          555b:  ...
+ */
+#include "hook/plan_internal.h"
+
+#include "x86/look.h"
+
+#include <string.h>
+
+#define BACK         126        /* from the patch's first byte: -128 + 2 */
+#define FORTH        129        /* 127 + 2 */
+#define VICTIM_BYTES 10         /* two jumps */
+#define WALK_MAX     (1u << 16) /* bytes of a function that is walked for this */
+
+struct search {
+  const struct planner *planner;
+  uint64_t patch;
+  uint64_t function; /* index of the function that is patched */
+};
+
+static bool
+in_reach(const struct search *search, uint64_t at)
+{
+  return at + BACK >= search->patch && at <= search->patch + FORTH;
+}
+
+static bool
+overlaps(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* Bytes that another patch of the plan changes, or whose original instructions it still jumps back behind. */
+static bool
+is_taken(const struct search *search, size_t near, uint64_t at, uint64_t bytes)
+{
+  const struct ct_plan *plan = search->planner->plan;
+  for (size_t n = 0; n < plan->nearby_count; n++) {
+    const struct ct_nearby *nearby = &plan->nearby[n];
+    if (overlaps(at, bytes, nearby->relay, CT_JUMP_BYTES) ||
+        (nearby->window.length != 0 && overlaps(at, bytes, nearby->evicted, nearby->window.length))) {
+      return true;
+    }
+  }
+  if (overlaps(at, bytes, search->patch, CT_JUMP_BYTES)) {
+    return true; /* ours, whatever its length will be */
+  }
+  /* Functions before `near` can only reach here from the last one or two; look at a few. */
+  size_t first = near > 3 ? near - 3 : 0;
+  for (size_t i = first; i < search->planner->count && plan->functions[i].address < at + bytes; i++) {
+    const struct ct_planned *other = &plan->functions[i];
+    uint64_t length = other->window.length > CT_JUMP_BYTES ? other->window.length : CT_JUMP_BYTES;
+    if (overlaps(at, bytes, other->address, other->patch_offset + length)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool
+is_branched_into(const struct search *search, uint64_t from, uint64_t to)
+{
+  for (uint64_t at = from; at < to; at++) {
+    if (ct_targets_has(&search->planner->scan.targets, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The run of padding at `at`, up to `limit`; returns its length in whole instructions. */
+static size_t
+padding_run(const struct planner *planner, uint64_t at, uint64_t limit)
+{
+  size_t run = 0;
+  const struct ct_elf *elf = planner->plan->elf;
+  while (at + run < limit) {
+    size_t left = ct_elf_bytes_left(elf, at + run);
+    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at + run, left) : NULL;
+    struct ct_look look;
+    if (code == NULL || !ct_look(code, left, &look) || !look.is_padding) {
+      break;
+    }
+    run += look.length;
+  }
+  return at + run > limit ? (size_t)(limit - at) : run;
+}
+
+/* A place for five bytes in the padding [start, start + run) that lies in reach. */
+static bool
+place_in_padding(const struct search *search, size_t near, uint64_t start, size_t run, uint64_t *relay)
+{
+  for (size_t skip = 0; skip + CT_JUMP_BYTES <= run; skip++) {
+    uint64_t at = start + skip;
+    if (in_reach(search, at) && !is_taken(search, near, at, CT_JUMP_BYTES) &&
+        !is_branched_into(search, start, at + CT_JUMP_BYTES)) {
+      *relay = at;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Walks function i and the padding behind it. */
+static bool
+padding_of(const struct search *search, size_t i, uint64_t *relay)
+{
+  const struct planner *planner = search->planner;
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t at = planner->functions[i].address;
+  uint64_t end = ct_code_end(planner, i);
+  uint64_t limit = i + 1 < planner->count ? planner->functions[i + 1].address : end + 16;
+  if (end - at > WALK_MAX) {
+    return false;
+  }
+  while (at < end && at <= search->patch + FORTH) {
+    size_t left = ct_elf_bytes_left(elf, at);
+    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
+    struct ct_look look;
+    if (code == NULL || !ct_look(code, left, &look)) {
+      return false;
+    }
+    at += look.length;
+    if (look.flow != CT_FLOW_END && look.flow != CT_FLOW_INDIRECT) {
+      continue;
+    }
+    size_t run = padding_run(planner, at, limit);
+    if (run >= CT_JUMP_BYTES && place_in_padding(search, i, at, run, relay)) {
+      return true;
+    }
+    at += run;
+  }
+  return false;
+}
+
+/* The first function that may have something in reach. */
+static size_t
+first_near(const struct search *search)
+{
+  const struct planner *planner = search->planner;
+  size_t i = (size_t)search->function;
+  while (i > 0 && planner->functions[i - 1].address + BACK + 64 >= search->patch) {
+    i--;
+  }
+  return i > 0 ? i - 1 : 0; /* and the one whose body reaches up to here */
+}
+
+bool
+ct_nearby_padding(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby)
+{
+  struct search search = {planner, patch, i};
+  memset(nearby, 0, sizeof(*nearby));
+  for (size_t j = first_near(&search); j < planner->count && planner->functions[j].address <= patch + FORTH; j++) {
+    if (padding_of(&search, j, &nearby->relay)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* May instructions of function i move out? */
+static bool
+may_give_way(const struct planner *planner, size_t i)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t at = planner->functions[i].address;
+  uint64_t end = ct_code_end(planner, i);
+  size_t left = ct_elf_bytes_left(elf, at);
+  const uint8_t *code = left >= end - at ? ct_elf_bytes(elf, at, left) : NULL;
+  if (planner->plan->functions[i].refusal != CT_REFUSED_NOT || code == NULL || end - at > WALK_MAX) {
+    return false;
+  }
+  for (size_t offset = 0; offset < end - at;) {
+    struct ct_look look;
+    if (!ct_look(code + offset, left - offset, &look) || look.flow == CT_FLOW_INDIRECT) {
+      return false;
+    }
+    offset += look.length;
+  }
+  return true;
+}
+
+/* Ten bytes or more of movable instructions from `at` on, up to end. */
+static bool
+victim_at(const struct search *search, size_t i, uint64_t at, uint64_t end, struct ct_nearby *nearby)
+{
+  const struct ct_elf *elf = search->planner->plan->elf;
+  size_t bytes = 0;
+  const uint8_t *code = ct_elf_bytes(elf, at, end - at);
+  while (bytes < VICTIM_BYTES) {
+    struct ct_look look;
+    if (at + bytes >= end || !ct_look(code + bytes, end - at - bytes, &look) || look.flow == CT_FLOW_CALL ||
+        look.flow == CT_FLOW_INDIRECT || (look.flow == CT_FLOW_END && bytes + look.length < VICTIM_BYTES)) {
+      return false;
+    }
+    bytes += look.length;
+  }
+  if (at + bytes > end || is_branched_into(search, at + 1, at + bytes) || is_taken(search, i, at, bytes) ||
+      ct_window_find(code, end - at, at, VICTIM_BYTES, &nearby->window) != CT_WINDOW_OK ||
+      nearby->window.length != bytes) {
+    return false;
+  }
+  nearby->evicted = at;
+  nearby->relay = at + CT_JUMP_BYTES;
+  return true;
+}
+
+static bool
+victim_in(const struct search *search, size_t i, struct ct_nearby *nearby)
+{
+  const struct planner *planner = search->planner;
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t at = planner->functions[i].address;
+  uint64_t end = ct_code_end(planner, i);
+  if (!may_give_way(planner, i)) {
+    return false;
+  }
+  while (at < end && at <= search->patch + FORTH) {
+    size_t left = ct_elf_bytes_left(elf, at);
+    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
+    struct ct_look look;
+    if (code == NULL || !ct_look(code, left, &look)) {
+      return false;
+    }
+    if (in_reach(search, at + CT_JUMP_BYTES) && victim_at(search, i, at, end, nearby)) {
+      return true;
+    }
+    at += look.length;
+  }
+  return false;
+}
+
+bool
+ct_nearby_victim(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby)
+{
+  struct search search = {planner, patch, i};
+  for (size_t j = first_near(&search); j < planner->count && planner->functions[j].address <= patch + FORTH; j++) {
+    memset(nearby, 0, sizeof(*nearby));
+    if (j != i && victim_in(&search, j, nearby)) {
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What the planner's files share; see plan.c. */
+#ifndef CT_HOOK_PLAN_INTERNAL_H
+#define CT_HOOK_PLAN_INTERNAL_H
+
+#include "hook/plan.h"
+#include "target/functions.h"
+#include "x86/scan.h"
+
+struct planner {
+  struct ct_plan *plan;
+  const struct ct_function *functions;
+  size_t count;
+  struct ct_scan scan;
+  uint16_t *facts;   /* per function */
+  bool enter_only;   /* no function may be called through */
+  bool cfi_is_usual; /* most functions of the module have CFI */
+};
+
+/*
+ * Tactics 1 and 2: a jump of five bytes over whole instructions, or into padding. Fills tactic, window and the patch's
+ * place; on a refusal refusal_offset says where a branch goes into.
+ */
+enum ct_refusal ct_tactic_choose(const struct planner *planner, size_t i, struct ct_planned *planned);
+
+/* True when one of the other tactics may do for what ct_tactic_choose has refused so. */
+bool ct_tactic_may_help(enum ct_refusal refusal);
+
+/*
+ * Tactics 3 to 5, when ct_tactic_choose has been through all functions of the module. True when one fits; planned is
+ * as before otherwise. Memory that runs out counts as no fit.
+ */
+bool ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_planned *planned);
+
+/* Where the code of function i ends: its size, but never beyond the next entry. */
+uint64_t ct_code_end(const struct planner *planner, size_t i);
+
+/* hook/nearby.c: five bytes of padding, or ten of movable instructions, where a two-byte jump at patch can go. */
+bool ct_nearby_padding(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby);
+bool ct_nearby_victim(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby);
+
+#endif
