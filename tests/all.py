@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs callgrind fuzz
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs callgrind libraries fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -23,9 +23,10 @@ GROUPS = {
     "errors": [[os.path.join(HERE, "errors.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
     "callgrind": [[os.path.join(HERE, "callgrind.py")]],
+    "libraries": [[os.path.join(HERE, "dlstorm.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "errors", "programs", "callgrind", "fuzz"]
+ORDER = ["static", "unit", "fixtures", "errors", "programs", "callgrind", "libraries", "fuzz"]
 
 
 def run_group(command, build):

@@ -10,6 +10,14 @@
 #define SILENT_STEPS_MAX 10  /* the heartbeat stood still for a second */
 #define STEPS_MAX        600 /* a minute in all */
 
+/* The loader has said that it is about to change its list: there is nothing to see yet, it calls again. */
+static int
+loader_is_busy(const struct ct_hook_desc *desc)
+{
+  return desc->callout == CT_CALLOUT_RENDEZVOUS && agent_config.loader_state != 0 &&
+         *(const volatile uint32_t *)agent_config.loader_state != 0;
+}
+
 static void
 ring_the_bell(void)
 {
@@ -30,7 +38,7 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_request *request = &slot->request;
-  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_lives()) {
+  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_lives() || loader_is_busy(desc)) {
     return;
   }
   request->kind = desc->callout == CT_CALLOUT_EXEC ? CT_REQUEST_EXEC : CT_REQUEST_RENDEZVOUS;
@@ -39,6 +47,8 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   uint32_t silent = 0;
   /* release: pairs with the controller's acquire of PENDING */
   __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+  uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
+  __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
   ring_the_bell();
   for (uint32_t step = 0; step < STEPS_MAX && controller_lives();) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);

@@ -518,6 +518,9 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     planner.enter_only = unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
+  if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
+    plan->r_debug = 0;
+  }
   ct_scan_free(&planner.scan);
   free(planner.facts);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot plan %s: %s", plan->path, ct_err_text(code));

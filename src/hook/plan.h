@@ -86,7 +86,8 @@ struct ct_plan {
   size_t refused[CT_REFUSED_COUNT];
   struct ct_foreign_run *foreign;
   size_t foreign_count;
-  int uses_gs; /* some function uses gs */
+  int uses_gs;      /* some function uses gs */
+  uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
 };
 

@@ -4,60 +4,124 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static int
-append(struct ct_mappings *out, size_t *capacity, const struct ct_mapping *mapping)
+/* The whole file, ended by a NUL; NULL with errno set. */
+static char *
+read_whole(const char *name)
 {
-  if (out->count == *capacity) {
-    size_t grown = *capacity == 0 ? 64 : *capacity * 2;
-    struct ct_mapping *items = realloc(out->items, grown * sizeof(*items));
-    if (items == NULL) {
-      return CT_ENOMEM;
+  size_t size = 0, capacity = 32768;
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  char *text = fd < 0 ? NULL : malloc(capacity);
+  while (text != NULL) {
+    if (capacity - size < 8192) {
+      char *grown = realloc(text, capacity * 2);
+      if (grown == NULL) {
+        free(text);
+        text = NULL;
+        break;
+      }
+      text = grown;
+      capacity *= 2;
     }
-    out->items = items;
-    *capacity = grown;
+    ssize_t got = read(fd, text + size, capacity - size - 1);
+    if (got <= 0) {
+      break;
+    }
+    size += (size_t)got;
   }
-  out->items[out->count++] = *mapping;
-  return 0;
+  if (fd >= 0) {
+    int saved = errno;
+    close(fd);
+    errno = saved;
+  }
+  if (text != NULL) {
+    text[size] = '\0';
+  }
+  return text;
+}
+
+static uint64_t
+hex(char **at)
+{
+  uint64_t value = 0;
+  for (;; (*at)++) {
+    unsigned digit = (unsigned)**at - '0';
+    if (digit > 9) {
+      digit = (unsigned)(**at | 0x20) - 'a' + 10;
+      if (digit < 10 || digit > 15) {
+        return value;
+      }
+    }
+    value = value << 4 | digit;
+  }
+}
+
+static bool
+skip(char **at, char expected)
+{
+  if (**at != expected) {
+    return false;
+  }
+  (*at)++;
+  return true;
+}
+
+/* "start-end rwxp offset major:minor inode   path" of proc(5); at is left behind the inode's blanks. */
+static bool
+parse_mapping(char *at, struct ct_mapping *m)
+{
+  *m = (struct ct_mapping){.start = hex(&at)};
+  bool good = skip(&at, '-');
+  m->end = hex(&at);
+  good = good && skip(&at, ' ') && strnlen(at, 5) == 5;
+  if (!good) {
+    return false;
+  }
+  m->readable = at[0] == 'r';
+  m->writable = at[1] == 'w';
+  m->executable = at[2] == 'x';
+  m->shared = at[3] == 's';
+  at += 4;
+  good = skip(&at, ' ');
+  m->offset = hex(&at);
+  good = good && skip(&at, ' ');
+  m->device_major = (uint32_t)hex(&at);
+  good = good && skip(&at, ':');
+  m->device_minor = (uint32_t)hex(&at);
+  good = good && skip(&at, ' ');
+  m->inode = strtoull(at, &at, 10);
+  while (*at == ' ') {
+    at++;
+  }
+  m->path = at;
+  return good;
 }
 
 static int
 read_mappings(const char *name, struct ct_mappings *out)
 {
-  FILE *file = fopen(name, "re");
-  if (file == NULL) {
+  struct ct_mappings result = {.text = read_whole(name)};
+  if (result.text == NULL) {
     return ct_err_from_errno(errno);
   }
-  struct ct_mappings result = {0};
-  size_t capacity = 0;
-  char *line = NULL;
-  size_t line_size = 0;
-  int code = 0;
-  while (code == 0 && getline(&line, &line_size, file) > 0) {
-    struct ct_mapping m = {0};
-    char perms[5] = "";
-    int path_at = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n", &m.start, &m.end,
-               perms, &m.offset, &m.device_major, &m.device_minor, &m.inode, &path_at) < 7) {
-      continue;
-    }
-    line[strcspn(line, "\n")] = '\0';
-    m.readable = perms[0] == 'r';
-    m.writable = perms[1] == 'w';
-    m.executable = perms[2] == 'x';
-    m.shared = perms[3] == 's';
-    m.path = strdup(path_at > 0 && path_at <= (int)strlen(line) ? line + path_at : "");
-    code = m.path == NULL ? CT_ENOMEM : append(&result, &capacity, &m);
+  size_t lines = 0;
+  for (const char *at = result.text; (at = strchr(at, '\n')) != NULL; at++) {
+    lines++;
   }
-  free(line);
-  fclose(file);
-  if (code != 0) {
+  result.items = calloc(lines + 1, sizeof(*result.items));
+  if (result.items == NULL) {
     ct_mappings_free(&result);
-    return code;
+    return CT_ENOMEM;
+  }
+  for (char *line = result.text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    *end = '\0';
+    result.count += parse_mapping(line, &result.items[result.count]);
   }
   *out = result;
   return 0;
@@ -72,6 +136,7 @@ ct_process_mappings(pid_t pid, struct ct_mappings *out)
   if (code != 0 || out->count != 0) {
     return code;
   }
+  ct_mappings_free(out);
   /* The main thread has ended and shows nothing any more: ask another one. */
   snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
   DIR *tasks = opendir(name);
@@ -81,6 +146,7 @@ ct_process_mappings(pid_t pid, struct ct_mappings *out)
   const struct dirent *task;
   while (code == 0 && out->count == 0 && (task = readdir(tasks)) != NULL) {
     if (task->d_name[0] != '.') {
+      ct_mappings_free(out);
       snprintf(name, sizeof(name), "/proc/%d/task/%s/maps", (int)pid, task->d_name);
       code = read_mappings(name, out);
     }
@@ -92,12 +158,9 @@ ct_process_mappings(pid_t pid, struct ct_mappings *out)
 void
 ct_mappings_free(struct ct_mappings *mappings)
 {
-  for (size_t i = 0; i < mappings->count; i++) {
-    free(mappings->items[i].path);
-  }
   free(mappings->items);
-  mappings->items = NULL;
-  mappings->count = 0;
+  free(mappings->text);
+  *mappings = (struct ct_mappings){0};
 }
 
 uint64_t

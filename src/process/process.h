@@ -15,11 +15,11 @@
 #include <sys/types.h>
 
 struct ct_process {
-  pid_t pid;    /* thread group */
-  int mem_fd;   /* /proc/PID/mem of the current image, -1 when closed */
-  bool stopped; /* by ptrace, at the return from execve */
-  bool dead;    /* its end was seen here already ... */
-  int wait_status; /* ... as waitpid told it */
+  pid_t pid;            /* thread group */
+  int mem_fd;           /* /proc/PID/mem of the current image, -1 when closed */
+  bool stopped;         /* by ptrace, at the return from execve */
+  bool dead;            /* its end was seen here already ... */
+  int wait_status;      /* ... as waitpid told it */
   uint64_t signal_mask; /* its own, while it is stopped and all are blocked */
 };
 
@@ -63,11 +63,12 @@ struct ct_mapping {
   uint64_t inode;
   uint32_t device_major, device_minor;
   bool readable, writable, executable, shared;
-  char *path; /* "" when anonymous; never NULL */
+  const char *path; /* "" when anonymous; never NULL */
 };
 struct ct_mappings {
   struct ct_mapping *items;
   size_t count;
+  char *text; /* that the paths are in */
 };
 int ct_process_mappings(pid_t pid, struct ct_mappings *out);
 void ct_mappings_free(struct ct_mappings *mappings);

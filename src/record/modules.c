@@ -8,6 +8,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,18 @@ count_refused(struct ct_module *module)
   }
 }
 
+/* Tells the agent where the loader notes that it is busy, if this module is the loader. */
+static int
+tell_loader_state(const struct ct_module *module, const struct ct_remote *remote, const struct ct_agent_place *place)
+{
+  if (module->plan->r_debug == 0) {
+    return 0;
+  }
+  uint64_t at = module->base + module->plan->r_debug + offsetof(struct r_debug, r_state);
+  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, loader_state), &at,
+                          sizeof(at));
+}
+
 static int
 install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
         struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -217,6 +230,7 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   module->installed.first_fn = first_fn;
   if (code == 0 && first) {
     tell_functions(module, sinks);
+    code = tell_loader_state(module, remote, place);
   }
   return code;
 }

@@ -30,6 +30,7 @@
 
 #define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
 #define IDLE_MS      200
+#define MANIFEST_NS  200000000ull
 #define REMOTE_STEPS 100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
 
 struct session {
@@ -43,6 +44,8 @@ struct session {
   struct ct_trace_writer *writer;
   pthread_mutex_t lock;
   struct ct_manifest manifest;
+  bool manifest_is_old;
+  uint64_t manifest_ns; /* when it was written */
   char *note;
 };
 
@@ -134,6 +137,17 @@ write_manifest(struct session *session, bool complete)
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->lock);
+  session->manifest_is_old = false;
+  session->manifest_ns = now_ns();
+}
+
+/* While libraries come and go: now and then is enough. */
+static void
+refresh_manifest(struct session *session)
+{
+  if (session->manifest_is_old && now_ns() - session->manifest_ns > MANIFEST_NS) {
+    write_manifest(session, false);
+  }
 }
 
 static struct ct_module_sinks
@@ -280,9 +294,8 @@ serve_rendezvous(struct session *session, struct ct_request *request)
              gs_user->path);
     add_note(session, diag.text);
   }
-  if (added > 0) {
-    write_manifest(session, false);
-  }
+  session->manifest_is_old |= added > 0;
+  refresh_manifest(session);
 }
 
 static bool
@@ -337,22 +350,32 @@ serve_exec(struct session *session, struct ct_request *request, pid_t tid)
   ct_process_release(&session->process);
 }
 
-static void
+/* True when there may be more. */
+static bool
 serve_requests(struct session *session)
 {
   struct ct_ring_header *ring = session->image.ring;
   struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
-  for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
-    struct ct_request *request = &slots[i].request;
-    if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != CT_REQ_PENDING) {
-      continue;
+  for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {
+    /* acquire: pairs with the agent's release of the bit, behind the request */
+    uint64_t bits = __atomic_exchange_n(&ring->request_map[word], 0, __ATOMIC_ACQUIRE);
+    while (bits != 0) {
+      uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(bits);
+      struct ct_request *request = &slots[i].request;
+      bits &= bits - 1;
+      if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != CT_REQ_PENDING) {
+        continue;
+      }
+      if (request->kind == CT_REQUEST_EXEC) {
+        /* the others of this word wait for the next round, if there is one: an exec ends all other threads */
+        __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
+        serve_exec(session, request, (pid_t)slots[i].tid);
+        return true; /* the ring may be another one now */
+      }
+      serve_rendezvous(session, request);
     }
-    if (request->kind == CT_REQUEST_EXEC) {
-      serve_exec(session, request, (pid_t)slots[i].tid);
-      return; /* the ring may be another one now */
-    }
-    serve_rendezvous(session, request);
   }
+  return false;
 }
 
 /* Until the program has ended. */
@@ -366,11 +389,15 @@ run(struct session *session, int *wait_status)
     uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
     if (session->image_live && (rung != served || bell != &session->image.ring->control_bell)) {
       served = rung;
-      serve_requests(session);
+      if (serve_requests(session)) {
+        served--;
+        continue;
+      }
     }
     if (session->process.dead) {
       return 0;
     }
+    refresh_manifest(session);
     pid_t got = waitpid(session->process.pid, &status, WNOHANG | __WALL);
     if (got == session->process.pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
       *wait_status = status;

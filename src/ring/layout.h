@@ -127,11 +127,13 @@ struct ct_ring_header {
   uint32_t free_waiters;  /* atomic */
   uint64_t pad1[5];
   /* cache line of the control futex */
-  uint32_t control_bell; /* atomic, futex */
-  uint32_t reap_passes;  /* atomic: how often the drain has looked for dead threads */
+  uint32_t control_bell;    /* atomic, futex */
+  uint32_t reap_passes;     /* atomic: how often the drain has looked for dead threads */
   uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
   uint64_t pad2[6];
-  uint64_t segment_seq;                   /* atomic: next activation sequence number */
+  uint64_t segment_seq; /* atomic: next activation sequence number */
+  uint64_t
+      request_map[CT_SLOT_COUNT / 64];    /* atomic bits: the slot has made a request; cleared before it is looked at */
   uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
@@ -255,8 +257,9 @@ struct ct_agent_config {
   uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
   uint32_t stack_lock;
   uint64_t region_count;
-  uint64_t fde_full;  /* address of the FDE template for CT_HOOK_FULL */
-  uint64_t fde_enter; /* ... for enter-only trampolines */
+  uint64_t fde_full;     /* address of the FDE template for CT_HOOK_FULL */
+  uint64_t fde_enter;    /* ... for enter-only trampolines */
+  uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];
 };
