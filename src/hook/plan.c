@@ -139,7 +139,7 @@ scan_one(struct scan_share *share, size_t i)
   const struct ct_function *function = &planner->functions[i];
   size_t left = ct_elf_bytes_left(elf, function->address);
   size_t size = function->size < left ? function->size : left;
-  const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, size) : NULL;
+  const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, left) : NULL;
   if (code == NULL) {
     return 0;
   }
@@ -148,7 +148,7 @@ scan_one(struct scan_share *share, size_t i)
     rows = ct_cfi_rows(elf, function->fde, share->rows, ROWS_MAX);
     rows = rows > ROWS_MAX ? ROWS_MAX : rows;
   }
-  int facts = ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, share->rows, rows);
+  int facts = ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, left, share->rows, rows);
   if (facts < 0) {
     return facts;
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scanner; see scan.h. A linear walk over each function's bytes with Zydis.
+ * The scanner; see scan.h. A linear walk over each function's bytes with ct_decode.
  *
  * A function touches its own return-address slot when, with the CFA known from its CFI row (rsp- or rbp-based), an
  * operand addresses CFA-8, when it pops with CFA = rsp+8, or when a row places the CFA closer than 8 to rsp. gcc's
@@ -13,12 +13,14 @@
  */
 #include "x86/scan.h"
 
-#include <Zydis/Zydis.h>
+#include "x86/decode.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_UNKNOWN INT32_MIN
-#define DEPTH_WINDOW  512 /* branch targets remembered for functions without CFI */
+#define DEPTHS_MAX    64 /* branch targets remembered in a function without CFI */
+#define RSP           4  /* as a register operand */
 
 static int
 targets_init(struct ct_targets *targets, uint64_t start, uint64_t end)
@@ -110,140 +112,104 @@ struct walk {
   uint64_t start, end;
   const struct ct_cfi_row *rows;
   size_t row_count, row;
-  int32_t depth; /* without CFI: CFA - rsp */
-  struct known_depth known[64];
+  uint64_t row_end;   /* where what is known of the CFA changes: the next row, or the next byte without CFI */
+  unsigned cfa_reg;   /* DWARF number; CFA_UNKNOWN: not known here */
+  int32_t cfa_offset; /* CFA = cfa_reg + cfa_offset */
+  int32_t depth;      /* without CFI: CFA - rsp */
+  struct known_depth known[DEPTHS_MAX];
   size_t known_count;
+  uint64_t known_map; /* bit address % 64 of each */
   int facts;
-  bool flags_set;        /* an instruction of the entry's straight line has set flags */
-  bool entry_line;       /* still on it */
+  bool may_take_flags;   /* on the entry's straight line, and nothing has set flags */
   uint64_t flags_callee; /* target of the call we stand behind while no instruction has set flags, 0 none */
   uint32_t eax;          /* last constant moved to eax */
   bool eax_known;
 };
 
-/* The CFA as register and offset at the walk's address; false when unknown. */
-static bool
-cfa_at(struct walk *walk, uint64_t address, uint8_t *reg, int32_t *offset)
+enum { CFA_UNKNOWN = 0x100 }; /* no base that an instruction can have */
+
+/* What is known of the CFA from address on, up to row_end. */
+static void
+find_cfa(struct walk *walk, uint64_t address)
 {
+  walk->cfa_reg = CFA_UNKNOWN;
   if (walk->row_count != 0) {
     while (walk->row + 1 < walk->row_count && walk->rows[walk->row + 1].pc <= address) {
       walk->row++;
     }
     const struct ct_cfi_row *row = &walk->rows[walk->row];
-    if (row->pc > address || row->cfa_reg == 0xff) {
-      return false;
+    bool last = walk->row + 1 == walk->row_count;
+    walk->row_end = row->pc > address ? row->pc : last ? UINT64_MAX : walk->rows[walk->row + 1].pc;
+    if (row->pc <= address && (row->cfa_reg == CT_BASE_RSP || row->cfa_reg == CT_BASE_RBP)) {
+      walk->cfa_reg = row->cfa_reg;
+      walk->cfa_offset = row->cfa_offset;
     }
-    *reg = row->cfa_reg;
-    *offset = row->cfa_offset;
-    return true;
-  }
-  for (size_t i = 0; i < walk->known_count; i++) {
-    if (walk->known[i].address == address) {
-      walk->depth = walk->known[i].depth;
+  } else {
+    walk->row_end = address + 1;
+    for (size_t i = 0; (walk->known_map >> (address % 64) & 1) != 0 && i < walk->known_count; i++) {
+      if (walk->known[i].address == address) {
+        walk->depth = walk->known[i].depth;
+      }
+    }
+    if (walk->depth != DEPTH_UNKNOWN) {
+      walk->cfa_reg = CT_BASE_RSP;
+      walk->cfa_offset = walk->depth;
     }
   }
+  if (walk->cfa_reg == CT_BASE_RSP && walk->cfa_offset < 8) {
+    walk->facts |= CT_FACT_TOUCHES_SLOT;
+  }
+}
+
+static inline void
+check_slot(struct walk *walk, const struct ct_insn *in)
+{
+  if ((in->kind & CT_INSN_MEMORY) != 0 && ct_insn_base(in) == walk->cfa_reg &&
+      (int64_t)ct_insn_disp(in) - walk->cfa_offset == -8 && ct_insn_op(in) != CT_OP_NOP) {
+    walk->facts |= CT_FACT_TOUCHES_SLOT;
+  }
+}
+
+/* Adds, without the undefined overflow that made-up code could bring about. */
+static void
+change_depth(struct walk *walk, int64_t by)
+{
+  walk->depth = (int32_t)((uint32_t)walk->depth + (uint32_t)by);
+}
+
+/* Without CFI: what the instruction does to the depth. */
+static void
+follow_depth(struct walk *walk, const struct ct_insn *in)
+{
   if (walk->depth == DEPTH_UNKNOWN) {
-    return false;
-  }
-  *reg = 7;
-  *offset = walk->depth;
-  return true;
-}
-
-static bool
-has_memory(const ZydisDecodedInstruction *in)
-{
-  return (in->attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0 && in->raw.modrm.mod != 3;
-}
-
-/* DWARF number (7 rsp, 6 rbp) of a base register without index, or -1. */
-static int
-plain_base(const ZydisDecodedInstruction *in)
-{
-  if (!has_memory(in)) {
-    return -1;
-  }
-  /* The extensions of base and index: inverted in VEX and EVEX, and Zydis gives them as they stand. */
-  unsigned rexb = in->raw.rex.B, rexx = in->raw.rex.X;
-  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX) {
-    rexb = !in->raw.vex.B;
-    rexx = !in->raw.vex.X;
-  } else if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX) {
-    rexb = !in->raw.evex.B;
-    rexx = !in->raw.evex.X;
-  }
-  if (in->raw.modrm.rm == 4) {
-    if (in->raw.sib.index != 4 || rexx != 0) {
-      return -1;
-    }
-    if (in->raw.sib.base == 4 && rexb == 0) {
-      return 7;
-    }
-    return in->raw.sib.base == 5 && in->raw.modrm.mod != 0 && rexb == 0 ? 6 : -1;
-  }
-  return in->raw.modrm.rm == 5 && in->raw.modrm.mod != 0 && rexb == 0 ? 6 : -1;
-}
-
-static void
-check_slot(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t address)
-{
-  uint8_t reg;
-  int32_t offset;
-  if (!cfa_at(walk, address, &reg, &offset)) {
     return;
   }
-  if (reg == 7 && offset < 8) {
-    walk->facts |= CT_FACT_TOUCHES_SLOT;
-  }
-  if (reg == 7 && offset == 8 && in->mnemonic == ZYDIS_MNEMONIC_POP) {
-    walk->facts |= CT_FACT_TOUCHES_SLOT;
-  }
-  int base = plain_base(in);
-  if (base >= 0 && base == reg && in->raw.disp.value - offset == -8 && in->mnemonic != ZYDIS_MNEMONIC_NOP) {
-    walk->facts |= CT_FACT_TOUCHES_SLOT;
-  }
-}
-
-/* Without CFI: what the instruction does to the depth. Operands are decoded for the few that matter. */
-static void
-follow_depth(struct walk *walk, const ZydisDecodedInstruction *in)
-{
-  if (walk->row_count != 0 || walk->depth == DEPTH_UNKNOWN) {
-    return;
-  }
-  bool on_rsp = (in->attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0 && in->raw.modrm.mod == 3 && in->raw.modrm.rm == 4 &&
-                in->raw.rex.B == 0;
-  switch (in->mnemonic) {
-  case ZYDIS_MNEMONIC_PUSH:
-  case ZYDIS_MNEMONIC_PUSHFQ:
-    walk->depth += 8;
+  switch (ct_insn_op(in)) {
+  case CT_OP_PUSH:
+    change_depth(walk, 8);
     break;
-  case ZYDIS_MNEMONIC_POP:
-  case ZYDIS_MNEMONIC_POPFQ:
-    walk->depth -= 8;
+  case CT_OP_POP:
+    change_depth(walk, -8);
     break;
-  case ZYDIS_MNEMONIC_SUB:
-  case ZYDIS_MNEMONIC_ADD:
-    if (on_rsp && in->raw.imm[0].size != 0) {
-      int32_t by = (int32_t)in->raw.imm[0].value.s;
-      walk->depth += in->mnemonic == ZYDIS_MNEMONIC_SUB ? by : -by;
-    } else if (on_rsp) {
+  case CT_OP_ADD_IMM:
+    change_depth(walk, ct_insn_rm(in) == RSP ? -(int64_t)ct_insn_value(in) : 0);
+    break;
+  case CT_OP_SUB_IMM:
+    change_depth(walk, ct_insn_rm(in) == RSP ? ct_insn_value(in) : 0);
+    break;
+  case CT_OP_LEA:
+    if (ct_insn_reg(in) == RSP && ct_insn_base(in) == CT_BASE_RSP) {
+      change_depth(walk, -(int64_t)ct_insn_disp(in));
+    } else if (ct_insn_reg(in) == RSP) {
       walk->depth = DEPTH_UNKNOWN;
     }
     break;
-  case ZYDIS_MNEMONIC_LEA:
-    if (in->raw.modrm.reg == 4 && in->raw.rex.R == 0) {
-      walk->depth = plain_base(in) == 7 ? walk->depth - (int32_t)in->raw.disp.value : DEPTH_UNKNOWN;
-    }
-    break;
-  case ZYDIS_MNEMONIC_LEAVE:
+  case CT_OP_LEAVE:
     walk->depth = 8;
     break;
-  case ZYDIS_MNEMONIC_AND:
-  case ZYDIS_MNEMONIC_MOV:
-    if (on_rsp && in->opcode != 0x8b) {
-      walk->depth = DEPTH_UNKNOWN;
-    }
+  case CT_OP_MOV_IMM:
+  case CT_OP_WRITE_RM:
+    walk->depth = ct_insn_rm(in) == RSP ? DEPTH_UNKNOWN : walk->depth;
     break;
   default:
     break;
@@ -253,60 +219,34 @@ follow_depth(struct walk *walk, const ZydisDecodedInstruction *in)
 static void
 note_depth(struct walk *walk, uint64_t target)
 {
-  if (walk->row_count == 0 && walk->depth != DEPTH_UNKNOWN && walk->known_count < 64 && target > walk->start &&
+  if (walk->row_count == 0 && walk->depth != DEPTH_UNKNOWN && walk->known_count < DEPTHS_MAX && target > walk->start &&
       target < walk->end) {
     walk->known[walk->known_count++] = (struct known_depth){target, walk->depth};
+    walk->known_map |= 1ull << (target % 64);
   }
 }
 
-static bool
-reads_flags(const ZydisDecodedInstruction *in)
-{
-  const ZyanU32 arithmetic =
-      ZYDIS_CPUFLAG_CF | ZYDIS_CPUFLAG_PF | ZYDIS_CPUFLAG_AF | ZYDIS_CPUFLAG_ZF | ZYDIS_CPUFLAG_SF | ZYDIS_CPUFLAG_OF;
-  return in->cpu_flags != NULL && (in->cpu_flags->tested & arithmetic) != 0;
-}
-
-static bool
-sets_flags(const ZydisDecodedInstruction *in)
-{
-  return in->cpu_flags != NULL &&
-         (in->cpu_flags->modified | in->cpu_flags->set_0 | in->cpu_flags->set_1 | in->cpu_flags->undefined) != 0;
-}
-
+/* While it matters who reads flags: from the entry on, and behind a call, until some instruction sets them. */
 static void
-follow_flags(struct walk *walk, const ZydisDecodedInstruction *in)
+follow_flags(struct walk *walk, const struct ct_insn *in)
 {
-  bool is_call = in->meta.category == ZYDIS_CATEGORY_CALL || in->meta.category == ZYDIS_CATEGORY_SYSCALL;
-  if (!walk->flags_set && walk->entry_line && reads_flags(in)) {
-    walk->facts |= CT_FACT_FLAGS_IN;
+  unsigned traits = ct_insn_traits(in);
+  if ((traits & CT_TRAIT_READS_FLAGS) != 0) {
+    walk->facts |= walk->may_take_flags ? CT_FACT_FLAGS_IN : 0;
+    if (walk->flags_callee != 0) {
+      ct_targets_add(&walk->scan->flag_results, walk->flags_callee);
+    }
   }
-  if (walk->flags_callee != 0 && reads_flags(in)) {
-    ct_targets_add(&walk->scan->flag_results, walk->flags_callee);
-  }
-  bool branches = in->meta.category == ZYDIS_CATEGORY_COND_BR || in->meta.category == ZYDIS_CATEGORY_UNCOND_BR ||
-                  in->meta.category == ZYDIS_CATEGORY_RET;
-  if (sets_flags(in) || is_call || branches) {
-    walk->flags_set = true;
+  if ((traits & CT_TRAIT_SETS_FLAGS) != 0 || ct_insn_op(in) >= CT_OP_SYSCALL) {
+    walk->may_take_flags = false;
     walk->flags_callee = 0;
   }
-  if (branches || is_call) {
-    walk->entry_line = false;
-  }
 }
 
 static void
-follow_syscalls(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t address)
+follow_syscall(struct walk *walk, uint64_t address)
 {
-  if (in->opcode == 0xb8 && in->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && in->raw.rex.B == 0) {
-    walk->eax = (uint32_t)in->raw.imm[0].value.u;
-    walk->eax_known = true;
-  } else if (in->opcode == 0xc7 && in->raw.modrm.mod == 3 && in->raw.modrm.rm == 0 && in->raw.rex.B == 0 &&
-             in->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT) {
-    walk->eax = (uint32_t)in->raw.imm[0].value.u;
-    walk->eax_known = true;
-  }
-  if (in->mnemonic != ZYDIS_MNEMONIC_SYSCALL || !walk->eax_known) {
+  if (!walk->eax_known) {
     return;
   }
   switch (walk->eax) {
@@ -333,43 +273,74 @@ follow_syscalls(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t a
   walk->eax_known = false;
 }
 
+/* A jump, call or branch to a fixed target. 0 or CT_ENOMEM. */
 static int
-follow_branches(struct walk *walk, const ZydisDecodedInstruction *in, uint64_t address)
+follow_relative(struct walk *walk, const struct ct_insn *in, uint64_t address)
 {
-  uint64_t next = address + in->length;
-  if (in->raw.imm[0].is_relative) {
-    uint64_t target = next + (uint64_t)in->raw.imm[0].value.s;
-    ct_targets_add(&walk->scan->targets, target);
-    note_depth(walk, target);
-    if (in->meta.category == ZYDIS_CATEGORY_CALL) {
-      walk->flags_callee = target;
-    } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
-      walk->facts |= CT_FACT_SELF_BRANCH;
-    } else if (target < walk->start || target >= walk->end) {
-      return add_tail_jump(walk->scan, walk->function, target);
-    }
-  } else if (has_memory(in) && in->raw.modrm.mod == 0 && in->raw.modrm.rm == 5 && in->mnemonic == ZYDIS_MNEMONIC_LEA) {
-    ct_targets_add(&walk->scan->targets, next + (uint64_t)in->raw.disp.value);
-  }
-  if (in->meta.category == ZYDIS_CATEGORY_RET && in->opcode == 0xc2) {
-    walk->facts |= CT_FACT_RET_IMM;
-  }
-  if (in->meta.category == ZYDIS_CATEGORY_RET || in->meta.category == ZYDIS_CATEGORY_UNCOND_BR) {
-    walk->depth = DEPTH_UNKNOWN;
+  uint64_t target = address + in->length + (uint64_t)(int64_t)ct_insn_value(in);
+  ct_targets_add(&walk->scan->targets, target);
+  note_depth(walk, target);
+  if (ct_insn_op(in) == CT_OP_CALL) {
+    walk->flags_callee = target;
+  } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
+    walk->facts |= CT_FACT_SELF_BRANCH;
+  } else if (target < walk->start || target >= walk->end) {
+    return add_tail_jump(walk->scan, walk->function, target);
   }
   return 0;
 }
 
+/* What the ops with an effect beyond the stack do. 0 or CT_ENOMEM. */
+static int
+follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
+{
+  int code = 0;
+  switch (ct_insn_op(in)) {
+  case CT_OP_POP:
+    if (walk->cfa_reg == CT_BASE_RSP && walk->cfa_offset == 8) {
+      walk->facts |= CT_FACT_TOUCHES_SLOT;
+    }
+    break;
+  case CT_OP_MOV_IMM:
+    if (ct_insn_rm(in) == 0) {
+      walk->eax = (uint32_t)ct_insn_value(in);
+      walk->eax_known = true;
+    }
+    break;
+  case CT_OP_LEA:
+    if (ct_insn_base(in) == CT_BASE_RIP) {
+      ct_targets_add(&walk->scan->targets, address + in->length + (uint64_t)(int64_t)ct_insn_disp(in));
+    }
+    break;
+  case CT_OP_SYSCALL:
+    follow_syscall(walk, address);
+    break;
+  case CT_OP_JUMP:
+    code = follow_relative(walk, in, address);
+    walk->depth = DEPTH_UNKNOWN;
+    break;
+  case CT_OP_CALL:
+  case CT_OP_BRANCH:
+    code = follow_relative(walk, in, address);
+    break;
+  case CT_OP_RET_IMM:
+    walk->facts |= CT_FACT_RET_IMM;
+    walk->depth = DEPTH_UNKNOWN;
+    break;
+  case CT_OP_JUMP_INDIRECT:
+  case CT_OP_RET:
+    walk->depth = DEPTH_UNKNOWN;
+    break;
+  default:
+    break;
+  }
+  return code;
+}
+
 int
 ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, uint64_t address, size_t size,
-                 const struct ct_cfi_row *rows, size_t row_count)
+                 size_t readable, const struct ct_cfi_row *rows, size_t row_count)
 {
-  static _Thread_local ZydisDecoder decoder;
-  static _Thread_local bool ready;
-  if (!ready) {
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ready = true;
-  }
   struct walk walk = {.scan = scan,
                       .function = function,
                       .start = address,
@@ -377,27 +348,35 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
                       .rows = rows,
                       .row_count = row_count,
                       .depth = 8,
-                      .entry_line = true};
+                      .may_take_flags = true};
   size_t at = 0;
   while (at < size) {
-    ZydisDecodedInstruction in;
-    if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, code + at, size - at, &in))) {
+    struct ct_insn in;
+    uint64_t here = address + at;
+    if (!ct_decode(code + at, size - at, readable - at, &in)) {
       walk.facts |= CT_FACT_UNDECODED;
-      walk.entry_line = false;
+      walk.may_take_flags = false;
       at++;
       continue;
     }
-    uint64_t here = address + at;
-    check_slot(&walk, &in, here);
-    follow_depth(&walk, &in);
-    follow_flags(&walk, &in);
-    follow_syscalls(&walk, &in, here);
-    int code_or_error = follow_branches(&walk, &in, here);
-    if (code_or_error != 0) {
-      return code_or_error;
+    if (here >= walk.row_end) {
+      find_cfa(&walk, here);
     }
-    if ((in.attributes & ZYDIS_ATTRIB_HAS_SEGMENT_GS) != 0 || in.mnemonic == ZYDIS_MNEMONIC_WRGSBASE) {
+    check_slot(&walk, &in);
+    if (row_count == 0) {
+      follow_depth(&walk, &in);
+    }
+    if (walk.may_take_flags || walk.flags_callee != 0) {
+      follow_flags(&walk, &in);
+    }
+    if ((ct_insn_traits(&in) & CT_TRAIT_GS) != 0) {
       walk.facts |= CT_FACT_GS;
+    }
+    if (ct_insn_op(&in) != CT_OP_OTHER) {
+      int failed = follow_op(&walk, &in, here);
+      if (failed != 0) {
+        return failed;
+      }
     }
     at += in.length;
   }

@@ -55,10 +55,10 @@ void ct_targets_add(struct ct_targets *targets, uint64_t address);
 bool ct_targets_has(const struct ct_targets *targets, uint64_t address);
 
 /*
- * Looks at one function: size bytes of code at address. rows (count of them, may be 0) are its CFI rows. Adds to
- * the scan and returns the facts (enum ct_scan_fact), or a negative error.
+ * Looks at one function: size bytes of code at address, behind which readable - size more may be read. rows (count of
+ * them, may be 0) are its CFI rows. Adds to the scan and returns the facts (enum ct_scan_fact), or a negative error.
  */
 int ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, uint64_t address, size_t size,
-                     const struct ct_cfi_row *rows, size_t row_count);
+                     size_t readable, const struct ct_cfi_row *rows, size_t row_count);
 
 #endif
