@@ -7,8 +7,9 @@
  *   FDE, id = distance back to its CIE: start, range (both encoded as the CIE says), augmentation data, code
  *
  * Rules: an FDE counts only when its CIE was a record of this pass (so the work is linear in the size whatever the
- * file says), its range is not empty and it begins in code. The id is 4 bytes also behind a 64-bit length, as the LSB
- * says. A record that cannot be read is passed over; a length that leaves the section ends the pass.
+ * file says), its range is not empty and it begins in code. Ranges that overlap are cut. The id is 4 bytes also behind
+ * a 64-bit length, as the LSB says. A record that cannot be read is passed over; a length that leaves the section ends
+ * the pass.
  */
 #include "target/cfi.h"
 
@@ -361,6 +362,22 @@ sort_fdes(struct ct_cfi *cfi)
   return CT_OK;
 }
 
+/* Each address belongs to the last FDE that begins at or before it, as unwinders search. */
+static void
+cut_overlaps(struct ct_cfi *cfi)
+{
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < cfi->fde_count; i++) {
+    struct ct_fde fde = cfi->fdes[i];
+    uint64_t next = i + 1 < cfi->fde_count ? cfi->fdes[i + 1].start : fde.end;
+    if (next == fde.start)
+      continue;
+    fde.end = next < fde.end ? next : fde.end;
+    cfi->fdes[kept++] = fde;
+  }
+  cfi->fde_count = kept;
+}
+
 int
 ct_cfi_build(struct ct_elf *elf, const uint8_t *bytes, size_t size, uint64_t address, bool until_zero)
 {
@@ -370,7 +387,11 @@ ct_cfi_build(struct ct_elf *elf, const uint8_t *bytes, size_t size, uint64_t add
   cfi->size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
   cfi->address = address;
   int err = read_records(elf, until_zero);
-  return err == CT_OK ? sort_fdes(cfi) : err;
+  if (err == CT_OK)
+    err = sort_fdes(cfi);
+  if (err == CT_OK)
+    cut_overlaps(cfi);
+  return err;
 }
 
 uint32_t

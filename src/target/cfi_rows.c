@@ -337,6 +337,14 @@ ct_cfi_row_at(const struct ct_elf *elf, uint32_t fde, uint64_t address, struct c
   }
 }
 
+static enum ct_entry
+state_of(const struct ct_cfi *cfi, uint32_t fde, struct ct_cfi_rule rule)
+{
+  if (cfi->cies[cfi->fdes[fde].cie].signal_frame)
+    return CT_ENTRY_SIGNAL;
+  return rule.cfa_reg == RSP && rule.cfa_offset == 8 && rule.ra_at_cfa_minus_8 ? CT_ENTRY_CALLABLE : CT_ENTRY_ODD_CFI;
+}
+
 enum ct_entry
 ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address)
 {
@@ -344,7 +352,28 @@ ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address)
 
   if (ct_cfi_row_at(elf, fde, address, &row) != CT_OK)
     return CT_ENTRY_NOCFI;
-  if (elf->cfi.cies[elf->cfi.fdes[fde].cie].signal_frame)
-    return CT_ENTRY_SIGNAL;
-  return row.cfa_reg == RSP && row.cfa_offset == 8 && row.ra_at_cfa_minus_8 ? CT_ENTRY_CALLABLE : CT_ENTRY_ODD_CFI;
+  return state_of(&elf->cfi, fde, (struct ct_cfi_rule){row.cfa_offset, row.cfa_reg, row.ra_at_cfa_minus_8});
+}
+
+void
+ct_cfi_enter_functions(const struct ct_elf *elf, struct ct_function *functions, size_t count)
+{
+  struct machine m;
+  uint32_t fde = CT_FDE_NONE;
+  enum step step = STEP_END;
+
+  for (size_t i = 0; i < count; i++) {
+    struct ct_function *f = &functions[i];
+    if (f->fde == CT_FDE_NONE) {
+      f->entry = CT_ENTRY_NOCFI;
+      continue;
+    }
+    if (f->fde != fde) {
+      fde = f->fde;
+      step = start(&m, elf, fde) ? STEP_ADVANCED : STEP_DAMAGED;
+    }
+    while (step == STEP_ADVANCED && m.pc <= f->address)
+      step = run(&m);
+    f->entry = (uint8_t)state_of(&elf->cfi, fde, step == STEP_DAMAGED ? unknown : m.rule);
+  }
 }

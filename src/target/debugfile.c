@@ -20,7 +20,7 @@
 #include "target/private.h"
 
 enum {
-  MINIDEBUG_BYTES_MAX = 256 << 20, /* unpacked: a few MiB in practice */
+  MINIDEBUG_BYTES_MAX = 64 << 20, /* unpacked: a few MiB in practice */
 };
 
 struct debuglink {

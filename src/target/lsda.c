@@ -112,7 +112,8 @@ ct_lsda_landing_pads(const struct ct_elf *elf, const struct ct_cfi_fde *fde,
   }
   const uint8_t *table_end = reader.at + table_bytes;
   size_t count = 0;
-  while (reader.at < table_end && !reader.bad) {
+  /* Each site is at least a byte of the function: many functions that share one large table make no more work. */
+  for (uint64_t sites = fde->end - fde->start; sites > 0 && reader.at < table_end && !reader.bad; sites--) {
     encoded(&reader, site_encoding); /* start and length of the calls */
     encoded(&reader, site_encoding);
     uint64_t pad = encoded(&reader, site_encoding);

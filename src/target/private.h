@@ -103,6 +103,8 @@ int ct_minidebug_unpack(struct ct_elf *elf);
 int ct_cfi_build(struct ct_elf *elf, const uint8_t *bytes, size_t size, uint64_t address, bool until_zero);
 /* cfi_rows.c: cie->initial. */
 void ct_cfi_run_initial(const struct ct_cfi *cfi, struct ct_cie *cie);
+/* cfi_rows.c: the entry state of functions sorted by address, in one pass over each FDE. */
+void ct_cfi_enter_functions(const struct ct_elf *elf, struct ct_function *functions, size_t count);
 /* cfi.c: a pointer as .eh_frame encodes it at *at; false when it does not fit before end or is of an unknown form. */
 bool ct_cfi_pointer(const struct ct_cfi *cfi, const uint8_t **at, const uint8_t *end, uint8_t encoding,
                     uint64_t *value);

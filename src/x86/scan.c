@@ -22,13 +22,39 @@
 #define DEPTHS_MAX    64 /* branch targets remembered in a function without CFI */
 #define RSP           4  /* as a register operand */
 
+static size_t
+page_count(const struct ct_targets *targets)
+{
+  return (size_t)((targets->end - targets->start) / CT_TARGETS_PAGE + 1);
+}
+
 static int
 targets_init(struct ct_targets *targets, uint64_t start, uint64_t end)
 {
   targets->start = start;
   targets->end = end;
-  targets->bits = calloc((size_t)((end - start) / 64 + 1), sizeof(uint64_t));
-  return targets->bits == NULL ? CT_ENOMEM : 0;
+  targets->pages = calloc(page_count(targets), sizeof(*targets->pages));
+  return targets->pages == NULL ? CT_ENOMEM : 0;
+}
+
+static void
+targets_free(struct ct_targets *targets)
+{
+  for (size_t i = 0; targets->pages != NULL && i < page_count(targets); i++) {
+    free(targets->pages[i]);
+  }
+  free(targets->pages);
+}
+
+/* The page's words, made when they are not there; NULL without memory. */
+static uint64_t *
+page_at(struct ct_targets *targets, size_t page)
+{
+  if (targets->pages[page] == NULL) {
+    targets->pages[page] = calloc(CT_TARGETS_PAGE / 64, sizeof(uint64_t));
+    targets->out_of_memory |= targets->pages[page] == NULL;
+  }
+  return targets->pages[page];
 }
 
 void
@@ -36,7 +62,10 @@ ct_targets_add(struct ct_targets *targets, uint64_t address)
 {
   if (address >= targets->start && address < targets->end) {
     uint64_t bit = address - targets->start;
-    targets->bits[bit / 64] |= 1ull << (bit % 64);
+    uint64_t *words = page_at(targets, bit / CT_TARGETS_PAGE);
+    if (words != NULL) {
+      words[bit % CT_TARGETS_PAGE / 64] |= 1ull << (bit % 64);
+    }
   }
 }
 
@@ -47,7 +76,20 @@ ct_targets_has(const struct ct_targets *targets, uint64_t address)
     return false;
   }
   uint64_t bit = address - targets->start;
-  return (targets->bits[bit / 64] >> (bit % 64) & 1) != 0;
+  const uint64_t *words = targets->pages[bit / CT_TARGETS_PAGE];
+  return words != NULL && (words[bit % CT_TARGETS_PAGE / 64] >> (bit % 64) & 1) != 0;
+}
+
+static void
+targets_merge(struct ct_targets *targets, const struct ct_targets *part)
+{
+  for (size_t i = 0; i < page_count(targets); i++) {
+    uint64_t *words = part->pages[i] != NULL ? page_at(targets, i) : NULL;
+    for (size_t w = 0; words != NULL && w < CT_TARGETS_PAGE / 64; w++) {
+      words[w] |= part->pages[i][w];
+    }
+  }
+  targets->out_of_memory |= part->out_of_memory;
 }
 
 int
@@ -64,8 +106,8 @@ ct_scan_init(struct ct_scan *scan, uint64_t start, uint64_t end)
 void
 ct_scan_free(struct ct_scan *scan)
 {
-  free(scan->targets.bits);
-  free(scan->flag_results.bits);
+  targets_free(&scan->targets);
+  targets_free(&scan->flag_results);
   free(scan->tail_jumps);
   memset(scan, 0, sizeof(*scan));
 }
@@ -89,12 +131,9 @@ add_tail_jump(struct ct_scan *scan, uint32_t function, uint64_t target)
 int
 ct_scan_merge(struct ct_scan *scan, const struct ct_scan *part)
 {
-  size_t words = (size_t)((scan->targets.end - scan->targets.start) / 64 + 1);
-  for (size_t i = 0; i < words; i++) {
-    scan->targets.bits[i] |= part->targets.bits[i];
-    scan->flag_results.bits[i] |= part->flag_results.bits[i];
-  }
-  int code = 0;
+  targets_merge(&scan->targets, &part->targets);
+  targets_merge(&scan->flag_results, &part->flag_results);
+  int code = scan->targets.out_of_memory || scan->flag_results.out_of_memory ? CT_ENOMEM : 0;
   for (size_t i = 0; i < part->tail_jump_count && code == 0; i++) {
     code = add_tail_jump(scan, part->tail_jumps[i].function, part->tail_jumps[i].target);
   }
@@ -380,5 +419,5 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
     }
     at += in.length;
   }
-  return walk.facts;
+  return scan->targets.out_of_memory || scan->flag_results.out_of_memory ? CT_ENOMEM : walk.facts;
 }

@@ -30,11 +30,16 @@ struct ct_tail_jump {
   uint64_t target;
 };
 
-/* One bit for each byte of [start, end): set when a branch or a code reference goes there. */
+/*
+ * One bit for each byte of [start, end): set when a branch or a code reference goes there. In pages that are made when
+ * they are needed, so that code in far-away parts of a module costs nothing.
+ */
 struct ct_targets {
   uint64_t start, end;
-  uint64_t *bits;
+  uint64_t **pages;   /* CT_TARGETS_PAGE bytes of code each, NULL: no bit set */
+  bool out_of_memory; /* a bit could not be set */
 };
+#define CT_TARGETS_PAGE 4096u
 
 struct ct_scan {
   struct ct_targets targets;
