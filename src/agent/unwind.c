@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libgcc's unwinder is told about trampolines. _Unwind_Find_FDE (libgcc, unwind-dw2-fde.h) is given an address and
- * fills struct dwarf_eh_bases; the rows are taken relative to bases->func, so one template FDE serves all
- * trampolines of a kind. For a displaced instruction the function itself is asked, with the address the
- * instruction came from, and func is moved by the difference, so that rows and call sites (LSDA) fit.
+ * fills struct dwarf_eh_bases.
+ *
+ * The usual case is a return address: the point behind a trampoline's call. bases then lies in the unwinder's context,
+ * right behind the return address that it is about to look at. That is replaced by the true one, whose rows are given:
+ * no frame of a trampoline is ever seen, and the caller's has the CFA that it has without hooks.
+ *
+ * Elsewhere (a signal came in a trampoline, another layout of the context) there are rows for trampolines: they are
+ * taken relative to bases->func, so one template FDE serves all of a kind. For a displaced instruction the function
+ * itself is asked, with the address the instruction came from, and func is moved by the difference, so that rows and
+ * call sites (LSDA) fit.
  */
 #include "agent/agent.h"
 
@@ -14,6 +21,16 @@ struct dwarf_eh_bases {
 };
 
 #define NOT_OURS ((void *)1)
+
+/* The end of libgcc's struct _Unwind_Context up to its bases, the same since GCC 3. */
+struct context_tail {
+  uint64_t cfa; /* of the frame further in: its slot lies 8 below */
+  uint64_t ra;
+  uint64_t lsda;
+  struct dwarf_eh_bases bases;
+};
+
+typedef void *(*find_fde_fn)(uint64_t pc, struct dwarf_eh_bases *bases);
 
 static const struct ct_hook_desc *
 find_desc(const struct ct_region *region, uint64_t pc)
@@ -31,9 +48,26 @@ find_desc(const struct ct_region *region, uint64_t pc)
   return low == 0 ? 0 : &descs[low - 1];
 }
 
+/*
+ * The true return address in place of ret_point in the unwinder's context; 0 when bases is in no such context. That
+ * it is one is seen by ret_point being both in its place there and in the slot that its CFA tells.
+ */
+static uint64_t
+take_true_address(struct dwarf_eh_bases *bases, uint64_t ret_point)
+{
+  struct context_tail *context =
+      (struct context_tail *)((uint64_t)bases - __builtin_offsetof(struct context_tail, bases));
+  if (context->ra != ret_point || context->cfa % 8 != 0 || *(const uint64_t *)(context->cfa - 8) != ret_point) {
+    return 0;
+  }
+  context->ra = *(const uint64_t *)(context->cfa - 8 + (uint64_t)agent_config.store_delta);
+  return context->ra;
+}
+
 AGENT_HIDDEN void *
 agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self)
 {
+  find_fde_fn original = (find_fde_fn)self->after_callout;
   uint64_t count = __atomic_load_n(&agent_config.region_count, __ATOMIC_ACQUIRE);
   for (uint64_t i = 0; i < count; i++) {
     const struct ct_region *region = &agent_config.regions[i];
@@ -46,6 +80,12 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
       bases->data = 0;
       bases->function = (void *)pc;
       return (void *)agent_config.fde_enter;
+    }
+    if (desc->mode == CT_HOOK_FULL && pc + 1 == desc->ret_point) {
+      uint64_t caller = take_true_address(bases, desc->ret_point);
+      if (caller != 0) {
+        return original(caller - 1, bases);
+      }
     }
     if (pc < desc->after_callout) {
       bases->text = 0;
@@ -60,8 +100,6 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
     uint64_t here = desc->after_callout + (desc->map_count != 0 ? desc->map_new[k] : 0);
     uint64_t there = desc->function + (desc->map_count != 0 ? desc->map_old[k] : 0);
     /* The unwinder asks for the address before a return address: stay within the instruction. */
-    void *(*original)(uint64_t, struct dwarf_eh_bases *) =
-        (void *(*)(uint64_t, struct dwarf_eh_bases *))self->after_callout;
     void *fde = original(there, bases);
     if (fde != 0) {
       bases->function = (void *)((uint64_t)bases->function + (here - there));
