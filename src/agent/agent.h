@@ -6,13 +6,14 @@
 #include "ring/layout.h"
 
 /* From the kernel's x86-64 system call table and uapi headers; the agent includes none of them. */
-#define SYS_read   0
-#define SYS_open   2
-#define SYS_close  3
-#define SYS_mmap   9
-#define SYS_futex  202
-#define FUTEX_WAIT 0 /* not private: the controller waits on the same words */
-#define FUTEX_WAKE 1
+#define SYS_read        0
+#define SYS_open        2
+#define SYS_close       3
+#define SYS_mmap        9
+#define SYS_sched_yield 24
+#define SYS_futex       202
+#define FUTEX_WAIT      0 /* not private: the controller waits on the same words */
+#define FUTEX_WAKE      1
 
 #define PROT_RW             3
 #define MAP_PRIVATE_ANON    0x22

@@ -46,9 +46,9 @@ read_hex(struct maps_reader *reader, uint64_t *value)
   }
 }
 
-/* Finds the writable mapping that holds sp. */
+/* Finds the writable mapping that holds sp, and where the one below it ends. */
 static int
-find_mapping(uint64_t sp, struct ct_stack_range *range)
+find_mapping(uint64_t sp, struct ct_stack_range *range, uint64_t *below)
 {
   /* Not /proc/self: that shows nothing any more when the main thread has ended before the others. */
   static const char path[] = "/proc/thread-self/maps";
@@ -58,6 +58,7 @@ find_mapping(uint64_t sp, struct ct_stack_range *range)
     return 0;
   }
   int found = 0;
+  *below = 0;
   for (;;) {
     uint64_t lo, hi;
     if (read_hex(&reader, &lo) != '-' || read_hex(&reader, &hi) != ' ') {
@@ -71,6 +72,7 @@ find_mapping(uint64_t sp, struct ct_stack_range *range)
       range->hi = hi;
       break;
     }
+    *below = hi;
     int c;
     do {
       c = next_char(&reader);
@@ -86,8 +88,12 @@ find_mapping(uint64_t sp, struct ct_stack_range *range)
 static void
 lock(void)
 {
-  while (__atomic_exchange_n(&agent_config.stack_lock, 1, __ATOMIC_ACQUIRE) != 0) {
-    __builtin_ia32_pause();
+  for (uint32_t turn = 1; __atomic_exchange_n(&agent_config.stack_lock, 1, __ATOMIC_ACQUIRE) != 0; turn++) {
+    if (turn % 128 == 0) {
+      agent_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); /* who holds it may be in a system call, or not running */
+    } else {
+      __builtin_ia32_pause();
+    }
   }
 }
 
@@ -97,7 +103,10 @@ unlock(void)
   __atomic_store_n(&agent_config.stack_lock, 0, __ATOMIC_RELEASE);
 }
 
-/* Return stores that have been mapped, ever. When the list is full what is found mapped is believed to be ours. */
+/*
+ * Return stores that have been mapped, ever; neighbours are one. The first is the main stack's, from the controller.
+ * When the list is full what is found mapped is believed to be ours.
+ */
 struct store {
   uint64_t lo, hi;
 };
@@ -105,62 +114,83 @@ struct store {
 static __attribute__((section(".bss"))) struct store stores[STORE_MAX];
 static __attribute__((section(".bss"))) uint32_t store_count;
 
+/*
+ * Which part of [lo, hi), from lo on, is or is not a store of ours: gives its end. Under the lock.
+ */
 static int
-is_ours(uint64_t page)
+is_store(uint64_t lo, uint64_t hi, uint64_t *end)
 {
-  const struct ct_stack_range *main_stack = &agent_config.stacks[0];
-  uint64_t at = page - (uint64_t)agent_config.store_delta;
-  if (at >= main_stack->lo && at < main_stack->hi) {
-    return 1;
+  if (store_count == 0) {
+    const struct ct_stack_range *main_stack = &agent_config.stacks[0];
+    stores[0].lo = main_stack->lo + (uint64_t)agent_config.store_delta;
+    stores[0].hi = main_stack->hi + (uint64_t)agent_config.store_delta;
+    store_count = 1;
   }
-  uint32_t count = __atomic_load_n(&store_count, __ATOMIC_ACQUIRE);
-  for (uint32_t i = 0; i < count && i < STORE_MAX; i++) {
-    if (page >= stores[i].lo && page < stores[i].hi) {
+  *end = hi;
+  for (uint32_t i = 0; i < store_count; i++) {
+    if (lo >= stores[i].lo && lo < stores[i].hi) {
+      *end = stores[i].hi < hi ? stores[i].hi : hi;
       return 1;
     }
+    if (stores[i].lo > lo && stores[i].lo < *end) {
+      *end = stores[i].lo;
+    }
   }
-  return count >= STORE_MAX;
+  return 0;
 }
 
 static void
 note_store(uint64_t lo, uint64_t hi)
 {
-  uint32_t at = __atomic_load_n(&store_count, __ATOMIC_RELAXED);
-  if (at < STORE_MAX) {
-    stores[at] = (struct store){lo, hi};
-    __atomic_store_n(&store_count, at + 1, __ATOMIC_RELEASE);
+  for (uint32_t i = 0; i < store_count; i++) {
+    if (stores[i].lo == hi) {
+      stores[i].lo = lo;
+      return;
+    }
+    if (stores[i].hi == lo) {
+      stores[i].hi = hi;
+      return;
+    }
+  }
+  if (store_count < STORE_MAX) {
+    stores[store_count++] = (struct store){lo, hi};
   }
 }
 
-/* Maps [lo, hi) but for the parts that are stores of ours already. 0 when something of the target's lies there. */
+/*
+ * Maps what is no store of ours yet in [lo, hi). 0 when something of the target's lies there. Once the list is full
+ * a piece may be ours without being in it: then what is mapped already is passed over, in steps.
+ */
 static int
 map_store(uint64_t lo, uint64_t hi)
 {
-  while (lo < hi) {
-    uint64_t length = hi - lo;
+  int ok = 1;
+  lock();
+  while (ok && lo < hi) {
+    uint64_t end;
+    if (is_store(lo, hi, &end)) {
+      lo = end;
+      continue;
+    }
+    uint64_t length = end - lo;
+    long got;
     for (;;) {
-      long got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
-                               MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-      if (got == (long)lo) {
-        lock();
-        note_store(lo, lo + length);
-        unlock();
-        break;
-      }
-      if (got != -17 /* EEXIST */) {
-        return 0;
-      }
-      if (length <= CT_PAGE_BYTES) {
-        if (!is_ours(lo)) {
-          return 0;
-        }
+      got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
+                          MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+      if (got != -17 /* EEXIST */ || store_count < STORE_MAX || length <= CT_PAGE_BYTES) {
         break;
       }
       length = (length / 2 + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
     }
+    if (got == (long)lo) {
+      note_store(lo, lo + length);
+    } else {
+      ok = got == -17 && store_count >= STORE_MAX;
+    }
     lo += length;
   }
-  return 1;
+  unlock();
+  return ok;
 }
 
 static int
@@ -179,14 +209,50 @@ look_up(uint64_t sp, struct ct_stack_range *range)
   return found;
 }
 
+/* The known range with the same upper end takes the new bounds: a stack that has grown is one stack. */
 static void
 remember(const struct ct_stack_range *range)
 {
   static __attribute__((section(".data"))) uint32_t next = 1; /* 0 is the main stack, from the controller */
   lock();
-  agent_config.stacks[next] = *range;
-  next = next + 1 < CT_STACK_CACHE ? next + 1 : 1;
+  uint32_t at = 0;
+  for (uint32_t i = 1; i < CT_STACK_CACHE; i++) {
+    at = agent_config.stacks[i].hi == range->hi ? i : at;
+  }
+  if (at == 0) {
+    at = next;
+    next = next + 1 < CT_STACK_CACHE ? next + 1 : 1;
+  }
+  agent_config.stacks[at] = *range;
   unlock();
+}
+
+/*
+ * True when a stack with this upper end was known with a higher lower one: it grows. Then it is given as much again
+ * in advance, as far as nothing else lies there, so that not every step of it is a stack never seen.
+ */
+static int
+has_grown(const struct ct_stack_range *fresh)
+{
+  int grown = 0;
+  lock();
+  for (uint32_t i = 0; i < CT_STACK_CACHE; i++) {
+    const struct ct_stack_range *known = &agent_config.stacks[i];
+    grown |= known->hi == fresh->hi && known->lo > fresh->lo;
+  }
+  unlock();
+  return grown;
+}
+
+static void
+give_room(struct ct_stack_range *range, uint64_t below)
+{
+  uint64_t size = range->hi - range->lo;
+  if (range->lo - below > size) {
+    range->lo -= size;
+  } else if (below < range->lo) {
+    range->lo = below;
+  }
 }
 
 int
@@ -196,8 +262,12 @@ agent_stack_range(uint64_t sp, struct ct_stack_range *range)
     return 1;
   }
   struct ct_stack_range fresh = {0, 0, 0};
-  if (!find_mapping(sp, &fresh)) {
+  uint64_t below;
+  if (!find_mapping(sp, &fresh, &below)) {
     return 0;
+  }
+  if (has_grown(&fresh)) {
+    give_room(&fresh, below);
   }
   uint64_t lo = fresh.lo + (uint64_t)agent_config.store_delta;
   uint64_t hi = fresh.hi + (uint64_t)agent_config.store_delta;
