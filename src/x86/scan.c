@@ -163,6 +163,11 @@ struct walk {
   uint64_t flags_callee; /* target of the call we stand behind while no instruction has set flags, 0 none */
   uint32_t eax;          /* last constant moved to eax */
   bool eax_known;
+  uint64_t line_start; /* the entry, or behind the last jump or return */
+  struct gs_use {
+    uint64_t line_start, address;
+  } gs_uses[16]; /* not on the entry's line */
+  size_t gs_use_count;
 };
 
 enum { CFA_UNKNOWN = 0x100 }; /* no base that an instruction can have */
@@ -329,6 +334,51 @@ follow_relative(struct walk *walk, const struct ct_insn *in, uint64_t address)
   return 0;
 }
 
+/* What follows a jump or a return is reached by a branch, if it is code at all. */
+static void
+end_line(struct walk *walk, const struct ct_insn *in, uint64_t address)
+{
+  walk->depth = DEPTH_UNKNOWN;
+  walk->line_start = address + in->length;
+}
+
+/*
+ * Text may have data in it, and the letter e is the gs prefix: a use of gs counts where the code is reached from the
+ * entry, straight on or by a direct branch.
+ */
+__attribute__((cold)) static void
+note_gs(struct walk *walk, uint64_t address)
+{
+  if (walk->line_start == walk->start) {
+    walk->facts |= CT_FACT_GS;
+  } else if (walk->gs_use_count < sizeof(walk->gs_uses) / sizeof(walk->gs_uses[0])) {
+    walk->gs_uses[walk->gs_use_count++] = (struct gs_use){walk->line_start, address};
+  }
+}
+
+/* The uses behind a jump or a return: is there a branch to the line of code that they are in? */
+__attribute__((cold)) static void
+settle_gs(struct walk *walk, const uint8_t *code, size_t size, size_t readable)
+{
+  for (size_t at = 0; at < size;) {
+    struct ct_insn in;
+    if (!ct_decode(code + at, size - at, readable - at, &in)) {
+      at++;
+      continue;
+    }
+    at += in.length;
+    if (ct_insn_op(&in) != CT_OP_JUMP && ct_insn_op(&in) != CT_OP_BRANCH) {
+      continue;
+    }
+    uint64_t target = walk->start + at + (uint64_t)(int64_t)ct_insn_value(&in);
+    for (size_t i = 0; i < walk->gs_use_count; i++) {
+      if (target >= walk->gs_uses[i].line_start && target <= walk->gs_uses[i].address) {
+        walk->facts |= CT_FACT_GS;
+      }
+    }
+  }
+}
+
 /* What the ops with an effect beyond the stack do. 0 or CT_ENOMEM. */
 static int
 follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
@@ -356,7 +406,7 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
     break;
   case CT_OP_JUMP:
     code = follow_relative(walk, in, address);
-    walk->depth = DEPTH_UNKNOWN;
+    end_line(walk, in, address);
     break;
   case CT_OP_CALL:
   case CT_OP_BRANCH:
@@ -364,11 +414,11 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
     break;
   case CT_OP_RET_IMM:
     walk->facts |= CT_FACT_RET_IMM;
-    walk->depth = DEPTH_UNKNOWN;
+    end_line(walk, in, address);
     break;
   case CT_OP_JUMP_INDIRECT:
   case CT_OP_RET:
-    walk->depth = DEPTH_UNKNOWN;
+    end_line(walk, in, address);
     break;
   default:
     break;
@@ -387,7 +437,8 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
                       .rows = rows,
                       .row_count = row_count,
                       .depth = 8,
-                      .may_take_flags = true};
+                      .may_take_flags = true,
+                      .line_start = address};
   size_t at = 0;
   while (at < size) {
     struct ct_insn in;
@@ -409,7 +460,7 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
       follow_flags(&walk, &in);
     }
     if ((ct_insn_traits(&in) & CT_TRAIT_GS) != 0) {
-      walk.facts |= CT_FACT_GS;
+      note_gs(&walk, here);
     }
     if (ct_insn_op(&in) != CT_OP_OTHER) {
       int failed = follow_op(&walk, &in, here);
@@ -418,6 +469,9 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
       }
     }
     at += in.length;
+  }
+  if (walk.gs_use_count != 0) {
+    settle_gs(&walk, code, size, readable);
   }
   return scan->targets.out_of_memory || scan->flag_results.out_of_memory ? CT_ENOMEM : walk.facts;
 }

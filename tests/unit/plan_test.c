@@ -456,6 +456,27 @@ first_instructions(void **state)
   ct_plan_free(plan);
 }
 
+/* Letters in the text are no use of gs, code that is branched to is. */
+static void
+gs_in_data_and_code(void **state)
+{
+  static const char data[] = "fn string\n lea 1f(%rip), %rax\n ret\n1: .asciz \"e f else element\"\n end string\n"
+                             "fn table\n jmp *%rdi\n .byte 0x65, 0x8b, 0x04, 0x25, 0, 0, 0, 0\n ret\n end table\n";
+  struct ct_plan *plan = plan_source(data);
+  assert_false(plan->uses_gs);
+  ct_plan_free(plan);
+  static const char *const uses[] = {
+      "fn at_once\n mov %gs:8, %rax\n ret\n end at_once\n",
+      "fn behind_branch\n test %edi, %edi\n jne 1f\n ret\n1: mov %gs:8, %rax\n ret\n end behind_branch\n",
+      "fn in_loop\n jmp 2f\n1: mov %gs:8, %rax\n2: dec %edi\n jne 1b\n ret\n end in_loop\n",
+      "fn sets_base\n wrgsbase %rdi\n ret\n end sets_base\n"};
+  for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+    plan = plan_source(uses[i]);
+    assert_true(plan->uses_gs);
+    ct_plan_free(plan);
+  }
+}
+
 static void
 values_in_the_flags(void **state)
 {
@@ -732,6 +753,7 @@ main(void)
       cmocka_unit_test(without_padding),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
+      cmocka_unit_test(gs_in_data_and_code),
       cmocka_unit_test(values_in_the_flags),
       cmocka_unit_test(system_calls),
       cmocka_unit_test(names_that_call_out),
