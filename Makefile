@@ -8,7 +8,7 @@ MESON_ARGS ?=
 PREFIX     ?= /usr/local
 FUZZ_SECONDS ?= 60
 
-.PHONY: all setup build test unit bench asan fuzz demo format install clean help
+.PHONY: all setup build test unit bench asan fuzz demo torture format install clean help
 all: build
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make setup     install the missing Debian packages"
 	@echo "make demo      set-up, build, record a real program, report"
 	@echo "make test      set-up, build, all tests (TESTS='unit fixtures ...' for some of them)"
+	@echo "make torture   hours: other projects' programs and test-suites, untraced and traced; docs/transparency.md"
 	@echo "make unit      the unit and static tests only"
 	@echo "make asan      the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ='elf plan ...' for some of them)"
@@ -35,6 +36,10 @@ build:
 
 test: setup build
 	@$(NICE) tests/all.py $(TESTS)
+
+torture: setup build
+	@tools/torture.sh $(BUILD)
+	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 
 unit: build
 	@$(NICE) tests/all.py static unit

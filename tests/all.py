@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs callgrind libraries fuzz
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs transparency
+                                               callgrind libraries fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -22,11 +23,12 @@ GROUPS = {
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
+    "transparency": [[os.path.join(HERE, "transparency.py")]],
     "callgrind": [[os.path.join(HERE, "callgrind.py")]],
     "libraries": [[os.path.join(HERE, "dlstorm.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "errors", "programs", "callgrind", "libraries", "fuzz"]
+ORDER = ["static", "unit", "fixtures", "errors", "programs", "transparency", "callgrind", "libraries", "fuzz"]
 
 
 def run_group(command, build):

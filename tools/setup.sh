@@ -4,14 +4,20 @@
 # Starts no service: a policy that forbids it stands in while packages are set up.
 #   tools/setup.sh            all
 #   tools/setup.sh --build    what the build needs, nothing for the tests
+#   tools/setup.sh --more PACKAGE...    all, and these
 set -eu
 
 build="gcc make meson ninja-build pkg-config binutils libzydis-dev libelf-dev libdw-dev libzstd-dev liblzma-dev
   libjansson-dev libcmocka-dev libiberty-dev"
 test="python3 g++ clang valgrind sqlite3 redis-server redis-tools nodejs perl git xz-utils uftrace musl-tools libc6-dbg
-  libc6-dev libclang-rt-14-dev"
+  libc6-dev libclang-rt-14-dev tar gzip bzip2 zstd diffutils patch findutils grep sed mawk bc dc bash dash openssl procps bsdextrautils
+  util-linux lua5.4 tcl busybox"
 wanted=$build
 [ "${1:-}" = --build ] || wanted="$build $test"
+if [ "${1:-}" = --more ]; then
+  shift
+  wanted="$wanted $*"
+fi
 
 if ! command -v dpkg-query >/dev/null; then
   echo "tools/setup.sh: no Debian package system here; needed are:" $wanted >&2

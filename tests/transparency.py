@@ -1,0 +1,514 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The traced program cannot tell: commands are run untraced twice and under contrail, each time in a fresh folder with
+a fixed environment, and what they write to stdout and stderr, how they end and the files they leave must be equal.
+The traces must be complete, and lose nothing where the ring has room for all events.
+
+    tests/transparency.py                     the short set, part of `make test`
+    tests/transparency.py --long              both sets; `make torture`
+    tests/transparency.py --filter 'git*'     cases that match (several: any)
+    tests/transparency.py --repeat 20         each case so often; its first failure ends the repetition
+    tests/transparency.py --record=--lossless further options for contrail record
+    tests/transparency.py --json FILE         numbers of each case
+    tests/transparency.py --markdown FILE     write the tables of docs/transparency.md anew from such a FILE
+
+Cases are in tests/commands/; tests/commands/case.py says what a case may state. A case whose program is not installed
+is skipped and counted. One that differs is run untraced twice more: where untraced runs differ from each other in the
+same way, the difference is the program's own.
+"""
+import argparse
+import collections
+import concurrent.futures
+import datetime
+import difflib
+import fnmatch
+import glob
+import hashlib
+import json
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path.insert(0, HERE)
+from commands import cpython, large, small  # noqa: E402
+from commands.case import PATH  # noqa: E402
+
+DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
+RING_EVENTS = 4_000_000  # what fits into the ring without help of the drain, with segments to spare
+SHOWN_LINES = 16
+SLOWER = 10  # a traced run may take so many times the time-out of the untraced one
+TRIES = 4    # untraced runs of a case that differs
+
+# The shell tells of a child that died of a signal; contrail exits with 128 + N, as a shell would.
+SHELL_NOTICE = re.compile(r"(?m)^(\S*/script\.sh: line \d+: +\d+ [A-Z][^\n]*|Terminated)\n")
+# Drops are judged by the counts in the traces.
+DROP_NOTICE = re.compile(r"(?m)^contrail: \d+ events were dropped [^\n]*\n")
+PREAMBLE = """set -u
+wait_for() {
+  for _ in {1..600}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
+  echo "wait_for: never succeeded: $*" >&2
+  exit 99
+}
+"""
+UNTRACED = """#!/bin/sh
+exec "$@"
+"""
+TRACED = """#!/bin/sh
+trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
+exec {contrail} record {options} -o "$trace" -- "$@"
+"""
+
+
+class Result:
+    """One run of a case, in the form in which it is compared."""
+
+    def __init__(self):
+        self.late = False
+        self.status = None
+        self.seconds = 0.0
+        self.parts = {}  # what is compared: part -> list of lines
+        self.left_over = 0
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+
+
+def sessions_processes(session):
+    """Processes of a session that are still alive."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in (b"Z", b"X") and int(fields[3]) == session:
+            found.append(int(entry))
+    return found
+
+
+def end_session(session):
+    """Ends what is left of a session that we started, and says how much that was."""
+    # What is about to end by itself may do so.
+    for _ in range(20):
+        left = sessions_processes(session)
+        if not left:
+            return 0
+        time.sleep(0.05)
+    for pid in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return len(left)
+
+
+def tree_lines(folder, ignored):
+    """One line for each file below FOLDER: kind, mode, links, size, contents."""
+    lines = []
+    for path, folders, names in os.walk(folder):
+        for name in sorted(folders + names):
+            full = os.path.join(path, name)
+            shown = os.path.relpath(full, folder)
+            told = os.lstat(full)
+            mode = stat.filemode(told.st_mode)
+            if any(fnmatch.fnmatch(shown, pattern) for pattern in ignored):
+                lines.append(f"{mode} {shown} (contents not compared)")
+            elif stat.S_ISLNK(told.st_mode):
+                lines.append(f"{mode} {shown} -> {os.readlink(full)}")
+            elif stat.S_ISREG(told.st_mode):
+                with open(full, "rb") as file:
+                    digest = hashlib.sha256(file.read()).hexdigest()[:16]
+                lines.append(f"{mode} {shown} links={told.st_nlink} size={told.st_size} {digest}")
+            else:
+                lines.append(f"{mode} {shown}")
+    return sorted(lines, key=lambda line: line.split(" ", 1)[1])
+
+
+class Runner:
+    """Runs one case in its scratch folder; FOLDER/work is where the script runs, at the same path each time."""
+
+    def __init__(self, options, case, scratch):
+        self.options, self.case, self.scratch = options, case, scratch
+        self.work = os.path.join(scratch, "work")
+        self.template = os.path.join(scratch, "template")
+        self.traces = os.path.join(scratch, "traces")
+        self.faults = []
+
+    def write(self, name, text, mode):
+        path = os.path.join(self.scratch, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        return path
+
+    def environment(self):
+        path = os.path.join(self.scratch, "bin") + ":" + PATH
+        fixed = {"PATH": path, "HOME": os.path.join(self.scratch, "work"), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+                 "TERM": "dumb", "USER": "root", "LOGNAME": "root", "TMPDIR": os.path.join(self.scratch, "tmp"),
+                 "SOURCE_DATE_EPOCH": "1000000000", "CT_ROOT": ROOT}
+        return dict(fixed, **self.case.environment)
+
+    def execute(self, script, timeout):
+        """Runs a script in the work folder; returns status, stdout, stderr, whether it was late, what it left behind."""
+        path = self.write("script.sh", PREAMBLE + script, 0o644)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = subprocess.Popen(["bash", path], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.work,
+                                       env=self.environment(), start_new_session=True, preexec_fn=limits)
+            late = False
+            try:
+                process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                late = True
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            left = end_session(process.pid)
+            out.seek(0)
+            err.seek(0)
+            return process.returncode, out.read(), err.read(), late, left
+
+    def prepare(self):
+        os.makedirs(self.work)
+        self.write("bin/t", UNTRACED, 0o755)
+        os.makedirs(os.path.join(self.scratch, "tmp"))
+        if self.case.prepare:
+            status, _, err, late, _ = self.execute("set -e\n" + self.case.prepare, 600)
+            if status or late:
+                self.faults.append(f"cannot be prepared: status {status}")
+                self.faults += ["  " + line for line in err.decode(errors="replace").splitlines()[-SHOWN_LINES:]]
+        os.rename(self.work, self.template)
+
+    def go(self, traced):
+        for folder in (self.work, self.traces, os.path.join(self.scratch, "tmp")):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(self.traces)
+        os.makedirs(os.path.join(self.scratch, "tmp"))
+        os.chmod(self.traces, 0o1777)  # for cases that change user
+        subprocess.run(["cp", "-a", self.template, self.work], check=True)
+        self.write("bin/t", TRACED.format(traces=self.traces, contrail=self.options.contrail,
+                                          options=shlex.join(self.options.record)) if traced else UNTRACED, 0o755)
+        result = Result()
+        begin = time.monotonic()
+        timeout = self.case.timeout * (SLOWER if traced else 1)
+        result.status, out, err, result.late, result.left_over = self.execute(self.case.script, timeout)
+        result.seconds = time.monotonic() - begin
+        ends = [f"time is up after {timeout} s"] if result.late else [f"status {result.status}"]
+        result.parts["end"] = ends + ([f"{result.left_over} processes left behind"] if result.left_over else [])
+        if traced and self.case.notes:
+            err = b"".join(line for line in err.splitlines(True) if not line.startswith(b"contrail: "))
+        texts = [self.normalise(data.decode(errors="surrogateescape")) for data in (out, err)]
+        if self.case.outcome and not result.late:
+            result.parts["outcome"] = self.case.outcome(self.work, *texts)
+            self.last_output = texts
+        else:
+            for name, text in zip(("stdout", "stderr"), texts):
+                lines = text.split("\n")
+                result.parts[name] = sorted(lines) if self.case.unordered else lines
+            result.parts["files"] = tree_lines(self.work, [pattern for pattern, _ in self.case.ignore])
+        return result
+
+    def normalise(self, text):
+        text = DROP_NOTICE.sub("", SHELL_NOTICE.sub("", text))
+        for pattern, replacement, _ in self.case.normal:
+            text = re.sub(pattern, replacement, text)
+        return text
+
+
+def differences(one, other, known=()):
+    """Lines that say where two results differ; known ones are left out and counted apart."""
+    found, allowed = [], []
+    for part, lines in one.parts.items():
+        right = other.parts.get(part, [])
+        if lines == right:
+            continue
+        for line in difflib.unified_diff(lines, right, n=0, lineterm=""):
+            if line.startswith(("---", "+++", "@@")):
+                continue
+            text = f"{part}: {'untraced' if line[0] == '-' else 'traced  '} {line[1:][:400]}"
+            mechanism = next((why for pattern, why in known if re.search(pattern, line[1:])), None)
+            if mechanism:
+                allowed.append((text, mechanism))
+            else:
+                found.append(text)
+    return found, allowed
+
+
+def own_doing(untraced, traced):
+    """True when each line that only the traced run has, or lacks, also comes, or is missing, in some untraced run."""
+    for part in traced.parts:
+        counts = [collections.Counter(run.parts.get(part, [])) for run in untraced]
+        lines = collections.Counter(traced.parts[part])
+        for line in set(lines).union(*counts):
+            if lines[line] not in {count[line] for count in counts}:
+                return False
+    return True
+
+
+class Checked:
+    """The verdict over one case."""
+
+    def __init__(self, case):
+        self.case = case
+        self.verdict = "equal"
+        self.faults = []
+        self.known = []
+        self.numbers = {}
+        self.note = ""
+
+    def fail(self, text, details=()):
+        self.verdict = "different"
+        self.faults += [text] + ["  " + line for line in details]
+
+
+def read_info(contrail, trace):
+    result = subprocess.run([contrail, "info", "--json", trace], capture_output=True, text=True, errors="replace",
+                            timeout=600)
+    if result.returncode:
+        return None, f"contrail info: status {result.returncode}: {result.stderr.strip()[:300]}"
+    return json.loads(result.stdout), None
+
+
+def check_traces(checked, runner, options):
+    numbers = {"traces": 0, "functions": 0, "hooked": 0, "events": 0, "dropped": 0, "bytes": 0, "threads": 0,
+               "install_seconds": 0.0}
+    for trace in sorted(glob.glob(os.path.join(runner.traces, "*"))):
+        if not os.listdir(trace) and checked.case.notes:
+            continue  # refused, as the case expects
+        info, fault = read_info(options.contrail, trace)
+        if fault:
+            checked.fail(fault)
+            continue
+        name = os.path.basename(info["command"][0]) if info.get("command") else "?"
+        numbers["traces"] += 1
+        numbers["functions"] += sum(module["functions"] for module in info["modules"])
+        numbers["hooked"] += sum(module["hooked"] for module in info["modules"])
+        numbers["install_seconds"] += info["install_ns"] / 1e9
+        for key in ("events", "dropped", "bytes"):
+            numbers[key] += info[key]
+        numbers["threads"] += len(info["threads"])
+        if not info["complete"]:
+            checked.fail(f"the trace of {name} is not complete")
+        if info["events"] == 0:
+            checked.fail(f"the trace of {name} has no events")
+        if info["dropped"] and (info["events"] + info["dropped"] < RING_EVENTS or "--lossless" in options.record):
+            checked.fail(f"{info['dropped']} of {info['events']} events of {name} were dropped")
+    if not numbers["traces"]:
+        checked.fail("no trace was written")
+    checked.numbers = numbers
+
+
+def check(options, case):
+    checked = Checked(case)
+    missing = case.missing()
+    if missing:
+        checked.verdict, checked.note = "skipped", missing
+        return checked
+    with tempfile.TemporaryDirectory(prefix="contrail-transparency.", dir=options.scratch) as scratch:
+        os.chmod(scratch, 0o755)
+        runner = Runner(options, case, scratch)
+        runner.prepare()
+        if runner.faults:
+            checked.fail("the case itself fails", runner.faults)
+            return checked
+        untraced = [runner.go(False)]
+        if not options.once:
+            untraced.append(runner.go(False))
+        if untraced[0].late:
+            checked.fail("no end in time untraced")
+            return checked
+        for turn in range(options.repeat):
+            traced = runner.go(True)
+            compare(checked, runner, untraced, traced)
+            check_traces(checked, runner, options)
+            checked.numbers["untraced_seconds"] = min(run.seconds for run in untraced)
+            checked.numbers["traced_seconds"] = traced.seconds
+            if checked.verdict == "different":
+                if options.repeat > 1:
+                    checked.faults.insert(0, f"turn {turn + 1}")
+                keep(options, case, runner)
+                break
+    return checked
+
+
+def compare(checked, runner, untraced, traced):
+    case = checked.case
+    unsteady = len(untraced) > 1 and differences(untraced[0], untraced[1])[0]
+    if unsteady and not case.outcome:
+        checked.fail("differs from run to run untraced, the case lacks a normaliser:", unsteady[:SHOWN_LINES])
+        return
+    found, checked.known = differences(untraced[0], traced, case.known)
+    if not found:
+        return
+    while case.outcome and len(untraced) < TRIES and not own_doing(untraced, traced):
+        untraced.append(runner.go(False))
+    if case.outcome and own_doing(untraced, traced):
+        checked.note = "varies untraced too: " + "; ".join(found)[:300]
+        return
+    more = [f"and {len(found) - SHOWN_LINES} more lines"] if len(found) > SHOWN_LINES else []
+    checked.fail("differs:", found[:SHOWN_LINES] + more)
+
+
+def keep(options, case, runner):
+    """The folder of the traced run, for a look: what it printed, its files, its traces."""
+    if not options.keep:
+        return
+    kept = os.path.join(options.kept, re.sub(r"[^\w.-]", "_", case.name))
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(runner.scratch, kept, symlinks=True)
+
+
+class Board:
+    """What has been found so far; printing is one thread's at a time."""
+
+    def __init__(self, options):
+        self.options, self.lock, self.all = options, threading.Lock(), []
+
+    def tell(self, checked):
+        case, numbers = checked.case, checked.numbers
+        with self.lock:
+            self.all.append(checked)
+            if checked.verdict == "skipped":
+                print(f"skip {case.name}: {checked.note}", flush=True)
+            elif checked.verdict == "different":
+                print(f"FAIL {case.name}", flush=True)
+                for fault in checked.faults:
+                    print(f"     {fault.encode(errors='backslashreplace').decode()}", flush=True)
+                print(f"     again: tests/transparency.py --long --keep --filter {shlex.quote(case.name)}", flush=True)
+            else:
+                print(f"ok   {case.name}: {facts(numbers)}{'; ' + checked.note if checked.note else ''}", flush=True)
+                for text, mechanism in checked.known:
+                    print(f"     known: {text} ({mechanism})", flush=True)
+            if self.options.json:
+                write_json(self.options, self.all)
+
+    def run(self, case):
+        try:
+            checked = check(self.options, case)
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            checked = Checked(case)
+            checked.fail(f"{type(error).__name__}: {error}")
+        self.tell(checked)
+
+
+def facts(numbers):
+    slower = numbers["traced_seconds"] / max(numbers["untraced_seconds"], 0.001)
+    dropped = f", {numbers['dropped']} dropped" if numbers["dropped"] else ""
+    return (f"{numbers['untraced_seconds']:.2f} s, traced {numbers['traced_seconds']:.2f} s ({slower:.1f}x), "
+            f"{numbers['hooked']} functions hooked, {numbers['events']} events{dropped}")
+
+
+def machine():
+    model = "?"
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return f"{os.cpu_count()} x {model}, Linux {os.uname().release}"
+
+
+def write_json(options, all_checked):
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    data = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "commit": commit.stdout.strip(),
+        "record": options.record,
+        "cases": [{"name": checked.case.name, "group": checked.case.group, "verdict": checked.verdict,
+                   "note": checked.note, "faults": checked.faults, "known": checked.known, **checked.numbers}
+                  for checked in sorted(all_checked, key=lambda checked: (checked.case.group, checked.case.name))],
+    }
+    with open(options.json + ".new", "w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+    os.rename(options.json + ".new", options.json)
+
+
+def markdown(path):
+    """The part of docs/transparency.md between its two markers, from a file that --json wrote."""
+    with open(path, encoding="utf-8") as file:
+        data = json.load(file)
+    cases = data["cases"]
+    count = collections.Counter(case["verdict"] for case in cases)
+    events = sum(case.get("events", 0) for case in cases)
+    lines = [f"Run of {data['date']} at {data['commit']}, on {data['machine']}"
+             + (f", with `{shlex.join(data['record'])}`" if data["record"] else "") + ".", "",
+             f"**{len(cases)} cases: {count['equal']} equal, {count['different']} different, {count['skipped']} skipped; "
+             f"{events:,} events recorded.**", ""]
+    for group in dict.fromkeys(case["group"] for case in cases):
+        lines += [f"### {group}", "", "| case | result | functions hooked | events | dropped | untraced | traced | ratio |",
+                  "|---|---|---:|---:|---:|---:|---:|---:|"]
+        for case in cases:
+            if case["group"] != group:
+                continue
+            if "events" not in case:
+                lines.append(f"| {case['name']} | {case['verdict']}: {case['note'] or case['faults'][0]} | | | | | | |")
+                continue
+            result = case["verdict"] + (f", {len(case['known'])} known differences" if case["known"] else "")
+            ratio = case["traced_seconds"] / max(case["untraced_seconds"], 0.001)
+            lines.append(f"| {case['name']} | {result} | {case['hooked']:,} | {case['events']:,} | {case['dropped']:,} | "
+                         f"{case['untraced_seconds']:.2f} s | {case['traced_seconds']:.2f} s | {ratio:.1f} |")
+        lines.append("")
+    with open(DOCUMENT, encoding="utf-8") as file:
+        text = file.read()
+    head, begin, rest = text.partition("<!-- begin of the tables -->\n")
+    _, end, tail = rest.partition("<!-- end of the tables -->")
+    if not begin or not end:
+        sys.exit(f"{DOCUMENT} has lost its markers")
+    with open(DOCUMENT, "w", encoding="utf-8") as file:
+        file.write(head + begin + "\n".join(lines) + end + tail)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", action="append", default=[])
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--long", action="store_true", help="the long set too")
+    parser.add_argument("--once", action="store_true", help="untraced once only")
+    parser.add_argument("--record", default="", help="further options for contrail record")
+    parser.add_argument("--json", help="write numbers there")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of failures, in build/tests/transparency")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--scratch", help="where the folders are made (default: TMPDIR)")
+    parser.add_argument("--markdown", metavar="FILE", help="tables of docs/transparency.md from FILE, nothing else")
+    parser.add_argument("-j", type=int, default=2)
+    options = parser.parse_args()
+    if options.markdown:
+        markdown(options.markdown)
+        return 0
+    build = os.path.abspath(options.build)
+    options.record = shlex.split(options.record)
+    options.contrail = os.path.join(build, "contrail")
+    options.kept = os.path.join(build, "tests", "transparency")
+    cases = small.cases.list + (large.cases.list + cpython.cases.list if options.long else [])
+    if options.filter:
+        cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
+    if options.list:
+        print("\n".join(f"{case.group}: {case.name}" for case in cases))
+        return 0
+    board = Board(options)
+    with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
+        list(pool.map(board.run, cases))
+    count = collections.Counter(checked.verdict for checked in board.all)
+    print(f"{count['equal']} passed, {count['different']} failed, {count['skipped']} skipped")
+    return 1 if count["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
