@@ -112,7 +112,7 @@ static const uint32_t words[512] = {
   [0x90] = ANY | PF3 | NOMRM, /* nop, pause */
   [0x91 ... 0x97] = ANY | NOMRM,
   [0x98 ... 0x99] = ANY | NOMRM, /* cdqe, cqo */
-  [0x9c] = NP | RD | CT_OP_PUSH | NOMRM, [0x9d] = NP | SET | CT_OP_POP | NOMRM,
+  [0x9c] = NP | RD | CT_OP_PUSH | NOMRM, [0x9d] = NP | SET | CT_OP_POP_FLAGS | NOMRM,
   [0x9e] = ANY | SET | NOMRM, [0x9f] = ANY | RD | NOMRM,
   [0xa4 ... 0xa5] = ANY | PF3 | NOMRM, /* movs */
   [0xa8] = ANY | I8 | SET | NOMRM, [0xa9] = ANY | IZ | SET | NOMRM,
@@ -440,8 +440,9 @@ effect_of(const ZydisDecodedInstruction *in)
   case ZYDIS_MNEMONIC_PUSHFQ:
     return CT_OP_PUSH;
   case ZYDIS_MNEMONIC_POP:
-  case ZYDIS_MNEMONIC_POPFQ:
     return CT_OP_POP;
+  case ZYDIS_MNEMONIC_POPFQ:
+    return CT_OP_POP_FLAGS;
   case ZYDIS_MNEMONIC_LEAVE:
     return CT_OP_LEAVE;
   case ZYDIS_MNEMONIC_LEA:
@@ -476,7 +477,7 @@ op_of(const ZydisDecodedInstruction *in)
   case ZYDIS_CATEGORY_UNCOND_BR:
     return relative ? CT_OP_JUMP : CT_OP_JUMP_INDIRECT;
   case ZYDIS_CATEGORY_COND_BR:
-    return CT_OP_BRANCH;
+    return relative ? CT_OP_BRANCH : CT_OP_CALL_INDIRECT;
   case ZYDIS_CATEGORY_RET:
     return in->opcode == 0xc2 ? CT_OP_RET_IMM : CT_OP_RET;
   default:

@@ -19,6 +19,7 @@ enum ct_op {
   CT_OP_NOP,  /* with a memory operand, which it does not touch */
   CT_OP_PUSH, /* 8 bytes */
   CT_OP_POP,
+  CT_OP_POP_FLAGS,
   CT_OP_LEAVE,
   CT_OP_ADD_IMM, /* register rm += value */
   CT_OP_SUB_IMM,
@@ -31,7 +32,7 @@ enum ct_op {
   CT_OP_JUMP,   /* relative */
   CT_OP_CALL,   /* relative */
   CT_OP_JUMP_INDIRECT,
-  CT_OP_CALL_INDIRECT, /* or a system call by another instruction than syscall */
+  CT_OP_CALL_INDIRECT, /* or a system call by another instruction than syscall, or xend */
   CT_OP_RET,           /* any kind of return, but: */
   CT_OP_RET_IMM,       /* ret imm16 */
 };

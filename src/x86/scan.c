@@ -233,6 +233,7 @@ follow_depth(struct walk *walk, const struct ct_insn *in)
     change_depth(walk, 8);
     break;
   case CT_OP_POP:
+  case CT_OP_POP_FLAGS:
     change_depth(walk, -8);
     break;
   case CT_OP_ADD_IMM:

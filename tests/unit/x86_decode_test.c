@@ -269,6 +269,7 @@ test_left_to_zydis(void **state)
       {"\x62\xf1\x7c\x48\x10\x44\x24\x01", 8, CT_OP_OTHER, 0, CT_BASE_RSP, 1, 0, ANY, -1},  /* EVEX */
       {"\xf3\x48\x0f\xae\xd8", 5, CT_OP_OTHER, CT_TRAIT_GS, CT_BASE_NONE, 0, 0, ANY, ANY},  /* wrgsbase */
       {"\xc7\xf8\x10\x00\x00\x00", 6, CT_OP_BRANCH, 0, CT_BASE_NONE, 0, 16, ANY, ANY},      /* xbegin */
+      {"\x0f\x01\xd5", 3, CT_OP_CALL_INDIRECT, 0, CT_BASE_NONE, 0, 0, ANY, ANY},            /* xend */
       {"\x67\xe8\x10\x00\x00\x00", 6, CT_OP_CALL, 0, CT_BASE_NONE, 0, 16, ANY, ANY},        /* addr32 call */
       {"\x67\x8d\x44\x24\x10", 5, CT_OP_LEA, 0, CT_BASE_RSP, 16, 0, 0, -1},                 /* of esp */
       {"\x66\x0f\x3a\x0f\x44\x24\x10\x08", 8, CT_OP_OTHER, 0, CT_BASE_RSP, 16, 8, ANY, -1}, /* palignr */

@@ -87,6 +87,8 @@ test_slot_with_rows(void **state)
   /* pop where the CFA is rsp + 16, and where it is rsp + 8 */
   assert_int_equal(FACTS_ROWS("\x55\x58\x90\x90\x90\x90\x90\x90\x90\xc3", framed, 4), 0);
   assert_int_equal(FACTS_ROWS("\x55\x90\x90\x90\x90\x90\x90\x90\x90\x58", framed, 4), CT_FACT_TOUCHES_SLOT);
+  /* pushf; popf where no row tells of them */
+  assert_int_equal(FACTS_ROWS("\x9c\x9d\xc3", close, 1), CT_FACT_FLAGS_IN);
   assert_int_equal(FACTS_ROWS("\x90\x90\xc3", close, 2), CT_FACT_TOUCHES_SLOT);
   assert_int_equal(FACTS_ROWS("\xc3", close, 2), 0); /* no instruction in that row */
   assert_int_equal(FACTS_ROWS("\x48\x8b\x04\x24\xc3", expression, 1), 0);
