@@ -172,12 +172,12 @@ def build(fixture, variant, into):
             raise BuildError(f"no compiler for {variant}")
         flags += fixture.words("flags")
         if is_static(variant):
-            extra, libraries, plugins = extra + libraries, [], []
-        link = ["-Wl,-rpath," + folder] if libraries or plugins else []
+            extra, libraries = extra + libraries, []
+        link = ["-Wl,-rpath," + folder] if (libraries or plugins) and not is_static(variant) else []
         for source in libraries + plugins:
             name = "lib" + os.path.splitext(os.path.basename(source))[0] + ".so"
             own_compiler, own_flags, _ = compiler_of(variant, source.endswith(".cpp"))
-            own_flags = [flag for flag in own_flags if flag not in ("-no-pie", "-fno-pie")]
+            own_flags = [flag for flag in own_flags if flag not in ("-no-pie", "-fno-pie", "-static", "-static-pie")]
             run_compiler([own_compiler] + own_flags + fixture.words("flags") +
                          ["-shared", "-fPIC", "-Wl,-soname," + name, "-o", os.path.join(folder, name), source])
             if source in libraries:

@@ -198,6 +198,18 @@ compare_patches(const void *a, const void *b)
   return left->address < right->address ? -1 : left->address > right->address;
 }
 
+/* True when a thread would go on in the middle of changed bytes. */
+static bool
+is_occupied(const struct build *build, uint64_t address, size_t bytes)
+{
+  for (size_t i = 0; i < build->remote->pc_count; i++) {
+    if (build->remote->pcs[i] > address && build->remote->pcs[i] < address + bytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static int
 add_jump(struct build *build, uint64_t from, uint64_t to)
 {
@@ -248,6 +260,9 @@ evict(struct build *build, const struct ct_nearby *nearby)
   const uint8_t *bytes = unchanged(&build->texts, build->plan, base, nearby->evicted, nearby->window.length);
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
+  }
+  if (is_occupied(build, base + nearby->evicted, 2 * CT_JUMP_BYTES)) {
+    return CT_REFUSED_BUSY;
   }
   struct ct_hook_desc *desc = &build->descs[build->desc_count];
   struct ct_relocation_map map;
@@ -352,6 +367,9 @@ emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
   const uint8_t *bytes = unchanged(&build->texts, build->plan, base, patched, planned->window.length);
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
+  }
+  if (is_occupied(build, base + patched, planned->patch_bytes)) {
+    return CT_REFUSED_BUSY;
   }
   struct ct_trampoline_spec spec = {
       .fn = fn,

@@ -16,6 +16,8 @@ struct ct_remote {
   const struct ct_process *process;
   int (*syscall)(void *context, long number, const uint64_t args[6], int64_t *result);
   void *context;
+  const uint64_t *pcs; /* where threads stand while the process is held still; NULL: none is in what is patched */
+  size_t pc_count;
 };
 
 /* Mapped where punned jumps point; see hook/islands.c. */
@@ -28,6 +30,7 @@ struct ct_stub {
 struct ct_agent_place {
   uint64_t base;
   uint64_t config;
+  uint64_t syscall; /* a system call instruction */
   uint64_t page_off;
   uint64_t page_lookup;
   uint64_t table; /* byte table */

@@ -43,6 +43,7 @@ enum ct_refusal {
   CT_REFUSED_UNREACHABLE,   /* a displacement does not reach from the trampoline */
   CT_REFUSED_CHANGED,       /* its first bytes in memory are not those of the file (text relocation, another's patch) */
   CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
+  CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
   CT_REFUSED_COUNT
 };
 

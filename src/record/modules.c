@@ -184,10 +184,21 @@ tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
   return 0;
 }
 
-/* What could not be put in, by reason. */
-static void
-count_refused(struct ct_module *module)
+static bool
+is_hooked(const struct ct_module *module, size_t i)
 {
+  return module->plan->functions[i].refusal == CT_REFUSED_NOT &&
+         (module->installed.late == NULL || module->installed.late[i] == CT_REFUSED_NOT);
+}
+
+/* What could not be put in, by reason, and what that means for libraries to come. */
+static void
+take_stock(struct ct_module *module)
+{
+  module->has_rendezvous = false;
+  for (size_t i = 0; i < module->plan->count; i++) {
+    module->has_rendezvous |= module->plan->functions[i].callout == CT_CALLOUT_RENDEZVOUS && is_hooked(module, i);
+  }
   memcpy(module->refused, module->plan->refused, sizeof(module->refused));
   for (size_t i = 0; i < module->plan->count && module->installed.late != NULL; i++) {
     module->refused[module->installed.late[i]] += module->installed.late[i] != CT_REFUSED_NOT;
@@ -251,19 +262,19 @@ find_gone(struct ct_modules *modules, uint32_t image, const struct ct_mapping *m
 
 /* The plan of the file behind a mapping, as the target sees it: it may live in another root. */
 static int
-plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, const struct ct_remote *remote,
+plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, int pid, bool count_it,
                 struct ct_plan **plan, bool *fresh, struct ct_diag *why)
 {
   char path[4200];
   struct stat file;
-  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)remote->process->pid, mapping->path);
+  snprintf(path, sizeof(path), "/proc/%d/root%s", pid, mapping->path);
   if (stat(path, &file) != 0) {
     return ct_fail(why, ct_err_from_errno(errno), "%s", strerror(errno));
   }
   if (file.st_ino != mapping->inode) {
     return ct_fail(why, CT_ENOENT, "the file has been replaced since it was loaded");
   }
-  return plan_for(modules, path, &file, true, plan, fresh, why);
+  return plan_for(modules, path, &file, count_it, plan, fresh, why);
 }
 
 static struct ct_module *
@@ -289,7 +300,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   struct ct_diag why = {""};
   struct ct_plan *plan = NULL;
   bool fresh = false;
-  int code = plan_of_mapping(modules, mapping, remote, &plan, &fresh, &why);
+  int code = plan_of_mapping(modules, mapping, remote->process->pid, true, &plan, &fresh, &why);
   struct ct_module *module = find_gone(modules, image, mapping, plan);
   if (module == NULL) {
     module = new_module(modules, image, mapping, plan);
@@ -315,7 +326,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
     }
     module->hooked = module->installed.hooked;
     module->install_ns = module->installed.install_ns;
-    count_refused(module);
+    take_stock(module);
   }
   if (code != 0) {
     free(module->why_not);
@@ -398,6 +409,56 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
   }
   ct_mappings_free(&mappings);
   return code != 0 ? code : added;
+}
+
+bool
+ct_modules_look(struct ct_modules *modules, int pid)
+{
+  struct ct_mappings mappings;
+  bool changed = false;
+  if (ct_process_mappings(pid, &mappings) != 0) {
+    return false;
+  }
+  for (size_t i = 0; i < modules->count; i++) {
+    changed |= modules->items[i].loaded && !is_mapped(&modules->items[i], &mappings);
+  }
+  for (size_t m = 0; m < mappings.count; m++) {
+    const struct ct_mapping *mapping = &mappings.items[m];
+    if (is_module(mapping) && known(modules, mapping) == NULL && !is_part_of_known(modules, mapping)) {
+      struct ct_plan *plan;
+      bool fresh;
+      plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL);
+      changed = true;
+    }
+  }
+  ct_mappings_free(&mappings);
+  return changed;
+}
+
+bool
+ct_modules_have_rendezvous(const struct ct_modules *modules)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    if (modules->items[i].loaded && modules->items[i].has_rendezvous) {
+      return true;
+    }
+  }
+  return false;
+}
+
+size_t
+ct_modules_restorers(const struct ct_modules *modules, uint64_t *list, size_t max)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    for (size_t f = 0; module->loaded && module->plan != NULL && f < module->plan->count && count < max; f++) {
+      if (module->plan->functions[f].refusal == CT_REFUSED_SIGNAL_FRAME) {
+        list[count++] = module->base + module->plan->functions[f].address;
+      }
+    }
+  }
+  return count;
 }
 
 const struct ct_module *

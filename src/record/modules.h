@@ -26,6 +26,7 @@ struct ct_module {
   uint64_t plan_ns, install_ns; /* of the first load; of the last one */
   uint32_t loads;
   bool loaded;
+  bool has_rendezvous; /* its function that the loader calls when libraries come and go is hooked */
 };
 
 struct ct_modules {
@@ -50,6 +51,15 @@ struct ct_module_sinks {
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/*
+ * For loaders that do not tell: are there modules in the mappings that are not known, or is one gone? Plans new ones
+ * ahead, so that the process need not be held for long.
+ */
+bool ct_modules_look(struct ct_modules *modules, int pid);
+/* True when a loaded module tells of new ones by its rendezvous. */
+bool ct_modules_have_rendezvous(const struct ct_modules *modules);
+/* Where signal handlers return to the kernel: appends up to max addresses to list, returns their number. */
+size_t ct_modules_restorers(const struct ct_modules *modules, uint64_t *list, size_t max);
 /* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* Plans the program of a process ahead: nonzero when it uses gs itself. */

@@ -15,6 +15,8 @@
 #include "record/modules.h"
 #include "record/program.h"
 
+#include "process/freeze.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -28,10 +30,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
-#define IDLE_MS      200
-#define MANIFEST_NS  200000000ull
-#define REMOTE_STEPS 100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+#define BUFFER_BYTES  (48u << 20) /* what the encoders may hold */
+#define IDLE_MS       200
+#define LOOK_NS       50000000ull  /* between looks for libraries of which no loader tells */
+#define LOOK_TOLD_NS  400000000ull /* the same where a loader tells of its own */
+#define LOOK_SHARE    100          /* and a hundred times as long as a look takes */
+#define RETRY_NS      1000000000ull
+#define FREEZE_MS     200
+#define RESTORERS_MAX 64
+#define MANIFEST_NS   200000000ull
+#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
 
 struct session {
   const struct ct_record_options *options;
@@ -46,6 +54,8 @@ struct session {
   struct ct_manifest manifest;
   bool manifest_is_old;
   uint64_t manifest_ns; /* when it was written */
+  uint64_t next_look_ns;
+  bool seen_before; /* a library, at the last look, with no word from the loader since */
   char *note;
 };
 
@@ -295,7 +305,69 @@ serve_rendezvous(struct session *session, struct ct_request *request)
     add_note(session, diag.text);
   }
   session->manifest_is_old |= added > 0;
+  session->seen_before = false;
   refresh_manifest(session);
+}
+
+static int
+frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  return ct_frozen_syscall(context, number, args, result);
+}
+
+/* Libraries have come of which nobody told: hold the process while they are hooked. */
+static void
+hook_found_modules(struct session *session)
+{
+  struct ct_frozen frozen;
+  struct ct_diag diag = {""};
+  uint64_t restorers[RESTORERS_MAX];
+  uint64_t begin = now_ns();
+  size_t restorer_count = ct_modules_restorers(&session->modules, restorers, RESTORERS_MAX);
+  int code = ct_process_freeze(&session->process, session->image.place.syscall, restorers, restorer_count, FREEZE_MS,
+                               &frozen, &diag);
+  if (code != 0) {
+    session->next_look_ns = now_ns() + RETRY_NS;
+    return;
+  }
+  struct ct_remote remote = {.process = &session->process,
+                             .syscall = frozen_syscall,
+                             .context = &frozen,
+                             .pcs = frozen.pcs,
+                             .pc_count = frozen.pc_count};
+  struct ct_module_sinks to = sinks(session);
+  int added =
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+  ct_process_thaw(&frozen);
+  session->manifest.install_ns += now_ns() - begin;
+  session->manifest_is_old |= added > 0;
+  if (added < 0) {
+    add_note(session, diag.text);
+  }
+}
+
+/*
+ * A look at the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
+ * other means. What a loader with a rendezvous has just mapped it will tell of; so with one, only what is there at two
+ * looks in a row with no word from the loader counts.
+ */
+static void
+look_for_modules(struct session *session)
+{
+  uint64_t begin = now_ns();
+  if (!session->image_live || begin < session->next_look_ns) {
+    return;
+  }
+  bool told = ct_modules_have_rendezvous(&session->modules);
+  bool changed = ct_modules_look(&session->modules, session->process.pid);
+  uint64_t pause = told ? LOOK_TOLD_NS : LOOK_NS;
+  uint64_t took = now_ns() - begin;
+  session->next_look_ns = begin + (took * LOOK_SHARE > pause ? took * LOOK_SHARE : pause);
+  if (changed && (!told || session->seen_before)) {
+    hook_found_modules(session);
+    changed = false;
+  }
+  session->seen_before = changed;
 }
 
 static bool
@@ -407,7 +479,8 @@ run(struct session *session, int *wait_status)
       return CT_ESRCH;
     }
     if (bell == current_bell) {
-      futex_wait_ms(bell, rung, IDLE_MS);
+      futex_wait_ms(bell, rung, ct_modules_have_rendezvous(&session->modules) ? IDLE_MS : LOOK_NS / 1000000);
+      look_for_modules(session);
     }
   }
 }

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stop the world: each thread is seized and interrupted, again until a look at /proc/PID/task shows no other one. A
+ * thread may stop for a signal of its own first; it gets it when it goes on. Seized threads that were stopped by a
+ * signal (SIGSTOP) stay stopped.
+ */
+#include "process/freeze.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+
+#define ROUNDS_MAX     64
+#define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
+#define HANDLERS_MAX   16         /* nested in one thread */
+
+static uint64_t
+now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
+
+static bool
+is_held(const struct ct_frozen *frozen, pid_t tid)
+{
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    if (frozen->threads[i].tid == tid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+add_thread(struct ct_frozen *frozen, pid_t tid)
+{
+  struct ct_frozen_thread *grown = realloc(frozen->threads, (frozen->thread_count + 1) * sizeof(*grown));
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  frozen->threads = grown;
+  frozen->threads[frozen->thread_count++] = (struct ct_frozen_thread){.tid = tid};
+  return 0;
+}
+
+static int
+add_pc(struct ct_frozen *frozen, uint64_t pc)
+{
+  uint64_t *grown = realloc(frozen->pcs, (frozen->pc_count + 1) * sizeof(*grown));
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  frozen->pcs = grown;
+  frozen->pcs[frozen->pc_count++] = pc;
+  return 0;
+}
+
+/* Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. */
+static int
+await_stop(struct ct_frozen *frozen, struct ct_frozen_thread *thread, uint64_t deadline)
+{
+  for (;;) {
+    int status;
+    pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
+    if (got == thread->tid && WIFSTOPPED(status)) {
+      thread->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+      return 0;
+    }
+    if (got == thread->tid && thread->tid == frozen->process->pid) {
+      frozen->process->dead = true;
+      frozen->process->wait_status = status;
+      return CT_ESRCH;
+    }
+    if (got == thread->tid || (got < 0 && errno == ECHILD)) {
+      return CT_ESRCH;
+    }
+    if (now_ms() >= deadline) {
+      return CT_ETIMEOUT;
+    }
+    struct timespec wait = {0, 50 * 1000};
+    nanosleep(&wait, NULL);
+  }
+}
+
+/* A leader that has ended before its threads cannot be held, and need not. */
+static bool
+is_dead(const struct ct_frozen *frozen, pid_t tid)
+{
+  char path[64], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)frozen->process->pid, (int)tid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) {
+    return true;
+  }
+  size_t size = fread(text, 1, sizeof(text) - 1, file);
+  fclose(file);
+  text[size] = '\0';
+  const char *state = strrchr(text, ')'); /* "tid (name) state ..." */
+  return state != NULL && (state[2] == 'Z' || state[2] == 'X');
+}
+
+/* Takes hold of the threads that are not held yet; *fresh is their number. */
+static int
+hold_new_threads(struct ct_frozen *frozen, size_t *fresh)
+{
+  char path[64];
+  int code = 0;
+  *fresh = 0;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)frozen->process->pid);
+  DIR *tasks = opendir(path);
+  if (tasks == NULL) {
+    return CT_ESRCH;
+  }
+  const struct dirent *task;
+  while (code == 0 && (task = readdir(tasks)) != NULL) {
+    pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
+    if (tid <= 0 || is_held(frozen, tid)) {
+      continue;
+    }
+    if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) {
+      code = errno == ESRCH || is_dead(frozen, tid) ? 0 : CT_EPERM_PTRACE;
+      continue;
+    }
+    code = add_thread(frozen, tid);
+    if (code != 0) {
+      ptrace(PTRACE_DETACH, tid, NULL, NULL);
+      break;
+    }
+    ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+    (*fresh)++;
+  }
+  closedir(tasks);
+  return code;
+}
+
+static void
+forget_thread(struct ct_frozen *frozen, size_t index)
+{
+  frozen->threads[index] = frozen->threads[--frozen->thread_count];
+}
+
+static int
+hold_all(struct ct_frozen *frozen, uint64_t deadline)
+{
+  size_t fresh = 1, waited = 0;
+  int code = 0;
+  for (int round = 0; round < ROUNDS_MAX && fresh != 0 && code == 0; round++) {
+    code = hold_new_threads(frozen, &fresh);
+    while (code == 0 && waited < frozen->thread_count) {
+      code = await_stop(frozen, &frozen->threads[waited], deadline);
+      if (code == CT_ESRCH && !frozen->process->dead) {
+        forget_thread(frozen, waited);
+        code = 0;
+        continue;
+      }
+      waited++;
+    }
+  }
+  return code != 0 ? code : fresh != 0 ? CT_ETIMEOUT : 0;
+}
+
+/* The end of the mapping around address, 0 when there is none. */
+static uint64_t
+mapping_end(const struct ct_mappings *mappings, uint64_t address)
+{
+  for (size_t i = 0; i < mappings->count; i++) {
+    if (address >= mappings->items[i].start && address < mappings->items[i].end) {
+      return mappings->items[i].readable ? mappings->items[i].end : 0;
+    }
+  }
+  return 0;
+}
+
+/*
+ * The innermost signal frame at sp or above: the return address into a restorer, and behind it a ucontext (kernel,
+ * struct rt_sigframe). Gives the interrupted pc and sp. Something that only looks like one does no harm.
+ */
+static bool
+find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mappings, uint64_t sp,
+                  const uint64_t *restorers, size_t count, uint64_t *pc, uint64_t *interrupted_sp)
+{
+  uint64_t end = mapping_end(mappings, sp);
+  size_t size = end == 0 ? 0 : end - sp > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - sp);
+  uint8_t *stack = size < sizeof(ucontext_t) ? NULL : malloc(size);
+  bool found = false;
+  if (stack != NULL && ct_process_read(frozen->process, sp, stack, size) == 0) {
+    for (size_t at = 0; at + 8 + offsetof(ucontext_t, uc_mcontext) + sizeof(mcontext_t) <= size && !found; at += 8) {
+      uint64_t word;
+      memcpy(&word, stack + at, sizeof(word));
+      for (size_t r = 0; r < count && !found; r++) {
+        if (word == restorers[r]) {
+          const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
+          memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
+          memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));
+          found = true;
+        }
+      }
+    }
+  }
+  free(stack);
+  return found;
+}
+
+static int
+find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(frozen->process->pid, &mappings);
+  for (size_t i = 0; i < frozen->thread_count && code == 0; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, frozen->threads[i].tid, NULL, &regs) != 0) {
+      continue; /* killed meanwhile */
+    }
+    uint64_t pc = regs.rip, sp = regs.rsp, next = 0;
+    code = add_pc(frozen, pc);
+    for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
+      if (!find_signal_frame(frozen, &mappings, sp, restorers, count, &pc, &next) || next == sp) {
+        break;
+      }
+      code = add_pc(frozen, pc);
+      sp = next;
+    }
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+int
+ct_process_freeze(struct ct_process *process, uint64_t gadget, const uint64_t *restorers, size_t restorer_count,
+                  int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
+{
+  memset(frozen, 0, sizeof(*frozen));
+  frozen->process = process;
+  frozen->gadget = gadget;
+  int code = hold_all(frozen, now_ms() + (uint64_t)deadline_ms);
+  if (code == 0) {
+    code = frozen->thread_count == 0 ? CT_ESRCH : find_pcs(frozen, restorers, restorer_count);
+  }
+  if (code != 0) {
+    ct_process_thaw(frozen);
+    return ct_fail(diag, code, "cannot hold the threads of process %d: %s", (int)process->pid, ct_err_text(code));
+  }
+  return 0;
+}
+
+int
+ct_frozen_syscall(struct ct_frozen *frozen, long number, const uint64_t args[6], int64_t *result)
+{
+  struct user_regs_struct saved, regs;
+  struct ct_frozen_thread *thread = &frozen->threads[0];
+  uint64_t mask, blocked = ~(1ull << (SIGTRAP - 1));
+  int status, code = CT_EIO;
+  if (ptrace(PTRACE_GETREGS, thread->tid, NULL, &saved) != 0 ||
+      ptrace(PTRACE_GETSIGMASK, thread->tid, (void *)sizeof(mask), &mask) != 0 ||
+      ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(blocked), &blocked) != 0) {
+    return CT_EIO;
+  }
+  regs = saved;
+  regs.rip = frozen->gadget;
+  regs.rax = (unsigned long long)number;
+  regs.orig_rax = ~0ull; /* what the thread was in is restarted later */
+  regs.rdi = args[0];
+  regs.rsi = args[1];
+  regs.rdx = args[2];
+  regs.r10 = args[3];
+  regs.r8 = args[4];
+  regs.r9 = args[5];
+  if (ptrace(PTRACE_SETREGS, thread->tid, NULL, &regs) == 0) {
+    code = 0;
+    do {
+      if (ptrace(PTRACE_SINGLESTEP, thread->tid, NULL, NULL) != 0 ||
+          waitpid(thread->tid, &status, __WALL) != thread->tid || !WIFSTOPPED(status)) {
+        return CT_ESRCH;
+      }
+    } while (ptrace(PTRACE_GETREGS, thread->tid, NULL, &regs) == 0 && regs.rip == frozen->gadget);
+    *result = (int64_t)regs.rax;
+  }
+  if (ptrace(PTRACE_SETREGS, thread->tid, NULL, &saved) != 0 ||
+      ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(mask), &mask) != 0) {
+    code = CT_EIO;
+  }
+  return code;
+}
+
+/* A thread that has not stopped yet (a deadline has passed) can be let go only from its stop, which will come. */
+static void
+let_go_late(struct ct_frozen *frozen, pid_t tid)
+{
+  int status;
+  pid_t got;
+  do {
+    got = waitpid(tid, &status, __WALL);
+  } while (got < 0 && errno == EINTR);
+  if (got == tid && WIFSTOPPED(status)) {
+    ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(status >> 16 == 0 ? WSTOPSIG(status) : 0));
+  } else if (got == tid && tid == frozen->process->pid) {
+    frozen->process->dead = true;
+    frozen->process->wait_status = status;
+  }
+}
+
+void
+ct_process_thaw(struct ct_frozen *frozen)
+{
+  size_t late = 0;
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    const struct ct_frozen_thread thread = frozen->threads[i];
+    if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {
+      frozen->threads[late++] = thread;
+    }
+  }
+  for (size_t i = 0; i < late && !frozen->process->dead; i++) {
+    let_go_late(frozen, frozen->threads[i].tid);
+  }
+  free(frozen->threads);
+  free(frozen->pcs);
+  memset(frozen, 0, sizeof(*frozen));
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Holding all threads of a running process still for a moment. Same rule as in process.h: one thread does all of it. */
+#ifndef CT_PROCESS_FREEZE_H
+#define CT_PROCESS_FREEZE_H
+
+#include "process/process.h"
+
+struct ct_frozen_thread {
+  pid_t tid;
+  int signal; /* that it was about to get, given back when it goes on */
+};
+
+struct ct_frozen {
+  struct ct_process *process;
+  struct ct_frozen_thread *threads;
+  size_t thread_count;
+  uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */
+  size_t pc_count;
+  uint64_t gadget; /* address of a syscall instruction in the target */
+};
+
+/*
+ * Stops every thread. CT_ETIMEOUT when one cannot be stopped within deadline_ms (it waits for a vfork child, say): then
+ * all run again. gadget: see struct ct_frozen. restorers (count of them): addresses at which signal handlers return to
+ * the kernel, by which interrupted places are found.
+ */
+int ct_process_freeze(struct ct_process *process, uint64_t gadget, const uint64_t *restorers, size_t restorer_count,
+                      int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag);
+/* A system call in the name of one of the threads; a call that it was in is restarted when it goes on. */
+int ct_frozen_syscall(struct ct_frozen *frozen, long number, const uint64_t args[6], int64_t *result);
+/* All go on. */
+void ct_process_thaw(struct ct_frozen *frozen);
+
+#endif
