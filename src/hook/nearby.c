@@ -83,11 +83,15 @@ is_branched_into(const struct search *search, uint64_t from, uint64_t to)
   return false;
 }
 
-/* The run of padding at `at`, up to `limit`; returns its length in whole instructions. */
+/* The run of padding at `at`, up to `limit`; returns its length in whole instructions. None where the instruction in
+ * front of it reaches beyond the limit. */
 static size_t
 padding_run(const struct planner *planner, uint64_t at, uint64_t limit)
 {
   size_t run = 0;
+  if (at >= limit) {
+    return 0;
+  }
   const struct ct_elf *elf = planner->plan->elf;
   while (at + run < limit) {
     size_t left = ct_elf_bytes_left(elf, at + run);

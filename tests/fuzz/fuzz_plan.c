@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The planner on ELF files: reader, scanner, relocator and all. What is hooked must be in the file's code, its patches
- * must not overlap, and a trampoline must come out of it.
+ * The planner on ELF files: reader, scanner, relocator and all. The plan must be one that may be put into a process
+ * (check_plan.h), and a trampoline must come out of each hook.
  */
 #include "elf_mutate.h"
 
-#include "hook/plan.h"
-#include "target/elf.h"
+#include "../check_plan.h"
 #include "x86/trampoline.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 static void
-check_hooked(const struct ct_plan *plan, const struct ct_planned *f, uint64_t *patched_to)
+check_hooked(const struct ct_plan *plan, const struct ct_planned *f)
 {
   uint64_t patched = f->address + f->patch_offset;
-  size_t bytes = f->window.length > CT_JUMP_BYTES ? f->window.length : CT_JUMP_BYTES;
-  const uint8_t *code = ct_elf_bytes(plan->elf, patched, bytes);
-  CHECK(f->tactic != CT_TACTIC_NONE && code != NULL && ct_elf_is_code(plan->elf, patched));
-  CHECK(patched >= *patched_to);
-  *patched_to = patched + CT_JUMP_BYTES;
+  const uint8_t *code = ct_elf_bytes(plan->elf, patched, f->window.length);
+  CHECK(f->tactic != CT_TACTIC_NONE && f->tactic < CT_TACTIC_COUNT && code != NULL);
   uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
   struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = (patched & ~0xfffull) + 0x100000};
   struct ct_hook_desc desc;
@@ -40,7 +36,6 @@ check_hooked(const struct ct_plan *plan, const struct ct_planned *f, uint64_t *p
 static void
 check_plan(const struct ct_plan *plan)
 {
-  uint64_t patched_to = 0;
   size_t hooked = 0, refused = 0;
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *f = &plan->functions[i];
@@ -49,13 +44,19 @@ check_plan(const struct ct_plan *plan)
     if (f->refusal != CT_REFUSED_NOT)
       continue;
     hooked++;
-    check_hooked(plan, f, &patched_to);
+    check_hooked(plan, f);
   }
   for (size_t i = 0; i < CT_REFUSED_COUNT; i++)
     refused += plan->refused[i];
   CHECK(plan->hooked == hooked && plan->hooked + refused == plan->count);
   for (size_t i = 0; i < plan->foreign_count; i++)
     CHECK(plan->foreign[i].start < plan->foreign[i].end);
+  struct plan_check check;
+  const char *wrong = plan_check(&check, plan);
+  if (wrong[0] != 0)
+    fprintf(stderr, "%s\n", wrong);
+  CHECK(wrong[0] == 0);
+  plan_check_free(&check);
 }
 
 int

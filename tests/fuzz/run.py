@@ -29,6 +29,7 @@ BUILD = os.path.join(ROOT, "build-fuzz")
 # Largest input, and what else the target is told.
 TARGETS = {
     "relocate": ["-max_len=72"],
+    "decode": ["-max_len=64"],
     "cfi": ["-max_len=4096"],
     "elf": ["-max_len=40000", "-len_control=0"],
     "plan": ["-max_len=40000", "-len_control=0"],

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "hook/plan.h"
+#include "../check_plan.h"
 #include "x86/scan.h"
 
 static char folder[64];
@@ -74,6 +74,11 @@ plan_file(const char *name)
     refused += plan->refused[r];
   assert_int_equal(plan->hooked, hooked);
   assert_int_equal(hooked + refused, plan->count);
+  struct plan_check check;
+  const char *wrong = plan_check(&check, plan);
+  if (wrong[0] != 0)
+    fail_msg("%s", wrong);
+  plan_check_free(&check);
   return plan;
 }
 
@@ -421,6 +426,19 @@ short_functions(void **state)
   ct_plan_free(plan);
 }
 
+/* The last instruction of a function reaches into the next one: what follows it is code, whatever it looks like. */
+static void
+an_entry_inside_an_instruction(void **state)
+{
+  struct ct_plan *plan = plan_source("fn before_code\n xor %eax, %eax\n ret\n end before_code\n"
+                                     " bare crosses\n .cfi_startproc\n mov %edi, %eax\n mov %edi, %ecx\n"
+                                     " mov %edi, %edx\n .byte 0xe9, 0, 0\n end crosses\n"
+                                     " bare inside\n .cfi_startproc\n .byte 0, 0\n mov %edi, %eax\n"
+                                     " mov %edi, %ecx\n mov %edi, %edx\n mov %edi, %esi\n ret\n end inside\n");
+  assert_refused(plan, "before_code", CT_REFUSED_TOO_SHORT);
+  ct_plan_free(plan);
+}
+
 static void
 first_instructions(void **state)
 {
@@ -750,6 +768,7 @@ main(void)
       cmocka_unit_test(tail_jumps_hand_the_slot_on),
       cmocka_unit_test(a_long_chain_of_tail_jumps),
       cmocka_unit_test(branches_into_the_patch),
+      cmocka_unit_test(an_entry_inside_an_instruction),
       cmocka_unit_test(without_padding),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
