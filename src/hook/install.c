@@ -324,8 +324,13 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
   int32_t rel;
   memcpy(&rel, in_memory + 1, sizeof(rel));
   uint64_t lo = patched + CT_JUMP_BYTES + ((uint64_t)(int64_t)rel & ~(span - 1));
+  uint64_t hi = lo + span, module_lo, module_hi;
+  module_extent(build->plan, build->installed->base, &module_lo, &module_hi);
+  if (ct_elf_type(build->plan->elf) == ET_EXEC && hi > module_hi && lo < module_hi + CT_HEAP_ROOM) {
+    lo = module_hi + CT_HEAP_ROOM;
+  }
   uint64_t stub, new_pages;
-  if (ct_room_stub(build->remote, build->place, build->installed->owner, lo, lo + span, &stub, &new_pages) != 0) {
+  if (ct_room_stub(build->remote, build->place, build->installed->owner, lo, hi, &stub, &new_pages) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   if (new_pages != 0) {

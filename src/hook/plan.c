@@ -227,7 +227,33 @@ scan_all(struct planner *planner)
 static void
 add_landing_pad(void *context, uint64_t address)
 {
-  ct_targets_add(context, address);
+  struct planner *planner = context;
+  ct_targets_add(&planner->scan.targets, address);
+  /* What begins with a landing pad (behind a nop or endbr64 at most) is a part: no function does. */
+  for (uint64_t back = 0; back <= 4 && back <= address; back++) {
+    ptrdiff_t i = function_index(planner, address - back);
+    if (i >= 0 && planner->functions[i].name == NULL) {
+      planner->is_part[i] = 1;
+    }
+  }
+}
+
+/*
+ * Compilers move unlikely parts of functions away and give them a frame of their own. Where symbols do not tell
+ * (stripped files), such a part is known by this: a conditional branch of another function goes to it, nothing calls it
+ * or refers to it, and it is not aligned as functions are.
+ */
+static void
+find_parts(struct planner *planner)
+{
+  for (size_t i = 0; i < planner->scan.tail_jump_count; i++) {
+    const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
+    ptrdiff_t target = jump->conditional && jump->target % 16 != 0 ? function_index(planner, jump->target) : -1;
+    if (target >= 0 && planner->functions[target].name == NULL &&
+        !ct_targets_has(&planner->scan.called, jump->target)) {
+      planner->is_part[target] = 1;
+    }
+  }
 }
 
 /* The unwinder, too, enters functions elsewhere than at their start. */
@@ -239,7 +265,7 @@ add_landing_pads(struct planner *planner)
   for (uint32_t i = 0; i < count; i++) {
     struct ct_cfi_fde fde;
     if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
-      ct_lsda_landing_pads(elf, &fde, add_landing_pad, &planner->scan.targets);
+      ct_lsda_landing_pads(elf, &fde, add_landing_pad, planner);
     }
   }
 }
@@ -268,14 +294,15 @@ follow_tail_jumps(struct planner *planner)
 }
 
 static bool
-callable(const struct planner *planner, const struct ct_function *function, enum ct_refusal *refusal)
+callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
 {
+  const struct ct_function *function = &planner->functions[i];
   if ((function->flags & CT_FN_PLT) != 0) {
     *refusal = CT_REFUSED_PLT;
     return false;
   }
   bool unnamed_inside = function->name == NULL && (function->flags & CT_FN_INSIDE) != 0;
-  if ((function->flags & CT_FN_COLD) != 0 || unnamed_inside) {
+  if ((function->flags & CT_FN_COLD) != 0 || unnamed_inside || planner->is_part[i]) {
     *refusal = CT_REFUSED_PART;
     return false;
   }
@@ -370,7 +397,7 @@ plan_one(const struct planner *planner, size_t i)
   planned->address = function->address;
   planned->size = function->size;
   planned->name = function->name;
-  if (!callable(planner, function, &refusal)) {
+  if (!callable(planner, i, &refusal)) {
     planned->refusal = refusal;
     return;
   }
@@ -504,7 +531,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   plan->functions = calloc(planner.count + 1, sizeof(*plan->functions));
   planner.facts = calloc(planner.count + 1, sizeof(*planner.facts));
   code = ct_scan_init(&planner.scan, start, end);
-  if (plan->functions == NULL || planner.facts == NULL) {
+  planner.is_part = calloc(planner.count + 1, 1);
+  if (plan->functions == NULL || planner.facts == NULL || planner.is_part == NULL) {
     code = CT_ENOMEM;
   }
   if (code == 0) {
@@ -514,7 +542,11 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = scan_all(&planner);
   }
   if (code == 0) {
+    code = ct_scan_settle(&planner.scan);
+  }
+  if (code == 0) {
     follow_tail_jumps(&planner);
+    find_parts(&planner);
     add_landing_pads(&planner);
     planner.enter_only = unwinder_is_hidden(&planner);
     plan_all(&planner);
@@ -524,6 +556,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   ct_scan_free(&planner.scan);
   free(planner.facts);
+  free(planner.is_part);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot plan %s: %s", plan->path, ct_err_text(code));
 }
 

@@ -16,6 +16,9 @@
 
 struct ct_elf;
 
+/* Above a program at a fixed address this much is left free for its heap. */
+#define CT_HEAP_ROOM (768ull << 20)
+
 enum ct_tactic {
   CT_TACTIC_NONE = 0,
   CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */

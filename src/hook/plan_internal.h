@@ -13,6 +13,7 @@ struct planner {
   size_t count;
   struct ct_scan scan;
   uint16_t *facts;   /* per function */
+  uint8_t *is_part;  /* per function: a part of another one, by how it is reached */
   bool enter_only;   /* no function may be called through */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };

@@ -10,7 +10,6 @@
 
 #define REACH_MAX     (0x7fffffffull - (64ull << 20)) /* of rel32, less a margin */
 #define LOW_ADDRESSES (1ull << 32)                    /* where programs at fixed addresses lie */
-#define BRK_ROOM      (768ull << 20)                  /* left to the heap above such a program */
 #define STACK_ROOM    (256ull << 20)                  /* left to the main stack for growing */
 #define LOWEST        0x10000ull
 #define HIGHEST       0x7ffffffff000ull
@@ -78,7 +77,7 @@ find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t 
     if (bottom < hi) {
       continue;
     }
-    uint64_t room = hi < LOW_ADDRESSES ? BRK_ROOM : 0;
+    uint64_t room = hi < LOW_ADDRESSES ? CT_HEAP_ROOM : 0;
     uint64_t at = round_up(bottom + room, CT_ROOM_UNIT);
     if (at + size - lo > REACH_MAX) {
       break;

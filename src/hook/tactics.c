@@ -190,9 +190,10 @@ pun_can_be_mapped(const struct planner *planner, int64_t lo, int64_t hi)
     module_hi = end > module_hi ? end : module_hi;
   }
   bool fixed = ct_elf_type(planner->plan->elf) == ET_EXEC;
-  /* Below the module, where a heap never grows; behind it only a library, which is far from the heap. */
+  /* Below the module, where a heap never grows; behind it only where it is far from the heap. */
   bool below = lo < module_lo && (!fixed || (lo < hi && hi > LOWEST && lo >= LOWEST));
-  bool above = hi > module_hi && ct_elf_soname(planner->plan->elf) != NULL;
+  bool above =
+      fixed ? hi > module_hi + (int64_t)CT_HEAP_ROOM : hi > module_hi && ct_elf_soname(planner->plan->elf) != NULL;
   return below || above;
 }
 

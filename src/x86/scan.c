@@ -100,6 +100,9 @@ ct_scan_init(struct ct_scan *scan, uint64_t start, uint64_t end)
     return CT_EFORMAT;
   }
   int code = targets_init(&scan->targets, start, end);
+  if (code == 0) {
+    code = targets_init(&scan->called, start, end);
+  }
   return code != 0 ? code : targets_init(&scan->flag_results, start, end);
 }
 
@@ -107,13 +110,53 @@ void
 ct_scan_free(struct ct_scan *scan)
 {
   targets_free(&scan->targets);
+  targets_free(&scan->called);
   targets_free(&scan->flag_results);
   free(scan->tail_jumps);
+  free(scan->flag_uses);
   memset(scan, 0, sizeof(*scan));
 }
 
+static bool
+out_of_memory(const struct ct_scan *scan)
+{
+  return scan->targets.out_of_memory || scan->called.out_of_memory || scan->flag_results.out_of_memory;
+}
+
 static int
-add_tail_jump(struct ct_scan *scan, uint32_t function, uint64_t target)
+add_flag_use(struct ct_scan *scan, struct ct_flag_use use)
+{
+  if (scan->flag_use_count == scan->flag_use_capacity) {
+    size_t grown = scan->flag_use_capacity == 0 ? 64 : scan->flag_use_capacity * 2;
+    struct ct_flag_use *uses = realloc(scan->flag_uses, grown * sizeof(*uses));
+    if (uses == NULL) {
+      return CT_ENOMEM;
+    }
+    scan->flag_uses = uses;
+    scan->flag_use_capacity = grown;
+  }
+  scan->flag_uses[scan->flag_use_count++] = use;
+  return 0;
+}
+
+int
+ct_scan_settle(struct ct_scan *scan)
+{
+  for (size_t i = 0; i < scan->flag_use_count; i++) {
+    const struct ct_flag_use *use = &scan->flag_uses[i];
+    bool branched = false;
+    for (uint64_t at = use->behind; at <= use->reader && !branched; at++) {
+      branched = ct_targets_has(&scan->targets, at);
+    }
+    if (!branched) {
+      ct_targets_add(&scan->flag_results, use->callee);
+    }
+  }
+  return out_of_memory(scan) ? CT_ENOMEM : 0;
+}
+
+static int
+add_tail_jump(struct ct_scan *scan, struct ct_tail_jump jump)
 {
   if (scan->tail_jump_count == scan->tail_jump_capacity) {
     size_t grown = scan->tail_jump_capacity == 0 ? 1024 : scan->tail_jump_capacity * 2;
@@ -124,7 +167,7 @@ add_tail_jump(struct ct_scan *scan, uint32_t function, uint64_t target)
     scan->tail_jumps = jumps;
     scan->tail_jump_capacity = grown;
   }
-  scan->tail_jumps[scan->tail_jump_count++] = (struct ct_tail_jump){function, target};
+  scan->tail_jumps[scan->tail_jump_count++] = jump;
   return 0;
 }
 
@@ -132,10 +175,13 @@ int
 ct_scan_merge(struct ct_scan *scan, const struct ct_scan *part)
 {
   targets_merge(&scan->targets, &part->targets);
-  targets_merge(&scan->flag_results, &part->flag_results);
-  int code = scan->targets.out_of_memory || scan->flag_results.out_of_memory ? CT_ENOMEM : 0;
+  targets_merge(&scan->called, &part->called);
+  int code = out_of_memory(scan) ? CT_ENOMEM : 0;
   for (size_t i = 0; i < part->tail_jump_count && code == 0; i++) {
-    code = add_tail_jump(scan, part->tail_jumps[i].function, part->tail_jumps[i].target);
+    code = add_tail_jump(scan, part->tail_jumps[i]);
+  }
+  for (size_t i = 0; i < part->flag_use_count && code == 0; i++) {
+    code = add_flag_use(scan, part->flag_uses[i]);
   }
   return code;
 }
@@ -161,6 +207,7 @@ struct walk {
   int facts;
   bool may_take_flags;   /* on the entry's straight line, and nothing has set flags */
   uint64_t flags_callee; /* target of the call we stand behind while no instruction has set flags, 0 none */
+  uint64_t flags_behind; /* and the instruction behind it */
   uint32_t eax;          /* last constant moved to eax */
   bool eax_known;
   uint64_t line_start; /* the entry, or behind the last jump or return */
@@ -272,20 +319,22 @@ note_depth(struct walk *walk, uint64_t target)
 }
 
 /* While it matters who reads flags: from the entry on, and behind a call, until some instruction sets them. */
-static void
-follow_flags(struct walk *walk, const struct ct_insn *in)
+static int
+follow_flags(struct walk *walk, const struct ct_insn *in, uint64_t address)
 {
+  int code = 0;
   unsigned traits = ct_insn_traits(in);
   if ((traits & CT_TRAIT_READS_FLAGS) != 0) {
     walk->facts |= walk->may_take_flags ? CT_FACT_FLAGS_IN : 0;
     if (walk->flags_callee != 0) {
-      ct_targets_add(&walk->scan->flag_results, walk->flags_callee);
+      code = add_flag_use(walk->scan, (struct ct_flag_use){walk->flags_callee, walk->flags_behind, address});
     }
   }
   if ((traits & CT_TRAIT_SETS_FLAGS) != 0 || ct_insn_op(in) >= CT_OP_SYSCALL) {
     walk->may_take_flags = false;
     walk->flags_callee = 0;
   }
+  return code;
 }
 
 static void
@@ -326,11 +375,13 @@ follow_relative(struct walk *walk, const struct ct_insn *in, uint64_t address)
   ct_targets_add(&walk->scan->targets, target);
   note_depth(walk, target);
   if (ct_insn_op(in) == CT_OP_CALL) {
+    ct_targets_add(&walk->scan->called, target);
     walk->flags_callee = target;
+    walk->flags_behind = address + in->length;
   } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
     walk->facts |= CT_FACT_SELF_BRANCH;
   } else if (target < walk->start || target >= walk->end) {
-    return add_tail_jump(walk->scan, walk->function, target);
+    return add_tail_jump(walk->scan, (struct ct_tail_jump){walk->function, target, ct_insn_op(in) == CT_OP_BRANCH});
   }
   return 0;
 }
@@ -399,7 +450,9 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
     break;
   case CT_OP_LEA:
     if (ct_insn_base(in) == CT_BASE_RIP) {
-      ct_targets_add(&walk->scan->targets, address + in->length + (uint64_t)(int64_t)ct_insn_disp(in));
+      uint64_t target = address + in->length + (uint64_t)(int64_t)ct_insn_disp(in);
+      ct_targets_add(&walk->scan->targets, target);
+      ct_targets_add(&walk->scan->called, target);
     }
     break;
   case CT_OP_SYSCALL:
@@ -457,8 +510,8 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
     if (row_count == 0) {
       follow_depth(&walk, &in);
     }
-    if (walk.may_take_flags || walk.flags_callee != 0) {
-      follow_flags(&walk, &in);
+    if ((walk.may_take_flags || walk.flags_callee != 0) && follow_flags(&walk, &in, here) != 0) {
+      return CT_ENOMEM;
     }
     if ((ct_insn_traits(&in) & CT_TRAIT_GS) != 0) {
       note_gs(&walk, here);
@@ -474,5 +527,5 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
   if (walk.gs_use_count != 0) {
     settle_gs(&walk, code, size, readable);
   }
-  return scan->targets.out_of_memory || scan->flag_results.out_of_memory ? CT_ENOMEM : walk.facts;
+  return out_of_memory(scan) ? CT_ENOMEM : walk.facts;
 }

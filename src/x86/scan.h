@@ -28,6 +28,14 @@ enum ct_scan_fact {
 struct ct_tail_jump {
   uint32_t function; /* index of the jumping function */
   uint64_t target;
+  bool conditional;
+};
+
+/* Behind a call an instruction takes flags that nothing has set since. */
+struct ct_flag_use {
+  uint64_t callee;
+  uint64_t behind; /* the instruction behind the call */
+  uint64_t reader; /* the one that takes the flags */
 };
 
 /*
@@ -43,9 +51,12 @@ struct ct_targets {
 
 struct ct_scan {
   struct ct_targets targets;
-  struct ct_targets flag_results; /* functions behind whose return the caller looks at flags */
+  struct ct_targets called;       /* those of the targets that are called or referred to */
+  struct ct_targets flag_results; /* functions behind whose return the caller looks at flags; see ct_scan_settle */
   struct ct_tail_jump *tail_jumps;
   size_t tail_jump_count, tail_jump_capacity;
+  struct ct_flag_use *flag_uses;
+  size_t flag_use_count, flag_use_capacity;
 };
 
 /* Makes a scan for code in [start, end) (virtual addresses). 0 or CT_ENOMEM. */
@@ -54,6 +65,12 @@ void ct_scan_free(struct ct_scan *scan);
 
 /* Adds what part (made for the same range) has found to scan. 0 or CT_ENOMEM. */
 int ct_scan_merge(struct ct_scan *scan, const struct ct_scan *part);
+
+/*
+ * When all functions have been looked at: fills flag_results. Where a branch goes between the call and the use, the
+ * flags may as well be the branch's, and the call one that never comes back: such a use says nothing. 0 or CT_ENOMEM.
+ */
+int ct_scan_settle(struct ct_scan *scan);
 
 /* Addresses outside the range are ignored. */
 void ct_targets_add(struct ct_targets *targets, uint64_t address);

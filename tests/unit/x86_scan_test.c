@@ -107,10 +107,18 @@ test_flags(void **state)
   assert_int_equal(FACTS("\xe8\x00\x00\x00\x00\x0f\x92\xc0\xc3"), 0);    /* behind a call */
   /* call OUTSIDE; jc +0; ret: the callee gives a flag */
   assert_int_equal(SCAN(&scan, "\xe8\xfb\x06\x00\x00\x72\x00\xc3", NULL, 0), 0);
+  assert_int_equal(ct_scan_settle(&scan), 0);
   assert_true(ct_targets_has(&scan.flag_results, OUTSIDE));
   ct_scan_free(&scan);
   /* with a test in between */
   assert_int_equal(SCAN(&scan, "\xe8\xfb\x06\x00\x00\x85\xc0\x72\x00\xc3", NULL, 0), 0);
+  assert_int_equal(ct_scan_settle(&scan), 0);
+  assert_false(ct_targets_has(&scan.flag_results, OUTSIDE));
+  ct_scan_free(&scan);
+  /* test %edi, %edi; je +5; call OUTSIDE; jc +0; ret: whose flags they are cannot be told; the call may not return */
+  assert_int_equal(SCAN(&scan, "\x85\xff\x74\x05\xe8\xf7\x06\x00\x00\x72\x00\xc3", NULL, 0), 0);
+  assert_int_equal(ct_scan_settle(&scan), 0);
+  assert_int_equal(scan.flag_use_count, 1);
   assert_false(ct_targets_has(&scan.flag_results, OUTSIDE));
   ct_scan_free(&scan);
 }
