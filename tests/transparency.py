@@ -42,7 +42,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 from commands import cpython, large, small  # noqa: E402
-from commands.case import PATH  # noqa: E402
+from commands.case import PATH, Case  # noqa: E402
 
 DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
 RING_EVENTS = 4_000_000  # what fits into the ring without help of the drain, with segments to spare
@@ -67,6 +67,15 @@ exec "$@"
 TRACED = """#!/bin/sh
 trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
 exec {contrail} record {options} -o "$trace" -- "$@"
+"""
+
+
+# A recorder that can be told from none in every respect that is compared.
+SPOILER = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+shift
+"$@"; status=$?
+echo more; echo more >&2; echo more >>file; sleep 30 & exit $((status + 1))
 """
 
 
@@ -364,6 +373,22 @@ def compare(checked, runner, untraced, traced):
     checked.fail("differs:", found[:SHOWN_LINES] + more)
 
 
+def check_itself():
+    """Does the harness see what differs? A recorder that spoils everything must be found out in each part."""
+    case = Case("self", "the harness itself", "t sh -c 'echo out; echo err >&2; echo x >file; exit 3'")
+    with tempfile.TemporaryDirectory(prefix="contrail-transparency.") as scratch:
+        spoiler = argparse.Namespace(contrail=os.path.join(scratch, "spoiler"), record=[])
+        runner = Runner(spoiler, case, scratch)
+        runner.write("spoiler", SPOILER, 0o755)
+        runner.prepare()
+        checked = Checked(case)
+        compare(checked, runner, [runner.go(False), runner.go(False)], runner.go(True))
+        parts = {line.split()[0] for line in checked.faults[1:]}
+        wanted = {"end:", "stdout:", "stderr:", "files:"}
+        if parts != wanted or not any("left behind" in line for line in checked.faults):
+            sys.exit(f"the harness does not see all differences, only {' '.join(sorted(parts))}")
+
+
 def keep(options, case, runner):
     """The folder of the traced run, for a look: what it printed, its files, its traces."""
     if not options.keep:
@@ -502,6 +527,7 @@ def main():
     if options.list:
         print("\n".join(f"{case.group}: {case.name}" for case in cases))
         return 0
+    check_itself()
     board = Board(options)
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         list(pool.map(board.run, cases))

@@ -489,6 +489,25 @@ unwinder_is_hidden(const struct planner *planner)
   return false;
 }
 
+/*
+ * Go's runtime reads the return addresses of its frames, to scan stacks, to move them, and to say where a panic came
+ * from: none may be one of ours. And a goroutine begins with a return address that no instruction mentions: one byte
+ * behind the entry of runtime.goexit.
+ */
+static bool
+is_go(struct planner *planner)
+{
+  static const char *const goexit[] = {"runtime.goexit", "runtime.goexit.abi0", NULL};
+  bool found = false;
+  for (size_t i = 0; i < planner->count; i++) {
+    if (has_name(planner, &planner->functions[i], goexit)) {
+      ct_targets_add(&planner->scan.targets, planner->functions[i].address + 1);
+      found = true;
+    }
+  }
+  return found;
+}
+
 static void
 plan_all(struct planner *planner)
 {
@@ -548,7 +567,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     follow_tail_jumps(&planner);
     find_parts(&planner);
     add_landing_pads(&planner);
-    planner.enter_only = unwinder_is_hidden(&planner);
+    planner.enter_only = is_go(&planner) || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
