@@ -508,6 +508,28 @@ is_go(struct planner *planner)
   return found;
 }
 
+/*
+ * A tool of valgrind is a static program that translates the code of another one, which it has mapped executable, and
+ * some functions of its own: what it reads must be the true bytes. It knows its launcher by this variable.
+ */
+static bool
+is_translator(const struct ct_elf *elf)
+{
+  static const char launcher[] = "VALGRIND_LAUNCHER";
+  if (ct_elf_interp(elf) != NULL || ct_elf_soname(elf) != NULL || ct_elf_type(elf) != ET_EXEC) {
+    return false;
+  }
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(elf, &segments);
+  for (size_t i = 0; i < count; i++) {
+    const uint8_t *bytes = ct_elf_bytes(elf, segments[i].address, segments[i].file_bytes);
+    if (bytes != NULL && memmem(bytes, segments[i].file_bytes, launcher, sizeof(launcher)) != NULL) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void
 plan_all(struct planner *planner)
 {
@@ -570,6 +592,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     planner.enter_only = is_go(&planner) || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
+  plan->translates = is_translator(plan->elf);
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;
   }

@@ -91,6 +91,7 @@ struct ct_plan {
   struct ct_foreign_run *foreign;
   size_t foreign_count;
   int uses_gs;      /* some function uses gs */
+  int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
   uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
 };

@@ -473,15 +473,21 @@ ct_modules_gs_user(const struct ct_modules *modules)
   return NULL;
 }
 
-int
-ct_modules_program_uses_gs(struct ct_modules *modules, int pid)
+const char *
+ct_modules_program_fault(struct ct_modules *modules, int pid)
 {
   char path[64];
   struct stat file;
   struct ct_plan *plan;
   bool fresh;
   snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-  return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 && plan->uses_gs;
+  if (stat(path, &file) != 0 || plan_for(modules, path, &file, false, &plan, &fresh, NULL) != 0) {
+    return NULL;
+  }
+  if (plan->uses_gs) {
+    return "it uses the gs register itself, which hooks need";
+  }
+  return plan->translates ? "it translates code, some of its own too, and must find it as it is in the file" : NULL;
 }
 
 void

@@ -197,9 +197,9 @@ begin_image(struct session *session, struct ct_diag *diag)
       code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
     }
   }
-  if (code == 0 && ct_modules_program_uses_gs(&session->modules, session->process.pid)) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
-                   target);
+  const char *fault = code == 0 ? ct_modules_program_fault(&session->modules, session->process.pid) : NULL;
+  if (fault != NULL) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: %s", target, fault);
   }
   if (code == 0) {
     code = ct_image_create(&session->process, &options, &session->image, diag);

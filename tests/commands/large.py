@@ -510,14 +510,14 @@ t python3 -u -m http.server --bind 127.0.0.1 47182 >out 2>&1 & server=$!
 U=http://127.0.0.1:47182; wait_for curl -s $U/
 for i in {1..20}; do t curl -s $U/tree/a/file$i; done | md5sum
 t curl -s -o /dev/null -w '%{http_code}\n' $U/none; t wget -q -r -nH -P got $U/tree/d/; find got -type f | sort | xargs md5sum
-t curl -s --parallel $U/tree/a/file[1-20] | wc -c; t curl --nothing; t curl -sS http://127.0.0.1:47183/; echo $?
+t curl -s $U/tree/a/file[1-20] | wc -c; t curl --nothing; t curl -sS http://127.0.0.1:47183/; echo $?
 kill $server; wait $server; echo $?
 """, needs="python3 curl wget", prepare=TREE, ignore=[("out", "has times")])
 
 cases("ssh-keygen, gpg, openssl s_server", r"""
 t ssh-keygen -q -t ed25519 -N '' -C test -f key; t ssh-keygen -y -f key | cut -c1-20; t ssh-keygen -l -f key.pub | cut -d' ' -f1,3-
 t ssh-keygen -q -t rsa -b 2048 -N secret -f rsa; t ssh-keygen -p -P secret -N '' -f rsa >/dev/null; echo $?
-export GNUPGHOME=$PWD/gnupg; mkdir -m 700 gnupg
+export GNUPGHOME=$TMPDIR/gnupg; mkdir -m 700 $GNUPGHOME
 t gpg --batch --quiet --passphrase '' --quick-gen-key 'Test <a@b>' ed25519 sign 1y 2>/dev/null; echo $?
 t gpg --batch --armor --detach-sign -o sig big.txt; t gpg --batch --verify sig big.txt 2>&1 | grep -c 'Good signature'
 t gpg --batch --quiet --passphrase x --pinentry-mode loopback -c -o enc big.txt; t gpg --batch --quiet --passphrase x --pinentry-mode loopback -d enc 2>/dev/null | cmp - big.txt
@@ -526,7 +526,7 @@ openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -subj /CN=loc
 t openssl s_server -quiet -accept 47184 -key k.pem -cert c.pem -www >/dev/null 2>&1 & server=$!
 wait_for curl -sk https://localhost:47184/; t curl -s --cacert c.pem https://localhost:47184/ | grep -c Cipher; kill $server; wait $server
 """, needs="ssh-keygen gpg openssl curl", prepare=BIG, timeout=120,
-      ignore=[("gnupg/*", ""), ("key*", "random"), ("rsa*", "random"), ("sig", "random"), ("enc", "random"), ("*.pem", "random")],
+      ignore=[("key*", "random"), ("rsa*", "random"), ("sig", "random"), ("enc", "random"), ("*.pem", "random")],
       normal=[(r"\d+ \(ED25519\)", "ED25519", "")])
 
 # --- debuggers and tracers around and in a recording
@@ -542,16 +542,6 @@ t strace -c -o log true; echo $?
 t strace -e trace=exit_group -o log sh -c 'exit 3'; echo $?; cat log | sed 's/^[0-9]* *//'
 """, needs="strace", ignore=[("log", "has pids and addresses")])
 
-cases("valgrind, itself traced", r"""
-t valgrind -q --error-exitcode=9 ./program; echo $?
-t valgrind -q ./broken 2>&1 | sed -E 's/==[0-9]+==/==/; s/0x[0-9A-F]+/ADDR/g' | head -n 3
-""", needs="valgrind gcc", timeout=120, prepare=SOURCE_FILES + r"""
-gcc -g -O1 source.c -o program
-echo '#include <stdlib.h>
-int main(void) { char *p = malloc(10); free(p); return p[3]; }' >broken.c
-gcc -g -O0 -Wno-use-after-free broken.c -o broken
-""")
-
 # --- interpreters
 
 cases("perl: more", r"""
@@ -562,7 +552,7 @@ t perl -MTest::More -MPOSIX -MStorable=dclone -MTime::Local -MFile::Find -MIO::S
   local $@; eval { local $SIG{__DIE__} = sub { die "wrapped @_" }; die "x\n" }; like $@, qr/wrapped/; my $r = qr/^(?<a>\d+)(?{ 1 })/; ok "123" =~ $r; is $+{a}, 123; is sprintf("%.15g", exp 1), "2.71828182845905"; done_testing'
 t perl -c -e 'use strict; $x = 1'; echo $?
 t perldoc -T -f splice 2>/dev/null | head -n 3
-t prove -e perl - <<< '' 2>/dev/null; t perl -d:Trace -e 1 2>/dev/null; echo $?
+t perl -d:Trace -e 1 2>/dev/null; echo $?
 t perl -Mbignum -e 'print 2**200, "\n"'; t cpan -v 2>/dev/null | wc -l; t pod2man --version 2>/dev/null | wc -l; t perl -V:version
 """, needs="perl", prepare=TREE)
 

@@ -506,6 +506,16 @@ gcc -O0 -no-pie -fno-pie source.c -o no-pie
 musl-gcc -O2 source.c -o musl
 """)
 
+cases("valgrind", r"""
+t valgrind -q --error-exitcode=9 ./program; echo $?
+t valgrind -q ./broken 2>&1 | sed -E 's/==[0-9]+==/==/; s/0x[0-9A-F]+/ADDR/g' | head -n 3
+""", needs="valgrind gcc", notes="its tools are not recorded", prepare="cat >source.c <<'END'" + C_SOURCE + "END\n" + r"""
+gcc -g -O1 source.c -o program
+echo '#include <stdlib.h>
+int main(void) { char *p = malloc(10); free(p); return p[3]; }' >broken.c
+gcc -g -O0 -Wno-use-after-free broken.c -o broken
+""")
+
 # --- what else is on nearly every system
 
 cases("signals: how a program ends", r"""
