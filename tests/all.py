@@ -3,7 +3,7 @@
 """All tests of the project, or the groups named, and one last line with the sum.
 
     tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs transparency
-                                               callgrind libraries fuzz
+                                               callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -26,9 +26,11 @@ GROUPS = {
     "transparency": [[os.path.join(HERE, "transparency.py")]],
     "callgrind": [[os.path.join(HERE, "callgrind.py")]],
     "libraries": [[os.path.join(HERE, "dlstorm.py")]],
+    "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "errors", "programs", "transparency", "callgrind", "libraries", "fuzz"]
+ORDER = ["static", "unit", "fixtures", "errors", "programs", "transparency", "callgrind", "libraries", "differential",
+         "fuzz"]
 
 
 def run_group(command, build):

@@ -144,8 +144,9 @@ relocate_relative(const uint8_t *bytes, uint64_t address, const ZydisDecodedInst
     ct_emit_rel32(out, target);
     return CT_WINDOW_OK;
   }
-  if (instruction->meta.category != ZYDIS_CATEGORY_COND_BR) {
-    return CT_WINDOW_UNDECODABLE;
+  if (instruction->meta.category != ZYDIS_CATEGORY_COND_BR ||
+      instruction->encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY) {
+    return CT_WINDOW_UNDECODABLE; /* with VEX: jkzd and jknzd, of a processor that is not made any more */
   }
   /* jcc: the condition is the low nibble of the last opcode byte in both forms */
   ct_emit_jcc(out, (uint8_t)(0x80 | (instruction->opcode & 0xf)), target);

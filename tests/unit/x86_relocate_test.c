@@ -664,6 +664,22 @@ xbegin_stays_xbegin(void **state)
   assert_int_equal(0x9006 + distance, 0x1026);
 }
 
+/* Zydis knows the branches of Knights Corner, which are invalid elsewhere: they must not become a jcc. */
+static void
+branches_on_masks_are_refused(void **state)
+{
+  const uint8_t codes[][8] = {{0xc5, 0xf8, 0x84, 0, 1, 0, 0, 0xc3}, {0xc5, 0x78, 0x85, 0, 1, 0, 0, 0xc3}};
+  uint8_t buffer[64];
+  for (size_t i = 0; i < 2; i++) {
+    struct ct_window window;
+    struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x9000};
+    enum ct_window_refusal refusal = ct_window_find(codes[i], sizeof(codes[i]), 0x1000, 5, &window);
+    if (refusal == CT_WINDOW_OK)
+      refusal = ct_window_relocate(codes[i], 0x1000, &window, &out, NULL);
+    assert_int_equal(refusal, CT_WINDOW_UNDECODABLE);
+  }
+}
+
 /* The operand of a move to or from a control register is a register whatever mod says: there is nothing to fill in. */
 static void
 control_registers_have_no_displacement(void **state)
@@ -754,6 +770,7 @@ main(void)
       cmocka_unit_test(an_indirect_call_pushes_where_it_stood),
       cmocka_unit_test(xbegin_stays_xbegin),
       cmocka_unit_test(control_registers_have_no_displacement),
+      cmocka_unit_test(branches_on_masks_are_refused),
       cmocka_unit_test(an_exchange_is_no_padding),
   };
   return cmocka_run_group_tests_name("relocate", tests, set_up, tear_down);

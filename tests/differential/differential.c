@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine against the processor: what displaced code does is compared with what the same code does where it belongs.
+ *
+ *   differential [--seed N] [--cases N] [--seconds N] [--case N] [--part NAME] [FILE...]
+ *
+ * --case runs one case of the seed and part again, as a failure says. FILEs stand in place of the usual libraries.
+ */
+#include "windows.h"
+
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { PATHS_MAX = 32, TEXT_BYTES = 4096, SHOWN_MAX = 5 };
+
+struct options {
+  uint64_t seed;
+  uint64_t cases; /* 0: the part's own number */
+  double seconds; /* 0: as many cases as there are */
+  int64_t only;
+  const char *part;
+  const char *paths[PATHS_MAX];
+  size_t path_count;
+};
+
+static double
+now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- windows ---- */
+
+static int
+run_windows(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct windows_count count = {0};
+  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 25000;
+  double begin = now();
+  if (windows_set_up(options->paths, options->path_count) != 0) {
+    printf("skip windows: none of the files can be mapped\n");
+    return -1;
+  }
+  for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
+    uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
+    if (windows_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX)
+      printf("FAIL windows --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
+             text);
+    if (options->only >= 0)
+      break;
+  }
+  windows_tear_down();
+  printf("%s windows: %llu same, %llu differ, %llu not run (faults %llu, branches %llu, rip-relative %llu, calls %llu, "
+         "VEX %llu, EVEX %llu, strings %llu)\n",
+         bad != 0 ? "FAIL" : "ok  ", (unsigned long long)count.same, (unsigned long long)bad,
+         (unsigned long long)count.skipped, (unsigned long long)count.faults, (unsigned long long)count.branches,
+         (unsigned long long)count.rip_relative, (unsigned long long)count.calls, (unsigned long long)count.vex,
+         (unsigned long long)count.evex, (unsigned long long)count.strings);
+  return bad != 0 || (count.same == 0 && options->only < 0);
+}
+
+static const struct {
+  const char *name;
+  int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
+} parts[] = {{"windows", run_windows}};
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+static void
+usage(void)
+{
+  fprintf(stderr, "usage: differential [--seed N] [--cases N] [--seconds N] [--case N] [--part NAME] [FILE...]\n");
+  exit(2);
+}
+
+static void
+read_options(int argc, char **argv, struct options *options)
+{
+  static const struct option names[] = {{"seed", 1, NULL, 's'}, {"cases", 1, NULL, 'n'}, {"seconds", 1, NULL, 't'},
+                                        {"case", 1, NULL, 'c'}, {"part", 1, NULL, 'p'},  {"build", 1, NULL, 'b'},
+                                        {NULL, 0, NULL, 0}};
+  *options = (struct options){.seed = 1, .only = -1};
+  for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+    switch (c) {
+    case 's':
+      options->seed = strtoull(optarg, NULL, 0);
+      break;
+    case 'n':
+      options->cases = strtoull(optarg, NULL, 0);
+      break;
+    case 't':
+      options->seconds = strtod(optarg, NULL);
+      break;
+    case 'c':
+      options->only = (int64_t)strtoull(optarg, NULL, 0);
+      break;
+    case 'p':
+      options->part = optarg;
+      break;
+    case 'b': /* the folder of the build, as all groups of tests get it */
+      break;
+    default:
+      usage();
+    }
+  }
+  for (; optind < argc && options->path_count < PATHS_MAX; optind++)
+    options->paths[options->path_count++] = argv[optind];
+  if (options->path_count == 0)
+    options->path_count = image_paths(options->paths, PATHS_MAX);
+}
+
+int
+main(int argc, char **argv)
+{
+  struct options options;
+  int count[3] = {0};
+  cpu_set_t one;
+  read_options(argc, argv, &options);
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  CPU_ZERO(&one); /* some instructions tell which processor they run on */
+  CPU_SET(sched_getcpu(), &one);
+  sched_setaffinity(0, sizeof(one), &one);
+  if (machine_set_up() != 0) {
+    printf("skip differential: this machine's signal frames are not understood\n0 passed, 0 failed, %d skipped\n",
+           PARTS);
+    return 0;
+  }
+  for (size_t i = 0; i < PARTS; i++)
+    if (options.part == NULL || strcmp(options.part, parts[i].name) == 0)
+      count[parts[i].run(&options) + 1]++;
+  printf("%d passed, %d failed, %d skipped\n", count[1], count[2], count[0]);
+  return count[2] != 0;
+}
