@@ -22,6 +22,7 @@ __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_c
     .mode = CT_MODE_LOOKUP};
 
 uint64_t agent_dead_beat __attribute__((section(".data"))) = ~0ull;
+uint64_t agent_dead_pulse __attribute__((section(".data"))) = ~0ull;
 
 /* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
 static void

@@ -74,6 +74,16 @@ controller_lives(void)
          __atomic_load_n(&agent_dead_beat, __ATOMIC_RELAXED);
 }
 
+/* The same of the pulse, for those that wait for an answer. */
+extern AGENT_HIDDEN uint64_t agent_dead_pulse;
+
+static inline int
+controller_answers(void)
+{
+  return __atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED) !=
+         __atomic_load_n(&agent_dead_pulse, __ATOMIC_RELAXED);
+}
+
 /* stack.c: the stack on which sp lies, its return store mapped; 0 when that cannot be had. */
 AGENT_HIDDEN int agent_stack_range(uint64_t sp, struct ct_stack_range *range);
 /* request.c: tells the controller and waits for its answer, bounded. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Requests to the controller: the loader's rendezvous and an exec to come. The thread waits in here, bounded: it
- * goes on when the controller has answered, or when its heartbeat has stopped. While it waits it can be
+ * goes on when the controller has answered, or when its pulse has stopped. While it waits it can be
  * asked to make a system call (mapping memory) in the target's name.
  */
 #include "agent/agent.h"
 
 #define WAIT_STEP_NS     (100 * 1000 * 1000)
-#define SILENT_STEPS_MAX 10  /* the heartbeat stood still for a second */
+#define SILENT_STEPS_MAX 10  /* the pulse stood still for a second */
 #define STEPS_MAX        600 /* a minute in all */
 
 /* The loader has said that it is about to change its list: there is nothing to see yet, it calls again. */
@@ -38,19 +38,19 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_request *request = &slot->request;
-  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_lives() || loader_is_busy(desc)) {
+  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_answers() || loader_is_busy(desc)) {
     return;
   }
   request->kind = desc->callout == CT_CALLOUT_EXEC ? CT_REQUEST_EXEC : CT_REQUEST_RENDEZVOUS;
   request->arg[0] = saved_rdi(sp);
-  uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  uint64_t pulse = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
   uint32_t silent = 0;
   /* release: pairs with the controller's acquire of PENDING */
   __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
   uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
   __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
   ring_the_bell();
-  for (uint32_t step = 0; step < STEPS_MAX && controller_lives();) {
+  for (uint32_t step = 0; step < STEPS_MAX && controller_answers();) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
     if (state == CT_REQ_DONE) {
       break;
@@ -66,12 +66,12 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
     struct agent_timespec wait = {0, WAIT_STEP_NS};
     long woken = agent_syscall(SYS_futex, (long)&request->state, FUTEX_WAIT, CT_REQ_PENDING, (long)&wait, 0, 0);
     if (woken == -110 /* ETIMEDOUT */) {
-      uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
-      silent = now == beat ? silent + 1 : 0;
-      beat = now;
+      uint64_t now = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
+      silent = now == pulse ? silent + 1 : 0;
+      pulse = now;
       step++;
       if (silent >= SILENT_STEPS_MAX) {
-        __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
+        __atomic_store_n(&agent_dead_pulse, pulse, __ATOMIC_RELAXED);
       }
     }
   }

@@ -32,6 +32,7 @@
 #define IDLE_NS        (4 * 1000 * 1000)  /* between two looks into active segments */
 #define BLOCK_AGE_NS   (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define REAP_NS        (20 * 1000 * 1000)
+#define PULSE_NS       50000000
 #define SCARCE_NS      (1000 * 1000)
 #define NAMES_NS       (500 * 1000 * 1000)
 #define POLL_RUN       16
@@ -47,6 +48,7 @@ struct ct_drain {
   uint8_t *segments;
   int pid;
   pthread_t thread;
+  pthread_t pulse; /* counts the ring's pulse up */
   bool running;
   uint32_t stopping; /* atomic */
   struct drain_thread *threads[CT_SLOT_COUNT];
@@ -635,6 +637,30 @@ warm_up(struct ct_drain *drain)
   }
 }
 
+/*
+ * A thread that does nothing else, so that a thread of the target that waits for an answer can tell a controller that
+ * is busy (a large library to install, a slow disk, no processor to be had) from one that is gone.
+ */
+static void *
+pulse_main(void *context)
+{
+  struct ct_drain *drain = context;
+  while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
+    struct timespec wait = {0, PULSE_NS};
+    __atomic_fetch_add(&drain->ring->pulse, 1, __ATOMIC_RELAXED);
+    syscall(SYS_futex, &drain->stopping, FUTEX_WAIT_PRIVATE, 0, &wait, NULL, 0);
+  }
+  return NULL;
+}
+
+static void
+stop_pulse(struct ct_drain *drain)
+{
+  __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &drain->stopping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  pthread_join(drain->pulse, NULL);
+}
+
 static void *
 drain_main(void *context)
 {
@@ -686,7 +712,13 @@ ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = pthread_create(&drain->thread, NULL, drain_main, drain);
+  int code = pthread_create(&drain->pulse, NULL, pulse_main, drain);
+  if (code == 0) {
+    code = pthread_create(&drain->thread, NULL, drain_main, drain);
+    if (code != 0) {
+      stop_pulse(drain);
+    }
+  }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   drain->running = code == 0;
   return code == 0 ? 0 : CT_ENOMEM;
@@ -702,6 +734,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
   __atomic_fetch_add(&drain->ring->drain_bell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &drain->ring->drain_bell, FUTEX_WAKE, 1, NULL, NULL, 0);
   pthread_join(drain->thread, NULL);
+  stop_pulse(drain);
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);

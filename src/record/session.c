@@ -455,14 +455,16 @@ static int
 run(struct session *session, int *wait_status)
 {
   uint32_t served = 0;
+  const uint32_t *served_bell = NULL;
   for (;;) {
     int status;
     uint32_t *bell = current_bell;
     uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
-    if (session->image_live && (rung != served || bell != &session->image.ring->control_bell)) {
+    if (session->image_live && (rung != served || bell != served_bell)) {
       served = rung;
+      served_bell = bell;
       if (serve_requests(session)) {
-        served--;
+        served_bell = NULL;
         continue;
       }
     }

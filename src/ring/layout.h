@@ -122,7 +122,7 @@ struct ct_ring_header {
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
   uint32_t drain_waiting; /* atomic */
-  uint64_t heartbeat;     /* counts up while the controller lives */
+  uint64_t heartbeat;     /* counts up while the drain empties the ring */
   uint32_t free_bell;     /* atomic, futex: a segment was freed (lossless) */
   uint32_t free_waiters;  /* atomic */
   uint64_t pad1[5];
@@ -130,7 +130,8 @@ struct ct_ring_header {
   uint32_t control_bell;    /* atomic, futex */
   uint32_t reap_passes;     /* atomic: how often the drain has looked for dead threads */
   uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
-  uint64_t pad2[6];
+  uint64_t pulse;           /* counts up while the controller lives, whatever its other threads wait for */
+  uint64_t pad2[5];
   uint64_t segment_seq; /* atomic: next activation sequence number */
   uint64_t
       request_map[CT_SLOT_COUNT / 64];    /* atomic bits: the slot has made a request; cleared before it is looked at */
