@@ -20,6 +20,7 @@ help:
 	@echo "make unit      the unit and static tests only"
 	@echo "make asan      the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ='elf plan ...' for some of them)"
+	@echo "make coverage  docs/coverage.md: which functions of this machine's programs are hooked"
 	@echo "make bench     the benchmarks, as ratios"
 	@echo "make format    clang-format over the sources"
 	@echo "make install   into PREFIX ($(PREFIX))"
@@ -56,6 +57,9 @@ fuzz:
 
 bench: setup build
 	@bench/run.sh
+
+coverage: build
+	@tools/coverage.py >$(BUILD)/coverage.md && mv $(BUILD)/coverage.md docs/coverage.md
 
 demo: setup build
 	@tools/demo.sh
