@@ -6,14 +6,18 @@
 #include "ring/layout.h"
 
 /* From the kernel's x86-64 system call table and uapi headers; the agent includes none of them. */
-#define SYS_read        0
-#define SYS_open        2
-#define SYS_close       3
-#define SYS_mmap        9
-#define SYS_sched_yield 24
-#define SYS_futex       202
-#define FUTEX_WAIT      0 /* not private: the controller waits on the same words */
-#define FUTEX_WAKE      1
+#define SYS_read         0
+#define SYS_open         2
+#define SYS_close        3
+#define SYS_mmap         9
+#define SYS_rt_sigaction 13
+#define SYS_getpid       39
+#define SYS_gettid       186
+#define SYS_tgkill       234
+#define SYS_sched_yield  24
+#define SYS_futex        202
+#define FUTEX_WAIT       0 /* not private: the controller waits on the same words */
+#define FUTEX_WAKE       1
 
 #define PROT_RW             3
 #define MAP_PRIVATE_ANON    0x22
@@ -94,6 +98,10 @@ struct dwarf_eh_bases; /* unwind.c */
 /* Called by entry.S, on the agent's stack with all signals blocked. */
 AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
                                       uint32_t half, uint32_t tid, uint32_t found);
+struct trap_info; /* trap.c */
+struct trap_context;
+/* Called by the kernel, as the handler of SIGTRAP. */
+AGENT_HIDDEN void agent_trap(long number, const struct trap_info *info, struct trap_context *context);
 /* Called by entry.S on the unwinder's stack. */
 AGENT_HIDDEN void *agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self);
 

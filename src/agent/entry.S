@@ -16,6 +16,7 @@
 #include "ring/offsets.h"
 
 #define SYS_rt_sigprocmask 14
+#define SYS_rt_sigreturn   15
 #define SYS_getpid         39
 #define SYS_arch_prctl     158
 #define SYS_gettid         186
@@ -44,8 +45,15 @@ agent_base:
   .long agent_restore_slot - agent_base
   .long agent_callout_seccomp - agent_base
   .long agent_callout_mlockall - agent_base
+  .long agent_trap - agent_base
+  .long agent_restorer - agent_base
 
   .text
+/* What the handler of SIGTRAP returns to. */
+agent_restorer:
+  mov $SYS_rt_sigreturn, %eax
+  syscall
+
 /* Sets gs to the page whose address is in rdi. Clobbers rax, rcx, rsi, r11. */
   .macro SET_GS
   cmpl $0, CFG(CT_CFG_WRGSBASE)

@@ -124,15 +124,19 @@ run_plan(int argc, char **argv)
 {
   static const struct option options[] = {
       {"json", no_argument, NULL, 'j'},
+      {"int3", no_argument, NULL, '3'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
-  bool json = false;
+  bool json = false, int3 = false;
   int got;
   while ((got = getopt_long(argc, argv, ":jh", options, NULL)) != -1) {
     switch (got) {
     case 'j':
       json = true;
+      break;
+    case '3':
+      int3 = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_plan);
@@ -148,6 +152,9 @@ run_plan(int argc, char **argv)
   if (ct_plan_create(argv[optind], &plan, &diag) != 0) {
     return ct_command_failed(&ct_command_plan, "%s", diag.text);
   }
+  if (int3) {
+    ct_plan_use_int3(plan);
+  }
   int failed = json ? print_json(plan) : print_text(plan);
   ct_plan_free(plan);
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
@@ -156,9 +163,10 @@ run_plan(int argc, char **argv)
 const struct ct_command ct_command_plan = {
     .name = "plan",
     .summary = "show which functions of a file would be hooked, and how",
-    .usage = "usage: contrail plan [--json] FILE\n"
+    .usage = "usage: contrail plan [--json] [--int3] FILE\n"
              "\n"
              "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
-             "(full: enter and return; enter: enter only), tactic, or why it is left out.\n",
+             "(full: enter and return; enter: enter only), tactic, or why it is left out.\n"
+             "--int3: as if recorded with that option.\n",
     .run = run_plan,
 };

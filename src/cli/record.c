@@ -25,11 +25,9 @@ static int
 run_record(int argc, char **argv)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'},
-      {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
+      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},     {"int3", no_argument, NULL, '3'},
+      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
   };
   struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
   struct ct_record_result result;
@@ -49,6 +47,9 @@ run_record(int argc, char **argv)
       break;
     case 'l':
       record.lossless = true;
+      break;
+    case '3':
+      record.int3 = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_record);
@@ -82,11 +83,12 @@ run_record(int argc, char **argv)
 const struct ct_command ct_command_record = {
     .name = "record",
     .summary = "run a program and record every function call",
-    .usage = "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--] PROGRAM [ARG]...\n"
+    .usage = "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--int3] [--] PROGRAM [ARG]...\n"
              "\n"
              "  -o, --output DIR   where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
              "      --ring-size M  shared memory for events on their way, 1 to 256 MiB (default 80)\n"
              "      --lossless     let the program wait, bounded, when the disk cannot keep up\n"
+             "      --int3         hook by a trap what no jump fits; the program must leave SIGTRAP alone\n"
              "\n"
              "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
              "recording failed, 126 or 127 when the program cannot be executed or found.\n",

@@ -346,6 +346,15 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
   return CT_REFUSED_NOT;
 }
 
+/* The agent's handler finds the trampoline by the address of the trap. */
+static enum ct_refusal
+patch_int3(struct build *build, uint64_t patched, uint64_t trampoline)
+{
+  static const uint8_t int3 = 0xcc;
+  bool told = tell_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
+  return told && add_patch(build, patched, &int3, 1) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
+}
+
 static enum ct_refusal
 add_patches(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
@@ -355,6 +364,8 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
     return patch_short(build, planned, patched, trampoline);
   case CT_TACTIC_PUN:
     return patch_pun(build, planned, patched, trampoline);
+  case CT_TACTIC_INT3:
+    return patch_int3(build, patched, trampoline);
   default:
     return add_jump(build, patched, trampoline) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
   }

@@ -91,6 +91,8 @@ ct_tactic_name(enum ct_tactic tactic)
     return "pun";
   case CT_TACTIC_EVICT:
     return "evict";
+  case CT_TACTIC_INT3:
+    return "int3";
   default:
     return "none";
   }
@@ -625,6 +627,20 @@ ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
   plan->plan_ns = now_ns() - begin;
   *out = plan;
   return 0;
+}
+
+void
+ct_plan_use_int3(struct ct_plan *plan)
+{
+  for (size_t i = 0; i < plan->count; i++) {
+    struct ct_planned *planned = &plan->functions[i];
+    if (planned->refusal != CT_REFUSED_NOT && planned->int3_fits) {
+      plan->refused[planned->refusal]--;
+      plan->hooked++;
+      planned->refusal = CT_REFUSED_NOT;
+      planned->tactic = CT_TACTIC_INT3;
+    }
+  }
 }
 
 void

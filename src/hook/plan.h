@@ -27,6 +27,7 @@ enum ct_tactic {
   CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in padding nearby */
   CT_TACTIC_PUN,     /* five-byte jump whose last bytes are the next instruction's first */
   CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of instructions nearby, which moved out */
+  CT_TACTIC_INT3,    /* int3, by the user's choice: ct_plan_use_int3 */
   CT_TACTIC_COUNT
 };
 
@@ -61,6 +62,7 @@ struct ct_planned {
   uint8_t self_branch;    /* it branches to its own entry */
   uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
   uint8_t patch_bytes;    /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
+  uint8_t int3_fits;      /* refused, but one byte at patch_offset could be changed; window is for that */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
   uint16_t why_enter;     /* facts (enum ct_scan_fact) for which the hook is enter-only */
   uint32_t nearby;        /* CT_TACTIC_SHORT, CT_TACTIC_EVICT: index in ct_plan.nearby */
@@ -98,6 +100,8 @@ struct ct_plan {
 
 /* Reads the ELF file at path and plans it. *out is untouched on failure. */
 int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag);
+/* Hooks what no jump fits by int3, where that is possible. The process then needs the agent's handler of SIGTRAP. */
+void ct_plan_use_int3(struct ct_plan *plan);
 void ct_plan_free(struct ct_plan *plan); /* accepts NULL */
 
 /* True when what was refused is a function that can be called all the same. */

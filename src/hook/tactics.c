@@ -12,6 +12,8 @@
  *   evict     eb rel8 -> e9 rel32         the second jump in place of instructions that move out, for which
  *                                         five bytes before it a third jump goes to the copy (hook/nearby.c)
  *
+ *   int3      cc                          only where the user asks for it (ct_plan_use_int3)
+ *
  * Tactics from short on are for functions that the first three refuse, and chosen when these have been through all
  * functions, so that none takes another's padding.
  */
@@ -21,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define INT3_BYTES  1
 #define SHORT_BYTES 2
 #define REACH       0x7ff00000ll /* of rel32, less a margin */
 #define LOWEST      0x10000      /* address that can be mapped, as Linux is set up */
@@ -244,5 +247,10 @@ ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_planne
     return true;
   }
   *planned = saved;
+  size_t size, left;
+  const uint8_t *code = patched_code(planner, planned, &size, &left, i);
+  planned->patch_bytes = INT3_BYTES;
+  planned->int3_fits = code != NULL && ct_window_find(code, size, planned->address + planned->patch_offset, INT3_BYTES,
+                                                      &planned->window) == CT_WINDOW_OK;
   return false;
 }

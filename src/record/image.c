@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -34,6 +35,7 @@ extern const uint8_t ct_agent_blob_end[];
 #define STACK_UNLIMITED     (1ull << 30) /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
 #define UNWIND_BYTES        512
+#define SA_RESTORER         0x04000000 /* asm/signal.h */
 
 static int
 remote_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -274,6 +276,25 @@ configure(struct ct_process *process, struct ct_image *image, const struct ct_ag
   return code != 0 ? code : ct_process_set_gs_base(process, place->page_lookup);
 }
 
+/* rt_sigaction(SIGTRAP) in the target's name, with the kernel's struct (asm/signal.h), in the last page of the agent.
+ */
+static int
+handle_traps(struct ct_process *process, const struct ct_agent_place *place, const struct ct_agent_image *agent)
+{
+  struct {
+    uint64_t handler, flags, restorer, mask;
+  } action = {place->base + agent->trap, SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER,
+              place->base + agent->restorer, 0};
+  uint64_t at = place->base + page_up(agent->memory_bytes) + CT_PAGE_BYTES - sizeof(action);
+  uint64_t args[6] = {SIGTRAP, at, 0, sizeof(action.mask)};
+  int64_t result = -1;
+  int code = ct_process_write(process, at, &action, sizeof(action));
+  if (code == 0) {
+    code = ct_process_syscall(process, SYS_rt_sigaction, args, &result);
+  }
+  return code != 0 ? code : result != 0 ? CT_EUNSUPPORTED : 0;
+}
+
 int
 ct_image_create(struct ct_process *process, const struct ct_image_options *options, struct ct_image *image,
                 struct ct_diag *diag)
@@ -294,6 +315,9 @@ ct_image_create(struct ct_process *process, const struct ct_image_options *optio
     }
     if (code == 0) {
       code = configure(process, image, &agent, &stack);
+    }
+    if (code == 0 && options->int3) {
+      code = handle_traps(process, &image->place, &agent);
     }
     if (code != 0) {
       ct_fail(diag, code, "cannot place the agent in the new program: %s (a limit on address space?)",

@@ -51,6 +51,9 @@ plan_for(struct ct_modules *modules, const char *path, const struct stat *file, 
   struct ct_plan *plan;
   int code = ct_plan_create(path, &plan, diag);
   if (code == 0) {
+    if (modules->use_int3) {
+      ct_plan_use_int3(plan);
+    }
     modules->plans[modules->plan_count++] =
         (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan, count_it};
     *out = plan;

@@ -35,6 +35,7 @@ struct ct_modules {
   struct ct_plan_entry *plans; /* by file, kept for the next image */
   size_t plan_count, plan_capacity;
   uint32_t next_fn;
+  bool use_int3; /* for what no jump fits */
 };
 
 /* What a new module is made known to. */

@@ -180,7 +180,8 @@ begin_image(struct session *session, struct ct_diag *diag)
 {
   uint64_t begin = now_ns();
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options->ring_mib << 20,
-                                     .lossless = session->options->lossless};
+                                     .lossless = session->options->lossless,
+                                     .int3 = session->options->int3};
   char path[64], target[PATH_MAX];
   snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
   ssize_t length = readlink(path, target, sizeof(target) - 1);
@@ -532,6 +533,7 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
   if (code != 0) {
     return code;
   }
+  session.modules.use_int3 = options->int3;
   bool existed = access(options->directory, F_OK) == 0;
   code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session.writer, diag);
   if (code != 0) {

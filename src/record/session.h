@@ -15,6 +15,7 @@ struct ct_record_options {
   char *const *argv;     /* program and arguments, NULL at the end */
   uint32_t ring_mib;     /* shared memory for events */
   bool lossless;         /* threads wait (bounded) for the drain instead of overwriting */
+  bool int3;             /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
 };
 
 struct ct_record_result {
