@@ -62,7 +62,7 @@ _contrail_record() {
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
     *)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --help --' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --int3 --help --' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -c -- "$cur")
       fi
