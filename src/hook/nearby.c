@@ -26,6 +26,7 @@
 #define FORTH        129        /* 127 + 2 */
 #define VICTIM_BYTES 10         /* two jumps */
 #define WALK_MAX     (1u << 16) /* bytes of a function that is walked for this */
+#define APART        512        /* more than a relay can be in front of those of functions before it */
 
 struct search {
   const struct planner *planner;
@@ -50,8 +51,12 @@ static bool
 is_taken(const struct search *search, size_t near, uint64_t at, uint64_t bytes)
 {
   const struct ct_plan *plan = search->planner->plan;
-  for (size_t n = 0; n < plan->nearby_count; n++) {
+  /* They are there in the order of the functions, and each lies near its own. */
+  for (size_t n = plan->nearby_count; n-- > 0;) {
     const struct ct_nearby *nearby = &plan->nearby[n];
+    if (at > nearby->relay && at - nearby->relay > APART) {
+      break;
+    }
     if (overlaps(at, bytes, nearby->relay, CT_JUMP_BYTES) ||
         (nearby->window.length != 0 && overlaps(at, bytes, nearby->evicted, nearby->window.length))) {
       return true;

@@ -128,6 +128,8 @@ struct scan_share {
   struct planner *planner;
   struct ct_scan *scan;
   struct ct_cfi_row *rows; /* ROWS_MAX */
+  uint32_t rows_fde;       /* whose they are; many functions may be inside one FDE */
+  size_t row_count;
   size_t first_run, step;
   int uses_gs;
   int code;
@@ -146,12 +148,13 @@ scan_one(struct scan_share *share, size_t i)
   if (code == NULL) {
     return 0;
   }
-  size_t rows = 0;
-  if (function->fde != CT_FDE_NONE) {
-    rows = ct_cfi_rows(elf, function->fde, share->rows, ROWS_MAX);
-    rows = rows > ROWS_MAX ? ROWS_MAX : rows;
+  if (function->fde != share->rows_fde) {
+    size_t rows = function->fde != CT_FDE_NONE ? ct_cfi_rows(elf, function->fde, share->rows, ROWS_MAX) : 0;
+    share->row_count = rows > ROWS_MAX ? ROWS_MAX : rows;
+    share->rows_fde = function->fde;
   }
-  int facts = ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, left, share->rows, rows);
+  int facts =
+      ct_scan_function(share->scan, (uint32_t)i, code, function->address, size, left, share->rows, share->row_count);
   if (facts < 0) {
     return facts;
   }
@@ -197,6 +200,7 @@ scan_all(struct planner *planner)
     shares[t] = (struct scan_share){.planner = planner,
                                     .scan = t == 0 ? &planner->scan : &parts[t],
                                     .rows = malloc(ROWS_MAX * sizeof(struct ct_cfi_row)),
+                                    .rows_fde = CT_FDE_NONE,
                                     .first_run = t,
                                     .step = threads};
     code = shares[t].rows == NULL ? CT_ENOMEM : 0;
@@ -591,6 +595,9 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     follow_tail_jumps(&planner);
     find_parts(&planner);
     add_landing_pads(&planner);
+    code = planner.scan.targets.out_of_memory ? CT_ENOMEM : 0;
+  }
+  if (code == 0) {
     planner.enter_only = is_go(&planner) || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -390,6 +391,56 @@ segments_far_apart(void **state)
   free(file.bytes);
 }
 
+/* What they take of the processor's time is nothing next to what it would be with each of them against each. */
+static void
+assert_soon(void)
+{
+  struct timespec used;
+  assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+  assert_true(used.tv_sec < 60);
+}
+
+/* Each needs a jump nearby, and finds room. */
+static void
+many_short_jumps(void **state)
+{
+  enum { COUNT = 60000 };
+  struct file file;
+  begin(&file, 16 * COUNT);
+  memset(file.bytes + TEXT, 0xcc, 16 * COUNT);
+  for (unsigned i = 0; i < COUNT; i++) /* xor eax; 1: inc eax; jne 1b; ret */
+    memcpy(file.bytes + TEXT + 16 * i, "\x31\xc0\xff\xc0\x75\xfc\xc3", 7);
+  begin_symbols(&file);
+  for (unsigned i = 0; i < COUNT; i++)
+    add_symbol(&file, 1, BASE + TEXT + 16 * i, 7);
+  add_strings(&file, "\0f", 3);
+  struct ct_plan *plan = plan_it(&file);
+  assert_int_equal(plan->hooked, COUNT);
+  assert_int_equal(plan->nearby_count, COUNT);
+  assert_soon();
+  ct_plan_free(plan);
+  free(file.bytes);
+}
+
+static void
+many_functions_in_a_frame_of_many_rows(void **state)
+{
+  enum { COUNT = 30000 };
+  struct file file;
+  begin(&file, 150000);
+  begin_frames(&file);
+  add_frame(&file, BASE + TEXT, 150000, false, "\x41\x0e\x10\0", 100000);
+  begin_symbols(&file);
+  for (unsigned i = 0; i < COUNT; i++)
+    add_symbol(&file, 1, BASE + TEXT + 100000 + i, 1);
+  add_strings(&file, "\0f", 3);
+  struct ct_plan *plan = plan_it(&file);
+  assert_int_equal(plan->count, COUNT + 1);
+  assert_soon();
+  ct_plan_free(plan);
+  free(file.bytes);
+}
+
 int
 main(void)
 {
@@ -397,6 +448,7 @@ main(void)
       cmocka_unit_test(functions_that_overlap),    cmocka_unit_test(names_that_share_their_ends),
       cmocka_unit_test(frames_that_share_a_table), cmocka_unit_test(frames_that_overlap),
       cmocka_unit_test(functions_inside_a_frame),  cmocka_unit_test(segments_far_apart),
+      cmocka_unit_test(many_short_jumps),          cmocka_unit_test(many_functions_in_a_frame_of_many_rows),
   };
   return cmocka_run_group_tests_name("bounds", tests, NULL, NULL);
 }
