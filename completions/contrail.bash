@@ -62,7 +62,7 @@ _contrail_record() {
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
     *)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --int3 --help --' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --int3 --no-cache --help --' -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -c -- "$cur")
       fi
@@ -82,7 +82,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay cache help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -90,13 +90,17 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay cache help version' -- "$cur")
       return
       ;;
     version) return ;;
+    cache)
+      mapfile -t COMPREPLY < <(compgen -W '--clear --json --help' -- "$cur")
+      return
+      ;;
     plan)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--json --help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--json --no-cache --help' -- "$cur")
       else
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")

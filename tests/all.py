@@ -22,6 +22,7 @@ GROUPS = {
     "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
+    "cache": [[os.path.join(HERE, "cache.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
     "transparency": [[os.path.join(HERE, "transparency.py")]],
     "callgrind": [[os.path.join(HERE, "callgrind.py")]],
@@ -29,7 +30,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "errors", "programs", "transparency", "callgrind", "libraries", "differential",
+ORDER = ["static", "unit", "fixtures", "errors", "cache", "programs", "transparency", "callgrind", "libraries", "differential",
          "fuzz"]
 
 
@@ -90,6 +91,7 @@ def main():
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
+    os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))  # not the user's own
     unknown = [group for group in options.groups if group not in ORDER]
     if unknown:
         parser.error(f"no such group: {' '.join(unknown)} (there are: {' '.join(ORDER)})")

@@ -29,6 +29,7 @@ struct ct_command {
 
 extern const struct ct_command ct_command_record;
 extern const struct ct_command ct_command_plan;
+extern const struct ct_command ct_command_cache;
 extern const struct ct_command ct_command_info;
 extern const struct ct_command ct_command_report;
 extern const struct ct_command ct_command_replay;

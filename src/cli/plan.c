@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail plan: what would be hooked in a file, how, and what not and why. */
 #include "cli/command.h"
+#include "hook/cache.h"
 #include "hook/plan.h"
 #include "target/functions.h"
 
@@ -72,6 +73,7 @@ totals_json(const struct ct_plan *plan)
   json_object_set_new(json, "tactics", by_tactic);
   json_object_set_new(json, "refused", refused);
   json_object_set_new(json, "uses_gs", json_boolean(plan->uses_gs));
+  json_object_set_new(json, "cached", json_boolean(plan->mapping != NULL));
   json_object_set_new(json, "plan_ns", json_integer((json_int_t)plan->plan_ns));
   return json;
 }
@@ -110,7 +112,8 @@ print_text(const struct ct_plan *plan)
              ct_refusal_text(planned->refusal));
     }
   }
-  printf("\n%zu functions, %zu hooked, planned in %.1f ms\n", plan->count, plan->hooked, (double)plan->plan_ns / 1e6);
+  printf("\n%zu functions, %zu hooked, planned in %.1f ms%s\n", plan->count, plan->hooked, (double)plan->plan_ns / 1e6,
+         plan->mapping != NULL ? " (from the cache)" : "");
   for (int r = 1; r < CT_REFUSED_COUNT; r++) {
     if (plan->refused[r] != 0) {
       printf("%8zu not hooked: %s\n", plan->refused[r], ct_refusal_text(r));
@@ -125,10 +128,11 @@ run_plan(int argc, char **argv)
   static const struct option options[] = {
       {"json", no_argument, NULL, 'j'},
       {"int3", no_argument, NULL, '3'},
+      {"no-cache", no_argument, NULL, 'n'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
-  bool json = false, int3 = false;
+  bool json = false, int3 = false, no_cache = false;
   int got;
   while ((got = getopt_long(argc, argv, ":jh", options, NULL)) != -1) {
     switch (got) {
@@ -137,6 +141,9 @@ run_plan(int argc, char **argv)
       break;
     case '3':
       int3 = true;
+      break;
+    case 'n':
+      no_cache = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_plan);
@@ -149,7 +156,13 @@ run_plan(int argc, char **argv)
   }
   struct ct_diag diag = {""};
   struct ct_plan *plan;
-  if (ct_plan_create(argv[optind], &plan, &diag) != 0) {
+  struct ct_cache *cache = no_cache ? NULL : ct_cache_open(NULL, NULL);
+  int code = ct_cache_plan(cache, argv[optind], &plan, &diag);
+  if (code == 0) {
+    ct_cache_store(cache);
+  }
+  ct_cache_close(cache);
+  if (code != 0) {
     return ct_command_failed(&ct_command_plan, "%s", diag.text);
   }
   if (int3) {
@@ -163,7 +176,7 @@ run_plan(int argc, char **argv)
 const struct ct_command ct_command_plan = {
     .name = "plan",
     .summary = "show which functions of a file would be hooked, and how",
-    .usage = "usage: contrail plan [--json] [--int3] FILE\n"
+    .usage = "usage: contrail plan [--json] [--int3] [--no-cache] FILE\n"
              "\n"
              "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
              "(full: enter and return; enter: enter only), tactic, or why it is left out.\n"

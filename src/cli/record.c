@@ -25,9 +25,13 @@ static int
 run_record(int argc, char **argv)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},     {"int3", no_argument, NULL, '3'},
-      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+      {"output", required_argument, NULL, 'o'},
+      {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},
+      {"int3", no_argument, NULL, '3'},
+      {"no-cache", no_argument, NULL, 'n'},
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
   };
   struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
   struct ct_record_result result;
@@ -50,6 +54,9 @@ run_record(int argc, char **argv)
       break;
     case '3':
       record.int3 = true;
+      break;
+    case 'n':
+      record.no_cache = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_record);
@@ -83,14 +90,16 @@ run_record(int argc, char **argv)
 const struct ct_command ct_command_record = {
     .name = "record",
     .summary = "run a program and record every function call",
-    .usage = "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--int3] [--] PROGRAM [ARG]...\n"
-             "\n"
-             "  -o, --output DIR   where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
-             "      --ring-size M  shared memory for events on their way, 1 to 256 MiB (default 80)\n"
-             "      --lossless     let the program wait, bounded, when the disk cannot keep up\n"
-             "      --int3         hook by a trap what no jump fits; the program must leave SIGTRAP alone\n"
-             "\n"
-             "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
-             "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+    .usage =
+        "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--int3] [--no-cache] [--] PROGRAM [ARG]...\n"
+        "\n"
+        "  -o, --output DIR   where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+        "      --ring-size M  shared memory for events on their way, 1 to 256 MiB (default 80)\n"
+        "      --lossless     let the program wait, bounded, when the disk cannot keep up\n"
+        "      --int3         hook by a trap what no jump fits; the program must leave SIGTRAP alone\n"
+        "      --no-cache     analyse all files anew, and keep nothing (see contrail help cache)\n"
+        "\n"
+        "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
+        "recording failed, 126 or 127 when the program cannot be executed or found.\n",
     .run = run_record,
 };

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -636,6 +637,26 @@ ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
   return 0;
 }
 
+const char *
+ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size_t n)
+{
+  if (plan->mapping == NULL) {
+    struct ct_function function = {.address = planned->address};
+    return ct_function_alias(plan->elf, &function, n);
+  }
+  size_t low = 0, high = plan->alias_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (plan->aliases[middle].address < planned->address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  bool there = n < plan->alias_count - low && plan->aliases[low + n].address == planned->address;
+  return there ? plan->aliases[low + n].name : NULL;
+}
+
 void
 ct_plan_use_int3(struct ct_plan *plan)
 {
@@ -644,6 +665,7 @@ ct_plan_use_int3(struct ct_plan *plan)
     if (planned->refusal != CT_REFUSED_NOT && planned->int3_fits) {
       plan->refused[planned->refusal]--;
       plan->hooked++;
+      planned->int3_fits = planned->refusal;
       planned->refusal = CT_REFUSED_NOT;
       planned->tactic = CT_TACTIC_INT3;
     }
@@ -657,9 +679,13 @@ ct_plan_free(struct ct_plan *plan)
     return;
   }
   ct_elf_close(plan->elf);
-  free(plan->functions);
-  free(plan->nearby);
-  free(plan->foreign);
+  if (plan->mapping != NULL) {
+    munmap(plan->mapping, plan->mapping_bytes);
+  } else {
+    free(plan->functions);
+    free(plan->nearby);
+    free(plan->foreign);
+  }
   free(plan->path);
   free(plan);
 }

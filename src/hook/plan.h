@@ -62,7 +62,8 @@ struct ct_planned {
   uint8_t self_branch;    /* it branches to its own entry */
   uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
   uint8_t patch_bytes;    /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
-  uint8_t int3_fits;      /* refused, but one byte at patch_offset could be changed; window is for that */
+  uint8_t int3_fits;      /* refused, but one byte at patch_offset could be changed, window is for that; once used: the
+                             refusal */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
   uint16_t why_enter;     /* facts (enum ct_scan_fact) for which the hook is enter-only */
   uint32_t nearby;        /* CT_TACTIC_SHORT, CT_TACTIC_EVICT: index in ct_plan.nearby */
@@ -81,8 +82,13 @@ struct ct_foreign_run {
   uint64_t start, end; /* ELF virtual addresses */
 };
 
+struct ct_plan_alias {
+  uint64_t address; /* of the function */
+  const char *name;
+};
+
 struct ct_plan {
-  struct ct_elf *elf;
+  struct ct_elf *elf; /* of a plan from the cache: the layout only */
   char *path;
   struct ct_planned *functions; /* sorted by address */
   size_t count;
@@ -92,10 +98,16 @@ struct ct_plan {
   size_t refused[CT_REFUSED_COUNT];
   struct ct_foreign_run *foreign;
   size_t foreign_count;
+  /* From here on up to plan_ns: stored in the cache as they stand (plan_file.c). */
   int uses_gs;      /* some function uses gs */
   int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
   uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
+  /* Of a plan from the cache: what all of the above points into, and the aliases. */
+  void *mapping;
+  size_t mapping_bytes;
+  struct ct_plan_alias *aliases; /* sorted by address */
+  size_t alias_count;
 };
 
 /* Reads the ELF file at path and plans it. *out is untouched on failure. */
@@ -103,6 +115,9 @@ int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
 /* Hooks what no jump fits by int3, where that is possible. The process then needs the agent's handler of SIGTRAP. */
 void ct_plan_use_int3(struct ct_plan *plan);
 void ct_plan_free(struct ct_plan *plan); /* accepts NULL */
+
+/* Further names of a planned function, counted from 0; NULL ends. */
+const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size_t n);
 
 /* True when what was refused is a function that can be called all the same. */
 bool ct_refusal_is_callable(enum ct_refusal refusal);

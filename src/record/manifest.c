@@ -137,6 +137,20 @@ drops_json(const struct ct_drain_stats *stats)
   return json;
 }
 
+/* How many files were planned, and how many of the plans came from the cache. */
+static json_t *
+analysis_json(const struct ct_manifest *manifest)
+{
+  struct ct_cache_stats stats = ct_cache_stats(manifest->cache);
+  const char *path = ct_cache_path(manifest->cache);
+  json_t *json = json_object();
+  json_object_set_new(json, "cache", path != NULL ? ct_manifest_text(path) : json_null());
+  json_object_set_new(json, "hits", json_integer((json_int_t)stats.hits));
+  json_object_set_new(json, "misses", json_integer((json_int_t)stats.misses));
+  json_object_set_new(json, "uncacheable", json_integer((json_int_t)stats.uncacheable));
+  return json;
+}
+
 json_t *
 ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
                  size_t thread_count, const struct ct_drain_stats *stats, int complete)
@@ -155,6 +169,7 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "clock", clock_json(manifest));
   json_object_set_new(json, "exit", exit_json(manifest));
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
+  json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));

@@ -4,6 +4,7 @@
 #define CT_RECORD_MANIFEST_H
 
 #include "drain/drain.h"
+#include "hook/cache.h"
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -17,7 +18,8 @@ struct ct_manifest {
   uint64_t end_ns;
   int has_exit;
   int wait_status;
-  uint64_t install_ns; /* how long the program was held for installation, all together */
+  const struct ct_cache *cache; /* of plans, NULL: none */
+  uint64_t install_ns;          /* how long the program was held for installation, all together */
 };
 
 /* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */

@@ -49,7 +49,7 @@ plan_for(struct ct_modules *modules, const char *path, const struct stat *file, 
     modules->plan_capacity = grown;
   }
   struct ct_plan *plan;
-  int code = ct_plan_create(path, &plan, diag);
+  int code = ct_cache_plan(modules->cache, path, &plan, diag);
   if (code == 0) {
     if (modules->use_int3) {
       ct_plan_use_int3(plan);

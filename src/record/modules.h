@@ -4,6 +4,7 @@
 #define CT_RECORD_MODULES_H
 
 #include "drain/drain.h"
+#include "hook/cache.h"
 #include "record/image.h"
 #include "trace/writer.h"
 
@@ -36,6 +37,7 @@ struct ct_modules {
   size_t plan_count, plan_capacity;
   uint32_t next_fn;
   bool use_int3; /* for what no jump fits */
+  struct ct_cache *cache; /* of plans; NULL: none. The session's */
 };
 
 /* What a new module is made known to. */

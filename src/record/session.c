@@ -483,6 +483,9 @@ run(struct session *session, int *wait_status)
     }
     if (bell == current_bell) {
       futex_wait_ms(bell, rung, ct_modules_have_rendezvous(&session->modules) ? IDLE_MS : LOOK_NS / 1000000);
+      if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
+        ct_cache_store(session->modules.cache);
+      }
       look_for_modules(session);
     }
   }
@@ -534,9 +537,12 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
     return code;
   }
   session.modules.use_int3 = options->int3;
+  session.modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
+  session.manifest.cache = session.modules.cache;
   bool existed = access(options->directory, F_OK) == 0;
   code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session.writer, diag);
   if (code != 0) {
+    ct_cache_close(session.modules.cache);
     return code;
   }
   pthread_mutex_init(&session.lock, NULL);
@@ -572,9 +578,12 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
   current_bell = NULL;
   ct_process_close(&session.process, false);
   ct_drain_free(session.drain);
-  ct_modules_free(&session.modules);
   ct_manifest_free(&session.manifest);
   int written = ct_trace_writer_close(session.writer, started && code == 0 ? diag : NULL);
+  while (started && ct_cache_store(session.modules.cache)) {
+  }
+  ct_cache_close(session.modules.cache);
+  ct_modules_free(&session.modules);
   pthread_mutex_destroy(&session.lock);
   if (!started) {
     remove_empty_trace(options->directory, !existed);

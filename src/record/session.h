@@ -14,6 +14,7 @@ struct ct_record_options {
   const char *directory; /* of the trace; must not exist or be empty */
   char *const *argv;     /* program and arguments, NULL at the end */
   uint32_t ring_mib;     /* shared memory for events */
+  bool no_cache;         /* plan all files anew, and keep nothing */
   bool lossless;         /* threads wait (bounded) for the drain instead of overwriting */
   bool int3;             /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
 };

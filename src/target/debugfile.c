@@ -11,6 +11,7 @@
 #include <libgen.h>
 #include <limits.h>
 #include <lzma.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,39 +82,66 @@ try_path(struct ct_elf *elf, const char *path, const struct debuglink *link)
   return true;
 }
 
-static bool
-try_debuglink(struct ct_elf *elf, const struct debuglink *link)
-{
-  char real[PATH_MAX], path[2 * PATH_MAX + 300];
+/* The places where a debug file may be, in the order in which they are tried: the first by the build-id, the others by
+   the name in .gnu_debuglink. Empty where there is no such place. */
+struct places {
+  char paths[CT_DEBUG_PLACES][2 * PATH_MAX + 300];
+  struct debuglink link;
+};
 
-  if (realpath(elf->path, real) == NULL)
-    return false;
+static void __attribute__((format(printf, 3, 4)))
+set_place(struct places *places, int i, const char *fmt, ...)
+{
+  va_list ap;
+  va_start(ap, fmt);
+  int length = vsnprintf(places->paths[i], sizeof(places->paths[i]), fmt, ap);
+  va_end(ap);
+  if (length < 0 || (size_t)length >= sizeof(places->paths[i]))
+    places->paths[i][0] = 0;
+}
+
+static void
+find_places(const struct ct_elf *elf, struct places *places)
+{
+  char real[PATH_MAX];
+
+  for (int i = 0; i < CT_DEBUG_PLACES; i++)
+    places->paths[i][0] = 0;
+  if (strlen(elf->build_id) > 2)
+    set_place(places, 0, "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
+  if (!read_debuglink(&elf->main, &places->link) || realpath(elf->path, real) == NULL)
+    return;
   char *folder = dirname(real);
-  snprintf(path, sizeof(path), "%s/%s", folder, link->name);
-  if (try_path(elf, path, link))
-    return true;
-  snprintf(path, sizeof(path), "%s/.debug/%s", folder, link->name);
-  if (try_path(elf, path, link))
-    return true;
-  int length = snprintf(path, sizeof(path), "%s%s/%s", elf->debug_root, folder, link->name);
-  return length > 0 && (size_t)length < sizeof(path) && try_path(elf, path, link);
+  set_place(places, 1, "%s/%s", folder, places->link.name);
+  set_place(places, 2, "%s/.debug/%s", folder, places->link.name);
+  set_place(places, 3, "%s%s/%s", elf->debug_root, folder, places->link.name);
 }
 
 int
 ct_debugfile_find(struct ct_elf *elf)
 {
-  struct debuglink link;
-  char path[PATH_MAX];
+  struct places places;
+  bool found = false;
 
-  if (strlen(elf->build_id) > 2) {
-    int length =
-        snprintf(path, sizeof(path), "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
-    if (length > 0 && (size_t)length < sizeof(path) && try_path(elf, path, NULL))
-      return CT_OK;
-  }
-  if (read_debuglink(&elf->main, &link))
-    try_debuglink(elf, &link);
+  find_places(elf, &places);
+  for (int i = 0; i < CT_DEBUG_PLACES && !found; i++)
+    found = places.paths[i][0] != 0 && try_path(elf, places.paths[i], i == 0 ? NULL : &places.link);
   return CT_OK;
+}
+
+void
+ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_PLACES])
+{
+  struct places places;
+
+  find_places(elf, &places);
+  for (int i = 0; i < CT_DEBUG_PLACES; i++) {
+    struct stat file;
+    stamps[i] = (struct ct_file_stamp){0};
+    if (places.paths[i][0] != 0 && stat(places.paths[i], &file) == 0)
+      stamps[i] = (struct ct_file_stamp){(uint64_t)file.st_size,
+                                         (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec};
+  }
 }
 
 /* Unpacks one xz stream. NULL when it is damaged, too large, or memory is exhausted. */

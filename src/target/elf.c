@@ -168,7 +168,6 @@ collect_cfi(struct ct_elf *elf)
 static int
 collect_symbols(struct ct_elf *elf)
 {
-  ct_dynamic_read(elf);
   if ((elf->sources & CT_SRC_SYMTAB) != 0)
     ct_image_symbols(&elf->main, SHT_SYMTAB, &elf->symtab);
   if ((elf->sources & CT_SRC_DEBUGFILE) != 0) {
@@ -197,6 +196,9 @@ analyse(struct ct_elf *elf, struct ct_diag *diag)
   if (err != CT_OK)
     return err;
   collect_build_id(elf);
+  ct_dynamic_read(elf);
+  if (elf->layout_only)
+    return CT_OK;
   err = collect_symbols(elf);
   if (err == CT_OK)
     err = collect_cfi(elf);
@@ -212,6 +214,7 @@ new_elf(const char *path, const struct ct_elf_options *options)
   elf->path = strdup(path != NULL ? path : "(memory)");
   elf->debug_root = strdup(options != NULL && options->debug_root != NULL ? options->debug_root : "/usr/lib/debug");
   elf->sources = options != NULL && options->sources != 0 ? options->sources : CT_SRC_ALL;
+  elf->layout_only = options != NULL && options->layout_only;
   if (elf->path == NULL || elf->debug_root == NULL) {
     ct_elf_close(elf);
     return NULL;

@@ -11,6 +11,7 @@
 #ifndef CT_TARGET_ELF_H
 #define CT_TARGET_ELF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ enum ct_source {
 struct ct_elf_options {
   const char *debug_root; /* NULL: /usr/lib/debug */
   uint32_t sources;       /* enum ct_source bits to use; 0: all */
+  bool layout_only;       /* headers, build-id and soname: no symbols, no call frame information, no debug file */
 };
 
 /* Each returns 0, or CT_ENOENT, CT_EACCES, CT_EIO, CT_ENOMEM; CT_EFORMAT: no ELF file, or damaged headers;
@@ -53,6 +55,15 @@ const char *ct_elf_soname(const struct ct_elf *elf);     /* DT_SONAME, NULL with
 const char *ct_elf_debug_path(const struct ct_elf *elf); /* the separate debug file in use, NULL without one */
 uint16_t ct_elf_type(const struct ct_elf *elf);          /* ET_EXEC or ET_DYN */
 uint64_t ct_elf_entry(const struct ct_elf *elf);         /* e_entry */
+
+/* A file as stat tells it; all zero when there is none. */
+struct ct_file_stamp {
+  uint64_t bytes;
+  int64_t changed_ns; /* modification time */
+};
+/* The files that ct_elf_open looks for as separate debug file, in its order, as they are now. Opens none of them. */
+enum { CT_DEBUG_PLACES = 4 };
+void ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_PLACES]);
 
 struct ct_elf_segment {
   uint64_t address; /* p_vaddr */

@@ -68,6 +68,7 @@ struct ct_elf {
   char *debug_root;
   char *debug_path;
   uint32_t sources;
+  bool layout_only;
   struct ct_image main;
   struct ct_image debug;
   struct ct_image mini;

@@ -24,7 +24,7 @@
  */
 #include "trace/writer_internal.h"
 
-#include "trace/crc32c.h"
+#include "base/crc32c.h"
 #include "trace/lanes.h"
 
 #include <assert.h>

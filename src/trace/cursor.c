@@ -13,7 +13,7 @@
  */
 #include "trace/cursor_internal.h"
 
-#include "trace/crc32c.h"
+#include "base/crc32c.h"
 #include "trace/lanes.h"
 
 #include <stdlib.h>

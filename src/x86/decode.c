@@ -504,3 +504,9 @@ ct_decode_full(const uint8_t *code, size_t size, struct ct_insn *out)
   }
   return true;
 }
+
+uint64_t
+ct_decoder_version(void)
+{
+  return ZydisGetVersion();
+}

@@ -160,6 +160,9 @@ bool ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out);
 /* By Zydis. False when it is no instruction, or does not end within size. */
 bool ct_decode_full(const uint8_t *code, size_t size, struct ct_insn *out);
 
+/* Of the library behind ct_decode_full, for whoever keeps what was found out by it. */
+uint64_t ct_decoder_version(void);
+
 /* The instruction at code that must end within size; readable (at least size) bytes are there. */
 static inline bool
 ct_decode(const uint8_t *code, size_t size, size_t readable, struct ct_insn *out)

@@ -12,7 +12,7 @@
  */
 #include "fuzz.h"
 
-#include "trace/crc32c.h"
+#include "base/crc32c.h"
 #include "trace/format.h"
 #include "trace/reader.h"
 #include "views/info.h"

@@ -2,7 +2,7 @@
 /* The compact format: what the encoder was given is what the reader delivers, whole or damaged. */
 #include "unit/trace_model.h"
 
-#include "trace/crc32c.h"
+#include "base/crc32c.h"
 
 static void
 test_crc32c(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* CRC-32C (Castagnoli), as in iSCSI and ext4: the check value of "123456789" is 0xe3069283. */
-#ifndef CT_TRACE_CRC32C_H
-#define CT_TRACE_CRC32C_H
+#ifndef CT_BASE_CRC32C_H
+#define CT_BASE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* CRC-32C with the crc32 instruction where there is one, else with a table; see crc32c.h. */
-#include "trace/crc32c.h"
+#include "base/crc32c.h"
 
 #include <string.h>
 

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail cache: what the analysis cache holds; clears it. */
+#include "hook/cache.h"
+
+#include "cli/command.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+struct listing {
+  json_t *files; /* NULL: as text */
+  uint64_t count, bytes, functions, damaged, old;
+};
+
+static json_t *
+file_json(const char *name, uint64_t bytes, int64_t used_ns, const struct ct_plan_file_info *info)
+{
+  json_t *json = json_object();
+  json_object_set_new(json, "file", ct_json_string(name));
+  json_object_set_new(json, "bytes", json_integer((json_int_t)bytes));
+  json_object_set_new(json, "used_wall_ns", json_integer((json_int_t)used_ns));
+  json_object_set_new(json, "damaged", json_boolean(info == NULL));
+  if (info != NULL) {
+    json_object_set_new(json, "path", ct_json_string(info->path));
+    json_object_set_new(json, "build_id", ct_json_string(info->build_id));
+    json_object_set_new(json, "functions", json_integer((json_int_t)info->functions));
+    json_object_set_new(json, "current", json_boolean(info->current));
+  }
+  return json;
+}
+
+static void
+write_line(uint64_t bytes, int64_t used_ns, const char *name, const struct ct_plan_file_info *info)
+{
+  char size[CT_DURATION_CHARS], count[CT_COUNT_CHARS], when[32] = "?";
+  time_t seconds = (time_t)(used_ns / 1000000000);
+  struct tm local;
+  if (localtime_r(&seconds, &local) != NULL) {
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &local);
+  }
+  printf("%16s %11s %10s  ", when, ct_format_bytes(size, bytes),
+         info != NULL ? ct_format_count(count, info->functions) : "damaged");
+  ct_put_printable(stdout, info != NULL ? info->path : name, SIZE_MAX);
+  puts(info != NULL && !info->current ? "  (of another build of contrail)" : "");
+}
+
+static void
+visit(void *context, const char *name, uint64_t bytes, int64_t used_ns, const struct ct_plan_file_info *info)
+{
+  struct listing *listing = context;
+  if (listing->files != NULL) {
+    json_array_append_new(listing->files, file_json(name, bytes, used_ns, info));
+  } else {
+    if (listing->count == 0) {
+      printf("%16s %11s %10s  %s\n", "last used", "size", "functions", "planned file");
+    }
+    write_line(bytes, used_ns, name, info);
+  }
+  listing->count++;
+  listing->bytes += bytes;
+  listing->functions += info != NULL ? info->functions : 0;
+  listing->damaged += info == NULL;
+  listing->old += info != NULL && !info->current;
+}
+
+static int
+list(struct ct_cache *cache, bool json)
+{
+  struct listing listing = {.files = json ? json_array() : NULL};
+  int code = ct_cache_list(cache, visit, &listing);
+  if (code != 0) {
+    json_decref(listing.files);
+    return ct_command_failed(&ct_command_cache, "cannot read %s: %s", ct_cache_path(cache), ct_err_text(code));
+  }
+  if (json) {
+    json_t *all = json_object();
+    json_object_set_new(all, "directory", ct_json_string(ct_cache_path(cache)));
+    json_object_set_new(all, "bytes", json_integer((json_int_t)listing.bytes));
+    json_object_set_new(all, "bytes_max", json_integer((json_int_t)CT_CACHE_BYTES_MAX));
+    json_object_set_new(all, "files", listing.files);
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return CT_EXIT_OK;
+  }
+  char bytes[CT_DURATION_CHARS], most[CT_DURATION_CHARS], count[CT_COUNT_CHARS];
+  printf("%s%s: %" PRIu64 " files with %s functions, ", listing.count != 0 ? "\n" : "", ct_cache_path(cache),
+         listing.count, ct_format_count(count, listing.functions));
+  printf("%s of at most %s\n", ct_format_bytes(bytes, listing.bytes), ct_format_bytes(most, CT_CACHE_BYTES_MAX));
+  return CT_EXIT_OK;
+}
+
+static int
+clear(struct ct_cache *cache, bool json)
+{
+  int64_t removed = ct_cache_clear(cache);
+  if (removed < 0) {
+    return ct_command_failed(&ct_command_cache, "cannot clear %s: %s", ct_cache_path(cache), ct_err_text((int)removed));
+  }
+  if (json) {
+    json_t *all = json_object();
+    json_object_set_new(all, "directory", ct_json_string(ct_cache_path(cache)));
+    json_object_set_new(all, "removed", json_integer((json_int_t)removed));
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+  } else {
+    printf("%s: %" PRId64 " files removed\n", ct_cache_path(cache), removed);
+  }
+  return CT_EXIT_OK;
+}
+
+static int
+run_cache(int argc, char **argv)
+{
+  static const struct option options[] = {
+      {"clear", no_argument, NULL, 'c'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  bool json = false, clear_it = false;
+  int got;
+  while ((got = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+    switch (got) {
+    case 'c':
+      clear_it = true;
+      break;
+    case 'j':
+      json = true;
+      break;
+    case 'h':
+      return ct_show_usage(&ct_command_cache);
+    default:
+      return ct_bad_option(&ct_command_cache, argv, got);
+    }
+  }
+  if (optind != argc) {
+    return ct_usage_error(&ct_command_cache, "'%s' is too much", argv[optind]);
+  }
+  struct ct_diag diag = {""};
+  struct ct_cache *cache = ct_cache_open(NULL, &diag);
+  if (cache == NULL) {
+    return ct_command_failed(&ct_command_cache, "no cache is used: %s", diag.text);
+  }
+  int code = clear_it ? clear(cache, json) : list(cache, json);
+  ct_cache_close(cache);
+  return code == CT_EXIT_OK && (fflush(stdout) != 0 || ferror(stdout)) ? CT_EXIT_FAILED : code;
+}
+
+const struct ct_command ct_command_cache = {
+    .name = "cache",
+    .summary = "show or clear the analysis cache",
+    .usage = "usage: contrail cache [--clear] [--json]\n"
+             "\n"
+             "record and plan keep what they found out about each file with a build-id, and use\n"
+             "it again when neither the file, its separate debug file nor contrail has changed.\n"
+             "Shows what is kept, last used first.\n"
+             "\n"
+             "  --clear   removes it all\n"
+             "  --json    as one JSON object\n"
+             "\n"
+             "It lies in $CONTRAIL_CACHE, or $XDG_CACHE_HOME/contrail, or ~/.cache/contrail, and\n"
+             "takes at most 512 MiB: the least recently used files go first.\n",
+    .run = run_cache,
+};
