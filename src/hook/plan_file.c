@@ -13,8 +13,9 @@
  * line here. That makes sense only to the program that wrote it: the key has the build-id of contrail in it, so another
  * build finds another key. A new field of struct ct_plan itself must be stored here; the assertion below asks for that.
  *
- * Nothing is believed: sizes, places, orders, enumerations and strings are checked, so that a damaged or made-up file
- * can at worst name a function wrongly or leave it out. The checksum finds damage by accident.
+ * Nothing is believed: sizes, places, orders, enumerations and strings are checked, so that nothing that is read can
+ * lead contrail outside of what it has mapped. The checksum finds damage by accident. Who makes up a file with a right
+ * checksum can have functions hooked wrongly; it is their own directory, and their own programs.
  */
 #include "hook/plan_file.h"
 
@@ -300,7 +301,7 @@ static bool
 is_window(const struct ct_window *window)
 {
   if (window->count == 0 || window->count > CT_RELOCATED_MAX || window->length > WINDOW_MAX || window->offset[0] != 0 ||
-      window->offset[window->count] != window->length || window->terminated > 1) {
+      window->offset[window->count] != window->length || window->terminated > 1 || window->plain > 1) {
     return false;
   }
   for (uint32_t i = 0; i < window->count; i++) {

@@ -144,7 +144,7 @@ static const uint32_t words[512] = {
 #define TWO(n) [0x100 + (n)]
 #define TWO_RANGE(a, b) [0x100 + (a) ... 0x100 + (b)]
   TWO(0x05) = NP | SET | CT_OP_SYSCALL | NOMRM,
-  TWO(0x0b) = NP | NOMRM, /* ud2 */
+  TWO(0x0b) = NP | CT_OP_TRAP | NOMRM, /* ud2 */
   TWO_RANGE(0x10, 0x11) = ANY | PF3 | PF2, /* movups, movss, ... */
   TWO(0x12) = NP | PF3 | PF2,
   TWO(0x13) = ANY | MEM,
@@ -447,6 +447,11 @@ effect_of(const ZydisDecodedInstruction *in)
     return CT_OP_LEAVE;
   case ZYDIS_MNEMONIC_LEA:
     return CT_OP_LEA;
+  case ZYDIS_MNEMONIC_UD0:
+  case ZYDIS_MNEMONIC_UD1:
+  case ZYDIS_MNEMONIC_UD2:
+  case ZYDIS_MNEMONIC_HLT:
+    return CT_OP_TRAP;
   case ZYDIS_MNEMONIC_ADD:
   case ZYDIS_MNEMONIC_SUB:
     if (has_modrm && in->raw.imm[0].size != 0) {

@@ -26,6 +26,7 @@ enum ct_op {
   CT_OP_MOV_IMM,  /* register rm = value (its low half) */
   CT_OP_WRITE_RM, /* register rm becomes something else: mov, add, sub, and */
   CT_OP_LEA,      /* register reg = address of the memory operand */
+  CT_OP_TRAP,     /* ud2, hlt and the like: does not go on */
   CT_OP_SYSCALL,
   /* From here on control goes elsewhere. Relative: by value bytes from the next instruction. */
   CT_OP_BRANCH, /* conditional, relative: jcc, loop, jrcxz, xbegin */

@@ -9,8 +9,11 @@
  *       push imm32 (sign extended low half); movl $high, 4(%rsp); jmp target
  *   - an indirect call at the window's end becomes the same push and the same instruction as jmp (ff /2 -> ff /4); one
  * whose operand is rsp or based on it is refused, since the push moves it.
+ * A window of nothing but instructions that are copied as they are is plain, and copied in one piece.
  */
 #include "x86/relocate.h"
+
+#include "x86/decode.h"
 
 #include <Zydis/Zydis.h>
 
@@ -54,37 +57,72 @@ operand_is_rsp(const ZydisDecodedInstruction *instruction)
   return instruction->raw.rex.B == 0 && (memory_on_rsp || rsp_itself);
 }
 
+/* An instruction of a window. */
+struct step {
+  uint32_t length;
+  bool terminated; /* never goes on */
+  bool plain;      /* does the same at any place, byte for byte */
+};
+
+/* False: the fast decoder does not know it, or it is an indirect call. */
+static bool
+step_fast(const uint8_t *code, size_t size, struct step *step)
+{
+  struct ct_insn in;
+  if (!ct_decode_fast(code, size, &in) || ct_insn_op(&in) == CT_OP_CALL_INDIRECT) {
+    return false;
+  }
+  enum ct_op op = ct_insn_op(&in);
+  bool relative = op == CT_OP_BRANCH || op == CT_OP_JUMP || op == CT_OP_CALL;
+  step->length = in.length;
+  step->terminated =
+      op == CT_OP_JUMP || op == CT_OP_JUMP_INDIRECT || op == CT_OP_RET || op == CT_OP_RET_IMM || op == CT_OP_TRAP;
+  step->plain = !relative && ct_insn_base(&in) != CT_BASE_RIP;
+  return true;
+}
+
+/* need: bytes that the window still lacks. */
+static enum ct_window_refusal
+step_full(const uint8_t *code, size_t size, size_t need, struct step *step)
+{
+  ZydisDecodedInstruction in;
+  if (!decode(code, size, &in)) {
+    return CT_WINDOW_UNDECODABLE;
+  }
+  if (is_indirect_call(&in) &&
+      (in.length < need || in.opcode != 0xff || in.raw.modrm.reg != 2 || operand_is_rsp(&in))) {
+    return CT_WINDOW_INDIRECT_CALL;
+  }
+  bool traps = in.mnemonic == ZYDIS_MNEMONIC_UD2 || in.mnemonic == ZYDIS_MNEMONIC_UD0 ||
+               in.mnemonic == ZYDIS_MNEMONIC_UD1 || in.mnemonic == ZYDIS_MNEMONIC_HLT;
+  *step = (struct step){in.length, never_goes_on(&in) || traps, false};
+  return CT_WINDOW_OK;
+}
+
 enum ct_window_refusal
 ct_window_find(const uint8_t *code, size_t size, uint64_t address, size_t need, struct ct_window *window)
 {
   (void)address;
   memset(window, 0, sizeof(*window));
-  while (window->length < need) {
-    ZydisDecodedInstruction instruction;
+  window->plain = 1;
+  while (window->length < need && !window->terminated) {
+    struct step step;
     if (window->length >= size || window->count >= CT_RELOCATED_MAX) {
       return CT_WINDOW_TOO_SHORT;
     }
-    if (!decode(code + window->length, size - window->length, &instruction)) {
-      return CT_WINDOW_UNDECODABLE;
-    }
-    bool is_call = instruction.meta.category == ZYDIS_CATEGORY_CALL;
-    if (is_call && (instruction.attributes & ZYDIS_ATTRIB_IS_RELATIVE) == 0 &&
-        (window->length + instruction.length < need || instruction.opcode != 0xff || instruction.raw.modrm.reg != 2 ||
-         operand_is_rsp(&instruction))) {
-      return CT_WINDOW_INDIRECT_CALL;
+    const uint8_t *at = code + window->length;
+    size_t left = size - window->length;
+    if (!step_fast(at, left, &step)) {
+      enum ct_window_refusal refusal = step_full(at, left, need - window->length, &step);
+      if (refusal != CT_WINDOW_OK) {
+        return refusal;
+      }
     }
     window->offset[window->count++] = (uint8_t)window->length;
-    window->length += instruction.length;
+    window->length += step.length;
     window->offset[window->count] = (uint8_t)window->length;
-    if (never_goes_on(&instruction)) {
-      window->terminated = 1;
-      break;
-    }
-    if (instruction.mnemonic == ZYDIS_MNEMONIC_UD2 || instruction.mnemonic == ZYDIS_MNEMONIC_UD0 ||
-        instruction.mnemonic == ZYDIS_MNEMONIC_UD1 || instruction.mnemonic == ZYDIS_MNEMONIC_HLT) {
-      window->terminated = 1;
-      break;
-    }
+    window->terminated = step.terminated;
+    window->plain &= step.plain;
   }
   return CT_WINDOW_OK;
 }
@@ -191,29 +229,44 @@ relocate_one(const uint8_t *bytes, size_t size, uint64_t address, struct ct_code
   return CT_WINDOW_OK;
 }
 
-enum ct_window_refusal
-ct_window_relocate(const uint8_t *code, uint64_t address, const struct ct_window *window, struct ct_code *out,
-                   struct ct_relocation_map *map)
+/* All instructions, each made anew where it must be. */
+static enum ct_window_refusal
+relocate_each(const uint8_t *code, uint64_t address, const struct ct_window *window, struct ct_code *out,
+              struct ct_relocation_map *map)
 {
   size_t start = out->length;
-  if (map != NULL) {
-    memset(map, 0, sizeof(*map));
-  }
   for (uint32_t i = 0; i < window->count; i++) {
     uint32_t offset = window->offset[i];
-    if (map != NULL) {
-      map->from[i] = (uint8_t)offset;
-      map->to[i] = (uint8_t)(out->length - start);
-      map->count++;
-    }
+    map->to[i] = (uint8_t)(out->length - start);
     size_t length = (size_t)window->offset[i + 1] - offset;
     enum ct_window_refusal refusal = relocate_one(code + offset, length, address + offset, out);
     if (refusal != CT_WINDOW_OK) {
       return refusal;
     }
   }
+  return CT_WINDOW_OK;
+}
+
+enum ct_window_refusal
+ct_window_relocate(const uint8_t *code, uint64_t address, const struct ct_window *window, struct ct_code *out,
+                   struct ct_relocation_map *map)
+{
+  struct ct_relocation_map made = {.count = (uint8_t)window->count};
+  memcpy(made.from, window->offset, window->count);
+  if (window->plain) {
+    memcpy(made.to, window->offset, window->count);
+    ct_emit_bytes(out, code, window->length);
+  } else {
+    enum ct_window_refusal refusal = relocate_each(code, address, window, out, &made);
+    if (refusal != CT_WINDOW_OK) {
+      return refusal;
+    }
+  }
   if (!window->terminated) {
     ct_emit_jmp(out, address + window->length);
+  }
+  if (map != NULL) {
+    *map = made;
   }
   return out->overflow ? CT_WINDOW_UNREACHABLE : CT_WINDOW_OK;
 }

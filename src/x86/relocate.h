@@ -24,6 +24,7 @@ struct ct_window {
   uint32_t count;  /* instructions */
   uint8_t offset[CT_RELOCATED_MAX + 1];
   uint8_t terminated; /* the last instruction never goes on to the next one (ret, jmp) */
+  uint8_t plain;      /* all of it does the same at any place, byte for byte; 0: not known */
 };
 
 /* Finds the whole instructions that cover need bytes at code (size bytes readable, to run at address). */
