@@ -18,6 +18,7 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -25,6 +26,10 @@
 #define ISLANDS_MAX (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER    UINT32_MAX             /* an owner that is never removed */
 #define EVICTED_MAX 128                    /* bytes of a copy */
+#define CHUNK_BYTES (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
+#define CHUNK_ROOM  4096         /* more than one function takes */
+#define CHUNK_DESCS (CHUNK_BYTES / sizeof(struct ct_hook_desc))
+#define HUGE_BYTES  (4u << 20) /* a region from that size on gets large pages */
 
 static uint64_t
 now_ns(void)
@@ -59,117 +64,66 @@ module_extent(const struct ct_plan *plan, uint64_t base, uint64_t *lo, uint64_t 
   }
 }
 
-struct text {
-  uint64_t start; /* in the target */
-  uint64_t size;
-  uint8_t *bytes; /* as in memory */
-};
-
-struct texts {
-  struct text *items; /* the executable segments */
-  size_t count;
-};
-
 struct build {
   const struct ct_remote *remote;
   struct ct_agent_place *place;
   const struct ct_plan *plan;
   struct ct_installed *installed;
-  struct texts texts;
-  uint8_t *bytes;
-  struct ct_code code;
-  uint64_t descs_at;
-  struct ct_hook_desc *descs;
-  size_t desc_count;
+  struct ct_texts texts;
+  uint8_t *bytes;             /* what is not written yet ... */
+  struct ct_code code;        /* ... as it will lie in the region */
+  uint64_t descs_at;          /* of all descriptors, in the target */
+  struct ct_hook_desc *descs; /* those from desc_written on */
+  size_t desc_count, desc_written;
   size_t patch_capacity;
 };
 
+/* Trampolines are emitted into a buffer, which begins anew at where the code has come to. */
 static void
-free_texts(struct texts *texts)
+begin_chunk(struct build *build, uint64_t address)
 {
-  for (size_t i = 0; i < texts->count; i++) {
-    free(texts->items[i].bytes);
-  }
-  free(texts->items);
+  uint64_t left = build->descs_at - address;
+  build->code =
+      (struct ct_code){.bytes = build->bytes, .capacity = left < CHUNK_BYTES ? left : CHUNK_BYTES, .address = address};
 }
 
 static int
-read_texts(const struct ct_remote *remote, const struct ct_plan *plan, uint64_t base, struct texts *texts)
+write_code(struct build *build)
 {
-  const struct ct_elf_segment *segments;
-  size_t count = ct_elf_segments(plan->elf, &segments);
-  texts->items = calloc(count + 1, sizeof(*texts->items));
-  if (texts->items == NULL) {
-    return CT_ENOMEM;
-  }
-  for (size_t s = 0; s < count; s++) {
-    if ((segments[s].flags & PF_X) == 0 || segments[s].file_bytes == 0) {
-      continue;
-    }
-    struct text *text = &texts->items[texts->count];
-    text->start = base + segments[s].address;
-    text->size = segments[s].file_bytes;
-    text->bytes = malloc(text->size);
-    if (text->bytes == NULL) {
-      return CT_ENOMEM;
-    }
-    texts->count++;
-    if (ct_process_read(remote->process, text->start, text->bytes, text->size) != 0) {
-      return CT_EIO;
-    }
-  }
-  return 0;
+  const struct ct_code *code = &build->code;
+  int failed = ct_process_write(build->remote->process, code->address, code->bytes, code->length);
+  begin_chunk(build, ct_code_pc(code));
+  return failed;
 }
 
-/* The bytes at address as they are in memory, or NULL. */
-static uint8_t *
-text_at(const struct texts *texts, uint64_t address, size_t size)
-{
-  for (size_t i = 0; i < texts->count; i++) {
-    const struct text *text = &texts->items[i];
-    if (address >= text->start && address + size <= text->start + text->size) {
-      return text->bytes + (address - text->start);
-    }
-  }
-  return NULL;
-}
-
-/* The size bytes of the file at an ELF address, if memory has the same there; else NULL. */
-static const uint8_t *
-unchanged(const struct texts *texts, const struct ct_plan *plan, uint64_t base, uint64_t address, size_t size)
-{
-  const uint8_t *in_file = ct_elf_bytes(plan->elf, address, size);
-  const uint8_t *in_memory = text_at(texts, base + address, size);
-  return in_file != NULL && in_memory != NULL && memcmp(in_file, in_memory, size) == 0 ? in_file : NULL;
-}
-
-/* Puts the patches into the copies of the text, and writes each run of changed bytes back. */
 static int
-write_patches(const struct ct_remote *remote, const struct ct_installed *installed, const struct texts *texts)
+write_descs(struct build *build)
 {
-  size_t next = 0;
-  while (next < installed->patch_count) {
-    const struct ct_patch *first = &installed->patches[next];
-    uint8_t *copy = text_at(texts, first->address, first->length);
-    uint64_t end = first->address;
-    /* A run: patches in the same text, not too far from one another. */
-    while (next < installed->patch_count) {
-      const struct ct_patch *patch = &installed->patches[next];
-      uint8_t *bytes = text_at(texts, patch->address, patch->length);
-      if (patch->address > end + 2 * CT_PAGE_BYTES || bytes == NULL ||
-          bytes - copy != (ptrdiff_t)(patch->address - first->address)) {
-        break;
-      }
-      memcpy(bytes, patch->bytes, patch->length);
-      end = patch->address + patch->length;
-      next++;
-    }
-    int code = ct_process_write(remote->process, first->address, copy, end - first->address);
-    if (code != 0) {
-      return code;
-    }
+  uint64_t at = build->descs_at + build->desc_written * sizeof(struct ct_hook_desc);
+  size_t bytes = (build->desc_count - build->desc_written) * sizeof(struct ct_hook_desc);
+  build->desc_written = build->desc_count;
+  return ct_process_write(build->remote->process, at, build->descs, bytes);
+}
+
+/* Between two functions: makes room in the buffers. */
+static int
+write_when_full(struct build *build)
+{
+  int code = 0;
+  if (build->code.capacity == CHUNK_BYTES && build->code.length > CHUNK_BYTES - CHUNK_ROOM) {
+    code = write_code(build);
   }
-  return 0;
+  if (code == 0 && build->desc_count - build->desc_written > CHUNK_DESCS - 4) {
+    code = write_descs(build);
+  }
+  return code;
+}
+
+/* The next descriptor. */
+static struct ct_hook_desc *
+new_desc(struct build *build)
+{
+  return &build->descs[build->desc_count - build->desc_written];
 }
 
 static int
@@ -208,6 +162,27 @@ is_occupied(const struct build *build, uint64_t address, size_t bytes)
     }
   }
   return false;
+}
+
+/* They come in the order of the functions, but for a few that lie near them. */
+static void
+sort_patches(struct ct_installed *installed)
+{
+  struct ct_patch *patches = installed->patches;
+  size_t steps = 0, enough = 16 * installed->patch_count;
+  for (size_t i = 1; i < installed->patch_count; i++) {
+    struct ct_patch patch = patches[i];
+    size_t to = i;
+    for (; to > 0 && patches[to - 1].address > patch.address; to--) {
+      patches[to] = patches[to - 1];
+      steps++;
+    }
+    patches[to] = patch;
+    if (steps > enough) {
+      qsort(patches, installed->patch_count, sizeof(*patches), compare_patches);
+      return;
+    }
+  }
 }
 
 static int
@@ -257,14 +232,14 @@ static enum ct_refusal
 evict(struct build *build, const struct ct_nearby *nearby)
 {
   uint64_t base = build->installed->base;
-  const uint8_t *bytes = unchanged(&build->texts, build->plan, base, nearby->evicted, nearby->window.length);
+  const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + nearby->evicted, nearby->window.length);
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
   }
   if (is_occupied(build, base + nearby->evicted, 2 * CT_JUMP_BYTES)) {
     return CT_REFUSED_BUSY;
   }
-  struct ct_hook_desc *desc = &build->descs[build->desc_count];
+  struct ct_hook_desc *desc = new_desc(build);
   struct ct_relocation_map map;
   uint64_t copy = ct_code_pc(&build->code);
   if (ct_window_relocate(bytes, base + nearby->evicted, &nearby->window, &build->code, &map) != CT_WINDOW_OK) {
@@ -296,7 +271,7 @@ patch_short(struct build *build, const struct ct_planned *planned, uint64_t patc
   if (distance != (int8_t)distance) {
     return CT_REFUSED_UNREACHABLE;
   }
-  if (unchanged(&build->texts, build->plan, base, nearby->relay, CT_JUMP_BYTES) == NULL) {
+  if (ct_texts_unchanged(&build->texts, base + nearby->relay, CT_JUMP_BYTES) == NULL) {
     return CT_REFUSED_CHANGED;
   }
   if (planned->tactic == CT_TACTIC_EVICT) {
@@ -316,7 +291,7 @@ patch_short(struct build *build, const struct ct_planned *planned, uint64_t patc
 static enum ct_refusal
 patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
-  uint8_t *in_memory = text_at(&build->texts, patched, CT_JUMP_BYTES);
+  const uint8_t *in_memory = ct_texts_at(&build->texts, patched, CT_JUMP_BYTES);
   if (in_memory == NULL) {
     return CT_REFUSED_NO_CODE;
   }
@@ -377,10 +352,10 @@ emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
 {
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
-  while (build->code.length % 16 != 0) {
+  while (ct_code_pc(&build->code) % 16 != 0 && !build->code.overflow) {
     ct_emit_u8(&build->code, 0xcc);
   }
-  const uint8_t *bytes = unchanged(&build->texts, build->plan, base, patched, planned->window.length);
+  const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + patched, planned->window.length);
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
   }
@@ -401,7 +376,7 @@ emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
   };
   struct ct_code code = build->code;
   size_t descs = build->desc_count, patches = build->installed->patch_count;
-  struct ct_hook_desc *desc = &build->descs[descs];
+  struct ct_hook_desc *desc = new_desc(build);
   if (ct_trampoline_emit(&spec, &build->code, desc) != CT_WINDOW_OK) {
     return CT_REFUSED_UNREACHABLE;
   }
@@ -425,6 +400,10 @@ emit_all(struct build *build)
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
+    int code = write_when_full(build);
+    if (code != 0) {
+      return code;
+    }
     enum ct_refusal refusal = emit_one(build, &plan->functions[i], fn++);
     if (refusal == CT_REFUSED_NOT) {
       installed->hooked++;
@@ -439,7 +418,7 @@ emit_all(struct build *build)
     installed->late[i] = (uint8_t)refusal;
     installed->refused_late++;
   }
-  qsort(installed->patches, installed->patch_count, sizeof(*installed->patches), compare_patches);
+  sort_patches(installed);
   return 0;
 }
 
@@ -489,16 +468,14 @@ static int
 put_region(struct build *build)
 {
   struct ct_installed *installed = build->installed;
-  const struct ct_process *process = build->remote->process;
-  build->code = (struct ct_code){
-      .bytes = build->bytes, .capacity = build->descs_at - installed->region, .address = installed->region};
+  begin_chunk(build, installed->region);
   ct_emit_bytes(&build->code, &build->place->head, sizeof(build->place->head));
   int code = emit_all(build);
   if (code == 0) {
-    code = ct_process_write(process, installed->region, build->bytes, build->code.length);
+    code = write_code(build);
   }
   if (code == 0) {
-    code = ct_process_write(process, build->descs_at, build->descs, build->desc_count * sizeof(*build->descs));
+    code = write_descs(build);
   }
   if (code == 0) {
     code = mark_table(build->remote, build->place, installed->region, installed->region + installed->region_bytes,
@@ -519,6 +496,18 @@ new_owner(struct ct_agent_place *place)
   return place->last_owner;
 }
 
+/* Faster to fill, and fewer misses in the address caches when many functions are called. No matter if there are none.
+ */
+static void
+want_large_pages(const struct ct_remote *remote, uint64_t region, uint64_t size)
+{
+  int64_t result;
+  uint64_t args[6] = {region, size, MADV_HUGEPAGE};
+  if (size >= HUGE_BYTES) {
+    remote->syscall(remote->context, SYS_madvise, args, &result);
+  }
+}
+
 static int
 install(struct build *build, struct ct_diag *diag)
 {
@@ -536,17 +525,19 @@ install(struct build *build, struct ct_diag *diag)
   }
   installed->region_bytes = size;
   build->descs_at = installed->region + size - round_up(descs * sizeof(struct ct_hook_desc), 64);
-  build->bytes = malloc(size);
-  build->descs = calloc(descs, sizeof(struct ct_hook_desc));
-  code = build->bytes != NULL && build->descs != NULL ? read_texts(build->remote, plan, installed->base, &build->texts)
-                                                      : CT_ENOMEM;
+  build->bytes = malloc(CHUNK_BYTES);
+  build->descs = malloc(CHUNK_DESCS * sizeof(struct ct_hook_desc));
+  want_large_pages(build->remote, installed->region, size);
+  code = build->bytes != NULL && build->descs != NULL
+             ? ct_texts_open(build->remote->process, plan->elf, installed->base, &build->texts)
+             : CT_ENOMEM;
   if (code == 0) {
     code = put_region(build);
   }
   if (code == 0) {
-    code = write_patches(build->remote, installed, &build->texts);
+    code = ct_texts_patch(build->remote->process, &build->texts, installed->patches, installed->patch_count);
   }
-  free_texts(&build->texts);
+  ct_texts_close(&build->texts);
   free(build->bytes);
   free(build->descs);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));
@@ -581,29 +572,29 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
                  struct ct_installed *installed)
 {
   uint64_t begin = now_ns();
-  struct texts texts = {0};
+  struct ct_texts texts = {0};
   int code = ct_install_mark_text(remote, place, plan, installed->base, CT_TEXT_MODULE);
   if (code == 0) {
-    code = read_texts(remote, plan, installed->base, &texts);
+    code = ct_texts_open(remote->process, plan->elf, installed->base, &texts);
   }
   for (size_t i = 0; i < plan->count && code == 0; i++) {
     const struct ct_planned *planned = &plan->functions[i];
     bool in_use = planned->refusal == CT_REFUSED_NOT && (installed->late == NULL || installed->late[i] == 0);
-    if (in_use && unchanged(&texts, plan, installed->base, planned->address + planned->patch_offset,
-                            planned->window.length) == NULL) {
+    if (in_use && ct_texts_unchanged(&texts, installed->base + planned->address + planned->patch_offset,
+                                     planned->window.length) == NULL) {
       code = CT_EFORMAT;
     }
   }
   for (size_t i = 0; i < installed->patch_count && code == 0; i++) {
     const struct ct_patch *patch = &installed->patches[i];
-    if (unchanged(&texts, plan, installed->base, patch->address - installed->base, patch->length) == NULL) {
+    if (ct_texts_unchanged(&texts, patch->address, patch->length) == NULL) {
       code = CT_EFORMAT;
     }
   }
   if (code == 0) {
-    code = write_patches(remote, installed, &texts);
+    code = ct_texts_patch(remote->process, &texts, installed->patches, installed->patch_count);
   }
-  free_texts(&texts);
+  ct_texts_close(&texts);
   installed->install_ns = now_ns() - begin;
   return code;
 }

@@ -7,6 +7,7 @@
 #define CT_HOOK_INSTALL_H
 
 #include "hook/plan.h"
+#include "hook/text.h"
 #include "process/process.h"
 
 #include <stdbool.h>
@@ -45,13 +46,6 @@ struct ct_agent_place {
   size_t stub_page_count;
   struct ct_stub *stubs;
   size_t stub_count;
-};
-
-/* Bytes to write at an address of the target. */
-struct ct_patch {
-  uint64_t address;
-  uint8_t length;
-  uint8_t bytes[CT_JUMP_BYTES];
 };
 
 /* What was put into the process for a module. All zero: nothing. */

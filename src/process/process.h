@@ -73,6 +73,13 @@ struct ct_mappings {
 int ct_process_mappings(pid_t pid, struct ct_mappings *out);
 void ct_mappings_free(struct ct_mappings *mappings);
 
+/* True when no page of the range is a copy of the process's own: all are the mapped file's, in memory or not. */
+bool ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes);
+/* Memory that the process has for itself and has written to (Private_Dirty), 0 when that is not told. */
+uint64_t ct_process_private_bytes(pid_t pid);
+/* The most that it had in memory at a time (VmHWM), 0 when that is not told. */
+uint64_t ct_process_peak_bytes(pid_t pid);
+
 /* The soft limit on the stack in bytes, UINT64_MAX when unlimited. */
 uint64_t ct_process_stack_limit(pid_t pid);
 /* Nonzero when the process runs under seccomp (Seccomp: in /proc/PID/status). */

@@ -168,15 +168,14 @@ write_function(void *context, uint32_t fn, const struct ct_planned *planned)
                                   planned->name != NULL ? planned->name : "");
 }
 
-/* A failure to write stays in the writer. */
+/* While the program waits: kept in memory, and written by the drain before its next block. A failure stays in the
+ * writer. */
 static void
 tell_functions(const struct ct_module *module, const struct ct_module_sinks *sinks)
 {
   struct function_sink to = {sinks, module->index};
   pthread_mutex_lock(sinks->writer_lock);
-  if (each_id(module, write_function, &to) == 0) {
-    ct_trace_writer_flush_functions(sinks->writer);
-  }
+  each_id(module, write_function, &to);
   pthread_mutex_unlock(sinks->writer_lock);
 }
 

@@ -176,6 +176,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   writer->pool = calloc(writer->pool_limit, sizeof(struct ct_buffers *));
   writer->compressor = ZSTD_createCCtx();
   writer->functions = malloc(FUNCTIONS_BUFFER);
+  writer->functions_size = FUNCTIONS_BUFFER;
   writer->path = strdup(dir);
   if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL)
     writer->pool_count = 1;
@@ -255,13 +256,53 @@ ct_trace_writer_sync(struct ct_trace_writer *writer)
 int
 ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
 {
-  size_t size = writer->functions_fill;
-  if (size == 0 || ct_writer_error(writer) != CT_OK)
-    return ct_writer_error(writer);
-  memcpy(ct_output_reserve(writer, size), writer->functions, size);
-  ct_output_commit(writer, CT_OUTPUT_FUNCTIONS, NULL, size, 0);
-  writer->functions_fill = 0;
+  const char *lines = writer->functions, *end = lines + writer->functions_fill;
+  while (lines < end && ct_writer_error(writer) == CT_OK) {
+    size_t size = (size_t)(end - lines);
+    if (size > FUNCTIONS_BUFFER) { /* in pieces of whole lines */
+      size = FUNCTIONS_BUFFER;
+      while (lines[size - 1] != '\n')
+        size--;
+    }
+    memcpy(ct_output_reserve(writer, size), lines, size);
+    ct_output_commit(writer, CT_OUTPUT_FUNCTIONS, NULL, size, 0);
+    lines += size;
+  }
+  if (ct_writer_error(writer) == CT_OK)
+    writer->functions_fill = 0;
+  return ct_writer_error(writer);
+}
+
+/* Room for a line of so many bytes; without memory, or when there is very much, by handing over what is there, which
+   may wait for the disk. */
+static int
+reserve_line(struct ct_trace_writer *writer, size_t bytes)
+{
+  if (bytes <= writer->functions_size - writer->functions_fill)
+    return CT_OK;
+  char *grown =
+      writer->functions_size < FUNCTIONS_HELD_MAX ? realloc(writer->functions, 2 * writer->functions_size) : NULL;
+  if (grown == NULL)
+    return ct_trace_writer_flush_functions(writer);
+  writer->functions = grown;
+  writer->functions_size *= 2;
   return CT_OK;
+}
+
+/* A number in base 10 or 16, and a tab. Returns the end. */
+static char *
+put_number(char *out, uint64_t number, unsigned base)
+{
+  char digits[20];
+  int count = 0;
+  do {
+    digits[count++] = "0123456789abcdef"[number % base];
+    number /= base;
+  } while (number != 0);
+  while (count > 0)
+    *out++ = digits[--count];
+  *out++ = '\t';
+  return out;
 }
 
 int
@@ -271,14 +312,18 @@ ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t m
   if (ct_writer_error(writer) != CT_OK)
     return ct_writer_error(writer);
   size_t length = raw_name == NULL ? 0 : strnlen(raw_name, FUNCTION_NAME_MAX);
-  if (writer->functions_fill + length + 128 > FUNCTIONS_BUFFER) {
-    int err = ct_trace_writer_flush_functions(writer);
-    if (err != CT_OK)
-      return err;
-  }
+  size_t mode_length = strnlen(mode, 16);
+  int err = reserve_line(writer, length + 128);
+  if (err != CT_OK)
+    return err;
   char *p = writer->functions + writer->functions_fill;
-  p += snprintf(p, 112, "%u\t%u\t%llx\t%llu\t%.16s\t", id, module, (unsigned long long)address,
-                (unsigned long long)size, mode);
+  p = put_number(p, id, 10);
+  p = put_number(p, module, 10);
+  p = put_number(p, address, 16);
+  p = put_number(p, size, 10);
+  memcpy(p, mode, mode_length);
+  p += mode_length;
+  *p++ = '\t';
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)raw_name[i];
     *p++ = c < 0x20 || c == 0x7f ? '?' : (char)c; /* a name is a line's last field */

@@ -14,12 +14,13 @@
 #include <stdbool.h>
 #include <zstd.h>
 
-#define OPEN_FILES_MAX   256u
-#define FUNCTIONS_BUFFER (256u << 10)
-#define FRAMES_AT_START  64u
-#define QUEUE_BYTES_MIN  (1u << 20)   /* more than the largest piece of output needs */
-#define QUEUE_WAKE_BYTES (256u << 10) /* as much ends the nap of the output thread */
-#define QUEUE_NAP_NS     (10u * 1000 * 1000)
+#define OPEN_FILES_MAX     256u
+#define FUNCTIONS_BUFFER   (256u << 10)
+#define FUNCTIONS_HELD_MAX (64u << 20) /* over a million lines */
+#define FRAMES_AT_START    64u
+#define QUEUE_BYTES_MIN    (1u << 20)   /* more than the largest piece of output needs */
+#define QUEUE_WAKE_BYTES   (256u << 10) /* as much ends the nap of the output thread */
+#define QUEUE_NAP_NS       (10u * 1000 * 1000)
 
 /*
  * The columns of a block in progress. Those for times and ids are sized for common
@@ -115,8 +116,8 @@ struct ct_trace_writer {
   uint32_t pool_count, pool_limit;
 
   ZSTD_CCtx *compressor;
-  char *functions; /* lines not yet queued */
-  size_t functions_fill;
+  char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
+  size_t functions_fill, functions_size;
   uint64_t manifest_bytes;
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */

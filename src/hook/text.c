@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A text that nobody has written to is still made of the file's own pages: /proc/PID/pagemap tells, and then the bytes
+ * in our mapping of the file are the bytes that the process has, for there is only one copy of them. Otherwise (text
+ * relocations, somebody else's patches) the whole text is read.
+ *
+ * Patches are written in runs, through a buffer that stays in the cache: one write for some sixty pages of text.
+ */
+#include "hook/text.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RUN_BYTES (256u << 10)
+#define GAP_BYTES 8192u /* between patches of one run */
+
+int
+ct_texts_open(const struct ct_process *process, const struct ct_elf *elf, uint64_t base, struct ct_texts *texts)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(elf, &segments);
+  memset(texts, 0, sizeof(*texts));
+  texts->items = calloc(count + 1, sizeof(*texts->items));
+  if (texts->items == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t s = 0; s < count; s++) {
+    if ((segments[s].flags & PF_X) == 0 || segments[s].file_bytes == 0) {
+      continue;
+    }
+    struct ct_text *text = &texts->items[texts->count++];
+    text->start = base + segments[s].address;
+    text->size = segments[s].file_bytes;
+    text->file = ct_elf_bytes(elf, segments[s].address, segments[s].file_bytes);
+    if (text->file != NULL && ct_process_pages_are_files(process->pid, text->start, text->size)) {
+      continue;
+    }
+    text->memory = malloc(text->size);
+    if (text->memory == NULL) {
+      return CT_ENOMEM;
+    }
+    if (ct_process_read(process, text->start, text->memory, text->size) != 0) {
+      return CT_EIO;
+    }
+  }
+  return 0;
+}
+
+void
+ct_texts_close(struct ct_texts *texts)
+{
+  for (size_t i = 0; i < texts->count; i++) {
+    free(texts->items[i].memory);
+  }
+  free(texts->items);
+  memset(texts, 0, sizeof(*texts));
+}
+
+static const struct ct_text *
+find_text(const struct ct_texts *texts, uint64_t address, size_t size)
+{
+  for (size_t i = 0; i < texts->count; i++) {
+    const struct ct_text *text = &texts->items[i];
+    if (address >= text->start && address - text->start < text->size && size <= text->size - (address - text->start)) {
+      return text;
+    }
+  }
+  return NULL;
+}
+
+static const uint8_t *
+bytes_of(const struct ct_text *text, uint64_t address)
+{
+  return (text->memory != NULL ? text->memory : text->file) + (address - text->start);
+}
+
+const uint8_t *
+ct_texts_at(const struct ct_texts *texts, uint64_t address, size_t size)
+{
+  const struct ct_text *text = find_text(texts, address, size);
+  return text != NULL ? bytes_of(text, address) : NULL;
+}
+
+const uint8_t *
+ct_texts_unchanged(const struct ct_texts *texts, uint64_t address, size_t size)
+{
+  const struct ct_text *text = find_text(texts, address, size);
+  if (text == NULL || text->file == NULL) {
+    return NULL;
+  }
+  const uint8_t *file = text->file + (address - text->start);
+  return text->memory == NULL || memcmp(file, bytes_of(text, address), size) == 0 ? file : NULL;
+}
+
+/* How many of the patches are written at once, and up to where. */
+static size_t
+run_of(const struct ct_text *text, const struct ct_patch *patches, size_t count, uint64_t *end)
+{
+  size_t n = 0;
+  *end = patches[0].address;
+  while (n < count && patches[n].address <= *end + GAP_BYTES &&
+         patches[n].address + patches[n].length - patches[0].address <= RUN_BYTES &&
+         patches[n].address + patches[n].length <= text->start + text->size) {
+    *end = patches[n].address + patches[n].length;
+    n++;
+  }
+  return n;
+}
+
+int
+ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, const struct ct_patch *patches,
+               size_t count)
+{
+  uint8_t *buffer = malloc(RUN_BYTES);
+  int code = buffer == NULL ? CT_ENOMEM : 0;
+  for (size_t next = 0; next < count && code == 0;) {
+    const struct ct_patch *first = &patches[next];
+    const struct ct_text *text = find_text(texts, first->address, first->length);
+    uint64_t end;
+    size_t run = text != NULL ? run_of(text, first, count - next, &end) : 0;
+    if (run == 0) {
+      code = CT_ERANGE;
+      break;
+    }
+    memcpy(buffer, bytes_of(text, first->address), end - first->address);
+    for (size_t i = 0; i < run; i++) {
+      memcpy(buffer + (first[i].address - first->address), first[i].bytes, first[i].length);
+    }
+    code = ct_process_write(process, first->address, buffer, end - first->address);
+    next += run;
+  }
+  free(buffer);
+  return code;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* The text of a module in a process: what it is before it is patched, and the patching. See text.c. */
+#ifndef CT_HOOK_TEXT_H
+#define CT_HOOK_TEXT_H
+
+#include "process/process.h"
+#include "target/elf.h"
+#include "x86/relocate.h"
+
+/* Bytes to write at an address of the target. */
+struct ct_patch {
+  uint64_t address;
+  uint8_t length;
+  uint8_t bytes[CT_JUMP_BYTES];
+};
+
+struct ct_text {
+  uint64_t start; /* in the target */
+  uint64_t size;
+  const uint8_t *file;
+  uint8_t *memory; /* what the process has there; NULL: what the file has */
+};
+
+struct ct_texts {
+  struct ct_text *items; /* the executable segments */
+  size_t count;
+};
+
+/* elf must stay open. 0, CT_ENOMEM or CT_EIO; ct_texts_close in either case. */
+int ct_texts_open(const struct ct_process *process, const struct ct_elf *elf, uint64_t base, struct ct_texts *texts);
+void ct_texts_close(struct ct_texts *texts);
+
+/* The bytes at address as the process has them, or NULL when they are not all in one text. */
+const uint8_t *ct_texts_at(const struct ct_texts *texts, uint64_t address, size_t size);
+/* The same, but NULL also when the file has others. */
+const uint8_t *ct_texts_unchanged(const struct ct_texts *texts, uint64_t address, size_t size);
+
+/* Writes patches, sorted by address. What lies between them is written as it was. 0, CT_ERANGE or CT_EIO. */
+int ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, const struct ct_patch *patches,
+                   size_t count);
+
+#endif
