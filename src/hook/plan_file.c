@@ -11,7 +11,8 @@
  *
  * The arrays are what struct ct_plan points to, byte for byte: a new field of struct ct_planned is stored without a
  * line here. That makes sense only to the program that wrote it: the key has the build-id of contrail in it, so another
- * build finds another key. A new field of struct ct_plan itself must be stored here; the assertion below asks for that.
+ * build finds another key. So it is with the fields of struct ct_plan from uses_gs up to plan_ns; for one that is
+ * elsewhere the assertion below asks.
  *
  * Nothing is believed: sizes, places, orders, enumerations and strings are checked, so that nothing that is read can
  * lead contrail outside of what it has mapped. The checksum finds damage by accident. Who makes up a file with a right
@@ -324,6 +325,7 @@ place_name(const char **name, const char *strings, size_t bytes)
   return true;
 }
 
+/* May the entry be changed as it says, for a tactic that it has or, by int3, might get? */
 static bool
 is_hook(const struct ct_planned *planned, const struct extent *extent, const struct ct_plan *plan)
 {
@@ -355,7 +357,8 @@ take_functions(struct ct_plan *plan, const struct extent *extent, const char *st
     bool hooked = planned->refusal == CT_REFUSED_NOT;
     if ((i != 0 && planned->address <= plan->functions[i - 1].address) || planned->refusal >= CT_REFUSED_COUNT ||
         planned->mode > CT_HOOK_LIGHT || planned->self_branch > 1 || planned->patch_offset > 4 ||
-        !place_name(&planned->name, strings, string_bytes) || (hooked && !is_hook(planned, extent, plan))) {
+        !place_name(&planned->name, strings, string_bytes) || hooked != (planned->tactic != CT_TACTIC_NONE) ||
+        (hooked && planned->int3_fits) || ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
       return false;
     }
     plan->hooked += hooked;

@@ -233,6 +233,47 @@ test_libc_has_aliases(void **state)
   ct_plan_free(plans[1]);
 }
 
+/* What a recording makes of a plan is not kept. Functions of one byte, close together, fit nothing but int3. */
+static void
+test_choice_is_not_kept(void **state)
+{
+  (void)state;
+  struct ct_diag diag = {""};
+  if (shell(
+          "{ echo '.section .note.GNU-stack, \"\", @progbits'; echo .text; for i in 1 2 3 4 5 6 7 8 9; do "
+          "printf '.type f%%d, @function\\n.globl f%%d\\nf%%d:\\n.cfi_startproc\\nret\\n.cfi_endproc\\n"
+          ".size f%%d, 1\\n' $i $i $i $i; done; } >tiny.s && gcc -shared -nostdlib -Wl,--build-id -o module tiny.s") !=
+      0) {
+    skip(); /* no gcc */
+  }
+  struct ct_plan *plans[3];
+  size_t used = 0;
+  for (int i = 0; i < 3; i++) {
+    struct ct_cache *cache = open_cache();
+    assert_int_equal(ct_cache_plan(cache, module, &plans[i], &diag), 0);
+    if (i == 0) {
+      ct_plan_use_int3(plans[i]);
+    }
+    ct_cache_store(cache);
+    ct_cache_close(cache);
+  }
+  assert_non_null(plans[1]->mapping);
+  same_plan(plans[1], plans[2]);
+  for (size_t i = 0; i < plans[0]->count; i++) {
+    if (plans[0]->functions[i].tactic == CT_TACTIC_INT3) {
+      assert_int_not_equal(plans[1]->functions[i].refusal, CT_REFUSED_NOT);
+      used++;
+    }
+  }
+  assert_true(used >= 4);
+  assert_int_equal(plans[0]->hooked, plans[1]->hooked + used);
+  ct_plan_use_int3(plans[1]);
+  same_plan(plans[0], plans[1]);
+  for (int i = 0; i < 3; i++) {
+    ct_plan_free(plans[i]);
+  }
+}
+
 static void
 test_changes(void **state)
 {
@@ -518,6 +559,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_same_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_libc_has_aliases, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_choice_is_not_kept, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_changes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_build_id, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
