@@ -41,7 +41,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
-from commands import cpython, large, small  # noqa: E402
+from commands import cpython, languages, large, small  # noqa: E402
 from commands.case import PATH, Case  # noqa: E402
 
 DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
@@ -232,6 +232,12 @@ class Runner:
             result.parts["files"] = tree_lines(self.work, [pattern for pattern, _ in self.case.ignore])
         return result
 
+    def put_aside(self):
+        """The traced run's files and traces are kept from the runs that follow."""
+        for name in ("work", "traces"):
+            shutil.rmtree(os.path.join(self.scratch, name + ".traced"), ignore_errors=True)
+            os.rename(os.path.join(self.scratch, name), os.path.join(self.scratch, name + ".traced"))
+
     def normalise(self, text):
         text = DROP_NOTICE.sub("", SHELL_NOTICE.sub("", text))
         for pattern, replacement, _ in self.case.normal:
@@ -341,10 +347,13 @@ def check(options, case):
         if untraced[0].late:
             checked.fail("no end in time untraced")
             return checked
+        if options.show:
+            for part, lines in untraced[0].parts.items():
+                print(f"--- {case.name}: {part}", *lines, sep="\n")
         for turn in range(options.repeat):
             traced = runner.go(True)
-            compare(checked, runner, untraced, traced)
             check_traces(checked, runner, options)
+            compare(checked, runner, untraced, traced)
             checked.numbers["untraced_seconds"] = min(run.seconds for run in untraced)
             checked.numbers["traced_seconds"] = traced.seconds
             if checked.verdict == "different":
@@ -364,6 +373,7 @@ def compare(checked, runner, untraced, traced):
     found, checked.known = differences(untraced[0], traced, case.known)
     if not found:
         return
+    runner.put_aside()
     while case.outcome and len(untraced) < TRIES and not own_doing(untraced, traced):
         untraced.append(runner.go(False))
     if case.outcome and own_doing(untraced, traced):
@@ -395,7 +405,8 @@ def keep(options, case, runner):
         return
     kept = os.path.join(options.kept, re.sub(r"[^\w.-]", "_", case.name))
     shutil.rmtree(kept, ignore_errors=True)
-    shutil.copytree(runner.scratch, kept, symlinks=True)
+    os.makedirs(options.kept, exist_ok=True)
+    subprocess.run(["cp", "-a", runner.scratch, kept])
 
 
 class Board:
@@ -509,6 +520,7 @@ def main():
     parser.add_argument("--record", default="", help="further options for contrail record")
     parser.add_argument("--json", help="write numbers there")
     parser.add_argument("--keep", action="store_true", help="keep the folders of failures, in build/tests/transparency")
+    parser.add_argument("--show", action="store_true", help="print what is compared")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--scratch", help="where the folders are made (default: TMPDIR)")
     parser.add_argument("--markdown", metavar="FILE", help="tables of docs/transparency.md from FILE, nothing else")
@@ -521,7 +533,7 @@ def main():
     options.record = shlex.split(options.record)
     options.contrail = os.path.join(build, "contrail")
     options.kept = os.path.join(build, "tests", "transparency")
-    cases = small.cases.list + (large.cases.list + cpython.cases.list if options.long else [])
+    cases = small.cases.list + (large.cases.list + languages.cases.list + cpython.cases.list if options.long else [])
     if options.filter:
         cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
     if options.list:

@@ -145,7 +145,8 @@ scan_one(struct scan_share *share, size_t i)
   const struct ct_function *function = &planner->functions[i];
   size_t left = ct_elf_bytes_left(elf, function->address);
   size_t size = function->size < left ? function->size : left;
-  const uint8_t *code = size != 0 ? ct_elf_bytes(elf, function->address, left) : NULL;
+  bool skipped = planner->runtime == CT_RUNTIME_NO_RETURNS && function->entry == CT_ENTRY_NOCFI;
+  const uint8_t *code = size != 0 && !skipped ? ct_elf_bytes(elf, function->address, left) : NULL;
   if (code == NULL) {
     return 0;
   }
@@ -308,6 +309,11 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
     *refusal = CT_REFUSED_PLT;
     return false;
   }
+  const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, 2);
+  if (planner->runtime == CT_RUNTIME_READS_RETURNS && code != NULL && code[0] == 0xff && code[1] == 0x25) {
+    *refusal = CT_REFUSED_PLT; /* jmp *(%rip): Mono reads and patches its own */
+    return false;
+  }
   bool unnamed_inside = function->name == NULL && (function->flags & CT_FN_INSIDE) != 0;
   if ((function->flags & CT_FN_COLD) != 0 || unnamed_inside || planner->is_part[i]) {
     *refusal = CT_REFUSED_PART;
@@ -432,6 +438,18 @@ plan_one(const struct planner *planner, size_t i)
  * from there are recorded by their enter only, like those of JIT code.
  */
 static int
+add_foreign_run(struct ct_plan *plan, uint64_t start, uint64_t end)
+{
+  struct ct_foreign_run *runs = realloc(plan->foreign, (plan->foreign_count + 1) * sizeof(*runs));
+  if (runs == NULL) {
+    return CT_ENOMEM;
+  }
+  plan->foreign = runs;
+  plan->foreign[plan->foreign_count++] = (struct ct_foreign_run){start, end};
+  return 0;
+}
+
+static int
 find_foreign_code(struct planner *planner)
 {
   size_t with = 0, symbols = 0;
@@ -440,13 +458,13 @@ find_foreign_code(struct planner *planner)
     symbols += (function->sources & ~CT_SRC_EHFRAME) != 0;
     with += (function->sources & ~CT_SRC_EHFRAME) != 0 && function->entry != CT_ENTRY_NOCFI;
   }
-  planner->cfi_is_usual = with > symbols / 2;
+  planner->cfi_is_usual = with > symbols / 2 || planner->runtime == CT_RUNTIME_NO_RETURNS;
   if (!planner->cfi_is_usual) {
     return 0;
   }
-  struct ct_plan *plan = planner->plan;
   size_t i = 0;
-  while (i < planner->count) {
+  int code = 0;
+  while (i < planner->count && code == 0) {
     size_t begin = i;
     while (i < planner->count && planner->functions[i].entry == CT_ENTRY_NOCFI) {
       i++;
@@ -455,18 +473,13 @@ find_foreign_code(struct planner *planner)
       uint64_t start = planner->functions[begin].address;
       uint64_t end = planner->functions[i - 1].address + planner->functions[i - 1].size;
       if (end - start >= 1ull << CT_TABLE_SHIFT) {
-        struct ct_foreign_run *runs = realloc(plan->foreign, (plan->foreign_count + 1) * sizeof(*runs));
-        if (runs == NULL) {
-          return CT_ENOMEM;
-        }
-        plan->foreign = runs;
-        plan->foreign[plan->foreign_count++] = (struct ct_foreign_run){start, end};
+        code = add_foreign_run(planner->plan, start, end);
       }
     } else {
       i++;
     }
   }
-  return 0;
+  return code;
 }
 
 /*
@@ -490,47 +503,6 @@ unwinder_is_hidden(const struct planner *planner)
   for (uint32_t i = 0; i < count; i++) {
     struct ct_cfi_fde fde;
     if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/*
- * Go's runtime reads the return addresses of its frames, to scan stacks, to move them, and to say where a panic came
- * from: none may be one of ours. And a goroutine begins with a return address that no instruction mentions: one byte
- * behind the entry of runtime.goexit.
- */
-static bool
-is_go(struct planner *planner)
-{
-  static const char *const goexit[] = {"runtime.goexit", "runtime.goexit.abi0", NULL};
-  bool found = false;
-  for (size_t i = 0; i < planner->count; i++) {
-    if (has_name(planner, &planner->functions[i], goexit)) {
-      ct_targets_add(&planner->scan.targets, planner->functions[i].address + 1);
-      found = true;
-    }
-  }
-  return found;
-}
-
-/*
- * A tool of valgrind is a static program that translates the code of another one, which it has mapped executable, and
- * some functions of its own: what it reads must be the true bytes. It knows its launcher by this variable.
- */
-static bool
-is_translator(const struct ct_elf *elf)
-{
-  static const char launcher[] = "VALGRIND_LAUNCHER";
-  if (ct_elf_interp(elf) != NULL || ct_elf_soname(elf) != NULL || ct_elf_type(elf) != ET_EXEC) {
-    return false;
-  }
-  const struct ct_elf_segment *segments;
-  size_t count = ct_elf_segments(elf, &segments);
-  for (size_t i = 0; i < count; i++) {
-    const uint8_t *bytes = ct_elf_bytes(elf, segments[i].address, segments[i].file_bytes);
-    if (bytes != NULL && memmem(bytes, segments[i].file_bytes, launcher, sizeof(launcher)) != NULL) {
       return true;
     }
   }
@@ -584,7 +556,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = CT_ENOMEM;
   }
   if (code == 0) {
-    code = find_foreign_code(&planner);
+    planner.runtime = ct_runtime_of(&planner);
+    code = planner.runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
   }
   if (code == 0) {
     code = scan_all(&planner);
@@ -599,10 +572,11 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = planner.scan.targets.out_of_memory ? CT_ENOMEM : 0;
   }
   if (code == 0) {
-    planner.enter_only = is_go(&planner) || unwinder_is_hidden(&planner);
+    ct_runtime_targets(&planner, &planner.scan.targets);
+    planner.enter_only = planner.runtime == CT_RUNTIME_READS_RETURNS || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
-  plan->translates = is_translator(plan->elf);
+  plan->translates = ct_runtime_translates(plan->elf);
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;
   }
