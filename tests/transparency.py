@@ -171,7 +171,7 @@ class Runner:
         path = os.path.join(self.scratch, "bin") + ":" + PATH
         fixed = {"PATH": path, "HOME": os.path.join(self.scratch, "work"), "LC_ALL": "C.UTF-8", "TZ": "UTC",
                  "TERM": "dumb", "USER": "root", "LOGNAME": "root", "TMPDIR": os.path.join(self.scratch, "tmp"),
-                 "SOURCE_DATE_EPOCH": "1000000000", "CT_ROOT": ROOT}
+                 "XDG_CACHE_HOME": self.options.cache, "SOURCE_DATE_EPOCH": "1000000000", "CT_ROOT": ROOT}
         return dict(fixed, **self.case.environment)
 
     def execute(self, script, timeout):
@@ -387,7 +387,7 @@ def check_itself():
     """Does the harness see what differs? A recorder that spoils everything must be found out in each part."""
     case = Case("self", "the harness itself", "t sh -c 'echo out; echo err >&2; echo x >file; exit 3'")
     with tempfile.TemporaryDirectory(prefix="contrail-transparency.") as scratch:
-        spoiler = argparse.Namespace(contrail=os.path.join(scratch, "spoiler"), record=[])
+        spoiler = argparse.Namespace(contrail=os.path.join(scratch, "spoiler"), record=[], cache=scratch)
         runner = Runner(spoiler, case, scratch)
         runner.write("spoiler", SPOILER, 0o755)
         runner.prepare()
@@ -532,6 +532,8 @@ def main():
     build = os.path.abspath(options.build)
     options.record = shlex.split(options.record)
     options.contrail = os.path.join(build, "contrail")
+    options.cache = os.path.join(build, "tests", "cache")
+    os.makedirs(options.cache, exist_ok=True)
     options.kept = os.path.join(build, "tests", "transparency")
     cases = small.cases.list + (large.cases.list + languages.cases.list + cpython.cases.list if options.long else [])
     if options.filter:

@@ -432,11 +432,6 @@ plan_one(const struct planner *planner, size_t i)
   planned->callout = callout_of(planner, function, facts);
 }
 
-/*
- * Where most functions have CFI, those without are hand-written, or a runtime's own code (V8 builds its builtins
- * into the binary: own frames, and return addresses that the runtime reads). Long runs of it are noted: calls that come
- * from there are recorded by their enter only, like those of JIT code.
- */
 static int
 add_foreign_run(struct ct_plan *plan, uint64_t start, uint64_t end)
 {
@@ -449,6 +444,11 @@ add_foreign_run(struct ct_plan *plan, uint64_t start, uint64_t end)
   return 0;
 }
 
+/*
+ * Where most functions have CFI, those without are hand-written, or a runtime's own code (V8 builds its builtins
+ * into the binary: own frames, and return addresses that the runtime reads). Long runs of it are noted: calls that come
+ * from there are recorded by their enter only, like those of JIT code.
+ */
 static int
 find_foreign_code(struct planner *planner)
 {
@@ -557,7 +557,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   if (code == 0) {
     planner.runtime = ct_runtime_of(&planner);
-    code = planner.runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
+    code =
+        planner.runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
   }
   if (code == 0) {
     code = scan_all(&planner);
