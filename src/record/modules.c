@@ -295,6 +295,20 @@ new_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   return module;
 }
 
+/*
+ * A program may map a piece of a file's text once more (V8 does, to have its builtins near its code): no loader has
+ * been there, and what refers to the rest of the module is not what the piece runs with. Its ELF header tells.
+ */
+static bool
+is_whole(const struct ct_plan *plan, uint64_t base, const struct ct_remote *remote)
+{
+  char magic[SELFMAG];
+  const struct ct_elf_segment *segments;
+  return ct_elf_segments(plan->elf, &segments) == 0 || segments[0].offset != 0 ||
+         (ct_process_read(remote->process, base + segments[0].address, magic, sizeof(magic)) == 0 &&
+          memcmp(magic, ELFMAG, sizeof(magic)) == 0);
+}
+
 static int
 add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_remote *remote,
            struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -303,6 +317,16 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   struct ct_plan *plan = NULL;
   bool fresh = false;
   int code = plan_of_mapping(modules, mapping, remote->process->pid, true, &plan, &fresh, &why);
+  uint64_t base = 0;
+  if (code == 0) {
+    code = load_bias(plan, mapping, &base);
+    if (code != 0) {
+      ct_fail(&why, code, "its mapping does not fit its program headers");
+    } else if (!is_whole(plan, base, remote)) {
+      code = ct_fail(&why, CT_EUNSUPPORTED, "only a piece of its text is mapped here");
+    }
+    plan = code == 0 ? plan : NULL;
+  }
   struct ct_module *module = find_gone(modules, image, mapping, plan);
   if (module == NULL) {
     module = new_module(modules, image, mapping, plan);
@@ -318,10 +342,8 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   module->loads++;
   if (code == 0) {
     module->plan_ns += fresh ? plan->plan_ns : 0;
-    code = load_bias(plan, mapping, &module->base);
-    if (code != 0) {
-      ct_fail(&why, code, "its mapping does not fit its program headers");
-    } else if (plan->uses_gs) {
+    module->base = base;
+    if (plan->uses_gs) {
       code = ct_fail(&why, CT_EUNSUPPORTED, "it uses the gs register itself");
     } else {
       code = install(modules, module, remote, place, sinks, &why);
