@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size)
+      -o | --output | --ring-size | --exclude | --exclude-from)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program
+  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -60,9 +60,14 @@ _contrail_record() {
   case $prev in
     -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
+    --exclude) ;;
+    --exclude-from)
+      compopt -o filenames 2>/dev/null
+      mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+      ;;
     *)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--output --ring-size --lossless --int3 --no-cache --help --' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
       else
         mapfile -t COMPREPLY < <(compgen -c -- "$cur")
       fi
@@ -82,7 +87,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay cache help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay exclude-list cache help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -90,7 +95,7 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay cache help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay exclude-list cache help version' -- "$cur")
       return
       ;;
     version) return ;;
@@ -100,11 +105,15 @@ _contrail() {
       ;;
     plan)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--json --no-cache --help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--json --int3 --no-cache --exclude --exclude-from --exclude-hot --help' -- "$cur")
       else
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
       fi
+      return
+      ;;
+    exclude-list)
+      mapfile -t COMPREPLY < <(compgen -W '--json --help' -- "$cur")
       return
       ;;
     info) options='--json --help' ;;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures errors programs transparency
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors programs transparency
                                                callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
@@ -21,6 +21,7 @@ SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 GROUPS = {
     "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
+    "exclude": [[os.path.join(HERE, "exclude.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
@@ -30,8 +31,8 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "errors", "cache", "programs", "transparency", "callgrind", "libraries", "differential",
-         "fuzz"]
+ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "programs", "transparency", "callgrind", "libraries",
+         "differential", "fuzz"]
 
 
 def run_group(command, build):

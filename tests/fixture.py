@@ -10,6 +10,7 @@ A directive is one line of that comment, `key: value`:
     run: NAME: WORDS                       a case; %trace stands where `contrail record -o DIR --` goes, %prog for
                                            the program (default: `%trace %prog`, with no name); %dir its folder,
                                            %{name} the same variant of fixture `name`
+    record: NAME: WORDS                    further options for contrail record in the case of that name
     exit: 3  |  signal: SEGV               how it ends (default: exit: 0)
     calls: FUNCTION N                      exact number of calls of FUNCTION, summed over the fixture's own modules;
     calls: MODULE!FUNCTION N               ... of that module
@@ -36,7 +37,7 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "fixtures")
 DEFAULT_BUILD = "gcc-O0 gcc-O2 clang-O0 clang-O2"
-DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|exit|signal|calls|maybe|left|"
+DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|record|exit|signal|calls|maybe|left|"
                        r"needs|drops|notes|refused|timeout|stdout):[ \t]*(.*?)[ \t]*$")
 MODIFIERS = {
     "static": ["-static"],
@@ -86,6 +87,15 @@ class Fixture:
         for text in self.said.get("run", [": %trace %prog"]):
             name, _, words = text.partition(":")
             yield name.strip(), shlex.split(words)
+
+    def record(self, run_name):
+        """Further options for contrail record."""
+        words = []
+        for text in self.said.get("record", []):
+            name, _, options = text.partition(":")
+            if name.strip() == run_name:
+                words += shlex.split(options)
+        return words
 
     def counts(self, key):
         for text in self.said.get(key, []):

@@ -368,7 +368,7 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     return CT_VERDICT_RETRY;
   }
   if (sp - control->light_lo < control->light_len) {
-    if (half == 0) {
+    if (half == 0 && desc->mode != CT_HOOK_QUIET) {
       put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
     }
   } else {

@@ -47,6 +47,7 @@ agent_base:
   .long agent_callout_mlockall - agent_base
   .long agent_trap - agent_base
   .long agent_restorer - agent_base
+  .long agent_restore_quiet - agent_base
 
   .text
 /* What the handler of SIGTRAP returns to. */
@@ -259,7 +260,10 @@ leave_skip:
   mov %rcx, -104(%rsp)
   mov -120(%rsp), %r11
   cmpb $CT_HOOK_ENTER, CT_DESC_MODE(%r11)
+  je 1f
+  cmpb $CT_HOOK_QUIET, CT_DESC_MODE(%r11)
   jne leave
+1:
   /* A function that looks at its own return address must find the true one there. */
   mov (%rsp), %rcx
   shr $CT_TABLE_SHIFT, %rcx
@@ -323,10 +327,22 @@ agent_restore_slot:
   shl $CT_WORD_FN_SHIFT, %r10d
   or $CT_WORD_TAIL, %r10d
   RECORD
+true_address:
   mov CFG(CT_CFG_DELTA), %rax
   mov (%rsp, %rax), %rax
   mov %rax, (%rsp)
   jmp 3b
+
+/* The same for an excluded function, which has no event of its own: the frame that jumped here ends. */
+  .globl agent_restore_quiet
+agent_restore_quiet:
+  mov %rsp, %rax
+  sub %gs:CT_GS_STACK_LO, %rax
+  cmp %gs:CT_GS_STACK_LEN, %rax
+  jae agent_slow_enter
+  mov $CT_WORD_TAIL_OUT, %r10d
+  RECORD
+  jmp true_address
 
 /*
  * mlockall(flags): with MCL_ONFAULT (4) pages are locked when they are touched. Without it the kernel would fill

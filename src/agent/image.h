@@ -28,6 +28,7 @@ struct ct_agent_image {
   uint32_t callout_mlockall;
   uint32_t trap;     /* handler of SIGTRAP, for hooks by int3 */
   uint32_t restorer; /* of that handler */
+  uint32_t restore_quiet;
 };
 
 #endif

@@ -47,10 +47,8 @@ append(const char *piece, size_t length, void *arg)
 }
 
 static int
-demangle(const char *raw, size_t length, struct text *text)
+demangle(const char *raw, size_t length, int options, struct text *text)
 {
-  int options = DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO;
-
   if (rust_demangle_callback(raw, options, append, text))
     return 1;
   text->used = 0;
@@ -59,8 +57,8 @@ demangle(const char *raw, size_t length, struct text *text)
   return cplus_demangle_v3_callback(raw, options, append, text);
 }
 
-char *
-ct_demangle(const char *raw)
+static char *
+demangle_with(const char *raw, int more_options)
 {
   if (raw == NULL || raw[0] != '_')
     return NULL;
@@ -75,7 +73,8 @@ ct_demangle(const char *raw)
   char *result = NULL;
   if (plain == NULL || text == NULL)
     goto out;
-  if (setjmp(text->give_up) == 0 && demangle(plain, strlen(plain), text) && text->used != 0) {
+  if (setjmp(text->give_up) == 0 &&
+      demangle(plain, strlen(plain), DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO | more_options, text) && text->used != 0) {
     if (version != NULL)
       append(version, strlen(version), text);
     result = text->bytes;
@@ -87,4 +86,31 @@ out:
   free(text);
   free(plain);
   return result;
+}
+
+char *
+ct_demangle(const char *raw)
+{
+  return demangle_with(raw, 0);
+}
+
+char *
+ct_demangle_name(const char *raw)
+{
+  return demangle_with(raw, DMGL_RET_DROP);
+}
+
+size_t
+ct_demangled_name_length(const char *text)
+{
+  const char *close = strrchr(text, ')');
+  if (close == NULL)
+    return strlen(text);
+  int open = 0;
+  for (const char *p = close; p > text; p--) {
+    open += (*p == ')') - (*p == '(');
+    if (open == 0)
+      return (size_t)(p - text);
+  }
+  return strlen(text);
 }

@@ -33,6 +33,7 @@ extern const struct ct_command ct_command_cache;
 extern const struct ct_command ct_command_info;
 extern const struct ct_command ct_command_report;
 extern const struct ct_command ct_command_replay;
+extern const struct ct_command ct_command_exclude_list;
 extern const struct ct_command ct_command_help;
 extern const struct ct_command ct_command_version;
 
@@ -57,6 +58,22 @@ struct ct_tid_list {
   size_t count;
 };
 bool ct_tid_list_add(struct ct_tid_list *list, const char *text); /* false: not a thread id */
+
+/*
+ * The options --exclude, --exclude-from and --exclude-hot, which record and plan share: the entries for getopt_long,
+ * what to do with one (*exclude is made when there is none; an exit code, CT_EXIT_OK to go on), and the lines about
+ * patterns that matched nothing, on stderr.
+ */
+#define CT_EXCLUDE_OPTIONS                                                                                             \
+  {"exclude", required_argument, NULL, CT_OPTION_EXCLUDE},                                                             \
+      {"exclude-from", required_argument, NULL, CT_OPTION_EXCLUDE_FROM},                                               \
+  {                                                                                                                    \
+    "exclude-hot", no_argument, NULL, CT_OPTION_EXCLUDE_HOT                                                            \
+  }
+enum { CT_OPTION_EXCLUDE = 256, CT_OPTION_EXCLUDE_FROM, CT_OPTION_EXCLUDE_HOT };
+struct ct_exclude;
+int ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude);
+void ct_exclude_warn(const struct ct_exclude *exclude);
 
 struct ct_trace;
 /* The only non-option argument, or the default; NULL after a usage error (two of them). */

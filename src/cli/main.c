@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 const struct ct_command *const ct_commands[] = {
-    &ct_command_record, &ct_command_plan,    &ct_command_info,
-    &ct_command_report, &ct_command_replay,  &ct_command_cache,
-    &ct_command_help,   &ct_command_version, NULL,
+    &ct_command_record,       &ct_command_plan,  &ct_command_info, &ct_command_report,  &ct_command_replay,
+    &ct_command_exclude_list, &ct_command_cache, &ct_command_help, &ct_command_version, NULL,
 };
 
 const struct ct_command *
@@ -37,7 +36,7 @@ overview(void)
        "\n"
        "Records every function call of a program, with no recompilation, and shows the record.\n");
   for (size_t i = 0; ct_commands[i] != NULL; i++)
-    printf("  %-8s  %s\n", ct_commands[i]->name, ct_commands[i]->summary);
+    printf("  %-12s  %s\n", ct_commands[i]->name, ct_commands[i]->summary);
   puts("\n"
        "  contrail record -- PROGRAM ARGS    then    contrail report\n"
        "  contrail help COMMAND              for its options");

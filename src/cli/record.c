@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail record: run a program and record it. */
 #include "cli/command.h"
+#include "hook/exclude.h"
 #include "record/session.h"
 
 #include <errno.h>
@@ -21,42 +22,47 @@ failure(const struct ct_record_result *result, const struct ct_diag *diag)
   return result->exec_errno == ENOENT || result->exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
+enum { GO_ON = -1 };
+
+/* GO_ON with the program at argv[optind], or an exit code. */
 static int
-run_record(int argc, char **argv)
+parse(int argc, char **argv, struct ct_record_options *record)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'},
-      {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},
-      {"int3", no_argument, NULL, '3'},
-      {"no-cache", no_argument, NULL, 'n'},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
+      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},     {"int3", no_argument, NULL, '3'},
+      {"no-cache", no_argument, NULL, 'n'},     CT_EXCLUDE_OPTIONS,
+      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
   };
-  struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
-  struct ct_record_result result;
-  struct ct_diag diag = {""};
   uint64_t number;
-  int got;
+  int got, code;
   while ((got = getopt_long(argc, argv, "+:o:h", options, NULL)) != -1) {
     switch (got) {
     case 'o':
-      record.directory = optarg;
+      record->directory = optarg;
       break;
     case 'r':
       if (!ct_parse_number(optarg, 256, &number) || number < 1) {
         return ct_usage_error(&ct_command_record, "--ring-size takes 1 to 256 (MiB), not '%s'", optarg);
       }
-      record.ring_mib = (uint32_t)number;
+      record->ring_mib = (uint32_t)number;
       break;
     case 'l':
-      record.lossless = true;
+      record->lossless = true;
+      break;
+    case CT_OPTION_EXCLUDE:
+    case CT_OPTION_EXCLUDE_FROM:
+    case CT_OPTION_EXCLUDE_HOT:
+      code = ct_exclude_option(&ct_command_record, got, optarg, &record->exclude);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
       break;
     case '3':
-      record.int3 = true;
+      record->int3 = true;
       break;
     case 'n':
-      record.no_cache = true;
+      record->no_cache = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_record);
@@ -67,11 +73,19 @@ run_record(int argc, char **argv)
   if (optind >= argc) {
     return ct_usage_error(&ct_command_record, "which program?");
   }
-  record.argv = argv + optind;
-  int code = ct_record(&record, &result, &diag);
+  return GO_ON;
+}
+
+static int
+record_it(const struct ct_record_options *record)
+{
+  struct ct_record_result result;
+  struct ct_diag diag = {""};
+  int code = ct_record(record, &result, &diag);
   if (code != 0) {
     return failure(&result, &diag);
   }
+  ct_exclude_warn(record->exclude);
   if (result.note[0] != '\0') {
     fprintf(stderr, "contrail: note: %s\n", result.note);
   }
@@ -87,19 +101,39 @@ run_record(int argc, char **argv)
   return WEXITSTATUS(result.wait_status);
 }
 
+static int
+run_record(int argc, char **argv)
+{
+  struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
+  int code = parse(argc, argv, &record);
+  if (code == GO_ON) {
+    record.argv = argv + optind;
+    code = record_it(&record);
+  }
+  ct_exclude_free(record.exclude);
+  return code;
+}
+
 const struct ct_command ct_command_record = {
     .name = "record",
     .summary = "run a program and record every function call",
-    .usage =
-        "usage: contrail record [-o DIR] [--ring-size MIB] [--lossless] [--int3] [--no-cache] [--] PROGRAM [ARG]...\n"
-        "\n"
-        "  -o, --output DIR   where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
-        "      --ring-size M  shared memory for events on their way, 1 to 256 MiB (default 80)\n"
-        "      --lossless     let the program wait, bounded, when the disk cannot keep up\n"
-        "      --int3         hook by a trap what no jump fits; the program must leave SIGTRAP alone\n"
-        "      --no-cache     analyse all files anew, and keep nothing (see contrail help cache)\n"
-        "\n"
-        "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
-        "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+    .usage = "usage: contrail record [OPTION]... [--] PROGRAM [ARG]...\n"
+             "\n"
+             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+             "      --ring-size M        shared memory for events on their way, 1 to 256 MiB\n"
+             "                           (default 80)\n"
+             "      --lossless           let the program wait, bounded, when the disk cannot keep up\n"
+             "      --int3               hook by a trap what no jump fits; the program must leave\n"
+             "                           SIGTRAP alone\n"
+             "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
+             "                           cache)\n"
+             "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
+             "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
+             "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
+             "      --exclude-hot        leave out known functions that are called all the time and do\n"
+             "                           little (contrail exclude-list shows them)\n"
+             "\n"
+             "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
+             "recording failed, 126 or 127 when the program cannot be executed or found.\n",
     .run = run_record,
 };

@@ -9,6 +9,7 @@
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
  *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
  *   point at S:   like enter, but opens no frame.
+ *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  */
 #include "drain/thread.h"
 
@@ -84,8 +85,22 @@ give_back(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot)
 }
 
 __attribute__((cold, noinline)) static void
-other(struct drain_thread *thread, uint64_t tsc, uint32_t fn)
+tail_out(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
 {
+  leave_inside(encoder, tsc, slot);
+  const struct ct_frame *top = ct_encoder_top(encoder);
+  if (top != NULL && top->slot == slot) {
+    ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
+  }
+}
+
+__attribute__((cold, noinline)) static void
+other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
+{
+  if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
+    tail_out(thread->encoder, tsc, slot);
+    return;
+  }
   if ((fn & 0xf) != CT_OTHER_SWITCH) {
     return;
   }
@@ -130,7 +145,7 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
         leave_inside_or_at(encoder, tsc, slot);
         ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
       } else {
-        other(thread, tsc, fn);
+        other(thread, tsc, fn, slot);
       }
       break;
     }

@@ -68,6 +68,7 @@ struct build {
   const struct ct_remote *remote;
   struct ct_agent_place *place;
   const struct ct_plan *plan;
+  const struct ct_choice *choice;
   struct ct_installed *installed;
   struct ct_texts texts;
   uint8_t *bytes;             /* what is not written yet ... */
@@ -348,7 +349,7 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
+emit_one(struct build *build, const struct ct_planned *planned, bool quiet, uint32_t fn)
 {
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
@@ -364,10 +365,11 @@ emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
   }
   struct ct_trampoline_spec spec = {
       .fn = fn,
-      .mode = planned->mode,
+      .mode = quiet ? CT_HOOK_QUIET : planned->mode,
       .callout = planned->callout,
       .self_branch = planned->self_branch,
       .store_delta = build->place->store_delta,
+      .table = build->place->table,
       .function = base + patched,
       .head = build->installed->region,
       .desc = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc),
@@ -391,35 +393,49 @@ emit_one(struct build *build, const struct ct_planned *planned, uint32_t fn)
 }
 
 static int
+note_late(struct build *build, size_t i, enum ct_refusal refusal)
+{
+  struct ct_installed *installed = build->installed;
+  if (installed->late == NULL) {
+    installed->late = calloc(build->plan->count, 1);
+    if (installed->late == NULL) {
+      return CT_ENOMEM;
+    }
+  }
+  installed->late[i] = (uint8_t)refusal;
+  installed->refused_late += refusal != CT_REFUSED_EXCLUDED;
+  return 0;
+}
+
+static int
 emit_all(struct build *build)
 {
   const struct ct_plan *plan = build->plan;
   struct ct_installed *installed = build->installed;
   uint32_t fn = installed->first_fn;
-  for (size_t i = 0; i < plan->count; i++) {
+  int code = 0;
+  for (size_t i = 0; i < plan->count && code == 0; i++) {
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
-    int code = write_when_full(build);
-    if (code != 0) {
-      return code;
-    }
-    enum ct_refusal refusal = emit_one(build, &plan->functions[i], fn++);
-    if (refusal == CT_REFUSED_NOT) {
-      installed->hooked++;
-      continue;
-    }
-    if (installed->late == NULL) {
-      installed->late = calloc(plan->count, 1);
-      if (installed->late == NULL) {
-        return CT_ENOMEM;
+    enum ct_wish wish = build->choice->wishes != NULL ? build->choice->wishes[i] : CT_WISH_HOOK;
+    enum ct_refusal refusal = CT_REFUSED_EXCLUDED;
+    if (wish != CT_WISH_NONE) {
+      code = write_when_full(build);
+      if (code != 0) {
+        return code;
       }
+      refusal = emit_one(build, &plan->functions[i], wish == CT_WISH_QUIET, fn);
     }
-    installed->late[i] = (uint8_t)refusal;
-    installed->refused_late++;
+    fn++;
+    if (wish == CT_WISH_HOOK && refusal == CT_REFUSED_NOT) {
+      installed->hooked++;
+    } else {
+      code = note_late(build, i, refusal != CT_REFUSED_NOT ? refusal : CT_REFUSED_EXCLUDED);
+    }
   }
   sort_patches(installed);
-  return 0;
+  return code;
 }
 
 static int
@@ -508,15 +524,22 @@ want_large_pages(const struct ct_remote *remote, uint64_t region, uint64_t size)
   }
 }
 
+static size_t
+trampolines(const struct ct_plan *plan, const struct ct_choice *choice)
+{
+  return plan->hooked - choice->excluded + choice->quiet;
+}
+
 static int
 install(struct build *build, struct ct_diag *diag)
 {
   struct ct_installed *installed = build->installed;
   const struct ct_plan *plan = build->plan;
   uint64_t lo, hi;
-  size_t descs = plan->hooked + plan->nearby_count;
+  size_t hooks = trampolines(plan, build->choice);
+  size_t descs = hooks + plan->nearby_count;
   module_extent(plan, installed->base, &lo, &hi);
-  uint64_t size = sizeof(struct ct_region_head) + plan->hooked * CELL_MAX + plan->nearby_count * EVICTED_MAX +
+  uint64_t size = sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX +
                   descs * sizeof(struct ct_hook_desc) + CT_PAGE_BYTES;
   size = round_up(size, CT_ROOM_UNIT);
   int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
@@ -545,7 +568,8 @@ install(struct build *build, struct ct_diag *diag)
 
 int
 ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                  uint64_t base, uint32_t first_fn, struct ct_installed *installed, struct ct_diag *diag)
+                  const struct ct_choice *choice, uint64_t base, uint32_t first_fn, struct ct_installed *installed,
+                  struct ct_diag *diag)
 {
   uint64_t begin = now_ns();
   installed->first_fn = first_fn;
@@ -555,9 +579,11 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
   }
-  if (plan->hooked != 0) {
-    struct build build = {.remote = remote, .place = place, .plan = plan, .installed = installed};
+  struct build build = {.remote = remote, .place = place, .plan = plan, .choice = choice, .installed = installed};
+  if (trampolines(plan, choice) != 0) {
     code = install(&build, diag);
+  } else if (plan->hooked != 0) {
+    code = emit_all(&build) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory"); /* all are excluded */
   }
   if (code != 0) {
     ct_install_remove(remote, place, installed);
@@ -579,7 +605,8 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
   }
   for (size_t i = 0; i < plan->count && code == 0; i++) {
     const struct ct_planned *planned = &plan->functions[i];
-    bool in_use = planned->refusal == CT_REFUSED_NOT && (installed->late == NULL || installed->late[i] == 0);
+    uint8_t late = installed->late == NULL ? CT_REFUSED_NOT : installed->late[i];
+    bool in_use = planned->refusal == CT_REFUSED_NOT && (late == CT_REFUSED_NOT || late == CT_REFUSED_EXCLUDED);
     if (in_use && ct_texts_unchanged(&texts, installed->base + planned->address + planned->patch_offset,
                                      planned->window.length) == NULL) {
       code = CT_EFORMAT;

@@ -52,8 +52,8 @@ struct ct_agent_place {
 struct ct_installed {
   uint32_t first_fn; /* the k-th planned hook of the plan has the id first_fn + k, whether it could be put in or not */
   uint32_t hooked;
-  uint8_t *late; /* for each function of the plan, why it could not be put in (enum ct_refusal); NULL: all could */
-  size_t refused_late;
+  uint8_t *late;            /* for each function of the plan, why it was not put in (enum ct_refusal); NULL: all were */
+  size_t refused_late;      /* those that could not be put in; the others are excluded */
   struct ct_patch *patches; /* sorted by address */
   size_t patch_count;
   uint64_t base;   /* load bias that it was made for */
@@ -64,12 +64,13 @@ struct ct_installed {
 };
 
 /*
- * Installs the plan of the module whose load bias is base; installed must be all zero. A function that cannot be put in
- * here (its bytes differ, something does not reach) is left out and noted in installed->late. On failure nothing is
- * left in the process but marks in the table.
+ * Installs what is chosen of the plan of the module whose load bias is base; installed must be all zero. A function
+ * that cannot be put in here (its bytes differ, something does not reach) is left out; it and those that are excluded
+ * are noted in installed->late. On failure nothing is left in the process but marks in the table.
  */
 int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                      uint64_t base, uint32_t first_fn, struct ct_installed *installed, struct ct_diag *diag);
+                      const struct ct_choice *choice, uint64_t base, uint32_t first_fn, struct ct_installed *installed,
+                      struct ct_diag *diag);
 
 /*
  * The module is loaded again at the same address after it was gone: the trampolines are still there, the patches are

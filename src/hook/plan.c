@@ -46,6 +46,7 @@ static const struct {
     [CT_REFUSED_CHANGED] = {"changed", "its first bytes in memory are not those of the file"},
     [CT_REFUSED_BUSY] = {"busy", "a thread stood in its first bytes when it was to be patched"},
     [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
+    [CT_REFUSED_EXCLUDED] = {"excluded", "it is excluded"},
 };
 
 const char *

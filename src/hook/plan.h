@@ -48,6 +48,7 @@ enum ct_refusal {
   CT_REFUSED_CHANGED,       /* its first bytes in memory are not those of the file (text relocation, another's patch) */
   CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
   CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
+  CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
   CT_REFUSED_COUNT
 };
 
@@ -108,6 +109,20 @@ struct ct_plan {
   size_t mapping_bytes;
   struct ct_plan_alias *aliases; /* sorted by address */
   size_t alias_count;
+};
+
+/* What a recording wants of a plan's hooks. */
+enum ct_wish {
+  CT_WISH_HOOK = 0,
+  CT_WISH_NONE,  /* no hook, no patch */
+  CT_WISH_QUIET, /* no event, but a trampoline: CT_HOOK_QUIET */
+};
+
+/* All zero: every hook of the plan. */
+struct ct_choice {
+  uint8_t *wishes; /* enum ct_wish for each function of the plan; of no meaning for those without a hook. NULL: all 0 */
+  size_t excluded; /* hooks that are not wanted ... */
+  size_t quiet;    /* ... and those of them that keep a trampoline */
 };
 
 /* Reads the ELF file at path and plans it. *out is untouched on failure. */

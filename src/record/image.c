@@ -221,6 +221,7 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
       .callout_seccomp = place->base + agent->callout_seccomp,
       .callout_mlockall = place->base + agent->callout_mlockall,
       .restore_slot = place->base + agent->restore_slot,
+      .restore_quiet = place->base + agent->restore_quiet,
   };
   return code;
 }

@@ -2,7 +2,10 @@
 /* See manifest.h. */
 #include "record/manifest.h"
 
+#include "hook/exclude.h"
+
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -47,9 +50,25 @@ read_pair(uint64_t *tsc, uint64_t *ns)
   }
 }
 
-void
-ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid)
+static json_t *
+exclude_json(const struct ct_exclude *exclude)
 {
+  json_t *json = json_object();
+  json_t *patterns = json_array();
+  const char *pattern;
+  for (size_t n = 0; (pattern = ct_exclude_pattern(exclude, n)) != NULL; n++) {
+    json_array_append_new(patterns, ct_manifest_text(pattern));
+  }
+  json_object_set_new(json, "patterns", patterns);
+  json_object_set_new(json, "hot", json_boolean(ct_exclude_has_hot(exclude)));
+  return json;
+}
+
+void
+ct_manifest_start(struct ct_manifest *manifest, const struct ct_record_options *options, pid_t pid)
+{
+  char *const *argv = options->argv;
+  manifest->exclude = exclude_json(options->exclude);
   manifest->command = json_array();
   manifest->images = json_array();
   for (; *argv != NULL; argv++) {
@@ -73,11 +92,22 @@ ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, con
   json_array_append_new(manifest->images, image);
 }
 
+static uint64_t
+timeval_ns(const struct timeval *t)
+{
+  return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_usec * 1000u;
+}
+
 void
 ct_manifest_end(struct ct_manifest *manifest, int wait_status)
 {
   manifest->has_exit = 1;
   manifest->wait_status = wait_status;
+  struct rusage usage; /* the program is our only child, and has been waited for */
+  if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+    manifest->user_ns = timeval_ns(&usage.ru_utime);
+    manifest->system_ns = timeval_ns(&usage.ru_stime);
+  }
   manifest->end_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
@@ -165,11 +195,14 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "start_ns", json_integer((json_int_t)manifest->ns0));
   if (manifest->has_exit) {
     json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
+    json_object_set_new(json, "user_ns", json_integer((json_int_t)manifest->user_ns));
+    json_object_set_new(json, "system_ns", json_integer((json_int_t)manifest->system_ns));
   }
   json_object_set_new(json, "clock", clock_json(manifest));
   json_object_set_new(json, "exit", exit_json(manifest));
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
   json_object_set_new(json, "analysis", analysis_json(manifest));
+  json_object_set(json, "exclude", manifest->exclude);
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));
@@ -183,4 +216,5 @@ ct_manifest_free(struct ct_manifest *manifest)
 {
   json_decref(manifest->command);
   json_decref(manifest->images);
+  json_decref(manifest->exclude);
 }

@@ -5,6 +5,7 @@
 
 #include "drain/drain.h"
 #include "hook/cache.h"
+#include "record/session.h"
 
 #include <jansson.h>
 #include <sys/types.h>
@@ -12,19 +13,21 @@
 struct ct_manifest {
   json_t *command;
   json_t *images;
+  json_t *exclude; /* the patterns, and whether the built-in list was used */
   pid_t pid;
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */
   uint64_t end_ns;
   int has_exit;
   int wait_status;
+  uint64_t user_ns, system_ns;  /* processor time of the program, and of the children it has waited for */
   const struct ct_cache *cache; /* of plans, NULL: none */
   uint64_t install_ns;          /* how long the program was held for installation, all together */
 };
 
 /* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
 json_t *ct_manifest_text(const char *bytes);
-void ct_manifest_start(struct ct_manifest *manifest, char *const *argv, pid_t pid);
+void ct_manifest_start(struct ct_manifest *manifest, const struct ct_record_options *options, pid_t pid);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
 void ct_manifest_end(struct ct_manifest *manifest, int wait_status);

@@ -156,24 +156,34 @@ each_id(const struct ct_module *module, int (*visit)(void *context, uint32_t fn,
 
 struct function_sink {
   const struct ct_module_sinks *sinks;
-  uint32_t module;
+  const struct ct_module *module;
+  const struct ct_choice *choice;
 };
+
+static const char *
+mode_name(const struct ct_planned *planned, const struct ct_choice *choice, const struct ct_plan *plan)
+{
+  if (choice->wishes != NULL && choice->wishes[planned - plan->functions] != CT_WISH_HOOK) {
+    return "excluded";
+  }
+  return planned->mode == CT_HOOK_FULL ? "full" : "enter";
+}
 
 static int
 write_function(void *context, uint32_t fn, const struct ct_planned *planned)
 {
   struct function_sink *to = context;
-  return ct_trace_writer_function(to->sinks->writer, fn, to->module, planned->address, planned->size,
-                                  planned->mode == CT_HOOK_FULL ? "full" : "enter",
+  return ct_trace_writer_function(to->sinks->writer, fn, to->module->index, planned->address, planned->size,
+                                  mode_name(planned, to->choice, to->module->plan),
                                   planned->name != NULL ? planned->name : "");
 }
 
 /* While the program waits: kept in memory, and written by the drain before its next block. A failure stays in the
  * writer. */
 static void
-tell_functions(const struct ct_module *module, const struct ct_module_sinks *sinks)
+tell_functions(const struct ct_module *module, const struct ct_choice *choice, const struct ct_module_sinks *sinks)
 {
-  struct function_sink to = {sinks, module->index};
+  struct function_sink to = {sinks, module, choice};
   pthread_mutex_lock(sinks->writer_lock);
   each_id(module, write_function, &to);
   pthread_mutex_unlock(sinks->writer_lock);
@@ -186,11 +196,13 @@ tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
   return 0;
 }
 
+/* Its callout, if it has one, is in place: an excluded function keeps it. */
 static bool
-is_hooked(const struct ct_module *module, size_t i)
+has_trampoline(const struct ct_module *module, size_t i)
 {
+  uint8_t late = module->installed.late == NULL ? CT_REFUSED_NOT : module->installed.late[i];
   return module->plan->functions[i].refusal == CT_REFUSED_NOT &&
-         (module->installed.late == NULL || module->installed.late[i] == CT_REFUSED_NOT);
+         (late == CT_REFUSED_NOT || late == CT_REFUSED_EXCLUDED);
 }
 
 /* What could not be put in, by reason, and what that means for libraries to come. */
@@ -199,7 +211,7 @@ take_stock(struct ct_module *module)
 {
   module->has_rendezvous = false;
   for (size_t i = 0; i < module->plan->count; i++) {
-    module->has_rendezvous |= module->plan->functions[i].callout == CT_CALLOUT_RENDEZVOUS && is_hooked(module, i);
+    module->has_rendezvous |= module->plan->functions[i].callout == CT_CALLOUT_RENDEZVOUS && has_trampoline(module, i);
   }
   memcpy(module->refused, module->plan->refused, sizeof(module->refused));
   for (size_t i = 0; i < module->plan->count && module->installed.late != NULL; i++) {
@@ -239,12 +251,18 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   } else {
     ct_install_remove(remote, place, &module->installed);
   }
-  int code = ct_install_module(remote, place, plan, module->base, first_fn, &module->installed, diag);
+  struct ct_choice choice;
+  int code = ct_exclude_choose(modules->exclude, plan, module->path, &choice);
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory");
+  }
+  code = ct_install_module(remote, place, plan, &choice, module->base, first_fn, &module->installed, diag);
   module->installed.first_fn = first_fn;
   if (code == 0 && first) {
-    tell_functions(module, sinks);
+    tell_functions(module, &choice, sinks);
     code = tell_loader_state(module, remote, place);
   }
+  ct_choice_free(&choice);
   return code;
 }
 

@@ -5,6 +5,7 @@
 
 #include "drain/drain.h"
 #include "hook/cache.h"
+#include "hook/exclude.h"
 #include "record/image.h"
 #include "trace/writer.h"
 
@@ -36,8 +37,9 @@ struct ct_modules {
   struct ct_plan_entry *plans; /* by file, kept for the next image */
   size_t plan_count, plan_capacity;
   uint32_t next_fn;
-  bool use_int3; /* for what no jump fits */
-  struct ct_cache *cache; /* of plans; NULL: none. The session's */
+  bool use_int3;              /* for what no jump fits */
+  struct ct_cache *cache;     /* of plans; NULL: none. The session's */
+  struct ct_exclude *exclude; /* what the user does not want; NULL: nothing */
 };
 
 /* What a new module is made known to. */

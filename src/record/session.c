@@ -513,7 +513,7 @@ start(struct session *session, struct ct_record_result *result, struct ct_diag *
     return code;
   }
   signal(SIGXFSZ, SIG_IGN); /* the target has its own disposition already */
-  ct_manifest_start(&session->manifest, session->options->argv, session->process.pid);
+  ct_manifest_start(&session->manifest, session->options, session->process.pid);
   code = begin_image(session, diag);
   if (code != 0) {
     ct_process_reap(&session->process);
@@ -530,6 +530,7 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
 {
   memset(result, 0, sizeof(*result));
   struct session session = {.options = options, .process = {.mem_fd = -1}, .note = result->note};
+  session.modules.exclude = options->exclude;
   struct signals signals;
   static uint32_t no_bell;
   int code = ct_program_check(options->argv[0], &result->exec_errno, diag);

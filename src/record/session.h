@@ -10,13 +10,16 @@
 
 #define CT_RING_MIB_DEFAULT 80 /* 1,280 segments: 1,024 threads and some to spare */
 
+struct ct_exclude; /* hook/exclude.h */
+
 struct ct_record_options {
-  const char *directory; /* of the trace; must not exist or be empty */
-  char *const *argv;     /* program and arguments, NULL at the end */
-  uint32_t ring_mib;     /* shared memory for events */
-  bool no_cache;         /* plan all files anew, and keep nothing */
-  bool lossless;         /* threads wait (bounded) for the drain instead of overwriting */
-  bool int3;             /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
+  const char *directory;      /* of the trace; must not exist or be empty */
+  char *const *argv;          /* program and arguments, NULL at the end */
+  uint32_t ring_mib;          /* shared memory for events */
+  struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match */
+  bool no_cache;              /* plan all files anew, and keep nothing */
+  bool lossless;              /* threads wait (bounded) for the drain instead of overwriting */
+  bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
 };
 
 struct ct_record_result {

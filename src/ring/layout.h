@@ -48,7 +48,10 @@ enum ct_text_kind { CT_TEXT_OTHER = 0, CT_TEXT_MODULE = 1, CT_TEXT_TRAMPOLINE = 
 #define CT_FN_MAX          ((1u << 27) - 1) /* bit 27 marks, in CT_KIND_OTHER, a function entered without call-through */
 enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_RETURN = 3 };
 /* CT_KIND_OTHER without the point bit: low 4 bits of the function field say what, the upper 23 carry a value. */
-enum ct_other { CT_OTHER_SWITCH = 1 };
+enum ct_other {
+  CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value tells which */
+  CT_OTHER_TAIL_OUT = 2, /* the frame at the slot ended by a tail call to a function that is not recorded */
+};
 
 struct ct_ring_event {
   uint64_t tsc;
@@ -205,7 +208,8 @@ _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
- * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice. */
+ * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice;
+ * CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout. */
 enum ct_callout {
   CT_CALLOUT_NONE = 0,
   CT_CALLOUT_PARK = 1,       /* clone, fork: leave gs parked for the child to inherit */
@@ -226,7 +230,8 @@ struct ct_region_head {
   uint64_t callout_find_fde;
   uint64_t callout_seccomp;
   uint64_t callout_mlockall;
-  uint64_t restore_slot; /* enter-only function reached by a tail jump out of a call-through frame */
+  uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
+  uint64_t restore_quiet; /* the same of an excluded function */
 };
 
 /* A region, as the agent's table of them tells it. */
@@ -269,6 +274,8 @@ _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOK
 _Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCALLS, "config");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
+_Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),
+               "word");
 _Static_assert(offsetof(struct ct_agent_config, signal_mask) == CT_CFG_SIGNAL_MASK, "config");
 
 #endif

@@ -56,6 +56,7 @@
 #define CT_HOOK_FULL  0
 #define CT_HOOK_ENTER 1
 #define CT_HOOK_LIGHT 2
+#define CT_HOOK_QUIET 3
 
 #define CT_SLOT_COUNT     4096
 #define CT_CONTROL_STRIDE 16384 /* control page, then the agent's stack for the thread */
@@ -66,6 +67,7 @@
 #define CT_WORD_ENTER     (1 << 2)
 #define CT_WORD_TAIL      (2 << 2)
 #define CT_WORD_RETURN    (3 << 2)
+#define CT_WORD_TAIL_OUT  (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
 
 /* What the agent's C code answers to its entry stubs. */
 #define CT_VERDICT_RETRY 0

@@ -93,7 +93,7 @@ enum ct_left_reason {
   CT_LEFT_EXEC = 2,
   CT_LEFT_THREAD_EXIT = 3,
   CT_LEFT_LOST = 4,
-  CT_LEFT_TAIL = 5, /* by a tail call to a function of which only the enter is recorded */
+  CT_LEFT_TAIL = 5, /* by a tail call to a function of which only the enter is recorded, or nothing */
 };
 
 struct ct_event {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODULES_SHOWN = 10, THREADS_SHOWN = 20, REASONS_SHOWN = 4, LABEL_COLUMNS = 10 };
+enum { MODULES_SHOWN = 10, THREADS_SHOWN = 20, REASONS_SHOWN = 4, PATTERNS_SHOWN = 6, LABEL_COLUMNS = 10 };
 
 struct sums {
   uint64_t events;
@@ -76,6 +76,13 @@ threads_json(const struct ct_trace *trace)
   return list;
 }
 
+/* Functions that the user did not want; they are among the refused ones. */
+static uint64_t
+excluded_of(const json_t *module)
+{
+  return number(json_object_get(module, "refused"), "excluded");
+}
+
 static json_t *
 modules_json(const json_t *manifest)
 {
@@ -84,9 +91,10 @@ modules_json(const json_t *manifest)
   json_t *module;
   json_array_foreach(json_object_get(manifest, "modules"), i, module)
   {
-    json_t *item = json_pack("{s:o, s:o, s:o, s:o, s:o}", "path", copy_or_null(module, "path"), "build_id",
+    json_t *item = json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "path", copy_or_null(module, "path"), "build_id",
                              copy_or_null(module, "build_id"), "functions", copy_or_null(module, "functions"), "hooked",
-                             copy_or_null(module, "hooked"), "refused", copy_or_null(module, "refused"));
+                             copy_or_null(module, "hooked"), "excluded", (json_int_t)excluded_of(module), "refused",
+                             copy_or_null(module, "refused"));
     json_t *why = json_object_get(module, "not_hooked_because");
     if (why != NULL) {
       json_object_set(item, "not_hooked_because", why);
@@ -103,14 +111,15 @@ write_json(struct ct_trace *trace, FILE *out)
   struct sums sums = sum_up(trace);
   uint64_t ns = 0;
   bool timed = duration_of(manifest, &ns);
-  json_t *info =
-      json_pack("{s:I, s:I, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "events", (json_int_t)sums.events,
-                "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
-                timed ? json_integer((json_int_t)ns) : json_null(), "exit", copy_or_null(manifest, "exit"), "complete",
-                (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace),
-                "modules", modules_json(manifest), "install_ns", copy_or_null(manifest, "install_ns"), "command",
-                copy_or_null(manifest, "command"), "bytes_per_event",
-                sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null());
+  json_t *info = json_pack(
+      "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events", (json_int_t)sums.events,
+      "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
+      timed ? json_integer((json_int_t)ns) : json_null(), "user_ns", copy_or_null(manifest, "user_ns"), "system_ns",
+      copy_or_null(manifest, "system_ns"), "exit", copy_or_null(manifest, "exit"), "complete",
+      (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace), "modules",
+      modules_json(manifest), "exclude", copy_or_null(manifest, "exclude"), "install_ns",
+      copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
+      sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null());
   if (info == NULL)
     return CT_ENOMEM;
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
@@ -127,6 +136,37 @@ label(FILE *out, const char *text)
   fprintf(out, "%-*s ", LABEL_COLUMNS, text);
 }
 
+/* As one would type it to a shell. */
+static void
+write_word(FILE *out, const json_t *word)
+{
+  const char *text = json_is_string(word) ? json_string_value(word) : "?";
+  bool quote = text[0] == '\0' || strpbrk(text, " \t\n'\"\\$`;&|<>()*?[]#~!{}") != NULL;
+  fputs(quote ? "'" : "", out);
+  ct_put_printable(out, text, SIZE_MAX);
+  fputs(quote ? "'" : "", out);
+}
+
+static void
+write_exclude(FILE *out, const json_t *manifest)
+{
+  const json_t *exclude = json_object_get(manifest, "exclude");
+  const json_t *patterns = json_object_get(exclude, "patterns");
+  size_t count = json_array_size(patterns);
+  bool hot = json_is_true(json_object_get(exclude, "hot"));
+  if (count == 0 && !hot)
+    return;
+  label(out, "excluded");
+  fputs(hot ? "known hot functions" : "", out);
+  for (size_t i = 0; i < count && i < PATTERNS_SHOWN; i++) {
+    fputs(hot || i != 0 ? ", " : "", out);
+    write_word(out, json_array_get(patterns, i));
+  }
+  if (count > PATTERNS_SHOWN)
+    fprintf(out, " and %zu more", count - PATTERNS_SHOWN);
+  putc('\n', out);
+}
+
 static void
 write_command(FILE *out, const json_t *manifest)
 {
@@ -135,12 +175,8 @@ write_command(FILE *out, const json_t *manifest)
   json_t *word;
   json_array_foreach(json_object_get(manifest, "command"), i, word)
   {
-    const char *text = json_is_string(word) ? json_string_value(word) : "?";
-    bool quote = text[0] == '\0' || strpbrk(text, " \t\n'\"\\$`;&|<>()*?[]#~!{}") != NULL;
     fputs(i == 0 ? "" : " ", out);
-    fputs(quote ? "'" : "", out);
-    ct_put_printable(out, text, SIZE_MAX);
-    fputs(quote ? "'" : "", out);
+    write_word(out, word);
   }
   fprintf(out, "  (pid %llu)\n", (unsigned long long)number(manifest, "pid"));
 }
@@ -185,6 +221,10 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   putc('\n', out);
   label(out, "duration");
   fputs(duration_of(manifest, &ns) ? ct_format_duration(b, ns) : "unknown", out);
+  if (json_is_integer(json_object_get(manifest, "user_ns"))) {
+    fprintf(out, ", %s of processor time",
+            ct_format_duration(b, number(manifest, "user_ns") + number(manifest, "system_ns")));
+  }
   if (json_is_integer(json_object_get(manifest, "install_ns")))
     fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
   putc('\n', out);
@@ -245,8 +285,12 @@ write_reasons(FILE *out, const json_t *modules)
   const char *key;
   json_array_foreach(modules, i, module)
   {
-    json_object_foreach(json_object_get(module, "refused"), key, value) json_object_set_new(
-        all, key, json_integer(json_integer_value(json_object_get(all, key)) + json_integer_value(value)));
+    json_object_foreach(json_object_get(module, "refused"), key, value)
+    {
+      if (strcmp(key, "excluded") != 0) /* that has a column */
+        json_object_set_new(all, key,
+                            json_integer(json_integer_value(json_object_get(all, key)) + json_integer_value(value)));
+    }
   }
   size_t count = 0;
   struct reason *reasons = calloc(json_object_size(all) + 1, sizeof(*reasons));
@@ -284,7 +328,7 @@ static void
 write_modules(FILE *out, const json_t *modules)
 {
   size_t count = json_array_size(modules), i;
-  uint64_t functions = 0, hooked = 0;
+  uint64_t functions = 0, hooked = 0, excluded = 0;
   json_t **sorted = calloc(count + 1, sizeof(*sorted));
   json_t *module;
   if (sorted == NULL)
@@ -293,21 +337,28 @@ write_modules(FILE *out, const json_t *modules)
   {
     functions += number(module, "functions");
     hooked += number(module, "hooked");
+    excluded += excluded_of(module);
     sorted[i] = module;
   }
   qsort(sorted, count, sizeof(*sorted), compare_modules);
   char a[CT_COUNT_CHARS];
   label(out, "modules");
   fprintf(out, "%zu with %s functions", count, ct_format_count(a, functions));
-  fprintf(out, ", %s hooked\n", ct_format_count(a, hooked));
+  fprintf(out, ", %s hooked", ct_format_count(a, hooked));
+  if (excluded != 0)
+    fprintf(out, ", %s excluded", ct_format_count(a, excluded));
+  putc('\n', out);
   if (count != 0)
-    fprintf(out, "%*s %12s %12s %12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked", "left out", "module");
+    fprintf(out, "%*s %12s %12s %s%12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
+            excluded != 0 ? "    excluded " : "", "left out", "module");
   for (i = 0; i < count && i < MODULES_SHOWN; i++) {
     const char *path = json_string_value(json_object_get(sorted[i], "path"));
     label(out, "");
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "functions")));
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "hooked")));
-    fprintf(out, "%12s  ", ct_format_count(a, refused_total(sorted[i])));
+    if (excluded != 0)
+      fprintf(out, "%12s ", ct_format_count(a, excluded_of(sorted[i])));
+    fprintf(out, "%12s  ", ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i])));
     ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
     putc('\n', out);
   }
@@ -347,6 +398,7 @@ ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag
   } else {
     write_exit(out, trace, manifest);
     write_command(out, manifest);
+    write_exclude(out, manifest);
     write_sums(out, trace, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));

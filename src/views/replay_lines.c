@@ -157,9 +157,11 @@ put_remarks(struct ct_line_writer *w, const struct ct_line *line)
   const char *separator = "  -- ";
   if (line->end == CT_SPAN_TAIL) {
     put_text(w, separator);
-    put_literal(w, "tail call to ");
-    if (line->other != NULL)
+    put_literal(w, "tail call");
+    if (line->other != NULL) {
+      put_literal(w, " to ");
       put(w, line->other->text, line->other->text_length);
+    }
     separator = ", ";
   } else if (line->end != CT_SPAN_RETURNED) {
     static const char *const texts[] = {

@@ -2,6 +2,8 @@
 /* Choice of threads, functions and modules; see select.h. */
 #include "views/select.h"
 
+#include "base/demangle.h"
+
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,22 +43,6 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
   return 0;
 }
 
-/* Length of a demangled name without its last parameter list and what follows: "a::f(int) const" gives "a::f". */
-static size_t
-length_without_parameters(const char *name)
-{
-  const char *close = strrchr(name, ')');
-  if (close == NULL)
-    return strlen(name);
-  int open = 0;
-  for (const char *p = close; p > name; p--) {
-    open += (*p == ')') - (*p == '(');
-    if (open == 0)
-      return (size_t)(p - name);
-  }
-  return strlen(name);
-}
-
 bool
 ct_function_matches(const struct ct_trace_function *fn, const char *glob)
 {
@@ -66,7 +52,7 @@ ct_function_matches(const struct ct_trace_function *fn, const char *glob)
     return false;
   if (fnmatch(glob, fn->name, 0) == 0 || fnmatch(glob, fn->raw_name, 0) == 0)
     return true;
-  size_t length = length_without_parameters(fn->name);
+  size_t length = ct_demangled_name_length(fn->name);
   if (fn->name[length] == '\0')
     return false;
   char *plain = strndup(fn->name, length);

@@ -22,6 +22,10 @@
  *
  * Enter-only (CT_HOOK_ENTER, CT_HOOK_LIGHT): checks 1 and 3, event, then straight on into the displaced
  * instructions. CT_HOOK_ENTER also looks whether the slot holds a trampoline's address (restore_slot).
+ *
+ * Quiet (CT_HOOK_QUIET): an excluded function that needs a trampoline. It only looks whether the slot holds a
+ * trampoline's address (restore_quiet), through the table's address itself: the thread's gs is not looked at, so there
+ * is nothing to check first.
  */
 #include "x86/trampoline.h"
 
@@ -186,6 +190,20 @@ emit_enter_only(const struct ct_trampoline_spec *spec, struct ct_code *out, stru
 }
 
 static void
+emit_quiet(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+{
+  ct_emit_store_sp(out, CT_R11, -24);
+  ct_emit_store_sp(out, CT_R10, -32);
+  ct_emit_bytes(out, "\x4c\x8b\x14\x24", 4); /* mov (%rsp), %r10 */
+  ct_emit_bytes(out, "\x49\xc1\xea\x10", 4); /* shr $16, %r10 */
+  ct_emit_movabs_r11(out, spec->table);
+  ct_emit_bytes(out, "\x43\x80\x3c\x1a\x02", 5); /* cmpb $CT_TEXT_TRAMPOLINE, (%r10,%r11) */
+  fixups->other = emit_jcc_later(out, 0x84);
+  ct_emit_load_sp(out, CT_R11, -24);
+  ct_emit_load_sp(out, CT_R10, -32);
+}
+
+static void
 emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
 {
   size_t field;
@@ -216,6 +234,32 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   emit_cold(out, spec, field);
 }
 
+static void
+emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups)
+{
+  if (spec->mode == CT_HOOK_QUIET) {
+    fix(out, fixups->other);
+    ct_emit_store_sp(out, CT_RAX, -8);
+    ct_emit_store_sp(out, CT_RDX, -16);
+    emit_cold(out, spec, offsetof(struct ct_region_head, restore_quiet));
+    return;
+  }
+  fix(out, fixups->slow_enter[0]);
+  fix(out, fixups->slow_enter[1]);
+  emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
+  if (fixups->other != 0) {
+    fix(out, fixups->other);
+    emit_cold(out, spec,
+              spec->mode == CT_HOOK_FULL ? offsetof(struct ct_region_head, not_module)
+                                         : offsetof(struct ct_region_head, restore_slot));
+  }
+  if (spec->mode == CT_HOOK_FULL) {
+    fix(out, fixups->slow_return[0]);
+    fix(out, fixups->slow_return[1]);
+    emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
+  }
+}
+
 enum ct_window_refusal
 ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *result)
 {
@@ -228,6 +272,8 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   desc.function = spec->function;
   if (spec->mode == CT_HOOK_FULL) {
     emit_full(spec, out, &desc, &fixups, &layout);
+  } else if (spec->mode == CT_HOOK_QUIET) {
+    emit_quiet(spec, out, &fixups);
   } else {
     emit_enter_only(spec, out, &fixups);
   }
@@ -240,20 +286,7 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   desc.map_count = map.count;
   memcpy(desc.map_new, map.to, sizeof(desc.map_new));
   memcpy(desc.map_old, map.from, sizeof(desc.map_old));
-  fix(out, fixups.slow_enter[0]);
-  fix(out, fixups.slow_enter[1]);
-  emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
-  if (fixups.other != 0) {
-    fix(out, fixups.other);
-    emit_cold(out, spec,
-              spec->mode == CT_HOOK_FULL ? offsetof(struct ct_region_head, not_module)
-                                         : offsetof(struct ct_region_head, restore_slot));
-  }
-  if (spec->mode == CT_HOOK_FULL) {
-    fix(out, fixups.slow_return[0]);
-    fix(out, fixups.slow_return[1]);
-    emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
-  }
+  emit_all_cold(spec, out, &fixups);
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;
   }

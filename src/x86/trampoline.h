@@ -15,6 +15,7 @@ struct ct_trampoline_spec {
   uint8_t callout;     /* enum ct_callout */
   uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
   int64_t store_delta; /* D */
+  uint64_t table;      /* runtime address of the byte table */
   uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */
   uint64_t head;       /* runtime address of the region's struct ct_region_head */
   uint64_t desc;       /* runtime address of this trampoline's descriptor */

@@ -94,6 +94,12 @@ point(struct tape *tape, uint32_t fn, uint32_t slot)
 }
 
 static void
+tail_out(struct tape *tape, uint32_t slot)
+{
+  feed(tape, CT_KIND_OTHER, CT_OTHER_TAIL_OUT, slot);
+}
+
+static void
 to_stack(struct tape *tape, uint32_t context)
 {
   feed(tape, CT_KIND_OTHER, CT_OTHER_SWITCH | context << 4, 0);
@@ -300,6 +306,28 @@ a_tail_call_into_an_enter_only_function(void **state)
   back(&t, 0, 1000);
   tail(&t, 10, 1000); /* out of a frame that is not in the trace */
   expect(&t, "E0.0 E1.1 L1.1t P8.1 E2.1 T3<2.1 L3.1t P9.1 R0.0 P10.0");
+}
+
+/* An excluded function that was jumped to, and has put the true return address back: no event of its own follows. */
+static void
+a_tail_call_into_an_excluded_function(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  enter(&t, 0, 1000);
+  enter(&t, 1, 900);
+  tail_out(&t, 900);
+  enter(&t, 2, 900);
+  enter(&t, 3, 800);
+  tail_out(&t, 900); /* behind a longjmp to 2 */
+  enter(&t, 4, 900);
+  tail(&t, 5, 900);
+  tail_out(&t, 900);
+  tail_out(&t, 900); /* out of a frame that is not in the trace */
+  tail_out(&t, 950);
+  back(&t, 0, 1000);
+  tail_out(&t, 1000);
+  expect(&t, "E0.0 E1.1 L1.1t E2.1 E3.2 L3.2u L2.1t E4.1 T5<4.1 L5.1t R0.0");
 }
 
 static void
@@ -551,6 +579,7 @@ main(void)
       CASE(tail_circles),
       CASE(a_tail_call_leaves_what_is_inside),
       CASE(a_tail_call_into_an_enter_only_function),
+      CASE(a_tail_call_into_an_excluded_function),
       CASE(a_tail_call_out_of_nowhere),
       CASE(orphan_returns),
       CASE(enter_only_hooks),

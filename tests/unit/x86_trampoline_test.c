@@ -272,6 +272,7 @@ spec_of(uint32_t fn, uint8_t mode, uint8_t callout, struct ct_window *window)
                                      .mode = mode,
                                      .callout = callout,
                                      .store_delta = (int64_t)(store - stack),
+                                     .table = (uint64_t)table,
                                      .function = (uint64_t)arena->function,
                                      .head = (uint64_t)&arena->head,
                                      .desc = (uint64_t)&arena->desc,
@@ -524,6 +525,33 @@ who_calls_decides(void **state)
   assert_reserved(1);
 }
 
+/* An excluded function: no event, and the thread's control page is not looked at. */
+static void
+a_quiet_trampoline(void **state)
+{
+  static const uint8_t kinds[] = {CT_TEXT_OTHER, CT_TEXT_MODULE, CT_TEXT_TRAMPOLINE, 3, 0xff};
+  NEED_XSAVE;
+  struct ct_region_head good = arena->head;
+  memset(&arena->head, 0, sizeof(arena->head)); /* any other field is a jump to 0 */
+  arena->head.restore_quiet = good.restore_quiet;
+  arena->head.callout_seccomp = good.callout_seccomp;
+  for (size_t k = 0; k < 10; k++) {
+    uint8_t callout = k < 5 ? CT_CALLOUT_NONE : CT_CALLOUT_SECCOMP;
+    emit(0, CT_HOOK_QUIET, callout);
+    prepare();
+    memset(&arena->control, 0, sizeof(arena->control)); /* as of a thread that nobody knows yet */
+    mark_text((uint64_t)tramp_call_returns, kinds[k % 5]);
+    call_through((uint8_t)(110 + k));
+    assert_stubs(0, 0, 0, kinds[k % 5] == CT_TEXT_TRAMPOLINE, k >= 5);
+    assert_int_equal(arena->control.cursor, 0);
+    assert_int_equal(arena->segment[0].word, 0);
+    assert_int_equal(tramp_inside_return, (uint64_t)tramp_call_returns);
+    for (size_t at = 0; at < STACK_BYTES; at++)
+      assert_int_equal(store[at], 0x33);
+  }
+  arena->head = good;
+}
+
 /* Each callout goes through its own field of the head, before the displaced instructions, events as ever. */
 static void
 callouts(void **state)
@@ -591,8 +619,8 @@ stacks_in_either_half_of_four_gigabytes(void **state)
 static void
 a_refusal_leaves_everything(void **state)
 {
-  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
-  for (size_t m = 0; m < 3; m++) {
+  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT, CT_HOOK_QUIET};
+  for (size_t m = 0; m < 4; m++) {
     struct ct_window window;
     struct ct_trampoline_spec spec = spec_of(3, modes[m], CT_CALLOUT_PARK, &window);
     uint8_t whole[CT_TRAMPOLINE_BYTES_MAX];
@@ -857,6 +885,9 @@ rows_hold_at_every_instruction(void **state)
   emit(2, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
   step_through(154);
   assert_true(steps > 10);
+  emit(0, CT_HOOK_QUIET, CT_CALLOUT_NONE);
+  step_through(156);
+  assert_true(steps > 5);
   assert_int_equal(sigaction(SIGTRAP, &before, NULL), 0);
 }
 
@@ -943,7 +974,8 @@ set_up(void **state)
                                         .callout_find_fde = (uint64_t)tramp_callout,
                                         .callout_seccomp = (uint64_t)tramp_callout,
                                         .callout_mlockall = (uint64_t)tramp_callout,
-                                        .restore_slot = (uint64_t)tramp_restore};
+                                        .restore_slot = (uint64_t)tramp_restore,
+                                        .restore_quiet = (uint64_t)tramp_restore};
   syscall(SYS_arch_prctl, 0x1004 /* ARCH_GET_GS */, &old_gs);
   return (int)syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, &arena->control);
 }
@@ -968,6 +1000,7 @@ main(void)
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
       cmocka_unit_test(a_full_segment_asks_the_agent),
       cmocka_unit_test(who_calls_decides),
+      cmocka_unit_test(a_quiet_trampoline),
       cmocka_unit_test(callouts),
       cmocka_unit_test(stacks_in_either_half_of_four_gigabytes),
       cmocka_unit_test(a_refusal_leaves_everything),

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""--exclude, --exclude-from and --exclude-hot as the user sees them: what is malformed, what matches nothing, what
+plan, info and the manifest say; then the fixtures, each with several sets of functions excluded: behaviour and counts
+of what remains must be as ever.
+
+    tests/exclude.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SETS = ["libc.so.6!*", "[a-m]*", "[n-z]*", "*"]
+
+
+class Scene:
+    def __init__(self, contrail, folder):
+        self.contrail, self.folder = contrail, folder
+
+    def run(self, *words):
+        result = subprocess.run([self.contrail, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                                stdin=subprocess.DEVNULL)
+        return result.returncode, result.stdout, result.stderr
+
+    def record(self, *options, program=("/bin/echo", "text")):
+        trace = os.path.join(self.folder, f"trace{len(os.listdir(self.folder))}")
+        status, out, err = self.run("record", *options, "-o", trace, "--", *program)
+        assert status == 0 and out == "text\n", (status, out, err)
+        return trace, err
+
+    def json(self, *words):
+        status, out, err = self.run(*words)
+        assert status == 0, (words, status, err)
+        return json.loads(out)
+
+
+def libc():
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        return next(line.split()[-1] for line in maps if re.search(r"/libc\.so\.6$|/libc-[\d.]+\.so$", line))
+
+
+def malformed(scene):
+    for command in (["record"], ["plan"]):
+        for pattern, reason in (("", "empty"), ("!foo", "no module"), ("foo[", "no ']'"), ("[z-a]", "runs backwards"),
+                                ("a\\", "backslash")):
+            status, out, err = scene.run(*command, "--exclude", pattern, "/bin/true")
+            assert status == 2 and not out and len(err.splitlines()) == 1, (pattern, status, out, err)
+            assert f"--exclude '{pattern}'" in err and reason in err, err
+    status, _, err = scene.run("record", "--exclude-from", "nowhere", "/bin/true")
+    assert status == 2 and "nowhere" in err and len(err.splitlines()) == 1, err
+    with open(os.path.join(scene.folder, "list"), "w", encoding="ascii") as file:
+        file.write("# hm\nmalloc\n\nfoo[\n")
+    status, _, err = scene.run("record", "--exclude-from", "list", "/bin/true")
+    assert status == 2 and "list:4: 'foo['" in err and len(err.splitlines()) == 1, err
+    assert not os.path.exists(os.path.join(scene.folder, "contrail.out"))
+
+
+def matches_nothing(scene):
+    _, err = scene.record("--exclude", "no_such_function", "--exclude", "malloc", "--exclude", "libnone*!")
+    assert err == ("contrail: --exclude 'no_such_function' matched no function\n"
+                   "contrail: --exclude 'libnone*!' matched no function\n"), err
+    _, err = scene.record(*[f"--exclude=none_{i}" for i in range(20)])
+    assert len(err.splitlines()) == 9 and "12 more" in err, err
+    status, out, err = scene.run("plan", "--exclude", "none", "--exclude", "malloc", libc())
+    assert status == 0 and out and err == "contrail: --exclude 'none' matched no function\n", err
+    _, err = scene.record("--exclude-hot")
+    assert err == "", err
+
+
+def told_by_plan(scene):
+    plain = scene.json("plan", "--json", libc())
+    plan = scene.json("plan", "--json", "--exclude", "mem*", "--exclude", "setjmp", "--exclude", "prctl", libc())
+    before = {function["address"]: function for function in plain["functions"]}
+    excluded = [function for function in plan["functions"] if function.get("refused") == "excluded"]
+    assert len(excluded) > 10 and plan["totals"]["refused"]["excluded"] == len(excluded)
+    assert plan["totals"]["hooked"] == plain["totals"]["hooked"] - len(excluded)
+    assert plan["totals"]["callable"] == plain["totals"]["callable"]
+    for function in excluded:
+        assert "refused" not in before[function["address"]] and function["callable"]
+    trampolines = {function["name"] for function in excluded if function["trampoline"]}
+    assert {"setjmp", "prctl"} <= trampolines and "memfrob" not in trampolines, trampolines
+    for function in plan["functions"]:
+        if function.get("refused") != "excluded":
+            assert function == before[function["address"]], function
+
+
+def told_by_info(scene):
+    trace, _ = scene.record("--exclude", "libc.so.6!", "--exclude=main", "--exclude-hot")
+    info = scene.json("info", "--json", trace)
+    assert info["exclude"] == {"patterns": ["libc.so.6!", "main"], "hot": True}, info["exclude"]
+    by_name = {os.path.basename(module["path"]): module for module in info["modules"]}
+    name = os.path.basename(libc())
+    assert by_name[name]["hooked"] == 0 and by_name[name]["excluded"] == by_name[name]["refused"]["excluded"] > 3000
+    status, out, _ = scene.run("info", trace)
+    assert status == 0 and "known hot functions, 'libc.so.6!', main" in out and re.search(r"\d excluded\n", out), out
+    with open(os.path.join(trace, "functions.tsv"), encoding="utf-8") as file:
+        assert re.search(r"\texcluded\tmalloc\n", file.read())
+    trace, _ = scene.record()
+    info = scene.json("info", "--json", trace)
+    assert info["exclude"] == {"patterns": [], "hot": False} and not any(m["excluded"] for m in info["modules"])
+    assert "exclude" not in scene.run("info", trace)[1]
+
+
+def from_a_file(scene):
+    with open(os.path.join(scene.folder, "list"), "w", encoding="ascii") as file:
+        file.write("# all of libc\nlibc.so.6!*\n  \n  ld-linux*!*  \n")
+    trace, err = scene.record("--exclude-from", "list")
+    assert err == ""
+    report = scene.json("report", "--json", "--limit", "0", trace)
+    assert {os.path.basename(f["module"]) for f in report["functions"] if f["calls"]} == {"echo"}, report["functions"][:3]
+
+
+def the_list(scene):
+    """What exclude-list prints can be given back, and does the same."""
+    status, out, err = scene.run("exclude-list")
+    assert status == 0 and err == "" and out.startswith("# ")
+    with open(os.path.join(scene.folder, "list"), "w", encoding="utf-8") as file:
+        file.write(out)
+    entries = scene.json("exclude-list", "--json")["hot"]
+    lines = [line for line in out.splitlines() if line and not line.startswith("#")]
+    assert [entry["pattern"] for entry in entries] == lines and all(entry["what"] for entry in entries)
+    counts = []
+    for options in (["--exclude-hot"], ["--exclude-from", "list"]):
+        info = scene.json("info", "--json", scene.record(*options)[0])
+        counts.append([module["excluded"] for module in info["modules"]])
+    assert counts[0] == counts[1] and sum(counts[0]) > 20, counts
+    assert scene.run("exclude-list", "word")[0] == 2
+
+
+CASES = [malformed, matches_nothing, told_by_plan, told_by_info, from_a_file, the_list]
+
+
+def with_fixtures(options, glob):
+    command = [os.path.join(HERE, "run.py"), "--build", options.build, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
+               "--exclude", glob]
+    result = subprocess.run(command, capture_output=True, text=True)
+    lines = result.stdout.splitlines()
+    found = re.match(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1] if lines else "")
+    assert found, f"no summary: {result.stderr[-500:]}"
+    print("\n".join(lines[:-1]) + "\n" if lines[:-1] else "", end="", flush=True)
+    return [int(n) for n in found.groups()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    count = [0, 0, 0]
+    for case in CASES:
+        if not fnmatch.fnmatch(case.__name__, options.filter):
+            continue
+        with tempfile.TemporaryDirectory(prefix="contrail-exclude.") as folder:
+            try:
+                case(Scene(os.path.join(options.build, "contrail"), folder))
+                count[0] += 1
+            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                count[1] += 1
+                print(f"FAIL exclude {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
+                      f"     again: tests/exclude.py --filter {case.__name__}", flush=True)
+    for glob in SETS:
+        if fnmatch.fnmatch("fixtures", options.filter):
+            count = [a + b for a, b in zip(count, with_fixtures(options, glob))]
+    print(f"{count[0]} passed, {count[1]} failed, {count[2]} skipped")
+    return 1 if count[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
