@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What recording costs, as ratios to a bare rdtsc and to the untraced call, and the same workload under uftrace.
 
-    bench/run.py [--build DIR] [--quick] [--json FILE] [SECTION...]
+    bench/run.py [--build DIR] [--quick] [--json FILE] [--only PROGRAM,...] [SECTION...]
 
     hooks       cost per call and per event of a full hook, from bench/workload.c
     threads     the same with two threads
@@ -12,6 +12,11 @@
     programs    sqlite3 and python3: time, events, bytes per event
     native      perf stat of the untraced workload, where the machine counts
     library     the library's own micro benchmarks (bench/*_bench.c)
+
+By name only, since they take long (bench/overhead.py):
+
+    overhead    real programs: what recording costs them, everything and with --exclude-hot
+    hot         which functions the events of these programs are of
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -258,7 +263,18 @@ def library(bench):
         print("\n".join("  " + line for line in result.stdout.splitlines()))
 
 
+def overhead(bench):
+    import overhead as programs_of
+    bench.results["overhead"] = programs_of.overhead(bench.options, bench.folder)
+
+
+def hot(bench):
+    import overhead as programs_of
+    bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, disk, install, uftrace, programs, native, library]
+BY_NAME = [overhead, hot]
 
 
 def main():
@@ -266,11 +282,14 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
     parser.add_argument("--json", help="write the figures to this file too")
+    parser.add_argument("--only", help="these programs of overhead and hot, by a part of the name")
+    parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
+    parser.add_argument("--record", default="", help="hot: options for contrail record")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.contrail = os.path.join(options.build, "contrail")
-    known = {section.__name__: section for section in SECTIONS}
+    known = {section.__name__: section for section in SECTIONS + BY_NAME}
     for name in options.sections:
         if name not in known:
             parser.error(f"no section {name}; there are: {' '.join(known)}")
