@@ -490,6 +490,8 @@ put_region(struct build *build)
   if (code == 0) {
     code = write_code(build);
   }
+  installed->trampoline_bytes =
+      build->code.address - installed->region + build->desc_count * sizeof(struct ct_hook_desc);
   if (code == 0) {
     code = write_descs(build);
   }
@@ -558,7 +560,8 @@ install(struct build *build, struct ct_diag *diag)
     code = put_region(build);
   }
   if (code == 0) {
-    code = ct_texts_patch(build->remote->process, &build->texts, installed->patches, installed->patch_count);
+    code = ct_texts_patch(build->remote->process, &build->texts, installed->patches, installed->patch_count,
+                          &installed->text_bytes);
   }
   ct_texts_close(&build->texts);
   free(build->bytes);
@@ -619,7 +622,7 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
     }
   }
   if (code == 0) {
-    code = ct_texts_patch(remote->process, &texts, installed->patches, installed->patch_count);
+    code = ct_texts_patch(remote->process, &texts, installed->patches, installed->patch_count, &installed->text_bytes);
   }
   ct_texts_close(&texts);
   installed->install_ns = now_ns() - begin;

@@ -59,7 +59,9 @@ struct ct_installed {
   uint64_t base;   /* load bias that it was made for */
   uint64_t region; /* address and bytes of the trampolines */
   uint64_t region_bytes;
-  uint32_t owner; /* names what belongs to it in ct_agent_place */
+  uint64_t trampoline_bytes; /* of the region, in use */
+  uint64_t text_bytes;       /* of text that is the process's own since it was patched, in whole pages */
+  uint32_t owner;            /* names what belongs to it in ct_agent_place */
   uint64_t install_ns;
 };
 

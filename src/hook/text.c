@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RUN_BYTES (256u << 10)
-#define GAP_BYTES 8192u /* between patches of one run */
+#define RUN_BYTES  (256u << 10)
+#define GAP_BYTES  4096u /* between patches of one run: no page is written to for nothing */
+#define PAGE_BYTES 4096u
 
 int
 ct_texts_open(const struct ct_process *process, const struct ct_elf *elf, uint64_t base, struct ct_texts *texts)
@@ -110,8 +111,10 @@ run_of(const struct ct_text *text, const struct ct_patch *patches, size_t count,
 
 int
 ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, const struct ct_patch *patches,
-               size_t count)
+               size_t count, uint64_t *bytes)
 {
+  uint64_t page = 0; /* up to which they are counted */
+  *bytes = 0;
   uint8_t *buffer = malloc(RUN_BYTES);
   int code = buffer == NULL ? CT_ENOMEM : 0;
   for (size_t next = 0; next < count && code == 0;) {
@@ -128,6 +131,10 @@ ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, c
       memcpy(buffer + (first[i].address - first->address), first[i].bytes, first[i].length);
     }
     code = ct_process_write(process, first->address, buffer, end - first->address);
+    uint64_t from = first->address / PAGE_BYTES, to = (end + PAGE_BYTES - 1) / PAGE_BYTES;
+    from = from < page ? page : from;
+    *bytes += (to - from) * PAGE_BYTES;
+    page = to;
     next += run;
   }
   free(buffer);

@@ -35,8 +35,11 @@ const uint8_t *ct_texts_at(const struct ct_texts *texts, uint64_t address, size_
 /* The same, but NULL also when the file has others. */
 const uint8_t *ct_texts_unchanged(const struct ct_texts *texts, uint64_t address, size_t size);
 
-/* Writes patches, sorted by address. What lies between them is written as it was. 0, CT_ERANGE or CT_EIO. */
+/*
+ * Writes patches, sorted by address. What lies between them is written as it was. *bytes: of the pages that were
+ * written to. 0, CT_ERANGE or CT_EIO.
+ */
 int ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, const struct ct_patch *patches,
-                   size_t count);
+                   size_t count, uint64_t *bytes);
 
 #endif

@@ -3,11 +3,13 @@
 #include "record/manifest.h"
 
 #include "hook/exclude.h"
+#include "process/process.h"
 
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 json_t *
 ct_manifest_text(const char *bytes)
@@ -181,6 +183,17 @@ analysis_json(const struct ct_manifest *manifest)
   return json;
 }
 
+/* What recording takes: ours, and what the program has for itself, of which the hooks are a part (see "modules"). */
+static json_t *
+memory_json(const struct ct_manifest *manifest)
+{
+  json_t *json = json_object();
+  json_object_set_new(json, "recorder_peak_bytes", json_integer((json_int_t)ct_process_peak_bytes(getpid())));
+  json_object_set_new(json, "program_private_bytes",
+                      manifest->private_bytes != 0 ? json_integer((json_int_t)manifest->private_bytes) : json_null());
+  return json;
+}
+
 json_t *
 ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
                  size_t thread_count, const struct ct_drain_stats *stats, int complete)
@@ -203,6 +216,7 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
   json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "exclude", manifest->exclude);
+  json_object_set_new(json, "memory", memory_json(manifest));
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));

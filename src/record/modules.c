@@ -368,6 +368,8 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
     }
     module->hooked = module->installed.hooked;
     module->install_ns = module->installed.install_ns;
+    module->trampoline_bytes = module->installed.trampoline_bytes;
+    module->text_bytes = module->installed.text_bytes;
     take_stock(module);
   }
   if (code != 0) {
@@ -566,6 +568,8 @@ ct_modules_json(const struct ct_modules *modules)
     json_object_set_new(item, "refused", refused);
     json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
     json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
+    json_object_set_new(item, "trampoline_bytes", json_integer((json_int_t)module->trampoline_bytes));
+    json_object_set_new(item, "text_bytes", json_integer((json_int_t)module->text_bytes));
     if (module->why_not != NULL) {
       json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
     }

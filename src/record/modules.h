@@ -25,7 +25,8 @@ struct ct_module {
   struct ct_installed installed;
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
-  uint64_t plan_ns, install_ns; /* of the first load; of the last one */
+  uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
+  uint64_t trampoline_bytes, text_bytes; /* memory that the hooks took in the program, of the last load */
   uint32_t loads;
   bool loaded;
   bool has_rendezvous; /* its function that the loader calls when libraries come and go is hooked */

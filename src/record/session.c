@@ -156,6 +156,8 @@ static void
 refresh_manifest(struct session *session)
 {
   if (session->manifest_is_old && now_ns() - session->manifest_ns > MANIFEST_NS) {
+    uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
+    session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
     write_manifest(session, false);
   }
 }
@@ -486,7 +488,11 @@ run(struct session *session, int *wait_status)
       if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
         ct_cache_store(session->modules.cache);
       }
+      uint64_t begin = now_ns();
       look_for_modules(session);
+      if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
+        session->manifest.install_ns += now_ns() - begin;
+      }
     }
   }
 }

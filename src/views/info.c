@@ -104,6 +104,31 @@ modules_json(const json_t *manifest)
   return list;
 }
 
+/* A number of all modules together. */
+static uint64_t
+sum_of_modules(const json_t *manifest, const char *key)
+{
+  uint64_t sum = 0;
+  size_t i;
+  json_t *module;
+  json_array_foreach(json_object_get(manifest, "modules"), i, module) sum += number(module, key);
+  return sum;
+}
+
+static json_t *
+memory_info(const json_t *manifest)
+{
+  json_t *memory = json_deep_copy(json_object_get(manifest, "memory"));
+  if (!json_is_object(memory)) {
+    json_decref(memory);
+    return json_null();
+  }
+  json_object_set_new(memory, "trampoline_bytes",
+                      json_integer((json_int_t)sum_of_modules(manifest, "trampoline_bytes")));
+  json_object_set_new(memory, "text_bytes", json_integer((json_int_t)sum_of_modules(manifest, "text_bytes")));
+  return memory;
+}
+
 static int
 write_json(struct ct_trace *trace, FILE *out)
 {
@@ -112,14 +137,15 @@ write_json(struct ct_trace *trace, FILE *out)
   uint64_t ns = 0;
   bool timed = duration_of(manifest, &ns);
   json_t *info = json_pack(
-      "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events", (json_int_t)sums.events,
-      "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
+      "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
+      (json_int_t)sums.events, "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
       timed ? json_integer((json_int_t)ns) : json_null(), "user_ns", copy_or_null(manifest, "user_ns"), "system_ns",
       copy_or_null(manifest, "system_ns"), "exit", copy_or_null(manifest, "exit"), "complete",
       (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace), "modules",
       modules_json(manifest), "exclude", copy_or_null(manifest, "exclude"), "install_ns",
       copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
-      sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null());
+      sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null(), "analysis",
+      copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
   if (info == NULL)
     return CT_ENOMEM;
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
@@ -228,6 +254,32 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   if (json_is_integer(json_object_get(manifest, "install_ns")))
     fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
   putc('\n', out);
+}
+
+/* What recording took besides: memory, and whether the files had been analysed before. */
+static void
+write_cost(FILE *out, const json_t *manifest)
+{
+  const json_t *memory = json_object_get(manifest, "memory"), *analysis = json_object_get(manifest, "analysis");
+  char b[CT_DURATION_CHARS];
+  if (json_is_object(memory)) {
+    label(out, "memory");
+    fprintf(out, "recorder at most %s", ct_format_bytes(b, number(memory, "recorder_peak_bytes")));
+    fprintf(out, "; program: trampolines %s", ct_format_bytes(b, sum_of_modules(manifest, "trampoline_bytes")));
+    fprintf(out, ", patched text %s", ct_format_bytes(b, sum_of_modules(manifest, "text_bytes")));
+    if (number(memory, "program_private_bytes") != 0)
+      fprintf(out, ", private in all %s", ct_format_bytes(b, number(memory, "program_private_bytes")));
+    putc('\n', out);
+  }
+  if (json_is_object(analysis)) {
+    uint64_t hits = number(analysis, "hits"), misses = number(analysis, "misses");
+    label(out, "analysis");
+    if (json_is_string(json_object_get(analysis, "cache")))
+      fprintf(out, "%llu of %llu files from the cache\n", (unsigned long long)hits,
+              (unsigned long long)(hits + misses));
+    else
+      fputs("no cache\n", out);
+  }
 }
 
 struct reason {
@@ -400,6 +452,7 @@ ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag
     write_command(out, manifest);
     write_exclude(out, manifest);
     write_sums(out, trace, manifest);
+    write_cost(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));
     write_unhooked(out, json_object_get(manifest, "modules"));
