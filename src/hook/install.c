@@ -564,6 +564,7 @@ install(struct build *build, struct ct_diag *diag)
                           &installed->text_bytes);
   }
   ct_texts_close(&build->texts);
+  ct_elf_drop_pages(plan->elf);
   free(build->bytes);
   free(build->descs);
   return code == 0 ? 0 : ct_fail(diag, code, "cannot write trampolines: %s", ct_err_text(code));

@@ -608,6 +608,7 @@ ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
     ct_plan_free(plan);
     return code;
   }
+  ct_elf_drop_pages(plan->elf);
   plan->plan_ns = now_ns() - begin;
   *out = plan;
   return 0;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "target/private.h"
@@ -267,6 +268,15 @@ ct_elf_open(const char *path, struct ct_elf **out, struct ct_diag *diag)
   int err = ct_elf_open_fd(fd, path, NULL, out, diag);
   close(fd);
   return err;
+}
+
+void
+ct_elf_drop_pages(const struct ct_elf *elf)
+{
+  const struct ct_image *images[] = {&elf->main, &elf->debug};
+  for (size_t i = 0; i < sizeof(images) / sizeof(images[0]); i++)
+    if (images[i]->mapping_bytes != 0)
+      madvise(images[i]->mapping, images[i]->mapping_bytes, MADV_DONTNEED);
 }
 
 void

@@ -47,6 +47,8 @@ int ct_elf_open_fd(int fd, const char *path, const struct ct_elf_options *option
 int ct_elf_open_bytes(const void *bytes, size_t size, const char *path, const struct ct_elf_options *options,
                       struct ct_elf **out, struct ct_diag *diag);
 void ct_elf_close(struct ct_elf *elf); /* NULL is fine */
+/* Gives the memory back that the files' pages took in this process; they come again when they are looked at. */
+void ct_elf_drop_pages(const struct ct_elf *elf);
 
 const char *ct_elf_path(const struct ct_elf *elf);       /* as given; "(memory)" without one */
 const char *ct_elf_build_id(const struct ct_elf *elf);   /* lower-case hex, "" without one */

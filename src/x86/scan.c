@@ -46,19 +46,23 @@ targets_free(struct ct_targets *targets)
   free(targets->pages);
 }
 
-/* The page's words, made when they are not there; NULL without memory. */
-static uint64_t *
-page_at(struct ct_targets *targets, size_t page)
+static __attribute__((noinline)) uint64_t *
+new_page(struct ct_targets *targets, size_t page)
 {
-  if (targets->pages[page] == NULL) {
-    targets->pages[page] = calloc(CT_TARGETS_PAGE / 64, sizeof(uint64_t));
-    targets->out_of_memory |= targets->pages[page] == NULL;
-  }
+  targets->pages[page] = calloc(CT_TARGETS_PAGE / 64, sizeof(uint64_t));
+  targets->out_of_memory |= targets->pages[page] == NULL;
   return targets->pages[page];
 }
 
-void
-ct_targets_add(struct ct_targets *targets, uint64_t address)
+/* The page's words, made when they are not there; NULL without memory. */
+static inline uint64_t *
+page_at(struct ct_targets *targets, size_t page)
+{
+  return targets->pages[page] != NULL ? targets->pages[page] : new_page(targets, page);
+}
+
+static inline void
+add_target(struct ct_targets *targets, uint64_t address)
 {
   if (address >= targets->start && address < targets->end) {
     uint64_t bit = address - targets->start;
@@ -67,6 +71,12 @@ ct_targets_add(struct ct_targets *targets, uint64_t address)
       words[bit % CT_TARGETS_PAGE / 64] |= 1ull << (bit % 64);
     }
   }
+}
+
+void
+ct_targets_add(struct ct_targets *targets, uint64_t address)
+{
+  add_target(targets, address);
 }
 
 bool
@@ -197,10 +207,11 @@ struct walk {
   uint64_t start, end;
   const struct ct_cfi_row *rows;
   size_t row_count, row;
-  uint64_t row_end;   /* where what is known of the CFA changes: the next row, or the next byte without CFI */
-  unsigned cfa_reg;   /* DWARF number; CFA_UNKNOWN: not known here */
-  int32_t cfa_offset; /* CFA = cfa_reg + cfa_offset */
-  int32_t depth;      /* without CFI: CFA - rsp */
+  uint64_t row_end;             /* where what is known of the CFA changes: the next row, or the next byte without CFI */
+  unsigned cfa_reg;             /* DWARF number; CFA_UNKNOWN: not known here */
+  uint32_t base_bits, sib_bits; /* ModRM and SIB of an operand that may be based on it */
+  int32_t cfa_offset;           /* CFA = cfa_reg + cfa_offset */
+  int32_t depth;                /* without CFI: CFA - rsp */
   struct known_depth known[DEPTHS_MAX];
   size_t known_count;
   uint64_t known_map; /* bit address % 64 of each */
@@ -218,6 +229,22 @@ struct walk {
 };
 
 enum { CFA_UNKNOWN = 0x100 }; /* no base that an instruction can have */
+
+/* ModRM | SIB << 8: rm 4 and a SIB without index, with base 4 (rsp) or 5 (rbp); rm 5. */
+#define SIB_MASK 0x3f07u
+#define SIB_RSP  0x2404u
+#define SIB_RBP  0x2504u
+#define RM_MASK  0x07u
+#define RM_RBP   0x05u
+#define NEVER    0x10000u
+
+/* What an operand looks like that may be based on cfa_reg: most instructions have none, and it is soon seen. */
+static void
+choose_bases(struct walk *walk)
+{
+  walk->base_bits = walk->cfa_reg == CT_BASE_RBP ? RM_RBP : NEVER;
+  walk->sib_bits = walk->cfa_reg == CT_BASE_RBP ? SIB_RBP : walk->cfa_reg == CT_BASE_RSP ? SIB_RSP : NEVER;
+}
 
 /* What is known of the CFA from address on, up to row_end. */
 static void
@@ -250,11 +277,16 @@ find_cfa(struct walk *walk, uint64_t address)
   if (walk->cfa_reg == CT_BASE_RSP && walk->cfa_offset < 8) {
     walk->facts |= CT_FACT_TOUCHES_SLOT;
   }
+  choose_bases(walk);
 }
 
 static inline void
 check_slot(struct walk *walk, const struct ct_insn *in)
 {
+  uint32_t address = in->modrm | (uint32_t)in->sib << 8;
+  if ((address & RM_MASK) != walk->base_bits && (address & SIB_MASK) != walk->sib_bits) {
+    return;
+  }
   if ((in->kind & CT_INSN_MEMORY) != 0 && ct_insn_base(in) == walk->cfa_reg &&
       (int64_t)ct_insn_disp(in) - walk->cfa_offset == -8 && ct_insn_op(in) != CT_OP_NOP) {
     walk->facts |= CT_FACT_TOUCHES_SLOT;
@@ -372,10 +404,10 @@ static int
 follow_relative(struct walk *walk, const struct ct_insn *in, uint64_t address)
 {
   uint64_t target = address + in->length + (uint64_t)(int64_t)ct_insn_value(in);
-  ct_targets_add(&walk->scan->targets, target);
+  add_target(&walk->scan->targets, target);
   note_depth(walk, target);
   if (ct_insn_op(in) == CT_OP_CALL) {
-    ct_targets_add(&walk->scan->called, target);
+    add_target(&walk->scan->called, target);
     walk->flags_callee = target;
     walk->flags_behind = address + in->length;
   } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
@@ -431,6 +463,11 @@ settle_gs(struct walk *walk, const uint8_t *code, size_t size, size_t readable)
   }
 }
 
+/* Those that follow_op has something to do for. */
+#define FOLLOWED                                                                                                       \
+  (1u << CT_OP_POP | 1u << CT_OP_MOV_IMM | 1u << CT_OP_LEA | 1u << CT_OP_SYSCALL | 1u << CT_OP_BRANCH |                \
+   1u << CT_OP_JUMP | 1u << CT_OP_CALL | 1u << CT_OP_JUMP_INDIRECT | 1u << CT_OP_RET | 1u << CT_OP_RET_IMM)
+
 /* What the ops with an effect beyond the stack do. 0 or CT_ENOMEM. */
 static int
 follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
@@ -451,8 +488,8 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
   case CT_OP_LEA:
     if (ct_insn_base(in) == CT_BASE_RIP) {
       uint64_t target = address + in->length + (uint64_t)(int64_t)ct_insn_disp(in);
-      ct_targets_add(&walk->scan->targets, target);
-      ct_targets_add(&walk->scan->called, target);
+      add_target(&walk->scan->targets, target);
+      add_target(&walk->scan->called, target);
     }
     break;
   case CT_OP_SYSCALL:
@@ -516,7 +553,7 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
     if ((ct_insn_traits(&in) & CT_TRAIT_GS) != 0) {
       note_gs(&walk, here);
     }
-    if (ct_insn_op(&in) != CT_OP_OTHER) {
+    if ((FOLLOWED >> ct_insn_op(&in) & 1) != 0) {
       int failed = follow_op(&walk, &in, here);
       if (failed != 0) {
         return failed;
