@@ -6,6 +6,7 @@
 
     hooks       cost per call and per event of a full hook, from bench/workload.c
     threads     the same with two threads
+    exclude     what an excluded function costs
     disk        events per second into a file, dropped events, bytes per event
     install     time to install per thousand functions
     uftrace     the same workload under Debian's uftrace: -pg, -finstrument-functions, dynamic patching
@@ -129,6 +130,23 @@ def threads(bench):
     row("pair", f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns",
         f"{traced['ns_per_call'] - plain['ns_per_call']:.2f} ns", info["dropped"])
     bench.keep("threads", hook_ns=traced["ns_per_call"] - plain["ns_per_call"], dropped=info["dropped"])
+
+
+def exclude(bench):
+    heading("an excluded function", "untraced", "traced", "cost", "events")
+    for mode, turns, options in (("leaf", 4000000, ["--exclude", "leaf"]), ("pair", 1000000, ["--exclude", "workload!"]),
+                                 ("work", 1000000, ["--exclude", "w*k"])):
+        turns = str(turns // bench.scale)
+        plain, runs, info = [], [], None
+        for _ in range(bench.repeat):  # in turns: the cost is the difference of two small numbers
+            plain.append(bench.run([bench.plain, mode, turns]))
+            trace = bench.trace_path()
+            runs.append(bench.run([bench.options.contrail, "record", *options, "-o", trace, "--", bench.plain, mode, turns]))
+            info = bench.info(trace)
+        untraced, traced = median_of(plain)["ns_per_call"], median_of(runs)["ns_per_call"]
+        row(f"{mode}, {' '.join(options)}", f"{untraced:.2f} ns", f"{traced:.2f} ns", f"{traced - untraced:.2f} ns",
+            info["events"])
+        bench.keep("exclude", **{mode: {"untraced_ns": untraced, "traced_ns": traced}})
 
 
 def disk(bench):
@@ -273,7 +291,7 @@ def hot(bench):
     bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
 
 
-SECTIONS = [hooks, threads, disk, install, uftrace, programs, native, library]
+SECTIONS = [hooks, threads, exclude, disk, install, uftrace, programs, native, library]
 BY_NAME = [overhead, hot]
 
 

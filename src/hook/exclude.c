@@ -386,7 +386,7 @@ static void
 need_hint(struct ct_exclude *exclude, uint32_t index)
 {
   const struct rule *rule = &exclude->rules[index];
-  for (uint32_t i = 0; rule->hint != NULL && i < exclude->hint_count; i++) {
+  for (uint32_t i = 0; rule->hint != NULL && !exclude->demangle_always && i < exclude->hint_count; i++) {
     const struct rule *other = &exclude->rules[exclude->hints[i]];
     if (other->hint_length == rule->hint_length && memcmp(other->hint, rule->hint, rule->hint_length) == 0) {
       return;
@@ -534,8 +534,9 @@ static bool
 name_matches(struct ct_exclude *exclude, const struct ct_plan *plan, const struct ct_planned *planned, const char *path)
 {
   char label[512];
-  struct ct_function function = {.address = planned->address, .name = planned->name};
-  bool matches = try_forms(exclude, ct_function_label(label, sizeof(label), path, &function), false);
+  struct ct_function function = {.address = planned->address};
+  const char *name = planned->name != NULL ? planned->name : ct_function_label(label, sizeof(label), path, &function);
+  bool matches = try_forms(exclude, name, false);
   const char *alias;
   for (size_t n = 0; (alias = ct_plan_alias(plan, planned, n)) != NULL; n++) {
     matches = try_forms(exclude, alias, matches);
