@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size | --exclude | --exclude-from)
+      -o | --output | --ring-size | --exclude | --exclude-from | --max-depth)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --help --'
+  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --max-depth --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -60,7 +60,7 @@ _contrail_record() {
   case $prev in
     -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
-    --exclude) ;;
+    --exclude | --max-depth) ;;
     --exclude-from)
       compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -f -- "$cur")

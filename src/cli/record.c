@@ -22,17 +22,22 @@ failure(const struct ct_record_result *result, const struct ct_diag *diag)
   return result->exec_errno == ENOENT || result->exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
 parse(int argc, char **argv, struct ct_record_options *record)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'}, {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},     {"int3", no_argument, NULL, '3'},
-      {"no-cache", no_argument, NULL, 'n'},     CT_EXCLUDE_OPTIONS,
-      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+      {"output", required_argument, NULL, 'o'},
+      {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},
+      {"max-depth", required_argument, NULL, 'd'},
+      {"int3", no_argument, NULL, '3'},
+      {"no-cache", no_argument, NULL, 'n'},
+      CT_EXCLUDE_OPTIONS,
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
   };
   uint64_t number;
   int got, code;
@@ -46,6 +51,12 @@ parse(int argc, char **argv, struct ct_record_options *record)
         return ct_usage_error(&ct_command_record, "--ring-size takes 1 to 256 (MiB), not '%s'", optarg);
       }
       record->ring_mib = (uint32_t)number;
+      break;
+    case 'd':
+      if (!ct_parse_number(optarg, MAX_DEPTH, &number) || number < 1) {
+        return ct_usage_error(&ct_command_record, "--max-depth takes 1 to %u, not '%s'", MAX_DEPTH, optarg);
+      }
+      record->max_depth = (uint32_t)number;
       break;
     case 'l':
       record->lossless = true;
@@ -132,6 +143,7 @@ const struct ct_command ct_command_record = {
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
              "      --exclude-hot        leave out known functions that are called all the time and do\n"
              "                           little (contrail exclude-list shows them)\n"
+             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
              "\n"
              "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
              "recording failed, 126 or 127 when the program cannot be executed or found.\n",

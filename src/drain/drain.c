@@ -41,6 +41,7 @@
 struct ct_drain {
   struct ct_trace_writer *writer;
   pthread_mutex_t *lock;
+  uint32_t max_depth;
   struct ct_ring_header *ring;
   uint32_t *tids;
   struct ct_slot *slots;
@@ -82,7 +83,7 @@ read_tsc(void)
 }
 
 int
-ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struct ct_drain **out)
+ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth, struct ct_drain **out)
 {
   struct ct_drain *drain = calloc(1, sizeof(*drain));
   if (drain == NULL) {
@@ -97,6 +98,7 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struct ct
   drain->modes = modes;
   drain->writer = writer;
   drain->lock = lock;
+  drain->max_depth = max_depth;
   *out = drain;
   return 0;
 }
@@ -153,6 +155,7 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   thread->generation = drain->slots[slot].generation;
   thread->gap_seq = UINT32_MAX;
   thread->polled_seq = NO_SEGMENT_SEQ;
+  thread->max_depth = drain->max_depth;
   drain->encoders[drain->info_count] = thread->encoder;
   thread->info = (uint32_t)drain->info_count++;
   drain->infos[thread->info] = (struct ct_drain_thread_info){.index = thread->info, .tid = tid};

@@ -31,8 +31,11 @@ struct ct_drain_stats {
   uint64_t segments;
 };
 
-/* lock guards the writer: held while events are encoded; the caller takes it for its own calls of the writer. */
-int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, struct ct_drain **out);
+/*
+ * lock guards the writer: held while events are encoded; the caller takes it for its own calls of the writer. Calls
+ * deeper than max_depth are left out, on each stack; UINT32_MAX: none.
+ */
+int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth, struct ct_drain **out);
 
 /*
  * Begins with the ring of a new image of process pid. Between two images the drain must be stopped. The mode of

@@ -9,6 +9,9 @@
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
  *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
  *   point at S:   like enter, but opens no frame.
+ * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
+ * its slot, which lies further in than the innermost frame, and is left out too.
+ *
  *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  */
 #include "drain/thread.h"
@@ -25,6 +28,14 @@ static inline bool
 is_outside(uint32_t slot, uint32_t top_slot)
 {
   return (int32_t)(slot - top_slot) > 0;
+}
+
+/* No room for another frame. */
+static inline bool
+is_full(const struct ct_encoder *encoder, uint32_t max_depth)
+{
+  return (size_t)((const char *)encoder->top - (const char *)encoder->frames) >=
+         (size_t)max_depth * sizeof(struct ct_frame);
 }
 
 __attribute__((cold, noinline)) static void
@@ -53,8 +64,9 @@ leave_inside_or_at(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
 }
 
 static void
-tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot, bool enter_only)
+tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot, bool enter_only)
 {
+  struct ct_encoder *encoder = thread->encoder;
   leave_inside(encoder, tsc, slot);
   struct ct_frame *top = ct_encoder_top(encoder);
   bool replaces = top != NULL && top->slot == slot;
@@ -62,10 +74,12 @@ tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot, bool 
     if (replaces) {
       ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
     }
-    ct_encode_point(encoder, tsc, fn);
+    if (!is_full(encoder, thread->max_depth)) {
+      ct_encode_point(encoder, tsc, fn);
+    }
   } else if (replaces) {
     ct_encode_tail(encoder, tsc, fn);
-  } else {
+  } else if (!is_full(encoder, thread->max_depth)) {
     ct_encode_enter(encoder, tsc, fn);
     ct_encoder_top(encoder)->slot = slot;
     ct_encoder_top(encoder)->root_fn = UINT32_MAX; /* the frame that jumped here is not in the trace */
@@ -73,13 +87,14 @@ tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot, bool 
 }
 
 static void
-give_back(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t slot)
+give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 {
+  struct ct_encoder *encoder = thread->encoder;
   leave_inside(encoder, tsc, slot);
   const struct ct_frame *top = ct_encoder_top(encoder);
   if (CT_LIKELY(top != NULL && top->slot == slot && (top->root_fn == fn || top->root_fn == UINT32_MAX))) {
     ct_encode_return(encoder, tsc);
-  } else {
+  } else if (top == NULL || top->slot == slot || !is_full(encoder, thread->max_depth)) {
     ct_encode_orphan_return(encoder, tsc, fn);
   }
 }
@@ -131,19 +146,23 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
     switch (kind) {
     case CT_KIND_ENTER:
       leave_inside_or_at(encoder, tsc, slot);
-      ct_encode_enter(encoder, tsc, fn);
-      encoder->top[-1].slot = slot;
+      if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
+        ct_encode_enter(encoder, tsc, fn);
+        encoder->top[-1].slot = slot;
+      }
       break;
     case CT_KIND_RETURN:
-      give_back(encoder, tsc, fn, slot);
+      give_back(thread, tsc, fn, slot);
       break;
     case CT_KIND_TAIL:
-      tail(encoder, tsc, fn, slot, modes[fn] != CT_HOOK_FULL);
+      tail(thread, tsc, fn, slot, modes[fn] != CT_HOOK_FULL);
       break;
     default:
       if ((fn & CT_FN_POINT_BIT) != 0) {
         leave_inside_or_at(encoder, tsc, slot);
-        ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
+        if (!is_full(encoder, thread->max_depth)) {
+          ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
+        }
       } else {
         other(thread, tsc, fn, slot);
       }

@@ -19,6 +19,7 @@ struct drain_thread {
   uint32_t polled;     /* ... and how many of its events */
   bool has_base;       /* the thread's own stack is known */
   uint32_t base_context;
+  uint32_t max_depth; /* calls further in are left out */
 };
 
 /* Encodes count events, all valid. modes is indexed by function id, function_count of them known. */

@@ -71,6 +71,7 @@ ct_manifest_start(struct ct_manifest *manifest, const struct ct_record_options *
 {
   char *const *argv = options->argv;
   manifest->exclude = exclude_json(options->exclude);
+  manifest->max_depth = options->max_depth;
   manifest->command = json_array();
   manifest->images = json_array();
   for (; *argv != NULL; argv++) {
@@ -217,6 +218,9 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "exclude", manifest->exclude);
   json_object_set_new(json, "memory", memory_json(manifest));
+  if (manifest->max_depth != 0) {
+    json_object_set_new(json, "max_depth", json_integer(manifest->max_depth));
+  }
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));

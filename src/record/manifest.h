@@ -13,7 +13,8 @@
 struct ct_manifest {
   json_t *command;
   json_t *images;
-  json_t *exclude; /* the patterns, and whether the built-in list was used */
+  uint32_t max_depth; /* 0: any */
+  json_t *exclude;    /* the patterns, and whether the built-in list was used */
   pid_t pid;
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */

@@ -553,7 +553,8 @@ ct_record(const struct ct_record_options *options, struct ct_record_result *resu
     return code;
   }
   pthread_mutex_init(&session.lock, NULL);
-  code = ct_drain_create(session.writer, &session.lock, &session.drain);
+  code = ct_drain_create(session.writer, &session.lock, options->max_depth != 0 ? options->max_depth : UINT32_MAX,
+                         &session.drain);
   if (code != 0) {
     ct_fail(diag, code, "out of memory");
   }

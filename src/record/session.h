@@ -18,6 +18,7 @@ struct ct_record_options {
   uint32_t ring_mib;          /* shared memory for events */
   struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match */
   bool no_cache;              /* plan all files anew, and keep nothing */
+  uint32_t max_depth;         /* calls deeper than that are left out of the trace; 0: none */
   bool lossless;              /* threads wait (bounded) for the drain instead of overwriting */
   bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
 };

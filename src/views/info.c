@@ -148,6 +148,7 @@ write_json(struct ct_trace *trace, FILE *out)
       copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
   if (info == NULL)
     return CT_ENOMEM;
+  json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -191,6 +192,16 @@ write_exclude(FILE *out, const json_t *manifest)
   if (count > PATTERNS_SHOWN)
     fprintf(out, " and %zu more", count - PATTERNS_SHOWN);
   putc('\n', out);
+}
+
+static void
+write_depth(FILE *out, const json_t *manifest)
+{
+  char a[CT_COUNT_CHARS];
+  if (number(manifest, "max_depth") == 0)
+    return;
+  label(out, "depth");
+  fprintf(out, "calls deeper than %s are left out\n", ct_format_count(a, number(manifest, "max_depth")));
 }
 
 static void
@@ -451,6 +462,7 @@ ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag
     write_exit(out, trace, manifest);
     write_command(out, manifest);
     write_exclude(out, manifest);
+    write_depth(out, manifest);
     write_sums(out, trace, manifest);
     write_cost(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));

@@ -44,6 +44,7 @@ begin(struct tape *tape, void **state)
   tape->modes = malloc(FUNCTIONS);
   assert_non_null(tape->modes);
   tape->writer = create_writer(state, 0);
+  tape->thread.max_depth = UINT32_MAX;
   for (uint32_t fn = 0; fn < FUNCTIONS; fn++) {
     char name[16];
     snprintf(name, sizeof(name), "f%u", fn);
@@ -501,6 +502,47 @@ scribbled_point_bits(void **state)
   }
 }
 
+static void
+not_deeper_than(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  t.thread.max_depth = 2;
+  enter(&t, 0, 1000);
+  enter(&t, 1, 900);
+  enter(&t, 2, 800); /* too deep, and all that it calls */
+  enter(&t, 3, 700);
+  point(&t, 8, 600);
+  back(&t, 3, 700);
+  tail(&t, 4, 800);
+  tail_out(&t, 800);
+  enter(&t, 2, 800);
+  tail(&t, 9, 800);
+  enter(&t, 2, 800);
+  back(&t, 2, 800);
+  tail(&t, 5, 900); /* in place of 1, so no deeper */
+  enter(&t, 2, 800);
+  back(&t, 1, 900); /* leaves what is not there */
+  enter(&t, 6, 900);
+  enter(&t, 7, 850);
+  back(&t, 0, 1000);
+  back(&t, 3, 950); /* an orphan as ever */
+  enter(&t, 1, 1000);
+  back(&t, 4, 900);
+  back(&t, 1, 1000);
+  to_stack(&t, 7);
+  enter(&t, 0, 1000);
+  enter(&t, 1, 900);
+  to_stack(&t, 3); /* another stack has its own depth */
+  enter(&t, 2, 5000);
+  enter(&t, 3, 4900);
+  enter(&t, 4, 4800);
+  to_stack(&t, 7);
+  back(&t, 1, 900);
+  back(&t, 0, 1000);
+  expect(&t, "E0.0 E1.1 T5<1.1 R5.1 E6.1 L6.1u R0.0 O3.0 E1.0 O4.1 R1.0 E0.0 E1.1 S4 E2.0 E3.1 S0 R1.1 R0.0");
+}
+
 /*
  * Random programs: calls, returns, tail calls, longjmp to any frame. Each frame calls from one depth of its own, as
  * compiled frames do; then the reconstruction is exact.
@@ -587,6 +629,7 @@ main(void)
       CASE(two_stacks),
       CASE(slots_across_the_wrap),
       CASE(scribbled_events),
+      CASE(not_deeper_than),
       CASE(random_programs),
       CASE(scribbled_point_bits),
   };
