@@ -112,10 +112,7 @@ _contrail() {
       fi
       return
       ;;
-    exclude-list)
-      mapfile -t COMPREPLY < <(compgen -W '--json --help' -- "$cur")
-      return
-      ;;
+    exclude-list) options='--share --json --help' ;;
     info) options='--json --help' ;;
     report) options='--sort --limit --function --module --thread --per-thread --json --help' ;;
     replay) options='--limit --function --module --thread --depth --json --help' ;;
@@ -126,7 +123,7 @@ _contrail() {
       mapfile -t COMPREPLY < <(compgen -W 'total self calls min max avg p50 p95 p99 name' -- "$cur")
       ;;
     -t | --thread) mapfile -t COMPREPLY < <(compgen -W "$(_contrail_tids)" -- "$cur") ;;
-    -n | --limit | -d | --depth | -f | --function | -m | --module) ;;
+    --share | -n | --limit | -d | --depth | -f | --function | -m | --module) ;;
     *)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")

@@ -131,10 +131,53 @@ def the_list(scene):
         info = scene.json("info", "--json", scene.record(*options)[0])
         counts.append([module["excluded"] for module in info["modules"]])
     assert counts[0] == counts[1] and sum(counts[0]) > 20, counts
-    assert scene.run("exclude-list", "word")[0] == 2
 
 
-CASES = [malformed, matches_nothing, told_by_plan, told_by_info, from_a_file, the_list]
+NAMES = ["plain", "a*b", "c[1]d", "e?f", "not!me", "@leaf:9", "operator[]"]
+
+
+def of_a_trace(scene):
+    """The list of a recording, given back: what it names is gone, whatever characters are in the names; all else stays."""
+    source = "int main(void) { for (int i = 0; i < 1000; i++) all_of_them(); return 0; }\n"
+    calls = "".join(f'  call "{name}"\n' for name in NAMES)
+    bodies = "".join(f'  .globl "{name}"\n  .type "{name}", @function\n"{name}":\n  .cfi_startproc\n  mov %rdi, %rax\n'
+                     f'  nop\n  nop\n  ret\n  .cfi_endproc\n  .size "{name}", .-"{name}"\n' for name in NAMES)
+    with open(os.path.join(scene.folder, "odd.c"), "w", encoding="ascii") as file:
+        file.write("void all_of_them(void);\n" + source)
+    with open(os.path.join(scene.folder, "names.s"), "w", encoding="ascii") as file:
+        file.write("  .text\n  .globl all_of_them\n  .type all_of_them, @function\nall_of_them:\n  .cfi_startproc\n"
+                   "  sub $8, %rsp\n  .cfi_adjust_cfa_offset 8\n" + calls + "  add $8, %rsp\n  .cfi_adjust_cfa_offset -8\n"
+                   "  ret\n  .cfi_endproc\n  .size all_of_them, .-all_of_them\n" + bodies +
+                   '  .section .note.GNU-stack, "", @progbits\n')
+    subprocess.run(["gcc", "-no-pie", "-o", "odd!program", "odd.c", "names.s"], cwd=scene.folder, check=True)
+    program = os.path.join(scene.folder, "odd!program")
+    status, _, err = scene.run("record", "-o", "first", "--", program)
+    assert status == 0, err
+
+    def counts(trace):
+        report = scene.json("report", "--json", "--limit", "0", trace)
+        return {row["name"]: row["calls"] for row in report["functions"] if row["module"].endswith("odd!program")}
+    first = counts("first")
+    assert all(first[name] == 1000 for name in NAMES + ["all_of_them"]), first
+    status, out, err = scene.run("exclude-list", "--share", "100", "first")
+    lines = [line for line in out.splitlines() if not line.startswith("#")]
+    assert status == 0 and "odd\\!program!a\\*b" in lines and "odd\\!program!\\@leaf:9" in lines, (out, err)
+    entries = scene.json("exclude-list", "--share", "100", "--json", "first")
+    assert [entry["pattern"] for entry in entries["busiest"]] == lines
+    with open(os.path.join(scene.folder, "list"), "w", encoding="ascii") as file:
+        file.write("".join(line + "\n" for line in lines if "all_of_them" not in line))
+    status, _, err = scene.run("record", "--exclude-from", "list", "-o", "second", "--", program)
+    assert status == 0 and err == "", err
+    second = counts("second")
+    assert second["all_of_them"] == 1000 and not any(second.get(name) for name in NAMES), second
+    out = scene.run("exclude-list", "--share", "50", "first")[1]
+    short = [line for line in out.splitlines() if not line.startswith("#")]
+    assert 0 < len(short) < len(lines) and short == lines[:len(short)]
+    assert scene.run("exclude-list", "--share", "0", "first")[0] == 2
+    assert scene.run("exclude-list", "nowhere")[0] == 1
+
+
+CASES = [malformed, matches_nothing, told_by_plan, told_by_info, from_a_file, the_list, of_a_trace]
 
 
 def with_fixtures(options, glob):

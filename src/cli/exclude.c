@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The options about exclusion, and contrail exclude-list: the built-in list of --exclude-hot. */
+/* The options about exclusion, and contrail exclude-list: what is not worth recording. */
 #include "hook/exclude.h"
 
 #include "cli/command.h"
+#include "cli/progress.h"
+#include "views/busiest.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LINES_MAX = 8 };
+enum { LINES_MAX = 8, WORKERS = 2, SHARE = 80 };
 
 int
 ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude)
@@ -80,15 +82,41 @@ print_text(void)
 }
 
 static int
+show_busiest(const char *dir, struct ct_busiest_options *options)
+{
+  struct ct_trace *trace = ct_open_trace(&ct_command_exclude_list, dir);
+  if (trace == NULL)
+    return CT_EXIT_FAILED;
+  struct ct_view_notes notes = {0};
+  struct ct_diag diag = {""};
+  struct ct_progress progress;
+  ct_progress_start(&progress, "reading the trace");
+  options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
+  options->workers = WORKERS;
+  int rc = ct_busiest_write(trace, options, stdout, &notes, &diag);
+  ct_progress_end(&progress);
+  rc = ct_finish_view(&ct_command_exclude_list, rc, &notes, &diag);
+  ct_trace_close(trace);
+  return rc;
+}
+
+static int
 run(int argc, char **argv)
 {
-  static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  bool json = false;
+  static const struct option options[] = {
+      {"json", no_argument, NULL, 'j'}, {"share", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
+  struct ct_busiest_options busiest = {.percent = SHARE};
+  uint64_t percent;
   int c;
   while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
     switch (c) {
     case 'j':
-      json = true;
+      busiest.json = true;
+      break;
+    case 's':
+      if (!ct_parse_number(optarg, 100, &percent) || percent == 0)
+        return ct_usage_error(&ct_command_exclude_list, "--share takes 1 to 100 (percent), not '%s'", optarg);
+      busiest.percent = (unsigned)percent;
       break;
     case 'h':
       return ct_show_usage(&ct_command_exclude_list);
@@ -96,18 +124,27 @@ run(int argc, char **argv)
       return ct_bad_option(&ct_command_exclude_list, argv, c);
     }
   }
-  if (optind < argc)
-    return ct_usage_error(&ct_command_exclude_list, "it takes no argument, '%s' is too much", argv[optind]);
-  int failed = json ? print_json() : print_text();
+  if (optind < argc) {
+    const char *dir = ct_trace_argument(&ct_command_exclude_list, argc, argv);
+    return dir == NULL ? CT_EXIT_USAGE : show_busiest(dir, &busiest);
+  }
+  int failed = busiest.json ? print_json() : print_text();
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }
 
 const struct ct_command ct_command_exclude_list = {
     .name = "exclude-list",
-    .summary = "show the built-in list of record --exclude-hot",
-    .usage = "usage: contrail exclude-list [--json]\n"
+    .summary = "show functions not worth recording: a built-in list, or those of a trace",
+    .usage = "usage: contrail exclude-list [--json] [[--share PERCENT] DIR]\n"
              "\n"
-             "Shows the functions that record --exclude-hot leaves out, in the form that\n"
-             "--exclude-from reads.\n",
+             "Shows functions that are called all the time and do little in each call, in the form\n"
+             "that record --exclude-from reads.\n"
+             "\n"
+             "Without DIR those that record --exclude-hot leaves out.\n"
+             "With DIR those of the recording in it: the most often called ones that take less\n"
+             "than a microsecond each, until they make up PERCENT of all calls.\n"
+             "\n"
+             "  --share PERCENT  (default 80)\n"
+             "  --json           as one JSON object\n",
     .run = run,
 };
