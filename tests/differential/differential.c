@@ -6,10 +6,11 @@
  *
  * --case runs one case of the seed and part again, as a failure says. FILEs stand in place of the usual libraries.
  */
+#include "calls.h"
+#include "entries.h"
 #include "windows.h"
 
 #include <getopt.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -65,10 +66,62 @@ run_windows(const struct options *options)
   return bad != 0 || (count.same == 0 && options->only < 0);
 }
 
+/* ---- entries ---- */
+
+static int
+run_entries(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct entries_count count = {{0}};
+  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 4000;
+  double begin = now();
+  if (entries_set_up(options->paths, options->path_count, text, sizeof(text)) != 0) {
+    printf("FAIL entries: %s\n", text[0] != 0 ? text : "none of the files can be mapped and patched");
+    return 1;
+  }
+  for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
+    uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
+    if (entries_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX)
+      printf("FAIL entries --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
+             text);
+    if (options->only >= 0)
+      break;
+  }
+  entries_tear_down();
+  printf("%s entries: %llu same, %llu differ, %llu not run (", bad != 0 ? "FAIL" : "ok  ",
+         (unsigned long long)count.same, (unsigned long long)bad, (unsigned long long)count.skipped);
+  for (int t = CT_TACTIC_JUMP; t < CT_TACTIC_COUNT; t++)
+    printf("%s %llu, ", ct_tactic_name((enum ct_tactic)t), (unsigned long long)count.tactic[t]);
+  printf("moved out %llu, returns %llu, enter only %llu, tail calls %llu, slow %llu, faults %llu)\n",
+         (unsigned long long)count.evicted, (unsigned long long)count.returns, (unsigned long long)count.enter_only,
+         (unsigned long long)count.tails, (unsigned long long)count.slow, (unsigned long long)count.faults);
+  return bad != 0 || (count.same == 0 && options->only < 0);
+}
+
+/* ---- calls ---- */
+
+static int
+run_calls(const struct options *options)
+{
+  struct calls_count count = {0};
+  uint64_t from = options->only >= 0 ? (uint64_t)options->only : 0;
+  uint64_t to = options->only >= 0 ? from + 1 : options->cases != 0 ? options->cases : 20000;
+  int64_t bad = calls_run(options->seed, from, to, options->only >= 0 ? 0 : options->seconds, &count);
+  if (bad < 0) {
+    printf("skip calls: no library with a known function\n");
+    return -1;
+  }
+  printf(
+      "%s calls: %llu same, %lld differ (%llu functions; %llu hooked in their libraries, %llu events, %llu faults)\n",
+      bad != 0 ? "FAIL" : "ok  ", (unsigned long long)count.same, (long long)bad, (unsigned long long)count.functions,
+      (unsigned long long)count.hooked, (unsigned long long)count.events, (unsigned long long)count.faults);
+  return bad != 0;
+}
+
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows}};
+} parts[] = {{"windows", run_windows}, {"entries", run_entries}, {"calls", run_calls}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void
@@ -119,12 +172,8 @@ main(int argc, char **argv)
 {
   struct options options;
   int count[3] = {0};
-  cpu_set_t one;
   read_options(argc, argv, &options);
   setvbuf(stdout, NULL, _IOLBF, 0);
-  CPU_ZERO(&one); /* some instructions tell which processor they run on */
-  CPU_SET(sched_getcpu(), &one);
-  sched_setaffinity(0, sizeof(one), &one);
   if (machine_set_up() != 0) {
     printf("skip differential: this machine's signal frames are not understood\n0 passed, 0 failed, %d skipped\n",
            PARTS);

@@ -37,6 +37,7 @@ static struct {
   struct ending *ending;
   machine_look *look;
   void *context;
+  uint64_t redirect;
   greg_t host[NGREG];
   uint8_t host_extended[MACHINE_EXTENDED_BYTES];
   size_t frame_bytes;
@@ -165,8 +166,11 @@ on_signal(int number, siginfo_t *info, void *context)
       return;
     }
     engine.ending->steps++;
+    engine.redirect = 0;
     if (!goes_on(uc))
       finish(uc, 0, info);
+    else if (engine.redirect != 0)
+      uc->uc_mcontext.gregs[REG_RIP] = (greg_t)engine.redirect;
     return;
   case PHASE_CALLS:
     take(uc, engine.end);
@@ -178,6 +182,12 @@ on_signal(int number, siginfo_t *info, void *context)
     signal(number, SIG_DFL); /* it comes again when this returns */
     return;
   }
+}
+
+void
+machine_redirect(uint64_t rip)
+{
+  engine.redirect = rip;
 }
 
 void
@@ -318,11 +328,12 @@ name_of(size_t offset, char *text, size_t size)
     snprintf(text, size, "zmm%zu", 16 + (offset - engine.offset[PART_ZMM_MORE]) / 64);
 }
 
+static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+                                    "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
+
 bool
 machine_differs(const struct machine *a, const struct machine *b, uint64_t flags, char *text, size_t size)
 {
-  static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-                                      "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
   for (unsigned r = 0; r < 16; r++)
     if (a->reg[r] != b->reg[r]) {
       snprintf(text, size, "%s is %#llx, not %#llx", names[r], (unsigned long long)b->reg[r],
@@ -340,6 +351,40 @@ machine_differs(const struct machine *a, const struct machine *b, uint64_t flags
       return true;
     }
   return false;
+}
+
+/* A copy in which what the function has changed, and is no result, is as it was. */
+static void
+without_leftovers(const struct machine *begin, const struct machine *plain, bool rdx_is_result, unsigned result_words,
+                  struct machine *m)
+{
+  static const uint8_t scratch[] = {RDX, RCX, RSI, RDI, R8, R9, R10, R11};
+  for (size_t i = rdx_is_result ? 1 : 0; i < sizeof(scratch); i++)
+    if (plain->reg[scratch[i]] != begin->reg[scratch[i]])
+      m->reg[scratch[i]] = begin->reg[scratch[i]];
+  for (unsigned n = 0; n < machine_vector_count(); n++)
+    for (unsigned word = n < 2 ? result_words : 0; word < 2 * machine_vector_parts(); word++) {
+      size_t at = (size_t)(machine_vector(m, n, word / 2) - m->extended) + 8 * (word % 2);
+      if (memcmp(plain->extended + at, begin->extended + at, 8) != 0)
+        memcpy(m->extended + at, begin->extended + at, 8);
+    }
+  for (unsigned k = 0; has(PART_MASKS) && k < 8; k++) {
+    size_t at = engine.offset[PART_MASKS] + 8 * k;
+    if (memcmp(plain->extended + at, begin->extended + at, 8) != 0)
+      memcpy(m->extended + at, begin->extended + at, 8);
+  }
+}
+
+bool
+machine_results_differ(const struct machine *begin, const struct machine *a, const struct machine *b,
+                       bool rdx_is_result, unsigned result_words, char *text, size_t size)
+{
+  static struct machine x, y;
+  x = *a;
+  y = *b;
+  without_leftovers(begin, a, rdx_is_result, result_words, &x);
+  without_leftovers(begin, a, rdx_is_result, result_words, &y);
+  return machine_differs(&x, &y, 0, text, size);
 }
 
 /* ---- calls ---- */

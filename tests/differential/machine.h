@@ -40,6 +40,9 @@ struct ending {
 /* Called after each instruction. False ends the run there. */
 typedef bool machine_look(void *context, const uint64_t reg[16], uint64_t rip);
 
+/* From a look only: the run goes on there instead. */
+void machine_redirect(uint64_t rip);
+
 /* 0, or -1 when this machine cannot do it. */
 int machine_set_up(void);
 /* Any state that does not fault by itself; rsp and rip are the caller's to set. */
@@ -52,6 +55,13 @@ unsigned machine_vector_parts(void);
 unsigned machine_vector_count(void);
 /* Says what differs, or returns false. flags: those that are compared. */
 bool machine_differs(const struct machine *a, const struct machine *b, uint64_t flags, char *text, size_t size);
+/*
+ * The same for what calls come back with, begun with the same state: a register that neither keeps a value across calls
+ * nor holds a result (result_words: so many words of xmm0 and xmm1) may differ when the function itself has changed it:
+ * it may hold what happened to be on the stack.
+ */
+bool machine_results_differ(const struct machine *begin, const struct machine *a, const struct machine *b,
+                            bool rdx_is_result, unsigned result_words, char *text, size_t size);
 
 /*
  * Calls code with begin's registers and stack pointer, all at once; what it returns with is end (without flags). A

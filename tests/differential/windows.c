@@ -10,18 +10,13 @@
  */
 #include "windows.h"
 
-#include "operands.h"
+#include "memory.h"
 #include "target/elf.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
-enum { IMAGES_MAX = 32, PLACE_BYTES = 4096, TOUCHES_MAX = 16, KEPT_BYTES = 320, CANDIDATES = 8, CODE_MAX = 64 };
+enum { IMAGES_MAX = 32, PLACE_BYTES = 4096, CANDIDATES = 8, CODE_MAX = 64 };
 #define ARENA_AT  0x510000000000ull
 #define MADE_AT   0x510000100000ull /* made-up code, within reach of the arena */
 #define IMAGES_AT 0x600000000000ull
@@ -29,17 +24,10 @@ enum { IMAGES_MAX = 32, PLACE_BYTES = 4096, TOUCHES_MAX = 16, KEPT_BYTES = 320, 
 
 static struct image images[IMAGES_MAX];
 static size_t image_count;
-static struct arena arena;
-static uint8_t *before, *after_here; /* the arena's content before a run, and after the first one */
+static struct memory memory;
 
 /* The places that instructions are moved to, for image i; [image_count] is that of made-up code. */
 static uint8_t *places[IMAGES_MAX + 1];
-
-struct kept {
-  uint8_t *at;
-  size_t bytes;
-  uint8_t before[KEPT_BYTES], here[KEPT_BYTES];
-};
 
 struct window_case {
   const struct image *image; /* NULL: made up */
@@ -49,8 +37,6 @@ struct window_case {
   uint8_t *place;
   size_t moved_bytes;
   struct ct_relocation_map map;
-  struct kept kept[TOUCHES_MAX];
-  size_t kept_count;
 };
 
 /* Where a run stands. */
@@ -60,21 +46,16 @@ struct run {
   uint32_t index;
 };
 
-static void *
-map_at(uint64_t address, size_t bytes)
+static uint8_t *
+map_place(uint64_t address)
 {
-  void *at = mmap((void *)address, bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  return at == (void *)address ? at : NULL;
+  return memory_map(address, PLACE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC);
 }
 
 int
 windows_set_up(const char *const *paths, size_t count)
 {
-  arena.bytes = map_at(ARENA_AT, ARENA_BYTES);
-  before = malloc(ARENA_BYTES);
-  after_here = malloc(ARENA_BYTES);
-  if (arena.bytes == NULL || before == NULL || after_here == NULL || map_at(MADE_AT, PLACE_BYTES) == NULL)
+  if (memory_set_up(&memory, ARENA_AT) != 0 || map_place(MADE_AT) == NULL)
     return -1;
   for (size_t i = 0; i < count && image_count < IMAGES_MAX; i++) {
     struct image *image = &images[image_count];
@@ -82,12 +63,12 @@ windows_set_up(const char *const *paths, size_t count)
       continue;
     /* Below it and above, near and far. */
     uint64_t far = ((0x10000000ull + image_count * 0x9000000) % 0x70000000) & ~0xffffull;
-    places[image_count] = map_at(image_count % 2 == 0 ? image->lo - far : image->hi + far, PLACE_BYTES);
+    places[image_count] = map_place(image_count % 2 == 0 ? image->lo - far : image->hi + far);
     if (places[image_count] == NULL)
       return -1;
     image_count++;
   }
-  places[image_count] = map_at(MADE_AT + 0x65430000, PLACE_BYTES);
+  places[image_count] = map_place(MADE_AT + 0x65430000);
   return image_count != 0 && places[image_count] != NULL ? 0 : -1;
 }
 
@@ -96,8 +77,7 @@ windows_tear_down(void)
 {
   for (size_t i = 0; i < image_count; i++)
     image_unload(&images[i]);
-  free(before);
-  free(after_here);
+  memory_tear_down(&memory);
 }
 
 /* ---- choosing ---- */
@@ -311,53 +291,16 @@ look(void *context, const uint64_t reg[16], uint64_t rip)
   return run->moved ? look_there(run, rip) : look_here(run, rip);
 }
 
-/* What operands may touch in the file's copy. */
-static void
-keep(struct window_case *c, const struct machine *machine, bool writable)
-{
-  struct touch touches[TOUCHES_MAX];
-  size_t count = c->image == NULL ? 0 : piece_touches(&c->piece, machine, touches, TOUCHES_MAX);
-  for (size_t i = 0; i < count; i++) {
-    uint64_t from = touches[i].address - 64, to = touches[i].address + KEPT_BYTES - 64;
-    from = from > c->image->lo ? from : c->image->lo;
-    to = to < c->image->hi ? to : c->image->hi;
-    if (touches[i].address < c->image->lo || touches[i].address >= c->image->hi || !touches[i].written)
-      continue;
-    image_protect(c->image, from, to - from, writable);
-    if (!writable)
-      continue;
-    struct kept *kept = &c->kept[c->kept_count++];
-    *kept = (struct kept){.at = (uint8_t *)from, .bytes = to - from};
-    memcpy(kept->before, kept->at, kept->bytes);
-  }
-}
-
-static void
-put_back(struct window_case *c, bool keep_result)
-{
-  for (size_t i = 0; i < c->kept_count; i++)
-    if (keep_result)
-      memcpy(c->kept[i].here, c->kept[i].at, c->kept[i].bytes);
-  for (size_t i = c->kept_count; i-- > 0;)
-    memcpy(c->kept[i].at, c->kept[i].before, c->kept[i].bytes);
-}
-
 static bool
-memory_differs(const struct window_case *c, char *text, size_t size)
+memory_differs(char *text, size_t size)
 {
+  const uint8_t *bytes = memory.arena.bytes;
   for (size_t i = 0; i < ARENA_BYTES; i++)
-    if (arena.bytes[i] != after_here[i]) {
-      snprintf(text, size, "memory at %p is %02x, not %02x", (void *)(arena.bytes + i), arena.bytes[i], after_here[i]);
+    if (bytes[i] != memory.first[i]) {
+      snprintf(text, size, "memory at %p is %02x, not %02x", (const void *)(bytes + i), bytes[i], memory.first[i]);
       return true;
     }
-  for (size_t k = 0; k < c->kept_count; k++)
-    for (size_t i = 0; i < c->kept[k].bytes; i++)
-      if (c->kept[k].at[i] != c->kept[k].here[i]) {
-        snprintf(text, size, "memory at %p is %02x, not %02x", (void *)(c->kept[k].at + i), c->kept[k].at[i],
-                 c->kept[k].here[i]);
-        return true;
-      }
-  return false;
+  return memory_image_differs(&memory, text, size);
 }
 
 struct outcome {
@@ -375,13 +318,14 @@ undo_push(const struct window_case *c, struct outcome *there)
 {
   const ZydisDecodedInstruction *in = &c->piece.in[there->index];
   uint64_t next = c->address + c->piece.offset[there->index + 1], pushed;
-  uint8_t *slot = arena.bytes + (there->machine.reg[RSP] - (uint64_t)arena.bytes);
+  uint64_t in_arena = there->machine.reg[RSP] - (uint64_t)memory.arena.bytes;
+  uint8_t *slot = memory.arena.bytes + in_arena;
   if (there->ending.signal == 0 || in->meta.category != ZYDIS_CATEGORY_CALL || in->raw.imm[0].is_relative ||
-      there->machine.reg[RSP] - (uint64_t)arena.bytes > ARENA_BYTES - 8)
+      in_arena > ARENA_BYTES - 8)
     return;
   memcpy(&pushed, slot, 8);
   if (pushed == next) {
-    memcpy(slot, after_here + (slot - arena.bytes), 8);
+    memcpy(slot, memory.first + in_arena, 8);
     there->machine.reg[RSP] += 8;
   }
 }
@@ -406,7 +350,7 @@ outcomes_differ(const struct window_case *c, const struct outcome *here, struct 
     return true;
   }
   undo_push(c, there);
-  return machine_differs(&here->machine, &there->machine, MACHINE_FLAGS, text, size) || memory_differs(c, text, size);
+  return machine_differs(&here->machine, &there->machine, MACHINE_FLAGS, text, size) || memory_differs(text, size);
 }
 
 static void
@@ -427,7 +371,6 @@ run_one(struct window_case *c, bool moved, struct machine *begin, struct outcome
 {
   struct run run = {.c = c, .moved = moved};
   begin->rip = moved ? (uint64_t)c->place : c->address;
-  memcpy(arena.bytes, before, ARENA_BYTES);
   machine_run(begin, look, &run, &out->machine, &out->ending);
   out->index = run.index;
 }
@@ -439,7 +382,6 @@ windows_case(uint64_t seed, uint64_t number, struct windows_count *count, char *
   static struct outcome here, there;
   static struct machine machine;
   struct rng rng = rng_of(seed, number);
-  c.kept_count = 0;
   if (!choose(&c, &rng)) {
     count->skipped++;
     return CASE_SKIPPED;
@@ -453,16 +395,13 @@ windows_case(uint64_t seed, uint64_t number, struct windows_count *count, char *
   }
   c.moved_bytes = out.length;
   machine_random(&machine, &rng);
-  piece_place(&c.piece, &arena, &machine, &rng);
-  rng_fill(&rng, before, ARENA_BYTES);
-  keep(&c, &machine, true);
+  piece_place(&c.piece, &memory.arena, &machine, &rng);
+  memory_begin(&memory, c.image, &c.piece, &machine, &rng);
   run_one(&c, false, &machine, &here);
-  memcpy(after_here, arena.bytes, ARENA_BYTES);
-  put_back(&c, true);
+  memory_first_done(&memory);
   run_one(&c, true, &machine, &there);
   bool differs = outcomes_differ(&c, &here, &there, text, size);
-  put_back(&c, false);
-  keep(&c, &machine, false);
+  memory_end(&memory);
   if (!differs) {
     count_it(&c, &here, count);
     return CASE_SAME;
