@@ -271,7 +271,7 @@ agent_stack_range(uint64_t sp, struct ct_stack_range *range)
   }
   uint64_t lo = fresh.lo + (uint64_t)agent_config.store_delta;
   uint64_t hi = fresh.hi + (uint64_t)agent_config.store_delta;
-  if (lo >= hi || lo < 0x10000 || hi >= 0x7ffffffff000ull) {
+  if (agent_config.no_stores || lo >= hi || lo < 0x10000 || hi >= 0x7ffffffff000ull) {
     fresh.light = 1;
   } else if (!map_store(lo, hi)) {
     /* A limit on address space, perhaps: a window around sp will do. */

@@ -578,6 +578,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     planner.enter_only = planner.runtime == CT_RUNTIME_READS_RETURNS || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
+  plan->no_stores = ct_runtime_forbids_stores(plan->elf);
   plan->translates = ct_runtime_translates(plan->elf);
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;

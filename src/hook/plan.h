@@ -101,6 +101,7 @@ struct ct_plan {
   size_t foreign_count;
   /* From here on up to plan_ns: stored in the cache as they stand (plan_file.c). */
   int uses_gs;      /* some function uses gs */
+  int no_stores;    /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
   int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
   uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;

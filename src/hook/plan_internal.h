@@ -30,6 +30,7 @@ enum ct_runtime ct_runtime_of(const struct planner *planner);
 /* Adds addresses that a runtime enters and no instruction names. */
 void ct_runtime_targets(const struct planner *planner, struct ct_targets *targets);
 bool ct_runtime_translates(const struct ct_elf *elf);
+bool ct_runtime_forbids_stores(const struct ct_elf *elf);
 
 /*
  * Tactics 1 and 2: a jump of five bytes over whole instructions, or into padding. Fills tactic, window and the patch's

@@ -121,3 +121,13 @@ ct_runtime_translates(const struct ct_elf *elf)
   return ct_elf_interp(elf) == NULL && ct_elf_soname(elf) == NULL && ct_elf_type(elf) == ET_EXEC &&
          has_text(elf, "VALGRIND_LAUNCHER");
 }
+
+/*
+ * ThreadSanitizer divides the address space: a program that finds a mapping elsewhere than where programs, heaps and
+ * stacks are when it begins ends itself.
+ */
+bool
+ct_runtime_forbids_stores(const struct ct_elf *elf)
+{
+  return has_text(elf, "__tsan_init");
+}

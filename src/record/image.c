@@ -27,11 +27,14 @@ extern const uint8_t ct_agent_blob[];
 extern const uint8_t ct_agent_blob_end[];
 
 #define STORE_DELTA (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
-/* Hints for our own mappings: far from where the kernel places libraries, so that these find their usual places. */
-#define RING_HINT           0x300000000000ull
-#define AGENT_HINT          0x310000000000ull
-#define CONTROLS_HINT       0x320000000000ull
-#define TABLE_HINT          0x330000000000ull
+/*
+ * Hints for our own mappings: below where the kernel places libraries, so that these find their usual places, and
+ * above all that sanitizers take for their shadows.
+ */
+#define RING_HINT           0x7e9000000000ull
+#define AGENT_HINT          0x7e9100000000ull
+#define CONTROLS_HINT       0x7e9200000000ull
+#define TABLE_HINT          0x7e9300000000ull
 #define STACK_UNLIMITED     (1ull << 30) /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
 #define UNWIND_BYTES        512
@@ -147,7 +150,8 @@ create_ring(struct ct_process *process, const struct ct_image_options *options, 
 
 /* The store of the main stack, as far down as it may grow. */
 static int
-create_store(struct ct_process *process, int64_t delta, struct ct_stack_range *range, struct ct_diag *diag)
+create_store(struct ct_process *process, int64_t delta, bool no_stores, struct ct_stack_range *range,
+             struct ct_diag *diag)
 {
   struct ct_mappings mappings;
   uint64_t sp, at;
@@ -173,12 +177,15 @@ create_store(struct ct_process *process, int64_t delta, struct ct_stack_range *r
   if (room < lo) {
     lo = room;
   }
+  *range = (struct ct_stack_range){.lo = lo, .hi = hi, .light = no_stores};
+  if (no_stores) {
+    return 0;
+  }
   int code = remote_mmap(process, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, &at);
   if (code != 0 || at != lo + (uint64_t)delta) {
     return ct_fail(diag, CT_ENOMEM, "the new program cannot map its return store (a limit on address space?)");
   }
-  *range = (struct ct_stack_range){.lo = lo, .hi = hi};
   return 0;
 }
 
@@ -247,7 +254,7 @@ place_controls(struct ct_process *process, struct ct_agent_place *place)
 
 static int
 configure(struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
-          const struct ct_stack_range *stack)
+          const struct ct_image_options *options, const struct ct_stack_range *stack)
 {
   struct ct_agent_place *place = &image->place;
   static struct ct_agent_config config; /* large; only this thread uses it */
@@ -259,6 +266,7 @@ configure(struct ct_process *process, struct ct_image *image, const struct ct_ag
   config.controls = place->controls;
   config.table = place->table;
   config.store_delta = place->store_delta;
+  config.no_stores = options->no_stores;
   config.pid = (uint32_t)process->pid;
   config.have_wrgsbase = (getauxval(AT_HWCAP2) & HWCAP2_HAS_FSGSBASE) != 0;
   config.page_off = place->page_off;
@@ -307,7 +315,7 @@ ct_image_create(struct ct_process *process, const struct ct_image_options *optio
   image->place.store_delta = STORE_DELTA;
   int code = create_ring(process, options, image, diag);
   if (code == 0) {
-    code = create_store(process, image->place.store_delta, &stack, diag);
+    code = create_store(process, image->place.store_delta, options->no_stores, &stack, diag);
   }
   if (code == 0) {
     code = place_agent(process, &image->place, &agent);
@@ -315,7 +323,7 @@ ct_image_create(struct ct_process *process, const struct ct_image_options *optio
       code = place_controls(process, &image->place);
     }
     if (code == 0) {
-      code = configure(process, image, &agent, &stack);
+      code = configure(process, image, &agent, options, &stack);
     }
     if (code == 0 && options->int3) {
       code = handle_traps(process, &image->place, &agent);

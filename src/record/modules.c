@@ -517,21 +517,15 @@ ct_modules_gs_user(const struct ct_modules *modules)
   return NULL;
 }
 
-const char *
-ct_modules_program_fault(struct ct_modules *modules, int pid)
+const struct ct_plan *
+ct_modules_program(struct ct_modules *modules, int pid)
 {
   char path[64];
   struct stat file;
   struct ct_plan *plan;
   bool fresh;
   snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-  if (stat(path, &file) != 0 || plan_for(modules, path, &file, false, &plan, &fresh, NULL) != 0) {
-    return NULL;
-  }
-  if (plan->uses_gs) {
-    return "it uses the gs register itself, which hooks need";
-  }
-  return plan->translates ? "it translates code, some of its own too, and must find it as it is in the file" : NULL;
+  return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 ? plan : NULL;
 }
 
 void

@@ -68,8 +68,8 @@ bool ct_modules_have_rendezvous(const struct ct_modules *modules);
 size_t ct_modules_restorers(const struct ct_modules *modules, uint64_t *list, size_t max);
 /* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
-/* Plans the program of a process ahead; why it cannot be recorded, or NULL. */
-const char *ct_modules_program_fault(struct ct_modules *modules, int pid);
+/* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */
+const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);
 /* All modules are gone, and with them what was in the process: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
 /* The "modules" of the manifest. */

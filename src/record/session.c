@@ -200,10 +200,17 @@ begin_image(struct session *session, struct ct_diag *diag)
       code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
     }
   }
-  const char *fault = code == 0 ? ct_modules_program_fault(&session->modules, session->process.pid) : NULL;
-  if (fault != NULL) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: %s", target, fault);
+  const struct ct_plan *program = code == 0 ? ct_modules_program(&session->modules, session->process.pid) : NULL;
+  if (program != NULL && program->uses_gs) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
+                   target);
+  } else if (program != NULL && program->translates) {
+    code = ct_fail(diag, CT_EUNSUPPORTED,
+                   "%s cannot be recorded: it translates code, some of its own too, and must find it as it is in the "
+                   "file",
+                   target);
   }
+  options.no_stores = program != NULL && program->no_stores;
   if (code == 0) {
     code = ct_image_create(&session->process, &options, &session->image, diag);
   }

@@ -262,6 +262,8 @@ struct ct_agent_config {
   uint64_t signal_mask; /* all ones: what is blocked in the agent */
   uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
   uint32_t stack_lock;
+  uint32_t no_stores; /* every stack is light */
+  uint32_t pad;
   uint64_t region_count;
   uint64_t fde_full;     /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;    /* ... for enter-only trampolines */
