@@ -152,10 +152,11 @@ agency_install(struct agency *agency, struct agency_module *module, const struct
                char *text, size_t size)
 {
   static uint32_t next_fn = 1;
+  struct ct_choice all = {0};
   struct ct_diag diag = {""};
   memset(module, 0, sizeof(*module));
   module->plan = plan;
-  if (ct_install_module(&agency->remote, &agency->place, plan, base, next_fn, &module->installed, &diag) != 0) {
+  if (ct_install_module(&agency->remote, &agency->place, plan, &all, base, next_fn, &module->installed, &diag) != 0) {
     snprintf(text, size, "%s: %s", plan->path, diag.text);
     return -1;
   }
