@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Kinds of programs: other languages and their runtimes, other linkage, sanitizers, crowds of threads, forks and
+functions. Each is built from tests/kinds, run untraced and under contrail: the same output and end, and a trace that
+holds as many calls of some functions as the program, or arithmetic, says.
+
+    tests/kinds.py                     the short set, part of `make test`
+    tests/kinds.py --long              all of them
+    tests/kinds.py --filter 'go*'      those that match (several: any)
+    tests/kinds.py --repeat 20         each so often; its first failure ends the repetition
+    tests/kinds.py --list
+
+A kind whose compiler is not installed is skipped, with the reason. tools/setup.sh installs the cheap ones.
+"""
+import argparse
+import fnmatch
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SOURCES = os.path.join(HERE, "kinds")
+LIMIT = 240
+KINDS = []
+
+
+class Skip(Exception):
+    pass
+
+
+class Kind:
+    """One program and how it is run. In words, %build stands for the folder it is built in, %source for tests/kinds."""
+
+    def __init__(self, name, build, run, status=0, needs=(), counts=None, enter_only=None, drops=False,
+                 record=(), stderr=True, tells=b"", environment=None, long=False, has_names=True):
+        self.name, self.build, self.run, self.status = name, build, run, status
+        self.needs, self.counts, self.enter_only = needs, counts, enter_only
+        self.drops, self.record, self.stderr, self.tells = drops, list(record), stderr, tells
+        self.environment, self.long, self.has_names = environment or {}, long, has_names
+        KINDS.append(self)
+
+
+def rust():
+    for name, flags, status in (("release", "-O", 4), ("debug", "-g", 4), ("stripped", "-O -C strip=symbols", 4),
+                                ("static", "-O -C target-feature=+crt-static", 4),
+                                ("lto", "-O -C lto=fat -C codegen-units=1", 4), ("abort", "-O -C panic=abort", -6)):
+        Kind(f"rust-{name}", [["rustc", *flags.split(), "--edition=2021", "-o", "%build/panics", "%source/panics.rs"]],
+             ["%build/panics"], status=status, needs=["rustc"], has_names=name != "stripped",
+             long=name in ("debug", "lto", "abort"))
+    # Linked with musl and LLVM's unwinder, where that target is installed.
+    Kind("rust-musl", [["rustc", "-O", "--target=x86_64-unknown-linux-musl", "--edition=2021", "-o", "%build/panics",
+                        "%source/panics.rs"]], ["%build/panics"], status=4, needs=["rustc", "rust-target:musl"])
+
+
+def go():
+    only = "Go's runtime"
+    counts = {"main.grows": 1_005_000 + 10_001, "main.throws": 1100, "main.catches": 100, "main.leaf": 10_000,
+              "main.each": 10_000, "main.catches.func1": 100}
+    for name, flags in (("", []), ("-stripped", ["-ldflags=-s -w"]), ("-pie", ["-buildmode=pie"]),
+                        ("-pie-stripped", ["-buildmode=pie", "-ldflags=-s -w"])):
+        Kind(f"go{name}", [["go", "build", *flags, "-o", "%build/goroutines", "%source/goroutines.go"]],
+             ["%build/goroutines"], status=3, needs=["go"], counts=counts, enter_only=only, long="pie" in name,
+             record=["--lossless"])
+    counts = {"back_to_go": 25_760 + 10_000, "c_calls": 10_000, "c_compare": 12_880, "main.callsC": 200}
+    for name, flags in (("", []), ("-stripped", ["-ldflags=-s -w"]), ("-pie-stripped", ["-buildmode=pie", "-ldflags=-s -w"])):
+        Kind(f"cgo{name}", [["go", "build", *flags, "-o", "%build/cgo", "%source/cgo.go"]], ["%build/cgo"],
+             needs=["go", "gcc"], counts={} if name else counts, enter_only=only, long="pie" in name)
+    build = [["go", "build", "-o", "%build/runtime", "%source/runtime.go"]]
+    for name, end, status, environment in (("", "", 5, {}), ("-exec", "exec", 5, {}), ("-fault", "fault", 2, {}),
+                                           ("-overflow", "overflow", 2, {}),
+                                           ("-gccheckmark", "", 5, {"GODEBUG": "gccheckmark=1"}),
+                                           ("-gcstoptheworld", "", 5, {"GODEBUG": "gcstoptheworld=1"}),
+                                           ("-gc-often", "", 5, {"GOGC": "5"}),
+                                           ("-one-processor", "", 5, {"GOMAXPROCS": "1"})):
+        Kind(f"go-runtime{name}", build, ["%build/runtime"] + [end] * bool(end), status=status, needs=["go"],
+             environment=environment, enter_only=only, stderr=False, drops=True, long=name not in ("", "-exec"))
+
+
+def collectors():
+    build = [["javac", "-d", "%build", "%source/Collects.java"]]
+    for name, flags in (("", []), ("-serial", ["-XX:+UseSerialGC"]), ("-parallel", ["-XX:+UseParallelGC"]),
+                        ("-z", ["-XX:+UseZGC"]), ("-interpreted", ["-Xint"])):
+        Kind(f"java{name}", build, ["java", "-Xmx200m", "-XX:-UsePerfData", *flags, "-cp", "%build", "Collects"],
+             status=6, needs=["javac", "java"], drops=True, long=True)
+    Kind("node", [], ["node", "--expose-gc", "--stack-size=500", "%source/collects.js"], status=8, needs=["node"], drops=True,
+         long=True)
+    for name, flags in (("", []), ("-interpreted", ["-joff"])):
+        Kind(f"luajit{name}", [], ["luajit", *flags, "%source/coroutines.lua"], status=3, needs=["luajit"])
+    Kind("pypy", [], ["pypy3", "%source/../programs/script.py"], needs=["pypy3"], drops=True, long=True, status=5)
+    Kind("ocaml", [["sh", "-c", "cp %source/collects.ml %build && cd %build && ocamlopt -o collects collects.ml"]],
+         ["%build/collects"], status=6, needs=["ocamlopt"], enter_only="return addresses",
+         counts={"camlCollects__fib_*": 21891, "camlCollects__thrower_*": 11000})
+    Kind("ocaml-bytecode", [["sh", "-c", "cp %source/collects.ml %build && cd %build && ocamlc -o bytes collects.ml"]],
+         ["%build/bytes"], status=6, needs=["ocamlc"], long=True)
+
+
+def compiled():
+    Kind("pascal", [["fpc", "-v0", "-Xs-", "-FE%build", "%source/throws.pas"]], ["%build/throws"], status=7, needs=["fpc"],
+         counts={"P$THROWS_$$_THROWER$LONGINT": 5500, "P$THROWS_$$_FIB$LONGINT$$LONGINT": 4 * 1973 + 21891})
+    Kind("ada", [["sh", "-c", "cd %build && gnatmake -q -O2 -fstack-check -gnatws %source/throws.adb"]],
+         ["%build/throws"], status=8, needs=["gnatmake"], long=True)
+    Kind("fortran", [["gfortran", "-O2", "-fopenmp", "-J%build", "-o", "%build/parallel", "%source/parallel.f90"]],
+         ["%build/parallel"], status=9, needs=["gfortran"])
+    Kind("cobol", [["cobc", "-x", "-o", "%build/sums", "%source/sums.cob"]], ["%build/sums"], status=3, needs=["cobc"])
+    for compiler, output in (("gdc", "-o"), ("ldc2", "-of")):
+        Kind(f"d-{compiler}", [[compiler, "-O2", *([output, "%build/throws"] if output == "-o" else
+                                                   [f"{output}=%build/throws", "-od=%build"]), "%source/throws.d"]],
+             ["%build/throws"], status=5, needs=[compiler], counts={"counted_leaf": 80_000}, long=compiler == "ldc2")
+
+
+def sanitizers():
+    counts = {"counted_thrower": 1800, "counted_jumper": 300}
+    for compiler in ("g++", "clang++"):
+        for name, errors in (("address", {"beyond": b"heap-buffer-overflow", "freed": b"heap-use-after-free",
+                                          "leak": b"77 byte(s) leaked"}),
+                             ("undefined", {"overflow": b"signed integer overflow"}),
+                             ("leak", {"leak": b"77 byte(s) leaked"})):
+            build = [[compiler, "-g", "-O1", "-pthread", f"-fsanitize={name}", "-o", "%build/sanitized",
+                      "%source/sanitized.cpp"]]
+            for error, tells in {"": b"", **errors}.items():
+                Kind(f"sanitize-{name}-{compiler}{'-' if error else ''}{error}", build,
+                     ["%build/sanitized"] + [error] * bool(error), status=None, needs=[compiler], counts=counts,
+                     stderr=False, tells=tells, long=True)
+    for compiler in ("g++", "clang++"):
+        Kind(f"profiled-{compiler}", [["sh", "-c", f"cd %build && {compiler} -O1 -pthread --coverage -o sanitized "
+                                                   "%source/sanitized.cpp"]],
+             ["%build/sanitized"], status=7, needs=[compiler], counts=counts, long=True)
+
+
+def crowds():
+    build = [["gcc", "-O2", "-pthread", "-o", "%build/manythreads", "%source/manythreads.c"]]
+    counts = {"counted_thread": 2000, "counted_work": 80_000}
+    Kind("threads-2000", build, ["%build/manythreads"], counts=counts, record=["--ring-size", "256"])
+    Kind("threads-2000-in-a-small-ring", build, ["%build/manythreads"], drops=True)
+    Kind("forks-5000", [["gcc", "-O2", "-pthread", "-o", "%build/manyforks", "%source/manyforks.c"]],
+         ["%build/manyforks"], counts={"counted_fork": 5000, "counted_work": 5000})
+    Kind("functions-200000", [["gcc", "-o", "%build/manyfunctions", "%source/manyfunctions.S"]],
+         ["%build/manyfunctions"], counts={"function_*": 400_000}, needs=["gcc"], long=True)
+
+
+for group in (rust, go, collectors, compiled, sanitizers, crowds):
+    group()
+
+
+def missing(need):
+    if need == "rust-target:musl":
+        found = subprocess.run(["rustc", "--print", "target-libdir", "--target=x86_64-unknown-linux-musl"],
+                               capture_output=True, text=True)
+        return None if found.returncode == 0 and os.path.isdir(found.stdout.strip()) else "no Rust target for musl"
+    return None if shutil.which(need) else f"no {need}"
+
+
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Runner:
+    def __init__(self, options):
+        self.options = options
+        self.built = set()
+
+    def fill(self, words, build):
+        return [word.replace("%build", build).replace("%source", SOURCES) for word in words]
+
+    def make(self, kind):
+        """The folder that the kind's program is built in; kinds that are built in the same way share it."""
+        key = json.dumps(kind.build)
+        folder = os.path.join(self.options.into, f"{abs(hash_of(key)):x}")
+        if folder in self.built:
+            return folder
+        os.makedirs(folder, exist_ok=True)
+        for command in kind.build:
+            words = self.fill(command, folder)
+            environment = dict(os.environ, GOCACHE=os.path.join(self.options.into, "gocache"), GO111MODULE="off",
+                               LC_ALL="C")
+            result = subprocess.run(["nice"] + words, capture_output=True, text=True, errors="replace", env=environment,
+                                    timeout=600)
+            if result.returncode:
+                raise AssertionError(f"does not build: {shlex.join(words)}\n{result.stdout}{result.stderr}")
+        self.built.add(folder)
+        return folder
+
+    def execute(self, words, kind, counts):
+        environment = dict(os.environ, LC_ALL="C", CT_COUNTS=counts, **kind.environment)
+        environment.pop("LD_PRELOAD", None)
+        with tempfile.TemporaryDirectory(prefix="contrail-kind.") as folder:
+            process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                                       preexec_fn=no_core)
+            try:
+                out, err = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise AssertionError(f"no end within {LIMIT} s: {shlex.join(words)}") from None
+        return process.returncode, out, err
+
+    def ask(self, *words):
+        result = subprocess.run([self.options.contrail, *words], capture_output=True, text=True, errors="replace",
+                                timeout=LIMIT)
+        if result.returncode:
+            raise AssertionError(f"contrail {shlex.join(words)}: {result.stderr.strip()}")
+        return json.loads(result.stdout)
+
+    def go(self, kind):
+        for need in kind.needs:
+            reason = missing(need)
+            if reason:
+                raise Skip(reason)
+        build = self.make(kind)
+        with tempfile.TemporaryDirectory(prefix="contrail-kind.", dir=self.options.memory) as scratch:
+            counts = os.path.join(scratch, "counts")
+            trace = os.path.join(scratch, "trace")
+            words = self.fill(kind.run, build)
+            plain = self.execute(words, kind, counts)
+            if kind.status is not None and plain[0] != kind.status:
+                raise AssertionError(f"untraced: status {plain[0]}, not {kind.status}: {plain[2][-300:]}")
+            if os.path.exists(counts):
+                os.unlink(counts)
+            record = [self.options.contrail, "record", *kind.record, "-o", trace, "--"]
+            begin = time.monotonic()
+            traced = self.execute(record + words, kind, counts)
+            seconds = time.monotonic() - begin
+            self.compare(kind, plain, traced)
+            return self.judge(kind, trace, counts) + f", {seconds:.1f} s"
+
+    def compare(self, kind, plain, traced):
+        notes = b"".join(line for line in traced[2].splitlines(True) if line.startswith(b"contrail: "))
+        err = b"".join(line for line in traced[2].splitlines(True) if not line.startswith(b"contrail: "))
+        if notes and not kind.drops:
+            raise AssertionError(f"notes: {notes.decode(errors='replace').strip()}")
+        status = 128 - plain[0] if plain[0] < 0 else plain[0]
+        got = 128 - traced[0] if traced[0] < 0 else traced[0]
+        if got != status:
+            raise AssertionError(f"status {traced[0]}, untraced {plain[0]}: {err[-1000:].decode(errors='replace')}")
+        if plain[1] != traced[1]:
+            raise AssertionError(f"stdout differs: {plain[1][-300:]!r}, traced {traced[1][-300:]!r}")
+        if kind.tells not in plain[2] or kind.tells not in err:
+            raise AssertionError(f"{kind.tells!r} is not in stderr: {plain[2][-300:]!r}, traced {err[-300:]!r}")
+        if kind.stderr and plain[2] != err:
+            raise AssertionError(f"stderr differs: {plain[2][-300:]!r}, traced {err[-300:]!r}")
+
+    def judge(self, kind, trace, counts):
+        info = self.ask("info", "--json", trace)
+        expected = dict(kind.counts or {})
+        if os.path.exists(counts) and kind.has_names:
+            with open(counts, encoding="utf-8") as file:
+                for line in file:
+                    function, _, number = line.strip().rpartition(" ")
+                    expected[function] = expected.get(function, 0) + int(number)
+        if info["dropped"] and not kind.drops:
+            raise AssertionError(f"{info['dropped']} of {info['events']} events dropped")
+        if info["events"] < 1000:
+            raise AssertionError(f"only {info['events']} events")
+        reasons = " ".join(module["enter_only_because"] for module in info["modules"] if "enter_only_because" in module)
+        if bool(kind.enter_only) != bool(reasons) or (kind.enter_only or "") not in reasons:
+            raise AssertionError(f"enter only: {reasons!r}, not {kind.enter_only!r}")
+        if expected and not info["dropped"]:
+            rows = self.ask("report", "--json", "--limit", "0", trace)["functions"]
+            for function, number in expected.items():
+                seen = sum(row["calls"] for row in rows if fnmatch.fnmatchcase(row["name"], function))
+                if seen != number:
+                    raise AssertionError(f"{function}: {seen} calls in the report, {number} in truth")
+        return f"{info['events']} events, {info['dropped']} dropped, {len(info['threads'])} threads, " \
+               f"{len(expected)} counts"
+
+
+def hash_of(text):
+    """Steady from run to run, unlike hash()."""
+    value = 1469598103934665603
+    for byte in text.encode():
+        value = (value ^ byte) * 1099511628211 % (1 << 64)
+    return value
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", action="append", default=[])
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    build = os.path.abspath(options.build)
+    options.contrail = os.path.join(build, "contrail")
+    options.into = os.path.join(build, "tests", "kinds")
+    options.memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    os.makedirs(options.into, exist_ok=True)
+    chosen = [kind for kind in KINDS if (any(fnmatch.fnmatch(kind.name, p) for p in options.filter) if options.filter
+                                         else options.long or not kind.long)]
+    if options.list:
+        print("\n".join(kind.name + (" (long)" if kind.long else "") for kind in chosen))
+        return 0
+    runner = Runner(options)
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for kind in chosen:
+        try:
+            for turn in range(options.repeat):
+                facts = runner.go(kind)
+            count["passed"] += 1
+            print(f"ok   kind {kind.name}: {facts}", flush=True)
+        except Skip as reason:
+            count["skipped"] += 1
+            print(f"skip kind {kind.name}: {reason}", flush=True)
+        except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            count["failed"] += 1
+            print(f"FAIL kind {kind.name} (turn {turn + 1}): {error or type(error).__name__}\n"
+                  f"     again: tests/kinds.py --filter {kind.name}", flush=True)
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
