@@ -364,7 +364,7 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }
-  if (sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
+  if (desc->mode == CT_HOOK_LOOSE || sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
     return CT_VERDICT_RETRY;
   }
   if (sp - control->light_lo < control->light_len) {

@@ -21,7 +21,16 @@
 #define SYS_arch_prctl     158
 #define SYS_gettid         186
 #define SYS_tgkill         234
+#define SYS_clone          56
+#define SYS_execve         59
+#define SYS_prctl          157
+#define SYS_seccomp        317
+#define SYS_execveat       322
+#define SYS_clone3         435
 #define ARCH_SET_GS        0x1001
+#define PR_SET_SECCOMP     22
+#define PR_SET_TSC         26
+#define SECCOMP_MODE_STRICT 1
 
 #define CFG(field) agent_config + field(%rip)
 
@@ -48,6 +57,8 @@ agent_base:
   .long agent_trap - agent_base
   .long agent_restorer - agent_base
   .long agent_restore_quiet - agent_base
+  .long agent_callout_syscall - agent_base
+  .long agent_callout_go_syscall - agent_base
 
   .text
 /* What the handler of SIGTRAP returns to. */
@@ -356,54 +367,69 @@ agent_callout_mlockall:
   jmp leave_short
 
 /*
- * prctl(option, value) or syscall(number, ...): what is coming may forbid things that hooks do.
- *   prctl(PR_SET_SECCOMP = 22, SECCOMP_MODE_FILTER), syscall(SYS_seccomp = 317, filter): no system calls of ours from here on.
- *   strict mode, prctl(PR_SET_TSC = 26): the kernel forbids rdtsc to this thread too: it is recorded no more.
+ * syscall(number, ...): what the functions of these names would do.
+ */
+  .globl agent_callout_syscall
+agent_callout_syscall:
+  cmp $SYS_execve, %edi
+  je agent_callout_request
+  cmp $SYS_execveat, %edi
+  je agent_callout_request
+  cmp $SYS_clone, %edi
+  je agent_callout_park
+  cmp $SYS_clone3, %edi
+  je agent_callout_park
+  cmp $SYS_seccomp, %edi
+  je 1f
+  cmp $SYS_prctl, %edi
+  jne leave_callout
+  cmp $PR_SET_TSC, %esi
+  je thread_off
+  cmp $PR_SET_SECCOMP, %esi
+  jne leave_callout
+  cmp $SECCOMP_MODE_STRICT, %edx
+  je thread_off
+  jmp no_more_syscalls
+1:
+  test %esi, %esi /* SECCOMP_SET_MODE_STRICT */
+  je thread_off
+  jmp no_more_syscalls
+
+/* The same of Go's runtime: the number is in rax. */
+  .globl agent_callout_go_syscall
+agent_callout_go_syscall:
+  cmpq $SYS_execve, -8(%rsp)
+  je agent_callout_request
+  jmp leave_callout
+
+/*
+ * prctl(option, value): what is coming may forbid things that hooks do. A seccomp filter: no system calls of ours from
+ * here on. Strict mode, PR_SET_TSC: the kernel forbids rdtsc to this thread too: it is recorded no more.
  */
   .globl agent_callout_seccomp
 agent_callout_seccomp:
-  cmp $317, %edi
-  je 1f
-  cmp $157, %edi
-  je 2f
-  cmp $26, %edi
-  je 4f
-  cmp $22, %edi
-  jne 6f
-  cmp $1, %esi /* SECCOMP_MODE_STRICT */
-  je 4f
-  jmp 3f
-1:
-  test %esi, %esi /* SECCOMP_SET_MODE_STRICT */
-  je 4f
-  jmp 3f
-2: /* syscall(SYS_prctl, option, ...) */
-  cmp $26, %esi
-  je 4f
-  cmp $22, %esi
-  jne 6f
-  cmp $1, %edx
-  je 4f
-3:
+  cmp $PR_SET_TSC, %edi
+  je thread_off
+  cmp $PR_SET_SECCOMP, %edi
+  jne leave_callout
+  cmp $SECCOMP_MODE_STRICT, %esi
+  je thread_off
+no_more_syscalls:
   movl $1, CFG(CT_CFG_NO_SYSCALLS)
-  jmp 6f
-4:
+  jmp leave_callout
+thread_off:
   mov %rcx, -40(%rsp)
   mov %rsi, -48(%rsp)
   mov %rdi, -56(%rsp)
   mov %r11, -120(%rsp)
   mov CFG(CT_CFG_PAGE_OFF), %rdi
   jmp leave_with_gs
-6:
-  mov CT_DESC_AFTER_CALLOUT(%r11), %rax
-  mov %rax, -104(%rsp)
-  jmp leave_short
 
 /* The function is about to clone: park gs, so that the child finds no page of another thread there. */
   .globl agent_callout_park
 agent_callout_park:
   cmpl $CT_MODE_ON, %gs:CT_GS_MODE
-  jne 4f
+  jne leave_callout
   mov %rcx, -40(%rsp)
   mov %rsi, -48(%rsp)
   mov %rdi, -56(%rsp)
@@ -416,7 +442,7 @@ leave_with_gs: /* rcx, rsi, rdi and the descriptor are saved */
   mov -48(%rsp), %rsi
   mov -56(%rsp), %rdi
   mov -120(%rsp), %r11
-4:
+leave_callout:
   mov CT_DESC_AFTER_CALLOUT(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
@@ -444,7 +470,7 @@ agent_callout_find_fde:
   mov 40(%rsp), %r11
   add $184, %rsp
   cmp $1, %rax
-  je 4b
+  je leave_callout
   mov -16(%rsp), %rdx
   mov -24(%rsp), %r11
   mov -32(%rsp), %r10

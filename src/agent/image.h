@@ -29,6 +29,8 @@ struct ct_agent_image {
   uint32_t trap;     /* handler of SIGTRAP, for hooks by int3 */
   uint32_t restorer; /* of that handler */
   uint32_t restore_quiet;
+  uint32_t callout_syscall;
+  uint32_t callout_go_syscall;
 };
 
 #endif

@@ -26,11 +26,21 @@ ring_the_bell(void)
   agent_syscall(SYS_futex, (long)&r->control_bell, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
-/* Saved by entry.S in the 128 bytes below the target's stack pointer. */
+/*
+ * The path of an execve, as entry.S has saved registers in the 128 bytes below the target's stack pointer. Of execveat
+ * and the like it is no address, and nothing is found there.
+ */
 static uint64_t
-saved_rdi(uint64_t sp)
+path_of(const struct ct_hook_desc *desc, uint64_t sp)
 {
-  return *(const uint64_t *)(sp - 56);
+  switch (desc->callout) {
+  case CT_CALLOUT_SYSCALL:
+    return *(const uint64_t *)(sp - 48); /* rsi */
+  case CT_CALLOUT_GO_SYSCALL:
+    return *(const uint64_t *)(sp - 80); /* rbx */
+  default:
+    return *(const uint64_t *)(sp - 56); /* rdi */
+  }
 }
 
 void
@@ -41,8 +51,8 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_answers() || loader_is_busy(desc)) {
     return;
   }
-  request->kind = desc->callout == CT_CALLOUT_EXEC ? CT_REQUEST_EXEC : CT_REQUEST_RENDEZVOUS;
-  request->arg[0] = saved_rdi(sp);
+  request->kind = desc->callout == CT_CALLOUT_RENDEZVOUS ? CT_REQUEST_RENDEZVOUS : CT_REQUEST_EXEC;
+  request->arg[0] = path_of(desc, sp);
   uint64_t pulse = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
   uint32_t silent = 0;
   /* release: pairs with the controller's acquire of PENDING */

@@ -103,6 +103,10 @@ totals_json(const struct chosen *chosen)
   json_object_set_new(json, "enter_only", json_integer((json_int_t)enter_only));
   json_object_set_new(json, "tactics", by_tactic);
   json_object_set_new(json, "refused", refused);
+  const char *enter_only_because = ct_runtime_text((enum ct_runtime)plan->runtime);
+  if (enter_only_because != NULL) {
+    json_object_set_new(json, "enter_only_because", json_string(enter_only_because));
+  }
   json_object_set_new(json, "uses_gs", json_boolean(plan->uses_gs));
   json_object_set_new(json, "cached", json_boolean(plan->mapping != NULL));
   json_object_set_new(json, "plan_ns", json_integer((json_int_t)plan->plan_ns));
@@ -146,6 +150,9 @@ print_text(const struct chosen *chosen)
              ct_refusal_text(refusal),
              wish_of(chosen, i) == CT_WISH_QUIET ? ", with a trampoline that records nothing" : "");
     }
+  }
+  if (ct_runtime_text((enum ct_runtime)plan->runtime) != NULL) {
+    printf("\nenter only: %s\n", ct_runtime_text((enum ct_runtime)plan->runtime));
   }
   printf("\n%zu functions, %zu hooked, planned in %.1f ms%s\n", plan->count, plan->hooked - chosen->choice.excluded,
          (double)plan->plan_ns / 1e6, plan->mapping != NULL ? " (from the cache)" : "");

@@ -8,7 +8,7 @@
  *   tail at S:    frames with slot < S were left; the frame at S ends by the tail call, the new one takes its place
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
  *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
- *   point at S:   like enter, but opens no frame.
+ *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
  * its slot, which lies further in than the innermost frame, and is left out too.
  *
@@ -159,7 +159,9 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       break;
     default:
       if ((fn & CT_FN_POINT_BIT) != 0) {
-        leave_inside_or_at(encoder, tsc, slot);
+        if (modes[fn & CT_FN_MAX] != CT_HOOK_LOOSE) {
+          leave_inside_or_at(encoder, tsc, slot);
+        }
         if (!is_full(encoder, thread->max_depth)) {
           ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
         }

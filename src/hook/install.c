@@ -368,6 +368,7 @@ emit_one(struct build *build, const struct ct_planned *planned, bool quiet, uint
       .mode = quiet ? CT_HOOK_QUIET : planned->mode,
       .callout = planned->callout,
       .self_branch = planned->self_branch,
+      .event_last = planned->event_last,
       .store_delta = build->place->store_delta,
       .table = build->place->table,
       .function = base + patched,

@@ -47,6 +47,7 @@ static const struct {
     [CT_REFUSED_BUSY] = {"busy", "a thread stood in its first bytes when it was to be patched"},
     [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
     [CT_REFUSED_EXCLUDED] = {"excluded", "it is excluded"},
+    [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it behind its first byte"},
 };
 
 const char *
@@ -146,7 +147,7 @@ scan_one(struct scan_share *share, size_t i)
   const struct ct_function *function = &planner->functions[i];
   size_t left = ct_elf_bytes_left(elf, function->address);
   size_t size = function->size < left ? function->size : left;
-  bool skipped = planner->runtime == CT_RUNTIME_NO_RETURNS && function->entry == CT_ENTRY_NOCFI;
+  bool skipped = planner->plan->runtime == CT_RUNTIME_NO_RETURNS && function->entry == CT_ENTRY_NOCFI;
   const uint8_t *code = size != 0 && !skipped ? ct_elf_bytes(elf, function->address, left) : NULL;
   if (code == NULL) {
     return 0;
@@ -311,7 +312,7 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
     return false;
   }
   const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, 2);
-  if (planner->runtime == CT_RUNTIME_READS_RETURNS && code != NULL && code[0] == 0xff && code[1] == 0x25) {
+  if (planner->plan->runtime == CT_RUNTIME_READS_RETURNS && code != NULL && code[0] == 0xff && code[1] == 0x25) {
     *refusal = CT_REFUSED_PLT; /* jmp *(%rip): Mono reads and patches its own */
     return false;
   }
@@ -376,7 +377,8 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
   static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
   static const char *const mlockall[] = {"mlockall", NULL};
-  static const char *const seccomp[] = {"prctl", "__prctl", "syscall", NULL};
+  static const char *const seccomp[] = {"prctl", "__prctl", NULL};
+  static const char *const any_syscall[] = {"syscall", NULL};
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
   }
@@ -397,6 +399,9 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if (has_name(planner, function, mlockall)) {
     return CT_CALLOUT_MLOCKALL;
+  }
+  if (has_name(planner, function, any_syscall)) {
+    return CT_CALLOUT_SYSCALL;
   }
   return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
 }
@@ -428,9 +433,14 @@ plan_one(const struct planner *planner, size_t i)
     planned->tactic = CT_TACTIC_NONE;
   }
   planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
-  planned->mode = planned->why_enter != 0 || planner->enter_only ? CT_HOOK_ENTER : CT_HOOK_FULL;
+  planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
   planned->callout = callout_of(planner, function, facts);
+  refusal = ct_runtime_adapt(planner, i, planned);
+  if (refusal != CT_REFUSED_NOT) {
+    planned->refusal = refusal;
+    planned->tactic = CT_TACTIC_NONE;
+  }
 }
 
 static int
@@ -454,12 +464,15 @@ static int
 find_foreign_code(struct planner *planner)
 {
   size_t with = 0, symbols = 0;
+  if (planner->plan->runtime == CT_RUNTIME_GO) {
+    return 0; /* its compiler's functions have none */
+  }
   for (size_t i = 0; i < planner->count; i++) {
     const struct ct_function *function = &planner->functions[i];
     symbols += (function->sources & ~CT_SRC_EHFRAME) != 0;
     with += (function->sources & ~CT_SRC_EHFRAME) != 0 && function->entry != CT_ENTRY_NOCFI;
   }
-  planner->cfi_is_usual = with > symbols / 2 || planner->runtime == CT_RUNTIME_NO_RETURNS;
+  planner->cfi_is_usual = with > symbols / 2 || planner->plan->runtime == CT_RUNTIME_NO_RETURNS;
   if (!planner->cfi_is_usual) {
     return 0;
   }
@@ -481,33 +494,6 @@ find_foreign_code(struct planner *planner)
     }
   }
   return code;
-}
-
-/*
- * A static program whose C++ (or Rust) frames are unwound by code we cannot find, because it has no symbols: it
- * would not know our trampolines, so no return address may be one of theirs.
- */
-static bool
-unwinder_is_hidden(const struct planner *planner)
-{
-  static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
-  const struct ct_elf *elf = planner->plan->elf;
-  if (ct_elf_interp(elf) != NULL || ct_elf_soname(elf) != NULL || ct_elf_entry(elf) == 0) {
-    return false;
-  }
-  for (size_t i = 0; i < planner->count; i++) {
-    if ((planner->functions[i].sources & CT_SRC_DYNSYM) != 0 || has_name(planner, &planner->functions[i], find_fde)) {
-      return false;
-    }
-  }
-  uint32_t count = ct_cfi_count(elf);
-  for (uint32_t i = 0; i < count; i++) {
-    struct ct_cfi_fde fde;
-    if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
-      return true;
-    }
-  }
-  return false;
 }
 
 static void
@@ -557,9 +543,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = CT_ENOMEM;
   }
   if (code == 0) {
-    planner.runtime = ct_runtime_of(&planner);
-    code =
-        planner.runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
+    plan->runtime = ct_runtime_of(&planner);
+    code = plan->runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
   }
   if (code == 0) {
     code = scan_all(&planner);
@@ -574,8 +559,6 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = planner.scan.targets.out_of_memory ? CT_ENOMEM : 0;
   }
   if (code == 0) {
-    ct_runtime_targets(&planner, &planner.scan.targets);
-    planner.enter_only = planner.runtime == CT_RUNTIME_READS_RETURNS || unwinder_is_hidden(&planner);
     plan_all(&planner);
   }
   plan->no_stores = ct_runtime_forbids_stores(plan->elf);

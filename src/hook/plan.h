@@ -48,8 +48,19 @@ enum ct_refusal {
   CT_REFUSED_CHANGED,       /* its first bytes in memory are not those of the file (text relocation, another's patch) */
   CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
   CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
+  CT_REFUSED_RUNTIME,       /* its runtime goes on behind its first byte */
   CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
   CT_REFUSED_COUNT
+};
+
+/* Whose code a module has, see hook/runtimes.c. */
+enum ct_runtime {
+  CT_RUNTIME_PLAIN = 0,
+  CT_RUNTIME_READS_RETURNS,   /* return addresses in its frames must be its own: enter only */
+  CT_RUNTIME_GO,              /* likewise, on stacks of its own */
+  CT_RUNTIME_HIDDEN_UNWINDER, /* nobody may meet a trampoline's address: enter only */
+  CT_RUNTIME_NO_RETURNS,      /* what has no CFI has no return addresses on the stack */
+  CT_RUNTIME_COUNT
 };
 
 struct ct_planned {
@@ -61,6 +72,7 @@ struct ct_planned {
   uint8_t mode;           /* CT_HOOK_* */
   uint8_t callout;        /* enum ct_callout */
   uint8_t self_branch;    /* it branches to its own entry */
+  uint8_t event_last;     /* CT_HOOK_LOOSE: the call counts once the displaced instructions have been gone through */
   uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
   uint8_t patch_bytes;    /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
   uint8_t int3_fits;      /* refused, but one byte at patch_offset could be changed, window is for that; once used: the
@@ -103,6 +115,7 @@ struct ct_plan {
   int uses_gs;      /* some function uses gs */
   int no_stores;    /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
   int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
+  int runtime;      /* enum ct_runtime */
   uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
   /* Of a plan from the cache: what all of the above points into, and the aliases. */
@@ -138,6 +151,8 @@ const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *p
 /* True when what was refused is a function that can be called all the same. */
 bool ct_refusal_is_callable(enum ct_refusal refusal);
 const char *ct_tactic_name(enum ct_tactic tactic);
+/* Why a module's functions are hooked for enter only, or NULL. */
+const char *ct_runtime_text(enum ct_runtime runtime);
 /* A short stable key ("branch-into") and a sentence. */
 const char *ct_refusal_key(enum ct_refusal refusal);
 const char *ct_refusal_text(enum ct_refusal refusal);

@@ -356,9 +356,10 @@ take_functions(struct ct_plan *plan, const struct extent *extent, const char *st
     struct ct_planned *planned = &plan->functions[i];
     bool hooked = planned->refusal == CT_REFUSED_NOT;
     if ((i != 0 && planned->address <= plan->functions[i - 1].address) || planned->refusal >= CT_REFUSED_COUNT ||
-        planned->mode > CT_HOOK_LIGHT || planned->self_branch > 1 || planned->patch_offset > 4 ||
-        !place_name(&planned->name, strings, string_bytes) || hooked != (planned->tactic != CT_TACTIC_NONE) ||
-        (hooked && planned->int3_fits) || ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
+        planned->mode > CT_HOOK_LOOSE || planned->event_last > 1 || planned->self_branch > 1 ||
+        planned->patch_offset > 4 || !place_name(&planned->name, strings, string_bytes) ||
+        hooked != (planned->tactic != CT_TACTIC_NONE) || (hooked && planned->int3_fits) ||
+        ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
       return false;
     }
     plan->hooked += hooked;
@@ -414,7 +415,8 @@ ct_plan_decode(void *bytes, size_t size, const struct ct_plan_key *key, struct c
   taken.aliases = (struct ct_plan_alias *)(base + head.parts[PART_ALIASES].offset);
   taken.alias_count = head.parts[PART_ALIASES].count;
   memcpy((uint8_t *)&taken + FACTS_AT, head.facts, FACTS_BYTES);
-  if (!take_functions(&taken, &extent, strings, string_bytes) || !take_others(&taken, &extent, strings, string_bytes)) {
+  if (taken.runtime < 0 || taken.runtime >= CT_RUNTIME_COUNT ||
+      !take_functions(&taken, &extent, strings, string_bytes) || !take_others(&taken, &extent, strings, string_bytes)) {
     return CT_EFORMAT;
   }
   *plan = taken;

@@ -7,13 +7,6 @@
 #include "target/functions.h"
 #include "x86/scan.h"
 
-/* hook/runtimes.c: whose code a module has. */
-enum ct_runtime {
-  CT_RUNTIME_PLAIN = 0,
-  CT_RUNTIME_READS_RETURNS, /* return addresses in its frames must be its own */
-  CT_RUNTIME_NO_RETURNS     /* what has no CFI has no return addresses on the stack */
-};
-
 struct planner {
   struct ct_plan *plan;
   const struct ct_function *functions;
@@ -21,14 +14,12 @@ struct planner {
   struct ct_scan scan;
   uint16_t *facts;   /* per function */
   uint8_t *is_part;  /* per function: a part of another one, by how it is reached */
-  enum ct_runtime runtime;
-  bool enter_only;   /* no function may be called through */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
 
+/* hook/runtimes.c: whose code the module has; what that means for a function that is hookable so far. */
 enum ct_runtime ct_runtime_of(const struct planner *planner);
-/* Adds addresses that a runtime enters and no instruction names. */
-void ct_runtime_targets(const struct planner *planner, struct ct_targets *targets);
+enum ct_refusal ct_runtime_adapt(const struct planner *planner, size_t i, struct ct_planned *planned);
 bool ct_runtime_translates(const struct ct_elf *elf);
 bool ct_runtime_forbids_stores(const struct ct_elf *elf);
 

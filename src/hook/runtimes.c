@@ -7,24 +7,54 @@
  * of that code nor in those of C functions it calls. So all functions of such a module are recorded by their enters,
  * and its text counts as foreign, which makes enters of the calls from there (as with JIT compilers).
  *
- * Go        moves stacks. A goroutine begins with a return address that no instruction mentions: one byte behind the
- *           entry of runtime.goexit.
  * OCaml     native code: the collector looks up each return address in a hash table and does not end without a find.
  * Mono      images compiled ahead of time: a call's target is read off the call in front of its return address.
  *
+ * Go walks its stacks too, and moves them, but C is called on another one. Its functions are hooked loosely
+ * (CT_HOOK_LOOSE): enter only, nothing of the stack is looked at but the pointer. C code in the same module (cgo) has
+ * call frame information, Go's has none. Two things are special.
+ *   - A function asks for stack first:   [lea -n(%rsp), %r12]; cmp 16(%r14), %rsp; jbe more; ...; more: call morestack;
+ *     jmp function. With the stack moved it begins anew. So the call is recorded behind the jbe: once, and where there
+ * is known to be stack (functions that do not ask leave 800 bytes less what they use, in Go 1.19 at least 250).
+ *   - runtime.goexit is never called. Where it goes on behind its first byte, a nop, lies at the end of each stack as
+ * if it had called the goroutine's function.
+ *
  * Code of GHC (Haskell) has another stack, no return addresses on this one, and data in front of each function: nothing
  * of it can be hooked. What has call frame information in such a module is C.
+ *
+ * And a static program without symbols whose frames are unwound (C++, Rust): the unwinder is in it, and cannot be told
+ * about trampolines, since it cannot be found.
  */
 #include "hook/plan_internal.h"
 #include "target/functions.h"
+#include "target/golang.h"
+#include "x86/decode.h"
 
+#include <ctype.h>
 #include <elf.h>
 #include <string.h>
+
+#define CHECK_INSTRUCTIONS_MAX 6
+
+const char *
+ct_runtime_text(enum ct_runtime runtime)
+{
+  switch (runtime) {
+  case CT_RUNTIME_READS_RETURNS:
+    return "its runtime finds frames by their return addresses";
+  case CT_RUNTIME_GO:
+    return "Go's runtime walks and moves its stacks by return addresses";
+  case CT_RUNTIME_HIDDEN_UNWINDER:
+    return "its unwinder has no name and cannot be told about hooks";
+  default:
+    return NULL;
+  }
+}
 
 static bool
 has_prefix(const char *text, const char *prefix)
 {
-  return strncmp(text, prefix, strlen(prefix)) == 0;
+  return text != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 static bool
@@ -68,6 +98,30 @@ is_stripped_ocaml(const struct planner *planner)
   return !has_symbols(planner) && has_text(elf, "OCAMLRUNPARAM") && !has_text(elf, "OCAMLLIB");
 }
 
+static bool
+unwinder_is_hidden(const struct planner *planner)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t address;
+  if (ct_elf_interp(elf) != NULL || ct_elf_soname(elf) != NULL || ct_elf_entry(elf) == 0 ||
+      ct_elf_symbol(elf, "_Unwind_Find_FDE", &address) == 0) {
+    return false;
+  }
+  for (size_t i = 0; i < planner->count; i++) {
+    if ((planner->functions[i].sources & CT_SRC_DYNSYM) != 0) {
+      return false;
+    }
+  }
+  uint32_t count = ct_cfi_count(elf);
+  for (uint32_t i = 0; i < count; i++) {
+    struct ct_cfi_fde fde;
+    if (ct_cfi_get(elf, i, &fde) == 0 && fde.lsda != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 enum ct_runtime
 ct_runtime_of(const struct planner *planner)
 {
@@ -76,11 +130,15 @@ ct_runtime_of(const struct planner *planner)
       "caml_plugin_header", /* OCaml, to be loaded by one */
       "mono_aot_file_info",
   };
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t unused;
   for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-    uint64_t unused;
-    if (ct_elf_symbol(planner->plan->elf, marks[i], &unused) == 0) {
+    if (ct_elf_symbol(elf, marks[i], &unused) == 0) {
       return CT_RUNTIME_READS_RETURNS;
     }
+  }
+  if (ct_elf_is_go(elf)) {
+    return CT_RUNTIME_GO;
   }
   size_t info = 0, named = 0;
   for (size_t i = 0; i < planner->count; i++) {
@@ -89,7 +147,7 @@ ct_runtime_of(const struct planner *planner)
       continue;
     }
     if (has_prefix(name, "runtime.goexit")) {
-      return CT_RUNTIME_READS_RETURNS;
+      return CT_RUNTIME_GO;
     }
     named++;
     info += has_suffix(name, "_info");
@@ -97,17 +155,86 @@ ct_runtime_of(const struct planner *planner)
   if (is_stripped_ocaml(planner)) {
     return CT_RUNTIME_READS_RETURNS;
   }
-  return info * 4 > named ? CT_RUNTIME_NO_RETURNS : CT_RUNTIME_PLAIN;
+  if (info * 4 > named) {
+    return CT_RUNTIME_NO_RETURNS;
+  }
+  return unwinder_is_hidden(planner) ? CT_RUNTIME_HIDDEN_UNWINDER : CT_RUNTIME_PLAIN;
 }
 
-void
-ct_runtime_targets(const struct planner *planner, struct ct_targets *targets)
+/* cmp 16(%reg), %reg, or 24 for the runtime's own: against the limit of the stack. */
+static bool
+is_stack_check(const uint8_t *code, size_t length)
 {
-  for (size_t i = 0; i < planner->count; i++) {
-    const char *name = planner->functions[i].name;
-    if (name != NULL && (strcmp(name, "runtime.goexit") == 0 || strcmp(name, "runtime.goexit.abi0") == 0)) {
-      ct_targets_add(targets, planner->functions[i].address + 1);
+  return length == 4 && (code[0] & 0xf8) == 0x48 && code[1] == 0x3b && code[2] >> 6 == 1 && (code[2] & 7) != 4 &&
+         (code[3] == 16 || code[3] == 24);
+}
+
+/* How many bytes a function spends on asking for stack; 0 when it does not begin so. */
+static size_t
+check_bytes(const uint8_t *code, size_t size)
+{
+  size_t at = 0;
+  bool checked = false;
+  for (int i = 0; i < CHECK_INSTRUCTIONS_MAX; i++) {
+    struct ct_insn in;
+    if (at >= size || !ct_decode(code + at, size - at, size - at, &in)) {
+      return 0;
     }
+    bool below = (in.length == 2 && code[at] == 0x76) || (in.length == 6 && code[at] == 0x0f && code[at + 1] == 0x86);
+    if (checked) {
+      return below ? at + in.length : 0;
+    }
+    bool underflow =
+        (in.length == 2 && code[at] == 0x72) || (in.length == 6 && code[at] == 0x0f && code[at + 1] == 0x82);
+    if (ct_insn_op(&in) >= CT_OP_SYSCALL && !underflow) {
+      return 0;
+    }
+    checked = is_stack_check(code + at, in.length);
+    at += in.length;
+  }
+  return 0;
+}
+
+static enum ct_refusal
+adapt_to_go(const struct planner *planner, size_t i, struct ct_planned *planned)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  /* and runtime.goexit.abi0, but not runtime.goexit1 */
+  if (has_prefix(planned->name, "runtime.goexit") && !isdigit((unsigned char)planned->name[14])) {
+    return CT_REFUSED_RUNTIME;
+  }
+  planned->mode = CT_HOOK_LOOSE;
+  if (has_prefix(planned->name, "syscall.rawVforkSyscall")) {
+    planned->callout = CT_CALLOUT_PARK; /* the number of the system call comes as an argument */
+  } else if (has_prefix(planned->name, "runtime/internal/syscall.Syscall6") ||
+             has_prefix(planned->name, "internal/runtime/syscall.Syscall6")) {
+    planned->callout = CT_CALLOUT_GO_SYSCALL;
+  }
+  size_t size = ct_elf_bytes_left(elf, planned->address);
+  size = size < planned->size ? size : planned->size;
+  const uint8_t *code = ct_elf_bytes(elf, planned->address, size);
+  size_t check = code != NULL && planned->self_branch ? check_bytes(code, size) : 0;
+  struct ct_window window;
+  if (check != 0 && planned->tactic == CT_TACTIC_JUMP &&
+      ct_window_find(code, size, planned->address, check, &window) == CT_WINDOW_OK && window.length == check) {
+    planned->window = window;
+    planned->event_last = 1;
+  }
+  return CT_REFUSED_NOT;
+}
+
+enum ct_refusal
+ct_runtime_adapt(const struct planner *planner, size_t i, struct ct_planned *planned)
+{
+  switch (planner->plan->runtime) {
+  case CT_RUNTIME_GO:
+    return planner->functions[i].fde == CT_FDE_NONE ? adapt_to_go(planner, i, planned) : CT_REFUSED_NOT;
+  case CT_RUNTIME_READS_RETURNS:
+  case CT_RUNTIME_HIDDEN_UNWINDER:
+    planned->mode = CT_HOOK_ENTER;
+    return CT_REFUSED_NOT;
+  default:
+    return CT_REFUSED_NOT;
   }
 }
 

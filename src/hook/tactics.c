@@ -243,7 +243,8 @@ ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_planne
     return true;
   }
   *planned = saved;
-  if (choose_short(planner, i, CT_TACTIC_EVICT, ct_nearby_victim, planned)) {
+  /* Go makes panics of faults, by the place where they happened: instructions stay where they are. */
+  if (planner->plan->runtime != CT_RUNTIME_GO && choose_short(planner, i, CT_TACTIC_EVICT, ct_nearby_victim, planned)) {
     return true;
   }
   *planned = saved;

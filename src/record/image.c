@@ -227,6 +227,8 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
       .callout_find_fde = place->base + agent->callout_find_fde,
       .callout_seccomp = place->base + agent->callout_seccomp,
       .callout_mlockall = place->base + agent->callout_mlockall,
+      .callout_syscall = place->base + agent->callout_syscall,
+      .callout_go_syscall = place->base + agent->callout_go_syscall,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
   };

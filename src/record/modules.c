@@ -308,6 +308,7 @@ new_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   module->plan = plan;
   if (plan != NULL) {
     module->functions = plan->count;
+    module->runtime = plan->runtime;
     module->build_id = strdup(ct_elf_build_id(plan->elf));
   }
   return module;
@@ -566,6 +567,10 @@ ct_modules_json(const struct ct_modules *modules)
     json_object_set_new(item, "text_bytes", json_integer((json_int_t)module->text_bytes));
     if (module->why_not != NULL) {
       json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
+    }
+    const char *enter_only = ct_runtime_text((enum ct_runtime)module->runtime);
+    if (enter_only != NULL) {
+      json_object_set_new(item, "enter_only_because", json_string(enter_only));
     }
     json_array_append_new(list, item);
   }

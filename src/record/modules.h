@@ -28,6 +28,7 @@ struct ct_module {
   uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
   uint64_t trampoline_bytes, text_bytes; /* memory that the hooks took in the program, of the last load */
   uint32_t loads;
+  uint8_t runtime; /* enum ct_runtime */
   bool loaded;
   bool has_rendezvous; /* its function that the loader calls when libraries come and go is hooked */
 };

@@ -209,15 +209,19 @@ _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CAL
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
  * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice;
- * CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout. */
+ * CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout.
+ * CT_HOOK_LOOSE enter only on stacks that a runtime looks after itself: which one it is, and what that says of open
+ * frames, is not looked at. */
 enum ct_callout {
   CT_CALLOUT_NONE = 0,
   CT_CALLOUT_PARK = 1,       /* clone, fork: leave gs parked for the child to inherit */
   CT_CALLOUT_EXEC = 2,       /* execve: tell the controller first */
   CT_CALLOUT_RENDEZVOUS = 3, /* the loader's r_brk function */
   CT_CALLOUT_FIND_FDE = 4,   /* _Unwind_Find_FDE */
-  CT_CALLOUT_SECCOMP = 5,    /* prctl, syscall: a seccomp filter may come into force */
+  CT_CALLOUT_SECCOMP = 5,    /* prctl: a seccomp filter may come into force */
   CT_CALLOUT_MLOCKALL = 6,   /* lock pages when they are touched, not before */
+  CT_CALLOUT_SYSCALL = 7,    /* syscall(number, ...): exec, clone, prctl, seccomp */
+  CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
 };
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
@@ -230,6 +234,8 @@ struct ct_region_head {
   uint64_t callout_find_fde;
   uint64_t callout_seccomp;
   uint64_t callout_mlockall;
+  uint64_t callout_syscall;
+  uint64_t callout_go_syscall;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
 };

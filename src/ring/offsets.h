@@ -57,6 +57,7 @@
 #define CT_HOOK_ENTER 1
 #define CT_HOOK_LIGHT 2
 #define CT_HOOK_QUIET 3
+#define CT_HOOK_LOOSE 4
 
 #define CT_SLOT_COUNT     4096
 #define CT_CONTROL_STRIDE 16384 /* control page, then the agent's stack for the thread */

@@ -27,7 +27,8 @@ enum ct_source {
   CT_SRC_MINIDEBUG = 1 << 3, /* .gnu_debugdata */
   CT_SRC_DWARF = 1 << 4,     /* only read when there is no .symtab in the file or its debug file */
   CT_SRC_EHFRAME = 1 << 5,
-  CT_SRC_ALL = (1 << 6) - 1,
+  CT_SRC_GO = 1 << 6, /* .gopclntab; only read when there is no .symtab */
+  CT_SRC_ALL = (1 << 7) - 1,
 };
 
 struct ct_elf_options {

@@ -41,7 +41,7 @@ struct candidate {
 
 struct candidates {
   const struct ct_elf *elf;
-  uint64_t dwarf_budget; /* bytes of names */
+  uint64_t dwarf_budget, go_budget; /* bytes of names */
   struct candidate *items;
   size_t count;
   size_t size;
@@ -138,6 +138,23 @@ add_subprogram(void *arg, uint64_t address, uint64_t size, const char *name, boo
 }
 
 static void
+add_go_function(void *arg, uint64_t address, uint64_t size, const char *name)
+{
+  struct candidates *all = arg;
+
+  if (!ct_elf_is_code(all->elf, address))
+    return;
+  add(all, (struct candidate){
+               .address = address,
+               .size = size,
+               .name = name != NULL ? usable_name(name, &all->go_budget) : NULL,
+               .source = CT_SRC_GO,
+               .type = STT_FUNC,
+               .binding = STB_LOCAL,
+           });
+}
+
+static void
 collect(struct candidates *all, struct ct_elf *elf)
 {
   add_symbols(all, &elf->symtab, CT_SRC_SYMTAB);
@@ -146,6 +163,9 @@ collect(struct candidates *all, struct ct_elf *elf)
   add_symbols(all, &elf->mini_symtab, CT_SRC_MINIDEBUG);
   if ((elf->sources & CT_SRC_EHFRAME) != 0)
     add_fdes(all);
+  all->go_budget = SHARED_MAX * (uint64_t)elf->main.size + SHARED_FREE;
+  if ((elf->sources & CT_SRC_GO) != 0 && elf->symtab.count == 0)
+    ct_golang_functions(elf, add_go_function, all);
   if ((elf->sources & CT_SRC_DWARF) == 0 || elf->symtab.count != 0 || elf->debug_symtab.count != 0)
     return;
   all->dwarf_budget = SHARED_MAX * (uint64_t)(elf->debug.size + elf->main.size) + SHARED_FREE;

@@ -117,4 +117,8 @@ typedef void ct_dwarf_found(void *arg, uint64_t address, uint64_t size, const ch
 struct ct_dwarf *ct_dwarf_read(const struct ct_image *image, ct_dwarf_found *found, void *arg);
 void ct_dwarf_close(struct ct_dwarf *dwarf);
 
+/* golang.c: calls found for each function of Go's own table; the name may be NULL. */
+typedef void ct_golang_found(void *arg, uint64_t address, uint64_t size, const char *name);
+void ct_golang_functions(const struct ct_elf *elf, ct_golang_found *found, void *arg);
+
 #endif

@@ -99,6 +99,10 @@ modules_json(const json_t *manifest)
     if (why != NULL) {
       json_object_set(item, "not_hooked_because", why);
     }
+    why = json_object_get(module, "enter_only_because");
+    if (why != NULL) {
+      json_object_set(item, "enter_only_because", why);
+    }
     json_array_append_new(list, item);
   }
   return list;
@@ -318,19 +322,18 @@ refused_total(const json_t *module)
   return total;
 }
 
-/* The most frequent reasons for which functions were left out, over all modules. */
-/* Modules of which nothing could be hooked, each with its reason. */
+/* Modules of which nothing could be hooked, or for enter only, each with its reason. */
 static void
-write_unhooked(FILE *out, const json_t *modules)
+write_limited(FILE *out, const json_t *modules, const char *what, const char *reason)
 {
   size_t i;
   json_t *module;
   json_array_foreach(modules, i, module)
   {
-    const char *why = json_string_value(json_object_get(module, "not_hooked_because"));
+    const char *why = json_string_value(json_object_get(module, reason));
     const char *path = json_string_value(json_object_get(module, "path"));
     if (why != NULL) {
-      label(out, "not hooked");
+      label(out, what);
       ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
       fputs(": ", out);
       ct_put_printable(out, why, SIZE_MAX);
@@ -339,6 +342,7 @@ write_unhooked(FILE *out, const json_t *modules)
   }
 }
 
+/* The most frequent reasons for which functions were left out, over all modules. */
 static void
 write_reasons(FILE *out, const json_t *modules)
 {
@@ -467,7 +471,8 @@ ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag
     write_cost(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));
-    write_unhooked(out, json_object_get(manifest, "modules"));
+    write_limited(out, json_object_get(manifest, "modules"), "not hooked", "not_hooked_because");
+    write_limited(out, json_object_get(manifest, "modules"), "enter only", "enter_only_because");
     write_threads(out, trace);
   }
   if (rc == CT_ENOMEM)

@@ -21,7 +21,9 @@
  * all functions, so that one unwind table serves them all (ct_trampoline_unwind).
  *
  * Enter-only (CT_HOOK_ENTER, CT_HOOK_LIGHT): checks 1 and 3, event, then straight on into the displaced
- * instructions. CT_HOOK_ENTER also looks whether the slot holds a trampoline's address (restore_slot).
+ * instructions. CT_HOOK_ENTER also looks whether the slot holds a trampoline's address (restore_slot). CT_HOOK_LOOSE
+ * has check 3 only, which fails too where a thread has no segment yet. With event_last the order is: the displaced
+ * instructions, which branch away or have no effect yet; the event; on into the body.
  *
  * Quiet (CT_HOOK_QUIET): an excluded function that needs a trampoline. It only looks whether the slot holds a
  * trampoline's address (restore_quiet), through the table's address itself: the thread's gs is not looked at, so there
@@ -221,6 +223,12 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_MLOCKALL:
     field = offsetof(struct ct_region_head, callout_mlockall);
     break;
+  case CT_CALLOUT_SYSCALL:
+    field = offsetof(struct ct_region_head, callout_syscall);
+    break;
+  case CT_CALLOUT_GO_SYSCALL:
+    field = offsetof(struct ct_region_head, callout_go_syscall);
+    break;
   case CT_CALLOUT_SECCOMP:
     field = offsetof(struct ct_region_head, callout_seccomp);
     break;
@@ -244,7 +252,9 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const 
     emit_cold(out, spec, offsetof(struct ct_region_head, restore_quiet));
     return;
   }
-  fix(out, fixups->slow_enter[0]);
+  if (fixups->slow_enter[0] != 0) {
+    fix(out, fixups->slow_enter[0]);
+  }
   fix(out, fixups->slow_enter[1]);
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
   if (fixups->other != 0) {
@@ -260,6 +270,62 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const 
   }
 }
 
+static void
+emit_loose(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+{
+  ct_emit_store_sp(out, CT_RAX, -8);
+  ct_emit_store_sp(out, CT_RDX, -16);
+  ct_emit_store_sp(out, CT_R11, -24);
+  ct_emit_store_sp(out, CT_R10, -32); /* the slow path expects it there */
+  emit_reserve(out, &fixups->slow_enter[1]);
+  emit_event(out, (spec->fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
+  ct_emit_load_sp(out, CT_RAX, -8);
+  ct_emit_load_sp(out, CT_RDX, -16);
+  ct_emit_load_sp(out, CT_R11, -24);
+}
+
+/* From the trampoline's first instruction to the jump into the body. */
+static enum ct_window_refusal
+emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct fixups *fixups)
+{
+  enum ct_window_refusal refusal;
+  struct ct_relocation_map map = {0};
+  struct layout layout;
+  if (spec->mode == CT_HOOK_LOOSE && spec->event_last) {
+    struct ct_window window = *spec->window;
+    window.terminated = 1; /* no jump yet */
+    refusal = ct_window_relocate(spec->code, spec->function, &window, out, NULL);
+    emit_loose(spec, out, fixups);
+    desc->relocated = ct_code_pc(out);
+    emit_callout(spec, out);
+    desc->after_callout = ct_code_pc(out);
+    ct_emit_jmp(out, spec->function + window.length);
+    return refusal;
+  }
+  switch (spec->mode) {
+  case CT_HOOK_FULL:
+    emit_full(spec, out, desc, fixups, &layout);
+    break;
+  case CT_HOOK_LOOSE:
+    emit_loose(spec, out, fixups);
+    break;
+  case CT_HOOK_QUIET:
+    emit_quiet(spec, out, fixups);
+    break;
+  default:
+    emit_enter_only(spec, out, fixups);
+    break;
+  }
+  desc->relocated = ct_code_pc(out);
+  emit_callout(spec, out);
+  desc->after_callout = ct_code_pc(out);
+  refusal = ct_window_relocate(spec->code, spec->function, spec->window, out, &map);
+  desc->map_count = map.count;
+  memcpy(desc->map_new, map.to, sizeof(desc->map_new));
+  memcpy(desc->map_old, map.from, sizeof(desc->map_old));
+  return refusal;
+}
+
 enum ct_window_refusal
 ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *result)
 {
@@ -267,25 +333,10 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   struct ct_hook_desc desc = {
       .fn = spec->fn, .mode = spec->mode, .callout = spec->callout, .self_branch = spec->self_branch};
   struct fixups fixups = {0};
-  struct layout layout;
   desc.enter = ct_code_pc(out);
   desc.function = spec->function;
-  if (spec->mode == CT_HOOK_FULL) {
-    emit_full(spec, out, &desc, &fixups, &layout);
-  } else if (spec->mode == CT_HOOK_QUIET) {
-    emit_quiet(spec, out, &fixups);
-  } else {
-    emit_enter_only(spec, out, &fixups);
-  }
-  desc.relocated = ct_code_pc(out);
-  emit_callout(spec, out);
-  desc.after_callout = ct_code_pc(out);
-  struct ct_relocation_map map;
-  enum ct_window_refusal refusal = ct_window_relocate(spec->code, spec->function, spec->window, out, &map);
+  enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &fixups);
   desc.relocated_end = ct_code_pc(out);
-  desc.map_count = map.count;
-  memcpy(desc.map_new, map.to, sizeof(desc.map_new));
-  memcpy(desc.map_old, map.from, sizeof(desc.map_old));
   emit_all_cold(spec, out, &fixups);
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;

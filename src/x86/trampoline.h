@@ -14,6 +14,7 @@ struct ct_trampoline_spec {
   uint8_t mode;        /* CT_HOOK_* */
   uint8_t callout;     /* enum ct_callout */
   uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
+  uint8_t event_last;  /* CT_HOOK_LOOSE: the displaced instructions come before the event */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
   uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */

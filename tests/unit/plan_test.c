@@ -580,7 +580,7 @@ names_that_call_out(void **state)
                {"execve", CT_CALLOUT_EXEC},
                {"__execve", CT_CALLOUT_EXEC},
                {"prctl", CT_CALLOUT_SECCOMP},
-               {"syscall", CT_CALLOUT_SECCOMP},
+               {"syscall", CT_CALLOUT_SYSCALL},
                {"mlockall", CT_CALLOUT_MLOCKALL},
                {"execve_not", CT_CALLOUT_NONE}};
   char source[4096];
@@ -612,6 +612,50 @@ users_of_gs(void **state)
       fail_msg("not seen: %s", users[i]);
     ct_plan_free(plan);
   }
+}
+
+/* What Go's and OCaml's modules are known by, and how their functions are hooked then. */
+static void
+runtimes_that_read_return_addresses(void **state)
+{
+  static const char go[] =
+      ".section .go.buildinfo, \"a\"\n .quad 0\n .text\n"
+      ".macro go name\n .p2align 4\n .globl \\name\n .type \\name, @function\n \\name:\n .endm\n"
+      ".macro og name\n .size \\name, . - \\name\n .endm\n"
+      "go main.grows\n cmp 16(%r14), %rsp\n jbe 1f\n mov %rax, %rbx\n ret\n1: call main.leaf\n jmp main.grows\n"
+      "og main.grows\n"
+      "go main.large\n lea -4096(%rsp), %r12\n cmp 16(%r14), %r12\n jbe 1f\n mov %rax, %rbx\n ret\n"
+      "1: call main.leaf\n jmp main.large\n og main.large\n"
+      "go main.leaf\n mov %rax, %rbx\n add %rcx, %rbx\n ret\n og main.leaf\n"
+      "go main.loops\n cmp %rax, %rbx\n je 1f\n nop\n nop\n jmp main.loops\n1: ret\n og main.loops\n"
+      "go runtime.goexit\n nop\n call main.leaf\n nop\n og runtime.goexit\n"
+      "go runtime.goexit1\n nop\n call main.leaf\n nop\n ret\n og runtime.goexit1\n"
+      "fn c_function\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end c_function\n";
+  struct ct_plan *plan = plan_source(go);
+  assert_int_equal(plan->runtime, CT_RUNTIME_GO);
+  static const struct {
+    const char *name;
+    uint8_t event_last, window;
+  } loose[] = {{"main.grows", 1, 6}, {"main.large", 1, 14}, {"main.leaf", 0, 6}, {"main.loops", 0, 5}};
+  for (size_t i = 0; i < sizeof(loose) / sizeof(loose[0]); i++) {
+    const struct ct_planned *found = planned(plan, loose[i].name);
+    assert_int_equal(found->refusal, CT_REFUSED_NOT);
+    assert_int_equal(found->mode, CT_HOOK_LOOSE);
+    assert_int_equal(found->event_last, loose[i].event_last);
+    assert_int_equal(found->window.length, loose[i].window);
+  }
+  assert_refused(plan, "runtime.goexit", CT_REFUSED_RUNTIME);
+  assert_int_equal(planned(plan, "runtime.goexit1")->refusal, CT_REFUSED_NOT);
+  assert_full(plan, "c_function");
+  ct_plan_free(plan);
+  plan = plan_source("fn camlMain__f_1\n mov %rax, %rbx\n nop\n nop\n ret\n end camlMain__f_1\n"
+                     ".data\n .globl caml_frametable\ncaml_frametable: .quad 0\n");
+  assert_int_equal(plan->runtime, CT_RUNTIME_READS_RETURNS);
+  assert_int_equal(planned(plan, "camlMain__f_1")->mode, CT_HOOK_ENTER);
+  ct_plan_free(plan);
+  plan = plan_source("fn plain\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end plain\n");
+  assert_int_equal(plan->runtime, CT_RUNTIME_PLAIN);
+  ct_plan_free(plan);
 }
 
 static void
@@ -777,6 +821,7 @@ main(void)
       cmocka_unit_test(system_calls),
       cmocka_unit_test(names_that_call_out),
       cmocka_unit_test(users_of_gs),
+      cmocka_unit_test(runtimes_that_read_return_addresses),
       cmocka_unit_test(entries_by_their_frames),
       cmocka_unit_test(long_runs_without_frames),
       cmocka_unit_test(landing_pads_in_the_patch),

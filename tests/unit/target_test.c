@@ -20,6 +20,7 @@
 #include <elf.h>
 
 #include "target/functions.h"
+#include "target/golang.h"
 
 static char folder[64];
 
@@ -444,6 +445,55 @@ dwarf_without_symbols(void **state)
 }
 
 /* What the loader needs is enough. */
+/* A table as Go 1.18 writes it, of two functions and one whose name lies outside; and tables that are none. */
+static const char go_source[] = "  .text\n  .globl _start\n"
+                                "begin: nop\n_start: ret\n  .p2align 4\n"
+                                "one: ret\n  .p2align 4\n"
+                                "two: ret\n  .p2align 4\n"
+                                "three: ret\n  .p2align 4\n"
+                                "end:\n"
+                                "  .section .gopclntab,\"a\"\n"
+                                "table: .long MAGIC\n  .byte 0, 0, 1, 8\n"
+                                "  .quad COUNT, 0, begin, names - table, 0, 0, 0, entries - table\n"
+                                "names: .asciz \"main.one\"\nsecond: .asciz \"main.(*T).two\"\n  .p2align 3\n"
+                                "entries: .long one - begin, first_of - entries, two - begin, second_of - entries\n"
+                                "  .long three - begin, third_of - entries, end - begin, 0\n"
+                                "first_of: .long one - begin, 0\n"
+                                "second_of: .long two - begin, second - names\n"
+                                "third_of: .long three - begin, 0x7fffffff\n";
+
+static void
+go_functions(void **state)
+{
+  static const struct {
+    const char *flags;
+    size_t functions;
+  } tables[] = {{"-Wa,--defsym,MAGIC=0xfffffff0 -Wa,--defsym,COUNT=3", 3},
+                {"-Wa,--defsym,MAGIC=0xfffffff1 -Wa,--defsym,COUNT=3", 3},
+                {"-Wa,--defsym,MAGIC=0xfffffffb -Wa,--defsym,COUNT=3", 0},
+                {"-Wa,--defsym,MAGIC=0xfffffff0 -Wa,--defsym,COUNT=0x1000000000000000", 0}};
+  put_file("go.s", go_source, sizeof(go_source) - 1);
+  for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+    NEED("gcc -nostdlib -static -no-pie -s %s -o prog.go go.s", tables[i].flags);
+    struct ct_elf *elf = open_file("prog.go");
+    assert_true(ct_elf_is_go(elf));
+    const struct ct_function *functions;
+    assert_int_equal(list(elf, &functions), tables[i].functions);
+    if (tables[i].functions != 0) {
+      assert_string_equal(functions[0].name, "main.one");
+      assert_string_equal(functions[1].name, "main.(*T).two");
+      assert_null(functions[2].name);
+      assert_int_equal(functions[0].sources, CT_SRC_GO);
+      assert_int_equal(functions[0].size, 16);
+      assert_int_equal(functions[1].address, functions[0].address + 16);
+    }
+    ct_elf_close(elf);
+  }
+  struct ct_elf *elf = open_file("prog");
+  assert_false(ct_elf_is_go(elf));
+  ct_elf_close(elf);
+}
+
 static void
 no_section_headers(void **state)
 {
@@ -814,23 +864,15 @@ main(void)
 {
   /* The order matters to the last two, which damage what the others built. */
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(whole_program),
-      cmocka_unit_test(layout),
-      cmocka_unit_test(stripped_program),
-      cmocka_unit_test(debug_file_by_link),
-      cmocka_unit_test(debug_file_by_build_id),
-      cmocka_unit_test(debug_link_stays_in_its_folder),
-      cmocka_unit_test(mini_debug_info),
-      cmocka_unit_test(static_program),
-      cmocka_unit_test(dwarf_without_symbols),
-      cmocka_unit_test(no_section_headers),
-      cmocka_unit_test(refusals),
-      cmocka_unit_test(entry_states),
-      cmocka_unit_test(rows_of_a_function),
-      cmocka_unit_test(exception_tables),
-      cmocka_unit_test(system_libc),
-      cmocka_unit_test(truncated_files),
-      cmocka_unit_test(flipped_bytes),
+      cmocka_unit_test(whole_program),          cmocka_unit_test(layout),
+      cmocka_unit_test(stripped_program),       cmocka_unit_test(debug_file_by_link),
+      cmocka_unit_test(debug_file_by_build_id), cmocka_unit_test(debug_link_stays_in_its_folder),
+      cmocka_unit_test(mini_debug_info),        cmocka_unit_test(static_program),
+      cmocka_unit_test(dwarf_without_symbols),  cmocka_unit_test(go_functions),
+      cmocka_unit_test(no_section_headers),     cmocka_unit_test(refusals),
+      cmocka_unit_test(entry_states),           cmocka_unit_test(rows_of_a_function),
+      cmocka_unit_test(exception_tables),       cmocka_unit_test(system_libc),
+      cmocka_unit_test(truncated_files),        cmocka_unit_test(flipped_bytes),
   };
   return cmocka_run_group_tests_name("target", tests, set_up, tear_down);
 }

@@ -420,14 +420,14 @@ a_full_hook_records_both(void **state)
 static void
 enter_only_hooks_record_one(void **state)
 {
-  static const uint8_t modes[] = {CT_HOOK_ENTER, CT_HOOK_LIGHT};
+  static const uint8_t modes[] = {CT_HOOK_ENTER, CT_HOOK_LIGHT, CT_HOOK_LOOSE};
   static const uint32_t ids[] = {0, 5, CT_FN_MAX};
   static const uint8_t texts[] = {CT_TEXT_OTHER, CT_TEXT_MODULE};
   NEED_XSAVE;
-  for (size_t i = 0; i < 12; i++) {
-    emit(ids[i % 3], modes[i % 2], CT_CALLOUT_NONE);
+  for (size_t i = 0; i < 18; i++) {
+    emit(ids[i % 3], modes[i / 3 % 3], CT_CALLOUT_NONE);
     prepare();
-    mark_text((uint64_t)tramp_call_returns, texts[i / 2 % 2]);
+    mark_text((uint64_t)tramp_call_returns, texts[i / 9]);
     uint64_t begin = clock_now();
     call_through((uint8_t)(i * 3));
     assert_stubs(0, 0, 0, 0, 0);
@@ -463,6 +463,66 @@ outside_the_stack_range_the_agent_is_asked(void **state)
                        full && ranges[k].inside ? arena->desc.ret_point : (uint64_t)tramp_call_returns);
     }
   }
+}
+
+/* On whatever stack; only for room the agent is asked. */
+static void
+a_loose_hook_looks_at_no_stack(void **state)
+{
+  NEED_XSAVE;
+  emit(7, CT_HOOK_LOOSE, CT_CALLOUT_NONE);
+  for (uint64_t room = 0; room < 2; room++) {
+    prepare();
+    arena->control.stack_len = 0;
+    arena->control.limit = (uint64_t)(arena->segment + room);
+    mark_text((uint64_t)tramp_call_returns, CT_TEXT_TRAMPOLINE);
+    uint64_t begin = clock_now();
+    call_through((uint8_t)(60 + room));
+    assert_stubs(room == 0, 0, 0, 0, 0);
+    if (room != 0)
+      assert_event(0, CT_KIND_OTHER, 7 | CT_FN_POINT_BIT, begin, clock_now());
+  }
+}
+
+/* The displaced branch is taken: no call yet. It is not taken: one call, then on behind it. */
+static void
+an_event_behind_the_displaced_instructions(void **state)
+{
+  static const uint8_t modes[] = {CT_CALLOUT_NONE, CT_CALLOUT_PARK};
+  NEED_XSAVE;
+  struct ct_region_head good = arena->head;
+  for (size_t k = 0; k < 4; k++) {
+    /* cmp %rsp, %rsp; jb or jae to the second of two jumps to the body */
+    uint8_t bytes[] = {0x48, 0x39, 0xe4, 0x72, 14, 0xff, 0x25, 0, 0, 0, 0};
+    bool taken = k % 2 != 0;
+    bytes[3] = taken ? 0x73 : 0x72;
+    uint64_t body = (uint64_t)tramp_body, stub = (uint64_t)tramp_callout;
+    struct ct_window window;
+    struct ct_trampoline_spec spec = spec_of(21, CT_HOOK_LOOSE, modes[k / 2], &window);
+    memset(arena->function, 0xcc, sizeof(arena->function));
+    memcpy(arena->function, bytes, sizeof(bytes));
+    memcpy(arena->function + 11, &body, 8);
+    memcpy(arena->function + 19, bytes + 5, 6);
+    memcpy(arena->function + 25, &body, 8);
+    memcpy((uint8_t *)&arena->head + offsetof(struct ct_region_head, callout_park), &stub, 8);
+    assert_int_equal(ct_window_find(arena->function, 19, (uint64_t)arena->function, 5, &window), CT_WINDOW_OK);
+    spec.event_last = 1;
+    struct ct_code out = {.bytes = arena->code, .capacity = CT_TRAMPOLINE_BYTES_MAX, .address = (uint64_t)arena->code};
+    assert_int_equal(ct_trampoline_emit(&spec, &out, &arena->desc), CT_WINDOW_OK);
+    assert_true(arena->desc.relocated > arena->desc.enter);
+    if (taken)
+      memset(arena->function + 5, 0xcc, 14); /* not that way */
+    else
+      memset(arena->function + 19, 0xcc, 14);
+    prepare();
+    uint64_t begin = clock_now();
+    call_through((uint8_t)(70 + k));
+    assert_stubs(0, 0, 0, 0, !taken && modes[k / 2] == CT_CALLOUT_PARK);
+    assert_reserved(taken ? 0 : 1);
+    if (!taken)
+      assert_event(0, CT_KIND_OTHER, 21 | CT_FN_POINT_BIT, begin, clock_now());
+  }
+  arena->head = good;
 }
 
 static void
@@ -564,7 +624,9 @@ callouts(void **state)
                {CT_CALLOUT_RENDEZVOUS, offsetof(struct ct_region_head, callout_request)},
                {CT_CALLOUT_FIND_FDE, offsetof(struct ct_region_head, callout_find_fde)},
                {CT_CALLOUT_SECCOMP, offsetof(struct ct_region_head, callout_seccomp)},
-               {CT_CALLOUT_MLOCKALL, offsetof(struct ct_region_head, callout_mlockall)}};
+               {CT_CALLOUT_MLOCKALL, offsetof(struct ct_region_head, callout_mlockall)},
+               {CT_CALLOUT_SYSCALL, offsetof(struct ct_region_head, callout_syscall)},
+               {CT_CALLOUT_GO_SYSCALL, offsetof(struct ct_region_head, callout_go_syscall)}};
   static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
   NEED_XSAVE;
   struct ct_region_head good = arena->head;
@@ -998,6 +1060,8 @@ main(void)
       cmocka_unit_test(a_full_hook_records_both),
       cmocka_unit_test(enter_only_hooks_record_one),
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
+      cmocka_unit_test(a_loose_hook_looks_at_no_stack),
+      cmocka_unit_test(an_event_behind_the_displaced_instructions),
       cmocka_unit_test(a_full_segment_asks_the_agent),
       cmocka_unit_test(who_calls_decides),
       cmocka_unit_test(a_quiet_trampoline),
