@@ -118,7 +118,7 @@ wait_for_free(uint32_t steps, int until_reaped)
     uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
     silent = now == beat ? silent + 1 : 0;
     beat = now;
-    if (silent >= 100) {
+    if (silent >= 1000 || (silent >= 100 && silent % 100 == 0 && controller_is_gone())) {
       __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
     }
   }

@@ -15,6 +15,7 @@
 #define SYS_gettid       186
 #define SYS_tgkill       234
 #define SYS_sched_yield  24
+#define SYS_kill         62
 #define SYS_futex        202
 #define FUTEX_WAIT       0 /* not private: the controller waits on the same words */
 #define FUTEX_WAKE       1
@@ -86,6 +87,16 @@ controller_answers(void)
 {
   return __atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED) !=
          __atomic_load_n(&agent_dead_pulse, __ATOMIC_RELAXED);
+}
+
+/*
+ * The pulse stands still when the controller is dead, and when nothing lets it run. The second is waited for longer.
+ * (In another pid namespace it looks dead.)
+ */
+static inline int
+controller_is_gone(void)
+{
+  return agent_syscall(SYS_kill, (long)agent_ring()->controller_pid, 0, 0, 0, 0, 0) == -3 /* ESRCH */;
 }
 
 /* stack.c: the stack on which sp lies, its return store mapped; 0 when that cannot be had. */

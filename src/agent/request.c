@@ -7,7 +7,8 @@
 #include "agent/agent.h"
 
 #define WAIT_STEP_NS     (100 * 1000 * 1000)
-#define SILENT_STEPS_MAX 10  /* the pulse stood still for a second */
+#define SILENT_STEPS     10  /* the pulse stood still for a second: is the controller there? */
+#define SILENT_STEPS_MAX 100 /* it is, and still nothing */
 #define STEPS_MAX        600 /* a minute in all */
 
 /* The loader has said that it is about to change its list: there is nothing to see yet, it calls again. */
@@ -55,35 +56,36 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   request->arg[0] = path_of(desc, sp);
   uint64_t pulse = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
   uint32_t silent = 0;
+  uint32_t pending = CT_REQ_WITH(request->state + 4, CT_REQ_PENDING);
   /* release: pairs with the controller's acquire of PENDING */
-  __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+  __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
   uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
   __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
   ring_the_bell();
   for (uint32_t step = 0; step < STEPS_MAX && controller_answers();) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
-    if (state == CT_REQ_DONE) {
+    if (CT_REQ_CODE(state) == CT_REQ_DONE) {
       break;
     }
-    if (state == CT_REQ_SYSCALL) {
+    if (CT_REQ_CODE(state) == CT_REQ_SYSCALL) {
       request->result =
           agent_syscall((long)request->number, (long)request->arg[0], (long)request->arg[1], (long)request->arg[2],
                         (long)request->arg[3], (long)request->arg[4], (long)request->arg[5]);
-      __atomic_store_n(&request->state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+      __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
       ring_the_bell();
       continue;
     }
     struct agent_timespec wait = {0, WAIT_STEP_NS};
-    long woken = agent_syscall(SYS_futex, (long)&request->state, FUTEX_WAIT, CT_REQ_PENDING, (long)&wait, 0, 0);
+    long woken = agent_syscall(SYS_futex, (long)&request->state, FUTEX_WAIT, pending, (long)&wait, 0, 0);
     if (woken == -110 /* ETIMEDOUT */) {
       uint64_t now = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
       silent = now == pulse ? silent + 1 : 0;
       pulse = now;
       step++;
-      if (silent >= SILENT_STEPS_MAX) {
+      if (silent >= SILENT_STEPS_MAX || (silent >= SILENT_STEPS && controller_is_gone())) {
         __atomic_store_n(&agent_dead_pulse, pulse, __ATOMIC_RELAXED);
       }
     }
   }
-  __atomic_store_n(&request->state, CT_REQ_IDLE, __ATOMIC_RELEASE);
+  __atomic_store_n(&request->state, CT_REQ_WITH(pending, CT_REQ_IDLE), __ATOMIC_RELEASE);
 }

@@ -9,10 +9,10 @@
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
  *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
  *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
+ *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
+ *
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
  * its slot, which lies further in than the innermost frame, and is left out too.
- *
- *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  */
 #include "drain/thread.h"
 

@@ -527,6 +527,16 @@ want_large_pages(const struct ct_remote *remote, uint64_t region, uint64_t size)
   }
 }
 
+/* Not when the thread that waits for it goes on already: it may stand in what would change. */
+static int
+patch(const struct ct_remote *remote, const struct ct_texts *texts, struct ct_installed *installed)
+{
+  if (remote->waits != NULL && !remote->waits(remote->context)) {
+    return CT_ETIMEOUT;
+  }
+  return ct_texts_patch(remote->process, texts, installed->patches, installed->patch_count, &installed->text_bytes);
+}
+
 static size_t
 trampolines(const struct ct_plan *plan, const struct ct_choice *choice)
 {
@@ -561,8 +571,7 @@ install(struct build *build, struct ct_diag *diag)
     code = put_region(build);
   }
   if (code == 0) {
-    code = ct_texts_patch(build->remote->process, &build->texts, installed->patches, installed->patch_count,
-                          &installed->text_bytes);
+    code = patch(build->remote, &build->texts, installed);
   }
   ct_texts_close(&build->texts);
   ct_elf_drop_pages(plan->elf);
@@ -624,7 +633,7 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
     }
   }
   if (code == 0) {
-    code = ct_texts_patch(remote->process, &texts, installed->patches, installed->patch_count, &installed->text_bytes);
+    code = patch(remote, &texts, installed);
   }
   ct_texts_close(&texts);
   installed->install_ns = now_ns() - begin;

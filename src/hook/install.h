@@ -17,6 +17,7 @@ struct ct_remote {
   const struct ct_process *process;
   int (*syscall)(void *context, long number, const uint64_t args[6], int64_t *result);
   void *context;
+  bool (*waits)(void *context); /* the thread in the agent has not given up; NULL: it cannot */
   const uint64_t *pcs; /* where threads stand while the process is held still; NULL: none is in what is patched */
   size_t pc_count;
 };

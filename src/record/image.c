@@ -89,6 +89,7 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
                           ~(uint64_t)(CT_SEGMENT_BYTES - 1);
   ring->total_bytes = ring->segments_offset + (uint64_t)segments * CT_SEGMENT_BYTES;
   ring->lossless = options->lossless;
+  ring->controller_pid = (uint32_t)getpid();
   for (uint32_t i = 0; i < segments; i++) {
     ring->free_map[i / 64] |= 1ull << (i % 64);
   }

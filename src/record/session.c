@@ -248,11 +248,25 @@ end_image(struct session *session, bool by_exec)
   session->image_live = false;
 }
 
-/* ct_remote over a thread that waits in the agent. */
+/* ct_remote over a thread that waits in the agent, for the answer to the request whose state was pending. */
 struct agent_remote {
   struct session *session;
   struct ct_request *request;
+  uint32_t pending;
 };
+
+/* False when the thread has given up in the meantime. */
+static bool
+change_state(struct agent_remote *remote, enum ct_request_state code)
+{
+  uint32_t expected = remote->pending;
+  uint32_t wanted = CT_REQ_WITH(expected, code);
+  /* release: pairs with the agent's acquire of the state */
+  bool changed = __atomic_compare_exchange_n(&remote->request->state, &expected, wanted, false, __ATOMIC_RELEASE,
+                                             __ATOMIC_RELAXED);
+  futex_wake(&remote->request->state);
+  return changed;
+}
 
 static int
 agent_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -262,15 +276,15 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
   uint32_t *bell = &remote->session->image.ring->control_bell;
   request->number = (uint64_t)number;
   memcpy(request->arg, args, sizeof(request->arg));
-  /* release: pairs with the agent's acquire of the state */
-  __atomic_store_n(&request->state, CT_REQ_SYSCALL, __ATOMIC_RELEASE);
-  futex_wake(&request->state);
+  if (!change_state(remote, CT_REQ_SYSCALL)) {
+    return CT_ESRCH;
+  }
   for (int step = 0; step < REMOTE_STEPS; step++) {
     uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
-    if (state != CT_REQ_SYSCALL) {
+    if (state != CT_REQ_WITH(remote->pending, CT_REQ_SYSCALL)) {
       *result = request->result;
-      return state == CT_REQ_PENDING ? 0 : CT_ESRCH;
+      return state == remote->pending ? 0 : CT_ESRCH;
     }
     if (ct_process_has_died(&remote->session->process)) {
       return CT_ESRCH;
@@ -280,30 +294,29 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
   return CT_ETIMEOUT;
 }
 
-static void
-answer(struct ct_request *request)
+static bool
+still_waits(void *context)
 {
-  __atomic_store_n(&request->state, CT_REQ_DONE, __ATOMIC_RELEASE);
-  futex_wake(&request->state);
+  const struct agent_remote *remote = context;
+  return __atomic_load_n(&remote->request->state, __ATOMIC_ACQUIRE) == remote->pending;
 }
 
 static void
 answer_request(void *context)
 {
-  answer(context);
+  change_state(context, CT_REQ_DONE);
 }
 
 static void
-serve_rendezvous(struct session *session, struct ct_request *request)
+serve_rendezvous(struct session *session, struct agent_remote *via)
 {
   uint64_t begin = now_ns();
-  struct agent_remote via = {session, request};
-  struct ct_remote remote = {.process = &session->process, .syscall = agent_syscall, .context = &via};
+  struct ct_remote remote = {.process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
   struct ct_module_sinks to = sinks(session);
   struct ct_diag diag = {""};
   int added =
       ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
-  answer(request);
+  answer_request(via);
   session->manifest.install_ns += now_ns() - begin;
   if (added < 0) {
     add_note(session, diag.text);
@@ -403,15 +416,15 @@ would_lose_privilege(struct session *session, uint64_t path_address)
 }
 
 static void
-serve_exec(struct session *session, struct ct_request *request, pid_t tid)
+serve_exec(struct session *session, struct agent_remote *via, pid_t tid)
 {
   struct ct_diag diag = {""};
-  if (would_lose_privilege(session, request->arg[0])) {
-    answer(request);
+  if (would_lose_privilege(session, via->request->arg[0])) {
+    answer_request(via);
     add_note(session, "the program went on to a setuid or setgid program, which is not recorded");
     return;
   }
-  int code = ct_process_follow_exec(&session->process, tid, answer_request, request, &diag);
+  int code = ct_process_follow_exec(&session->process, tid, answer_request, via, &diag);
   if (code == CT_ENOENT) {
     return; /* the exec failed; the program goes on */
   }
@@ -445,16 +458,17 @@ serve_requests(struct session *session)
       uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(bits);
       struct ct_request *request = &slots[i].request;
       bits &= bits - 1;
-      if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != CT_REQ_PENDING) {
+      struct agent_remote via = {session, request, __atomic_load_n(&request->state, __ATOMIC_ACQUIRE)};
+      if (CT_REQ_CODE(via.pending) != CT_REQ_PENDING) {
         continue;
       }
       if (request->kind == CT_REQUEST_EXEC) {
         /* the others of this word wait for the next round, if there is one: an exec ends all other threads */
         __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
-        serve_exec(session, request, (pid_t)slots[i].tid);
+        serve_exec(session, &via, (pid_t)slots[i].tid);
         return true; /* the ring may be another one now */
       }
-      serve_rendezvous(session, request);
+      serve_rendezvous(session, &via);
     }
   }
   return false;

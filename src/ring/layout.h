@@ -76,7 +76,13 @@ struct ct_segment_entry {
 };
 _Static_assert(sizeof(struct ct_segment_entry) == 32, "segment entry");
 
-/* A request of a thread to the controller. state is a futex: the thread waits while it is not DONE. */
+/*
+ * A request of a thread to the controller. state is a futex, serial << 2 | enum ct_request_state: the thread waits
+ * while it is not DONE. The serial counts the slot's requests: an answer to one that was given up is not taken for that
+ * to the next.
+ */
+#define CT_REQ_CODE(state)       ((state)&3u)
+#define CT_REQ_WITH(state, code) (((state) & ~3u) | (uint32_t)(code))
 enum ct_request_state {
   CT_REQ_IDLE = 0,
   CT_REQ_PENDING = 1, /* set by the agent, read by the controller */
@@ -121,7 +127,9 @@ struct ct_ring_header {
   uint64_t total_bytes;
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
-  uint64_t pad0[7];
+  uint32_t controller_pid;
+  uint32_t pad;
+  uint64_t pad0[6];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
   uint32_t drain_waiting; /* atomic */
