@@ -16,7 +16,7 @@ help:
 	@echo "make setup     install the missing Debian packages"
 	@echo "make demo      set-up, build, record a real program, report"
 	@echo "make test      set-up, build, all tests (TESTS='unit fixtures ...' for some of them)"
-	@echo "make torture   hours: other projects' programs and test-suites, untraced and traced; docs/transparency.md"
+	@echo "make torture   hours: all kinds of programs, other projects' test-suites, untraced and traced; docs/transparency.md"
 	@echo "make unit      the unit and static tests only"
 	@echo "make asan      the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=$(FUZZ_SECONDS) each (FUZZ='elf plan ...' for some of them)"
@@ -40,6 +40,7 @@ test: setup build
 
 torture: setup build
 	@tools/torture.sh $(BUILD)
+	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 
 unit: build

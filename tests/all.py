@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors programs transparency
-                                               callgrind libraries differential fuzz
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors cache programs
+                                               kinds transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -25,14 +25,15 @@ GROUPS = {
     "errors": [[os.path.join(HERE, "errors.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
+    "kinds": [[os.path.join(HERE, "kinds.py")]],
     "transparency": [[os.path.join(HERE, "transparency.py")]],
     "callgrind": [[os.path.join(HERE, "callgrind.py")]],
     "libraries": [[os.path.join(HERE, "dlstorm.py")]],
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "programs", "transparency", "callgrind", "libraries",
-         "differential", "fuzz"]
+ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "programs", "kinds", "transparency", "callgrind",
+         "libraries", "differential", "fuzz"]
 
 
 def run_group(command, build):

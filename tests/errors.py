@@ -149,6 +149,15 @@ def unreadable(scene):
     expect(scene.record(scene.path("secret"), before=words), 125, words=["secret"])
 
 
+def setuid_program(scene):
+    """It would run without its privileges when traced by another user."""
+    words = as_nobody(scene)
+    for name, mode in (("setuid", 0o4755), ("setgid", 0o2755)):
+        shutil.copy("/bin/true", scene.path(name))
+        os.chmod(scene.path(name), mode)
+        expect(scene.record(scene.path(name), before=words, output=scene.path("t." + name)), 125, words=["setuid", name])
+
+
 def existing_output(scene):
     os.mkdir(scene.path("out.trace"))
     scene.write("out.trace/precious", b"data")
@@ -301,7 +310,8 @@ def killed_recorder(scene):
 
 
 CASES = [missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
-         missing_interpreter, garbage, other_machine, program_32_bit, unreadable, existing_output, output_is_a_file,
+         missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,
+         existing_output, output_is_a_file,
          output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
          ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, script_with_interpreter,
          read_nothing, read_damaged, plan_of_nothing, killed_recorder]
