@@ -36,6 +36,7 @@ TARGETS = {
     "trace": ["-max_len=8192"],
     "demangle": ["-max_len=2048"],
     "cache": ["-max_len=256"],
+    "pattern": ["-max_len=128"],
 }
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
