@@ -13,7 +13,7 @@ struct ct_image_options {
   uint64_t ring_bytes; /* of all segments together */
   bool lossless;
   bool no_stores; /* no stack has a return store: enters only */
-  bool int3; /* SIGTRAP is handled by the agent, for hooks by int3 */
+  bool int3;      /* SIGTRAP is handled by the agent, for hooks by int3 */
 };
 
 struct ct_image {

@@ -311,7 +311,8 @@ static void
 serve_rendezvous(struct session *session, struct agent_remote *via)
 {
   uint64_t begin = now_ns();
-  struct ct_remote remote = {.process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
+  struct ct_remote remote = {
+      .process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
   struct ct_module_sinks to = sinks(session);
   struct ct_diag diag = {""};
   int added =

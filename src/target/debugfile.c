@@ -89,8 +89,7 @@ struct places {
   struct debuglink link;
 };
 
-static void __attribute__((format(printf, 3, 4)))
-set_place(struct places *places, int i, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4))) set_place(struct places *places, int i, const char *fmt, ...)
 {
   va_list ap;
   va_start(ap, fmt);

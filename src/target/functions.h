@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of a ct_elf: the union of .symtab, .dynsym, the separate debug file, .gnu_debugdata, DWARF and Go's table
- * (only without any .symtab) and FDE starts, one entry per address.
+ * The functions of a ct_elf: the union of .symtab, .dynsym, the separate debug file, .gnu_debugdata, DWARF and Go's
+ * table (only without any .symtab) and FDE starts, one entry per address.
  *
  * A symbol counts when it is STT_FUNC or STT_GNU_IFUNC, or STT_NOTYPE with an FDE beginning exactly there, is defined,
  * and lies in the file part of an executable segment. Aliases are merged; the name kept is exported before local, then
