@@ -443,9 +443,13 @@ plan_one(const struct planner *planner, size_t i)
   }
 }
 
+/* Nothing is added for nothing: a module whose runtime reads return addresses may be without code. */
 static int
 add_foreign_run(struct ct_plan *plan, uint64_t start, uint64_t end)
 {
+  if (start == end) {
+    return 0;
+  }
   struct ct_foreign_run *runs = realloc(plan->foreign, (plan->foreign_count + 1) * sizeof(*runs));
   if (runs == NULL) {
     return CT_ENOMEM;

@@ -652,6 +652,12 @@ runtimes_that_read_return_addresses(void **state)
                      ".data\n .globl caml_frametable\ncaml_frametable: .quad 0\n");
   assert_int_equal(plan->runtime, CT_RUNTIME_READS_RETURNS);
   assert_int_equal(planned(plan, "camlMain__f_1")->mode, CT_HOOK_ENTER);
+  assert_int_equal(plan->foreign_count, 1);
+  assert_true(plan->foreign[0].start < plan->foreign[0].end);
+  ct_plan_free(plan);
+  plan = plan_source(".data\n .globl caml_frametable\ncaml_frametable: .quad 0\n"); /* no code */
+  assert_int_equal(plan->runtime, CT_RUNTIME_READS_RETURNS);
+  assert_int_equal(plan->foreign_count, 0);
   ct_plan_free(plan);
   plan = plan_source("fn plain\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end plain\n");
   assert_int_equal(plan->runtime, CT_RUNTIME_PLAIN);
