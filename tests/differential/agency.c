@@ -106,19 +106,19 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   agency->remote = (struct ct_remote){.process = &agency->process, .syscall = own_syscall};
   agency_delta = (uint64_t)delta;
   agency_table = (uint64_t)agency->table;
-  uint64_t callout = (uint64_t)agency_callout;
   agency->place = (struct ct_agent_place){.config = (uint64_t)agency->config,
                                           .table = (uint64_t)agency->table,
                                           .store_delta = delta,
                                           .head = {.slow_enter = (uint64_t)agency_slow_enter,
                                                    .slow_return = (uint64_t)agency_slow_return,
                                                    .not_module = (uint64_t)agency_not_module,
-                                                   .callout_park = callout,
-                                                   .callout_request = callout,
-                                                   .callout_find_fde = callout,
-                                                   .callout_seccomp = callout,
-                                                   .callout_mlockall = callout,
-                                                   .restore_slot = (uint64_t)agency_restore_slot}};
+                                                   .restore_slot = (uint64_t)agency_restore_slot,
+                                                   .restore_quiet = (uint64_t)agency_restore_slot}};
+  /* All else that the agent has are callouts; each is called by some function of libc. */
+  uint64_t *stubs = (uint64_t *)&agency->place.head;
+  for (size_t i = 0; i < sizeof(agency->place.head) / sizeof(*stubs); i++)
+    if (stubs[i] == 0)
+      stubs[i] = (uint64_t)agency_callout;
   agency_ready(agency, stack, bytes, true);
   return agency->process.mem_fd >= 0 && syscall(SYS_arch_prctl, ARCH_SET_GS, agency->control) == 0 ? 0 : -1;
 }

@@ -38,6 +38,7 @@ enum {
 #define DATA_AT     0x530000000000ull
 #define STACK_AT    0x530000100000ull
 #define STORE_DELTA 0x1000000000ll
+#define HOOKING     UINT64_MAX
 
 struct target {
   char name[64];
@@ -54,7 +55,7 @@ struct call_outcome {
 
 struct shared {
   volatile uint64_t batch_from, batch_to; /* the batch to make; none: to end */
-  volatile uint64_t at[2];                /* the case that each child makes */
+  volatile uint64_t at[2];                /* the case that each child makes; HOOKING before the first */
   volatile uint64_t hooked, events;
   struct call_outcome outcome[2][BATCH];
 };
@@ -657,6 +658,10 @@ make_batch(uint64_t seed, struct worker workers[2])
     if (read(workers[who].from, &byte, 1) == 1)
       continue;
     waitpid(workers[who].pid, &status, 0);
+    if (shared->at[who] == HOOKING) {
+      printf("FAIL calls: a process ended with status %#x while its libraries were hooked\n", status);
+      return false;
+    }
     printf("FAIL calls --seed %llu --case %llu: %s: the process %s hooks ended with status %#x\n",
            (unsigned long long)seed, (unsigned long long)shared->at[who], target_of(seed, shared->at[who])->name,
            who == 1 ? "with" : "without", status);
@@ -683,6 +688,7 @@ calls_run(uint64_t seed, uint64_t from, uint64_t to, double seconds, struct call
     return -1;
   count->functions = target_count;
   signal(SIGPIPE, SIG_IGN);
+  shared->at[0] = shared->at[1] = HOOKING;
   if (!start(&workers[0], seed, 0) || !start(&workers[1], seed, 1))
     return -1;
   for (uint64_t at = from; seconds != 0 ? now() - begin < seconds : at < to; at += BATCH) {
