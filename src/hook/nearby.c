@@ -99,7 +99,7 @@ padding_run(const struct planner *planner, uint64_t at, uint64_t limit)
   }
   const struct ct_elf *elf = planner->plan->elf;
   while (at + run < limit) {
-    size_t left = ct_elf_bytes_left(elf, at + run);
+    size_t left = ct_elf_code_left(elf, at + run);
     const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at + run, left) : NULL;
     struct ct_look look;
     if (code == NULL || !ct_look(code, left, &look) || !look.is_padding) {
@@ -138,7 +138,7 @@ padding_of(const struct search *search, size_t i, uint64_t *relay)
     return false;
   }
   while (at < end && at <= search->patch + FORTH) {
-    size_t left = ct_elf_bytes_left(elf, at);
+    size_t left = ct_elf_code_left(elf, at);
     const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
     struct ct_look look;
     if (code == NULL || !ct_look(code, left, &look)) {
@@ -189,7 +189,7 @@ may_give_way(const struct planner *planner, size_t i)
   const struct ct_elf *elf = planner->plan->elf;
   uint64_t at = planner->functions[i].address;
   uint64_t end = ct_code_end(planner, i);
-  size_t left = ct_elf_bytes_left(elf, at);
+  size_t left = ct_elf_code_left(elf, at);
   const uint8_t *code = left >= end - at ? ct_elf_bytes(elf, at, left) : NULL;
   if (planner->plan->functions[i].refusal != CT_REFUSED_NOT || code == NULL || end - at > WALK_MAX) {
     return false;
@@ -240,7 +240,7 @@ victim_in(const struct search *search, size_t i, struct ct_nearby *nearby)
     return false;
   }
   while (at < end && at <= search->patch + FORTH) {
-    size_t left = ct_elf_bytes_left(elf, at);
+    size_t left = ct_elf_code_left(elf, at);
     const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
     struct ct_look look;
     if (code == NULL || !ct_look(code, left, &look)) {

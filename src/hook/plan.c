@@ -145,7 +145,7 @@ scan_one(struct scan_share *share, size_t i)
   struct planner *planner = share->planner;
   const struct ct_elf *elf = planner->plan->elf;
   const struct ct_function *function = &planner->functions[i];
-  size_t left = ct_elf_bytes_left(elf, function->address);
+  size_t left = ct_elf_code_left(elf, function->address);
   size_t size = function->size < left ? function->size : left;
   bool skipped = planner->plan->runtime == CT_RUNTIME_NO_RETURNS && function->entry == CT_ENTRY_NOCFI;
   const uint8_t *code = size != 0 && !skipped ? ct_elf_bytes(elf, function->address, left) : NULL;

@@ -210,7 +210,7 @@ adapt_to_go(const struct planner *planner, size_t i, struct ct_planned *planned)
              has_prefix(planned->name, "internal/runtime/syscall.Syscall6")) {
     planned->callout = CT_CALLOUT_GO_SYSCALL;
   }
-  size_t size = ct_elf_bytes_left(elf, planned->address);
+  size_t size = ct_elf_code_left(elf, planned->address);
   size = size < planned->size ? size : planned->size;
   const uint8_t *code = ct_elf_bytes(elf, planned->address, size);
   size_t check = code != NULL && planned->self_branch ? check_bytes(code, size) : 0;

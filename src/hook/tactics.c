@@ -95,7 +95,7 @@ ct_tactic_choose(const struct planner *planner, size_t i, struct ct_planned *pla
 {
   const struct ct_elf *elf = planner->plan->elf;
   uint64_t end = ct_code_end(planner, i);
-  size_t left = ct_elf_bytes_left(elf, planned->address);
+  size_t left = ct_elf_code_left(elf, planned->address);
   const uint8_t *code = ct_elf_bytes(elf, planned->address, left);
   size_t size = end - planned->address < left ? end - planned->address : left;
   if (code == NULL || size == 0) {
@@ -140,7 +140,7 @@ patched_code(const struct planner *planner, const struct ct_planned *planned, si
 {
   uint64_t patched = planned->address + planned->patch_offset;
   uint64_t end = ct_code_end(planner, i);
-  *left = ct_elf_bytes_left(planner->plan->elf, patched);
+  *left = ct_elf_code_left(planner->plan->elf, patched);
   *size = end <= patched ? 0 : end - patched < *left ? end - patched : *left;
   return *size == 0 ? NULL : ct_elf_bytes(planner->plan->elf, patched, *left);
 }

@@ -397,10 +397,11 @@ ct_elf_bytes(const struct ct_elf *elf, uint64_t address, size_t len)
   return NULL;
 }
 
-int
-ct_elf_is_code(const struct ct_elf *elf, uint64_t address)
+size_t
+ct_elf_code_left(const struct ct_elf *elf, uint64_t address)
 {
-  if (code_segment_end(elf, address) == 0)
+  uint64_t end = code_segment_end(elf, address);
+  if (end == 0)
     return 0;
   size_t low = 0, high = elf->data_in_code_count;
   while (low < high) {
@@ -410,5 +411,13 @@ ct_elf_is_code(const struct ct_elf *elf, uint64_t address)
     else
       high = middle;
   }
-  return low == elf->data_in_code_count || address < elf->data_in_code[low].start;
+  if (low < elf->data_in_code_count && elf->data_in_code[low].start < end)
+    end = elf->data_in_code[low].start;
+  return end > address ? end - address : 0;
+}
+
+int
+ct_elf_is_code(const struct ct_elf *elf, uint64_t address)
+{
+  return ct_elf_code_left(elf, address) != 0;
 }

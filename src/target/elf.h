@@ -93,7 +93,9 @@ const struct ct_elf_section *ct_elf_exec_section_at(const struct ct_elf *elf, ui
 const uint8_t *ct_elf_bytes(const struct ct_elf *elf, uint64_t address, size_t len);
 /* How many bytes ct_elf_bytes can give from address on; 0 outside. */
 size_t ct_elf_bytes_left(const struct ct_elf *elf, uint64_t address);
-/* Nonzero when address is in the file part of an executable segment (and not in a data section inside it). */
+/* The same for code: up to the end of an executable segment's file part, or to a data section inside it. */
+size_t ct_elf_code_left(const struct ct_elf *elf, uint64_t address);
+/* Nonzero when there is code at address. */
 int ct_elf_is_code(const struct ct_elf *elf, uint64_t address);
 
 /* Address of a defined symbol of any type but TLS: .dynsym (default version first), .symtab, debug file, mini debug

@@ -274,7 +274,7 @@ merge_run(struct ct_elf *elf, const struct candidates *all, const struct ct_sort
 static uint64_t
 code_limit(const struct ct_elf *elf, uint64_t address, const struct ct_elf_section *section)
 {
-  uint64_t limit = address + ct_elf_bytes_left(elf, address);
+  uint64_t limit = address + ct_elf_code_left(elf, address);
   if (section != NULL && section->address + section->size < limit)
     limit = section->address + section->size;
   return limit;

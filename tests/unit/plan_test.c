@@ -381,6 +381,22 @@ without_padding(void **state)
   ct_plan_free(plan);
 }
 
+/* Text and data in one segment: data is no padding, whatever it looks like, and lends no bytes to a jump. */
+static void
+data_behind_the_code(void **state)
+{
+  static const char source[] = ".text\n fn first\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end first\n"
+                               " .skip 16, 0xcc\n bare last\n .cfi_startproc\n xor %eax, %eax\n ret\n end last\n"
+                               ".section .rodata\n .skip 16, 0x90\n";
+  struct ct_plan *plan = plan_source_as(source, "-no-pie -static -Wl,-N -Wl,-e,first");
+  const struct ct_elf_section *text = ct_elf_exec_section_at(plan->elf, planned(plan, "last")->address);
+  assert_non_null(text);
+  assert_int_equal(planned(plan, "last")->address + 3, text->address + text->size);
+  assert_int_equal(*ct_elf_bytes(plan->elf, text->address + text->size, 1), 0x90);
+  assert_clear_of(plan, "last", CT_TACTIC_SHORT, 3);
+  ct_plan_free(plan);
+}
+
 static void
 short_functions(void **state)
 {
@@ -820,6 +836,7 @@ main(void)
       cmocka_unit_test(branches_into_the_patch),
       cmocka_unit_test(an_entry_inside_an_instruction),
       cmocka_unit_test(without_padding),
+      cmocka_unit_test(data_behind_the_code),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
       cmocka_unit_test(gs_in_data_and_code),
