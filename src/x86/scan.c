@@ -34,13 +34,14 @@ targets_init(struct ct_targets *targets, uint64_t start, uint64_t end)
   targets->start = start;
   targets->end = end;
   targets->pages = calloc(page_count(targets), sizeof(*targets->pages));
+  targets->first = page_count(targets);
   return targets->pages == NULL ? CT_ENOMEM : 0;
 }
 
 static void
 targets_free(struct ct_targets *targets)
 {
-  for (size_t i = 0; targets->pages != NULL && i < page_count(targets); i++) {
+  for (size_t i = targets->first; targets->pages != NULL && i < targets->last; i++) {
     free(targets->pages[i]);
   }
   free(targets->pages);
@@ -51,6 +52,8 @@ new_page(struct ct_targets *targets, size_t page)
 {
   targets->pages[page] = calloc(CT_TARGETS_PAGE / 64, sizeof(uint64_t));
   targets->out_of_memory |= targets->pages[page] == NULL;
+  targets->first = page < targets->first ? page : targets->first;
+  targets->last = page < targets->last ? targets->last : page + 1;
   return targets->pages[page];
 }
 
@@ -93,7 +96,7 @@ ct_targets_has(const struct ct_targets *targets, uint64_t address)
 static void
 targets_merge(struct ct_targets *targets, const struct ct_targets *part)
 {
-  for (size_t i = 0; i < page_count(targets); i++) {
+  for (size_t i = part->first; i < part->last; i++) {
     uint64_t *words = part->pages[i] != NULL ? page_at(targets, i) : NULL;
     for (size_t w = 0; words != NULL && w < CT_TARGETS_PAGE / 64; w++) {
       words[w] |= part->pages[i][w];

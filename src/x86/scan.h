@@ -45,6 +45,7 @@ struct ct_flag_use {
 struct ct_targets {
   uint64_t start, end;
   uint64_t **pages;   /* CT_TARGETS_PAGE bytes of code each, NULL: no bit set */
+  size_t first, last; /* pages with bits lie in [first, last) */
   bool out_of_memory; /* a bit could not be set */
 };
 #define CT_TARGETS_PAGE 4096u
