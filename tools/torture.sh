@@ -10,12 +10,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 into=$1/sources
 packages="libpython3.11-testsuite python3-dev python3-venv nginx-light postgresql-15 curl wget cmake gdb strace valgrind openjdk-17-jdk-headless
   golang-go rustc cargo php-cli ruby lua5.4 tcl guile-3.0 busybox vim-tiny gnupg openssh-client m4 bison autoconf groff-base
-<<<<<<< HEAD
-  openssl clang-14 dpkg-dev sbcl ocaml-nox ghc gnat gdc gfortran fp-compiler fp-units-base fp-units-rtl mono-runtime mono-mcs erlang-base
+  openssl clang-14 dpkg-dev sbcl ocaml-nox ghc gnat gdc ldc gfortran fp-compiler fp-units-base fp-units-rtl mono-runtime mono-mcs erlang-base
   chicken-bin libchicken-dev chezscheme gforth swi-prolog-nox luajit pypy3 r-base-core"
-=======
-  openssl clang-14 dpkg-dev gdc ldc ocaml-nox fp-compiler gnat pypy3"
->>>>>>> da3ce60 (tests: kinds of programs)
 "$here/setup.sh" --more $packages
 
 mkdir -p "$into/apt/parts" "$into/apt/lists" "$into/apt/cache"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The folders of src are stages of the data's way: includes run one way, and what knows ptrace or an
-instruction set is in one folder. Also: every source file carries its licence line, and the plain source
-lists of the build are fresh."""
+instruction set is in one folder. Also: every source file carries its licence line, the plain source lists of the
+build are fresh, and no merge left its marks."""
 import argparse
 import os
 import re
@@ -95,12 +95,23 @@ def check_lists():
         yield result.stderr.strip()
 
 
+def check_merges():
+    """No line that a merge left behind, in any file of the tree."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith((".git", "build"))]
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                if re.search(rb"(?m)^(<<<<<<<|>>>>>>>) ", file.read()):
+                    yield f"{os.path.relpath(path, ROOT)}: a conflict that was not resolved"
+
+
 def main():
     argparse.ArgumentParser(description=__doc__).parse_known_args()
     checks = [("includes run one way", check_includes), ("no two folders include each other", check_cycle),
               ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
               ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
-              ("licence lines", check_licence), ("source lists fresh", check_lists)]
+              ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
     failed = 0
     for name, check in checks:
         faults = list(check())
