@@ -64,19 +64,26 @@ has_suffix(const char *text, const char *suffix)
   return length >= wanted && strcmp(text + length - wanted, suffix) == 0;
 }
 
-/* True when the file's loaded bytes have the text, its terminating zero included. */
+/* True when the file's loaded bytes have these. */
 static bool
-has_text(const struct ct_elf *elf, const char *text)
+has_bytes(const struct ct_elf *elf, const char *wanted, size_t count_bytes)
 {
   const struct ct_elf_segment *segments;
   size_t count = ct_elf_segments(elf, &segments);
   for (size_t i = 0; i < count; i++) {
     const uint8_t *bytes = ct_elf_bytes(elf, segments[i].address, segments[i].file_bytes);
-    if (bytes != NULL && memmem(bytes, segments[i].file_bytes, text, strlen(text) + 1) != NULL) {
+    if (bytes != NULL && memmem(bytes, segments[i].file_bytes, wanted, count_bytes) != NULL) {
       return true;
     }
   }
   return false;
+}
+
+/* The same of a text, its terminating zero included. */
+static bool
+has_text(const struct ct_elf *elf, const char *text)
+{
+  return has_bytes(elf, text, strlen(text) + 1);
 }
 
 static bool
@@ -251,10 +258,12 @@ ct_runtime_translates(const struct ct_elf *elf)
 
 /*
  * ThreadSanitizer divides the address space: a program that finds a mapping elsewhere than where programs, heaps and
- * stacks are when it begins ends itself.
+ * stacks are when it begins ends itself. Its runtime is in a library, or in the program: then it may have no names, but
+ * says this. Compilers, which only name __tsan_init in a text, must not be taken for such programs.
  */
 bool
 ct_runtime_forbids_stores(const struct ct_elf *elf)
 {
-  return has_text(elf, "__tsan_init");
+  static const char complaint[] = "FATAL: ThreadSanitizer: unexpected memory mapping ";
+  return ct_elf_links(elf, "__tsan_init") || has_bytes(elf, complaint, sizeof(complaint) - 1);
 }

@@ -101,5 +101,7 @@ int ct_elf_is_code(const struct ct_elf *elf, uint64_t address);
 /* Address of a defined symbol of any type but TLS: .dynsym (default version first), .symtab, debug file, mini debug
    info, in this order; within one table global before weak before local. 0 or CT_ENOENT. */
 int ct_elf_symbol(const struct ct_elf *elf, const char *name, uint64_t *address);
+/* True when a symbol in .dynsym has the name, whether the file has it or wants it from another one. */
+bool ct_elf_links(const struct ct_elf *elf, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks one symbol up by name; see ct_elf_symbol. */
+/* Looks one symbol up by name; see ct_elf_symbol, ct_elf_links. */
 #include <string.h>
 
 #include "target/private.h"
@@ -71,4 +71,16 @@ ct_elf_symbol(const struct ct_elf *elf, const char *name, uint64_t *address)
     }
   }
   return CT_ENOENT;
+}
+
+bool
+ct_elf_links(const struct ct_elf *elf, const char *name)
+{
+  for (size_t i = 0; i < elf->dynsym.count; i++) {
+    Elf64_Sym symbol = ct_symbol_at(&elf->dynsym, i);
+    if (strcmp(ct_symbol_name(&elf->dynsym, &symbol), name) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
