@@ -10,7 +10,11 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --repeat 20         each case so often; its first failure ends the repetition
     tests/transparency.py --record=--lossless further options for contrail record
     tests/transparency.py --json FILE         numbers of each case
-    tests/transparency.py --markdown FILE     write the tables of docs/transparency.md anew from such a FILE
+    tests/transparency.py --json FILE --resume --seconds 180
+                                              piece by piece: what FILE has as equal is not run again, and no case is
+                                              begun when the time is over
+    tests/transparency.py --markdown FILE...  write the tables of docs/transparency.md anew from such FILEs; where
+                                              several have a case the last one counts
 
 Cases are in tests/commands/; tests/commands/case.py says what a case may state. A case whose program is not installed
 is skipped and counted. One that differs is run untraced twice more: where untraced runs differ from each other in the
@@ -414,6 +418,7 @@ class Board:
 
     def __init__(self, options):
         self.options, self.lock, self.all = options, threading.Lock(), []
+        self.end = time.monotonic() + options.seconds if options.seconds else None
 
     def tell(self, checked):
         case, numbers = checked.case, checked.numbers
@@ -434,6 +439,8 @@ class Board:
                 write_json(self.options, self.all)
 
     def run(self, case):
+        if self.end and time.monotonic() > self.end:
+            return
         try:
             checked = check(self.options, case)
         except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
@@ -459,34 +466,50 @@ def machine():
     return f"{os.cpu_count()} x {model}, Linux {os.uname().release}"
 
 
+def commit():
+    words = ["git", "-C", ROOT, "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
 def write_json(options, all_checked):
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    data = {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine(),
-        "commit": commit.stdout.strip(),
-        "record": options.record,
-        "cases": [{"name": checked.case.name, "group": checked.case.group, "verdict": checked.verdict,
-                   "note": checked.note, "faults": checked.faults, "known": checked.known, **checked.numbers}
-                  for checked in sorted(all_checked, key=lambda checked: (checked.case.group, checked.case.name))],
-    }
+    cases = {case["name"]: case for case in options.earlier}
+    for checked in all_checked:
+        cases[checked.case.name] = {"name": checked.case.name, "group": checked.case.group, "verdict": checked.verdict,
+                                    "note": checked.note, "faults": checked.faults, "known": checked.known,
+                                    "date": datetime.date.today().isoformat(), "commit": options.commit,
+                                    **checked.numbers}
+    data = {"machine": machine(), "record": options.record,
+            "cases": sorted(cases.values(), key=lambda case: (case["group"], case["name"]))}
     with open(options.json + ".new", "w", encoding="utf-8") as file:
         json.dump(data, file, indent=1)
     os.rename(options.json + ".new", options.json)
 
 
-def markdown(path):
-    """The part of docs/transparency.md between its two markers, from a file that --json wrote."""
-    with open(path, encoding="utf-8") as file:
-        data = json.load(file)
+def read_json(paths):
+    """One from several; of a case that is in more than one the last."""
+    found = {"machine": "?", "record": [], "cases": {}}
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        found["machine"], found["record"] = data["machine"], data["record"]
+        found["cases"].update({case["name"]: case for case in data["cases"]})
+    return dict(found, cases=sorted(found["cases"].values(), key=lambda case: (case["group"], case["name"])))
+
+
+def markdown(paths):
+    """The part of docs/transparency.md between its two markers, from files that --json wrote."""
+    data = read_json(paths)
     cases = data["cases"]
+    groups = sorted(dict.fromkeys(case["group"] for case in cases), key=lambda group: (group != "short", group))
     count = collections.Counter(case["verdict"] for case in cases)
     events = sum(case.get("events", 0) for case in cases)
-    lines = [f"Run of {data['date']} at {data['commit']}, on {data['machine']}"
-             + (f", with `{shlex.join(data['record'])}`" if data["record"] else "") + ".", "",
+    runs = collections.Counter((case["date"], case["commit"]) for case in cases)
+    lines = ["Run on " + ", ".join(f"{date} at {name}" + (f" ({number} cases)" if len(runs) > 1 else "")
+                                   for (date, name), number in sorted(runs.items()))
+             + f", on {data['machine']}" + (f", with `{shlex.join(data['record'])}`" if data["record"] else "") + ".", "",
              f"**{len(cases)} cases: {count['equal']} equal, {count['different']} different, {count['skipped']} skipped; "
              f"{events:,} events recorded.**", ""]
-    for group in dict.fromkeys(case["group"] for case in cases):
+    for group in groups:
         lines += [f"### {group}", "", "| case | result | functions hooked | events | dropped | untraced | traced | ratio |",
                   "|---|---|---:|---:|---:|---:|---:|---:|"]
         for case in cases:
@@ -523,7 +546,9 @@ def main():
     parser.add_argument("--show", action="store_true", help="print what is compared")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--scratch", help="where the folders are made (default: TMPDIR)")
-    parser.add_argument("--markdown", metavar="FILE", help="tables of docs/transparency.md from FILE, nothing else")
+    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json has as equal")
+    parser.add_argument("--seconds", type=float, help="begin no case after so many")
+    parser.add_argument("--markdown", metavar="FILE", nargs="+", help="tables of docs/transparency.md from the FILEs, nothing else")
     parser.add_argument("-j", type=int, default=2)
     options = parser.parse_args()
     if options.markdown:
@@ -531,6 +556,8 @@ def main():
         return 0
     build = os.path.abspath(options.build)
     options.record = shlex.split(options.record)
+    options.commit = commit()
+    options.earlier = []
     options.contrail = os.path.join(build, "contrail")
     options.cache = os.path.join(build, "tests", "cache")
     os.makedirs(options.cache, exist_ok=True)
@@ -538,6 +565,10 @@ def main():
     cases = small.cases.list + (large.cases.list + languages.cases.list + cpython.cases.list if options.long else [])
     if options.filter:
         cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
+    if options.resume and options.json and os.path.exists(options.json):
+        options.earlier = read_json([options.json])["cases"]
+        done = {case["name"] for case in options.earlier if case["verdict"] == "equal"}
+        cases = [case for case in cases if case.name not in done]
     if options.list:
         print("\n".join(f"{case.group}: {case.name}" for case in cases))
         return 0

@@ -479,8 +479,8 @@ create table u as select * from t; select count(*) from t join u using (a); vacu
 select no_such();
 \dt
 END
-t $P/pgbench -h $D -U postgres -i -q -s 1 >/dev/null 2>&1; echo $?
-t $P/pgbench -h $D -U postgres -c 4 -j 2 -t 50 2>/dev/null | grep -c 'processed: 200/200'
+t $P/pgbench -h $D -U postgres -i -q -s 1 postgres >/dev/null 2>&1; echo $?
+t $P/pgbench -h $D -U postgres -c 4 -j 2 -t 50 postgres 2>/dev/null | grep -c 'processed: 200/200'
 t $P/pg_dump -h $D -U postgres -t t | grep -v restrict | md5sum
 t $P/psql -X -h $D -U postgres -c 'copy t to stdout' | md5sum
 as $P/pg_ctl -D $D/data -m fast -w stop; wait $server; echo $?
@@ -578,7 +578,7 @@ for k in address undefined thread memory; do clang++-14 -g -O1 -fsanitize=$k s.c
 # --- interpreters
 
 cases("perl: more", r"""
-t perl -MTest::More -MPOSIX -MStorable=dclone -MTime::Local -MFile::Find -MIO::Socket -MThread::Queue -Mthreads -e '
+t perl -MTest::More -MPOSIX -MStorable=dclone -MTime::Local -MFile::Find -MIO::Socket -Mthreads -MThread::Queue -e '
   my $q = Thread::Queue->new; my @t = map { my $n = $_; threads->create(sub { $q->enqueue($n * $_) for 1..50; return $n }) } 1..5; my $s = 0; $s += $_->join for @t; is $s, 15;
   is $q->pending, 250; is_deeply dclone({a=>[1,2]}), {a=>[1,2]}; is timegm(0,0,0,1,0,100), 946684800; find(sub { $s++ }, "tree"); ok $s > 50;
   socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0); syswrite $a, "hi"; sysread $b, my $x, 9; is $x, "hi"; is join(",", unpack "N n C a*", pack "N n C a*", 1, 2, 3, "z"), "1,2,3,z";
@@ -623,7 +623,7 @@ for p in arch basename 'cat empty' 'cksum empty' 'comm empty empty' 'cut -c1 a/f
   'vdir --time-style=+ -G d' 'wc a/file9' who whoami 'yes --help' 'b2sum a/file1' 'base32 a/file1' 'basenc --base16 a/file1' 'chgrp 0 a/file1' 'chown 0 a/file1' 'chroot / true' 'chcon --help' 'csplit -s a/file9 2' \
   'install a/file1 v' 'runcon' 'stdbuf -o0 echo x' 'who -b' uptime; do t $p </dev/null >o 2>&1; echo "$p: $? $(md5sum <o)"; done
 """, prepare=TREE, timeout=120, ignore=[("tree/o", "output of uptime")],
-      normal=[(r"(uptime|dircolors|df[^:]*|du[^:]*|mktemp[^:]*|dir a|who -b|vdir[^:]*): (\d+) \w+ +-", r"\1: \2", "times, names, sizes on this machine")])
+      normal=[(r"(?m)^(uptime|dircolors|df [^:]*|du [^:]*|mktemp [^:]*|dir a|who -b|vdir [^:]*): (\d+) \w+ +-", r"\1: \2", "times, names, sizes on this machine")])
 
 cases("a fork storm of shells", r"""
 t bash -c 'for i in {1..400}; do (exit $((i % 7))) & done; wait; s=0; for i in {1..60}; do x=$(echo $i | cat); s=$((s + x)); done; echo $s'
