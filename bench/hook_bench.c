@@ -147,8 +147,9 @@ static const long calls[SETS] = {CALLS, CALLS, FIB_CALLS, CALLS / MANY *MANY};
 static const long results[SETS] = {CALLS, CALLS, 4181, CALLS / MANY *MANY};
 
 /* The slow path: the segment begins again. r11 is the trampoline's descriptor, rsp = S. */
-#define TEXT(x)  #x
-#define VALUE(x) TEXT(x)
+#define TEXT(x)    #x
+#define VALUE(x)   TEXT(x)
+#define SEGMENT_AT 0x7e9000010000 /* as in a program that is recorded: CT_CURSOR_VALID is set */
 uint64_t bench_segment, bench_swaps;
 void bench_slow_enter(void), bench_slow_return(void), bench_never(void);
 __asm__("  .text\n"
@@ -217,18 +218,16 @@ make_place(struct place *place)
   pthread_attr_getstack(&attributes, &stack, &stack_bytes);
   map((uint64_t)stack + STORE_DELTA, stack_bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE);
   place->table = map(0, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
-  bench_segment = (uint64_t)map(0, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE);
+  bench_segment = (uint64_t)map(SEGMENT_AT, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE) | 1; /* its tag */
   place->control = map(0, CT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE);
   *place->control = (struct ct_control){
       .cursor = bench_segment,
-      .limit = bench_segment + CT_SEGMENT_BYTES,
       .stack_lo = (uint64_t)stack,
       .stack_len = stack_bytes,
       .table = (uint64_t)place->table,
-      .tag = 1,
       .magic = CT_CONTROL_MAGIC,
       .mode = CT_MODE_ON,
-      .segment_base = bench_segment,
+      .segment_base = SEGMENT_AT,
   };
   if (syscall(SYS_arch_prctl, ARCH_SET_GS, place->control) != 0)
     die("hook_bench: arch_prctl");

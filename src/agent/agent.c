@@ -186,26 +186,28 @@ find_segment(const struct ct_slot *slot)
   return index;
 }
 
-/* Hands the active segment over to the drain. */
+/* Hands the active segment over to the drain. Places that are reserved and not written yet are the drain's to wait for.
+ */
 static void
 hand_over(struct ct_control *control)
 {
-  if (control->segment == CT_SEGMENT_NONE || control->limit == 0) {
+  uint64_t cursor = control->cursor;
+  uint32_t index = control->segment;
+  control->segment = CT_SEGMENT_NONE;
+  control->cursor = 0;
+  if (index == CT_SEGMENT_NONE || cursor == 0) {
     return;
   }
-  struct ct_segment_entry *entry = segment_entry(control->segment);
+  struct ct_segment_entry *entry = segment_entry(index);
   uint64_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
   if (CT_SEG_STATE(state) != CT_SEG_ACTIVE || CT_SEG_SLOT(state) != control->slot ||
       entry->generation != slot_of(control)->generation) {
     return; /* our slot's last owner is dead and the controller has taken its segment already */
   }
-  uint64_t used = control->cursor - control->segment_base;
+  uint64_t used = cursor - control->segment_base;
   entry->reserved = used > CT_SEGMENT_BYTES ? CT_SEGMENT_EVENTS : (uint32_t)(used / CT_EVENT_BYTES);
   /* release: the events and reserved are visible to whoever sees FULL */
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, control->slot, CT_SEG_SEQ(state)), __ATOMIC_RELEASE);
-  control->segment = CT_SEGMENT_NONE;
-  control->limit = 0;
-  control->cursor = 0;
   slot_of(control)->active_segment = CT_SEGMENT_NONE;
   wake_drain();
 }
@@ -229,26 +231,34 @@ next_segment(struct ct_control *control)
   entry->generation = slot->generation;
   /* release: whoever sees this activation sees its tag and position */
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_ACTIVE, control->slot, seq), __ATOMIC_RELEASE);
-  control->segment_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_BYTES;
+  control->segment_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE;
   control->segment = index;
-  control->tag = entry->tag;
-  control->cursor = control->segment_base;
-  control->limit = control->segment_base + CT_SEGMENT_BYTES;
+  control->cursor = control->segment_base | entry->tag;
   slot->active_segment = index;
   slot->swaps++;
   return 1;
 }
 
-/* Appends one event to the active segment; the caller has made sure that there is room. */
+/*
+ * Appends one event to the active segment; the caller has made sure that there is room. Where signals are not blocked
+ * (no system calls) a handler may take that room: then the event is lost.
+ */
 static void
 put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t slot_low)
 {
   uint32_t lo, hi;
+  uint64_t place = CT_EVENT_BYTES;
   __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
-  struct ct_ring_event *event = (struct ct_ring_event *)control->cursor;
-  control->cursor += CT_EVENT_BYTES;
+  /* One instruction, as in the trampolines. */
+  __asm__ volatile("xadd %0, %1" : "+r"(place), "+m"(control->cursor) : : "cc", "memory");
+  if ((place & CT_CURSOR_VALID) == 0) {
+    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  struct ct_ring_event *event = (struct ct_ring_event *)(place & ~(uint64_t)CT_WORD_TAG_MASK);
   event->tsc = (uint64_t)hi << 32 | lo;
-  uint64_t word = (uint64_t)slot_low << 32 | function << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | control->tag;
+  uint64_t word =
+      (uint64_t)slot_low << 32 | function << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | (place & CT_WORD_TAG_MASK);
   __atomic_store_n(&event->word, word, __ATOMIC_RELEASE);
 }
 
@@ -265,7 +275,6 @@ register_thread(struct ct_control *control, uint32_t tid)
   slot = slot_of(control);
   control->segment = CT_SEGMENT_NONE;
   control->cursor = 0;
-  control->limit = 0;
   control->stack_lo = 0;
   control->stack_len = 0;
   control->light_lo = 0;
@@ -283,14 +292,21 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->mode = CT_MODE_ON;
 }
 
-/* Records that the thread is on another stack now, unless it is the one that the drain believes it to be on. */
+/*
+ * Records that the thread is on another stack now, unless it is the one that the drain believes it to be on, and where
+ * that stack lies: a hook that a signal handler interrupted may write its event behind a switch that was none of its
+ * own.
+ */
 static void
-put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t sp)
+put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint64_t sp)
 {
+  uint64_t pages = (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
   uint32_t context = (uint32_t)(stack_lo >> 12) & 0x7fffff;
   if (control->context != context + 1) {
     control->context = context + 1;
     put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
+    put_event(control, CT_KIND_OTHER, (uint32_t)(pages > 0x7fffff ? 0x7fffff : pages) << 4 | CT_OTHER_STACK,
+              (uint32_t)stack_lo);
   }
 }
 
@@ -298,7 +314,9 @@ put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t sp)
 static int
 has_room(struct ct_control *control, uint32_t count)
 {
-  if (control->limit != 0 && control->cursor + (uint64_t)count * CT_EVENT_BYTES <= control->limit) {
+  uint64_t cursor = control->cursor;
+  if ((cursor & CT_CURSOR_VALID) != 0 &&
+      cursor % CT_SEGMENT_BYTES + (uint64_t)count * CT_EVENT_BYTES <= CT_SEGMENT_BYTES) {
     return 1;
   }
   return next_segment(control);
@@ -314,13 +332,13 @@ enter_stack(struct ct_control *control, uint64_t sp)
   struct ct_stack_range range;
   control->stack_len = 0;
   if (sp - control->light_lo < control->light_len) {
-    put_switch(control, control->light_lo, sp);
+    put_switch(control, control->light_lo, control->light_len, sp);
     return 0;
   }
   if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
     return 0;
   }
-  put_switch(control, range.lo, sp);
+  put_switch(control, range.lo, range.hi - range.lo, sp);
   if (range.light != 0) {
     control->light_lo = range.lo;
     control->light_len = range.hi - range.lo;
@@ -358,9 +376,10 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
   }
   if (agent_ring()->closed != 0) {
     control->stack_len = 0;
+    control->cursor = 0;
     return CT_VERDICT_SKIP;
   }
-  if (!has_room(control, 2)) {
+  if (!has_room(control, 3)) {
     __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }

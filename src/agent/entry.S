@@ -37,6 +37,7 @@
   .section .text.head, "ax", @progbits
   .globl agent_base
   .hidden agent_base
+  .type agent_base, @object
 agent_base:
   /* struct ct_agent_image, agent/image.h */
   .long 0x544e4741                        /* "AGNT" */
@@ -59,6 +60,7 @@ agent_base:
   .long agent_restore_quiet - agent_base
   .long agent_callout_syscall - agent_base
   .long agent_callout_go_syscall - agent_base
+  .size agent_base, . - agent_base
 
   .text
 /* What the handler of SIGTRAP returns to. */
@@ -81,16 +83,21 @@ agent_restorer:
 72:
   .endm
 
-/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10. */
+/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). */
   .macro RECORD
   rdtsc
   shl $32, %rdx
   or %rdx, %rax
-  add %gs:CT_GS_TAG, %r10d
   mov $16, %edx
   xadd %rdx, %gs:CT_GS_CURSOR
-  cmp %gs:CT_GS_LIMIT, %rdx
-  jae agent_slow_enter
+  test $CT_CURSOR_VALID, %edx
+  jz agent_slow_enter
+  mov %rcx, -40(%rsp)
+  mov %edx, %ecx
+  and $CT_WORD_TAG_MASK, %ecx
+  sub %rcx, %rdx
+  or %rcx, %r10
+  mov -40(%rsp), %rcx
   mov %rax, (%rdx)
   mov %esp, %eax
   shl $32, %rax
@@ -136,7 +143,7 @@ slow_common:
   mov %rbx, -80(%rsp)
   mov %r11, -120(%rsp)
   cmpl $CT_MODE_OFF, %gs:CT_GS_MODE
-  je leave_skip
+  je off
   cmpl $0, CFG(CT_CFG_NO_SYSCALLS)
   jne no_syscalls
 
@@ -177,9 +184,9 @@ on_agent_stack: /* rdi = control page, r8d = tid, r9d = whether the page was fou
 /* The target is about to be, or is, under a seccomp filter: any system call of ours might kill it. */
 no_syscalls:
   cmpl $CT_MODE_ON, %gs:CT_GS_MODE
-  jne leave_skip
+  jne off
   cmpl $0, %gs:CT_GS_BUSY
-  jne leave_skip
+  jne busy
   movl $1, %gs:CT_GS_BUSY
   mov %gs:CT_GS_TID, %r8d
   mov %gs:CT_GS_AGENT_SP, %rdi
@@ -187,11 +194,28 @@ no_syscalls:
   xor %r9d, %r9d
   jmp on_agent_stack
 
+/* Nobody records by this page. Its cursor must not be counted up to an address that looks like one. */
+off:
+  movq $0, %gs:CT_GS_CURSOR
+  jmp leave_skip
+
+/* We are a handler that has interrupted the agent: until that goes on, nobody takes the cursor back when it is behind
+ * the segment's end, so it stays there. */
+busy:
+  testl $CT_CURSOR_VALID, %gs:CT_GS_CURSOR
+  jnz leave_skip
+  andq $-CT_CURSOR_VALID, %gs:CT_GS_CURSOR
+  jmp leave_skip
+
 /*
  * This thread does not own the page that gs points to: a new thread, one that comes back from clone,
  * a child of fork, or a child that shares our memory (vfork, posix_spawn).
  */
 find_slot:
+  cmpl $CT_MODE_LOOKUP, %gs:CT_GS_MODE
+  jne 1f
+  movq $0, %gs:CT_GS_CURSOR /* as in `off` */
+1:
   mov $SYS_getpid, %eax
   syscall
   cmp CFG(CT_CFG_PID), %eax

@@ -35,6 +35,9 @@
 #define PULSE_NS       50000000
 #define SCARCE_NS      (1000 * 1000)
 #define NAMES_NS       (500 * 1000 * 1000)
+#define HOLD_NS        1000000000 /* how long a full segment waits for what is reserved in it */
+#define RETIRED_MAX    64
+#define WARM_SEGMENTS  128
 #define POLL_RUN       16
 #define NO_SEGMENT_SEQ UINT64_MAX
 
@@ -63,8 +66,15 @@ struct ct_drain {
   struct ct_drain_stats stats;
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
   uint64_t round;                               /* how often the table has been looked at */
+  uint64_t now;                                 /* when this round began */
   size_t poll_next;                             /* among the active segments */
   uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
+  /* When each segment was first seen to be full, and in which activation. */
+  struct {
+    uint64_t seq, since;
+  } full[CT_SEGMENT_MAX];
+  uint32_t retired[RETIRED_MAX]; /* segments that are given back late, the oldest first */
+  uint32_t retired_count;
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
 
@@ -124,7 +134,10 @@ new_thread(struct ct_drain *drain, uint32_t slot)
     kept->gap_seq = UINT32_MAX;
     kept->polled_seq = NO_SEGMENT_SEQ;
     kept->polled = 0;
+    kept->held_seq = NO_SEGMENT_SEQ;
     kept->has_base = false;
+    kept->stack_length = UINT32_MAX;
+    kept->stack_count = 0;
     return kept;
   }
   if (drain->info_count == drain->info_capacity) {
@@ -155,6 +168,8 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   thread->generation = drain->slots[slot].generation;
   thread->gap_seq = UINT32_MAX;
   thread->polled_seq = NO_SEGMENT_SEQ;
+  thread->held_seq = NO_SEGMENT_SEQ;
+  thread->stack_length = UINT32_MAX;
   thread->max_depth = drain->max_depth;
   drain->encoders[drain->info_count] = thread->encoder;
   thread->info = (uint32_t)drain->info_count++;
@@ -254,11 +269,15 @@ encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct 
   }
 }
 
-/* A segment that is ours: every event from the thread's last position on, holes counted and wiped. */
-static void
-drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved, bool count_holes)
+/*
+ * A segment that is ours: every event from the thread's last position on. False when a hole was found and is to be
+ * waited for: all before it is done. Else holes are counted and wiped.
+ */
+static bool
+drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved, bool may_hold,
+            uint32_t *holes)
 {
-  struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_BYTES);
+  struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
   uint32_t tag = drain->entries[index].tag;
   uint32_t at = thread->polled;
   reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
@@ -269,12 +288,17 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
       at++;
     }
     encode_events(drain, thread, events + begin, at - begin);
+    thread->polled = at;
+    if (at < reserved && may_hold) {
+      return false;
+    }
     uint32_t hole = at;
     while (at < reserved && !is_whole(&events[at], tag, &word)) {
       events[at].word = 0;
       at++;
     }
-    if (count_holes && at > hole) {
+    *holes += at - hole;
+    if (at > hole) {
       thread->holes += at - hole;
       drain->stats.dropped_holes += at - hole;
       drain->stats.dropped += at - hole;
@@ -286,6 +310,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
     events[at].word = 0;
   }
   drain->stats.segments++;
+  return true;
 }
 
 static void
@@ -301,12 +326,46 @@ give_back(struct ct_drain *drain, uint32_t index)
   }
 }
 
+/* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */
+static bool
+segments_are_scarce(const struct ct_drain *drain)
+{
+  uint32_t free_count = 0;
+  for (uint32_t w = 0; w < CT_SEGMENT_MAX / 64; w++) {
+    free_count += (uint32_t)__builtin_popcountll(__atomic_load_n(&drain->ring->free_map[w], __ATOMIC_RELAXED));
+  }
+  return free_count < drain->ring->segment_count / 2;
+}
+
+/*
+ * Gives a segment back late in which places were given up: the hook that has reserved one, if it still goes on, shall
+ * not write into what is another thread's.
+ */
+static void
+retire(struct ct_drain *drain, uint32_t index)
+{
+  uint32_t keep = segments_are_scarce(drain) ? 0 : drain->ring->segment_count / 16;
+  keep = keep > RETIRED_MAX ? RETIRED_MAX : keep;
+  uint32_t count = 0;
+  while (drain->retired_count - count > 0 && drain->retired_count - count >= keep) {
+    give_back(drain, drain->retired[count++]);
+  }
+  drain->retired_count -= count;
+  memmove(drain->retired, drain->retired + count, drain->retired_count * sizeof(drain->retired[0]));
+  if (keep == 0) {
+    give_back(drain, index);
+  } else {
+    drain->retired[drain->retired_count++] = index;
+  }
+}
+
 static void
 finish_segment(struct drain_thread *thread, uint32_t thread_seq)
 {
   thread->next_seq = thread_seq + 1;
   thread->polled_seq = NO_SEGMENT_SEQ;
   thread->polled = 0;
+  thread->held_seq = NO_SEGMENT_SEQ;
 }
 
 /* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the
@@ -320,6 +379,10 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
   }
   if ((int32_t)(entry->thread_seq - thread->next_seq) < 0) {
     return false;
+  }
+  if (thread->held_seq != NO_SEGMENT_SEQ && __atomic_load_n(&drain->entries[thread->held].state, __ATOMIC_ACQUIRE) ==
+                                                CT_SEG_WORD(CT_SEG_FULL, slot, thread->held_seq)) {
+    return false; /* the one before waits for a place to be written */
   }
   if (!final && (thread->gap_seq != thread->next_seq || thread->gap_round == drain->round)) {
     if (thread->gap_seq != thread->next_seq) {
@@ -390,11 +453,25 @@ take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
     drain->infos[thread->info].dropped += entry->reserved;
     ct_encode_lost(thread->encoder, thread->encoder->last_tsc, entry->reserved);
   } else if (thread != NULL) {
+    uint32_t holes = 0;
+    bool may_hold = !final && drain->now - drain->full[candidate->index].since < HOLD_NS;
     if (thread->polled_seq != candidate->seq) {
+      thread->polled_seq = candidate->seq;
       thread->polled = 0;
     }
-    drain_whole(drain, thread, candidate->index, entry->reserved, true);
+    if (!drain_whole(drain, thread, candidate->index, entry->reserved, may_hold && !segments_are_scarce(drain),
+                     &holes)) {
+      thread->held = candidate->index;
+      thread->held_seq = candidate->seq;
+      /* release: whoever takes it next sees what is wiped */
+      __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, slot, candidate->seq), __ATOMIC_RELEASE);
+      return false;
+    }
     finish_segment(thread, entry->thread_seq);
+    if (holes != 0 && !final) {
+      retire(drain, candidate->index);
+      return true;
+    }
   }
   give_back(drain, candidate->index);
   return true;
@@ -422,7 +499,7 @@ poll_active(struct ct_drain *drain, const struct candidate *candidate)
     thread->polled = 0;
   }
   const struct ct_ring_event *events =
-      (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
+      (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
   size_t count = 0;
   uint64_t event_word;
   for (uint32_t at = thread->polled; at < CT_SEGMENT_EVENTS && is_whole(&events[at], tag, &event_word); at++) {
@@ -454,13 +531,13 @@ take_dead(struct ct_drain *drain, const struct candidate *candidate)
       thread->polled = 0;
     }
     struct ct_ring_event *events =
-        (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_BYTES);
-    uint32_t last = CT_SEGMENT_EVENTS;
+        (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
+    uint32_t last = CT_SEGMENT_EVENTS, holes = 0;
     uint64_t word;
     while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {
       last--;
     }
-    drain_whole(drain, thread, candidate->index, last, true);
+    drain_whole(drain, thread, candidate->index, last, false, &holes);
     finish_segment(thread, entry->thread_seq);
   }
   give_back(drain, candidate->index);
@@ -531,17 +608,6 @@ reap(struct ct_drain *drain)
   __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
 }
 
-/* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */
-static bool
-segments_are_scarce(const struct ct_drain *drain)
-{
-  uint32_t free_count = 0;
-  for (uint32_t w = 0; w < CT_SEGMENT_MAX / 64; w++) {
-    free_count += (uint32_t)__builtin_popcountll(__atomic_load_n(&drain->ring->free_map[w], __ATOMIC_RELAXED));
-  }
-  return free_count < drain->ring->segment_count / 2;
-}
-
 static void
 flush_old(struct ct_drain *drain, uint64_t ticks_old)
 {
@@ -584,12 +650,19 @@ drain_round(struct ct_drain *drain, bool final)
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   bool busy = false;
   drain->round++;
+  drain->now = now_ns();
   size_t count = collect(drain, CT_SEG_FULL, all);
+  for (size_t i = 0; i < count; i++) {
+    if (drain->full[all[i].index].seq != all[i].seq) {
+      drain->full[all[i].index].seq = all[i].seq;
+      drain->full[all[i].index].since = drain->now;
+    }
+  }
   for (size_t i = 0; i < count; i++) {
     busy |= take_full(drain, &all[i], final);
   }
-  if (count != 0 && !final) {
-    return busy; /* active segments can wait until the full ones are done */
+  if (busy && !final) {
+    return true; /* active segments can wait until the full ones are done */
   }
   count = collect(drain, CT_SEG_ACTIVE, all);
   if (final) {
@@ -633,10 +706,11 @@ ticks_in(uint64_t ns)
 static void
 warm_up(struct ct_drain *drain)
 {
-  size_t bytes = (size_t)drain->ring->segment_count * CT_SEGMENT_BYTES;
-  bytes = bytes > (8u << 20) ? 8u << 20 : bytes;
-  for (size_t at = 0; at < bytes; at += CT_PAGE_BYTES) {
-    __atomic_fetch_or((uint64_t *)(drain->segments + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < WARM_SEGMENTS && i < drain->ring->segment_count; i++) {
+    uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
+    for (size_t at = 0; at < CT_SEGMENT_BYTES; at += CT_PAGE_BYTES) {
+      __atomic_fetch_or((uint64_t *)(segment + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);
+    }
   }
 }
 
@@ -712,6 +786,8 @@ ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
   drain->segments = base + ring->segments_offset;
   drain->pid = pid;
   drain->stopping = 0;
+  drain->retired_count = 0;
+  memset(drain->full, 0xff, sizeof(drain->full));
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);

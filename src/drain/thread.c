@@ -11,12 +11,17 @@
  *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
  *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  *
+ * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
+ * stack interrupted the hook between its look at the stack and the event. The event counts for the stack it is on.
+ *
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
  * its slot, which lies further in than the innermost frame, and is left out too.
  */
 #include "drain/thread.h"
 
 #include "trace/reader.h" /* enum ct_left_reason */
+
+#include <string.h>
 
 static inline bool
 is_outside_or_at(uint32_t slot, uint32_t top_slot)
@@ -109,6 +114,38 @@ tail_out(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
   }
 }
 
+/* Puts a stack first among those known; the one used longest ago is forgotten. */
+static void
+remember_stack(struct drain_thread *thread, struct drain_stack stack)
+{
+  uint32_t at = 0;
+  while (at < thread->stack_count && thread->stacks[at].context != stack.context) {
+    at++;
+  }
+  if (at == thread->stack_count && at < DRAIN_STACKS) {
+    thread->stack_count++;
+  }
+  at = at < DRAIN_STACKS ? at : DRAIN_STACKS - 1;
+  memmove(thread->stacks + 1, thread->stacks, at * sizeof(stack));
+  thread->stacks[0] = stack;
+}
+
+/* Goes to the stack that the slot is on, if it is one of those known. */
+__attribute__((cold, noinline)) static void
+find_stack(struct drain_thread *thread, uint64_t tsc, uint32_t slot)
+{
+  for (uint32_t i = 0; i < thread->stack_count; i++) {
+    struct drain_stack stack = thread->stacks[i];
+    if (slot - stack.low < stack.length) {
+      thread->stack_low = stack.low;
+      thread->stack_length = stack.length;
+      remember_stack(thread, stack);
+      ct_encode_switch(thread->encoder, tsc, stack.context);
+      return;
+    }
+  }
+}
+
 __attribute__((cold, noinline)) static void
 other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 {
@@ -116,16 +153,37 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
     tail_out(thread->encoder, tsc, slot);
     return;
   }
+  uint32_t value = fn >> 4;
+  if ((fn & 0xf) == CT_OTHER_STACK) {
+    uint64_t length = (uint64_t)value * CT_PAGE_BYTES;
+    thread->stack_low = slot;
+    thread->stack_length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
+    remember_stack(thread, (struct drain_stack){slot, thread->stack_length, ct_encoder_context(thread->encoder)});
+    return;
+  }
   if ((fn & 0xf) != CT_OTHER_SWITCH) {
     return;
   }
-  uint32_t context = fn >> 4;
+  thread->stack_length = UINT32_MAX;
   if (!thread->has_base) {
     thread->has_base = true;
-    thread->base_context = context;
+    thread->base_context = value;
     return;
   }
-  ct_encode_switch(thread->encoder, tsc, context == thread->base_context ? 0 : context + 1);
+  ct_encode_switch(thread->encoder, tsc, value == thread->base_context ? 0 : value + 1);
+}
+
+static inline bool
+is_on_stack(const struct drain_thread *thread, uint32_t slot)
+{
+  return slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
+}
+
+/* The events whose slot says nothing about the stack that the thread is on. */
+static bool
+has_no_slot(uint32_t fn, const uint8_t *modes)
+{
+  return (fn & CT_FN_POINT_BIT) != 0 ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE : (fn & 0xf) != CT_OTHER_TAIL_OUT;
 }
 
 void
@@ -142,6 +200,9 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
     if (CT_UNLIKELY(fn >= function_count) &&
         (kind != CT_KIND_OTHER || ((fn & CT_FN_POINT_BIT) != 0 && (fn & CT_FN_MAX) >= function_count))) {
       continue; /* scribbled over by the target */
+    }
+    if (CT_UNLIKELY(!is_on_stack(thread, slot)) && !(kind == CT_KIND_OTHER && has_no_slot(fn, modes))) {
+      find_stack(thread, tsc, slot);
     }
     switch (kind) {
     case CT_KIND_ENTER:

@@ -6,6 +6,15 @@
 #include "drain/drain.h"
 #include "trace/encoder.h"
 
+#define DRAIN_STACKS 8
+
+/* A stack of the thread: what its events' slots lie in. */
+struct drain_stack {
+  uint32_t low;    /* low half of its lowest address */
+  uint32_t length; /* in bytes */
+  uint32_t context;
+};
+
 struct drain_thread {
   struct ct_encoder *encoder;
   uint32_t info; /* index into the drain's list of infos */
@@ -17,7 +26,13 @@ struct drain_thread {
   uint64_t holes;
   uint64_t polled_seq; /* activation number of the segment that was read in part ... */
   uint32_t polled;     /* ... and how many of its events */
-  bool has_base;       /* the thread's own stack is known */
+  uint64_t held_seq;   /* activation number of a full segment that waits for a place to be written ... */
+  uint32_t held;       /* ... and which it is */
+  /* The stack of the last switch; length UINT32_MAX while it is not known. Behind it those of switches before. */
+  uint32_t stack_low, stack_length;
+  struct drain_stack stacks[DRAIN_STACKS]; /* the last one first */
+  uint32_t stack_count;
+  bool has_base; /* the thread's own stack is known */
   uint32_t base_context;
   uint32_t max_depth; /* calls further in are left out */
 };

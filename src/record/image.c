@@ -85,9 +85,9 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->tids_offset = CT_PAGE_BYTES;
   ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
-  ring->segments_offset = (ring->table_offset + segments * sizeof(struct ct_segment_entry) + CT_SEGMENT_BYTES - 1) &
-                          ~(uint64_t)(CT_SEGMENT_BYTES - 1);
-  ring->total_bytes = ring->segments_offset + (uint64_t)segments * CT_SEGMENT_BYTES;
+  /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
+  ring->segments_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
+  ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
   ring->controller_pid = (uint32_t)getpid();
   for (uint32_t i = 0; i < segments; i++) {
@@ -141,6 +141,10 @@ create_ring(struct ct_process *process, const struct ct_image_options *options, 
   }
   code = remote_mmap(process, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
                      &image->place.ring);
+  struct ct_ring_header *ring = mapping;
+  while ((image->place.ring + ring->segments_offset) % CT_SEGMENT_STRIDE != CT_CURSOR_VALID) {
+    ring->segments_offset += CT_PAGE_BYTES;
+  }
   uint64_t close_args[6] = {(uint64_t)fd};
   int64_t ignored;
   ct_process_syscall(process, SYS_close, close_args, &ignored);

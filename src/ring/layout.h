@@ -33,6 +33,7 @@
 
 #define CT_PAGE_BYTES     4096u
 #define CT_SEGMENT_BYTES  65536u
+#define CT_SEGMENT_STRIDE 131072u /* of address space: half of it is never touched, see CT_CURSOR_VALID */
 #define CT_EVENT_BYTES    16u
 #define CT_SEGMENT_EVENTS (CT_SEGMENT_BYTES / CT_EVENT_BYTES)
 #define CT_SEGMENT_MAX    4096u
@@ -43,7 +44,6 @@
 enum ct_text_kind { CT_TEXT_OTHER = 0, CT_TEXT_MODULE = 1, CT_TEXT_TRAMPOLINE = 2 };
 
 /* Event word. */
-#define CT_WORD_TAG_MASK   3u
 #define CT_WORD_KIND_SHIFT 2
 #define CT_FN_MAX          ((1u << 27) - 1) /* bit 27 marks, in CT_KIND_OTHER, a function entered without call-through */
 enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_RETURN = 3 };
@@ -51,6 +51,7 @@ enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_R
 enum ct_other {
   CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value tells which */
   CT_OTHER_TAIL_OUT = 2, /* the frame at the slot ended by a tail call to a function that is not recorded */
+  CT_OTHER_STACK = 3,    /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages */
 };
 
 struct ct_ring_event {
@@ -155,19 +156,21 @@ _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
  * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
  */
 struct ct_control {
-  uint64_t cursor; /* address of the next event; advanced by xadd, may run past limit */
-  uint64_t limit;  /* end of the active segment; 0 when there is none */
+  /* Address of the next event, and in its lowest bits the tag of the segment; advanced by xadd. Behind the segment's
+   * end CT_CURSOR_VALID is not set in it, nor in 0, which stands for no segment. */
+  uint64_t cursor;
+  uint64_t segment_base;
   uint64_t stack_lo;
   uint64_t stack_len; /* 0: every hook takes the slow path */
   uint64_t table;     /* address of the byte table */
-  uint64_t tag;       /* lap tag of the active segment */
-  uint64_t magic;     /* CT_CONTROL_MAGIC in a registered thread's page */
-  uint32_t mode;      /* enum ct_control_mode */
+  uint64_t pad0;
+  uint64_t magic; /* CT_CONTROL_MAGIC in a registered thread's page */
+  uint32_t mode;  /* enum ct_control_mode */
   uint32_t tid;
   uint64_t agent_sp; /* top of the agent's stack of this thread */
   uint32_t slot;     /* index */
   uint32_t parked;   /* the thread went into clone and has not come back yet */
-  uint64_t segment_base;
+  uint64_t pad1;
   uint32_t segment;  /* index of the active segment, CT_SEGMENT_NONE */
   uint32_t busy;     /* in the agent; a signal handler that finds it set is not recorded */
   uint64_t light_lo; /* stack without return store: enter events only */
@@ -178,11 +181,10 @@ struct ct_control {
 #define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
 
 _Static_assert(offsetof(struct ct_control, cursor) == CT_GS_CURSOR, "gs");
-_Static_assert(offsetof(struct ct_control, limit) == CT_GS_LIMIT, "gs");
+_Static_assert(CT_SEGMENT_BYTES == CT_CURSOR_VALID && CT_SEGMENT_STRIDE == 2 * CT_CURSOR_VALID, "segments");
 _Static_assert(offsetof(struct ct_control, stack_lo) == CT_GS_STACK_LO, "gs");
 _Static_assert(offsetof(struct ct_control, stack_len) == CT_GS_STACK_LEN, "gs");
 _Static_assert(offsetof(struct ct_control, table) == CT_GS_TABLE, "gs");
-_Static_assert(offsetof(struct ct_control, tag) == CT_GS_TAG, "gs");
 _Static_assert(offsetof(struct ct_control, mode) == CT_GS_MODE, "gs");
 _Static_assert(offsetof(struct ct_control, tid) == CT_GS_TID, "gs");
 _Static_assert(offsetof(struct ct_control, agent_sp) == CT_GS_AGENT_SP, "gs");

@@ -5,11 +5,9 @@
 
 /* struct ct_control, relative to gs */
 #define CT_GS_CURSOR    0
-#define CT_GS_LIMIT     8
 #define CT_GS_STACK_LO  16
 #define CT_GS_STACK_LEN 24
 #define CT_GS_TABLE     32
-#define CT_GS_TAG       40
 #define CT_GS_MAGIC     48
 #define CT_GS_MODE      56
 #define CT_GS_TID       60
@@ -64,11 +62,15 @@
 #define CT_CONTROL_SHIFT  14
 #define CT_TABLE_SHIFT    16
 #define CT_FN_POINT_BIT   0x8000000
+#define CT_WORD_TAG_MASK  3
 #define CT_WORD_FN_SHIFT  4
 #define CT_WORD_ENTER     (1 << 2)
 #define CT_WORD_TAIL      (2 << 2)
 #define CT_WORD_RETURN    (3 << 2)
 #define CT_WORD_TAIL_OUT  (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
+
+/* The bit that is set in the addresses of all places of all segments, and not in those behind a segment. */
+#define CT_CURSOR_VALID 0x10000
 
 /* What the agent's C code answers to its entry stubs. */
 #define CT_VERDICT_RETRY 0

@@ -71,20 +71,26 @@ emit_stack_check(struct ct_code *out, size_t *fixup)
   *fixup = emit_jcc_later(out, 0x83); /* jae */
 }
 
-/* rdx:rax free. Reads the clock and the tag, then reserves; the event's address is in r11, clock in rax, tag in edx. */
+/*
+ * rdx:rax free. Reads the clock, then reserves; the event's address is in r11, clock in rax, tag in edx. Place and tag
+ * come out of one instruction, and whether the place is one is seen from its address: a signal handler that comes in
+ * between may fill the segment and begin another, what has been reserved stays valid.
+ */
 static void
 emit_reserve(struct ct_code *out, size_t *fixup)
 {
   ct_emit_bytes(out, "\x0f\x31", 2);                 /* rdtsc */
   ct_emit_bytes(out, "\x48\xc1\xe2\x20", 4);         /* shl $32, %rdx */
   ct_emit_bytes(out, "\x48\x09\xd0", 3);             /* or %rdx, %rax */
-  ct_emit_bytes(out, "\x65\x8b\x14\x25", 4);         /* mov %gs:TAG, %edx: before the slot is reserved */
-  ct_emit_u32(out, CT_GS_TAG);                       /* */
   ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6); /* mov $16, %r11d */
   ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6); /* xadd %r11, %gs:CURSOR: one instruction, so that a handler */
-  ct_emit_u32(out, CT_GS_CURSOR);                    /* that interrupts takes the next slot */
-  ct_emit_gs64(out, 0x3b, CT_R11, CT_GS_LIMIT);
-  *fixup = emit_jcc_later(out, 0x83); /* jae */
+  ct_emit_u32(out, CT_GS_CURSOR);                    /* that interrupts takes the next place */
+  ct_emit_bytes(out, "\x41\xf7\xc3", 3);             /* test $CT_CURSOR_VALID, %r11d */
+  ct_emit_u32(out, CT_CURSOR_VALID);
+  *fixup = emit_jcc_later(out, 0x84);        /* jz */
+  ct_emit_bytes(out, "\x44\x89\xda", 3);     /* mov %r11d, %edx */
+  ct_emit_bytes(out, "\x83\xe2\x03", 3);     /* and $CT_WORD_TAG_MASK, %edx */
+  ct_emit_bytes(out, "\x49\x83\xe3\xfc", 4); /* and $~CT_WORD_TAG_MASK, %r11 */
 }
 
 /* Stores the event: the word last, in one store. */

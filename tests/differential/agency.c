@@ -97,9 +97,12 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   memset(agency, 0, sizeof(*agency));
   agency->config = map(0, sizeof(*agency->config));
   agency->control = map(0, sizeof(*agency->control));
-  agency->segment = map(0, AGENCY_EVENTS * sizeof(*agency->segment));
+  /* Twice as much as is needed, so that the address can be one that has CT_CURSOR_VALID. */
+  uint64_t segment = (uint64_t)map(0, CT_SEGMENT_STRIDE);
+  segment = (segment & CT_CURSOR_VALID) != 0 ? segment : segment + CT_CURSOR_VALID;
+  agency->segment = (struct ct_ring_event *)segment;
   agency->table = map(0, CT_TABLE_BYTES);
-  if (agency->config == NULL || agency->control == NULL || agency->segment == NULL || agency->table == NULL ||
+  if (agency->config == NULL || agency->control == NULL || segment == CT_CURSOR_VALID || agency->table == NULL ||
       map(stack + (uint64_t)delta, bytes) == NULL)
     return -1;
   agency->process = (struct ct_process){.pid = getpid(), .mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC)};
@@ -136,12 +139,10 @@ agency_tear_down(struct agency *agency)
 void
 agency_ready(struct agency *agency, uint64_t stack, uint64_t bytes, bool room)
 {
-  *agency->control = (struct ct_control){.cursor = (uint64_t)agency->segment,
-                                         .limit = room ? (uint64_t)(agency->segment + AGENCY_EVENTS) : 0,
+  *agency->control = (struct ct_control){.cursor = room ? (uint64_t)agency->segment | AGENCY_TAG : 0,
                                          .stack_lo = stack,
                                          .stack_len = bytes,
                                          .table = (uint64_t)agency->table,
-                                         .tag = AGENCY_TAG,
                                          .magic = CT_CONTROL_MAGIC,
                                          .mode = CT_MODE_ON};
   memset(agency->segment, 0, 8 * sizeof(*agency->segment));

@@ -395,7 +395,7 @@ word_at(uint64_t address)
 static bool
 record_differs(const struct entry_case *c, uint64_t first_kind, char *text, size_t size)
 {
-  uint64_t fn = c->desc->fn, cursor = agency.control->cursor - (uint64_t)agency.segment;
+  uint64_t fn = c->desc->fn, cursor = agency.control->cursor - (uint64_t)agency.segment - AGENCY_TAG;
   bool point = c->desc->mode != CT_HOOK_FULL;
   uint8_t who = agency.table[c->caller >> CT_TABLE_SHIFT];
   bool expected = c->recorded && (c->desc->mode == CT_HOOK_LIGHT || c->kind == KIND_RETURN ||

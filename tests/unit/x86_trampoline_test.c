@@ -28,7 +28,7 @@
 
 #include "x86/trampoline.h"
 
-enum { STATE_BYTES = 4096, STACK_BYTES = 65536, SEGMENT_EVENTS = 64 };
+enum { STATE_BYTES = 4096, STACK_BYTES = 65536 };
 #define STATE_MASK "0xe7" /* x87, sse, avx, avx-512 */
 
 /* Offsets are the harness's: rax rcx rdx rbx rsp rbp rsi rdi r8..r15, then the xsave image. */
@@ -167,11 +167,12 @@ struct arena {
   _Alignas(4096) uint8_t code[4096];
   _Alignas(4096) uint8_t function[4096];
   _Alignas(4096) struct ct_control control;
-  _Alignas(4096) struct ct_ring_event segment[SEGMENT_EVENTS];
 };
 
 static struct arena *arena;
-static uint8_t *table; /* CT_TABLE_BYTES, lazily there */
+static struct ct_ring_event *segment; /* CT_SEGMENT_EVENTS of them */
+static size_t first;                  /* where the thread's next event goes, at the beginning of a test */
+static uint8_t *table;                /* CT_TABLE_BYTES, lazily there */
 static uint8_t *stack, *store;
 static bool have_xsave;
 
@@ -304,19 +305,25 @@ emit(uint32_t fn, uint8_t mode, uint8_t callout)
 
 static uint64_t tag;
 
+/* The segment has room for so many events. */
+static void
+leave_room(size_t events)
+{
+  first = CT_SEGMENT_EVENTS - events;
+  arena->control.cursor = (uint64_t)(segment + first) | tag;
+}
+
 static void
 prepare(void)
 {
   memset(&arena->control, 0, sizeof(arena->control));
-  memset(arena->segment, 0, sizeof(arena->segment));
+  memset(segment, 0, CT_SEGMENT_BYTES);
   memset(store, 0x33, STACK_BYTES);
   tag = tag % 3 + 1;
-  arena->control.cursor = (uint64_t)arena->segment;
-  arena->control.limit = (uint64_t)(arena->segment + SEGMENT_EVENTS);
+  leave_room(CT_SEGMENT_EVENTS);
   arena->control.stack_lo = (uint64_t)stack;
   arena->control.stack_len = STACK_BYTES;
   arena->control.table = (uint64_t)table;
-  arena->control.tag = tag;
   mark_text((uint64_t)tramp_call_returns, CT_TEXT_MODULE);
   tramp_slow_enter_count = tramp_slow_return_count = tramp_not_module_count = tramp_restore_count = 0;
   tramp_callout_count = tramp_stub_desc = tramp_stub_r10 = tramp_stub_sp = 0;
@@ -350,7 +357,7 @@ call_through(uint8_t seed)
 static void
 assert_event(size_t index, enum ct_kind kind, uint32_t fn, uint64_t not_before, uint64_t not_after)
 {
-  const struct ct_ring_event *event = &arena->segment[index];
+  const struct ct_ring_event *event = &segment[first + index];
   assert_int_equal(event->word >> 32, (uint32_t)slot_address());
   assert_int_equal((uint32_t)event->word, fn << CT_WORD_FN_SHIFT | (uint32_t)kind << CT_WORD_KIND_SHIFT | tag);
   assert_in_range(event->tsc, not_before, not_after);
@@ -359,7 +366,7 @@ assert_event(size_t index, enum ct_kind kind, uint32_t fn, uint64_t not_before, 
 static void
 assert_reserved(size_t events)
 {
-  assert_int_equal(arena->control.cursor, (uint64_t)(arena->segment + events));
+  assert_int_equal(arena->control.cursor, (uint64_t)(segment + first + events) | tag);
 }
 
 static void
@@ -403,8 +410,8 @@ a_full_hook_records_both(void **state)
     assert_stubs(0, 0, 0, 0, 0);
     assert_reserved(2);
     assert_event(0, CT_KIND_ENTER, fn, begin, end);
-    assert_event(1, CT_KIND_RETURN, fn, arena->segment[0].tsc, end);
-    assert_int_equal(arena->segment[2].word, 0);
+    assert_event(1, CT_KIND_RETURN, fn, segment[first + 0].tsc, end);
+    assert_int_equal(segment[first + 2].word, 0);
     /* The body returned to the trampoline, the truth was in the store, and nothing else of it was written. */
     assert_int_equal(tramp_inside_return, arena->desc.ret_point);
     uint64_t kept;
@@ -474,7 +481,7 @@ a_loose_hook_looks_at_no_stack(void **state)
   for (uint64_t room = 0; room < 2; room++) {
     prepare();
     arena->control.stack_len = 0;
-    arena->control.limit = (uint64_t)(arena->segment + room);
+    leave_room(room);
     mark_text((uint64_t)tramp_call_returns, CT_TEXT_TRAMPOLINE);
     uint64_t begin = clock_now();
     call_through((uint8_t)(60 + room));
@@ -532,24 +539,24 @@ a_full_segment_asks_the_agent(void **state)
   for (size_t room = 0; room < 3; room++) {
     emit(9, CT_HOOK_FULL, CT_CALLOUT_NONE);
     prepare();
-    arena->control.limit = (uint64_t)(arena->segment + room);
+    leave_room(room);
     uint64_t begin = clock_now();
     call_through((uint8_t)(40 + room));
     assert_stubs(room == 0, room == 1, 0, 0, 0);
     assert_reserved(room == 0 ? 1 : 2); /* the cursor runs past the limit */
     if (room > 0)
       assert_event(0, CT_KIND_ENTER, 9, begin, clock_now());
-    for (size_t i = room; i < SEGMENT_EVENTS; i++)
-      assert_int_equal(arena->segment[i].word | arena->segment[i].tsc, 0);
+    for (size_t i = 0; i < first; i++)
+      assert_int_equal(segment[i].word | segment[i].tsc, 0);
     assert_int_equal(tramp_inside_return, room == 0 ? (uint64_t)tramp_call_returns : arena->desc.ret_point);
   }
   for (size_t m = 0; m < 2; m++) {
     emit(9, m == 0 ? CT_HOOK_ENTER : CT_HOOK_LIGHT, CT_CALLOUT_NONE);
     prepare();
-    arena->control.limit = 0; /* no segment at all */
+    arena->control.cursor = 0; /* no segment at all */
     call_through((uint8_t)(50 + m));
     assert_stubs(1, 0, 0, 0, 0);
-    assert_int_equal(arena->segment[0].word, 0);
+    assert_int_equal(segment[first + 0].word, 0);
   }
 }
 
@@ -604,7 +611,7 @@ a_quiet_trampoline(void **state)
     call_through((uint8_t)(110 + k));
     assert_stubs(0, 0, 0, kinds[k % 5] == CT_TEXT_TRAMPOLINE, k >= 5);
     assert_int_equal(arena->control.cursor, 0);
-    assert_int_equal(arena->segment[0].word, 0);
+    assert_int_equal(segment[first + 0].word, 0);
     assert_int_equal(tramp_inside_return, (uint64_t)tramp_call_returns);
     for (size_t at = 0; at < STACK_BYTES; at++)
       assert_int_equal(store[at], 0x33);
@@ -1026,7 +1033,10 @@ set_up(void **state)
   table = mmap(NULL, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   store = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED)
+  /* Its address has CT_CURSOR_VALID; behind it lies nothing. */
+  segment = mmap((void *)0x7e9000010000, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED || segment == MAP_FAILED)
     return -1;
   arena->head = (struct ct_region_head){.slow_enter = (uint64_t)tramp_slow_enter,
                                         .slow_return = (uint64_t)tramp_slow_return,
@@ -1046,6 +1056,7 @@ static int
 tear_down(void **state)
 {
   int code = (int)syscall(SYS_arch_prctl, 0x1001, old_gs);
+  munmap(segment, CT_SEGMENT_BYTES);
   munmap(arena, sizeof(*arena));
   munmap(table, CT_TABLE_BYTES);
   munmap(stack, STACK_BYTES);
