@@ -248,22 +248,88 @@ add_landing_pad(void *context, uint64_t address)
   }
 }
 
-/*
- * Compilers move unlikely parts of functions away and give them a frame of their own. Where symbols do not tell
- * (stripped files), such a part is known by this: a conditional branch of another function goes to it, nothing calls it
- * or refers to it, and it is not aligned as functions are.
- */
-static void
-find_parts(struct planner *planner)
+/* Index of the function that address is in, but not the first byte of, or -1. */
+static ptrdiff_t
+function_around(const struct planner *planner, uint64_t address)
 {
-  for (size_t i = 0; i < planner->scan.tail_jump_count; i++) {
-    const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
-    ptrdiff_t target = jump->conditional && jump->target % 16 != 0 ? function_index(planner, jump->target) : -1;
-    if (target >= 0 && planner->functions[target].name == NULL &&
-        !ct_targets_has(&planner->scan.called, jump->target)) {
-      planner->is_part[target] = 1;
+  size_t low = 0, high = planner->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (planner->functions[middle].address <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
     }
   }
+  const struct ct_function *around = &planner->functions[low - 1];
+  return low > 0 && address != around->address && address - around->address < around->size ? (ptrdiff_t)low - 1 : -1;
+}
+
+/* Other functions jump to what may be a part. */
+struct entry_jump {
+  uint32_t part, from;
+  bool conditional;
+};
+
+static int
+compare_entry_jumps(const void *a, const void *b)
+{
+  const struct entry_jump *x = a, *y = b;
+  return x->part != y->part ? (x->part < y->part ? -1 : 1) : x->from != y->from ? (x->from < y->from ? -1 : 1) : 0;
+}
+
+/* Those to functions without a name that nothing calls or refers to, sorted. NULL without memory. */
+static struct entry_jump *
+collect_entry_jumps(const struct planner *planner, size_t *count)
+{
+  struct entry_jump *jumps = malloc((planner->scan.tail_jump_count + 1) * sizeof(*jumps));
+  *count = 0;
+  for (size_t i = 0; jumps != NULL && i < planner->scan.tail_jump_count; i++) {
+    const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
+    ptrdiff_t target = function_index(planner, jump->target);
+    if (target >= 0 && planner->functions[target].name == NULL &&
+        !ct_targets_has(&planner->scan.called, jump->target)) {
+      jumps[(*count)++] = (struct entry_jump){(uint32_t)target, jump->function, jump->conditional};
+    }
+  }
+  if (jumps != NULL) {
+    qsort(jumps, *count, sizeof(*jumps), compare_entry_jumps);
+  }
+  return jumps;
+}
+
+/*
+ * Compilers move unlikely parts of functions away and give them a frame of their own. Where symbols do not tell
+ * (stripped files), such a part is known by this: a function jumps to it, nothing calls it or refers to it, and
+ *
+ *   - it jumps back into the middle of that function, or
+ *   - it uses memory below the stack pointer at its entry's depth. This would be that function's if it is a leaf, and
+ *     a hook at the entry would write over it; or
+ *   - the jump is a conditional one, and it is not aligned as functions are.
+ */
+static int
+find_parts(struct planner *planner)
+{
+  size_t count;
+  struct entry_jump *jumps = collect_entry_jumps(planner, &count);
+  if (jumps == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < count; i++) {
+    uint32_t part = jumps[i].part;
+    planner->is_part[part] |= (planner->facts[part] & CT_FACT_RED_ZONE) != 0 ||
+                              (jumps[i].conditional && planner->functions[part].address % 16 != 0);
+  }
+  for (size_t i = 0; i < planner->scan.tail_jump_count && count != 0; i++) {
+    const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
+    ptrdiff_t around = function_around(planner, jump->target);
+    struct entry_jump back = {jump->function, (uint32_t)around, false};
+    if (around >= 0 && bsearch(&back, jumps, count, sizeof(back), compare_entry_jumps) != NULL) {
+      planner->is_part[jump->function] = 1;
+    }
+  }
+  free(jumps);
+  return 0;
 }
 
 /* The unwinder, too, enters functions elsewhere than at their start. */
@@ -317,7 +383,7 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
     return false;
   }
   bool unnamed_inside = function->name == NULL && (function->flags & CT_FN_INSIDE) != 0;
-  if ((function->flags & CT_FN_COLD) != 0 || unnamed_inside || planner->is_part[i]) {
+  if ((function->flags & CT_FN_PART) != 0 || unnamed_inside || planner->is_part[i]) {
     *refusal = CT_REFUSED_PART;
     return false;
   }
@@ -558,9 +624,9 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   if (code == 0) {
     follow_tail_jumps(&planner);
-    find_parts(&planner);
+    code = find_parts(&planner);
     add_landing_pads(&planner);
-    code = planner.scan.targets.out_of_memory ? CT_ENOMEM : 0;
+    code = planner.scan.targets.out_of_memory ? CT_ENOMEM : code;
   }
   if (code == 0) {
     plan_all(&planner);

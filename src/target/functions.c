@@ -208,11 +208,12 @@ is_better(const struct standing *x, const struct standing *y)
   return strcmp(a->name, b->name) < 0;
 }
 
+/* .cold of compilers and BOLT, .warm of BOLT. */
 static bool
-has_cold_suffix(const char *name)
+has_part_suffix(const char *name)
 {
-  for (const char *at = name; (at = strstr(at, ".cold")) != NULL; at++)
-    if (at != name && (at[5] == 0 || at[5] == '.'))
+  for (const char *at = name; (at = strchr(at, '.')) != NULL; at++)
+    if (at != name && (strncmp(at, ".cold", 5) == 0 || strncmp(at, ".warm", 5) == 0) && (at[5] == 0 || at[5] == '.'))
       return true;
   return false;
 }
@@ -264,8 +265,8 @@ merge_run(struct ct_elf *elf, const struct candidates *all, const struct ct_sort
   if (best.candidate == NULL)
     return;
   out->name = best.candidate->name;
-  if (has_cold_suffix(out->name))
-    out->flags |= CT_FN_COLD;
+  if (has_part_suffix(out->name))
+    out->flags |= CT_FN_PART;
   if (run > 1)
     keep_aliases(elf, all, keys, run, out->name);
 }

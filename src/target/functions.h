@@ -20,7 +20,7 @@
 
 enum ct_function_flag {
   CT_FN_IFUNC = 1 << 0,  /* a resolver: returns the address of the function to use */
-  CT_FN_COLD = 1 << 1,   /* named as a part split off by the compiler (.cold) */
+  CT_FN_PART = 1 << 1,   /* named as a part split off by the compiler (.cold, .warm) */
   CT_FN_PLT = 1 << 2,    /* inside a PLT section */
   CT_FN_INSIDE = 1 << 3, /* begins inside the range of an earlier function */
   CT_FN_NOTYPE = 1 << 4, /* known only from STT_NOTYPE symbols and FDEs */

@@ -290,9 +290,14 @@ check_slot(struct walk *walk, const struct ct_insn *in)
   if ((address & RM_MASK) != walk->base_bits && (address & SIB_MASK) != walk->sib_bits) {
     return;
   }
-  if ((in->kind & CT_INSN_MEMORY) != 0 && ct_insn_base(in) == walk->cfa_reg &&
-      (int64_t)ct_insn_disp(in) - walk->cfa_offset == -8 && ct_insn_op(in) != CT_OP_NOP) {
+  if ((in->kind & CT_INSN_MEMORY) == 0 || ct_insn_base(in) != walk->cfa_reg || ct_insn_op(in) == CT_OP_NOP) {
+    return;
+  }
+  int64_t place = (int64_t)ct_insn_disp(in) - walk->cfa_offset; /* from the CFA */
+  if (place == -8) {
     walk->facts |= CT_FACT_TOUCHES_SLOT;
+  } else if (place < -8 && walk->cfa_offset == 8 && ct_insn_op(in) != CT_OP_LEA) {
+    walk->facts |= CT_FACT_RED_ZONE;
   }
 }
 

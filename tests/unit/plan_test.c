@@ -782,6 +782,53 @@ cold_parts_of_real_code(void **state)
   ct_plan_free(plan);
 }
 
+/* The function without a name behind the named one. */
+static const struct ct_planned *
+behind(const struct ct_plan *plan, const char *name)
+{
+  const struct ct_planned *next = planned(plan, name) + 1;
+  assert_true(next < plan->functions + plan->count);
+  if (next->name != NULL)
+    fail_msg("behind %s there is %s", name, next->name);
+  return next;
+}
+
+/* What only jumps go to, in a file without names for it: a part, or a function that is tail-called. */
+static void
+parts_without_names(void **state)
+{
+  struct ct_plan *plan = plan_source(
+      ".macro code label\n .balign 16, 0xcc\n \\label:\n .cfi_startproc\n .endm\n"
+      "fn goes_out\n mov %edi, %eax\n test %edi, %edi\n jmp .Lback\n.Lmiddle: inc %eax\n ret\n end goes_out\n"
+      "code .Lback\n mov $3, %ecx\n mov $3, %edx\n jmp .Lmiddle\n .cfi_endproc\n"
+      "fn leaf\n mov %edi, -8(%rsp)\n test %edi, %edi\n je .Lreads\n ret\n end leaf\n"
+      "code .Lreads\n mov -8(%rsp), %eax\n imul $100, %eax\n ret\n .cfi_endproc\n"
+      "fn tail_calls\n test %edi, %edi\n je .Ltail\n mov $1, %eax\n ret\n end tail_calls\n"
+      "code .Ltail\n mov %edi, %eax\n add %esi, %eax\n nop\n ret\n .cfi_endproc\n"
+      /* It goes into the middle of a part of its own, which is not where it is called from. */
+      "fn tail_calls_too\n mov %edi, %esi\n inc %esi\n jmp .Lmain\n end tail_calls_too\n"
+      "code .Lmain\n mov %edi, %eax\n test %edi, %edi\n je .Lunlikely\n.Lhome: ret\n .cfi_endproc\n"
+      "code .Lunlikely_first\n nop\n.Lunlikely: mov $5, %eax\n jmp .Lhome\n .cfi_endproc\n"
+      "fn calls\n mov %edi, %eax\n mov %edi, %esi\n call .Lcalled\n jmp .Lcalled\n end calls\n"
+      "code .Lcalled\n mov %edi, -8(%rsp)\n mov -8(%rsp), %eax\n ret\n .cfi_endproc\n");
+  assert_int_equal(behind(plan, "goes_out")->refusal, CT_REFUSED_PART);
+  assert_int_equal(behind(plan, "leaf")->refusal, CT_REFUSED_PART);
+  assert_int_equal(behind(plan, "tail_calls")->refusal, CT_REFUSED_NOT);
+  assert_int_equal(behind(plan, "tail_calls_too")->refusal, CT_REFUSED_NOT);
+  assert_int_equal(behind(plan, "calls")->refusal, CT_REFUSED_NOT);
+  ct_plan_free(plan);
+  /* BOLT's names. */
+  plan = plan_source("fn hot\n mov %edi, -8(%rsp)\n jmp hot.warm\n end hot\n"
+                     "fn hot.warm\n mov -8(%rsp), %eax\n imul $100, %eax\n jmp hot.cold.0\n end hot.warm\n"
+                     "fn hot.cold.0\n mov -8(%rsp), %eax\n imul $100, %eax\n ret\n end hot.cold.0\n"
+                     "fn not.warmer\n mov %edi, %eax\n imul $100, %eax\n ret\n end not.warmer\n");
+  assert_full(plan, "hot");
+  assert_refused(plan, "hot.warm", CT_REFUSED_PART);
+  assert_refused(plan, "hot.cold.0", CT_REFUSED_PART);
+  assert_full(plan, "not.warmer");
+  ct_plan_free(plan);
+}
+
 static void
 refusals_have_names(void **state)
 {
@@ -849,6 +896,7 @@ main(void)
       cmocka_unit_test(long_runs_without_frames),
       cmocka_unit_test(landing_pads_in_the_patch),
       cmocka_unit_test(cold_parts_of_real_code),
+      cmocka_unit_test(parts_without_names),
       cmocka_unit_test(refusals_have_names),
       cmocka_unit_test(failures_leave_the_plan_alone),
       cmocka_unit_test(vector_loads_of_the_slot),

@@ -242,7 +242,7 @@ whole_program(void **state)
   assert_int_equal(f->address, ct_elf_entry(elf));
   f = find(elf, "splits.cold");
   if (f != NULL)
-    assert_true((f->flags & CT_FN_COLD) != 0);
+    assert_true((f->flags & CT_FN_PART) != 0);
 
   assert_int_equal(ct_elf_type(elf), ET_DYN);
   assert_non_null(ct_elf_interp(elf));
