@@ -261,8 +261,11 @@ function_around(const struct planner *planner, uint64_t address)
       high = middle;
     }
   }
+  if (low == 0) {
+    return -1;
+  }
   const struct ct_function *around = &planner->functions[low - 1];
-  return low > 0 && address != around->address && address - around->address < around->size ? (ptrdiff_t)low - 1 : -1;
+  return address != around->address && address - around->address < around->size ? (ptrdiff_t)low - 1 : -1;
 }
 
 /* Other functions jump to what may be a part. */

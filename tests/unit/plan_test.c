@@ -799,6 +799,7 @@ parts_without_names(void **state)
 {
   struct ct_plan *plan = plan_source(
       ".macro code label\n .balign 16, 0xcc\n \\label:\n .cfi_startproc\n .endm\n"
+      ".Lnowhere: ret\n fn first\n mov %edi, %eax\n test %edi, %edi\n jmp .Lnowhere\n end first\n"
       "fn goes_out\n mov %edi, %eax\n test %edi, %edi\n jmp .Lback\n.Lmiddle: inc %eax\n ret\n end goes_out\n"
       "code .Lback\n mov $3, %ecx\n mov $3, %edx\n jmp .Lmiddle\n .cfi_endproc\n"
       "fn leaf\n mov %edi, -8(%rsp)\n test %edi, %edi\n je .Lreads\n ret\n end leaf\n"
