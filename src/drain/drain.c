@@ -41,6 +41,19 @@
 #define POLL_RUN       16
 #define NO_SEGMENT_SEQ UINT64_MAX
 
+/* What to do about a place that is reserved and not written. */
+enum on_hole {
+  HOLE_WAIT,    /* its hook may go on */
+  HOLE_ABANDON, /* it does not: a handler was left by a jump, the thread is dead. The event has not happened. */
+  HOLE_LOSE,    /* no time to wait */
+};
+
+/* A segment that is given back late, and which of its places have been given up. */
+struct retired {
+  uint32_t index, info;
+  uint64_t holes[CT_SEGMENT_EVENTS / 64];
+};
+
 struct ct_drain {
   struct ct_trace_writer *writer;
   pthread_mutex_t *lock;
@@ -73,7 +86,7 @@ struct ct_drain {
   struct {
     uint64_t seq, since;
   } full[CT_SEGMENT_MAX];
-  uint32_t retired[RETIRED_MAX]; /* segments that are given back late, the oldest first */
+  struct retired retired[RETIRED_MAX]; /* the oldest first */
   uint32_t retired_count;
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
@@ -271,11 +284,11 @@ encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct 
 
 /*
  * A segment that is ours: every event from the thread's last position on. False when a hole was found and is to be
- * waited for: all before it is done. Else holes are counted and wiped.
+ * waited for: all before it is done. Else holes are wiped, and noted in `late` if it is not NULL.
  */
 static bool
-drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved, bool may_hold,
-            uint32_t *holes)
+drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved,
+            enum on_hole on_hole, struct retired *late)
 {
   struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
   uint32_t tag = drain->entries[index].tag;
@@ -289,16 +302,18 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
     }
     encode_events(drain, thread, events + begin, at - begin);
     thread->polled = at;
-    if (at < reserved && may_hold) {
+    if (at < reserved && on_hole == HOLE_WAIT) {
       return false;
     }
     uint32_t hole = at;
     while (at < reserved && !is_whole(&events[at], tag, &word)) {
       events[at].word = 0;
+      if (late != NULL) {
+        late->holes[at / 64] |= 1ull << (at % 64);
+      }
       at++;
     }
-    *holes += at - hole;
-    if (at > hole) {
+    if (at > hole && on_hole == HOLE_LOSE) {
       thread->holes += at - hole;
       drain->stats.dropped_holes += at - hole;
       drain->stats.dropped += at - hole;
@@ -337,25 +352,51 @@ segments_are_scarce(const struct ct_drain *drain)
   return free_count < drain->ring->segment_count / 2;
 }
 
+static bool
+has_holes(const struct retired *retired)
+{
+  uint64_t any = 0;
+  for (size_t i = 0; i < CT_SEGMENT_EVENTS / 64; i++) {
+    any |= retired->holes[i];
+  }
+  return any != 0;
+}
+
+/* The end of a segment's retirement. What has been written meanwhile into places that were given up is lost. */
+static void
+recall(struct ct_drain *drain, const struct retired *retired)
+{
+  const struct ct_ring_event *events =
+      (const struct ct_ring_event *)(drain->segments + (size_t)retired->index * CT_SEGMENT_STRIDE);
+  for (uint32_t at = 0; at < CT_SEGMENT_EVENTS; at++) {
+    if ((retired->holes[at / 64] >> (at % 64) & 1) != 0 && events[at].word != 0) {
+      drain->stats.dropped_holes++;
+      drain->stats.dropped++;
+      drain->infos[retired->info].dropped++;
+    }
+  }
+  give_back(drain, retired->index);
+}
+
 /*
- * Gives a segment back late in which places were given up: the hook that has reserved one, if it still goes on, shall
+ * Gives a segment back late in which places were given up: a hook that has reserved one, if it goes on after all, shall
  * not write into what is another thread's.
  */
 static void
-retire(struct ct_drain *drain, uint32_t index)
+retire(struct ct_drain *drain, const struct retired *retired)
 {
   uint32_t keep = segments_are_scarce(drain) ? 0 : drain->ring->segment_count / 16;
   keep = keep > RETIRED_MAX ? RETIRED_MAX : keep;
   uint32_t count = 0;
   while (drain->retired_count - count > 0 && drain->retired_count - count >= keep) {
-    give_back(drain, drain->retired[count++]);
+    recall(drain, &drain->retired[count++]);
   }
   drain->retired_count -= count;
   memmove(drain->retired, drain->retired + count, drain->retired_count * sizeof(drain->retired[0]));
   if (keep == 0) {
-    give_back(drain, index);
+    recall(drain, retired);
   } else {
-    drain->retired[drain->retired_count++] = index;
+    drain->retired[drain->retired_count++] = *retired;
   }
 }
 
@@ -453,14 +494,15 @@ take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
     drain->infos[thread->info].dropped += entry->reserved;
     ct_encode_lost(thread->encoder, thread->encoder->last_tsc, entry->reserved);
   } else if (thread != NULL) {
-    uint32_t holes = 0;
-    bool may_hold = !final && drain->now - drain->full[candidate->index].since < HOLD_NS;
+    struct retired late = {candidate->index, thread->info, {0}};
+    enum on_hole on_hole = final || drain->now - drain->full[candidate->index].since >= HOLD_NS ? HOLE_ABANDON
+                           : segments_are_scarce(drain)                                         ? HOLE_LOSE
+                                                                                                : HOLE_WAIT;
     if (thread->polled_seq != candidate->seq) {
       thread->polled_seq = candidate->seq;
       thread->polled = 0;
     }
-    if (!drain_whole(drain, thread, candidate->index, entry->reserved, may_hold && !segments_are_scarce(drain),
-                     &holes)) {
+    if (!drain_whole(drain, thread, candidate->index, entry->reserved, on_hole, &late)) {
       thread->held = candidate->index;
       thread->held_seq = candidate->seq;
       /* release: whoever takes it next sees what is wiped */
@@ -468,8 +510,8 @@ take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
       return false;
     }
     finish_segment(thread, entry->thread_seq);
-    if (holes != 0 && !final) {
-      retire(drain, candidate->index);
+    if (on_hole == HOLE_ABANDON && !final && has_holes(&late)) {
+      retire(drain, &late);
       return true;
     }
   }
@@ -532,12 +574,12 @@ take_dead(struct ct_drain *drain, const struct candidate *candidate)
     }
     struct ct_ring_event *events =
         (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
-    uint32_t last = CT_SEGMENT_EVENTS, holes = 0;
+    uint32_t last = CT_SEGMENT_EVENTS;
     uint64_t word;
     while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {
       last--;
     }
-    drain_whole(drain, thread, candidate->index, last, false, &holes);
+    drain_whole(drain, thread, candidate->index, last, HOLE_ABANDON, NULL);
     finish_segment(thread, entry->thread_seq);
   }
   give_back(drain, candidate->index);
