@@ -13,6 +13,7 @@
 #include "views/replay.h"
 
 #include "views/labels.h"
+#include "views/leaving.h"
 #include "views/replay_lines.h"
 #include "views/select.h"
 #include "views/spans.h"
@@ -48,6 +49,7 @@ struct replay {
   const struct ct_replay_options *options;
   struct ct_view_notes *notes;
   struct ct_labels labels;
+  struct ct_leaving leaving;
   struct ct_line_writer lines;
   struct lane *lanes;
   size_t lane_count;
@@ -231,14 +233,15 @@ fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
 struct lane_end {
   struct replay *replay;
   struct lane *lane;
-  uint8_t end;
+  uint8_t end; /* CT_SPAN_OPEN: what leaving.h says */
 };
 
 static int
 end_stack(struct ct_view_stack *stack, void *arg)
 {
   struct lane_end *a = arg;
-  return end_frames(a->replay, a->lane, stack, 0, a->end);
+  uint8_t end = a->end == CT_SPAN_OPEN ? ct_leaving_end(&a->replay->leaving, &a->lane->stacks, stack) : a->end;
+  return end_frames(a->replay, a->lane, stack, 0, end);
 }
 
 /* Ends the frames of all stacks. */
@@ -249,25 +252,15 @@ end_stacks(struct replay *r, struct lane *lane, uint8_t end)
   return ct_view_stacks_each(&lane->stacks, end_stack, &a);
 }
 
+/* How the innermost frame ends by event, which has not been applied yet. */
 static uint8_t
-end_of(const struct ct_event *event)
+end_of(struct replay *r, const struct lane *lane, const struct ct_event *event)
 {
   if (event->kind == CT_EV_RETURN)
     return CT_SPAN_RETURNED;
   if (event->kind == CT_EV_TAIL)
     return CT_SPAN_TAIL;
-  switch (event->reason) {
-  case CT_LEFT_EXEC:
-    return CT_SPAN_EXEC;
-  case CT_LEFT_THREAD_EXIT:
-    return CT_SPAN_THREAD_EXIT;
-  case CT_LEFT_LOST:
-    return CT_SPAN_LOST;
-  case CT_LEFT_TAIL:
-    return CT_SPAN_TAIL;
-  default:
-    return CT_SPAN_UNWOUND;
-  }
+  return ct_leaving_end_of(&r->leaving, lane->stacks.current, event);
 }
 
 /* Does `next` end the frame that `event` opened? */
@@ -311,7 +304,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   if (!r->options->json && ends_leaf(event, next)) {
     line.kind = CT_LINE_LEAF;
     line.ticks = duration(event->tsc, next->tsc);
-    line.end = end_of(next);
+    line.end = end_of(r, lane, next);
     line.uncertain = next->uncertain;
     if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL)
       return CT_ENOMEM;
@@ -336,7 +329,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
                          .ticks = duration(event->enter_tsc, event->tsc),
                          .depth = event->depth,
                          .label = label,
-                         .end = end_of(event),
+                         .end = end_of(r, lane, event),
                          .uncertain = event->uncertain};
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
@@ -345,6 +338,8 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     line.before_trace = true;
     classify(r, closed, NULL, label, event->depth);
   }
+  if (event->kind == CT_EV_LEFT)
+    ct_leaving_left(stack, event->tsc, line.end);
   if (r->options->json && event->kind == CT_EV_TAIL)
     return 0; /* one object tells both halves */
   if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL)
@@ -384,6 +379,8 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if (label == NULL)
     return CT_ENOMEM;
   struct ct_view_frame frame = {0};
+  if (event->kind == CT_EV_POINT)
+    ct_leaving_point(&r->leaving, lane->stacks.current, event->fn);
   classify(r, &frame, ct_view_stack_top(lane->stacks.current), label, event->depth);
   if ((frame.flags & SHOWN) == 0)
     return 0;
@@ -420,7 +417,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
     line.kind = CT_LINE_SWITCH;
     bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
     wanted = !filtered || top_is_shown(lane);
-    int rc = ct_view_stacks_switch(&lane->stacks, event->value, event->tsc);
+    int rc = ct_leaving_switch(&r->leaving, &lane->stacks, event->value, event->tsc);
     if (rc != 0)
       return rc;
     wanted = wanted || top_is_shown(lane);
@@ -580,7 +577,7 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options,
   struct replay r = {.trace = trace, .options = options, .notes = notes};
   int rc = make_lanes(&r, diag);
   if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
-                  ct_lines_init(&r.lines, trace, out, options->json) != 0))
+                  ct_leaving_init(&r.leaving, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   if (rc == 0) {
     size_t columns;
@@ -596,6 +593,7 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options,
   }
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
+  ct_leaving_destroy(&r.leaving);
   free(r.lanes);
   free(r.heap);
   return rc;

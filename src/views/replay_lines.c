@@ -166,9 +166,16 @@ put_remarks(struct ct_line_writer *w, const struct ct_line *line)
   } else if (line->end != CT_SPAN_RETURNED) {
     static const char *const texts[] = {
         [CT_SPAN_UNWOUND] = "left without a return (longjmp, exception or cancellation)",
+        [CT_SPAN_LONGJMP] = "left by longjmp",
+        [CT_SPAN_SETCONTEXT] = "left by setcontext",
+        [CT_SPAN_EXCEPTION] = "left by an exception",
+        [CT_SPAN_CANCELLED] = "left by cancellation of the thread",
+        [CT_SPAN_PTHREAD_EXIT] = "left by pthread_exit",
         [CT_SPAN_EXEC] = "ended by exec",
         [CT_SPAN_THREAD_EXIT] = "ended with its thread",
         [CT_SPAN_LOST] = "its end is among lost events",
+        [CT_SPAN_EXIT] = "open when the program exited",
+        [CT_SPAN_KILLED] = "open when a signal ended the program",
         [CT_SPAN_OPEN] = "still open at the end of the trace",
     };
     put_text(w, separator);

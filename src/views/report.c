@@ -310,6 +310,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
         !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob))
       continue;
     struct ct_report_row *row = &list[n++];
+    row->left = stats->left[id];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";

@@ -55,7 +55,8 @@ struct ct_report_row {
   uint64_t sort_key;
   uint64_t uncertain;
   uint64_t orphans;
-  uint32_t fn; /* UINT32_MAX: calls of functions that the table does not have */
+  const uint64_t *left; /* as in struct ct_stats, whose it is */
+  uint32_t fn;          /* UINT32_MAX: calls of functions that the table does not have */
   bool enter_only;
 };
 

@@ -38,18 +38,34 @@ time_or_null(bool known, uint64_t ns)
   return known ? json_integer((json_int_t)ns) : json_null();
 }
 
+/* Frames that ended without a return: {"exception": 12, ...}. */
+static json_t *
+left_json(const uint64_t *left)
+{
+  json_t *json = json_object();
+  for (int end = 0; json != NULL && left != NULL && end < CT_SPAN_ENDS; end++) {
+    if (left[end] != 0 &&
+        json_object_set_new(json, ct_span_end_text((enum ct_span_end)end), json_integer((json_int_t)left[end])) != 0) {
+      json_decref(json);
+      return NULL;
+    }
+  }
+  return json;
+}
+
 static json_t *
 row_json(const struct ct_report_row *row)
 {
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
-  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I}", "name",
+  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "name",
                    ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
                    "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns),
                    "min_ns", time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
                    time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
                    time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only",
-                   (int)row->enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans);
+                   (int)row->enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans,
+                   "left", left_json(row->left));
 }
 
 static int

@@ -11,6 +11,7 @@
  */
 #include "views/spans.h"
 
+#include "views/leaving.h"
 #include "views/stacks.h"
 
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct ct_spans {
   size_t event_count;
   size_t event_pos;
   struct ct_view_stacks stacks;
+  struct ct_leaving leaving;
   struct presence *present; /* fn_count + 1: the last one stands for ids outside the table */
   uint32_t fn_count;
   uint32_t thread;
@@ -50,9 +52,22 @@ const char *
 ct_span_end_text(enum ct_span_end end)
 {
   static const char *const texts[] = {
-      [CT_SPAN_RETURNED] = "returned", [CT_SPAN_TAIL] = "tail call",          [CT_SPAN_UNWOUND] = "unwound",
-      [CT_SPAN_EXEC] = "exec",         [CT_SPAN_THREAD_EXIT] = "thread exit", [CT_SPAN_LOST] = "lost",
-      [CT_SPAN_OPEN] = "still open",   [CT_SPAN_ORPHAN] = "orphan",           [CT_SPAN_POINT] = "enter only",
+      [CT_SPAN_RETURNED] = "returned",
+      [CT_SPAN_TAIL] = "tail call",
+      [CT_SPAN_UNWOUND] = "unwound",
+      [CT_SPAN_LONGJMP] = "longjmp",
+      [CT_SPAN_SETCONTEXT] = "setcontext",
+      [CT_SPAN_EXCEPTION] = "exception",
+      [CT_SPAN_CANCELLED] = "cancellation",
+      [CT_SPAN_PTHREAD_EXIT] = "pthread_exit",
+      [CT_SPAN_EXEC] = "exec",
+      [CT_SPAN_THREAD_EXIT] = "thread exit",
+      [CT_SPAN_LOST] = "lost",
+      [CT_SPAN_EXIT] = "exit",
+      [CT_SPAN_KILLED] = "killed",
+      [CT_SPAN_OPEN] = "still open",
+      [CT_SPAN_ORPHAN] = "orphan",
+      [CT_SPAN_POINT] = "enter only",
   };
   return (size_t)end < sizeof(texts) / sizeof(texts[0]) ? texts[end] : "unknown";
 }
@@ -69,7 +84,8 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, struct ct_spans **out, st
   spans->present = calloc((size_t)spans->fn_count + 1, sizeof(*spans->present));
   spans->batch_capacity = BATCH;
   spans->batch = malloc(BATCH * sizeof(*spans->batch));
-  if (spans->present == NULL || spans->batch == NULL || ct_view_stacks_init(&spans->stacks) != 0) {
+  if (spans->present == NULL || spans->batch == NULL || ct_view_stacks_init(&spans->stacks) != 0 ||
+      ct_leaving_init(&spans->leaving, trace) != 0) {
     ct_fail(diag, rc, "out of memory for the spans of a thread");
     goto fail;
   }
@@ -90,6 +106,7 @@ ct_spans_close(struct ct_spans *spans)
     return;
   ct_cursor_close(spans->cursor);
   ct_view_stacks_destroy(&spans->stacks);
+  ct_leaving_destroy(&spans->leaving);
   free(spans->present);
   free(spans->batch);
   free(spans);
@@ -235,7 +252,7 @@ mark_uncertain(struct ct_view_stack *stack, void *arg)
 static int
 switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 {
-  int rc = ct_view_stacks_switch(&spans->stacks, ev->value, ev->tsc);
+  int rc = ct_leaving_switch(&spans->leaving, &spans->stacks, ev->value, ev->tsc);
   if (rc != 0)
     return rc;
   struct ct_view_stack *stack = spans->stacks.current;
@@ -249,7 +266,7 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 struct drain {
   struct ct_spans *spans;
   uint64_t tsc;
-  uint8_t end;
+  uint8_t end; /* CT_SPAN_OPEN: what leaving.h says */
 };
 
 /* Ends all the frames of one stack. */
@@ -262,8 +279,11 @@ drain_stack(struct ct_view_stack *stack, void *arg)
   struct ct_view_frame *top = ct_view_stack_top(stack);
   if (top != NULL && stack->away_since != 0 && drain->tsc > stack->away_since)
     top->child_ticks += drain->tsc - stack->away_since;
+  uint8_t end = drain->end;
+  if (end == CT_SPAN_OPEN)
+    end = ct_leaving_end(&drain->spans->leaving, &drain->spans->stacks, stack);
   while (stack->count != 0)
-    pop_frame(drain->spans, stack, drain->tsc, drain->end);
+    pop_frame(drain->spans, stack, drain->tsc, end);
   return 0;
 }
 
@@ -274,21 +294,14 @@ drain_all(struct ct_spans *spans, uint64_t tsc, uint8_t end)
   return ct_view_stacks_each(&spans->stacks, drain_stack, &drain);
 }
 
-static uint8_t
-end_of_reason(uint8_t reason)
+static int
+leave(struct ct_spans *spans, const struct ct_event *ev)
 {
-  switch (reason) {
-  case CT_LEFT_EXEC:
-    return CT_SPAN_EXEC;
-  case CT_LEFT_THREAD_EXIT:
-    return CT_SPAN_THREAD_EXIT;
-  case CT_LEFT_LOST:
-    return CT_SPAN_LOST;
-  case CT_LEFT_TAIL:
-    return CT_SPAN_TAIL;
-  default:
-    return CT_SPAN_UNWOUND;
-  }
+  struct ct_view_stack *stack = spans->stacks.current;
+  uint8_t end = ct_leaving_end_of(&spans->leaving, stack, ev);
+  int rc = close_frame(spans, ev, ev->fn, end);
+  ct_leaving_left(stack, ev->tsc, end);
+  return rc;
 }
 
 /* The kinds that are neither enter nor return. */
@@ -304,6 +317,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
   case CT_EV_POINT:
     spans->total_events++;
+    ct_leaving_point(&spans->leaving, spans->stacks.current, ev->fn);
     emit_instant(spans, ev, CT_SPAN_POINT);
     return 0;
   case CT_EV_ORPHAN_RETURN:
@@ -311,7 +325,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     emit_instant(spans, ev, CT_SPAN_ORPHAN);
     return 0;
   case CT_EV_LEFT:
-    return close_frame(spans, ev, ev->fn, end_of_reason(ev->reason));
+    return leave(spans, ev);
   case CT_EV_LOST:
     spans->lost += ev->value;
     return ct_view_stacks_each(&spans->stacks, mark_uncertain, NULL);

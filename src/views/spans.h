@@ -23,14 +23,23 @@
 
 enum ct_span_end {
   CT_SPAN_RETURNED = 0,
-  CT_SPAN_TAIL = 1, /* ended by a tail call */
-  CT_SPAN_UNWOUND = 2,
-  CT_SPAN_EXEC = 3,
-  CT_SPAN_THREAD_EXIT = 4,
-  CT_SPAN_LOST = 5,   /* its end is among lost events */
-  CT_SPAN_OPEN = 6,   /* still open where the trace ends */
-  CT_SPAN_ORPHAN = 7, /* a return whose enter is not in the trace: enter_tsc == end_tsc */
-  CT_SPAN_POINT = 8,  /* enter-only function: a call without an end */
+  CT_SPAN_TAIL = 1,    /* ended by a tail call */
+  CT_SPAN_UNWOUND = 2, /* by one of the next five: which is not known; see leaving.h */
+  CT_SPAN_LONGJMP = 3,
+  CT_SPAN_SETCONTEXT = 4,
+  CT_SPAN_EXCEPTION = 5,
+  CT_SPAN_CANCELLED = 6,
+  CT_SPAN_PTHREAD_EXIT = 7,
+  CT_SPAN_EXEC = 8,
+  CT_SPAN_THREAD_EXIT = 9,
+  /* from here on the duration is not certain */
+  CT_SPAN_LOST = 10,   /* its end is among lost events */
+  CT_SPAN_EXIT = 11,   /* open when the program exited */
+  CT_SPAN_KILLED = 12, /* open when a signal ended the program */
+  CT_SPAN_OPEN = 13,   /* still open where the trace ends */
+  CT_SPAN_ORPHAN = 14, /* a return whose enter is not in the trace: enter_tsc == end_tsc */
+  CT_SPAN_POINT = 15,  /* enter-only function: a call without an end */
+  CT_SPAN_ENDS = 16,
 };
 
 struct ct_span {

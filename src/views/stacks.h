@@ -27,6 +27,16 @@ struct ct_view_frame {
   uint32_t flags; /* the owner's */
 };
 
+enum { CT_VIEW_LANDINGS = 16 };
+
+/* See leaving.h. A place on a stack (so many frames, of which the innermost is that one) and how the thread came there.
+ */
+struct ct_view_landing {
+  uint64_t identity; /* when that frame was entered */
+  uint32_t depth;
+  uint8_t reason;
+};
+
 struct ct_view_stack {
   struct ct_view_frame *frames;
   uint32_t count;
@@ -34,6 +44,16 @@ struct ct_view_stack {
   uint32_t base; /* depth of frames[0] */
   uint64_t context;
   uint64_t away_since; /* tsc of the switch to another stack; 0 while running */
+
+  /* leaving.h; reasons are 0 when there is none */
+  uint64_t leaving_tsc;   /* of the LEFT that closed the frame last left ... */
+  uint32_t leaving_depth; /* ... so many are open since ... */
+  uint32_t arrived_depth; /* frames when the thread came back from another stack ... */
+  uint8_t leaving;        /* ... for this reason */
+  uint8_t arrived_by;     /* ... left for this reason */
+  uint8_t landing_count;
+  struct ct_view_landing pending; /* the unwinder's function last called */
+  struct ct_view_landing landings[CT_VIEW_LANDINGS];
   struct ct_view_stack *next;
 };
 

@@ -14,9 +14,11 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   *stats = (struct ct_stats){.fn_count = fn_count};
   stats->touched = malloc(slots * sizeof(*stats->touched));
   stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
-  if (stats->touched == NULL || stats->fns == NULL) {
+  stats->left = calloc(slots, sizeof(*stats->left));
+  if (stats->touched == NULL || stats->fns == NULL || stats->left == NULL) {
     free(stats->touched);
     free(stats->fns);
+    free(stats->left);
     *stats = (struct ct_stats){0};
     return CT_ENOMEM;
   }
@@ -32,6 +34,8 @@ ct_stats_clear(struct ct_stats *stats)
     ct_histogram_destroy(fn->histogram);
     free(fn->histogram);
     *fn = (struct ct_fn_stats){0};
+    free(stats->left[stats->touched[i]]);
+    stats->left[stats->touched[i]] = NULL;
   }
   stats->touched_count = 0;
 }
@@ -42,6 +46,7 @@ ct_stats_destroy(struct ct_stats *stats)
   ct_stats_clear(stats);
   free(stats->touched);
   free(stats->fns);
+  free(stats->left);
   *stats = (struct ct_stats){0};
 }
 
@@ -54,6 +59,16 @@ touch(struct ct_stats *stats, struct ct_fn_stats *fn)
   fn->min_ticks = UINT64_MAX;
   stats->touched[stats->touched_count++] = (uint32_t)(fn - stats->fns);
   return 0;
+}
+
+/* The counts of a function's frames that were left; NULL when memory is exhausted. */
+static __attribute__((noinline)) uint64_t *
+left_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
+{
+  uint64_t **left = &stats->left[fn - stats->fns];
+  if (*left == NULL)
+    *left = calloc(CT_SPAN_ENDS, sizeof(**left));
+  return *left;
 }
 
 /* Spans without a known and certain duration. */
@@ -80,6 +95,12 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
     struct ct_fn_stats *fn = &stats->fns[span->fn < stats->fn_count ? span->fn : stats->fn_count];
     if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0)
       return CT_ENOMEM;
+    if (__builtin_expect(ct_span_is_left(span->end), 0)) {
+      uint64_t *left = left_of(stats, fn);
+      if (left == NULL)
+        return CT_ENOMEM;
+      left[span->end]++;
+    }
     if (__builtin_expect(span->uncertain || span->end >= CT_SPAN_LOST, 0)) {
       add_other(fn, span);
       continue;
@@ -110,6 +131,13 @@ ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
     dst->self_ticks += src->self_ticks;
     dst->uncertain += src->uncertain;
     dst->orphans += src->orphans;
+    if (from->left[from->touched[i]] != NULL) {
+      uint64_t *left = left_of(into, dst);
+      if (left == NULL)
+        return CT_ENOMEM;
+      for (int end = 0; end < CT_SPAN_ENDS; end++)
+        left[end] += from->left[from->touched[i]][end];
+    }
     if (src->min_ticks < dst->min_ticks)
       dst->min_ticks = src->min_ticks;
     if (src->max_ticks > dst->max_ticks)

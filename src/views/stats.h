@@ -36,10 +36,18 @@ ct_fn_stats_calls(const struct ct_fn_stats *fn)
 
 struct ct_stats {
   struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */
+  uint64_t **left;         /* as many; NULL, or CT_SPAN_ENDS numbers: frames that ended without a return, by how */
   uint32_t fn_count;
   uint32_t touched_count;
   uint32_t *touched; /* functions seen, in order of appearance */
 };
+
+/* Did a frame that ended so give no return, and leave no other one in its place? */
+static inline bool
+ct_span_is_left(enum ct_span_end end)
+{
+  return end > CT_SPAN_TAIL && end < CT_SPAN_ORPHAN;
+}
 
 int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM */
 void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroed or destroyed one */

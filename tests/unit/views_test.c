@@ -616,6 +616,190 @@ test_span_ends(void **state)
   make_end(&m, trace);
 }
 
+/* ---- Reasons ---- */
+
+static const char *const leaving_names[] = {"main",
+                                            "work",
+                                            "longjmp",
+                                            "__longjmp",
+                                            "__cxa_throw",
+                                            "_Unwind_RaiseException",
+                                            "_Unwind_Resume",
+                                            "_Unwind_ForcedUnwind",
+                                            "pthread_exit",
+                                            "exit",
+                                            "start_thread",
+                                            "handler",
+                                            NULL};
+enum {
+  L_MAIN,
+  L_WORK,
+  L_LONGJMP,
+  L_LONGJMP2,
+  L_THROW,
+  L_RAISE,
+  L_RESUME,
+  L_FORCED,
+  L_PTHREAD_EXIT,
+  L_EXIT,
+  L_START,
+  L_HANDLER
+};
+
+struct expected_end {
+  uint32_t fn;
+  uint8_t end;
+};
+
+static void
+check_ends(struct ct_trace *trace, uint32_t thread, const struct expected_end *expected, size_t count)
+{
+  struct ct_diag diag = {""};
+  struct ct_spans *spans;
+  assert_int_equal(ct_spans_open(trace, thread, &spans, &diag), 0);
+  const struct ct_span *batch;
+  size_t n, at = 0;
+  while (ct_spans_next(spans, &batch, &n) == 0 && n != 0) {
+    for (size_t i = 0; i < n; i++) {
+      if (batch[i].end == CT_SPAN_POINT)
+        continue;
+      assert_true(at < count);
+      if (batch[i].fn != expected[at].fn || batch[i].end != expected[at].end)
+        fail_msg("span %zu: function %u %s, not %u %s", at, batch[i].fn, ct_span_end_text(batch[i].end),
+                 expected[at].fn, ct_span_end_text(expected[at].end));
+      at++;
+    }
+  }
+  assert_int_equal(at, count);
+  ct_spans_close(spans);
+}
+
+static uint64_t leaving_now;
+
+static void
+enter(struct ct_encoder *e, uint32_t fn)
+{
+  ct_encode_enter(e, leaving_now += 10, fn);
+}
+
+static void
+point(struct ct_encoder *e, uint32_t fn)
+{
+  ct_encode_point(e, leaving_now += 10, fn);
+}
+
+/* One event of the thread, further out: what is inside was left. */
+static void
+left(struct ct_encoder *e, int frames)
+{
+  leaving_now += 10;
+  while (frames-- > 0)
+    ct_encode_left(e, leaving_now, CT_LEFT_UNWOUND);
+}
+
+/* A throw passes three frames, two of which clean up, the inner one with an exception of its own, thrown and caught. */
+static void
+throw_through(struct ct_encoder *e)
+{
+  enter(e, L_WORK);
+  enter(e, L_WORK);
+  enter(e, L_WORK);
+  enter(e, L_THROW);
+  point(e, L_RAISE);
+  left(e, 1); /* lands in the innermost */
+  enter(e, L_HANDLER);
+  enter(e, L_WORK);
+  enter(e, L_LONGJMP);
+  left(e, 2); /* the handler's own longjmp */
+  ct_encode_return(e, leaving_now += 10);
+  point(e, L_RESUME);
+  left(e, 1); /* lands in the middle */
+  point(e, L_RESUME);
+  left(e, 1); /* with more stack in use than the throw needed, as it seems ... */
+  enter(e, L_HANDLER);
+  ct_encode_return(e, leaving_now += 10);
+  left(e, 1); /* ... for in truth it is the outermost where it landed */
+}
+
+static void
+test_reasons(void **state)
+{
+  (void)state;
+  struct make m;
+  make_begin(&m, leaving_names, 4);
+  leaving_now = MAKE_START;
+  struct ct_encoder *e = m.encoders[0];
+  enter(e, L_MAIN);
+  enter(e, L_WORK);
+  enter(e, L_LONGJMP);
+  enter(e, L_LONGJMP2);
+  left(e, 3);
+  throw_through(e);
+  enter(e, L_WORK);
+  left(e, 1); /* by nothing that is in the trace */
+  enter(e, L_WORK);
+  ct_encode_switch(e, leaving_now += 10, 1);
+  enter(e, L_HANDLER);
+  enter(e, L_LONGJMP);
+  ct_encode_switch(e, leaving_now += 10, 0);
+  left(e, 1); /* from a signal stack */
+  enter(e, L_EXIT);
+  const struct expected_end first[] = {
+      {L_LONGJMP2, CT_SPAN_LONGJMP}, {L_LONGJMP, CT_SPAN_LONGJMP}, {L_WORK, CT_SPAN_LONGJMP},
+      {L_THROW, CT_SPAN_EXCEPTION},  {L_LONGJMP, CT_SPAN_LONGJMP}, {L_WORK, CT_SPAN_LONGJMP},
+      {L_HANDLER, CT_SPAN_RETURNED}, {L_WORK, CT_SPAN_EXCEPTION},  {L_WORK, CT_SPAN_EXCEPTION},
+      {L_HANDLER, CT_SPAN_RETURNED}, {L_WORK, CT_SPAN_EXCEPTION},  {L_WORK, CT_SPAN_UNWOUND},
+      {L_WORK, CT_SPAN_LONGJMP},     {L_EXIT, CT_SPAN_EXIT},       {L_MAIN, CT_SPAN_EXIT},
+      {L_LONGJMP, CT_SPAN_LONGJMP},  {L_HANDLER, CT_SPAN_LONGJMP},
+  };
+  e = m.encoders[1]; /* cancelled; then at its end, with a longjmp to where it began */
+  enter(e, L_START);
+  enter(e, L_WORK);
+  enter(e, L_WORK);
+  point(e, L_FORCED);
+  left(e, 1);
+  point(e, L_RESUME);
+  enter(e, L_HANDLER); /* of the unwinder */
+  enter(e, L_LONGJMP);
+  left(e, 3);
+  const struct expected_end second[] = {{L_WORK, CT_SPAN_CANCELLED},
+                                        {L_LONGJMP, CT_SPAN_CANCELLED},
+                                        {L_HANDLER, CT_SPAN_CANCELLED},
+                                        {L_WORK, CT_SPAN_CANCELLED},
+                                        {L_START, CT_SPAN_THREAD_EXIT}};
+  e = m.encoders[2];
+  enter(e, L_START);
+  enter(e, L_WORK);
+  enter(e, L_PTHREAD_EXIT);
+  point(e, L_FORCED);
+  left(e, 1);
+  point(e, L_RESUME);
+  left(e, 1);
+  const struct expected_end third[] = {
+      {L_PTHREAD_EXIT, CT_SPAN_PTHREAD_EXIT}, {L_WORK, CT_SPAN_PTHREAD_EXIT}, {L_START, CT_SPAN_THREAD_EXIT}};
+  e = m.encoders[3]; /* an unwinder that found nobody and returned is no reason for what comes later */
+  enter(e, L_MAIN);
+  enter(e, L_THROW);
+  point(e, L_RAISE);
+  ct_encode_return(e, leaving_now += 10);
+  enter(e, L_WORK);
+  left(e, 1);
+  const struct expected_end fourth[] = {{L_THROW, CT_SPAN_RETURNED}, {L_WORK, CT_SPAN_UNWOUND}, {L_MAIN, CT_SPAN_OPEN}};
+  struct ct_trace *trace = make_open(&m, true, 0);
+  check_ends(trace, 0, first, sizeof(first) / sizeof(first[0]));
+  check_ends(trace, 1, second, sizeof(second) / sizeof(second[0]));
+  check_ends(trace, 2, third, sizeof(third) / sizeof(third[0]));
+  check_ends(trace, 3, fourth, sizeof(fourth) / sizeof(fourth[0]));
+  struct ct_report_options options = {.json = true, .workers = 1};
+  char *text = report_text(trace, &options);
+  assert_non_null(strstr(text, "\"name\":\"__cxa_throw\""));
+  assert_non_null(strstr(text, "\"left\":{\"exception\":1}"));
+  assert_non_null(strstr(text, "\"left\":{\"pthread_exit\":1}"));
+  assert_non_null(strstr(text, "\"left\":{\"thread exit\":2}"));
+  free(text);
+  make_end(&m, trace);
+}
+
 /* ---- Info ---- */
 
 static char *
@@ -701,12 +885,12 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_histogram),       cmocka_unit_test(test_histogram_extremes),
-      cmocka_unit_test(test_durations),       cmocka_unit_test(test_json_string),
-      cmocka_unit_test(test_report_random),   cmocka_unit_test(test_report_json),
-      cmocka_unit_test(test_report_table),    cmocka_unit_test(test_report_unknown_thread),
-      cmocka_unit_test(test_span_ends),       cmocka_unit_test(test_info),
-      cmocka_unit_test(test_info_incomplete),
+      cmocka_unit_test(test_histogram),     cmocka_unit_test(test_histogram_extremes),
+      cmocka_unit_test(test_durations),     cmocka_unit_test(test_json_string),
+      cmocka_unit_test(test_report_random), cmocka_unit_test(test_report_json),
+      cmocka_unit_test(test_report_table),  cmocka_unit_test(test_report_unknown_thread),
+      cmocka_unit_test(test_span_ends),     cmocka_unit_test(test_reasons),
+      cmocka_unit_test(test_info),          cmocka_unit_test(test_info_incomplete),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
