@@ -6,7 +6,7 @@ may be dropped, and the counts of calls must be those that the fixture states.
     tests/run.py                      all
     tests/run.py --filter 'tail*'     fixtures, or fixture/variant, or fixture/variant/run that match (several: any)
     tests/run.py --no-trace           untraced only: do the fixtures hold by themselves?
-    tests/run.py --repeat 20          every case so often; the first failure of a case ends its repetition
+    tests/run.py --repeat 20          every case traced so often (untraced once); five failures end a case's repetition
     tests/run.py --exclude '[a-m]*'   with these functions excluded; of the others the counts must be right all the same
     tests/run.py --list               the cases
     tests/run.py --keep               keep the traces, in build/tests/traces, as those of failures always are
@@ -108,38 +108,46 @@ class Checker:
     def fault(self, text):
         self.faults.append(text)
 
-    def go(self):
+    def go(self, scratch, plain):
+        """One traced run, compared with `plain`."""
         case, options = self.case, self.options
         program = fx.build(case.fixture, case.variant, options.into)
-        with tempfile.TemporaryDirectory(prefix="contrail-test.") as scratch:
-            counts = os.path.join(scratch, "counts")
-            environment = dict(os.environ, CT_COUNTS=counts, LC_ALL="C")
-            for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
-                environment.pop(name, None)
-            words = case.fill(options, program, None)
-            self.command = shlex.join(words)
-            plain = execute(words, case.fixture.timeout(), environment, scratch)
-            self.check_plain(plain)
-            if self.faults or options.no_trace:
-                return
-            if os.path.exists(counts):
-                os.unlink(counts)
-            kept = os.path.join(options.traces, case.name.replace("/", "."))
-            shutil.rmtree(kept, ignore_errors=True)
-            trace = os.path.join(options.memory, os.path.basename(kept))
-            words = case.fill(options, program, trace)
-            self.command = shlex.join(case.fill(options, program, kept))
-            traced = execute(words, 4 * case.fixture.timeout(), environment, scratch)
-            if self.is_refusal(traced):
-                return
-            self.compare(plain, traced)
-            if os.path.isdir(trace):
-                self.check_trace(trace, counts, program)
-            elif not self.faults:
-                self.fault("no trace directory was written")
-            if (self.faults or options.keep) and os.path.isdir(trace):
-                shutil.move(trace, kept)
-            shutil.rmtree(trace, ignore_errors=True)
+        counts = os.path.join(scratch, "counts")
+        if os.path.exists(counts):
+            os.unlink(counts)
+        kept = self.kept()
+        trace = os.path.join(options.memory, os.path.basename(kept))
+        words = case.fill(options, program, trace)
+        self.command = shlex.join(case.fill(options, program, kept))
+        traced = execute(words, 4 * case.fixture.timeout(), self.environment(scratch), scratch)
+        if self.is_refusal(traced):
+            return
+        self.compare(plain, traced)
+        if os.path.isdir(trace):
+            self.check_trace(trace, counts, program)
+        elif not self.faults:
+            self.fault("no trace directory was written")
+        if (self.faults or options.keep) and os.path.isdir(trace) and not os.path.exists(kept):
+            shutil.move(trace, kept)
+        shutil.rmtree(trace, ignore_errors=True)
+
+    def kept(self):
+        return os.path.join(self.options.traces, self.case.name.replace("/", "."))
+
+    def untraced(self, scratch):
+        case, options = self.case, self.options
+        shutil.rmtree(self.kept(), ignore_errors=True)
+        words = case.fill(options, fx.build(case.fixture, case.variant, options.into), None)
+        self.command = shlex.join(words)
+        plain = execute(words, case.fixture.timeout(), self.environment(scratch), scratch)
+        self.check_plain(plain)
+        return plain
+
+    def environment(self, scratch):
+        environment = dict(os.environ, CT_COUNTS=os.path.join(scratch, "counts"), LC_ALL="C")
+        for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+            environment.pop(name, None)
+        return environment
 
     def is_refusal(self, traced):
         word = self.case.fixture.said.get("refused", [None])[0]
@@ -294,24 +302,44 @@ class Runner:
             self.say("skipped", f"skip {case.name}: {lacking}")
             return
         begin = time.monotonic()
-        for turn in range(self.options.repeat):
+        with tempfile.TemporaryDirectory(prefix="contrail-test.") as scratch:
+            first, failed, turns = self.turns(case, scratch)
+        if first is None:
+            self.say("passed", f"ok   {case.name} ({time.monotonic() - begin:.1f} s)")
+        elif isinstance(first, str):
+            self.say("skipped", f"skip {case.name}: {first}")
+        else:
+            of_turns = f" ({failed} of {turns} turns; the first of them:)" if self.options.repeat > 1 else ""
+            again = f"tests/run.py --filter {shlex.quote(case.name)}"
+            self.say("failed", f"FAIL {case.name}{of_turns}",
+                     first.faults + [f"command: {first.command}", f"again: {again}"])
+
+    def turns(self, case, scratch):
+        """The program untraced once, then traced so often as asked: the first Checker with faults (None; or why the case
+        is skipped), in how many turns there were faults, and of how many."""
+        checker = Checker(self.options, case)
+        plain, why = self.guarded(checker, lambda: checker.untraced(scratch))
+        if why or checker.faults or self.options.no_trace:
+            return why or (checker if checker.faults else None), 1, 1
+        first, failed, turns = None, 0, 0
+        while turns < self.options.repeat and failed < 5:
+            turns += 1
             checker = Checker(self.options, case)
-            try:
-                checker.go()
-            except fx.BuildError as error:
-                if "no compiler" in str(error):
-                    self.say("skipped", f"skip {case.name}: {error}")
-                    return
-                checker.fault(f"does not build: {error}")
-            except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                checker.fault(f"{type(error).__name__}: {error}")
+            self.guarded(checker, lambda: checker.go(scratch, plain))
             if checker.faults:
-                again = f"tests/run.py --filter {shlex.quote(case.name)}"
-                turn_text = f" (turn {turn + 1})" if self.options.repeat > 1 else ""
-                self.say("failed", f"FAIL {case.name}{turn_text}",
-                         checker.faults + [f"command: {checker.command}", f"again: {again}"])
-                return
-        self.say("passed", f"ok   {case.name} ({time.monotonic() - begin:.1f} s)")
+                first, failed = first or checker, failed + 1
+        return first, failed, turns
+
+    def guarded(self, checker, job):
+        try:
+            return job(), None
+        except fx.BuildError as error:
+            if "no compiler" in str(error):
+                return None, str(error)
+            checker.fault(f"does not build: {error}")
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            checker.fault(f"{type(error).__name__}: {error}")
+        return None, None
 
 
 def main():
