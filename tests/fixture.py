@@ -3,7 +3,7 @@
 
 A directive is one line of that comment, `key: value`:
 
-    build: gcc-O0 gcc-O2 clang-O2-static   variants; COMPILER-LEVEL[-MODIFIER]...  (default: gcc and clang, -O0 and -O2)
+    build: gcc-O0 gcc-O2 clang-O2-static   variants; COMPILER-LEVEL[-MODIFIER]...  (default: gcc and clang, -O0, -O2 and -O3)
     flags: -pthread                        compiler flags             link: -ldl   after the objects
     with: lib/other.c lib/asm.S            further sources, paths below tests/fixtures
     lib: lib/plugin.c ...                  shared libraries to link with         dlopen: lib/x.c    built, not linked
@@ -15,7 +15,11 @@ A directive is one line of that comment, `key: value`:
     calls: FUNCTION N                      exact number of calls of FUNCTION, summed over the fixture's own modules;
     calls: MODULE!FUNCTION N               ... of that module
     maybe: FUNCTION N                      the same, but the function may have been refused
-    left: FUNCTION N                       frames of FUNCTION that ended without a return
+    left: FUNCTION N                       frames of FUNCTION that ended without a return (of all others that are named
+                                           here, none did, but for those open when their thread or the program ended)
+    left: FUNCTION N REASON                the same, and the trace gives this reason, spaces as hyphens: longjmp exception
+                                           setcontext cancellation pthread_exit unwound tail-call exit thread-exit killed exec
+    ends: unknown                          nothing is said of how frames end
     needs: root | PROGRAM | cpu:FLAG       else skipped
     drops: allowed                         events may be dropped, and then no counts are compared
     drops: N                               up to N events may be dropped, counts are compared
@@ -36,8 +40,9 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "fixtures")
-DEFAULT_BUILD = "gcc-O0 gcc-O2 clang-O0 clang-O2"
-DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|record|exit|signal|calls|maybe|left|"
+UNWINDING = ("longjmp", "setcontext", "exception", "cancellation", "pthread_exit", "unwound", "lost")
+DEFAULT_BUILD = "gcc-O0 gcc-O2 gcc-O3 clang-O0 clang-O2 clang-O3"
+DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|record|exit|signal|calls|maybe|left|ends|"
                        r"needs|drops|notes|refused|timeout|stdout):[ \t]*(.*?)[ \t]*$")
 MODIFIERS = {
     "static": ["-static"],
@@ -101,6 +106,16 @@ class Fixture:
         for text in self.said.get(key, []):
             function, _, number = text.rpartition(" ")
             yield function.strip(), int(number, 0)
+
+    def left(self):
+        """(function, number, reason), the reason "" when it does not matter."""
+        for text in self.said.get("left", []):
+            head, _, last = text.rpartition(" ")
+            if last.isdigit():
+                yield head.strip(), int(last), ""
+            else:
+                function, _, number = head.rpartition(" ")
+                yield function.strip(), int(number), last.replace("-", " ")
 
     def drops(self):
         """How many events may be dropped."""

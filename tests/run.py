@@ -224,14 +224,11 @@ class Checker:
                 expected += told.items()
         expected = [pair for pair in expected if not self.is_excluded(pair[0])]
         maybe = [pair for pair in self.case.fixture.counts("maybe") if not self.is_excluded(pair[0])]
-        left = [pair for pair in self.case.fixture.counts("left") if not self.is_excluded(pair[0])]
         if fx.is_static(self.case.variant):
             expected = [(function.rpartition("!")[2], number) for function, number in expected]
         stripped = "strip" in self.case.variant.split("-")
-        if (expected or maybe) and not stripped and not (allowed and info["dropped"]):
-            self.check_counts(trace, expected, maybe)
-        if left and not stripped and not (allowed and info["dropped"]):
-            self.check_left(trace, left)
+        if not stripped and not (allowed and info["dropped"]):
+            self.check_functions(trace, expected, maybe, info["dropped"])
 
     def check_exit(self, info):
         code, name = self.case.fixture.status()
@@ -251,35 +248,48 @@ class Checker:
         sources = self.case.fixture.words("lib") + self.case.fixture.words("dlopen")
         return {"lib" + os.path.splitext(os.path.basename(path))[0] + ".so" for path in sources}
 
-    def check_counts(self, trace, expected, maybe):
+    def check_functions(self, trace, expected, maybe, dropped):
         text = self.ask("report", "--json", "--limit", "0", trace)
         if text is None:
             return
-        seen = {}
+        seen, left, orphans = {}, {}, {}
         for row in json.loads(text)["functions"]:
-            module = os.path.basename(row["module"])
-            keys = [f"{module}!{row['name']}"] + ([row["name"]] if self.own(module) else [])
-            for key in keys:
+            module, own = os.path.basename(row["module"]), self.own(os.path.basename(row["module"]))
+            for key in [f"{module}!{row['name']}"] + ([row["name"]] if own else []):
                 seen[key] = seen.get(key, 0) + row["calls"]
+            if own:
+                left.setdefault(row["name"], collections.Counter()).update(row["left"])
+                orphans[row["name"]] = orphans.get(row["name"], 0) + row["orphans"]
         for function, number in expected:
             if seen.get(function, 0) != number:
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} in truth")
         for function, number in maybe:
             if seen.get(function, number) != number:
                 self.fault(f"{function}: {seen[function]} calls in the report, {number} in truth")
+        if not dropped and "unknown" not in self.case.fixture.words("ends"):
+            names = {function.rpartition("!")[2] for function, _ in expected + maybe}
+            self.check_ends(names, left, orphans)
 
-    def check_left(self, trace, left):
-        """One pass over the trace; grep takes the lines that matter out of what may be millions."""
-        replay = subprocess.Popen([self.options.contrail, "replay", "--json", trace], stdout=subprocess.PIPE)
-        lines = subprocess.run(["grep", "-F", '"kind":"left"'], stdin=replay.stdout, capture_output=True).stdout
-        replay.stdout.close()
-        if replay.wait():
-            self.fault(f"contrail replay: status {replay.returncode}")
-            return
-        seen = collections.Counter(json.loads(line)["name"] for line in lines.splitlines())
-        for function, number in left:
-            if seen[function] != number:
-                self.fault(f"{function}: {seen[function]} frames left without a return, {number} in truth")
+    def check_ends(self, names, left, orphans):
+        """Every frame of the functions that the fixture counts has returned, but those that it says were left, for the
+        reason that it gives, and those open at the end."""
+        told = {}
+        for function, number, reason in self.case.fixture.left():
+            if not self.is_excluded(function):
+                told.setdefault(function, {})[reason if not self.options.exclude else ""] = number
+        for function in sorted(names | set(told)):
+            if function not in left and any(word.startswith("--exclude") for word in self.case.fixture.record(self.case.run_name)):
+                continue
+            if orphans.get(function):
+                self.fault(f"{function}: {orphans[function]} returns without an enter")
+            seen = left.get(function, {})
+            for reason, number in told.get(function, {}).items():
+                if reason and seen.get(reason, 0) != number:
+                    self.fault(f"{function}: {seen.get(reason, 0)} frames left by {reason}, {number} in truth: {dict(seen)}")
+            count = sum(seen.get(reason, 0) for reason in fx.UNWINDING)
+            number = sum(n for reason, n in told.get(function, {}).items() if not reason or reason in fx.UNWINDING)
+            if count != number:
+                self.fault(f"{function}: {count} frames left, {number} in truth: {dict(seen)}")
 
 
 class Runner:

@@ -36,17 +36,17 @@ ct_fn_stats_calls(const struct ct_fn_stats *fn)
 
 struct ct_stats {
   struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */
-  uint64_t **left;         /* as many; NULL, or CT_SPAN_ENDS numbers: frames that ended without a return, by how */
+  uint64_t **left;         /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
   uint32_t fn_count;
   uint32_t touched_count;
   uint32_t *touched; /* functions seen, in order of appearance */
 };
 
-/* Did a frame that ended so give no return, and leave no other one in its place? */
+/* A frame without a return of its own: of a function's calls these, the points and the returned ones make all. */
 static inline bool
 ct_span_is_left(enum ct_span_end end)
 {
-  return end > CT_SPAN_TAIL && end < CT_SPAN_ORPHAN;
+  return end >= CT_SPAN_TAIL && end < CT_SPAN_ORPHAN;
 }
 
 int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM */
