@@ -114,6 +114,10 @@ struct trap_context;
 /* Called by the kernel, as the handler of SIGTRAP. */
 AGENT_HIDDEN void agent_trap(long number, const struct trap_info *info, struct trap_context *context);
 /* Called by entry.S on the unwinder's stack. */
+struct dl_phdr_info;
+/* dl_iterate_phdr: an int, or CT_NOT_OURS. */
+AGENT_HIDDEN uint64_t agent_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data,
+                                    const struct ct_hook_desc *self);
 AGENT_HIDDEN void *agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self);
 
 #endif

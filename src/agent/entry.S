@@ -60,6 +60,7 @@ agent_base:
   .long agent_restore_quiet - agent_base
   .long agent_callout_syscall - agent_base
   .long agent_callout_go_syscall - agent_base
+  .long agent_callout_modules - agent_base
   .size agent_base, . - agent_base
 
   .text
@@ -471,12 +472,8 @@ leave_callout:
   mov %rax, -104(%rsp)
   jmp leave_short
 
-/*
- * _Unwind_Find_FDE(rdi = pc, rsi = bases). Answers for addresses in trampolines, lets the function
- * itself answer for all others. Runs on the caller's stack: the unwinder has room there.
- */
-  .globl agent_callout_find_fde
-agent_callout_find_fde:
+/* Lets a C function of ours answer for the hooked one, or that itself. Runs on the caller's stack. */
+  .macro ANSWER function
   sub $184, %rsp
   mov %rdi, 0(%rsp)
   mov %rsi, 8(%rsp)
@@ -485,7 +482,23 @@ agent_callout_find_fde:
   mov %r9, 32(%rsp)
   mov %r11, 40(%rsp)
   mov %r11, %rdx
-  call agent_find_fde /* rax: the FDE, 0 nothing found, 1 not ours */
+  call \function
+  jmp answered
+  .endm
+
+/* dl_iterate_phdr(rdi = callback, rsi = data). To an unwinder regions are modules too. */
+  .globl agent_callout_modules
+agent_callout_modules:
+  ANSWER agent_modules
+
+/*
+ * _Unwind_Find_FDE(rdi = pc, rsi = bases). Answers for addresses in trampolines, lets the function
+ * itself answer for all others. The unwinder has room on its stack.
+ */
+  .globl agent_callout_find_fde
+agent_callout_find_fde:
+  ANSWER agent_find_fde
+answered: /* rax: what to return, or CT_NOT_OURS */
   mov 0(%rsp), %rdi
   mov 8(%rsp), %rsi
   mov 16(%rsp), %rcx
@@ -493,7 +506,7 @@ agent_callout_find_fde:
   mov 32(%rsp), %r9
   mov 40(%rsp), %r11
   add $184, %rsp
-  cmp $1, %rax
+  cmp $CT_NOT_OURS, %rax
   je leave_callout
   mov -16(%rsp), %rdx
   mov -24(%rsp), %r11

@@ -31,6 +31,7 @@ struct ct_agent_image {
   uint32_t restore_quiet;
   uint32_t callout_syscall;
   uint32_t callout_go_syscall;
+  uint32_t callout_modules;
 };
 
 #endif

@@ -11,6 +11,9 @@
  * taken relative to bases->func, so one template FDE serves all of a kind. For a displaced instruction the function
  * itself is asked, with the address the instruction came from, and func is moved by the difference, so that rows and
  * call sites (LSDA) fit.
+ *
+ * Other unwinders (LLVM's, nongnu's) find all by dl_iterate_phdr. To them each region is a module of one segment, with
+ * call frame information of its own (struct ct_region_frames); trampolines are frames then.
  */
 #include "agent/agent.h"
 
@@ -20,7 +23,23 @@ struct dwarf_eh_bases {
   void *function;
 };
 
-#define NOT_OURS ((void *)1)
+/* Elf64_Phdr (System V ABI, program header) and the LSB's struct dl_phdr_info. */
+enum { PT_LOAD = 1, PT_GNU_EH_FRAME = 0x6474e550, PF_X = 1, PF_R = 4 };
+struct program_header {
+  uint32_t type, flags;
+  uint64_t offset, vaddr, paddr, filesz, memsz, align;
+};
+struct dl_phdr_info {
+  uint64_t addr;
+  const char *name;
+  const struct program_header *phdr;
+  uint16_t phnum;
+  uint64_t adds, subs;
+  uint64_t tls_module;
+  void *tls_data;
+};
+
+#define NOT_OURS ((void *)(int64_t)CT_NOT_OURS)
 
 /* The end of libgcc's struct _Unwind_Context up to its bases, the same since GCC 3. */
 struct context_tail {
@@ -107,4 +126,46 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
     return fde;
   }
   return NOT_OURS;
+}
+
+static int
+is_unwinder(uint64_t address)
+{
+  for (uint32_t i = 0; i < CT_UNWINDER_MAX; i++) {
+    const struct ct_unwinder *unwinder = &agent_config.unwinders[i];
+    if (address >= unwinder->lo && address < unwinder->hi) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+AGENT_HIDDEN uint64_t
+agent_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data, const struct ct_hook_desc *self)
+{
+  typedef int (*modules_fn)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+  if (!is_unwinder((uint64_t)callback)) {
+    return (uint64_t)(int64_t)CT_NOT_OURS;
+  }
+  int result = ((modules_fn)self->after_callout)(callback, data);
+  uint64_t count = __atomic_load_n(&agent_config.region_count, __ATOMIC_ACQUIRE);
+  for (uint64_t i = 0; i < count && result == 0; i++) {
+    struct ct_region region = agent_config.regions[i];
+    if (region.hi == 0 || region.desc_count == 0) {
+      continue;
+    }
+    uint64_t frames = region.desc + region.desc_count * sizeof(struct ct_hook_desc);
+    uint64_t bytes = region.hi - region.lo;
+    struct program_header headers[2] = {
+        {.type = PT_LOAD, .flags = PF_R | PF_X, .filesz = bytes, .memsz = bytes},
+        {.type = PT_GNU_EH_FRAME,
+         .flags = PF_R,
+         .vaddr = frames - region.lo,
+         .filesz = sizeof(struct ct_region_frames),
+         .memsz = sizeof(struct ct_region_frames)},
+    };
+    struct dl_phdr_info info = {.addr = region.lo, .name = "", .phdr = headers, .phnum = 2};
+    result = callback(&info, sizeof(info), data);
+  }
+  return (uint32_t)result;
 }

@@ -481,6 +481,61 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place
   return 0;
 }
 
+/* Behind the descriptors: see struct ct_region_frames. */
+static int
+write_frames(struct build *build)
+{
+  enum { CFA = 0x0c, EXPRESSION = 0x10, CONST8S = 0x0e, PLUS = 0x22, BREG7 = 0x77, RSP = 7, RA = 16 };
+  uint64_t at = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc);
+  struct ct_region_frames frames = {
+      .version = 1,
+      .pointer_encoding = 0x1b, /* pcrel, sdata4 */
+      .count_encoding = 0x03,   /* udata4 */
+      .table_encoding = 0x3b,   /* datarel, sdata4 */
+      .eh_frame = offsetof(struct ct_region_frames, cie_length) - offsetof(struct ct_region_frames, eh_frame),
+      .count = 1,
+      .start = (int32_t)(build->installed->region - at),
+      .fde_at = offsetof(struct ct_region_frames, fde_length),
+      .cie_length = sizeof(frames.cie) + sizeof(frames.cie_id),
+      /* version, augmentation, alignments, return address column, encoding of pointers; CFA = rsp; the expression */
+      .cie = {1, 'z', 'R', 0, 1, 0x78, RA, 1, 0, CFA, RSP, 0, EXPRESSION, RA, 12, BREG7, 0, CONST8S},
+      .fde_length = offsetof(struct ct_region_frames, end) - offsetof(struct ct_region_frames, fde_cie),
+      .fde_cie = offsetof(struct ct_region_frames, fde_cie) - offsetof(struct ct_region_frames, cie_length),
+      .fde_start = build->installed->region,
+      .fde_bytes = build->descs_at - build->installed->region,
+  };
+  int64_t distance = build->place->store_delta - 8;
+  memcpy(frames.cie + 18, &distance, sizeof(distance));
+  frames.cie[26] = PLUS;
+  return ct_process_write(build->remote->process, at, &frames, sizeof(frames));
+}
+
+/* The agent shall answer this module's unwinder. More of them than there is room for go without. */
+static int
+tell_unwinder(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan, uint64_t base,
+              uint32_t owner)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  struct ct_unwinder unwinder = {UINT64_MAX, 0};
+  for (size_t i = 0; i < count; i++) {
+    if ((segments[i].flags & PF_X) != 0 && segments[i].memory_bytes != 0) {
+      uint64_t lo = base + segments[i].address;
+      unwinder.lo = lo < unwinder.lo ? lo : unwinder.lo;
+      unwinder.hi = lo + segments[i].memory_bytes > unwinder.hi ? lo + segments[i].memory_bytes : unwinder.hi;
+    }
+  }
+  for (uint32_t i = 0; i < CT_UNWINDER_MAX; i++) {
+    if (place->unwinder_owner[i] == 0) {
+      place->unwinder_owner[i] = owner;
+      return ct_process_write(remote->process,
+                              place->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(unwinder),
+                              &unwinder, sizeof(unwinder));
+    }
+  }
+  return 0;
+}
+
 static int
 put_region(struct build *build)
 {
@@ -495,6 +550,9 @@ put_region(struct build *build)
       build->code.address - installed->region + build->desc_count * sizeof(struct ct_hook_desc);
   if (code == 0) {
     code = write_descs(build);
+  }
+  if (code == 0) {
+    code = write_frames(build);
   }
   if (code == 0) {
     code = mark_table(build->remote, build->place, installed->region, installed->region + installed->region_bytes,
@@ -553,14 +611,15 @@ install(struct build *build, struct ct_diag *diag)
   size_t descs = hooks + plan->nearby_count;
   module_extent(plan, installed->base, &lo, &hi);
   uint64_t size = sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX +
-                  descs * sizeof(struct ct_hook_desc) + CT_PAGE_BYTES;
+                  descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames) + CT_PAGE_BYTES;
   size = round_up(size, CT_ROOM_UNIT);
   int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
   if (code != 0) {
     return code;
   }
   installed->region_bytes = size;
-  build->descs_at = installed->region + size - round_up(descs * sizeof(struct ct_hook_desc), 64);
+  build->descs_at =
+      installed->region + size - round_up(descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames), 64);
   build->bytes = malloc(CHUNK_BYTES);
   build->descs = malloc(CHUNK_DESCS * sizeof(struct ct_hook_desc));
   want_large_pages(build->remote, installed->region, size);
@@ -592,6 +651,9 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   int code = ct_install_mark_text(remote, place, plan, base, CT_TEXT_MODULE);
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
+  }
+  if (plan->own_unwinder && tell_unwinder(remote, place, plan, base, installed->owner) != 0) {
+    return ct_fail(diag, CT_EIO, "cannot write the agent's data");
   }
   struct build build = {.remote = remote, .place = place, .plan = plan, .choice = choice, .installed = installed};
   if (trampolines(plan, choice) != 0) {
@@ -662,6 +724,13 @@ ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, 
       if (ct_process_write(remote->process, at, &none, sizeof(none)) == 0) {
         place->region_used[i] = 0;
       }
+    }
+  }
+  for (uint32_t i = 0; i < CT_UNWINDER_MAX && installed->owner != 0; i++) {
+    if (place->unwinder_owner[i] == installed->owner) {
+      uint64_t at = place->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(struct ct_unwinder);
+      struct ct_unwinder none = {0};
+      place->unwinder_owner[i] = ct_process_write(remote->process, at, &none, sizeof(none)) == 0 ? 0 : installed->owner;
     }
   }
   ct_room_free_stubs(place, installed->owner);

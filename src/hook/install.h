@@ -42,6 +42,7 @@ struct ct_agent_place {
   struct ct_region_head head;          /* what every region begins with */
   uint32_t region_count;               /* entries of the agent's list that have been in use */
   uint32_t region_used[CT_REGION_MAX]; /* the owner of each, 0: free */
+  uint32_t unwinder_owner[CT_UNWINDER_MAX];
   uint32_t last_owner;
   uint64_t *stub_pages; /* mapped for stubs */
   size_t stub_page_count;

@@ -448,6 +448,7 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const mlockall[] = {"mlockall", NULL};
   static const char *const seccomp[] = {"prctl", "__prctl", NULL};
   static const char *const any_syscall[] = {"syscall", NULL};
+  static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
   }
@@ -462,6 +463,9 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if (has_name(planner, function, find_fde)) {
     return CT_CALLOUT_FIND_FDE;
+  }
+  if (has_name(planner, function, modules)) {
+    return CT_CALLOUT_MODULES;
   }
   if (has_name(planner, function, exec)) {
     return CT_CALLOUT_EXEC;
@@ -587,6 +591,19 @@ plan_all(struct planner *planner)
   plan->refused[CT_REFUSED_NOT] = 0;
 }
 
+/* LLVM's and nongnu's steps. Of libgcc's unwinder _Unwind_Find_FDE is hooked. */
+static bool
+has_own_unwinder(const struct ct_elf *elf)
+{
+  static const char *const names[] = {"unw_step", "__unw_step", "_ULx86_64_step", "_Ux86_64_step"};
+  uint64_t address;
+  bool any = false;
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    any |= ct_elf_symbol(elf, names[i], &address) == 0;
+  }
+  return any;
+}
+
 static int
 plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 {
@@ -635,6 +652,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     plan_all(&planner);
   }
   plan->no_stores = ct_runtime_forbids_stores(plan->elf);
+  plan->own_unwinder = has_own_unwinder(plan->elf);
   plan->translates = ct_runtime_translates(plan->elf);
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;

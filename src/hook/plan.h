@@ -116,6 +116,7 @@ struct ct_plan {
   int no_stores;    /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
   int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
   int runtime;      /* enum ct_runtime */
+  int own_unwinder; /* it has an unwinder that finds call frame information by dl_iterate_phdr alone */
   uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
   /* Of a plan from the cache: what all of the above points into, and the aliases. */

@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT         1
+#define FORMAT         2
 #define FUNCTIONS_MAX  (1u << 27)
 #define WINDOW_MAX     64 /* bytes */
 #define INSN_BYTES_MAX 15
@@ -59,7 +59,7 @@ struct plan_file {
 };
 #define CHECKSUM_FROM offsetof(struct plan_file, bytes)
 _Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays behind it are aligned");
-_Static_assert(sizeof(struct ct_plan) == 136 + sizeof(size_t) * CT_REFUSED_COUNT,
+_Static_assert(sizeof(struct ct_plan) == 144 + sizeof(size_t) * CT_REFUSED_COUNT,
                "a new field of struct ct_plan? store it, best among the facts");
 _Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + sizeof(struct ct_file_stamp) * CT_DEBUG_PLACES + 48,
                "compared as bytes, so without padding");

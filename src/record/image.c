@@ -234,6 +234,7 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
       .callout_mlockall = place->base + agent->callout_mlockall,
       .callout_syscall = place->base + agent->callout_syscall,
       .callout_go_syscall = place->base + agent->callout_go_syscall,
+      .callout_modules = place->base + agent->callout_modules,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
   };
@@ -255,8 +256,13 @@ place_controls(struct ct_process *process, struct ct_agent_place *place)
   if (code == 0 && result != 0) {
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
+  if (code == 0) {
+    code = remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+  }
+  /* What the agent calls back is called from a module: it looks at no slot of its own. */
+  static const uint8_t module = CT_TEXT_MODULE;
   return code != 0 ? code
-                   : remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+                   : ct_process_write(process, place->table + (place->base >> CT_TABLE_SHIFT), &module, sizeof(module));
 }
 
 static int

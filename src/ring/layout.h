@@ -232,6 +232,7 @@ enum ct_callout {
   CT_CALLOUT_MLOCKALL = 6,   /* lock pages when they are touched, not before */
   CT_CALLOUT_SYSCALL = 7,    /* syscall(number, ...): exec, clone, prctl, seccomp */
   CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
+  CT_CALLOUT_MODULES = 9,    /* dl_iterate_phdr */
 };
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
@@ -246,6 +247,7 @@ struct ct_region_head {
   uint64_t callout_mlockall;
   uint64_t callout_syscall;
   uint64_t callout_go_syscall;
+  uint64_t callout_modules;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
 };
@@ -253,10 +255,34 @@ struct ct_region_head {
 /* A region, as the agent's table of them tells it. */
 struct ct_region {
   uint64_t lo, hi; /* addresses of code */
-  uint64_t desc;   /* address of the descriptors */
+  uint64_t desc;   /* address of the descriptors; behind them a struct ct_region_frames */
   uint64_t desc_count;
 };
-#define CT_REGION_MAX 8192u
+
+/*
+ * Call frame information of a region for unwinders that look for it as in any module, by an .eh_frame_hdr (LSB Core
+ * 5.0, 10.6.2; DWARF 5, 6.4). One row for all of it, that of the points behind trampolines' calls: the caller's rsp is
+ * rsp, the return address lies at rsp - 8 + D.
+ */
+struct ct_region_frames {
+  uint8_t version, pointer_encoding, count_encoding, table_encoding;
+  int32_t eh_frame; /* relative to itself */
+  uint32_t count;
+  int32_t start, fde_at; /* relative to this struct */
+  uint32_t cie_length, cie_id;
+  uint8_t cie[32];
+  uint32_t fde_length, fde_cie; /* back from itself */
+  uint64_t fde_start, fde_bytes;
+  uint8_t fde[8];
+  uint32_t end;
+} __attribute__((packed));
+
+/* Text of a module with an unwinder that goes by dl_iterate_phdr alone (LLVM's, nongnu's). */
+struct ct_unwinder {
+  uint64_t lo, hi;
+};
+#define CT_UNWINDER_MAX 16u
+#define CT_REGION_MAX   8192u
 
 #define CT_STACK_CACHE 64u
 struct ct_stack_range {
@@ -281,8 +307,9 @@ struct ct_agent_config {
   uint32_t no_stores; /* every stack is light */
   uint32_t pad;
   uint64_t region_count;
-  uint64_t fde_full;     /* address of the FDE template for CT_HOOK_FULL */
-  uint64_t fde_enter;    /* ... for enter-only trampolines */
+  uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
+  uint64_t fde_enter;                            /* ... for enter-only trampolines */
+  struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];

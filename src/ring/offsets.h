@@ -72,7 +72,8 @@
 /* The bit that is set in the addresses of all places of all segments, and not in those behind a segment. */
 #define CT_CURSOR_VALID 0x10000
 
-/* What the agent's C code answers to its entry stubs. */
+/* What the agent's C code answers to its entry stubs. CT_NOT_OURS is no address and no int. */
+#define CT_NOT_OURS      (-0x7fffffff)
 #define CT_VERDICT_RETRY 0
 #define CT_VERDICT_SKIP  1
 
