@@ -8,7 +8,8 @@
     threads     the same with two threads
     exclude     what an excluded function costs
     disk        events per second into a file, dropped events, bytes per event
-    install     time to install per thousand functions
+    install     how long a program is held before it begins, per thousand functions
+    arrival     how much longer dlopen takes
     uftrace     the same workload under Debian's uftrace: -pg, -finstrument-functions, dynamic patching
     programs    sqlite3 and python3: time, events, bytes per event
     native      perf stat of the untraced workload, where the machine counts
@@ -165,24 +166,79 @@ def disk(bench):
                                      "bytes_per_event": per_event}})
 
 
+def with_and_without_cache(bench, run):
+    """run(environment) twice the usual number of times: each with an empty analysis cache, then with a filled one."""
+    results = []
+    for fresh in (True, False):
+        figures = []
+        for _ in range(bench.repeat):
+            cache = os.path.join(bench.folder, "cache")
+            if fresh:
+                shutil.rmtree(cache, ignore_errors=True)
+            figures.append(run(dict(os.environ, CONTRAIL_CACHE=cache)))
+        results.append(figures)
+    return results
+
+
 def install(bench):
-    heading("installation", "functions", "time", "per 5,000")
+    heading("installation: how long the program is held before its first instruction", "functions", "first run",
+            "per 1,000", "from the cache", "per 1,000")
     programs = [("workload", [bench.plain, "leaf", "10"])]
     for name, words in (("git", ["git", "--version"]), ("python3", ["/usr/bin/python3", "-c", "0"]),
-                        ("node", ["node", "--version"])):
+                        ("node", ["node", "--version"]), ("clang-14", ["/usr/lib/llvm-14/bin/clang", "--version"])):
         if shutil.which(words[0]):
             programs.append((name, words))
     for name, words in programs:
-        figures = []
-        for _ in range(bench.repeat):
+        hooked = 0
+
+        def run(environment):
+            nonlocal hooked
             trace = bench.trace_path()
-            subprocess.run([bench.options.contrail, "record", "-o", trace, "--", *words], capture_output=True, check=True)
+            subprocess.run([bench.options.contrail, "record", "-o", trace, "--", *words], capture_output=True, check=True,
+                           env=environment)
             info = bench.info(trace)
             hooked = sum(module["hooked"] for module in info["modules"])
-            figures.append((info["install_ns"] / 1e6, hooked))
-        ms, hooked = statistics.median(f[0] for f in figures), figures[0][1]
-        row(name, hooked, f"{ms:.1f} ms", f"{ms / hooked * 5000:.1f} ms")
-        bench.keep("install", **{name: {"functions": hooked, "ms": ms}})
+            return info["install_ns"] / 1e6
+        first, cached = (statistics.median(figures) for figures in with_and_without_cache(bench, run))
+        row(name, hooked, f"{first:.1f} ms", f"{first / hooked * 1000:.2f} ms", f"{cached:.1f} ms",
+            f"{cached / hooked * 1000:.2f} ms")
+        bench.keep("install", **{name: {"functions": hooked, "ms": first, "cached_ms": cached}})
+
+
+LIBRARIES = ["libz.so.1", "libsqlite3.so.0", "libstdc++.so.6", "libcrypto.so.3", "libpython3.11.so.1.0", "libLLVM-14.so.1"]
+
+
+def arrival(bench):
+    heading("a library's arrival: dlopen longer than untraced", "functions", "untraced", "first run", "per 1,000",
+            "from the cache", "per 1,000")
+    program = os.path.join(bench.folder, "arrival")
+    subprocess.run(["gcc", "-O2", "-o", program, os.path.join(HERE, "arrival.c"), "-ldl"], check=True)
+    for library in LIBRARIES:
+        plain = [subprocess.run([program, library], capture_output=True, text=True) for _ in range(bench.repeat)]
+        if plain[0].returncode != 0:
+            continue
+        untraced = statistics.median(int(result.stdout) / 1e6 for result in plain)
+        hooked = 0
+
+        def run(environment):
+            nonlocal hooked
+            trace = bench.trace_path()
+            out = subprocess.run([bench.options.contrail, "record", "-o", trace, "--", program, library],
+                                 capture_output=True, text=True, check=True, env=environment)
+            modules = [module for module in bench.info(trace)["modules"]]
+            hooked = sum(module["hooked"] for module in modules[bench.modules_at_start:])
+            return int(out.stdout) / 1e6 - untraced
+        bench.modules_at_start = count_modules(bench, program)
+        first, cached = (statistics.median(figures) for figures in with_and_without_cache(bench, run))
+        row(library, hooked, f"{untraced:.1f} ms", f"{first:.1f} ms", f"{first / hooked * 1000:.2f} ms", f"{cached:.1f} ms",
+            f"{cached / hooked * 1000:.2f} ms")
+        bench.keep("arrival", **{library: {"functions": hooked, "ms": first, "cached_ms": cached}})
+
+
+def count_modules(bench, program):
+    trace = bench.trace_path()
+    subprocess.run([bench.options.contrail, "record", "-o", trace, "--", program], capture_output=True, check=True)
+    return len(bench.info(trace)["modules"])
 
 
 def uftrace(bench):
@@ -291,7 +347,7 @@ def hot(bench):
     bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
 
 
-SECTIONS = [hooks, threads, exclude, disk, install, uftrace, programs, native, library]
+SECTIONS = [hooks, threads, exclude, disk, install, arrival, uftrace, programs, native, library]
 BY_NAME = [overhead, hot]
 
 
