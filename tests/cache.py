@@ -149,13 +149,73 @@ def file_replaced(scene):
 
 
 def without_build_id(scene):
+    """Known by its content, wherever it is and whenever it was made."""
     if not shutil.which("objcopy"):
         raise Skip("no objcopy")
     shutil.copy(shutil.which("sort"), scene.path("program"))
     scene.run("objcopy", "--remove-section", ".note.gnu.build-id", scene.path("program"))
-    for _ in range(2):
-        manifest, _ = scene.record(program=[scene.path("program"), "--version"])
-        equal("uncacheable", manifest["analysis"]["uncacheable"], 1)
+    _, functions = scene.record(program=[scene.path("program"), "--version"])
+    shutil.copy(scene.path("program"), scene.path("other"))
+    for name in ("program", "other"):
+        manifest, same = scene.record(program=[scene.path(name), "--version"])
+        equal("analysis", (manifest["analysis"]["misses"], manifest["analysis"]["uncacheable"]), (0, 0))
+        equal("functions", len(same), len(functions))
+    listed = json.loads(scene.run(scene.contrail, "cache", "--json"))
+    equal("files without build-id", [file["path"] for file in listed["files"] if file["build_id"] is None],
+          [scene.path("program")])
+
+
+# Two programs of one size that differ in the first instructions of a function, where a hook goes.
+TWO_SOURCE = """
+.globl _start
+.text
+.type changes, @function
+changes: .cfi_startproc
+%s
+ret
+.cfi_endproc
+.size changes, .-changes
+.type _start, @function
+_start: .cfi_startproc
+.cfi_undefined 16
+call changes
+mov %%eax, %%edi
+mov $60, %%eax
+syscall
+.cfi_endproc
+.size _start, .-_start
+.section .note.GNU-stack, "", @progbits
+"""
+TWO = ["mov $3, %eax\nnop\nnop\nnop", "xor %eax, %eax\nmov $4, %al\nnop\nnop\nnop\nnop"]
+
+
+def rewritten_in_place(scene):
+    """Without build-id, of the same size and in the same inode, within a tick of the clock, and with its times put back."""
+    if not shutil.which("gcc"):
+        raise Skip("no gcc")
+    contents = []
+    for text in TWO:
+        with open(scene.path("two.s"), "w", encoding="ascii") as file:
+            file.write(TWO_SOURCE % text)
+        scene.run("gcc", "-nostdlib", "-static", "-Wl,--build-id=none", "-o", "program", "two.s")
+        with open(scene.path("program"), "rb") as file:
+            contents.append(file.read())
+    equal("size of the second program", len(contents[1]), len(contents[0]))
+    if contents[0] == contents[1]:
+        raise AssertionError("the two programs are the same")
+    times = os.stat(scene.path("program"))
+    for _ in range(3):
+        for which, content in enumerate(contents):
+            with open(scene.path("program"), "r+b") as file:
+                file.write(content)
+            os.utime(scene.path("program"), ns=(times.st_atime_ns, times.st_mtime_ns))
+            plans = [json.loads(scene.run(scene.contrail, "plan", "--json", *words, scene.path("program")))["functions"]
+                     for words in ([], ["--no-cache"])]
+            equal("plan", plans[0], plans[1])
+            scene.count += 1
+            scene.run(scene.contrail, "record", "-o", scene.path(f"trace{scene.count}"), "--", scene.path("program"),
+                      status=3 + which)
+    equal("files", len(scene.files()), 2)
 
 
 def no_place(scene):
@@ -213,8 +273,8 @@ def at_once(scene):
     equal("files", len(scene.files()), len(manifest["modules"]))
 
 
-CASES = [second_run, no_cache, plan_twice, list_and_clear, damaged, file_replaced, without_build_id, no_place,
-         home_of_another, another_user, at_once]
+CASES = [second_run, no_cache, plan_twice, list_and_clear, damaged, file_replaced, without_build_id,
+         rewritten_in_place, no_place, home_of_another, another_user, at_once]
 
 
 def main():

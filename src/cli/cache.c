@@ -25,7 +25,7 @@ file_json(const char *name, uint64_t bytes, int64_t used_ns, const struct ct_pla
   json_object_set_new(json, "damaged", json_boolean(info == NULL));
   if (info != NULL) {
     json_object_set_new(json, "path", ct_json_string(info->path));
-    json_object_set_new(json, "build_id", ct_json_string(info->build_id));
+    json_object_set_new(json, "build_id", info->build_id[0] != 0 ? ct_json_string(info->build_id) : json_null());
     json_object_set_new(json, "functions", json_integer((json_int_t)info->functions));
     json_object_set_new(json, "current", json_boolean(info->current));
   }
@@ -152,7 +152,7 @@ const struct ct_command ct_command_cache = {
     .summary = "show or clear the analysis cache",
     .usage = "usage: contrail cache [--clear] [--json]\n"
              "\n"
-             "record and plan keep what they found out about each file with a build-id, and use\n"
+             "record and plan keep what they found out about each file, and use\n"
              "it again when neither the file, its separate debug file nor contrail has changed.\n"
              "Shows what is kept, last used first.\n"
              "\n"

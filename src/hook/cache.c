@@ -2,13 +2,14 @@
 /*
  * The cache is a directory of files, one for each plan:
  *
- *   BUILDID-KEY.plan     KEY: 16 hex digits of a hash of the rest of the key (plan_file.h)
+ *   BUILDID-KEY.plan     KEY: 16 hex digits of a hash of the whole key (plan_file.h)
+ *   content-KEY.plan     of a file without a build-id
  *   .new-PID-N           one that is being written; renamed when it is whole
  *
  * Finding a plan costs opening the file's headers, to get its build-id and to see which debug files there are now, and
- * mapping what was stored: no symbol, frame or instruction is read. All that a plan depends on is in the key, so
- * nothing is ever invalidated: what nobody asks for any more is the least recently used, and goes when room is needed.
- * When a file was last used is told by its modification time.
+ * mapping what was stored: no symbol, frame or instruction is read. Without a build-id the file is read once. All that
+ * a plan depends on is in the key, so nothing is ever invalidated: what nobody asks for any more is the least recently
+ * used, and goes when room is needed. When a file was last used is told by its modification time.
  *
  * Whose it is: a directory is used only if it belongs to the user that we run as (effectively), is no symbolic link and
  * nobody else may write to it; the same for each file. The usual directory is made only below one that belongs to that
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -177,7 +179,7 @@ file_name(const struct ct_plan_key *key, char name[NAME_BYTES])
   for (size_t i = 0; i < sizeof(*key); i++) {
     hash = (hash ^ ((const uint8_t *)key)[i]) * 0x100000001b3ull;
   }
-  snprintf(name, NAME_BYTES, "%s-%016" PRIx64 SUFFIX, key->build_id, hash);
+  snprintf(name, NAME_BYTES, "%s-%016" PRIx64 SUFFIX, key->build_id[0] != 0 ? key->build_id : "content", hash);
 }
 
 static bool
@@ -236,19 +238,14 @@ load(struct ct_cache *cache, const struct ct_plan_key *key, struct ct_plan *plan
   return good;
 }
 
-/* The key of the file at path and, if the cache has it, its plan. CT_ENOENT: it has not. */
+/* The key of the file and, if the cache has it, its plan. CT_ENOENT: it has not. */
 static int
-find(struct ct_cache *cache, const char *path, struct ct_plan_key *key, struct ct_plan **out)
+find(struct ct_cache *cache, int fd, const char *path, struct ct_plan_key *key, struct ct_plan **out)
 {
   static const struct ct_elf_options layout = {.layout_only = true};
-  struct stat file;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct ct_plan *plan = calloc(1, sizeof(*plan));
-  int code = fd < 0 || fstat(fd, &file) != 0 ? CT_EIO : plan == NULL ? CT_ENOMEM : 0;
-  if (code == 0) {
-    code = ct_elf_open_fd(fd, path, &layout, &plan->elf, NULL);
-  }
-  if (code == 0 && ct_plan_key_make(plan->elf, &file, key) != 0) {
+  int code = plan == NULL ? CT_ENOMEM : ct_elf_open_fd(fd, path, &layout, &plan->elf, NULL);
+  if (code == 0 && ct_plan_key_make(fd, plan->elf, key) != 0) {
     cache->stats.uncacheable++;
     code = CT_EUNSUPPORTED;
   }
@@ -256,15 +253,27 @@ find(struct ct_cache *cache, const char *path, struct ct_plan_key *key, struct c
     plan->path = strdup(path);
     code = plan->path != NULL && load(cache, key, plan) ? 0 : CT_ENOENT;
   }
-  if (fd >= 0) {
-    close(fd);
-  }
   if (code != 0) {
     ct_plan_free(plan);
     return code;
   }
   *out = plan;
   return 0;
+}
+
+/* Remembers a new plan for ct_cache_store; not if the file was written to while it was planned. */
+static void
+remember(struct ct_cache *cache, int fd, const struct ct_plan *plan, const struct ct_plan_key *key)
+{
+  struct ct_plan_key now;
+  if (ct_plan_key_make(fd, plan->elf, &now) != 0 || memcmp(&now, key, sizeof(now)) != 0) {
+    return;
+  }
+  struct pending *grown = realloc(cache->pending, (cache->pending_count + 1) * sizeof(*grown));
+  if (grown != NULL) {
+    cache->pending = grown;
+    cache->pending[cache->pending_count++] = (struct pending){plan, *key, realpath(plan->path, NULL)};
+  }
 }
 
 int
@@ -275,21 +284,23 @@ ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, st
   if (cache == NULL) {
     return ct_plan_create(path, out, diag);
   }
-  int found = find(cache, path, &key, out);
+  int fd = ct_elf_open_file(path, diag);
+  if (fd < 0) {
+    return fd;
+  }
+  int found = find(cache, fd, path, &key, out);
+  int code = 0;
   if (found == 0) {
     cache->stats.hits++;
     (*out)->plan_ns = now_ns() - begin;
-    return 0;
+  } else {
+    code = ct_plan_create_fd(fd, path, out, diag);
+    cache->stats.misses += code == 0;
   }
-  int code = ct_plan_create(path, out, diag);
-  cache->stats.misses += code == 0;
   if (code == 0 && found == CT_ENOENT) {
-    struct pending *grown = realloc(cache->pending, (cache->pending_count + 1) * sizeof(*grown));
-    if (grown != NULL) {
-      cache->pending = grown;
-      cache->pending[cache->pending_count++] = (struct pending){*out, key, realpath(path, NULL)};
-    }
+    remember(cache, fd, *out, &key);
   }
+  close(fd);
   return code;
 }
 

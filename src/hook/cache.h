@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plans of files that were planned before, kept on disk by build-id; see cache.c. A cache that cannot be used is no
- * error: everything here accepts a cache of NULL, and plans then as without one. Of one thread.
+ * Plans of files that were planned before, kept on disk by build-id, or by content where there is none; see cache.c. A
+ * cache that cannot be used is no error: everything here accepts a cache of NULL, and plans then as without one. Of one
+ * thread.
  */
 #ifndef CT_HOOK_CACHE_H
 #define CT_HOOK_CACHE_H
@@ -16,7 +17,7 @@ struct ct_cache;
 struct ct_cache_stats {
   uint64_t hits;
   uint64_t misses;      /* planned anew */
-  uint64_t uncacheable; /* of the misses: no build-id */
+  uint64_t uncacheable; /* of the misses: the file could not be read whole */
   uint64_t damaged;     /* of the misses: a file that could not be used */
   uint64_t stored;
   uint64_t evicted; /* files */

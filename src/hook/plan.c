@@ -664,7 +664,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 }
 
 int
-ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
+ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag)
 {
   uint64_t begin = now_ns();
   struct ct_plan *plan = calloc(1, sizeof(*plan));
@@ -674,7 +674,7 @@ ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
   int code = CT_ENOMEM;
   plan->path = strdup(path);
   if (plan->path != NULL) {
-    code = ct_elf_open(path, &plan->elf, diag);
+    code = ct_elf_open_fd(fd, path, NULL, &plan->elf, diag);
   }
   if (code == 0) {
     code = plan_elf(plan, diag);
@@ -687,6 +687,18 @@ ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
   plan->plan_ns = now_ns() - begin;
   *out = plan;
   return 0;
+}
+
+int
+ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag)
+{
+  int fd = ct_elf_open_file(path, diag);
+  if (fd < 0) {
+    return fd;
+  }
+  int code = ct_plan_create_fd(fd, path, out, diag);
+  close(fd);
+  return code;
 }
 
 const char *

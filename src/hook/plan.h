@@ -142,6 +142,8 @@ struct ct_choice {
 
 /* Reads the ELF file at path and plans it. *out is untouched on failure. */
 int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag);
+/* The same of an open file, which stays open. */
+int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag);
 /* Hooks what no jump fits by int3, where that is possible. The process then needs the agent's handler of SIGTRAP. */
 void ct_plan_use_int3(struct ct_plan *plan);
 void ct_plan_free(struct ct_plan *plan); /* accepts NULL */

@@ -20,19 +20,24 @@
  */
 #include "hook/plan_file.h"
 
+#include "base/content.h"
 #include "base/crc32c.h"
 #include "target/functions.h"
 #include "x86/decode.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define FORMAT         2
 #define FUNCTIONS_MAX  (1u << 27)
 #define WINDOW_MAX     64 /* bytes */
 #define INSN_BYTES_MAX 15
+#define CONTENT_CHUNK  (256u << 10) /* read at once; stays in the cache */
 
 static const char magic[8] = "CTRLPLAN";
 
@@ -61,7 +66,7 @@ struct plan_file {
 _Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays behind it are aligned");
 _Static_assert(sizeof(struct ct_plan) == 144 + sizeof(size_t) * CT_REFUSED_COUNT,
                "a new field of struct ct_plan? store it, best among the facts");
-_Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + sizeof(struct ct_file_stamp) * CT_DEBUG_PLACES + 48,
+_Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_PLACES + 48,
                "compared as bytes, so without padding");
 
 /* ---- the key ---- */
@@ -135,17 +140,52 @@ identify_planner(uint8_t out[48])
   }
 }
 
-int
-ct_plan_key_make(const struct ct_elf *elf, const struct stat *file, struct ct_plan_key *key)
+/* Read, not mapped: whoever cuts the file short meanwhile must not kill us. */
+static int
+read_content(int fd, uint64_t bytes, uint64_t sum[2])
 {
-  memset(key, 0, sizeof(*key));
-  size_t length = strlen(ct_elf_build_id(elf));
-  if (length == 0 || length >= sizeof(key->build_id)) {
-    return CT_ENOENT;
+  struct ct_content content;
+  uint8_t *buffer = malloc(CONTENT_CHUNK);
+  if (buffer == NULL) {
+    return CT_ENOMEM;
   }
-  memcpy(key->build_id, ct_elf_build_id(elf), length);
-  key->file_bytes = (uint64_t)file->st_size;
-  key->changed_ns = (int64_t)file->st_mtim.tv_sec * 1000000000 + file->st_mtim.tv_nsec;
+  ct_content_begin(&content);
+  uint64_t at = 0;
+  int code = 0;
+  while (at < bytes && code == 0) {
+    size_t wanted = bytes - at < CONTENT_CHUNK ? bytes - at : CONTENT_CHUNK, got = 0;
+    while (got < wanted && code == 0) {
+      ssize_t more = pread(fd, buffer + got, wanted - got, (off_t)(at + got));
+      code = more > 0 || (more < 0 && errno == EINTR) ? 0 : CT_EIO;
+      got += more > 0 ? (size_t)more : 0;
+    }
+    ct_content_add(&content, buffer, got);
+    at += got;
+  }
+  ct_content_end(&content, sum);
+  free(buffer);
+  return code;
+}
+
+int
+ct_plan_key_make(int fd, const struct ct_elf *elf, struct ct_plan_key *key)
+{
+  struct stat file;
+  memset(key, 0, sizeof(*key));
+  if (fstat(fd, &file) != 0) {
+    return ct_err_from_errno(errno);
+  }
+  key->file_bytes = (uint64_t)file.st_size;
+  size_t length = strlen(ct_elf_build_id(elf));
+  if (length != 0 && length < sizeof(key->build_id)) {
+    memcpy(key->build_id, ct_elf_build_id(elf), length);
+    key->changed_ns = (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec;
+  } else {
+    int code = read_content(fd, key->file_bytes, key->content);
+    if (code != 0) {
+      return code;
+    }
+  }
   ct_elf_debug_stamps(elf, key->debug);
   identify_planner(key->planner);
   return 0;

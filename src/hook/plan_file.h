@@ -9,19 +9,25 @@
 #include "hook/plan.h"
 #include "target/elf.h"
 
-#include <sys/stat.h>
-
-/* What a plan was made of, and by whom. Equal keys give equal plans. No padding: compared as bytes. */
+/*
+ * What a plan was made of, and by whom. Equal keys give equal plans. No padding: compared as bytes.
+ *
+ * With a build-id the file's size and modification time are enough. Without one its whole content is read, at some
+ * 4 GB/s. By device, inode and times it would cost nothing; but a file that is written to twice within a tick of the
+ * kernel's clock (4 ms; seconds on some file systems) has the same times, and what is stored through a mapping changes
+ * them when the page is first written to, not when the bytes are: a plan of other bytes would break the program.
+ */
 struct ct_plan_key {
-  char build_id[136]; /* hex, the rest zero */
+  char build_id[136]; /* hex, the rest zero; "" without one */
   uint64_t file_bytes;
-  int64_t changed_ns;                          /* of the file */
+  int64_t changed_ns;                          /* of the file; 0 without a build-id */
+  uint64_t content[2];                         /* of the file without a build-id (base/content.h), else 0 */
   struct ct_file_stamp debug[CT_DEBUG_PLACES]; /* the separate debug files that there are */
   uint8_t planner[48];                         /* this build of contrail */
 };
 
-/* elf: the file, opened with layout_only or not. 0, or CT_ENOENT when it has no build-id. */
-int ct_plan_key_make(const struct ct_elf *elf, const struct stat *file, struct ct_plan_key *key);
+/* fd, elf: the file; the elf with layout_only or not. 0, or an error when the file cannot be read. */
+int ct_plan_key_make(int fd, const struct ct_elf *elf, struct ct_plan_key *key);
 
 /* The bytes of a plan, to be freed; NULL when memory is exhausted. path: of the file, for a list. */
 void *ct_plan_encode(const struct ct_plan *plan, const struct ct_plan_key *key, const char *path, size_t *size);

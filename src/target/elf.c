@@ -259,12 +259,19 @@ ct_elf_open_bytes(const void *bytes, size_t size, const char *path, const struct
 }
 
 int
-ct_elf_open(const char *path, struct ct_elf **out, struct ct_diag *diag)
+ct_elf_open_file(const char *path, struct ct_diag *diag)
 {
   /* Not blocking: the path may name a FIFO. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  return fd >= 0 ? fd : ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+}
+
+int
+ct_elf_open(const char *path, struct ct_elf **out, struct ct_diag *diag)
+{
+  int fd = ct_elf_open_file(path, diag);
   if (fd < 0)
-    return ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+    return fd;
   int err = ct_elf_open_fd(fd, path, NULL, out, diag);
   close(fd);
   return err;

@@ -40,6 +40,8 @@ struct ct_elf_options {
 /* Each returns 0, or CT_ENOENT, CT_EACCES, CT_EIO, CT_ENOMEM; CT_EFORMAT: no ELF file, or damaged headers;
    CT_EUNSUPPORTED: ELF, but not one of a 64-bit x86-64 process (32-bit, other machine, object file, core). */
 int ct_elf_open(const char *path, struct ct_elf **out, struct ct_diag *diag);
+/* A descriptor for ct_elf_open_fd, or an error. */
+int ct_elf_open_file(const char *path, struct ct_diag *diag);
 /* fd stays the caller's. path (may be NULL) is used in texts, and its folder for .gnu_debuglink. options may be NULL.
  */
 int ct_elf_open_fd(int fd, const char *path, const struct ct_elf_options *options, struct ct_elf **out,

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,11 +308,49 @@ test_no_build_id(void **state)
   if (shell("objcopy --remove-section .note.gnu.build-id module") != 0) {
     skip();
   }
-  struct ct_cache_stats stats = plan_once(NULL);
-  assert_int_equal(stats.uncacheable, 1);
-  assert_int_equal(stats.stored, 0);
-  stats = plan_once(NULL);
-  assert_int_equal(stats.misses, 1);
+  struct ct_plan *first, *again;
+  assert_int_equal(plan_once(&first).stored, 1);
+  struct ct_cache_stats stats = plan_once(&again);
+  assert_int_equal(stats.hits, 1);
+  assert_int_equal(stats.uncacheable, 0);
+  same_plan(first, again);
+  ct_plan_free(first);
+  ct_plan_free(again);
+  assert_int_equal(shell("touch -d 2001-02-03 module && cp module copy && mv copy module"), 0);
+  assert_int_equal(plan_once(NULL).hits, 1); /* when, where and what for are all the same to it */
+  struct stat file;
+  size_t size;
+  assert_int_equal(stat(module, &file), 0);
+  uint8_t *bytes = read_whole(module, &size);
+  const size_t unused[] = {EI_NIDENT - 1, size / 2, size - 1}; /* or of no consequence: the module is not run */
+  for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++) {
+    bytes[unused[i]] ^= 1;
+    write_whole(module, bytes, size);
+    assert_int_equal(utimensat(AT_FDCWD, module, (struct timespec[]){file.st_atim, file.st_mtim}, 0), 0);
+    assert_int_equal(plan_once(NULL).misses, 1);
+    assert_int_equal(plan_once(NULL).hits, 1);
+  }
+  free(bytes);
+}
+
+/* What cannot be read has no key. */
+static void
+test_unreadable(void **state)
+{
+  (void)state;
+  struct ct_plan_key key;
+  struct ct_elf *elf;
+  struct ct_diag diag = {""};
+  if (shell("objcopy --remove-section .note.gnu.build-id module") != 0) {
+    skip();
+  }
+  assert_int_equal(ct_elf_open(module, &elf, &diag), 0);
+  int fd = open("/", O_RDONLY | O_CLOEXEC);
+  assert_true(fd >= 0);
+  assert_int_equal(ct_plan_key_make(fd, elf, &key), CT_EIO);
+  close(fd);
+  assert_int_not_equal(ct_plan_key_make(fd, elf, &key), 0);
+  ct_elf_close(elf);
 }
 
 /* Every byte of the head, many of the rest, and other lengths. */
@@ -377,12 +416,13 @@ test_made_up(void **state)
   (void)state;
   struct ct_plan *plan;
   struct ct_plan_key key;
-  struct stat file;
   size_t size, accepted = 0, refused = 0;
   struct ct_diag diag = {""};
   assert_int_equal(ct_plan_create("/lib/x86_64-linux-gnu/libc.so.6", &plan, &diag), 0);
-  assert_int_equal(stat(plan->path, &file), 0);
-  assert_int_equal(ct_plan_key_make(plan->elf, &file, &key), 0);
+  int fd = open(plan->path, O_RDONLY | O_CLOEXEC);
+  assert_true(fd >= 0);
+  assert_int_equal(ct_plan_key_make(fd, plan->elf, &key), 0);
+  close(fd);
   uint8_t *good = ct_plan_encode(plan, &key, plan->path, &size);
   uint8_t *bytes = malloc(size);
   srand(4711);
@@ -562,6 +602,7 @@ main(void)
       cmocka_unit_test_setup_teardown(test_choice_is_not_kept, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_changes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_build_id, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_unreadable, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_made_up, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_whose_directory, set_up, tear_down),
