@@ -19,9 +19,13 @@
  *   none      (in a group) not known
  *   group     index of member 0
  *
- * Not known, and left to Zydis: VEX and EVEX, lock, gs, 67, the maps 0F38 and 0F3A, x87 on registers, privileged and
- * rare instructions, and whatever is no instruction: this decoder never says that something is none. Prefixes: any of
- * 66 and of the segments but gs, or F2 or F3; then REX, then the opcode.
+ * Not known, and left to Zydis: lock, gs, 67, the maps 0F38 and 0F3A, x87 on registers, privileged and rare
+ * instructions, and whatever is no instruction: this decoder never says that something is none. Prefixes: any of 66 and
+ * of the segments but gs, or F2 or F3; then REX, then the opcode.
+ *
+ * VEX and EVEX have no table: which opcodes there are, and with which vector lengths, W, masks and rounding, fills
+ * volumes. Zydis is asked once for each form, that is, for all bits but those that only choose among registers that
+ * are all allowed; see ask().
  *
  * For speed: the first bytes are looked at in one word that is shifted, not read again; what code mixes freely (REX,
  * ModRM, SIB, the size of the displacement) is computed without branches; what is rare is branched on.
@@ -305,6 +309,7 @@ odd_immediate(uint32_t word, uint32_t needed, unsigned rex, unsigned modrm)
 }
 
 static bool decode_copy(const uint8_t *code, size_t size, struct ct_insn *out);
+static bool decode_vector(const uint8_t *code, struct ct_insn *out);
 
 bool
 ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
@@ -341,7 +346,7 @@ ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
   bool known = (word & needed) != 0;
   word |= groups[(word >> GROUP_SHIFT) + (modrm >> 3 & 7)];
   if (__builtin_expect(!known || (word & kind & (MEM | REG | NONE)) != 0, 0)) {
-    return false;
+    return (*code == 0xc5 || *code == 0xc4 || *code == 0x62) && decode_vector(code, out);
   }
   unsigned disp_bytes = kind & 7;
   length += kind >> 4 & 15;
@@ -488,6 +493,148 @@ op_of(const ZydisDecodedInstruction *in)
   default:
     return effect_of(in);
   }
+}
+
+/*
+ * A form of a VEX or EVEX instruction, and what is known of it:
+ *
+ *    26   25  24 22   21   20  19  18  17 16  15    8  7   6    5   4    3 2  1 0
+ *   +----+---+-----+------+---+---+---+------+--------+---+----+---+----+----+----+
+ *   | R' | R | reg |by reg|aaa| b | z |  LL  | opcode | W |EVEX|reg|vvvv| map| pp |
+ *   +----+---+-----+------+---+---+---+------+--------+---+----+---+----+----+----+
+ *
+ *   reg (5)   ModRM is of a register, not of memory
+ *   vvvv      it is all ones, as it must be where it names no register; aaa: it is not 0
+ *   by reg    ModRM's reg and its other bits are looked at too, else they are 0
+ */
+enum { FORM_LEFT = 1, FORM_KNOWN, FORM_BY_REG, FORM_BARE }; /* bare: without ModRM */
+#define FORM_KIND    7u
+#define FORM_IMM8    8u
+#define FORM_SETS    16u
+#define FORM_SHIFT   5
+#define FORM_IS_REG  (1u << 5)
+#define FORM_IS_EVEX (1u << 6)
+#define FORM_HAS_REG (1u << 21)
+#define FORMS_BITS   12
+
+/* May its registers be any, by the bits that the form leaves out? *by_reg: but for those of ModRM's reg. */
+static bool
+registers_are_free(const ZydisDecodedOperand *operand, uint32_t form, bool *by_reg)
+{
+  if (operand->type == ZYDIS_OPERAND_TYPE_MEMORY) {
+    return operand->mem.type == ZYDIS_MEMOP_TYPE_MEM;
+  }
+  if (operand->type != ZYDIS_OPERAND_TYPE_REGISTER || operand->encoding == ZYDIS_OPERAND_ENCODING_MASK) {
+    return true;
+  }
+  switch (ZydisRegisterGetClass(operand->reg.value)) {
+  case ZYDIS_REGCLASS_XMM:
+  case ZYDIS_REGCLASS_YMM:
+  case ZYDIS_REGCLASS_ZMM:
+    return true;
+  case ZYDIS_REGCLASS_GPR32:
+  case ZYDIS_REGCLASS_GPR64:
+    return (form & FORM_IS_EVEX) == 0; /* which has 32, and of these only 16 */
+  case ZYDIS_REGCLASS_MASK:
+    *by_reg = true;
+    return operand->encoding == ZYDIS_OPERAND_ENCODING_MODRM_REG;
+  default:
+    return false;
+  }
+}
+
+/*
+ * What all instructions of a form have in common, by Zydis and the one at code. Left to Zydis are those where the bits
+ * that are no part of the form matter: gathers (their registers must differ, and ModRM must have a SIB), tiles, mask
+ * registers in other places than ModRM's reg, general registers with EVEX, and opcodes that go on in ModRM's rm.
+ */
+static __attribute__((noinline)) uint32_t
+ask(const uint8_t *code, uint32_t form)
+{
+  ZydisDecoderContext context;
+  ZydisDecodedInstruction in;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), &context, code, CT_DECODE_READABLE, &in)) ||
+      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(decoder(), &context, &in, operands, in.operand_count_visible))) {
+    return FORM_LEFT;
+  }
+  unsigned imm_bits = in.raw.imm[0].size + in.raw.imm[1].size, traits = traits_of(&in);
+  bool has_modrm = (in.attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0, has_reg = false, has_rm = false, by_reg = false;
+  if (op_of(&in) != CT_OP_OTHER || (traits & ~CT_TRAIT_SETS_FLAGS) != 0 || (imm_bits != 0 && imm_bits != 8)) {
+    return FORM_LEFT;
+  }
+  for (unsigned i = 0; i < in.operand_count_visible; i++) {
+    if (!registers_are_free(&operands[i], form, &by_reg)) {
+      return FORM_LEFT;
+    }
+    has_reg |= operands[i].encoding == ZYDIS_OPERAND_ENCODING_MODRM_REG;
+    has_rm |= operands[i].encoding == ZYDIS_OPERAND_ENCODING_MODRM_RM;
+  }
+  if (has_modrm && !has_rm) {
+    return FORM_LEFT;
+  }
+  if (has_modrm && (!has_reg || by_reg) && (form & FORM_HAS_REG) == 0) {
+    return FORM_BY_REG;
+  }
+  return (has_modrm ? FORM_KNOWN : FORM_BARE) | (imm_bits != 0 ? FORM_IMM8 : 0) | (traits != 0 ? FORM_SETS : 0);
+}
+
+static inline uint32_t
+look_up_form(const uint8_t *code, uint32_t form)
+{
+  static _Thread_local uint32_t forms[1u << FORMS_BITS]; /* by a hash: form and what is known, 0 nothing */
+  uint32_t *place = &forms[form * 0x9e3779b1u >> (32 - FORMS_BITS)];
+  if (__builtin_expect(*place >> FORM_SHIFT != form, 0)) {
+    *place = form << FORM_SHIFT | ask(code, form);
+  }
+  return *place;
+}
+
+/* At code are C5, C4 or 62 and CT_DECODE_READABLE bytes. */
+static bool
+decode_vector(const uint8_t *code, struct ct_insn *out)
+{
+  bool evex = code[0] == 0x62;
+  unsigned first = code[1], second = code[2], third = 0, head = 3; /* RXB R' map; W vvvv L pp; z LL b V' aaa */
+  if (code[0] == 0xc5) {
+    first = 0x61 | (code[1] & 0x80);
+    second = code[1] & 0x7f;
+    head = 2;
+  } else if (evex) {
+    third = code[3];
+    head = 4;
+  }
+  unsigned map = first & (evex ? 0x0f : 0x1f), opcode = code[head], modrm = code[head + 1], sib = code[head + 2];
+  if (map < 1 || map > 3 || (evex && (second & 4) == 0)) {
+    return false;
+  }
+  bool no_register = (second & 0x78) == 0x78 && (!evex || (third & 8) != 0);
+  unsigned vector_length = evex ? third >> 5 & 3 : second >> 2 & 1;
+  uint32_t form = (second & 0x83) | map << 2 | (uint32_t)no_register << 4 | (modrm >= 0xc0 ? FORM_IS_REG : 0) |
+                  (evex ? FORM_IS_EVEX : 0) | opcode << 8 | vector_length << 16 | (third >> 7) << 18 |
+                  (third >> 4 & 1) << 19 | (uint32_t)((third & 7) != 0) << 20;
+  uint32_t found = look_up_form(code, form);
+  if ((found & FORM_KIND) == FORM_BY_REG) {
+    form |= FORM_HAS_REG | (modrm >> 3 & 7) << 22 | first >> 7 << 25 | (first >> 4 & 1) << 26;
+    found = look_up_form(code, form);
+  }
+  if ((found & FORM_KIND) == FORM_LEFT) {
+    return false;
+  }
+  bool bare = (found & FORM_KIND) == FORM_BARE;
+  uint32_t kind = bare ? 0 : modrms[modrm];
+  bool four_more = (kind & M_BASE5) != 0 && (sib & 7) == 5;
+  unsigned imm_bytes = (found & FORM_IMM8) != 0;
+  *out = (struct ct_insn){.code = code,
+                          .word = (bare ? CT_INSN_NO_MODRM : 0) | ((found & FORM_SETS) != 0 ? SET : 0),
+                          .kind = kind,
+                          .length = (uint8_t)(head + 1 + (kind >> 4 & 15) + (four_more ? 4 : 0) + imm_bytes),
+                          .disp_bytes = (uint8_t)(four_more ? 4 : kind & 7),
+                          .imm_bytes = (uint8_t)imm_bytes,
+                          .modrm = (uint8_t)modrm,
+                          .sib = (uint8_t)sib,
+                          .rex = 7 ^ (uint8_t)((first >> 5 & 1) | (first >> 6 & 1) << 1 | (first >> 7) << 2)};
+  return true;
 }
 
 bool

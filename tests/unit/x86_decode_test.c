@@ -128,6 +128,47 @@ test_every_form(void **state)
   }
 }
 
+/* VEX and EVEX: every map and opcode, with what is around it by chance, but often enough what instructions have. */
+static void
+test_vector_forms(void **state)
+{
+  static const uint8_t firsts[] = {0xc5, 0xc4, 0x62};
+  static const unsigned rounds[] = {40, 90, 180};
+  uint64_t seed = 88172645463325252ull;
+  size_t known[3] = {0};
+  (void)state;
+  for (size_t f = 0; f < sizeof(firsts); f++) {
+    for (unsigned n = 0; n < (f == 0 ? 1u : 8u) * 256 * rounds[f]; n++) {
+      uint8_t code[48];
+      for (size_t i = 0; i < sizeof(code); i += 8) {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        memcpy(code + i, &seed, 8);
+      }
+      size_t head = f == 0 ? 2 : f == 1 ? 3 : 4, second = f == 0 ? 1 : 2;
+      unsigned opcode = n / rounds[f] % 256, map = n / rounds[f] / 256, chance = code[40];
+      code[0] = firsts[f];
+      code[1] = f == 0 ? code[1] : (uint8_t)((code[1] & (chance & 1 ? 0xf0 : 0xf8)) | map);
+      code[second] |= (chance & 2) != 0 ? 0x78 : 0; /* no register in vvvv */
+      code[2] |= f == 2 && (chance & 0x1c) != 0 ? 4 : 0;
+      if (f == 1) {
+        code[1] &= (chance & 0x1c) != 0 ? 0xef : 0xff;
+      }
+      if (f == 2) {
+        code[1] &= (chance & 0x1c) != 0 ? 0xf7 : 0xff;
+        code[3] &= (chance & 0x60) != 0 ? 0x6f : 0xff; /* neither z nor b */
+        code[3] &= (chance & 0x80) != 0 ? 0xf8 : 0xff; /* no mask */
+        code[3] |= (chance & 2) != 0 ? 8 : 0;
+      }
+      code[head] = (uint8_t)opcode;
+      known[f] += compare(code, sizeof(code));
+    }
+  }
+  if (getenv("KN")) printf("KNOWN %zu %zu %zu\n", known[0], known[1], known[2]);
+  assert_true(known[0] > 3000 && known[1] > 30000 && known[2] > 30000);
+}
+
 static void
 test_random_bytes(void **state)
 {
@@ -157,8 +198,11 @@ test_ends(void **state)
       "\x66\x2e\x0f\x1f\x84\x24\x01\x02\x03\x04",
       "\x48\xc7\x84\x24\x01\x02\x03\x04\x05\x06\x07\x08",
       "\xc3",
+      "\xc4\xe3\x75\x46\x84\x24\x01\x02\x03\x04\x20", /* vperm2i128 */
+      "\x62\xf1\x7c\x48\x10\x44\x24\x01",
+      "\xc5\xf8\x77",
   };
-  static const uint8_t lengths[] = {4, 5, 10, 4, 10, 12, 1};
+  static const uint8_t lengths[] = {4, 5, 10, 4, 10, 12, 1, 11, 8, 3};
   (void)state;
   for (size_t f = 0; f < sizeof(lengths); f++) {
     struct ct_insn in;
@@ -243,7 +287,15 @@ test_by_hand(void **state)
       {"\xc2\x08\x00", 3, CT_OP_RET_IMM, 0, CT_BASE_NONE, 0, 8, ANY, ANY},
       {"\xf3\xc3", 2, CT_OP_RET, 0, CT_BASE_NONE, 0, 0, ANY, ANY},
       {"\x0f\x05", 2, CT_OP_SYSCALL, SETS, CT_BASE_NONE, 0, 0, ANY, ANY},
-      {"\xf3\x0f\x10\x44\x24\x0c", 6, CT_OP_OTHER, 0, CT_BASE_RSP, 12, 0, ANY, -1}, /* movss */
+      {"\xf3\x0f\x10\x44\x24\x0c", 6, CT_OP_OTHER, 0, CT_BASE_RSP, 12, 0, ANY, -1},                  /* movss */
+      {"\xc5\xf8\x10\x44\x24\x10", 6, CT_OP_OTHER, 0, CT_BASE_RSP, 16, 0, ANY, -1},                  /* vmovups */
+      {"\xc4\xc1\x78\x10\x44\x24\x10", 7, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, -1},              /* of r12 */
+      {"\x62\xf1\x7c\x48\x10\x44\x24\x01", 8, CT_OP_OTHER, 0, CT_BASE_RSP, 1, 0, ANY, -1},           /* EVEX */
+      {"\xc5\xf8\x77", 3, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, ANY},                             /* vzeroupper */
+      {"\xc5\xf9\x2e\x45\xe8", 5, CT_OP_OTHER, SETS, CT_BASE_RBP, -24, 0, ANY, -1},                  /* vucomisd */
+      {"\xc4\xe3\x75\x46\xc2\x20", 6, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 32, ANY, 2},                  /* vperm2i128 */
+      {"\xc4\xe2\x78\xf3\xcb", 5, CT_OP_OTHER, SETS, CT_BASE_NONE, 0, 0, ANY, 3},                    /* blsr */
+      {"\x62\xf1\x75\x48\x74\x05\x10\x00\x00\x00", 10, CT_OP_OTHER, 0, CT_BASE_RIP, 16, 0, ANY, -1}, /* to k0 */
   };
   (void)state;
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -264,9 +316,9 @@ test_left_to_zydis(void **state)
   static const struct expected cases[] = {
       {"\x65\x48\x8b\x04\x25\x10\x00\x00\x00", 9, CT_OP_OTHER, CT_TRAIT_GS, CT_BASE_NONE, 0, 0, ANY, -1},
       {"\xf0\x48\x0f\xb1\x4c\x24\x08", 7, CT_OP_OTHER, SETS, CT_BASE_RSP, 8, 0, ANY, -1},
-      {"\xc5\xf8\x10\x44\x24\x10", 6, CT_OP_OTHER, 0, CT_BASE_RSP, 16, 0, ANY, -1},         /* vmovups */
-      {"\xc4\xc1\x78\x10\x44\x24\x10", 7, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, -1},     /* of r12 */
-      {"\x62\xf1\x7c\x48\x10\x44\x24\x01", 8, CT_OP_OTHER, 0, CT_BASE_RSP, 1, 0, ANY, -1},  /* EVEX */
+      {"\xc4\xe2\x69\x90\x04\x0c", 6, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, -1},         /* vpgatherdd */
+      {"\xc5\xf8\x90\xc8", 4, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, 0},                  /* kmovw %k0, %k1 */
+      {"\x62\xf5\x7c\x48\x58\xc1", 6, CT_OP_OTHER, 0, CT_BASE_NONE, 0, 0, ANY, 1},          /* vaddph */
       {"\xf3\x48\x0f\xae\xd8", 5, CT_OP_OTHER, CT_TRAIT_GS, CT_BASE_NONE, 0, 0, ANY, ANY},  /* wrgsbase */
       {"\xc7\xf8\x10\x00\x00\x00", 6, CT_OP_BRANCH, 0, CT_BASE_NONE, 0, 16, ANY, ANY},      /* xbegin */
       {"\x0f\x01\xd5", 3, CT_OP_CALL_INDIRECT, 0, CT_BASE_NONE, 0, 0, ANY, ANY},            /* xend */
@@ -329,8 +381,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_form), cmocka_unit_test(test_random_bytes),  cmocka_unit_test(test_ends),
-      cmocka_unit_test(test_by_hand),    cmocka_unit_test(test_left_to_zydis), cmocka_unit_test(test_real_code),
+      cmocka_unit_test(test_every_form), cmocka_unit_test(test_vector_forms), cmocka_unit_test(test_random_bytes),
+      cmocka_unit_test(test_ends),       cmocka_unit_test(test_by_hand),      cmocka_unit_test(test_left_to_zydis),
+      cmocka_unit_test(test_real_code),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
