@@ -19,7 +19,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 GROUPS = {
-    "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")]],
+    "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")],
+               [os.path.join(HERE, "static", "hazards.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],

@@ -29,7 +29,10 @@ A directive is one line of that comment, `key: value`:
     stdout: unordered                      lines are compared sorted (several processes print)
 
 A program can tell numbers that only it knows: lines `FUNCTION N` appended to the file that CT_COUNTS names are
-expectations like `calls:`.
+expectations like `calls:`, lines `left: FUNCTION N REASON` like `left:`; `least: FUNCTION N` are N calls or more.
+
+In a variant with the modifier `witness` the trace is compared frame by frame with what the functions themselves told
+(witness.py).
 """
 import fcntl
 import os
@@ -57,7 +60,20 @@ MODIFIERS = {
     "frame": ["-fno-omit-frame-pointer"],
     "strip": [],
     "gnudebug": ["-g"],
+    # Each function tells lib/witness.c that it begins and ends; so what is called is what the source calls.
+    "witness": ["-finstrument-functions", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-inline",
+                "-fno-optimize-sibling-calls"],
 }
+WITNESS = os.path.join(FIXTURES, "lib", "witness.c")
+
+
+def parse_left(text):
+    """(function, number, reason) of `left:`, the reason "" when it does not matter."""
+    head, _, last = text.rpartition(" ")
+    if last.isdigit():
+        return head.strip(), int(last), ""
+    function, _, number = head.rpartition(" ")
+    return function.strip(), int(number), last.replace("-", " ")
 
 
 class Fixture:
@@ -108,14 +124,7 @@ class Fixture:
             yield function.strip(), int(number, 0)
 
     def left(self):
-        """(function, number, reason), the reason "" when it does not matter."""
-        for text in self.said.get("left", []):
-            head, _, last = text.rpartition(" ")
-            if last.isdigit():
-                yield head.strip(), int(last), ""
-            else:
-                function, _, number = head.rpartition(" ")
-                yield function.strip(), int(number), last.replace("-", " ")
+        return [parse_left(text) for text in self.said.get("left", [])]
 
     def drops(self):
         """How many events may be dropped."""
@@ -168,6 +177,8 @@ def compiler_of(variant, is_cpp):
              "-fno-strict-aliasing"]
     for modifier in modifiers:
         flags += MODIFIERS[modifier]
+    if "witness" in modifiers and compiler == "gcc":
+        flags += ["-fno-ipa-icf", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-partial-inlining"]
     if compiler == "clang" and is_cpp:
         flags.append("-Wno-unused-command-line-argument")
     return program, flags, modifiers
@@ -178,6 +189,18 @@ def is_static(variant):
     return bool({"static", "staticpie"} & set(variant.split("-")))
 
 
+def instrumented(compiler, flags, source, folder):
+    """Assembles SOURCE, instrumented, without the instructions by which its functions read where they were called from, to
+    tell the witness: who reads its return address is recorded by its enter only, and the witness does not want to know."""
+    assembly = os.path.join(folder, "instrumented.s")
+    run_compiler([compiler] + flags + ["-S", "-o", assembly, source])
+    with open(assembly, encoding="utf-8") as file:
+        text = file.read()
+    with open(assembly, "w", encoding="utf-8") as file:
+        file.write(re.sub(r"\bmovq\s+8\(%rbp\), (%r\w+)", r"movq $0, \1", text))
+    return assembly
+
+
 def build(fixture, variant, into):
     """Builds one variant into INTO/<fixture>/<variant>/<fixture> and returns that path."""
     folder = os.path.join(into, fixture.name, variant)
@@ -186,7 +209,7 @@ def build(fixture, variant, into):
     extra = [os.path.join(FIXTURES, path) for path in fixture.words("with")]
     libraries = [os.path.join(FIXTURES, path) for path in fixture.words("lib")]
     plugins = [os.path.join(FIXTURES, path) for path in fixture.words("dlopen")]
-    shared = [os.path.join(HERE, "fixture.py"), os.path.join(FIXTURES, "check.h")]
+    shared = [os.path.join(HERE, "fixture.py"), os.path.join(FIXTURES, "check.h"), WITNESS]
     with open(os.path.join(folder, ".lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if newer(program, [fixture.path] + extra + libraries + plugins + shared):
@@ -202,12 +225,17 @@ def build(fixture, variant, into):
         for source in libraries + plugins:
             name = "lib" + os.path.splitext(os.path.basename(source))[0] + ".so"
             own_compiler, own_flags, _ = compiler_of(variant, source.endswith(".cpp"))
-            own_flags = [flag for flag in own_flags if flag not in ("-no-pie", "-fno-pie", "-static", "-static-pie")]
+            own_flags = [flag for flag in own_flags if flag not in ("-no-pie", "-fno-pie", "-static", "-static-pie",
+                                                                             "-finstrument-functions")]
             run_compiler([own_compiler] + own_flags + fixture.words("flags") +
                          ["-shared", "-fPIC", "-Wl,-soname," + name, "-o", os.path.join(folder, name), source])
             if source in libraries:
                 link.append(os.path.join(folder, name))
-        run_compiler([compiler] + flags + ["-o", program + ".new", fixture.path] + extra + link + fixture.words("link"))
+        if "witness" in modifiers:
+            extra = extra + [os.path.join(folder, "witness.o")]
+            run_compiler(["gcc", "-O2", "-g", "-Wall", "-fno-omit-frame-pointer", "-D_GNU_SOURCE", "-c", WITNESS, "-o", extra[-1]])
+        main = instrumented(compiler, flags, fixture.path, folder) if "witness" in modifiers else fixture.path
+        run_compiler([compiler] + flags + ["-o", program + ".new", main] + extra + link + fixture.words("link"))
         if "strip" in modifiers:
             run_compiler(["strip", program + ".new"])
         os.rename(program + ".new", program)

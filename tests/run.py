@@ -30,6 +30,7 @@ import threading
 import time
 
 import fixture as fx
+import witness
 
 ROOT = os.path.dirname(fx.HERE)
 
@@ -78,13 +79,16 @@ class Case:
         self.fixture, self.variant, self.run_name, self.words = fixture, variant, run_name, words
         self.name = "/".join(part for part in (fixture.name, variant, run_name) if part)
 
+    def is_witnessed(self):
+        return "witness" in self.variant.split("-")
+
     def fill(self, options, program, trace):
         folder = os.path.dirname(program)
         result = []
         for word in self.words:
             if word == "%trace":
                 if trace:
-                    own = self.fixture.record(self.run_name)
+                    own = self.fixture.record(self.run_name) + (witness.RECORD if self.is_witnessed() else [])
                     result += [options.contrail, "record"] + options.record + own + ["-o", trace, "--"]
                 continue
             word = word.replace("%prog", program).replace("%dir", folder)
@@ -104,6 +108,9 @@ class Checker:
         self.options, self.case = options, case
         self.faults = []
         self.command = ""
+        self.told_left = []  # by the program itself
+        self.told_least = []
+        self.compared = 0    # frames compared with the witness's
 
     def fault(self, text):
         self.faults.append(text)
@@ -125,6 +132,9 @@ class Checker:
         self.compare(plain, traced)
         if os.path.isdir(trace):
             self.check_trace(trace, counts, program)
+            if self.case.is_witnessed():
+                faults, self.compared = witness.compare(options.contrail, trace, os.path.join(scratch, "witness"), program)
+                self.faults += faults
         elif not self.faults:
             self.fault("no trace directory was written")
         if (self.faults or options.keep) and os.path.isdir(trace) and not os.path.exists(kept):
@@ -145,6 +155,8 @@ class Checker:
 
     def environment(self, scratch):
         environment = dict(os.environ, CT_COUNTS=os.path.join(scratch, "counts"), LC_ALL="C")
+        if self.case.is_witnessed():
+            environment["CT_WITNESS"] = os.path.join(scratch, "witness")
         for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
             environment.pop(name, None)
         return environment
@@ -219,6 +231,13 @@ class Checker:
             with open(counts, encoding="utf-8") as file:
                 told = {}
                 for line in file:
+                    if line.startswith("left: "):
+                        self.told_left.append(fx.parse_left(line[6:].strip()))
+                        continue
+                    if line.startswith("least: "):
+                        function, _, number = line[7:].strip().rpartition(" ")
+                        self.told_least.append((function, int(number)))
+                        continue
                     function, _, number = line.rstrip("\n").rpartition(" ")
                     told[function] = told.get(function, 0) + int(number)
                 expected += told.items()
@@ -263,6 +282,9 @@ class Checker:
         for function, number in expected:
             if seen.get(function, 0) != number:
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} in truth")
+        for function, number in self.told_least:
+            if seen.get(function, 0) < number:
+                self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} or more in truth")
         for function, number in maybe:
             if seen.get(function, number) != number:
                 self.fault(f"{function}: {seen[function]} calls in the report, {number} in truth")
@@ -274,9 +296,11 @@ class Checker:
         """Every frame of the functions that the fixture counts has returned, but those that it says were left, for the
         reason that it gives, and those open at the end."""
         told = {}
-        for function, number, reason in self.case.fixture.left():
+        for function, number, reason in list(self.case.fixture.left()) + self.told_left:
             if not self.is_excluded(function):
-                told.setdefault(function, {})[reason if not self.options.exclude else ""] = number
+                reasons = told.setdefault(function, {})
+                reason = reason if not self.options.exclude or reason not in fx.UNWINDING else ""
+                reasons[reason] = reasons.get(reason, 0) + number
         for function in sorted(names | set(told)):
             if function not in left and any(word.startswith("--exclude") for word in self.case.fixture.record(self.case.run_name)):
                 continue
@@ -297,6 +321,7 @@ class Runner:
         self.options = options
         self.lock = threading.Lock()
         self.count = {"passed": 0, "failed": 0, "skipped": 0}
+        self.compared = 0
 
     def say(self, kind, line, details=()):
         with self.lock:
@@ -336,6 +361,7 @@ class Runner:
             turns += 1
             checker = Checker(self.options, case)
             self.guarded(checker, lambda: checker.go(scratch, plain))
+            self.compared += checker.compared
             if checker.faults:
                 first, failed = first or checker, failed + 1
         return first, failed, turns
@@ -393,6 +419,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="contrail-traces.", dir=shared) as options.memory:
         with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
             list(pool.map(runner.run, cases))
+    if runner.compared:
+        print(f"{runner.compared} frames compared with what the functions themselves told")
     print(f"{runner.count['passed']} passed, {runner.count['failed']} failed, {runner.count['skipped']} skipped")
     return 1 if runner.count["failed"] else 0
 
