@@ -281,6 +281,7 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->light_len = 0;
   control->parked = 0;
   control->context = 0;
+  control->stack_told = 0;
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
   slot->thread_seq = 0;
@@ -301,9 +302,11 @@ static void
 put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint64_t sp)
 {
   uint64_t pages = (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
-  uint32_t context = (uint32_t)(stack_lo >> 12) & 0x7fffff;
-  if (control->context != context + 1) {
+  /* By its upper end, as in stack.c: a stack that has grown is one stack, and its frames are those it had. */
+  uint32_t context = (uint32_t)((stack_lo + stack_len) >> 12) & 0x7fffff;
+  if (control->context != context + 1 || control->stack_told != stack_lo) {
     control->context = context + 1;
+    control->stack_told = stack_lo;
     put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
     put_event(control, CT_KIND_OTHER, (uint32_t)(pages > 0x7fffff ? 0x7fffff : pages) << 4 | CT_OTHER_STACK,
               (uint32_t)stack_lo);

@@ -167,13 +167,13 @@ struct ct_control {
   uint64_t magic; /* CT_CONTROL_MAGIC in a registered thread's page */
   uint32_t mode;  /* enum ct_control_mode */
   uint32_t tid;
-  uint64_t agent_sp; /* top of the agent's stack of this thread */
-  uint32_t slot;     /* index */
-  uint32_t parked;   /* the thread went into clone and has not come back yet */
-  uint64_t pad1;
-  uint32_t segment;  /* index of the active segment, CT_SEGMENT_NONE */
-  uint32_t busy;     /* in the agent; a signal handler that finds it set is not recorded */
-  uint64_t light_lo; /* stack without return store: enter events only */
+  uint64_t agent_sp;   /* top of the agent's stack of this thread */
+  uint32_t slot;       /* index */
+  uint32_t parked;     /* the thread went into clone and has not come back yet */
+  uint64_t stack_told; /* lower end of the stack of `context`, as the drain knows it */
+  uint32_t segment;    /* index of the active segment, CT_SEGMENT_NONE */
+  uint32_t busy;       /* in the agent; a signal handler that finds it set is not recorded */
+  uint64_t light_lo;   /* stack without return store: enter events only */
   uint64_t light_len;
   uint32_t context; /* of the stack that the drain believes the thread to be on, plus 1 */
   uint32_t pad;
