@@ -71,7 +71,7 @@ printf 'O = main.o one.o two.o three.o four.o five.o six.o\nmain: $O\n\t$(CC) -o
 cases("lua: built from source by make -j2, its own build traced", r"""
 cd lua5.4-5.4.4/src
 printf 'CFLAGS = -O2 -DLUA_USE_POSIX -DLUA_USE_DLOPEN -DLUA_COMPAT_5_3\nO = $(filter-out lua.o luac.o, $(patsubst %%.c,%%.o,$(wildcard *.c)))\nall: lua luac\nlua luac: %%: %%.o $O\n\t$(CC) -o $@ $^ -lm -Wl,-E\n' >own.mk; echo '#define DEB_HOST_MULTIARCH "x86_64-linux-gnu"' >lua5.4-deb-multiarch.h
-t make -s -j2 -f own.mk CC='t gcc'; echo $?
+t make -s -j2 -f own.mk CC='t gcc -wrapper t'; echo $?
 t ./lua -e 'print(_VERSION, #string.rep("x", 1000))'
 echo 'function fib(n) if n < 2 then return n end return fib(n-1) + fib(n-2) end print(fib(21))' | t ./luac -o fib.out -; t ./lua fib.out
 """, needs=f"make gcc {SOURCES}/lua5.4-5.4.4", prepare=f"cp -a {SOURCES}/lua5.4-5.4.4 .\n", timeout=300)
@@ -79,7 +79,7 @@ echo 'function fib(n) if n < 2 then return n end return fib(n-1) + fib(n-2) end 
 cases("zlib: configure, make -j2, its tests", r"""
 cd zlib-1.2.13.dfsg
 t ./configure >../out 2>&1; echo $?
-t make -s -j2 CC='t gcc' >../out 2>&1; echo $?
+t make -s -j2 CC='t gcc -wrapper t' >../out 2>&1; echo $?
 for p in example minigzip; do for k in '' sh 64; do test -x $p$k && cp Makefile.in input && case $p in
   example) t ./$p$k | grep -v version;;
   *) t ./$p$k <input | t ./$p$k -d | cmp - input; echo $?;; esac; done; done
