@@ -244,12 +244,53 @@ test_merge(void **state)
   make_end(&m, trace);
 }
 
+/* A frame that is a line of its own and one that is not, by longjmp; frames that are open at the exit. */
+static void
+test_reasons(void **state)
+{
+  (void)state;
+  static const char *const leaving[] = {"main", "work", "longjmp", "exit", NULL};
+  struct make m;
+  make_begin(&m, leaving, 1);
+  struct ct_encoder *e = m.encoders[0];
+  ct_encode_enter(e, 1000, 0);
+  ct_encode_enter(e, 1100, 1);
+  ct_encode_enter(e, 1200, 2);
+  ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
+  ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
+  ct_encode_enter(e, 1300, 1);
+  ct_encode_return(e, 1400);
+  ct_encode_enter(e, 1500, 3);
+  struct ct_trace *trace = make_open(&m, true, 0);
+  check(trace, (struct ct_replay_options){0},
+        HEAD "   0.000000000  prog/100              main() {\n"
+             "   0.000000100  prog/100                work() {\n"
+             "   0.000000200  prog/100      100 ns      longjmp();  -- left by longjmp\n"
+             "   0.000000300  prog/100      200 ns    } work()  -- left by longjmp\n"
+             "   0.000000300  prog/100      100 ns    work();\n"
+             "   0.000000500  prog/100                exit() {\n"
+             "   0.000000500  prog/100        0 ns    } exit()  -- open when the program exited\n"
+             "   0.000000500  prog/100      500 ns  } main()  -- open when the program exited\n");
+  char *text = replay_text(trace, (struct ct_replay_options){.json = true});
+  const char *at = text;
+  for (int i = 0; i < 2; i++) {
+    at = strstr(at, "\"reason\":\"longjmp\"");
+    assert_non_null(at++);
+  }
+  for (int i = 0; i < 2; i++) {
+    at = strstr(at, "\"reason\":\"exit\"");
+    assert_non_null(at++);
+  }
+  free(text);
+  make_end(&m, trace);
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_text), cmocka_unit_test(test_filters), cmocka_unit_test(test_odd_ends),
-      cmocka_unit_test(test_json), cmocka_unit_test(test_merge),
+      cmocka_unit_test(test_json), cmocka_unit_test(test_merge),   cmocka_unit_test(test_reasons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
