@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the scanner and the relocator want to know about an instruction, and nothing else. ct_decode_fast knows the
- * usual instructions by a table of its own; ct_decode_full asks Zydis and is the truth: where the first gives an
- * answer it is the second's (tests/unit/x86_decode_test.c, bench/decode_bench.c). Pure.
+ * usual instructions by a table of its own, and of VEX and EVEX the forms that it has asked for; ct_decode_full asks
+ * Zydis and is the truth: where the first gives an answer it is the second's (tests/unit/x86_decode_test.c,
+ * bench/decode_bench.c). Pure: what is remembered changes no answer.
  */
 #ifndef CT_X86_DECODE_H
 #define CT_X86_DECODE_H
