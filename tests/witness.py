@@ -5,12 +5,17 @@ depth, and ended by a return in the trace when and only when the function came t
 exception, when compilers tell of the end too)."""
 import collections
 import json
+import os
+import re
 import struct
 import subprocess
 
 # The witness itself is not recorded: its calls are in none of its own lists.
 RECORD = ["--exclude", "__cyg_profile_func_*", "--exclude", "witness_*"]
 EVENT = struct.Struct("<QQQ")
+LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"depth":(\d+),"kind":"(\w+)","name":(?:null|("(?:[^"\\]|\\.)*")),'
+                  rb'"module":(?:null|"[^"]*"),"duration_ns":(?:null|\d+)(?:,"ended":\{[^}]*\})?'
+                  rb'(?:,"stack":(\d+)|,"reason":"([^"]*)")?(?:,"uncertain":true)?\}$', re.M)
 
 
 class Frame:
@@ -84,42 +89,51 @@ def read_witness(path, functions):
     return {tid: hearing.frames for tid, hearing in threads.items()}, None
 
 
-def read_trace(contrail, trace, module, names):
-    """tid: frames, of the functions in names. Depths are those of the trace, less what it shows between."""
+def rows_of(contrail, trace, module):
+    """(tid, depth, kind, name, stack, reason) of each line of the replay that is of this module or a switch of stacks."""
     replay = subprocess.Popen([contrail, "replay", "--json", trace], stdout=subprocess.PIPE)
-    lines = subprocess.run(["grep", "-E", f'"module":"{module}"|"kind":"switch"'], stdin=replay.stdout,
-                           stdout=subprocess.PIPE, check=False).stdout
+    lines = subprocess.run(["grep", "-F", "-e", f'"module":"{module}"', "-e", '"kind":"switch"'], stdin=replay.stdout,
+                           stdout=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"), check=False).stdout
     replay.stdout.close()
     if replay.wait():
-        return {}, f"contrail replay: status {replay.returncode}"
+        raise ValueError(f"contrail replay: status {replay.returncode}")
+    texts = {}
+    for found in LINE.finditer(lines):
+        tid, depth, kind, name, stack, reason = found.groups()
+        if name is not None and name not in texts:
+            texts[name] = json.loads(name)
+        yield tid, int(depth), kind, texts.get(name), stack, reason
+
+
+def read_trace(contrail, trace, module, names):
+    """tid: frames, of the functions in names. Depths are those of the trace, less what it shows between."""
     frames = collections.defaultdict(list)
     stacks = collections.defaultdict(list)  # of (depth, index), by tid and stack
-    current = collections.defaultdict(int)
-    for line in lines.splitlines():
-        row = json.loads(line)
-        tid, kind = row["tid"], row["kind"]
-        if kind == "switch":
-            current[tid] = row["stack"]
+    current = collections.defaultdict(bytes)
+    sets = {name: {name} for name in names}
+    for tid, depth, kind, name, number, reason in rows_of(contrail, trace, module):
+        if kind == b"switch":
+            current[tid] = number
             continue
-        if row["name"] not in names:
+        if name not in sets:
             continue
-        stack, of_thread = stacks[tid, current[tid]], frames[tid]
-        if kind == "enter":
-            if stack and stack[-1][0] >= row["depth"]:
-                return {}, f"{row['name']} begins at depth {row['depth']}, where a frame is still open"
-            of_thread.append(Frame({row["name"]}, len(stack), stack[-1][1] if stack else None))
-            stack.append((row["depth"], len(of_thread) - 1))
-        elif kind in ("return", "left"):
+        stack, of_thread = stacks[tid, current[tid] or b"0"], frames[int(tid)]
+        if kind == b"enter":
+            if stack and stack[-1][0] >= depth:
+                return {}, f"{name} begins at depth {depth}, where a frame is still open"
+            of_thread.append(Frame(sets[name], len(stack), stack[-1][1] if stack else None))
+            stack.append((depth, len(of_thread) - 1))
+        elif kind in (b"return", b"left"):
             # At the end of the trace those of all stacks are told of, without a switch.
-            owner = stack if stack and of_thread[stack[-1][1]].names == {row["name"]} else None
-            if owner is None and row.get("reason") in ("exit", "thread exit", "longjmp"):
+            owner = stack if stack and of_thread[stack[-1][1]].names == sets[name] else None
+            if owner is None and reason in (b"exit", b"thread exit", b"longjmp"):
                 owner = next((s for (t, _), s in stacks.items()
-                              if t == tid and s and of_thread[s[-1][1]].names == {row["name"]}), None)
-            if owner is None or owner[-1][0] != row["depth"]:
-                return {}, f"{row['name']} ends at depth {row['depth']}, where it is not open"
-            of_thread[owner.pop()[1]].end = row.get("reason", "return")
+                              if t == tid and s and of_thread[s[-1][1]].names == sets[name]), None)
+            if owner is None or owner[-1][0] != depth:
+                return {}, f"{name} ends at depth {depth}, where it is not open"
+            of_thread[owner.pop()[1]].end = reason.decode() if reason else "return"
         else:
-            return {}, f"{row['name']}: {kind} in a program whose calls are all plain ones"
+            return {}, f"{name}: {kind.decode()} in a program whose calls are all plain ones"
     return frames, None
 
 
