@@ -157,7 +157,7 @@ add_vector(const char *name, uint64_t address)
   const char *kinds = name + 6 + strspn(name + 6, "0123456789");
   size_t vectors = strspn(kinds, "v");
   if (kinds[vectors] == '_' && vectors <= 2 && strstr(kinds, "sincos") == NULL)
-    add_target(name, address, vectors == 1 ? "V" : "VV");
+    add_target(name, address, vectors == 1 ? ".V" : ".VV");
 }
 
 static void
@@ -467,7 +467,7 @@ make_call(struct rng *rng, const char *arguments, struct machine *machine)
   machine->reg[RSP] = STACK_AT + STACK_BYTES - ARGUMENTS_ON_STACK;
   b.stack = (uint8_t *)machine->reg[RSP];
   memset(b.stack, 0, ARGUMENTS_ON_STACK);
-  for (arguments += *arguments == '='; *arguments != 0 && *arguments != ';'; arguments++)
+  for (arguments += *arguments == '=' || *arguments == '.'; *arguments != 0 && *arguments != ';'; arguments++)
     put_argument(&b, *arguments);
   machine->reg[RAX] = b.vectors; /* as for variable arguments */
 }
@@ -587,11 +587,12 @@ outcome_differs(const struct target *target, const struct call_outcome *a, const
       return false; /* in the middle of something: registers may hold what the stack has from before */
     size_t used = (size_t)snprintf(text, size, "call %zu: ", step + 1);
     const char *arguments = target->arguments[step];
+    unsigned results = arguments[0] == '=' ? 2 : arguments[0] == '.' ? 0 : 1;
     unsigned words = strcspn(arguments, "V;") < strcspn(arguments, ";")   ? 8
                      : strcspn(arguments, "Q;") < strcspn(arguments, ";") ? 2
                                                                           : 1;
-    if (machine_results_differ(&a->begin[step], &a->machine[step], &b->machine[step], arguments[0] == '=', words,
-                               text + used, size - used))
+    if (machine_results_differ(&a->begin[step], &a->machine[step], &b->machine[step], results, words, text + used,
+                               size - used))
       return true;
   }
   snprintf(text, size, "memory differs");

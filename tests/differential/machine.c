@@ -355,11 +355,11 @@ machine_differs(const struct machine *a, const struct machine *b, uint64_t flags
 
 /* A copy in which what the function has changed, and is no result, is as it was. */
 static void
-without_leftovers(const struct machine *begin, const struct machine *plain, bool rdx_is_result, unsigned result_words,
+without_leftovers(const struct machine *begin, const struct machine *plain, unsigned results, unsigned result_words,
                   struct machine *m)
 {
-  static const uint8_t scratch[] = {RDX, RCX, RSI, RDI, R8, R9, R10, R11};
-  for (size_t i = rdx_is_result ? 1 : 0; i < sizeof(scratch); i++)
+  static const uint8_t scratch[] = {RAX, RDX, RCX, RSI, RDI, R8, R9, R10, R11};
+  for (size_t i = results; i < sizeof(scratch); i++)
     if (plain->reg[scratch[i]] != begin->reg[scratch[i]])
       m->reg[scratch[i]] = begin->reg[scratch[i]];
   for (unsigned n = 0; n < machine_vector_count(); n++)
@@ -376,14 +376,14 @@ without_leftovers(const struct machine *begin, const struct machine *plain, bool
 }
 
 bool
-machine_results_differ(const struct machine *begin, const struct machine *a, const struct machine *b,
-                       bool rdx_is_result, unsigned result_words, char *text, size_t size)
+machine_results_differ(const struct machine *begin, const struct machine *a, const struct machine *b, unsigned results,
+                       unsigned result_words, char *text, size_t size)
 {
   static struct machine x, y;
   x = *a;
   y = *b;
-  without_leftovers(begin, a, rdx_is_result, result_words, &x);
-  without_leftovers(begin, a, rdx_is_result, result_words, &y);
+  without_leftovers(begin, a, results, result_words, &x);
+  without_leftovers(begin, a, results, result_words, &y);
   return machine_differs(&x, &y, 0, text, size);
 }
 

@@ -57,11 +57,11 @@ unsigned machine_vector_count(void);
 bool machine_differs(const struct machine *a, const struct machine *b, uint64_t flags, char *text, size_t size);
 /*
  * The same for what calls come back with, begun with the same state: a register that neither keeps a value across calls
- * nor holds a result (result_words: so many words of xmm0 and xmm1) may differ when the function itself has changed it:
- * it may hold what happened to be on the stack.
+ * nor holds a result (results: so many of rax and rdx; result_words: so many words of xmm0 and xmm1) may differ when
+ * the function itself has changed it: it may hold what happened to be on the stack.
  */
 bool machine_results_differ(const struct machine *begin, const struct machine *a, const struct machine *b,
-                            bool rdx_is_result, unsigned result_words, char *text, size_t size);
+                            unsigned results, unsigned result_words, char *text, size_t size);
 
 /*
  * Calls code with begin's registers and stack pointer, all at once; what it returns with is end (without flags). A

@@ -9,7 +9,7 @@
  *   x       128 bits in two registers             k       keys that one call makes and the next uses
  *   z q     size of an element, comparison        f       a format for what follows: double, long double, int, string
  *   B E     128, 192 or 256; 0 or 1               0       zero
- *   =       in front: the result is in rax and rdx
+ *   = .     in front: the result is in rax and rdx; it is not in rax
  *
  * Several calls are separated by ';' and share their k.
  */
