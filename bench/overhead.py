@@ -305,6 +305,17 @@ def tar(scene):
     return lambda options: scene.run(options, ["tar", "-cf", scene.path("tree.tar"), "-C", folder, "."])
 
 
+def tar_large(scene):
+    need("tar")
+    folder = scene.path("large")
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+        for i in range(20):
+            with open(os.path.join(folder, str(i)), "wb") as file:
+                file.write(os.urandom(int(40e6 * scene.scale)))
+    return lambda options: scene.run(options, ["tar", "-cf", scene.path("large.tar"), "-C", folder, "."])
+
+
 def cp(scene):
     need("cp")
     folder = tree(scene)
@@ -402,12 +413,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def nginx(scene):
+def nginx(scene, size=4000):
     path = shutil.which("nginx") or "/usr/sbin/nginx"
     need(path), need("wrk")
     port = free_port()
     os.makedirs(scene.path("www"), exist_ok=True)
-    scene.write("www/index.html", "<p>" + "some text " * 400 + "</p>\n")
+    scene.write("www/index.html", "<p>" + "some text " * (size // 10) + "</p>\n")
     configuration = scene.write("nginx.conf", f"daemon off; master_process off; worker_processes 1; pid {scene.folder}/pid;\n"
                                 f"error_log {scene.folder}/error.log; events {{ }} http {{ access_log {scene.folder}/log;\n"
                                 f"client_body_temp_path {scene.folder}; proxy_temp_path {scene.folder};\n"
@@ -431,6 +442,10 @@ def nginx(scene):
 
     return lambda options: scene.serve(options, [path, "-c", configuration, "-e", scene.path("error.log")], ready, load,
                                        lambda process: stop_child(process, signal.SIGTERM))
+
+
+def nginx_large(scene):
+    return nginx(scene, 1000000)
 
 
 def stop_child(process, number):
@@ -472,13 +487,15 @@ def postgres(scene):
 
 PROGRAMS = [
     ("sha256sum, 300 MB", "I/O", sha256sum),
-    ("openssl enc, 300 MB", "I/O", openssl),
+    ("openssl enc, 300 MB", "mixed", openssl),
     ("dd, 1 GB with fsync", "I/O", dd),
-    ("cp -r, 4,000 files", "I/O", cp),
-    ("tar -c, 4,000 files", "I/O", tar),
+    ("tar -c, 20 large files", "I/O", tar_large),
+    ("nginx, files of 1 MB", "I/O", nginx_large),
+    ("cp -r, 4,000 files", "calls", cp),
+    ("tar -c, 4,000 files", "calls", tar),
     ("grep, 300 MB", "I/O", grep),
-    ("nginx, static file", "I/O", nginx),
-    ("redis-server", "I/O", redis),
+    ("nginx, files of 4 kB", "calls", nginx),
+    ("redis-server", "calls", redis),
     ("redis-server, pipelined", "calls", redis_pipelined),
     ("xz -T2", "mixed", xz),
     ("sort, 16 MB", "calls", sort),

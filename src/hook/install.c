@@ -10,6 +10,7 @@
  * each other place where a thread can stand on the way to a trampoline (islands: jumps in padding or in place of
  * instructions, pages of stubs), so that an unwinder can be told what lies there.
  */
+#include "hook/delivery.h"
 #include "hook/room.h"
 
 #include "target/functions.h"
@@ -22,14 +23,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define CELL_MAX    416                    /* usual trampoline; the estimate for address space */
-#define ISLANDS_MAX (CT_REGION_MAX - 1024) /* the rest is for regions */
-#define FOR_EVER    UINT32_MAX             /* an owner that is never removed */
-#define EVICTED_MAX 128                    /* bytes of a copy */
-#define CHUNK_BYTES (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
-#define CHUNK_ROOM  4096         /* more than one function takes */
-#define CHUNK_DESCS (CHUNK_BYTES / sizeof(struct ct_hook_desc))
-#define HUGE_BYTES  (4u << 20) /* a region from that size on gets large pages */
+#define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
+#define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
+#define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
+#define EVICTED_MAX  128                    /* bytes of a copy */
+#define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
+#define CHUNK_ROOM   4096         /* more than one function takes */
+#define CHUNK_DESCS  (CHUNK_BYTES / sizeof(struct ct_hook_desc))
+#define DELIVERY_MIN 1000       /* from so many functions on a second thread is worth it */
+#define HUGE_BYTES   (4u << 20) /* a region from that size on gets large pages */
 
 static uint64_t
 now_ns(void)
@@ -71,10 +73,11 @@ struct build {
   const struct ct_choice *choice;
   struct ct_installed *installed;
   struct ct_texts texts;
-  uint8_t *bytes;             /* what is not written yet ... */
-  struct ct_code code;        /* ... as it will lie in the region */
-  uint64_t descs_at;          /* of all descriptors, in the target */
-  struct ct_hook_desc *descs; /* those from desc_written on */
+  struct ct_delivery *delivery; /* writes what is emitted; NULL: we do */
+  void *bytes;                  /* what is not written yet ... */
+  struct ct_code code;          /* ... as it will lie in the region */
+  uint64_t descs_at;            /* of all descriptors, in the target */
+  void *descs;                  /* those from desc_written on */
   size_t desc_count, desc_written;
   size_t patch_capacity;
 };
@@ -89,10 +92,20 @@ begin_chunk(struct build *build, uint64_t address)
 }
 
 static int
+write_buffer(struct build *build, uint64_t address, void **buffer, size_t bytes)
+{
+  if (build->delivery == NULL) {
+    return ct_process_write(build->remote->process, address, *buffer, bytes);
+  }
+  ct_delivery_put(build->delivery, address, buffer, bytes);
+  return 0;
+}
+
+static int
 write_code(struct build *build)
 {
   const struct ct_code *code = &build->code;
-  int failed = ct_process_write(build->remote->process, code->address, code->bytes, code->length);
+  int failed = write_buffer(build, code->address, &build->bytes, code->length);
   begin_chunk(build, ct_code_pc(code));
   return failed;
 }
@@ -103,7 +116,7 @@ write_descs(struct build *build)
   uint64_t at = build->descs_at + build->desc_written * sizeof(struct ct_hook_desc);
   size_t bytes = (build->desc_count - build->desc_written) * sizeof(struct ct_hook_desc);
   build->desc_written = build->desc_count;
-  return ct_process_write(build->remote->process, at, build->descs, bytes);
+  return write_buffer(build, at, &build->descs, bytes);
 }
 
 /* Between two functions: makes room in the buffers. */
@@ -124,7 +137,7 @@ write_when_full(struct build *build)
 static struct ct_hook_desc *
 new_desc(struct build *build)
 {
-  return &build->descs[build->desc_count - build->desc_written];
+  return (struct ct_hook_desc *)build->descs + (build->desc_count - build->desc_written);
 }
 
 static int
@@ -551,6 +564,11 @@ put_region(struct build *build)
   if (code == 0) {
     code = write_descs(build);
   }
+  if (build->delivery != NULL) {
+    int late = ct_delivery_end(build->delivery);
+    build->delivery = NULL;
+    code = code != 0 ? code : late;
+  }
   if (code == 0) {
     code = write_frames(build);
   }
@@ -621,12 +639,15 @@ install(struct build *build, struct ct_diag *diag)
   build->descs_at =
       installed->region + size - round_up(descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames), 64);
   build->bytes = malloc(CHUNK_BYTES);
-  build->descs = malloc(CHUNK_DESCS * sizeof(struct ct_hook_desc));
+  build->descs = malloc(CHUNK_BYTES);
   want_large_pages(build->remote, installed->region, size);
   code = build->bytes != NULL && build->descs != NULL
              ? ct_texts_open(build->remote->process, plan->elf, installed->base, &build->texts)
              : CT_ENOMEM;
   if (code == 0) {
+    if (hooks >= DELIVERY_MIN) {
+      build->delivery = ct_delivery_start(build->remote->process, plan, build->choice, installed->base, CHUNK_BYTES);
+    }
     code = put_region(build);
   }
   if (code == 0) {
