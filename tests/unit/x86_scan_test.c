@@ -167,14 +167,44 @@ test_others(void **state)
   assert_int_equal(FACTS("\xe8\x00"), CT_FACT_UNDECODED); /* cut by the function's end */
 }
 
+/* Code in places far apart, found by two threads' scans: nothing is lost, and nothing is there that was not added. */
+static void
+test_far_apart(void **state)
+{
+  (void)state;
+  const uint64_t end = TEXT + (1ull << 36);
+  const uint64_t places[] = {TEXT, TEXT + 0x5000, TEXT + (1ull << 35), end - 1};
+  struct ct_scan scan, part;
+  assert_int_equal(ct_scan_init(&scan, TEXT, end), 0);
+  assert_int_equal(ct_scan_init(&part, TEXT, end), 0);
+  for (size_t i = 0; i < 4; i++) {
+    ct_targets_add(i % 2 == 0 ? &scan.targets : &part.targets, places[i]);
+  }
+  ct_targets_add(&scan.targets, end);
+  ct_targets_add(&scan.targets, TEXT - 1);
+  assert_int_equal(ct_scan_merge(&scan, &part), 0);
+  assert_false(ct_targets_has(&scan.targets, TEXT - 1) || ct_targets_has(&scan.targets, end));
+  for (size_t i = 0; i < 4; i++) {
+    assert_true(ct_targets_has(&scan.targets, places[i]));
+    assert_false(ct_targets_has(&scan.targets, places[i] + 64));
+  }
+  assert_int_equal(scan.targets.first, 0);
+  assert_int_equal(scan.targets.last, (1ull << 36) / CT_TARGETS_PAGE);
+  assert_int_equal(part.targets.first, 5);
+  assert_true(scan.called.first >= scan.called.last);
+  ct_scan_free(&part);
+  ct_scan_free(&scan);
+  assert_int_equal(ct_scan_init(&scan, TEXT, end + 1), CT_EFORMAT);
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_slot_without_cfi), cmocka_unit_test(test_depth_behind_jumps),
       cmocka_unit_test(test_slot_with_rows),   cmocka_unit_test(test_flags),
-      cmocka_unit_test(test_targets),          cmocka_unit_test(test_system_calls),
-      cmocka_unit_test(test_others),
+      cmocka_unit_test(test_targets),          cmocka_unit_test(test_far_apart),
+      cmocka_unit_test(test_system_calls),     cmocka_unit_test(test_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
