@@ -283,7 +283,7 @@ class Checker:
             if seen.get(function, 0) != number:
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} in truth")
         for function, number in self.told_least:
-            if seen.get(function, 0) < number:
+            if seen.get(function, 0) < number and not self.is_excluded(function):
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} or more in truth")
         for function, number in maybe:
             if seen.get(function, number) != number:
