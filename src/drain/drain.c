@@ -9,14 +9,14 @@
  * slot's counters.
  *
  * An event is whole when its tag is the segment's. In an ACTIVE segment reading stops at the first slot that is not;
- * what was read is believed only if the segment's state word is still the same afterwards. In a FULL one a slot that is
- * not whole is a hole: counted as lost, and zeroed so that no later lap takes it for its own.
+ * what was read is believed only if the segment's state word is still the same afterwards. A FULL one waits for such a
+ * slot, which a signal handler has interrupted (segments.c).
  *
  * After the target's death the ACTIVE segments are read to their last whole event: nothing is missed.
  */
 #include "drain/drain.h"
 
-#include "drain/thread.h"
+#include "drain/internal.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -29,67 +29,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_NS        (4 * 1000 * 1000)  /* between two looks into active segments */
-#define BLOCK_AGE_NS   (40 * 1000 * 1000) /* a block in progress is written when it is older */
-#define REAP_NS        (20 * 1000 * 1000)
-#define PULSE_NS       50000000
-#define SCARCE_NS      (1000 * 1000)
-#define NAMES_NS       (500 * 1000 * 1000)
-#define HOLD_NS        1000000000 /* how long a full segment waits for what is reserved in it */
-#define RETIRED_MAX    64
-#define WARM_SEGMENTS  128
-#define POLL_RUN       16
-#define NO_SEGMENT_SEQ UINT64_MAX
-
-/* What to do about a place that is reserved and not written. */
-enum on_hole {
-  HOLE_WAIT,    /* its hook may go on */
-  HOLE_ABANDON, /* it does not: a handler was left by a jump, the thread is dead. The event has not happened. */
-  HOLE_LOSE,    /* no time to wait */
-};
-
-/* A segment that is given back late, and which of its places have been given up. */
-struct retired {
-  uint32_t index, info;
-  uint64_t holes[CT_SEGMENT_EVENTS / 64];
-};
-
-struct ct_drain {
-  struct ct_trace_writer *writer;
-  pthread_mutex_t *lock;
-  uint32_t max_depth;
-  struct ct_ring_header *ring;
-  uint32_t *tids;
-  struct ct_slot *slots;
-  struct ct_segment_entry *entries;
-  uint8_t *segments;
-  int pid;
-  pthread_t thread;
-  pthread_t pulse; /* counts the ring's pulse up */
-  bool running;
-  uint32_t stopping; /* atomic */
-  struct drain_thread *threads[CT_SLOT_COUNT];
-  uint64_t slot_reported[CT_SLOT_COUNT]; /* of each slot's counters of lost events, what has been reported */
-  struct drain_thread *kept;             /* the thread that went on through exec */
-  uint8_t *modes;                        /* one byte per possible function id, reserved address space */
-  uint32_t function_count;               /* atomic */
-  struct ct_drain_thread_info *infos;
-  struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
-  size_t info_count, info_capacity;
-  struct ct_drain_stats stats;
-  uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
-  uint64_t round;                               /* how often the table has been looked at */
-  uint64_t now;                                 /* when this round began */
-  size_t poll_next;                             /* among the active segments */
-  uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
-  /* When each segment was first seen to be full, and in which activation. */
-  struct {
-    uint64_t seq, since;
-  } full[CT_SEGMENT_MAX];
-  struct retired retired[RETIRED_MAX]; /* the oldest first */
-  uint32_t retired_count;
-  struct ct_ring_event copy[CT_SEGMENT_EVENTS];
-};
+#define IDLE_NS       (4 * 1000 * 1000)  /* between two looks into active segments */
+#define BLOCK_AGE_NS  (40 * 1000 * 1000) /* a block in progress is written when it is older */
+#define REAP_NS       (20 * 1000 * 1000)
+#define PULSE_NS      50000000
+#define SCARCE_NS     (1000 * 1000)
+#define NAMES_NS      (500 * 1000 * 1000)
+#define WARM_SEGMENTS 128
+#define POLL_RUN      16
 
 static uint64_t
 now_ns(void)
@@ -216,8 +163,8 @@ slot_lost(const struct ct_slot *slot)
 }
 
 /* Brings what the slot's counters say was lost into the stream. */
-static void
-report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc)
+void
+drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc)
 {
   uint64_t lost = slot_lost(&drain->slots[slot]);
   if (lost > drain->slot_reported[slot]) {
@@ -242,8 +189,8 @@ end_thread(struct ct_drain *drain, uint32_t slot)
 }
 
 /* The thread whose segment this is, made if it is new; NULL when the segment is of a generation that has passed. */
-static struct drain_thread *
-thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
+struct drain_thread *
+drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
 {
   struct drain_thread *thread = drain->threads[slot];
   if (thread != NULL && thread->generation == generation) {
@@ -264,325 +211,6 @@ thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
     read_name(drain, thread);
   }
   return thread;
-}
-
-static inline bool
-is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
-{
-  /* acquire: pairs with the word being the producer's last store of the event */
-  *word = __atomic_load_n(&event->word, __ATOMIC_ACQUIRE);
-  return (*word & CT_WORD_TAG_MASK) == tag;
-}
-
-static void
-encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
-{
-  if (count != 0) {
-    drain_thread_events(thread, events, count, drain->modes, __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
-  }
-}
-
-/*
- * A segment that is ours: every event from the thread's last position on. False when a hole was found and is to be
- * waited for: all before it is done. Else holes are wiped, and noted in `late` if it is not NULL.
- */
-static bool
-drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index, uint32_t reserved,
-            enum on_hole on_hole, struct retired *late)
-{
-  struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
-  uint32_t tag = drain->entries[index].tag;
-  uint32_t at = thread->polled;
-  reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
-  while (at < reserved) {
-    uint32_t begin = at;
-    uint64_t word;
-    while (at < reserved && is_whole(&events[at], tag, &word)) {
-      at++;
-    }
-    encode_events(drain, thread, events + begin, at - begin);
-    thread->polled = at;
-    if (at < reserved && on_hole == HOLE_WAIT) {
-      return false;
-    }
-    uint32_t hole = at;
-    while (at < reserved && !is_whole(&events[at], tag, &word)) {
-      events[at].word = 0;
-      if (late != NULL) {
-        late->holes[at / 64] |= 1ull << (at % 64);
-      }
-      at++;
-    }
-    if (at > hole && on_hole == HOLE_LOSE) {
-      thread->holes += at - hole;
-      drain->stats.dropped_holes += at - hole;
-      drain->stats.dropped += at - hole;
-      drain->infos[thread->info].dropped += at - hole;
-      ct_encode_lost(thread->encoder, events[hole > 0 ? hole - 1 : 0].tsc, at - hole);
-    }
-  }
-  for (; at < CT_SEGMENT_EVENTS; at++) {
-    events[at].word = 0;
-  }
-  drain->stats.segments++;
-  return true;
-}
-
-static void
-give_back(struct ct_drain *drain, uint32_t index)
-{
-  struct ct_ring_header *ring = drain->ring;
-  __atomic_store_n(&drain->entries[index].state, CT_SEG_WORD(CT_SEG_FREE, 0, 0), __ATOMIC_RELAXED);
-  /* release: pairs with the acquire of the thread that takes the bit */
-  __atomic_fetch_or(&ring->free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
-  __atomic_fetch_add(&ring->free_bell, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
-    syscall(SYS_futex, &ring->free_bell, FUTEX_WAKE, 64, NULL, NULL, 0);
-  }
-}
-
-/* True when threads, perhaps dead ones, hold so many segments that the next ones may find none. */
-static bool
-segments_are_scarce(const struct ct_drain *drain)
-{
-  uint32_t free_count = 0;
-  for (uint32_t w = 0; w < CT_SEGMENT_MAX / 64; w++) {
-    free_count += (uint32_t)__builtin_popcountll(__atomic_load_n(&drain->ring->free_map[w], __ATOMIC_RELAXED));
-  }
-  return free_count < drain->ring->segment_count / 2;
-}
-
-static bool
-has_holes(const struct retired *retired)
-{
-  uint64_t any = 0;
-  for (size_t i = 0; i < CT_SEGMENT_EVENTS / 64; i++) {
-    any |= retired->holes[i];
-  }
-  return any != 0;
-}
-
-/* The end of a segment's retirement. What has been written meanwhile into places that were given up is lost. */
-static void
-recall(struct ct_drain *drain, const struct retired *retired)
-{
-  const struct ct_ring_event *events =
-      (const struct ct_ring_event *)(drain->segments + (size_t)retired->index * CT_SEGMENT_STRIDE);
-  for (uint32_t at = 0; at < CT_SEGMENT_EVENTS; at++) {
-    if ((retired->holes[at / 64] >> (at % 64) & 1) != 0 && events[at].word != 0) {
-      drain->stats.dropped_holes++;
-      drain->stats.dropped++;
-      drain->infos[retired->info].dropped++;
-    }
-  }
-  give_back(drain, retired->index);
-}
-
-/*
- * Gives a segment back late in which places were given up: a hook that has reserved one, if it goes on after all, shall
- * not write into what is another thread's.
- */
-static void
-retire(struct ct_drain *drain, const struct retired *retired)
-{
-  uint32_t keep = segments_are_scarce(drain) ? 0 : drain->ring->segment_count / 16;
-  keep = keep > RETIRED_MAX ? RETIRED_MAX : keep;
-  uint32_t count = 0;
-  while (drain->retired_count - count > 0 && drain->retired_count - count >= keep) {
-    recall(drain, &drain->retired[count++]);
-  }
-  drain->retired_count -= count;
-  memmove(drain->retired, drain->retired + count, drain->retired_count * sizeof(drain->retired[0]));
-  if (keep == 0) {
-    recall(drain, retired);
-  } else {
-    drain->retired[drain->retired_count++] = *retired;
-  }
-}
-
-static void
-finish_segment(struct drain_thread *thread, uint32_t thread_seq)
-{
-  thread->next_seq = thread_seq + 1;
-  thread->polled_seq = NO_SEGMENT_SEQ;
-  thread->polled = 0;
-  thread->held_seq = NO_SEGMENT_SEQ;
-}
-
-/* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the
- * table. */
-static bool
-is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, const struct ct_segment_entry *entry,
-        bool final)
-{
-  if (entry->thread_seq == thread->next_seq) {
-    return true;
-  }
-  if ((int32_t)(entry->thread_seq - thread->next_seq) < 0) {
-    return false;
-  }
-  if (thread->held_seq != NO_SEGMENT_SEQ && __atomic_load_n(&drain->entries[thread->held].state, __ATOMIC_ACQUIRE) ==
-                                                CT_SEG_WORD(CT_SEG_FULL, slot, thread->held_seq)) {
-    return false; /* the one before waits for a place to be written */
-  }
-  if (!final && (thread->gap_seq != thread->next_seq || thread->gap_round == drain->round)) {
-    if (thread->gap_seq != thread->next_seq) {
-      thread->gap_seq = thread->next_seq;
-      thread->gap_round = drain->round;
-    }
-    return false;
-  }
-  /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
-  drain->slot_reported[slot] += thread->polled;
-  drain->read_before_stolen += thread->polled;
-  report_lost(drain, thread, slot, thread->encoder->last_tsc);
-  finish_segment(thread, entry->thread_seq - 1);
-  return true;
-}
-
-struct candidate {
-  uint64_t seq;
-  uint32_t index;
-};
-
-static int
-compare_candidates(const void *a, const void *b)
-{
-  uint64_t x = ((const struct candidate *)a)->seq, y = ((const struct candidate *)b)->seq;
-  return x < y ? -1 : x > y;
-}
-
-static size_t
-collect(const struct ct_drain *drain, unsigned state, struct candidate *out)
-{
-  size_t count = 0;
-  for (uint32_t i = 0; i < drain->ring->segment_count; i++) {
-    uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_ACQUIRE);
-    if (CT_SEG_STATE(word) == state) {
-      out[count++] = (struct candidate){word, i};
-    }
-  }
-  for (size_t i = 0; i < count; i++) {
-    out[i].seq = CT_SEG_SEQ(out[i].seq);
-  }
-  qsort(out, count, sizeof(*out), compare_candidates);
-  return count;
-}
-
-static bool
-take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
-{
-  struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
-  uint32_t slot = CT_SEG_SLOT(word);
-  if (CT_SEG_STATE(word) != CT_SEG_FULL || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
-    return false;
-  }
-  struct drain_thread *thread = thread_of(drain, slot, entry->generation);
-  /* A position that has passed: never expected, but a segment must not stay out of use for good. */
-  bool passed = thread != NULL && (int32_t)(entry->thread_seq - thread->next_seq) < 0;
-  if (thread != NULL && !passed && !is_next(drain, thread, slot, entry, final)) {
-    return false;
-  }
-  uint64_t draining = CT_SEG_WORD(CT_SEG_DRAINING, slot, CT_SEG_SEQ(word));
-  if (!__atomic_compare_exchange_n(&entry->state, &word, draining, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-    return false;
-  }
-  if (passed) {
-    drain->stats.dropped_holes += entry->reserved;
-    drain->stats.dropped += entry->reserved;
-    drain->infos[thread->info].dropped += entry->reserved;
-    ct_encode_lost(thread->encoder, thread->encoder->last_tsc, entry->reserved);
-  } else if (thread != NULL) {
-    struct retired late = {candidate->index, thread->info, {0}};
-    enum on_hole on_hole = final || drain->now - drain->full[candidate->index].since >= HOLD_NS ? HOLE_ABANDON
-                           : segments_are_scarce(drain)                                         ? HOLE_LOSE
-                                                                                                : HOLE_WAIT;
-    if (thread->polled_seq != candidate->seq) {
-      thread->polled_seq = candidate->seq;
-      thread->polled = 0;
-    }
-    if (!drain_whole(drain, thread, candidate->index, entry->reserved, on_hole, &late)) {
-      thread->held = candidate->index;
-      thread->held_seq = candidate->seq;
-      /* release: whoever takes it next sees what is wiped */
-      __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, slot, candidate->seq), __ATOMIC_RELEASE);
-      return false;
-    }
-    finish_segment(thread, entry->thread_seq);
-    if (on_hole == HOLE_ABANDON && !final && has_holes(&late)) {
-      retire(drain, &late);
-      return true;
-    }
-  }
-  give_back(drain, candidate->index);
-  return true;
-}
-
-/* What an active segment holds so far. */
-static size_t
-poll_active(struct ct_drain *drain, const struct candidate *candidate)
-{
-  struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
-  uint32_t slot = CT_SEG_SLOT(word);
-  if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
-    return 0;
-  }
-  uint32_t tag = entry->tag;
-  uint32_t generation = entry->generation;
-  struct ct_segment_entry seen = *entry;
-  struct drain_thread *thread = thread_of(drain, slot, generation);
-  if (thread == NULL || !is_next(drain, thread, slot, &seen, false)) {
-    return 0;
-  }
-  if (thread->polled_seq != candidate->seq) {
-    thread->polled_seq = candidate->seq;
-    thread->polled = 0;
-  }
-  const struct ct_ring_event *events =
-      (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
-  size_t count = 0;
-  uint64_t event_word;
-  for (uint32_t at = thread->polled; at < CT_SEGMENT_EVENTS && is_whole(&events[at], tag, &event_word); at++) {
-    drain->copy[count++] = (struct ct_ring_event){events[at].tsc, event_word};
-  }
-  /* Still the same activation? Then nobody has written over what was copied. */
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  uint64_t after = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
-  if (CT_SEG_SEQ(after) != candidate->seq || CT_SEG_STATE(after) == CT_SEG_FREE) {
-    return 0;
-  }
-  encode_events(drain, thread, drain->copy, count);
-  thread->polled += (uint32_t)count;
-  return count;
-}
-
-/* The target is dead (or the thread is): the rest of its active segment, up to the last whole event. */
-static void
-take_dead(struct ct_drain *drain, const struct candidate *candidate)
-{
-  struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  uint32_t slot = CT_SEG_SLOT(entry->state);
-  if (slot >= CT_SLOT_COUNT) {
-    return;
-  }
-  struct drain_thread *thread = thread_of(drain, slot, entry->generation);
-  if (thread != NULL && is_next(drain, thread, slot, entry, true)) {
-    if (thread->polled_seq != candidate->seq) {
-      thread->polled = 0;
-    }
-    struct ct_ring_event *events =
-        (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
-    uint32_t last = CT_SEGMENT_EVENTS;
-    uint64_t word;
-    while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {
-      last--;
-    }
-    drain_whole(drain, thread, candidate->index, last, HOLE_ABANDON, NULL);
-    finish_segment(thread, entry->thread_seq);
-  }
-  give_back(drain, candidate->index);
 }
 
 /*
@@ -625,16 +253,16 @@ reap(struct ct_drain *drain)
     __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
     return;
   }
-  size_t count = collect(drain, CT_SEG_FULL, all);
+  size_t count = drain_collect(drain, CT_SEG_FULL, all);
   for (size_t i = 0; i < count; i++) {
     if (dead[CT_SEG_SLOT(drain->entries[all[i].index].state) % CT_SLOT_COUNT]) {
-      take_full(drain, &all[i], true);
+      drain_take_full(drain, &all[i], true);
     }
   }
-  count = collect(drain, CT_SEG_ACTIVE, all);
+  count = drain_collect(drain, CT_SEG_ACTIVE, all);
   for (size_t i = 0; i < count; i++) {
     if (dead[CT_SEG_SLOT(drain->entries[all[i].index].state) % CT_SLOT_COUNT]) {
-      take_dead(drain, &all[i]);
+      drain_take_dead(drain, &all[i]);
     }
   }
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
@@ -642,7 +270,7 @@ reap(struct ct_drain *drain)
       continue;
     }
     if (drain->threads[slot] != NULL) {
-      report_lost(drain, drain->threads[slot], slot, drain->threads[slot]->encoder->last_tsc);
+      drain_report_lost(drain, drain->threads[slot], slot, drain->threads[slot]->encoder->last_tsc);
     }
     end_thread(drain, slot);
     __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
@@ -680,7 +308,7 @@ poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
       return true;
     }
     drain->poll_next = drain->poll_next + 1 < count ? drain->poll_next + 1 : 0;
-    busy |= poll_active(drain, &all[drain->poll_next]) > CT_SEGMENT_EVENTS / 2;
+    busy |= drain_poll_active(drain, &all[drain->poll_next]) > CT_SEGMENT_EVENTS / 2;
   }
   return busy;
 }
@@ -693,7 +321,7 @@ drain_round(struct ct_drain *drain, bool final)
   bool busy = false;
   drain->round++;
   drain->now = now_ns();
-  size_t count = collect(drain, CT_SEG_FULL, all);
+  size_t count = drain_collect(drain, CT_SEG_FULL, all);
   for (size_t i = 0; i < count; i++) {
     if (drain->full[all[i].index].seq != all[i].seq) {
       drain->full[all[i].index].seq = all[i].seq;
@@ -701,15 +329,15 @@ drain_round(struct ct_drain *drain, bool final)
     }
   }
   for (size_t i = 0; i < count; i++) {
-    busy |= take_full(drain, &all[i], final);
+    busy |= drain_take_full(drain, &all[i], final);
   }
   if (busy && !final) {
     return true; /* active segments can wait until the full ones are done */
   }
-  count = collect(drain, CT_SEG_ACTIVE, all);
+  count = drain_collect(drain, CT_SEG_ACTIVE, all);
   if (final) {
     for (size_t i = 0; i < count; i++) {
-      take_dead(drain, &all[i]);
+      drain_take_dead(drain, &all[i]);
     }
     return busy;
   }
@@ -797,7 +425,7 @@ drain_main(void *context)
       flush_old(drain, ticks_old);
       flushed = now;
     }
-    if (now - reaped > REAP_NS || (now - reaped > SCARCE_NS && segments_are_scarce(drain))) {
+    if (now - reaped > REAP_NS || (now - reaped > SCARCE_NS && drain_is_short(drain))) {
       reap(drain);
       reaped = now;
     }
@@ -864,7 +492,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
     if (thread == NULL) {
       continue;
     }
-    report_lost(drain, thread, slot, thread->encoder->last_tsc);
+    drain_report_lost(drain, thread, slot, thread->encoder->last_tsc);
     if (exec_tid != 0 && thread->tid == (uint32_t)exec_tid) {
       ct_encode_exec(thread->encoder, read_tsc());
       drain->threads[slot] = NULL;
