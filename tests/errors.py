@@ -235,6 +235,14 @@ def signal_passes(scene):
             raise AssertionError(f"signal {number}: {(got, out, err)}")
 
 
+def nothing_known(scene):
+    need("gcc")
+    scene.write("bare.S", b".globl _start\n_start: mov $60, %eax\n mov $7, %edi\n syscall\n")
+    subprocess.run(["gcc", "-static", "-nostdlib", "-s", "-Wl,--build-id=none", "-o", scene.path("bare"), scene.path("bare.S")],
+                   check=True, stderr=subprocess.DEVNULL)
+    expect(scene.record(scene.path("bare")), 7, words=["nothing was recorded", "contrail plan"])
+
+
 def script_with_interpreter(scene):
     script = scene.write("script", b"#!/bin/sh\necho from a script $1\nexit 3\n", 0o755)
     outcome = scene.record(script, "word")
@@ -313,7 +321,7 @@ CASES = [missing_path, missing_in_path, missing_makes_no_trace, directory, not_e
          missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,
          existing_output, output_is_a_file,
          output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
-         ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, script_with_interpreter,
+         ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, nothing_known, script_with_interpreter,
          read_nothing, read_damaged, plan_of_nothing, killed_recorder]
 
 

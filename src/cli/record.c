@@ -105,6 +105,9 @@ record_it(const struct ct_record_options *record)
             "contrail: %" PRIu64 " events were dropped (%" PRIu64
             " recorded); --lossless or a larger --ring-size keeps them\n",
             result.dropped, result.events);
+  } else if (result.events == 0 && ct_exclude_is_empty(record->exclude)) {
+    fprintf(stderr, "contrail: nothing was recorded: no function of the program is known (stripped, and without call "
+                    "frame information?); contrail plan FILE lists those of a file\n");
   }
   if (WIFSIGNALED(result.wait_status)) {
     return 128 + WTERMSIG(result.wait_status);
