@@ -505,6 +505,20 @@ t redis-check-rdb dump.rdb | tail -n 1 | sed 's/.*RDB/RDB/'
       ignore=[("log", "has times"), ("appendonlydir/*", "the order of many clients"), ("dump.rdb", "has times")],
       normal=[(r"(?m)^\d+ keys.*", "", "random keys of the benchmark")])
 
+cases("sqlite3: several shells on one database", r"""
+t sqlite3 db 'pragma journal_mode=wal; create table t(k integer primary key, w int, v text)'
+for w in 1 2 3 4; do
+  { echo '.timeout 60000'; for j in {1..8}; do echo "begin immediate; with recursive c(i) as (select 1 union all select i + 1 from c where i < 1000)
+    insert into t(w, v) select $w, printf('%d of %d: %d', i, $j, i * 7919 % 10007) from c; commit; select count(*), max(v) from t where w = $w;"; done; } | t sqlite3 db >out$w & pids[w]=$!
+done
+for i in {1..5}; do t sqlite3 -cmd '.timeout 60000' db 'select count(*) % 1000 from t'; done
+wait ${pids[@]}; cat out?
+t sqlite3 db 'select w, count(*), sum(length(v)), min(v) from t group by w; create index i on t(v); create virtual table f using fts5(x); insert into f select v from t;
+  select count(*) from f where f match "of"; select count(*) from f where f match "9"; pragma integrity_check; delete from t where k % 2; vacuum; select count(*) from t, json_each("[1,2,3]")' 2>&1
+t sqlite3 -csv -header db 'select w, v from t order by w, v limit 3; select sum(a.w * b.w) from t a join t b using (v); select * from nothing' 2>&1; echo $?
+t sqlite3 db .dump | grep -c INSERT
+""", needs="sqlite3", timeout=120, ignore=[("db*", "the order of the shells' transactions")])
+
 cases("python http.server, curl, wget", r"""
 t python3 -u -m http.server --bind 127.0.0.1 47182 >out 2>&1 & server=$!
 U=http://127.0.0.1:47182; wait_for curl -s $U/
