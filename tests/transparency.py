@@ -11,14 +11,15 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --record=--lossless further options for contrail record
     tests/transparency.py --json FILE         numbers of each case
     tests/transparency.py --json FILE --resume --seconds 180
-                                              piece by piece: what FILE has as equal is not run again, and no case is
-                                              begun when the time is over
+                                              piece by piece: only what FILE lacks or has as different is run, and no
+                                              case is begun when the time is over
     tests/transparency.py --markdown FILE...  write the tables of docs/transparency.md anew from such FILEs; where
                                               several have a case the last one counts
 
 Cases are in tests/commands/; tests/commands/case.py says what a case may state. A case whose program is not installed
-is skipped and counted. A test-suite, whose own verdicts are compared, is run untraced once, and up to three times more
-when it differs: where untraced runs differ from each other in the same way, the difference is the program's own.
+is skipped and counted, as one that runs nothing. A test-suite, whose own verdicts are compared, is run untraced once, and
+up to three times more when it differs: where untraced runs differ from each other in the same way, the difference is the
+program's own.
 """
 import argparse
 import collections
@@ -46,7 +47,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 from commands import cpython, languages, large, small  # noqa: E402
-from commands.case import PATH, Case  # noqa: E402
+from commands.case import NOTHING_RUN, PATH, Case  # noqa: E402
 
 DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
 RING_EVENTS = 4_000_000  # what fits into the ring without help of the drain, with segments to spare
@@ -351,6 +352,10 @@ def check(options, case):
         if untraced[0].late:
             checked.fail("no end in time untraced")
             return checked
+        outcome = untraced[0].parts.get("outcome", [])
+        if outcome and outcome[0].startswith(NOTHING_RUN):
+            checked.verdict, checked.note = "skipped", outcome[0]
+            return checked
         if options.show:
             for part, lines in untraced[0].parts.items():
                 print(f"--- {case.name}: {part}", *lines, sep="\n")
@@ -358,6 +363,8 @@ def check(options, case):
             traced = runner.go(True)
             check_traces(checked, runner, options)
             compare(checked, runner, untraced, traced)
+            if case.outcome:
+                checked.numbers["tests"] = len(traced.parts.get("outcome", []))
             checked.numbers["untraced_seconds"] = min(run.seconds for run in untraced)
             checked.numbers["traced_seconds"] = traced.seconds
             if checked.verdict == "different":
@@ -518,7 +525,8 @@ def markdown(paths):
             if "events" not in case:
                 lines.append(f"| {case['name']} | {case['verdict']}: {case['note'] or case['faults'][0]} | | | | | | |")
                 continue
-            result = case["verdict"] + (f", {len(case['known'])} known differences" if case["known"] else "")
+            result = case["verdict"] + (f", {case['tests']:,} tests" if "tests" in case else "")
+            result += (f", {len(case['known'])} known differences" if case["known"] else "")
             result += ", varies untraced too" if case["note"] else ""
             ratio = case["traced_seconds"] / max(case["untraced_seconds"], 0.001)
             lines.append(f"| {case['name']} | {result} | {case['hooked']:,} | {case['events']:,} | {case['dropped']:,} | "
@@ -547,9 +555,9 @@ def main():
     parser.add_argument("--show", action="store_true", help="print what is compared")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--scratch", help="where the folders are made (default: TMPDIR)")
-    parser.add_argument("--resume", action="store_true", help="leave out what the file of --json has as equal")
+    parser.add_argument("--resume", action="store_true", help="not again what the file of --json has")
     parser.add_argument("--seconds", type=float, help="begin no case after so many")
-    parser.add_argument("--markdown", metavar="FILE", nargs="+", help="tables of docs/transparency.md from the FILEs, nothing else")
+    parser.add_argument("--markdown", metavar="FILE", nargs="+", help="tables of docs/transparency.md, nothing else")
     parser.add_argument("-j", type=int, default=2)
     options = parser.parse_args()
     if options.markdown:
@@ -568,7 +576,7 @@ def main():
         cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
     if options.resume and options.json and os.path.exists(options.json):
         options.earlier = read_json([options.json])["cases"]
-        done = {case["name"] for case in options.earlier if case["verdict"] == "equal"}
+        done = {case["name"] for case in options.earlier if case["verdict"] != "different"}
         cases = [case for case in cases if case.name not in done]
     if options.list:
         print("\n".join(f"{case.group}: {case.name}" for case in cases))

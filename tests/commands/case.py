@@ -14,7 +14,8 @@ stderr, its end and the files that it leaves must be equal.
          ignore=[(GLOB, WHY)...],  files whose contents differ from run to run untraced
          unordered=WHY,            lines of stdout and stderr are compared sorted
          outcome=FUNCTION,         FUNCTION(folder, stdout, stderr): lines that are compared in place of stdout, stderr
-                                   and files: a test-suite's own verdict, test by test
+                                   and files: a test-suite's own verdict, test by test; one line that begins with
+                                   NOTHING_RUN when it has left everything out: then the case is skipped
          known=[(PATTERN, MECHANISM)...],  lines of the outcome that may differ: see docs/limits.md
          notes=WHY,                contrail may write lines of its own to stderr
          timeout=SECONDS)          of the untraced run; the traced one has ten times as much
@@ -24,6 +25,7 @@ stderr, its end and the files that it leaves must be equal.
 import os
 import shutil
 
+NOTHING_RUN = "nothing run"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

@@ -3,10 +3,11 @@
 
 The interpreter is Debian's /usr/bin/python3 with the package libpython3.11-testsuite, or what CT_PYTHON names."""
 import os
+import re
 import subprocess
 import xml.etree.ElementTree
 
-from commands.case import Cases
+from commands.case import NOTHING_RUN, Cases
 
 cases = Cases("cpython")
 
@@ -44,6 +45,9 @@ def outcome(folder, stdout, stderr):
         if test.get("status") not in (None, "run"):
             verdict = test.get("status")
         lines.append(f"{test.get('name')}: {verdict}")
+    if not lines:
+        reason = re.search(r"(?m)^test_\w+ skipped -- (.*)", stdout)
+        return [f"{NOTHING_RUN}: {reason.group(1) if reason else 'the module has no tests'}"]
     return sorted(lines)
 
 

@@ -579,7 +579,8 @@ int main(int c, char **v) {
   if (c > 1 && v[1][0] == 'r') { std::thread a([] { for (int i = 0; i < 1000; i++) shared++; }), b([] { for (int i = 0; i < 1000; i++) shared++; }); a.join(); b.join(); }
   if (c > 1 && v[1][0] == 'l') { void *volatile q = malloc(77); q = nullptr; }
   puts("end"); return 3; }
-"""# Which of two racing threads is reported, and where it stood, is chance.
+"""
+# Which of two racing threads is reported, and where it stood, is chance.
 cases("sanitizers: address, leak, undefined, thread, memory", r"""
 for p in gaddress gundefined gleak gthread caddress cundefined cthread cmemory; do for fault in none overflow unsigned race leak; do
   t ./$p $fault 2>report; echo "$p $fault $?"; grep -E '^SUMMARY|runtime error' report | sed -E 's/0x[0-9a-f]+/ADDRESS/g; s/(data race) .*/\1/' | sort -u
