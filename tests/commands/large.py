@@ -674,7 +674,7 @@ for perl_folder in ("base", "cmd", "comp", "io", "mro", "op", "opbasic", "re", "
 cases("git's own test-suite, some of it", r"""
 mkdir bin; for p in git git-shell git-upload-pack git-receive-pack; do printf '#!/bin/sh\nexec t /usr/bin/%s "$@"\n' $p >bin/$p; chmod +x bin/$p; done
 cd git/t; export GIT_TEST_INSTALLED=$HOME/bin GIT_TEST_EXEC_PATH=/usr/lib/git-core TEST_NO_MALLOC_CHECK=1 TEST_OUTPUT_DIRECTORY=$HOME/out; mkdir -p $HOME/out
-for f in t0001-init t0003-attributes t3404-rebase-interactive t4001-diff-rename t5510-fetch t6012-rev-list-simplify; do
+for f in t0001-init t0003-attributes t3400-rebase t4001-diff-rename t5510-fetch t6012-rev-list-simplify t7600-merge; do
   test -f $f.sh && bash ./$f.sh </dev/null 2>/dev/null | sed -E 's/ - .*| #.*//' | sed "s/^/$f /"
 done
 """, needs=f"{SOURCES}/git-2.39.5/t/helper/test-tool git", prepare=rf"""
