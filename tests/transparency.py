@@ -474,8 +474,10 @@ def machine():
 
 
 def commit():
-    words = ["git", "-C", ROOT, "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+    """The last commit that changed the product, not its tests."""
+    words = ["git", "-C", ROOT, "log", "-1", "--format=%h", "--abbrev=7", "--", "src"]
+    dirty = subprocess.run(["git", "-C", ROOT, "status", "--porcelain", "--", "src"], capture_output=True).stdout
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip() + ("-dirty" if dirty else "")
 
 
 def write_json(options, all_checked):
@@ -511,7 +513,7 @@ def markdown(paths):
     count = collections.Counter(case["verdict"] for case in cases)
     events = sum(case.get("events", 0) for case in cases)
     runs = collections.Counter((case["date"], case["commit"]) for case in cases)
-    lines = ["Run on " + ", ".join(f"{date} at {name}" + (f" ({number} cases)" if len(runs) > 1 else "")
+    lines = ["Run on " + ", ".join(f"{date}, sources of {name}" + (f" ({number} cases)" if len(runs) > 1 else "")
                                    for (date, name), number in sorted(runs.items()))
              + f", on {data['machine']}" + (f", with `{shlex.join(data['record'])}`" if data["record"] else "") + ".", "",
              f"**{len(cases)} cases: {count['equal']} equal, {count['different']} different, {count['skipped']} skipped; "
