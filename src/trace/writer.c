@@ -305,6 +305,27 @@ put_number(char *out, uint64_t number, unsigned base)
   return out;
 }
 
+/* A name is a line's last field: control characters become question marks. */
+static char *
+put_name(char *out, const char *name, size_t length)
+{
+  const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+  uint64_t found = 0;
+  size_t i = 0;
+  memcpy(out, name, length);
+  for (; i + 8 <= length; i += 8) { /* eight at a time; it may find some where there are none, and never misses one */
+    uint64_t x;
+    memcpy(&x, name + i, 8);
+    uint64_t del = x ^ (ones * 0x7f);
+    found |= ((x - ones * 0x20) & ~x & tops) | ((del - ones) & ~del & tops);
+  }
+  for (i = found != 0 ? 0 : i; i < length; i++) {
+    unsigned char c = (unsigned char)name[i];
+    out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+  }
+  return out + length;
+}
+
 int
 ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address, uint64_t size,
                          const char *mode, const char *raw_name)
@@ -324,10 +345,8 @@ ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t m
   memcpy(p, mode, mode_length);
   p += mode_length;
   *p++ = '\t';
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)raw_name[i];
-    *p++ = c < 0x20 || c == 0x7f ? '?' : (char)c; /* a name is a line's last field */
-  }
+  if (length != 0)
+    p = put_name(p, raw_name, length);
   *p++ = '\n';
   writer->functions_fill = (size_t)(p - writer->functions);
   return CT_OK;
