@@ -122,7 +122,7 @@ def sanitizers():
         for name, errors in (("address", {"beyond": b"heap-buffer-overflow", "freed": b"heap-use-after-free",
                                           "leak": b"77 byte(s) leaked"}),
                              ("undefined", {"overflow": b"signed integer overflow"}),
-                             ("leak", {"leak": b"77 byte(s) leaked"})):
+                             ("leak", {"leak": b"77 byte(s) leaked"}), ("thread", {})):
             build = [[compiler, "-g", "-O1", "-pthread", f"-fsanitize={name}", "-o", "%build/sanitized",
                       "%source/sanitized.cpp"]]
             for error, tells in {"": b"", **errors}.items():
