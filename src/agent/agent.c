@@ -352,6 +352,25 @@ enter_stack(struct ct_control *control, uint64_t sp)
   return 1;
 }
 
+/*
+ * glibc's and musl's longjmp take the registers from rdi, rsp at 0x30; glibc's is rotated by 17 bits and xor-ed with
+ * the guard at fs:0x30, which leaves hardly one of 2^17 that looks like an address. slow_common has put rdi at sp - 56.
+ */
+static void
+put_longjmp(struct ct_control *control, uint64_t sp)
+{
+  uint64_t registers = *(const uint64_t *)(sp - 56);
+  uint64_t target = *(const uint64_t *)(registers + 0x30);
+  if (target >> 47 != 0 || target % 8 != 0) {
+    uint64_t guard;
+    __asm__("mov %%fs:0x30, %0" : "=r"(guard));
+    target = (target >> 17 | target << 47) ^ guard;
+  }
+  if (has_room(control, 1)) {
+    put_event(control, CT_KIND_OTHER, CT_OTHER_UNWIND, (uint32_t)target);
+  }
+}
+
 /* How many events are lost when this one is skipped: a call that is not called through gives no return either. */
 static uint64_t
 events_of(const struct ct_hook_desc *desc, uint32_t half)
@@ -360,8 +379,9 @@ events_of(const struct ct_hook_desc *desc, uint32_t half)
 }
 
 /*
- * The slow path of a hook. half: 0 enter, 1 return, 2 callout; found: the page was looked up by the thread's id.
- * Answers CT_VERDICT_RETRY when the trampoline will succeed now, CT_VERDICT_SKIP when the event is not to be recorded.
+ * The slow path of a hook. half: 0 enter, 1 return, 2 a request, 3 longjmp; found: the page was looked up by the
+ * thread's id. Answers CT_VERDICT_RETRY when the trampoline will succeed now, CT_VERDICT_SKIP when the event is not to
+ * be recorded.
  */
 uint64_t
 agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half, uint32_t tid,
@@ -380,6 +400,10 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
   if (agent_ring()->closed != 0) {
     control->stack_len = 0;
     control->cursor = 0;
+    return CT_VERDICT_SKIP;
+  }
+  if (half == 3) {
+    put_longjmp(control, sp);
     return CT_VERDICT_SKIP;
   }
   if (!has_room(control, 3)) {

@@ -7,7 +7,7 @@
  * leaves alone, until the stub has switched to the thread's own agent stack:
  *
  *     -8 rax   -16 rdx   -24 r11   -32 r10   -40 rcx   -48 rsi   -56 rdi   -64 r8
- *    -72 r9    -80 rbx   -88 signal mask     -96 half (0 enter, 1 return, 2 callout)
+ *    -72 r9    -80 rbx   -88 signal mask     -96 half (0 enter, 1 return, 2, 3 callouts)
  *   -104 where to go on (retry, and the stubs' way out)     -112 where to go on (skip)     -120 descriptor
  *
  * rax, rdx, r11 are stored by the trampoline, r10 too in the enter half. All signals are blocked
@@ -61,6 +61,7 @@ agent_base:
   .long agent_callout_syscall - agent_base
   .long agent_callout_go_syscall - agent_base
   .long agent_callout_modules - agent_base
+  .long agent_callout_longjmp - agent_base
   .size agent_base, . - agent_base
 
   .text
@@ -125,6 +126,16 @@ agent_slow_return:
   mov CT_DESC_RET_DONE(%r11), %rcx
   mov %rcx, -112(%rsp)
   movq $1, -96(%rsp)
+  jmp slow_common
+
+/* longjmp: where it goes is stored as an event. */
+  .globl agent_callout_longjmp
+agent_callout_longjmp:
+  mov %rcx, -40(%rsp)
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rcx
+  mov %rcx, -104(%rsp)
+  mov %rcx, -112(%rsp)
+  movq $3, -96(%rsp)
   jmp slow_common
 
 /* Requests to the controller: the displaced instructions follow whatever the outcome. */

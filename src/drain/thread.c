@@ -146,11 +146,23 @@ find_stack(struct drain_thread *thread, uint64_t tsc, uint32_t slot)
   }
 }
 
+static inline bool
+is_on_stack(const struct drain_thread *thread, uint32_t slot)
+{
+  return slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
+}
+
 __attribute__((cold, noinline)) static void
 other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 {
   if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
     tail_out(thread->encoder, tsc, slot);
+    return;
+  }
+  if ((fn & 0xf) == CT_OTHER_UNWIND) {
+    if (is_on_stack(thread, slot)) {
+      leave_inside(thread->encoder, tsc, slot);
+    }
     return;
   }
   uint32_t value = fn >> 4;
@@ -173,17 +185,12 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
   ct_encode_switch(thread->encoder, tsc, value == thread->base_context ? 0 : value + 1);
 }
 
-static inline bool
-is_on_stack(const struct drain_thread *thread, uint32_t slot)
-{
-  return slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
-}
-
 /* The events whose slot says nothing about the stack that the thread is on. */
 static bool
 has_no_slot(uint32_t fn, const uint8_t *modes)
 {
-  return (fn & CT_FN_POINT_BIT) != 0 ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE : (fn & 0xf) != CT_OTHER_TAIL_OUT;
+  return (fn & CT_FN_POINT_BIT) != 0 ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE
+                                     : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND;
 }
 
 void

@@ -22,10 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX         4096
-#define RUN_FUNCTIONS    256
-#define SCAN_THREADS_MAX 8
-#define EXEC_BYTES_MAX   512 /* a larger function that makes the system call does other things first */
+#define ROWS_MAX          4096
+#define RUN_FUNCTIONS     256
+#define SCAN_THREADS_MAX  8
+#define EXEC_BYTES_MAX    512 /* a larger function that makes the system call does other things first */
+#define LONGJMP_BYTES_MAX 512
 
 static const struct {
   const char *key, *text;
@@ -439,6 +440,25 @@ has_name(const struct planner *planner, const struct ct_function *function, cons
   return false;
 }
 
+/*
+ * The end of longjmp, which has no name in a stripped libc: glibc's takes rsp, rbp and rip out of the buffer and takes
+ * the pointer guard off them (sysdeps/x86_64/__longjmp.S, the same since 2.4), musl's has a name.
+ */
+static bool
+is_longjmp(const struct planner *planner, const struct ct_function *function)
+{
+  static const uint8_t glibc[] = {0x4c, 0x8b, 0x47, 0x30, 0x4c, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x57, 0x38, 0x49,
+                                  0xc1, 0xc8, 0x11, 0x64, 0x4c, 0x33, 0x04, 0x25, 0x30, 0,    0,    0};
+  static const uint8_t musl[] = {0x48, 0x8b, 0x67, 0x30}; /* mov 0x30(%rdi), %rsp */
+  static const char *const names[] = {"longjmp", "_longjmp", NULL};
+  const uint8_t *bytes = ct_elf_bytes(planner->plan->elf, function->address, function->size);
+  if (bytes == NULL || function->size < sizeof(glibc) || function->size > LONGJMP_BYTES_MAX) {
+    return false;
+  }
+  return memcmp(bytes, glibc, sizeof(glibc)) == 0 ||
+         (has_name(planner, function, names) && memmem(bytes, function->size, musl, sizeof(musl)) != NULL);
+}
+
 static uint8_t
 callout_of(const struct planner *planner, const struct ct_function *function, uint16_t facts)
 {
@@ -454,6 +474,9 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if ((facts & (CT_FACT_CLONE | CT_FACT_VFORK)) != 0) {
     return CT_CALLOUT_PARK;
+  }
+  if (is_longjmp(planner, function)) {
+    return CT_CALLOUT_LONGJMP;
   }
   if (function->name == NULL) {
     return CT_CALLOUT_NONE;

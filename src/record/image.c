@@ -235,6 +235,7 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
       .callout_syscall = place->base + agent->callout_syscall,
       .callout_go_syscall = place->base + agent->callout_go_syscall,
       .callout_modules = place->base + agent->callout_modules,
+      .callout_longjmp = place->base + agent->callout_longjmp,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
   };

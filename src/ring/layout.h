@@ -51,6 +51,7 @@ enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_R
 enum ct_other {
   CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value tells which */
   CT_OTHER_TAIL_OUT = 2, /* the frame at the slot ended by a tail call to a function that is not recorded */
+  CT_OTHER_UNWIND = 4,   /* a longjmp: frames below the slot, the rsp that it goes to, are left */
   CT_OTHER_STACK = 3,    /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages */
 };
 
@@ -233,6 +234,7 @@ enum ct_callout {
   CT_CALLOUT_SYSCALL = 7,    /* syscall(number, ...): exec, clone, prctl, seccomp */
   CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
   CT_CALLOUT_MODULES = 9,    /* dl_iterate_phdr */
+  CT_CALLOUT_LONGJMP = 10,   /* the end of longjmp: rdi points to the registers */
 };
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
@@ -248,6 +250,7 @@ struct ct_region_head {
   uint64_t callout_syscall;
   uint64_t callout_go_syscall;
   uint64_t callout_modules;
+  uint64_t callout_longjmp;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
 };

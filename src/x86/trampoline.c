@@ -226,6 +226,9 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_FIND_FDE:
     field = offsetof(struct ct_region_head, callout_find_fde);
     break;
+  case CT_CALLOUT_LONGJMP:
+    field = offsetof(struct ct_region_head, callout_longjmp);
+    break;
   case CT_CALLOUT_MODULES:
     field = offsetof(struct ct_region_head, callout_modules);
     break;
