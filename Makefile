@@ -66,7 +66,7 @@ demo: setup build
 	@tools/demo.sh
 
 format:
-	@find src include tests/unit tests/fuzz bench -name '*.[ch]' | xargs clang-format -i
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
 install: build
 	@meson install -C $(BUILD)
