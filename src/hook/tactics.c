@@ -148,11 +148,14 @@ patched_code(const struct planner *planner, const struct ct_planned *planned, si
 static bool
 add_nearby(struct ct_plan *plan, const struct ct_nearby *nearby, struct ct_planned *planned)
 {
-  struct ct_nearby *grown = realloc(plan->nearby, (plan->nearby_count + 1) * sizeof(*grown));
-  if (grown == NULL) {
-    return false;
+  size_t count = plan->nearby_count;
+  if ((count & (count - 1)) == 0) { /* there is room up to the next power of two */
+    struct ct_nearby *grown = realloc(plan->nearby, (count == 0 ? 1 : 2 * count) * sizeof(*grown));
+    if (grown == NULL) {
+      return false;
+    }
+    plan->nearby = grown;
   }
-  plan->nearby = grown;
   planned->nearby = (uint32_t)plan->nearby_count;
   plan->nearby[plan->nearby_count++] = *nearby;
   return true;
