@@ -92,6 +92,9 @@ def collectors():
              status=6, needs=["javac", "java"], drops=True, long=True)
     Kind("node", [], ["node", "--expose-gc", "--stack-size=500", "%source/collects.js"], status=8, needs=["node"], drops=True,
          long=True)
+    Kind("node-addon", [["gcc", "-O2", "-shared", "-fPIC", "-o", "%build/addon.node", "%source/addon.c"]],
+         ["node", "%source/addon.js", "%build/addon.node"], needs=["node", "gcc"], record=["--lossless"],
+         counts={"addon_constructor": 1, "napi_register_module_v1": 1, "addon_call": 1000, "addon_triple": 1000})
     for name, flags in (("", []), ("-interpreted", ["-joff"])):
         Kind(f"luajit{name}", [], ["luajit", *flags, "%source/coroutines.lua"], status=3, needs=["luajit"])
     Kind("pypy", [], ["pypy3", "%source/../programs/script.py"], needs=["pypy3"], drops=True, long=True, status=5)
