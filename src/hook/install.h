@@ -32,7 +32,6 @@ struct ct_stub {
 struct ct_agent_place {
   uint64_t base;
   uint64_t config;
-  uint64_t syscall; /* a system call instruction */
   uint64_t page_off;
   uint64_t page_lookup;
   uint64_t table; /* byte table */

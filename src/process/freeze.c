@@ -6,6 +6,8 @@
  */
 #include "process/freeze.h"
 
+#include "process/errand.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -77,12 +79,8 @@ await_stop(struct ct_frozen *frozen, struct ct_frozen_thread *thread, uint64_t d
       thread->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
       return 0;
     }
-    if (got == thread->tid && thread->tid == frozen->process->pid) {
-      frozen->process->dead = true;
-      frozen->process->wait_status = status;
-      return CT_ESRCH;
-    }
     if (got == thread->tid || (got < 0 && errno == ECHILD)) {
+      ct_process_note_end(frozen->process, got, status);
       return CT_ESRCH;
     }
     if (now_ms() >= deadline) {
@@ -128,7 +126,7 @@ hold_new_threads(struct ct_frozen *frozen, size_t *fresh)
     if (tid <= 0 || is_held(frozen, tid)) {
       continue;
     }
-    if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) {
+    if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)PTRACE_O_TRACESYSGOOD) != 0) {
       code = errno == ESRCH || is_dead(frozen, tid) ? 0 : CT_EPERM_PTRACE;
       continue;
     }
@@ -168,6 +166,17 @@ hold_all(struct ct_frozen *frozen, uint64_t deadline)
     }
   }
   return code != 0 ? code : fresh != 0 ? CT_ETIMEOUT : 0;
+}
+
+/* The thread that is used for system calls comes back. */
+static void
+settle(struct ct_frozen *frozen)
+{
+  if (frozen->errand != NULL) {
+    ct_errand_end(frozen->errand, &frozen->threads[frozen->lender].signal);
+    free(frozen->errand);
+    frozen->errand = NULL;
+  }
 }
 
 /* The end of the mapping around address, 0 when there is none. */
@@ -212,10 +221,12 @@ find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mapp
   return found;
 }
 
-static int
-find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
+int
+ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
 {
   struct ct_mappings mappings;
+  settle(frozen);
+  frozen->pc_count = 0;
   int code = ct_process_mappings(frozen->process->pid, &mappings);
   for (size_t i = 0; i < frozen->thread_count && code == 0; i++) {
     struct user_regs_struct regs;
@@ -237,15 +248,13 @@ find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
 }
 
 int
-ct_process_freeze(struct ct_process *process, uint64_t gadget, const uint64_t *restorers, size_t restorer_count,
-                  int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
+ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
 {
   memset(frozen, 0, sizeof(*frozen));
   frozen->process = process;
-  frozen->gadget = gadget;
   int code = hold_all(frozen, now_ms() + (uint64_t)deadline_ms);
-  if (code == 0) {
-    code = frozen->thread_count == 0 ? CT_ESRCH : find_pcs(frozen, restorers, restorer_count);
+  if (code == 0 && frozen->thread_count == 0) {
+    code = CT_ESRCH;
   }
   if (code != 0) {
     ct_process_thaw(frozen);
@@ -254,43 +263,82 @@ ct_process_freeze(struct ct_process *process, uint64_t gadget, const uint64_t *r
   return 0;
 }
 
+/* One that is not about to get a signal, if there is one. */
+static int
+lend_thread(struct ct_frozen *frozen)
+{
+  frozen->lender = 0;
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    if (frozen->threads[i].signal == 0) {
+      frozen->lender = i;
+      break;
+    }
+  }
+  if (frozen->thread_count == 0) {
+    return CT_ESRCH;
+  }
+  frozen->errand = calloc(1, sizeof(*frozen->errand));
+  if (frozen->errand == NULL) {
+    return CT_ENOMEM;
+  }
+  const struct ct_frozen_thread *thread = &frozen->threads[frozen->lender];
+  int code = ct_errand_begin(frozen->errand, frozen->process, thread->tid, ct_process_errand_area(frozen->process),
+                             thread->signal, NULL);
+  if (code != 0) {
+    free(frozen->errand);
+    frozen->errand = NULL;
+  }
+  return code;
+}
+
 int
 ct_frozen_syscall(struct ct_frozen *frozen, long number, const uint64_t args[6], int64_t *result)
 {
-  struct user_regs_struct saved, regs;
-  struct ct_frozen_thread *thread = &frozen->threads[0];
-  uint64_t mask, blocked = ~(1ull << (SIGTRAP - 1));
-  int status, code = CT_EIO;
-  if (ptrace(PTRACE_GETREGS, thread->tid, NULL, &saved) != 0 ||
-      ptrace(PTRACE_GETSIGMASK, thread->tid, (void *)sizeof(mask), &mask) != 0 ||
-      ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(blocked), &blocked) != 0) {
-    return CT_EIO;
+  int code = frozen->errand == NULL ? lend_thread(frozen) : 0;
+  return code == 0 ? ct_errand_syscall(frozen->errand, number, args, result) : code;
+}
+
+int
+ct_frozen_gs_base(struct ct_frozen *frozen, uint64_t *base)
+{
+  *base = 0;
+  settle(frozen);
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, frozen->threads[i].tid, NULL, &regs) == 0 && regs.gs_base != 0) {
+      *base = regs.gs_base;
+    }
   }
-  regs = saved;
-  regs.rip = frozen->gadget;
-  regs.rax = (unsigned long long)number;
-  regs.orig_rax = ~0ull; /* what the thread was in is restarted later */
-  regs.rdi = args[0];
-  regs.rsi = args[1];
-  regs.rdx = args[2];
-  regs.r10 = args[3];
-  regs.r8 = args[4];
-  regs.r9 = args[5];
-  if (ptrace(PTRACE_SETREGS, thread->tid, NULL, &regs) == 0) {
-    code = 0;
-    do {
-      if (ptrace(PTRACE_SINGLESTEP, thread->tid, NULL, NULL) != 0 ||
-          waitpid(thread->tid, &status, __WALL) != thread->tid || !WIFSTOPPED(status)) {
-        return CT_ESRCH;
-      }
-    } while (ptrace(PTRACE_GETREGS, thread->tid, NULL, &regs) == 0 && regs.rip == frozen->gadget);
-    *result = (int64_t)regs.rax;
+  return 0;
+}
+
+int
+ct_frozen_set_gs_base(struct ct_frozen *frozen, uint64_t base)
+{
+  settle(frozen);
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, frozen->threads[i].tid, NULL, &regs) != 0) {
+      continue; /* killed meanwhile */
+    }
+    regs.gs_base = base;
+    if (ptrace(PTRACE_SETREGS, frozen->threads[i].tid, NULL, &regs) != 0 && errno != ESRCH) {
+      return CT_EIO;
+    }
   }
-  if (ptrace(PTRACE_SETREGS, thread->tid, NULL, &saved) != 0 ||
-      ptrace(PTRACE_SETSIGMASK, thread->tid, (void *)sizeof(mask), &mask) != 0) {
-    code = CT_EIO;
+  return 0;
+}
+
+int
+ct_frozen_stack_pointer(struct ct_frozen *frozen, uint64_t *sp)
+{
+  struct user_regs_struct regs;
+  settle(frozen);
+  if (!is_held(frozen, frozen->process->pid) || ptrace(PTRACE_GETREGS, frozen->process->pid, NULL, &regs) != 0) {
+    return CT_ESRCH;
   }
-  return code;
+  *sp = regs.rsp;
+  return 0;
 }
 
 /* A thread that has not stopped yet (a deadline has passed) can be let go only from its stop, which will come. */
@@ -304,9 +352,8 @@ let_go_late(struct ct_frozen *frozen, pid_t tid)
   } while (got < 0 && errno == EINTR);
   if (got == tid && WIFSTOPPED(status)) {
     ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(status >> 16 == 0 ? WSTOPSIG(status) : 0));
-  } else if (got == tid && tid == frozen->process->pid) {
-    frozen->process->dead = true;
-    frozen->process->wait_status = status;
+  } else {
+    ct_process_note_end(frozen->process, got, status);
   }
 }
 
@@ -314,6 +361,7 @@ void
 ct_process_thaw(struct ct_frozen *frozen)
 {
   size_t late = 0;
+  settle(frozen);
   for (size_t i = 0; i < frozen->thread_count; i++) {
     const struct ct_frozen_thread thread = frozen->threads[i];
     if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {

@@ -5,6 +5,8 @@
 
 #include "process/process.h"
 
+struct ct_errand; /* errand.h */
+
 struct ct_frozen_thread {
   pid_t tid;
   int signal; /* that it was about to get, given back when it goes on */
@@ -16,18 +18,27 @@ struct ct_frozen {
   size_t thread_count;
   uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */
   size_t pc_count;
-  uint64_t gadget; /* address of a syscall instruction in the target */
+  struct ct_errand *errand; /* a thread is being used for system calls; NULL: none */
+  size_t lender;            /* which */
 };
 
 /*
  * Stops every thread. CT_ETIMEOUT when one cannot be stopped within deadline_ms (it waits for a vfork child, say): then
- * all run again. gadget: see struct ct_frozen. restorers (count of them): addresses at which signal handlers return to
- * the kernel, by which interrupted places are found.
+ * all run again. The process is unharmed if we die meanwhile: all threads go on.
  */
-int ct_process_freeze(struct ct_process *process, uint64_t gadget, const uint64_t *restorers, size_t restorer_count,
-                      int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag);
+int ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag);
+/*
+ * Fills in pcs. restorers (count of them): addresses at which signal handlers return to the kernel, by which
+ * interrupted places are found.
+ */
+int ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count);
 /* A system call in the name of one of the threads; a call that it was in is restarted when it goes on. */
 int ct_frozen_syscall(struct ct_frozen *frozen, long number, const uint64_t args[6], int64_t *result);
+/* The base of gs of all threads: any that is not 0, or 0. */
+int ct_frozen_gs_base(struct ct_frozen *frozen, uint64_t *base);
+int ct_frozen_set_gs_base(struct ct_frozen *frozen, uint64_t base);
+/* The stack pointer of the main thread; CT_ESRCH when that has ended before the others. */
+int ct_frozen_stack_pointer(struct ct_frozen *frozen, uint64_t *sp);
 /* All go on. */
 void ct_process_thaw(struct ct_frozen *frozen);
 

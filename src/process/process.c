@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Spawning and following a process with ptrace; see process.h. */
-#include "process/process.h"
+#include "process/errand.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,12 +26,32 @@ open_memory(struct ct_process *process, struct ct_diag *diag)
   if (process->mem_fd >= 0) {
     close(process->mem_fd);
   }
+  process->errand_area = 0;
   process->mem_fd = open(path, O_RDWR | O_CLOEXEC);
   if (process->mem_fd < 0) {
     return ct_fail(diag, CT_EPERM_PTRACE, "cannot open the memory of process %d: %s", (int)process->pid,
                    strerror(errno));
   }
   return 0;
+}
+
+void
+ct_process_note_end(struct ct_process *process, pid_t waited, int status)
+{
+  if (waited == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
+    process->dead = true;
+    process->stopped = false;
+    process->wait_status = status;
+  }
+}
+
+uint64_t
+ct_process_errand_area(struct ct_process *process)
+{
+  if (process->errand_area == 0) {
+    process->errand_area = ct_errand_area(process);
+  }
+  return process->errand_area;
 }
 
 /* waitpid that keeps the end of the process for whoever asks later. */
@@ -42,11 +62,7 @@ wait_for(struct ct_process *process, pid_t pid, int *status)
   do {
     got = waitpid(pid, status, __WALL);
   } while (got < 0 && errno == EINTR);
-  if (got == process->pid && (WIFEXITED(*status) || WIFSIGNALED(*status))) {
-    process->dead = true;
-    process->stopped = false;
-    process->wait_status = *status;
-  }
+  ct_process_note_end(process, got, *status);
   return got;
 }
 
@@ -56,11 +72,8 @@ ct_process_reap(struct ct_process *process)
   for (int i = 0; i < 10 && !process->dead; i++) {
     int status;
     pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
-    if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
-      process->dead = true;
-      process->stopped = false;
-      process->wait_status = status;
-    } else {
+    ct_process_note_end(process, got, status);
+    if (!process->dead) {
       struct timespec wait = {0, 5 * 1000 * 1000};
       nanosleep(&wait, NULL);
     }
@@ -256,9 +269,24 @@ ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(voi
   return run_through_exec(process, tid, diag);
 }
 
+/* The process comes back from the system calls that were made in its name, if any. */
+static void
+settle(struct ct_process *process)
+{
+  int signal;
+  if (process->errand != NULL) {
+    if (!process->dead) {
+      ct_errand_end(process->errand, &signal);
+    }
+    free(process->errand);
+    process->errand = NULL;
+  }
+}
+
 void
 ct_process_release(struct ct_process *process)
 {
+  settle(process);
   if (process->stopped) {
     ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(process->signal_mask), &process->signal_mask);
     ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
@@ -269,6 +297,7 @@ ct_process_release(struct ct_process *process)
 void
 ct_process_close(struct ct_process *process, bool kill_it)
 {
+  settle(process);
   if (process->stopped && kill_it) {
     int status;
     kill(process->pid, SIGKILL);
@@ -324,47 +353,27 @@ ct_process_write(const struct ct_process *process, uint64_t address, const void 
 int
 ct_process_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result)
 {
-  static const uint8_t instruction[2] = {0x0f, 0x05};
-  struct user_regs_struct saved, regs;
-  uint8_t original[2];
-  int status;
-  if (ptrace(PTRACE_GETREGS, process->pid, NULL, &saved) != 0 ||
-      ct_process_read(process, saved.rip, original, sizeof(original)) != 0 ||
-      ct_process_write(process, saved.rip, instruction, sizeof(instruction)) != 0) {
-    return CT_EIO;
+  if (process->errand == NULL) {
+    process->errand = calloc(1, sizeof(*process->errand));
+    if (process->errand == NULL) {
+      return CT_ENOMEM;
+    }
+    int code = ct_errand_begin(process->errand, process, process->pid, ct_process_errand_area(process), 0,
+                               &process->signal_mask);
+    if (code != 0) {
+      free(process->errand);
+      process->errand = NULL;
+      return code;
+    }
   }
-  regs = saved;
-  regs.rax = (unsigned long long)number;
-  regs.orig_rax = ~0ull; /* no system call to restart */
-  regs.rdi = args[0];
-  regs.rsi = args[1];
-  regs.rdx = args[2];
-  regs.r10 = args[3];
-  regs.r8 = args[4];
-  regs.r9 = args[5];
-  int code = CT_EIO;
-  if (ptrace(PTRACE_SETREGS, process->pid, NULL, &regs) == 0) {
-    do {
-      if (ptrace(PTRACE_SINGLESTEP, process->pid, NULL, NULL) != 0 ||
-          wait_for(process, process->pid, &status) != process->pid || !WIFSTOPPED(status)) {
-        return CT_ESRCH;
-      }
-    } while (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) == 0 && regs.rip == saved.rip);
-    *result = (int64_t)regs.rax;
-    code = 0;
-  }
-  saved.orig_rax = ~0ull;
-  if (ct_process_write(process, saved.rip, original, sizeof(original)) != 0 ||
-      ptrace(PTRACE_SETREGS, process->pid, NULL, &saved) != 0) {
-    code = CT_EIO;
-  }
-  return code;
+  return ct_errand_syscall(process->errand, number, args, result);
 }
 
 int
 ct_process_set_gs_base(struct ct_process *process, uint64_t base)
 {
   struct user_regs_struct regs;
+  settle(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }
@@ -376,6 +385,7 @@ int
 ct_process_gs_base(struct ct_process *process, uint64_t *base)
 {
   struct user_regs_struct regs;
+  settle(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }
@@ -387,6 +397,7 @@ int
 ct_process_stack_pointer(struct ct_process *process, uint64_t *sp)
 {
   struct user_regs_struct regs;
+  settle(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }

@@ -21,6 +21,8 @@ struct ct_process {
   bool dead;            /* its end was seen here already ... */
   int wait_status;      /* ... as waitpid told it */
   uint64_t signal_mask; /* its own, while it is stopped and all are blocked */
+  uint64_t errand_area; /* of the current image, 0: not looked for yet */
+  struct ct_errand *errand; /* while it is stopped: it is being used for system calls; NULL: not */
 };
 
 /*
@@ -42,6 +44,10 @@ int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)
 bool ct_process_reap(struct ct_process *process);
 /* True when the process has ended, whether or not it has been waited for. */
 bool ct_process_has_died(const struct ct_process *process);
+/* What waitpid gave for a thread: was it the end of the process? */
+void ct_process_note_end(struct ct_process *process, pid_t waited, int status);
+/* Where errand.h may put its code; 0 when there is no room in the process. */
+uint64_t ct_process_errand_area(struct ct_process *process);
 /* Lets a stopped process go and forgets about ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */

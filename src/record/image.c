@@ -218,9 +218,6 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
     code = CT_EACCES;
   }
   place->config = place->base + agent->config;
-  static const uint8_t instruction[2] = {0x0f, 0x05};
-  const uint8_t *gadget = memmem(ct_agent_blob, agent->data_start, instruction, sizeof(instruction));
-  place->syscall = gadget == NULL ? 0 : place->base + (uint64_t)(gadget - ct_agent_blob);
   place->page_off = place->base + agent->page_off;
   place->page_lookup = place->base + agent->page_lookup;
   place->head = (struct ct_region_head){

@@ -348,8 +348,11 @@ hook_found_modules(struct session *session)
   uint64_t restorers[RESTORERS_MAX];
   uint64_t begin = now_ns();
   size_t restorer_count = ct_modules_restorers(&session->modules, restorers, RESTORERS_MAX);
-  int code = ct_process_freeze(&session->process, session->image.place.syscall, restorers, restorer_count, FREEZE_MS,
-                               &frozen, &diag);
+  int code = ct_process_freeze(&session->process, FREEZE_MS, &frozen, &diag);
+  if (code == 0 && ct_frozen_find_pcs(&frozen, restorers, restorer_count) != 0) {
+    ct_process_thaw(&frozen);
+    code = CT_EIO;
+  }
   if (code != 0) {
     session->next_look_ns = now_ns() + RETRY_NS;
     return;
