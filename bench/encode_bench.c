@@ -14,7 +14,7 @@
  * "encode" is everything up to the closed file, "columns" is the same with compression and file off.
  */
 #include "trace/encoder.h"
-#include "trace/reader.h"
+#include "trace/batch.h"
 #include "trace/writer.h"
 
 #include <math.h>
@@ -177,7 +177,7 @@ time_decode(const char *dir, uint64_t events, double *seconds)
   struct ct_diag diag = {""};
   if (ct_trace_open(dir, &trace, &diag) != CT_OK)
     return fail("open", &diag);
-  if (ct_cursor_open(trace, 0, &cursor, &diag) != CT_OK)
+  if (ct_cursor_open(trace, 0, 0, &cursor, &diag) != CT_OK)
     return fail("cursor", &diag);
   uint64_t count = 0, sum = 0;
   const struct ct_event *batch;

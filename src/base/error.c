@@ -2,9 +2,17 @@
 /* The table of error codes; see error.h. */
 #include "base/error.h"
 
+#include <contrail/version.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+const char *
+ct_version(void)
+{
+  return CT_VERSION;
+}
 
 const char *
 ct_err_text(int code)

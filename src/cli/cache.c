@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail cache: what the analysis cache holds; clears it. */
-#include "hook/cache.h"
-
 #include "cli/command.h"
+
+#include <contrail/cache.h>
+#include <contrail/text.h>
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -12,58 +13,56 @@
 
 struct listing {
   json_t *files; /* NULL: as text */
-  uint64_t count, bytes, functions, damaged, old;
+  uint64_t count, bytes, functions;
 };
 
 static json_t *
-file_json(const char *name, uint64_t bytes, int64_t used_ns, const struct ct_plan_file_info *info)
+file_json(const struct ct_cache_entry *entry)
 {
   json_t *json = json_object();
-  json_object_set_new(json, "file", ct_json_string(name));
-  json_object_set_new(json, "bytes", json_integer((json_int_t)bytes));
-  json_object_set_new(json, "used_wall_ns", json_integer((json_int_t)used_ns));
-  json_object_set_new(json, "damaged", json_boolean(info == NULL));
-  if (info != NULL) {
-    json_object_set_new(json, "path", ct_json_string(info->path));
-    json_object_set_new(json, "build_id", info->build_id[0] != 0 ? ct_json_string(info->build_id) : json_null());
-    json_object_set_new(json, "functions", json_integer((json_int_t)info->functions));
-    json_object_set_new(json, "current", json_boolean(info->current));
+  json_object_set_new(json, "file", ct_json_text(entry->file));
+  json_object_set_new(json, "bytes", json_integer((json_int_t)entry->bytes));
+  json_object_set_new(json, "used_wall_ns", json_integer((json_int_t)entry->used_wall_ns));
+  json_object_set_new(json, "damaged", json_boolean(entry->damaged));
+  if (!entry->damaged) {
+    json_object_set_new(json, "path", ct_json_text(entry->path));
+    json_object_set_new(json, "build_id", entry->build_id[0] != 0 ? ct_json_text(entry->build_id) : json_null());
+    json_object_set_new(json, "functions", json_integer((json_int_t)entry->functions));
+    json_object_set_new(json, "current", json_boolean(entry->current));
   }
   return json;
 }
 
 static void
-write_line(uint64_t bytes, int64_t used_ns, const char *name, const struct ct_plan_file_info *info)
+write_line(const struct ct_cache_entry *entry)
 {
   char size[CT_DURATION_CHARS], count[CT_COUNT_CHARS], when[32] = "?";
-  time_t seconds = (time_t)(used_ns / 1000000000);
+  time_t seconds = (time_t)(entry->used_wall_ns / 1000000000);
   struct tm local;
   if (localtime_r(&seconds, &local) != NULL) {
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &local);
   }
-  printf("%16s %11s %10s  ", when, ct_format_bytes(size, bytes),
-         info != NULL ? ct_format_count(count, info->functions) : "damaged");
-  ct_put_printable(stdout, info != NULL ? info->path : name, SIZE_MAX);
-  puts(info != NULL && !info->current ? "  (of another build of contrail)" : "");
+  printf("%16s %11s %10s  ", when, ct_format_bytes(size, entry->bytes),
+         entry->damaged ? "damaged" : ct_format_count(count, entry->functions));
+  ct_put_printable(stdout, entry->damaged ? entry->file : entry->path, SIZE_MAX);
+  puts(!entry->damaged && !entry->current ? "  (of another build of contrail)" : "");
 }
 
 static void
-visit(void *context, const char *name, uint64_t bytes, int64_t used_ns, const struct ct_plan_file_info *info)
+visit(void *context, const struct ct_cache_entry *entry)
 {
   struct listing *listing = context;
   if (listing->files != NULL) {
-    json_array_append_new(listing->files, file_json(name, bytes, used_ns, info));
+    json_array_append_new(listing->files, file_json(entry));
   } else {
     if (listing->count == 0) {
       printf("%16s %11s %10s  %s\n", "last used", "size", "functions", "planned file");
     }
-    write_line(bytes, used_ns, name, info);
+    write_line(entry);
   }
   listing->count++;
-  listing->bytes += bytes;
-  listing->functions += info != NULL ? info->functions : 0;
-  listing->damaged += info == NULL;
-  listing->old += info != NULL && !info->current;
+  listing->bytes += entry->bytes;
+  listing->functions += entry->functions;
 }
 
 static int
@@ -77,7 +76,7 @@ list(struct ct_cache *cache, bool json)
   }
   if (json) {
     json_t *all = json_object();
-    json_object_set_new(all, "directory", ct_json_string(ct_cache_path(cache)));
+    json_object_set_new(all, "directory", ct_json_text(ct_cache_path(cache)));
     json_object_set_new(all, "bytes", json_integer((json_int_t)listing.bytes));
     json_object_set_new(all, "bytes_max", json_integer((json_int_t)CT_CACHE_BYTES_MAX));
     json_object_set_new(all, "files", listing.files);
@@ -102,7 +101,7 @@ clear(struct ct_cache *cache, bool json)
   }
   if (json) {
     json_t *all = json_object();
-    json_object_set_new(all, "directory", ct_json_string(ct_cache_path(cache)));
+    json_object_set_new(all, "directory", ct_json_text(ct_cache_path(cache)));
     json_object_set_new(all, "removed", json_integer((json_int_t)removed));
     json_dumpf(all, stdout, JSON_INDENT(2));
     putchar('\n');

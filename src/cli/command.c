@@ -2,9 +2,11 @@
 /* What the commands share; see command.h. */
 #include "cli/command.h"
 
-#include "trace/reader.h"
+#include <contrail/text.h>
+#include <contrail/trace.h>
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,6 +89,15 @@ ct_tid_list_add(struct ct_tid_list *list, const char *text)
   list->tids = tids;
   list->tids[list->count++] = (uint32_t)tid;
   return true;
+}
+
+json_t *
+ct_json_text(const char *text)
+{
+  char *clean = ct_utf8_copy(text);
+  json_t *json = clean != NULL ? json_string(clean) : NULL;
+  free(clean);
+  return json;
 }
 
 const char *

@@ -7,14 +7,14 @@
 #ifndef CT_CLI_COMMAND_H
 #define CT_CLI_COMMAND_H
 
-#include "base/error.h"
-#include "views/text.h"
+#include <contrail/error.h>
+#include <contrail/version.h>
+#include <contrail/view.h>
 
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CT_VERSION "0.1.0"
 /* Where record writes and the others read when no directory is given. */
 #define CT_DEFAULT_TRACE "contrail.out"
 
@@ -74,6 +74,10 @@ enum { CT_OPTION_EXCLUDE = 256, CT_OPTION_EXCLUDE_FROM, CT_OPTION_EXCLUDE_HOT };
 struct ct_exclude;
 int ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude);
 void ct_exclude_warn(const struct ct_exclude *exclude);
+
+struct json_t;
+/* A JSON string; bytes that are not UTF-8 become U+FFFD. NULL when memory is exhausted. */
+struct json_t *ct_json_text(const char *text);
 
 struct ct_trace;
 /* The only non-option argument, or the default; NULL after a usage error (two of them). */

@@ -4,7 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "views/busiest.h"
+
+#include <contrail/busiest.h>
+#include <contrail/trace.h>
 
 #include <jansson.h>
 #include <stdio.h>
@@ -87,7 +89,7 @@ show_busiest(const char *dir, struct ct_busiest_options *options)
   struct ct_trace *trace = ct_open_trace(&ct_command_exclude_list, dir);
   if (trace == NULL)
     return CT_EXIT_FAILED;
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
@@ -105,7 +107,7 @@ run(int argc, char **argv)
 {
   static const struct option options[] = {
       {"json", no_argument, NULL, 'j'}, {"share", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
-  struct ct_busiest_options busiest = {.percent = SHARE};
+  struct ct_busiest_options busiest = {.struct_size = sizeof(busiest), .percent = SHARE};
   uint64_t percent;
   int c;
   while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {

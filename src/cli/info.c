@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail info: what a trace is and how its recording went. */
-#include "views/info.h"
-
 #include "cli/command.h"
+
+#include <contrail/info.h>
 
 #include <stdio.h>
 
@@ -10,12 +10,12 @@ static int
 run(int argc, char **argv)
 {
   static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  bool json = false;
+  struct ct_info_options info = {.struct_size = sizeof(info)};
   int c;
   while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
     switch (c) {
     case 'j':
-      json = true;
+      info.json = true;
       break;
     case 'h':
       return ct_show_usage(&ct_command_info);
@@ -29,9 +29,9 @@ run(int argc, char **argv)
   struct ct_trace *trace = ct_open_trace(&ct_command_info, dir);
   if (trace == NULL)
     return CT_EXIT_FAILED;
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
-  int rc = ct_info_write(trace, json, stdout, &diag);
+  int rc = ct_info_write(trace, &info, stdout, &diag);
   rc = ct_finish_view(&ct_command_info, rc, &notes, &diag);
   ct_trace_close(trace);
   return rc;

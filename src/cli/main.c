@@ -57,7 +57,7 @@ run_version(int argc, char **argv)
 {
   (void)argc;
   (void)argv;
-  puts("contrail " CT_VERSION);
+  printf("contrail %s\n", ct_version());
   return CT_EXIT_OK;
 }
 

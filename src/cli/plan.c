@@ -1,71 +1,58 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail plan: what would be hooked in a file, how, and what not and why. */
 #include "cli/command.h"
-#include "hook/cache.h"
 #include "hook/exclude.h"
-#include "target/functions.h"
+
+#include <contrail/cache.h>
+#include <contrail/plan.h>
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *
-mode_name(const struct ct_planned *planned)
-{
-  return planned->mode == CT_HOOK_FULL ? "full" : "enter";
-}
-
 /* A plan, and what is wanted of it. */
 struct chosen {
   const struct ct_plan *plan;
-  struct ct_choice choice;
+  struct ct_choice *choice;
 };
 
-static enum ct_wish
-wish_of(const struct chosen *chosen, size_t i)
+static struct ct_plan_function
+function_at(const struct chosen *chosen, size_t i)
 {
-  return chosen->choice.wishes != NULL ? chosen->choice.wishes[i] : CT_WISH_HOOK;
-}
-
-static enum ct_refusal
-refusal_of(const struct chosen *chosen, size_t i)
-{
-  return wish_of(chosen, i) != CT_WISH_HOOK ? CT_REFUSED_EXCLUDED : chosen->plan->functions[i].refusal;
+  struct ct_plan_function function = {.struct_size = sizeof(function)};
+  ct_plan_function(chosen->plan, chosen->choice, i, &function);
+  return function;
 }
 
 static size_t
 refused_count(const struct chosen *chosen, int refusal)
 {
-  return chosen->plan->refused[refusal] + (refusal == CT_REFUSED_EXCLUDED ? chosen->choice.excluded : 0);
+  return ct_plan_refused(chosen->plan, chosen->choice, (enum ct_refusal)refusal);
 }
 
 static json_t *
 function_json(const struct chosen *chosen, size_t i)
 {
   char label[512];
-  const struct ct_plan *plan = chosen->plan;
-  const struct ct_planned *planned = &plan->functions[i];
-  enum ct_refusal refusal = refusal_of(chosen, i);
-  struct ct_function function = {.address = planned->address, .name = planned->name};
+  struct ct_plan_function function = function_at(chosen, i);
   json_t *json = json_object();
-  json_object_set_new(json, "address", json_integer((json_int_t)planned->address));
-  json_object_set_new(json, "size", json_integer((json_int_t)planned->size));
-  json_object_set_new(json, "name", json_string(ct_function_label(label, sizeof(label), plan->path, &function)));
-  bool callable = ct_refusal_is_callable(refusal);
-  json_object_set_new(json, "callable", json_boolean(callable));
-  if (refusal != CT_REFUSED_NOT) {
-    json_object_set_new(json, "refused", json_string(ct_refusal_key(refusal)));
-    json_object_set_new(json, "why", json_string(ct_refusal_text(refusal)));
-    if (refusal == CT_REFUSED_BRANCH_INTO || refusal == CT_REFUSED_ENTRY_INTO) {
-      json_object_set_new(json, "at", json_integer(planned->refusal_offset));
+  json_object_set_new(json, "address", json_integer((json_int_t)function.address));
+  json_object_set_new(json, "size", json_integer((json_int_t)function.size));
+  json_object_set_new(json, "name", json_string(ct_plan_function_label(chosen->plan, i, label, sizeof(label))));
+  json_object_set_new(json, "callable", json_boolean(function.callable));
+  if (function.refusal != CT_REFUSED_NOT) {
+    json_object_set_new(json, "refused", json_string(ct_refusal_key(function.refusal)));
+    json_object_set_new(json, "why", json_string(ct_refusal_text(function.refusal)));
+    if (function.refusal == CT_REFUSED_BRANCH_INTO || function.refusal == CT_REFUSED_ENTRY_INTO) {
+      json_object_set_new(json, "at", json_integer(function.refusal_offset));
     }
-    if (refusal == CT_REFUSED_EXCLUDED) {
-      json_object_set_new(json, "trampoline", json_boolean(wish_of(chosen, i) == CT_WISH_QUIET));
+    if (function.refusal == CT_REFUSED_EXCLUDED) {
+      json_object_set_new(json, "trampoline", json_boolean(function.quiet));
     }
   } else {
-    json_object_set_new(json, "tactic", json_string(ct_tactic_name(planned->tactic)));
-    json_object_set_new(json, "mode", json_string(mode_name(planned)));
+    json_object_set_new(json, "tactic", json_string(ct_tactic_name(function.tactic)));
+    json_object_set_new(json, "mode", json_string(ct_hooked_name(function.hooked)));
   }
   return json;
 }
@@ -75,11 +62,13 @@ totals_json(const struct chosen *chosen)
 {
   const struct ct_plan *plan = chosen->plan;
   size_t tactics[CT_TACTIC_COUNT] = {0};
-  size_t enter_only = 0;
-  for (size_t i = 0; i < plan->count; i++) {
-    if (refusal_of(chosen, i) == CT_REFUSED_NOT) {
-      tactics[plan->functions[i].tactic]++;
-      enter_only += plan->functions[i].mode != CT_HOOK_FULL;
+  size_t enter_only = 0, callable = 0;
+  for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
+    struct ct_plan_function function = function_at(chosen, i);
+    callable += function.callable;
+    enter_only += function.hooked == CT_HOOKED_ENTER;
+    if (function.tactic < CT_TACTIC_COUNT) {
+      tactics[function.tactic]++;
     }
   }
   json_t *json = json_object();
@@ -93,23 +82,19 @@ totals_json(const struct chosen *chosen)
   for (int t = 1; t < CT_TACTIC_COUNT; t++) {
     json_object_set_new(by_tactic, ct_tactic_name(t), json_integer((json_int_t)tactics[t]));
   }
-  size_t callable = plan->hooked;
-  for (int r = 1; r < CT_REFUSED_COUNT; r++) {
-    callable += ct_refusal_is_callable((enum ct_refusal)r) ? plan->refused[r] : 0;
-  }
-  json_object_set_new(json, "functions", json_integer((json_int_t)plan->count));
+  json_object_set_new(json, "functions", json_integer((json_int_t)ct_plan_function_count(plan)));
   json_object_set_new(json, "callable", json_integer((json_int_t)callable));
-  json_object_set_new(json, "hooked", json_integer((json_int_t)(plan->hooked - chosen->choice.excluded)));
+  json_object_set_new(json, "hooked", json_integer((json_int_t)ct_plan_hooked(plan, chosen->choice)));
   json_object_set_new(json, "enter_only", json_integer((json_int_t)enter_only));
   json_object_set_new(json, "tactics", by_tactic);
   json_object_set_new(json, "refused", refused);
-  const char *enter_only_because = ct_runtime_text((enum ct_runtime)plan->runtime);
+  const char *enter_only_because = ct_plan_enter_only_text(plan);
   if (enter_only_because != NULL) {
     json_object_set_new(json, "enter_only_because", json_string(enter_only_because));
   }
-  json_object_set_new(json, "uses_gs", json_boolean(plan->uses_gs));
-  json_object_set_new(json, "cached", json_boolean(plan->mapping != NULL));
-  json_object_set_new(json, "plan_ns", json_integer((json_int_t)plan->plan_ns));
+  json_object_set_new(json, "uses_gs", json_boolean(ct_plan_uses_gs(plan)));
+  json_object_set_new(json, "cached", json_boolean(ct_plan_is_cached(plan)));
+  json_object_set_new(json, "plan_ns", json_integer((json_int_t)ct_plan_ns(plan)));
   return json;
 }
 
@@ -119,11 +104,11 @@ print_json(const struct chosen *chosen)
   const struct ct_plan *plan = chosen->plan;
   json_t *json = json_object();
   json_t *functions = json_array();
-  for (size_t i = 0; i < plan->count; i++) {
+  for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
     json_array_append_new(functions, function_json(chosen, i));
   }
-  json_object_set_new(json, "path", json_string(plan->path));
-  json_object_set_new(json, "build_id", json_string(ct_elf_build_id(plan->elf)));
+  json_object_set_new(json, "path", json_string(ct_plan_path(plan)));
+  json_object_set_new(json, "build_id", json_string(ct_plan_build_id(plan)));
   json_object_set_new(json, "functions", functions);
   json_object_set_new(json, "totals", totals_json(chosen));
   int failed = json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
@@ -137,25 +122,23 @@ print_text(const struct chosen *chosen)
 {
   const struct ct_plan *plan = chosen->plan;
   char label[512];
-  for (size_t i = 0; i < plan->count; i++) {
-    const struct ct_planned *planned = &plan->functions[i];
-    struct ct_function function = {.address = planned->address, .name = planned->name};
-    ct_function_label(label, sizeof(label), plan->path, &function);
-    enum ct_refusal refusal = refusal_of(chosen, i);
-    if (refusal == CT_REFUSED_NOT) {
-      printf("%12" PRIx64 " %7" PRIu64 "  %-5s %-8s %s\n", planned->address, planned->size, mode_name(planned),
-             ct_tactic_name(planned->tactic), label);
+  for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
+    struct ct_plan_function function = function_at(chosen, i);
+    ct_plan_function_label(plan, i, label, sizeof(label));
+    if (function.refusal == CT_REFUSED_NOT) {
+      printf("%12" PRIx64 " %7" PRIu64 "  %-5s %-8s %s\n", function.address, function.size,
+             ct_hooked_name(function.hooked), ct_tactic_name(function.tactic), label);
     } else {
-      printf("%12" PRIx64 " %7" PRIu64 "  -     -        %s: %s%s\n", planned->address, planned->size, label,
-             ct_refusal_text(refusal),
-             wish_of(chosen, i) == CT_WISH_QUIET ? ", with a trampoline that records nothing" : "");
+      printf("%12" PRIx64 " %7" PRIu64 "  -     -        %s: %s%s\n", function.address, function.size, label,
+             ct_refusal_text(function.refusal), function.quiet ? ", with a trampoline that records nothing" : "");
     }
   }
-  if (ct_runtime_text((enum ct_runtime)plan->runtime) != NULL) {
-    printf("\nenter only: %s\n", ct_runtime_text((enum ct_runtime)plan->runtime));
+  if (ct_plan_enter_only_text(plan) != NULL) {
+    printf("\nenter only: %s\n", ct_plan_enter_only_text(plan));
   }
-  printf("\n%zu functions, %zu hooked, planned in %.1f ms%s\n", plan->count, plan->hooked - chosen->choice.excluded,
-         (double)plan->plan_ns / 1e6, plan->mapping != NULL ? " (from the cache)" : "");
+  printf("\n%zu functions, %zu hooked, planned in %.1f ms%s\n", ct_plan_function_count(plan),
+         ct_plan_hooked(plan, chosen->choice), (double)ct_plan_ns(plan) / 1e6,
+         ct_plan_is_cached(plan) ? " (from the cache)" : "");
   for (int r = 1; r < CT_REFUSED_COUNT; r++) {
     if (refused_count(chosen, r) != 0) {
       printf("%8zu not hooked: %s\n", refused_count(chosen, r), ct_refusal_text(r));
@@ -186,12 +169,12 @@ plan_it(const char *path, struct ct_exclude *exclude, const struct wanted *wante
     ct_plan_use_int3(plan);
   }
   struct chosen chosen = {.plan = plan};
-  failed = ct_exclude_choose(exclude, plan, path, &chosen.choice);
+  failed = ct_choice_create(plan, exclude, path, &chosen.choice);
   if (failed == 0) {
     failed = wanted->json ? print_json(&chosen) : print_text(&chosen);
     ct_exclude_warn(exclude);
   }
-  ct_choice_free(&chosen.choice);
+  ct_choice_destroy(chosen.choice);
   ct_plan_free(plan);
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail replay: the calls in time order. */
-#include "views/replay.h"
-
 #include "cli/command.h"
 #include "cli/progress.h"
+
+#include <contrail/replay.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ show(const char *dir, struct ct_replay_options *options)
   struct ct_trace *trace = ct_open_trace(&ct_command_replay, dir);
   if (trace == NULL)
     return CT_EXIT_FAILED;
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
@@ -72,7 +72,7 @@ run(int argc, char **argv)
       {"module", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},         {0},
   };
-  struct ct_replay_options options = {0};
+  struct ct_replay_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
   int c, rc = -1;
   while (rc == -1 && (c = getopt_long(argc, argv, ":t:n:d:f:m:h", longs, NULL)) != -1)

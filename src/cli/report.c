@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail report: calls and times per function. */
-#include "views/report.h"
-
 #include "cli/command.h"
 #include "cli/progress.h"
+
+#include <contrail/report.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ show(const char *dir, struct ct_report_options *options)
   struct ct_trace *trace = ct_open_trace(&ct_command_report, dir);
   if (trace == NULL)
     return CT_EXIT_FAILED;
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
@@ -113,7 +113,7 @@ run(int argc, char **argv)
       {"help", no_argument, NULL, 'h'},
       {0},
   };
-  struct ct_report_options options = {0};
+  struct ct_report_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
   bool limited = false;
   int c, rc = -1;

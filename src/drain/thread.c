@@ -19,7 +19,7 @@
  */
 #include "drain/thread.h"
 
-#include "trace/reader.h" /* enum ct_left_reason */
+#include <contrail/trace.h> /* enum ct_left_reason */
 
 #include <string.h>
 

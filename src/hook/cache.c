@@ -17,6 +17,8 @@
  */
 #include "hook/cache.h"
 
+#include "hook/plan_file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -470,7 +472,19 @@ ct_cache_list(struct ct_cache *cache, ct_cache_visit *visit, void *context)
     int fd;
     void *bytes = map_file(cache, entry->name, &size, &fd);
     bool good = bytes != NULL && ct_plan_file_info(bytes, size, &info) == 0;
-    visit(context, entry->name, entry->bytes, entry->used_ns, good ? &info : NULL);
+    struct ct_cache_entry told = {.file = entry->name,
+                                  .bytes = entry->bytes,
+                                  .used_wall_ns = entry->used_ns,
+                                  .damaged = !good,
+                                  .path = "",
+                                  .build_id = ""};
+    if (good) {
+      told.current = info.current;
+      told.path = info.path;
+      told.build_id = info.build_id;
+      told.functions = info.functions;
+    }
+    visit(context, &told);
     if (bytes != NULL) {
       munmap(bytes, size);
       close(fd);

@@ -1,57 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What would be hooked in a module, by which tactic, and why each other function is left out. Planning is
- * pure: it reads the ELF file and no process. A plan holds for every place the module is loaded at.
- */
+/* The inside of a plan; <contrail/plan.h> says what one is. */
 #ifndef CT_HOOK_PLAN_H
 #define CT_HOOK_PLAN_H
+
+#include <contrail/plan.h>
 
 #include "base/error.h"
 #include "ring/layout.h"
 #include "x86/relocate.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 struct ct_elf;
 
 /* Above a program at a fixed address this much is left free for its heap. */
 #define CT_HEAP_ROOM (768ull << 20)
-
-enum ct_tactic {
-  CT_TACTIC_NONE = 0,
-  CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */
-  CT_TACTIC_ENDBR,   /* the same behind endbr64 */
-  CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding behind it */
-  CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in padding nearby */
-  CT_TACTIC_PUN,     /* five-byte jump whose last bytes are the next instruction's first */
-  CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of instructions nearby, which moved out */
-  CT_TACTIC_INT3,    /* int3, by the user's choice: ct_plan_use_int3 */
-  CT_TACTIC_COUNT
-};
-
-enum ct_refusal {
-  CT_REFUSED_NOT = 0,
-  CT_REFUSED_ODD_ENTRY, /* the CFI row at its first instruction is not that of a callable function */
-  CT_REFUSED_SIGNAL_FRAME,
-  CT_REFUSED_NO_CFI,  /* no call frame information in a module that has it elsewhere */
-  CT_REFUSED_PART,    /* not a function: a part of one, split off by the compiler */
-  CT_REFUSED_NO_CODE, /* not in the file's executable bytes */
-  CT_REFUSED_UNDECODABLE,
-  CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
-  CT_REFUSED_BRANCH_INTO,   /* a branch into the bytes to be patched */
-  CT_REFUSED_ENTRY_INTO,    /* another function begins in the bytes to be patched */
-  CT_REFUSED_INDIRECT_CALL, /* an indirect call returns into the bytes to be patched */
-  CT_REFUSED_FLAGS,         /* takes or gives values in the flags register */
-  CT_REFUSED_UNREACHABLE,   /* a displacement does not reach from the trampoline */
-  CT_REFUSED_CHANGED,       /* its first bytes in memory are not those of the file (text relocation, another's patch) */
-  CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
-  CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
-  CT_REFUSED_RUNTIME,       /* its runtime goes on behind its first byte */
-  CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
-  CT_REFUSED_COUNT
-};
 
 /* Whose code a module has, see hook/runtimes.c. */
 enum ct_runtime {
@@ -140,24 +101,13 @@ struct ct_choice {
   size_t quiet;    /* ... and those of them that keep a trampoline */
 };
 
-/* Reads the ELF file at path and plans it. *out is untouched on failure. */
-int ct_plan_create(const char *path, struct ct_plan **out, struct ct_diag *diag);
-/* The same of an open file, which stays open. */
+/* ct_plan_create of an open file, which stays open. */
 int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag);
-/* Hooks what no jump fits by int3, where that is possible. The process then needs the agent's handler of SIGTRAP. */
-void ct_plan_use_int3(struct ct_plan *plan);
-void ct_plan_free(struct ct_plan *plan); /* accepts NULL */
 
 /* Further names of a planned function, counted from 0; NULL ends. */
 const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size_t n);
 
-/* True when what was refused is a function that can be called all the same. */
-bool ct_refusal_is_callable(enum ct_refusal refusal);
-const char *ct_tactic_name(enum ct_tactic tactic);
 /* Why a module's functions are hooked for enter only, or NULL. */
 const char *ct_runtime_text(enum ct_runtime runtime);
-/* A short stable key ("branch-into") and a sentence. */
-const char *ct_refusal_key(enum ct_refusal refusal);
-const char *ct_refusal_text(enum ct_refusal refusal);
 
 #endif

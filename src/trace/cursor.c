@@ -502,8 +502,7 @@ next_block(struct ct_cursor *c)
 /* ---- interface ---- */
 
 int
-ct_cursor_open_flags(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out,
-                     struct ct_diag *diag)
+ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out, struct ct_diag *diag)
 {
   if (thread >= trace->thread_count)
     return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
@@ -518,12 +517,6 @@ ct_cursor_open_flags(struct ct_trace *trace, uint32_t thread, uint32_t flags, st
   c->resync = true;
   *out = c;
   return CT_OK;
-}
-
-int
-ct_cursor_open(struct ct_trace *trace, uint32_t thread, struct ct_cursor **out, struct ct_diag *diag)
-{
-  return ct_cursor_open_flags(trace, thread, 0, out, diag);
 }
 
 void
@@ -574,11 +567,23 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
   }
 }
 
+const struct ct_event *
+ct_cursor_next_event(struct ct_cursor *c)
+{
+  if (c->single_count == 0)
+    c->single_count = ct_cursor_next(c, &c->single);
+  if (c->single_count == 0)
+    return NULL;
+  c->single_count--;
+  return c->single++;
+}
+
 int
 ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
 {
   forget_stacks(c);
   c->pending_count = c->pending_next = 0;
+  c->single_count = 0;
   c->damage_passed = false;
   c->resync = true;
   c->lost = 0;
@@ -605,6 +610,12 @@ ct_cursor_open_frames(const struct ct_cursor *c, const struct ct_open_frame **fr
 {
   *frames = c->stack.frames;
   return c->stack.count;
+}
+
+const struct ct_open_frame *
+ct_cursor_open_frame(const struct ct_cursor *c, uint32_t n)
+{
+  return n < c->stack.count ? &c->stack.frames[n] : NULL;
 }
 
 uint32_t

@@ -63,6 +63,9 @@ struct ct_cursor {
   struct ct_event *pending; /* events of a resync, pending_count of them from pending_next */
   size_t pending_count, pending_next, pending_capacity;
 
+  const struct ct_event *single; /* single_count of them are left of a batch, for ct_cursor_next_event */
+  size_t single_count;
+
   uint32_t prediction[CT_PREDICTION_ENTRIES + 1]; /* the last one takes writes that nobody reads */
   struct ct_event batch[CT_BATCH_EVENTS];
 };

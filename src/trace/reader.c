@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a trace directory and its list of threads; see reader.h. */
-#include "trace/reader.h"
+#include <contrail/trace.h>
 
 #include "trace/reader_internal.h"
 

@@ -6,8 +6,8 @@
 #ifndef CT_TRACE_READER_INTERNAL_H
 #define CT_TRACE_READER_INTERNAL_H
 
+#include "trace/batch.h"
 #include "trace/format.h"
-#include "trace/reader.h"
 
 #include <pthread.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* See busiest.h. */
-#include "views/busiest.h"
+#include <contrail/busiest.h>
 
+#include "base/sized.h"
 #include "views/report.h"
 
 #include <errno.h>
@@ -109,9 +110,9 @@ write_json(struct ct_trace *trace, struct busiest busiest, FILE *out)
   return rc;
 }
 
-int
-ct_busiest_write(struct ct_trace *trace, const struct ct_busiest_options *options, FILE *out,
-                 struct ct_view_notes *notes, struct ct_diag *diag)
+static int
+write_busiest(struct ct_trace *trace, const struct ct_busiest_options *options, FILE *out, struct ct_view_notes *notes,
+              struct ct_diag *diag)
 {
   struct ct_report_options report = {.sort = CT_SORT_CALLS, .workers = options->workers, .progress = options->progress};
   struct ct_stats stats = {0};
@@ -144,4 +145,18 @@ out:
   free(rows);
   free(threads);
   return rc;
+}
+
+int
+ct_busiest_write(struct ct_trace *trace, const struct ct_busiest_options *given, FILE *out, struct ct_view_notes *notes,
+                 struct ct_diag *diag)
+{
+  struct ct_busiest_options options;
+  struct ct_view_notes own = {0};
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc == 0 && (options.percent < 1 || options.percent > 100))
+    rc = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
+  if (rc == 0)
+    rc = write_busiest(trace, &options, out, &own, diag);
+  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

@@ -4,8 +4,10 @@
  * missing or of another type; such a one is shown as unknown (null).
  */
 #define _GNU_SOURCE 1 /* sigabbrev_np, sigdescr_np */
-#include "views/info.h"
+#include <contrail/info.h>
 
+#include "base/sized.h"
+#include "trace/batch.h"
 #include "views/text.h"
 
 #include <errno.h>
@@ -456,11 +458,14 @@ write_threads(FILE *out, const struct ct_trace *trace)
 }
 
 int
-ct_info_write(struct ct_trace *trace, bool json, FILE *out, struct ct_diag *diag)
+ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE *out, struct ct_diag *diag)
 {
   const json_t *manifest = ct_trace_manifest(trace);
-  int rc = 0;
-  if (json) {
+  struct ct_info_options options;
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc != 0)
+    return rc;
+  if (options.json) {
     rc = write_json(trace, out);
   } else {
     write_exit(out, trace, manifest);

@@ -6,7 +6,7 @@
 #ifndef CT_VIEWS_LABELS_H
 #define CT_VIEWS_LABELS_H
 
-#include "trace/reader.h"
+#include "trace/batch.h"
 
 struct ct_label {
   char *text; /* name with "()" unless it has a parameter list; control characters replaced */

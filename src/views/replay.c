@@ -10,14 +10,17 @@
  * A call is a leaf when the next event of its lane ends it: one event of look-ahead. Its
  * line is written at the enter and the end writes nothing.
  */
-#include "views/replay.h"
+#include <contrail/replay.h>
 
+#include "base/sized.h"
+#include "trace/batch.h"
 #include "views/labels.h"
 #include "views/leaving.h"
 #include "views/replay_lines.h"
 #include "views/select.h"
 #include "views/spans.h"
 #include "views/stacks.h"
+#include "views/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -74,7 +77,7 @@ refill(struct lane *lane)
 static int
 open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
-  int rc = ct_cursor_open(r->trace, lane->thread, &lane->cursor, diag);
+  int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
   if (rc == 0)
     refill(lane);
   return rc;
@@ -570,9 +573,9 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   return rc;
 }
 
-int
-ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out, struct ct_view_notes *notes,
-                struct ct_diag *diag)
+static int
+write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out, struct ct_view_notes *notes,
+             struct ct_diag *diag)
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes};
   int rc = make_lanes(&r, diag);
@@ -597,4 +600,16 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options,
   free(r.lanes);
   free(r.heap);
   return rc;
+}
+
+int
+ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, FILE *out, struct ct_view_notes *notes,
+                struct ct_diag *diag)
+{
+  struct ct_replay_options options;
+  struct ct_view_notes own = {0};
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc == 0)
+    rc = write_replay(trace, &options, out, &own, diag);
+  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

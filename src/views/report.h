@@ -1,41 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The report: calls and times per function, over all threads or some, as a text table
- * or JSON. What counts to which number is written in stats.h, the error of the percentiles
- * in histogram.h.
+ * The parts of the report, see <contrail/report.h>. What counts to which number is written in stats.h, the error of the
+ * percentiles in histogram.h.
  */
 #ifndef CT_VIEWS_REPORT_H
 #define CT_VIEWS_REPORT_H
 
+#include <contrail/report.h>
+
 #include "views/stats.h"
 #include "views/text.h"
-
-enum ct_report_sort {
-  CT_SORT_TOTAL = 0,
-  CT_SORT_SELF,
-  CT_SORT_CALLS,
-  CT_SORT_MIN,
-  CT_SORT_MAX,
-  CT_SORT_AVG,
-  CT_SORT_P50,
-  CT_SORT_P95,
-  CT_SORT_P99,
-  CT_SORT_NAME, /* ascending; all others descending */
-};
-
-struct ct_report_options {
-  enum ct_report_sort sort;
-  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
-  size_t tid_count;
-  const char *function_glob; /* NULL: all */
-  const char *module_glob;
-  uint64_t limit;   /* rows; 0: all */
-  unsigned width;   /* cut lines to so many columns; 0: never */
-  unsigned workers; /* threads to read with, at least 1 */
-  bool per_thread;
-  bool json;
-  struct ct_view_progress progress;
-};
 
 /* One function. The times other than total and self are of `timed` calls, 0 when there are none. */
 struct ct_report_row {
@@ -74,10 +48,6 @@ struct ct_report_thread {
 /* Reads the chosen threads into stats and threads[0..*thread_count), to be freed. */
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
-
-/* The whole view. CT_EIO when out cannot be written (errno says why), CT_ERANGE for an unknown thread. */
-int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
-                    struct ct_view_notes *notes, struct ct_diag *diag);
 
 /* Parts of ct_report_collect, for a reader that wants the threads one by one. */
 int ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options *options,

@@ -5,6 +5,8 @@
  */
 #include "views/report.h"
 
+#include "base/sized.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,9 +323,9 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
   return 0;
 }
 
-int
-ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_view_notes *notes,
-                struct ct_diag *diag)
+static int
+write_report(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_view_notes *notes,
+             struct ct_diag *diag)
 {
   struct ct_stats stats = {0};
   struct ct_report_thread *threads = NULL;
@@ -345,4 +347,16 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *options,
   ct_stats_destroy(&stats);
   free(threads);
   return rc;
+}
+
+int
+ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, FILE *out, struct ct_view_notes *notes,
+                struct ct_diag *diag)
+{
+  struct ct_report_options options;
+  struct ct_view_notes own = {0};
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc == 0)
+    rc = write_report(trace, &options, out, &own, diag);
+  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

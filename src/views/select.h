@@ -3,7 +3,7 @@
 #ifndef CT_VIEWS_SELECT_H
 #define CT_VIEWS_SELECT_H
 
-#include "trace/reader.h"
+#include "trace/batch.h"
 
 #include <stddef.h>
 

@@ -89,7 +89,7 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, struct ct_spans **out, st
     ct_fail(diag, rc, "out of memory for the spans of a thread");
     goto fail;
   }
-  rc = ct_cursor_open(trace, thread, &spans->cursor, diag);
+  rc = ct_cursor_open(trace, thread, 0, &spans->cursor, diag);
   if (rc != 0)
     goto fail;
   *out = spans;

@@ -19,7 +19,7 @@
 #ifndef CT_VIEWS_SPANS_H
 #define CT_VIEWS_SPANS_H
 
-#include "trace/reader.h"
+#include "trace/batch.h"
 
 enum ct_span_end {
   CT_SPAN_RETURNED = 0,

@@ -116,12 +116,9 @@ utf8_length(const unsigned char *p)
   return n;
 }
 
-json_t *
-ct_json_string(const char *text)
+char *
+ct_utf8_copy(const char *text)
 {
-  json_t *json = json_string(text);
-  if (json != NULL)
-    return json;
   char *clean = malloc(strlen(text) * 3 + 1);
   if (clean == NULL)
     return NULL;
@@ -138,7 +135,18 @@ ct_json_string(const char *text)
       p += n;
     }
   }
-  json = json_stringn(clean, (size_t)(to - clean));
+  *to = '\0';
+  return clean;
+}
+
+json_t *
+ct_json_string(const char *text)
+{
+  json_t *json = json_string(text);
+  if (json != NULL)
+    return json;
+  char *clean = ct_utf8_copy(text);
+  json = clean != NULL ? json_string(clean) : NULL;
   free(clean);
   return json;
 }

@@ -14,9 +14,9 @@
 
 #include "base/crc32c.h"
 #include "trace/format.h"
-#include "trace/reader.h"
-#include "views/info.h"
-#include "views/replay.h"
+#include "trace/batch.h"
+#include <contrail/info.h>
+#include <contrail/replay.h>
 #include "views/report.h"
 
 #include <errno.h>
@@ -142,7 +142,7 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   const struct ct_open_frame *frames;
   size_t count;
   uint64_t tsc = 0;
-  CHECK(ct_cursor_open_flags(trace, thread, flags, &cursor, NULL) == CT_OK);
+  CHECK(ct_cursor_open(trace, thread, flags, &cursor, NULL) == CT_OK);
   while ((count = ct_cursor_next(cursor, &events)) != 0) {
     for (size_t i = 0; i < count; i++) {
       CHECK(events[i].kind <= CT_EV_EXEC);
@@ -177,16 +177,21 @@ static void
 check_views(struct ct_trace *trace, uint8_t flags)
 {
   int json = (flags & 4) != 0;
-  struct ct_view_notes notes = {0};
-  struct ct_report_options report = {
-      .json = json, .per_thread = (flags & 8) != 0, .workers = 1, .width = 80, .sort = flags >> 5};
-  struct ct_replay_options replay = {.json = json, .limit = 2000};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  struct ct_info_options info = {.struct_size = sizeof(info), .json = json};
+  struct ct_report_options report = {.struct_size = sizeof(report),
+                                     .json = json,
+                                     .per_thread = (flags & 8) != 0,
+                                     .workers = 1,
+                                     .width = 80,
+                                     .sort = flags >> 5};
+  struct ct_replay_options replay = {.struct_size = sizeof(replay), .json = json, .limit = 2000};
   for (int view = 0; view < 3; view++) {
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out != NULL);
-    int code = view == 0   ? ct_info_write(trace, json, out, NULL)
+    int code = view == 0   ? ct_info_write(trace, &info, out, NULL)
                : view == 1 ? ct_report_write(trace, &report, out, &notes, NULL)
                            : ct_replay_write(trace, &replay, out, &notes, NULL);
     CHECK(fclose(out) == 0);

@@ -141,7 +141,7 @@ finish(struct tape *tape)
   free(tape->modes);
   struct ct_trace *trace = open_trace(tape->state);
   struct ct_cursor *cursor;
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   size_t used = 0, room = 4096;
   char *line = malloc(room);
   assert_non_null(line);
@@ -211,7 +211,7 @@ times_are_kept(void **state)
   struct ct_trace *trace = open_trace(state);
   struct ct_cursor *cursor;
   const struct ct_event *e;
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   assert_int_equal(ct_cursor_next(cursor, &e), 6);
   assert_int_equal(e[2].tsc, 5010);
   assert_int_equal(e[2].enter_tsc, 1020);

@@ -22,6 +22,7 @@
 
 #include "base/crc32c.h"
 #include "hook/cache.h"
+#include "hook/plan_file.h"
 #include "target/elf.h"
 
 /* Of plan_file.c: where the checksum lies, and from where on it counts. */
@@ -539,14 +540,14 @@ test_usual_places(void **state)
 }
 
 static void
-count_visit(void *context, const char *name, uint64_t bytes, int64_t used_ns, const struct ct_plan_file_info *info)
+count_visit(void *context, const struct ct_cache_entry *entry)
 {
   int *counts = context;
-  assert_true(name[0] != '\0' && bytes != 0 && used_ns != 0);
-  counts[info == NULL ? 0 : 1]++;
-  if (info != NULL) {
-    assert_string_equal(info->path, module);
-    assert_true(info->current && info->functions > 100);
+  assert_true(entry->file[0] != '\0' && entry->bytes != 0 && entry->used_wall_ns != 0);
+  counts[entry->damaged ? 0 : 1]++;
+  if (!entry->damaged) {
+    assert_string_equal(entry->path, module);
+    assert_true(entry->current && entry->functions > 100);
   }
 }
 

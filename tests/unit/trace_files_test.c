@@ -192,7 +192,7 @@ test_file_size_limit(void **state)
   assert_true(*events > 1000);
   assert_int_equal(stat(path_in(state, "t/thread_0/index.ctb"), &st), 0);
   assert_true(st.st_size > 50000 && st.st_size <= 100000);
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   while (ct_cursor_next(cursor, &batch) > 0)
     ;
   assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
@@ -325,7 +325,7 @@ check_short_threads(void **state, uint32_t threads)
   uint64_t tsc = 1000;
   assert_int_equal(ct_trace_thread_count(trace), threads);
   for (uint32_t i = 0; i < threads; i++) {
-    assert_int_equal(ct_cursor_open(trace, i, &cursor, NULL), CT_OK);
+    assert_int_equal(ct_cursor_open(trace, i, 0, &cursor, NULL), CT_OK);
     assert_int_equal(ct_cursor_next(cursor, &events), 2 * short_thread_calls(i));
     for (uint32_t n = 0; n < short_thread_calls(i); n++) {
       assert_int_equal(events[2 * n].fn, (i + n) % 300);
@@ -405,7 +405,7 @@ test_many_threads(void **state)
   assert_non_null(cursors);
   for (uint32_t i = 0; i < THREADS; i++) { /* all at once, as a merge of the threads does */
     const struct ct_event *events;
-    assert_int_equal(ct_cursor_open(trace, i, &cursors[i], NULL), CT_OK);
+    assert_int_equal(ct_cursor_open(trace, i, 0, &cursors[i], NULL), CT_OK);
     assert_true(ct_cursor_next(cursors[i], &events) > 0);
     assert_event_equal(&events[0], &models[i].events[0], 0);
   }
@@ -480,7 +480,7 @@ test_functions(void **state)
   assert_null(ct_trace_function(trace, 5));
   struct ct_cursor *cursor; /* an id that the table does not have */
   const struct ct_event *events;
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   assert_int_equal(ct_cursor_next(cursor, &events), 1);
   assert_int_equal(events[0].fn, 12345);
   ct_cursor_close(cursor);
@@ -587,7 +587,7 @@ test_threads(void **state)
   assert_string_equal(ct_trace_thread(trace, 12)->name, "no file");
   struct ct_cursor *cursor;
   const struct ct_event *events;
-  assert_int_equal(ct_cursor_open(trace, 12, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 12, 0, &cursor, NULL), CT_OK);
   assert_int_equal(ct_cursor_next(cursor, &events), 0);
   assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_DAMAGED);
   ct_cursor_close(cursor);
@@ -624,7 +624,7 @@ test_follow(void **state)
   struct ct_trace *trace = open_trace(state);
   struct ct_cursor *cursor;
   const struct ct_event *events;
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   for (uint32_t i = 0; i < 5; i++) {
     assert_int_equal(ct_cursor_next(cursor, &events), 0);
     assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);

@@ -8,7 +8,7 @@
 #define TESTS_TRACE_MODEL_H
 
 #include "trace/encoder.h"
-#include "trace/reader.h"
+#include "trace/batch.h"
 #include "trace/writer.h"
 
 #include <ftw.h>
@@ -334,12 +334,12 @@ assert_event_equal(const struct ct_event *got, const struct ct_event *expected, 
              expected->closed_fn, expected->reason, expected->uncertain, (unsigned long long)expected->value);
 }
 
-/* Reads a thread to its end; every event must be the expected one. Returns how many came. */
+/* Reads a thread to its end, in batches and one by one; every event must be the expected one. How many came. */
 static inline size_t
 compare_thread(struct ct_trace *trace, uint32_t thread, const struct model *m, enum ct_cursor_state end)
 {
   struct ct_cursor *cursor;
-  assert_int_equal(ct_cursor_open(trace, thread, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, thread, 0, &cursor, NULL), CT_OK);
   const struct ct_event *events;
   size_t got = 0;
   for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0;) {
@@ -349,6 +349,17 @@ compare_thread(struct ct_trace *trace, uint32_t thread, const struct model *m, e
     }
   }
   assert_int_equal(ct_cursor_state(cursor), end);
+  ct_cursor_close(cursor);
+
+  assert_int_equal(ct_cursor_open(trace, thread, 0, &cursor, NULL), CT_OK);
+  size_t single = 0;
+  for (const struct ct_event *event; (event = ct_cursor_next_event(cursor)) != NULL; single++) {
+    assert_true(single < got);
+    assert_event_equal(event, &m->events[single], single);
+  }
+  assert_int_equal(single, got);
+  assert_int_equal(ct_cursor_state(cursor), end);
+  assert_null(ct_cursor_next_event(cursor));
   ct_cursor_close(cursor);
   return got;
 }

@@ -97,7 +97,7 @@ check_blocks_alone(void **state, struct ct_trace *trace, const struct model *m)
   uint8_t *file = read_bytes(path_in(state, "t/thread_0/index.ctb"), &size);
   size_t count = list_blocks(file, size, blocks, 4096);
   struct ct_cursor *cursor;
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   for (size_t i = count; i-- > 0;)
     check_block_alone(cursor, &blocks[i], m);
   assert_int_equal(ct_cursor_seek(cursor, 65), CT_EFORMAT);
@@ -232,7 +232,7 @@ test_open_frames(void **state)
   const struct ct_event *events;
   const struct ct_open_frame *frames;
   assert_int_equal(ct_trace_thread(trace, 0)->dropped, 3);
-  assert_int_equal(ct_cursor_open(trace, 0, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, 0, &cursor, NULL), CT_OK);
   while (ct_cursor_next(cursor, &events) > 0)
     ;
   assert_int_equal(ct_cursor_open_frames(cursor, &frames), 3);
@@ -242,9 +242,12 @@ test_open_frames(void **state)
   assert_int_equal(frames[1].enter_tsc, 70);
   assert_int_equal(frames[2].fn, 4);
   assert_int_equal(frames[2].uncertain, 0);
+  for (uint32_t n = 0; n < 3; n++)
+    assert_ptr_equal(ct_cursor_open_frame(cursor, n), &frames[n]);
+  assert_null(ct_cursor_open_frame(cursor, 3));
   assert_int_equal(ct_cursor_offset(cursor), ct_trace_thread(trace, 0)->file_bytes);
   ct_cursor_close(cursor);
-  assert_int_equal(ct_cursor_open(trace, 1, &cursor, NULL), CT_ERANGE);
+  assert_int_equal(ct_cursor_open(trace, 1, 0, &cursor, NULL), CT_ERANGE);
   ct_trace_close(trace);
   model_free(&m);
 }
@@ -285,7 +288,7 @@ check_skipping(struct ct_trace *trace)
   struct ct_cursor *cursor;
   const struct ct_event *events;
   uint64_t tsc = 0;
-  assert_int_equal(ct_cursor_open_flags(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
   for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0;) {
     for (size_t i = 0; i < n; i++) {
       assert_true(events[i].tsc >= tsc);
@@ -369,7 +372,7 @@ test_skip_damaged(void **state)
   struct ct_cursor *cursor;
   const struct ct_event *events;
   size_t lost = 0, tail = 0;
-  assert_int_equal(ct_cursor_open_flags(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
+  assert_int_equal(ct_cursor_open(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
   for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0;) {
     for (size_t i = 0; i < n; i++) {
       const struct ct_event *e = &events[i];
@@ -431,7 +434,7 @@ test_forged_blocks(void **state)
     for (uint32_t flags = 0; flags < 2; flags++) {
       struct ct_cursor *cursor;
       const struct ct_event *events;
-      assert_int_equal(ct_cursor_open_flags(trace, 0, flags, &cursor, NULL), CT_OK);
+      assert_int_equal(ct_cursor_open(trace, 0, flags, &cursor, NULL), CT_OK);
       for (size_t n, total = 0; (n = ct_cursor_next(cursor, &events)) > 0; total += n)
         assert_true(total < 1000000);
       ct_cursor_close(cursor);
@@ -507,7 +510,7 @@ test_random_blocks(void **state)
     for (uint32_t flags = 0; flags < 2; flags++) {
       struct ct_cursor *cursor;
       const struct ct_event *events;
-      assert_int_equal(ct_cursor_open_flags(trace, 0, flags, &cursor, NULL), CT_OK);
+      assert_int_equal(ct_cursor_open(trace, 0, flags, &cursor, NULL), CT_OK);
       for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0; events_read += n)
         ;
       ct_cursor_close(cursor);

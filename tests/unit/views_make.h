@@ -9,7 +9,7 @@
 #define CT_TESTS_VIEWS_MAKE_H
 
 #include "trace/encoder.h"
-#include "trace/reader.h"
+#include "trace/batch.h"
 #include "trace/writer.h"
 
 #include <setjmp.h>

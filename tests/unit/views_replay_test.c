@@ -3,7 +3,7 @@
 #define _GNU_SOURCE 1 /* FTW_DEPTH */
 #include "views_make.h"
 
-#include "views/replay.h"
+#include <contrail/replay.h>
 
 static const char *const names[] = {"main", "work", "lib_alloc", "_ZN2ns3fooEi", "tail", NULL};
 enum { MAIN, WORK, ALLOC, FOO, TAIL };
@@ -14,7 +14,8 @@ replay_text(struct ct_trace *trace, struct ct_replay_options options)
   char *text;
   size_t size;
   struct ct_diag diag = {""};
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  options.struct_size = sizeof(options);
   FILE *out = open_memstream(&text, &size);
   int rc = ct_replay_write(trace, &options, out, &notes, &diag);
   fclose(out);

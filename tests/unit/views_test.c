@@ -3,7 +3,7 @@
 #define _GNU_SOURCE 1 /* FTW_DEPTH */
 #include "views_make.h"
 
-#include "views/info.h"
+#include <contrail/info.h>
 #include "views/report.h"
 #include "views/spans.h"
 #include "views/text.h"
@@ -371,7 +371,7 @@ check_row(struct reference *ref, const struct ct_report_row *row)
 static void
 check_report(struct ct_trace *trace, struct reference *ref, unsigned workers)
 {
-  struct ct_report_options options = {.sort = CT_SORT_SELF, .workers = workers};
+  struct ct_report_options options = {.struct_size = sizeof(options), .sort = CT_SORT_SELF, .workers = workers};
   struct ct_stats stats;
   struct ct_report_thread *threads;
   struct ct_report_row *rows;
@@ -430,7 +430,7 @@ report_text(struct ct_trace *trace, const struct ct_report_options *options)
   char *text;
   size_t size;
   struct ct_diag diag = {""};
-  struct ct_view_notes notes = {0};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   FILE *out = open_memstream(&text, &size);
   int rc = ct_report_write(trace, options, out, &notes, &diag);
   fclose(out);
@@ -472,7 +472,7 @@ test_report_json(void **state)
   (void)state;
   struct make m;
   struct ct_trace *trace = small_trace(&m);
-  struct ct_report_options options = {.json = true, .workers = 1};
+  struct ct_report_options options = {.struct_size = sizeof(options), .json = true, .workers = 1};
   char *text = report_text(trace, &options);
   json_t *json = json_loads(text, 0, NULL);
   assert_non_null(json);
@@ -523,7 +523,7 @@ test_report_table(void **state)
   (void)state;
   struct make m;
   struct ct_trace *trace = small_trace(&m);
-  struct ct_report_options options = {.workers = 1, .sort = CT_SORT_NAME, .limit = 3};
+  struct ct_report_options options = {.struct_size = sizeof(options), .workers = 1, .sort = CT_SORT_NAME, .limit = 3};
   char *text = report_text(trace, &options);
   assert_text(
       text,
@@ -541,7 +541,8 @@ test_report_table(void **state)
       "uncertain calls: 1 (open when events were lost, or at the end of the trace), not in min, avg, max and "
       "percentiles\n");
   free(text);
-  options = (struct ct_report_options){.workers = 1, .function_glob = "[wm]*", .module_glob = "pr*", .width = 100};
+  options = (struct ct_report_options){
+      .struct_size = sizeof(options), .workers = 1, .function_glob = "[wm]*", .module_glob = "pr*", .width = 100};
   text = report_text(trace, &options);
   assert_non_null(strstr(text, "uncertain"));
   assert_non_null(strstr(text, "work"));
@@ -559,8 +560,8 @@ test_report_unknown_thread(void **state)
   struct make m;
   struct ct_trace *trace = small_trace(&m);
   uint32_t tid = 4711;
-  struct ct_report_options options = {.tids = &tid, .tid_count = 1, .workers = 2};
-  struct ct_view_notes notes = {0};
+  struct ct_report_options options = {.struct_size = sizeof(options), .tids = &tid, .tid_count = 1, .workers = 2};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   assert_int_equal(ct_report_write(trace, &options, stdout, &notes, &diag), CT_ERANGE);
   assert_non_null(strstr(diag.text, "4711"));
@@ -790,7 +791,7 @@ test_reasons(void **state)
   check_ends(trace, 1, second, sizeof(second) / sizeof(second[0]));
   check_ends(trace, 2, third, sizeof(third) / sizeof(third[0]));
   check_ends(trace, 3, fourth, sizeof(fourth) / sizeof(fourth[0]));
-  struct ct_report_options options = {.json = true, .workers = 1};
+  struct ct_report_options options = {.struct_size = sizeof(options), .json = true, .workers = 1};
   char *text = report_text(trace, &options);
   assert_non_null(strstr(text, "\"name\":\"__cxa_throw\""));
   assert_non_null(strstr(text, "\"left\":{\"exception\":1}"));
@@ -808,7 +809,8 @@ info_text(struct ct_trace *trace, bool json)
   char *text;
   size_t size;
   FILE *out = open_memstream(&text, &size);
-  assert_int_equal(ct_info_write(trace, json, out, NULL), 0);
+  struct ct_info_options options = {.struct_size = sizeof(options), .json = json};
+  assert_int_equal(ct_info_write(trace, &options, out, NULL), 0);
   fclose(out);
   return text;
 }

@@ -1,23 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading a trace directory: the manifest, the function table, and for each
- * thread the stream of decoded events. Nothing above this header knows files.
+ * Reading a trace directory: its threads, modules and functions, and for each thread the stream of decoded events.
+ *
+ *   struct ct_trace *trace;
+ *   struct ct_cursor *cursor;
+ *   if (ct_trace_open("contrail.out", &trace, &diag) == 0 && ct_cursor_open(trace, 0, &cursor, &diag) == 0)
+ *     while ((event = ct_cursor_next_event(cursor)) != NULL)
+ *       ...
  *
  * A reader never trusts the file: every length and offset is checked, a damaged
  * block ends the thread's stream at the last whole block before it (or, with
  * CT_READ_SKIP_DAMAGED, is skipped with a CT_EV_LOST), and says so in ct_cursor_state.
- * After the end of the file has been met, a further ct_cursor_next looks whether more was written since.
+ * A recording that is under way can be read: after the end, a further ct_cursor_next_event looks whether more was
+ * written since.
  *
- * A trace may be used by several threads at once, each with cursors of its own.
+ * Threads: a trace may be used by several at once, each with cursors of its own. A cursor is of one thread at a time.
+ * Ownership: what is given as a const pointer is the library's; it lives until ct_trace_close, an event until the next
+ * call with its cursor. Cursors are closed before their trace.
+ * Units: tsc is the clock of the recording's processor in ticks, an opaque number that only ct_trace_ns and
+ * ct_trace_ticks_ns understand; *_ns are nanoseconds of CLOCK_MONOTONIC. Addresses are those of the ELF file.
+ * Structures may get fields at their end, enumerations values: look through the pointers that the library gives, make
+ * no arrays of them, and pass over what you do not know.
  */
-#ifndef CT_TRACE_READER_H
-#define CT_TRACE_READER_H
+#ifndef CONTRAIL_TRACE_H
+#define CONTRAIL_TRACE_H
 
-#include "base/error.h"
+#include <contrail/error.h>
 
-#include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct ct_trace; /* opaque */
 
@@ -49,12 +65,10 @@ struct ct_trace_thread {
   uint64_t file_bytes;
 };
 
-/* Opens DIR. On failure *out is untouched and diag says why in one line. */
+/* Opens the trace directory dir. *out goes to ct_trace_close. */
 int ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag);
 void ct_trace_close(struct ct_trace *trace); /* accepts NULL */
 
-/* The whole manifest, borrowed; valid until ct_trace_close. */
-const json_t *ct_trace_manifest(const struct ct_trace *trace);
 const char *ct_trace_path(const struct ct_trace *trace);
 /* True when the recording ended in order (manifest state "complete"). */
 bool ct_trace_is_complete(const struct ct_trace *trace);
@@ -122,34 +136,28 @@ enum ct_read_flags {
   CT_READ_SKIP_DAMAGED = 1,
 };
 
-/* thread: position in the list, 0 .. ct_trace_thread_count - 1. */
-int ct_cursor_open(struct ct_trace *trace, uint32_t thread, struct ct_cursor **out, struct ct_diag *diag);
-int ct_cursor_open_flags(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out,
-                         struct ct_diag *diag);
+/*
+ * The stream of one thread from its begin. thread: position in the list, 0 .. ct_trace_thread_count - 1; flags: enum
+ * ct_read_flags or 0. *out goes to ct_cursor_close. CT_ERANGE, CT_ENOMEM.
+ */
+int ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out,
+                   struct ct_diag *diag);
 void ct_cursor_close(struct ct_cursor *cursor); /* accepts NULL */
-/*
- * The next events in order, as a batch in the cursor's own storage, valid until the
- * next call: *events and the number of them (0 at the end; see ct_cursor_state).
- */
-size_t ct_cursor_next(struct ct_cursor *cursor, const struct ct_event **events);
-/*
- * Goes to the block that begins at this offset of the thread's file and reads on from there with what the
- * block itself says about the frames that are open; CT_EFORMAT, and the cursor at its end, when there is none.
- * In blocks reached so the fields fn, closed_fn (UINT32_MAX) and enter_tsc (0, with uncertain set) of frames
- * deeper than the block lists are not known.
- */
-int ct_cursor_seek(struct ct_cursor *cursor, uint64_t offset);
+/* The next event in order of time, or NULL at the end; see ct_cursor_state. */
+const struct ct_event *ct_cursor_next_event(struct ct_cursor *cursor);
 enum ct_cursor_state ct_cursor_state(const struct ct_cursor *cursor);
-/* Frames still open where the cursor stands, outermost first; for the end of the stream. */
+
+/* A frame that is open where the cursor stands. */
 struct ct_open_frame {
   uint32_t fn;
   uint32_t uncertain;
   uint64_t enter_tsc;
 };
-size_t ct_cursor_open_frames(const struct ct_cursor *cursor, const struct ct_open_frame **frames);
-/* All the frames open there; more than ct_cursor_open_frames gives only after a seek or a skipped block. */
-uint32_t ct_cursor_depth(const struct ct_cursor *cursor);
-/* Bytes of the thread's file consumed so far, for a progress line. */
-uint64_t ct_cursor_offset(const struct ct_cursor *cursor);
+/* The nth of them, 0 the outermost; NULL ends. For the end of the stream. */
+const struct ct_open_frame *ct_cursor_open_frame(const struct ct_cursor *cursor, uint32_t n);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

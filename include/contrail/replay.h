@@ -8,14 +8,22 @@
  *   a call without             name();                   with its duration
  *   anything unusual           ends with "  -- " and what happened
  */
-#ifndef CT_VIEWS_REPLAY_H
-#define CT_VIEWS_REPLAY_H
+#ifndef CONTRAIL_REPLAY_H
+#define CONTRAIL_REPLAY_H
 
-#include "views/text.h"
+#include <contrail/error.h>
+#include <contrail/trace.h>
+#include <contrail/view.h>
 
-#include "trace/reader.h"
+#include <stdbool.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct ct_replay_options {
+  size_t struct_size;
   const uint32_t *tids; /* only these threads; all when tid_count is 0 */
   size_t tid_count;
   const char *function_glob; /* only calls of these functions and what is called inside them, on the same stack */
@@ -26,8 +34,11 @@ struct ct_replay_options {
   struct ct_view_progress progress;
 };
 
-/* CT_EIO when out cannot be written (errno says why), CT_ERANGE for an unknown thread. */
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,
                     struct ct_view_notes *notes, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

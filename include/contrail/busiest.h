@@ -4,23 +4,35 @@
  * the most often called first, until together they have the share asked for. Those that take long are worth recording
  * and are passed over.
  */
-#ifndef CT_VIEWS_BUSIEST_H
-#define CT_VIEWS_BUSIEST_H
+#ifndef CONTRAIL_BUSIEST_H
+#define CONTRAIL_BUSIEST_H
 
-#include "trace/reader.h"
-#include "views/text.h"
+#include <contrail/error.h>
+#include <contrail/trace.h>
+#include <contrail/view.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define CT_BUSIEST_SELF_NS 1000 /* average self time, hook included, above which a function is passed over */
 
 struct ct_busiest_options {
+  size_t struct_size;
   unsigned percent; /* of all calls, 1 to 100 */
-  unsigned workers; /* threads to read with, at least 1 */
+  unsigned workers; /* threads to read with; 0: one */
   bool json;
   struct ct_view_progress progress;
 };
 
-/* The whole view. CT_EIO when out cannot be written (errno says why). */
 int ct_busiest_write(struct ct_trace *trace, const struct ct_busiest_options *options, FILE *out,
                      struct ct_view_notes *notes, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

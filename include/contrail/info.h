@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Info: what a trace is and how its recording went, as text or JSON. Reads no events. */
+#ifndef CONTRAIL_INFO_H
+#define CONTRAIL_INFO_H
+
+#include <contrail/error.h>
+#include <contrail/trace.h>
+#include <contrail/view.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_info_options {
+  size_t struct_size;
+  bool json; /* with all modules and threads */
+};
+
+int ct_info_write(struct ct_trace *trace, const struct ct_info_options *options, FILE *out, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

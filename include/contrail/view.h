@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the views of a trace (report, replay, info, busiest) have in common.
+ *
+ * A view writes to a stdio stream, which it flushes, as text or as JSON; the texts may change with the version, JSON
+ * gets new members only. It returns 0, or CT_EIO when the stream cannot be written (errno says why), CT_ERANGE for a
+ * thread that the trace does not have, CT_ENOMEM.
+ * Several views of one trace may run at once. Options structures begin with struct_size, to be set to their sizeof;
+ * all other members may be zero.
+ */
+#ifndef CONTRAIL_VIEW_H
+#define CONTRAIL_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * How far an operation is; both functions may be NULL. update is called now and then, from the calling thread
+ * only; finish before the output begins that follows the reading, if the two are apart. The structure does not grow.
+ */
+struct ct_view_progress {
+  void (*update)(void *arg, uint64_t done, uint64_t total); /* in a unit of the view's own; total 0: not known */
+  void (*finish)(void *arg);
+  void *arg;
+};
+
+/* What a view has to tell besides its output, filled when it succeeds. Views take NULL too. */
+struct ct_view_notes {
+  size_t struct_size;
+  uint32_t damaged_threads; /* whose file is damaged or cut: what comes before that place is in the view */
+  uint32_t first_damaged_tid;
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading as the views do: events in batches, from any block, and the manifest as it was parsed. Beyond what
+ * <contrail/trace.h> gives to everybody.
+ */
+#ifndef CT_TRACE_BATCH_H
+#define CT_TRACE_BATCH_H
+
+#include <contrail/trace.h>
+
+#include "base/error.h"
+
+#include <jansson.h>
+
+/* The whole manifest, borrowed; valid until ct_trace_close. */
+const json_t *ct_trace_manifest(const struct ct_trace *trace);
+
+/*
+ * The next events in order, as a batch in the cursor's own storage, valid until the
+ * next call: *events and the number of them (0 at the end; see ct_cursor_state). Not to be mixed with
+ * ct_cursor_next_event.
+ */
+size_t ct_cursor_next(struct ct_cursor *cursor, const struct ct_event **events);
+/*
+ * Goes to the block that begins at this offset of the thread's file and reads on from there with what the
+ * block itself says about the frames that are open; CT_EFORMAT, and the cursor at its end, when there is none.
+ * In blocks reached so the fields fn, closed_fn (UINT32_MAX) and enter_tsc (0, with uncertain set) of frames
+ * deeper than the block lists are not known.
+ */
+int ct_cursor_seek(struct ct_cursor *cursor, uint64_t offset);
+/* Frames still open where the cursor stands, outermost first; for the end of the stream. */
+size_t ct_cursor_open_frames(const struct ct_cursor *cursor, const struct ct_open_frame **frames);
+/* All the frames open there; more than ct_cursor_open_frames gives only after a seek or a skipped block. */
+uint32_t ct_cursor_depth(const struct ct_cursor *cursor);
+/* Bytes of the thread's file consumed so far, for a progress line. */
+uint64_t ct_cursor_offset(const struct ct_cursor *cursor);
+
+#endif
