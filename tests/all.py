@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors cache programs
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors cache library programs
                                                kinds transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
@@ -20,11 +20,13 @@ ROOT = os.path.dirname(HERE)
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 GROUPS = {
     "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")],
-               [os.path.join(HERE, "static", "hazards.py")]],
+               [os.path.join(HERE, "static", "hazards.py")], [os.path.join(HERE, "static", "library.py")],
+               [os.path.join(HERE, "static", "manual.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
+    "library": [[os.path.join(HERE, "library.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
     "kinds": [[os.path.join(HERE, "kinds.py")]],
     "transparency": [[os.path.join(HERE, "transparency.py")]],
@@ -33,7 +35,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "programs", "kinds", "transparency", "callgrind",
+ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "library", "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
 

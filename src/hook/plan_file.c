@@ -74,6 +74,7 @@ _Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct
 struct object_search {
   uint8_t *out;
   size_t size;
+  const char *path; /* "" for the program itself */
 };
 
 static void
@@ -108,6 +109,9 @@ visit_object(struct dl_phdr_info *object, size_t size, void *context)
     const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
     ours |= segment->p_type == PT_LOAD && here - object->dlpi_addr - segment->p_vaddr < segment->p_memsz;
   }
+  if (ours) {
+    ((struct object_search *)context)->path = object->dlpi_name;
+  }
   for (int i = 0; i < object->dlpi_phnum && ours; i++) {
     if (object->dlpi_phdr[i].p_type == PT_NOTE) {
       copy_build_id(object, &object->dlpi_phdr[i], context);
@@ -129,11 +133,11 @@ identify_planner(uint8_t out[48])
     memcpy(out + 4 + 2 * i, &bytes, sizeof(bytes));
   }
   memcpy(out + 12, &decoder, sizeof(decoder));
-  struct object_search search = {out + 20, 28};
+  struct object_search search = {out + 20, 28, ""};
   dl_iterate_phdr(visit_object, &search);
   if (out[20] == 0 && memcmp(out + 20, out + 21, 27) == 0) { /* built without one: the file's time must do */
     struct stat file;
-    if (stat("/proc/self/exe", &file) == 0) {
+    if (stat(search.path[0] != '\0' ? search.path : "/proc/self/exe", &file) == 0) {
       uint64_t stamp[3] = {(uint64_t)file.st_size, (uint64_t)file.st_mtim.tv_sec, (uint64_t)file.st_mtim.tv_nsec};
       memcpy(out + 20, stamp, sizeof(stamp));
     }

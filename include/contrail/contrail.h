@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All of libcontrail. Each noun has a header of its own; error.h says how functions fail, and the structures that begin
+ * with struct_size are to have it set to their sizeof before they are handed over.
+ */
+#ifndef CONTRAIL_H
+#define CONTRAIL_H
+
+#include <contrail/busiest.h>
+#include <contrail/cache.h>
+#include <contrail/error.h>
+#include <contrail/info.h>
+#include <contrail/plan.h>
+#include <contrail/replay.h>
+#include <contrail/report.h>
+#include <contrail/text.h>
+#include <contrail/trace.h>
+#include <contrail/version.h>
+#include <contrail/view.h>
+
+#endif

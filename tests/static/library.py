@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The library's face: each public header stands alone, in C and in C++; what they declare is what libcontrail.so
+exports, with a version; the version is the same wherever it is written."""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INCLUDE = os.path.join(ROOT, "include")
+HEADERS = sorted(os.listdir(os.path.join(INCLUDE, "contrail")))
+# What programs may be compiled as; the headers need no extension of the language, and no warning of ours.
+LANGUAGES = [["gcc", "-xc", "-std=c99"], ["gcc", "-xc", "-std=gnu17"], ["g++", "-xc++", "-std=c++11"]]
+WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Werror"]
+
+
+def compiler(words, source, *more):
+    return subprocess.run([*words, *WARNINGS, f"-I{INCLUDE}", *more, "-"], input=source, capture_output=True, text=True)
+
+
+def alone(options):
+    for header in HEADERS:
+        for words in LANGUAGES:
+            # Twice: it is guarded.
+            source = f"#include <contrail/{header}>\n" * 2 + "int nothing;\n"
+            result = compiler(words, source, "-fsyntax-only")
+            if result.returncode:
+                yield f"{' '.join(words)}: {header}: {result.stderr.strip()[:500]}"
+
+
+def umbrella(options):
+    with open(os.path.join(INCLUDE, "contrail", "contrail.h"), encoding="utf-8") as file:
+        text = file.read()
+    for header in HEADERS:
+        if header != "contrail.h" and f"#include <contrail/{header}>\n" not in text:
+            yield f"contrail.h does not include {header}"
+
+
+def declared():
+    """The functions that the headers declare, by the compiler's own account."""
+    with tempfile.NamedTemporaryFile("r") as out:
+        compiler(LANGUAGES[0], "#include <contrail/contrail.h>\n", "-fsyntax-only", "-aux-info", out.name)
+        return set(re.findall(r"^/\* \S*/contrail/\w+\.h:.*?[ *](\w+) \(", out.read(), re.M))
+
+
+def exported(options):
+    text = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions",
+                           os.path.join(options.build, "libcontrail.so")], check=True, capture_output=True, text=True).stdout
+    return [line.split()[1:] for line in text.splitlines()]
+
+
+def symbols(options):
+    names = {}
+    for kind, name in exported(options):
+        bare, _, version = name.replace("@@", "@").partition("@")
+        if kind == "A":
+            continue  # the version itself
+        names[bare] = kind
+        if not re.fullmatch(r"CONTRAIL_\d+\.\d+", version):
+            yield f"{bare} has no version"
+        if not bare.startswith("ct_") or kind != "T":
+            yield f"{bare} ({kind}) is no public name of a function"
+    functions = declared()
+    if len(functions) < 10:
+        yield "the compiler tells of no functions in the headers"
+    for name in sorted(functions - set(names)):
+        yield f"{name} is declared, but not exported (src/libcontrail.map)"
+    for name in sorted(set(names) - functions):
+        yield f"{name} is exported, but declared in no public header"
+
+
+def version(options):
+    found = {}
+
+    def find(path, pattern):
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+            match = re.search(pattern, file.read())
+        found[path] = match[1] if match else None
+
+    find("meson.build", r"version: '([^']+)'")
+    find("include/contrail/version.h", r'#define CT_VERSION "([^"]+)"')
+    find("docs/contrail.1", r'"contrail ([^"]+)"')
+    find("NEWS.md", r"\n## (\S+)")
+    if len(set(found.values())) != 1 or None in found.values():
+        yield f"versions differ: {json.dumps(found)}"
+
+
+CHECKS = [("public headers stand alone, in C and C++", alone), ("contrail.h has them all", umbrella),
+          ("what is declared is exported, and nothing else", symbols), ("one version", version)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    options = parser.parse_args()
+    failed = 0
+    for title, check in CHECKS:
+        faults = list(check(options))
+        failed += bool(faults)
+        print(f"{'FAIL' if faults else 'ok  '} static {title}")
+        for fault in faults:
+            print(f"     {fault}")
+    print(f"{len(CHECKS) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
