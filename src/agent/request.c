@@ -62,7 +62,8 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
   __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
   ring_the_bell();
-  for (uint32_t step = 0; step < STEPS_MAX && controller_answers();) {
+  for (uint32_t step = 0;
+       step < STEPS_MAX && controller_answers() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0;) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
     if (CT_REQ_CODE(state) == CT_REQ_DONE) {
       break;

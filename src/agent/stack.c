@@ -104,36 +104,20 @@ unlock(void)
 }
 
 /*
- * Return stores that have been mapped, ever; neighbours are one. The first is the main stack's, from the controller.
- * When the list is full what is found mapped is believed to be ours.
- */
-struct store {
-  uint64_t lo, hi;
-};
-#define STORE_MAX 1024u
-static __attribute__((section(".bss"))) struct store stores[STORE_MAX];
-static __attribute__((section(".bss"))) uint32_t store_count;
-
-/*
- * Which part of [lo, hi), from lo on, is or is not a store of ours: gives its end. Under the lock.
+ * Which part of [lo, hi), from lo on, is or is not a store of ours: gives its end. Under the lock. When the list is
+ * full what is found mapped is believed to be ours.
  */
 static int
 is_store(uint64_t lo, uint64_t hi, uint64_t *end)
 {
-  if (store_count == 0) {
-    const struct ct_stack_range *main_stack = &agent_config.stacks[0];
-    stores[0].lo = main_stack->lo + (uint64_t)agent_config.store_delta;
-    stores[0].hi = main_stack->hi + (uint64_t)agent_config.store_delta;
-    store_count = 1;
-  }
   *end = hi;
-  for (uint32_t i = 0; i < store_count; i++) {
-    if (lo >= stores[i].lo && lo < stores[i].hi) {
-      *end = stores[i].hi < hi ? stores[i].hi : hi;
+  for (uint32_t i = 0; i < agent_config.store_count; i++) {
+    if (lo >= agent_config.stores[i].lo && lo < agent_config.stores[i].hi) {
+      *end = agent_config.stores[i].hi < hi ? agent_config.stores[i].hi : hi;
       return 1;
     }
-    if (stores[i].lo > lo && stores[i].lo < *end) {
-      *end = stores[i].lo;
+    if (agent_config.stores[i].lo > lo && agent_config.stores[i].lo < *end) {
+      *end = agent_config.stores[i].lo;
     }
   }
   return 0;
@@ -142,18 +126,18 @@ is_store(uint64_t lo, uint64_t hi, uint64_t *end)
 static void
 note_store(uint64_t lo, uint64_t hi)
 {
-  for (uint32_t i = 0; i < store_count; i++) {
-    if (stores[i].lo == hi) {
-      stores[i].lo = lo;
+  for (uint32_t i = 0; i < agent_config.store_count; i++) {
+    if (agent_config.stores[i].lo == hi) {
+      agent_config.stores[i].lo = lo;
       return;
     }
-    if (stores[i].hi == lo) {
-      stores[i].hi = hi;
+    if (agent_config.stores[i].hi == lo) {
+      agent_config.stores[i].hi = hi;
       return;
     }
   }
-  if (store_count < STORE_MAX) {
-    stores[store_count++] = (struct store){lo, hi};
+  if (agent_config.store_count < CT_STORE_MAX) {
+    agent_config.stores[agent_config.store_count++] = (struct ct_store){lo, hi};
   }
 }
 
@@ -177,7 +161,7 @@ map_store(uint64_t lo, uint64_t hi)
     for (;;) {
       got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
                           MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-      if (got != -17 /* EEXIST */ || store_count < STORE_MAX || length <= CT_PAGE_BYTES) {
+      if (got != -17 /* EEXIST */ || agent_config.store_count < CT_STORE_MAX || length <= CT_PAGE_BYTES) {
         break;
       }
       length = (length / 2 + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
@@ -185,7 +169,7 @@ map_store(uint64_t lo, uint64_t hi)
     if (got == (long)lo) {
       note_store(lo, lo + length);
     } else {
-      ok = got == -17 && store_count >= STORE_MAX;
+      ok = got == -17 && agent_config.store_count >= CT_STORE_MAX;
     }
     lo += length;
   }

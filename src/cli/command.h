@@ -28,6 +28,8 @@ struct ct_command {
 };
 
 extern const struct ct_command ct_command_record;
+extern const struct ct_command ct_command_attach;
+extern const struct ct_command ct_command_clean;
 extern const struct ct_command ct_command_plan;
 extern const struct ct_command ct_command_cache;
 extern const struct ct_command ct_command_info;

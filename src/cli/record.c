@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,20 +14,20 @@
 enum { EXIT_OWN_FAILURE = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
 static int
-failure(const struct ct_record_result *result, const struct ct_diag *diag)
+failure(int exec_errno, const struct ct_diag *diag)
 {
   fprintf(stderr, "contrail: %s\n", diag->text);
-  if (result->exec_errno == 0) {
+  if (exec_errno == 0) {
     return EXIT_OWN_FAILURE;
   }
-  return result->exec_errno == ENOENT || result->exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+  return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
 enum { GO_ON = -1, MAX_DEPTH = 1000000 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
-parse(int argc, char **argv, struct ct_record_options *record)
+parse(int argc, char **argv, struct ct_session_options *record)
 {
   static const struct option options[] = {
       {"output", required_argument, NULL, 'o'},
@@ -87,42 +88,112 @@ parse(int argc, char **argv, struct ct_record_options *record)
   return GO_ON;
 }
 
-static int
-record_it(const struct ct_record_options *record)
+static volatile pid_t program; /* for the signal handler; 0: none */
+
+static void
+on_forward(int signal)
 {
-  struct ct_record_result result;
-  struct ct_diag diag = {""};
-  int code = ct_record(record, &result, &diag);
-  if (code != 0) {
-    return failure(&result, &diag);
+  int saved = errno;
+  if (program > 0) {
+    kill(program, signal);
   }
+  errno = saved;
+}
+
+/* Once the program is there, which has the dispositions that we were started with. */
+static void
+take_signals(pid_t pid)
+{
+  struct sigaction action = {.sa_handler = SIG_IGN}; /* the terminal sends these to the program too: it decides */
+  program = pid;
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGQUIT, &action, NULL);
+  sigaction(SIGXFSZ, &action, NULL);
+  action.sa_handler = on_forward;
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
+}
+
+/* What the user should know behind a recording that is good. */
+static void
+remark(const struct ct_session_options *record, const struct ct_session_status *status)
+{
   ct_exclude_warn(record->exclude);
-  if (result.note[0] != '\0') {
-    fprintf(stderr, "contrail: note: %s\n", result.note);
+  if (status->note[0] != '\0') {
+    fprintf(stderr, "contrail: note: %s\n", status->note);
   }
-  if (result.dropped != 0) {
+  if (status->dropped != 0) {
     fprintf(stderr,
             "contrail: %" PRIu64 " events were dropped (%" PRIu64
             " recorded); --lossless or a larger --ring-size keeps them\n",
-            result.dropped, result.events);
-  } else if (result.events == 0 && ct_exclude_is_empty(record->exclude)) {
+            status->dropped, status->events);
+  } else if (status->events == 0 && ct_exclude_is_empty(record->exclude)) {
     fprintf(stderr, "contrail: nothing was recorded: no function of the program is known (stripped, and without call "
                     "frame information?); contrail plan FILE lists those of a file\n");
   }
-  if (WIFSIGNALED(result.wait_status)) {
-    return 128 + WTERMSIG(result.wait_status);
+}
+
+/* Runs the program to its end. */
+static int
+run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_diag *diag)
+{
+  struct ct_session_status status;
+  int code = ct_session_spawn(session, argv, exec_errno, diag);
+  if (code != 0) {
+    return code;
   }
-  return WEXITSTATUS(result.wait_status);
+  ct_session_status(session, &status);
+  take_signals(status.pid);
+  code = ct_session_install(session, diag);
+  ct_session_status(session, &status);
+  if (code == 0 && !status.ended) {
+    code = ct_session_resume(session, diag);
+  }
+  if (code == 0 || code == CT_ETIMEOUT) {
+    struct ct_diag lost = {""};
+    int waited = ct_session_wait(session, -1);
+    if (waited != 0 && code == 0) {
+      code = ct_fail(&lost, waited, "lost the program: somebody else has waited for it");
+      *diag = lost;
+    }
+  }
+  program = 0;
+  return code;
+}
+
+static int
+record_it(const struct ct_session_options *record, char **argv)
+{
+  struct ct_session *session;
+  struct ct_session_status status = {0};
+  struct ct_diag diag = {""}, closing = {""};
+  int exec_errno = 0;
+  int code = ct_session_create(record, &session, &diag);
+  if (code == 0) {
+    code = run_program(session, argv, &exec_errno, &diag);
+    int closed = ct_session_close(session, &status, &closing);
+    if (code == 0 && closed != 0) {
+      code = closed;
+      diag = closing;
+    }
+  }
+  if (code != 0) {
+    return failure(exec_errno, &diag);
+  }
+  remark(record, &status);
+  if (WIFSIGNALED(status.wait_status)) {
+    return 128 + WTERMSIG(status.wait_status);
+  }
+  return WEXITSTATUS(status.wait_status);
 }
 
 static int
 run_record(int argc, char **argv)
 {
-  struct ct_record_options record = {.directory = CT_DEFAULT_TRACE, .ring_mib = CT_RING_MIB_DEFAULT};
+  struct ct_session_options record = {.directory = CT_DEFAULT_TRACE};
   int code = parse(argc, argv, &record);
   if (code == GO_ON) {
-    record.argv = argv + optind;
-    code = record_it(&record);
+    code = record_it(&record, argv + optind);
   }
   ct_exclude_free(record.exclude);
   return code;

@@ -3,7 +3,7 @@
  * Installation of a module; see install.h.
  *
  *   region (64 KiB aligned, so that each byte of the table stands for trampolines only):
- *   | struct ct_region_head | trampolines, instructions that moved out ... | descriptors ... |
+ *   | struct ct_region_head | trampolines, instructions that moved out ... | descriptors | frames | patches |
  *
  * Nothing executes a trampoline before its entry is patched, and that is done last. Every page that is written is a
  * private copy in the target. The agent's list of regions has an entry for the region and, without descriptors, one for
@@ -30,6 +30,7 @@
 #define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
 #define CHUNK_ROOM   4096         /* more than one function takes */
 #define CHUNK_DESCS  (CHUNK_BYTES / sizeof(struct ct_hook_desc))
+#define LATE_STEP    1024       /* functions between two looks at the clock */
 #define DELIVERY_MIN 1000       /* from so many functions on a second thread is worth it */
 #define HUGE_BYTES   (4u << 20) /* a region from that size on gets large pages */
 
@@ -141,8 +142,13 @@ new_desc(struct build *build)
 }
 
 static int
-add_patch(struct build *build, uint64_t address, const uint8_t *bytes, size_t length)
+add_patch(struct build *build, const struct ct_planned *planned, bool relay, uint64_t address, const uint8_t *bytes,
+          size_t length)
 {
+  const uint8_t *old = ct_texts_at(&build->texts, address, length);
+  if (old == NULL) {
+    return CT_ERANGE;
+  }
   struct ct_installed *installed = build->installed;
   if (installed->patch_count == build->patch_capacity) {
     size_t grown = build->patch_capacity * 2 + 64;
@@ -154,8 +160,12 @@ add_patch(struct build *build, uint64_t address, const uint8_t *bytes, size_t le
     build->patch_capacity = grown;
   }
   struct ct_patch *patch = &installed->patches[installed->patch_count++];
-  *patch = (struct ct_patch){.address = address, .length = (uint8_t)length};
+  *patch = (struct ct_patch){.address = address,
+                             .function = (uint32_t)(planned - build->plan->functions),
+                             .length = (uint8_t)length,
+                             .relay = relay};
   memcpy(patch->bytes, bytes, length);
+  memcpy(patch->old, old, length);
   return 0;
 }
 
@@ -200,10 +210,10 @@ sort_patches(struct ct_installed *installed)
 }
 
 static int
-add_jump(struct build *build, uint64_t from, uint64_t to)
+add_jump(struct build *build, const struct ct_planned *planned, bool relay, uint64_t from, uint64_t to)
 {
   uint8_t bytes[CT_JUMP_BYTES];
-  return ct_jump_bytes(from, to, bytes) != 0 ? CT_ERANGE : add_patch(build, from, bytes, sizeof(bytes));
+  return ct_jump_bytes(from, to, bytes) != 0 ? CT_ERANGE : add_patch(build, planned, relay, from, bytes, sizeof(bytes));
 }
 
 /* Writes an entry of the agent's list: first what it says, then the range, empty until its end is there. */
@@ -243,7 +253,7 @@ tell_island(struct build *build, uint32_t owner, uint64_t lo, uint64_t bytes)
 
 /* The instructions that make room for a jump, and the jump to their copy. */
 static enum ct_refusal
-evict(struct build *build, const struct ct_nearby *nearby)
+evict(struct build *build, const struct ct_planned *planned, const struct ct_nearby *nearby)
 {
   uint64_t base = build->installed->base;
   const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + nearby->evicted, nearby->window.length);
@@ -267,7 +277,7 @@ evict(struct build *build, const struct ct_nearby *nearby)
                                 .map_count = map.count};
   memcpy(desc->map_new, map.to, sizeof(desc->map_new));
   memcpy(desc->map_old, map.from, sizeof(desc->map_old));
-  if (add_jump(build, base + nearby->evicted, copy) != 0) {
+  if (add_jump(build, planned, true, base + nearby->evicted, copy) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   build->desc_count++;
@@ -289,12 +299,13 @@ patch_short(struct build *build, const struct ct_planned *planned, uint64_t patc
     return CT_REFUSED_CHANGED;
   }
   if (planned->tactic == CT_TACTIC_EVICT) {
-    enum ct_refusal refusal = evict(build, nearby);
+    enum ct_refusal refusal = evict(build, planned, nearby);
     if (refusal != CT_REFUSED_NOT) {
       return refusal;
     }
   }
-  if (add_jump(build, base + nearby->relay, trampoline) != 0 || add_patch(build, patched, bytes, sizeof(bytes)) != 0) {
+  if (add_jump(build, planned, true, base + nearby->relay, trampoline) != 0 ||
+      add_patch(build, planned, false, patched, bytes, sizeof(bytes)) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   tell_island(build, build->installed->owner, base + nearby->relay, CT_JUMP_BYTES);
@@ -329,7 +340,8 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
   memcpy(code + 6, &trampoline, sizeof(trampoline));
   uint8_t bytes[CT_JUMP_BYTES];
   if (ct_process_write(build->remote->process, stub, code, sizeof(code)) != 0 ||
-      ct_jump_bytes(patched, stub, bytes) != 0 || add_patch(build, patched, bytes, planned->patch_bytes) != 0) {
+      ct_jump_bytes(patched, stub, bytes) != 0 ||
+      add_patch(build, planned, false, patched, bytes, planned->patch_bytes) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   return CT_REFUSED_NOT;
@@ -337,11 +349,11 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
 
 /* The agent's handler finds the trampoline by the address of the trap. */
 static enum ct_refusal
-patch_int3(struct build *build, uint64_t patched, uint64_t trampoline)
+patch_int3(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
   static const uint8_t int3 = 0xcc;
   bool told = tell_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
-  return told && add_patch(build, patched, &int3, 1) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
+  return told && add_patch(build, planned, false, patched, &int3, 1) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
 }
 
 static enum ct_refusal
@@ -354,9 +366,9 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
   case CT_TACTIC_PUN:
     return patch_pun(build, planned, patched, trampoline);
   case CT_TACTIC_INT3:
-    return patch_int3(build, patched, trampoline);
+    return patch_int3(build, planned, patched, trampoline);
   default:
-    return add_jump(build, patched, trampoline) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
+    return add_jump(build, planned, false, patched, trampoline) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
   }
 }
 
@@ -429,6 +441,9 @@ emit_all(struct build *build)
   uint32_t fn = installed->first_fn;
   int code = 0;
   for (size_t i = 0; i < plan->count && code == 0; i++) {
+    if (i % LATE_STEP == 0 && build->remote->deadline_ns != 0 && now_ns() > build->remote->deadline_ns) {
+      return CT_ETIMEOUT;
+    }
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
@@ -523,6 +538,22 @@ write_frames(struct build *build)
   return ct_process_write(build->remote->process, at, &frames, sizeof(frames));
 }
 
+/* So that the patches can be taken back by whoever finds the region. */
+static int
+write_patches(struct build *build)
+{
+  const struct ct_installed *installed = build->installed;
+  uint64_t at = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames);
+  at = round_up(at, sizeof(uint64_t));
+  uint64_t head[3] = {installed->region_bytes, at, installed->patch_count};
+  int code = ct_process_write(build->remote->process, at, installed->patches,
+                              installed->patch_count * sizeof(*installed->patches));
+  return code != 0
+             ? code
+             : ct_process_write(build->remote->process,
+                                installed->region + offsetof(struct ct_region_head, region_bytes), head, sizeof(head));
+}
+
 /* The agent shall answer this module's unwinder. More of them than there is room for go without. */
 static int
 tell_unwinder(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan, uint64_t base,
@@ -571,6 +602,9 @@ put_region(struct build *build)
   }
   if (code == 0) {
     code = write_frames(build);
+  }
+  if (code == 0) {
+    code = write_patches(build);
   }
   if (code == 0) {
     code = mark_table(build->remote, build->place, installed->region, installed->region + installed->region_bytes,
@@ -628,16 +662,17 @@ install(struct build *build, struct ct_diag *diag)
   size_t hooks = trampolines(plan, build->choice);
   size_t descs = hooks + plan->nearby_count;
   module_extent(plan, installed->base, &lo, &hi);
-  uint64_t size = sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX +
-                  descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames) + CT_PAGE_BYTES;
+  uint64_t tail = descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames) +
+                  (hooks + 2 * plan->nearby_count + 1) * sizeof(struct ct_patch);
+  uint64_t size =
+      sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
   size = round_up(size, CT_ROOM_UNIT);
   int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
   if (code != 0) {
     return code;
   }
   installed->region_bytes = size;
-  build->descs_at =
-      installed->region + size - round_up(descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames), 64);
+  build->descs_at = installed->region + size - round_up(tail, 64);
   build->bytes = malloc(CHUNK_BYTES);
   build->descs = malloc(CHUNK_BYTES);
   want_large_pages(build->remote, installed->region, size);

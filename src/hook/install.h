@@ -20,6 +20,7 @@ struct ct_remote {
   bool (*waits)(void *context); /* the thread in the agent has not given up; NULL: it cannot */
   const uint64_t *pcs; /* where threads stand while the process is held still; NULL: none is in what is patched */
   size_t pc_count;
+  uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
 };
 
 /* Mapped where punned jumps point; see hook/islands.c. */
@@ -31,6 +32,7 @@ struct ct_stub {
 /* The agent in one image of the target, as install_agent left it. Addresses are of the target. */
 struct ct_agent_place {
   uint64_t base;
+  uint64_t bytes; /* of the agent's mapping */
   uint64_t config;
   uint64_t page_off;
   uint64_t page_lookup;

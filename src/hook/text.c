@@ -140,3 +140,78 @@ ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, c
   free(buffer);
   return code;
 }
+
+void
+ct_texts_without(struct ct_texts *texts, const struct ct_patch *patches, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_text *text = find_text(texts, patches[i].address, patches[i].length);
+    if (text != NULL && text->memory != NULL) {
+      uint8_t *at = text->memory + (patches[i].address - text->start);
+      if (memcmp(at, patches[i].bytes, patches[i].length) == 0) {
+        memcpy(at, patches[i].old, patches[i].length);
+      }
+    }
+  }
+}
+
+static size_t
+run_in_memory(const struct ct_patch *patches, size_t count, uint64_t *end)
+{
+  size_t n = 0;
+  *end = patches[0].address;
+  while (n < count && patches[n].address <= *end + GAP_BYTES &&
+         patches[n].address + patches[n].length - patches[0].address <= RUN_BYTES) {
+    uint64_t patch_end = patches[n].address + patches[n].length;
+    *end = patch_end > *end ? patch_end : *end;
+    n++;
+  }
+  return n;
+}
+
+/* True when something has changed. */
+static bool
+apply(uint8_t *memory, const struct ct_patch *patches, const uint8_t *which, size_t count, bool back, size_t *strange)
+{
+  bool changed = false;
+  for (size_t i = 0; i < count; i++) {
+    const struct ct_patch *patch = &patches[i];
+    uint8_t *at = memory + (patch->address - patches[0].address);
+    const uint8_t *to = back ? patch->old : patch->bytes;
+    if ((which != NULL && which[i] == 0) || memcmp(at, to, patch->length) == 0) {
+      continue;
+    }
+    if (back && memcmp(at, patch->bytes, patch->length) != 0) {
+      (*strange)++;
+      continue;
+    }
+    memcpy(at, to, patch->length);
+    changed = true;
+  }
+  return changed;
+}
+
+int
+ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
+                 bool back, size_t *strange)
+{
+  *strange = 0;
+  uint8_t *buffer = malloc(RUN_BYTES);
+  int code = buffer == NULL ? CT_ENOMEM : 0;
+  for (size_t next = 0; next < count && code == 0;) {
+    uint64_t end;
+    if (which != NULL && which[next] == 0) {
+      next++;
+      continue;
+    }
+    size_t run = run_in_memory(patches + next, count - next, &end);
+    uint64_t start = patches[next].address;
+    if (ct_process_read(process, start, buffer, end - start) == 0 &&
+        apply(buffer, patches + next, which != NULL ? which + next : NULL, run, back, strange)) {
+      code = ct_process_write(process, start, buffer, end - start);
+    }
+    next += run;
+  }
+  free(buffer);
+  return code;
+}

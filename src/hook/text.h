@@ -4,15 +4,9 @@
 #define CT_HOOK_TEXT_H
 
 #include "process/process.h"
+#include "ring/layout.h"
 #include "target/elf.h"
 #include "x86/relocate.h"
-
-/* Bytes to write at an address of the target. */
-struct ct_patch {
-  uint64_t address;
-  uint8_t length;
-  uint8_t bytes[CT_JUMP_BYTES];
-};
 
 struct ct_text {
   uint64_t start; /* in the target */
@@ -34,6 +28,17 @@ void ct_texts_close(struct ct_texts *texts);
 const uint8_t *ct_texts_at(const struct ct_texts *texts, uint64_t address, size_t size);
 /* The same, but NULL also when the file has others. */
 const uint8_t *ct_texts_unchanged(const struct ct_texts *texts, uint64_t address, size_t size);
+
+/* Takes patches that are in place out of what the process is seen to have. */
+void ct_texts_without(struct ct_texts *texts, const struct ct_patch *patches, size_t count);
+
+/*
+ * Writes patches (or, with back, what was there before), sorted by address, into memory as it is now. which: a byte for
+ * each, 0: not this one; NULL: all. Where the bytes are neither the patch's nor the old ones nothing is written;
+ * *strange counts that. Pages that cannot be read are passed over. 0, CT_ENOMEM or CT_EIO.
+ */
+int ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which,
+                     size_t count, bool back, size_t *strange);
 
 /*
  * Writes patches, sorted by address. What lies between them is written as it was. *bytes: of the pages that were

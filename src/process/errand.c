@@ -65,12 +65,12 @@ make_way_back(const struct ct_errand *errand, struct way_back *way)
   }
   uint64_t data = errand->area + CT_ERRAND_BYTES - 24; /* mask, flags, rip */
   memset(way, 0, sizeof(*way));
-  put(way, "\x0f\x05", 2);                             /* syscall */
-  put(way, "\xb8\x0e\0\0\0\xbf\x02\0\0\0", 10);        /* mov $SYS_rt_sigprocmask, %eax; mov $SIG_SETMASK, %edi */
-  put_u64(way, "\x48\xbe", 2, data);                   /* mov $data, %rsi */
-  put(way, "\x31\xd2\x41\xba\x08\0\0\0\x0f\x05", 10);  /* xor %edx, %edx; mov $8, %r10d; syscall */
-  put_u64(way, "\x48\xbc", 2, data + 8);               /* mov $flags, %rsp */
-  put(way, "\x9d", 1);                                 /* popfq */
+  put(way, "\x0f\x05", 2);                            /* syscall */
+  put(way, "\xb8\x0e\0\0\0\xbf\x02\0\0\0", 10);       /* mov $SYS_rt_sigprocmask, %eax; mov $SIG_SETMASK, %edi */
+  put_u64(way, "\x48\xbe", 2, data);                  /* mov $data, %rsi */
+  put(way, "\x31\xd2\x41\xba\x08\0\0\0\x0f\x05", 10); /* xor %edx, %edx; mov $8, %r10d; syscall */
+  put_u64(way, "\x48\xbc", 2, data + 8);              /* mov $flags, %rsp */
+  put(way, "\x9d", 1);                                /* popfq */
   put_u64(way, "\x48\xb8", 2, to.rax);
   put_u64(way, "\x48\xb9", 2, to.rcx);
   put_u64(way, "\x48\xba", 2, to.rdx);
@@ -231,8 +231,8 @@ stop_as_before(struct ct_errand *errand, int *signal)
   int status;
   if (ptrace(PTRACE_SETSIGMASK, errand->tid, (void *)sizeof(mask), &mask) != 0 ||
       syscall(SYS_tgkill, errand->process->pid, errand->tid, errand->signal.si_signo) != 0 ||
-      ptrace(PTRACE_CONT, errand->tid, NULL, NULL) != 0 ||
-      waitpid(errand->tid, &status, __WALL) != errand->tid || !WIFSTOPPED(status)) {
+      ptrace(PTRACE_CONT, errand->tid, NULL, NULL) != 0 || waitpid(errand->tid, &status, __WALL) != errand->tid ||
+      !WIFSTOPPED(status)) {
     return CT_ESRCH;
   }
   if (status >> 16 == 0 && ptrace(PTRACE_SETSIGINFO, errand->tid, NULL, &errand->signal) == 0) {

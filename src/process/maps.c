@@ -187,24 +187,96 @@ ct_process_stack_limit(pid_t pid)
   return limit;
 }
 
-int
-ct_process_seccomp(pid_t pid)
+/* A line "KEY: number" of /proc/PID/status, 0 when there is none. */
+static int
+status_number(pid_t pid, const char *key)
 {
   char name[64];
   char line[256];
-  int mode = 0;
+  int number = 0;
+  size_t length = strlen(key);
   snprintf(name, sizeof(name), "/proc/%d/status", (int)pid);
   FILE *file = fopen(name, "re");
   if (file == NULL) {
     return 0;
   }
   while (fgets(line, sizeof(line), file) != NULL) {
-    if (sscanf(line, "Seccomp: %d", &mode) == 1) {
+    if (strncmp(line, key, length) == 0 && line[length] == ':') {
+      number = (int)strtol(line + length + 1, NULL, 10);
       break;
     }
   }
   fclose(file);
-  return mode;
+  return number;
+}
+
+int
+ct_process_seccomp(pid_t pid)
+{
+  return status_number(pid, "Seccomp");
+}
+
+pid_t
+ct_process_tracer(pid_t pid)
+{
+  return status_number(pid, "TracerPid");
+}
+
+/* What follows "pid (name) " in /proc/PID/stat: the state and the numbers behind it. False when there is no process. */
+static bool
+read_stat(pid_t pid, char *text, size_t size)
+{
+  char name[64];
+  snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
+  FILE *file = fopen(name, "re");
+  size_t got = file != NULL ? fread(text, 1, size - 1, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  text[got] = '\0';
+  char *behind = strrchr(text, ')'); /* the name may have anything in it */
+  if (behind == NULL || behind[1] != ' ') {
+    return false;
+  }
+  memmove(text, behind + 2, strlen(behind + 2) + 1);
+  return true;
+}
+
+char
+ct_process_state(pid_t pid)
+{
+  char text[1024];
+  return read_stat(pid, text, sizeof(text)) ? text[0] : 0;
+}
+
+/* A field of text, the first of which is number 3; NULL when there are not so many. */
+static const char *
+stat_field(const char *text, int number)
+{
+  for (int field = 3; field < number && text != NULL; field++) {
+    text = strchr(text + 1, ' ');
+  }
+  return text;
+}
+
+uint64_t
+ct_process_start_time(pid_t pid)
+{
+  char text[1024];
+  const char *at = read_stat(pid, text, sizeof(text)) ? stat_field(text, 22) : NULL;
+  return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+bool
+ct_process_exit_status(pid_t pid, int *status)
+{
+  char text[1024];
+  const char *at = read_stat(pid, text, sizeof(text)) && text[0] == 'Z' ? stat_field(text, 52) : NULL;
+  if (at == NULL) {
+    return false;
+  }
+  *status = (int)strtol(at, NULL, 10);
+  return true;
 }
 
 void

@@ -45,6 +45,45 @@ ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes)
   return good;
 }
 
+/* The first page in [address, end) that is a copy of the process's own, or that is none; end when there is none. */
+static uint64_t
+find_page(pid_t pid, uint64_t address, uint64_t end, bool own)
+{
+  char path[64];
+  uint64_t entries[512];
+  snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  uint64_t found = end;
+  for (uint64_t at = address; fd >= 0 && at < end && found == end;) {
+    size_t want = (end - at + PAGE_BYTES - 1) / PAGE_BYTES;
+    want = want < 512 ? want : 512;
+    ssize_t got = pread(fd, entries, want * sizeof(entries[0]), (off_t)(at / PAGE_BYTES * sizeof(entries[0])));
+    if (got < (ssize_t)sizeof(entries[0])) {
+      break;
+    }
+    for (size_t i = 0; i < (size_t)got / sizeof(entries[0]) && found == end; i++, at += PAGE_BYTES) {
+      bool is_own = (entries[i] & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (entries[i] & PAGE_OF_FILE) == 0;
+      found = is_own == own ? at : end;
+    }
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return found;
+}
+
+uint64_t
+ct_process_next_own_page(pid_t pid, uint64_t address, uint64_t end)
+{
+  return find_page(pid, address, end, true);
+}
+
+uint64_t
+ct_process_end_of_own_pages(pid_t pid, uint64_t address, uint64_t end)
+{
+  return find_page(pid, address, end, false);
+}
+
 /* A line "KEY:  123 kB" of a file in /proc, in bytes. */
 static uint64_t
 kilobytes_of(const char *path, const char *key)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,10 +61,17 @@ wait_for(struct ct_process *process, pid_t pid, int *status)
 {
   pid_t got;
   do {
-    got = waitpid(pid, status, __WALL);
+    got = waitpid(pid, status, __WALL | __WNOTHREAD); /* other threads may trace other processes */
   } while (got < 0 && errno == EINTR);
   ct_process_note_end(process, got, *status);
   return got;
+}
+
+static bool
+pidfd_says_ended(const struct ct_process *process)
+{
+  struct pollfd wait = {.fd = process->pidfd, .events = POLLIN};
+  return process->pidfd >= 0 && poll(&wait, 1, 0) == 1;
 }
 
 bool
@@ -84,19 +92,41 @@ ct_process_reap(struct ct_process *process)
 bool
 ct_process_has_died(const struct ct_process *process)
 {
-  siginfo_t info = {.si_pid = 0};
-  return process->dead || waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-         info.si_pid != 0;
+  return process->dead || pidfd_says_ended(process);
+}
+
+static int
+open_pidfd(struct ct_process *process, struct ct_diag *diag)
+{
+  process->pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+  return process->pidfd >= 0 ? 0
+                             : ct_fail(diag, ct_err_from_errno(errno), "cannot watch process %d: %s", (int)process->pid,
+                                       strerror(errno));
+}
+
+int
+ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag)
+{
+  *process = (struct ct_process){.pid = pid, .mem_fd = -1, .pidfd = -1};
+  int code = open_pidfd(process, diag);
+  if (code == 0) {
+    code = open_memory(process, diag);
+  }
+  if (code != 0) {
+    ct_process_close(process, false);
+  }
+  return code;
 }
 
 static void
-child_main(char *const argv[], int go_fd, int error_fd)
+child_main(char *const argv[], const sigset_t *mask, int go_fd, int error_fd)
 {
   char byte;
   ssize_t got;
   do {
     got = read(go_fd, &byte, 1);
   } while (got < 0 && errno == EINTR);
+  sigprocmask(SIG_SETMASK, mask, NULL);
   if (got == 1) {
     execvp(argv[0], argv);
     int err = errno;
@@ -160,13 +190,12 @@ await_exec(struct ct_process *process, int error_fd, int *exec_errno, struct ct_
 }
 
 int
-ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno, struct ct_diag *diag)
+ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *process, int *exec_errno,
+                 struct ct_diag *diag)
 {
   int go[2], report[2];
   *exec_errno = 0;
-  process->mem_fd = -1;
-  process->stopped = false;
-  process->dead = false;
+  *process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   if (pipe2(go, O_CLOEXEC) != 0) {
     return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
   }
@@ -178,7 +207,7 @@ ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno
   pid_t pid = fork();
   if (pid == 0) {
     close(go[1]);
-    child_main(argv, go[0], report[1]);
+    child_main(argv, mask, go[0], report[1]);
   }
   int result = 0;
   close(go[0]);
@@ -195,10 +224,15 @@ ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno
     waitpid(pid, &status, __WALL);
   } else {
     process->pid = pid;
-    if (write(go[1], "g", 1) != 1) {
+    result = open_pidfd(process, diag);
+    if (result == 0 && write(go[1], "g", 1) != 1) {
       result = ct_fail(diag, CT_EIO, "cannot start the child process: %s", strerror(errno));
-    } else {
+    } else if (result == 0) {
       result = await_exec(process, report[0], exec_errno, diag);
+    }
+    if (result != 0 && process->pidfd >= 0) {
+      close(process->pidfd);
+      process->pidfd = -1;
     }
   }
   if (go[1] >= 0) {
@@ -309,6 +343,10 @@ ct_process_close(struct ct_process *process, bool kill_it)
   if (process->mem_fd >= 0) {
     close(process->mem_fd);
     process->mem_fd = -1;
+  }
+  if (process->pidfd >= 0) {
+    close(process->pidfd);
+    process->pidfd = -1;
   }
 }
 

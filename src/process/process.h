@@ -9,28 +9,34 @@
 
 #include "base/error.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct ct_process {
-  pid_t pid;            /* thread group */
-  int mem_fd;           /* /proc/PID/mem of the current image, -1 when closed */
-  bool stopped;         /* by ptrace, at the return from execve */
-  bool dead;            /* its end was seen here already ... */
-  int wait_status;      /* ... as waitpid told it */
-  uint64_t signal_mask; /* its own, while it is stopped and all are blocked */
-  uint64_t errand_area; /* of the current image, 0: not looked for yet */
+  pid_t pid;                /* thread group */
+  int mem_fd;               /* /proc/PID/mem of the current image, -1 when closed */
+  int pidfd;                /* readable when it has ended; -1 when closed */
+  bool stopped;             /* by ptrace, at the return from execve */
+  bool dead;                /* its end was seen here already ... */
+  int wait_status;          /* ... as waitpid told it */
+  uint64_t signal_mask;     /* its own, while it is stopped and all are blocked */
+  uint64_t errand_area;     /* of the current image, 0: not looked for yet */
   struct ct_errand *errand; /* while it is stopped: it is being used for system calls; NULL: not */
 };
 
+/* A process that runs, without stopping it. Give it to ct_process_close. */
+int ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag);
+
 /*
  * Starts argv[0] (looked up in PATH) and stops it behind its execve, before the first instruction of the new image.
- * The child has this process's own signal mask and dispositions, descriptors, and no trace of us in its environment. On
- * failure *exec_errno is the errno of execve, or 0 when something else failed.
+ * The child has the given signal mask, this process's own dispositions, descriptors, and no trace of us in its
+ * environment. On failure *exec_errno is the errno of execve, or 0 when something else failed.
  */
-int ct_process_spawn(char *const argv[], struct ct_process *process, int *exec_errno, struct ct_diag *diag);
+int ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *process, int *exec_errno,
+                     struct ct_diag *diag);
 
 /*
  * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there.
@@ -81,11 +87,23 @@ void ct_mappings_free(struct ct_mappings *mappings);
 
 /* True when no page of the range is a copy of the process's own: all are the mapped file's, in memory or not. */
 bool ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes);
+/* The first page in [address, end) that is there and is a copy of the process's own; end when there is none. */
+uint64_t ct_process_next_own_page(pid_t pid, uint64_t address, uint64_t end);
+/* The first page in [address, end) that is not. */
+uint64_t ct_process_end_of_own_pages(pid_t pid, uint64_t address, uint64_t end);
 /* Memory that the process has for itself and has written to (Private_Dirty), 0 when that is not told. */
 uint64_t ct_process_private_bytes(pid_t pid);
 /* The most that it had in memory at a time (VmHWM), 0 when that is not told. */
 uint64_t ct_process_peak_bytes(pid_t pid);
 
+/* When the process began (field 22 of /proc/PID/stat), which tells it from another with its id; 0: there is none. */
+uint64_t ct_process_start_time(pid_t pid);
+/* The status that a process which has ended left for its parent, as of waitpid; false when that has asked already. */
+bool ct_process_exit_status(pid_t pid, int *status);
+/* The letter of its state in /proc/PID/stat ('R', 'S', 'T', 'Z' ...), 0: there is none. */
+char ct_process_state(pid_t pid);
+/* Who traces it by ptrace, 0: nobody. */
+pid_t ct_process_tracer(pid_t pid);
 /* The soft limit on the stack in bytes, UINT64_MAX when unlimited. */
 uint64_t ct_process_stack_limit(pid_t pid);
 /* Nonzero when the process runs under seccomp (Seccomp: in /proc/PID/status). */

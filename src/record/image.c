@@ -47,17 +47,18 @@ remote_syscall(void *context, long number, const uint64_t args[6], int64_t *resu
 }
 
 struct ct_remote
-ct_image_remote(struct ct_image *image)
+ct_image_remote(struct ct_process *process)
 {
-  return (struct ct_remote){.process = image->process, .syscall = remote_syscall, .context = image->process};
+  return (struct ct_remote){.process = process, .syscall = remote_syscall, .context = process};
 }
 
 static int
-remote_mmap(struct ct_process *process, uint64_t address, uint64_t size, int prot, int flags, int fd, uint64_t *result)
+remote_mmap(const struct ct_remote *remote, uint64_t address, uint64_t size, int prot, int flags, int fd,
+            uint64_t *result)
 {
   uint64_t args[6] = {address, size, (uint64_t)prot, (uint64_t)flags, (uint64_t)(int64_t)fd, 0};
   int64_t got = 0;
-  int code = ct_process_syscall(process, SYS_mmap, args, &got);
+  int code = remote->syscall(remote->context, SYS_mmap, args, &got);
   if (code != 0) {
     return code;
   }
@@ -96,30 +97,19 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->magic = CT_RING_MAGIC;
 }
 
-/* The target makes the memfd, we map it through /proc: that works whatever the target may open. */
+/* Maps the memfd that the target has as fd, here and there. */
 static int
-create_ring(struct ct_process *process, const struct ct_image_options *options, struct ct_image *image,
-            struct ct_diag *diag)
+map_ring(const struct ct_remote *remote, int fd, const struct ct_image_options *options, struct ct_image *image,
+         struct ct_diag *diag)
 {
-  uint64_t sp;
-  int64_t fd = -1;
-  static const char name[] = "contrail";
-  if (ct_process_stack_pointer(process, &sp) != 0 || ct_process_write(process, sp - 512, name, sizeof(name)) != 0) {
-    return ct_fail(diag, CT_EIO, "cannot write to the stack of the new program");
-  }
-  uint64_t args[6] = {sp - 512, MFD_CLOEXEC, 0, 0, 0, 0};
-  int code = ct_process_syscall(process, SYS_memfd_create, args, &fd);
-  if (code != 0 || fd < 0) {
-    return ct_fail(diag, CT_EIO, "the new program cannot make shared memory: %s",
-                   code != 0 ? ct_err_text(code) : strerror((int)-fd));
-  }
+  int pid = remote->process->pid;
   uint32_t segments = (uint32_t)(options->ring_bytes / CT_SEGMENT_BYTES);
   segments = segments < 16 ? 16 : segments > CT_SEGMENT_MAX ? CT_SEGMENT_MAX : segments;
   struct ct_ring_header layout;
   memset(&layout, 0, sizeof(layout));
-  lay_out_ring(&layout, segments, options, process->pid);
+  lay_out_ring(&layout, segments, options, pid);
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)process->pid, (int)fd);
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
   int ours = open(path, O_RDWR | O_CLOEXEC);
   void *mapping = MAP_FAILED;
   if (ours >= 0 && ftruncate(ours, (off_t)layout.total_bytes) == 0) {
@@ -139,63 +129,94 @@ create_ring(struct ct_process *process, const struct ct_image_options *options, 
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
     slots[i].active_segment = CT_SEGMENT_NONE;
   }
-  code = remote_mmap(process, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
-                     &image->place.ring);
+  int code =
+      remote_mmap(remote, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, &image->place.ring);
   struct ct_ring_header *ring = mapping;
   while ((image->place.ring + ring->segments_offset) % CT_SEGMENT_STRIDE != CT_CURSOR_VALID) {
     ring->segments_offset += CT_PAGE_BYTES;
   }
+  return code == 0 ? 0 : ct_fail(diag, code, "the process cannot map the ring (a limit on address space?)");
+}
+
+/* The target makes the memfd, we map it through /proc: that works whatever the target may open. */
+static int
+create_ring(const struct ct_remote *remote, const struct ct_image_options *options, struct ct_image *image,
+            struct ct_diag *diag)
+{
+  static const char name[] = CT_RING_NAME;
+  int64_t fd = -1, ignored;
+  int code = ct_process_write(remote->process, image->place.config, name, sizeof(name));
+  uint64_t args[6] = {image->place.config, MFD_CLOEXEC, 0, 0, 0, 0};
+  if (code == 0) {
+    code = remote->syscall(remote->context, SYS_memfd_create, args, &fd);
+  }
+  if (code != 0 || fd < 0) {
+    return ct_fail(diag, CT_EIO, "the process cannot make shared memory: %s",
+                   code != 0 ? ct_err_text(code) : strerror((int)-fd));
+  }
+  code = map_ring(remote, (int)fd, options, image, diag);
   uint64_t close_args[6] = {(uint64_t)fd};
-  int64_t ignored;
-  ct_process_syscall(process, SYS_close, close_args, &ignored);
-  static const char zero[sizeof(name)];
-  ct_process_write(process, sp - 512, zero, sizeof(zero));
-  return code == 0 ? 0 : ct_fail(diag, code, "the new program cannot map the ring (a limit on address space?)");
+  remote->syscall(remote->context, SYS_close, close_args, &ignored);
+  return code;
+}
+
+/* Where the main stack lies; hi is 0 when there is none to be found. */
+static int
+find_main_stack(int pid, uint64_t sp, uint64_t *lo, uint64_t *hi, uint64_t *below)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(pid, &mappings);
+  *lo = *hi = *below = 0;
+  for (size_t i = 0; code == 0 && i < mappings.count; i++) {
+    const struct ct_mapping *mapping = &mappings.items[i];
+    bool is_it = sp != 0 ? sp >= mapping->start && sp < mapping->end : strcmp(mapping->path, "[stack]") == 0;
+    if (is_it && mapping->writable) {
+      *lo = mapping->start;
+      *hi = mapping->end;
+      break;
+    }
+    *below = mapping->end;
+  }
+  ct_mappings_free(&mappings);
+  return code;
 }
 
 /* The store of the main stack, as far down as it may grow. */
 static int
-create_store(struct ct_process *process, int64_t delta, bool no_stores, struct ct_stack_range *range,
-             struct ct_diag *diag)
+create_store(const struct ct_remote *remote, uint64_t sp, int64_t delta, const struct ct_image_options *options,
+             struct ct_stack_range *range, struct ct_diag *diag)
 {
-  struct ct_mappings mappings;
-  uint64_t sp, at;
-  if (ct_process_stack_pointer(process, &sp) != 0 || ct_process_mappings(process->pid, &mappings) != 0) {
-    return ct_fail(diag, CT_EIO, "cannot read the mappings of the new program");
+  uint64_t at, lo, hi, below;
+  *range = (struct ct_stack_range){0};
+  if (find_main_stack(remote->process->pid, sp, &lo, &hi, &below) != 0) {
+    return ct_fail(diag, CT_EIO, "cannot read the mappings of process %d", (int)remote->process->pid);
   }
-  uint64_t lo = 0, hi = 0, below = 0;
-  for (size_t i = 0; i < mappings.count; i++) {
-    if (sp >= mappings.items[i].start && sp < mappings.items[i].end) {
-      lo = mappings.items[i].start;
-      hi = mappings.items[i].end;
-    } else if (mappings.items[i].end <= sp) {
-      below = mappings.items[i].end;
-    }
-  }
-  ct_mappings_free(&mappings);
   if (hi == 0) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "the new program has no stack");
+    return options->running ? 0 : ct_fail(diag, CT_EUNSUPPORTED, "the new program has no stack");
   }
-  uint64_t limit = ct_process_stack_limit(process->pid);
+  uint64_t limit = ct_process_stack_limit(remote->process->pid);
   limit = limit > STACK_UNLIMITED ? STACK_UNLIMITED : limit;
   uint64_t room = hi - limit > below && limit < hi ? (hi - limit) & ~(uint64_t)(CT_PAGE_BYTES - 1) : below;
   if (room < lo) {
     lo = room;
   }
-  *range = (struct ct_stack_range){.lo = lo, .hi = hi, .light = no_stores};
-  if (no_stores) {
+  *range = (struct ct_stack_range){.lo = lo, .hi = hi, .light = options->no_stores};
+  if (options->no_stores) {
     return 0;
   }
-  int code = remote_mmap(process, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
+  int code = remote_mmap(remote, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, &at);
   if (code != 0 || at != lo + (uint64_t)delta) {
-    return ct_fail(diag, CT_ENOMEM, "the new program cannot map its return store (a limit on address space?)");
+    range->light = 1;
+    return options->running
+               ? 0
+               : ct_fail(diag, CT_ENOMEM, "the new program cannot map its return store (a limit on address space?)");
   }
   return 0;
 }
 
 static int
-place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_agent_image *agent)
+place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_agent_image *agent)
 {
   memcpy(agent, ct_agent_blob, sizeof(*agent));
   size_t file_bytes = (size_t)(ct_agent_blob_end - ct_agent_blob);
@@ -204,15 +225,16 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
   int code =
-      remote_mmap(process, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
+      remote_mmap(remote, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
   if (code != 0) {
     return code;
   }
-  code = ct_process_write(process, place->base, ct_agent_blob, file_bytes);
+  code = ct_process_write(remote->process, place->base, ct_agent_blob, file_bytes);
+  place->bytes = total;
   uint64_t args[6] = {place->base, agent->data_start, PROT_READ | PROT_EXEC};
   int64_t result = -1;
   if (code == 0) {
-    code = ct_process_syscall(process, SYS_mprotect, args, &result);
+    code = remote->syscall(remote->context, SYS_mprotect, args, &result);
   }
   if (code == 0 && result != 0) {
     code = CT_EACCES;
@@ -240,31 +262,32 @@ place_agent(struct ct_process *process, struct ct_agent_place *place, struct ct_
 }
 
 static int
-place_controls(struct ct_process *process, struct ct_agent_place *place)
+place_controls(const struct ct_remote *remote, struct ct_agent_place *place)
 {
   uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  int code = remote_mmap(process, CONTROLS_HINT, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
+  int code = remote_mmap(remote, CONTROLS_HINT, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
   if (code != 0) {
     return code;
   }
   uint64_t args[6] = {place->controls, size, MADV_WIPEONFORK};
   int64_t result = -1;
-  code = ct_process_syscall(process, SYS_madvise, args, &result);
+  code = remote->syscall(remote->context, SYS_madvise, args, &result);
   if (code == 0 && result != 0) {
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
   if (code == 0) {
-    code = remote_mmap(process, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+    code = remote_mmap(remote, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
   }
   /* What the agent calls back is called from a module: it looks at no slot of its own. */
   static const uint8_t module = CT_TEXT_MODULE;
   return code != 0 ? code
-                   : ct_process_write(process, place->table + (place->base >> CT_TABLE_SHIFT), &module, sizeof(module));
+                   : ct_process_write(remote->process, place->table + (place->base >> CT_TABLE_SHIFT), &module,
+                                      sizeof(module));
 }
 
 static int
-configure(struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
+configure(const struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
           const struct ct_image_options *options, const struct ct_stack_range *stack)
 {
   struct ct_agent_place *place = &image->place;
@@ -284,6 +307,11 @@ configure(struct ct_process *process, struct ct_image *image, const struct ct_ag
   config.page_lookup = place->page_lookup;
   config.signal_mask = ~0ull;
   config.stacks[0] = *stack;
+  if (stack->hi != 0 && !stack->light) {
+    config.stores[0] =
+        (struct ct_store){stack->lo + (uint64_t)place->store_delta, stack->hi + (uint64_t)place->store_delta};
+    config.store_count = 1;
+  }
   size_t bytes =
       ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &config.fde_full, &config.fde_enter);
   if (bytes == 0) {
@@ -293,13 +321,13 @@ configure(struct ct_process *process, struct ct_image *image, const struct ct_ag
   if (code == 0) {
     code = ct_process_write(process, place->config, &config, sizeof(config));
   }
-  return code != 0 ? code : ct_process_set_gs_base(process, place->page_lookup);
+  return code;
 }
 
 /* rt_sigaction(SIGTRAP) in the target's name, with the kernel's struct (asm/signal.h), in the last page of the agent.
  */
 static int
-handle_traps(struct ct_process *process, const struct ct_agent_place *place, const struct ct_agent_image *agent)
+handle_traps(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_agent_image *agent)
 {
   struct {
     uint64_t handler, flags, restorer, mask;
@@ -308,46 +336,83 @@ handle_traps(struct ct_process *process, const struct ct_agent_place *place, con
   uint64_t at = place->base + page_up(agent->memory_bytes) + CT_PAGE_BYTES - sizeof(action);
   uint64_t args[6] = {SIGTRAP, at, 0, sizeof(action.mask)};
   int64_t result = -1;
-  int code = ct_process_write(process, at, &action, sizeof(action));
+  int code = ct_process_write(remote->process, at, &action, sizeof(action));
   if (code == 0) {
-    code = ct_process_syscall(process, SYS_rt_sigaction, args, &result);
+    code = remote->syscall(remote->context, SYS_rt_sigaction, args, &result);
   }
   return code != 0 ? code : result != 0 ? CT_EUNSUPPORTED : 0;
 }
 
+/* What was mapped of an image that did not come to be, but the main stack's store. */
+static void
+take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t ring_bytes)
+{
+  const uint64_t parts[][2] = {{place->ring, ring_bytes},
+                               {place->base, place->bytes},
+                               {place->controls, (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE},
+                               {place->table, CT_TABLE_BYTES}};
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    uint64_t args[6] = {parts[i][0], parts[i][1]};
+    int64_t ignored;
+    if (parts[i][0] != 0) {
+      remote->syscall(remote->context, SYS_munmap, args, &ignored);
+    }
+  }
+}
+
+/* So that another controller finds everything. */
+static void
+tell_inside(struct ct_image *image)
+{
+  const struct ct_agent_place *place = &image->place;
+  image->ring->inside = (struct ct_inside){
+      .agent = place->base,
+      .agent_bytes = place->bytes,
+      .controls = place->controls,
+      .controls_bytes = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE,
+      .table = place->table,
+      .table_bytes = CT_TABLE_BYTES,
+      .config = place->config,
+      .controller_start = ct_process_start_time(getpid()),
+  };
+}
+
 int
-ct_image_create(struct ct_process *process, const struct ct_image_options *options, struct ct_image *image,
-                struct ct_diag *diag)
+ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
+                struct ct_image *image, struct ct_diag *diag)
 {
   struct ct_agent_image agent;
   struct ct_stack_range stack;
   memset(image, 0, sizeof(*image));
-  image->process = process;
   image->place.store_delta = STORE_DELTA;
-  int code = create_ring(process, options, image, diag);
-  if (code == 0) {
-    code = create_store(process, image->place.store_delta, options->no_stores, &stack, diag);
+  int code = place_agent(remote, &image->place, &agent);
+  if (code != 0) {
+    ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
+  } else {
+    code = create_ring(remote, options, image, diag);
   }
   if (code == 0) {
-    code = place_agent(process, &image->place, &agent);
+    code = create_store(remote, sp, image->place.store_delta, options, &stack, diag);
+  }
+  if (code == 0) {
+    code = place_controls(remote, &image->place);
     if (code == 0) {
-      code = place_controls(process, &image->place);
-    }
-    if (code == 0) {
-      code = configure(process, image, &agent, options, &stack);
+      code = configure(remote->process, image, &agent, options, &stack);
     }
     if (code == 0 && options->int3) {
-      code = handle_traps(process, &image->place, &agent);
+      code = handle_traps(remote, &image->place, &agent);
     }
     if (code != 0) {
-      ct_fail(diag, code, "cannot place the agent in the new program: %s (a limit on address space?)",
-              ct_err_text(code));
+      ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
     }
   }
   if (code != 0) {
+    take_out(remote, &image->place, image->ring_bytes);
     ct_image_free(image);
+    return code;
   }
-  return code;
+  tell_inside(image);
+  return 0;
 }
 
 void

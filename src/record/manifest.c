@@ -5,11 +5,14 @@
 #include "hook/exclude.h"
 #include "process/process.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define COMMAND_BYTES 65536 /* of a command line that are kept */
 
 json_t *
 ct_manifest_text(const char *bytes)
@@ -66,20 +69,44 @@ exclude_json(const struct ct_exclude *exclude)
   return json;
 }
 
-void
-ct_manifest_start(struct ct_manifest *manifest, const struct ct_record_options *options, pid_t pid)
+static void
+begin(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid)
 {
-  char *const *argv = options->argv;
   manifest->exclude = exclude_json(options->exclude);
   manifest->max_depth = options->max_depth;
   manifest->command = json_array();
   manifest->images = json_array();
-  for (; *argv != NULL; argv++) {
-    json_array_append_new(manifest->command, ct_manifest_text(*argv));
-  }
   manifest->pid = pid;
   manifest->start_wall_ns = clock_ns(CLOCK_REALTIME);
   read_pair(&manifest->tsc0, &manifest->ns0);
+}
+
+void
+ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_options *options, char *const argv[], pid_t pid)
+{
+  begin(manifest, options, pid);
+  for (; *argv != NULL; argv++) {
+    json_array_append_new(manifest->command, ct_manifest_text(*argv));
+  }
+}
+
+/* Its command is what /proc/PID/cmdline says, words ended by NUL. */
+void
+ct_manifest_attach(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid)
+{
+  char path[64], words[COMMAND_BYTES];
+  begin(manifest, options, pid);
+  manifest->attached = true;
+  snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+  FILE *file = fopen(path, "re");
+  size_t size = file != NULL ? fread(words, 1, sizeof(words) - 1, file) : 0;
+  words[size] = '\0';
+  for (size_t at = 0; at < size; at += strlen(words + at) + 1) {
+    json_array_append_new(manifest->command, ct_manifest_text(words + at));
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
 }
 
 void
@@ -102,12 +129,21 @@ timeval_ns(const struct timeval *t)
 }
 
 void
-ct_manifest_end(struct ct_manifest *manifest, int wait_status)
+ct_manifest_detach(struct ct_manifest *manifest)
 {
-  manifest->has_exit = 1;
+  manifest->detached = true;
+  manifest->has_end = true;
+  manifest->end_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+void
+ct_manifest_end(struct ct_manifest *manifest, bool known, int wait_status)
+{
+  manifest->has_end = true;
+  manifest->has_exit = known;
   manifest->wait_status = wait_status;
   struct rusage usage; /* the program is our only child, and has been waited for */
-  if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+  if (!manifest->attached && getrusage(RUSAGE_CHILDREN, &usage) == 0) {
     manifest->user_ns = timeval_ns(&usage.ru_utime);
     manifest->system_ns = timeval_ns(&usage.ru_stime);
   }
@@ -207,7 +243,9 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "pid", json_integer(manifest->pid));
   json_object_set_new(json, "start_wall_ns", json_integer((json_int_t)manifest->start_wall_ns));
   json_object_set_new(json, "start_ns", json_integer((json_int_t)manifest->ns0));
-  if (manifest->has_exit) {
+  json_object_set_new(json, "attached", json_boolean(manifest->attached));
+  json_object_set_new(json, "detached", json_boolean(manifest->detached));
+  if (manifest->has_end) {
     json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
     json_object_set_new(json, "user_ns", json_integer((json_int_t)manifest->user_ns));
     json_object_set_new(json, "system_ns", json_integer((json_int_t)manifest->system_ns));

@@ -19,6 +19,8 @@ struct ct_manifest {
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */
   uint64_t end_ns;
+  bool attached, detached;
+  bool has_end;
   int has_exit;
   int wait_status;
   uint64_t user_ns, system_ns;  /* processor time of the program, and of the children it has waited for */
@@ -29,10 +31,16 @@ struct ct_manifest {
 
 /* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
 json_t *ct_manifest_text(const char *bytes);
-void ct_manifest_start(struct ct_manifest *manifest, const struct ct_record_options *options, pid_t pid);
+void ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_options *options, char *const argv[],
+                       pid_t pid);
+/* The same of a process that ran before. */
+void ct_manifest_attach(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid);
+/* It was let go. */
+void ct_manifest_detach(struct ct_manifest *manifest);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
-void ct_manifest_end(struct ct_manifest *manifest, int wait_status);
+/* It has ended; known: with that status. */
+void ct_manifest_end(struct ct_manifest *manifest, bool known, int wait_status);
 /* The whole manifest; takes modules over. */
 json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
                          const struct ct_drain_thread_info *threads, size_t thread_count,

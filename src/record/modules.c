@@ -14,6 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
+
+#define TOLERANCE_NS 3000000000ull /* of the start-up deadline ... */
+#define FUNCTION_NS  50000ull      /* ... and what it allows for each function: some fifty times what one takes */
 
 struct ct_plan_entry {
   dev_t device;
@@ -23,6 +27,14 @@ struct ct_plan_entry {
   struct ct_plan *plan;
   bool counted; /* its time is in a module's plan_ns */
 };
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 /* The plan of a file, from an earlier image if it is the same file still. */
 static int
@@ -373,6 +385,9 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
     module->text_bytes = module->installed.text_bytes;
     take_stock(module);
   }
+  if (code == CT_ETIMEOUT && remote->deadline_ns != 0) {
+    return ct_fail(diag, code, "the hooks could not be put in in time (%s was not done)", module->path);
+  }
   if (code != 0) {
     free(module->why_not);
     module->why_not = strdup(why.text[0] != '\0' ? why.text : ct_err_text(code));
@@ -432,6 +447,37 @@ remark_text(struct ct_modules *modules, const struct ct_remote *remote, const st
   return code;
 }
 
+struct restorers {
+  uint64_t *list;
+  size_t count, max;
+};
+
+static void
+add_restorers(void *context, const struct ct_plan *plan, uint64_t base)
+{
+  struct restorers *to = context;
+  for (size_t f = 0; plan->refused[CT_REFUSED_SIGNAL_FRAME] != 0 && f < plan->count && to->count < to->max; f++) {
+    if (plan->functions[f].refusal == CT_REFUSED_SIGNAL_FRAME) {
+      to->list[to->count++] = base + plan->functions[f].address;
+    }
+  }
+}
+
+/* For whoever takes the hooks out. */
+static int
+tell_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
+{
+  uint64_t list[CT_RESTORER_MAX] = {0};
+  struct restorers to = {list, 0, CT_RESTORER_MAX};
+  for (size_t i = 0; i < modules->count; i++) {
+    if (modules->items[i].loaded && modules->items[i].plan != NULL) {
+      add_restorers(&to, modules->items[i].plan, modules->items[i].base);
+    }
+  }
+  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, restorers), list,
+                          sizeof(list));
+}
+
 int
 ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                   struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -451,6 +497,12 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
     }
     code = add_module(modules, image, mapping, remote, place, sinks, diag);
     added++;
+    if (code == 0 && remote->deadline_ns != 0 && now_ns() > remote->deadline_ns) {
+      code = ct_fail(diag, CT_ETIMEOUT, "the hooks could not be put in in time (%zu modules done)", modules->count);
+    }
+  }
+  if (code == 0 && added > 0) {
+    code = tell_restorers(modules, remote, place);
   }
   ct_mappings_free(&mappings);
   return code != 0 ? code : added;
@@ -491,19 +543,61 @@ ct_modules_have_rendezvous(const struct ct_modules *modules)
   return false;
 }
 
-size_t
-ct_modules_restorers(const struct ct_modules *modules, uint64_t *list, size_t max)
+/* Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. */
+static void
+each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, const struct ct_plan *plan, uint64_t base),
+          void *context)
 {
-  size_t count = 0;
-  for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    for (size_t f = 0; module->loaded && module->plan != NULL && f < module->plan->count && count < max; f++) {
-      if (module->plan->functions[f].refusal == CT_REFUSED_SIGNAL_FRAME) {
-        list[count++] = module->base + module->plan->functions[f].address;
-      }
+  struct ct_mappings mappings;
+  if (ct_process_mappings(pid, &mappings) != 0) {
+    return;
+  }
+  for (size_t m = 0; m < mappings.count; m++) {
+    struct ct_plan *plan;
+    bool fresh;
+    uint64_t base;
+    if (is_module(&mappings.items[m]) &&
+        plan_of_mapping(modules, &mappings.items[m], pid, false, &plan, &fresh, NULL) == 0 &&
+        load_bias(plan, &mappings.items[m], &base) == 0) {
+      visit(context, plan, base);
     }
   }
-  return count;
+  ct_mappings_free(&mappings);
+}
+
+size_t
+ct_modules_restorers(struct ct_modules *modules, int pid, uint64_t *list, size_t max)
+{
+  struct restorers to = {list, 0, max};
+  each_plan(modules, pid, add_restorers, &to);
+  return to.count;
+}
+
+static void
+add_functions(void *context, const struct ct_plan *plan, uint64_t base)
+{
+  (void)base;
+  *(uint64_t *)context += plan->hooked;
+}
+
+uint64_t
+ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms)
+{
+  uint64_t functions = 0;
+  each_plan(modules, pid, add_functions, &functions);
+  return now_ns() + (wanted_ms != 0 ? wanted_ms * 1000000ull : TOLERANCE_NS + functions * FUNCTION_NS);
+}
+
+void
+ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked)
+{
+  *functions = *hooked = 0;
+  for (size_t i = 0; i < modules->count; i++) {
+    if (modules->items[i].loaded) {
+      *functions += modules->items[i].functions;
+      *hooked += modules->items[i].hooked;
+    }
+  }
 }
 
 const struct ct_module *

@@ -65,8 +65,12 @@ int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct c
 bool ct_modules_look(struct ct_modules *modules, int pid);
 /* True when a loaded module tells of new ones by its rendezvous. */
 bool ct_modules_have_rendezvous(const struct ct_modules *modules);
-/* Where signal handlers return to the kernel: appends up to max addresses to list, returns their number. */
-size_t ct_modules_restorers(const struct ct_modules *modules, uint64_t *list, size_t max);
+/* Where signal handlers of process pid return to the kernel: up to max addresses into list, returns their number. */
+size_t ct_modules_restorers(struct ct_modules *modules, int pid, uint64_t *list, size_t max);
+/* When the installation in process pid must be done, by CLOCK_MONOTONIC: in wanted_ms, 0: by what there is to do. */
+uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms);
+/* The functions of all modules that are loaded, and how many of them are hooked. */
+void ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked);
 /* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */

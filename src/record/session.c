@@ -1,625 +1,597 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording, on the controller's main thread: it starts the program, installs hooks, answers requests of the agent,
- * follows execs and waits for the end. The drain is a second thread.
+ * A session as an object; see session.h. Its thread does everything: calls of the interface are commands, which
+ * callers put into a list and wait for. In between it serves the process.
  *
- * ptrace holds the target only behind an exec, for the time of the installation; in between it runs free. When it needs
- * us, it rings control_bell in the ring (also rung by our SIGCHLD handler): start-up libraries and dlopen (rendezvous),
- * and execs.
+ * ptrace holds the process only behind an exec and while hooks are put in, changed or taken out; otherwise it runs
+ * free. When it needs us it rings the bell, control_bell in the ring; commands and the end of the process (a second
+ * thread waits for that, by a pidfd) ring the same.
  */
-#include "record/session.h"
+#include "record/session_internal.h"
 
-#include "drain/drain.h"
-#include "record/image.h"
-#include "record/manifest.h"
-#include "record/modules.h"
 #include "record/program.h"
-
-#include "process/freeze.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define BUFFER_BYTES  (48u << 20) /* what the encoders may hold */
-#define IDLE_MS       200
-#define LOOK_NS       50000000ull  /* between looks for libraries of which no loader tells */
-#define LOOK_TOLD_NS  400000000ull /* the same where a loader tells of its own */
-#define LOOK_SHARE    100          /* and a hundred times as long as a look takes */
-#define RETRY_NS      1000000000ull
-#define FREEZE_MS     200
-#define RESTORERS_MAX 64
-#define MANIFEST_NS   200000000ull
-#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+#define IDLE_MS 200
+#define LOOK_MS 50 /* where no loader tells of libraries */
 
-struct session {
-  const struct ct_record_options *options;
-  struct ct_process process;
-  struct ct_image image;
-  bool image_live; /* an image is being recorded */
-  uint32_t image_count;
-  struct ct_modules modules;
-  struct ct_drain *drain;
-  struct ct_trace_writer *writer;
-  pthread_mutex_t lock;
-  struct ct_manifest manifest;
-  bool manifest_is_old;
-  uint64_t manifest_ns; /* when it was written */
-  uint64_t next_look_ns;
-  bool seen_before; /* a library, at the last look, with no word from the loader since */
-  char *note;
+/* A call of the interface, on the caller's stack. */
+struct session_command {
+  int (*run)(struct ct_session *session, void *argument, struct ct_diag *diag);
+  void *argument;
+  struct ct_diag *diag;
+  int result;
+  bool done;
+  struct session_command *next;
 };
 
-/* The bell of the image being recorded; the SIGCHLD handler rings it. */
-static uint32_t *volatile current_bell;
-static volatile pid_t current_pid;
-
-static void
-on_child(int signal)
-{
-  (void)signal;
-  uint32_t *bell = current_bell;
-  if (bell != NULL) {
-    __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
-  }
-}
-
-static void
-on_forward(int signal)
-{
-  int saved = errno;
-  if (current_pid > 0) {
-    kill(current_pid, signal);
-  }
-  errno = saved;
-}
-
-struct signals {
-  struct sigaction child, interrupt, quit, terminate, hangup;
-};
-
-static void
-take_signals(struct signals *old)
-{
-  struct sigaction action = {.sa_handler = on_child};
-  sigaction(SIGCHLD, &action, &old->child);
-  action.sa_handler = SIG_IGN; /* the terminal sends these to the target too: it decides */
-  sigaction(SIGINT, &action, &old->interrupt);
-  sigaction(SIGQUIT, &action, &old->quit);
-  action.sa_handler = on_forward;
-  sigaction(SIGTERM, &action, &old->terminate);
-  sigaction(SIGHUP, &action, &old->hangup);
-}
-
-static void
-give_signals_back(const struct signals *old)
-{
-  sigaction(SIGCHLD, &old->child, NULL);
-  sigaction(SIGINT, &old->interrupt, NULL);
-  sigaction(SIGQUIT, &old->quit, NULL);
-  sigaction(SIGTERM, &old->terminate, NULL);
-  sigaction(SIGHUP, &old->hangup, NULL);
-}
-
-static uint64_t
-now_ns(void)
+uint64_t
+session_now_ns(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void
-futex_wake(uint32_t *word)
+void
+session_wake(uint32_t *word)
 {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void
-futex_wait_ms(uint32_t *word, uint32_t value, int ms)
+void
+session_wait_ms(uint32_t *word, uint32_t value, int ms)
 {
   struct timespec wait = {ms / 1000, ms % 1000 * 1000000L};
   syscall(SYS_futex, word, FUTEX_WAIT, value, &wait, NULL, 0);
 }
 
+/* Under the guard, so that the ring is not unmapped meanwhile. */
 static void
-write_manifest(struct session *session, bool complete)
+ring_bell(struct ct_session *session)
 {
-  const struct ct_drain_thread_info *threads;
-  struct ct_drain_stats stats;
-  pthread_mutex_lock(&session->lock);
-  if (complete) {
-    ct_trace_writer_sync(session->writer); /* so that the counts are of what is on the disk */
+  __atomic_fetch_add(session->bell, 1, __ATOMIC_RELEASE);
+  session_wake(session->bell);
+}
+
+void
+session_set_bell(struct ct_session *session, uint32_t *bell)
+{
+  pthread_mutex_lock(&session->guard);
+  session->bell = bell != NULL ? bell : &session->own_bell;
+  pthread_mutex_unlock(&session->guard);
+}
+
+void
+session_note(struct ct_session *session, const char *text)
+{
+  pthread_mutex_lock(&session->guard);
+  if (session->status.note[0] == '\0') {
+    snprintf(session->status.note, sizeof(session->status.note), "%s", text);
   }
-  size_t count = ct_drain_threads(session->drain, &threads);
-  ct_drain_stats(session->drain, &stats);
-  json_t *json =
-      ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
-  ct_trace_writer_manifest(session->writer, json);
-  json_decref(json);
-  pthread_mutex_unlock(&session->lock);
-  session->manifest_is_old = false;
-  session->manifest_ns = now_ns();
+  pthread_mutex_unlock(&session->guard);
 }
 
-/* While libraries come and go: now and then is enough. */
-static void
-refresh_manifest(struct session *session)
-{
-  if (session->manifest_is_old && now_ns() - session->manifest_ns > MANIFEST_NS) {
-    uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
-    session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
-    write_manifest(session, false);
-  }
-}
-
-static struct ct_module_sinks
-sinks(struct session *session)
-{
-  return (struct ct_module_sinks){session->writer, &session->lock, session->drain};
-}
-
-static void
-add_note(struct session *session, const char *text)
-{
-  if (session->note[0] == '\0') {
-    snprintf(session->note, sizeof(((struct ct_record_result *)0)->note), "%s", text);
-  }
-}
-
-/* The process stands behind an exec: make the new image ready and let it go. */
 static int
-begin_image(struct session *session, struct ct_diag *diag)
+go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag)
 {
-  uint64_t begin = now_ns();
-  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options->ring_mib << 20,
-                                     .lossless = session->options->lossless,
-                                     .int3 = session->options->int3};
-  char path[64], target[PATH_MAX];
-  snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
-  ssize_t length = readlink(path, target, sizeof(target) - 1);
-  target[length > 0 ? length : 0] = '\0';
-  int code = 0;
-  if (ct_process_seccomp(session->process.pid) != 0) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
-                   target);
-  }
-  if (code == 0) {
-    struct ct_diag why = {""};
-    int unused;
-    if (ct_program_check(path, &unused, &why) != 0) {
-      code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
-    }
-  }
-  const struct ct_plan *program = code == 0 ? ct_modules_program(&session->modules, session->process.pid) : NULL;
-  if (program != NULL && program->uses_gs) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
-                   target);
-  } else if (program != NULL && program->translates) {
-    code = ct_fail(diag, CT_EUNSUPPORTED,
-                   "%s cannot be recorded: it translates code, some of its own too, and must find it as it is in the "
-                   "file",
-                   target);
-  }
-  options.no_stores = program != NULL && program->no_stores;
-  if (code == 0) {
-    code = ct_image_create(&session->process, &options, &session->image, diag);
-  }
-  ct_manifest_image(&session->manifest, session->process.pid, target, code == 0 ? NULL : diag->text);
-  if (code != 0) {
-    return code;
-  }
-  session->image_live = true;
-  struct ct_remote remote = ct_image_remote(&session->image);
-  struct ct_module_sinks to = sinks(session);
-  code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
-  session->image_count++;
-  if (code >= 0) {
-    code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
-  }
-  current_bell = &session->image.ring->control_bell;
-  current_pid = session->process.pid;
-  session->manifest.install_ns += now_ns() - begin;
-  write_manifest(session, false);
+  pthread_mutex_lock(&session->guard);
+  int code = ct_state_go(&session->status.state, step, diag);
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
   return code;
 }
 
-/* The image has ended, by exec or with the process. */
-static void
-end_image(struct session *session, bool by_exec)
+/* ---- the end of the process ---- */
+
+static void *
+watch_main(void *context)
 {
-  if (!session->image_live) {
-    return;
+  struct ct_session *session = context;
+  struct pollfd wait[2] = {{.fd = session->process.pidfd, .events = POLLIN},
+                           {.fd = session->stop_watching, .events = POLLIN}};
+  while (poll(wait, 2, -1) < 0 && errno == EINTR) {
   }
-  ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
-  static uint32_t no_bell;
-  current_bell = &no_bell;
-  ct_image_free(&session->image);
-  ct_modules_forget(&session->modules);
-  session->image_live = false;
+  pthread_mutex_lock(&session->guard);
+  ring_bell(session);
+  pthread_mutex_unlock(&session->guard);
+  return NULL;
 }
 
-/* ct_remote over a thread that waits in the agent, for the answer to the request whose state was pending. */
-struct agent_remote {
-  struct session *session;
-  struct ct_request *request;
-  uint32_t pending;
-};
+static void
+start_watching(struct ct_session *session)
+{
+  session->stop_watching = eventfd(0, EFD_CLOEXEC);
+  session->watched = session->stop_watching >= 0 && pthread_create(&session->watcher, NULL, watch_main, session) == 0;
+}
 
-/* False when the thread has given up in the meantime. */
+static void
+stop_watching(struct ct_session *session)
+{
+  uint64_t one = 1;
+  if (session->watched) {
+    if (write(session->stop_watching, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
+      pthread_join(session->watcher, NULL);
+    }
+    session->watched = false;
+  }
+  if (session->stop_watching >= 0) {
+    close(session->stop_watching);
+    session->stop_watching = -1;
+  }
+}
+
+/* The process has ended, as wait_status says if that is known; or is lost. */
+static void
+note_end(struct ct_session *session, bool has_status, int wait_status, bool lost)
+{
+  if (session->is_frozen) {
+    ct_process_thaw(&session->frozen);
+    session->is_frozen = false;
+  }
+  session_end_image(session, false);
+  if (session->writer != NULL) {
+    ct_manifest_end(&session->manifest, has_status, wait_status);
+    session_close_trace(session);
+  }
+  stop_watching(session);
+  ct_process_close(&session->process, false);
+  pthread_mutex_lock(&session->guard);
+  session->status.ended = true;
+  session->status.has_status = has_status;
+  session->status.wait_status = wait_status;
+  session->lost = lost;
+  session->finished = true;
+  ct_state_go(&session->status.state, CT_STEP_ENDED, NULL);
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
+}
+
+/* Has it ended? True then. */
 static bool
-change_state(struct agent_remote *remote, enum ct_request_state code)
+look_for_end(struct ct_session *session)
 {
-  uint32_t expected = remote->pending;
-  uint32_t wanted = CT_REQ_WITH(expected, code);
-  /* release: pairs with the agent's acquire of the state */
-  bool changed = __atomic_compare_exchange_n(&remote->request->state, &expected, wanted, false, __ATOMIC_RELEASE,
-                                             __ATOMIC_RELAXED);
-  futex_wake(&remote->request->state);
-  return changed;
-}
-
-static int
-agent_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
-{
-  struct agent_remote *remote = context;
-  struct ct_request *request = remote->request;
-  uint32_t *bell = &remote->session->image.ring->control_bell;
-  request->number = (uint64_t)number;
-  memcpy(request->arg, args, sizeof(request->arg));
-  if (!change_state(remote, CT_REQ_SYSCALL)) {
-    return CT_ESRCH;
+  int status = 0;
+  struct ct_process *process = &session->process;
+  if (process->pid == 0 || session->status.ended) {
+    return false;
   }
-  for (int step = 0; step < REMOTE_STEPS; step++) {
-    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
-    uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
-    if (state != CT_REQ_WITH(remote->pending, CT_REQ_SYSCALL)) {
-      *result = request->result;
-      return state == remote->pending ? 0 : CT_ESRCH;
+  if (process->dead) {
+    note_end(session, true, process->wait_status, false);
+    return true;
+  }
+  if (session->status.attached) {
+    if (ct_process_has_died(process)) {
+      bool known = ct_process_exit_status(process->pid, &status);
+      note_end(session, known, status, false);
+      return true;
     }
-    if (ct_process_has_died(&remote->session->process)) {
-      return CT_ESRCH;
-    }
-    futex_wait_ms(bell, rung, IDLE_MS);
+    return false;
   }
-  return CT_ETIMEOUT;
-}
-
-static bool
-still_waits(void *context)
-{
-  const struct agent_remote *remote = context;
-  return __atomic_load_n(&remote->request->state, __ATOMIC_ACQUIRE) == remote->pending;
-}
-
-static void
-answer_request(void *context)
-{
-  change_state(context, CT_REQ_DONE);
-}
-
-static void
-serve_rendezvous(struct session *session, struct agent_remote *via)
-{
-  uint64_t begin = now_ns();
-  struct ct_remote remote = {
-      .process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
-  struct ct_module_sinks to = sinks(session);
-  struct ct_diag diag = {""};
-  int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
-  answer_request(via);
-  session->manifest.install_ns += now_ns() - begin;
-  if (added < 0) {
-    add_note(session, diag.text);
+  pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
+  if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
+    note_end(session, true, status, false);
+    return true;
   }
-  const struct ct_module *gs_user = added > 0 ? ct_modules_gs_user(&session->modules) : NULL;
-  if (gs_user != NULL) {
-    snprintf(diag.text, sizeof(diag.text), "%s uses the gs register itself, which hooks need; what follows is unsafe",
-             gs_user->path);
-    add_note(session, diag.text);
-  }
-  session->manifest_is_old |= added > 0;
-  session->seen_before = false;
-  refresh_manifest(session);
-}
-
-static int
-frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
-{
-  return ct_frozen_syscall(context, number, args, result);
-}
-
-/* Libraries have come of which nobody told: hold the process while they are hooked. */
-static void
-hook_found_modules(struct session *session)
-{
-  struct ct_frozen frozen;
-  struct ct_diag diag = {""};
-  uint64_t restorers[RESTORERS_MAX];
-  uint64_t begin = now_ns();
-  size_t restorer_count = ct_modules_restorers(&session->modules, restorers, RESTORERS_MAX);
-  int code = ct_process_freeze(&session->process, FREEZE_MS, &frozen, &diag);
-  if (code == 0 && ct_frozen_find_pcs(&frozen, restorers, restorer_count) != 0) {
-    ct_process_thaw(&frozen);
-    code = CT_EIO;
-  }
-  if (code != 0) {
-    session->next_look_ns = now_ns() + RETRY_NS;
-    return;
-  }
-  struct ct_remote remote = {.process = &session->process,
-                             .syscall = frozen_syscall,
-                             .context = &frozen,
-                             .pcs = frozen.pcs,
-                             .pc_count = frozen.pc_count};
-  struct ct_module_sinks to = sinks(session);
-  int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
-  ct_process_thaw(&frozen);
-  session->manifest.install_ns += now_ns() - begin;
-  session->manifest_is_old |= added > 0;
-  if (added < 0) {
-    add_note(session, diag.text);
-  }
-}
-
-/*
- * A look at the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
- * other means. What a loader with a rendezvous has just mapped it will tell of; so with one, only what is there at two
- * looks in a row with no word from the loader counts.
- */
-static void
-look_for_modules(struct session *session)
-{
-  uint64_t begin = now_ns();
-  if (!session->image_live || begin < session->next_look_ns) {
-    return;
-  }
-  bool told = ct_modules_have_rendezvous(&session->modules);
-  bool changed = ct_modules_look(&session->modules, session->process.pid);
-  uint64_t pause = told ? LOOK_TOLD_NS : LOOK_NS;
-  uint64_t took = now_ns() - begin;
-  session->next_look_ns = begin + (took * LOOK_SHARE > pause ? took * LOOK_SHARE : pause);
-  if (changed && (!told || session->seen_before)) {
-    hook_found_modules(session);
-    changed = false;
-  }
-  session->seen_before = changed;
-}
-
-static bool
-would_lose_privilege(struct session *session, uint64_t path_address)
-{
-  char path[PATH_MAX];
-  char seen[PATH_MAX + 64];
-  size_t length = 0;
-  while (length + 1 < sizeof(path)) {
-    size_t step = CT_PAGE_BYTES - (path_address + length) % CT_PAGE_BYTES;
-    step = step < sizeof(path) - 1 - length ? step : sizeof(path) - 1 - length;
-    if (ct_process_read(&session->process, path_address + length, path + length, step) != 0) {
-      return false;
-    }
-    if (memchr(path + length, '\0', step) != NULL) {
-      break;
-    }
-    length += step;
-  }
-  path[sizeof(path) - 1] = '\0';
-  snprintf(seen, sizeof(seen), "/proc/%d/%s%s", (int)session->process.pid, path[0] == '/' ? "root" : "cwd/", path);
-  return ct_program_is_privileged(seen) != 0;
-}
-
-static void
-serve_exec(struct session *session, struct agent_remote *via, pid_t tid)
-{
-  struct ct_diag diag = {""};
-  if (would_lose_privilege(session, via->request->arg[0])) {
-    answer_request(via);
-    add_note(session, "the program went on to a setuid or setgid program, which is not recorded");
-    return;
-  }
-  int code = ct_process_follow_exec(&session->process, tid, answer_request, via, &diag);
-  if (code == CT_ENOENT) {
-    return; /* the exec failed; the program goes on */
-  }
-  if (code != 0) {
-    if (diag.text[0] != '\0' && !session->process.dead) {
-      add_note(session, diag.text);
-    }
-    return;
-  }
-  end_image(session, true);
-  code = begin_image(session, &diag);
-  if (code != 0 && !ct_process_reap(&session->process)) {
-    add_note(session, diag.text);
-  }
-  if (code != 0) {
-    end_image(session, false);
-  }
-  ct_process_release(&session->process);
-}
-
-/* True when there may be more. */
-static bool
-serve_requests(struct session *session)
-{
-  struct ct_ring_header *ring = session->image.ring;
-  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
-  for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {
-    /* acquire: pairs with the agent's release of the bit, behind the request */
-    uint64_t bits = __atomic_exchange_n(&ring->request_map[word], 0, __ATOMIC_ACQUIRE);
-    while (bits != 0) {
-      uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(bits);
-      struct ct_request *request = &slots[i].request;
-      bits &= bits - 1;
-      struct agent_remote via = {session, request, __atomic_load_n(&request->state, __ATOMIC_ACQUIRE)};
-      if (CT_REQ_CODE(via.pending) != CT_REQ_PENDING) {
-        continue;
-      }
-      if (request->kind == CT_REQUEST_EXEC) {
-        /* the others of this word wait for the next round, if there is one: an exec ends all other threads */
-        __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
-        serve_exec(session, &via, (pid_t)slots[i].tid);
-        return true; /* the ring may be another one now */
-      }
-      serve_rendezvous(session, &via);
-    }
+  if (got < 0 && errno == ECHILD) {
+    note_end(session, false, 0, true);
+    return true;
   }
   return false;
 }
 
-/* Until the program has ended. */
-static int
-run(struct session *session, int *wait_status)
+/* ---- the thread ---- */
+
+static bool
+run_commands(struct ct_session *session)
 {
+  pthread_mutex_lock(&session->guard);
+  struct session_command *command = session->commands;
+  if (command != NULL) {
+    session->commands = command->next;
+  }
+  pthread_mutex_unlock(&session->guard);
+  if (command == NULL) {
+    return false;
+  }
+  int result = command->run(session, command->argument, command->diag);
+  pthread_mutex_lock(&session->guard);
+  command->result = result;
+  command->done = true;
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
+  return true;
+}
+
+static void
+refresh_status(struct ct_session *session)
+{
+  struct ct_drain_stats stats;
+  if (session->drain == NULL) {
+    return;
+  }
+  pthread_mutex_lock(&session->writer_lock);
+  ct_drain_stats(session->drain, &stats);
+  pthread_mutex_unlock(&session->writer_lock);
+  pthread_mutex_lock(&session->guard);
+  session->status.events = stats.events;
+  session->status.dropped = stats.dropped;
+  ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
+  pthread_mutex_unlock(&session->guard);
+}
+
+static void *
+session_main(void *context)
+{
+  struct ct_session *session = context;
   uint32_t served = 0;
   const uint32_t *served_bell = NULL;
-  for (;;) {
-    int status;
-    uint32_t *bell = current_bell;
+  while (!session->quit) {
+    uint32_t *bell = session->bell; /* only this thread changes it */
     uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
-    if (session->image_live && (rung != served || bell != served_bell)) {
+    if (run_commands(session)) {
+      continue;
+    }
+    bool running = session->status.state == CT_STATE_RUNNING;
+    if (session->image_live && running && (rung != served || bell != served_bell)) {
       served = rung;
       served_bell = bell;
-      if (serve_requests(session)) {
+      if (session_serve_requests(session)) {
         served_bell = NULL;
         continue;
       }
     }
-    if (session->process.dead) {
-      return 0;
+    if (look_for_end(session)) {
+      continue;
     }
-    refresh_manifest(session);
-    pid_t got = waitpid(session->process.pid, &status, WNOHANG | __WALL);
-    if (got == session->process.pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
-      *wait_status = status;
-      return 0;
+    if (session->writer != NULL && running) {
+      session_refresh_manifest(session);
     }
-    if (got < 0 && errno == ECHILD) {
-      return CT_ESRCH;
+    if (bell != session->bell) {
+      continue;
     }
-    if (bell == current_bell) {
-      futex_wait_ms(bell, rung, ct_modules_have_rendezvous(&session->modules) ? IDLE_MS : LOOK_NS / 1000000);
-      if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
-        ct_cache_store(session->modules.cache);
-      }
-      uint64_t begin = now_ns();
-      look_for_modules(session);
-      if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
-        session->manifest.install_ns += now_ns() - begin;
-      }
+    session_wait_ms(bell, rung, ct_modules_have_rendezvous(&session->modules) || !running ? IDLE_MS : LOOK_MS);
+    if (session->writer == NULL || !running) {
+      continue;
+    }
+    if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
+      ct_cache_store(session->modules.cache);
+      refresh_status(session);
+    }
+    uint64_t begin = session_now_ns();
+    session_look_for_modules(session);
+    if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
+      session->manifest.install_ns += session_now_ns() - begin;
     }
   }
+  return NULL;
 }
 
-static void
-remove_empty_trace(const char *directory, bool ours)
-{
-  static const char *const names[] = {"manifest.json", "functions.tsv"};
-  char path[PATH_MAX];
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
-    unlink(path);
-  }
-  if (ours) {
-    rmdir(directory);
-  }
-}
-
+/* Has the thread run it, and waits for that. */
 static int
-start(struct session *session, struct ct_record_result *result, struct ct_diag *diag)
+command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument,
+        struct ct_diag *diag)
 {
-  int code = ct_process_spawn(session->options->argv, &session->process, &result->exec_errno, diag);
-  if (code != 0) {
-    return code;
+  struct ct_diag unused;
+  struct session_command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
+  mine.diag->text[0] = '\0';
+  pthread_mutex_lock(&session->guard);
+  struct session_command **at = &session->commands;
+  while (*at != NULL) {
+    at = &(*at)->next;
   }
-  signal(SIGXFSZ, SIG_IGN); /* the target has its own disposition already */
-  ct_manifest_start(&session->manifest, session->options, session->process.pid);
-  code = begin_image(session, diag);
-  if (code != 0) {
-    ct_process_reap(&session->process);
-    end_image(session, false);
-    ct_process_close(&session->process, !session->process.dead);
-    return code;
+  *at = &mine;
+  ring_bell(session);
+  while (!mine.done) {
+    pthread_cond_wait(&session->changed, &session->guard);
   }
-  ct_process_release(&session->process);
+  pthread_mutex_unlock(&session->guard);
+  if (mine.result != 0 && mine.diag->text[0] == '\0') {
+    ct_fail(mine.diag, mine.result, "%s", ct_err_text(mine.result));
+  }
+  return mine.result;
+}
+
+/* ---- the calls ---- */
+
+int
+ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
+{
+  struct ct_session *session = calloc(1, sizeof(*session));
+  if (session == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  session->options = *options;
+  session->options.ring_mib = options->ring_mib != 0 ? options->ring_mib : CT_RING_MIB_DEFAULT;
+  session->options.directory = strdup(options->directory);
+  session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  session->bell = &session->own_bell;
+  session->stop_watching = -1;
+  pthread_mutex_init(&session->guard, NULL);
+  pthread_mutex_init(&session->writer_lock, NULL);
+  pthread_cond_init(&session->changed, NULL);
+  ct_state_go(&session->status.state, CT_STEP_CREATE, NULL);
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &session->caller_mask);
+  int failed = session->options.directory != NULL ? pthread_create(&session->thread, NULL, session_main, session) : -1;
+  pthread_sigmask(SIG_SETMASK, &session->caller_mask, NULL);
+  if (failed != 0) {
+    free((char *)session->options.directory);
+    free(session);
+    return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+  }
+  *out = session;
   return 0;
 }
 
-int
-ct_record(const struct ct_record_options *options, struct ct_record_result *result, struct ct_diag *diag)
+struct spawn_argument {
+  char *const *argv;
+  int *exec_errno;
+  sigset_t mask;
+};
+
+static int
+run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
-  memset(result, 0, sizeof(*result));
-  struct session session = {.options = options, .process = {.mem_fd = -1}, .note = result->note};
-  session.modules.exclude = options->exclude;
-  struct signals signals;
-  static uint32_t no_bell;
-  int code = ct_program_check(options->argv[0], &result->exec_errno, diag);
+  struct spawn_argument *spawn = argument;
+  int code = go(session, CT_STEP_SPAWN, diag);
   if (code != 0) {
     return code;
   }
-  session.modules.use_int3 = options->int3;
-  session.modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
-  session.manifest.cache = session.modules.cache;
-  bool existed = access(options->directory, F_OK) == 0;
-  code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session.writer, diag);
-  if (code != 0) {
-    ct_cache_close(session.modules.cache);
-    return code;
-  }
-  pthread_mutex_init(&session.lock, NULL);
-  code = ct_drain_create(session.writer, &session.lock, options->max_depth != 0 ? options->max_depth : UINT32_MAX,
-                         &session.drain);
-  if (code != 0) {
-    ct_fail(diag, code, "out of memory");
-  }
-  current_bell = &no_bell;
+  code = ct_program_check(spawn->argv[0], spawn->exec_errno, diag);
   if (code == 0) {
-    code = start(&session, result, diag);
+    code = session_open_trace(session, diag);
   }
-  bool started = code == 0 || session.process.dead; /* it may have been killed while it was held */
-  if (started) {
-    take_signals(&signals);
-    code = session.process.dead ? 0 : run(&session, &result->wait_status);
-    if (session.process.dead) {
-      result->wait_status = session.process.wait_status;
-    }
-    result->ran = code == 0;
-    end_image(&session, false);
-    ct_manifest_end(&session.manifest, result->wait_status);
-    write_manifest(&session, true);
-    give_signals_back(&signals);
-    struct ct_drain_stats stats;
-    ct_drain_stats(session.drain, &stats);
-    result->events = stats.events;
-    result->dropped = stats.dropped;
+  if (code == 0) {
+    code = ct_process_spawn(spawn->argv, &spawn->mask, &session->process, spawn->exec_errno, diag);
     if (code != 0) {
-      ct_fail(diag, code, "lost the program: somebody else has waited for it");
+      session_drop_trace(session);
     }
   }
-  current_pid = 0;
-  current_bell = NULL;
-  ct_process_close(&session.process, false);
-  ct_drain_free(session.drain);
-  ct_manifest_free(&session.manifest);
-  int written = ct_trace_writer_close(session.writer, started && code == 0 ? diag : NULL);
-  while (started && ct_cache_store(session.modules.cache)) {
+  if (code != 0) {
+    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+    go(session, CT_STEP_FAIL, NULL);
+    return code;
   }
-  ct_cache_close(session.modules.cache);
-  ct_modules_free(&session.modules);
-  pthread_mutex_destroy(&session.lock);
-  if (!started) {
-    remove_empty_trace(options->directory, !existed);
+  ct_manifest_start(&session->manifest, &session->options, spawn->argv, session->process.pid);
+  pthread_mutex_lock(&session->guard);
+  session->status.pid = session->process.pid;
+  pthread_mutex_unlock(&session->guard);
+  start_watching(session);
+  return go(session, CT_STEP_HELD, NULL);
+}
+
+int
+ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno, struct ct_diag *diag)
+{
+  struct spawn_argument spawn = {.argv = argv, .exec_errno = exec_errno};
+  *exec_errno = 0;
+  pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
+  return command(session, run_spawn, &spawn, diag);
+}
+
+static int
+run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  int code = go(session, CT_STEP_INSTALL, diag);
+  if (code != 0) {
+    return code;
   }
-  return code != 0 ? code : written;
+  code = session_begin_image(session, diag);
+  if (code == 0) {
+    return go(session, CT_STEP_HOOKED, NULL);
+  }
+  if (ct_process_reap(&session->process)) { /* it was killed while it was held */
+    look_for_end(session);
+    return 0;
+  }
+  if (code == CT_ETIMEOUT) { /* it runs on without us */
+    ct_process_release(&session->process);
+    session_detach(session, NULL);
+  } else {
+    session_end_image(session, false);
+    stop_watching(session);
+    ct_process_close(&session->process, true);
+  }
+  session_drop_trace(session);
+  go(session, CT_STEP_FAIL, NULL);
+  return code;
+}
+
+int
+ct_session_install(struct ct_session *session, struct ct_diag *diag)
+{
+  return command(session, run_install, NULL, diag);
+}
+
+static int
+run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  pid_t pid = *(pid_t *)argument;
+  int code = go(session, CT_STEP_ATTACH, diag);
+  if (code != 0) {
+    return code;
+  }
+  pthread_mutex_lock(&session->guard);
+  session->status.pid = pid;
+  session->status.attached = true;
+  pthread_mutex_unlock(&session->guard);
+  code = session_attach(session, pid, diag);
+  if (code != 0) {
+    ct_process_close(&session->process, false);
+    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+    go(session, CT_STEP_FAIL, NULL);
+    return code;
+  }
+  start_watching(session);
+  return go(session, CT_STEP_HOOKED, NULL);
+}
+
+int
+ct_session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
+{
+  return command(session, run_attach, &pid, diag);
+}
+
+static int
+run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  int code = go(session, CT_STEP_RESUME, diag);
+  if (code == 0) {
+    ct_process_release(&session->process);
+    session_let_go(session);
+    session_write_manifest(session, false);
+    refresh_status(session);
+  }
+  return code;
+}
+
+int
+ct_session_resume(struct ct_session *session, struct ct_diag *diag)
+{
+  return command(session, run_resume, NULL, diag);
+}
+
+static int
+run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  enum ct_session_state state = session->status.state;
+  int code = ct_state_go(&state, CT_STEP_PAUSE, diag);
+  if (code == 0) {
+    code = session_hold(session, diag);
+  }
+  return code == 0 ? go(session, CT_STEP_PAUSE, diag) : code;
+}
+
+int
+ct_session_pause(struct ct_session *session, struct ct_diag *diag)
+{
+  return command(session, run_pause, NULL, diag);
+}
+
+static int
+run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  int code = go(session, CT_STEP_DETACH, diag);
+  if (code != 0) {
+    return code;
+  }
+  ct_process_release(&session->process); /* spawned, and not resumed yet */
+  code = session_detach(session, diag);
+  ct_manifest_detach(&session->manifest);
+  session_close_trace(session);
+  bool attached = session->status.attached;
+  if (attached) {
+    stop_watching(session);
+    ct_process_close(&session->process, false);
+    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  }
+  pthread_mutex_lock(&session->guard);
+  session->status.detached = true;
+  session->finished |= attached;
+  ct_state_go(&session->status.state, code == 0 ? CT_STEP_UNDONE : CT_STEP_FAIL, NULL);
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
+  return code;
+}
+
+int
+ct_session_detach(struct ct_session *session, struct ct_diag *diag)
+{
+  return command(session, run_detach, NULL, diag);
+}
+
+static int
+run_reset(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  return go(session, CT_STEP_RESET, diag);
+}
+
+int
+ct_session_reset(struct ct_session *session, struct ct_diag *diag)
+{
+  return command(session, run_reset, NULL, diag);
+}
+
+int
+ct_session_wait(struct ct_session *session, int timeout_ms)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += timeout_ms / 1000;
+  until.tv_nsec += timeout_ms % 1000 * 1000000L;
+  until.tv_sec += until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  int late = 0;
+  pthread_mutex_lock(&session->guard);
+  while (!session->finished && late == 0) {
+    late = timeout_ms < 0 ? pthread_cond_wait(&session->changed, &session->guard)
+                          : pthread_cond_timedwait(&session->changed, &session->guard, &until);
+  }
+  int code = !session->finished ? CT_ETIMEOUT : session->lost ? CT_ESRCH : 0;
+  pthread_mutex_unlock(&session->guard);
+  return code;
+}
+
+void
+ct_session_status(struct ct_session *session, struct ct_session_status *status)
+{
+  pthread_mutex_lock(&session->guard);
+  *status = session->status;
+  pthread_mutex_unlock(&session->guard);
+}
+
+static int
+run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  (void)argument;
+  enum ct_session_state state = session->status.state;
+  if (state == CT_STATE_ATTACHED || state == CT_STATE_RUNNING) {
+    run_detach(session, NULL, diag);
+  } else if (state == CT_STATE_SUSPENDED) {
+    ct_process_close(&session->process, true);
+    session_drop_trace(session);
+  }
+  stop_watching(session);
+  ct_process_close(&session->process, false);
+  session_close_trace(session);
+  session->quit = true;
+  if (session->result != 0) {
+    *diag = session->why;
+  }
+  return session->result;
+}
+
+int
+ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag)
+{
+  int code = command(session, run_close, NULL, diag);
+  pthread_join(session->thread, NULL);
+  if (status != NULL) {
+    *status = session->status;
+  }
+  pthread_mutex_destroy(&session->guard);
+  pthread_mutex_destroy(&session->writer_lock);
+  pthread_cond_destroy(&session->changed);
+  free((char *)session->options.directory);
+  free(session);
+  return code;
 }

@@ -1,41 +1,106 @@
 /* SPDX-License-Identifier: MIT */
-/* Recording a program from its first instruction to its end. */
+/*
+ * A session: one process that is recorded into one trace directory, from its first instruction on (spawn) or from now
+ * on (attach), up to its end or until it is let go (detach).
+ *
+ *   create; spawn, install | attach;  resume;  wait | pause, resume ... | detach;  close
+ *
+ * Threads: each session has threads of its own, which do all the work (ptrace belongs to one thread). Every function
+ * may be called from any thread; calls for one session take their turns. No signal handler is installed, no signal
+ * disposition changed.
+ */
 #ifndef CT_RECORD_SESSION_H
 #define CT_RECORD_SESSION_H
 
 #include "base/error.h"
+#include "record/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CT_RING_MIB_DEFAULT 80 /* 1,280 segments: 1,024 threads and some to spare */
 
 struct ct_exclude; /* hook/exclude.h */
+struct ct_session; /* opaque */
 
-struct ct_record_options {
+/* All zero but directory: the defaults. */
+struct ct_session_options {
   const char *directory;      /* of the trace; must not exist or be empty */
-  char *const *argv;          /* program and arguments, NULL at the end */
-  uint32_t ring_mib;          /* shared memory for events */
-  struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match */
+  uint32_t ring_mib;          /* shared memory for events, 1 to 256; 0: CT_RING_MIB_DEFAULT */
+  struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match. Stays the
+                                 caller's, who must leave it alone until the session is closed */
   bool no_cache;              /* plan all files anew, and keep nothing */
   uint32_t max_depth;         /* calls deeper than that are left out of the trace; 0: none */
   bool lossless;              /* threads wait (bounded) for the drain instead of overwriting */
-  bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP */
+  bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
+                                 spawned programs only */
+  uint32_t deadline_ms;       /* for the installation of hooks; 0: by the number of functions */
 };
 
-struct ct_record_result {
-  int exec_errno;  /* the program could not be executed: errno, else 0 */
-  bool ran;        /* the program ran to its end */
-  int wait_status; /* as from waitpid, when it ran */
-  uint64_t events;
-  uint64_t dropped;
-  char note[256]; /* something the user should know although the recording is good; "" if nothing */
+struct ct_session_status {
+  enum ct_session_state state;
+  pid_t pid;          /* of the process, 0: none yet */
+  bool attached;      /* it ran before us */
+  bool ended;         /* the process has ended ... */
+  bool has_status;    /* ... and wait_status is known: of a process that we have not started it may not be */
+  int wait_status;    /* as from waitpid */
+  bool detached;      /* it was let go */
+  uint64_t events;    /* recorded so far */
+  uint64_t dropped;   /* lost so far, for all reasons */
+  size_t functions;   /* of all modules that are loaded */
+  size_t hooked;      /* of them */
+  size_t threads;     /* when it was last held */
+  uint64_t pause_ns;  /* the longest time that the running process was held, for attaching, changing or detaching */
+  uint64_t attach_ns; /* how long it was held for attaching; 0: not attached to */
+  uint64_t detach_ns; /* the same for detaching */
+  bool kept;          /* detached, but a signal handler was in a place from where it will go on in our code */
+  char note[256];     /* something the user should know although all is well; "" if nothing */
 };
+
+/* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */
+int ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag);
 
 /*
- * Runs and records. 0 when the program ran and the trace is whole; otherwise an error, diag says which, and
- * result->ran tells whether the program ran to its end all the same.
+ * Starts argv[0] (looked up in PATH) with the calling thread's signal mask and holds it before its first instruction:
+ * suspended. *exec_errno: why it cannot be executed, as errno; 0 when that is not the reason of a failure.
  */
-int ct_record(const struct ct_record_options *options, struct ct_record_result *result, struct ct_diag *diag);
+int ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno, struct ct_diag *diag);
+/*
+ * Puts the hooks into a suspended process: attached. When that fails the process is ended, since nobody has seen it
+ * run; on CT_ETIMEOUT it runs on, untouched.
+ */
+int ct_session_install(struct ct_session *session, struct ct_diag *diag);
+/* Holds a running process and puts the hooks in: attached. When it fails the process runs on, untouched. */
+int ct_session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);
+/* attached: the process goes on. */
+int ct_session_resume(struct ct_session *session, struct ct_diag *diag);
+/* running: all threads of the process are held. */
+int ct_session_pause(struct ct_session *session, struct ct_diag *diag);
+/* Takes all hooks out and lets the process go. The trace is complete then. */
+int ct_session_detach(struct ct_session *session, struct ct_diag *diag);
+/* Out of failed. */
+int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
+
+/*
+ * Waits until the process has ended, or was let go (one that the session has started: until it has ended). For at most
+ * timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
+ */
+int ct_session_wait(struct ct_session *session, int timeout_ms);
+void ct_session_status(struct ct_session *session, struct ct_session_status *status);
+/*
+ * The last call: a process that is still held or recorded is let go, the trace is completed. Returns the first failure
+ * of the recording (the disk was full, say) with the line in diag, or 0. *status (may be NULL): the last one.
+ */
+int ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag);
+
+/* Takes out of a process what a session left there that died. 0; CT_ENOENT: there is nothing; CT_EEXIST: it is in use.
+ */
+struct ct_clean_report {
+  size_t patches, frames, threads;
+  uint64_t pause_ns;
+  bool kept;
+};
+int ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag);
 
 #endif

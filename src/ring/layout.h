@@ -29,7 +29,8 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 1u
+#define CT_RING_VERSION 2u
+#define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
 #define CT_SEGMENT_BYTES  65536u
@@ -116,6 +117,15 @@ struct ct_slot {
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
 
+/* What lies where in the target, for a controller that comes later. Mapped where it is not 0. */
+struct ct_inside {
+  uint64_t agent, agent_bytes;
+  uint64_t controls, controls_bytes;
+  uint64_t table, table_bytes;
+  uint64_t config;           /* struct ct_agent_config */
+  uint64_t controller_start; /* of the process controller_pid: field 22 of /proc/PID/stat */
+};
+
 struct ct_ring_header {
   uint64_t magic;
   uint32_t version;
@@ -149,6 +159,7 @@ struct ct_ring_header {
   uint64_t
       request_map[CT_SLOT_COUNT / 64];    /* atomic bits: the slot has made a request; cleared before it is looked at */
   uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
+  struct ct_inside inside;
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -237,6 +248,20 @@ enum ct_callout {
   CT_CALLOUT_LONGJMP = 10,   /* the end of longjmp: rdi points to the registers */
 };
 
+/*
+ * A patch of the target's text, and what was there: kept with the region, so that whoever comes later can take it back.
+ * It is in place when the bytes are.
+ */
+struct ct_patch {
+  uint64_t address;
+  uint32_t function; /* index in the plan of its file */
+  uint8_t length;
+  uint8_t relay; /* not at a function's entry: where a short jump goes on, or instructions that moved out */
+  uint8_t bytes[5];
+  uint8_t old[5];
+};
+_Static_assert(sizeof(struct ct_patch) == 24, "patch");
+
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
 struct ct_region_head {
   uint64_t slow_enter;
@@ -253,6 +278,10 @@ struct ct_region_head {
   uint64_t callout_longjmp;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
+  /* Of this region alone. */
+  uint64_t region_bytes; /* of its mapping, from the head on */
+  uint64_t patches;      /* address of its patches, sorted by address */
+  uint64_t patch_count;
 };
 
 /* A region, as the agent's table of them tells it. */
@@ -293,6 +322,13 @@ struct ct_stack_range {
   uint64_t light;
 };
 
+/* Return stores that have been mapped, ever; neighbours are one. */
+#define CT_STORE_MAX 1024u
+struct ct_store {
+  uint64_t lo, hi;
+};
+#define CT_RESTORER_MAX 64u
+
 /* The agent's data, written by the controller before the first hook runs. At the start of the agent's data page. */
 struct ct_agent_config {
   uint64_t ring;       /* address of the memfd's mapping */
@@ -316,6 +352,9 @@ struct ct_agent_config {
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];
+  struct ct_store stores[CT_STORE_MAX]; /* the first is the main stack's, from the controller */
+  uint64_t store_count;
+  uint64_t restorers[CT_RESTORER_MAX]; /* where signal handlers return to the kernel; 0: unused */
 };
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
+#include "cli/command.h"
+#include "hook/exclude.h"
+#include "record/session.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { GO_ON = -1, MAX_DEPTH = 1000000, STEP_MS = 50, EXIT_OWN_FAILURE = 125 };
+
+struct attach {
+  struct ct_session_options options;
+  pid_t pid;
+  double seconds; /* 0: until it ends or is interrupted */
+  bool quiet;
+};
+
+/* "10", "10s", "500ms", "2m", "1h"; false for anything else. */
+static bool
+parse_duration(const char *text, double *seconds)
+{
+  static const struct {
+    const char *unit;
+    double seconds;
+  } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  char *end;
+  if (text[0] < '0' || text[0] > '9') {
+    return false;
+  }
+  double number = strtod(text, &end);
+  for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    if (strcmp(end, units[i].unit) == 0 && isfinite(number) && number > 0) {
+      *seconds = number * units[i].seconds;
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+parse_pid(const struct ct_command *command, const char *text, pid_t *pid)
+{
+  uint64_t number;
+  if (!ct_parse_number(text, INT32_MAX, &number) || number == 0) {
+    return ct_usage_error(command, "'%s' is no process id", text);
+  }
+  *pid = (pid_t)number;
+  return GO_ON;
+}
+
+static int
+parse_attach(int argc, char **argv, struct attach *attach)
+{
+  static const struct option options[] = {
+      {"output", required_argument, NULL, 'o'},   {"for", required_argument, NULL, 'f'},
+      {"ring-size", required_argument, NULL, 'r'}, {"lossless", no_argument, NULL, 'l'},
+      {"max-depth", required_argument, NULL, 'd'}, {"no-cache", no_argument, NULL, 'n'},
+      {"deadline", required_argument, NULL, 'D'},  {"quiet", no_argument, NULL, 'q'},
+      CT_EXCLUDE_OPTIONS,
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
+  };
+  uint64_t number;
+  double seconds;
+  int got, code;
+  while ((got = getopt_long(argc, argv, ":o:qh", options, NULL)) != -1) {
+    switch (got) {
+    case 'o':
+      attach->options.directory = optarg;
+      break;
+    case 'f':
+      if (!parse_duration(optarg, &attach->seconds)) {
+        return ct_usage_error(&ct_command_attach, "--for takes a time such as 10s, 500ms or 2m, not '%s'", optarg);
+      }
+      break;
+    case 'D':
+      if (!parse_duration(optarg, &seconds) || seconds > 3600) {
+        return ct_usage_error(&ct_command_attach, "--deadline takes a time such as 10s or 500ms, not '%s'", optarg);
+      }
+      attach->options.deadline_ms = seconds < 0.001 ? 1 : (uint32_t)(seconds * 1000);
+      break;
+    case 'r':
+      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
+        return ct_usage_error(&ct_command_attach, "--ring-size takes 1 to 256 (MiB), not '%s'", optarg);
+      }
+      attach->options.ring_mib = (uint32_t)number;
+      break;
+    case 'd':
+      if (!ct_parse_number(optarg, MAX_DEPTH, &number) || number < 1) {
+        return ct_usage_error(&ct_command_attach, "--max-depth takes 1 to %u, not '%s'", MAX_DEPTH, optarg);
+      }
+      attach->options.max_depth = (uint32_t)number;
+      break;
+    case 'l':
+      attach->options.lossless = true;
+      break;
+    case 'n':
+      attach->options.no_cache = true;
+      break;
+    case 'q':
+      attach->quiet = true;
+      break;
+    case CT_OPTION_EXCLUDE:
+    case CT_OPTION_EXCLUDE_FROM:
+    case CT_OPTION_EXCLUDE_HOT:
+      code = ct_exclude_option(&ct_command_attach, got, optarg, &attach->options.exclude);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
+      break;
+    case 'h':
+      return ct_show_usage(&ct_command_attach);
+    default:
+      return ct_bad_option(&ct_command_attach, argv, got);
+    }
+  }
+  if (optind >= argc) {
+    return ct_usage_error(&ct_command_attach, "which process?");
+  }
+  if (argc - optind > 1) {
+    return ct_usage_error(&ct_command_attach, "one process at a time, '%s' is too much", argv[optind + 1]);
+  }
+  return parse_pid(&ct_command_attach, argv[optind], &attach->pid);
+}
+
+static double
+now_seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Until the process has ended, the time is over, or somebody interrupts. */
+static void
+await_end(struct ct_session *session, const sigset_t *stops, double seconds)
+{
+  double end = now_seconds() + seconds;
+  for (;;) {
+    double left = seconds > 0 ? end - now_seconds() : 1;
+    long step_ns = STEP_MS * 1000000L;
+    if (left <= 0) {
+      return;
+    }
+    struct timespec wait = {0, left < STEP_MS / 1e3 ? (long)(left * 1e9) : step_ns};
+    if (sigtimedwait(stops, NULL, &wait) > 0 || ct_session_wait(session, 0) == 0) {
+      return;
+    }
+  }
+}
+
+static double
+ms(uint64_t ns)
+{
+  return (double)ns / 1e6;
+}
+
+static void
+tell_attached(const struct ct_session_status *status)
+{
+  fprintf(stderr,
+          "contrail: attached to process %d: %zu functions hooked, %zu threads held for %.1f ms; Ctrl-C detaches\n",
+          (int)status->pid, status->hooked, status->threads, ms(status->attach_ns));
+}
+
+static void
+tell_end(const struct attach *attach, const struct ct_session_status *status)
+{
+  if (status->detached) {
+    fprintf(stderr, "contrail: detached from process %d: %" PRIu64 " events, held for %.1f ms, in %s\n", (int)status->pid,
+            status->events, ms(status->detach_ns), attach->options.directory);
+  } else {
+    fprintf(stderr, "contrail: process %d has ended: %" PRIu64 " events in %s\n", (int)status->pid, status->events,
+            attach->options.directory);
+  }
+  if (status->kept) {
+    fprintf(stderr, "contrail: note: a signal handler of the process has interrupted a hook and not returned yet; "
+                    "contrail clean %d takes the rest out later\n",
+            (int)status->pid);
+  }
+  if (status->note[0] != '\0') {
+    fprintf(stderr, "contrail: note: %s\n", status->note);
+  }
+  if (status->dropped != 0) {
+    fprintf(stderr,
+            "contrail: %" PRIu64 " events were dropped (%" PRIu64
+            " recorded); --lossless or a larger --ring-size keeps them\n",
+            status->dropped, status->events);
+  }
+}
+
+/* From here on an interruption detaches. */
+static int
+attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, struct ct_diag *diag)
+{
+  struct ct_session_status status;
+  int code = ct_session_attach(session, attach->pid, diag);
+  if (code == 0) {
+    code = ct_session_resume(session, diag);
+  }
+  if (code != 0) {
+    ct_session_status(session, &status);
+    return status.ended ? 0 : code;
+  }
+  ct_session_status(session, &status);
+  if (!attach->quiet) {
+    tell_attached(&status);
+  }
+  await_end(session, stops, attach->seconds);
+  ct_session_status(session, &status);
+  if (status.ended) {
+    return 0;
+  }
+  code = ct_session_detach(session, diag);
+  ct_session_status(session, &status);
+  return status.ended ? 0 : code; /* it may have ended just then */
+}
+
+static int
+attach_it(const struct attach *attach)
+{
+  struct ct_session *session;
+  struct ct_session_status status = {0};
+  struct ct_diag diag = {""}, closing = {""};
+  sigset_t stops;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGINT);
+  sigaddset(&stops, SIGTERM);
+  sigaddset(&stops, SIGHUP);
+  sigprocmask(SIG_BLOCK, &stops, NULL);
+  signal(SIGXFSZ, SIG_IGN);
+  int code = ct_session_create(&attach->options, &session, &diag);
+  if (code == 0) {
+    code = attach_to(attach, session, &stops, &diag);
+    int closed = ct_session_close(session, &status, &closing);
+    if (code == 0 && closed != 0) {
+      code = closed;
+      diag = closing;
+    }
+  }
+  if (code != 0) {
+    fprintf(stderr, "contrail: %s\n", diag.text);
+    return EXIT_OWN_FAILURE;
+  }
+  ct_exclude_warn(attach->options.exclude);
+  if (!attach->quiet) {
+    tell_end(attach, &status);
+  }
+  return CT_EXIT_OK;
+}
+
+static int
+run_attach(int argc, char **argv)
+{
+  struct attach attach = {.options = {.directory = CT_DEFAULT_TRACE}};
+  int code = parse_attach(argc, argv, &attach);
+  if (code == GO_ON) {
+    code = attach_it(&attach);
+  }
+  ct_exclude_free(attach.options.exclude);
+  return code;
+}
+
+static int
+run_clean(int argc, char **argv)
+{
+  static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+  int got = getopt_long(argc, argv, ":h", options, NULL);
+  pid_t pid = 0;
+  if (got != -1) {
+    return got == 'h' ? ct_show_usage(&ct_command_clean) : ct_bad_option(&ct_command_clean, argv, got);
+  }
+  if (argc - optind != 1) {
+    return ct_usage_error(&ct_command_clean, optind >= argc ? "which process?" : "one process at a time");
+  }
+  int code = parse_pid(&ct_command_clean, argv[optind], &pid);
+  if (code != GO_ON) {
+    return code;
+  }
+  struct ct_clean_report report;
+  struct ct_diag diag = {""};
+  code = ct_clean(pid, &report, &diag);
+  if (code == CT_ENOENT) {
+    fprintf(stderr, "contrail: %s\n", diag.text);
+    return CT_EXIT_OK;
+  }
+  if (code != 0) {
+    fprintf(stderr, "contrail: %s\n", diag.text);
+    return EXIT_OWN_FAILURE;
+  }
+  fprintf(stderr, "contrail: process %d is clean: %zu patches and %zu return addresses put back, held for %.1f ms\n",
+          (int)pid, report.patches, report.frames, ms(report.pause_ns));
+  if (report.kept) {
+    fprintf(stderr, "contrail: note: a signal handler has interrupted a hook and not returned yet: what it goes back to "
+                    "is still there; clean again later\n");
+  }
+  return CT_EXIT_OK;
+}
+
+const struct ct_command ct_command_attach = {
+    .name = "attach",
+    .summary = "record a process that runs already",
+    .usage = "usage: contrail attach [OPTION]... PID\n"
+             "\n"
+             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+             "      --for TIME           detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM\n"
+             "                           or SIGHUP, or when the process ends)\n"
+             "      --deadline TIME      give up, and leave the process as it was, when the hooks are not in\n"
+             "                           by then (default: 3 s and 50 us for each function)\n"
+             "      --ring-size M        shared memory for events on their way, 1 to 256 MiB\n"
+             "                           (default 80)\n"
+             "      --lossless           let the process wait, bounded, when the disk cannot keep up\n"
+             "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
+             "                           cache)\n"
+             "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
+             "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
+             "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
+             "      --exclude-hot        leave out known functions that are called all the time and do\n"
+             "                           little (contrail exclude-list shows them)\n"
+             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
+             "  -q, --quiet              say nothing but errors\n"
+             "\n"
+             "The process is held while the hooks go in and come out again; how long is printed. It is left\n"
+             "as it was. Exits with 0, with 125 when it could not be attached to or recorded.\n",
+    .run = run_attach,
+};
+
+const struct ct_command ct_command_clean = {
+    .name = "clean",
+    .summary = "take out of a process what a killed recording left there",
+    .usage = "usage: contrail clean PID\n"
+             "\n"
+             "When contrail is killed the process that it recorded runs on, with hooks whose events nobody\n"
+             "reads. This takes them out. (contrail attach does so too, before it begins anew.)\n"
+             "\n"
+             "Exits with 0, also when there was nothing to do, with 125 when it could not be done.\n",
+    .run = run_clean,
+};

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Undoing an image; see undo.h. The steps, the process being held:
+ *
+ *   1. The ring is closed: whoever waits in the agent goes on.
+ *   2. Patches are taken back, from the lists that lie behind each region's trampolines. Not one on which a thread
+ *      stands that is a jump to a jump: that one has its turn later.
+ *   3. Threads in our code leave it: the process runs for a moment, is held again, until none is there.
+ *   4. Frames that would return through trampolines get their true return addresses: for each page of a return store
+ *      that was ever written, each entry whose slot holds an address of ours. That finds all of them, also on stacks
+ *      that no thread is on now.
+ *   5. gs is 0 again, in all threads. Text whose pages are now as in the file becomes the file's own pages again.
+ *   6. All of ours is unmapped, the ring last, so that it can be found as long as there is anything.
+ *
+ * A signal handler above a place in our code may take as long as it likes. Then the last two steps are left out.
+ *
+ * If we die on the way the process goes on with what is left, and the next one to come finishes: each step can be done
+ * twice. What has been unmapped is out of the lists before, since its addresses may become somebody else's.
+ */
+#include "hook/undo.h"
+
+#include "hook/room.h"
+#include "hook/text.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STEP_NS   200000 /* in which threads may leave our code */
+#define HOLD_MS   1000   /* to stop all threads */
+#define PATCH_MAX (64u << 20)
+#define RUN_PAGES 256
+
+struct region {
+  uint64_t start, bytes;
+  size_t index; /* in the agent's list */
+  struct ct_patch *patches;
+  size_t patch_count;
+};
+
+struct range {
+  uint64_t start, end;
+};
+
+struct undo {
+  struct ct_frozen *frozen;
+  const struct ct_found *found;
+  struct ct_undone *undone;
+  struct ct_agent_config *config; /* a copy */
+  struct region *regions;
+  size_t region_count;
+  struct range *ours; /* code of ours, sorted by address */
+  size_t ours_count;
+};
+
+static uint64_t
+now_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int
+ct_found_in(const struct ct_process *process, struct ct_found *found, struct ct_diag *diag)
+{
+  struct ct_mappings mappings;
+  memset(found, 0, sizeof(*found));
+  int code = ct_process_mappings(process->pid, &mappings);
+  if (code != 0) {
+    return ct_fail(diag, code, "cannot read the mappings of process %d: %s", (int)process->pid, ct_err_text(code));
+  }
+  struct ct_ring_header *header = malloc(sizeof(*header));
+  code = header == NULL ? CT_ENOMEM : CT_ENOENT;
+  for (size_t i = 0; i < mappings.count && code == CT_ENOENT; i++) {
+    const struct ct_mapping *mapping = &mappings.items[i];
+    if (strncmp(mapping->path, "/memfd:" CT_RING_NAME " ", sizeof("/memfd:" CT_RING_NAME)) != 0 ||
+        ct_process_read(process, mapping->start, header, sizeof(*header)) != 0 || header->magic != CT_RING_MAGIC) {
+      continue;
+    }
+    *found = (struct ct_found){mapping->start, mapping->end - mapping->start, header};
+    code = header->version == CT_RING_VERSION
+               ? 0
+               : ct_fail(diag, CT_EUNSUPPORTED, "process %d holds hooks of another version of contrail",
+                         (int)process->pid);
+  }
+  ct_mappings_free(&mappings);
+  if (code != 0) {
+    free(header);
+    memset(found, 0, sizeof(*found));
+  }
+  return code;
+}
+
+void
+ct_found_free(struct ct_found *found)
+{
+  free(found->header);
+  memset(found, 0, sizeof(*found));
+}
+
+bool
+ct_found_is_in_use(const struct ct_found *found)
+{
+  pid_t pid = (pid_t)found->header->controller_pid;
+  return pid != getpid() && ct_process_start_time(pid) == found->header->inside.controller_start &&
+         ct_process_state(pid) != 'Z';
+}
+
+static const struct ct_process *
+process_of(const struct undo *undo)
+{
+  return undo->frozen->process;
+}
+
+/* The region's patches, which lie behind its trampolines. A region that is not whole has none in place. */
+static int
+read_region(const struct undo *undo, const struct ct_region *listed, struct region *region)
+{
+  struct ct_region_head head;
+  *region = (struct region){.start = listed->lo};
+  if (ct_process_read(process_of(undo), listed->lo, &head, sizeof(head)) != 0 ||
+      head.patches < listed->lo || head.patches - listed->lo > head.region_bytes ||
+      head.patch_count > PATCH_MAX / sizeof(struct ct_patch)) {
+    return CT_EFORMAT;
+  }
+  region->bytes = head.region_bytes;
+  region->patches = malloc(head.patch_count * sizeof(struct ct_patch) + 1);
+  if (region->patches == NULL) {
+    return CT_ENOMEM;
+  }
+  region->patch_count = head.patch_count;
+  return ct_process_read(process_of(undo), head.patches, region->patches, head.patch_count * sizeof(struct ct_patch));
+}
+
+static int
+read_all(struct undo *undo)
+{
+  undo->config = malloc(sizeof(*undo->config));
+  undo->regions = calloc(CT_REGION_MAX, sizeof(*undo->regions));
+  if (undo->config == NULL || undo->regions == NULL) {
+    return CT_ENOMEM;
+  }
+  uint64_t at = undo->found->header->inside.config;
+  if (at == 0) {
+    memset(undo->config, 0, sizeof(*undo->config)); /* it was not ready, or is gone already */
+    return 0;
+  }
+  int code = ct_process_read(process_of(undo), at, undo->config, sizeof(*undo->config));
+  uint64_t count = undo->config->region_count < CT_REGION_MAX ? undo->config->region_count : CT_REGION_MAX;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    const struct ct_region *listed = &undo->config->regions[i];
+    if (listed->desc_count == 0 || listed->hi == 0) {
+      continue;
+    }
+    struct region *region = &undo->regions[undo->region_count];
+    code = read_region(undo, listed, region);
+    region->index = i;
+    if (code == 0) {
+      undo->region_count++;
+    } else {
+      free(region->patches);
+      code = code == CT_ENOMEM ? code : 0;
+    }
+  }
+  return code;
+}
+
+static int
+compare_ranges(const void *a, const void *b)
+{
+  const struct range *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+static void
+add_range(struct undo *undo, uint64_t start, uint64_t end)
+{
+  if (start < end) {
+    undo->ours[undo->ours_count++] = (struct range){start, end};
+  }
+}
+
+/* The agent, the regions, and jumps in between. */
+static int
+list_our_code(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  undo->ours = calloc(2 * CT_REGION_MAX + 1, sizeof(*undo->ours));
+  if (undo->ours == NULL) {
+    return CT_ENOMEM;
+  }
+  add_range(undo, inside->agent, inside->agent + inside->agent_bytes);
+  for (size_t i = 0; i < undo->region_count; i++) {
+    add_range(undo, undo->regions[i].start, undo->regions[i].start + undo->regions[i].bytes);
+  }
+  for (size_t i = 0; i < undo->config->region_count && i < CT_REGION_MAX; i++) {
+    const struct ct_region *listed = &undo->config->regions[i];
+    if (listed->desc_count == 0 && listed->desc == 0) {
+      add_range(undo, listed->lo, listed->hi);
+    }
+  }
+  qsort(undo->ours, undo->ours_count, sizeof(*undo->ours), compare_ranges);
+  return 0;
+}
+
+/* True when the address is in code of ours. */
+static bool
+is_ours(const struct undo *undo, uint64_t at)
+{
+  size_t low = 0, high = undo->ours_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (undo->ours[middle].end <= at) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < undo->ours_count && at >= undo->ours[low].start;
+}
+
+static bool
+stands_at(const struct undo *undo, uint64_t address)
+{
+  for (size_t i = 0; i < undo->frozen->pc_count; i++) {
+    if (undo->frozen->pcs[i] == address) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+take_back_patches(struct undo *undo)
+{
+  int code = 0;
+  for (size_t r = 0; r < undo->region_count && code == 0; r++) {
+    const struct region *region = &undo->regions[r];
+    uint8_t *which = malloc(region->patch_count + 1);
+    if (which == NULL) {
+      return CT_ENOMEM;
+    }
+    for (size_t i = 0; i < region->patch_count; i++) {
+      which[i] = !(region->patches[i].relay && stands_at(undo, region->patches[i].address));
+    }
+    size_t strange;
+    code = ct_patches_write(process_of(undo), region->patches, which, region->patch_count, true, &strange);
+    undo->undone->patches += region->patch_count;
+    undo->undone->strange += strange;
+    free(which);
+  }
+  return code;
+}
+
+static bool
+anybody_inside(const struct undo *undo)
+{
+  for (size_t i = 0; i < undo->frozen->pc_count; i++) {
+    if (is_ours(undo, undo->frozen->pcs[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Steps 2 and 3: until all patches are taken back and nobody is in our code. */
+static int
+leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct ct_diag *diag)
+{
+  struct ct_frozen *frozen = undo->frozen;
+  struct ct_process *process = frozen->process;
+  uint64_t deadline = now_ns() + (uint64_t)deadline_ms * 1000000u;
+  for (;;) {
+    int code = ct_frozen_find_pcs(frozen, undo->config->restorers, CT_RESTORER_MAX);
+    undo->undone->patches = undo->undone->strange = 0;
+    if (code == 0) {
+      code = take_back_patches(undo);
+    }
+    if (code != 0) {
+      return ct_fail(diag, code, "cannot write to the memory of process %d: %s", (int)process->pid, ct_err_text(code));
+    }
+    if (!anybody_inside(undo)) {
+      return 0;
+    }
+    if (now_ns() > deadline) {
+      undo->undone->kept = true;
+      return 0;
+    }
+    uint64_t held = now_ns() - *held_since;
+    undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
+    ct_process_thaw(frozen);
+    struct timespec wait = {0, STEP_NS};
+    nanosleep(&wait, NULL);
+    *held_since = now_ns();
+    code = ct_process_freeze(process, HOLD_MS, frozen, diag);
+    if (code != 0) {
+      return code;
+    }
+  }
+}
+
+/* One page of a return store, and the page of the stack that it is of. */
+static int
+put_back_page(struct undo *undo, uint64_t store_page)
+{
+  uint64_t store[CT_PAGE_BYTES / 8], stack[CT_PAGE_BYTES / 8];
+  uint64_t stack_page = store_page - (uint64_t)undo->config->store_delta;
+  if (ct_process_read(process_of(undo), store_page, store, sizeof(store)) != 0 ||
+      ct_process_read(process_of(undo), stack_page, stack, sizeof(stack)) != 0) {
+    return 0; /* the stack is gone */
+  }
+  for (size_t i = 0; i < CT_PAGE_BYTES / 8; i++) {
+    if (store[i] != 0 && is_ours(undo, stack[i])) {
+      int code = ct_process_write(process_of(undo), stack_page + 8 * i, &store[i], sizeof(store[i]));
+      if (code != 0) {
+        return code;
+      }
+      undo->undone->frames++;
+    }
+  }
+  return 0;
+}
+
+/* Step 4. */
+static int
+put_back_returns(struct undo *undo)
+{
+  int code = 0;
+  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX && code == 0; i++) {
+    uint64_t at = undo->config->stores[i].lo, next;
+    while (code == 0 && at < undo->config->stores[i].hi) {
+      next = ct_process_next_own_page(process_of(undo)->pid, at, undo->config->stores[i].hi);
+      if (next >= undo->config->stores[i].hi) {
+        break;
+      }
+      code = put_back_page(undo, next);
+      at = next + CT_PAGE_BYTES;
+    }
+  }
+  return code;
+}
+
+/* A system call whose failure does not matter. */
+static int
+call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
+{
+  uint64_t args[6] = {a, b, c};
+  int64_t result = 0;
+  int code = ct_frozen_syscall(undo->frozen, number, args, &result);
+  return code != 0 ? code : 0;
+}
+
+/* The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. */
+static int
+give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi)
+{
+  static uint8_t memory[RUN_PAGES * CT_PAGE_BYTES], file[RUN_PAGES * CT_PAGE_BYTES];
+  uint64_t run = 0; /* where a run of pages to be given up begins, 0: none */
+  int code = 0;
+  for (uint64_t at = lo; at < hi && code == 0;) {
+    size_t bytes = hi - at < sizeof(memory) ? hi - at : sizeof(memory);
+    bool readable = ct_process_read(process_of(undo), at, memory, bytes) == 0;
+    ssize_t got = readable ? pread(fd, file, bytes, (off_t)(mapping->offset + (at - mapping->start))) : -1;
+    size_t have = got > 0 ? (size_t)got : 0;
+    memset(file + have, 0, bytes - have); /* behind the end of the file */
+    for (size_t page = 0; page < bytes && code == 0; page += CT_PAGE_BYTES) {
+      bool same = got > 0 && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
+      if (same && run == 0) {
+        run = at + page;
+      } else if (!same && run != 0) {
+        code = call(undo, SYS_madvise, run, at + page - run, MADV_DONTNEED);
+        run = 0;
+      }
+    }
+    at += bytes;
+  }
+  if (run != 0 && code == 0) {
+    code = call(undo, SYS_madvise, run, hi - run, MADV_DONTNEED);
+  }
+  return code;
+}
+
+static bool
+is_patched(const struct undo *undo, const struct ct_mapping *mapping)
+{
+  for (size_t r = 0; r < undo->region_count; r++) {
+    const struct region *region = &undo->regions[r];
+    if (region->patch_count != 0 && region->patches[0].address < mapping->end &&
+        region->patches[region->patch_count - 1].address >= mapping->start) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
+{
+  char path[PATH_MAX + 64];
+  struct stat file;
+  pid_t pid = process_of(undo)->pid;
+  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, mapping->path);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int code = 0;
+  if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
+    uint64_t at = mapping->start;
+    while (code == 0 && (at = ct_process_next_own_page(pid, at, mapping->end)) < mapping->end) {
+      uint64_t end = ct_process_end_of_own_pages(pid, at, mapping->end);
+      code = give_up_copies(undo, fd, mapping, at, end);
+      at = end;
+    }
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return code;
+}
+
+/* Not where locking or the kernel forbids: then the pages stay copies, which are as good. */
+static int
+give_up_all_copies(struct undo *undo)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
+  for (size_t i = 0; i < mappings.count && code == 0; i++) {
+    const struct ct_mapping *mapping = &mappings.items[i];
+    if (mapping->executable && !mapping->writable && !mapping->shared && mapping->inode != 0 &&
+        is_patched(undo, mapping)) {
+      code = give_up_copies_of(undo, mapping);
+    }
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+/* Takes it out of the list, which tells others of it, before its addresses can become somebody else's. */
+static int
+unmap(struct undo *undo, uint64_t told_at, size_t told_bytes, uint64_t start, uint64_t bytes)
+{
+  static const uint8_t nothing[sizeof(struct ct_region)];
+  if (start == 0 || bytes == 0) {
+    return 0;
+  }
+  int code = told_at != 0 ? ct_process_write(process_of(undo), told_at, nothing, told_bytes) : 0;
+  return code == 0 ? call(undo, SYS_munmap, start, bytes, 0) : code;
+}
+
+/* Step 6. */
+static int
+unmap_all(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside);
+  int code = 0;
+  for (size_t i = 0; i < undo->region_count && code == 0; i++) {
+    const struct region *region = &undo->regions[i];
+    uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + region->index * sizeof(struct ct_region);
+    code = unmap(undo, at, sizeof(struct ct_region), region->start, region->bytes);
+  }
+  for (size_t i = 0; i < undo->config->region_count && i < CT_REGION_MAX && code == 0; i++) {
+    const struct ct_region *listed = &undo->config->regions[i];
+    if (listed->desc_count == 0 && listed->desc == 0 && listed->hi - listed->lo == CT_STUB_PAGES_BYTES) {
+      uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
+      code = unmap(undo, at, sizeof(struct ct_region), listed->lo, CT_STUB_PAGES_BYTES);
+    }
+  }
+  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX && code == 0; i++) {
+    const struct ct_store *store = &undo->config->stores[i];
+    uint64_t at = inside->config + offsetof(struct ct_agent_config, stores) + i * sizeof(*store);
+    code = unmap(undo, at, sizeof(*store), store->lo, store->hi - store->lo);
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, table), 8, inside->table, inside->table_bytes);
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, controls), 8, inside->controls, inside->controls_bytes);
+  }
+  uint64_t none = 0;
+  if (code == 0 && inside->config != 0) {
+    code = ct_process_write(process_of(undo), told + offsetof(struct ct_inside, config), &none, sizeof(none));
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes);
+  }
+  return code == 0 ? unmap(undo, 0, 0, undo->found->ring, undo->found->ring_bytes) : code;
+}
+
+static int
+undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
+{
+  uint64_t held_since = now_ns();
+  uint32_t closed = 1;
+  int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, closed), &closed,
+                              sizeof(closed));
+  if (code == 0) {
+    code = read_all(undo);
+  }
+  if (code == 0) {
+    code = list_our_code(undo);
+  }
+  if (code == 0) {
+    code = leave_our_code(undo, &held_since, deadline_ms, diag);
+  }
+  if (code == 0) {
+    undo->undone->threads = undo->frozen->thread_count;
+    code = put_back_returns(undo);
+  }
+  if (code == 0 && !undo->undone->kept) {
+    code = ct_frozen_set_gs_base(undo->frozen, 0);
+    if (code == 0) {
+      code = give_up_all_copies(undo);
+    }
+    if (code == 0) {
+      code = unmap_all(undo);
+    }
+  }
+  uint64_t held = now_ns() - held_since;
+  undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
+  return code;
+}
+
+int
+ct_undo(struct ct_frozen *frozen, const struct ct_found *found, int deadline_ms, struct ct_undone *undone,
+        struct ct_diag *diag)
+{
+  struct undo undo = {.frozen = frozen, .found = found, .undone = undone};
+  memset(undone, 0, sizeof(*undone));
+  int code = undo_all(&undo, deadline_ms, diag);
+  for (size_t i = 0; i < undo.region_count; i++) {
+    free(undo.regions[i].patches);
+  }
+  free(undo.regions);
+  free(undo.ours);
+  free(undo.config);
+  if (code != 0 && diag != NULL && diag->text[0] == '\0') {
+    ct_fail(diag, code, "cannot take the hooks out of process %d: %s", (int)frozen->process->pid, ct_err_text(code));
+  }
+  return code;
+}

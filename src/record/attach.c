@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Holding a process that runs: to put hooks in (attach), for a moment's change, to take them out (detach); and cleaning
+ * up what a dead session left. See session_internal.h.
+ *
+ * All files are planned before the process is held, so that it is held only for what must be done then.
+ */
+#include "record/session_internal.h"
+
+#include "hook/undo.h"
+#include "record/program.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HOLD_MS 2000 /* to stop all threads */
+#define UNDO_MS 1000 /* for threads to leave our code */
+
+static int
+frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  return ct_frozen_syscall(context, number, args, result);
+}
+
+struct ct_remote
+session_frozen_remote(struct ct_session *session)
+{
+  return (struct ct_remote){.process = &session->process,
+                            .syscall = frozen_syscall,
+                            .context = &session->frozen,
+                            .pcs = session->frozen.pcs,
+                            .pc_count = session->frozen.pc_count};
+}
+
+int
+session_hold(struct ct_session *session, struct ct_diag *diag)
+{
+  uint64_t restorers[CT_RESTORER_MAX];
+  if (session->is_frozen) {
+    return 0;
+  }
+  size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
+  session->frozen_since_ns = session_now_ns();
+  int code = ct_process_freeze(&session->process, HOLD_MS, &session->frozen, diag);
+  if (code != 0) {
+    return code;
+  }
+  session->is_frozen = true;
+  code = ct_frozen_find_pcs(&session->frozen, restorers, count);
+  if (code != 0) {
+    session_let_go(session);
+    return ct_fail(diag, code, "cannot find where the threads of process %d stand: %s", (int)session->process.pid,
+                   ct_err_text(code));
+  }
+  return 0;
+}
+
+static void
+note_pause(struct ct_session *session, size_t threads)
+{
+  uint64_t pause = session_now_ns() - session->frozen_since_ns;
+  pthread_mutex_lock(&session->guard);
+  struct ct_session_status *status = &session->status;
+  status->pause_ns = pause > status->pause_ns ? pause : status->pause_ns;
+  status->threads = threads;
+  if (status->attached && status->attach_ns == 0) {
+    status->attach_ns = pause;
+  }
+  pthread_mutex_unlock(&session->guard);
+}
+
+void
+session_let_go(struct ct_session *session)
+{
+  if (session->is_frozen) {
+    size_t threads = session->frozen.thread_count;
+    ct_process_thaw(&session->frozen);
+    session->is_frozen = false;
+    note_pause(session, threads);
+  }
+}
+
+/* ---- attach ---- */
+
+/* What speaks against it before anything is touched. */
+static int
+check_target(pid_t pid, struct ct_diag *diag)
+{
+  char path[64], target[PATH_MAX];
+  int unused;
+  char state = ct_process_state(pid);
+  if (pid <= 0 || state == 0) {
+    return ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
+  }
+  if (state == 'Z' || state == 'X') {
+    return ct_fail(diag, CT_ESRCH, "process %d has ended (its parent has not asked for its status yet)", (int)pid);
+  }
+  if (pid == getpid()) {
+    return ct_fail(diag, CT_EINVAL, "process %d is contrail itself", (int)pid);
+  }
+  snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+  ssize_t length = readlink(path, target, sizeof(target) - 1);
+  if (length < 0 && errno == ENOENT) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d is a thread of the kernel", (int)pid);
+  }
+  if (length < 0) {
+    return ct_fail(diag, CT_EPERM_PTRACE, "process %d may not be traced by you: %s (it belongs to somebody else, or is "
+                   "protected); run as root",
+                   (int)pid, strerror(errno));
+  }
+  target[length] = '\0';
+  pid_t tracer = ct_process_tracer(pid);
+  if (tracer != 0) {
+    return ct_fail(diag, CT_EPERM_PTRACE, "process %d is being traced by process %d (a debugger?); end that first",
+                   (int)pid, (int)tracer);
+  }
+  if (ct_process_seccomp(pid) != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d (%s) runs under seccomp, which may forbid what recording needs",
+                   (int)pid, target);
+  }
+  struct ct_diag why = {""};
+  if (ct_program_check(path, &unused, &why) != 0 && unused == 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d (%s) cannot be recorded: not a readable 64-bit x86 program",
+                   (int)pid, target);
+  }
+  return 0;
+}
+
+/* What the program itself speaks against it. *no_stores: as in ct_image_options. */
+static int
+check_program(struct ct_session *session, bool *no_stores, struct ct_diag *diag)
+{
+  pid_t pid = session->process.pid;
+  const struct ct_plan *program = ct_modules_program(&session->modules, pid);
+  if (program != NULL && program->uses_gs) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: its program uses the gs register itself, "
+                   "which hooks need", (int)pid);
+  }
+  if (program != NULL && program->translates) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: its program translates code, some of its own "
+                   "too", (int)pid);
+  }
+  *no_stores = program != NULL && program->no_stores;
+  return 0;
+}
+
+/* Something of ours is in the process: of a session that died, it is taken out; of one that lives, that is an error. */
+static int
+take_over(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_found found;
+  struct ct_undone undone;
+  int code = ct_found_in(&session->process, &found, diag);
+  while (code == 0) {
+    if (ct_found_is_in_use(&found)) {
+      code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
+                     (int)session->process.pid, (int)found.header->controller_pid);
+    } else {
+      code = ct_undo(&session->frozen, &found, UNDO_MS, &undone, diag);
+      session->is_frozen = session->frozen.thread_count != 0;
+    }
+    if (code == 0 && undone.kept) {
+      code = ct_fail(diag, CT_ETIMEOUT, "process %d has a signal handler running since an earlier recording; try again "
+                     "when it has returned", (int)session->process.pid);
+    }
+    ct_found_free(&found);
+    if (code == 0) {
+      code = ct_found_in(&session->process, &found, diag); /* there may be more than one */
+    }
+  }
+  return code == CT_ENOENT ? 0 : code;
+}
+
+static int
+put_in(struct ct_session *session, bool no_stores, struct ct_diag *diag)
+{
+  uint64_t base, sp = 0, restorers[CT_RESTORER_MAX];
+  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                     .lossless = session->options.lossless,
+                                     .running = true,
+                                     .no_stores = no_stores};
+  ct_frozen_gs_base(&session->frozen, &base);
+  if (base != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: it uses the gs register itself, which hooks "
+                   "need", (int)session->process.pid);
+  }
+  ct_frozen_stack_pointer(&session->frozen, &sp);
+  struct ct_remote remote = session_frozen_remote(session);
+  int code = ct_image_create(&remote, sp, &options, &session->image, diag);
+  if (code != 0) {
+    return code;
+  }
+  session->image_live = true;
+  code = ct_frozen_set_gs_base(&session->frozen, session->image.place.page_lookup);
+  size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
+  if (code == 0) {
+    code = ct_frozen_find_pcs(&session->frozen, restorers, count);
+  }
+  if (code != 0) {
+    return ct_fail(diag, code, "lost process %d: %s", (int)session->process.pid, ct_err_text(code));
+  }
+  remote = session_frozen_remote(session);
+  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
+  struct ct_module_sinks to = session_sinks(session);
+  code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.place, &to, diag);
+  return code < 0 ? code : 0;
+}
+
+/* The image in the held process goes out of it again. */
+static int
+take_out(struct ct_session *session, struct ct_undone *undone, struct ct_diag *diag)
+{
+  struct ct_found found;
+  int code = ct_found_in(&session->process, &found, diag);
+  if (code == 0) {
+    code = ct_undo(&session->frozen, &found, UNDO_MS, undone, diag);
+    session->is_frozen = session->frozen.thread_count != 0;
+    ct_found_free(&found);
+  }
+  return code;
+}
+
+int
+session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
+{
+  struct ct_undone undone;
+  bool no_stores = false;
+  int code = check_target(pid, diag);
+  if (code == 0) {
+    code = ct_process_open(pid, &session->process, diag);
+  }
+  if (code != 0) {
+    return code;
+  }
+  code = session_open_trace(session, diag);
+  if (code != 0) {
+    return code;
+  }
+  ct_modules_look(&session->modules, pid); /* plans all files */
+  code = check_program(session, &no_stores, diag);
+  if (code == 0) {
+    code = session_hold(session, diag);
+  }
+  if (code == 0) {
+    code = take_over(session, diag);
+  }
+  if (code == 0) {
+    ct_manifest_attach(&session->manifest, &session->options, pid);
+    code = put_in(session, no_stores, diag);
+    if (code == 0) {
+      code = ct_drain_start(session->drain, session->image.ring, pid);
+    }
+    if (code != 0 && session->image_live && session->is_frozen) {
+      take_out(session, &undone, NULL);
+    }
+  }
+  if (code != 0) {
+    session_let_go(session);
+    session_end_image(session, false);
+    session_drop_trace(session);
+    return code;
+  }
+  session_set_bell(session, &session->image.ring->control_bell);
+  session->manifest.install_ns += session_now_ns() - session->frozen_since_ns;
+  return 0;
+}
+
+/* ---- detach ---- */
+
+int
+session_detach(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_undone undone = {0};
+  bool failed_before = !session->image_live;
+  int code = session_hold(session, diag);
+  if (code == 0 && !failed_before) {
+    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
+    code = take_out(session, &undone, diag);
+  }
+  session_let_go(session);
+  if (code != 0 && ct_process_has_died(&session->process)) {
+    code = 0; /* as good */
+  }
+  session_end_image(session, false);
+  pthread_mutex_lock(&session->guard);
+  session->status.detach_ns = undone.pause_ns;
+  session->status.kept = undone.kept;
+  pthread_mutex_unlock(&session->guard);
+  return code;
+}
+
+/* ---- cleaning up ---- */
+
+int
+ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
+{
+  struct ct_process process = {.mem_fd = -1, .pidfd = -1};
+  struct ct_found found;
+  struct ct_undone undone = {0};
+  struct ct_frozen frozen = {0};
+  memset(report, 0, sizeof(*report));
+  int code = check_target(pid, diag);
+  code = code == CT_EUNSUPPORTED ? 0 : code;
+  if (code == 0) {
+    code = ct_process_open(pid, &process, diag);
+  }
+  if (code != 0) {
+    return code;
+  }
+  size_t cleaned = 0;
+  while ((code = ct_found_in(&process, &found, diag)) == 0) {
+    if (ct_found_is_in_use(&found)) {
+      code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d; end that first", (int)pid,
+                     (int)found.header->controller_pid);
+    }
+    if (code == 0 && frozen.thread_count == 0) {
+      code = ct_process_freeze(&process, HOLD_MS, &frozen, diag);
+    }
+    if (code == 0) {
+      code = ct_undo(&frozen, &found, UNDO_MS, &undone, diag);
+    }
+    ct_found_free(&found);
+    if (code != 0) {
+      break;
+    }
+    cleaned++;
+    report->patches += undone.patches;
+    report->frames += undone.frames;
+    report->threads = undone.threads;
+    report->pause_ns = undone.pause_ns > report->pause_ns ? undone.pause_ns : report->pause_ns;
+    if (undone.kept) {
+      report->kept = true;
+      break;
+    }
+  }
+  if (frozen.thread_count != 0) {
+    ct_process_thaw(&frozen);
+  }
+  ct_process_close(&process, false);
+  if (code == CT_ENOENT && cleaned == 0) {
+    return ct_fail(diag, CT_ENOENT, "there is nothing of contrail in process %d", (int)pid);
+  }
+  return code == CT_ENOENT ? 0 : code;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* The trace of a session, and the images of its process in it; see session_internal.h. */
+#include "record/session_internal.h"
+
+#include "record/program.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
+#define MANIFEST_NS  200000000ull
+
+void
+session_write_manifest(struct ct_session *session, bool complete)
+{
+  const struct ct_drain_thread_info *threads;
+  struct ct_drain_stats stats;
+  pthread_mutex_lock(&session->writer_lock);
+  if (complete) {
+    ct_trace_writer_sync(session->writer); /* so that the counts are of what is on the disk */
+  }
+  size_t count = ct_drain_threads(session->drain, &threads);
+  ct_drain_stats(session->drain, &stats);
+  json_t *json =
+      ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+  ct_trace_writer_manifest(session->writer, json);
+  json_decref(json);
+  pthread_mutex_unlock(&session->writer_lock);
+  session->manifest_is_old = false;
+  session->manifest_ns = session_now_ns();
+}
+
+/* While libraries come and go: now and then is enough. */
+void
+session_refresh_manifest(struct ct_session *session)
+{
+  if (session->manifest_is_old && session_now_ns() - session->manifest_ns > MANIFEST_NS) {
+    uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
+    session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
+    session_write_manifest(session, false);
+  }
+}
+
+struct ct_module_sinks
+session_sinks(struct ct_session *session)
+{
+  return (struct ct_module_sinks){session->writer, &session->writer_lock, session->drain};
+}
+
+/* The process stands behind an exec: make the new image ready and let it go. */
+int
+session_begin_image(struct ct_session *session, struct ct_diag *diag)
+{
+  uint64_t begin = session_now_ns();
+  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                     .lossless = session->options.lossless,
+                                     .int3 = session->options.int3};
+  char path[64], target[PATH_MAX];
+  snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
+  ssize_t length = readlink(path, target, sizeof(target) - 1);
+  target[length > 0 ? length : 0] = '\0';
+  int code = 0;
+  if (ct_process_seccomp(session->process.pid) != 0) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
+                   target);
+  }
+  if (code == 0) {
+    struct ct_diag why = {""};
+    int unused;
+    if (ct_program_check(path, &unused, &why) != 0) {
+      code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
+    }
+  }
+  const struct ct_plan *program = code == 0 ? ct_modules_program(&session->modules, session->process.pid) : NULL;
+  if (program != NULL && program->uses_gs) {
+    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
+                   target);
+  } else if (program != NULL && program->translates) {
+    code = ct_fail(diag, CT_EUNSUPPORTED,
+                   "%s cannot be recorded: it translates code, some of its own too, and must find it as it is in the "
+                   "file",
+                   target);
+  }
+  options.no_stores = program != NULL && program->no_stores;
+  struct ct_remote remote = ct_image_remote(&session->process);
+  uint64_t sp = 0;
+  if (code == 0 && ct_process_stack_pointer(&session->process, &sp) != 0) {
+    code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
+  }
+  if (code == 0) {
+    code = ct_image_create(&remote, sp, &options, &session->image, diag);
+  }
+  ct_manifest_image(&session->manifest, session->process.pid, target, code == 0 ? NULL : diag->text);
+  if (code != 0) {
+    return code;
+  }
+  session->image_live = true;
+  struct ct_module_sinks to = session_sinks(session);
+  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
+  code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
+  session->image_count++;
+  if (code >= 0) {
+    code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
+  }
+  if (code >= 0) {
+    code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
+  }
+  session_set_bell(session, &session->image.ring->control_bell);
+  session->manifest.install_ns += session_now_ns() - begin;
+  session_write_manifest(session, false);
+  return code;
+}
+
+/* The image has ended, by exec or with the process. */
+void
+session_end_image(struct ct_session *session, bool by_exec)
+{
+  if (!session->image_live) {
+    return;
+  }
+  ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
+  session_set_bell(session, NULL);
+  ct_image_free(&session->image);
+  ct_modules_forget(&session->modules);
+  session->image_live = false;
+}
+
+static void
+remove_empty_trace(const char *directory, bool ours)
+{
+  static const char *const names[] = {"manifest.json", "functions.tsv"};
+  char path[PATH_MAX];
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+    unlink(path);
+  }
+  if (ours) {
+    rmdir(directory);
+  }
+}
+
+int
+session_open_trace(struct ct_session *session, struct ct_diag *diag)
+{
+  const struct ct_session_options *options = &session->options;
+  session->existed = access(options->directory, F_OK) == 0;
+  int code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session->writer, diag);
+  if (code != 0) {
+    session->writer = NULL;
+    return code;
+  }
+  code = ct_drain_create(session->writer, &session->writer_lock,
+                         options->max_depth != 0 ? options->max_depth : UINT32_MAX, &session->drain);
+  if (code != 0) {
+    session_drop_trace(session);
+    return ct_fail(diag, code, "out of memory");
+  }
+  session->modules.exclude = options->exclude;
+  session->modules.use_int3 = options->int3;
+  session->modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
+  session->manifest.cache = session->modules.cache;
+  return 0;
+}
+
+static void
+free_trace(struct ct_session *session)
+{
+  ct_drain_free(session->drain);
+  session->drain = NULL;
+  session->writer = NULL;
+  ct_manifest_free(&session->manifest);
+  memset(&session->manifest, 0, sizeof(session->manifest));
+  ct_cache_close(session->modules.cache);
+  ct_modules_free(&session->modules);
+}
+
+void
+session_close_trace(struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  struct ct_drain_stats stats;
+  if (session->writer == NULL) {
+    return;
+  }
+  session_write_manifest(session, true);
+  ct_drain_stats(session->drain, &stats);
+  int code = ct_trace_writer_close(session->writer, &diag);
+  while (ct_cache_store(session->modules.cache)) {
+  }
+  if (session->result == 0 && code != 0) {
+    session->result = code;
+    session->why = diag;
+  }
+  pthread_mutex_lock(&session->guard);
+  session->status.events = stats.events;
+  session->status.dropped = stats.dropped;
+  pthread_mutex_unlock(&session->guard);
+  free_trace(session);
+}
+
+void
+session_drop_trace(struct ct_session *session)
+{
+  if (session->writer != NULL) {
+    ct_trace_writer_close(session->writer, NULL);
+    free_trace(session);
+    remove_empty_trace(session->options.directory, !session->existed);
+  }
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a running process asks of its session, by requests of the agent (start-up libraries, dlopen, exec), and what it
+ * does not tell: code that it maps in other ways. See session_internal.h.
+ */
+#include "record/session_internal.h"
+
+#include "record/program.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define IDLE_MS       200
+#define LOOK_NS       50000000ull  /* between looks for libraries of which no loader tells */
+#define LOOK_TOLD_NS  400000000ull /* the same where a loader tells of its own */
+#define LOOK_SHARE    100          /* and a hundred times as long as a look takes */
+#define RETRY_NS      1000000000ull
+#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+
+/* ct_remote over a thread that waits in the agent, for the answer to the request whose state was pending. */
+struct agent_remote {
+  struct ct_session *session;
+  struct ct_request *request;
+  uint32_t pending;
+};
+
+/* False when the thread has given up in the meantime. */
+static bool
+change_state(struct agent_remote *remote, enum ct_request_state code)
+{
+  uint32_t expected = remote->pending;
+  uint32_t wanted = CT_REQ_WITH(expected, code);
+  /* release: pairs with the agent's acquire of the state */
+  bool changed = __atomic_compare_exchange_n(&remote->request->state, &expected, wanted, false, __ATOMIC_RELEASE,
+                                             __ATOMIC_RELAXED);
+  session_wake(&remote->request->state);
+  return changed;
+}
+
+static int
+agent_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  struct agent_remote *remote = context;
+  struct ct_request *request = remote->request;
+  uint32_t *bell = &remote->session->image.ring->control_bell;
+  request->number = (uint64_t)number;
+  memcpy(request->arg, args, sizeof(request->arg));
+  if (!change_state(remote, CT_REQ_SYSCALL)) {
+    return CT_ESRCH;
+  }
+  for (int step = 0; step < REMOTE_STEPS; step++) {
+    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
+    uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+    if (state != CT_REQ_WITH(remote->pending, CT_REQ_SYSCALL)) {
+      *result = request->result;
+      return state == remote->pending ? 0 : CT_ESRCH;
+    }
+    if (ct_process_has_died(&remote->session->process)) {
+      return CT_ESRCH;
+    }
+    session_wait_ms(bell, rung, IDLE_MS);
+  }
+  return CT_ETIMEOUT;
+}
+
+static bool
+still_waits(void *context)
+{
+  const struct agent_remote *remote = context;
+  return __atomic_load_n(&remote->request->state, __ATOMIC_ACQUIRE) == remote->pending;
+}
+
+static void
+answer_request(void *context)
+{
+  change_state(context, CT_REQ_DONE);
+}
+
+static void
+serve_rendezvous(struct ct_session *session, struct agent_remote *via)
+{
+  uint64_t begin = session_now_ns();
+  struct ct_remote remote = {
+      .process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
+  struct ct_module_sinks to = session_sinks(session);
+  struct ct_diag diag = {""};
+  int added =
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+  answer_request(via);
+  session->manifest.install_ns += session_now_ns() - begin;
+  if (added < 0) {
+    session_note(session, diag.text);
+  }
+  const struct ct_module *gs_user = added > 0 ? ct_modules_gs_user(&session->modules) : NULL;
+  if (gs_user != NULL) {
+    snprintf(diag.text, sizeof(diag.text), "%s uses the gs register itself, which hooks need; what follows is unsafe",
+             gs_user->path);
+    session_note(session, diag.text);
+  }
+  session->manifest_is_old |= added > 0;
+  session->seen_before = false;
+  session_refresh_manifest(session);
+}
+
+/* Libraries have come of which nobody told: hold the process while they are hooked. */
+static void
+hook_found_modules(struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  uint64_t begin = session_now_ns();
+  if (session_hold(session, NULL) != 0) {
+    session->next_look_ns = session_now_ns() + RETRY_NS;
+    return;
+  }
+  struct ct_remote remote = session_frozen_remote(session);
+  struct ct_module_sinks to = session_sinks(session);
+  int added =
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+  session_let_go(session);
+  session->manifest.install_ns += session_now_ns() - begin;
+  session->manifest_is_old |= added > 0;
+  if (added < 0) {
+    session_note(session, diag.text);
+  }
+}
+
+/*
+ * A look at the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
+ * other means. What a loader with a rendezvous has just mapped it will tell of; so with one, only what is there at two
+ * looks in a row with no word from the loader counts.
+ */
+void
+session_look_for_modules(struct ct_session *session)
+{
+  uint64_t begin = session_now_ns();
+  if (!session->image_live || begin < session->next_look_ns) {
+    return;
+  }
+  bool told = ct_modules_have_rendezvous(&session->modules);
+  bool changed = ct_modules_look(&session->modules, session->process.pid);
+  uint64_t pause = told ? LOOK_TOLD_NS : LOOK_NS;
+  uint64_t took = session_now_ns() - begin;
+  session->next_look_ns = begin + (took * LOOK_SHARE > pause ? took * LOOK_SHARE : pause);
+  if (changed && (!told || session->seen_before)) {
+    hook_found_modules(session);
+    changed = false;
+  }
+  session->seen_before = changed;
+}
+
+static bool
+would_lose_privilege(struct ct_session *session, uint64_t path_address)
+{
+  char path[PATH_MAX];
+  char seen[PATH_MAX + 64];
+  size_t length = 0;
+  while (length + 1 < sizeof(path)) {
+    size_t step = CT_PAGE_BYTES - (path_address + length) % CT_PAGE_BYTES;
+    step = step < sizeof(path) - 1 - length ? step : sizeof(path) - 1 - length;
+    if (ct_process_read(&session->process, path_address + length, path + length, step) != 0) {
+      return false;
+    }
+    if (memchr(path + length, '\0', step) != NULL) {
+      break;
+    }
+    length += step;
+  }
+  path[sizeof(path) - 1] = '\0';
+  snprintf(seen, sizeof(seen), "/proc/%d/%s%s", (int)session->process.pid, path[0] == '/' ? "root" : "cwd/", path);
+  return ct_program_is_privileged(seen) != 0;
+}
+
+static void
+serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
+{
+  struct ct_diag diag = {""};
+  if (would_lose_privilege(session, via->request->arg[0])) {
+    answer_request(via);
+    session_note(session, "the program went on to a setuid or setgid program, which is not recorded");
+    return;
+  }
+  int code = ct_process_follow_exec(&session->process, tid, answer_request, via, &diag);
+  if (code == CT_ENOENT) {
+    return; /* the exec failed; the program goes on */
+  }
+  if (code != 0) {
+    if (diag.text[0] != '\0' && !session->process.dead) {
+      session_note(session, diag.text);
+    }
+    return;
+  }
+  session_end_image(session, true);
+  code = session_begin_image(session, &diag);
+  if (code != 0 && !ct_process_reap(&session->process)) {
+    session_note(session, diag.text);
+  }
+  if (code != 0) {
+    session_end_image(session, false);
+  }
+  ct_process_release(&session->process);
+}
+
+/* True when there may be more. */
+bool
+session_serve_requests(struct ct_session *session)
+{
+  struct ct_ring_header *ring = session->image.ring;
+  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
+  for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {
+    /* acquire: pairs with the agent's release of the bit, behind the request */
+    uint64_t bits = __atomic_exchange_n(&ring->request_map[word], 0, __ATOMIC_ACQUIRE);
+    while (bits != 0) {
+      uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(bits);
+      struct ct_request *request = &slots[i].request;
+      bits &= bits - 1;
+      struct agent_remote via = {session, request, __atomic_load_n(&request->state, __ATOMIC_ACQUIRE)};
+      if (CT_REQ_CODE(via.pending) != CT_REQ_PENDING) {
+        continue;
+      }
+      if (request->kind == CT_REQUEST_EXEC) {
+        /* the others of this word wait for the next round, if there is one: an exec ends all other threads */
+        __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
+        serve_exec(session, &via, (pid_t)slots[i].tid);
+        return true; /* the ring may be another one now */
+      }
+      serve_rendezvous(session, &via);
+    }
+  }
+  return false;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside record/: a session, and what its files offer each other. All of it is the session's thread's, but what says so. */
+#ifndef CT_RECORD_SESSION_INTERNAL_H
+#define CT_RECORD_SESSION_INTERNAL_H
+
+#include "record/session.h"
+
+#include "drain/drain.h"
+#include "process/freeze.h"
+#include "record/image.h"
+#include "record/manifest.h"
+#include "record/modules.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+struct session_command; /* session.c */
+
+struct ct_session {
+  struct ct_session_options options;
+  sigset_t caller_mask; /* of the thread that wants a program started */
+
+  /* Between threads, under the guard. */
+  pthread_mutex_t guard;
+  pthread_cond_t changed; /* a command is done, the state is another one, the process has ended */
+  struct session_command *commands;
+  struct ct_session_status status;
+  bool finished;   /* nothing more will happen to the process that wait waits for */
+  bool lost;       /* somebody else has waited for the process */
+  uint32_t *bell;  /* what the thread waits on: own_bell, or the ring's */
+  uint32_t own_bell;
+  bool quit;
+
+  pthread_t thread;
+  pthread_t watcher; /* rings when the process ends */
+  bool watched;
+  int stop_watching; /* eventfd */
+
+  struct ct_process process;
+  struct ct_frozen frozen; /* attached to a process that ran: held */
+  bool is_frozen;
+  uint64_t frozen_since_ns;
+  struct ct_image image;
+  bool image_live; /* an image is being recorded */
+  uint32_t image_count;
+  struct ct_modules modules;
+  struct ct_drain *drain;
+  struct ct_trace_writer *writer; /* NULL: no trace yet */
+  pthread_mutex_t writer_lock;
+  struct ct_manifest manifest;
+  bool manifest_is_old;
+  uint64_t manifest_ns; /* when it was written */
+  uint64_t next_look_ns;
+  bool seen_before; /* a library, at the last look, with no word from the loader since */
+  bool existed;     /* the trace directory, before us */
+  int result;       /* of the recording: the first failure ... */
+  struct ct_diag why; /* ... and its line */
+};
+
+/* session.c */
+void session_note(struct ct_session *session, const char *text);
+uint64_t session_now_ns(void);
+void session_wake(uint32_t *word);                           /* a futex */
+void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
+/* Of which word the bell is; NULL: the session's own. */
+void session_set_bell(struct ct_session *session, uint32_t *bell);
+
+/* recording.c: the trace, and images in it. */
+int session_open_trace(struct ct_session *session, struct ct_diag *diag);
+/* complete: nothing more will be recorded. */
+void session_write_manifest(struct ct_session *session, bool complete);
+void session_refresh_manifest(struct ct_session *session);
+struct ct_module_sinks session_sinks(struct ct_session *session);
+/* The process stands behind an exec: makes the new image ready. */
+int session_begin_image(struct ct_session *session, struct ct_diag *diag);
+/* The image has ended, by exec or with the process, or was taken out. */
+void session_end_image(struct ct_session *session, bool by_exec);
+/* Nothing more will be recorded: the trace gets its end. Keeps the first failure in result and why. */
+void session_close_trace(struct ct_session *session);
+/* The trace has nothing in it. */
+void session_drop_trace(struct ct_session *session);
+
+/* serve.c: what the process asks for, and what it does not tell. */
+/* True when there may be more. */
+bool session_serve_requests(struct ct_session *session);
+void session_look_for_modules(struct ct_session *session);
+
+/* attach.c */
+int session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);
+int session_hold(struct ct_session *session, struct ct_diag *diag);
+void session_let_go(struct ct_session *session);
+int session_detach(struct ct_session *session, struct ct_diag *diag);
+/* ct_remote over threads that are held. */
+struct ct_remote session_frozen_remote(struct ct_session *session);
+
+#endif
