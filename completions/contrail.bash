@@ -75,6 +75,23 @@ _contrail_record() {
   esac
 }
 
+# A process of the user's.
+_contrail_process() {
+  local options='--help'
+  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-cache --exclude --exclude-from --exclude-hot --quiet --help'
+  case $prev in
+    -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    --for | --deadline | --ring-size | --max-depth | --exclude | --exclude-from) ;;
+    *)
+      if [[ $cur == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+      else
+        mapfile -t COMPREPLY < <(compgen -W "$(ps -u "$EUID" -o pid= 2>/dev/null)" -- "$cur")
+      fi
+      ;;
+  esac
+}
+
 _contrail() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command options
   COMPREPLY=()
@@ -87,7 +104,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay exclude-list cache help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -95,10 +112,14 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record plan info report replay exclude-list cache help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach plan info report replay exclude-list cache clean help version' -- "$cur")
       return
       ;;
     version) return ;;
+    attach | clean)
+      _contrail_process
+      return
+      ;;
     cache)
       mapfile -t COMPREPLY < <(compgen -W '--clear --json --help' -- "$cur")
       return
