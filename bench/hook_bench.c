@@ -12,6 +12,8 @@
  *   fib        recursion: two calls per frame
  *   many 512   512 empty functions one after the other: trampolines out of the instruction cache's first level
  *
+ * skipped is a light hook under sampling, of the calls that are passed over.
+ *
  * A round measures the bare rdtsc and then every set in every mode; a ratio is taken within a round, and the median of
  * the rounds is printed, so that a clock which changes its speed or a busy neighbour does not enter it. A cost is what
  * a call takes more than the untraced one; its min is the difference of the two fastest rounds.
@@ -41,9 +43,9 @@
 #define MANY_TEXT   "512"
 #define ROUNDS_MAX  1001
 
-enum mode { UNTRACED, QUIET, LIGHT, ENTER, FULL, MODES };
-static const char *const mode_names[MODES] = {"untraced", "quiet", "light", "enter", "full"};
-static const uint8_t hook_modes[MODES] = {0, CT_HOOK_QUIET, CT_HOOK_LIGHT, CT_HOOK_ENTER, CT_HOOK_FULL};
+enum mode { UNTRACED, QUIET, SKIPPED, LIGHT, ENTER, FULL, MODES };
+static const char *const mode_names[MODES] = {"untraced", "quiet", "skipped", "light", "enter", "full"};
+static const uint8_t hook_modes[MODES] = {0, CT_HOOK_QUIET, CT_HOOK_LIGHT, CT_HOOK_LIGHT, CT_HOOK_ENTER, CT_HOOK_FULL};
 
 /* The functions: four copies of each, in a section whose pages can be made writable. */
 #define HOOKED(mode) __attribute__((noinline, noclone, aligned(32), section(".text.hooked." #mode)))
@@ -137,7 +139,8 @@ COPY(full)
 
 enum set { LEAF, CHAIN, FIB, MANY_SET, SETS };
 static const char *const set_names[SETS] = {"leaf", "chain 8", "fib", "many 512"};
-static long (*const runs[MODES][SETS])(long) = {EACH(untraced), EACH(quiet), EACH(light), EACH(enter), EACH(full)};
+static long (*const runs[MODES][SETS])(long) = {EACH(untraced), EACH(quiet), EACH(light),
+                                                EACH(light),    EACH(enter), EACH(full)};
 
 #define CALLS     20480L /* of one measurement: short enough to fit between two interrupts, or two slices */
 #define FIB_N     19
@@ -227,6 +230,7 @@ make_place(struct place *place)
       .table = (uint64_t)place->table,
       .magic = CT_CONTROL_MAGIC,
       .mode = CT_MODE_ON,
+      .countdown = 1,
       .segment_base = SEGMENT_AT,
   };
   if (syscall(SYS_arch_prctl, ARCH_SET_GS, place->control) != 0)
@@ -241,7 +245,8 @@ make_place(struct place *place)
                                          .slow_return = (uint64_t)bench_slow_return,
                                          .not_module = (uint64_t)bench_never,
                                          .restore_slot = (uint64_t)bench_never,
-                                         .restore_quiet = (uint64_t)bench_never};
+                                         .restore_quiet = (uint64_t)bench_never,
+                                         .light_due = (uint64_t)bench_never};
   place->code = (struct ct_code){
       .bytes = (uint8_t *)place->head, .length = sizeof(*place->head), .capacity = REGION / 2, .address = at};
   place->descs = (struct ct_hook_desc *)(at + REGION / 2);
@@ -309,12 +314,13 @@ static double
 time_set(const struct place *place, enum mode mode, enum set set)
 {
   uint64_t events_before = bench_swaps * CT_SEGMENT_EVENTS + (place->control->cursor - bench_segment) / CT_EVENT_BYTES;
+  place->control->countdown = mode == SKIPPED ? INT32_MAX : 1;
   double begin = now_ns();
   long result = runs[mode][set](turns[set]);
   double ns = (now_ns() - begin) / (double)calls[set];
   uint64_t events =
       bench_swaps * CT_SEGMENT_EVENTS + (place->control->cursor - bench_segment) / CT_EVENT_BYTES - events_before;
-  uint64_t expected = mode <= QUIET ? 0 : (uint64_t)calls[set] * (mode == FULL ? 2 : 1);
+  uint64_t expected = mode <= SKIPPED ? 0 : (uint64_t)calls[set] * (mode == FULL ? 2 : 1);
   if (set == CHAIN)
     result *= 8;
   if (result != results[set] || events != expected) {

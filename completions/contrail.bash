@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size | --exclude | --exclude-from | --max-depth)
+      -o | --output | --ring-size | --exclude | --exclude-from | --max-depth | --mode | --sample)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --max-depth --help --'
+  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --verbose --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -61,6 +61,8 @@ _contrail_record() {
     -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
     --exclude | --max-depth) ;;
+    --sample) mapfile -t COMPREPLY < <(compgen -W '1 2 4 8 16 32 64 128 256' -- "$cur") ;;
+    --mode) mapfile -t COMPREPLY < <(compgen -W 'full light' -- "$cur") ;;
     --exclude-from)
       compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -f -- "$cur")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude errors cache library programs
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude light errors cache library programs
                                                kinds transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
@@ -24,6 +24,7 @@ GROUPS = {
                [os.path.join(HERE, "static", "manual.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
+    "light": [[os.path.join(HERE, "light.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -35,7 +36,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "errors", "cache", "library", "programs", "kinds", "transparency", "callgrind",
+ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "cache", "library", "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
 

@@ -94,12 +94,13 @@ enum ct_event_kind {
   CT_EV_RETURN = 0,
   CT_EV_ENTER = 1,
   CT_EV_TAIL = 2,  /* fn takes the place of the closed frame at the same depth */
-  CT_EV_POINT = 3, /* function with an enter event only */
+  CT_EV_POINT = 3, /* an enter alone, for one call or, of a light hook under sampling, for several */
   CT_EV_LEFT = 4,  /* frame ended without a return */
   CT_EV_ORPHAN_RETURN = 5,
   CT_EV_LOST = 6,
   CT_EV_SWITCH = 7,
   CT_EV_EXEC = 8,
+  CT_EV_INTERVAL = 9, /* of sampling of light hooks, from here on */
 };
 
 enum ct_left_reason {
@@ -113,7 +114,7 @@ enum ct_left_reason {
 struct ct_event {
   uint64_t tsc;
   uint64_t enter_tsc; /* RETURN, LEFT, TAIL: when the closed frame was entered */
-  uint64_t value;     /* LOST: number of events; SWITCH: stack context */
+  uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event */
   uint32_t fn;        /* the function entered, or the one whose frame ended */
   uint32_t closed_fn; /* TAIL: the function whose frame ended (UINT32_MAX when the stack was empty) */
   uint32_t depth;     /* of the frame opened or closed, outermost is 0; POINT: depth it would have had */

@@ -17,9 +17,9 @@
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
-    .mode = CT_MODE_OFF};
+    .mode = CT_MODE_OFF, .countdown = 1};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_lookup = {
-    .mode = CT_MODE_LOOKUP};
+    .mode = CT_MODE_LOOKUP, .countdown = 1};
 
 uint64_t agent_dead_beat __attribute__((section(".data"))) = ~0ull;
 uint64_t agent_dead_pulse __attribute__((section(".data"))) = ~0ull;
@@ -262,6 +262,54 @@ put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t
   __atomic_store_n(&event->word, word, __ATOMIC_RELEASE);
 }
 
+/* Where in a block of calls its event is: 0 .. mask. Not by the clock, which a loop may fall into step with. */
+static uint32_t
+draw(struct ct_control *control, uint32_t mask)
+{
+  control->draw = control->draw * CT_DRAW_FACTOR + CT_DRAW_STEP;
+  return control->draw >> 24 & mask;
+}
+
+/*
+ * The thread's first block of calls of light hooks. The controller tells a new interval in the ring's header first and
+ * then in the pages of all threads that have one, so one that begins meanwhile looks twice.
+ */
+static void
+begin_sampling(struct ct_control *control)
+{
+  struct ct_ring_header *r = agent_ring();
+  uint32_t log2;
+  do {
+    log2 = __atomic_load_n(&r->sample_log2, __ATOMIC_RELAXED) & 15;
+    __atomic_store_n(&control->sample_log2, log2, __ATOMIC_SEQ_CST); /* before the next look */
+  } while ((__atomic_load_n(&r->sample_log2, __ATOMIC_SEQ_CST) & 15) != log2);
+  uint32_t lo, hi;
+  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); /* all the chance that there is */
+  control->draw = lo;
+  draw(control, 0); /* the clock's low bits go up */
+  uint32_t mask = (1u << log2) - 1, at = draw(control, mask);
+  control->block = (uint64_t)log2 << 32 | (mask - at);
+  control->countdown = (int32_t)at + 1;
+}
+
+/*
+ * What the trampoline of a light hook and agent_light_due do, where they cannot: counts the call. 0: it is not to be
+ * recorded; else what its event says of its weight (CT_FN_WEIGHT).
+ */
+static uint32_t
+count_light(struct ct_control *control)
+{
+  if (--control->countdown > 0) {
+    return 0;
+  }
+  uint64_t block = control->block;
+  uint32_t log2 = control->sample_log2 & 15;
+  uint32_t mask = (1u << log2) - 1, at = draw(control, mask);
+  control->block = (uint64_t)log2 << 32 | (mask - at);
+  control->countdown += (int32_t)((uint32_t)block + at + 1);
+  return (uint32_t)(block >> 32) + 1;
+}
+
 /* The slot is new to this thread, or its last owner has died: begin afresh. */
 static void
 register_thread(struct ct_control *control, uint32_t tid)
@@ -284,6 +332,7 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->stack_told = 0;
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
+  begin_sampling(control);
   slot->thread_seq = 0;
   slot->tid = tid;
   slot->active_segment = CT_SEGMENT_NONE;
@@ -371,11 +420,27 @@ put_longjmp(struct ct_control *control, uint64_t sp)
   }
 }
 
-/* How many events are lost when this one is skipped: a call that is not called through gives no return either. */
+/*
+ * How many events are lost when this one is skipped: a call that is not called through gives no return either, one
+ * that sampling passes over gives none.
+ */
 static uint64_t
-events_of(const struct ct_hook_desc *desc, uint32_t half)
+events_of(struct ct_control *control, const struct ct_hook_desc *desc, uint32_t half)
 {
+  if (desc->mode == CT_HOOK_LIGHT) {
+    return count_light(control) != 0;
+  }
   return half == 0 && desc->mode == CT_HOOK_FULL ? 2 : 1;
+}
+
+/* The event of a call on a stack without return store. */
+static void
+put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t sp)
+{
+  uint32_t weight = desc->mode == CT_HOOK_LIGHT ? count_light(control) : 0;
+  if (desc->mode != CT_HOOK_LIGHT || weight != 0) {
+    put_event(control, CT_KIND_OTHER, desc->fn | weight << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, (uint32_t)sp);
+  }
 }
 
 /*
@@ -407,7 +472,7 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     return CT_VERDICT_SKIP;
   }
   if (!has_room(control, 3)) {
-    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(desc, half), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(control, desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }
   if (desc->mode == CT_HOOK_LOOSE || sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
@@ -415,10 +480,10 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
   }
   if (sp - control->light_lo < control->light_len) {
     if (half == 0 && desc->mode != CT_HOOK_QUIET) {
-      put_event(control, CT_KIND_OTHER, desc->fn | CT_FN_POINT_BIT, (uint32_t)sp);
+      put_point(control, desc, sp);
     }
   } else {
-    __atomic_fetch_add(&slot_of(control)->dropped_unsupported, events_of(desc, half), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&slot_of(control)->dropped_unsupported, events_of(control, desc, half), __ATOMIC_RELAXED);
   }
   return CT_VERDICT_SKIP;
 }

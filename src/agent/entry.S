@@ -62,6 +62,7 @@ agent_base:
   .long agent_callout_go_syscall - agent_base
   .long agent_callout_modules - agent_base
   .long agent_callout_longjmp - agent_base
+  .long agent_light_due - agent_base
   .size agent_base, . - agent_base
 
   .text
@@ -360,6 +361,7 @@ agent_not_module:
 2:
   RECORD
 3:
+to_relocated:
   mov CT_DESC_RELOCATED(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
@@ -390,6 +392,72 @@ agent_restore_quiet:
   mov $CT_WORD_TAIL_OUT, %r10d
   RECORD
   jmp true_address
+
+/*
+ * A light hook under sampling has counted this call down to 0 or below: it is recorded, with the weight of the block of
+ * calls whose event it is, and the next block is laid out. Whatever a signal handler does in between, the sum of the
+ * weights stays that of the calls: each call takes 1 from the countdown, in one instruction; each event takes a block
+ * out of the page and puts another one there, in one; and it adds, in one, what is left of the former and what there
+ * is of the latter up to its event.
+ */
+  .globl agent_light_due
+agent_light_due:
+  mov %rsp, %rax
+  sub %gs:CT_GS_STACK_LO, %rax
+  cmp %gs:CT_GS_STACK_LEN, %rax
+  jae not_counted
+  rdtsc
+  shl $32, %rdx
+  or %rdx, %rax
+  mov $16, %edx
+  xadd %rdx, %gs:CT_GS_CURSOR
+  test $CT_CURSOR_VALID, %edx
+  jz not_counted
+  mov %rcx, -40(%rsp)
+  mov %r11, -120(%rsp)
+  mov %rdx, %rcx
+  and $-4, %rcx
+  mov %rax, (%rcx)
+  mov %gs:CT_GS_SAMPLE, %ecx
+  imul $CT_DRAW_FACTOR, %gs:CT_GS_DRAW, %r10d
+  add $CT_DRAW_STEP, %r10d
+  mov %r10d, %gs:CT_GS_DRAW
+  shr $24, %r10d
+  mov $-1, %r11d
+  shl %cl, %r11d
+  not %r11d
+  and %r11d, %r10d /* calls before the next block's event */
+  xor %r10d, %r11d /* and behind it */
+  shl $32, %rcx
+  or %rcx, %r11
+  mov %gs:CT_GS_BLOCK, %rax
+1:
+  cmpxchg %r11, %gs:CT_GS_BLOCK
+  jne 1b
+  lea 1(%rax, %r10), %r10d
+  add %r10d, %gs:CT_GS_COUNTDOWN
+  shr $32, %rax
+  inc %eax
+  shl $(CT_FN_WEIGHT_SHIFT + CT_WORD_FN_SHIFT), %eax
+  mov -120(%rsp), %r11
+  mov CT_DESC_FN(%r11), %ecx
+  or $CT_FN_POINT_BIT, %ecx
+  shl $CT_WORD_FN_SHIFT, %ecx
+  or %ecx, %eax
+  mov %edx, %ecx
+  and $CT_WORD_TAG_MASK, %ecx
+  or %ecx, %eax
+  and $-4, %rdx
+  mov %esp, %ecx
+  shl $32, %rcx
+  or %rcx, %rax
+  mov %rax, 8(%rdx)
+  mov -40(%rsp), %rcx
+  jmp to_relocated
+
+not_counted: /* the slow path counts it, or the trampoline when it is tried again */
+  incl %gs:CT_GS_COUNTDOWN
+  jmp agent_slow_enter
 
 /*
  * mlockall(flags): with MCL_ONFAULT (4) pages are locked when they are touched. Without it the kernel would fill

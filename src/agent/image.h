@@ -33,6 +33,7 @@ struct ct_agent_image {
   uint32_t callout_go_syscall;
   uint32_t callout_modules;
   uint32_t callout_longjmp;
+  uint32_t light_due;
 };
 
 #endif

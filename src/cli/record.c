@@ -23,26 +23,30 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
-parse(int argc, char **argv, struct ct_session_options *record)
+parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
 {
   static const struct option options[] = {
       {"output", required_argument, NULL, 'o'},
       {"ring-size", required_argument, NULL, 'r'},
       {"lossless", no_argument, NULL, 'l'},
       {"max-depth", required_argument, NULL, 'd'},
+      {"mode", required_argument, NULL, 'm'},
+      {"sample", required_argument, NULL, 's'},
+      {"no-sampling", no_argument, NULL, 'S'},
       {"int3", no_argument, NULL, '3'},
       {"no-cache", no_argument, NULL, 'n'},
+      {"verbose", no_argument, NULL, 'v'},
       CT_EXCLUDE_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
   uint64_t number;
   int got, code;
-  while ((got = getopt_long(argc, argv, "+:o:h", options, NULL)) != -1) {
+  while ((got = getopt_long(argc, argv, "+:o:vh", options, NULL)) != -1) {
     switch (got) {
     case 'o':
       record->directory = optarg;
@@ -69,6 +73,25 @@ parse(int argc, char **argv, struct ct_session_options *record)
       if (code != CT_EXIT_OK) {
         return code;
       }
+      break;
+    case 'm':
+      if (strcmp(optarg, "full") != 0 && strcmp(optarg, "light") != 0) {
+        return ct_usage_error(&ct_command_record, "--mode takes full or light, not '%s'", optarg);
+      }
+      record->light = optarg[0] == 'l';
+      break;
+    case 's':
+      if (!ct_parse_number(optarg, SAMPLE_MAX, &number) || number < 1 || (number & (number - 1)) != 0) {
+        return ct_usage_error(&ct_command_record, "--sample takes a power of two, 1 to %u, not '%s'", SAMPLE_MAX,
+                              optarg);
+      }
+      record->sample = (uint32_t)number;
+      break;
+    case 'S':
+      record->no_sampling = true;
+      break;
+    case 'v':
+      *verbose = true;
       break;
     case '3':
       record->int3 = true;
@@ -116,11 +139,15 @@ take_signals(pid_t pid)
 
 /* What the user should know behind a recording that is good. */
 static void
-remark(const struct ct_session_options *record, const struct ct_session_status *status)
+remark(const struct ct_session_options *record, const struct ct_session_status *status, bool verbose)
 {
   ct_exclude_warn(record->exclude);
   if (status->note[0] != '\0') {
     fprintf(stderr, "contrail: note: %s\n", status->note);
+  }
+  if (verbose) {
+    fprintf(stderr, "contrail: light hooks: the interval of sampling changed %" PRIu64 " times and is %" PRIu32 "\n",
+            status->sample_changes, status->sample_interval);
   }
   if (status->dropped != 0) {
     fprintf(stderr,
@@ -162,7 +189,7 @@ run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_
 }
 
 static int
-record_it(const struct ct_session_options *record, char **argv)
+record_it(const struct ct_session_options *record, char **argv, bool verbose)
 {
   struct ct_session *session;
   struct ct_session_status status = {0};
@@ -180,7 +207,7 @@ record_it(const struct ct_session_options *record, char **argv)
   if (code != 0) {
     return failure(exec_errno, &diag);
   }
-  remark(record, &status);
+  remark(record, &status, verbose);
   if (WIFSIGNALED(status.wait_status)) {
     return 128 + WTERMSIG(status.wait_status);
   }
@@ -191,9 +218,10 @@ static int
 run_record(int argc, char **argv)
 {
   struct ct_session_options record = {.directory = CT_DEFAULT_TRACE};
-  int code = parse(argc, argv, &record);
+  bool verbose = false;
+  int code = parse(argc, argv, &record, &verbose);
   if (code == GO_ON) {
-    code = record_it(&record, argv + optind);
+    code = record_it(&record, argv + optind, verbose);
   }
   ct_exclude_free(record.exclude);
   return code;
@@ -218,6 +246,11 @@ const struct ct_command ct_command_record = {
              "      --exclude-hot        leave out known functions that are called all the time and do\n"
              "                           little (contrail exclude-list shows them)\n"
              "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
+             "      --mode MODE          full: calls and returns (default); light: calls only\n"
+             "      --sample N           record one of N calls of light hooks, N = 1, 2, 4 to 256;\n"
+             "                           default: all, fewer while the recorder cannot keep up\n"
+             "      --no-sampling        all in any case\n"
+             "  -v, --verbose            say at the end what sampling did\n"
              "\n"
              "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
              "recording failed, 126 or 127 when the program cannot be executed or found.\n",

@@ -38,8 +38,8 @@
 #define WARM_SEGMENTS 128
 #define POLL_RUN      16
 
-static uint64_t
-now_ns(void)
+uint64_t
+drain_now_ns(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -69,6 +69,7 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t 
   drain->writer = writer;
   drain->lock = lock;
   drain->max_depth = max_depth;
+  drain->sampling.options.mem_fd = -1;
   *out = drain;
   return 0;
 }
@@ -320,13 +321,16 @@ drain_round(struct ct_drain *drain, bool final)
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   bool busy = false;
   drain->round++;
-  drain->now = now_ns();
+  drain->now = drain_now_ns();
   size_t count = drain_collect(drain, CT_SEG_FULL, all);
   for (size_t i = 0; i < count; i++) {
     if (drain->full[all[i].index].seq != all[i].seq) {
       drain->full[all[i].index].seq = all[i].seq;
       drain->full[all[i].index].since = drain->now;
     }
+  }
+  if (!final) {
+    drain_sampling_round(drain, count);
   }
   for (size_t i = 0; i < count; i++) {
     busy |= drain_take_full(drain, &all[i], final);
@@ -363,10 +367,10 @@ ticks_in(uint64_t ns)
 {
   static uint64_t per_ms;
   if (per_ms == 0) {
-    uint64_t t0 = now_ns(), c0 = read_tsc();
+    uint64_t t0 = drain_now_ns(), c0 = read_tsc();
     struct timespec wait = {0, 1000 * 1000};
     nanosleep(&wait, NULL);
-    uint64_t t1 = now_ns(), c1 = read_tsc();
+    uint64_t t1 = drain_now_ns(), c1 = read_tsc();
     per_ms = (c1 - c0) * 1000000 / (t1 - t0 + 1);
   }
   return per_ms * (ns / 1000000);
@@ -413,14 +417,14 @@ drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t reaped = 0, named = now_ns(), flushed = 0;
+  uint64_t reaped = 0, named = drain_now_ns(), flushed = 0;
   warm_up(drain);
   while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
     uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&drain->ring->heartbeat, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
     bool busy = drain_round(drain, false);
-    uint64_t now = now_ns();
+    uint64_t now = drain_now_ns();
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
       flushed = now;
@@ -458,6 +462,7 @@ ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
   drain->stopping = 0;
   drain->retired_count = 0;
   memset(drain->full, 0xff, sizeof(drain->full));
+  drain_sampling_start(drain);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);

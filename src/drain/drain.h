@@ -31,6 +31,28 @@ struct ct_drain_stats {
   uint64_t segments;
 };
 
+/* Of the calls of light hooks one of 2^log2 is recorded, fixed or as a beginning; see drain/sampling.h. */
+struct ct_sampling_options {
+  bool adapts;
+  uint32_t log2;     /* at most CT_SAMPLE_LOG2_MAX */
+  int mem_fd;        /* /proc/PID/mem of the process, open for writing; -1: threads keep what they begin with */
+  uint64_t controls; /* address of the control pages in it */
+};
+
+#define CT_SAMPLING_HISTORY 1000u
+struct ct_sampling_change {
+  uint64_t ns; /* CLOCK_MONOTONIC */
+  uint32_t interval;
+};
+
+struct ct_sampling_state {
+  bool adapts;
+  uint32_t interval; /* in force */
+  uint64_t changes;
+  uint32_t last_count; /* of the changes, the last ones */
+  struct ct_sampling_change last[CT_SAMPLING_HISTORY];
+};
+
 /*
  * lock guards the writer: held while events are encoded; the caller takes it for its own calls of the writer. Calls
  * deeper than max_depth are left out, on each stack; UINT32_MAX: none.
@@ -42,6 +64,8 @@ int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint3
  * function id is told with ct_drain_function_mode before any of its events can arrive.
  */
 int ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid);
+/* Before ct_drain_start, for each image; the interval in force stays from one to the next. */
+void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *options);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the
  * process has ended. */
@@ -49,6 +73,8 @@ void ct_drain_stop(struct ct_drain *drain, int exec_tid);
 
 size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
+/* Under the lock. */
+void ct_drain_sampling(const struct ct_drain *drain, struct ct_sampling_state *state);
 void ct_drain_free(struct ct_drain *drain); /* accepts NULL; the drain must be stopped */
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef CT_DRAIN_INTERNAL_H
 #define CT_DRAIN_INTERNAL_H
 
+#include "drain/sampling.h"
 #include "drain/thread.h"
 #include "ring/layout.h"
 
@@ -40,6 +41,8 @@ struct ct_drain {
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
+  struct drain_sampling sampling;
+  uint64_t lights;                              /* events of light hooks encoded */
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
   uint64_t round;                               /* how often the table has been looked at */
   uint64_t now;                                 /* when this round began */
@@ -60,6 +63,7 @@ struct candidate {
   uint32_t index;
 };
 
+uint64_t drain_now_ns(void); /* CLOCK_MONOTONIC */
 /* The thread whose segment this is, made if it is new; NULL when the segment is of a generation that has passed. */
 struct drain_thread *drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation);
 /* Tells the thread's trace how many of its events have been lost since this was last asked. */

@@ -29,7 +29,9 @@ static void
 encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
 {
   if (count != 0) {
+    uint64_t lights = thread->lights;
     drain_thread_events(thread, events, count, drain->modes, __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
+    drain->lights += thread->lights - lights;
   }
 }
 

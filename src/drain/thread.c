@@ -9,6 +9,8 @@
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
  *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
  *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
+ *   light at S:   an event of CT_HOOK_LIGHT: frames with slot < S were left. The frame at S, if there is one, may have
+ *                 gone on here by a tail jump; then its return is still to come.
  *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  *
  * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
@@ -88,6 +90,17 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot, bool
     ct_encode_enter(encoder, tsc, fn);
     ct_encoder_top(encoder)->slot = slot;
     ct_encoder_top(encoder)->root_fn = UINT32_MAX; /* the frame that jumped here is not in the trace */
+  }
+}
+
+__attribute__((noinline)) static void
+light(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
+{
+  uint32_t log2 = CT_FN_WEIGHT(fn) - 1;
+  leave_inside(thread->encoder, tsc, slot);
+  if (log2 <= CT_SAMPLE_LOG2_MAX && !is_full(thread->encoder, thread->max_depth)) {
+    thread->lights++;
+    ct_encode_sampled(thread->encoder, tsc, fn & CT_FN_MAX, log2);
   }
 }
 
@@ -226,7 +239,9 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       tail(thread, tsc, fn, slot, modes[fn] != CT_HOOK_FULL);
       break;
     default:
-      if ((fn & CT_FN_POINT_BIT) != 0) {
+      if ((fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) != 0) {
+        light(thread, tsc, fn, slot);
+      } else if ((fn & CT_FN_POINT_BIT) != 0) {
         if (modes[fn & CT_FN_MAX] != CT_HOOK_LOOSE) {
           leave_inside_or_at(encoder, tsc, slot);
         }

@@ -35,6 +35,7 @@ struct drain_thread {
   bool has_base; /* the thread's own stack is known */
   uint32_t base_context;
   uint32_t max_depth; /* calls further in are left out */
+  uint64_t lights;    /* events of light hooks encoded */
 };
 
 /* Encodes count events, all valid. modes is indexed by function id, function_count of them known. */

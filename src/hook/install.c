@@ -374,7 +374,7 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, bool quiet, uint32_t fn)
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_wish wish, uint32_t fn)
 {
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
@@ -390,7 +390,7 @@ emit_one(struct build *build, const struct ct_planned *planned, bool quiet, uint
   }
   struct ct_trampoline_spec spec = {
       .fn = fn,
-      .mode = quiet ? CT_HOOK_QUIET : planned->mode,
+      .mode = ct_planned_mode(planned, wish),
       .callout = planned->callout,
       .self_branch = planned->self_branch,
       .event_last = planned->event_last,
@@ -454,10 +454,10 @@ emit_all(struct build *build)
       if (code != 0) {
         return code;
       }
-      refusal = emit_one(build, &plan->functions[i], wish == CT_WISH_QUIET, fn);
+      refusal = emit_one(build, &plan->functions[i], wish, fn);
     }
     fn++;
-    if (wish == CT_WISH_HOOK && refusal == CT_REFUSED_NOT) {
+    if ((wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT) && refusal == CT_REFUSED_NOT) {
       installed->hooked++;
     } else {
       code = note_late(build, i, refusal != CT_REFUSED_NOT ? refusal : CT_REFUSED_EXCLUDED);

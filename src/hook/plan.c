@@ -51,6 +51,17 @@ static const struct {
     [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it behind its first byte"},
 };
 
+uint8_t
+ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish)
+{
+  if (wish == CT_WISH_QUIET) {
+    return CT_HOOK_QUIET;
+  }
+  /* Nothing tells a call from a branch to its own entry when there is no return address to look at. */
+  bool may_be_light = planned->mode == CT_HOOK_FULL && !planned->self_branch;
+  return wish == CT_WISH_LIGHT && may_be_light ? CT_HOOK_LIGHT : planned->mode;
+}
+
 const char *
 ct_refusal_key(enum ct_refusal refusal)
 {

@@ -92,6 +92,7 @@ enum ct_wish {
   CT_WISH_HOOK = 0,
   CT_WISH_NONE,  /* no hook, no patch */
   CT_WISH_QUIET, /* no event, but a trampoline: CT_HOOK_QUIET */
+  CT_WISH_LIGHT, /* CT_HOOK_LIGHT where that can be */
 };
 
 /* All zero: every hook of the plan. */
@@ -107,6 +108,8 @@ int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_
 /* Further names of a planned function, counted from 0; NULL ends. */
 const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size_t n);
 
+/* The hook that a planned function gets (enum ct_wish: not CT_WISH_NONE): CT_HOOK_*. */
+uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish);
 /* Why a module's functions are hooked for enter only, or NULL. */
 const char *ct_runtime_text(enum ct_runtime runtime);
 

@@ -108,7 +108,8 @@ check_target(pid_t pid, struct ct_diag *diag)
     return ct_fail(diag, CT_EUNSUPPORTED, "process %d is a thread of the kernel", (int)pid);
   }
   if (length < 0) {
-    return ct_fail(diag, CT_EPERM_PTRACE, "process %d may not be traced by you: %s (it belongs to somebody else, or is "
+    return ct_fail(diag, CT_EPERM_PTRACE,
+                   "process %d may not be traced by you: %s (it belongs to somebody else, or is "
                    "protected); run as root",
                    (int)pid, strerror(errno));
   }
@@ -137,12 +138,16 @@ check_program(struct ct_session *session, bool *no_stores, struct ct_diag *diag)
   pid_t pid = session->process.pid;
   const struct ct_plan *program = ct_modules_program(&session->modules, pid);
   if (program != NULL && program->uses_gs) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: its program uses the gs register itself, "
-                   "which hooks need", (int)pid);
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "process %d cannot be recorded: its program uses the gs register itself, "
+                   "which hooks need",
+                   (int)pid);
   }
   if (program != NULL && program->translates) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: its program translates code, some of its own "
-                   "too", (int)pid);
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "process %d cannot be recorded: its program translates code, some of its own "
+                   "too",
+                   (int)pid);
   }
   *no_stores = program != NULL && program->no_stores;
   return 0;
@@ -164,8 +169,10 @@ take_over(struct ct_session *session, struct ct_diag *diag)
       session->is_frozen = session->frozen.thread_count != 0;
     }
     if (code == 0 && undone.kept) {
-      code = ct_fail(diag, CT_ETIMEOUT, "process %d has a signal handler running since an earlier recording; try again "
-                     "when it has returned", (int)session->process.pid);
+      code = ct_fail(diag, CT_ETIMEOUT,
+                     "process %d has a signal handler running since an earlier recording; try again "
+                     "when it has returned",
+                     (int)session->process.pid);
     }
     ct_found_free(&found);
     if (code == 0) {
@@ -185,8 +192,10 @@ put_in(struct ct_session *session, bool no_stores, struct ct_diag *diag)
                                      .no_stores = no_stores};
   ct_frozen_gs_base(&session->frozen, &base);
   if (base != 0) {
-    return ct_fail(diag, CT_EUNSUPPORTED, "process %d cannot be recorded: it uses the gs register itself, which hooks "
-                   "need", (int)session->process.pid);
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "process %d cannot be recorded: it uses the gs register itself, which hooks "
+                   "need",
+                   (int)session->process.pid);
   }
   ct_frozen_stack_pointer(&session->frozen, &sp);
   struct ct_remote remote = session_frozen_remote(session);
@@ -252,6 +261,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     ct_manifest_attach(&session->manifest, &session->options, pid);
     code = put_in(session, no_stores, diag);
     if (code == 0) {
+      session_sample(session);
       code = ct_drain_start(session->drain, session->image.ring, pid);
     }
     if (code != 0 && session->image_live && session->is_frozen) {

@@ -257,6 +257,7 @@ place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct
       .callout_longjmp = place->base + agent->callout_longjmp,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
+      .light_due = place->base + agent->light_due,
   };
   return code;
 }

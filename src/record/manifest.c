@@ -274,3 +274,21 @@ ct_manifest_free(struct ct_manifest *manifest)
   json_decref(manifest->images);
   json_decref(manifest->exclude);
 }
+
+json_t *
+ct_manifest_sampling(const struct ct_drain *drain)
+{
+  struct ct_sampling_state state;
+  ct_drain_sampling(drain, &state);
+  json_t *json = json_object();
+  json_t *last = json_array();
+  for (uint32_t i = 0; i < state.last_count; i++) {
+    json_array_append_new(
+        last, json_pack("{s:I, s:i}", "ns", (json_int_t)state.last[i].ns, "interval", (int)state.last[i].interval));
+  }
+  json_object_set_new(json, "adapts", json_boolean(state.adapts));
+  json_object_set_new(json, "interval", json_integer(state.interval));
+  json_object_set_new(json, "changes", json_integer((json_int_t)state.changes));
+  json_object_set_new(json, "last_changes", last);
+  return json;
+}

@@ -175,10 +175,12 @@ struct function_sink {
 static const char *
 mode_name(const struct ct_planned *planned, const struct ct_choice *choice, const struct ct_plan *plan)
 {
-  if (choice->wishes != NULL && choice->wishes[planned - plan->functions] != CT_WISH_HOOK) {
+  enum ct_wish wish = choice->wishes != NULL ? choice->wishes[planned - plan->functions] : CT_WISH_HOOK;
+  if (wish != CT_WISH_HOOK && wish != CT_WISH_LIGHT) {
     return "excluded";
   }
-  return planned->mode == CT_HOOK_FULL ? "full" : "enter";
+  uint8_t mode = ct_planned_mode(planned, wish);
+  return mode == CT_HOOK_FULL ? "full" : mode == CT_HOOK_LIGHT ? "light" : "enter";
 }
 
 static int
@@ -243,6 +245,24 @@ tell_loader_state(const struct ct_module *module, const struct ct_remote *remote
                           sizeof(at));
 }
 
+/* All that is not excluded is to be light where it can be. */
+static int
+choose_light(const struct ct_plan *plan, struct ct_choice *choice)
+{
+  if (choice->wishes == NULL) {
+    choice->wishes = calloc(plan->count + 1, 1);
+    if (choice->wishes == NULL) {
+      return CT_ENOMEM;
+    }
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    if (choice->wishes[i] == CT_WISH_HOOK) {
+      choice->wishes[i] = CT_WISH_LIGHT;
+    }
+  }
+  return 0;
+}
+
 static int
 install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
         struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -265,7 +285,11 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   }
   struct ct_choice choice;
   int code = ct_exclude_choose(modules->exclude, plan, module->path, &choice);
+  if (code == 0 && modules->light) {
+    code = choose_light(plan, &choice);
+  }
   if (code != 0) {
+    ct_choice_free(&choice);
     return ct_fail(diag, code, "out of memory");
   }
   code = ct_install_module(remote, place, plan, &choice, module->base, first_fn, &module->installed, diag);

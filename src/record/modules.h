@@ -42,6 +42,7 @@ struct ct_modules {
   bool use_int3;              /* for what no jump fits */
   struct ct_cache *cache;     /* of plans; NULL: none. The session's */
   struct ct_exclude *exclude; /* what the user does not want; NULL: nothing */
+  bool light;                 /* all hooks are light where they can be */
 };
 
 /* What a new module is made known to. */

@@ -25,6 +25,7 @@ session_write_manifest(struct ct_session *session, bool complete)
   ct_drain_stats(session->drain, &stats);
   json_t *json =
       ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+  json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->writer_lock);
@@ -47,6 +48,17 @@ struct ct_module_sinks
 session_sinks(struct ct_session *session)
 {
   return (struct ct_module_sinks){session->writer, &session->writer_lock, session->drain};
+}
+
+void
+session_sample(struct ct_session *session)
+{
+  uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
+  struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
+                                        .log2 = (uint32_t)__builtin_ctz(interval),
+                                        .mem_fd = session->process.mem_fd,
+                                        .controls = session->image.place.controls};
+  ct_drain_sample(session->drain, &options);
 }
 
 /* The process stands behind an exec: make the new image ready and let it go. */
@@ -105,6 +117,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
     code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
   }
   if (code >= 0) {
+    session_sample(session);
     code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
   }
   session_set_bell(session, &session->image.ring->control_bell);
@@ -159,6 +172,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   }
   session->modules.exclude = options->exclude;
   session->modules.use_int3 = options->int3;
+  session->modules.light = options->light;
   session->modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
   session->manifest.cache = session->modules.cache;
   return 0;

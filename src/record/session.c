@@ -219,15 +219,19 @@ static void
 refresh_status(struct ct_session *session)
 {
   struct ct_drain_stats stats;
+  struct ct_sampling_state sampling;
   if (session->drain == NULL) {
     return;
   }
   pthread_mutex_lock(&session->writer_lock);
   ct_drain_stats(session->drain, &stats);
+  ct_drain_sampling(session->drain, &sampling);
   pthread_mutex_unlock(&session->writer_lock);
   pthread_mutex_lock(&session->guard);
   session->status.events = stats.events;
   session->status.dropped = stats.dropped;
+  session->status.sample_interval = sampling.interval;
+  session->status.sample_changes = sampling.changes;
   ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
   pthread_mutex_unlock(&session->guard);
 }

@@ -32,6 +32,9 @@ struct ct_session_options {
                                  caller's, who must leave it alone until the session is closed */
   bool no_cache;              /* plan all files anew, and keep nothing */
   uint32_t max_depth;         /* calls deeper than that are left out of the trace; 0: none */
+  bool light;                 /* record enters only, by light hooks, where that can be */
+  bool no_sampling;           /* of light hooks */
+  uint32_t sample;            /* fixed interval of sampling, a power of two up to 256; 0: adapted */
   bool lossless;              /* threads wait (bounded) for the drain instead of overwriting */
   bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
                                  spawned programs only */
@@ -40,17 +43,19 @@ struct ct_session_options {
 
 struct ct_session_status {
   enum ct_session_state state;
-  pid_t pid;          /* of the process, 0: none yet */
-  bool attached;      /* it ran before us */
-  bool ended;         /* the process has ended ... */
-  bool has_status;    /* ... and wait_status is known: of a process that we have not started it may not be */
-  int wait_status;    /* as from waitpid */
-  bool detached;      /* it was let go */
-  uint64_t events;    /* recorded so far */
-  uint64_t dropped;   /* lost so far, for all reasons */
-  size_t functions;   /* of all modules that are loaded */
-  size_t hooked;      /* of them */
-  size_t threads;     /* when it was last held */
+  pid_t pid;                /* of the process, 0: none yet */
+  bool attached;            /* it ran before us */
+  bool ended;               /* the process has ended ... */
+  bool has_status;          /* ... and wait_status is known: of a process that we have not started it may not be */
+  int wait_status;          /* as from waitpid */
+  bool detached;            /* it was let go */
+  uint64_t events;          /* recorded so far */
+  uint64_t dropped;         /* lost so far, for all reasons */
+  uint32_t sample_interval; /* of light hooks: of so many calls one is recorded ... */
+  uint64_t sample_changes;  /* ... and how often that has changed */
+  size_t functions;         /* of all modules that are loaded */
+  size_t hooked;            /* of them */
+  size_t threads;           /* when it was last held */
   uint64_t pause_ns;  /* the longest time that the running process was held, for attaching, changing or detaching */
   uint64_t attach_ns; /* how long it was held for attaching; 0: not attached to */
   uint64_t detach_ns; /* the same for detaching */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside record/: a session, and what its files offer each other. All of it is the session's thread's, but what says so. */
+/* Inside record/: a session, and what its files offer each other. All of it is the session's thread's, but what says
+ * so. */
 #ifndef CT_RECORD_SESSION_INTERNAL_H
 #define CT_RECORD_SESSION_INTERNAL_H
 
@@ -25,9 +26,9 @@ struct ct_session {
   pthread_cond_t changed; /* a command is done, the state is another one, the process has ended */
   struct session_command *commands;
   struct ct_session_status status;
-  bool finished;   /* nothing more will happen to the process that wait waits for */
-  bool lost;       /* somebody else has waited for the process */
-  uint32_t *bell;  /* what the thread waits on: own_bell, or the ring's */
+  bool finished;  /* nothing more will happen to the process that wait waits for */
+  bool lost;      /* somebody else has waited for the process */
+  uint32_t *bell; /* what the thread waits on: own_bell, or the ring's */
   uint32_t own_bell;
   bool quit;
 
@@ -51,16 +52,16 @@ struct ct_session {
   bool manifest_is_old;
   uint64_t manifest_ns; /* when it was written */
   uint64_t next_look_ns;
-  bool seen_before; /* a library, at the last look, with no word from the loader since */
-  bool existed;     /* the trace directory, before us */
-  int result;       /* of the recording: the first failure ... */
+  bool seen_before;   /* a library, at the last look, with no word from the loader since */
+  bool existed;       /* the trace directory, before us */
+  int result;         /* of the recording: the first failure ... */
   struct ct_diag why; /* ... and its line */
 };
 
 /* session.c */
 void session_note(struct ct_session *session, const char *text);
 uint64_t session_now_ns(void);
-void session_wake(uint32_t *word);                           /* a futex */
+void session_wake(uint32_t *word);                            /* a futex */
 void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
 /* Of which word the bell is; NULL: the session's own. */
 void session_set_bell(struct ct_session *session, uint32_t *bell);
@@ -71,6 +72,8 @@ int session_open_trace(struct ct_session *session, struct ct_diag *diag);
 void session_write_manifest(struct ct_session *session, bool complete);
 void session_refresh_manifest(struct ct_session *session);
 struct ct_module_sinks session_sinks(struct ct_session *session);
+/* Tells the drain, before it starts, how light hooks are sampled in the image. */
+void session_sample(struct ct_session *session);
 /* The process stands behind an exec: makes the new image ready. */
 int session_begin_image(struct ct_session *session, struct ct_diag *diag);
 /* The image has ended, by exec or with the process, or was taken out. */

@@ -17,6 +17,9 @@
  *        |   function    | kind | tag  |     slot: low half of the address of the
  *        +---------------+------+------+     frame's return-address slot
  *
+ * An event of CT_HOOK_LIGHT says in bits 23..26 of its function field for how many calls it stands, as the power of
+ * two plus 1; 0 in all others. So a function id has 23 bits.
+ *
  * tag is 1..3, the lap of the segment, 0 never is valid: the drain tells a slot that was
  * reserved but not yet (or never) written from a whole event by it.
  */
@@ -46,7 +49,9 @@ enum ct_text_kind { CT_TEXT_OTHER = 0, CT_TEXT_MODULE = 1, CT_TEXT_TRAMPOLINE = 
 
 /* Event word. */
 #define CT_WORD_KIND_SHIFT 2
-#define CT_FN_MAX          ((1u << 27) - 1) /* bit 27 marks, in CT_KIND_OTHER, a function entered without call-through */
+#define CT_FN_MAX          ((1u << CT_FN_WEIGHT_SHIFT) - 1) /* an id; in CT_KIND_OTHER bit 27 marks an enter-only event */
+#define CT_FN_WEIGHT(fn)   ((fn) >> CT_FN_WEIGHT_SHIFT & 15) /* of a light hook's event: 1 + log2 of its weight */
+#define CT_SAMPLE_LOG2_MAX 8u
 enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_RETURN = 3 };
 /* CT_KIND_OTHER without the point bit: low 4 bits of the function field say what, the upper 23 carry a value. */
 enum ct_other {
@@ -140,7 +145,7 @@ struct ct_ring_header {
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
-  uint32_t pad;
+  uint32_t sample_log2; /* atomic: what new threads begin with, see struct ct_control */
   uint64_t pad0[6];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
@@ -175,9 +180,14 @@ struct ct_control {
   uint64_t stack_lo;
   uint64_t stack_len; /* 0: every hook takes the slow path */
   uint64_t table;     /* address of the byte table */
-  uint64_t pad0;
-  uint64_t magic; /* CT_CONTROL_MAGIC in a registered thread's page */
-  uint32_t mode;  /* enum ct_control_mode */
+  /*
+   * Sampling of light hooks: of each block of 2^log2 calls one is recorded, at a place in it that is drawn by lot, and
+   * stands for all of them. While countdown is 1 and sample_log2 0, read as one word, every call is.
+   */
+  int32_t countdown;    /* how many calls there are to come to the next event, with its own */
+  uint32_t sample_log2; /* of the blocks to come; the controller's, by /proc/PID/mem */
+  uint64_t magic;       /* CT_CONTROL_MAGIC in a registered thread's page */
+  uint32_t mode;        /* enum ct_control_mode */
   uint32_t tid;
   uint64_t agent_sp;   /* top of the agent's stack of this thread */
   uint32_t slot;       /* index */
@@ -188,7 +198,10 @@ struct ct_control {
   uint64_t light_lo;   /* stack without return store: enter events only */
   uint64_t light_len;
   uint32_t context; /* of the stack that the drain believes the thread to be on, plus 1 */
-  uint32_t pad;
+  uint32_t draw;    /* the last number drawn by lot */
+  /* The block at hand, taken and put by one instruction: calls behind its event in the low half, log2 in the high one.
+   */
+  uint64_t block;
 };
 #define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
 
@@ -197,6 +210,10 @@ _Static_assert(CT_SEGMENT_BYTES == CT_CURSOR_VALID && CT_SEGMENT_STRIDE == 2 * C
 _Static_assert(offsetof(struct ct_control, stack_lo) == CT_GS_STACK_LO, "gs");
 _Static_assert(offsetof(struct ct_control, stack_len) == CT_GS_STACK_LEN, "gs");
 _Static_assert(offsetof(struct ct_control, table) == CT_GS_TABLE, "gs");
+_Static_assert(offsetof(struct ct_control, countdown) == CT_GS_COUNTDOWN, "gs");
+_Static_assert(offsetof(struct ct_control, sample_log2) == CT_GS_SAMPLE && CT_GS_SAMPLE == CT_GS_COUNTDOWN + 4, "gs");
+_Static_assert(offsetof(struct ct_control, draw) == CT_GS_DRAW, "gs");
+_Static_assert(offsetof(struct ct_control, block) == CT_GS_BLOCK, "gs");
 _Static_assert(offsetof(struct ct_control, mode) == CT_GS_MODE, "gs");
 _Static_assert(offsetof(struct ct_control, tid) == CT_GS_TID, "gs");
 _Static_assert(offsetof(struct ct_control, agent_sp) == CT_GS_AGENT_SP, "gs");
@@ -230,8 +247,8 @@ _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
- * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice;
- * CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout.
+ * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice, perhaps
+ * sampled; CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout.
  * CT_HOOK_LOOSE enter only on stacks that a runtime looks after itself: which one it is, and what that says of open
  * frames, is not looked at. */
 enum ct_callout {
@@ -278,6 +295,7 @@ struct ct_region_head {
   uint64_t callout_longjmp;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
+  uint64_t light_due;     /* a light hook under sampling: this call is to be recorded */
   /* Of this region alone. */
   uint64_t region_bytes; /* of its mapping, from the head on */
   uint64_t patches;      /* address of its patches, sorted by address */

@@ -8,6 +8,8 @@
 #define CT_GS_STACK_LO  16
 #define CT_GS_STACK_LEN 24
 #define CT_GS_TABLE     32
+#define CT_GS_COUNTDOWN 40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control */
+#define CT_GS_SAMPLE    44
 #define CT_GS_MAGIC     48
 #define CT_GS_MODE      56
 #define CT_GS_TID       60
@@ -15,6 +17,12 @@
 #define CT_GS_SLOT      72
 #define CT_GS_PARKED    76
 #define CT_GS_BUSY      92
+#define CT_GS_DRAW      116
+#define CT_GS_BLOCK     120
+
+/* Drawing by lot: x = x * FACTOR + STEP mod 2^32, the upper 8 bits count (Numerical Recipes, 7.1: ranqd1). */
+#define CT_DRAW_FACTOR 1664525
+#define CT_DRAW_STEP   1013904223
 
 /* struct ct_hook_desc */
 #define CT_DESC_ENTER         0
@@ -57,17 +65,18 @@
 #define CT_HOOK_QUIET 3
 #define CT_HOOK_LOOSE 4
 
-#define CT_SLOT_COUNT     4096
-#define CT_CONTROL_STRIDE 16384 /* control page, then the agent's stack for the thread */
-#define CT_CONTROL_SHIFT  14
-#define CT_TABLE_SHIFT    16
-#define CT_FN_POINT_BIT   0x8000000
-#define CT_WORD_TAG_MASK  3
-#define CT_WORD_FN_SHIFT  4
-#define CT_WORD_ENTER     (1 << 2)
-#define CT_WORD_TAIL      (2 << 2)
-#define CT_WORD_RETURN    (3 << 2)
-#define CT_WORD_TAIL_OUT  (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
+#define CT_SLOT_COUNT      4096
+#define CT_CONTROL_STRIDE  16384 /* control page, then the agent's stack for the thread */
+#define CT_CONTROL_SHIFT   14
+#define CT_TABLE_SHIFT     16
+#define CT_FN_POINT_BIT    0x8000000
+#define CT_FN_WEIGHT_SHIFT 23
+#define CT_WORD_TAG_MASK   3
+#define CT_WORD_FN_SHIFT   4
+#define CT_WORD_ENTER      (1 << 2)
+#define CT_WORD_TAIL       (2 << 2)
+#define CT_WORD_RETURN     (3 << 2)
+#define CT_WORD_TAIL_OUT   (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
 
 /* The bit that is set in the addresses of all places of all segments, and not in those behind a segment. */
 #define CT_CURSOR_VALID 0x10000

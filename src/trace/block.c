@@ -493,6 +493,7 @@ ct_block_begin(struct ct_encoder *encoder, uint64_t tsc)
     encoder->last_tsc = tsc;
   encoder->first_tsc = encoder->last_tsc;
   encoder->block_lost = 0;
+  encoder->interval_start = encoder->interval_log2;
   encoder->block++;
   put_open_section(encoder);
 }
@@ -521,7 +522,8 @@ count_ops(const uint8_t *ops, size_t count, uint32_t *calls, uint32_t *returns)
     ct_lanes call = {0}, ret = {0};
     for (size_t end = i + run; i < end; i += sizeof(call)) {
       ct_lanes op = ct_lanes_load(ops + i);
-      call -= (ct_lanes)(op - CT_OP_ENTER_PREDICTED <= CT_OP_POINT - CT_OP_ENTER_PREDICTED);
+      call -= (ct_lanes)((op - CT_OP_ENTER_PREDICTED <= CT_OP_POINT - CT_OP_ENTER_PREDICTED) |
+                         (op - CT_OP_SAMPLED_PREDICTED <= CT_OP_SAMPLED - CT_OP_SAMPLED_PREDICTED));
       ret -= (ct_lanes)((op == CT_OP_RETURN) | (op == CT_OP_RETURN_ORPHAN) | (op == CT_OP_RETURN_ID));
     }
     *calls += ct_lanes_sum(call);
@@ -582,6 +584,7 @@ queue_block(struct ct_encoder *encoder)
       .lost = encoder->block_lost,
       .depth_start = encoder->depth_start,
       .open_count = encoder->open_count,
+      .interval_log2 = encoder->interval_start,
   };
   /* The names of functions first, so that what a killed recorder leaves behind has them. */
   ct_trace_writer_flush_functions(writer);

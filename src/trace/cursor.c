@@ -137,7 +137,7 @@ count_ops_with_id(const uint8_t *ops, size_t size)
       ct_lanes op = ct_lanes_load(ops + i);
       unknown |= (ct_lanes)(op >= CT_OP_COUNT);
       sum -= (ct_lanes)((op == CT_OP_ENTER) | (op == CT_OP_TAIL) | (op == CT_OP_POINT) | (op == CT_OP_RETURN_ORPHAN) |
-                        (op == CT_OP_RETURN_ID));
+                        (op == CT_OP_RETURN_ID) | (op == CT_OP_SAMPLED));
     }
     count += ct_lanes_sum(sum);
   }
@@ -425,6 +425,7 @@ load_block(struct ct_cursor *c)
   c->id = c->ids;
   c->last = 0;
   c->tsc = c->header.first_tsc;
+  c->interval_log2 = c->header.interval_log2;
   memset(c->prediction, 0, sizeof(c->prediction));
   c->offset += sizeof(c->header) + c->header.payload_bytes;
   return LOAD_OK;

@@ -54,6 +54,7 @@ struct ct_cursor {
   uint32_t op;   /* the next one; header.ops at the end */
   uint32_t last; /* state of ct_prediction_slot */
   uint64_t tsc;
+  uint32_t interval_log2; /* of sampling */
 
   struct ct_stack stack;
   uint32_t context;

@@ -118,6 +118,17 @@ get_extra(struct ct_cursor *c, uint64_t max, uint64_t *value)
   return true;
 }
 
+/* The function of a call, from the ids or predicted. */
+static bool
+decode_call(struct ct_cursor *c, bool with_id, struct ct_event *event)
+{
+  uint32_t *slot = &c->prediction[ct_prediction_slot(c->last)];
+  event->fn = with_id ? *c->id++ : *slot - 1;
+  *slot = event->fn + 1;
+  c->last = event->fn * 2;
+  return event->fn != CT_FUNCTION_NONE;
+}
+
 /* The ops without a fast path, with the cursor's fields up to date. False: damaged. */
 static bool
 decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
@@ -147,6 +158,20 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->kind = CT_EV_ORPHAN_RETURN;
     event->fn = *c->id++;
     c->last = event->fn * 2 + 1;
+    break;
+  case CT_OP_SAMPLED_PREDICTED:
+  case CT_OP_SAMPLED:
+    event->kind = CT_EV_POINT;
+    event->value = 1ull << c->interval_log2;
+    if (!decode_call(c, op == CT_OP_SAMPLED, event))
+      return false;
+    break;
+  case CT_OP_INTERVAL:
+    event->kind = CT_EV_INTERVAL;
+    if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX)
+      return false;
+    c->interval_log2 = *c->extra++;
+    event->value = 1ull << c->interval_log2;
     break;
   case CT_OP_LOST:
     event->kind = CT_EV_LOST;
@@ -181,6 +206,7 @@ decode_tail_or_point(struct ct_stack *stack, bool point, struct ct_event *event)
 {
   if (point) {
     event->kind = CT_EV_POINT;
+    event->value = 1;
     event->depth = stack->base + stack->count;
     return;
   }
@@ -230,11 +256,7 @@ decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   *event = (struct ct_event){.tsc = c->tsc, .closed_fn = CT_FUNCTION_NONE};
   if (op > CT_OP_POINT)
     return decode_rare(c, op, event);
-  uint32_t *slot = &c->prediction[ct_prediction_slot(c->last)];
-  event->fn = op == CT_OP_TAIL || op == CT_OP_POINT ? *c->id++ : *slot - 1;
-  *slot = event->fn + 1;
-  c->last = event->fn * 2;
-  if (event->fn == CT_FUNCTION_NONE)
+  if (!decode_call(c, op == CT_OP_TAIL || op == CT_OP_POINT, event))
     return false;
   decode_tail_or_point(&c->stack, op >= CT_OP_POINT_PREDICTED, event);
   return true;

@@ -81,6 +81,21 @@ ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
     encoder->floor = encoder->top;
 }
 
+void
+ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t interval_log2)
+{
+  if (interval_log2 != encoder->interval_log2) {
+    room_with_extra(encoder, tsc);
+    *encoder->op++ = CT_OP_INTERVAL;
+    *encoder->extra++ = (uint8_t)interval_log2;
+    ct_encoder_put_time(encoder, tsc);
+    encoder->interval_log2 = interval_log2;
+  }
+  ct_encoder_room(encoder, tsc);
+  ct_encoder_put_call(encoder, fn, interval_log2 == 0 ? CT_OP_POINT_PREDICTED : CT_OP_SAMPLED_PREDICTED);
+  ct_encoder_put_time(encoder, tsc);
+}
+
 /* The uncertain frames are always the outermost ones, so the walk ends at the first. */
 static void
 mark_uncertain(struct ct_encoder *encoder)

@@ -66,6 +66,8 @@ struct ct_encoder {
   uint32_t depth_start;
   uint32_t open_count;
   uint32_t open_bytes;
+  uint32_t interval_log2;  /* of sampling */
+  uint32_t interval_start; /* the same before the first op of the block in progress */
   struct ct_contexts contexts;
 
   uint64_t events; /* in blocks queued for the file */
@@ -79,6 +81,9 @@ __attribute__((cold, noinline)) void ct_encoder_make_room(struct ct_encoder *enc
 __attribute__((cold, noinline)) void ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc);
 __attribute__((cold, noinline)) void ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason);
 __attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count);
+/* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (light hooks). */
+__attribute__((cold, noinline)) void ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
+                                                       uint32_t interval_log2);
 /* Another stack: the frames of the current context are kept, those of the new one come back. */
 __attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
 /* Writes LEFT for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */

@@ -46,25 +46,29 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 
 /* What an op does to the stack of frames, and what it has in the columns ids (I) and extra (E). */
 enum ct_op {
-  CT_OP_RETURN = 0,          /* closes the top frame, which the block knows */
-  CT_OP_ENTER_PREDICTED = 1, /* opens a frame */
-  CT_OP_ENTER = 2,           /* I: function */
-  CT_OP_TAIL_PREDICTED = 3,  /* closes the top frame, if any; a new one takes its place */
-  CT_OP_TAIL = 4,            /* I: function */
-  CT_OP_POINT_PREDICTED = 5, /* no frame */
-  CT_OP_POINT = 6,           /* I: function */
-  CT_OP_LEFT = 7,            /* closes the top frame; E: u8 reason (enum ct_left_reason) */
-  CT_OP_RETURN_ORPHAN = 8,   /* closes nothing; I: function */
-  CT_OP_LOST = 9,            /* open frames of all contexts become uncertain; E: varint count */
-  CT_OP_SWITCH = 10,         /* E: varint context, varint frames open in it */
-  CT_OP_EXEC = 11,           /* all contexts are empty afterwards, the current one is 0 */
-  CT_OP_RETURN_ID = 12,      /* RETURN of a frame from before the block and not in its open section; I: function */
-  CT_OP_COUNT = 13,
+  CT_OP_RETURN = 0,             /* closes the top frame, which the block knows */
+  CT_OP_ENTER_PREDICTED = 1,    /* opens a frame */
+  CT_OP_ENTER = 2,              /* I: function */
+  CT_OP_TAIL_PREDICTED = 3,     /* closes the top frame, if any; a new one takes its place */
+  CT_OP_TAIL = 4,               /* I: function */
+  CT_OP_POINT_PREDICTED = 5,    /* no frame */
+  CT_OP_POINT = 6,              /* I: function */
+  CT_OP_LEFT = 7,               /* closes the top frame; E: u8 reason (enum ct_left_reason) */
+  CT_OP_RETURN_ORPHAN = 8,      /* closes nothing; I: function */
+  CT_OP_LOST = 9,               /* open frames of all contexts become uncertain; E: varint count */
+  CT_OP_SWITCH = 10,            /* E: varint context, varint frames open in it */
+  CT_OP_EXEC = 11,              /* all contexts are empty afterwards, the current one is 0 */
+  CT_OP_RETURN_ID = 12,         /* RETURN of a frame from before the block and not in its open section; I: function */
+  CT_OP_SAMPLED_PREDICTED = 13, /* POINT that stands for as many calls as the interval in force says */
+  CT_OP_SAMPLED = 14,           /* I: function */
+  CT_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
+  CT_OP_COUNT = 16,
 };
+#define CT_INTERVAL_LOG2_MAX 15u
 
 /* Bit n set: op n has an entry in the ids column; is a call; is a return. */
-#define CT_OPS_WITH_ID 0x1154u
-#define CT_OPS_CALLS   0x007eu
+#define CT_OPS_WITH_ID 0x5154u
+#define CT_OPS_CALLS   0x607eu
 #define CT_OPS_RETURNS 0x1101u
 
 enum ct_section { CT_SECTION_OPEN, CT_SECTION_OPS, CT_SECTION_IDS, CT_SECTION_DELTAS, CT_SECTION_EXTRA, CT_SECTIONS };
@@ -121,7 +125,8 @@ struct ct_section_size {
  *     56    4  depth_start, frames open before the first op, in the current context
  *     60    4  open_count, how many of them are in the open section
  *     64   40  sizes of open, ops, ids, deltas, extra
- *    104   24  reserved, 0
+ *    104    4  interval_log2, of the interval in force before the first op
+ *    108   20  reserved, 0
  */
 struct ct_block_header {
   uint32_t magic;
@@ -138,14 +143,15 @@ struct ct_block_header {
   uint32_t depth_start;
   uint32_t open_count;
   struct ct_section_size section[CT_SECTIONS];
-  uint32_t reserved[6];
+  uint32_t interval_log2;
+  uint32_t reserved[5];
 };
 static_assert(sizeof(struct ct_block_header) == 128, "block header");
 static_assert(offsetof(struct ct_block_header, payload_bytes) == 16, "block header");
 static_assert(offsetof(struct ct_block_header, first_tsc) == 32, "block header");
 static_assert(offsetof(struct ct_block_header, depth_start) == 56, "block header");
 static_assert(offsetof(struct ct_block_header, section) == 64, "block header");
-static_assert(offsetof(struct ct_block_header, reserved) == 104, "block header");
+static_assert(offsetof(struct ct_block_header, interval_log2) == 104, "block header");
 
 /*
  * Slot of the prediction table for the state `last`: 2 * function + 1 when the latest of

@@ -389,6 +389,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
     return 0;
   struct ct_line line = {.kind = event->kind == CT_EV_POINT ? CT_LINE_POINT : CT_LINE_ORPHAN,
                          .tsc = event->tsc,
+                         .value = event->kind == CT_EV_POINT ? event->value : 0,
                          .level = frame.level,
                          .depth = event->depth,
                          .label = label};
@@ -403,7 +404,7 @@ top_is_shown(const struct lane *lane)
   return top != NULL && (top->flags & SHOWN) != 0;
 }
 
-/* LOST, SWITCH, EXEC. A stack switch is shown next to shown calls only when there are filters. */
+/* LOST, SWITCH, EXEC, INTERVAL. A stack switch is shown next to shown calls only when there are filters. */
 static int
 replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
@@ -416,6 +417,8 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
       rc = ct_view_stacks_switch(&lane->stacks, 0, event->tsc);
     if (rc != 0)
       return rc;
+  } else if (event->kind == CT_EV_INTERVAL) {
+    line.kind = CT_LINE_INTERVAL;
   } else if (event->kind == CT_EV_SWITCH) {
     line.kind = CT_LINE_SWITCH;
     bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
@@ -450,6 +453,7 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   case CT_EV_LOST:
   case CT_EV_SWITCH:
   case CT_EV_EXEC:
+  case CT_EV_INTERVAL:
     return replay_mark(r, lane, event);
   default:
     return 0;

@@ -214,6 +214,10 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
   case CT_LINE_POINT:
     put(w, line->label->text, line->label->text_length);
     put_literal(w, "  -- enter only");
+    if (line->value > 1) {
+      put_literal(w, ", sampled: 1 of ");
+      put_number(w, line->value, 0, ' ');
+    }
     break;
   case CT_LINE_ORPHAN:
     put_literal(w, "} ");
@@ -236,6 +240,11 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     break;
   case CT_LINE_EXEC:
     put_literal(w, "-- exec: another program from here on --");
+    break;
+  case CT_LINE_INTERVAL:
+    put_literal(w, "-- sampling: of light hooks' calls 1 of ");
+    put_number(w, line->value, 0, ' ');
+    put_literal(w, " is recorded from here on --");
     break;
   case CT_LINE_TAIL:
     break;
@@ -282,6 +291,8 @@ json_kind(const struct ct_line *line)
     return "switch";
   case CT_LINE_EXEC:
     return "exec";
+  case CT_LINE_INTERVAL:
+    return "interval";
   }
   return "";
 }
@@ -320,6 +331,9 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
     put_number(w, line->value, 0, ' ');
   } else if (line->kind == CT_LINE_SWITCH) {
     put_literal(w, ",\"stack\":");
+    put_number(w, line->value, 0, ' ');
+  } else if (line->kind == CT_LINE_INTERVAL || (line->kind == CT_LINE_POINT && line->value > 1)) {
+    put_text(w, line->kind == CT_LINE_POINT ? ",\"sampled\":true,\"interval\":" : ",\"interval\":");
     put_number(w, line->value, 0, ' ');
   }
   if (line->uncertain)

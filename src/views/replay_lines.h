@@ -21,13 +21,14 @@ enum ct_line_kind {
   CT_LINE_LOST,
   CT_LINE_SWITCH,
   CT_LINE_EXEC,
+  CT_LINE_INTERVAL,
 };
 
 struct ct_line {
   enum ct_line_kind kind;
   uint64_t tsc;
   uint64_t ticks; /* CLOSE, LEAF, TAIL: duration of what ended */
-  uint64_t value; /* LOST: events; SWITCH: context */
+  uint64_t value; /* LOST: events; SWITCH: context; POINT: calls; INTERVAL: of sampling */
   uint32_t level; /* indentation */
   uint32_t depth;
   const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */

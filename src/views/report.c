@@ -311,6 +311,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
       continue;
     struct ct_report_row *row = &list[n++];
     row->left = stats->left[id];
+    row->passed_over = stats->passed_over[id];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";

@@ -17,6 +17,7 @@ struct ct_report_row {
   const char *module;
   uint64_t calls;
   uint64_t points;
+  uint64_t passed_over; /* of the calls: not in the trace, the number is an estimate */
   uint64_t timed;
   uint64_t total_ns;
   uint64_t self_ns;

@@ -60,14 +60,15 @@ row_json(const struct ct_report_row *row)
 {
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
-  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "name",
+  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:b, s:I}", "name",
                    ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
                    "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns),
                    "min_ns", time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
                    time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
                    time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only",
                    (int)row->enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans,
-                   "left", left_json(row->left));
+                   "left", left_json(row->left), "sampled", (int)(row->passed_over != 0), "recorded",
+                   (json_int_t)(row->calls - row->passed_over));
 }
 
 static int
@@ -129,10 +130,11 @@ put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, size_t 
 {
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
-  char calls[CT_COUNT_CHARS], odd[CT_COUNT_CHARS];
+  char calls[CT_COUNT_CHARS + 1] = "~", odd[CT_COUNT_CHARS];
   put_time(out, has_time, row->total_ns);
   put_time(out, has_time, row->self_ns);
-  fprintf(out, "%12s ", ct_format_count(calls, row->calls));
+  ct_format_count(calls + 1, row->calls);
+  fprintf(out, "%12s ", row->passed_over != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
   for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
     put_time(out, timed, times[i]);
@@ -194,9 +196,11 @@ static void
 put_totals_text(FILE *out, const struct totals *totals, size_t threads, const struct ct_report_row *rows, size_t count)
 {
   char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], number[CT_COUNT_CHARS];
-  uint64_t uncertain = 0;
-  for (size_t i = 0; i < count; i++)
+  uint64_t uncertain = 0, passed_over = 0;
+  for (size_t i = 0; i < count; i++) {
     uncertain += rows[i].uncertain;
+    passed_over += rows[i].passed_over;
+  }
   fprintf(out, "\n%s events in %zu thread%s, %s dropped\n", ct_format_count(events, totals->events), threads,
           threads == 1 ? "" : "s", ct_format_count(dropped, totals->dropped));
   if (uncertain != 0)
@@ -204,6 +208,12 @@ put_totals_text(FILE *out, const struct totals *totals, size_t threads, const st
             "uncertain calls: %s (open when events were lost, or at the end of the trace), "
             "not in min, avg, max and percentiles\n",
             ct_format_count(number, uncertain));
+  if (passed_over != 0)
+    fprintf(
+        out,
+        "calls with ~ are estimated: light hooks were sampled, the events stand for %s calls more than there are of "
+        "them\n",
+        ct_format_count(number, passed_over));
 }
 
 /* ---- Both ---- */

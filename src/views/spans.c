@@ -146,6 +146,7 @@ emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
       .thread = spans->thread,
       .end = end,
       .uncertain = ev->uncertain,
+      .calls = end == CT_SPAN_POINT ? (uint16_t)ev->value : 0,
   };
 }
 

@@ -52,6 +52,7 @@ struct ct_span {
   uint32_t thread;   /* index of the thread in the trace */
   uint8_t end;       /* enum ct_span_end */
   uint8_t uncertain; /* events were lost while it was open: its end may belong to another call */
+  uint16_t calls;    /* POINT: for how many calls it stands; more than 1 when it is sampled */
 };
 
 struct ct_spans; /* opaque, one per thread stream */

@@ -15,10 +15,12 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   stats->touched = malloc(slots * sizeof(*stats->touched));
   stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
   stats->left = calloc(slots, sizeof(*stats->left));
-  if (stats->touched == NULL || stats->fns == NULL || stats->left == NULL) {
+  stats->passed_over = calloc(slots, sizeof(*stats->passed_over));
+  if (stats->touched == NULL || stats->fns == NULL || stats->left == NULL || stats->passed_over == NULL) {
     free(stats->touched);
     free(stats->fns);
     free(stats->left);
+    free(stats->passed_over);
     *stats = (struct ct_stats){0};
     return CT_ENOMEM;
   }
@@ -36,6 +38,7 @@ ct_stats_clear(struct ct_stats *stats)
     *fn = (struct ct_fn_stats){0};
     free(stats->left[stats->touched[i]]);
     stats->left[stats->touched[i]] = NULL;
+    stats->passed_over[stats->touched[i]] = 0;
   }
   stats->touched_count = 0;
 }
@@ -47,6 +50,7 @@ ct_stats_destroy(struct ct_stats *stats)
   free(stats->touched);
   free(stats->fns);
   free(stats->left);
+  free(stats->passed_over);
   *stats = (struct ct_stats){0};
 }
 
@@ -73,14 +77,15 @@ left_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
 
 /* Spans without a known and certain duration. */
 static __attribute__((noinline)) void
-add_other(struct ct_fn_stats *fn, const struct ct_span *span)
+add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *span)
 {
   if (span->end == CT_SPAN_ORPHAN) {
     fn->orphans++;
     return;
   }
   if (span->end == CT_SPAN_POINT) {
-    fn->points++;
+    fn->points += span->calls;
+    stats->passed_over[fn - stats->fns] += span->calls - 1u;
     return;
   }
   fn->total_ticks += span->fresh_ticks;
@@ -102,7 +107,7 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
       left[span->end]++;
     }
     if (__builtin_expect(span->uncertain || span->end >= CT_SPAN_LOST, 0)) {
-      add_other(fn, span);
+      add_other(stats, fn, span);
       continue;
     }
     uint64_t duration = span->end_tsc - span->enter_tsc;
@@ -127,6 +132,7 @@ ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
     if (dst->histogram == NULL && touch(into, dst) != 0)
       return CT_ENOMEM;
     dst->points += src->points;
+    into->passed_over[dst - into->fns] += from->passed_over[from->touched[i]];
     dst->total_ticks += src->total_ticks;
     dst->self_ticks += src->self_ticks;
     dst->uncertain += src->uncertain;

@@ -4,7 +4,8 @@
  * Several tables (one per thread or worker) can be merged into one.
  *
  * What counts to what:
- *   calls      every span but orphan returns (their call is not in the trace); points too
+ *   calls      every span but orphan returns (their call is not in the trace); points too, a sampled one as often as
+ *              the calls that it stands for
  *   total      the fresh time of all spans with an enter, uncertain ones too
  *   self       their self time
  *   min, max, avg and percentiles: the durations of spans whose end is known and certain
@@ -18,7 +19,7 @@
 #include "views/spans.h"
 
 struct ct_fn_stats {
-  uint64_t points;
+  uint64_t points; /* calls */
   uint64_t total_ticks;
   uint64_t self_ticks;
   uint64_t min_ticks; /* of the histogram's values */
@@ -36,6 +37,7 @@ ct_fn_stats_calls(const struct ct_fn_stats *fn)
 
 struct ct_stats {
   struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */
+  uint64_t *passed_over;   /* as many: calls among the points that sampling passed over, so no exact number */
   uint64_t **left;         /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
   uint32_t fn_count;
   uint32_t touched_count;

@@ -20,10 +20,15 @@
  * has live flags; functions that have are refused by the planner. The layout up to `relocated` is the same for
  * all functions, so that one unwind table serves them all (ct_trampoline_unwind).
  *
- * Enter-only (CT_HOOK_ENTER, CT_HOOK_LIGHT): checks 1 and 3, event, then straight on into the displaced
- * instructions. CT_HOOK_ENTER also looks whether the slot holds a trampoline's address (restore_slot). CT_HOOK_LOOSE
+ * Enter-only (CT_HOOK_ENTER): checks 1 and 3, event, then straight on into the displaced
+ * instructions. It also looks whether the slot holds a trampoline's address (restore_slot). CT_HOOK_LOOSE
  * has check 3 only, which fails too where a thread has no segment yet. With event_last the order is: the displaced
  * instructions, which branch away or have no effect yet; the event; on into the body.
+ *
+ * Light (CT_HOOK_LIGHT): enter only by choice, and sampled. Before all else one compare tells that every call is
+ * recorded; then as above, without a look at the slot, which may hold what it likes. Otherwise the call is counted
+ * down, and the agent writes the event of one that is due (light_due). A page that several threads share is
+ * only read that far: its countdown is 1.
  *
  * Quiet (CT_HOOK_QUIET): an excluded function that needs a trampoline. It only looks whether the slot holds a
  * trampoline's address (restore_quiet), through the table's address itself: the thread's gs is not looked at, so there
@@ -41,7 +46,7 @@ struct layout {
 struct fixups {
   size_t slow_enter[2];
   size_t slow_return[2];
-  size_t other; /* not_module or restore_slot */
+  size_t other; /* not_module or restore_slot; of a light hook: it is sampled */
 };
 
 static size_t
@@ -182,19 +187,53 @@ emit_enter_only(const struct ct_trampoline_spec *spec, struct ct_code *out, stru
   ct_emit_store_sp(out, CT_R11, -24);
   ct_emit_store_sp(out, CT_R10, -32);
   emit_stack_check(out, &fixups->slow_enter[0]);
-  if (spec->mode == CT_HOOK_ENTER) {
-    emit_text_lookup(out);
-    ct_emit_bytes(out, "\x41\x80\x3a\x02", 4); /* cmpb $CT_TEXT_TRAMPOLINE, (%r10) */
-    fixups->other = emit_jcc_later(out, 0x84);
-  }
+  emit_text_lookup(out);
+  ct_emit_bytes(out, "\x41\x80\x3a\x02", 4); /* cmpb $CT_TEXT_TRAMPOLINE, (%r10) */
+  fixups->other = emit_jcc_later(out, 0x84);
   emit_reserve(out, &fixups->slow_enter[1]);
   emit_event(out, (spec->fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
   ct_emit_load_sp(out, CT_RAX, -8);
   ct_emit_load_sp(out, CT_RDX, -16);
   ct_emit_load_sp(out, CT_R11, -24);
-  if (spec->mode == CT_HOOK_ENTER) {
-    ct_emit_load_sp(out, CT_R10, -32);
-  }
+  ct_emit_load_sp(out, CT_R10, -32);
+}
+
+static void
+emit_light(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+{
+  ct_emit_bytes(out, "\x65\x48\x83\x3c\x25", 5); /* cmpq $1, %gs:COUNTDOWN: 1, and SAMPLE 0 */
+  ct_emit_u32(out, CT_GS_COUNTDOWN);
+  ct_emit_u8(out, 1);
+  fixups->other = emit_jcc_later(out, 0x85); /* jne */
+  ct_emit_store_sp(out, CT_RAX, -8);
+  ct_emit_store_sp(out, CT_RDX, -16);
+  ct_emit_store_sp(out, CT_R11, -24);
+  emit_stack_check(out, &fixups->slow_enter[0]);
+  emit_reserve(out, &fixups->slow_enter[1]);
+  emit_event(out, (spec->fn | 1u << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
+  ct_emit_load_sp(out, CT_RAX, -8);
+  ct_emit_load_sp(out, CT_RDX, -16);
+  ct_emit_load_sp(out, CT_R11, -24);
+}
+
+/* desc has what emit_ways found out: where the displaced instructions are. */
+static void
+emit_light_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups,
+                const struct ct_hook_desc *desc)
+{
+  fix(out, fixups->slow_enter[0]);
+  fix(out, fixups->slow_enter[1]);
+  ct_emit_store_sp(out, CT_R10, -32); /* the slow path expects it there */
+  emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
+  fix(out, fixups->other);
+  ct_emit_bytes(out, "\x65\xff\x0c\x25", 4); /* decl %gs:COUNTDOWN: one instruction, as the xadd */
+  ct_emit_u32(out, CT_GS_COUNTDOWN);
+  ct_emit_jcc(out, 0x8f, desc->relocated); /* jg */
+  ct_emit_store_sp(out, CT_RAX, -8);
+  ct_emit_store_sp(out, CT_RDX, -16);
+  ct_emit_store_sp(out, CT_R11, -24);
+  ct_emit_store_sp(out, CT_R10, -32);
+  emit_cold(out, spec, offsetof(struct ct_region_head, light_due));
 }
 
 static void
@@ -255,8 +294,13 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
 }
 
 static void
-emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups)
+emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups,
+              const struct ct_hook_desc *desc)
 {
+  if (spec->mode == CT_HOOK_LIGHT) {
+    emit_light_cold(spec, out, fixups, desc);
+    return;
+  }
   if (spec->mode == CT_HOOK_QUIET) {
     fix(out, fixups->other);
     ct_emit_store_sp(out, CT_RAX, -8);
@@ -324,6 +368,9 @@ emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   case CT_HOOK_QUIET:
     emit_quiet(spec, out, fixups);
     break;
+  case CT_HOOK_LIGHT:
+    emit_light(spec, out, fixups);
+    break;
   default:
     emit_enter_only(spec, out, fixups);
     break;
@@ -349,7 +396,7 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   desc.function = spec->function;
   enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &fixups);
   desc.relocated_end = ct_code_pc(out);
-  emit_all_cold(spec, out, &fixups);
+  emit_all_cold(spec, out, &fixups, &desc);
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;
   }

@@ -144,7 +144,8 @@ agency_ready(struct agency *agency, uint64_t stack, uint64_t bytes, bool room)
                                          .stack_len = bytes,
                                          .table = (uint64_t)agency->table,
                                          .magic = CT_CONTROL_MAGIC,
-                                         .mode = CT_MODE_ON};
+                                         .mode = CT_MODE_ON,
+                                         .countdown = 1};
   memset(agency->segment, 0, 8 * sizeof(*agency->segment));
 }
 

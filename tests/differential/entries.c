@@ -400,6 +400,7 @@ record_differs(const struct entry_case *c, uint64_t first_kind, char *text, size
   uint8_t who = agency.table[c->caller >> CT_TABLE_SHIFT];
   bool expected = c->recorded && (c->desc->mode == CT_HOOK_LIGHT || c->kind == KIND_RETURN ||
                                   (point ? who != CT_TEXT_TRAMPOLINE : who == CT_TEXT_MODULE));
+  fn |= c->desc->mode == CT_HOOK_LIGHT ? 1u << CT_FN_WEIGHT_SHIFT : 0;
   uint64_t word = (point ? (fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT : fn << CT_WORD_FN_SHIFT | first_kind) |
                   AGENCY_TAG | (c->slot & 0xffffffff) << 32;
   if (expected && (cursor != (c->returned ? 2 : 1) * CT_EVENT_BYTES || agency.segment[0].word != word))

@@ -7,6 +7,7 @@
  *   T2<1.0  tail call: 2 took the place of 1     P5.1    entered, enter only
  *   L1.0u   left by longjmp or exception (l: in a loss, t: by a tail call into an enter-only function)
  *   O4.0    return without an enter              X9      9 events lost       S3  to stack context 3
+ *   P5.1*8  of a light hook, for 8 calls         I8      8 is the interval from here on
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,6 +96,13 @@ point(struct tape *tape, uint32_t fn, uint32_t slot)
   feed(tape, CT_KIND_OTHER, fn | CT_FN_POINT_BIT, slot);
 }
 
+/* Of a light hook, for 2^log2 calls. */
+static void
+light(struct tape *tape, uint32_t fn, uint32_t log2, uint32_t slot)
+{
+  feed(tape, CT_KIND_OTHER, fn | (log2 + 1) << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, slot);
+}
+
 static void
 tail_out(struct tape *tape, uint32_t slot)
 {
@@ -119,7 +127,11 @@ text_of(char *out, size_t size, const struct ct_event *event)
   case CT_EV_TAIL:
     return snprintf(out, size, "T%u<%d.%u%s", event->fn, (int)event->closed_fn, event->depth, doubt);
   case CT_EV_POINT:
+    if (event->value > 1)
+      return snprintf(out, size, "P%u.%u*%u%s", event->fn, event->depth, (unsigned)event->value, doubt);
     return snprintf(out, size, "P%u.%u%s", event->fn, event->depth, doubt);
+  case CT_EV_INTERVAL:
+    return snprintf(out, size, "I%u", (unsigned)event->value);
   case CT_EV_LEFT:
     return snprintf(out, size, "L%u.%u%c%s", event->fn, event->depth, "?uxelt"[event->reason], doubt);
   case CT_EV_ORPHAN_RETURN:
@@ -519,6 +531,49 @@ scribbled_point_bits(void **state)
   }
 }
 
+/* The frame at a light event's slot may have gone on there by a tail jump; those below it are left. */
+static void
+light_points(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  enter(&t, 1, 1000);
+  light(&t, 9, 0, 900);
+  light(&t, 2, 0, 900); /* a function whose hook was full may be light now */
+  enter(&t, 3, 900);
+  light(&t, 9, 0, 900); /* 3 goes on in it */
+  back(&t, 3, 900);
+  enter(&t, 3, 900);
+  enter(&t, 4, 800);
+  light(&t, 9, 0, 900); /* 4 was left */
+  tail(&t, 5, 900);     /* 3, 9, 5: each jumped to the next */
+  back(&t, 3, 900);
+  back(&t, 1, 1000);
+  expect(&t, "E1.0 P9.1 P2.1 E3.1 P9.2 R3.1 E3.1 E4.2 L4.2u P9.2 T5<3.1 R5.1 R1.0");
+}
+
+static void
+sampled_points(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  t.thread.max_depth = 2;
+  enter(&t, 1, 1000);
+  light(&t, 9, 3, 900);
+  light(&t, 11, 3, 900);
+  point(&t, 8, 900); /* of a hook that is not sampled */
+  enter(&t, 2, 900);
+  light(&t, 9, 1, 800); /* too deep */
+  back(&t, 2, 900);
+  light(&t, 9, 0, 900);
+  light(&t, 9, CT_SAMPLE_LOG2_MAX, 900);
+  light(&t, 9, CT_SAMPLE_LOG2_MAX + 1, 900); /* scribbled over */
+  light(&t, FUNCTIONS, 2, 900);
+  light(&t, CT_FN_MAX, 2, 900);
+  back(&t, 1, 1000);
+  expect(&t, "E1.0 I8 P9.1*8 P11.1*8 P8.1 E2.1 R2.1 I1 P9.1 I256 P9.1*256 R1.0");
+}
+
 static void
 not_deeper_than(void **state)
 {
@@ -647,6 +702,8 @@ main(void)
       CASE(two_stacks),
       CASE(slots_across_the_wrap),
       CASE(scribbled_events),
+      CASE(light_points),
+      CASE(sampled_points),
       CASE(not_deeper_than),
       CASE(random_programs),
       CASE(scribbled_point_bits),

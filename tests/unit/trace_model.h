@@ -37,6 +37,7 @@ struct model {
   uint32_t context;
   uint64_t tsc;
   uint64_t random;
+  uint32_t interval_log2;
 };
 
 static inline uint64_t
@@ -133,8 +134,24 @@ model_tail(struct model *m, uint64_t tsc, uint32_t fn)
 static inline void
 model_point(struct model *m, uint64_t tsc, uint32_t fn)
 {
-  model_expect(m, CT_EV_POINT, tsc)->fn = fn;
+  struct ct_event *event = model_expect(m, CT_EV_POINT, tsc);
+  event->fn = fn;
+  event->value = 1;
   ct_encode_point(m->encoder, tsc, fn);
+}
+
+/* An event of a light hook; the interval in force is told when it is another one. */
+static inline void
+model_sampled(struct model *m, uint64_t tsc, uint32_t fn, uint32_t log2)
+{
+  if (log2 != m->interval_log2) {
+    m->interval_log2 = log2;
+    model_expect(m, CT_EV_INTERVAL, tsc)->value = 1ull << log2;
+  }
+  struct ct_event *event = model_expect(m, CT_EV_POINT, tsc);
+  event->fn = fn;
+  event->value = 1ull << log2;
+  ct_encode_sampled(m->encoder, tsc, fn, log2);
 }
 
 static inline void
@@ -207,8 +224,10 @@ model_step(struct model *m, uint32_t functions, bool wild)
     model_return(m, tsc, fn);
   else if (choice < 820)
     model_tail(m, tsc, fn);
-  else if (choice < 870)
+  else if (choice < 840)
     model_point(m, tsc, fn);
+  else if (choice < 870)
+    model_sampled(m, tsc, fn, model_random(m, 9) == 0 ? (uint32_t)model_random(m, 9) : m->interval_log2);
   else if (choice < 900)
     model_left(m, tsc, (uint8_t)(1 + model_random(m, 4)));
   else if (choice < 995)

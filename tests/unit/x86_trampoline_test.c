@@ -324,6 +324,7 @@ prepare(void)
   arena->control.stack_lo = (uint64_t)stack;
   arena->control.stack_len = STACK_BYTES;
   arena->control.table = (uint64_t)table;
+  arena->control.countdown = 1;
   mark_text((uint64_t)tramp_call_returns, CT_TEXT_MODULE);
   tramp_slow_enter_count = tramp_slow_return_count = tramp_not_module_count = tramp_restore_count = 0;
   tramp_callout_count = tramp_stub_desc = tramp_stub_r10 = tramp_stub_sp = 0;
@@ -398,7 +399,7 @@ clock_now(void)
 static void
 a_full_hook_records_both(void **state)
 {
-  static const uint32_t ids[] = {0, 1, 0x1234567, CT_FN_MAX};
+  static const uint32_t ids[] = {0, 1, 0x123456, CT_FN_MAX};
   NEED_XSAVE;
   for (size_t i = 0; i < 12; i++) {
     uint32_t fn = ids[i % 4];
@@ -424,6 +425,13 @@ a_full_hook_records_both(void **state)
   }
 }
 
+/* The function field of an enter-only event; a light hook's stands for one call. */
+static uint32_t
+point_of(uint32_t fn, uint8_t mode)
+{
+  return fn | CT_FN_POINT_BIT | (mode == CT_HOOK_LIGHT ? 1u << CT_FN_WEIGHT_SHIFT : 0);
+}
+
 static void
 enter_only_hooks_record_one(void **state)
 {
@@ -439,7 +447,7 @@ enter_only_hooks_record_one(void **state)
     call_through((uint8_t)(i * 3));
     assert_stubs(0, 0, 0, 0, 0);
     assert_reserved(1);
-    assert_event(0, CT_KIND_OTHER, ids[i % 3] | CT_FN_POINT_BIT, begin, clock_now());
+    assert_event(0, CT_KIND_OTHER, point_of(ids[i % 3], modes[i / 3 % 3]), begin, clock_now());
     assert_int_equal(tramp_inside_return, (uint64_t)tramp_call_returns);
     for (size_t at = 0; at < STACK_BYTES; at++)
       assert_int_equal(store[at], 0x33);
@@ -470,6 +478,60 @@ outside_the_stack_range_the_agent_is_asked(void **state)
                        full && ranges[k].inside ? arena->desc.ret_point : (uint64_t)tramp_call_returns);
     }
   }
+}
+
+static const struct {
+  int32_t countdown;
+  uint32_t log2;
+} passed[] = {{2, 0}, {2, 1}, {3, 0}, {257, 8}, {INT32_MAX, 8}}, due[] = {{1, 1}, {1, 8}, {0, 0}, {0, 3}, {-4, 0}};
+
+/* Under sampling: not an event, and nothing written but the countdown; the red zone is the displaced push's alone. */
+static void
+a_light_hook_passes_calls_over(void **state)
+{
+  NEED_XSAVE;
+  for (size_t i = 0; i < 10; i++) {
+    emit(5, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    prepare();
+    arena->control.countdown = passed[i % 5].countdown;
+    arena->control.sample_log2 = passed[i % 5].log2;
+    if (i >= 5)
+      arena->control.stack_len = 0; /* as of a thread that is not registered: nothing of the page is looked at */
+    struct ct_control expected = arena->control;
+    expected.countdown--;
+    call_through((uint8_t)(160 + i));
+    assert_stubs(0, 0, 0, 0, 0);
+    assert_memory_equal(&arena->control, &expected, sizeof(expected));
+    assert_int_equal(segment[first].word | segment[first].tsc, 0);
+    for (size_t at = 0; at < STACK_BYTES / 2 - 16; at++)
+      assert_int_equal(stack[at], 0x44);
+  }
+}
+
+static void
+a_light_hook_is_due(void **state)
+{
+  NEED_XSAVE;
+  struct ct_region_head good = arena->head;
+  memset(&arena->head, 0, sizeof(arena->head)); /* any other field is a jump to 0 */
+  arena->head.light_due = good.restore_slot;
+  for (size_t i = 0; i < 5; i++) {
+    emit(5, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    prepare();
+    arena->control.countdown = due[i].countdown;
+    arena->control.sample_log2 = due[i].log2;
+    struct ct_control expected = arena->control;
+    expected.countdown--;
+    call_through((uint8_t)(170 + i));
+    assert_stubs(0, 0, 0, 1, 0);
+    assert_memory_equal(&arena->control, &expected, sizeof(expected));
+    uint64_t saved[4];
+    memcpy(saved, (const void *)(slot_address() - 32), sizeof(saved));
+    assert_int_equal(saved[0], tramp_before.reg[10]); /* where the agent looks for them */
+    assert_int_equal(saved[1], tramp_before.reg[11]);
+    assert_int_equal(saved[2], tramp_before.reg[2]);
+  }
+  arena->head = good;
 }
 
 /* On whatever stack; only for room the agent is asked. */
@@ -650,7 +712,7 @@ callouts(void **state)
     if (modes[k % 3] == CT_HOOK_FULL)
       assert_event(0, CT_KIND_ENTER, 13, begin, clock_now());
     else
-      assert_event(0, CT_KIND_OTHER, 13 | CT_FN_POINT_BIT, begin, clock_now());
+      assert_event(0, CT_KIND_OTHER, point_of(13, modes[k % 3]), begin, clock_now());
   }
   arena->head = good;
 }
@@ -679,7 +741,7 @@ stacks_in_either_half_of_four_gigabytes(void **state)
     emit(CT_FN_MAX, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
     prepare();
     call_through((uint8_t)(130 + i));
-    assert_event(0, CT_KIND_OTHER, CT_FN_MAX | CT_FN_POINT_BIT, begin, clock_now());
+    assert_event(0, CT_KIND_OTHER, point_of(CT_FN_MAX, CT_HOOK_LIGHT), begin, clock_now());
     munmap(mapped, STACK_BYTES);
   }
   stack = usual;
@@ -1071,6 +1133,8 @@ main(void)
       cmocka_unit_test(a_full_hook_records_both),
       cmocka_unit_test(enter_only_hooks_record_one),
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
+      cmocka_unit_test(a_light_hook_passes_calls_over),
+      cmocka_unit_test(a_light_hook_is_due),
       cmocka_unit_test(a_loose_hook_looks_at_no_stack),
       cmocka_unit_test(an_event_behind_the_displaced_instructions),
       cmocka_unit_test(a_full_segment_asks_the_agent),

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Light hooks and their sampling as the user sees them: the options; the numbers of a program that knows its own,
+scaled back, at fixed intervals; what report, replay and the manifest say of it. Then the fixtures with light hooks.
+
+    tests/light.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import fixture as fx
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+# One variant of each fixture, and those of the hazards that concern stacks, threads and signals in all of theirs.
+FIXTURES = ["*/gcc-O2", "*/gcc-O2/*", "altstack*", "coroutines*", "handlerfull*", "longjmp*", "signals*", "tail*"]
+
+
+class Scene:
+    def __init__(self, build, folder):
+        self.build, self.folder = build, folder
+        self.contrail = os.path.join(build, "contrail")
+        fixture = fx.Fixture(os.path.join(fx.FIXTURES, "light.c"))
+        self.program = fx.build(fixture, "gcc-O2", os.path.join(build, "tests", "fixtures"))
+        self.traces = 0
+
+    def run(self, *words):
+        environment = dict(os.environ, CT_COUNTS=os.path.join(self.folder, "counts"))
+        result = subprocess.run([self.contrail, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                                stdin=subprocess.DEVNULL, env=environment)
+        return result.returncode, result.stdout, result.stderr
+
+    def record(self, *options, arguments=()):
+        """The trace, what contrail said, and the numbers that the program told."""
+        self.traces += 1
+        trace, counts = (os.path.join(self.folder, name) for name in (f"trace{self.traces}", "counts"))
+        if os.path.exists(counts):
+            os.unlink(counts)
+        status, out, err = self.run("record", "--mode", "light", *options, "-o", trace, "--", self.program, *arguments)
+        assert status == 0 and out == "done\n", (status, out, err)
+        with open(counts, encoding="ascii") as file:
+            truth = {name: int(number) for name, number in (line.split() for line in file)}
+        return trace, err, truth
+
+    def json(self, *words):
+        status, out, err = self.run(*words)
+        assert status == 0, (words, status, err)
+        return json.loads(out)
+
+    def calls(self, trace):
+        """The rows of the program's own functions, by name."""
+        report = self.json("report", "--json", "--limit", "0", trace)
+        return {row["name"]: row for row in report["functions"] if row["module"] == "light"}
+
+
+OWN = ("--exclude=lib*!", "--exclude=ld-*!")  # all calls are the program's own then
+
+
+def options(scene):
+    for words, reason in ((["--mode", "faint"], "full"), (["--sample", "3"], "power of two"),
+                          (["--sample", "512"], "256"), (["--sample", "0"], "power of two")):
+        status, out, err = scene.run("record", *words, "/bin/true")
+        assert status == 2 and not out and len(err.splitlines()) == 1 and reason in err, (words, status, out, err)
+
+
+def every_call(scene):
+    """Interval 1, in which all light hooks begin: exact, of all threads, and nothing is said of sampling."""
+    for arguments in ((), ("handlers",)):
+        trace, err, truth = scene.record("--no-sampling", "--lossless", arguments=arguments)
+        rows = scene.calls(trace)
+        assert err == "", err
+        assert {name: rows[name]["calls"] if name in rows else 0 for name in truth} == truth, (truth, rows)
+        assert all(not row["sampled"] and row["recorded"] == row["calls"] for row in rows.values())
+        status, out, _ = scene.run("report", trace)
+        assert status == 0 and "~" not in out and "sampl" not in out, out
+        status, out, _ = scene.run("replay", "--function", "light_rare", "--limit", "3", trace)
+        assert status == 0 and out.count("light_rare()  -- enter only\n") == 3, out
+        manifest = scene.json("info", "--json", trace)
+        assert manifest["dropped"] == 0, manifest["dropped"]
+
+
+def scaled_back(scene):
+    """A fixed interval: the sum over all functions differs from the truth by less than one interval for each thread; each
+    function's number by what chance allows."""
+    for interval in (2, 8, 64, 256):
+        for arguments in ((), ("handlers",)):
+            trace, _, truth = scene.record("--sample", str(interval), "--lossless", *OWN, arguments=arguments)
+            plain = scene.record("--no-sampling", "--lossless", *OWN, arguments=arguments)
+            others = {name: row["calls"] for name, row in scene.calls(plain[0]).items() if name not in plain[2]}
+            others["on_signal"] = truth["light_handled"] // 3
+            total = sum(truth.values()) + sum(others.values())
+            rows = scene.calls(trace)
+            for row in rows.values():
+                assert row["calls"] == interval * row["recorded"] and row["sampled"], (interval, row)
+            threads = len(scene.json("info", "--json", trace)["threads"])
+            found = sum(row["calls"] for row in rows.values())
+            # A thread without an event has no stream: count all that there were.
+            threads = max(threads, 400 + 9)
+            assert abs(found - total) < interval * threads, (interval, arguments, found, total, threads)
+            for name, number in truth.items():
+                row = rows.get(name, {"calls": 0})
+                allowed = 7 * math.sqrt(number * interval) + 2 * interval
+                assert abs(row["calls"] - number) <= allowed, (interval, arguments, name, row["calls"], number)
+
+
+def few_threads(scene):
+    """Threads of many calls alone: the bound is some thousandth of the number, which a step in time with the loop, or a
+    weight that is wrong, misses by far."""
+    interval = 256
+    trace, _, truth = scene.record("--sample", str(interval), "--lossless", *OWN, "--exclude=light_brief",
+                                   "--exclude=brief_thread")
+    rows = scene.calls(trace)
+    found = sum(row["calls"] for row in rows.values())
+    total = sum(number for name, number in truth.items() if name != "light_brief")
+    assert total > 1000000 and abs(found - total) < interval * 9 + 1000, (found, total)
+
+
+def told(scene):
+    trace, err, _ = scene.record("--sample", "16", "--verbose")
+    assert err == "contrail: light hooks: the interval of sampling changed 0 times and is 16\n", err
+    with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+        sampling = json.load(file)["sampling"]
+    assert sampling == {"adapts": False, "interval": 16, "changes": 0, "last_changes": []}, sampling
+    with open(os.path.join(trace, "functions.tsv"), encoding="utf-8") as file:
+        modes = dict((line.split("\t")[5].rstrip("\n"), line.split("\t")[4]) for line in file)
+    assert modes["light_often"] == "light" and modes["dlopen"] == "enter", modes
+    status, out, _ = scene.run("report", trace)
+    assert status == 0 and re.search(r"~[\d,]+ .* light_often\n", out) and "calls with ~ are estimated" in out, out
+    status, out, _ = scene.run("replay", "--limit", "2000", trace)
+    assert status == 0 and "-- sampling: of light hooks' calls 1 of 16 is recorded from here on --" in out, out[:500]
+    assert re.search(r"light_often\(\)  -- enter only, sampled: 1 of 16\n", out), out[:500]
+    status, out, _ = scene.run("replay", "--json", "--limit", "2000", trace)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert any(line["kind"] == "interval" and line["interval"] == 16 for line in lines), lines[:5]
+    assert all(line["sampled"] and line["interval"] == 16 for line in lines if line["name"] == "light_often")
+
+
+def adapts(scene):
+    """As it stands in the manifest when nothing was sampled: on, and never changed where the recorder keeps up."""
+    trace, _, truth = scene.record("--exclude=light_often", "--exclude=light_half", "--exclude=light_mix", *OWN)
+    with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+        sampling = json.load(file)["sampling"]
+    assert sampling["adapts"] and sampling["interval"] == 1 and sampling["changes"] == 0, sampling
+    assert scene.calls(trace)["light_rare"]["calls"] == truth["light_rare"]
+
+
+CASES = [options, every_call, scaled_back, few_threads, told, adapts]
+
+
+def with_fixtures(options_):
+    command = [os.path.join(HERE, "run.py"), "--build", options_.build, "--light"]
+    for pattern in FIXTURES:
+        command += ["--filter", pattern]
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    *lines, last = process.stdout.splitlines() or [""]
+    found = re.match(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
+    if lines:
+        print("\n".join(lines), flush=True)
+    if not found:
+        print(f"FAIL light fixtures: {last} {process.stderr[-500:]}")
+        return [0, 1, 0]
+    return [int(number) for number in found.groups()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    chosen = parser.parse_args()
+    chosen.build = os.path.abspath(chosen.build)
+    count = [0, 0, 0]
+    for case in CASES:
+        if not fnmatch.fnmatch(case.__name__, chosen.filter):
+            continue
+        with tempfile.TemporaryDirectory(prefix="contrail-light.") as folder:
+            try:
+                case(Scene(chosen.build, folder))
+                count[0] += 1
+            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                count[1] += 1
+                print(f"FAIL light {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
+                      f"     again: tests/light.py --filter {case.__name__}", flush=True)
+    if fnmatch.fnmatch("fixtures", chosen.filter):
+        count = [a + b for a, b in zip(count, with_fixtures(chosen))]
+    print(f"{count[0]} passed, {count[1]} failed, {count[2]} skipped")
+    return 1 if count[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
