@@ -2,7 +2,8 @@
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
 #include "cli/command.h"
 #include "hook/exclude.h"
-#include "record/session.h"
+
+#include <contrail/session.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -59,10 +60,14 @@ static int
 parse_attach(int argc, char **argv, struct attach *attach)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'},   {"for", required_argument, NULL, 'f'},
-      {"ring-size", required_argument, NULL, 'r'}, {"lossless", no_argument, NULL, 'l'},
-      {"max-depth", required_argument, NULL, 'd'}, {"no-cache", no_argument, NULL, 'n'},
-      {"deadline", required_argument, NULL, 'D'},  {"quiet", no_argument, NULL, 'q'},
+      {"output", required_argument, NULL, 'o'},
+      {"for", required_argument, NULL, 'f'},
+      {"ring-size", required_argument, NULL, 'r'},
+      {"lossless", no_argument, NULL, 'l'},
+      {"max-depth", required_argument, NULL, 'd'},
+      {"no-cache", no_argument, NULL, 'n'},
+      {"deadline", required_argument, NULL, 'D'},
+      {"quiet", no_argument, NULL, 'q'},
       CT_EXCLUDE_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
@@ -174,15 +179,16 @@ static void
 tell_end(const struct attach *attach, const struct ct_session_status *status)
 {
   if (status->detached) {
-    fprintf(stderr, "contrail: detached from process %d: %" PRIu64 " events, held for %.1f ms, in %s\n", (int)status->pid,
-            status->events, ms(status->detach_ns), attach->options.directory);
+    fprintf(stderr, "contrail: detached from process %d: %" PRIu64 " events, held for %.1f ms, in %s\n",
+            (int)status->pid, status->events, ms(status->detach_ns), attach->options.directory);
   } else {
     fprintf(stderr, "contrail: process %d has ended: %" PRIu64 " events in %s\n", (int)status->pid, status->events,
             attach->options.directory);
   }
   if (status->kept) {
-    fprintf(stderr, "contrail: note: a signal handler of the process has interrupted a hook and not returned yet; "
-                    "contrail clean %d takes the rest out later\n",
+    fprintf(stderr,
+            "contrail: note: a signal handler of the process has interrupted a hook and not returned yet; "
+            "contrail clean %d takes the rest out later\n",
             (int)status->pid);
   }
   if (status->note[0] != '\0') {
@@ -200,26 +206,26 @@ tell_end(const struct attach *attach, const struct ct_session_status *status)
 static int
 attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, struct ct_diag *diag)
 {
-  struct ct_session_status status;
+  struct ct_session_status status = {.struct_size = sizeof(status)};
   int code = ct_session_attach(session, attach->pid, diag);
   if (code == 0) {
     code = ct_session_resume(session, diag);
   }
   if (code != 0) {
-    ct_session_status(session, &status);
+    ct_session_get_status(session, &status);
     return status.ended ? 0 : code;
   }
-  ct_session_status(session, &status);
+  ct_session_get_status(session, &status);
   if (!attach->quiet) {
     tell_attached(&status);
   }
   await_end(session, stops, attach->seconds);
-  ct_session_status(session, &status);
+  ct_session_get_status(session, &status);
   if (status.ended) {
     return 0;
   }
   code = ct_session_detach(session, diag);
-  ct_session_status(session, &status);
+  ct_session_get_status(session, &status);
   return status.ended ? 0 : code; /* it may have ended just then */
 }
 
@@ -227,7 +233,7 @@ static int
 attach_it(const struct attach *attach)
 {
   struct ct_session *session;
-  struct ct_session_status status = {0};
+  struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   sigset_t stops;
   sigemptyset(&stops);
@@ -259,7 +265,7 @@ attach_it(const struct attach *attach)
 static int
 run_attach(int argc, char **argv)
 {
-  struct attach attach = {.options = {.directory = CT_DEFAULT_TRACE}};
+  struct attach attach = {.options = {.struct_size = sizeof(attach.options), .directory = CT_DEFAULT_TRACE}};
   int code = parse_attach(argc, argv, &attach);
   if (code == GO_ON) {
     code = attach_it(&attach);
@@ -284,7 +290,7 @@ run_clean(int argc, char **argv)
   if (code != GO_ON) {
     return code;
   }
-  struct ct_clean_report report;
+  struct ct_clean_report report = {.struct_size = sizeof(report)};
   struct ct_diag diag = {""};
   code = ct_clean(pid, &report, &diag);
   if (code == CT_ENOENT) {
@@ -298,8 +304,9 @@ run_clean(int argc, char **argv)
   fprintf(stderr, "contrail: process %d is clean: %zu patches and %zu return addresses put back, held for %.1f ms\n",
           (int)pid, report.patches, report.frames, ms(report.pause_ns));
   if (report.kept) {
-    fprintf(stderr, "contrail: note: a signal handler has interrupted a hook and not returned yet: what it goes back to "
-                    "is still there; clean again later\n");
+    fprintf(stderr,
+            "contrail: note: a signal handler has interrupted a hook and not returned yet: what it goes back to "
+            "is still there; clean again later\n");
   }
   return CT_EXIT_OK;
 }

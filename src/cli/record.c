@@ -2,7 +2,8 @@
 /* contrail record: run a program and record it. */
 #include "cli/command.h"
 #include "hook/exclude.h"
-#include "record/session.h"
+
+#include <contrail/session.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -164,15 +165,15 @@ remark(const struct ct_session_options *record, const struct ct_session_status *
 static int
 run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_diag *diag)
 {
-  struct ct_session_status status;
+  struct ct_session_status status = {.struct_size = sizeof(status)};
   int code = ct_session_spawn(session, argv, exec_errno, diag);
   if (code != 0) {
     return code;
   }
-  ct_session_status(session, &status);
+  ct_session_get_status(session, &status);
   take_signals(status.pid);
   code = ct_session_install(session, diag);
-  ct_session_status(session, &status);
+  ct_session_get_status(session, &status);
   if (code == 0 && !status.ended) {
     code = ct_session_resume(session, diag);
   }
@@ -192,7 +193,7 @@ static int
 record_it(const struct ct_session_options *record, char **argv, bool verbose)
 {
   struct ct_session *session;
-  struct ct_session_status status = {0};
+  struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   int exec_errno = 0;
   int code = ct_session_create(record, &session, &diag);
@@ -217,7 +218,7 @@ record_it(const struct ct_session_options *record, char **argv, bool verbose)
 static int
 run_record(int argc, char **argv)
 {
-  struct ct_session_options record = {.directory = CT_DEFAULT_TRACE};
+  struct ct_session_options record = {.struct_size = sizeof(record), .directory = CT_DEFAULT_TRACE};
   bool verbose = false;
   int code = parse(argc, argv, &record, &verbose);
   if (code == GO_ON) {

@@ -7,6 +7,8 @@
  */
 #include "record/session_internal.h"
 
+#include "base/sized.h"
+
 #include "hook/undo.h"
 #include "record/program.h"
 
@@ -305,14 +307,13 @@ session_detach(struct ct_session *session, struct ct_diag *diag)
 
 /* ---- cleaning up ---- */
 
-int
-ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
+static int
+clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
 {
   struct ct_process process = {.mem_fd = -1, .pidfd = -1};
   struct ct_found found;
   struct ct_undone undone = {0};
   struct ct_frozen frozen = {0};
-  memset(report, 0, sizeof(*report));
   int code = check_target(pid, diag);
   code = code == CT_EUNSUPPORTED ? 0 : code;
   if (code == 0) {
@@ -355,4 +356,12 @@ ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     return ct_fail(diag, CT_ENOENT, "there is nothing of contrail in process %d", (int)pid);
   }
   return code == CT_ENOENT ? 0 : code;
+}
+
+int
+ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
+{
+  struct ct_clean_report own = {0};
+  int code = clean(pid, &own, diag);
+  return code == 0 ? ct_sized_give(report, &own, sizeof(own), diag) : code;
 }

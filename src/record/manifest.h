@@ -5,7 +5,7 @@
 
 #include "drain/drain.h"
 #include "hook/cache.h"
-#include "record/session.h"
+#include <contrail/session.h>
 
 #include <jansson.h>
 #include <sys/types.h>

@@ -9,6 +9,7 @@
  */
 #include "record/session_internal.h"
 
+#include "base/sized.h"
 #include "record/program.h"
 
 #include <errno.h>
@@ -313,13 +314,21 @@ command(struct ct_session *session, int (*run)(struct ct_session *, void *, stru
 int
 ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
 {
+  struct ct_session_options own;
+  int code = ct_sized_take(&own, sizeof(own), options, diag);
+  if (code == 0 && own.directory == NULL) {
+    code = ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
+  }
+  if (code != 0) {
+    return code;
+  }
   struct ct_session *session = calloc(1, sizeof(*session));
   if (session == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  session->options = *options;
-  session->options.ring_mib = options->ring_mib != 0 ? options->ring_mib : CT_RING_MIB_DEFAULT;
-  session->options.directory = strdup(options->directory);
+  session->options = own;
+  session->options.ring_mib = own.ring_mib != 0 ? own.ring_mib : CT_RING_MIB_DEFAULT;
+  session->options.directory = strdup(own.directory);
   session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   session->bell = &session->own_bell;
   session->stop_watching = -1;
@@ -555,12 +564,13 @@ ct_session_wait(struct ct_session *session, int timeout_ms)
   return code;
 }
 
-void
-ct_session_status(struct ct_session *session, struct ct_session_status *status)
+int
+ct_session_get_status(struct ct_session *session, struct ct_session_status *status)
 {
   pthread_mutex_lock(&session->guard);
-  *status = session->status;
+  int code = ct_sized_give(status, &session->status, sizeof(session->status), NULL);
   pthread_mutex_unlock(&session->guard);
+  return code;
 }
 
 static int
@@ -589,8 +599,8 @@ ct_session_close(struct ct_session *session, struct ct_session_status *status, s
 {
   int code = command(session, run_close, NULL, diag);
   pthread_join(session->thread, NULL);
-  if (status != NULL) {
-    *status = session->status;
+  if (status != NULL && ct_sized_give(status, &session->status, sizeof(session->status), NULL) != 0 && code == 0) {
+    code = ct_fail(diag, CT_EINVAL, "struct_size of the status is not set");
   }
   pthread_mutex_destroy(&session->guard);
   pthread_mutex_destroy(&session->writer_lock);

@@ -4,13 +4,14 @@
 #ifndef CT_RECORD_SESSION_INTERNAL_H
 #define CT_RECORD_SESSION_INTERNAL_H
 
-#include "record/session.h"
+#include <contrail/session.h>
 
 #include "drain/drain.h"
 #include "process/freeze.h"
 #include "record/image.h"
 #include "record/manifest.h"
 #include "record/modules.h"
+#include "record/state.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -2,6 +2,8 @@
 /* See state.h. */
 #include "record/state.h"
 
+#include "base/error.h"
+
 #include <stddef.h>
 
 /* What each step leads to from each state; 0 (uninitialized, which nothing leads to): nowhere. */

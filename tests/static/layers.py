@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
-CHAIN = ["base", "ring", "target", "x86", "process", "hook", "trace", "drain", "record"]
+CHAIN = ["base", "ring", "target", "x86", "process", "hook", "trace", "drain", "record", "control"]
 ALLOWED = {folder: set(CHAIN[:i]) for i, folder in enumerate(CHAIN)}
 ALLOWED["trace"] = {"base"}                      # the file format knows of no engine
 ALLOWED["ring"] = set()                          # layout only, shared with the agent
@@ -22,15 +22,16 @@ ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["views"] = {"base", "trace"}
 ALLOWED["cli"] = {"base", "hook", "trace", "record", "views"}  # their public headers only
+ALLOWED["control"] = {"base", "hook", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
-PUBLIC = {"version": "base", "error": "base", "plan": "hook", "cache": "hook", "trace": "trace", "text": "views",
+PUBLIC = {"version": "base", "error": "base", "plan": "hook", "cache": "hook", "session": "record", "trace": "trace", "text": "views",
           "view": "views", "report": "views", "replay": "views", "info": "views", "busiest": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}
-NOT_YET_PUBLIC = {"hook/exclude.h", "record/session.h"}  # of which the command makes use all the same
+NOT_YET_PUBLIC = {"hook/exclude.h"}  # of which the command makes use all the same
 CONTRAIL = re.compile(r"contrail/(\w+)\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 PTRACE = re.compile(r"\bptrace\s*\(|\bPTRACE_[A-Z]+|<sys/ptrace\.h>|<linux/ptrace\.h>")

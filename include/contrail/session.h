@@ -5,27 +5,62 @@
  *
  *   create; spawn, install | attach;  resume;  wait | pause, resume ... | detach;  close
  *
+ * Its states, and what leads from which to which:
+ *
+ *   initialized --spawn--> spawning --held--> suspended --install--> attaching --hooked--> attached
+ *   initialized --attach-> attaching                                 attached <--resume/pause--> running
+ *   attached, running --detach--> detaching --undone--> initialized
+ *   any of a process --ended--> initialized
+ *   spawning, attaching, detaching --fail--> failed --reset--> initialized
+ *
+ * suspended: the process is held before its first instruction, nothing is hooked. attached: it is held, and hooked.
+ *
+ * A call that the state does not allow is CT_EINVAL, and changes nothing.
+ *
  * Threads: each session has threads of its own, which do all the work (ptrace belongs to one thread). Every function
- * may be called from any thread; calls for one session take their turns. No signal handler is installed, no signal
- * disposition changed.
+ * may be called from any thread; calls for one session take their turns, but for ct_session_get_status, which does not
+ * wait for the others, and ct_session_close, which is the last. No signal handler is installed, no signal disposition
+ * changed.
+ * Units: times in nanoseconds where a name ends so, else milliseconds (_ms).
  */
-#ifndef CT_RECORD_SESSION_H
-#define CT_RECORD_SESSION_H
+#ifndef CONTRAIL_SESSION_H
+#define CONTRAIL_SESSION_H
 
-#include "base/error.h"
-#include "record/state.h"
+#include <contrail/error.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define CT_RING_MIB_DEFAULT 80 /* 1,280 segments: 1,024 threads and some to spare */
 
-struct ct_exclude; /* hook/exclude.h */
+struct ct_exclude; /* exclude.h */
 struct ct_session; /* opaque */
 
-/* All zero but directory: the defaults. */
+enum ct_session_state {
+  CT_STATE_UNINITIALIZED = 0,
+  CT_STATE_INITIALIZED,
+  CT_STATE_SPAWNING,
+  CT_STATE_SUSPENDED,
+  CT_STATE_ATTACHING,
+  CT_STATE_ATTACHED,
+  CT_STATE_RUNNING,
+  CT_STATE_DETACHING,
+  CT_STATE_FAILED,
+  CT_STATE_COUNT
+};
+
+/* "running"; never NULL. */
+const char *ct_state_name(enum ct_session_state state);
+
+/* All zero but the first two: the defaults. */
 struct ct_session_options {
+  size_t struct_size;         /* to be set to sizeof(struct ct_session_options) */
   const char *directory;      /* of the trace; must not exist or be empty */
   uint32_t ring_mib;          /* shared memory for events, 1 to 256; 0: CT_RING_MIB_DEFAULT */
   struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match. Stays the
@@ -42,6 +77,7 @@ struct ct_session_options {
 };
 
 struct ct_session_status {
+  size_t struct_size; /* to be set to sizeof(struct ct_session_status) */
   enum ct_session_state state;
   pid_t pid;                /* of the process, 0: none yet */
   bool attached;            /* it ran before us */
@@ -92,20 +128,25 @@ int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
  * timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
  */
 int ct_session_wait(struct ct_session *session, int timeout_ms);
-void ct_session_status(struct ct_session *session, struct ct_session_status *status);
+/* 0, or CT_EINVAL when struct_size is not set. */
+int ct_session_get_status(struct ct_session *session, struct ct_session_status *status);
 /*
  * The last call: a process that is still held or recorded is let go, the trace is completed. Returns the first failure
  * of the recording (the disk was full, say) with the line in diag, or 0. *status (may be NULL): the last one.
  */
 int ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag);
 
-/* Takes out of a process what a session left there that died. 0; CT_ENOENT: there is nothing; CT_EEXIST: it is in use.
- */
+/* Takes out of a process what a session left there that died. CT_ENOENT: there is nothing; CT_EEXIST: it is in use. */
 struct ct_clean_report {
+  size_t struct_size;
   size_t patches, frames, threads;
   uint64_t pause_ns;
   bool kept;
 };
 int ct_clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
