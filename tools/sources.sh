@@ -37,7 +37,7 @@ list() { # list VARIABLE PATTERN...: one Meson files() list, in the order of the
 src_lists() {
   cd src
   echo "# Written by tools/sources.sh; one list per folder, in the direction of the includes."
-  for folder in base target x86 hook ring process trace drain record views cli; do
+  for folder in base target x86 hook ring process trace drain record control views cli; do
     list "${folder}_sources" "$folder"/*.c
   done
   list agent_sources agent/*.S agent/*.c

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * JSON-RPC 2.0 (https://www.jsonrpc.org/specification): the text of one request or batch in, the text of the answer
+ * out. Pure. Whose request it is, and how it came, is the server's affair (server.h).
+ */
+#ifndef CT_CONTROL_RPC_H
+#define CT_CONTROL_RPC_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+#define CT_RPC_BATCH_MAX 100 /* requests of one batch */
+
+/* Codes of the specification. */
+enum ct_rpc_code {
+  CT_RPC_PARSE = -32700,
+  CT_RPC_REQUEST = -32600,
+  CT_RPC_METHOD = -32601,
+  CT_RPC_PARAMS = -32602,
+  CT_RPC_INTERNAL = -32603,
+  CT_RPC_LIBRARY = -32000, /* and an enum ct_err added, down to -32099 */
+};
+
+struct ct_rpc_fault {
+  int code; /* enum ct_rpc_code, or below CT_RPC_LIBRARY */
+  struct ct_diag diag;
+};
+
+/*
+ * Runs a method. params: an object, or NULL when there are none. The result, which the caller takes over, or NULL and
+ * the fault, whose text may be left "".
+ */
+typedef json_t *ct_rpc_run(void *context, const char *method, const json_t *params, struct ct_rpc_fault *fault);
+
+/* For a ct_rpc_run: the fault of the code that a function of the library gave; its diag is set already. NULL. */
+json_t *ct_rpc_failed(struct ct_rpc_fault *fault, int ct_err);
+/* The same for wrong parameters. */
+json_t *ct_rpc_wrong_params(struct ct_rpc_fault *fault, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether params has nothing but the members of this list, which NULL ends; else the fault is set. */
+int ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *const *members);
+
+/*
+ * Answers length bytes of text. *answer: a line, with its end, to be freed, of *size bytes; NULL when there is nothing
+ * to say, as for notifications. 0 or CT_ENOMEM.
+ */
+int ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, char **answer, size_t *size);
+/* The answer to what could not be taken as a request at all. NULL: out of memory. */
+char *ct_rpc_refusal(enum ct_rpc_code code, const char *text);
+
+/* The other side: a request as a line with its end, to be freed; NULL: out of memory. params may be NULL. */
+char *ct_rpc_request(const char *method, const json_t *params, json_int_t id);
+/*
+ * Takes an answer to the request of that id apart: 0 and *result (a new reference), or the ct_err that the error stands
+ * for, with its text in diag.
+ */
+int ct_rpc_take_answer(const char *text, size_t length, json_int_t id, json_t **result, struct ct_diag *diag);
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server of a session's socket; see server.h.
+ *
+ *   in   what has been read and is not answered yet: at most a request and what one read takes
+ *   out  what has not been written yet. While it is more than OUT_ENOUGH nothing is read or run for this client
+ *
+ * In each round every client gets LINES_A_ROUND requests answered, so that a batch of small ones from one does not keep
+ * the others waiting.
+ */
+#include "control/server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  READ_BYTES = 64 << 10,
+  OUT_ENOUGH = 256 << 10,
+  LINES_A_ROUND = 16,
+  STUCK_MS = 10000,      /* without a byte of an answer being taken */
+  LAST_WORDS_MS = 1000,  /* for answers when the server stops */
+  ACCEPT_AGAIN_MS = 500, /* when there are no more file descriptors */
+};
+
+struct client {
+  int fd;
+  char *in, *out;
+  size_t in_size, in_room, in_seen; /* in_seen: no line end before that */
+  size_t out_size, out_room, out_at;
+  int64_t moved_ms; /* when it last sent something or took something */
+  bool line_waits;  /* a whole request is in there */
+  bool ended;       /* it will send no more */
+  bool closing;     /* when all is written */
+};
+
+struct ct_server {
+  int socket, wake;
+  ct_rpc_run *run;
+  void *context;
+  pthread_t thread;
+  struct client clients[CT_SERVER_CLIENTS_MAX];
+  size_t count;
+  int64_t accept_again_ms;
+  bool stopping;
+};
+
+static int64_t
+now_ms(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void
+drop(struct ct_server *server, size_t i)
+{
+  struct client *client = &server->clients[i];
+  close(client->fd);
+  free(client->in);
+  free(client->out);
+  *client = server->clients[--server->count];
+}
+
+/* Room for size more bytes behind *used; false without memory. */
+static bool
+reserve(char **buffer, size_t used, size_t *room, size_t size)
+{
+  if (*room - used >= size)
+    return true;
+  size_t more = (used + size) * 2;
+  char *moved = realloc(*buffer, more);
+  if (moved == NULL)
+    return false;
+  *buffer = moved;
+  *room = more;
+  return true;
+}
+
+static size_t
+unwritten(const struct client *client)
+{
+  return client->out_size - client->out_at;
+}
+
+/* Takes over the answer. Without memory for it the client goes. */
+static void
+put(struct client *client, char *answer, size_t size)
+{
+  if (answer == NULL || !reserve(&client->out, client->out_size, &client->out_room, size)) {
+    client->closing = true;
+  } else {
+    memcpy(client->out + client->out_size, answer, size);
+    client->out_size += size;
+  }
+  free(answer);
+}
+
+static void
+refuse(struct client *client, enum ct_rpc_code code, const char *text)
+{
+  char *answer = ct_rpc_refusal(code, text);
+  put(client, answer, answer != NULL ? strlen(answer) : 0);
+  client->closing = true;
+  client->in_size = client->in_seen = 0;
+}
+
+static bool
+is_blank(const char *line, size_t length)
+{
+  return strspn(line, " \t\r") >= length;
+}
+
+/* Answers the lines that are there, up to a round's share. */
+static void
+answer_lines(struct ct_server *server, struct client *client)
+{
+  size_t at = 0;
+  client->line_waits = false;
+  for (int lines = 0; !client->closing; lines++) {
+    char *end = memchr(client->in + client->in_seen, '\n', client->in_size - client->in_seen);
+    if (end == NULL) {
+      client->in_seen = client->in_size;
+      break;
+    }
+    if (lines == LINES_A_ROUND || unwritten(client) > OUT_ENOUGH) {
+      client->line_waits = true;
+      break;
+    }
+    size_t length = (size_t)(end - client->in) - at, size;
+    char *answer = NULL;
+    *end = '\0';
+    if (!is_blank(client->in + at, length)) {
+      if (ct_rpc_answer(client->in + at, length, server->run, server->context, &answer, &size) != CT_OK)
+        client->closing = true;
+      else if (answer != NULL)
+        put(client, answer, size);
+    }
+    at += length + 1;
+    client->in_seen = at;
+  }
+  memmove(client->in, client->in + at, client->in_size - at);
+  client->in_size -= at;
+  client->in_seen -= at;
+  if (client->in_size > CT_SERVER_REQUEST_BYTES_MAX && !client->line_waits && !client->closing)
+    refuse(client, CT_RPC_REQUEST, "the request is too long");
+}
+
+/* False: it has gone. */
+static bool
+take_in(struct client *client)
+{
+  if (!reserve(&client->in, client->in_size, &client->in_room, READ_BYTES))
+    return false;
+  ssize_t got = recv(client->fd, client->in + client->in_size, READ_BYTES, 0);
+  if (got < 0)
+    return errno == EAGAIN || errno == EINTR;
+  if (got == 0) {
+    client->ended = true; /* in this direction: what it asked before is answered */
+    return true;
+  }
+  client->in_size += (size_t)got;
+  client->moved_ms = now_ms();
+  return true;
+}
+
+static bool
+give_out(struct client *client)
+{
+  while (unwritten(client) != 0) {
+    ssize_t sent = send(client->fd, client->out + client->out_at, unwritten(client), MSG_NOSIGNAL);
+    if (sent < 0)
+      return errno == EAGAIN || errno == EINTR;
+    client->out_at += (size_t)sent;
+    client->moved_ms = now_ms();
+  }
+  client->out_at = client->out_size = 0;
+  return !client->closing;
+}
+
+/* ---- connections ---- */
+
+static bool
+is_allowed(int fd)
+{
+  struct ucred peer;
+  socklen_t size = sizeof(peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
+}
+
+static void
+make_room(struct ct_server *server)
+{
+  size_t quietest = 0;
+  for (size_t i = 1; i < server->count; i++) {
+    if (server->clients[i].moved_ms < server->clients[quietest].moved_ms)
+      quietest = i;
+  }
+  if (server->count == CT_SERVER_CLIENTS_MAX)
+    drop(server, quietest);
+}
+
+static void
+let_in(struct ct_server *server)
+{
+  int fd = accept4(server->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+      server->accept_again_ms = now_ms() + ACCEPT_AGAIN_MS;
+    return;
+  }
+  make_room(server);
+  struct client *client = &server->clients[server->count++];
+  *client = (struct client){.fd = fd, .moved_ms = now_ms()};
+  if (!is_allowed(fd))
+    refuse(client, CT_RPC_LIBRARY + CT_EACCES, "this session is another user's");
+}
+
+/* ---- the thread ---- */
+
+/* Fills in what to wait for: the two of the server, then the clients. How long, in ms. */
+static int
+prepare(struct ct_server *server, struct pollfd *polls, bool more)
+{
+  int64_t now = now_ms(), wait = more ? 0 : -1;
+  bool accepting = now >= server->accept_again_ms && !server->stopping;
+  polls[0] = (struct pollfd){.fd = server->wake, .events = server->stopping ? 0 : POLLIN};
+  polls[1] = (struct pollfd){.fd = accepting ? server->socket : -1, .events = POLLIN};
+  if (!accepting && wait != 0)
+    wait = ACCEPT_AGAIN_MS;
+  for (size_t i = 0; i < server->count; i++) {
+    const struct client *client = &server->clients[i];
+    bool full = unwritten(client) > OUT_ENOUGH || client->in_size > CT_SERVER_REQUEST_BYTES_MAX;
+    short events = client->closing || client->ended || full || server->stopping ? 0 : POLLIN;
+    if (unwritten(client) != 0) {
+      events |= POLLOUT;
+      if (wait != 0)
+        wait = ACCEPT_AGAIN_MS; /* to see who is stuck */
+    }
+    polls[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
+  }
+  return (int)wait;
+}
+
+/* One client's turn. False: it is to go. */
+static bool
+serve(struct ct_server *server, struct client *client, short events, bool *more)
+{
+  bool asked = (events & POLLIN) != 0;
+  if ((events & (POLLERR | POLLNVAL)) != 0 || (asked && !take_in(client)))
+    return false;
+  if ((events & POLLHUP) != 0 && !asked)
+    return false;
+  if (!server->stopping) {
+    if (client->in_size != 0)
+      answer_lines(server, client);
+    client->closing |= client->ended && !client->line_waits;
+  }
+  if (!give_out(client))
+    return false;
+  *more |= client->line_waits && unwritten(client) <= OUT_ENOUGH;
+  return unwritten(client) == 0 || now_ms() - client->moved_ms < STUCK_MS;
+}
+
+static bool
+is_all_written(const struct ct_server *server)
+{
+  for (size_t i = 0; i < server->count; i++) {
+    if (unwritten(&server->clients[i]) != 0)
+      return false;
+  }
+  return true;
+}
+
+static void *
+server_main(void *context)
+{
+  struct ct_server *server = context;
+  struct pollfd polls[2 + CT_SERVER_CLIENTS_MAX];
+  int64_t end_ms = 0;
+  bool more = false;
+  while (!server->stopping || (!is_all_written(server) && now_ms() < end_ms)) {
+    size_t count = server->count;
+    int wait = prepare(server, polls, more);
+    if (poll(polls, 2 + count, wait) < 0 && errno != EINTR)
+      break;
+    if ((polls[0].revents & POLLIN) != 0) {
+      server->stopping = true;
+      end_ms = now_ms() + LAST_WORDS_MS;
+    }
+    more = false;
+    for (size_t i = count; i-- > 0;) { /* backwards: drop moves the last one, which has had its turn */
+      if (!serve(server, &server->clients[i], polls[2 + i].revents, &more))
+        drop(server, i);
+    }
+    if ((polls[1].revents & POLLIN) != 0 && !server->stopping)
+      let_in(server);
+  }
+  return NULL;
+}
+
+int
+ct_server_start(int socket, ct_rpc_run *run, void *context, struct ct_server **out, struct ct_diag *diag)
+{
+  struct ct_server *server = calloc(1, sizeof(*server));
+  if (server == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the control socket");
+  *server = (struct ct_server){.socket = socket, .wake = eventfd(0, EFD_CLOEXEC), .run = run, .context = context};
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  int error = server->wake < 0 ? errno : pthread_create(&server->thread, NULL, server_main, server);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (error != 0) {
+    if (server->wake >= 0)
+      close(server->wake);
+    free(server);
+    return ct_fail(diag, ct_err_from_errno(error), "no thread for the control socket: %s", strerror(error));
+  }
+  *out = server;
+  return CT_OK;
+}
+
+void
+ct_server_stop(struct ct_server *server)
+{
+  uint64_t one = 1;
+  if (server == NULL)
+    return;
+  while (write(server->wake, &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+  pthread_join(server->thread, NULL);
+  while (server->count != 0)
+    drop(server, server->count - 1);
+  close(server->socket);
+  close(server->wake);
+  free(server);
+}

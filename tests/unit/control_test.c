@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sockets of sessions: where they lie and who may use them, and a server that clients of all kinds do not get out
+ * of its rhythm: many at once, slow ones, ones that send nonsense, too much, in pieces, or go away in the middle.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "control/client.h"
+#include "control/place.h"
+#include "control/server.h"
+
+enum { WAIT_MS = 60000, PATIENCE = 50, BIG = 100000 };
+
+static char folder[64];
+static atomic_int calls;
+
+static json_t *
+run(void *context, const char *method, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  assert_ptr_equal(context, &calls);
+  atomic_fetch_add(&calls, 1);
+  if (strcmp(method, "count") == 0)
+    return json_integer(atomic_load(&calls));
+  if (strcmp(method, "big") == 0) {
+    static char text[BIG + 1];
+    memset(text, 'x', BIG);
+    return json_string(text);
+  }
+  if (strcmp(method, "wait") == 0) {
+    usleep(PATIENCE * 1000);
+    return json_true();
+  }
+  fault->code = CT_RPC_METHOD;
+  return NULL;
+}
+
+static int
+setup(void **state)
+{
+  (void)state;
+  strcpy(folder, "/tmp/control-test-XXXXXX");
+  assert_non_null(mkdtemp(folder));
+  setenv("XDG_RUNTIME_DIR", folder, 1);
+  atomic_store(&calls, 0);
+  return 0;
+}
+
+static int
+teardown(void **state)
+{
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof(command), "rm -rf %s", folder);
+  return system(command);
+}
+
+static struct ct_place
+open_place(void)
+{
+  struct ct_place place;
+  struct ct_diag diag = {""};
+  if (ct_place_open(&place, true, &diag) != CT_OK)
+    fail_msg("%s", diag.text);
+  return place;
+}
+
+static struct ct_server *
+serve(const struct ct_place *place, const char *id)
+{
+  struct ct_server *server;
+  struct ct_diag diag = {""};
+  int fd;
+  if (ct_place_listen(place, id, &fd, &diag) != CT_OK || ct_server_start(fd, run, &calls, &server, &diag) != CT_OK)
+    fail_msg("%s", diag.text);
+  return server;
+}
+
+static int
+reach(const struct ct_place *place, const char *id)
+{
+  struct ct_diag diag = {""};
+  int fd;
+  if (ct_place_connect(place, id, &fd, &diag) != CT_OK)
+    fail_msg("%s", diag.text);
+  return fd;
+}
+
+static json_int_t
+count(int fd)
+{
+  struct ct_diag diag = {""};
+  json_t *result;
+  if (ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag) != CT_OK)
+    fail_msg("%s", diag.text);
+  json_int_t n = json_integer_value(result);
+  json_decref(result);
+  return n;
+}
+
+static void
+say(int fd, const char *text, size_t size)
+{
+  for (size_t at = 0; at < size;) {
+    ssize_t sent = send(fd, text + at, size - at, MSG_NOSIGNAL);
+    if (sent > 0) {
+      at += (size_t)sent;
+    } else {
+      struct pollfd wait = {.fd = fd, .events = POLLOUT};
+      assert_int_equal(errno, EAGAIN);
+      assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+    }
+  }
+}
+
+/* All that comes until the other side closes; to be freed. */
+static char *
+hear_all(int fd)
+{
+  char *text = NULL;
+  size_t size = 0;
+  for (;;) {
+    text = realloc(text, size + 65537);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+    ssize_t got = recv(fd, text + size, 65536, 0);
+    if (got <= 0)
+      break;
+    size += (size_t)got;
+  }
+  text[size] = '\0';
+  return text;
+}
+
+static int
+lines(const char *text)
+{
+  int n = 0;
+  for (; *text != '\0'; text++)
+    n += *text == '\n';
+  return n;
+}
+
+/* ---- the place ---- */
+
+static void
+test_place(void **state)
+{
+  (void)state;
+  char path[128];
+  struct ct_place place;
+  struct stat info;
+  assert_int_equal(ct_place_open(&place, false, NULL), CT_ENOENT);
+  mode_t mask = umask(0);
+  place = open_place();
+  umask(mask);
+  assert_int_equal(fstat(place.fd, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 0700);
+  snprintf(path, sizeof(path), "%s/contrail", folder);
+  assert_string_equal(place.path, path);
+
+  mask = umask(0);
+  struct ct_server *server = serve(&place, "one-1");
+  umask(mask);
+  assert_int_equal(fstatat(place.fd, "one-1.sock", &info, 0), 0);
+  assert_true(S_ISSOCK(info.st_mode));
+  assert_int_equal(info.st_mode & 07777, 0600);
+
+  char **ids;
+  size_t n;
+  assert_int_equal(ct_place_ids(&place, &ids, &n, NULL), CT_OK);
+  assert_int_equal(n, 1); /* and nothing else is left there */
+  assert_string_equal(ids[0], "one-1");
+  ct_place_free_ids(ids);
+  ct_place_remove(&place, "one-1");
+  ct_server_stop(server);
+  int fd;
+  assert_int_equal(ct_place_connect(&place, "one-1", &fd, NULL), CT_ENOENT);
+  ct_place_close(&place);
+
+  /* Not what others could have put things into, nor another user's. */
+  assert_int_equal(chmod(path, 0770), 0);
+  assert_int_equal(ct_place_open(&place, true, NULL), CT_EACCES);
+  assert_int_equal(chmod(path, 0700), 0);
+  if (geteuid() == 0) {
+    assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
+    assert_int_equal(ct_place_open(&place, true, NULL), CT_EACCES);
+  }
+  char elsewhere[sizeof(path) + 1];
+  snprintf(elsewhere, sizeof(elsewhere), "%s2", path);
+  assert_int_equal(chown(path, geteuid(), (gid_t)-1), 0);
+  assert_int_equal(rename(path, elsewhere), 0);
+  assert_int_equal(symlink(elsewhere, path), 0);
+  assert_int_not_equal(ct_place_open(&place, true, NULL), CT_OK);
+}
+
+/* Without a runtime directory of one's own the place is in /tmp. */
+static void
+test_place_in_tmp(void **state)
+{
+  (void)state;
+  char path[64];
+  snprintf(path, sizeof(path), "/tmp/contrail-%lu", (unsigned long)geteuid());
+  static const char *const values[] = {"", "relative", "/does/not/exist", NULL};
+  for (size_t i = 0; i < 4; i++) {
+    if (values[i] != NULL)
+      setenv("XDG_RUNTIME_DIR", values[i], 1);
+    else
+      unsetenv("XDG_RUNTIME_DIR");
+    struct ct_place place = open_place();
+    assert_string_equal(place.path, path);
+    ct_place_close(&place);
+  }
+  if (geteuid() == 0) { /* sudo keeps the environment */
+    assert_int_equal(chown(folder, 12345, (gid_t)-1), 0);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    struct ct_place place = open_place();
+    assert_string_equal(place.path, path);
+    ct_place_close(&place);
+  }
+}
+
+static void
+test_ids(void **state)
+{
+  (void)state;
+  static const char *const good[] = {"a", "redis-server-17", "A_b.c-9"};
+  static const char *const bad[] = {
+      "",    ".",   "..",       ".a", "a/b",
+      "a b", "a\n", "\xc3\xa9", "/",  "0123456789012345678901234567890123456789012345678901234567890123"};
+  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+    assert_true(ct_session_id_is_valid(good[i]));
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+    assert_false(ct_session_id_is_valid(bad[i]));
+  static const char *const made[][2] = {
+      {"/usr/bin/python3", "python3-42"},
+      {"a b/c d", "c_d-42"},
+      {"/x/.hidden", "_-42"},
+      {"/x/", "_-42"},
+      {"", "_-42"},
+      {"/n/\xc3\xa9", "__-42"},
+      {"/x/a-very-long-name-of-a-program-that-goes-on", "a-very-long-name-of-a-program-t-42"}};
+  for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
+    char id[CT_SESSION_ID_BYTES];
+    ct_session_id_make(id, made[i][0], 42);
+    assert_string_equal(id, made[i][1]);
+    assert_true(ct_session_id_is_valid(id));
+  }
+}
+
+/* Sockets of sessions that died are taken away by whoever meets them; those of live ones never. */
+static void
+test_stale(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_diag diag = {""};
+  int fd, other;
+  for (int i = 0; i < 2; i++) {
+    pid_t child = fork();
+    if (child == 0)
+      _exit(ct_place_listen(&place, "dead-1", &fd, NULL) == CT_OK ? 7 : 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 7);
+    assert_int_equal(faccessat(place.fd, "dead-1.sock", F_OK, 0), 0);
+    if (i == 0)
+      assert_int_equal(ct_place_connect(&place, "dead-1", &other, &diag), CT_ENOENT);
+    else
+      assert_int_equal(ct_place_listen(&place, "dead-1", &fd, &diag), CT_OK);
+  }
+  assert_int_equal(faccessat(place.fd, "dead-1.sock", F_OK, 0), 0);
+  assert_int_equal(ct_place_listen(&place, "dead-1", &other, &diag), CT_EEXIST);
+  assert_non_null(strstr(diag.text, "dead-1"));
+  close(reach(&place, "dead-1"));
+  close(fd);
+  /* No other file of that name is touched. */
+  fd = openat(place.fd, "file-1.sock", O_CREAT | O_WRONLY, 0600);
+  close(fd);
+  assert_int_equal(ct_place_connect(&place, "file-1", &other, &diag), CT_ENOENT);
+  assert_int_equal(faccessat(place.fd, "file-1.sock", F_OK, 0), 0);
+  assert_int_equal(ct_place_connect(&place, "../x", &other, &diag), CT_ENOENT);
+  ct_place_close(&place);
+}
+
+/* Two processes that come at once: one gets the name. */
+static void
+test_race(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  for (int round = 0; round < 20; round++) {
+    int start[2], fd, winners = 0;
+    pid_t children[4];
+    assert_int_equal(pipe(start), 0);
+    for (int i = 0; i < 4; i++) {
+      children[i] = fork();
+      if (children[i] == 0) {
+        char c;
+        struct ct_place own = open_place();
+        close(start[1]);
+        if (read(start[0], &c, 1) < 0)
+          _exit(3);
+        int code = ct_place_listen(&own, "race-1", &fd, NULL);
+        usleep(100000); /* until the others have tried */
+        _exit(code == CT_OK ? 0 : code == CT_EEXIST ? 1 : 2);
+      }
+    }
+    close(start[0]);
+    close(start[1]);
+    for (int i = 0; i < 4; i++) {
+      int status;
+      waitpid(children[i], &status, 0);
+      assert_in_range(WEXITSTATUS(status), 0, 1);
+      winners += WEXITSTATUS(status) == 0;
+    }
+    assert_int_equal(winners, 1);
+  }
+  ct_place_close(&place);
+}
+
+/* ---- the server ---- */
+
+static void *
+call_often(void *context)
+{
+  struct ct_place place = open_place();
+  for (int i = 0; i < 20; i++) {
+    int fd = reach(&place, context);
+    for (int j = 0; j < 5; j++)
+      count(fd);
+    close(fd);
+  }
+  ct_place_close(&place);
+  return NULL;
+}
+
+static void
+test_fifty_clients(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "many-1");
+  pthread_t threads[50];
+  for (int i = 0; i < 50; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, call_often, "many-1"), 0);
+  for (int i = 0; i < 50; i++)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(atomic_load(&calls), 50 * 20 * 5);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+/* More than there is room for: those that say nothing give way. */
+static void
+test_too_many(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "full-1");
+  int quiet[CT_SERVER_CLIENTS_MAX], fd = reach(&place, "full-1");
+  for (int i = 0; i < CT_SERVER_CLIENTS_MAX; i++) {
+    quiet[i] = reach(&place, "full-1");
+    usleep(1000);
+    assert_int_equal(count(fd), i + 1);
+  }
+  struct pollfd wait = {.fd = quiet[0], .events = POLLIN};
+  assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+  char c;
+  assert_int_equal(recv(quiet[0], &c, 1, 0), 0);
+  count(quiet[CT_SERVER_CLIENTS_MAX - 1]);
+  for (int i = 0; i < CT_SERVER_CLIENTS_MAX; i++)
+    close(quiet[i]);
+  close(fd);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+#define COUNT "{\"jsonrpc\": \"2.0\", \"method\": \"count\", \"id\": 1}\n"
+
+static void
+test_pieces(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "pieces-1");
+  int fd = reach(&place, "pieces-1"), other = reach(&place, "pieces-1");
+  /* Byte by byte, while another one is answered. */
+  for (size_t i = 0; i + 1 < strlen(COUNT); i++) {
+    say(fd, COUNT + i, 1);
+    assert_int_equal(count(other), i + 1);
+  }
+  say(fd, "\n\n \r\n", 5); /* and empty lines, which mean nothing */
+  /* Many in one piece, the last one without its end, which nobody answers. */
+  char *text = calloc(501, strlen(COUNT));
+  for (int i = 0; i < 500; i++)
+    strcat(text, COUNT);
+  strcat(text, "{\"jsonrpc\"");
+  say(fd, text, strlen(text));
+  free(text);
+  shutdown(fd, SHUT_WR);
+  text = hear_all(fd);
+  assert_int_equal(lines(text), 501);
+  free(text);
+  close(fd);
+  close(other);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+static void
+test_nonsense(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "garbage-1");
+  int good = reach(&place, "garbage-1");
+  unsigned seed = 1;
+  for (int round = 0; round < 50; round++) {
+    int fd = reach(&place, "garbage-1");
+    char junk[5000];
+    size_t size = 1 + (size_t)rand_r(&seed) % (sizeof(junk) - 1);
+    for (size_t i = 0; i < size; i++)
+      junk[i] = (char)(rand_r(&seed) % (round % 2 == 0 ? 256 : 8) + (round % 2 == 0 ? 0 : '\n'));
+    say(fd, junk, size);
+    if (round % 3 == 0)
+      shutdown(fd, SHUT_WR), free(hear_all(fd));
+    close(fd);
+    assert_int_equal(count(good), round + 1);
+  }
+  /* A line that does not end. */
+  int fd = reach(&place, "garbage-1");
+  char *long_line = malloc(CT_SERVER_REQUEST_BYTES_MAX * 2);
+  memset(long_line, '[', CT_SERVER_REQUEST_BYTES_MAX * 2);
+  for (size_t at = 0; at < CT_SERVER_REQUEST_BYTES_MAX * 2;) {
+    ssize_t sent = send(fd, long_line + at, CT_SERVER_REQUEST_BYTES_MAX * 2 - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct pollfd wait = {.fd = fd, .events = POLLIN | POLLOUT};
+    if (sent > 0)
+      at += (size_t)sent;
+    else if (errno == EPIPE || errno == ECONNRESET)
+      break;
+    assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+    if ((wait.revents & POLLIN) != 0)
+      break;
+  }
+  char *text = hear_all(fd);
+  assert_non_null(strstr(text, "too long"));
+  assert_int_equal(lines(text), 1);
+  free(text);
+  free(long_line);
+  close(fd);
+  count(good);
+  close(good);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+/* One that asks and does not read is served no further, while others are; and gets it all when it reads after all. */
+static void
+test_slow_reader(void **state)
+{
+  (void)state;
+  enum { ASKED = 60 };
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "slow-1");
+  int slow = reach(&place, "slow-1"), good = reach(&place, "slow-1");
+  static const char big[] = "{\"jsonrpc\": \"2.0\", \"method\": \"big\", \"id\": 1}\n";
+  for (int i = 0; i < ASKED; i++)
+    say(slow, big, strlen(big));
+  int before, after = 0;
+  do {
+    before = after;
+    usleep(100000);
+    after = (int)count(good);
+  } while (after - before > 1);
+  assert_in_range(after, 1, ASKED / 2 + 20); /* what is on the way, in its buffer and the socket's, and ours */
+  shutdown(slow, SHUT_WR);
+  char *text = hear_all(slow);
+  assert_int_equal(lines(text), ASKED);
+  assert_true(strlen(text) > (size_t)ASKED * BIG);
+  free(text);
+  close(slow);
+  close(good);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+/* The call that is under way when the server is stopped is answered. */
+static void *
+call_wait(void *context)
+{
+  struct ct_diag diag = {""};
+  json_t *result = NULL;
+  assert_int_equal(ct_client_call(*(int *)context, "wait", NULL, WAIT_MS, &result, &diag), CT_OK);
+  json_decref(result);
+  return NULL;
+}
+
+static void
+test_stop(void **state)
+{
+  (void)state;
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "stop-1");
+  int fd = reach(&place, "stop-1");
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, call_wait, &fd), 0);
+  while (atomic_load(&calls) == 0)
+    usleep(1000);
+  ct_server_stop(server);
+  pthread_join(thread, NULL);
+  struct ct_diag diag = {""};
+  json_t *result = NULL;
+  assert_int_equal(ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag), CT_ENOENT);
+  close(fd);
+  /* Without a client at all, and one that never says anything. */
+  server = serve(&place, "stop-2");
+  fd = reach(&place, "stop-2");
+  ct_server_stop(server);
+  close(fd);
+  ct_server_stop(NULL);
+  ct_place_close(&place);
+}
+
+/* The socket is open to all, by somebody's mistake: who connects is looked at all the same. */
+static void
+test_other_user(void **state)
+{
+  (void)state;
+  if (geteuid() != 0)
+    skip();
+  struct ct_place place = open_place();
+  struct ct_server *server = serve(&place, "mine-1");
+  char path[128];
+  snprintf(path, sizeof(path), "%s/contrail/mine-1.sock", folder);
+  assert_int_equal(chmod(folder, 0711) | fchmod(place.fd, 0711) | chmod(path, 0666), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)
+      _exit(3);
+    struct ct_diag diag = {""};
+    json_t *result;
+    int fd;
+    if (ct_place_connect(&place, "mine-1", &fd, &diag) != CT_OK)
+      _exit(4);
+    int code = ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag);
+    _exit(code == CT_EACCES && strstr(diag.text, "another user") != NULL ? 0 : 5);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_int_equal(atomic_load(&calls), 0);
+  ct_server_stop(server);
+  ct_place_close(&place);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int
+main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(test_place),    TEST(test_place_in_tmp),  TEST(test_ids),      TEST(test_stale),
+      TEST(test_race),     TEST(test_fifty_clients), TEST(test_too_many), TEST(test_pieces),
+      TEST(test_nonsense), TEST(test_slow_reader),   TEST(test_stop),     TEST(test_other_user),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
