@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size | --exclude | --exclude-from | --max-depth | --mode | --sample)
+      -o | --output | --ring-size | --trace | --mode | --project-root | --exclude | --exclude-from | --max-depth | --sample)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --ring-size --lossless --int3 --no-cache --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --verbose --help --'
+  local program options='--output --ring-size --lossless --int3 --no-cache --trace --project-root --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --verbose --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -58,11 +58,12 @@ _contrail_record() {
     return
   fi
   case $prev in
-    -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
+    --trace) mapfile -t COMPREPLY < <(compgen -W '@file: @usercode' -- "$cur") ;;
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
     --exclude | --max-depth) ;;
     --sample) mapfile -t COMPREPLY < <(compgen -W '1 2 4 8 16 32 64 128 256' -- "$cur") ;;
-    --mode) mapfile -t COMPREPLY < <(compgen -W 'full light' -- "$cur") ;;
     --exclude-from)
       compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -80,9 +81,11 @@ _contrail_record() {
 # A process of the user's.
 _contrail_process() {
   local options='--help'
-  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-cache --exclude --exclude-from --exclude-hot --quiet --help'
+  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --quiet --help'
   case $prev in
-    -o | --output) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
+    --trace) mapfile -t COMPREPLY < <(compgen -W '@file: @usercode' -- "$cur") ;;
     --for | --deadline | --ring-size | --max-depth | --exclude | --exclude-from) ;;
     *)
       if [[ $cur == -* ]]; then
@@ -128,7 +131,7 @@ _contrail() {
       ;;
     plan)
       if [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '--json --int3 --no-cache --exclude --exclude-from --exclude-hot --help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--json --int3 --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --help' -- "$cur")
       else
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")

@@ -13,6 +13,7 @@
 #include <contrail/plan.h>
 #include <contrail/replay.h>
 #include <contrail/report.h>
+#include <contrail/select.h>
 #include <contrail/session.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>

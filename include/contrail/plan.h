@@ -27,9 +27,10 @@
 extern "C" {
 #endif
 
-struct ct_plan;    /* opaque */
-struct ct_choice;  /* opaque */
-struct ct_exclude; /* exclude.h */
+struct ct_plan;      /* opaque */
+struct ct_choice;    /* opaque */
+struct ct_exclude;   /* exclude.h */
+struct ct_selection; /* select.h */
 
 enum ct_tactic {
   CT_TACTIC_NONE = 0,
@@ -62,6 +63,7 @@ enum ct_refusal {
   CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
   CT_REFUSED_RUNTIME,       /* its runtime goes on behind its first byte */
   CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
+  CT_REFUSED_UNCHOSEN,      /* likewise: no pattern chose it (select.h) */
   CT_REFUSED_COUNT
 };
 
@@ -69,6 +71,7 @@ enum ct_hooked {
   CT_HOOKED_NOT = 0, /* not hooked */
   CT_HOOKED_FULL,    /* enter and return */
   CT_HOOKED_ENTER,   /* enter only: it touches its own return-address slot, or its runtime reads return addresses */
+  CT_HOOKED_LIGHT,   /* enter only, by the user's choice */
 };
 
 /* Reads the ELF file at path and plans it. *out goes to ct_plan_free. */
@@ -85,9 +88,12 @@ bool ct_plan_uses_gs(const struct ct_plan *plan); /* a function does: a process 
 bool ct_plan_is_cached(const struct ct_plan *plan);
 uint64_t ct_plan_ns(const struct ct_plan *plan); /* how long it took to make, or to take out of the cache */
 
-/* What a recording wants of a plan. exclude: functions it does not want; NULL: none. path: the module's, as users see
- * it. */
-int ct_choice_create(const struct ct_plan *plan, struct ct_exclude *exclude, const char *path, struct ct_choice **out);
+/*
+ * What a recording wants of a plan: selection, what it wants (NULL: everything); exclude, what it does not want all the
+ * same (NULL: nothing); path: the module's, as users see it. The file is taken for the program itself.
+ */
+int ct_choice_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                     const char *path, struct ct_choice **out);
 void ct_choice_destroy(struct ct_choice *choice); /* accepts NULL */
 
 /* With choice NULL everything is wanted. */
@@ -101,7 +107,7 @@ struct ct_plan_function {
   enum ct_refusal refusal; /* CT_REFUSED_NOT when it is hooked */
   uint32_t refusal_offset; /* CT_REFUSED_BRANCH_INTO, CT_REFUSED_ENTRY_INTO: where, in bytes from address */
   bool callable;           /* a function that can be called, hooked or not */
-  bool quiet;              /* CT_REFUSED_EXCLUDED: it keeps a trampoline, which records nothing */
+  bool quiet;              /* CT_REFUSED_EXCLUDED, CT_REFUSED_UNCHOSEN: it keeps a trampoline, which records nothing */
 };
 
 size_t ct_plan_function_count(const struct ct_plan *plan);
@@ -122,7 +128,7 @@ bool ct_refusal_is_callable(enum ct_refusal refusal);
 const char *ct_refusal_key(enum ct_refusal refusal);
 const char *ct_refusal_text(enum ct_refusal refusal);
 const char *ct_tactic_name(enum ct_tactic tactic);
-const char *ct_hooked_name(enum ct_hooked hooked); /* "full", "enter"; "-" for none */
+const char *ct_hooked_name(enum ct_hooked hooked); /* "full", "enter", "light"; "-" for none */
 
 #ifdef __cplusplus
 }

@@ -39,8 +39,9 @@ extern "C" {
 
 #define CT_RING_MIB_DEFAULT 80 /* 1,280 segments: 1,024 threads and some to spare */
 
-struct ct_exclude; /* exclude.h */
-struct ct_session; /* opaque */
+struct ct_exclude;   /* exclude.h */
+struct ct_selection; /* select.h */
+struct ct_session;   /* opaque */
 
 enum ct_session_state {
   CT_STATE_UNINITIALIZED = 0,
@@ -60,20 +61,20 @@ const char *ct_state_name(enum ct_session_state state);
 
 /* All zero but the first two: the defaults. */
 struct ct_session_options {
-  size_t struct_size;         /* to be set to sizeof(struct ct_session_options) */
-  const char *directory;      /* of the trace; must not exist or be empty */
-  uint32_t ring_mib;          /* shared memory for events, 1 to 256; 0: CT_RING_MIB_DEFAULT */
-  struct ct_exclude *exclude; /* functions not to be hooked; NULL: none. It learns which patterns match. Stays the
-                                 caller's, who must leave it alone until the session is closed */
-  bool no_cache;              /* plan all files anew, and keep nothing */
-  uint32_t max_depth;         /* calls deeper than that are left out of the trace; 0: none */
-  bool light;                 /* record enters only, by light hooks, where that can be */
-  bool no_sampling;           /* of light hooks */
-  uint32_t sample;            /* fixed interval of sampling, a power of two up to 256; 0: adapted */
-  bool lossless;              /* threads wait (bounded) for the drain instead of overwriting */
-  bool int3;                  /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
-                                 spawned programs only */
-  uint32_t deadline_ms;       /* for the installation of hooks; 0: by the number of functions */
+  size_t struct_size;             /* to be set to sizeof(struct ct_session_options) */
+  const char *directory;          /* of the trace; must not exist or be empty */
+  uint32_t ring_mib;              /* shared memory for events, 1 to 256; 0: CT_RING_MIB_DEFAULT */
+  struct ct_exclude *exclude;     /* functions not to be hooked; NULL: none. It learns which patterns match. Stays the
+                                     caller's, who must leave it alone until the session is closed */
+  struct ct_selection *selection; /* functions to be hooked; NULL: all. As exclude */
+  bool no_cache;                  /* plan all files anew, and keep nothing */
+  uint32_t max_depth;             /* calls deeper than that are left out of the trace; 0: none */
+  bool no_sampling;               /* of light hooks */
+  uint32_t sample;                /* fixed interval of sampling, a power of two up to 256; 0: adapted */
+  bool lossless;                  /* threads wait (bounded) for the drain instead of overwriting */
+  bool int3;            /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
+                           spawned programs only */
+  uint32_t deadline_ms; /* for the installation of hooks; 0: by the number of functions */
 };
 
 struct ct_session_status {

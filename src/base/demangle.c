@@ -104,8 +104,8 @@ size_t
 ct_demangled_name_length(const char *text)
 {
   const char *close = strrchr(text, ')');
-  if (close == NULL)
-    return strlen(text);
+  if (close == NULL || strstr(close, "::") != NULL || strchr(close, '>') != NULL)
+    return strlen(text); /* <fn(u8) as a::B>::f, a::{closure}: what is in parentheses is no parameter list */
   int open = 0;
   for (const char *p = close; p > text; p--) {
     open += (*p == ')') - (*p == '(');

@@ -5,14 +5,25 @@
  * to go back to an earlier one).
  *
  *   "std::*::size?"   LITERAL "std::"  STAR  LITERAL "::size"  ONE
+ *
+ * With levels there are two kinds of star, and going back to the last one is not enough. There the pieces are laid out
+ * as places, one for each character, and all places that the text so far can have led to are kept as bits: one step
+ * for each character of the text, whatever the pattern.
+ *
+ *   "a*::b"           places 0 'a'  1 LEVEL_STAR  2 ':'  3 ':'  4 'b'  5 (matched)
  */
 #include "base/glob.h"
+
+#include "base/levels.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { LITERAL, ONE, SET, STAR };
+enum kind { LITERAL, ONE, SET, STAR, LEVEL_STAR };
+
+/* Rows of the steps: one for each character, and those of the characters of walls. */
+enum { ROW_WALL_COLON = 256, ROW_WALL_PARENTHESIS, ROW_COUNT };
 
 struct piece {
   enum kind kind;
@@ -31,6 +42,11 @@ struct ct_glob {
   size_t set_count;
   char *text; /* the literal characters, a NUL behind them */
   size_t text_length;
+  /* with levels; bit i of a row of `words` words is place i */
+  size_t places, words;
+  uint64_t *steps; /* [ROW_COUNT]: places that such a character leads on from */
+  uint64_t *stars; /* of either kind */
+  uint64_t *deep;
 };
 
 static void
@@ -49,7 +65,8 @@ static void
 add_piece(struct ct_glob *glob, enum kind kind)
 {
   struct piece *last = glob->count != 0 ? &glob->pieces[glob->count - 1] : NULL;
-  if (kind == STAR && last != NULL && last->kind == STAR) {
+  if (last != NULL && (kind == STAR || kind == LEVEL_STAR) && (last->kind == STAR || last->kind == LEVEL_STAR)) {
+    last->kind = kind == STAR ? STAR : last->kind;
     return;
   }
   glob->pieces[glob->count++] = (struct piece){.kind = kind};
@@ -119,8 +136,20 @@ compile_set(const char *text, size_t length, size_t *at, struct ct_glob *glob, s
   return 0;
 }
 
+/* The star before *at; marks: of the text, NULL without levels. */
+static void
+compile_star(const char *text, size_t length, size_t *at, const uint8_t *marks, struct ct_glob *glob)
+{
+  bool inside = marks != NULL && (marks[*at - 1] & CT_LEVEL_INSIDE) != 0;
+  size_t run = 1;
+  for (; *at < length && text[*at] == '*'; ++*at) {
+    run++;
+  }
+  add_piece(glob, marks == NULL || (run > 1 && !inside) ? STAR : LEVEL_STAR);
+}
+
 static int
-compile(const char *text, size_t length, struct ct_glob *glob, struct ct_diag *diag)
+compile(const char *text, size_t length, const uint8_t *marks, struct ct_glob *glob, struct ct_diag *diag)
 {
   size_t at = 0;
   while (at < length) {
@@ -138,8 +167,10 @@ compile(const char *text, size_t length, struct ct_glob *glob, struct ct_diag *d
         return ct_fail(diag, CT_EINVAL, "nothing behind the backslash at its end");
       }
       add_literal(glob, text[at++]);
-    } else if (c == '*' || c == '?') {
-      add_piece(glob, c == '*' ? STAR : ONE);
+    } else if (c == '*') {
+      compile_star(text, length, &at, marks, glob);
+    } else if (c == '?') {
+      add_piece(glob, ONE);
     } else {
       add_literal(glob, c);
     }
@@ -147,8 +178,65 @@ compile(const char *text, size_t length, struct ct_glob *glob, struct ct_diag *d
   return 0;
 }
 
-int
-ct_glob_compile(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag)
+static void
+set_bit(uint64_t *row, size_t place)
+{
+  row[place / 64] |= 1ull << (place % 64);
+}
+
+/* The characters that lead on from a place of this piece. */
+static void
+lay_out_step(struct ct_glob *glob, const struct piece *piece, size_t offset, size_t place)
+{
+  uint64_t *steps = glob->steps;
+  if (piece->kind == LITERAL) {
+    unsigned char c = (unsigned char)glob->text[piece->start + offset];
+    set_bit(steps + c * glob->words, place);
+    if (c == ':' || c == '(') {
+      set_bit(steps + (c == ':' ? ROW_WALL_COLON : ROW_WALL_PARENTHESIS) * glob->words, place);
+    }
+    return;
+  }
+  for (unsigned c = 0; c < 256; c++) {
+    if (piece->kind == ONE || set_has(&glob->sets[piece->set], (unsigned char)c)) {
+      set_bit(steps + c * glob->words, place);
+    }
+  }
+}
+
+static int
+lay_out(struct ct_glob *glob, struct ct_diag *diag)
+{
+  for (size_t i = 0; i < glob->count; i++) {
+    glob->places += glob->pieces[i].kind == LITERAL ? glob->pieces[i].length : 1;
+  }
+  glob->words = glob->places / 64 + 1;
+  glob->steps = calloc((ROW_COUNT + 2) * glob->words, sizeof(*glob->steps));
+  if (glob->steps == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  glob->stars = glob->steps + ROW_COUNT * glob->words;
+  glob->deep = glob->stars + glob->words;
+  size_t place = 0;
+  for (size_t i = 0; i < glob->count; i++) {
+    const struct piece *piece = &glob->pieces[i];
+    if (piece->kind == STAR || piece->kind == LEVEL_STAR) {
+      set_bit(glob->stars, place);
+      if (piece->kind == STAR) {
+        set_bit(glob->deep, place);
+      }
+      place++;
+      continue;
+    }
+    for (size_t offset = 0; offset < (piece->kind == LITERAL ? piece->length : 1); offset++) {
+      lay_out_step(glob, piece, offset, place++);
+    }
+  }
+  return 0;
+}
+
+static int
+compile_any(const char *text, size_t length, const uint8_t *marks, struct ct_glob **out, struct ct_diag *diag)
 {
   if (length > CT_GLOB_BYTES_MAX) {
     return ct_fail(diag, CT_EINVAL, "longer than %u characters", CT_GLOB_BYTES_MAX);
@@ -171,13 +259,35 @@ ct_glob_compile(const char *text, size_t length, struct ct_glob **out, struct ct
   glob->text = calloc(length + 1, 1);
   int code = glob->pieces == NULL || glob->sets == NULL || glob->text == NULL
                  ? ct_fail(diag, CT_ENOMEM, "out of memory")
-                 : compile(text, length, glob, diag);
+                 : compile(text, length, marks, glob, diag);
+  if (code == 0 && marks != NULL) {
+    code = lay_out(glob, diag);
+  }
   if (code != 0) {
     ct_glob_free(glob);
     return code;
   }
   *out = glob;
   return 0;
+}
+
+int
+ct_glob_compile(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag)
+{
+  return compile_any(text, length, NULL, out, diag);
+}
+
+int
+ct_glob_compile_levels(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag)
+{
+  uint8_t *marks = malloc(length + 1);
+  if (marks == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  ct_levels_mark(text, length, marks);
+  int code = compile_any(text, length, marks, out, diag);
+  free(marks);
+  return code;
 }
 
 void
@@ -189,6 +299,7 @@ ct_glob_free(struct ct_glob *glob)
   free(glob->pieces);
   free(glob->sets);
   free(glob->text);
+  free(glob->steps);
   free(glob);
 }
 
@@ -209,6 +320,17 @@ bool
 ct_glob_is_all(const struct ct_glob *glob)
 {
   return glob->count == 1 && glob->pieces[0].kind == STAR;
+}
+
+bool
+ct_glob_is_deep(const struct ct_glob *glob)
+{
+  for (size_t i = 0; i < glob->count; i++) {
+    if (glob->pieces[i].kind == STAR) {
+      return true;
+    }
+  }
+  return false;
 }
 
 /* How many characters the piece takes at the start of text, SIZE_MAX when it does not match. Not for STAR. */
@@ -264,4 +386,57 @@ ct_glob_matches(const struct ct_glob *glob, const char *text, size_t length)
       at = star_at = (size_t)(found - text);
     }
   }
+}
+
+static bool
+has_bit(const uint64_t *row, size_t place)
+{
+  return (row[place / 64] >> (place % 64) & 1) != 0;
+}
+
+/* From each star one may go on to the place behind it; two stars are never side by side. */
+static void
+pass_stars(const struct ct_glob *glob, uint64_t *at)
+{
+  uint64_t carry = 0;
+  for (size_t i = 0; i < glob->words; i++) {
+    uint64_t on = at[i] & glob->stars[i];
+    at[i] |= on << 1 | carry;
+    carry = on >> 63;
+  }
+}
+
+/* One character; false when no place is left. */
+static bool
+step(const struct ct_glob *glob, uint64_t *at, unsigned char c, bool wall)
+{
+  const uint64_t *row = glob->steps + (!wall ? c : c == ':' ? ROW_WALL_COLON : ROW_WALL_PARENTHESIS) * glob->words;
+  const uint64_t *stay = wall ? glob->deep : glob->stars;
+  uint64_t carry = 0, any = 0;
+  for (size_t i = 0; i < glob->words; i++) {
+    uint64_t on = at[i] & row[i];
+    at[i] = (at[i] & stay[i]) | on << 1 | carry;
+    carry = on >> 63;
+    any |= at[i];
+  }
+  pass_stars(glob, at);
+  return any != 0;
+}
+
+bool
+ct_glob_matches_levels(const struct ct_glob *glob, const char *text, size_t length, const uint8_t *marks)
+{
+  uint64_t at[CT_GLOB_BYTES_MAX / 64 + 1] = {0};
+  bool ends_deep = glob->places != 0 && has_bit(glob->deep, glob->places - 1);
+  at[0] = 1;
+  pass_stars(glob, at);
+  for (size_t i = 0; i < length; i++) {
+    if (ends_deep && has_bit(at, glob->places - 1)) {
+      return true;
+    }
+    if (!step(glob, at, (unsigned char)text[i], (marks[i] & CT_LEVEL_WALL) != 0)) {
+      return false;
+    }
+  }
+  return has_bit(at, glob->places);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
 #include "cli/command.h"
+#include "cli/select.h"
 #include "hook/exclude.h"
 
 #include <contrail/session.h>
@@ -69,6 +70,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
       {"deadline", required_argument, NULL, 'D'},
       {"quiet", no_argument, NULL, 'q'},
       CT_EXCLUDE_OPTIONS,
+      CT_SELECT_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -120,6 +122,14 @@ parse_attach(int argc, char **argv, struct attach *attach)
         return code;
       }
       break;
+    case CT_OPTION_TRACE:
+    case CT_OPTION_MODE:
+    case CT_OPTION_ROOT:
+      code = ct_select_option(&ct_command_attach, got, optarg, &attach->options.selection);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
+      break;
     case 'h':
       return ct_show_usage(&ct_command_attach);
     default:
@@ -129,8 +139,11 @@ parse_attach(int argc, char **argv, struct attach *attach)
   if (optind >= argc) {
     return ct_usage_error(&ct_command_attach, "which process?");
   }
-  if (argc - optind > 1) {
-    return ct_usage_error(&ct_command_attach, "one process at a time, '%s' is too much", argv[optind + 1]);
+  for (int i = optind + 1; i < argc; i++) {
+    code = ct_select_option(&ct_command_attach, CT_OPTION_TRACE, argv[i], &attach->options.selection);
+    if (code != CT_EXIT_OK) {
+      return code;
+    }
   }
   return parse_pid(&ct_command_attach, argv[optind], &attach->pid);
 }
@@ -256,6 +269,7 @@ attach_it(const struct attach *attach)
     return EXIT_OWN_FAILURE;
   }
   ct_exclude_warn(attach->options.exclude);
+  ct_select_warn(attach->options.selection);
   if (!attach->quiet) {
     tell_end(attach, &status);
   }
@@ -271,6 +285,7 @@ run_attach(int argc, char **argv)
     code = attach_it(&attach);
   }
   ct_exclude_free(attach.options.exclude);
+  ct_selection_free(attach.options.selection);
   return code;
 }
 
@@ -314,7 +329,7 @@ run_clean(int argc, char **argv)
 const struct ct_command ct_command_attach = {
     .name = "attach",
     .summary = "record a process that runs already",
-    .usage = "usage: contrail attach [OPTION]... PID\n"
+    .usage = "usage: contrail attach [OPTION]... PID [PATTERN]...\n"
              "\n"
              "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
              "      --for TIME           detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM\n"
@@ -326,6 +341,13 @@ const struct ct_command ct_command_attach = {
              "      --lossless           let the process wait, bounded, when the disk cannot keep up\n"
              "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
              "                           cache)\n"
+             "      --trace PATTERN      as behind PID: hook only what a pattern matches: foo::bar, foo::*\n"
+             "                           (one level), foo::** (deep), @file:FILE, @usercode,\n"
+             "                           MODULE!PATTERN; may be given several times\n"
+             "      --mode MODE          full (enter and return), light (enter only), or auto: light for\n"
+             "                           **, @file: and @usercode that match more than ten functions,\n"
+             "                           else full (the default)\n"
+             "      --project-root DIR   where @usercode looks (default: the current directory)\n"
              "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
              "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail plan: what would be hooked in a file, how, and what not and why. */
 #include "cli/command.h"
+#include "cli/select.h"
 #include "hook/exclude.h"
 
 #include <contrail/cache.h>
@@ -14,6 +15,7 @@
 /* A plan, and what is wanted of it. */
 struct chosen {
   const struct ct_plan *plan;
+  const struct ct_selection *selection;
   struct ct_choice *choice;
 };
 
@@ -47,7 +49,7 @@ function_json(const struct chosen *chosen, size_t i)
     if (function.refusal == CT_REFUSED_BRANCH_INTO || function.refusal == CT_REFUSED_ENTRY_INTO) {
       json_object_set_new(json, "at", json_integer(function.refusal_offset));
     }
-    if (function.refusal == CT_REFUSED_EXCLUDED) {
+    if (function.refusal == CT_REFUSED_EXCLUDED || function.refusal == CT_REFUSED_UNCHOSEN) {
       json_object_set_new(json, "trampoline", json_boolean(function.quiet));
     }
   } else {
@@ -62,11 +64,12 @@ totals_json(const struct chosen *chosen)
 {
   const struct ct_plan *plan = chosen->plan;
   size_t tactics[CT_TACTIC_COUNT] = {0};
-  size_t enter_only = 0, callable = 0;
+  size_t enter_only = 0, light = 0, callable = 0;
   for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
     struct ct_plan_function function = function_at(chosen, i);
     callable += function.callable;
     enter_only += function.hooked == CT_HOOKED_ENTER;
+    light += function.hooked == CT_HOOKED_LIGHT;
     if (function.tactic < CT_TACTIC_COUNT) {
       tactics[function.tactic]++;
     }
@@ -86,6 +89,7 @@ totals_json(const struct chosen *chosen)
   json_object_set_new(json, "callable", json_integer((json_int_t)callable));
   json_object_set_new(json, "hooked", json_integer((json_int_t)ct_plan_hooked(plan, chosen->choice)));
   json_object_set_new(json, "enter_only", json_integer((json_int_t)enter_only));
+  json_object_set_new(json, "light", json_integer((json_int_t)light));
   json_object_set_new(json, "tactics", by_tactic);
   json_object_set_new(json, "refused", refused);
   const char *enter_only_because = ct_plan_enter_only_text(plan);
@@ -111,20 +115,28 @@ print_json(const struct chosen *chosen)
   json_object_set_new(json, "build_id", json_string(ct_plan_build_id(plan)));
   json_object_set_new(json, "functions", functions);
   json_object_set_new(json, "totals", totals_json(chosen));
+  if (!ct_selection_is_everything(chosen->selection)) {
+    json_object_set_new(json, "patterns", ct_select_json(chosen->selection));
+  }
   int failed = json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
   putchar('\n');
   json_decref(json);
   return failed;
 }
 
+/* What patterns do not match is not shown. */
 static int
 print_text(const struct chosen *chosen)
 {
   const struct ct_plan *plan = chosen->plan;
+  bool all = ct_selection_is_everything(chosen->selection);
   char label[512];
   for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
     struct ct_plan_function function = function_at(chosen, i);
     ct_plan_function_label(plan, i, label, sizeof(label));
+    if (!all && function.refusal != CT_REFUSED_NOT) {
+      continue;
+    }
     if (function.refusal == CT_REFUSED_NOT) {
       printf("%12" PRIx64 " %7" PRIu64 "  %-5s %-8s %s\n", function.address, function.size,
              ct_hooked_name(function.hooked), ct_tactic_name(function.tactic), label);
@@ -144,15 +156,18 @@ print_text(const struct chosen *chosen)
       printf("%8zu not hooked: %s\n", refused_count(chosen, r), ct_refusal_text(r));
     }
   }
+  ct_select_print(chosen->selection);
   return 0;
 }
 
 struct wanted {
   bool json, int3, no_cache;
+  struct ct_selection *selection;
+  struct ct_exclude *exclude;
 };
 
 static int
-plan_it(const char *path, struct ct_exclude *exclude, const struct wanted *wanted)
+plan_it(const char *path, const struct wanted *wanted)
 {
   struct ct_diag diag = {""};
   struct ct_plan *plan;
@@ -168,11 +183,12 @@ plan_it(const char *path, struct ct_exclude *exclude, const struct wanted *wante
   if (wanted->int3) {
     ct_plan_use_int3(plan);
   }
-  struct chosen chosen = {.plan = plan};
-  failed = ct_choice_create(plan, exclude, path, &chosen.choice);
+  struct chosen chosen = {.plan = plan, .selection = wanted->selection};
+  failed = ct_choice_create(plan, wanted->selection, wanted->exclude, path, &chosen.choice);
   if (failed == 0) {
     failed = wanted->json ? print_json(&chosen) : print_text(&chosen);
-    ct_exclude_warn(exclude);
+    ct_exclude_warn(wanted->exclude);
+    ct_select_warn(wanted->selection);
   }
   ct_choice_destroy(chosen.choice);
   ct_plan_free(plan);
@@ -183,11 +199,14 @@ static int
 run_plan(int argc, char **argv)
 {
   static const struct option options[] = {
-      {"json", no_argument, NULL, 'j'},     {"int3", no_argument, NULL, '3'},
-      {"no-cache", no_argument, NULL, 'n'}, CT_EXCLUDE_OPTIONS,
-      {"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0},
+      {"json", no_argument, NULL, 'j'},
+      {"int3", no_argument, NULL, '3'},
+      {"no-cache", no_argument, NULL, 'n'},
+      CT_EXCLUDE_OPTIONS,
+      CT_SELECT_OPTIONS,
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
   };
-  struct ct_exclude *exclude = NULL;
   struct wanted wanted = {false};
   int got, code = CT_EXIT_OK;
   while (code == CT_EXIT_OK && (got = getopt_long(argc, argv, ":jh", options, NULL)) != -1) {
@@ -204,10 +223,16 @@ run_plan(int argc, char **argv)
     case CT_OPTION_EXCLUDE:
     case CT_OPTION_EXCLUDE_FROM:
     case CT_OPTION_EXCLUDE_HOT:
-      code = ct_exclude_option(&ct_command_plan, got, optarg, &exclude);
+      code = ct_exclude_option(&ct_command_plan, got, optarg, &wanted.exclude);
+      break;
+    case CT_OPTION_TRACE:
+    case CT_OPTION_MODE:
+    case CT_OPTION_ROOT:
+      code = ct_select_option(&ct_command_plan, got, optarg, &wanted.selection);
       break;
     case 'h':
-      ct_exclude_free(exclude);
+      ct_selection_free(wanted.selection);
+      ct_exclude_free(wanted.exclude);
       return ct_show_usage(&ct_command_plan);
     default:
       code = ct_bad_option(&ct_command_plan, argv, got);
@@ -217,9 +242,10 @@ run_plan(int argc, char **argv)
     code = ct_usage_error(&ct_command_plan, "exactly one file is needed");
   }
   if (code == CT_EXIT_OK) {
-    code = plan_it(argv[optind], exclude, &wanted);
+    code = plan_it(argv[optind], &wanted);
   }
-  ct_exclude_free(exclude);
+  ct_selection_free(wanted.selection);
+  ct_exclude_free(wanted.exclude);
   return code;
 }
 
@@ -229,10 +255,13 @@ const struct ct_command ct_command_plan = {
     .usage = "usage: contrail plan [OPTION]... FILE\n"
              "\n"
              "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
-             "(full: enter and return; enter: enter only), tactic, or why it is left out.\n"
+             "(full: enter and return; enter: enter only; light: enter only, by choice), tactic, or\n"
+             "why it is left out.\n"
              "\n"
              "  --json\n"
-             "  --int3, --exclude PATTERN, --exclude-from FILE, --exclude-hot\n"
-             "          as if recorded with that option\n",
+             "  --trace PATTERN  what this pattern would choose, and how many functions it matches; as\n"
+             "                   in record, FILE as the program itself; may be given several times\n"
+             "  --mode MODE, --project-root DIR, --int3, --exclude PATTERN, --exclude-from FILE,\n"
+             "  --exclude-hot    as if recorded with that option\n",
     .run = run_plan,
 };

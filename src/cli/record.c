@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail record: run a program and record it. */
 #include "cli/command.h"
+#include "cli/select.h"
 #include "hook/exclude.h"
 
 #include <contrail/session.h>
@@ -35,13 +36,13 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       {"ring-size", required_argument, NULL, 'r'},
       {"lossless", no_argument, NULL, 'l'},
       {"max-depth", required_argument, NULL, 'd'},
-      {"mode", required_argument, NULL, 'm'},
       {"sample", required_argument, NULL, 's'},
       {"no-sampling", no_argument, NULL, 'S'},
       {"int3", no_argument, NULL, '3'},
       {"no-cache", no_argument, NULL, 'n'},
       {"verbose", no_argument, NULL, 'v'},
       CT_EXCLUDE_OPTIONS,
+      CT_SELECT_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -75,11 +76,13 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
         return code;
       }
       break;
-    case 'm':
-      if (strcmp(optarg, "full") != 0 && strcmp(optarg, "light") != 0) {
-        return ct_usage_error(&ct_command_record, "--mode takes full or light, not '%s'", optarg);
+    case CT_OPTION_TRACE:
+    case CT_OPTION_MODE:
+    case CT_OPTION_ROOT:
+      code = ct_select_option(&ct_command_record, got, optarg, &record->selection);
+      if (code != CT_EXIT_OK) {
+        return code;
       }
-      record->light = optarg[0] == 'l';
       break;
     case 's':
       if (!ct_parse_number(optarg, SAMPLE_MAX, &number) || number < 1 || (number & (number - 1)) != 0) {
@@ -143,6 +146,7 @@ static void
 remark(const struct ct_session_options *record, const struct ct_session_status *status, bool verbose)
 {
   ct_exclude_warn(record->exclude);
+  ct_select_warn(record->selection);
   if (status->note[0] != '\0') {
     fprintf(stderr, "contrail: note: %s\n", status->note);
   }
@@ -155,7 +159,8 @@ remark(const struct ct_session_options *record, const struct ct_session_status *
             "contrail: %" PRIu64 " events were dropped (%" PRIu64
             " recorded); --lossless or a larger --ring-size keeps them\n",
             status->dropped, status->events);
-  } else if (status->events == 0 && ct_exclude_is_empty(record->exclude)) {
+  } else if (status->events == 0 && ct_exclude_is_empty(record->exclude) &&
+             ct_selection_is_everything(record->selection)) {
     fprintf(stderr, "contrail: nothing was recorded: no function of the program is known (stripped, and without call "
                     "frame information?); contrail plan FILE lists those of a file\n");
   }
@@ -225,6 +230,7 @@ run_record(int argc, char **argv)
     code = record_it(&record, argv + optind, verbose);
   }
   ct_exclude_free(record.exclude);
+  ct_selection_free(record.selection);
   return code;
 }
 
@@ -241,13 +247,19 @@ const struct ct_command ct_command_record = {
              "                           SIGTRAP alone\n"
              "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
              "                           cache)\n"
+             "      --trace PATTERN      hook only what a pattern matches: foo::bar, foo::* (one level),\n"
+             "                           foo::** (deep), @file:FILE, @usercode, MODULE!PATTERN; may be\n"
+             "                           given several times\n"
+             "      --mode MODE          full (enter and return), light (enter only), or auto: light for\n"
+             "                           **, @file: and @usercode that match more than ten functions,\n"
+             "                           else full (the default)\n"
+             "      --project-root DIR   where @usercode looks (default: the current directory)\n"
              "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
              "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
              "      --exclude-hot        leave out known functions that are called all the time and do\n"
              "                           little (contrail exclude-list shows them)\n"
              "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
-             "      --mode MODE          full: calls and returns (default); light: calls only\n"
              "      --sample N           record one of N calls of light hooks, N = 1, 2, 4 to 256;\n"
              "                           default: all, fewer while the recorder cannot keep up\n"
              "      --no-sampling        all in any case\n"

@@ -48,7 +48,7 @@ touch_some(struct ct_delivery *delivery)
     const struct ct_planned *planned = &plan->functions[delivery->next];
     uint64_t address = delivery->base + planned->address;
     uint64_t page = address - address % PAGE_BYTES;
-    bool wanted = delivery->choice->wishes == NULL || delivery->choice->wishes[delivery->next] != CT_WISH_NONE;
+    bool wanted = ct_choice_wish(delivery->choice, delivery->next) != CT_WISH_NONE;
     if (planned->refusal == CT_REFUSED_NOT && wanted && page != delivery->touched) {
       touch(delivery, page);
       delivery->touched = page;

@@ -7,8 +7,8 @@
  *   MODULE!             all functions of these modules
  *   @leaf:BYTES         in place of FUNCTION: those of at most so many bytes that call nothing and make no system call
  *
- * A function is tried by each of its names: as in the symbol table, also without a version (@GLIBC_2.14) and what the
- * compiler appended (.isra.0, .cold); demangled without its return type, and also without its parameter list.
+ * A `*` matches any characters, `::` and parameters included (other than in select.h). Which of a function's names are
+ * tried is said in names.h.
  *
  * Exclusion is a step of its own behind planning: a plan is the same for everybody, the choice belongs to a recording.
  * An excluded function is not patched. Two kinds keep a trampoline without an event: those that must find the true
@@ -27,6 +27,11 @@ void ct_exclude_free(struct ct_exclude *exclude); /* accepts NULL */
 
 /* Adds one pattern. 0, CT_ENOMEM, or CT_EINVAL with the reason in diag (without the pattern itself). */
 int ct_exclude_add(struct ct_exclude *exclude, const char *pattern, struct ct_diag *diag);
+/*
+ * Removes the last pattern of that text; not one of the built-in list. 0 or CT_ENOENT. What is chosen next is chosen
+ * without it.
+ */
+int ct_exclude_remove(struct ct_exclude *exclude, const char *pattern);
 /* Adds the patterns of a file, one a line; empty lines and those that begin with # are skipped. */
 int ct_exclude_add_file(struct ct_exclude *exclude, const char *path, struct ct_diag *diag);
 /* Adds the built-in list of known hot spots. */
@@ -39,7 +44,6 @@ bool ct_exclude_is_empty(const struct ct_exclude *exclude); /* true for NULL */
  */
 int ct_exclude_choose(struct ct_exclude *exclude, const struct ct_plan *plan, const char *module_path,
                       struct ct_choice *choice);
-void ct_choice_free(struct ct_choice *choice);
 
 /* The patterns of ct_exclude_add, counted from 0, as they were given; NULL ends. */
 const char *ct_exclude_pattern(const struct ct_exclude *exclude, size_t n);

@@ -429,7 +429,7 @@ note_late(struct build *build, size_t i, enum ct_refusal refusal)
     }
   }
   installed->late[i] = (uint8_t)refusal;
-  installed->refused_late += refusal != CT_REFUSED_EXCLUDED;
+  installed->refused_late += !ct_refusal_is_choice(refusal);
   return 0;
 }
 
@@ -447,8 +447,8 @@ emit_all(struct build *build)
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
-    enum ct_wish wish = build->choice->wishes != NULL ? build->choice->wishes[i] : CT_WISH_HOOK;
-    enum ct_refusal refusal = CT_REFUSED_EXCLUDED;
+    enum ct_wish wish = ct_choice_wish(build->choice, i);
+    enum ct_refusal refusal = ct_choice_reason(build->choice, i);
     if (wish != CT_WISH_NONE) {
       code = write_when_full(build);
       if (code != 0) {
@@ -457,10 +457,10 @@ emit_all(struct build *build)
       refusal = emit_one(build, &plan->functions[i], wish, fn);
     }
     fn++;
-    if ((wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT) && refusal == CT_REFUSED_NOT) {
+    if (ct_wish_has_event(wish) && refusal == CT_REFUSED_NOT) {
       installed->hooked++;
     } else {
-      code = note_late(build, i, refusal != CT_REFUSED_NOT ? refusal : CT_REFUSED_EXCLUDED);
+      code = note_late(build, i, refusal != CT_REFUSED_NOT ? refusal : ct_choice_reason(build->choice, i));
     }
   }
   sort_patches(installed);

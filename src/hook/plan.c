@@ -11,6 +11,7 @@
 #include "hook/plan_internal.h"
 
 #include "target/functions.h"
+#include "target/source.h"
 #include "target/lsda.h"
 #include "x86/scan.h"
 
@@ -48,6 +49,7 @@ static const struct {
     [CT_REFUSED_BUSY] = {"busy", "a thread stood in its first bytes when it was to be patched"},
     [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
     [CT_REFUSED_EXCLUDED] = {"excluded", "it is excluded"},
+    [CT_REFUSED_UNCHOSEN] = {"unchosen", "no pattern chose it"},
     [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it behind its first byte"},
 };
 
@@ -777,6 +779,7 @@ ct_plan_free(struct ct_plan *plan)
     return;
   }
   ct_elf_close(plan->elf);
+  ct_sources_free(plan->sources);
   if (plan->mapping != NULL) {
     munmap(plan->mapping, plan->mapping_bytes);
   } else {

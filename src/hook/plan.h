@@ -10,6 +10,7 @@
 #include "x86/relocate.h"
 
 struct ct_elf;
+struct ct_sources; /* target/source.h */
 
 /* Above a program at a fixed address this much is left free for its heap. */
 #define CT_HEAP_ROOM (768ull << 20)
@@ -85,6 +86,8 @@ struct ct_plan {
   size_t mapping_bytes;
   struct ct_plan_alias *aliases; /* sorted by address */
   size_t alias_count;
+  struct ct_sources *sources; /* of ct_plan_sources */
+  bool sources_read;
 };
 
 /* What a recording wants of a plan's hooks. */
@@ -98,9 +101,34 @@ enum ct_wish {
 /* All zero: every hook of the plan. */
 struct ct_choice {
   uint8_t *wishes; /* enum ct_wish for each function of the plan; of no meaning for those without a hook. NULL: all 0 */
-  size_t excluded; /* hooks that are not wanted ... */
-  size_t quiet;    /* ... and those of them that keep a trampoline */
+  uint8_t *reasons; /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
+  size_t excluded;  /* hooks that are not wanted ... */
+  size_t quiet;     /* ... and those of them that keep a trampoline ... */
+  size_t unchosen;  /* ... and those for which the reason is CT_REFUSED_UNCHOSEN */
+  size_t light;     /* CT_WISH_LIGHT */
 };
+
+static inline enum ct_wish
+ct_choice_wish(const struct ct_choice *choice, size_t function)
+{
+  return choice->wishes != NULL ? (enum ct_wish)choice->wishes[function] : CT_WISH_HOOK;
+}
+
+/* Its calls are recorded. */
+static inline bool
+ct_wish_has_event(enum ct_wish wish)
+{
+  return wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT;
+}
+
+/* Why a function that is not wanted is not; of no meaning for the others. */
+static inline enum ct_refusal
+ct_choice_reason(const struct ct_choice *choice, size_t function)
+{
+  return choice->reasons != NULL ? (enum ct_refusal)choice->reasons[function] : CT_REFUSED_EXCLUDED;
+}
+
+void ct_choice_free(struct ct_choice *choice);
 
 /* ct_plan_create of an open file, which stays open. */
 int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag);
@@ -108,6 +136,16 @@ int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_
 /* Further names of a planned function, counted from 0; NULL ends. */
 const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size_t n);
 
+/*
+ * Source files and lines of the plan's functions, in their order; NULL when there is no debug information. Read at the
+ * first call, and kept: seconds for a large program.
+ */
+const struct ct_sources *ct_plan_sources(const struct ct_plan *plan);
+
+/* What becomes of a hook that is not wanted: no patch, or a trampoline without an event where one is needed. */
+enum ct_wish ct_wish_for_none(const struct ct_planned *planned);
+/* True for the reasons that are the user's choice. */
+bool ct_refusal_is_choice(enum ct_refusal refusal);
 /* The hook that a planned function gets (enum ct_wish: not CT_WISH_NONE): CT_HOOK_*. */
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish);
 /* Why a module's functions are hooked for enter only, or NULL. */

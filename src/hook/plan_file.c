@@ -64,7 +64,7 @@ struct plan_file {
 };
 #define CHECKSUM_FROM offsetof(struct plan_file, bytes)
 _Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays behind it are aligned");
-_Static_assert(sizeof(struct ct_plan) == 144 + sizeof(size_t) * CT_REFUSED_COUNT,
+_Static_assert(sizeof(struct ct_plan) == 160 + sizeof(size_t) * CT_REFUSED_COUNT,
                "a new field of struct ct_plan? store it, best among the facts");
 _Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_PLACES + 48,
                "compared as bytes, so without padding");

@@ -3,7 +3,7 @@
 #include "hook/plan.h"
 
 #include "base/sized.h"
-#include "hook/exclude.h"
+#include "hook/select.h"
 #include "target/functions.h"
 
 #include <stdlib.h>
@@ -45,12 +45,13 @@ ct_plan_ns(const struct ct_plan *plan)
 }
 
 int
-ct_choice_create(const struct ct_plan *plan, struct ct_exclude *exclude, const char *path, struct ct_choice **out)
+ct_choice_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                 const char *path, struct ct_choice **out)
 {
   struct ct_choice *choice = calloc(1, sizeof(*choice));
   if (choice == NULL)
     return CT_ENOMEM;
-  int code = ct_exclude_choose(exclude, plan, path, choice);
+  int code = ct_select_choose(selection, exclude, plan, path, true, choice);
   if (code != 0) {
     ct_choice_destroy(choice);
     return code;
@@ -70,13 +71,20 @@ ct_choice_destroy(struct ct_choice *choice)
 static enum ct_wish
 wish_of(const struct ct_choice *choice, size_t i)
 {
-  return choice != NULL && choice->wishes != NULL ? (enum ct_wish)choice->wishes[i] : CT_WISH_HOOK;
+  return choice != NULL ? ct_choice_wish(choice, i) : CT_WISH_HOOK;
 }
 
 static enum ct_hooked
-hooked_of(const struct ct_planned *planned)
+hooked_of(const struct ct_planned *planned, enum ct_wish wish)
 {
-  return planned->mode == CT_HOOK_FULL ? CT_HOOKED_FULL : CT_HOOKED_ENTER;
+  switch (ct_planned_mode(planned, wish)) {
+  case CT_HOOK_FULL:
+    return CT_HOOKED_FULL;
+  case CT_HOOK_LIGHT:
+    return CT_HOOKED_LIGHT;
+  default:
+    return CT_HOOKED_ENTER;
+  }
 }
 
 size_t
@@ -94,11 +102,13 @@ ct_plan_function(const struct ct_plan *plan, const struct ct_choice *choice, siz
   const struct ct_planned *planned = &plan->functions[index];
   enum ct_wish wish = wish_of(choice, index);
   struct ct_plan_function own = {.address = planned->address, .size = planned->size, .name = planned->name};
-  own.refusal = wish != CT_WISH_HOOK ? CT_REFUSED_EXCLUDED : (enum ct_refusal)planned->refusal;
+  own.refusal = (enum ct_refusal)planned->refusal;
+  if (own.refusal == CT_REFUSED_NOT && !ct_wish_has_event(wish))
+    own.refusal = ct_choice_reason(choice, index);
   own.callable = ct_refusal_is_callable(own.refusal);
   own.quiet = wish == CT_WISH_QUIET;
   if (own.refusal == CT_REFUSED_NOT) {
-    own.hooked = hooked_of(planned);
+    own.hooked = hooked_of(planned, wish);
     own.tactic = (enum ct_tactic)planned->tactic;
   } else if (own.refusal == CT_REFUSED_BRANCH_INTO || own.refusal == CT_REFUSED_ENTRY_INTO) {
     own.refusal_offset = planned->refusal_offset;
@@ -128,11 +138,15 @@ ct_plan_hooked(const struct ct_plan *plan, const struct ct_choice *choice)
 size_t
 ct_plan_refused(const struct ct_plan *plan, const struct ct_choice *choice, enum ct_refusal refusal)
 {
-  return plan->refused[refusal] + (refusal == CT_REFUSED_EXCLUDED && choice != NULL ? choice->excluded : 0);
+  size_t count = plan->refused[refusal];
+  if (choice != NULL && refusal == CT_REFUSED_EXCLUDED)
+    count += choice->excluded - choice->unchosen;
+  return choice != NULL && refusal == CT_REFUSED_UNCHOSEN ? count + choice->unchosen : count;
 }
 
 const char *
 ct_hooked_name(enum ct_hooked hooked)
 {
-  return hooked == CT_HOOKED_FULL ? "full" : hooked == CT_HOOKED_ENTER ? "enter" : "-";
+  static const char *const names[] = {"-", "full", "enter", "light"};
+  return names[hooked];
 }

@@ -2,10 +2,11 @@
 /* See manifest.h. */
 #include "record/manifest.h"
 
-#include "hook/exclude.h"
+#include "hook/select.h"
 #include "process/process.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -69,10 +70,21 @@ exclude_json(const struct ct_exclude *exclude)
   return json;
 }
 
+/* The patterns of --trace, and what they match. */
+static json_t *
+patterns_json(const struct ct_selection *selection)
+{
+  char *text = ct_selection_json(selection);
+  json_t *json = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return json != NULL ? json : json_array();
+}
+
 static void
 begin(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid)
 {
   manifest->exclude = exclude_json(options->exclude);
+  manifest->selection = options->selection;
   manifest->max_depth = options->max_depth;
   manifest->command = json_array();
   manifest->images = json_array();
@@ -255,6 +267,9 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
   json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "exclude", manifest->exclude);
+  if (!ct_selection_is_everything(manifest->selection)) {
+    json_object_set_new(json, "patterns", patterns_json(manifest->selection));
+  }
   json_object_set_new(json, "memory", memory_json(manifest));
   if (manifest->max_depth != 0) {
     json_object_set_new(json, "max_depth", json_integer(manifest->max_depth));

@@ -13,8 +13,9 @@
 struct ct_manifest {
   json_t *command;
   json_t *images;
-  uint32_t max_depth; /* 0: any */
-  json_t *exclude;    /* the patterns, and whether the built-in list was used */
+  uint32_t max_depth;                   /* 0: any */
+  json_t *exclude;                      /* the patterns, and whether the built-in list was used */
+  const struct ct_selection *selection; /* NULL: everything */
   pid_t pid;
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */

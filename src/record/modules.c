@@ -175,9 +175,9 @@ struct function_sink {
 static const char *
 mode_name(const struct ct_planned *planned, const struct ct_choice *choice, const struct ct_plan *plan)
 {
-  enum ct_wish wish = choice->wishes != NULL ? choice->wishes[planned - plan->functions] : CT_WISH_HOOK;
-  if (wish != CT_WISH_HOOK && wish != CT_WISH_LIGHT) {
-    return "excluded";
+  enum ct_wish wish = ct_choice_wish(choice, (size_t)(planned - plan->functions));
+  if (!ct_wish_has_event(wish)) {
+    return ct_refusal_key(ct_choice_reason(choice, (size_t)(planned - plan->functions)));
   }
   uint8_t mode = ct_planned_mode(planned, wish);
   return mode == CT_HOOK_FULL ? "full" : mode == CT_HOOK_LIGHT ? "light" : "enter";
@@ -210,13 +210,13 @@ tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
   return 0;
 }
 
-/* Its callout, if it has one, is in place: an excluded function keeps it. */
+/* Its callout, if it has one, is in place: a function that is not wanted keeps it. */
 static bool
 has_trampoline(const struct ct_module *module, size_t i)
 {
   uint8_t late = module->installed.late == NULL ? CT_REFUSED_NOT : module->installed.late[i];
   return module->plan->functions[i].refusal == CT_REFUSED_NOT &&
-         (late == CT_REFUSED_NOT || late == CT_REFUSED_EXCLUDED);
+         (late == CT_REFUSED_NOT || ct_refusal_is_choice((enum ct_refusal)late));
 }
 
 /* What could not be put in, by reason, and what that means for libraries to come. */
@@ -245,24 +245,6 @@ tell_loader_state(const struct ct_module *module, const struct ct_remote *remote
                           sizeof(at));
 }
 
-/* All that is not excluded is to be light where it can be. */
-static int
-choose_light(const struct ct_plan *plan, struct ct_choice *choice)
-{
-  if (choice->wishes == NULL) {
-    choice->wishes = calloc(plan->count + 1, 1);
-    if (choice->wishes == NULL) {
-      return CT_ENOMEM;
-    }
-  }
-  for (size_t i = 0; i < plan->count; i++) {
-    if (choice->wishes[i] == CT_WISH_HOOK) {
-      choice->wishes[i] = CT_WISH_LIGHT;
-    }
-  }
-  return 0;
-}
-
 static int
 install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
         struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -284,10 +266,8 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
     ct_install_remove(remote, place, &module->installed);
   }
   struct ct_choice choice;
-  int code = ct_exclude_choose(modules->exclude, plan, module->path, &choice);
-  if (code == 0 && modules->light) {
-    code = choose_light(plan, &choice);
-  }
+  bool is_program = plan == ct_modules_program(modules, remote->process->pid);
+  int code = ct_select_choose(modules->selection, modules->exclude, plan, module->path, is_program, &choice);
   if (code != 0) {
     ct_choice_free(&choice);
     return ct_fail(diag, code, "out of memory");
@@ -295,6 +275,7 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   code = ct_install_module(remote, place, plan, &choice, module->base, first_fn, &module->installed, diag);
   module->installed.first_fn = first_fn;
   if (code == 0 && first) {
+    ct_select_settle(modules->selection, plan, module->path, module->installed.late);
     tell_functions(module, &choice, sinks);
     code = tell_loader_state(module, remote, place);
   }
@@ -502,6 +483,27 @@ tell_restorers(struct ct_modules *modules, const struct ct_remote *remote, const
                           sizeof(list));
 }
 
+/* Counts what patterns match in the modules that are new, before anything is chosen in one of them. */
+static int
+count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, int pid)
+{
+  int code = 0;
+  if (ct_selection_is_everything(modules->selection)) {
+    return 0;
+  }
+  const struct ct_plan *program = ct_modules_program(modules, pid);
+  for (size_t m = 0; m < mappings->count && code == 0; m++) {
+    const struct ct_mapping *mapping = &mappings->items[m];
+    struct ct_plan *plan;
+    bool fresh;
+    if (is_module(mapping) && known(modules, mapping) == NULL && !is_part_of_known(modules, mapping) &&
+        plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL) == 0) {
+      code = ct_select_count(modules->selection, plan, mapping->path, plan == program);
+    }
+  }
+  return code;
+}
+
 int
 ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                   struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -514,6 +516,7 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
   int added = 0;
   int gone = forget_unloaded(modules, &mappings, remote, place);
   code = gone < 0 ? gone : gone > 0 ? remark_text(modules, remote, place) : 0;
+  code = code == 0 ? count_matches(modules, &mappings, remote->process->pid) : code;
   for (size_t m = 0; m < mappings.count && code == 0; m++) {
     const struct ct_mapping *mapping = &mappings.items[m];
     if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
@@ -551,6 +554,9 @@ ct_modules_look(struct ct_modules *modules, int pid)
       plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL);
       changed = true;
     }
+  }
+  if (changed) {
+    count_matches(modules, &mappings, pid); /* again when it is needed, should memory be short now */
   }
   ct_mappings_free(&mappings);
   return changed;

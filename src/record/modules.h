@@ -5,7 +5,7 @@
 
 #include "drain/drain.h"
 #include "hook/cache.h"
-#include "hook/exclude.h"
+#include "hook/select.h"
 #include "record/image.h"
 #include "trace/writer.h"
 
@@ -39,10 +39,10 @@ struct ct_modules {
   struct ct_plan_entry *plans; /* by file, kept for the next image */
   size_t plan_count, plan_capacity;
   uint32_t next_fn;
-  bool use_int3;              /* for what no jump fits */
-  struct ct_cache *cache;     /* of plans; NULL: none. The session's */
-  struct ct_exclude *exclude; /* what the user does not want; NULL: nothing */
-  bool light;                 /* all hooks are light where they can be */
+  bool use_int3;                  /* for what no jump fits */
+  struct ct_cache *cache;         /* of plans; NULL: none. The session's */
+  struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
+  struct ct_selection *selection; /* what the user wants; NULL: everything */
 };
 
 /* What a new module is made known to. */
@@ -61,7 +61,7 @@ int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct c
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
 /*
  * For loaders that do not tell: are there modules in the mappings that are not known, or is one gone? Plans new ones
- * ahead, so that the process need not be held for long.
+ * ahead, and finds what patterns match in them, so that the process need not be held for long.
  */
 bool ct_modules_look(struct ct_modules *modules, int pid);
 /* True when a loaded module tells of new ones by its rendezvous. */

@@ -171,8 +171,8 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
     return ct_fail(diag, code, "out of memory");
   }
   session->modules.exclude = options->exclude;
+  session->modules.selection = options->selection;
   session->modules.use_int3 = options->int3;
-  session->modules.light = options->light;
   session->modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
   session->manifest.cache = session->modules.cache;
   return 0;

@@ -13,6 +13,8 @@
 enum { DEPTH_MAX = 64 };
 
 struct ct_dwarf {
+  const struct ct_image *image;
+  char *bytes;
   Elf *elf;
   Dwarf *dwarf;
 };
@@ -83,7 +85,9 @@ ct_dwarf_read(const struct ct_image *image, ct_dwarf_found *found, void *arg)
     return NULL;
 
   elf_version(EV_CURRENT);
-  dwarf->elf = elf_memory((char *)image->bytes, image->size); /* only read */
+  dwarf->image = image;
+  dwarf->bytes = ct_image_writable(image);
+  dwarf->elf = dwarf->bytes != NULL ? elf_memory(dwarf->bytes, image->size) : NULL;
   dwarf->dwarf = dwarf->elf != NULL ? dwarf_begin_elf(dwarf->elf, DWARF_C_READ, NULL) : NULL;
   if (dwarf->dwarf == NULL) {
     ct_dwarf_close(dwarf);
@@ -107,5 +111,6 @@ ct_dwarf_close(struct ct_dwarf *dwarf)
     return;
   dwarf_end(dwarf->dwarf);
   elf_end(dwarf->elf);
+  ct_image_release_writable(dwarf->image, dwarf->bytes);
   free(dwarf);
 }

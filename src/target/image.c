@@ -295,3 +295,30 @@ ct_image_build_id(const struct ct_image *image, uint8_t out[CT_BUILD_ID_BYTES_MA
   }
   return found;
 }
+
+char *
+ct_image_writable(const struct ct_image *image)
+{
+  bool compressed = false;
+  for (uint32_t i = 0; i < image->section_count; i++) {
+    const char *name = ct_image_section_name(image, &image->sections[i]);
+    compressed |= (image->sections[i].sh_flags & SHF_COMPRESSED) != 0 || strncmp(name, ".zdebug", 7) == 0;
+  }
+  if (!compressed) {
+    return (char *)image->bytes; /* only read */
+  }
+  char *copy = mmap(NULL, image->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) {
+    return NULL;
+  }
+  memcpy(copy, image->bytes, image->size);
+  return copy;
+}
+
+void
+ct_image_release_writable(const struct ct_image *image, char *bytes)
+{
+  if (bytes != NULL && bytes != (char *)image->bytes) {
+    munmap(bytes, image->size);
+  }
+}

@@ -59,6 +59,13 @@ void ct_symbols_set_strings(struct ct_symbols *symbols, const char *strings, siz
 enum { CT_BUILD_ID_BYTES_MAX = 64 };
 size_t ct_image_build_id(const struct ct_image *image, uint8_t out[CT_BUILD_ID_BYTES_MAX]);
 
+/*
+ * The image's bytes for libdw, which unpacks compressed sections in place: the image itself when it has none, else a
+ * copy. NULL: out of memory. Goes to ct_image_release_writable.
+ */
+char *ct_image_writable(const struct ct_image *image);
+void ct_image_release_writable(const struct ct_image *image, char *bytes);
+
 static inline Elf64_Sym
 ct_symbol_at(const struct ct_symbols *symbols, size_t index)
 {

@@ -85,6 +85,13 @@ excluded_of(const json_t *module)
   return number(json_object_get(module, "refused"), "excluded");
 }
 
+/* Those that no pattern chose. */
+static uint64_t
+unchosen_of(const json_t *module)
+{
+  return number(json_object_get(module, "refused"), "unchosen");
+}
+
 static json_t *
 modules_json(const json_t *manifest)
 {
@@ -154,6 +161,8 @@ write_json(struct ct_trace *trace, FILE *out)
       copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
   if (info == NULL)
     return CT_ENOMEM;
+  if (json_object_get(manifest, "patterns") != NULL)
+    json_object_set(info, "patterns", json_object_get(manifest, "patterns"));
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
@@ -198,6 +207,33 @@ write_exclude(FILE *out, const json_t *manifest)
   if (count > PATTERNS_SHOWN)
     fprintf(out, " and %zu more", count - PATTERNS_SHOWN);
   putc('\n', out);
+}
+
+static void
+write_patterns(FILE *out, const json_t *manifest)
+{
+  const json_t *patterns = json_object_get(manifest, "patterns");
+  size_t count = json_array_size(patterns);
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+  for (size_t i = 0; i < count && i < PATTERNS_SHOWN; i++) {
+    const json_t *pattern = json_array_get(patterns, i);
+    const char *mode = json_string_value(json_object_get(pattern, "mode"));
+    const char *note = json_string_value(json_object_get(pattern, "note"));
+    label(out, i == 0 ? "traced" : "");
+    write_word(out, json_object_get(pattern, "pattern"));
+    fprintf(out, ": %s matched, %s hooked, ", ct_format_count(a, number(pattern, "matched")),
+            ct_format_count(b, number(pattern, "hooked")));
+    ct_put_printable(out, mode != NULL ? mode : "?", SIZE_MAX);
+    if (note != NULL) {
+      fputs("; ", out);
+      ct_put_printable(out, note, SIZE_MAX);
+    }
+    putc('\n', out);
+  }
+  if (count > PATTERNS_SHOWN) {
+    label(out, "");
+    fprintf(out, "... and %zu more patterns; --json has all\n", count - PATTERNS_SHOWN);
+  }
 }
 
 static void
@@ -356,7 +392,7 @@ write_reasons(FILE *out, const json_t *modules)
   {
     json_object_foreach(json_object_get(module, "refused"), key, value)
     {
-      if (strcmp(key, "excluded") != 0) /* that has a column */
+      if (strcmp(key, "excluded") != 0 && strcmp(key, "unchosen") != 0) /* they have a column */
         json_object_set_new(all, key,
                             json_integer(json_integer_value(json_object_get(all, key)) + json_integer_value(value)));
     }
@@ -397,7 +433,7 @@ static void
 write_modules(FILE *out, const json_t *modules)
 {
   size_t count = json_array_size(modules), i;
-  uint64_t functions = 0, hooked = 0, excluded = 0;
+  uint64_t functions = 0, hooked = 0, excluded = 0, unchosen = 0;
   json_t **sorted = calloc(count + 1, sizeof(*sorted));
   json_t *module;
   if (sorted == NULL)
@@ -407,6 +443,7 @@ write_modules(FILE *out, const json_t *modules)
     functions += number(module, "functions");
     hooked += number(module, "hooked");
     excluded += excluded_of(module);
+    unchosen += unchosen_of(module);
     sorted[i] = module;
   }
   qsort(sorted, count, sizeof(*sorted), compare_modules);
@@ -416,10 +453,12 @@ write_modules(FILE *out, const json_t *modules)
   fprintf(out, ", %s hooked", ct_format_count(a, hooked));
   if (excluded != 0)
     fprintf(out, ", %s excluded", ct_format_count(a, excluded));
+  if (unchosen != 0)
+    fprintf(out, ", %s not chosen", ct_format_count(a, unchosen));
   putc('\n', out);
   if (count != 0)
-    fprintf(out, "%*s %12s %12s %s%12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
-            excluded != 0 ? "    excluded " : "", "left out", "module");
+    fprintf(out, "%*s %12s %12s %s%s%12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
+            excluded != 0 ? "    excluded " : "", unchosen != 0 ? "  not chosen " : "", "left out", "module");
   for (i = 0; i < count && i < MODULES_SHOWN; i++) {
     const char *path = json_string_value(json_object_get(sorted[i], "path"));
     label(out, "");
@@ -427,7 +466,10 @@ write_modules(FILE *out, const json_t *modules)
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "hooked")));
     if (excluded != 0)
       fprintf(out, "%12s ", ct_format_count(a, excluded_of(sorted[i])));
-    fprintf(out, "%12s  ", ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i])));
+    if (unchosen != 0)
+      fprintf(out, "%12s ", ct_format_count(a, unchosen_of(sorted[i])));
+    fprintf(out, "%12s  ",
+            ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i]) - unchosen_of(sorted[i])));
     ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
     putc('\n', out);
   }
@@ -470,6 +512,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
   } else {
     write_exit(out, trace, manifest);
     write_command(out, manifest);
+    write_patterns(out, manifest);
     write_exclude(out, manifest);
     write_depth(out, manifest);
     write_sums(out, trace, manifest);

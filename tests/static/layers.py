@@ -26,8 +26,8 @@ ALLOWED["control"] = {"base", "hook", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
-PUBLIC = {"version": "base", "error": "base", "plan": "hook", "cache": "hook", "session": "record", "trace": "trace", "text": "views",
-          "view": "views", "report": "views", "replay": "views", "info": "views", "busiest": "views"}
+PUBLIC = {"version": "base", "error": "base", "plan": "hook", "cache": "hook", "select": "hook", "session": "record", "trace": "trace",
+          "text": "views", "view": "views", "report": "views", "replay": "views", "info": "views", "busiest": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

@@ -5,12 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/glob.h"
+#include "base/levels.h"
 
 static struct ct_glob *
 compiled(const char *text)
@@ -176,10 +178,159 @@ random_globs_are_as_fnmatch_has_them(void **state)
   assert_true(hits > 10000);
 }
 
+/* ---- levels ---- */
+
+/* The marks of a name, one character for each: '#' a wall, '.' inside brackets, ' ' neither. */
+static void
+expect_marks(const char *name, const char *expected)
+{
+  uint8_t marks[512];
+  char shown[512];
+  size_t length = strlen(name);
+  assert_true(length < sizeof(marks));
+  ct_levels_mark(name, length, marks);
+  for (size_t i = 0; i < length; i++)
+    shown[i] = (marks[i] & CT_LEVEL_WALL) != 0 ? '#' : (marks[i] & CT_LEVEL_INSIDE) != 0 ? '.' : ' ';
+  shown[length] = '\0';
+  if (strcmp(shown, expected) != 0)
+    fail_msg("\n%s\n%s is not\n%s", name, shown, expected);
+}
+
+static void
+levels(void **state)
+{
+  expect_marks("", "");
+  expect_marks("a::b", " ## ");
+  expect_marks("foo::max<a::b>(int) const", "   ##    .... #...       ");
+  expect_marks("a::(anonymous namespace)::f()", " ## ................... ## # ");
+  expect_marks("<a::B as c::D>::f", " ............ ## ");
+  expect_marks("a::operator()(int)", " ##          #... ");
+  expect_marks("a::operator<<<b::c>()", " ##           .... # ");
+  expect_marks("a::operator-><b::c>()", " ##           .... # ");
+  expect_marks("a::operator b::c()", " ##             # ");
+  expect_marks("a::operator new(b::c)", " ##            #.... ");
+  expect_marks("my_operator::f", "           ## ");
+  expect_marks("f(a::b)::{lambda(c::d)#1}::operator()(e::f) const",
+               " #.... ## .............. ##          #....       ");
+}
+
+static bool
+level_matches(const char *text, const char *name)
+{
+  struct ct_glob *glob = NULL;
+  struct ct_diag diag = {""};
+  uint8_t marks[512];
+  if (ct_glob_compile_levels(text, strlen(text), &glob, &diag) != 0)
+    fail_msg("%s: %s", text, diag.text);
+  ct_levels_mark(name, strlen(name), marks);
+  bool result = ct_glob_matches_levels(glob, name, strlen(name), marks);
+  ct_glob_free(glob);
+  return result;
+}
+
+static void
+level_cases(void **state)
+{
+  static const struct {
+    const char *glob, *name;
+    bool expected;
+  } table[] = {
+      {"", "", true},
+      {"*", "", true},
+      {"*", "main", true},
+      {"*", "a::b", false},
+      {"*", "f(int)", false},
+      {"**", "a::b(int)", true},
+      {"***", "a::b(int)", true},
+      {"foo::*", "foo::bar", true},
+      {"foo::*", "foo::", true},
+      {"foo::*", "foo::a::b", false},
+      {"foo::*", "foo::bar(int)", false},
+      {"foo::*(*)", "foo::bar(a::b, c)", true},
+      {"foo::*", "foo::operator()", true},
+      {"foo::*", "foo::operator<", true},
+      {"foo::*", "foo::operator std::string", true},
+      {"foo::*", "foo::max<a::b, c<d::e> >", true},
+      {"foo::*", "foo::(anonymous namespace)::bar", false},
+      {"foo::*::bar", "foo::(anonymous namespace)::bar", true},
+      {"foo::*::bar", "foo::x::y::bar", false},
+      {"foo::**::bar", "foo::x::y::bar", true},
+      {"foo::**::bar", "foo::bar", false},
+      {"foo::**bar", "foo::bar", true},
+      {"foo::**", "foo::a(int)::{lambda(b::c)#1}::operator()(b::c) const", true},
+      {"foo::*::operator()", "foo::{lambda(b::c)#1}::operator()", true},
+      {"*::drop", "<a::B as c::D>::drop", true},
+      {"a*::drop", "<a::B as c::D>::drop", false},
+      {"vec<*>::push", "vec<a::b>::push", true},
+      {"vec<*>::push", "vec<a::b>::x::push", false},
+      {"foo*", "foobar", true},
+      {"foo*", "foo::bar", false},
+      {"foo**", "foo::bar", true},
+      {"f(char*)", "f(char*)", true},
+      {"f(char**)", "f(char**)", true},
+      {"f(char**)", "f(char*)::x", false}, /* in brackets a `**` is no deep one */
+      {"fo?", "foo", true},
+      {"fo?:bar", "foo::bar", false}, /* `?` and sets take no wall */
+      {"foo[:]:bar", "foo::bar", false},
+      {"foo[!a]:bar", "foo::bar", false},
+      {"*x::y*z", "a<x::y>x::y!z", true}, /* the first x::y is the wrong one */
+      {"*a*b*c", "xaxbxbxc", true},
+      {"*a*b*c", "xaxb::xbxc", false},
+      {"**a*b*c", "a::xaxbxbxc", true},
+      {"\\*a", "*a", true},
+      {"operator[]", "operator[]", true},
+  };
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+    if (level_matches(table[i].glob, table[i].name) != table[i].expected)
+      fail_msg("'%s' and '%s'", table[i].glob, table[i].name);
+}
+
+/* Longer than a word of places. */
+static void
+long_level_globs(void **state)
+{
+  char glob[1024] = "", name[2048] = "";
+  for (int i = 0; i < 60; i++) {
+    snprintf(glob + strlen(glob), sizeof(glob) - strlen(glob), "n%d*::", i);
+    snprintf(name + strlen(name), sizeof(name) - strlen(name), "n%dxx::", i);
+    if (strlen(name) > 500)
+      break;
+    assert_true(level_matches(glob, name));
+    glob[strlen(glob) - 1] = '?';
+    assert_false(level_matches(glob, name));
+    glob[strlen(glob) - 1] = ':';
+  }
+}
+
+static void
+deep_ones(void **state)
+{
+  static const struct {
+    const char *glob;
+    bool deep, plain;
+  } table[] = {{"a::b", false, true},       {"a::*", false, false},   {"a::**", true, false},
+               {"f(char**)", false, false}, {"a\\*\\*", false, true}, {"**", true, false}};
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    struct ct_glob *glob = NULL;
+    assert_int_equal(ct_glob_compile_levels(table[i].glob, strlen(table[i].glob), &glob, NULL), CT_OK);
+    assert_int_equal(ct_glob_is_deep(glob), table[i].deep);
+    assert_int_equal(ct_glob_plain(glob) != NULL, table[i].plain);
+    ct_glob_free(glob);
+  }
+}
+
 int
 main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(cases), cmocka_unit_test(malformed), cmocka_unit_test(plain_ones),
-                                     cmocka_unit_test(random_globs_are_as_fnmatch_has_them)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(cases),
+      cmocka_unit_test(malformed),
+      cmocka_unit_test(plain_ones),
+      cmocka_unit_test(random_globs_are_as_fnmatch_has_them),
+      cmocka_unit_test(levels),
+      cmocka_unit_test(level_cases),
+      cmocka_unit_test(long_level_globs),
+      cmocka_unit_test(deep_ones),
+  };
   return cmocka_run_group_tests_name("glob", tests, NULL, NULL);
 }

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT */
+/* Which functions patterns match, and what is chosen by that; see select_internal.h. */
+#include "hook/select_internal.h"
+
+#include "target/source.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void
+ct_select_free_module(struct ct_select_module *module)
+{
+  for (size_t i = 0; i < module->matches_size; i++) {
+    free(module->matches[i].functions);
+  }
+  free(module->matches);
+  free(module->outcomes);
+  free(module->path);
+  free(module);
+}
+
+/* ---- counting ---- */
+
+static struct ct_select_module *
+find_module(const struct ct_selection *selection, const struct ct_plan *plan, const char *path)
+{
+  for (size_t i = 0; i < selection->module_count; i++) {
+    if (selection->modules[i]->plan == plan && strcmp(selection->modules[i]->path, path) == 0) {
+      return selection->modules[i];
+    }
+  }
+  return NULL;
+}
+
+static struct ct_select_module *
+add_module(struct ct_selection *selection, const struct ct_plan *plan, const char *path)
+{
+  if (selection->module_count == selection->module_capacity) {
+    size_t grown = selection->module_capacity == 0 ? 16 : selection->module_capacity * 2;
+    struct ct_select_module **modules = reallocarray(selection->modules, grown, sizeof(struct ct_select_module *));
+    if (modules == NULL) {
+      return NULL;
+    }
+    selection->modules = modules;
+    selection->module_capacity = grown;
+  }
+  struct ct_select_module *module = calloc(1, sizeof(*module));
+  if (module == NULL || (module->path = strdup(path)) == NULL) {
+    free(module);
+    return NULL;
+  }
+  module->plan = plan;
+  selection->modules[selection->module_count++] = module;
+  return module;
+}
+
+/* Room for the matches of all rules. */
+static int
+grow_matches(struct ct_selection *selection, struct ct_select_module *module)
+{
+  size_t needed = 0;
+  for (size_t i = 0; i < selection->count; i++) {
+    needed = selection->patterns[i].rule >= needed ? selection->patterns[i].rule + 1 : needed;
+  }
+  if (needed <= module->matches_size) {
+    return 0;
+  }
+  struct ct_matches *matches = reallocarray(module->matches, needed, sizeof(*matches));
+  if (matches == NULL) {
+    return CT_ENOMEM;
+  }
+  memset(matches + module->matches_size, 0, (needed - module->matches_size) * sizeof(*matches));
+  module->matches = matches;
+  module->matches_size = needed;
+  return 0;
+}
+
+static int
+add_match(struct ct_matches *matches, size_t function)
+{
+  if (matches->count == matches->capacity) {
+    size_t grown = matches->capacity == 0 ? 16 : matches->capacity * 2;
+    uint32_t *functions = reallocarray(matches->functions, grown, sizeof(*functions));
+    if (functions == NULL) {
+      return CT_ENOMEM;
+    }
+    matches->functions = functions;
+    matches->capacity = grown;
+  }
+  matches->functions[matches->count++] = (uint32_t)function;
+  return 0;
+}
+
+/* What cannot be called is meant only by who writes down its name in the symbol table. */
+static bool
+is_meant(const struct ct_selection *selection, uint32_t rule, const struct ct_planned *planned)
+{
+  const char *plain = ct_names_plain(selection->names, rule);
+  return ct_refusal_is_callable((enum ct_refusal)planned->refusal) ||
+         (plain != NULL && planned->name != NULL && strcmp(plain, planned->name) == 0);
+}
+
+static int
+count_names(struct ct_selection *selection, struct ct_select_module *module)
+{
+  const struct ct_plan *plan = module->plan;
+  int code = 0;
+  for (size_t i = 0; ct_names_has_active(selection->names) && i < plan->count && code == 0; i++) {
+    const uint32_t *rules;
+    size_t count = ct_names_match(selection->names, &plan->functions[i], &rules);
+    for (size_t n = 0; n < count && code == 0; n++) {
+      if (is_meant(selection, rules[n], &plan->functions[i])) {
+        code = add_match(&module->matches[rules[n]], i);
+      }
+    }
+  }
+  return code;
+}
+
+static bool
+name_matches(const struct ct_pattern *pattern, const char *name)
+{
+  size_t length = strlen(name);
+  const char *slash = strrchr(name, '/'), *last = slash != NULL ? slash + 1 : name;
+  const char *dot = strrchr(last, '.');
+  return ct_glob_matches(pattern->file, name, length) ||
+         (dot != NULL && dot != last && ct_glob_matches(pattern->file, name, (size_t)(dot - name)));
+}
+
+static bool
+file_matches(const struct ct_pattern *pattern, const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  if (!pattern->file_has_folder) {
+    return name_matches(pattern, slash != NULL ? slash + 1 : path);
+  }
+  for (const char *at = path; at != NULL; at = strchr(at, '/')) {
+    at += at != path; /* behind the slash */
+    if (name_matches(pattern, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool
+is_below(const char *path, const char *root)
+{
+  size_t length = strlen(root);
+  length -= length == 1; /* of "/" */
+  return strncmp(path, root, length) == 0 && path[length] == '/';
+}
+
+/* A relative path is one that the compiler was told to write so: it counts from the root when there is such a file. */
+static bool
+is_users(const struct ct_selection *selection, const char *path)
+{
+  char real[PATH_MAX], whole[PATH_MAX];
+  if (path[0] != '/') {
+    int length = snprintf(whole, sizeof(whole), "%s/%s", selection->real_root, path);
+    path = length > 0 && (size_t)length < sizeof(whole) && access(whole, F_OK) == 0 ? whole : NULL;
+  } else if (is_below(path, selection->root) || is_below(path, selection->real_root)) {
+    return true;
+  }
+  return path != NULL && realpath(path, real) != NULL && is_below(real, selection->real_root);
+}
+
+/* @file: and @usercode. */
+static int
+count_sources(struct ct_selection *selection, const struct ct_pattern *pattern, struct ct_select_module *module)
+{
+  const struct ct_plan *plan = module->plan;
+  const struct ct_sources *sources = ct_plan_sources(plan);
+  if (sources == NULL) {
+    return 0;
+  }
+  bool *wanted = calloc(sources->file_count + 1, sizeof(*wanted));
+  if (wanted == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < sources->file_count; i++) {
+    wanted[i] = pattern->kind == CT_SELECT_FILE ? file_matches(pattern, sources->files[i])
+                                                : is_users(selection, sources->files[i]);
+  }
+  int code = 0;
+  for (size_t i = 0; i < plan->count && code == 0; i++) {
+    uint32_t file = sources->functions[i].file;
+    if (file != CT_NO_SOURCE && wanted[file] && ct_refusal_is_callable((enum ct_refusal)plan->functions[i].refusal)) {
+      code = add_match(&module->matches[pattern->rule], i);
+    }
+  }
+  free(wanted);
+  return code;
+}
+
+bool
+ct_select_is_about_sources(const struct ct_pattern *pattern)
+{
+  return pattern->kind == CT_SELECT_FILE || pattern->kind == CT_SELECT_USERCODE;
+}
+
+/* The matches of a pattern are all there. */
+static void
+note_counted(struct ct_selection *selection, struct ct_pattern *pattern, struct ct_matches *matches)
+{
+  bool was_none = pattern->matched == 0;
+  matches->counted = true;
+  pattern->matched += matches->count;
+  if (!pattern->many && pattern->matched > CT_SELECT_FEW) {
+    pattern->many = true;
+    selection->generation++;
+  }
+  /* Until now @usercode stood for the program. */
+  selection->generation += pattern->kind == CT_SELECT_USERCODE && was_none && matches->count != 0;
+}
+
+static int
+count_all(struct ct_selection *selection, struct ct_select_module *module, bool *skip)
+{
+  bool any = false;
+  for (size_t i = 0; i < selection->count; i++) {
+    struct ct_matches *matches = &module->matches[selection->patterns[i].rule];
+    skip[selection->patterns[i].rule] = matches->counted;
+    any |= !matches->counted;
+    if (!matches->counted) {
+      matches->count = 0; /* of a try that failed */
+    }
+  }
+  if (!any) {
+    return 0;
+  }
+  ct_names_begin(selection->names, module->plan, module->path, skip);
+  int code = count_names(selection, module);
+  for (size_t i = 0; i < selection->count && code == 0; i++) {
+    struct ct_pattern *pattern = &selection->patterns[i];
+    struct ct_matches *matches = &module->matches[pattern->rule];
+    if (matches->counted) {
+      continue;
+    }
+    matches->active = ct_names_is_active(selection->names, pattern->rule);
+    if (matches->active && ct_select_is_about_sources(pattern)) {
+      code = count_sources(selection, pattern, module);
+    }
+    if (code == 0) {
+      note_counted(selection, pattern, matches);
+    }
+  }
+  return code;
+}
+
+static int
+count_module(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+             struct ct_select_module **out)
+{
+  struct ct_select_module *module = find_module(selection, plan, path);
+  if (module == NULL) {
+    module = add_module(selection, plan, path);
+  }
+  if (module == NULL || grow_matches(selection, module) != 0) {
+    return CT_ENOMEM;
+  }
+  module->is_program = is_program;
+  *out = module;
+  bool *skip = calloc(module->matches_size + 1, sizeof(*skip));
+  int code = skip != NULL ? count_all(selection, module, skip) : CT_ENOMEM;
+  free(skip);
+  return code;
+}
+
+int
+ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path, bool is_program)
+{
+  struct ct_select_module *module;
+  return ct_selection_is_everything(selection) ? 0 : count_module(selection, plan, module_path, is_program, &module);
+}
+
+void
+ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path)
+{
+  struct ct_select_module *module = selection != NULL ? find_module(selection, plan, module_path) : NULL;
+  if (module == NULL) {
+    return;
+  }
+  for (size_t i = 0; i < selection->count; i++) {
+    struct ct_pattern *pattern = &selection->patterns[i];
+    pattern->matched -= pattern->rule < module->matches_size ? module->matches[pattern->rule].count : 0;
+  }
+  for (size_t i = 0; i < selection->module_count; i++) {
+    if (selection->modules[i] == module) {
+      selection->modules[i] = selection->modules[--selection->module_count];
+    }
+  }
+  ct_select_free_module(module);
+}
+
+/* ---- choosing ---- */
+
+bool
+ct_select_is_program(const struct ct_pattern *pattern)
+{
+  return pattern->kind == CT_SELECT_USERCODE && pattern->matched == 0;
+}
+
+void
+ct_select_each(const struct ct_pattern *pattern, const struct ct_select_module *module,
+               void (*visit)(void *context, size_t function), void *context)
+{
+  if (pattern->rule >= module->matches_size || !module->matches[pattern->rule].active) {
+    return;
+  }
+  const struct ct_matches *matches = &module->matches[pattern->rule];
+  for (size_t i = 0; i < matches->count; i++) {
+    visit(context, matches->functions[i]);
+  }
+  for (size_t i = 0; ct_select_is_program(pattern) && module->is_program && i < module->plan->count; i++) {
+    if (ct_refusal_is_callable((enum ct_refusal)module->plan->functions[i].refusal)) {
+      visit(context, i);
+    }
+  }
+}
+
+static void
+add_one(void *context, size_t function)
+{
+  ++*(size_t *)context;
+}
+
+static size_t
+total_matches(const struct ct_selection *selection, const struct ct_pattern *pattern)
+{
+  size_t total = 0;
+  if (!ct_select_is_program(pattern)) {
+    return pattern->matched;
+  }
+  for (size_t i = 0; i < selection->module_count; i++) {
+    ct_select_each(pattern, selection->modules[i], add_one, &total);
+  }
+  return total;
+}
+
+enum ct_select_mode
+ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern *pattern)
+{
+  enum ct_select_mode asked = pattern->asked != CT_SELECT_AUTO ? pattern->asked : selection->mode;
+  if (asked != CT_SELECT_AUTO) {
+    return asked;
+  }
+  if (pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_LEVEL) {
+    return CT_SELECT_FULL;
+  }
+  return pattern->many || total_matches(selection, pattern) > CT_SELECT_FEW ? CT_SELECT_LIGHT : CT_SELECT_FULL;
+}
+
+struct marking {
+  uint8_t *wanted; /* enum ct_select_mode; 0: not chosen */
+  enum ct_select_mode mode;
+};
+
+static void
+mark(void *context, size_t function)
+{
+  struct marking *marking = context;
+  if (marking->wanted[function] != CT_SELECT_FULL) {
+    marking->wanted[function] = (uint8_t)marking->mode;
+  }
+}
+
+/* What becomes of one function that has a hook: by its wish, which is that of exclusion so far, and what is wanted. */
+static void
+choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *wish, uint8_t *reason, struct ct_choice *choice)
+{
+  if (*wish != CT_WISH_HOOK) {
+    *reason = CT_REFUSED_EXCLUDED;
+  } else if (wanted == CT_SELECT_AUTO) {
+    *wish = (uint8_t)ct_wish_for_none(planned);
+    *reason = CT_REFUSED_UNCHOSEN;
+    choice->excluded++;
+    choice->unchosen++;
+    choice->quiet += *wish == CT_WISH_QUIET;
+  } else if (wanted == CT_SELECT_LIGHT) {
+    *wish = CT_WISH_LIGHT;
+    choice->light++;
+  }
+}
+
+/* Adds what is wanted (enum ct_select_mode for each function) to a choice that exclusion has made. */
+static int
+choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_choice *choice)
+{
+  choice->wishes = choice->wishes != NULL ? choice->wishes : calloc(plan->count + 1, 1);
+  choice->reasons = calloc(plan->count + 1, 1);
+  if (choice->wishes == NULL || choice->reasons == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].refusal == CT_REFUSED_NOT) {
+      choose_one(&plan->functions[i], wanted[i], &choice->wishes[i], &choice->reasons[i], choice);
+    }
+  }
+  return 0;
+}
+
+static void
+note_outcomes(struct ct_select_module *module, const struct ct_choice *choice)
+{
+  for (size_t i = 0; i < module->plan->count; i++) {
+    bool left_out = module->plan->functions[i].refusal == CT_REFUSED_NOT && !ct_wish_has_event(choice->wishes[i]);
+    module->outcomes[i] = left_out ? choice->reasons[i] : module->plan->functions[i].refusal;
+  }
+}
+
+/* While there is no pattern: all, in the mode that is for all. */
+static int
+choose_everything(const struct ct_selection *selection, const struct ct_plan *plan, struct ct_choice *choice)
+{
+  if (selection == NULL || selection->mode != CT_SELECT_LIGHT) {
+    return 0;
+  }
+  uint8_t *wanted = malloc(plan->count + 1);
+  if (wanted == NULL) {
+    return CT_ENOMEM;
+  }
+  memset(wanted, CT_SELECT_LIGHT, plan->count + 1);
+  int code = choose(plan, wanted, choice);
+  free(wanted);
+  return code;
+}
+
+static int
+choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+                   struct ct_choice *choice)
+{
+  struct ct_select_module *module;
+  int code = count_module(selection, plan, path, is_program, &module);
+  if (code != 0) {
+    return code;
+  }
+  struct marking marking = {.wanted = calloc(plan->count + 1, 1)};
+  module->outcomes = module->outcomes != NULL ? module->outcomes : calloc(plan->count + 1, 1);
+  if (marking.wanted == NULL || module->outcomes == NULL) {
+    free(marking.wanted);
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < selection->count; i++) {
+    marking.mode = ct_select_mode_of(selection, &selection->patterns[i]);
+    ct_select_each(&selection->patterns[i], module, mark, &marking);
+  }
+  code = choose(plan, marking.wanted, choice);
+  if (code == 0) {
+    note_outcomes(module, choice);
+  }
+  free(marking.wanted);
+  return code;
+}
+
+int
+ct_select_choose(struct ct_selection *selection, struct ct_exclude *exclude, const struct ct_plan *plan,
+                 const char *module_path, bool is_program, struct ct_choice *choice)
+{
+  int code = ct_exclude_choose(exclude, plan, module_path, choice);
+  if (code == 0) {
+    code = ct_selection_is_everything(selection) ? choose_everything(selection, plan, choice)
+                                                 : choose_by_patterns(selection, plan, module_path, is_program, choice);
+  }
+  if (code != 0) {
+    ct_choice_free(choice);
+  }
+  return code;
+}
+
+void
+ct_select_settle(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,
+                 const uint8_t *late)
+{
+  struct ct_select_module *module = selection != NULL ? find_module(selection, plan, module_path) : NULL;
+  for (size_t i = 0; module != NULL && module->outcomes != NULL && late != NULL && i < plan->count; i++) {
+    if (module->outcomes[i] == CT_REFUSED_NOT) {
+      module->outcomes[i] = late[i];
+    }
+  }
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What select.c and select_list.c share. For each module and pattern the functions that match are found once and kept
+ * (struct ct_matches), so that adding a pattern looks at names for that pattern alone, and removing one looks at none.
+ * Choosing goes through these lists; the numbers that the user sees are counted from them when they are asked for, with
+ * what became of each function (outcomes).
+ */
+#ifndef CT_HOOK_SELECT_INTERNAL_H
+#define CT_HOOK_SELECT_INTERNAL_H
+
+#include "hook/select.h"
+
+#include "base/glob.h"
+#include "hook/names.h"
+
+struct ct_pattern {
+  char *text;
+  enum ct_select_kind kind;
+  enum ct_select_mode asked;
+  uint32_t rule;        /* in names; of no function with @file: and @usercode */
+  struct ct_glob *file; /* CT_SELECT_FILE */
+  bool file_has_folder;
+  size_t matched; /* in all modules that were counted */
+  bool many;      /* has been more than CT_SELECT_FEW */
+};
+
+/* The functions of a module that a pattern matches: indexes in the plan, ascending. */
+struct ct_matches {
+  uint32_t *functions;
+  size_t count, capacity;
+  bool counted;
+  bool active; /* the pattern's module is this one */
+};
+
+struct ct_select_module {
+  const struct ct_plan *plan;
+  char *path;
+  bool is_program;
+  struct ct_matches *matches; /* by rule */
+  size_t matches_size;
+  uint8_t *outcomes; /* enum ct_refusal of each function; NULL before the first choice */
+};
+
+struct ct_selection {
+  struct ct_pattern *patterns;
+  size_t count, capacity;
+  bool had_patterns;
+  struct ct_names *names;
+  struct ct_select_module **modules;
+  size_t module_count, module_capacity;
+  enum ct_select_mode mode;
+  char *root, *real_root; /* as given; without symbolic links. Normalized */
+  uint64_t generation;
+};
+
+/* The mode of a pattern as things stand: full or light. */
+enum ct_select_mode ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern *pattern);
+/* Calls visit with each function of the module that the pattern matches. */
+void ct_select_each(const struct ct_pattern *pattern, const struct ct_select_module *module,
+                    void (*visit)(void *context, size_t function), void *context);
+/* @usercode that no source was found for: it stands for the program itself. */
+bool ct_select_is_program(const struct ct_pattern *pattern);
+bool ct_select_is_about_sources(const struct ct_pattern *pattern);
+void ct_select_free_module(struct ct_select_module *module);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* The list of patterns, and what is told about them; see select_internal.h. */
+#include "hook/select_internal.h"
+
+#include "base/sized.h"
+#include "target/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct ct_selection *
+ct_selection_create(void)
+{
+  struct ct_selection *selection = calloc(1, sizeof(*selection));
+  if (selection != NULL && (selection->names = ct_names_create(CT_NAMES_LEVELS)) == NULL) {
+    free(selection);
+    return NULL;
+  }
+  return selection;
+}
+
+static void
+clear_pattern(struct ct_pattern *pattern)
+{
+  free(pattern->text);
+  ct_glob_free(pattern->file);
+}
+
+void
+ct_selection_free(struct ct_selection *selection)
+{
+  if (selection == NULL) {
+    return;
+  }
+  for (size_t i = 0; i < selection->count; i++) {
+    clear_pattern(&selection->patterns[i]);
+  }
+  for (size_t i = 0; i < selection->module_count; i++) {
+    ct_select_free_module(selection->modules[i]);
+  }
+  ct_names_free(selection->names);
+  free(selection->patterns);
+  free(selection->modules);
+  free(selection->root);
+  free(selection->real_root);
+  free(selection);
+}
+
+/* ---- the project's root ---- */
+
+/* The current directory as the shell shows it, by way of symbolic links, when it says so rightly. */
+static char *
+current_directory(void)
+{
+  const char *shown = getenv("PWD");
+  struct stat a, b;
+  if (shown != NULL && shown[0] == '/' && stat(shown, &a) == 0 && stat(".", &b) == 0 && a.st_dev == b.st_dev &&
+      a.st_ino == b.st_ino) {
+    return strdup(shown);
+  }
+  return getcwd(NULL, 0);
+}
+
+int
+ct_selection_set_root(struct ct_selection *selection, const char *directory, struct ct_diag *diag)
+{
+  struct stat file;
+  char *root = NULL;
+  if (directory == NULL) {
+    root = current_directory();
+  } else if (directory[0] == '/') {
+    root = strdup(directory);
+  } else {
+    char *here = current_directory();
+    if (here == NULL || asprintf(&root, "%s/%s", here, directory) < 0) {
+      root = NULL;
+    }
+    free(here);
+  }
+  if (root == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  char *real = realpath(root, NULL);
+  if (real == NULL || stat(real, &file) != 0 || !S_ISDIR(file.st_mode)) {
+    free(root);
+    free(real);
+    return ct_fail(diag, CT_EINVAL, "no such directory");
+  }
+  ct_source_path_normalize(root);
+  free(selection->root);
+  free(selection->real_root);
+  selection->root = root;
+  selection->real_root = real;
+  return 0;
+}
+
+/* ---- the list ---- */
+
+void
+ct_selection_set_mode(struct ct_selection *selection, enum ct_select_mode mode)
+{
+  selection->generation += selection->mode != mode;
+  selection->mode = mode;
+}
+
+static struct ct_pattern *
+find_pattern(const struct ct_selection *selection, const char *text)
+{
+  for (size_t i = 0; i < selection->count; i++) {
+    if (strcmp(selection->patterns[i].text, text) == 0) {
+      return &selection->patterns[i];
+    }
+  }
+  return NULL;
+}
+
+/* What begins with an @. */
+static int
+parse_class(const char *text, struct ct_pattern *pattern, struct ct_diag *diag)
+{
+  static const char file[] = "@file:";
+  if (strcmp(text, "@usercode") == 0) {
+    pattern->kind = CT_SELECT_USERCODE;
+    return 0;
+  }
+  if (strncmp(text, file, sizeof(file) - 1) != 0) {
+    return ct_fail(diag, CT_EINVAL, "only @file:FILE and @usercode begin with @ (\\@ stands for itself)");
+  }
+  const char *name = text + sizeof(file) - 1;
+  while (strncmp(name, "./", 2) == 0) {
+    name += 2;
+  }
+  if (name[0] == '\0' || name[strlen(name) - 1] == '/') {
+    return ct_fail(diag, CT_EINVAL, "@file: takes the name of a file");
+  }
+  pattern->kind = CT_SELECT_FILE;
+  pattern->file_has_folder = strchr(name, '/') != NULL;
+  return ct_glob_compile(name, strlen(name), &pattern->file, diag);
+}
+
+static int
+parse(struct ct_selection *selection, const char *text, struct ct_pattern *pattern, struct ct_diag *diag)
+{
+  const char *separator = ct_names_separator(text);
+  const char *function = separator != NULL ? separator + 1 : text;
+  int code = 0;
+  if (function[0] == '@') {
+    code = parse_class(function, pattern, diag);
+    function = NULL;
+  }
+  if (code == 0) {
+    code = ct_names_add(selection->names, text, function, &pattern->rule, diag);
+  }
+  if (code == 0 && function != NULL) {
+    bool exact = ct_names_plain(selection->names, pattern->rule) != NULL;
+    bool deep = ct_names_is_deep(selection->names, pattern->rule);
+    pattern->kind = exact ? CT_SELECT_EXACT : deep ? CT_SELECT_DEEP : CT_SELECT_LEVEL;
+  }
+  return code;
+}
+
+int
+ct_selection_add(struct ct_selection *selection, const char *text, enum ct_select_mode mode, struct ct_diag *diag)
+{
+  struct ct_pattern *known = find_pattern(selection, text);
+  if (known != NULL) {
+    selection->generation += known->asked != mode;
+    known->asked = mode;
+    return 0;
+  }
+  if (selection->count == selection->capacity) {
+    size_t grown = selection->capacity == 0 ? 16 : selection->capacity * 2;
+    struct ct_pattern *patterns = reallocarray(selection->patterns, grown, sizeof(*patterns));
+    if (patterns == NULL) {
+      return ct_fail(diag, CT_ENOMEM, "out of memory");
+    }
+    selection->patterns = patterns;
+    selection->capacity = grown;
+  }
+  struct ct_pattern pattern = {.text = strdup(text), .asked = mode};
+  int code = pattern.text != NULL ? parse(selection, text, &pattern, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  if (code == 0 && pattern.kind == CT_SELECT_USERCODE && selection->root == NULL) {
+    code = ct_selection_set_root(selection, NULL, diag);
+    if (code != 0) {
+      ct_names_remove(selection->names, pattern.rule);
+    }
+  }
+  if (code != 0) {
+    clear_pattern(&pattern);
+    return code;
+  }
+  selection->patterns[selection->count++] = pattern;
+  selection->had_patterns = true;
+  selection->generation++;
+  return 0;
+}
+
+int
+ct_selection_remove(struct ct_selection *selection, const char *text)
+{
+  struct ct_pattern *pattern = find_pattern(selection, text);
+  if (pattern == NULL) {
+    return CT_ENOENT;
+  }
+  for (size_t i = 0; i < selection->module_count; i++) {
+    struct ct_select_module *module = selection->modules[i];
+    if (pattern->rule < module->matches_size) {
+      free(module->matches[pattern->rule].functions);
+      module->matches[pattern->rule] = (struct ct_matches){NULL};
+    }
+  }
+  ct_names_remove(selection->names, pattern->rule);
+  clear_pattern(pattern);
+  size_t behind = selection->count - (size_t)(pattern - selection->patterns) - 1;
+  memmove(pattern, pattern + 1, behind * sizeof(*pattern));
+  selection->count--;
+  selection->generation++;
+  return 0;
+}
+
+bool
+ct_selection_is_everything(const struct ct_selection *selection)
+{
+  return selection == NULL || !selection->had_patterns;
+}
+
+uint64_t
+ct_selection_generation(const struct ct_selection *selection)
+{
+  return selection->generation;
+}
+
+/* ---- what is told ---- */
+
+struct numbers {
+  const struct ct_select_module *module;
+  size_t matched, hooked;
+  size_t refused[CT_REFUSED_COUNT];
+};
+
+static void
+add_to_numbers(void *context, size_t function)
+{
+  struct numbers *numbers = context;
+  const struct ct_select_module *module = numbers->module;
+  bool chosen = module->outcomes != NULL;
+  uint8_t outcome = chosen ? module->outcomes[function] : module->plan->functions[function].refusal;
+  numbers->matched++;
+  numbers->hooked += chosen && outcome == CT_REFUSED_NOT;
+  numbers->refused[outcome]++;
+}
+
+static struct numbers
+numbers_of(const struct ct_selection *selection, const struct ct_pattern *pattern)
+{
+  struct numbers numbers = {NULL};
+  for (size_t i = 0; i < selection->module_count; i++) {
+    numbers.module = selection->modules[i];
+    ct_select_each(pattern, selection->modules[i], add_to_numbers, &numbers);
+  }
+  return numbers;
+}
+
+static void
+tell_sources(const struct ct_selection *selection, const struct ct_pattern *pattern, struct ct_select_info *info)
+{
+  bool counted = false, has_sources = false, program_has_sources = false;
+  for (size_t i = 0; i < selection->module_count; i++) {
+    const struct ct_select_module *module = selection->modules[i];
+    if (pattern->rule < module->matches_size && module->matches[pattern->rule].active) {
+      counted = true;
+      has_sources |= ct_plan_sources(module->plan) != NULL;
+      program_has_sources |= module->is_program && ct_plan_sources(module->plan) != NULL;
+    }
+  }
+  if (!counted) {
+    return;
+  }
+  if (pattern->kind == CT_SELECT_FILE && !has_sources) {
+    snprintf(info->note, sizeof(info->note), "no module has debug information, so no source file is known");
+  } else if (pattern->kind == CT_SELECT_USERCODE && !ct_select_is_program(pattern)) {
+    snprintf(info->note, sizeof(info->note), "functions written below %s", selection->root);
+  } else if (pattern->kind == CT_SELECT_USERCODE) {
+    snprintf(info->note, sizeof(info->note), "all of the program itself: %s %s",
+             program_has_sources ? "no function is written below" : "it has no debug information, to look for",
+             selection->root);
+  }
+}
+
+int
+ct_selection_info(const struct ct_selection *selection, size_t n, struct ct_select_info *info)
+{
+  if (selection == NULL || n >= selection->count) {
+    return CT_ERANGE;
+  }
+  const struct ct_pattern *pattern = &selection->patterns[n];
+  struct numbers numbers = numbers_of(selection, pattern);
+  struct ct_select_info own = {
+      .pattern = pattern->text,
+      .kind = pattern->kind,
+      .asked = pattern->asked != CT_SELECT_AUTO ? pattern->asked : selection->mode,
+      .mode = ct_select_mode_of(selection, pattern),
+      .matched = numbers.matched,
+      .hooked = numbers.hooked,
+  };
+  if (ct_select_is_about_sources(pattern)) {
+    tell_sources(selection, pattern, &own);
+  }
+  return ct_sized_give(info, &own, sizeof(own), NULL);
+}
+
+size_t
+ct_selection_refused(const struct ct_selection *selection, size_t n, enum ct_refusal refusal)
+{
+  if (selection == NULL || n >= selection->count || refusal <= CT_REFUSED_NOT || refusal >= CT_REFUSED_COUNT) {
+    return 0;
+  }
+  return numbers_of(selection, &selection->patterns[n]).refused[refusal];
+}
+
+const char *
+ct_select_kind_name(enum ct_select_kind kind)
+{
+  static const char *const names[] = {"exact", "level", "deep", "file", "usercode"};
+  return names[kind];
+}
+
+const char *
+ct_select_mode_name(enum ct_select_mode mode)
+{
+  static const char *const names[] = {"auto", "full", "light"};
+  return names[mode];
+}
