@@ -128,6 +128,9 @@ def told(scene):
     with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
         sampling = json.load(file)["sampling"]
     assert sampling == {"adapts": False, "interval": 16, "changes": 0, "last_changes": []}, sampling
+    assert scene.json("info", "--json", trace)["sampling"] == sampling
+    status, out, _ = scene.run("info", trace)
+    assert status == 0 and re.search(r"sampling +of light hooks' calls 1 of 16\n", out), out
     with open(os.path.join(trace, "functions.tsv"), encoding="utf-8") as file:
         modes = dict((line.split("\t")[5].rstrip("\n"), line.split("\t")[4]) for line in file)
     assert modes["light_often"] == "light" and modes["dlopen"] == "enter", modes

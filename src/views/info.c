@@ -164,6 +164,7 @@ write_json(struct ct_trace *trace, FILE *out)
   if (json_object_get(manifest, "patterns") != NULL)
     json_object_set(info, "patterns", json_object_get(manifest, "patterns"));
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
+  json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -244,6 +245,22 @@ write_depth(FILE *out, const json_t *manifest)
     return;
   label(out, "depth");
   fprintf(out, "calls deeper than %s are left out\n", ct_format_count(a, number(manifest, "max_depth")));
+}
+
+/* Only where it was used. */
+static void
+write_sampling(FILE *out, const json_t *manifest)
+{
+  const json_t *sampling = json_object_get(manifest, "sampling");
+  char a[CT_COUNT_CHARS];
+  if (number(sampling, "interval") <= 1 && number(sampling, "changes") == 0)
+    return;
+  label(out, "sampling");
+  if (json_is_true(json_object_get(sampling, "adapts")))
+    fprintf(out, "of light hooks' calls 1 of %u at the end, %s changes\n", (unsigned)number(sampling, "interval"),
+            ct_format_count(a, number(sampling, "changes")));
+  else
+    fprintf(out, "of light hooks' calls 1 of %u\n", (unsigned)number(sampling, "interval"));
 }
 
 static void
@@ -515,6 +532,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_patterns(out, manifest);
     write_exclude(out, manifest);
     write_depth(out, manifest);
+    write_sampling(out, manifest);
     write_sums(out, trace, manifest);
     write_cost(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
