@@ -106,7 +106,7 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
         return original(caller - 1, bases);
       }
     }
-    if (pc < desc->after_callout) {
+    if (pc < desc->after_callout || pc >= desc->relocated_end) {
       bases->text = 0;
       bases->data = 0;
       bases->function = (void *)desc->enter;

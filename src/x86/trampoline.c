@@ -25,10 +25,11 @@
  * has check 3 only, which fails too where a thread has no segment yet. With event_last the order is: the displaced
  * instructions, which branch away or have no effect yet; the event; on into the body.
  *
- * Light (CT_HOOK_LIGHT): enter only by choice, and sampled. Before all else one compare tells that every call is
- * recorded; then as above, without a look at the slot, which may hold what it likes. Otherwise the call is counted
- * down, and the agent writes the event of one that is due (light_due). A page that several threads share is
- * only read that far: its countdown is 1.
+ * Light (CT_HOOK_LIGHT): enter only by choice, and sampled. First a compare tells whether every call is recorded. If
+ * not, the call is counted down and, unless it is due, goes straight on into the displaced instructions, which
+ * follow at once; of one that is due the agent writes the event (light_due). What records every call comes behind them:
+ * checks 1 and 3, event, and back; the slot is not looked at, and may hold what it likes. A page that several threads
+ * share is only read that far: its countdown is 1.
  *
  * Quiet (CT_HOOK_QUIET): an excluded function that needs a trampoline. It only looks whether the slot holds a
  * trampoline's address (restore_quiet), through the table's address itself: the thread's gs is not looked at, so there
@@ -46,7 +47,8 @@ struct layout {
 struct fixups {
   size_t slow_enter[2];
   size_t slow_return[2];
-  size_t other; /* not_module or restore_slot; of a light hook: it is sampled */
+  size_t other; /* not_module or restore_slot; of a light hook: this call is due */
+  size_t every; /* of a light hook: every call is recorded */
 };
 
 static size_t
@@ -198,13 +200,25 @@ emit_enter_only(const struct ct_trampoline_spec *spec, struct ct_code *out, stru
   ct_emit_load_sp(out, CT_R10, -32);
 }
 
+/* What a call that sampling passes over runs through, down to the displaced instructions: one or two cache lines. */
 static void
-emit_light(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+emit_light(struct ct_code *out, struct fixups *fixups)
 {
   ct_emit_bytes(out, "\x65\x48\x83\x3c\x25", 5); /* cmpq $1, %gs:COUNTDOWN: 1, and SAMPLE 0 */
   ct_emit_u32(out, CT_GS_COUNTDOWN);
   ct_emit_u8(out, 1);
-  fixups->other = emit_jcc_later(out, 0x85); /* jne */
+  fixups->every = emit_jcc_later(out, 0x84); /* je */
+  ct_emit_bytes(out, "\x65\xff\x0c\x25", 4); /* decl %gs:COUNTDOWN: one instruction, as the xadd */
+  ct_emit_u32(out, CT_GS_COUNTDOWN);
+  fixups->other = emit_jcc_later(out, 0x8e); /* jle */
+}
+
+/* Behind the displaced instructions: the event without sampling, and the stubs. */
+static void
+emit_light_rest(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups,
+                const struct ct_hook_desc *desc)
+{
+  fix(out, fixups->every);
   ct_emit_store_sp(out, CT_RAX, -8);
   ct_emit_store_sp(out, CT_RDX, -16);
   ct_emit_store_sp(out, CT_R11, -24);
@@ -214,21 +228,12 @@ emit_light(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fi
   ct_emit_load_sp(out, CT_RAX, -8);
   ct_emit_load_sp(out, CT_RDX, -16);
   ct_emit_load_sp(out, CT_R11, -24);
-}
-
-/* desc has what emit_ways found out: where the displaced instructions are. */
-static void
-emit_light_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups,
-                const struct ct_hook_desc *desc)
-{
+  ct_emit_jmp(out, desc->relocated);
   fix(out, fixups->slow_enter[0]);
   fix(out, fixups->slow_enter[1]);
   ct_emit_store_sp(out, CT_R10, -32); /* the slow path expects it there */
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
   fix(out, fixups->other);
-  ct_emit_bytes(out, "\x65\xff\x0c\x25", 4); /* decl %gs:COUNTDOWN: one instruction, as the xadd */
-  ct_emit_u32(out, CT_GS_COUNTDOWN);
-  ct_emit_jcc(out, 0x8f, desc->relocated); /* jg */
   ct_emit_store_sp(out, CT_RAX, -8);
   ct_emit_store_sp(out, CT_RDX, -16);
   ct_emit_store_sp(out, CT_R11, -24);
@@ -294,11 +299,11 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
 }
 
 static void
-emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, const struct fixups *fixups,
+emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups,
               const struct ct_hook_desc *desc)
 {
   if (spec->mode == CT_HOOK_LIGHT) {
-    emit_light_cold(spec, out, fixups, desc);
+    emit_light_rest(spec, out, fixups, desc);
     return;
   }
   if (spec->mode == CT_HOOK_QUIET) {
@@ -369,7 +374,7 @@ emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
     emit_quiet(spec, out, fixups);
     break;
   case CT_HOOK_LIGHT:
-    emit_light(spec, out, fixups);
+    emit_light(out, fixups);
     break;
   default:
     emit_enter_only(spec, out, fixups);

@@ -941,7 +941,6 @@ read_fde(const uint8_t *base, uint64_t address, uint64_t fde_address, struct row
 
 static struct row step_rows[8];
 static size_t step_row_count;
-static uint64_t step_code_end;
 static size_t steps, step_failures, first_failure;
 static uint32_t step_rows_seen;
 
@@ -950,8 +949,9 @@ on_step(int number, siginfo_t *info, void *context)
 {
   const greg_t *regs = ((const ucontext_t *)context)->uc_mcontext.gregs;
   uint64_t pc = (uint64_t)regs[REG_RIP], rsp = (uint64_t)regs[REG_RSP];
-  if (pc < arena->desc.enter || pc >= step_code_end)
-    return;
+  bool inside = pc >= arena->desc.enter && pc < (uint64_t)arena->code + sizeof(arena->code);
+  if (!inside || (pc >= arena->desc.relocated && pc < arena->desc.relocated_end))
+    return; /* the displaced instructions have rows of their own */
   size_t offset = pc - arena->desc.enter, r = 0;
   while (r + 1 < step_row_count && step_rows[r + 1].at <= offset)
     r++;
@@ -974,7 +974,6 @@ step_through(uint8_t seed)
 {
   steps = step_failures = 0;
   step_rows_seen = 0;
-  step_code_end = arena->desc.relocated;
   prepare();
   fill_pattern(&tramp_before, seed);
   fill_pattern(&tramp_answer, (uint8_t)(seed + 1));
