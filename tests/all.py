@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude light errors cache library programs
-                                               kinds transparency callgrind libraries differential fuzz
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude light errors crash cache library
+                                               programs kinds transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -26,6 +26,7 @@ GROUPS = {
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "light": [[os.path.join(HERE, "light.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
+    "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],

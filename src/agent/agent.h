@@ -6,19 +6,21 @@
 #include "ring/layout.h"
 
 /* From the kernel's x86-64 system call table and uapi headers; the agent includes none of them. */
-#define SYS_read         0
-#define SYS_open         2
-#define SYS_close        3
-#define SYS_mmap         9
-#define SYS_rt_sigaction 13
-#define SYS_getpid       39
-#define SYS_gettid       186
-#define SYS_tgkill       234
-#define SYS_sched_yield  24
-#define SYS_kill         62
-#define SYS_futex        202
-#define FUTEX_WAIT       0 /* not private: the controller waits on the same words */
-#define FUTEX_WAKE       1
+#define SYS_read              0
+#define SYS_open              2
+#define SYS_close             3
+#define SYS_mmap              9
+#define SYS_rt_sigaction      13
+#define SYS_rt_sigprocmask    14
+#define SYS_getpid            39
+#define SYS_gettid            186
+#define SYS_tgkill            234
+#define SYS_sched_yield       24
+#define SYS_kill              62
+#define SYS_futex             202
+#define SYS_rt_tgsigqueueinfo 297
+#define FUTEX_WAIT            0 /* not private: the controller waits on the same words */
+#define FUTEX_WAKE            1
 
 #define PROT_RW             3
 #define MAP_PRIVATE_ANON    0x22
@@ -101,7 +103,19 @@ controller_is_gone(void)
 
 /* stack.c: the stack on which sp lies, its return store mapped; 0 when that cannot be had. */
 AGENT_HIDDEN int agent_stack_range(uint64_t sp, struct ct_stack_range *range);
-/* request.c: tells the controller and waits for its answer, bounded. */
+/*
+ * request.c: rings for the controller; waits while *word is value, for one step at most. Whoever waits for an answer
+ * asks controller_answers() between steps: it says no when the pulse has stood still for too long in these steps.
+ */
+struct agent_patience {
+  uint64_t pulse;
+  uint32_t silent;
+};
+AGENT_HIDDEN struct agent_patience agent_patience(void);
+AGENT_HIDDEN void agent_ring_control_bell(void);
+/* True when the step has passed. */
+AGENT_HIDDEN int agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patience *patience);
+/* Tells the controller and waits for its answer, bounded. */
 AGENT_HIDDEN void agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
 
 struct dwarf_eh_bases; /* unwind.c */
@@ -109,10 +123,25 @@ struct dwarf_eh_bases; /* unwind.c */
 /* Called by entry.S, on the agent's stack with all signals blocked. */
 AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
                                       uint32_t half, uint32_t tid, uint32_t found);
-struct trap_info; /* trap.c */
-struct trap_context;
-/* Called by the kernel, as the handler of SIGTRAP. */
-AGENT_HIDDEN void agent_trap(long number, const struct trap_info *info, struct trap_context *context);
+
+/* siginfo_t and ucontext_t as the kernel lays them out (asm/siginfo.h, asm/sigcontext.h). */
+struct agent_siginfo {
+  int32_t number, error, code;
+};
+struct agent_context {
+  uint64_t flags, link, stack[3];
+  uint64_t registers[CT_CRASH_REGISTERS];
+};
+/* Called by the kernel: trap.c, the handler of SIGTRAP for hooks by int3; crash.c, that of fatal signals. */
+AGENT_HIDDEN void agent_trap(long number, const struct agent_siginfo *info, struct agent_context *context);
+AGENT_HIDDEN void agent_crash(long number, const struct agent_siginfo *info, struct agent_context *context);
+AGENT_HIDDEN void agent_restorer(void); /* what they return to */
+/*
+ * Called by entry.S, on the caller's stack: behind a call of sigaction(signal, action, old) for a signal of
+ * config.crash_signals, by_syscall: old is the kernel's struct; and before a seccomp filter comes into force.
+ */
+AGENT_HIDDEN void agent_sigaction_done(uint32_t signal, void *old, long result, uint32_t by_syscall);
+AGENT_HIDDEN void agent_crash_withdraw(void);
 /* Called by entry.S on the unwinder's stack. */
 struct dl_phdr_info;
 /* dl_iterate_phdr: an int, or CT_NOT_OURS. */

@@ -15,6 +15,7 @@
  */
 #include "ring/offsets.h"
 
+#define SYS_rt_sigaction   13
 #define SYS_rt_sigprocmask 14
 #define SYS_rt_sigreturn   15
 #define SYS_getpid         39
@@ -63,10 +64,15 @@ agent_base:
   .long agent_callout_modules - agent_base
   .long agent_callout_longjmp - agent_base
   .long agent_light_due - agent_base
+  .long agent_callout_sigaction - agent_base
+  .long agent_crash - agent_base
+  .long agent_sigaction_back - agent_base
   .size agent_base, . - agent_base
 
   .text
-/* What the handler of SIGTRAP returns to. */
+/* What the handlers of signals return to. */
+  .globl agent_restorer
+  .hidden agent_restorer
 agent_restorer:
   mov $SYS_rt_sigreturn, %eax
   syscall
@@ -393,6 +399,29 @@ agent_restore_quiet:
   RECORD
   jmp true_address
 
+/* Takes the handlers of fatal signals away. Runs on the caller's stack; changes rax only. */
+  .macro WITHDRAW
+  sub $184, %rsp
+  mov %rdi, 0(%rsp)
+  mov %rsi, 8(%rsp)
+  mov %rcx, 16(%rsp)
+  mov %r8, 24(%rsp)
+  mov %r9, 32(%rsp)
+  mov %r10, 40(%rsp)
+  mov %r11, 48(%rsp)
+  mov %rdx, 56(%rsp)
+  call agent_crash_withdraw
+  mov 0(%rsp), %rdi
+  mov 8(%rsp), %rsi
+  mov 16(%rsp), %rcx
+  mov 24(%rsp), %r8
+  mov 32(%rsp), %r9
+  mov 40(%rsp), %r10
+  mov 48(%rsp), %r11
+  mov 56(%rsp), %rdx
+  add $184, %rsp
+  .endm
+
 /*
  * A light hook under sampling has counted this call down to 0 or below: it is recorded, with the weight of the block of
  * calls whose event it is, and the next block is laid out. Whatever a signal handler does in between, the sum of the
@@ -485,6 +514,8 @@ agent_callout_syscall:
   je agent_callout_park
   cmp $SYS_seccomp, %edi
   je 1f
+  cmp $SYS_rt_sigaction, %edi
+  je sigaction_syscall
   cmp $SYS_prctl, %edi
   jne leave_callout
   cmp $PR_SET_TSC, %esi
@@ -498,6 +529,16 @@ agent_callout_syscall:
   test %esi, %esi /* SECCOMP_SET_MODE_STRICT */
   je thread_off
   jmp no_more_syscalls
+sigaction_syscall: /* syscall(number, rsi = signal, rdx = action, rcx = old action, 8) */
+  cmp $31, %esi
+  ja leave_callout
+  bt %esi, CFG(CT_CFG_CRASH_SIGNALS)
+  jnc leave_callout
+  sub $184, %rsp
+  mov %rsi, (%rsp)
+  mov %rcx, 8(%rsp)
+  movq $1, 16(%rsp)
+  jmp sigaction_common
 
 /* The same of Go's runtime: the number is in rax. */
   .globl agent_callout_go_syscall
@@ -519,9 +560,11 @@ agent_callout_seccomp:
   cmp $SECCOMP_MODE_STRICT, %esi
   je thread_off
 no_more_syscalls:
+  WITHDRAW
   movl $1, CFG(CT_CFG_NO_SYSCALLS)
   jmp leave_callout
 thread_off:
+  WITHDRAW
   mov %rcx, -40(%rsp)
   mov %rsi, -48(%rsp)
   mov %rdi, -56(%rsp)
@@ -550,6 +593,55 @@ leave_callout:
   mov CT_DESC_AFTER_CALLOUT(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
+
+/*
+ * sigaction(rdi = signal, rsi = action, rdx = old): the function itself, called from here, on the caller's stack; then
+ * what it has told of a signal that is handled by us is put right. To its caller it is as if it had returned.
+ */
+  .globl agent_callout_sigaction
+agent_callout_sigaction:
+  cmp $31, %edi
+  ja leave_callout
+  bt %edi, CFG(CT_CFG_CRASH_SIGNALS)
+  jnc leave_callout
+  sub $184, %rsp
+  mov %rdi, (%rsp)
+  mov %rdx, 8(%rsp)
+  movq $0, 16(%rsp)
+sigaction_common: /* what the trampoline has saved lies at 184 - 8(%rsp) and below */
+  mov CT_DESC_AFTER_CALLOUT(%r11), %rax
+  mov %rax, 24(%rsp)
+  mov 176(%rsp), %rax
+  mov 160(%rsp), %r11
+  mov 152(%rsp), %r10
+  call *24(%rsp)
+agent_sigaction_back:
+  movq $0, -8(%rsp) /* so that the return address is on a stack only while somebody will return to it */
+  mov %rax, 24(%rsp)
+  mov %rcx, 32(%rsp)
+  mov %rdx, 40(%rsp)
+  mov %rsi, 48(%rsp)
+  mov %rdi, 56(%rsp)
+  mov %r8, 64(%rsp)
+  mov %r9, 72(%rsp)
+  mov %r10, 80(%rsp)
+  mov %r11, 88(%rsp)
+  mov (%rsp), %rdi
+  mov 8(%rsp), %rsi
+  mov %rax, %rdx
+  mov 16(%rsp), %rcx
+  call agent_sigaction_done
+  mov 24(%rsp), %rax
+  mov 32(%rsp), %rcx
+  mov 40(%rsp), %rdx
+  mov 48(%rsp), %rsi
+  mov 56(%rsp), %rdi
+  mov 64(%rsp), %r8
+  mov 72(%rsp), %r9
+  mov 80(%rsp), %r10
+  mov 88(%rsp), %r11
+  add $184, %rsp
+  ret
 
 /* Lets a C function of ours answer for the hooked one, or that itself. Runs on the caller's stack. */
   .macro ANSWER function

@@ -19,12 +19,34 @@ loader_is_busy(const struct ct_hook_desc *desc)
          *(const volatile uint32_t *)agent_config.loader_state != 0;
 }
 
-static void
-ring_the_bell(void)
+void
+agent_ring_control_bell(void)
 {
   struct ct_ring_header *r = agent_ring();
   __atomic_fetch_add(&r->control_bell, 1, __ATOMIC_RELEASE);
   agent_syscall(SYS_futex, (long)&r->control_bell, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+struct agent_patience
+agent_patience(void)
+{
+  return (struct agent_patience){__atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED), 0};
+}
+
+int
+agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patience *patience)
+{
+  struct agent_timespec wait = {0, step_ns};
+  if (agent_syscall(SYS_futex, (long)word, FUTEX_WAIT, value, (long)&wait, 0, 0) != -110 /* ETIMEDOUT */) {
+    return 0;
+  }
+  uint64_t now = __atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED);
+  patience->silent = now == patience->pulse ? patience->silent + 1 : 0;
+  patience->pulse = now;
+  if (patience->silent >= SILENT_STEPS_MAX || (patience->silent >= SILENT_STEPS && controller_is_gone())) {
+    __atomic_store_n(&agent_dead_pulse, now, __ATOMIC_RELAXED);
+  }
+  return 1;
 }
 
 /*
@@ -54,14 +76,13 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   }
   request->kind = desc->callout == CT_CALLOUT_RENDEZVOUS ? CT_REQUEST_RENDEZVOUS : CT_REQUEST_EXEC;
   request->arg[0] = path_of(desc, sp);
-  uint64_t pulse = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
-  uint32_t silent = 0;
+  struct agent_patience patience = agent_patience();
   uint32_t pending = CT_REQ_WITH(request->state + 4, CT_REQ_PENDING);
   /* release: pairs with the controller's acquire of PENDING */
   __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
   uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
   __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
-  ring_the_bell();
+  agent_ring_control_bell();
   for (uint32_t step = 0;
        step < STEPS_MAX && controller_answers() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0;) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
@@ -73,20 +94,10 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
           agent_syscall((long)request->number, (long)request->arg[0], (long)request->arg[1], (long)request->arg[2],
                         (long)request->arg[3], (long)request->arg[4], (long)request->arg[5]);
       __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
-      ring_the_bell();
+      agent_ring_control_bell();
       continue;
     }
-    struct agent_timespec wait = {0, WAIT_STEP_NS};
-    long woken = agent_syscall(SYS_futex, (long)&request->state, FUTEX_WAIT, pending, (long)&wait, 0, 0);
-    if (woken == -110 /* ETIMEDOUT */) {
-      uint64_t now = __atomic_load_n(&r->pulse, __ATOMIC_RELAXED);
-      silent = now == pulse ? silent + 1 : 0;
-      pulse = now;
-      step++;
-      if (silent >= SILENT_STEPS_MAX || (silent >= SILENT_STEPS && controller_is_gone())) {
-        __atomic_store_n(&agent_dead_pulse, pulse, __ATOMIC_RELAXED);
-      }
-    }
+    step += (uint32_t)agent_wait(&request->state, pending, WAIT_STEP_NS, &patience);
   }
   __atomic_store_n(&request->state, CT_REQ_WITH(pending, CT_REQ_IDLE), __ATOMIC_RELEASE);
 }

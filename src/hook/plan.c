@@ -23,11 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX          4096
-#define RUN_FUNCTIONS     256
-#define SCAN_THREADS_MAX  8
-#define EXEC_BYTES_MAX    512 /* a larger function that makes the system call does other things first */
-#define LONGJMP_BYTES_MAX 512
+#define ROWS_MAX            4096
+#define RUN_FUNCTIONS       256
+#define SCAN_THREADS_MAX    8
+#define EXEC_BYTES_MAX      512 /* a larger function that makes the system call does other things first */
+#define LONGJMP_BYTES_MAX   512
+#define SIGACTION_BYTES_MAX 768
 
 static const struct {
   const char *key, *text;
@@ -482,6 +483,7 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const seccomp[] = {"prctl", "__prctl", NULL};
   static const char *const any_syscall[] = {"syscall", NULL};
   static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
+  static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
   }
@@ -491,8 +493,12 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   if (is_longjmp(planner, function)) {
     return CT_CALLOUT_LONGJMP;
   }
-  if (function->name == NULL) {
-    return CT_CALLOUT_NONE;
+  if (function->name == NULL) { /* in a stripped program that has a libc in it */
+    return (facts & CT_FACT_SIGACTION) != 0 && function->size <= SIGACTION_BYTES_MAX ? CT_CALLOUT_SIGACTION
+                                                                                     : CT_CALLOUT_NONE;
+  }
+  if (has_name(planner, function, sigaction)) {
+    return CT_CALLOUT_SIGACTION;
   }
   if (has_name(planner, function, rendezvous)) {
     return CT_CALLOUT_RENDEZVOUS;
@@ -755,6 +761,19 @@ ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *planned, size
   }
   bool there = n < plan->alias_count - low && plan->aliases[low + n].address == planned->address;
   return there ? plan->aliases[low + n].name : NULL;
+}
+
+bool
+ct_plan_hides_handlers(const struct ct_plan *plan)
+{
+  if (plan->runtime == CT_RUNTIME_GO) {
+    return false;
+  }
+  bool hides = ct_elf_interp(plan->elf) != NULL || ct_elf_soname(plan->elf) != NULL;
+  for (size_t i = 0; i < plan->count && !hides; i++) {
+    hides = plan->functions[i].callout == CT_CALLOUT_SIGACTION && plan->functions[i].refusal == CT_REFUSED_NOT;
+  }
+  return hides;
 }
 
 void

@@ -148,6 +148,13 @@ enum ct_wish ct_wish_for_none(const struct ct_planned *planned);
 bool ct_refusal_is_choice(enum ct_refusal refusal);
 /* The hook that a planned function gets (enum ct_wish: not CT_WISH_NONE): CT_HOOK_*. */
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish);
+
+/*
+ * True when what a program with this plan is told of signal handlers goes through a hook: in a library, or in itself;
+ * and not where its runtime asks the kernel by an instruction of its own (Go).
+ */
+bool ct_plan_hides_handlers(const struct ct_plan *plan);
+
 /* Why a module's functions are hooked for enter only, or NULL. */
 const char *ct_runtime_text(enum ct_runtime runtime);
 

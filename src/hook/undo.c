@@ -2,10 +2,11 @@
 /*
  * Undoing an image; see undo.h. The steps, the process being held:
  *
- *   1. The ring is closed: whoever waits in the agent goes on.
+ *   1. The ring is closed: whoever waits in the agent goes on. Signals have the program's own dispositions again.
  *   2. Patches are taken back, from the lists that lie behind each region's trampolines. Not one on which a thread
  *      stands that is a jump to a jump: that one has its turn later.
- *   3. Threads in our code leave it: the process runs for a moment, is held again, until none is there.
+ *   3. Threads in our code, or about to return to the agent, leave it: the process runs for a moment, is held again,
+ *      until none is there.
  *   4. Frames that would return through trampolines get their true return addresses: for each page of a return store
  *      that was ever written, each entry whose slot holds an address of ours. That finds all of them, also on stacks
  *      that no thread is on now.
@@ -20,6 +21,7 @@
 #include "hook/undo.h"
 
 #include "hook/room.h"
+#include "hook/signals.h"
 #include "hook/text.h"
 
 #include <fcntl.h>
@@ -37,6 +39,7 @@
 #define HOLD_MS   1000   /* to stop all threads */
 #define PATCH_MAX (64u << 20)
 #define RUN_PAGES 256
+#define BACK_BYTES 8192 /* of a stack that are searched for a return into the agent */
 
 struct region {
   uint64_t start, bytes;
@@ -271,6 +274,35 @@ anybody_inside(const struct undo *undo)
   return false;
 }
 
+/*
+ * True when a thread runs a function that the agent has called in its place (sigaction, which calls nothing more): the
+ * address where it comes back is near the top of its stack, and nowhere else.
+ */
+static bool
+anybody_comes_back(const struct undo *undo)
+{
+  uint64_t back = undo->found->header->inside.back, words[CT_PAGE_BYTES / 8];
+  for (size_t i = 0; i < undo->frozen->thread_count && back != 0; i++) {
+    struct ct_registers registers;
+    int64_t number;
+    if (ct_frozen_registers(undo->frozen, i, &registers, &number) != 0) {
+      continue;
+    }
+    uint64_t sp = registers.values[CT_REGISTER_RSP], page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
+    for (uint64_t at = page; at <= page + BACK_BYTES; at += CT_PAGE_BYTES) {
+      if (ct_process_read(process_of(undo), at, words, sizeof(words)) != 0) {
+        break;
+      }
+      for (size_t k = 0; k < CT_PAGE_BYTES / 8; k++) {
+        if (words[k] == back && at + 8 * k >= sp) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 /* Steps 2 and 3: until all patches are taken back and nobody is in our code. */
 static int
 leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct ct_diag *diag)
@@ -287,7 +319,7 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     if (code != 0) {
       return ct_fail(diag, code, "cannot write to the memory of process %d: %s", (int)process->pid, ct_err_text(code));
     }
-    if (!anybody_inside(undo)) {
+    if (!anybody_inside(undo) && !anybody_comes_back(undo)) {
       return 0;
     }
     if (now_ns() > deadline) {
@@ -313,12 +345,14 @@ put_back_page(struct undo *undo, uint64_t store_page)
 {
   uint64_t store[CT_PAGE_BYTES / 8], stack[CT_PAGE_BYTES / 8];
   uint64_t stack_page = store_page - (uint64_t)undo->config->store_delta;
+  const struct ct_inside *inside = &undo->found->header->inside;
   if (ct_process_read(process_of(undo), store_page, store, sizeof(store)) != 0 ||
       ct_process_read(process_of(undo), stack_page, stack, sizeof(stack)) != 0) {
     return 0; /* the stack is gone */
   }
   for (size_t i = 0; i < CT_PAGE_BYTES / 8; i++) {
-    if (store[i] != 0 && is_ours(undo, stack[i])) {
+    bool of_agent = stack[i] - inside->agent < inside->agent_bytes; /* not a trampoline's */
+    if (store[i] != 0 && is_ours(undo, stack[i]) && !of_agent) {
       int code = ct_process_write(process_of(undo), stack_page + 8 * i, &store[i], sizeof(store[i]));
       if (code != 0) {
         return code;
@@ -356,6 +390,21 @@ call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
   int64_t result = 0;
   int code = ct_frozen_syscall(undo->frozen, number, args, &result);
   return code != 0 ? code : 0;
+}
+
+static int
+frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+{
+  return ct_frozen_syscall(context, number, args, result);
+}
+
+static int
+give_back_signals(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  struct ct_remote remote = {.process = process_of(undo), .syscall = frozen_syscall, .context = undo->frozen};
+  return inside->config == 0 ? 0
+                             : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
 /* The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. */
@@ -507,7 +556,13 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
     code = list_our_code(undo);
   }
   if (code == 0) {
+    code = give_back_signals(undo);
+  }
+  if (code == 0) {
     code = leave_our_code(undo, &held_since, deadline_ms, diag);
+  }
+  if (code == 0) {
+    code = give_back_signals(undo); /* once more: a thread may have been about to put one in */
   }
   if (code == 0) {
     undo->undone->threads = undo->frozen->thread_count;

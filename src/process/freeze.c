@@ -341,6 +341,52 @@ ct_frozen_stack_pointer(struct ct_frozen *frozen, uint64_t *sp)
   return 0;
 }
 
+int
+ct_frozen_registers(const struct ct_frozen *frozen, size_t thread, struct ct_registers *registers, int64_t *number)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, frozen->threads[thread].tid, NULL, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  *number = (int64_t)regs.orig_rax;
+  *registers =
+      (struct ct_registers){{regs.rax, regs.rdx, regs.rcx, regs.rbx, regs.rsi, regs.rdi, regs.rbp, regs.rsp, regs.r8,
+                             regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rip}};
+  return 0;
+}
+
+bool
+ct_frozen_await_end(struct ct_frozen *frozen, pid_t tid, int timeout_ms)
+{
+  settle(frozen);
+  uint64_t deadline = now_ms() + (uint64_t)timeout_ms;
+  for (size_t i = 0; i < frozen->thread_count; i++) {
+    if (frozen->threads[i].tid == tid) {
+      ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)frozen->threads[i].signal);
+      forget_thread(frozen, i);
+      break;
+    }
+  }
+  while (frozen->thread_count != 0 && now_ms() < deadline) {
+    for (size_t i = 0; i < frozen->thread_count;) {
+      int status;
+      pid_t other = frozen->threads[i].tid;
+      pid_t got = waitpid(other, &status, __WALL | WNOHANG);
+      if (got == other && !WIFSTOPPED(status)) {
+        ct_process_note_end(frozen->process, got, status);
+      }
+      if ((got == other && !WIFSTOPPED(status)) || (got < 0 && errno == ECHILD)) {
+        forget_thread(frozen, i);
+      } else {
+        i++;
+      }
+    }
+    struct timespec wait = {0, 200 * 1000};
+    nanosleep(&wait, NULL);
+  }
+  return frozen->thread_count == 0;
+}
+
 /* A thread that has not stopped yet (a deadline has passed) can be let go only from its stop, which will come. */
 static void
 let_go_late(struct ct_frozen *frozen, pid_t tid)

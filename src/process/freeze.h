@@ -39,6 +39,22 @@ int ct_frozen_gs_base(struct ct_frozen *frozen, uint64_t *base);
 int ct_frozen_set_gs_base(struct ct_frozen *frozen, uint64_t base);
 /* The stack pointer of the main thread; CT_ESRCH when that has ended before the others. */
 int ct_frozen_stack_pointer(struct ct_frozen *frozen, uint64_t *sp);
+
+/* The general registers by DWARF's numbers (System V ABI for x86-64, 3.6.2): rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8
+ * to r15, rip. */
+enum { CT_REGISTER_RDX = 1, CT_REGISTER_RSP = 7, CT_REGISTER_RIP = 16, CT_REGISTER_COUNT = 17 };
+struct ct_registers {
+  uint64_t values[CT_REGISTER_COUNT];
+};
+/* Of the held thread with this position in the list; *number is the system call that it is in, -1: none. 0 or CT_ESRCH.
+ */
+int ct_frozen_registers(const struct ct_frozen *frozen, size_t thread, struct ct_registers *registers, int64_t *number);
+/*
+ * Lets one thread go, of which it is known that it will end the process, and waits until it has, for at most
+ * timeout_ms. The others stand still meanwhile. True when the process has ended (but for the thread that was let go, if
+ * that is its first one, which is still to be waited for); ct_process_thaw afterwards in either case.
+ */
+bool ct_frozen_await_end(struct ct_frozen *frozen, pid_t tid, int timeout_ms);
 /* All go on. */
 void ct_process_thaw(struct ct_frozen *frozen);
 

@@ -9,6 +9,7 @@
 
 #include "base/sized.h"
 
+#include "hook/signals.h"
 #include "hook/undo.h"
 #include "record/program.h"
 
@@ -133,9 +134,9 @@ check_target(pid_t pid, struct ct_diag *diag)
   return 0;
 }
 
-/* What the program itself speaks against it. *no_stores: as in ct_image_options. */
+/* What the program itself speaks against it, or against parts of it. *crashes: its fatal signals can be handled. */
 static int
-check_program(struct ct_session *session, bool *no_stores, struct ct_diag *diag)
+check_program(struct ct_session *session, struct ct_image_options *options, bool *crashes, struct ct_diag *diag)
 {
   pid_t pid = session->process.pid;
   const struct ct_plan *program = ct_modules_program(&session->modules, pid);
@@ -151,7 +152,8 @@ check_program(struct ct_session *session, bool *no_stores, struct ct_diag *diag)
                    "too",
                    (int)pid);
   }
-  *no_stores = program != NULL && program->no_stores;
+  options->no_stores = program != NULL && program->no_stores;
+  *crashes = program != NULL && ct_plan_hides_handlers(program);
   return 0;
 }
 
@@ -185,13 +187,9 @@ take_over(struct ct_session *session, struct ct_diag *diag)
 }
 
 static int
-put_in(struct ct_session *session, bool no_stores, struct ct_diag *diag)
+put_in(struct ct_session *session, const struct ct_image_options *options, bool crashes, struct ct_diag *diag)
 {
   uint64_t base, sp = 0, restorers[CT_RESTORER_MAX];
-  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                     .lossless = session->options.lossless,
-                                     .running = true,
-                                     .no_stores = no_stores};
   ct_frozen_gs_base(&session->frozen, &base);
   if (base != 0) {
     return ct_fail(diag, CT_EUNSUPPORTED,
@@ -201,7 +199,7 @@ put_in(struct ct_session *session, bool no_stores, struct ct_diag *diag)
   }
   ct_frozen_stack_pointer(&session->frozen, &sp);
   struct ct_remote remote = session_frozen_remote(session);
-  int code = ct_image_create(&remote, sp, &options, &session->image, diag);
+  int code = ct_image_create(&remote, sp, options, &session->image, diag);
   if (code != 0) {
     return code;
   }
@@ -218,6 +216,11 @@ put_in(struct ct_session *session, bool no_stores, struct ct_diag *diag)
   remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
   struct ct_module_sinks to = session_sinks(session);
   code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.place, &to, diag);
+  if (code >= 0 && crashes) {
+    /* Who is in sigaction is told the kernel's answer. */
+    bool later = ct_modules_in_sigaction(&session->modules, session->frozen.pcs, session->frozen.pc_count);
+    code = ct_signals_take(&remote, &session->image.place, false, later);
+  }
   return code < 0 ? code : 0;
 }
 
@@ -239,7 +242,11 @@ int
 session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
   struct ct_undone undone;
-  bool no_stores = false;
+  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                     .lossless = session->options.lossless,
+                                     .running = true,
+                                     .no_crash = true}; /* not yet */
+  bool crashes = false;
   int code = check_target(pid, diag);
   if (code == 0) {
     code = ct_process_open(pid, &session->process, diag);
@@ -252,7 +259,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     return code;
   }
   ct_modules_look(&session->modules, pid); /* plans all files */
-  code = check_program(session, &no_stores, diag);
+  code = check_program(session, &options, &crashes, diag);
   if (code == 0) {
     code = session_hold(session, diag);
   }
@@ -261,7 +268,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   }
   if (code == 0) {
     ct_manifest_attach(&session->manifest, &session->options, pid);
-    code = put_in(session, no_stores, diag);
+    code = put_in(session, &options, crashes, diag);
     if (code == 0) {
       session_sample(session);
       code = ct_drain_start(session->drain, session->image.ring, pid);

@@ -11,6 +11,7 @@
 #include "record/image.h"
 
 #include "agent/image.h"
+#include "hook/signals.h"
 #include "x86/trampoline.h"
 
 #include <errno.h>
@@ -38,7 +39,6 @@ extern const uint8_t ct_agent_blob_end[];
 #define STACK_UNLIMITED     (1ull << 30) /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
 #define UNWIND_BYTES        512
-#define SA_RESTORER         0x04000000 /* asm/signal.h */
 
 static int
 remote_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -86,8 +86,9 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->tids_offset = CT_PAGE_BYTES;
   ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
+  ring->crash_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
+  ring->segments_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
   /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
-  ring->segments_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
   ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
   ring->controller_pid = (uint32_t)getpid();
@@ -239,6 +240,9 @@ place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct
   if (code == 0 && result != 0) {
     code = CT_EACCES;
   }
+  place->crash = place->base + agent->crash;
+  place->restorer = place->base + agent->restorer;
+  place->scratch = place->base + total - CT_SIGNAL_SCRATCH_BYTES;
   place->config = place->base + agent->config;
   place->page_off = place->base + agent->page_off;
   place->page_lookup = place->base + agent->page_lookup;
@@ -255,6 +259,7 @@ place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct
       .callout_go_syscall = place->base + agent->callout_go_syscall,
       .callout_modules = place->base + agent->callout_modules,
       .callout_longjmp = place->base + agent->callout_longjmp,
+      .callout_sigaction = place->base + agent->callout_sigaction,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
       .light_due = place->base + agent->light_due,
@@ -325,25 +330,6 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
   return code;
 }
 
-/* rt_sigaction(SIGTRAP) in the target's name, with the kernel's struct (asm/signal.h), in the last page of the agent.
- */
-static int
-handle_traps(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_agent_image *agent)
-{
-  struct {
-    uint64_t handler, flags, restorer, mask;
-  } action = {place->base + agent->trap, SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER,
-              place->base + agent->restorer, 0};
-  uint64_t at = place->base + page_up(agent->memory_bytes) + CT_PAGE_BYTES - sizeof(action);
-  uint64_t args[6] = {SIGTRAP, at, 0, sizeof(action.mask)};
-  int64_t result = -1;
-  int code = ct_process_write(remote->process, at, &action, sizeof(action));
-  if (code == 0) {
-    code = remote->syscall(remote->context, SYS_rt_sigaction, args, &result);
-  }
-  return code != 0 ? code : result != 0 ? CT_EUNSUPPORTED : 0;
-}
-
 /* What was mapped of an image that did not come to be, but the main stack's store. */
 static void
 take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t ring_bytes)
@@ -363,7 +349,7 @@ take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uin
 
 /* So that another controller finds everything. */
 static void
-tell_inside(struct ct_image *image)
+tell_inside(struct ct_image *image, const struct ct_agent_image *agent)
 {
   const struct ct_agent_place *place = &image->place;
   image->ring->inside = (struct ct_inside){
@@ -374,6 +360,7 @@ tell_inside(struct ct_image *image)
       .table = place->table,
       .table_bytes = CT_TABLE_BYTES,
       .config = place->config,
+      .back = place->base + agent->sigaction_back,
       .controller_start = ct_process_start_time(getpid()),
   };
 }
@@ -401,7 +388,12 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
       code = configure(remote->process, image, &agent, options, &stack);
     }
     if (code == 0 && options->int3) {
-      code = handle_traps(remote, &image->place, &agent);
+      struct ct_signal_action traps = {image->place.base + agent.trap,
+                                       SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER, image->place.restorer, 0};
+      code = ct_signal_set(remote, image->place.scratch, SIGTRAP, &traps);
+    }
+    if (code == 0 && !options->no_crash) {
+      code = ct_signals_take(remote, &image->place, options->int3, false);
     }
     if (code != 0) {
       ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
@@ -412,7 +404,7 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
     ct_image_free(image);
     return code;
   }
-  tell_inside(image);
+  tell_inside(image, &agent);
   return 0;
 }
 

@@ -15,6 +15,7 @@ struct ct_image_options {
   bool no_stores; /* no stack has a return store: enters only */
   bool running;   /* the process is not at its beginning */
   bool int3;      /* SIGTRAP is handled by the agent, for hooks by int3 */
+  bool no_crash;  /* fatal signals are left alone (a runtime that asks the kernel itself what their handlers are) */
 };
 
 struct ct_image {

@@ -630,6 +630,23 @@ ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *ho
   }
 }
 
+bool
+ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *pcs, size_t count)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    for (size_t f = 0; module->loaded && module->plan != NULL && f < module->plan->count; f++) {
+      const struct ct_planned *planned = &module->plan->functions[f];
+      for (size_t p = 0; planned->callout == CT_CALLOUT_SIGACTION && p < count; p++) {
+        if (pcs[p] - (module->base + planned->address) < planned->size) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 const struct ct_module *
 ct_modules_gs_user(const struct ct_modules *modules)
 {

@@ -72,6 +72,8 @@ size_t ct_modules_restorers(struct ct_modules *modules, int pid, uint64_t *list,
 uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms);
 /* The functions of all modules that are loaded, and how many of them are hooked. */
 void ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked);
+/* True when a thread that stands at one of the places is in a function that asks the kernel for signal dispositions. */
+bool ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *pcs, size_t count);
 /* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */

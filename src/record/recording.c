@@ -96,6 +96,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
                    target);
   }
   options.no_stores = program != NULL && program->no_stores;
+  options.no_crash = program == NULL || !ct_plan_hides_handlers(program);
   struct ct_remote remote = ct_image_remote(&session->process);
   uint64_t sp = 0;
   if (code == 0 && ct_process_stack_pointer(&session->process, &sp) != 0) {

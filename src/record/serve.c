@@ -5,18 +5,19 @@
  */
 #include "record/session_internal.h"
 
+#include "record/crash.h"
 #include "record/program.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#define IDLE_MS       200
-#define LOOK_NS       50000000ull  /* between looks for libraries of which no loader tells */
-#define LOOK_TOLD_NS  400000000ull /* the same where a loader tells of its own */
-#define LOOK_SHARE    100          /* and a hundred times as long as a look takes */
-#define RETRY_NS      1000000000ull
-#define REMOTE_STEPS  100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+#define IDLE_MS      200
+#define LOOK_NS      50000000ull  /* between looks for libraries of which no loader tells */
+#define LOOK_TOLD_NS 400000000ull /* the same where a loader tells of its own */
+#define LOOK_SHARE   100          /* and a hundred times as long as a look takes */
+#define RETRY_NS     1000000000ull
+#define REMOTE_STEPS 100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
 
 /* ct_remote over a thread that waits in the agent, for the answer to the request whose state was pending. */
 struct agent_remote {
@@ -201,10 +202,25 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
   ct_process_release(&session->process);
 }
 
+/* A thread has got a signal that will end the process. */
+static void
+serve_crash(struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  if (ct_crash_serve(&session->process, session->image.ring, &session->image.place, &session->modules, session->writer,
+                     &diag) != 0) {
+    session_note(session, diag.text);
+  }
+}
+
 /* True when there may be more. */
 bool
 session_serve_requests(struct ct_session *session)
 {
+  if (ct_crash_is_pending(session->image.ring)) {
+    serve_crash(session);
+    return true;
+  }
   struct ct_ring_header *ring = session->image.ring;
   struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
   for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {

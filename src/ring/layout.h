@@ -128,8 +128,57 @@ struct ct_inside {
   uint64_t controls, controls_bytes;
   uint64_t table, table_bytes;
   uint64_t config;           /* struct ct_agent_config */
+  uint64_t back;             /* where functions return to that the agent calls in the program's place */
   uint64_t controller_start; /* of the process controller_pid: field 22 of /proc/PID/stat */
 };
+/* struct sigaction of the rt_sigaction system call (asm/signal.h). */
+struct ct_signal_action {
+  uint64_t handler, flags, restorer, mask;
+};
+#define CT_SIGNALS 32 /* those without a queue, and 0 */
+
+/*
+ * A fatal signal, told by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd. state
+ * is a futex: the thread waits while it is PENDING.
+ */
+enum ct_crash_state {
+  CT_CRASH_NONE = 0,
+  CT_CRASH_TAKEN = 1,   /* a thread is writing its record; others that crash meanwhile wait */
+  CT_CRASH_PENDING = 2, /* set by the agent, read by the controller */
+  CT_CRASH_DONE = 3,    /* set by the controller: the thread may go on to its end */
+};
+#define CT_CRASH_SIGINFO_BYTES 128
+/* As the kernel has them in a signal frame (struct sigcontext): r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
+ * eflags, segments, error code, trap number, signal mask, cr2. */
+enum ct_crash_register {
+  CT_CRASH_R8 = 0,
+  CT_CRASH_RDI = 8,
+  CT_CRASH_RSI = 9,
+  CT_CRASH_RBP = 10,
+  CT_CRASH_RBX = 11,
+  CT_CRASH_RDX = 12,
+  CT_CRASH_RAX = 13,
+  CT_CRASH_RCX = 14,
+  CT_CRASH_RSP = 15,
+  CT_CRASH_RIP = 16,
+  CT_CRASH_EFLAGS = 17,
+  CT_CRASH_SEGMENTS = 18,
+  CT_CRASH_ERROR = 19,
+  CT_CRASH_TRAP = 20,
+  CT_CRASH_MASK = 21,
+  CT_CRASH_CR2 = 22,
+  CT_CRASH_REGISTERS = 23,
+};
+struct ct_crash {
+  uint32_t state; /* atomic, enum ct_crash_state */
+  uint32_t signal;
+  uint32_t tid;
+  uint32_t pad;
+  uint64_t tsc;
+  uint8_t siginfo[CT_CRASH_SIGINFO_BYTES]; /* siginfo_t */
+  uint64_t registers[CT_CRASH_REGISTERS];
+};
+_Static_assert(sizeof(struct ct_crash) == 24 + 128 + 184, "crash");
 
 struct ct_ring_header {
   uint64_t magic;
@@ -146,7 +195,8 @@ struct ct_ring_header {
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
   uint32_t sample_log2; /* atomic: what new threads begin with, see struct ct_control */
-  uint64_t pad0[6];
+  uint64_t crash_offset; /* struct ct_crash */
+  uint64_t pad0[5];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
   uint32_t drain_waiting; /* atomic */
@@ -263,6 +313,7 @@ enum ct_callout {
   CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
   CT_CALLOUT_MODULES = 9,    /* dl_iterate_phdr */
   CT_CALLOUT_LONGJMP = 10,   /* the end of longjmp: rdi points to the registers */
+  CT_CALLOUT_SIGACTION = 11, /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
 };
 
 /*
@@ -293,6 +344,7 @@ struct ct_region_head {
   uint64_t callout_go_syscall;
   uint64_t callout_modules;
   uint64_t callout_longjmp;
+  uint64_t callout_sigaction;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
   uint64_t light_due;     /* a light hook under sampling: this call is to be recorded */
@@ -362,11 +414,12 @@ struct ct_agent_config {
   uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
   uint32_t stack_lock;
   uint32_t no_stores; /* every stack is light */
-  uint32_t pad;
+  uint32_t crash_signals; /* bit N: signal N is handled by the agent while the program does not (agent/crash.c) */
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
   struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
+  struct ct_signal_action shown[CT_SIGNALS]; /* of crash_signals: SIG_DFL as the program has set it */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];
@@ -377,6 +430,7 @@ struct ct_agent_config {
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");
 _Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCALLS, "config");
+_Static_assert(offsetof(struct ct_agent_config, crash_signals) == CT_CFG_CRASH_SIGNALS, "config");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),

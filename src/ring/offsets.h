@@ -37,17 +37,18 @@
 #define CT_DESC_AFTER_CALLOUT 64
 
 /* struct ct_agent_config */
-#define CT_CFG_RING        0
-#define CT_CFG_TIDS        8
-#define CT_CFG_CONTROLS    16
-#define CT_CFG_TABLE       24
-#define CT_CFG_DELTA       32
-#define CT_CFG_PID         40
-#define CT_CFG_WRGSBASE    44
-#define CT_CFG_PAGE_OFF    48
-#define CT_CFG_PAGE_LOOKUP 56
-#define CT_CFG_SIGNAL_MASK 64
-#define CT_CFG_NO_SYSCALLS 72
+#define CT_CFG_RING          0
+#define CT_CFG_TIDS          8
+#define CT_CFG_CONTROLS      16
+#define CT_CFG_TABLE         24
+#define CT_CFG_DELTA         32
+#define CT_CFG_PID           40
+#define CT_CFG_WRGSBASE      44
+#define CT_CFG_PAGE_OFF      48
+#define CT_CFG_PAGE_LOOKUP   56
+#define CT_CFG_SIGNAL_MASK   64
+#define CT_CFG_NO_SYSCALLS   72
+#define CT_CFG_CRASH_SIGNALS 84
 
 /* struct ct_ring_header */
 #define CT_RING_DROPPED_NO_SLOT 200

@@ -14,6 +14,8 @@
 
 /* The whole manifest, borrowed; valid until ct_trace_close. */
 const json_t *ct_trace_manifest(const struct ct_trace *trace);
+/* crash.json, borrowed likewise: an object, NULL when there is none or it is damaged. */
+const json_t *ct_trace_crash(const struct ct_trace *trace);
 
 /*
  * The next events in order, as a batch in the cursor's own storage, valid until the
@@ -28,6 +30,11 @@ size_t ct_cursor_next(struct ct_cursor *cursor, const struct ct_event **events);
  * deeper than the block lists are not known.
  */
 int ct_cursor_seek(struct ct_cursor *cursor, uint64_t offset);
+/*
+ * Goes near the end: to the first of the last whole blocks that hold at least so many ops together, or to the first
+ * block. Only headers are read on the way. As ct_cursor_seek otherwise.
+ */
+int ct_cursor_seek_tail(struct ct_cursor *cursor, uint64_t ops);
 /* Frames still open where the cursor stands, outermost first; for the end of the stream. */
 size_t ct_cursor_open_frames(const struct ct_cursor *cursor, const struct ct_open_frame **frames);
 /* All the frames open there; more than ct_cursor_open_frames gives only after a seek or a skipped block. */

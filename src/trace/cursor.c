@@ -600,6 +600,35 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
   return CT_EFORMAT;
 }
 
+int
+ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
+{
+  /* Where the last blocks begin, and how many ops come before them: of the last TAIL_BLOCKS there are. */
+  enum { TAIL_BLOCKS = 4096 };
+  struct {
+    uint64_t offset, before;
+  } *blocks = malloc(TAIL_BLOCKS * sizeof(*blocks));
+  if (blocks == NULL)
+    return CT_ENOMEM;
+  struct ct_block_header header;
+  uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
+  int fd = file_borrow(c);
+  while (fd >= 0 && ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) &&
+         ct_block_header_ok(&header)) {
+    blocks[count % TAIL_BLOCKS].offset = offset;
+    blocks[count++ % TAIL_BLOCKS].before = total;
+    total += header.ops;
+    offset += sizeof(header) + header.payload_bytes;
+  }
+  file_give_back(c, fd);
+  uint64_t first = count == 0 ? 0 : count - 1, least = count > TAIL_BLOCKS ? count - TAIL_BLOCKS : 0;
+  while (first > least && total - blocks[first % TAIL_BLOCKS].before < ops)
+    first--;
+  offset = count == 0 ? sizeof(struct ct_file_header) : blocks[first % TAIL_BLOCKS].offset;
+  free(blocks);
+  return ct_cursor_seek(c, offset);
+}
+
 enum ct_cursor_state
 ct_cursor_state(const struct ct_cursor *c)
 {

@@ -121,6 +121,28 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
   return CT_OK;
 }
 
+void
+ct_crash_load(struct ct_trace *trace)
+{
+  char *text;
+  size_t size;
+  if (ct_trace_read_file(trace, CT_TRACE_CRASH, &text, &size) != CT_OK)
+    return;
+  trace->bytes += size;
+  trace->crash = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+  free(text);
+  if (!json_is_object(trace->crash)) {
+    json_decref(trace->crash);
+    trace->crash = NULL;
+  }
+}
+
+const json_t *
+ct_trace_crash(const struct ct_trace *trace)
+{
+  return trace->crash;
+}
+
 const json_t *
 ct_trace_manifest(const struct ct_trace *trace)
 {

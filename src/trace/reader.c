@@ -258,6 +258,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   err = ct_manifest_load(trace, diag);
   if (err != CT_OK)
     goto fail;
+  ct_crash_load(trace);
   err = ct_functions_load(trace, diag);
   if (err != CT_OK)
     goto fail;
@@ -289,6 +290,7 @@ ct_trace_close(struct ct_trace *trace)
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);
+  json_decref(trace->crash);
   if (trace->dir_fd >= 0)
     close(trace->dir_fd);
   pthread_mutex_destroy(&trace->lock);

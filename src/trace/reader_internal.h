@@ -25,6 +25,7 @@ struct ct_trace {
   char *path;
   int dir_fd;
   json_t *manifest;
+  json_t *crash; /* NULL: none */
   bool complete;
   uint64_t bytes;
 
@@ -56,6 +57,8 @@ size_t ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
+/* manifest.c: sets crash, if there is one. */
+void ct_crash_load(struct ct_trace *trace);
 /* functions.c: an absent table is an empty one. */
 int ct_functions_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_functions_free(struct ct_trace *trace);

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define FUNCTION_NAME_MAX  65535u /* longer names are cut */
-#define MANIFEST_TEMPORARY "manifest.json.tmp"
 #define QUEUE_BYTES_MAX    (1u << 30) /* record sizes are 32 bits */
 
 int
@@ -383,11 +382,13 @@ size_limit_restore(const sigset_t *old)
   pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* 0 or an errno value. The old manifest stays when this fails. */
+/* Writes a whole file beside and renames it. 0 or an errno value; the old file stays when this fails. */
 static int
-replace_manifest(struct ct_trace_writer *writer, const char *text, size_t size, bool final)
+replace_file(struct ct_trace_writer *writer, const char *name, const char *text, size_t size, bool final)
 {
-  int fd = openat(writer->dir_fd, MANIFEST_TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  char temporary[64];
+  snprintf(temporary, sizeof(temporary), "%s.tmp", name);
+  int fd = openat(writer->dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0)
     return errno;
   int err = 0;
@@ -398,10 +399,10 @@ replace_manifest(struct ct_trace_writer *writer, const char *text, size_t size, 
     err = errno;
   if (close(fd) != 0 && errno != EINTR && err == 0)
     err = errno;
-  if (err == 0 && renameat(writer->dir_fd, MANIFEST_TEMPORARY, writer->dir_fd, CT_TRACE_MANIFEST) != 0)
+  if (err == 0 && renameat(writer->dir_fd, temporary, writer->dir_fd, name) != 0)
     err = errno;
   if (err != 0)
-    unlinkat(writer->dir_fd, MANIFEST_TEMPORARY, 0);
+    unlinkat(writer->dir_fd, temporary, 0);
   return err;
 }
 
@@ -418,7 +419,7 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
     ct_trace_writer_sync(writer); /* "complete" is true of what is on the disk */
   sigset_t old;
   size_limit_block(&old);
-  int err = replace_manifest(writer, text, size, final);
+  int err = replace_file(writer, CT_TRACE_MANIFEST, text, size, final);
   size_limit_restore(&old);
   free(text);
   if (err != 0)
@@ -426,6 +427,20 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
                           strerror(err));
   writer->manifest_bytes = size;
   return ct_writer_error(writer);
+}
+
+int
+ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash)
+{
+  char *text = json_dumps(crash, JSON_INDENT(1));
+  if (text == NULL)
+    return CT_ENOMEM;
+  sigset_t old;
+  size_limit_block(&old);
+  int err = replace_file(writer, CT_TRACE_CRASH, text, strlen(text), false);
+  size_limit_restore(&old);
+  free(text);
+  return err == 0 ? CT_OK : ct_err_from_errno(err);
 }
 
 /* ---- threads ---- */

@@ -54,6 +54,9 @@ int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
  */
 int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
 
+/* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */
+int ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash);
+
 /* A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. */
 int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                            struct ct_encoder **out);

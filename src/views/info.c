@@ -8,6 +8,7 @@
 
 #include "base/sized.h"
 #include "trace/batch.h"
+#include "views/crash.h"
 #include "views/text.h"
 
 #include <errno.h>
@@ -165,6 +166,7 @@ write_json(struct ct_trace *trace, FILE *out)
     json_object_set(info, "patterns", json_object_get(manifest, "patterns"));
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
+  json_object_set_new(info, "crash", ct_crash_json(trace));
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -527,6 +529,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
   if (options.json) {
     rc = write_json(trace, out);
   } else {
+    rc = ct_crash_write(trace, out);
     write_exit(out, trace, manifest);
     write_command(out, manifest);
     write_patterns(out, manifest);

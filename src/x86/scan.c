@@ -396,6 +396,9 @@ follow_syscall(struct walk *walk, uint64_t address)
   case 322:
     walk->facts |= CT_FACT_EXEC;
     break;
+  case 13:
+    walk->facts |= CT_FACT_SIGACTION;
+    break;
   case 15:
     if (address - walk->start <= 9) {
       walk->facts |= CT_FACT_SIGRETURN;

@@ -285,6 +285,9 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_GO_SYSCALL:
     field = offsetof(struct ct_region_head, callout_go_syscall);
     break;
+  case CT_CALLOUT_SIGACTION:
+    field = offsetof(struct ct_region_head, callout_sigaction);
+    break;
   case CT_CALLOUT_SECCOMP:
     field = offsetof(struct ct_region_head, callout_seccomp);
     break;

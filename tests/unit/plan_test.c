@@ -598,6 +598,8 @@ names_that_call_out(void **state)
                {"prctl", CT_CALLOUT_SECCOMP},
                {"syscall", CT_CALLOUT_SYSCALL},
                {"mlockall", CT_CALLOUT_MLOCKALL},
+               {"sigaction", CT_CALLOUT_SIGACTION},
+               {"__libc_sigaction", CT_CALLOUT_SIGACTION},
                {"execve_not", CT_CALLOUT_NONE}};
   char source[4096];
   int used = 0;

@@ -101,6 +101,16 @@ check_blocks_alone(void **state, struct ct_trace *trace, const struct model *m)
   for (size_t i = count; i-- > 0;)
     check_block_alone(cursor, &blocks[i], m);
   assert_int_equal(ct_cursor_seek(cursor, 65), CT_EFORMAT);
+  /* The tail: the fewest whole blocks that have so many ops. */
+  for (uint64_t ops = 1; count != 0 && ops <= m->count; ops = ops * 7 + 1) {
+    size_t first = count - 1;
+    while (first > 0 && m->count - blocks[first].first < ops)
+      first--;
+    const struct ct_event *events;
+    assert_int_equal(ct_cursor_seek_tail(cursor, ops), CT_OK);
+    assert_true(ct_cursor_next(cursor, &events) != 0);
+    assert_event_compatible(&events[0], m->events[blocks[first].first], blocks[first].first);
+  }
   ct_cursor_close(cursor);
   free(file);
   return count;

@@ -883,6 +883,96 @@ test_info_incomplete(void **state)
   make_end(&m, trace);
 }
 
+static struct ct_trace *
+crashed_trace(struct make *m, const char *crash)
+{
+  static const char *const names[] = {"main", "_Z4leafi", NULL};
+  make_begin(m, names, 2);
+  ct_encode_enter(m->encoders[0], 1100, 0);
+  ct_encode_enter(m->encoders[0], 1200, 1);
+  ct_encode_return(m->encoders[0], 1350);
+  ct_encode_enter(m->encoders[0], 2000, 1);
+  ct_encode_enter(m->encoders[1], 1300, 0);
+  json_t *json = json_loads(crash, 0, NULL);
+  assert_non_null(json);
+  assert_int_equal(ct_trace_writer_crash(m->writer, json), 0);
+  json_decref(json);
+  return make_open(m, true, 0);
+}
+
+static void
+test_info_crash(void **state)
+{
+  (void)state;
+  struct make m;
+  struct ct_trace *trace = crashed_trace(
+      &m,
+      "{\"version\": 1, \"signal\": 11, \"name\": \"SIGSEGV\", \"code\": 1, \"code_name\": \"SEGV_MAPERR\","
+      "\"meaning\": \"nothing is mapped there\", \"address\": \"0x10\", \"pid\": 100, \"tid\": 100, \"tsc\": 2100,"
+      "\"registers\": {\"rip\": \"0x401020\"}, \"threads\": [{\"tid\": 100, \"thread_name\": \"prog\", \"backtrace\": ["
+      "{\"pc\": \"0x401020\", \"module\": \"/bin/prog\", \"offset\": \"0x1020\", \"function\": \"_Z4leafi\","
+      "\"function_offset\": 16, \"file\": \"/src/leaf.cc\", \"line\": 7}, {\"pc\": \"0x7\"}]},"
+      "{\"tid\": 101, \"thread_name\": \"worker\", \"system_call\": 34, \"cut\": true, \"backtrace\": []}]}");
+  char *text = info_text(trace, false);
+  static const char want[] = "crashed    SIGSEGV: nothing is mapped there (SEGV_MAPERR), address 0x10\n"
+                             "           in thread prog/100, 0.000001100 s after the start\n"
+                             "           #0   leaf(int)+0x10 (prog+0x1020) at leaf.cc:7\n"
+                             "           #1   0x7\n"
+                             "           rip    0x401020            rsp    ?                   rbp    ?\n";
+  static const char calls[] = "           last calls (time, duration, depth):\n"
+                              "             0.000000100       open    0  main (prog)\n"
+                              "             0.000000200     150 ns    1    leaf(int) (prog)\n"
+                              "             0.000001000       open    1    leaf(int) (prog)\n"
+                              "           thread worker/101, in system call 34:\n"
+                              "           ...\n"
+                              "           last calls (time, duration, depth):\n"
+                              "             0.000000300       open    0  main (prog)\n"
+                              "\n"
+                              "exit       killed by signal 11";
+  assert_memory_equal(text, want, sizeof(want) - 1);
+  assert_non_null(strstr(text, calls));
+  free(text);
+  text = info_text(trace, true);
+  json_t *json = json_loads(text, 0, NULL);
+  json_int_t time, duration, depth;
+  const char *name;
+  assert_int_equal(json_unpack(json, "{s:{s:I, s:[{s:[{}, {s:I, s:I, s:s}]}]}}", "crash", "time_ns", &time, "threads",
+                               "last_calls", "duration_ns", &duration, "depth", &depth, "name", &name),
+                   0);
+  assert_int_equal(time, 1100);
+  assert_int_equal(duration, 150);
+  assert_int_equal(depth, 1);
+  assert_string_equal(name, "leaf(int)");
+  json_decref(json);
+  free(text);
+  make_end(&m, trace);
+}
+
+/* What is in the file may be anything. */
+static void
+test_info_crash_damaged(void **state)
+{
+  (void)state;
+  static const char *const crashes[] = {
+      "{}", "[]", "{\"threads\": 5, \"tid\": \"x\", \"tsc\": -1, \"name\": []}",
+      "{\"threads\": [1, null, {\"tid\": -1, \"backtrace\": {}}, {\"backtrace\": [0, {\"pc\": 1, \"function\": {}}]}]}",
+      "{\"signal\": \"\", \"registers\": [], \"threads\": [{\"backtrace\": [{\"function\": \"\\u0007\"}]}]}"};
+  for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++) {
+    struct make m;
+    struct ct_trace *trace = crashed_trace(&m, crashes[i]);
+    char *text = info_text(trace, false);
+    assert_non_null(strstr(text, "exit       killed by signal 11"));
+    assert_null(strchr(text, '\a'));
+    free(text);
+    text = info_text(trace, true);
+    json_t *json = json_loads(text, 0, NULL);
+    assert_true(json_is_object(json_object_get(json, "crash")));
+    json_decref(json);
+    free(text);
+    make_end(&m, trace);
+  }
+}
+
 int
 main(void)
 {
@@ -893,6 +983,7 @@ main(void)
       cmocka_unit_test(test_report_table),  cmocka_unit_test(test_report_unknown_thread),
       cmocka_unit_test(test_span_ends),     cmocka_unit_test(test_reasons),
       cmocka_unit_test(test_info),          cmocka_unit_test(test_info_incomplete),
+      cmocka_unit_test(test_info_crash),    cmocka_unit_test(test_info_crash_damaged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

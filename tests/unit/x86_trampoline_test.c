@@ -695,11 +695,12 @@ callouts(void **state)
                {CT_CALLOUT_SECCOMP, offsetof(struct ct_region_head, callout_seccomp)},
                {CT_CALLOUT_MLOCKALL, offsetof(struct ct_region_head, callout_mlockall)},
                {CT_CALLOUT_SYSCALL, offsetof(struct ct_region_head, callout_syscall)},
-               {CT_CALLOUT_GO_SYSCALL, offsetof(struct ct_region_head, callout_go_syscall)}};
+               {CT_CALLOUT_GO_SYSCALL, offsetof(struct ct_region_head, callout_go_syscall)},
+               {CT_CALLOUT_SIGACTION, offsetof(struct ct_region_head, callout_sigaction)}};
   static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
   NEED_XSAVE;
   struct ct_region_head good = arena->head;
-  for (size_t k = 0; k < 18; k++) {
+  for (size_t k = 0; k < 3 * sizeof(kinds) / sizeof(kinds[0]); k++) {
     uint64_t stub = (uint64_t)tramp_callout;
     memset(&arena->head, 0, sizeof(arena->head)); /* any other field is a jump to 0 */
     memcpy((uint8_t *)&arena->head + kinds[k / 3].field, &stub, 8);

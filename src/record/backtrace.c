@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/* See backtrace.h. */
+#include "record/backtrace.h"
+
+#include <elfutils/libdwfl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define RESTARTS_MAX 16
+#define DEBUG_ROOT   "/usr/lib/debug"
+/* Below the target's stack pointer, as agent/entry.S keeps things; and at the top of the agent's own stack. */
+#define KEPT_DESC  120
+#define KEPT_HALF  96
+#define HALF_LEAVE 1
+/* A full trampoline's last instructions in front of its call have popped the return address already. */
+#define POPPED_BYTES  10
+#define HANDLER_BYTES 2048 /* what a handler of the agent has on the stack at most */
+
+struct ct_backtracer {
+  const struct ct_process *process;
+  const struct ct_agent_place *place;
+  struct ct_region *regions;
+  size_t region_count;
+  Dwfl *dwfl;
+  struct ct_registers start; /* for the unwinding that goes on */
+  struct ct_stack_frame *frames;
+  size_t count, max;
+  bool again; /* it stopped in a trampoline or the agent: start has the registers there */
+};
+
+static bool
+read_word(const struct ct_backtracer *tracer, uint64_t address, uint64_t *word)
+{
+  return ct_process_read(tracer->process, address, word, sizeof(*word)) == 0;
+}
+
+static const struct ct_region *
+region_of(const struct ct_backtracer *tracer, uint64_t pc)
+{
+  for (size_t i = 0; i < tracer->region_count; i++) {
+    const struct ct_region *region = &tracer->regions[i];
+    if (pc >= region->lo && pc < region->hi && region->desc_count != 0) {
+      return region;
+    }
+  }
+  return NULL;
+}
+
+static bool
+is_agent(const struct ct_backtracer *tracer, uint64_t pc)
+{
+  return pc >= tracer->place->base && pc < tracer->place->base + tracer->place->bytes;
+}
+
+/* The trampoline around pc. */
+static bool
+find_desc(const struct ct_backtracer *tracer, const struct ct_region *region, uint64_t pc, struct ct_hook_desc *desc)
+{
+  uint64_t low = 0, high = region->desc_count;
+  while (low < high) { /* the first that begins behind pc */
+    uint64_t middle = (low + high) / 2;
+    if (ct_process_read(tracer->process, region->desc + middle * sizeof(*desc), desc, sizeof(*desc)) != 0) {
+      return false;
+    }
+    if (desc->enter <= pc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low != 0 &&
+         ct_process_read(tracer->process, region->desc + (low - 1) * sizeof(*desc), desc, sizeof(*desc)) == 0;
+}
+
+/* The word at address; where that is a slot of a hooked frame, the true return address. */
+static bool
+read_true_word(const struct ct_backtracer *tracer, uint64_t address, uint64_t *word)
+{
+  struct ct_hook_desc desc;
+  if (!read_word(tracer, address, word)) {
+    return false;
+  }
+  const struct ct_region *region = region_of(tracer, *word);
+  uint64_t kept;
+  if (region != NULL && find_desc(tracer, region, *word, &desc) && desc.ret_point == *word &&
+      read_word(tracer, address + (uint64_t)tracer->place->store_delta, &kept)) {
+    *word = kept;
+  }
+  return true;
+}
+
+/* ---- libdwfl's view of the process ---- */
+
+static pid_t
+no_thread(Dwfl *dwfl, void *arg, void **thread_arg)
+{
+  (void)dwfl;
+  (void)arg;
+  (void)thread_arg;
+  return 0;
+}
+
+static bool
+the_thread(Dwfl *dwfl, pid_t tid, void *arg, void **thread_arg)
+{
+  (void)dwfl;
+  (void)tid;
+  *thread_arg = arg;
+  return true;
+}
+
+static bool
+read_for_dwfl(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *result, void *arg)
+{
+  (void)dwfl;
+  uint64_t word;
+  if (!read_true_word(arg, address, &word)) {
+    return false;
+  }
+  *result = word;
+  return true;
+}
+
+static bool
+first_registers(Dwfl_Thread *thread, void *arg)
+{
+  const struct ct_backtracer *tracer = arg;
+  Dwarf_Word values[CT_REGISTER_COUNT];
+  for (int i = 0; i < CT_REGISTER_COUNT; i++) {
+    values[i] = tracer->start.values[i];
+  }
+  return dwfl_thread_state_registers(thread, 0, CT_REGISTER_COUNT, values);
+}
+
+/* Separate debug files, where distributions put them; nothing is asked of the network. */
+static int
+find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, const char *file,
+                const char *link, GElf_Word crc, char **path)
+{
+  (void)userdata;
+  (void)name;
+  (void)base;
+  (void)crc;
+  char text[4096];
+  const unsigned char *id;
+  GElf_Addr where;
+  int bytes = dwfl_module_build_id(module, &id, &where);
+  int fd = -1;
+  if (bytes > 1 && bytes <= 64) {
+    int length = snprintf(text, sizeof(text), DEBUG_ROOT "/.build-id/%02x/", id[0]);
+    for (int i = 1; i < bytes; i++) {
+      length += snprintf(text + length, sizeof(text) - (size_t)length, "%02x", id[i]);
+    }
+    snprintf(text + length, sizeof(text) - (size_t)length, ".debug");
+    fd = open(text, O_RDONLY | O_CLOEXEC);
+  }
+  const char *slash = file != NULL ? strrchr(file, '/') : NULL;
+  if (fd < 0 && link != NULL && slash != NULL) {
+    static const char *const folders[][2] = {{"", "/"}, {"", "/.debug/"}, {DEBUG_ROOT, "/"}};
+    for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+      int length =
+          snprintf(text, sizeof(text), "%s%.*s%s%s", folders[i][0], (int)(slash - file), file, folders[i][1], link);
+      fd = length < (int)sizeof(text) ? open(text, O_RDONLY | O_CLOEXEC) : -1;
+    }
+  }
+  *path = fd >= 0 ? strdup(text) : NULL;
+  return fd;
+}
+
+/* ---- frames ---- */
+
+static void
+add_frame(struct ct_backtracer *tracer, uint64_t pc, bool exact)
+{
+  if (tracer->count < tracer->max) {
+    tracer->frames[tracer->count++] = (struct ct_stack_frame){pc, exact};
+  }
+}
+
+static int
+on_frame(Dwfl_Frame *frame, void *arg)
+{
+  struct ct_backtracer *tracer = arg;
+  Dwarf_Addr pc;
+  bool exact;
+  if (!dwfl_frame_pc(frame, &pc, &exact)) {
+    return DWARF_CB_ABORT;
+  }
+  if (region_of(tracer, pc) != NULL || is_agent(tracer, pc)) {
+    for (unsigned i = 0; i < CT_REGISTER_RIP; i++) {
+      Dwarf_Word value;
+      tracer->start.values[i] = dwfl_frame_reg(frame, i, &value) == 0 ? value : 0;
+    }
+    tracer->start.values[CT_REGISTER_RIP] = pc;
+    tracer->again = true;
+    return DWARF_CB_ABORT;
+  }
+  add_frame(tracer, pc, exact);
+  return tracer->count < tracer->max ? DWARF_CB_OK : DWARF_CB_ABORT;
+}
+
+/* As if the function whose slot is at sp had just returned. */
+static bool
+step_out(struct ct_backtracer *tracer, uint64_t slot, bool kept)
+{
+  uint64_t pc;
+  bool ok =
+      kept ? read_word(tracer, slot + (uint64_t)tracer->place->store_delta, &pc) : read_true_word(tracer, slot, &pc);
+  tracer->start.values[CT_REGISTER_RIP] = pc;
+  tracer->start.values[CT_REGISTER_RSP] = slot + 8;
+  return ok;
+}
+
+static bool
+enter_function(struct ct_backtracer *tracer, uint64_t function, uint64_t slot)
+{
+  tracer->start.values[CT_REGISTER_RIP] = function;
+  tracer->start.values[CT_REGISTER_RSP] = slot;
+  return true;
+}
+
+/* The thread stands in a trampoline: puts it where it would stand without. */
+static bool
+leave_trampoline(struct ct_backtracer *tracer, const struct ct_region *region)
+{
+  struct ct_hook_desc desc;
+  uint64_t pc = tracer->start.values[CT_REGISTER_RIP], sp = tracer->start.values[CT_REGISTER_RSP], slot;
+  if (!find_desc(tracer, region, pc, &desc)) {
+    return false;
+  }
+  if (pc >= desc.after_callout && pc < desc.relocated_end) {
+    uint32_t k = 0;
+    while (k + 1u < desc.map_count && desc.after_callout + desc.map_new[k + 1] <= pc) {
+      k++;
+    }
+    return enter_function(tracer, desc.function + (desc.map_count != 0 ? desc.map_old[k] : 0), sp);
+  }
+  if (desc.mode != CT_HOOK_FULL || pc < desc.ret_point - POPPED_BYTES ||
+      (pc >= desc.relocated && pc < desc.after_callout)) {
+    return enter_function(tracer, desc.function, sp);
+  }
+  if (pc <= desc.ret_point) { /* rsp is the caller's */
+    return step_out(tracer, sp - 8, true);
+  }
+  if (pc < desc.relocated) {
+    return step_out(tracer, sp, true);
+  }
+  return read_word(tracer, sp, &slot) && slot == desc.ret_point ? step_out(tracer, sp, true)
+                                                                : enter_function(tracer, desc.function, sp);
+}
+
+/* The thread is in a handler of the agent's: back to where the signal came (kernel, struct rt_sigframe). */
+static bool
+leave_handler(struct ct_backtracer *tracer, uint64_t sp)
+{
+  static const uint8_t order[CT_REGISTER_COUNT] = {CT_CRASH_RAX,
+                                                   CT_CRASH_RDX,
+                                                   CT_CRASH_RCX,
+                                                   CT_CRASH_RBX,
+                                                   CT_CRASH_RSI,
+                                                   CT_CRASH_RDI,
+                                                   CT_CRASH_RBP,
+                                                   CT_CRASH_RSP,
+                                                   CT_CRASH_R8,
+                                                   1,
+                                                   2,
+                                                   3,
+                                                   4,
+                                                   5,
+                                                   6,
+                                                   7,
+                                                   CT_CRASH_RIP};
+  uint64_t word, registers[CT_CRASH_REGISTERS];
+  for (uint64_t at = sp; at < sp + HANDLER_BYTES && read_word(tracer, at, &word); at += 8) {
+    uint64_t context = at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
+    if (word == tracer->place->restorer &&
+        ct_process_read(tracer->process, context, registers, sizeof(registers)) == 0) {
+      for (int i = 0; i < CT_REGISTER_COUNT; i++) {
+        tracer->start.values[i] = registers[order[i]];
+      }
+      return true;
+    }
+  }
+  return step_out(tracer, sp, false);
+}
+
+/* The same in the agent. */
+static bool
+leave_agent(struct ct_backtracer *tracer)
+{
+  uint64_t sp = tracer->start.values[CT_REGISTER_RSP], controls = tracer->place->controls, slot, at, half;
+  struct ct_hook_desc desc;
+  if (sp < controls || sp >= controls + (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE) {
+    return leave_handler(tracer, sp);
+  }
+  uint64_t top = controls + ((sp - controls) / CT_CONTROL_STRIDE + 1) * CT_CONTROL_STRIDE;
+  if (!read_word(tracer, top - 8, &slot) || !read_word(tracer, slot - KEPT_DESC, &at) ||
+      !read_word(tracer, slot - KEPT_HALF, &half) || ct_process_read(tracer->process, at, &desc, sizeof(desc)) != 0) {
+    return false;
+  }
+  return half == HALF_LEAVE ? step_out(tracer, slot, true) : enter_function(tracer, desc.function, slot);
+}
+
+size_t
+ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, struct ct_stack_frame *frames,
+             size_t max)
+{
+  tracer->start = *registers;
+  tracer->frames = frames;
+  tracer->count = 0;
+  tracer->max = max;
+  for (int turn = 0; turn < RESTARTS_MAX && tracer->count < max; turn++) {
+    uint64_t pc = tracer->start.values[CT_REGISTER_RIP];
+    const struct ct_region *region = region_of(tracer, pc);
+    bool ok = true;
+    tracer->again = false;
+    if (region != NULL) {
+      tracer->again = true;
+      ok = leave_trampoline(tracer, region);
+    } else if (is_agent(tracer, pc)) {
+      tracer->again = true;
+      ok = leave_agent(tracer);
+    } else if (turn == 0 && dwfl_addrmodule(tracer->dwfl, pc) == NULL) {
+      add_frame(tracer, pc, true); /* a call to nowhere: the return address is on top of the stack */
+      tracer->again = true;
+      ok = step_out(tracer, tracer->start.values[CT_REGISTER_RSP], false) &&
+           dwfl_addrmodule(tracer->dwfl, tracer->start.values[CT_REGISTER_RIP]) != NULL;
+    } else {
+      dwfl_getthread_frames(tracer->dwfl, tracer->process->pid, on_frame, tracer);
+    }
+    if (!ok || !tracer->again) {
+      break;
+    }
+  }
+  return tracer->count;
+}
+
+const char *
+ct_backtrace_module(struct ct_backtracer *tracer, uint64_t pc, uint64_t *address)
+{
+  Dwarf_Addr start = 0;
+  Dwfl_Module *module = dwfl_addrmodule(tracer->dwfl, pc);
+  const char *name = module == NULL ? NULL : dwfl_module_info(module, NULL, &start, NULL, NULL, NULL, NULL, NULL);
+  *address = pc - start;
+  return name;
+}
+
+const char *
+ct_backtrace_line(struct ct_backtracer *tracer, uint64_t pc, int *line)
+{
+  Dwfl_Module *module = dwfl_addrmodule(tracer->dwfl, pc);
+  Dwfl_Line *found = module == NULL ? NULL : dwfl_module_getsrc(module, pc);
+  return found == NULL ? NULL : dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL);
+}
+
+/* The agent's list of regions. */
+static int
+read_regions(struct ct_backtracer *tracer)
+{
+  uint64_t count = 0;
+  uint64_t config = tracer->place->config;
+  if (ct_process_read(tracer->process, config + offsetof(struct ct_agent_config, region_count), &count,
+                      sizeof(count)) != 0 ||
+      count > CT_REGION_MAX) {
+    return CT_EIO;
+  }
+  tracer->regions = calloc(count + 1, sizeof(*tracer->regions));
+  tracer->region_count = count;
+  return tracer->regions == NULL ? CT_ENOMEM
+                                 : ct_process_read(tracer->process, config + offsetof(struct ct_agent_config, regions),
+                                                   tracer->regions, count * sizeof(*tracer->regions));
+}
+
+int
+ct_backtracer_open(const struct ct_process *process, const struct ct_agent_place *place, struct ct_backtracer **out,
+                   struct ct_diag *diag)
+{
+  static const Dwfl_Callbacks files = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = find_debug_file};
+  static const Dwfl_Thread_Callbacks threads = {.next_thread = no_thread,
+                                                .get_thread = the_thread,
+                                                .memory_read = read_for_dwfl,
+                                                .set_initial_registers = first_registers};
+  struct ct_backtracer *tracer = calloc(1, sizeof(*tracer));
+  if (tracer == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  tracer->process = process;
+  tracer->place = place;
+  int code = read_regions(tracer);
+  if (code == 0) {
+    tracer->dwfl = dwfl_begin(&files);
+    if (tracer->dwfl == NULL || dwfl_linux_proc_report(tracer->dwfl, process->pid) != 0 ||
+        dwfl_report_end(tracer->dwfl, NULL, NULL) != 0 ||
+        !dwfl_attach_state(tracer->dwfl, NULL, process->pid, &threads, tracer)) {
+      code = CT_EIO;
+    }
+  }
+  if (code != 0) {
+    ct_backtracer_close(tracer);
+    return ct_fail(diag, code, "cannot look at the stacks of process %d: %s", (int)process->pid, ct_err_text(code));
+  }
+  *out = tracer;
+  return 0;
+}
+
+void
+ct_backtracer_close(struct ct_backtracer *tracer)
+{
+  if (tracer != NULL) {
+    if (tracer->dwfl != NULL) {
+      dwfl_end(tracer->dwfl);
+    }
+    free(tracer->regions);
+    free(tracer);
+  }
+}

@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Programs that a signal ends, and programs that only might be: output, status and core dump as untraced; crash.json
+and `contrail info` tell the signal, where, and in which thread.
+
+    tests/crash.py [--filter PATTERN] [--build DIR]       PATTERN: of BUILD/MODE, as in gcc-O2/null
+"""
+import argparse
+import fnmatch
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SOURCE = os.path.join(HERE, "programs", "crash.c")
+BUILDS = {
+    "gcc-O2": ["gcc", "-O2", "-g"],
+    "gcc-O0": ["gcc", "-O0", "-g"],
+    "clang-O2": ["clang", "-O2", "-g", "-Wno-unknown-warning-option"],
+    "static": ["gcc", "-O2", "-g", "-static"],
+    "stripped": ["gcc", "-O2", "-s", "-static"],
+    "nopie": ["gcc", "-O2", "-g", "-no-pie", "-fno-pie"],
+    "musl": ["musl-gcc", "-O2", "-g"],
+    # None of its functions is known: no handler is put in, since what sigaction tells could not be put right.
+    "musl-stripped": ["musl-gcc", "-O2", "-s", "-static"],
+}
+WILD = ["store_wild", "middle", "outer"]
+# mode: signal and si_code by name (None: no crash.json), functions that the backtrace begins with
+MODES = {
+    "main": ("SIGSEGV", "SEGV_MAPERR", WILD),
+    "thread": ("SIGSEGV", "SEGV_MAPERR", WILD + ["crasher"]),
+    "many": ("SIGSEGV", "SEGV_MAPERR", WILD + ["both"]),
+    "handler": ("SIGSEGV", "SEGV_MAPERR", WILD),
+    "null": ("SIGSEGV", "SEGV_MAPERR", [None, "call_nothing"]),
+    "noncanonical": ("SIGSEGV", "SI_KERNEL", ["jump_to_noncanonical"]),
+    "first": ("SIGSEGV", "SEGV_MAPERR", ["load_first", "call_first"]),
+    "divide": ("SIGFPE", "FPE_INTDIV", ["divide"]),
+    "int3": ("SIGTRAP", "SI_KERNEL", ["breakpoint"]),
+    "ud2": ("SIGILL", "ILL_ILLOPN", ["illegal"]),
+    "bus": ("SIGBUS", "BUS_ADRERR", ["beyond_file"]),
+    "abort": ("SIGABRT", "SI_TKILL", []),
+    "itself": ("SIGBUS", "SI_USER", []),
+    "overflow": (None, None, []),
+    "overflow-alternate": ("SIGSEGV", "SEGV_MAPERR", ["recurse", "recurse", "recurse"]),
+    "own": (None, None, []),
+    "chain": ("SIGSEGV", "SEGV_MAPERR", WILD),
+    "reset": (None, None, []),
+    "blocked": (None, None, []),
+    "ignored": (None, None, []),
+    "fork": (None, None, []),
+    "vfork": (None, None, []),
+    "pipe": (None, None, []),
+    "dispositions": (None, None, []),
+}
+
+
+class Skip(Exception):
+    pass
+
+
+def expect(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def with_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def run(words, folder, before=no_core):
+    return subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, preexec_fn=before)
+
+
+def status_of(returncode):
+    """As contrail record tells a program's end."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+class Scene:
+    def __init__(self, options, folder, program):
+        self.contrail, self.folder, self.program = options.contrail, folder, program
+        self.trace = os.path.join(folder, "trace")
+
+    def record(self, *words, before=no_core):
+        return run([self.contrail, "record", "-o", self.trace, "--", self.program, *words], self.folder, before)
+
+    def crash(self):
+        path = os.path.join(self.trace, "crash.json")
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def info(self, *options):
+        result = run([self.contrail, "info", *options, self.trace], self.folder)
+        expect(result.returncode == 0, f"info: {result.stderr}")
+        return result.stdout.decode()
+
+
+def check_frames(thread, names, stripped):
+    frames = thread["backtrace"]
+    expect(len(frames) >= len(names), f"only {len(frames)} frames: {frames}")
+    for frame, name in zip(frames, names):
+        if name is None:
+            expect("module" not in frame, f"{frame} is no place in a module")
+        elif stripped:
+            expect("offset" in frame and "function_offset" in frame, f"no place: {frame}")
+        else:
+            expect(frame.get("function") == name, f"{frame.get('function')} in place of {name}")
+
+
+def check_crash(scene, mode, stripped, tells):
+    name, code, names = MODES[mode] if tells else (None, None, [])
+    crash, info = scene.crash(), json.loads(scene.info("--json"))["crash"]
+    text = scene.info()
+    if name is None:
+        expect(crash is None, f"crash.json tells of {crash}")
+        return
+    expect(crash is not None, "no crash.json")
+    expect((crash["name"], crash["code_name"]) == (name, code), f"{crash['name']}, {crash['code_name']}")
+    thread = crash["threads"][0]
+    expect(thread["tid"] == crash["tid"], "the first thread is not the one that crashed")
+    check_frames(thread, names, stripped)
+    expect(text.startswith(f"crashed    {name}"), f"info begins with {text[:80]!r}")
+    expect(info["threads"][0]["last_calls"], "no last calls")
+    if names and names[0] is not None and not stripped and mode != "bus": # which calls much before it faults
+        called = [call["name"] for call in info["threads"][0]["last_calls"]]
+        expect(names[0] in called, f"{names[0]} is not among the last calls {called}")
+        expect(f"{names[0]}+0x" in text, "info does not tell where")
+    if mode in ("thread", "many"):
+        expect(len(crash["threads"]) == 10, f"{len(crash['threads'])} threads")
+        expect(all(other["backtrace"] for other in crash["threads"]), "a thread without backtrace")
+    if mode == "many" and not stripped: # the others wait in handlers of their own, or have not got there yet
+        for other in crash["threads"][1:]:
+            functions = [frame.get("function") for frame in other["backtrace"]]
+            known = {"both", "start_thread", "start", "among_threads"} & set(functions)
+            expect(known or scene.program.endswith("musl"), f"{functions}") # whose clone tells nothing
+    if code == "SI_USER":
+        expect(crash["sender_pid"] == crash["pid"] and crash["sender_uid"] == os.getuid(), "another sender")
+    if mode == "main":
+        expect(crash["address"] == "0x10" and crash["registers"]["cr2"] == "0x10", "another address")
+        expect(crash["registers"]["rip"] == thread["backtrace"][0]["pc"], "rip is not that of the first frame")
+
+
+def check_mode(scene, mode, stripped, tells):
+    plain = run([scene.program, mode], scene.folder)
+    traced = scene.record(mode)
+    expect(traced.stdout == plain.stdout, f"stdout {traced.stdout!r}, untraced {plain.stdout!r}")
+    expect(traced.stderr == plain.stderr, f"stderr {traced.stderr!r}, untraced {plain.stderr!r}")
+    expect(traced.returncode == status_of(plain.returncode), f"status {traced.returncode}, untraced {plain.returncode}")
+    check_crash(scene, mode, stripped, tells)
+
+
+def children(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+            found += [int(word) for word in file.read().split()]
+    return found
+
+
+def in_system_call(pid):
+    with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+        return file.read().split()[0]
+
+
+def from_outside(scene, number):
+    """A signal of another process, to a program that sleeps."""
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--", scene.program, "outside"],
+                                cwd=scene.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=no_core)
+    expect(recorder.stdout.readline() == b"outside\n", "it did not begin")
+    target = children(recorder.pid)[0]
+    while in_system_call(target) != "34": # pause
+        time.sleep(0.001)
+    os.kill(target, number)
+    expect(recorder.wait(60) == 128 + number, f"status {recorder.returncode}")
+    recorder.stdout.close()
+    return target
+
+
+def outside_fault(scene):
+    target = from_outside(scene, signal.SIGSEGV)
+    crash = scene.crash()
+    expect(crash is not None and crash["code_name"] == "SI_USER" and crash["sender_pid"] == os.getpid(), f"{crash}")
+    expect(crash["pid"] == target and crash["threads"][0]["backtrace"], "no backtrace")
+    expect("pause" in [frame.get("function") for frame in crash["threads"][0]["backtrace"]], "not in pause")
+
+
+def outside_kill(scene):
+    from_outside(scene, signal.SIGKILL)
+    expect(scene.crash() is None, "crash.json")
+    text = scene.info()
+    expect(text.startswith("killed     by SIGKILL") and "last calls" in text and "pause" in text, text[:300])
+
+
+def core_of(scene, words, mode):
+    """What a debugger says of the core dump."""
+    folder = tempfile.mkdtemp(dir=scene.folder)
+    run([*words, scene.program, mode], folder, with_core)
+    cores = [name for name in os.listdir(folder) if name.startswith("core")]
+    expect(len(cores) == 1, f"core dumps: {cores}")
+    result = run(["gdb", "-nx", "-batch", "-ex", "info symbol $pc", "-ex", "p $_siginfo.si_signo",
+                  "-ex", "p $_siginfo.si_code", "-ex", "p/x $_siginfo._sifields._sigfault.si_addr",
+                  "-ex", "p/x $rdi", "-ex", "p/x $rax", scene.program, os.path.join(folder, cores[0])], folder)
+    told = result.stdout.decode().splitlines()
+    return [line for line in told if line.startswith("$") or " in section " in line]
+
+
+def core_dump(scene):
+    if not shutil.which("gdb"):
+        raise Skip("no gdb")
+    with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+        if file.read().strip() != "core":
+            raise Skip("core dumps do not go to a file named core")
+    for mode in ("main", "first", "noncanonical", "int3", "divide"):
+        plain = core_of(scene, [], mode)
+        traced = core_of(scene, [scene.contrail, "record", "-o", scene.trace, "--"], mode)
+        if mode in ("first", "int3"): # a displaced instruction has its own place
+            plain, traced = ([line for line in lines if line.startswith("$")] for lines in (plain, traced))
+        if mode in ("divide", "int3", "noncanonical"): # an address in the program's code differs from run to run
+            plain, traced = plain[:3], traced[:3]
+        expect(plain == traced and plain, f"{mode}: {traced}, untraced {plain}")
+        shutil.rmtree(scene.trace)
+
+
+def recorder_killed(scene):
+    """What is known of a crash survives the recorder."""
+    command = [scene.contrail, "record", "-o", scene.trace, "--", scene.program, "main"]
+    recorder = subprocess.Popen(command, cwd=scene.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                preexec_fn=no_core)
+    deadline = time.monotonic() + 30
+    while scene.crash_is_missing() and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    recorder.kill()
+    recorder.wait()
+    expect(scene.crash() is not None, "no crash.json")
+    expect(scene.info().startswith("crashed    SIGSEGV"), "info does not tell")
+
+
+def caught(pid):
+    """The signals that have handlers."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        mask = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+    return {number + 1 for number in range(64) if mask >> number & 1}
+
+
+def attached(scene):
+    """Attached to and let go, again and again, while the program asks for dispositions; then it crashes."""
+    program = subprocess.Popen([scene.program, "asks"], cwd=scene.folder, stdin=subprocess.DEVNULL, preexec_fn=no_core,
+                               stdout=subprocess.PIPE)
+    try:
+        expect(program.stdout.readline() == b"asks\n", "it did not begin")
+        before = {signal.SIGUSR1}
+        while caught(program.pid) != before:
+            time.sleep(0.001)
+        faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
+        for turn in range(12):
+            command = [scene.contrail, "attach", "-o", scene.trace, str(program.pid)]
+            recorder = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, preexec_fn=no_core)
+            deadline = time.monotonic() + 30
+            seen = set() # those that the program asks for at least, which it does all the time
+            asked = before | {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+            while not asked <= seen and recorder.poll() is None and time.monotonic() < deadline:
+                seen = caught(program.pid)
+            expect(asked <= seen <= before | faults, f"handlers {seen} while attached")
+            if turn == 11:
+                break
+            recorder.send_signal(signal.SIGINT)
+            text = recorder.communicate()[1]
+            expect(recorder.returncode == 0, f"attach: status {recorder.returncode}: {text}")
+            expect(caught(program.pid) == before, f"handlers {caught(program.pid)}, before {before}: {text}")
+            shutil.rmtree(scene.trace)
+        program.send_signal(signal.SIGUSR1) # and it crashes
+        expect(program.wait(60) == -signal.SIGSEGV, f"status {program.returncode}")
+        recorder.communicate()
+        expect(program.stdout.read() == b"", "it has seen another disposition")
+        crash = scene.crash()
+        expect(crash is not None, "no crash.json")
+        check_frames(crash["threads"][0], WILD, False)
+        expect(scene.info().startswith("crashed    SIGSEGV"), "info does not tell")
+    finally:
+        program.kill()
+        program.wait()
+        program.stdout.close()
+
+
+Scene.crash_is_missing = lambda self: not os.path.exists(os.path.join(self.trace, "crash.json"))
+OTHERS = [outside_fault, outside_kill, core_dump, recorder_killed, attached]
+
+
+def compile_program(build, into):
+    command = BUILDS[build]
+    if not shutil.which(command[0]):
+        return None
+    program = os.path.join(into, build)
+    subprocess.run(["nice", *command, "-D_GNU_SOURCE", "-pthread", "-o", program, SOURCE], check=True)
+    return program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    with tempfile.TemporaryDirectory(prefix="contrail-crash.") as into:
+        programs = {}
+        cases = [(build, mode, lambda scene, m=mode, b=build: check_mode(scene, m, "stripped" in b, b != "musl-stripped"))
+                 for build in BUILDS for mode in MODES]
+        cases += [("gcc-O2", case.__name__, case) for case in OTHERS]
+        for build, mode, case in cases:
+            if not fnmatch.fnmatch(f"{build}/{mode}", options.filter):
+                continue
+            if build not in programs:
+                programs[build] = compile_program(build, into)
+            with tempfile.TemporaryDirectory(prefix="scene.", dir=into) as folder:
+                try:
+                    if programs[build] is None:
+                        raise Skip("no compiler")
+                    case(Scene(options, folder, programs[build]))
+                    count["passed"] += 1
+                except Skip as reason:
+                    count["skipped"] += 1
+                    print(f"skip crash {build}/{mode}: {reason}", flush=True)
+                except (AssertionError, OSError, KeyError, IndexError, ValueError, subprocess.SubprocessError) as error:
+                    count["failed"] += 1
+                    print(f"FAIL crash {build}/{mode}: {error!r}\n     again: tests/crash.py --filter {build}/{mode}",
+                          flush=True)
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 1 if count["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
