@@ -109,7 +109,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record attach plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -117,10 +117,20 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record attach plan info report replay exclude-list cache clean help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop plan info report replay exclude-list cache clean help version' -- "$cur")
       return
       ;;
     version) return ;;
+    sessions | status | pause | resume | stop)
+      if [[ $cur == -* ]]; then
+        options='--json --help'
+        [[ $command == stop ]] && options+=' --end'
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+      elif [[ $command != sessions ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(contrail sessions --json 2>/dev/null | sed -n 's/^ *"id": "\(.*\)",$/\1/p')" -- "$cur")
+      fi
+      return
+      ;;
     attach | clean)
       _contrail_process
       return

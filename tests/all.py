@@ -3,7 +3,8 @@
 """All tests of the project, or the groups named, and one last line with the sum.
 
     tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude light errors crash cache library
-                                               programs kinds transparency callgrind libraries differential fuzz
+                                               control programs kinds transparency callgrind libraries differential
+                                               fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -29,6 +30,7 @@ GROUPS = {
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
+    "control": [[os.path.join(HERE, "control.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
     "kinds": [[os.path.join(HERE, "kinds.py")]],
     "transparency": [[os.path.join(HERE, "transparency.py")]],
@@ -37,7 +39,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "cache", "library", "programs", "kinds", "transparency", "callgrind",
+ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "cache", "library", "control", "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
 

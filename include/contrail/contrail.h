@@ -8,6 +8,7 @@
 
 #include <contrail/busiest.h>
 #include <contrail/cache.h>
+#include <contrail/control.h>
 #include <contrail/error.h>
 #include <contrail/info.h>
 #include <contrail/plan.h>

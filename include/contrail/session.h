@@ -129,6 +129,8 @@ int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
  * timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
  */
 int ct_session_wait(struct ct_session *session, int timeout_ms);
+/* The directory of its trace, as it was given; lives as long as the session. */
+const char *ct_session_directory(const struct ct_session *session);
 /* 0, or CT_EINVAL when struct_size is not set. */
 int ct_session_get_status(struct ct_session *session, struct ct_session_status *status);
 /*

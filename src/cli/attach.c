@@ -4,6 +4,7 @@
 #include "cli/select.h"
 #include "hook/exclude.h"
 
+#include <contrail/control.h>
 #include <contrail/session.h>
 
 #include <inttypes.h>
@@ -220,11 +221,14 @@ static int
 attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
+  struct ct_control *control = NULL;
   int code = ct_session_attach(session, attach->pid, diag);
   if (code == 0) {
+    control = ct_open_control(session);
     code = ct_session_resume(session, diag);
   }
   if (code != 0) {
+    ct_control_close(control);
     ct_session_get_status(session, &status);
     return status.ended ? 0 : code;
   }
@@ -233,8 +237,9 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
     tell_attached(&status);
   }
   await_end(session, stops, attach->seconds);
+  ct_control_close(control);
   ct_session_get_status(session, &status);
-  if (status.ended) {
+  if (status.ended || status.detached) { /* by contrail stop */
     return 0;
   }
   code = ct_session_detach(session, diag);

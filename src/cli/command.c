@@ -2,6 +2,7 @@
 /* What the commands share; see command.h. */
 #include "cli/command.h"
 
+#include <contrail/control.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 
@@ -98,6 +99,17 @@ ct_json_text(const char *text)
   json_t *json = clean != NULL ? json_string(clean) : NULL;
   free(clean);
   return json;
+}
+
+struct ct_control *
+ct_open_control(struct ct_session *session)
+{
+  struct ct_control *control = NULL;
+  struct ct_diag diag = {""};
+  int code = ct_control_open(session, &control, &diag);
+  if (code != CT_OK && code != CT_ESRCH)
+    fprintf(stderr, "contrail: note: contrail sessions will not show this one: %s\n", diag.text);
+  return control;
 }
 
 const char *

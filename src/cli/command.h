@@ -36,6 +36,11 @@ extern const struct ct_command ct_command_info;
 extern const struct ct_command ct_command_report;
 extern const struct ct_command ct_command_replay;
 extern const struct ct_command ct_command_exclude_list;
+extern const struct ct_command ct_command_sessions;
+extern const struct ct_command ct_command_status;
+extern const struct ct_command ct_command_pause;
+extern const struct ct_command ct_command_resume;
+extern const struct ct_command ct_command_stop;
 extern const struct ct_command ct_command_help;
 extern const struct ct_command ct_command_version;
 
@@ -80,6 +85,11 @@ void ct_exclude_warn(const struct ct_exclude *exclude);
 struct json_t;
 /* A JSON string; bytes that are not UTF-8 become U+FFFD. NULL when memory is exhausted. */
 struct json_t *ct_json_text(const char *text);
+
+struct ct_session;
+struct ct_control;
+/* The session's socket, for contrail sessions and the like; NULL, with a note on stderr, when it cannot be had. */
+struct ct_control *ct_open_control(struct ct_session *session);
 
 struct ct_trace;
 /* The only non-option argument, or the default; NULL after a usage error (two of them). */

@@ -4,6 +4,7 @@
 #include "cli/select.h"
 #include "hook/exclude.h"
 
+#include <contrail/control.h>
 #include <contrail/session.h>
 
 #include <errno.h>
@@ -171,6 +172,7 @@ static int
 run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
+  struct ct_control *control = NULL;
   int code = ct_session_spawn(session, argv, exec_errno, diag);
   if (code != 0) {
     return code;
@@ -180,6 +182,7 @@ run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_
   code = ct_session_install(session, diag);
   ct_session_get_status(session, &status);
   if (code == 0 && !status.ended) {
+    control = ct_open_control(session);
     code = ct_session_resume(session, diag);
   }
   if (code == 0 || code == CT_ETIMEOUT) {
@@ -191,6 +194,7 @@ run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_
     }
   }
   program = 0;
+  ct_control_close(control);
   return code;
 }
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SUFFIX ".sock"
-enum { BACKLOG = 64, TRIES = 8 };
+enum { BACKLOG = 256, TRIES = 8, CONNECT_MS = 3000 };
 
 static bool
 is_ours(int fd)
@@ -247,6 +247,10 @@ ct_place_connect(const struct ct_place *place, const char *id, int *out, struct 
     return ct_fail(diag, CT_ENOENT, "there is no session %.80s", id);
   snprintf(name, sizeof(name), "%s" SUFFIX, id);
   int fd = connect_to(place, name);
+  for (int ms = 0; fd < 0 && errno == EAGAIN && ms < CONNECT_MS; ms += 10) { /* more than the queue takes are waiting */
+    usleep(10000);
+    fd = connect_to(place, name);
+  }
   if (fd >= 0) {
     *out = fd;
     return CT_OK;

@@ -37,7 +37,7 @@ void ct_place_remove(const struct ct_place *place, const char *id);
 
 /*
  * A connection to the session, close-on-exec and non-blocking. CT_ENOENT when there is no such one any more; its socket
- * is gone then too. CT_ETIMEOUT: more than it takes are waiting already.
+ * is gone then too. CT_ETIMEOUT: it lets nobody in, for three seconds.
  */
 int ct_place_connect(const struct ct_place *place, const char *id, int *out, struct ct_diag *diag);
 /* The ids of all sockets, sorted: NULL at the end, to be freed with ct_place_free_ids. Dead ones may be among them. */

@@ -2,6 +2,8 @@
 /* JSON-RPC 2.0; see rpc.h. */
 #include "control/rpc.h"
 
+#include <contrail/text.h>
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -67,13 +69,10 @@ ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *const 
 static json_t *
 message_json(const char *text)
 {
-  json_t *json = json_string(text);
-  char clean[sizeof(((struct ct_diag *)NULL)->text)];
-  size_t i = 0;
-  for (; json == NULL && text[i] != '\0' && i + 1 < sizeof(clean); i++)
-    clean[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-  clean[i] = '\0';
-  return json != NULL ? json : json_string(clean);
+  char *clean = ct_utf8_copy(text);
+  json_t *json = clean != NULL ? json_string(clean) : NULL;
+  free(clean);
+  return json;
 }
 
 /* Takes over id. */

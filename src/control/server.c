@@ -27,9 +27,11 @@ enum {
   READ_BYTES = 64 << 10,
   OUT_ENOUGH = 256 << 10,
   LINES_A_ROUND = 16,
+  LET_IN_A_ROUND = 16,
   STUCK_MS = 10000,      /* without a byte of an answer being taken */
   LAST_WORDS_MS = 1000,  /* for answers when the server stops */
   ACCEPT_AGAIN_MS = 500, /* when there are no more file descriptors */
+  FULL_MS = 20,          /* when there are as many clients as there may be */
 };
 
 struct client {
@@ -198,32 +200,42 @@ is_allowed(int fd)
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void
+/* Room for one more, in place of the client that has been quiet for longest, if that is long enough. */
+static bool
 make_room(struct ct_server *server)
 {
   size_t quietest = 0;
+  if (server->count < CT_SERVER_CLIENTS_MAX)
+    return true;
   for (size_t i = 1; i < server->count; i++) {
     if (server->clients[i].moved_ms < server->clients[quietest].moved_ms)
       quietest = i;
   }
-  if (server->count == CT_SERVER_CLIENTS_MAX)
-    drop(server, quietest);
+  if (now_ms() - server->clients[quietest].moved_ms < CT_SERVER_QUIET_MS)
+    return false;
+  drop(server, quietest);
+  return true;
 }
 
-static void
+/* One that waits. False: there is none. */
+static bool
 let_in(struct ct_server *server)
 {
+  if (!make_room(server)) {
+    server->accept_again_ms = now_ms() + FULL_MS;
+    return false;
+  }
   int fd = accept4(server->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
       server->accept_again_ms = now_ms() + ACCEPT_AGAIN_MS;
-    return;
+    return false;
   }
-  make_room(server);
   struct client *client = &server->clients[server->count++];
   *client = (struct client){.fd = fd, .moved_ms = now_ms()};
   if (!is_allowed(fd))
     refuse(client, CT_RPC_LIBRARY + CT_EACCES, "this session is another user's");
+  return true;
 }
 
 /* ---- the thread ---- */
@@ -237,14 +249,14 @@ prepare(struct ct_server *server, struct pollfd *polls, bool more)
   polls[0] = (struct pollfd){.fd = server->wake, .events = server->stopping ? 0 : POLLIN};
   polls[1] = (struct pollfd){.fd = accepting ? server->socket : -1, .events = POLLIN};
   if (!accepting && wait != 0)
-    wait = ACCEPT_AGAIN_MS;
+    wait = server->stopping ? ACCEPT_AGAIN_MS : server->accept_again_ms - now;
   for (size_t i = 0; i < server->count; i++) {
     const struct client *client = &server->clients[i];
     bool full = unwritten(client) > OUT_ENOUGH || client->in_size > CT_SERVER_REQUEST_BYTES_MAX;
     short events = client->closing || client->ended || full || server->stopping ? 0 : POLLIN;
     if (unwritten(client) != 0) {
       events |= POLLOUT;
-      if (wait != 0)
+      if (wait < 0 || wait > ACCEPT_AGAIN_MS)
         wait = ACCEPT_AGAIN_MS; /* to see who is stuck */
     }
     polls[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
@@ -303,8 +315,9 @@ server_main(void *context)
       if (!serve(server, &server->clients[i], polls[2 + i].revents, &more))
         drop(server, i);
     }
-    if ((polls[1].revents & POLLIN) != 0 && !server->stopping)
-      let_in(server);
+    bool knocks = (polls[1].revents & POLLIN) != 0 && !server->stopping;
+    for (int i = 0; i < LET_IN_A_ROUND && knocks; i++)
+      knocks = let_in(server);
   }
   return NULL;
 }

@@ -564,6 +564,12 @@ ct_session_wait(struct ct_session *session, int timeout_ms)
   return code;
 }
 
+const char *
+ct_session_directory(const struct ct_session *session)
+{
+  return session->options.directory;
+}
+
 int
 ct_session_get_status(struct ct_session *session, struct ct_session_status *status)
 {

@@ -21,13 +21,14 @@ ALLOWED["ring"] = set()                          # layout only, shared with the 
 ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["views"] = {"base", "trace"}
-ALLOWED["cli"] = {"base", "hook", "trace", "record", "views"}  # their public headers only
+ALLOWED["cli"] = {"base", "hook", "trace", "record", "control", "views"}  # their public headers only
 ALLOWED["control"] = {"base", "hook", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
-PUBLIC = {"version": "base", "error": "base", "plan": "hook", "cache": "hook", "select": "hook", "session": "record", "trace": "trace",
-          "text": "views", "view": "views", "report": "views", "replay": "views", "info": "views", "busiest": "views"}
+PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "hook", "cache": "hook", "select": "hook",
+          "session": "record", "control": "control", "trace": "trace", "view": "views", "report": "views",
+          "replay": "views", "info": "views", "busiest": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

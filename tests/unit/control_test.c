@@ -369,7 +369,7 @@ test_fifty_clients(void **state)
   ct_place_close(&place);
 }
 
-/* More than there is room for: those that say nothing give way. */
+/* More than there is room for: those that have said nothing for long give way. */
 static void
 test_too_many(void **state)
 {

@@ -115,7 +115,7 @@ test_errors(void **state)
         ERROR("-32602", "there is no parameter 'other'", "1"));
   check("{\"jsonrpc\": \"2.0\", \"method\": \"crash\", \"id\": 1}", ERROR("-32603", "Internal error", "1"));
   /* A text that is not UTF-8 is made so: the answer is JSON whatever the file was called. */
-  check("{\"jsonrpc\": \"2.0\", \"method\": \"fail\", \"id\": 1}", ERROR("-32006", "caf? is closed", "1"));
+  check("{\"jsonrpc\": \"2.0\", \"method\": \"fail\", \"id\": 1}", ERROR("-32006", "caf\\ufffd is closed", "1"));
 }
 
 static void

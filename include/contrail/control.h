@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Control of live sessions from other processes: a Unix socket for each session, and the asking side.
+ *
+ * The sockets lie in $XDG_RUNTIME_DIR/contrail, or /tmp/contrail-UID, in a directory of the user's own with mode 0700;
+ * they have mode 0600, and who connects must be the same user or root. On them JSON-RPC 2.0 is spoken, a request or
+ * batch on each line; parameters are by name:
+ *
+ *   status                    what there is to know of the session
+ *   pause, resume             ct_session_pause, ct_session_resume
+ *   stop {"end": BOOLEAN}     ct_session_detach: the process runs on. With end it is sent SIGTERM
+ *
+ * All of them answer with the status. contrail(1) describes it.
+ */
+#ifndef CONTRAIL_CONTROL_H
+#define CONTRAIL_CONTROL_H
+
+#include <contrail/error.h>
+#include <contrail/session.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the side of the session ---- */
+
+struct ct_control; /* opaque */
+
+/*
+ * Opens a socket for a session that has a process, and answers on it, by a thread of its own. A client is held by the
+ * calls of other clients only, a session by no client. CT_EEXIST: some session of this user records that process.
+ */
+int ct_control_open(struct ct_session *session, struct ct_control **out, struct ct_diag *diag);
+/* "PROGRAM-PID"; lives as long as the control. */
+const char *ct_control_id(const struct ct_control *control);
+/* Ends it, and before the session is closed. The call that is under way is still answered. Accepts NULL. */
+void ct_control_close(struct ct_control *control);
+
+/* ---- the asking side: any thread ---- */
+
+enum { CT_CONTROL_ID_BYTES = 64 };
+
+/* Calls visit with the id of each session of this user, in order of the ids; one may end meanwhile. */
+typedef void ct_control_visit(void *context, const char *id);
+int ct_control_list(ct_control_visit *visit, void *context, struct ct_diag *diag);
+/*
+ * The id of the session that name means: an id, the pid of its process, or NULL for the only one. CT_ENOENT: there is
+ * none; CT_ERANGE: name is NULL and there are several.
+ */
+int ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *diag);
+/*
+ * One call. params: a JSON object, or NULL; *result: JSON, to be freed. Besides what the call fails with: CT_ENOENT
+ * when there is no such session (any more), CT_ETIMEOUT after timeout_ms without an answer (the call may be under way),
+ * CT_EUNSUPPORTED for a method it does not have, CT_EINVAL for wrong parameters.
+ */
+int ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
+                    struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

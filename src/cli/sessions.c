@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/* The commands about sessions that others of this user's processes hold: sessions, status, pause, resume, stop. */
+#include "cli/command.h"
+
+#include <contrail/control.h>
+#include <contrail/text.h>
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+  EXIT_NO_SESSION = 3,
+  LOOK_MS = 3000,        /* for a status */
+  CHANGE_MS = 10 * 60000 /* for what holds the process: large ones take their time */
+};
+
+/* ---- asking ---- */
+
+/* The answer as JSON, or NULL and *code with diag. */
+static json_t *
+ask(const char *id, const char *method, const char *params, int timeout_ms, int *code, struct ct_diag *diag)
+{
+  char *text = NULL;
+  *code = ct_control_call(id, method, params, timeout_ms, &text, diag);
+  json_t *answer = *code == CT_OK ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+  if (*code == CT_OK && answer == NULL) {
+    *code = CT_EFORMAT;
+    snprintf(diag->text, sizeof(diag->text), "what session %s answered is not understood", id);
+  }
+  free(text);
+  return answer;
+}
+
+static int
+exit_code(const struct ct_command *command, int code, const struct ct_diag *diag)
+{
+  ct_command_failed(command, "%s", diag->text);
+  return code == CT_ENOENT ? EXIT_NO_SESSION : code == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+}
+
+/* ---- showing ---- */
+
+static const char *
+text_of(const json_t *status, const char *key)
+{
+  const char *text = json_string_value(json_object_get(status, key));
+  return text != NULL ? text : "?";
+}
+
+static uint64_t
+number_of(const json_t *status, const char *key)
+{
+  return (uint64_t)json_integer_value(json_object_get(status, key));
+}
+
+static void
+format_since(char *buf, size_t size, const json_t *status)
+{
+  time_t seconds = (time_t)(number_of(status, "since_wall_ns") / 1000000000);
+  struct tm local;
+  if (localtime_r(&seconds, &local) == NULL || strftime(buf, size, "%Y-%m-%d %H:%M:%S", &local) == 0)
+    snprintf(buf, size, "?");
+}
+
+static const char *
+last_part(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+static void
+print_line(const json_t *status)
+{
+  char since[32], events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS];
+  format_since(since, sizeof(since), status);
+  printf("%-24s %8" PRIu64 "  %-16.16s %-10s %19s %15s %12s %8" PRIu64 "\n", text_of(status, "id"),
+         number_of(status, "pid"), last_part(text_of(status, "program")), text_of(status, "state"), since,
+         ct_format_count(events, number_of(status, "events")), ct_format_count(dropped, number_of(status, "dropped")),
+         number_of(status, "interval"));
+}
+
+static void
+print_time(const char *label, uint64_t ns)
+{
+  char buf[CT_DURATION_CHARS];
+  if (ns != 0)
+    printf("%-10s %s\n", label, ct_format_duration(buf, ns));
+}
+
+static void
+print_status(const json_t *status)
+{
+  char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+  format_since(since, sizeof(since), status);
+  printf("%-10s %s\n", "session", text_of(status, "id"));
+  printf("%-10s ", "program");
+  ct_put_printable(stdout, text_of(status, "program"), SIZE_MAX);
+  printf(", process %" PRIu64 ", by contrail %" PRIu64 "\n", number_of(status, "pid"), number_of(status, "controller"));
+  printf("%-10s ", "trace");
+  ct_put_printable(stdout, text_of(status, "trace"), SIZE_MAX);
+  printf("\n%-10s %s, since %s\n", "state", text_of(status, "state"), since);
+  printf("%-10s %s of %s functions hooked\n", "hooks", ct_format_count(a, number_of(status, "hooked")),
+         ct_format_count(b, number_of(status, "functions")));
+  printf("%-10s %s, %s dropped\n", "events", ct_format_count(a, number_of(status, "events")),
+         ct_format_count(b, number_of(status, "dropped")));
+  if (number_of(status, "interval") > 1)
+    printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", number_of(status, "interval"));
+  print_time("held", number_of(status, "pause_ns"));
+  if (json_object_get(status, "note") != NULL) {
+    printf("%-10s ", "note");
+    ct_put_printable(stdout, text_of(status, "note"), SIZE_MAX);
+    putchar('\n');
+  }
+}
+
+static int
+print_json(json_t *json)
+{
+  int failed = json_dumpf(json, stdout, JSON_INDENT(2));
+  putchar('\n');
+  return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
+}
+
+/* ---- contrail sessions ---- */
+
+static void
+add_session(void *context, const char *id)
+{
+  struct ct_diag diag = {""};
+  int code;
+  json_t *status = ask(id, "status", NULL, LOOK_MS, &code, &diag);
+  if (code == CT_ENOENT)
+    return; /* it has just ended */
+  if (status == NULL)
+    status = json_pack("{s:s, s:s}", "id", id, "error", diag.text);
+  json_array_append_new(context, status);
+}
+
+static int
+run_sessions(int argc, char **argv)
+{
+  static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  bool json = false;
+  int got;
+  while ((got = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+    if (got == 'h')
+      return ct_show_usage(&ct_command_sessions);
+    if (got != 'j')
+      return ct_bad_option(&ct_command_sessions, argv, got);
+    json = true;
+  }
+  if (optind != argc)
+    return ct_usage_error(&ct_command_sessions, "'%s' is too much", argv[optind]);
+  json_t *sessions = json_array();
+  struct ct_diag diag = {""};
+  int code = ct_control_list(add_session, sessions, &diag);
+  if (code != CT_OK) {
+    json_decref(sessions);
+    return ct_command_failed(&ct_command_sessions, "%s", diag.text);
+  }
+  json_t *all = json_pack("{s:o}", "sessions", sessions), *status;
+  size_t i;
+  if (json) {
+    code = print_json(all);
+  } else {
+    if (json_array_size(sessions) != 0)
+      printf("%-24s %8s  %-16s %-10s %19s %15s %12s %8s\n", "session", "pid", "program", "state", "since", "events",
+             "dropped", "interval");
+    json_array_foreach(sessions, i, status)
+    {
+      if (json_object_get(status, "error") == NULL)
+        print_line(status);
+      else
+        printf("%-24s %s\n", text_of(status, "id"), text_of(status, "error"));
+    }
+    code = fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
+  }
+  json_decref(all);
+  return code;
+}
+
+/* ---- the others: one session, one call ---- */
+
+struct errand {
+  const struct ct_command *command;
+  const char *method;
+  const char *params;
+  int timeout_ms;
+  bool json;
+};
+
+static int
+run_errand(const struct errand *errand, const char *name, json_t **answer)
+{
+  struct ct_diag diag = {""};
+  char id[CT_CONTROL_ID_BYTES];
+  int code = ct_control_find(name, id, &diag);
+  if (code == CT_OK)
+    *answer = ask(id, errand->method, errand->params, errand->timeout_ms, &code, &diag);
+  return code == CT_OK ? CT_EXIT_OK : exit_code(errand->command, code, &diag);
+}
+
+/* The options that the three have, and --end where with_end is set; -1, with the name of the session or NULL. */
+static int
+parse(int argc, char **argv, struct errand *errand, bool with_end, const char **name)
+{
+  static const struct option options[] = {
+      {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"end", no_argument, NULL, 'e'}, {0}};
+  static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  int got;
+  while ((got = getopt_long(argc, argv, ":h", with_end ? options : fewer, NULL)) != -1) {
+    switch (got) {
+    case 'j':
+      errand->json = true;
+      break;
+    case 'e':
+      errand->params = "{\"end\": true}";
+      break;
+    case 'h':
+      return ct_show_usage(errand->command);
+    default:
+      return ct_bad_option(errand->command, argv, got);
+    }
+  }
+  if (argc - optind > 1)
+    return ct_usage_error(errand->command, "one session at a time, '%s' is too much", argv[optind + 1]);
+  *name = argc > optind ? argv[optind] : NULL;
+  return -1;
+}
+
+static int
+do_errand(struct errand errand, bool with_end, void (*show)(const json_t *status), int argc, char **argv)
+{
+  const char *name = NULL;
+  json_t *answer = NULL;
+  int code = parse(argc, argv, &errand, with_end, &name);
+  if (code == -1)
+    code = run_errand(&errand, name, &answer);
+  if (answer != NULL && errand.json)
+    code = print_json(answer);
+  else if (answer != NULL)
+    show(answer);
+  json_decref(answer);
+  return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
+}
+
+static int
+run_status(int argc, char **argv)
+{
+  return do_errand((struct errand){&ct_command_status, "status", NULL, LOOK_MS, false}, false, print_status, argc,
+                   argv);
+}
+
+static void
+show_state(const json_t *status)
+{
+  printf("%s is %s\n", text_of(status, "id"),
+         strcmp(text_of(status, "state"), "attached") == 0 ? "paused" : text_of(status, "state"));
+}
+
+static int
+run_pause(int argc, char **argv)
+{
+  return do_errand((struct errand){&ct_command_pause, "pause", NULL, CHANGE_MS, false}, false, show_state, argc, argv);
+}
+
+static int
+run_resume(int argc, char **argv)
+{
+  return do_errand((struct errand){&ct_command_resume, "resume", NULL, CHANGE_MS, false}, false, show_state, argc,
+                   argv);
+}
+
+static void
+show_stopped(const json_t *status)
+{
+  char events[CT_COUNT_CHARS];
+  ct_format_count(events, number_of(status, "events"));
+  if (json_is_true(json_object_get(status, "detached")))
+    printf("%s is stopped, its process runs on: %s events in %s\n", text_of(status, "id"), events,
+           text_of(status, "trace"));
+  else
+    printf("%s: its process was told to end\n", text_of(status, "id"));
+}
+
+static int
+run_stop(int argc, char **argv)
+{
+  return do_errand((struct errand){&ct_command_stop, "stop", NULL, CHANGE_MS, false}, true, show_stopped, argc, argv);
+}
+
+#define WHICH                                                                                                          \
+  "SESSION is an id as contrail sessions shows it, or the process's id; it may be left out\n"                          \
+  "when there is only one.\n"
+#define EXIT_CODES                                                                                                     \
+  "Exits with 0; 1 when the session refused or failed or does not answer; 2 for wrong usage,\n"                        \
+  "also when SESSION is left out and there are several; 3 when there is no such session.\n"
+
+const struct ct_command ct_command_sessions = {
+    .name = "sessions",
+    .summary = "show the recordings that are under way",
+    .usage = "usage: contrail sessions [--json]\n"
+             "\n"
+             "Shows all live sessions of this user: each contrail record and contrail attach is one.\n"
+             "\n"
+             "  --json   as one JSON object\n"
+             "\n"
+             "interval: of so many calls of light hooks one is recorded.\n",
+    .run = run_sessions,
+};
+
+const struct ct_command ct_command_status = {
+    .name = "status",
+    .summary = "show how a recording that is under way goes",
+    .usage = "usage: contrail status [--json] [SESSION]\n"
+             "\n" WHICH "\n"
+             "  --json   as one JSON object\n"
+             "\n" EXIT_CODES,
+    .run = run_status,
+};
+
+const struct ct_command ct_command_pause = {
+    .name = "pause",
+    .summary = "hold the process of a recording",
+    .usage = "usage: contrail pause [--json] [SESSION]\n"
+             "\n"
+             "Holds all threads of the process until contrail resume.\n"
+             "\n" WHICH "\n"
+             "  --json   the session's status, as one JSON object\n"
+             "\n" EXIT_CODES,
+    .run = run_pause,
+};
+
+const struct ct_command ct_command_resume = {
+    .name = "resume",
+    .summary = "let the process of a recording go on",
+    .usage = "usage: contrail resume [--json] [SESSION]\n"
+             "\n"
+             "Lets a process go on that contrail pause holds.\n"
+             "\n" WHICH "\n"
+             "  --json   the session's status, as one JSON object\n"
+             "\n" EXIT_CODES,
+    .run = run_resume,
+};
+
+const struct ct_command ct_command_stop = {
+    .name = "stop",
+    .summary = "end a recording, and leave its process running",
+    .usage = "usage: contrail stop [--end] [--json] [SESSION]\n"
+             "\n"
+             "Takes the hooks out of the process, which runs on; the trace is complete then.\n"
+             "\n" WHICH "\n"
+             "  --end    ask the process to end (SIGTERM) instead; it is recorded up to there\n"
+             "  --json   the session's status, as one JSON object\n"
+             "\n" EXIT_CODES,
+    .run = run_stop,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* The asking side of <contrail/control.h>. */
+#include <contrail/control.h>
+
+#include "control/client.h"
+#include "control/place.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* All ids; none, when nobody ever recorded anything. */
+static int
+list_ids(char ***ids, size_t *count, struct ct_diag *diag)
+{
+  struct ct_place place;
+  int code = ct_place_open(&place, false, diag);
+  if (code == CT_ENOENT) {
+    *ids = NULL;
+    *count = 0;
+    return CT_OK;
+  }
+  if (code != CT_OK)
+    return code;
+  code = ct_place_ids(&place, ids, count, diag);
+  /* Those that are dead are taken away by the attempt, and not told of. */
+  size_t live = 0;
+  for (size_t i = 0; code == CT_OK && i < *count; i++) {
+    int fd = -1, reached = ct_place_connect(&place, (*ids)[i], &fd, NULL);
+    if (reached == CT_OK)
+      close(fd);
+    if (reached != CT_ENOENT) {
+      (*ids)[live++] = (*ids)[i];
+    } else {
+      free((*ids)[i]);
+    }
+  }
+  if (code == CT_OK) {
+    (*ids)[live] = NULL;
+    *count = live;
+  }
+  ct_place_close(&place);
+  return code;
+}
+
+int
+ct_control_list(ct_control_visit *visit, void *context, struct ct_diag *diag)
+{
+  char **ids;
+  size_t count;
+  int code = list_ids(&ids, &count, diag);
+  for (size_t i = 0; code == CT_OK && i < count; i++)
+    visit(context, ids[i]);
+  if (code == CT_OK)
+    ct_place_free_ids(ids);
+  return code;
+}
+
+/* The id itself, or all digits and what stands behind its last '-'. */
+static bool
+is_meant(const char *id, const char *name)
+{
+  const char *pid = strrchr(id, '-');
+  return strcmp(id, name) == 0 ||
+         (name[strspn(name, "0123456789")] == '\0' && pid != NULL && strcmp(pid + 1, name) == 0);
+}
+
+int
+ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *diag)
+{
+  char **ids;
+  size_t count;
+  int code = list_ids(&ids, &count, diag);
+  if (code != CT_OK)
+    return code;
+  if (name == NULL && count > 1) {
+    code = ct_fail(diag, CT_ERANGE, "there are %zu sessions (contrail sessions): which one?", count);
+  } else {
+    size_t i = 0;
+    while (i < count && name != NULL && !is_meant(ids[i], name))
+      i++;
+    if (i < count)
+      strcpy(id, ids[i]); /* valid ids are shorter */
+    else if (name == NULL)
+      code = ct_fail(diag, CT_ENOENT, "there is no session");
+    else
+      code = ct_fail(diag, CT_ENOENT, "there is no session %.80s", name);
+  }
+  ct_place_free_ids(ids);
+  return code;
+}
+
+int
+ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
+                struct ct_diag *diag)
+{
+  struct ct_place place;
+  json_t *json = NULL, *answer = NULL;
+  int fd = -1;
+  if (params != NULL && (json = json_loads(params, JSON_REJECT_DUPLICATES, NULL)) == NULL)
+    return ct_fail(diag, CT_EINVAL, "the parameters are no JSON");
+  int code = ct_place_open(&place, false, diag);
+  if (code == CT_OK)
+    code = ct_place_connect(&place, id, &fd, diag);
+  if (code == CT_OK)
+    code = ct_client_call(fd, method, json, timeout_ms, &answer, diag);
+  char *text = code == CT_OK ? json_dumps(answer, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+  if (code == CT_OK && text == NULL)
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the answer");
+  if (code == CT_OK)
+    *result = text;
+  if (fd >= 0)
+    close(fd);
+  ct_place_close(&place);
+  json_decref(json);
+  json_decref(answer);
+  return code;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* A session's socket: its methods; see <contrail/control.h>. */
+#include <contrail/control.h>
+
+#include <contrail/text.h>
+#include <contrail/version.h>
+
+#include "control/place.h"
+#include "control/server.h"
+
+#include <stdbool.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(CT_CONTROL_ID_BYTES == CT_SESSION_ID_BYTES, "one of them is public");
+
+struct ct_control {
+  struct ct_session *session;
+  struct ct_place place;
+  struct ct_server *server;
+  int64_t since_wall_ns;
+  char id[CT_SESSION_ID_BYTES];
+  char program[PATH_MAX]; /* the server's, once that runs */
+  char trace[PATH_MAX];
+};
+
+/* A text from outside, as JSON can have it. */
+static json_t *
+text_json(const char *text)
+{
+  char *clean = ct_utf8_copy(text);
+  json_t *json = clean != NULL ? json_string(clean) : json_null();
+  free(clean);
+  return json;
+}
+
+/* What the process runs now; *path stays as it was when that cannot be seen. */
+static void
+find_program(pid_t pid, char path[PATH_MAX])
+{
+  char link[64];
+  snprintf(link, sizeof(link), "/proc/%ld/exe", (long)pid);
+  ssize_t length = readlink(link, path, PATH_MAX - 1);
+  if (length > 0)
+    path[length] = '\0';
+}
+
+static json_t *
+status_json(struct ct_control *control)
+{
+  struct ct_session_status s = {.struct_size = sizeof(s)};
+  ct_session_get_status(control->session, &s);
+  if (!s.ended)
+    find_program(s.pid, control->program); /* another one behind an exec */
+  json_t *json =
+      json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:I, s:b, s:b, s:b}", "id", control->id, "version", ct_version(),
+                "pid", (int)s.pid, "controller", (int)getpid(), "program", text_json(control->program), "trace",
+                text_json(control->trace), "state", ct_state_name(s.state), "since_wall_ns",
+                (json_int_t)control->since_wall_ns, "attached", s.attached, "ended", s.ended, "detached", s.detached);
+  json_t *numbers =
+      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "events", (json_int_t)s.events, "dropped",
+                (json_int_t)s.dropped, "functions", (json_int_t)s.functions, "hooked", (json_int_t)s.hooked, "threads",
+                (json_int_t)s.threads, "interval", (json_int_t)s.sample_interval, "interval_changes",
+                (json_int_t)s.sample_changes, "pause_ns", (json_int_t)s.pause_ns, "attach_ns", (json_int_t)s.attach_ns,
+                "detach_ns", (json_int_t)s.detach_ns);
+  json_object_update(json, numbers);
+  json_decref(numbers);
+  if (s.note[0] != '\0')
+    json_object_set_new(json, "note", text_json(s.note));
+  return json;
+}
+
+/* ---- the methods ---- */
+
+typedef json_t *method_run(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault);
+
+static json_t *
+status(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  (void)fault;
+  return status_json(control);
+}
+
+static json_t *
+finish(struct ct_control *control, int code, struct ct_rpc_fault *fault)
+{
+  return code == 0 ? status_json(control) : ct_rpc_failed(fault, code);
+}
+
+static json_t *
+pause_session(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  return finish(control, ct_session_pause(control->session, &fault->diag), fault);
+}
+
+static json_t *
+resume_session(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  return finish(control, ct_session_resume(control->session, &fault->diag), fault);
+}
+
+/* By a handle, so that no other process gets it that has the number by then. */
+static int
+terminate(struct ct_control *control, struct ct_diag *diag)
+{
+  struct ct_session_status s = {.struct_size = sizeof(s)};
+  ct_session_get_status(control->session, &s);
+  int fd = s.pid > 0 ? (int)syscall(SYS_pidfd_open, s.pid, 0) : -1;
+  ct_session_get_status(control->session, &s);
+  int code = CT_OK;
+  if (s.ended || fd < 0)
+    code = ct_fail(diag, CT_ESRCH, "the process has ended");
+  else if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0)
+    code = ct_fail(diag, CT_EACCES, "the process cannot be sent a signal");
+  if (fd >= 0)
+    close(fd);
+  return code;
+}
+
+static json_t *
+stop(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  json_t *end = json_object_get(params, "end");
+  if (end != NULL && !json_is_boolean(end))
+    return ct_rpc_wrong_params(fault, "end is true or false");
+  int code = json_is_true(end) ? terminate(control, &fault->diag) : ct_session_detach(control->session, &fault->diag);
+  return finish(control, code, fault);
+}
+
+static const struct method {
+  const char *name;
+  method_run *run;
+  const char *params[4];
+} methods[] = {
+    {"status", status, {NULL}},
+    {"pause", pause_session, {NULL}},
+    {"resume", resume_session, {NULL}},
+    {"stop", stop, {"end"}},
+};
+
+static json_t *
+run_method(void *context, const char *name, const json_t *params, struct ct_rpc_fault *fault)
+{
+  for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+    if (strcmp(methods[i].name, name) == 0)
+      return ct_rpc_only(params, fault, methods[i].params) == CT_OK ? methods[i].run(context, params, fault) : NULL;
+  }
+  fault->code = CT_RPC_METHOD;
+  ct_fail(&fault->diag, CT_EUNSUPPORTED, "the session does not know '%.100s'", name);
+  return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+int
+ct_control_open(struct ct_session *session, struct ct_control **out, struct ct_diag *diag)
+{
+  struct ct_session_status s = {.struct_size = sizeof(s)};
+  ct_session_get_status(session, &s);
+  if (s.pid <= 0 || s.ended)
+    return ct_fail(diag, CT_ESRCH, "the session has no process");
+  struct ct_control *control = calloc(1, sizeof(*control));
+  if (control == NULL)
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the control socket");
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  control->session = session;
+  strcpy(control->program, "?");
+  control->since_wall_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  find_program(s.pid, control->program);
+  if (realpath(ct_session_directory(session), control->trace) == NULL)
+    snprintf(control->trace, sizeof(control->trace), "%s", ct_session_directory(session));
+  ct_session_id_make(control->id, control->program, (long)s.pid);
+  int socket = -1, code = ct_place_open(&control->place, true, diag);
+  if (code == CT_OK)
+    code = ct_place_listen(&control->place, control->id, &socket, diag);
+  if (code == CT_OK) {
+    code = ct_server_start(socket, run_method, control, &control->server, diag);
+    if (code != CT_OK) {
+      ct_place_remove(&control->place, control->id);
+      close(socket);
+    }
+  }
+  if (code != CT_OK) {
+    ct_place_close(&control->place);
+    free(control);
+    return code;
+  }
+  *out = control;
+  return CT_OK;
+}
+
+const char *
+ct_control_id(const struct ct_control *control)
+{
+  return control->id;
+}
+
+void
+ct_control_close(struct ct_control *control)
+{
+  if (control == NULL)
+    return;
+  ct_place_remove(&control->place, control->id);
+  ct_server_stop(control->server);
+  ct_place_close(&control->place);
+  free(control);
+}

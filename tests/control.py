@@ -1,0 +1,523 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Live sessions from outside: contrail sessions, status, pause, resume, stop, and the socket behind them, with programs
+that run meanwhile and count for themselves.
+
+    tests/control.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+WAIT = 60
+# Each line of its input is `FUNCTION N`: so many calls; it answers when they are done.
+PROGRAM = r"""
+#include <stdio.h>
+#include <string.h>
+static volatile int seen;
+__attribute__((noinline)) void first(int i) { seen = i; }
+__attribute__((noinline)) void second(int i) { seen = i + 1; }
+__attribute__((noinline)) void third(int i) { seen = i + 2; }
+int main(void)
+{
+  char name[32];
+  int n;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  puts("ready");
+  while (scanf("%31s %d", name, &n) == 2) {
+    for (int i = 0; i < n; i++)
+      strcmp(name, "first") == 0 ? first(i) : strcmp(name, "second") == 0 ? second(i) : third(i);
+    printf("%s %d\n", name, n);
+  }
+  return 7;
+}
+"""
+
+
+class Skip(Exception):
+    pass
+
+
+class Program:
+    """One that is running: by itself, or under contrail record."""
+
+    def __init__(self, words, environment=None):
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+                                        stderr=subprocess.PIPE)
+        self.hear("ready")
+
+    def hear(self, expected):
+        line = self.process.stdout.readline().strip()
+        if line != expected:
+            raise AssertionError(f"the program says {line!r}, not {expected!r}")
+
+    def say(self, name, count):
+        self.process.stdin.write(f"{name} {count}\n")
+        self.process.stdin.flush()
+
+    def call(self, name, count):
+        self.say(name, count)
+        self.hear(f"{name} {count}")
+
+    def end(self):
+        """Its status, and what it wrote to stderr."""
+        _, errors = self.process.communicate(timeout=WAIT)
+        return self.process.returncode, errors
+
+
+class Scene:
+    def __init__(self, options, folder):
+        self.contrail, self.folder = options.contrail, folder
+        self.runtime = os.path.join(folder, "runtime")
+        self.place = os.path.join(self.runtime, "contrail")
+        os.mkdir(self.runtime, 0o700)
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.runtime)
+        self.program, self.programs, self.others, self.traces = options.program, [], [], 0
+
+    def trace(self):
+        self.traces += 1
+        return os.path.join(self.folder, f"{self.traces}.trace")
+
+    def run(self, *words, status=0, prefix=()):
+        result = subprocess.run([*prefix, self.contrail, *words], env=self.environment, capture_output=True, text=True,
+                                timeout=WAIT, stdin=subprocess.DEVNULL)
+        if result.returncode != status:
+            raise AssertionError(f"contrail {' '.join(words)}: status {result.returncode}, not {status}: "
+                                 f"{result.stdout.strip()} {result.stderr.strip()}")
+        return result.stdout if status == 0 else result.stderr
+
+    def json(self, *words):
+        return json.loads(self.run(*words, "--json"))
+
+    def start(self):
+        self.programs.append(Program([self.program]))
+        return self.programs[-1]
+
+    def record(self, *options):
+        trace = self.trace()
+        program = Program([self.contrail, "record", "-o", trace, *options, "--", self.program], self.environment)
+        self.programs.append(program)
+        return program, trace
+
+    def attach(self, program, *options):
+        """(contrail, id, trace) of a session whose hooks are in."""
+        trace = self.trace()
+        words = [self.contrail, "attach", "-o", trace, *options, str(program.process.pid)]
+        contrail = subprocess.Popen(words, env=self.environment, stderr=subprocess.PIPE, text=True)
+        self.others.append(contrail)
+        line = contrail.stderr.readline()
+        if "attached to" not in line:
+            raise AssertionError(f"not attached: {line}{contrail.communicate(timeout=WAIT)[1]}")
+        return contrail, f"program-{program.process.pid}", trace
+
+    def session_of(self, pid):
+        return next(s for s in self.json("sessions")["sessions"] if s["controller"] == pid)
+
+    def calls(self, trace, *names):
+        """How often each was called, by the trace, which must be whole."""
+        info, report = self.json("info", trace), self.json("report", trace)
+        if any(thread["dropped"] for thread in info["threads"]):
+            raise AssertionError("events were dropped")
+        found = {f["name"]: f["calls"] for f in report["functions"] if f["module"] == "program"}
+        return tuple(found.get(name, 0) for name in names)
+
+    def connect(self, session):
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        client.connect(os.path.join(self.place, session + ".sock"))
+        client.settimeout(WAIT)
+        return client
+
+    def ask(self, session, request):
+        """The answer to a request, sent as it is when it is bytes."""
+        with self.connect(session) as client:
+            client.sendall(request if isinstance(request, bytes) else json.dumps(request).encode() + b"\n")
+            client.shutdown(socket.SHUT_WR)
+            text = b"".join(iter(lambda: client.recv(65536), b""))
+        return json.loads(text) if text else None
+
+    def close(self):
+        for child in [program.process for program in self.programs] + self.others:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise AssertionError(f"{what}: {found!r}, not {wanted!r}")
+
+
+def call(method, number=1, **params):
+    return {"jsonrpc": "2.0", "method": method, "id": number, **({"params": params} if params else {})}
+
+
+# ---- the commands ----
+
+
+def listed(scene):
+    """A recording of each kind, what is shown of them, and how they are named."""
+    expect(scene.json("sessions"), {"sessions": []}, "sessions before there was one")
+    expect(scene.run("sessions"), "", "sessions before there was one")
+    scene.run("status", status=3), scene.run("stop", status=3)
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    program.call("first", 1000)
+    status = scene.json("status")
+    wanted = {"id": name, "pid": program.process.pid, "controller": contrail.pid, "program": scene.program, "trace": trace,
+              "state": "running", "attached": True, "ended": False, "detached": False, "dropped": 0, "interval": 1}
+    expect({key: status[key] for key in wanted}, wanted, "status")
+    if not 0 < status["hooked"] <= status["functions"] or not abs(status["since_wall_ns"] / 1e9 - time.time()) < 3600:
+        raise AssertionError(f"status: {status}")
+    for word in (name, str(program.process.pid)):
+        expect(scene.json("status", word)["id"], name, f"status {word}")
+    text = scene.run("status")
+    if name not in text or "state      running" not in text:
+        raise AssertionError(f"status as text: {text}")
+
+    other, other_trace = scene.record()
+    sessions = scene.json("sessions")["sessions"]
+    expect(sorted(s["controller"] for s in sessions), sorted([contrail.pid, other.process.pid]), "two sessions")
+    second = scene.session_of(other.process.pid)
+    expect((second["attached"], second["trace"]), (False, other_trace), "the recorded program")
+    lines = scene.run("sessions").splitlines()
+    expect([line.split()[0] for line in lines], ["session"] + sorted([name, second["id"]]), "sessions as text")
+    if "which one" not in scene.run("status", status=2):
+        raise AssertionError("several sessions, and none is asked for")
+    scene.run("status", "program", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
+    scene.run("status", name, name, status=2), scene.run("stop", "--never", status=2)
+    scene.run("stop", name), scene.run("stop", second["id"])
+    expect(scene.json("sessions"), {"sessions": []} if other.process.poll() is not None else scene.json("sessions"), "the end")
+
+
+def stop_attached(scene):
+    """What is called up to there is in the trace, what comes later is not, and it can be attached to again."""
+    program = scene.start()
+    for turn in range(3):
+        contrail, name, trace = scene.attach(program)
+        program.call("first", 1000 + turn), program.call("second", 10)
+        status = scene.json("stop", name)
+        expect((status["detached"], status["state"]), (True, "initialized"), "status of a session that was stopped")
+        program.call("first", 500)
+        expect(contrail.wait(WAIT), 0, "status of contrail attach")
+        expect(scene.calls(trace, "first", "second"), (1000 + turn, 10), "calls")
+        expect(os.listdir(scene.place), [], "sockets behind the end")
+        scene.run("stop", name, status=3)
+    expect(program.end()[0], 7, "the program's status")
+
+
+def stop_recorded(scene):
+    """The program runs on; its status is that of contrail record."""
+    program, trace = scene.record()
+    program.call("first", 1234)
+    session = scene.session_of(program.process.pid)["id"]
+    scene.run("stop", session)
+    program.call("first", 500)
+    expect(program.end()[0], 7, "the program's status")
+    expect(scene.calls(trace, "first"), (1234,), "calls")
+
+
+def stop_twice(scene):
+    program, _ = scene.record()
+    session = scene.session_of(program.process.pid)["id"]
+    scene.run("stop", session)
+    if "detach" not in scene.run("stop", session, status=1):
+        raise AssertionError("stopped twice")
+    expect(scene.json("status", session)["detached"], True, "status behind stop")
+    expect(program.end()[0], 7, "the program's status")
+
+
+def end(scene):
+    """With --end it is recorded to the last call before SIGTERM."""
+    program, trace = scene.record()
+    program.call("second", 77)
+    scene.run("stop", "--end")
+    expect(program.end()[0], 128 + signal.SIGTERM, "contrail's status")
+    expect(scene.calls(trace, "second"), (77,), "calls")
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    program.call("second", 78)
+    scene.run("stop", "--end", name)
+    expect(program.end()[0], -signal.SIGTERM, "the program's status")
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(scene.calls(trace, "second"), (78,), "calls")
+
+
+def pause(scene):
+    """While it is paused it does nothing; then it goes on, and nothing is lost or counted twice."""
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    for turn in range(5):
+        expect(scene.json("pause", name)["state"], "attached", "state when paused")
+        program.say("third", 100)
+        with open(f"/proc/{program.process.pid}/stat", encoding="ascii") as file:
+            expect(file.read().rpartition(")")[2].split()[0], "t", "the program's own state")
+        if "paus" not in scene.run("pause", name, status=1):
+            raise AssertionError("paused twice")
+        expect(scene.json("resume", name)["state"], "running", "state when resumed")
+        program.hear("third 100")
+        scene.run("resume", name, status=1)
+    scene.run("pause", name)
+    scene.run("stop", name)
+    program.call("third", 10)
+    contrail.wait(WAIT)
+    expect(scene.calls(trace, "third"), (500,), "calls")
+
+
+def several(scene):
+    """Each has its own target; none is recorded twice."""
+    programs = [scene.start() for _ in range(4)]
+    sessions = [scene.attach(program) for program in programs]
+    expect(len(scene.json("sessions")["sessions"]), 4, "sessions")
+    for i, program in enumerate(programs):
+        program.call("first", 100 + i)
+    trace = scene.trace()
+    error = scene.run("attach", "-o", trace, str(programs[0].process.pid), status=125)
+    if len(error.splitlines()) != 1 or os.path.exists(trace):
+        raise AssertionError(f"attached twice: {error}")
+    for i, (contrail, name, trace) in enumerate(sessions):
+        programs[i].call("second", 5)
+        scene.run("stop", str(programs[i].process.pid))
+        expect(contrail.wait(WAIT), 0, "status of contrail attach")
+        expect(scene.calls(trace, "first", "second"), (100 + i, 5), "calls")
+        expect(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
+
+
+# ---- the socket ----
+
+
+def modes(scene):
+    umask = os.umask(0)
+    try:
+        program = scene.start()
+        contrail, name, _ = scene.attach(program)
+    finally:
+        os.umask(umask)
+    expect(stat.S_IMODE(os.stat(scene.place).st_mode), 0o700, "mode of the directory")
+    expect(os.listdir(scene.place), [name + ".sock"], "the directory")
+    info = os.stat(os.path.join(scene.place, name + ".sock"))
+    expect((stat.S_ISSOCK(info.st_mode), stat.S_IMODE(info.st_mode)), (True, 0o600), "mode of the socket")
+    contrail.send_signal(signal.SIGINT)
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(os.listdir(scene.place), [], "the directory behind the end")
+
+
+def no_place(scene):
+    """Without a directory of one's own the recording is as it is, with a line that says so."""
+    os.mkdir(scene.place, 0o777)
+    os.chmod(scene.place, 0o777)
+    program, trace = scene.record()
+    program.call("first", 10)
+    status, errors = program.end()
+    expect((status, len(errors.splitlines())), (7, 1), "status and lines")
+    if "others may write" not in errors:
+        raise AssertionError(f"stderr: {errors}")
+    expect(scene.calls(trace, "first"), (10,), "calls")
+
+
+def killed(scene):
+    """A session that was killed is not shown, its socket goes, and the next one has the name."""
+    program = scene.start()
+    for _ in range(3):
+        contrail, name, _ = scene.attach(program)
+        contrail.kill()
+        contrail.wait(WAIT)
+        expect(os.listdir(scene.place), [name + ".sock"], "the directory")
+        expect(scene.json("sessions"), {"sessions": []}, "sessions")
+        expect(os.listdir(scene.place), [], "the directory, cleaned")
+    contrail, name, _ = scene.attach(program)
+    contrail.kill()
+    contrail.wait(WAIT)
+    contrail, again, _ = scene.attach(program)
+    expect(again, name, "the name")
+    expect(scene.json("status", name)["controller"], contrail.pid, "whose session it is")
+    program.call("first", 10)
+    scene.run("stop")
+    expect(program.end()[0], 7, "the program's status")
+
+
+def requests(scene):
+    program = scene.start()
+    _, name, _ = scene.attach(program)
+    expect(scene.ask(name, call("status", 5))["result"]["id"], name, "status")
+    codes = {
+        "nowhere": (call("nowhere"), -32601), "wrong parameter": (call("stop", end="now"), -32602),
+        "unknown parameter": (call("status", all=True), -32602), "by position": ({**call("stop"), "params": [True]}, -32602),
+        "resume, though it runs": (call("resume"), -32003), "no version": ({"method": "status", "id": 1}, -32600),
+        "no JSON": (b"{nonsense\n", -32700), "empty batch": ([], -32600),
+    }
+    for what, (request, code) in codes.items():
+        answer = scene.ask(name, request)
+        if answer["error"]["code"] != code or not answer["error"]["message"]:
+            raise AssertionError(f"{what}: {answer}, not {code}")
+    answers = scene.ask(name, [call("status", "a"), {"jsonrpc": "2.0", "method": "pause"}, 3, call("status", "b"), call("resume", "c")])
+    states = [answer.get("result", {}).get("state") or answer["error"]["code"] for answer in answers]
+    expect(states, ["running", -32600, "attached", "running"], "batch")
+    expect(scene.ask(name, {"jsonrpc": "2.0", "method": "stop"}), None, "a notification's answer")
+    program.call("first", 1)
+    deadline = time.monotonic() + WAIT
+    while scene.json("sessions")["sessions"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    expect(scene.json("sessions"), {"sessions": []}, "sessions behind a notification to stop")
+
+
+def crowd(scene):
+    """Fifty clients at once, and some that send nonsense or say nothing, while the program runs: none is in its way."""
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    wrong, stop = [], threading.Event()
+
+    def ask_often():
+        try:
+            with scene.connect(name) as client:
+                stream = client.makefile("rwb")
+                for number in range(40):
+                    stream.write(json.dumps(call("status", number)).encode() + b"\n")
+                    stream.flush()
+                    answer = json.loads(stream.readline())
+                    if (answer["id"], answer["result"]["id"]) != (number, name):
+                        wrong.append(answer)
+        except (OSError, ValueError, KeyError) as error:
+            wrong.append(repr(error))
+
+    def annoy():
+        silent = [scene.connect(name) for _ in range(5)]
+        while not stop.is_set():
+            with scene.connect(name) as client:
+                try:
+                    client.sendall(os.urandom(3000) + b"\n" + b"[" * 3000)
+                except OSError:
+                    pass
+        for client in silent:
+            client.close()
+
+    threads = [threading.Thread(target=ask_often) for _ in range(50)]
+    pest = threading.Thread(target=annoy)
+    pest.start()
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        program.call("first", 5000)
+    for thread in threads:
+        thread.join()
+    stop.set()
+    pest.join()
+    expect(wrong[:3], [], "wrong answers")
+    program.call("second", 3)
+    scene.run("stop")
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(scene.calls(trace, "first", "second"), (100000, 3), "calls")
+
+
+def slow_client(scene):
+    """One that asks for much and reads nothing: it keeps nobody, and is kept at no more than a bound."""
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    with scene.connect(name) as slow:
+        slow.setblocking(False)
+        line, sent = json.dumps([call("status")] * 100).encode() + b"\n", 0
+        try:
+            while sent < 64 << 20:
+                sent += slow.send(line)
+        except BlockingIOError:
+            pass
+        if sent >= 64 << 20:
+            raise AssertionError("all that a client sends is taken, though it reads no answers")
+        program.call("first", 5000)
+        expect(scene.json("status")["state"], "running", "state")
+        with open(f"/proc/{contrail.pid}/status", encoding="ascii") as file:
+            before = int(re.search(r"VmRSS:\s*(\d+)", file.read())[1])
+        if before > 512 << 10:
+            raise AssertionError(f"contrail has taken {before} KiB")
+        scene.run("stop")
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(scene.calls(trace, "first"), (5000,), "calls")
+
+
+def other_user(scene):
+    """Another user sees nothing, cannot connect, and is not answered when the files let him through."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        raise Skip("not root, or no setpriv")
+    program = scene.start()
+    contrail, name, _ = scene.attach(program)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    script = ("import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.settimeout(60)\n"
+              "try:\n  s.connect(sys.argv[1])\nexcept PermissionError:\n  sys.exit(13)\n"
+              "s.sendall(b'{\"jsonrpc\": \"2.0\", \"method\": \"stop\", \"id\": 1}\\n')\nprint(s.makefile().readline())\n")
+    path = os.path.join(scene.place, name + ".sock")
+
+    def connect():
+        return subprocess.run([*nobody, sys.executable, "-c", script, path], capture_output=True, text=True, timeout=WAIT)
+
+    os.chmod(scene.folder, 0o711), os.chmod(scene.runtime, 0o711)
+    expect(connect().returncode, 13, "connecting as another user")
+    os.chmod(scene.place, 0o711), os.chmod(path, 0o666)
+    answer = connect()
+    if "another user" not in answer.stdout:
+        raise AssertionError(f"the session answers another user: {answer.stdout} {answer.stderr}")
+    os.chmod(scene.place, 0o700)
+    if os.access(scene.contrail, os.X_OK):
+        result = subprocess.run([*nobody, scene.contrail, "sessions", "--json"], env=scene.environment, capture_output=True,
+                                text=True, timeout=WAIT)
+        if result.returncode != 126 and json.loads(result.stdout or "{}") != {"sessions": []}:
+            raise AssertionError(f"another user's sessions: {result.stdout} {result.stderr}")
+    expect(scene.json("status")["state"], "running", "state")
+
+
+CASES = {
+    "sessions and status": listed, "stop, attached": stop_attached, "stop, recorded": stop_recorded, "stop, twice": stop_twice,
+    "stop --end": end, "pause and resume": pause, "several sessions": several, "mode bits": modes, "no place for sockets": no_place,
+    "contrail killed": killed, "requests": requests, "fifty clients": crowd, "a client that does not read": slow_client,
+    "another user": other_user,
+}
+
+
+def run_case(case, options):
+    with tempfile.TemporaryDirectory(prefix="contrail-control-") as folder:
+        scene = Scene(options, folder)
+        try:
+            case(scene)
+        finally:
+            scene.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
+    counts = {"ok  ": 0, "FAIL": 0, "skip": 0}
+    with tempfile.TemporaryDirectory(prefix="contrail-control-") as folder:
+        options.program = os.path.join(folder, "program")
+        subprocess.run(["cc", "-O1", "-x", "c", "-", "-o", options.program], input=PROGRAM, text=True, check=True)
+        for name, case in CASES.items():
+            if not fnmatch.fnmatch(name, options.filter):
+                continue
+            result, why = "ok  ", ""
+            try:
+                run_case(case, options)
+            except Skip as reason:
+                result, why = "skip", f": {reason}"
+            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration) as error:
+                result, why = "FAIL", f": {error!r}"
+            counts[result] += 1
+            print(f"{result} control {name}{why}", flush=True)
+    print(f"{counts['ok  ']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return 1 if counts["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
