@@ -141,6 +141,12 @@ new_desc(struct build *build)
   return (struct ct_hook_desc *)build->descs + (build->desc_count - build->desc_written);
 }
 
+static bool
+is_for_unwinders(const struct ct_planned *planned)
+{
+  return planned->callout == CT_CALLOUT_FIND_FDE || planned->callout == CT_CALLOUT_MODULES;
+}
+
 static int
 add_patch(struct build *build, const struct ct_planned *planned, bool relay, uint64_t address, const uint8_t *bytes,
           size_t length)
@@ -163,7 +169,9 @@ add_patch(struct build *build, const struct ct_planned *planned, bool relay, uin
   *patch = (struct ct_patch){.address = address,
                              .function = (uint32_t)(planned - build->plan->functions),
                              .length = (uint8_t)length,
-                             .relay = relay};
+                             .kind = relay                       ? CT_PATCH_RELAY
+                                     : is_for_unwinders(planned) ? CT_PATCH_UNWINDER
+                                                                 : CT_PATCH_ENTRY};
   memcpy(patch->bytes, bytes, length);
   memcpy(patch->old, old, length);
   return 0;

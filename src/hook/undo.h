@@ -11,17 +11,17 @@
 
 /* An image of ours in a process. */
 struct ct_found {
-  uint64_t ring, ring_bytes; /* its mapping in the process */
+  uint64_t ring, ring_bytes;     /* its mapping in the process */
   struct ct_ring_header *header; /* a copy */
 };
 
 struct ct_undone {
-  size_t patches;  /* taken back */
-  size_t strange;  /* not: somebody else has written there since */
-  size_t frames;   /* return addresses put back on stacks */
+  size_t patches; /* taken back */
+  size_t strange; /* not: somebody else has written there since */
+  size_t frames;  /* return addresses put back on stacks */
   size_t threads;
   uint64_t pause_ns; /* how long the process was held, the longest time */
-  bool kept; /* a signal handler will go on in our code: that stays mapped, out of use */
+  bool kept;         /* a signal handler will go on in our code: that stays mapped, out of use */
 };
 
 /*

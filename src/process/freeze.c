@@ -234,6 +234,9 @@ ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t c
       continue; /* killed meanwhile */
     }
     uint64_t pc = regs.rip, sp = regs.rsp, next = 0;
+    frozen->threads[i].pc = pc;
+    frozen->threads[i].sp = sp;
+    frozen->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
     code = add_pc(frozen, pc);
     for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
       if (!find_signal_frame(frozen, &mappings, sp, restorers, count, &pc, &next) || next == sp) {
@@ -387,20 +390,24 @@ ct_frozen_await_end(struct ct_frozen *frozen, pid_t tid, int timeout_ms)
   return frozen->thread_count == 0;
 }
 
-/* A thread that has not stopped yet (a deadline has passed) can be let go only from its stop, which will come. */
-static void
+/*
+ * A thread that has not stopped yet (a deadline has passed) can be let go only from its stop, which will come. True
+ * when it is done with: let go, or dead.
+ */
+static bool
 let_go_late(struct ct_frozen *frozen, pid_t tid)
 {
   int status;
-  pid_t got;
-  do {
-    got = waitpid(tid, &status, __WALL);
-  } while (got < 0 && errno == EINTR);
+  pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) {
+    return false;
+  }
   if (got == tid && WIFSTOPPED(status)) {
     ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)(status >> 16 == 0 ? WSTOPSIG(status) : 0));
   } else {
     ct_process_note_end(frozen->process, got, status);
   }
+  return true;
 }
 
 void
@@ -414,8 +421,20 @@ ct_process_thaw(struct ct_frozen *frozen)
       frozen->threads[late++] = thread;
     }
   }
-  for (size_t i = 0; i < late && !frozen->process->dead; i++) {
-    let_go_late(frozen, frozen->threads[i].tid);
+  /* All in turn: the end of a process is told once the ends of all its threads have been. */
+  while (late > 0 && !frozen->process->dead) {
+    size_t left = 0;
+    for (size_t i = 0; i < late; i++) {
+      if (!let_go_late(frozen, frozen->threads[i].tid)) {
+        frozen->threads[left++] = frozen->threads[i];
+      }
+    }
+    if (left == 1 && frozen->threads[0].tid == frozen->process->pid && is_dead(frozen, frozen->process->pid)) {
+      break; /* its end is for its parent */
+    }
+    late = left;
+    struct timespec wait = {0, 50 * 1000};
+    nanosleep(&wait, NULL);
   }
   free(frozen->threads);
   free(frozen->pcs);

@@ -10,6 +10,9 @@ struct ct_errand; /* errand.h */
 struct ct_frozen_thread {
   pid_t tid;
   int signal; /* that it was about to get, given back when it goes on */
+  /* Since ct_frozen_find_pcs. */
+  uint64_t pc, sp;
+  bool in_syscall;
 };
 
 struct ct_frozen {

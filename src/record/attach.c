@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define HOLD_MS 2000 /* to stop all threads */
-#define UNDO_MS 1000 /* for threads to leave our code */
+#define UNDO_MS 5000 /* for threads to leave our code; the process runs most of that time */
 
 static int
 frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)

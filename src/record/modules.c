@@ -468,19 +468,47 @@ add_restorers(void *context, const struct ct_plan *plan, uint64_t base)
   }
 }
 
+/* The functions of the unwinders in a module. */
+static void
+add_unwinding(const struct ct_module *module, struct ct_unwinder *list, size_t *count)
+{
+  static const char *const prefixes[] = {"_Unwind_", "unw_", "__unw_", "_ULx86_64_", "_Ux86_64_"};
+  const struct ct_plan *plan = module->plan;
+  bool has_one = plan->own_unwinder;
+  for (size_t f = 0; f < plan->count && !has_one; f++) {
+    has_one = plan->functions[f].callout == CT_CALLOUT_FIND_FDE;
+  }
+  for (size_t f = 0; has_one && f < plan->count && *count < CT_UNWINDING_MAX; f++) {
+    const struct ct_planned *planned = &plan->functions[f];
+    for (size_t i = 0; planned->name != NULL && i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+      if (strncmp(planned->name, prefixes[i], strlen(prefixes[i])) == 0) {
+        uint64_t start = module->base + planned->address;
+        list[(*count)++] = (struct ct_unwinder){start, start + planned->size};
+        break;
+      }
+    }
+  }
+}
+
 /* For whoever takes the hooks out. */
 static int
 tell_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
 {
   uint64_t list[CT_RESTORER_MAX] = {0};
+  struct ct_unwinder unwinding[CT_UNWINDING_MAX] = {{0}};
   struct restorers to = {list, 0, CT_RESTORER_MAX};
+  size_t count = 0;
   for (size_t i = 0; i < modules->count; i++) {
     if (modules->items[i].loaded && modules->items[i].plan != NULL) {
       add_restorers(&to, modules->items[i].plan, modules->items[i].base);
+      add_unwinding(&modules->items[i], unwinding, &count);
     }
   }
-  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, restorers), list,
-                          sizeof(list));
+  int code = ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, restorers), list,
+                              sizeof(list));
+  return code != 0 ? code
+                   : ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, unwinding),
+                                      unwinding, sizeof(unwinding));
 }
 
 /* Counts what patterns match in the modules that are new, before anything is chosen in one of them. */

@@ -33,16 +33,18 @@ static const unsigned char next_state[CT_STEP_COUNT][CT_STATE_COUNT] = {
 const char *
 ct_state_name(enum ct_session_state state)
 {
-  static const char *const names[CT_STATE_COUNT] = {"uninitialized", "initialized", "spawning",  "suspended", "attaching",
-                                                    "attached",      "running",     "detaching", "failed"};
+  static const char *const names[CT_STATE_COUNT] = {"uninitialized", "initialized", "spawning",
+                                                    "suspended",     "attaching",   "attached",
+                                                    "running",       "detaching",   "failed"};
   return (unsigned)state < CT_STATE_COUNT ? names[state] : "unknown";
 }
 
 const char *
 ct_step_name(enum ct_session_step step)
 {
-  static const char *const names[CT_STEP_COUNT] = {"create", "spawn",  "held",   "install", "attach", "hooked", "resume",
-                                                   "pause",  "detach", "undone", "ended",   "fail",   "reset"};
+  static const char *const names[CT_STEP_COUNT] = {"create", "spawn",  "held",  "install", "attach",
+                                                   "hooked", "resume", "pause", "detach",  "undone",
+                                                   "ended",  "fail",   "reset"};
   return (unsigned)step < CT_STEP_COUNT ? names[step] : "unknown";
 }
 

@@ -138,8 +138,8 @@ struct ct_signal_action {
 #define CT_SIGNALS 32 /* those without a queue, and 0 */
 
 /*
- * A fatal signal, told by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd. state
- * is a futex: the thread waits while it is PENDING.
+ * A fatal signal, told by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd.
+ * state is a futex: the thread waits while it is PENDING.
  */
 enum ct_crash_state {
   CT_CRASH_NONE = 0,
@@ -194,7 +194,7 @@ struct ct_ring_header {
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
-  uint32_t sample_log2; /* atomic: what new threads begin with, see struct ct_control */
+  uint32_t sample_log2;  /* atomic: what new threads begin with, see struct ct_control */
   uint64_t crash_offset; /* struct ct_crash */
   uint64_t pad0[5];
   /* cache line of the drain's futex */
@@ -324,11 +324,17 @@ struct ct_patch {
   uint64_t address;
   uint32_t function; /* index in the plan of its file */
   uint8_t length;
-  uint8_t relay; /* not at a function's entry: where a short jump goes on, or instructions that moved out */
+  uint8_t kind; /* enum ct_patch_kind */
   uint8_t bytes[5];
   uint8_t old[5];
 };
 _Static_assert(sizeof(struct ct_patch) == 24, "patch");
+enum ct_patch_kind {
+  CT_PATCH_ENTRY = 0,    /* of a function */
+  CT_PATCH_RELAY = 1,    /* where a short jump goes on, or instructions that moved out */
+  CT_PATCH_UNWINDER = 2, /* the entry of a function that is answered for unwinders: as long as there are trampolines on
+                            stacks it must stay */
+};
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
 struct ct_region_head {
@@ -397,7 +403,8 @@ struct ct_stack_range {
 struct ct_store {
   uint64_t lo, hi;
 };
-#define CT_RESTORER_MAX 64u
+#define CT_RESTORER_MAX  64u
+#define CT_UNWINDING_MAX 256u
 
 /* The agent's data, written by the controller before the first hook runs. At the start of the agent's data page. */
 struct ct_agent_config {
@@ -413,19 +420,20 @@ struct ct_agent_config {
   uint64_t signal_mask; /* all ones: what is blocked in the agent */
   uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
   uint32_t stack_lock;
-  uint32_t no_stores; /* every stack is light */
+  uint32_t no_stores;     /* every stack is light */
   uint32_t crash_signals; /* bit N: signal N is handled by the agent while the program does not (agent/crash.c) */
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
   struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
-  struct ct_signal_action shown[CT_SIGNALS]; /* of crash_signals: SIG_DFL as the program has set it */
+  struct ct_signal_action shown[CT_SIGNALS];     /* of crash_signals: SIG_DFL as the program has set it */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
   struct ct_stack_range stacks[CT_STACK_CACHE];
   struct ct_region regions[CT_REGION_MAX];
   struct ct_store stores[CT_STORE_MAX]; /* the first is the main stack's, from the controller */
   uint64_t store_count;
-  uint64_t restorers[CT_RESTORER_MAX]; /* where signal handlers return to the kernel; 0: unused */
+  uint64_t restorers[CT_RESTORER_MAX];            /* where signal handlers return to the kernel; 0: unused */
+  struct ct_unwinder unwinding[CT_UNWINDING_MAX]; /* functions whose frames hold return addresses; hi == 0: unused */
 };
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");

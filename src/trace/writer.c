@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FUNCTION_NAME_MAX  65535u /* longer names are cut */
-#define QUEUE_BYTES_MAX    (1u << 30) /* record sizes are 32 bits */
+#define FUNCTION_NAME_MAX 65535u     /* longer names are cut */
+#define QUEUE_BYTES_MAX   (1u << 30) /* record sizes are 32 bits */
 
 int
 ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Programs that run under load are attached to and let go again, many times: no error in the load, no leak of memory or
+of descriptors, every byte of code as in the file afterwards, the mappings as before, and traces that can be read.
+
+    tests/attach.py [--turns N] [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class Skip(Exception):
+    pass
+
+
+def need(program):
+    path = shutil.which(program)
+    if not path:
+        raise Skip(f"no {program}")
+    return path
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Target:
+    """A program under load: its process, and how the load is asked whether all is well."""
+
+    def __init__(self, folder):
+        self.folder, self.children = folder, []
+
+    def start(self, *words, **options):
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.DEVNULL)
+        options.setdefault("stderr", subprocess.DEVNULL)
+        child = subprocess.Popen(words, cwd=self.folder, start_new_session=True, **options)
+        self.children.append(child)
+        return child
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def stop(self):
+        for child in reversed(self.children):
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+            for pipe in (child.stdout, child.stdin):
+                if pipe:
+                    pipe.close()
+
+
+class Counting(Target):
+    """A program that writes lines of numbers, each one more than the last, and fails when it finds an error itself."""
+
+    def __init__(self, folder, words):
+        super().__init__(folder)
+        self.out = os.path.join(folder, "out")
+        with open(self.out, "wb") as out:
+            self.process = self.start(*words, stdout=out, stderr=out)
+        self.wait_for(1)
+
+    def last(self):
+        with open(self.out, "rb") as file:
+            lines = file.read().split(b"\n")[:-1]
+        wrong = [line for number, line in enumerate(lines, 1) if line != b"%d" % number]
+        assert not wrong, f"it wrote {wrong[:3]}"
+        return len(lines)
+
+    def wait_for(self, number):
+        end = time.monotonic() + 60
+        while self.last() < number:
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}"
+            assert time.monotonic() < end, "it does nothing any more"
+            time.sleep(0.02)
+
+    def check(self):
+        self.wait_for(self.last() + 2)
+
+
+class Redis(Target):
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port = str(free_port())
+        self.process = self.start(need("redis-server"), "--port", self.port, "--save", "", "--io-threads", "2")
+        need("redis-benchmark")
+        self.wait_until_up()
+        self.load = None
+        self.check()
+
+    def ask(self, words):
+        with socket.create_connection(("127.0.0.1", int(self.port)), 30) as line:
+            line.sendall(words.encode() + b"\r\n")
+            return line.recv(65536).decode()
+
+    def wait_until_up(self):
+        for _ in range(200):
+            try:
+                assert self.ask("PING") == "+PONG\r\n"
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError("redis does not come up")
+
+    def check(self):
+        value = str(random.randrange(10**9))
+        assert self.ask(f"SET key {value}") == "+OK\r\n"
+        assert self.ask("GET key").split("\r\n")[1] == value
+        if self.load is None or self.load.poll() is not None:
+            if self.load is not None:
+                error = self.load.stdout.read().decode()
+                assert self.load.returncode == 0 and "rror" not in error, f"redis-benchmark: {error[-300:]}"
+                self.load.stdout.close()
+            self.load = self.start("redis-benchmark", "-p", self.port, "-q", "-n", "200000", "-c", "20", "-t",
+                                   "set,get,lpush,zadd", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+PYTHON = """
+import json, re, threading, zlib
+n = 0
+while True:
+    n += 1
+    data = {"a": list(range(200)), "b": "x" * n}
+    assert json.loads(json.dumps(data)) == data
+    assert zlib.decompress(zlib.compress(b"y" * 5000)) == b"y" * 5000
+    assert re.sub("[0-9]+", "", "a1b22c333") == "abc"
+    try:
+        raise KeyError(n)
+    except KeyError:
+        pass
+    t = threading.Thread(target=len, args=("abc",)); t.start(); t.join()
+    if n % 50 == 0:
+        print(n // 50, flush=True)
+"""
+
+NODE = """
+let n = 0;
+function turn() {
+  for (let i = 0; i < 200; i++) {
+    const data = {a: Array.from({length: 100}, (_, k) => k * n), b: 'x'.repeat(n % 1000)};
+    if (JSON.stringify(JSON.parse(JSON.stringify(data))) !== JSON.stringify(data)) process.exit(3);
+  }
+  require('fs').writeSync(1, `${++n}\\n`);
+  setImmediate(turn);
+}
+turn();
+"""
+
+
+def redis(folder):
+    return Redis(folder)
+
+
+def python(folder):
+    target = Target(folder)
+    return Counting(folder, [need("python3"), target.write("load.py", PYTHON)])
+
+
+def node(folder):
+    target = Target(folder)
+    return Counting(folder, [need("node"), target.write("load.js", NODE)])
+
+
+def compiled(folder, name, *flags):
+    out = os.path.join(folder, name.split(".")[0])
+    subprocess.run(["g++" if name.endswith("pp") else "gcc", "-O2", "-g", "-o", out, os.path.join(HERE, "attach", name),
+                    "-lpthread", *flags], check=True)
+    return out
+
+
+def threads(folder):
+    return Counting(folder, [compiled(folder, "threads.cpp")])
+
+
+def coroutines(folder):
+    return Counting(folder, [compiled(folder, "coroutines.c")])
+
+
+def deep(folder):
+    return Counting(folder, [compiled(folder, "deep.c")])
+
+
+TARGETS = [redis, threads, python, node, coroutines, deep]
+
+
+def maps_of(pid):
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        return file.read().splitlines()
+
+
+def ours_in(pid):
+    return [line for line in maps_of(pid) if "memfd:contrail" in line or line.startswith("7e9")]
+
+
+def code_differs(pid):
+    """The executable mappings of files that are not what the file has there."""
+    wrong = []
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps_of(pid):
+            span, rights, offset, _, inode, *path = line.split(None, 5)
+            if "x" not in rights or inode == "0" or not path or not path[0].startswith("/"):
+                continue
+            low, high = (int(part, 16) for part in span.split("-"))
+            memory.seek(low)
+            have = memory.read(high - low)
+            with open(path[0], "rb") as file:
+                file.seek(int(offset, 16))
+                want = file.read(high - low)
+            if have[:len(want)] != want:
+                at = next(i for i, (a, b) in enumerate(zip(have, want)) if a != b)
+                wrong.append(f"{path[0]}+{int(offset, 16) + at:#x}: {have[at:at + 8].hex()}, not {want[at:at + 8].hex()}")
+    return wrong
+
+
+def usage(pid):
+    """Private memory in KiB, descriptors, mappings."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        private = sum(int(line.split()[1]) for line in file if line.startswith("Private_Dirty"))
+    return private, len(os.listdir(f"/proc/{pid}/fd")), len(maps_of(pid))
+
+
+def one_turn(options, target, turn, figures):
+    trace = os.path.join(target.folder, "trace")
+    words = [options.contrail, "attach", "--for", f"{random.randrange(1, 80)}ms", "-o", trace,
+             str(target.process.pid)]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    error = done.stderr.decode(errors="replace")
+    assert done.returncode == 0, f"turn {turn}: status {done.returncode}: {error}"
+    held = [float(number) for number in re.findall(r"held for ([0-9.]+) ms", error)]
+    assert len(held) == 2, f"turn {turn}: {error}"
+    figures["attach"].append(held[0])
+    figures["detach"].append(held[1])
+    info = json.loads(subprocess.run([options.contrail, "info", "--json", trace], capture_output=True,
+                                     check=True).stdout)
+    figures["events"] += info["events"]
+    shutil.rmtree(trace)
+    assert target.process.poll() is None, f"turn {turn}: it ended with {target.process.returncode}"
+    left = ours_in(target.process.pid)
+    assert not left, f"turn {turn}: left behind: {left[:3]}"
+
+
+def run_target(options, make):
+    figures = {"attach": [], "detach": [], "events": 0}
+    with tempfile.TemporaryDirectory(prefix="contrail-attach-") as folder:
+        target = make(folder)
+        try:
+            one_turn(options, target, 0, figures)
+            target.check()
+            before = usage(target.process.pid)
+            for turn in range(1, options.turns + 1):
+                one_turn(options, target, turn, figures)
+                if turn % 5 == 0:
+                    target.check()
+            target.check()
+            after = usage(target.process.pid)
+            wrong = code_differs(target.process.pid)
+            assert not wrong, f"code is not as in the file: {wrong[:3]}"
+            assert after[1] <= before[1] + 12, f"descriptors: {before[1]} before, {after[1]} after"
+        finally:
+            target.stop()
+    middle = {key: sorted(figures[key])[len(figures[key]) // 2] for key in ("attach", "detach")}
+    return (f"{options.turns} turns, {figures['events']:,} events, held {middle['attach']:.1f} ms to attach, "
+            f"{middle['detach']:.1f} to detach (most {max(figures['attach']):.0f}, {max(figures['detach']):.0f}); private "
+            f"memory {before[0]} KiB, then {after[0]}; {before[1]} descriptors, then {after[1]}; {before[2]} mappings, "
+            f"then {after[2]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
+    passed = failed = skipped = 0
+    for make in TARGETS:
+        name = make.__name__
+        if not fnmatch.fnmatch(name, options.filter):
+            continue
+        try:
+            print(f"ok   attach {name}: {run_target(options, make)}", flush=True)
+            passed += 1
+        except Skip as why:
+            print(f"skip attach {name}: {why}", flush=True)
+            skipped += 1
+        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
+            print(f"FAIL attach {name}\n     {error}", flush=True)
+            failed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(main())
