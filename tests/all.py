@@ -27,6 +27,7 @@ GROUPS = {
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "light": [[os.path.join(HERE, "light.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
+    "attach": [[os.path.join(HERE, "attach.py")]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -39,7 +40,8 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "cache", "library", "control", "programs", "kinds", "transparency", "callgrind",
+ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "crash", "attach", "cache", "library", "control",
+         "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
 
