@@ -10,6 +10,7 @@
 #include <contrail/cache.h>
 #include <contrail/control.h>
 #include <contrail/error.h>
+#include <contrail/exclude.h>
 #include <contrail/info.h>
 #include <contrail/plan.h>
 #include <contrail/replay.h>

@@ -2,9 +2,9 @@
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
 #include "cli/command.h"
 #include "cli/select.h"
-#include "hook/exclude.h"
 
 #include <contrail/control.h>
+#include <contrail/exclude.h>
 #include <contrail/session.h>
 
 #include <inttypes.h>

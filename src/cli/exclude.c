@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The options about exclusion, and contrail exclude-list: what is not worth recording. */
-#include "hook/exclude.h"
-
 #include "cli/command.h"
 #include "cli/progress.h"
 
 #include <contrail/busiest.h>
+#include <contrail/exclude.h>
 #include <contrail/trace.h>
 
 #include <jansson.h>

@@ -2,9 +2,9 @@
 /* contrail plan: what would be hooked in a file, how, and what not and why. */
 #include "cli/command.h"
 #include "cli/select.h"
-#include "hook/exclude.h"
 
 #include <contrail/cache.h>
+#include <contrail/exclude.h>
 #include <contrail/plan.h>
 
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /* contrail record: run a program and record it. */
 #include "cli/command.h"
 #include "cli/select.h"
-#include "hook/exclude.h"
 
 #include <contrail/control.h>
+#include <contrail/exclude.h>
 #include <contrail/session.h>
 
 #include <errno.h>
@@ -186,11 +186,10 @@ run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_
     code = ct_session_resume(session, diag);
   }
   if (code == 0 || code == CT_ETIMEOUT) {
-    struct ct_diag lost = {""};
     int waited = ct_session_wait(session, -1);
     if (waited != 0 && code == 0) {
-      code = ct_fail(&lost, waited, "lost the program: somebody else has waited for it");
-      *diag = lost;
+      code = waited;
+      snprintf(diag->text, sizeof(diag->text), "lost the program: somebody else has waited for it");
     }
   }
   program = 0;

@@ -3,7 +3,7 @@
  * Exclusion; see exclude.h. Names are matched by names.c; @leaf: rules, by the code. All of it happens in the
  * controller: an excluded function is not patched, so it costs the program nothing.
  */
-#include "hook/exclude.h"
+#include "hook/excluding.h"
 
 #include "hook/names.h"
 #include "target/elf.h"

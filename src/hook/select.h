@@ -10,7 +10,7 @@
 #ifndef CT_HOOK_SELECT_H
 #define CT_HOOK_SELECT_H
 
-#include "hook/exclude.h"
+#include "hook/excluding.h"
 #include "hook/plan.h"
 
 #include <contrail/select.h>

@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "base/glob.h"
-#include "hook/exclude.h"
+#include <contrail/exclude.h>
 
 static long steps; /* the plain matcher may take for ever */
 

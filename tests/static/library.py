@@ -73,6 +73,19 @@ def symbols(options):
         yield f"{name} is exported, but declared in no public header"
 
 
+def command(options):
+    """What the command's objects take from elsewhere, by name."""
+    folder = os.path.join(options.build, "contrail.p")
+    objects = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".o")]
+    text = subprocess.run(["nm", *objects], check=True, capture_output=True, text=True).stdout
+    own = set(re.findall(r"(?m)^[0-9a-f]+ [A-TV-Z] (ct_\w+)$", text))
+    used = set(re.findall(r"(?m)^ +U (ct_\w+)$", text))
+    if not used:
+        yield "the command uses nothing of the library"
+    for name in sorted(used - own - declared()):
+        yield f"the command uses {name}, which is not public"
+
+
 def version(options):
     found = {}
 
@@ -90,7 +103,8 @@ def version(options):
 
 
 CHECKS = [("public headers stand alone, in C and C++", alone), ("contrail.h has them all", umbrella),
-          ("what is declared is exported, and nothing else", symbols), ("one version", version)]
+          ("what is declared is exported, and nothing else", symbols), ("the command uses nothing else", command),
+          ("one version", version)]
 
 
 def main():

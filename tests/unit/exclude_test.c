@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "hook/exclude.h"
+#include "hook/excluding.h"
 
 static char folder[64];
 static struct ct_plan *plan;

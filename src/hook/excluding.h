@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Leaving out functions of a module by the patterns of <contrail/exclude.h>. */
+#ifndef CT_HOOK_EXCLUDING_H
+#define CT_HOOK_EXCLUDING_H
+
+#include <contrail/exclude.h>
+
+#include "hook/plan.h"
+
+/*
+ * Chooses among the hooks of the plan of the module at module_path (as the user sees it). exclude may be NULL: every
+ * one. 0 or CT_ENOMEM. *choice goes to ct_choice_free.
+ */
+int ct_exclude_choose(struct ct_exclude *exclude, const struct ct_plan *plan, const char *module_path,
+                      struct ct_choice *choice);
+
+extern const struct ct_hot ct_hot_list[]; /* ends with NULLs */
+
+#endif
