@@ -37,6 +37,7 @@ TARGETS = {
     "demangle": ["-max_len=2048"],
     "cache": ["-max_len=256"],
     "pattern": ["-max_len=128"],
+    "rpc": ["-max_len=1024"],
 }
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
