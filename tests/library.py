@@ -138,6 +138,24 @@ def check_slowest(scene, program, environment):
     scene.run(program, scene.folder, "step", environment=environment, status=1)
 
 
+def check_record(scene, program, environment):
+    """It records as the command does, and is a session as any other."""
+    trace = program + ".trace"
+    runtime = os.path.join(scene.folder, "runtime")
+    os.makedirs(runtime, mode=0o700, exist_ok=True)
+    environment = dict(environment, XDG_RUNTIME_DIR=runtime)
+    text = scene.run(program, trace, "/bin/sh", "-c", f"{scene.contrail} sessions --json; exit 3", environment=environment,
+                     status=3)
+    sessions, end = json.JSONDecoder().raw_decode(text)
+    found = [(s["trace"], s["state"], s["attached"]) for s in sessions["sessions"]]
+    if found != [(os.path.realpath(trace), "running", False)]:
+        raise AssertionError(f"sessions: {found}")
+    if text[end:].strip() != scene.run(scene.contrail, "report", "--limit", "10", trace).strip():
+        raise AssertionError("the report is not the command's")
+    scene.run(program, trace, "/bin/true", environment=environment, status=125)
+    scene.run(program, trace + "2", "/no/such/program", environment=environment, status=125)
+
+
 def umbrella_cpp(scene):
     source = r"""
 #include <contrail/contrail.h>
@@ -192,6 +210,8 @@ CASES = {
     "refused, static": lambda s: check_refused(s, s.example("refused", True), s.environment),
     "slowest, shared": lambda s: check_slowest(s, s.example("slowest"), s.shared),
     "slowest, static": lambda s: check_slowest(s, s.example("slowest", True), s.environment),
+    "record, shared": lambda s: check_record(s, s.example("record"), s.shared),
+    "record, static": lambda s: check_record(s, s.example("record", True), s.environment),
     "as built beside the library": lambda s: check_slowest(s, os.path.join(s.build, "examples", "slowest"), s.environment),
     "a program in C++": umbrella_cpp,
     "structures of other sizes": sizes,
