@@ -28,8 +28,9 @@ static struct ct_select_module *
 find_module(const struct ct_selection *selection, const struct ct_plan *plan, const char *path)
 {
   for (size_t i = 0; i < selection->module_count; i++) {
-    if (selection->modules[i]->plan == plan && strcmp(selection->modules[i]->path, path) == 0) {
-      return selection->modules[i];
+    struct ct_select_module *module = selection->modules[i];
+    if (module->plan == plan && module->plan_ns == plan->plan_ns && strcmp(module->path, path) == 0) {
+      return module;
     }
   }
   return NULL;
@@ -48,11 +49,21 @@ add_module(struct ct_selection *selection, const struct ct_plan *plan, const cha
     selection->module_capacity = grown;
   }
   struct ct_select_module *module = calloc(1, sizeof(*module));
-  if (module == NULL || (module->path = strdup(path)) == NULL) {
-    free(module);
+  if (module == NULL) {
     return NULL;
   }
   module->plan = plan;
+  module->plan_ns = plan->plan_ns;
+  module->path = strdup(path);
+  module->function_count = plan->count;
+  module->outcomes = malloc(plan->count + 1);
+  if (module->path == NULL || module->outcomes == NULL) {
+    ct_select_free_module(module);
+    return NULL;
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    module->outcomes[i] = plan->functions[i].refusal;
+  }
   selection->modules[selection->module_count++] = module;
   return module;
 }
@@ -137,11 +148,12 @@ file_matches(const struct ct_pattern *pattern, const char *path)
   if (!pattern->file_has_folder) {
     return name_matches(pattern, slash != NULL ? slash + 1 : path);
   }
-  for (const char *at = path; at != NULL; at = strchr(at, '/')) {
-    at += at != path; /* behind the slash */
+  for (const char *at = path; at != NULL;) {
     if (name_matches(pattern, at)) {
       return true;
     }
+    slash = strchr(at, '/');
+    at = slash != NULL ? slash + 1 : NULL;
   }
   return false;
 }
@@ -174,6 +186,7 @@ count_sources(struct ct_selection *selection, const struct ct_pattern *pattern, 
 {
   const struct ct_plan *plan = module->plan;
   const struct ct_sources *sources = ct_plan_sources(plan);
+  module->has_sources = sources != NULL;
   if (sources == NULL) {
     return 0;
   }
@@ -251,11 +264,30 @@ count_all(struct ct_selection *selection, struct ct_select_module *module, bool 
   return code;
 }
 
+/* The module counts no longer. */
+static void
+drop_module(struct ct_selection *selection, size_t n)
+{
+  struct ct_select_module *module = selection->modules[n];
+  for (size_t i = 0; i < selection->count; i++) {
+    struct ct_pattern *pattern = &selection->patterns[i];
+    bool counted = pattern->rule < module->matches_size && module->matches[pattern->rule].counted;
+    pattern->matched -= counted ? module->matches[pattern->rule].count : 0;
+  }
+  selection->modules[n] = selection->modules[--selection->module_count];
+  ct_select_free_module(module);
+}
+
 static int
 count_module(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
              struct ct_select_module **out)
 {
   struct ct_select_module *module = find_module(selection, plan, path);
+  for (size_t i = selection->module_count; module == NULL && i > 0; i--) { /* of an earlier session */
+    if (selection->modules[i - 1]->plan == NULL) {
+      drop_module(selection, i - 1);
+    }
+  }
   if (module == NULL) {
     module = add_module(selection, plan, path);
   }
@@ -281,19 +313,20 @@ void
 ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path)
 {
   struct ct_select_module *module = selection != NULL ? find_module(selection, plan, module_path) : NULL;
-  if (module == NULL) {
-    return;
-  }
-  for (size_t i = 0; i < selection->count; i++) {
-    struct ct_pattern *pattern = &selection->patterns[i];
-    pattern->matched -= pattern->rule < module->matches_size ? module->matches[pattern->rule].count : 0;
-  }
-  for (size_t i = 0; i < selection->module_count; i++) {
+  for (size_t i = 0; module != NULL && i < selection->module_count; i++) {
     if (selection->modules[i] == module) {
-      selection->modules[i] = selection->modules[--selection->module_count];
+      drop_module(selection, i);
+      return;
     }
   }
-  ct_select_free_module(module);
+}
+
+void
+ct_select_end(struct ct_selection *selection)
+{
+  for (size_t i = 0; selection != NULL && i < selection->module_count; i++) {
+    selection->modules[i]->plan = NULL;
+  }
 }
 
 /* ---- choosing ---- */
@@ -315,8 +348,8 @@ ct_select_each(const struct ct_pattern *pattern, const struct ct_select_module *
   for (size_t i = 0; i < matches->count; i++) {
     visit(context, matches->functions[i]);
   }
-  for (size_t i = 0; ct_select_is_program(pattern) && module->is_program && i < module->plan->count; i++) {
-    if (ct_refusal_is_callable((enum ct_refusal)module->plan->functions[i].refusal)) {
+  for (size_t i = 0; ct_select_is_program(pattern) && module->is_program && i < module->function_count; i++) {
+    if (ct_refusal_is_callable((enum ct_refusal)module->outcomes[i])) {
       visit(context, i);
     }
   }
@@ -406,7 +439,8 @@ choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_choice *choi
 static void
 note_outcomes(struct ct_select_module *module, const struct ct_choice *choice)
 {
-  for (size_t i = 0; i < module->plan->count; i++) {
+  module->chosen = true;
+  for (size_t i = 0; i < module->function_count; i++) {
     bool left_out = module->plan->functions[i].refusal == CT_REFUSED_NOT && !ct_wish_has_event(choice->wishes[i]);
     module->outcomes[i] = left_out ? choice->reasons[i] : module->plan->functions[i].refusal;
   }
@@ -439,9 +473,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
     return code;
   }
   struct marking marking = {.wanted = calloc(plan->count + 1, 1)};
-  module->outcomes = module->outcomes != NULL ? module->outcomes : calloc(plan->count + 1, 1);
-  if (marking.wanted == NULL || module->outcomes == NULL) {
-    free(marking.wanted);
+  if (marking.wanted == NULL) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < selection->count; i++) {
@@ -476,7 +508,7 @@ ct_select_settle(struct ct_selection *selection, const struct ct_plan *plan, con
                  const uint8_t *late)
 {
   struct ct_select_module *module = selection != NULL ? find_module(selection, plan, module_path) : NULL;
-  for (size_t i = 0; module != NULL && module->outcomes != NULL && late != NULL && i < plan->count; i++) {
+  for (size_t i = 0; module != NULL && module->chosen && late != NULL && i < plan->count; i++) {
     if (module->outcomes[i] == CT_REFUSED_NOT) {
       module->outcomes[i] = late[i];
     }

@@ -30,6 +30,8 @@ int ct_select_choose(struct ct_selection *selection, struct ct_exclude *exclude,
 /* What the installation found otherwise than the plan: why each function was not put in (ct_installed.late). */
 void ct_select_settle(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,
                       const uint8_t *late);
+/* The plans are about to go. What is known of the patterns can still be asked, until something is counted anew. */
+void ct_select_end(struct ct_selection *selection); /* accepts NULL */
 /* The module counts no longer. */
 void ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path);
 

@@ -33,12 +33,15 @@ struct ct_matches {
 };
 
 struct ct_select_module {
-  const struct ct_plan *plan;
+  const struct ct_plan *plan; /* NULL: it is gone, and what follows is kept to be told */
+  uint64_t plan_ns;           /* tells it from another one at the same address */
   char *path;
-  bool is_program;
+  bool is_program, has_sources;
+  bool chosen;                /* at least once */
   struct ct_matches *matches; /* by rule */
   size_t matches_size;
-  uint8_t *outcomes; /* enum ct_refusal of each function; NULL before the first choice */
+  size_t function_count;
+  uint8_t *outcomes; /* enum ct_refusal of each function: the plan's; when chosen, what has become of it */
 };
 
 struct ct_selection {

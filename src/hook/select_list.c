@@ -246,10 +246,9 @@ add_to_numbers(void *context, size_t function)
 {
   struct numbers *numbers = context;
   const struct ct_select_module *module = numbers->module;
-  bool chosen = module->outcomes != NULL;
-  uint8_t outcome = chosen ? module->outcomes[function] : module->plan->functions[function].refusal;
+  uint8_t outcome = module->outcomes[function];
   numbers->matched++;
-  numbers->hooked += chosen && outcome == CT_REFUSED_NOT;
+  numbers->hooked += module->chosen && outcome == CT_REFUSED_NOT;
   numbers->refused[outcome]++;
 }
 
@@ -272,8 +271,8 @@ tell_sources(const struct ct_selection *selection, const struct ct_pattern *patt
     const struct ct_select_module *module = selection->modules[i];
     if (pattern->rule < module->matches_size && module->matches[pattern->rule].active) {
       counted = true;
-      has_sources |= ct_plan_sources(module->plan) != NULL;
-      program_has_sources |= module->is_program && ct_plan_sources(module->plan) != NULL;
+      has_sources |= module->has_sources;
+      program_has_sources |= module->is_program && module->has_sources;
     }
   }
   if (!counted) {

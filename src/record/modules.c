@@ -749,6 +749,7 @@ ct_modules_json(const struct ct_modules *modules)
 void
 ct_modules_free(struct ct_modules *modules)
 {
+  ct_select_end(modules->selection);
   for (size_t i = 0; i < modules->count; i++) {
     free(modules->items[i].path);
     free(modules->items[i].why_not);
