@@ -28,6 +28,7 @@ GROUPS = {
     "light": [[os.path.join(HERE, "light.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py")]],
+    "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -40,7 +41,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "crash", "attach", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "crash", "attach", "changes", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 

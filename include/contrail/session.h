@@ -27,6 +27,7 @@
 #define CONTRAIL_SESSION_H
 
 #include <contrail/error.h>
+#include <contrail/select.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -123,6 +124,33 @@ int ct_session_pause(struct ct_session *session, struct ct_diag *diag);
 int ct_session_detach(struct ct_session *session, struct ct_diag *diag);
 /* Out of failed. */
 int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
+
+/*
+ * What is traced may be changed while the session is attached or running: the process is held for a moment. The
+ * session's selection and exclusion (those of the options, or its own) are changed. While there has been no pattern
+ * everything is traced; the first one that is added narrows that down. 0; CT_EINVAL: a wrong pattern, or the session is
+ * in another state; CT_ENOENT: there is no such pattern to be removed.
+ */
+struct ct_session_change {
+  size_t struct_size; /* to be set to sizeof(struct ct_session_change) */
+  size_t hooked;      /* of all functions, behind the change */
+  size_t before;      /* and before it */
+  size_t busy;        /* could not be hooked because a thread stood in their first bytes all the time */
+  uint64_t pause_ns;  /* how long the process was held */
+};
+/* change may be NULL. */
+int ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
+                         struct ct_session_change *change, struct ct_diag *diag);
+int ct_session_trace_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
+                            struct ct_diag *diag);
+int ct_session_exclude_add(struct ct_session *session, const char *pattern, struct ct_session_change *change,
+                           struct ct_diag *diag);
+int ct_session_exclude_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
+                              struct ct_diag *diag);
+/* The patterns, as ct_selection_json; those of the exclusion, as a JSON array of strings. By malloc(); NULL: out of
+ * memory. */
+char *ct_session_trace_list(struct ct_session *session);
+char *ct_session_exclude_list(struct ct_session *session);
 
 /*
  * Waits until the process has ended, or was let go (one that the session has started: until it has ended). For at most

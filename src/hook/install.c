@@ -81,6 +81,9 @@ struct build {
   void *descs;                  /* those from desc_written on */
   size_t desc_count, desc_written;
   size_t patch_capacity;
+  const struct ct_installed *const *others; /* hooks that the module has already */
+  size_t other_count;
+  bool is_layer; /* nothing is patched yet */
 };
 
 /* Trampolines are emitted into a buffer, which begins anew at where the code has come to. */
@@ -687,13 +690,16 @@ install(struct build *build, struct ct_diag *diag)
   code = build->bytes != NULL && build->descs != NULL
              ? ct_texts_open(build->remote->process, plan->elf, installed->base, &build->texts)
              : CT_ENOMEM;
+  for (size_t i = 0; i < build->other_count && code == 0; i++) {
+    ct_texts_without(&build->texts, build->others[i]->patches, build->others[i]->patch_count);
+  }
   if (code == 0) {
-    if (hooks >= DELIVERY_MIN) {
+    if (hooks >= DELIVERY_MIN && !build->is_layer) {
       build->delivery = ct_delivery_start(build->remote->process, plan, build->choice, installed->base, CHUNK_BYTES);
     }
     code = put_region(build);
   }
-  if (code == 0) {
+  if (code == 0 && !build->is_layer) {
     code = patch(build->remote, &build->texts, installed);
   }
   ct_texts_close(&build->texts);
@@ -731,6 +737,70 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
   }
   installed->install_ns = now_ns() - begin;
   return 0;
+}
+
+int
+ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
+                 const struct ct_choice *choice, uint64_t base, uint32_t first_fn,
+                 const struct ct_installed *const *others, size_t count, struct ct_installed *installed,
+                 struct ct_diag *diag)
+{
+  uint64_t begin = now_ns();
+  installed->first_fn = first_fn;
+  installed->base = base;
+  installed->owner = new_owner(place);
+  struct build build = {.remote = remote,
+                        .place = place,
+                        .plan = plan,
+                        .choice = choice,
+                        .installed = installed,
+                        .others = others,
+                        .other_count = count,
+                        .is_layer = true};
+  int code = install(&build, diag);
+  if (code != 0) {
+    ct_install_remove(remote, place, installed);
+    return code;
+  }
+  installed->install_ns = now_ns() - begin;
+  return 0;
+}
+
+/* Which functions cannot be switched on now. */
+static void
+find_busy(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions)
+{
+  struct build build = {.remote = remote};
+  for (size_t i = 0; i < installed->patch_count; i++) {
+    const struct ct_patch *patch = &installed->patches[i];
+    if (functions[patch->function] == CT_SWITCH_ON && is_occupied(&build, patch->address, patch->length)) {
+      functions[patch->function] = CT_SWITCH_BUSY;
+    }
+  }
+}
+
+int
+ct_install_switch(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions)
+{
+  size_t strange;
+  uint8_t *which = malloc(installed->patch_count + 1);
+  if (which == NULL) {
+    return CT_ENOMEM;
+  }
+  find_busy(remote, installed, functions);
+  for (size_t i = 0; i < installed->patch_count; i++) {
+    const struct ct_patch *patch = &installed->patches[i];
+    which[i] = functions[patch->function] == CT_SWITCH_OFF && patch->kind != CT_PATCH_RELAY; /* nobody comes by these */
+  }
+  int code = ct_patches_write(remote->process, installed->patches, which, installed->patch_count, true, &strange);
+  for (size_t i = 0; i < installed->patch_count; i++) {
+    which[i] = functions[installed->patches[i].function] == CT_SWITCH_ON;
+  }
+  if (code == 0) {
+    code = ct_patches_write(remote->process, installed->patches, which, installed->patch_count, false, &strange);
+  }
+  free(which);
+  return code;
 }
 
 int

@@ -81,6 +81,23 @@ int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *pla
                       struct ct_diag *diag);
 
 /*
+ * Trampolines for further hooks of a module that has others already (count of them), or for the same functions in other
+ * modes; not patched in yet: ct_install_switch. Otherwise as ct_install_module.
+ */
+int ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
+                     const struct ct_choice *choice, uint64_t base, uint32_t first_fn,
+                     const struct ct_installed *const *others, size_t count, struct ct_installed *installed,
+                     struct ct_diag *diag);
+/* What ct_install_switch does with a function. */
+enum ct_switch { CT_SWITCH_LEAVE = 0, CT_SWITCH_ON, CT_SWITCH_OFF, CT_SWITCH_BUSY };
+/*
+ * Puts hooks of a module in place, or takes them out; the process is held. functions: enum ct_switch for each function
+ * of the plan; ON becomes BUSY where a thread stands in the bytes to be changed. Only those that installed has a
+ * trampoline for may be switched. 0, CT_ENOMEM or CT_EIO.
+ */
+int ct_install_switch(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions);
+
+/*
  * The module is loaded again at the same address after it was gone: the trampolines are still there, the patches are
  * written anew. CT_EFORMAT when its bytes are not those that were patched.
  */

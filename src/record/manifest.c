@@ -141,6 +141,27 @@ timeval_ns(const struct timeval *t)
 }
 
 void
+ct_manifest_change(struct ct_manifest *manifest, const char *what, const char *pattern, size_t hooked,
+                   uint64_t pause_ns)
+{
+  json_t *change = json_object();
+  manifest->changes = manifest->changes != NULL ? manifest->changes : json_array();
+  json_object_set_new(change, "ns", json_integer((json_int_t)clock_ns(CLOCK_MONOTONIC)));
+  json_object_set_new(change, "what", json_string(what));
+  json_object_set_new(change, "pattern", ct_manifest_text(pattern));
+  json_object_set_new(change, "hooked", json_integer((json_int_t)hooked));
+  json_object_set_new(change, "held_ns", json_integer((json_int_t)pause_ns));
+  json_array_append_new(manifest->changes, change);
+}
+
+void
+ct_manifest_exclude(struct ct_manifest *manifest, const struct ct_exclude *exclude)
+{
+  json_decref(manifest->exclude);
+  manifest->exclude = exclude_json(exclude);
+}
+
+void
 ct_manifest_detach(struct ct_manifest *manifest)
 {
   manifest->detached = true;
@@ -274,6 +295,9 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   if (manifest->max_depth != 0) {
     json_object_set_new(json, "max_depth", json_integer(manifest->max_depth));
   }
+  if (manifest->changes != NULL) {
+    json_object_set(json, "changes", manifest->changes);
+  }
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));
@@ -287,6 +311,7 @@ ct_manifest_free(struct ct_manifest *manifest)
 {
   json_decref(manifest->command);
   json_decref(manifest->images);
+  json_decref(manifest->changes);
   json_decref(manifest->exclude);
 }
 

@@ -20,6 +20,7 @@ struct ct_manifest {
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */
   uint64_t end_ns;
+  json_t *changes; /* NULL: none */
   bool attached, detached;
   bool has_end;
   int has_exit;
@@ -36,6 +37,12 @@ void ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_opt
                        pid_t pid);
 /* The same of a process that ran before. */
 void ct_manifest_attach(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid);
+/* What is traced was changed: "trace", "untrace", "exclude" or "include" a pattern; so many functions are hooked now.
+ */
+void ct_manifest_change(struct ct_manifest *manifest, const char *what, const char *pattern, size_t hooked,
+                        uint64_t pause_ns);
+/* What is excluded now. */
+void ct_manifest_exclude(struct ct_manifest *manifest, const struct ct_exclude *exclude);
 /* It was let go. */
 void ct_manifest_detach(struct ct_manifest *manifest);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */

@@ -245,6 +245,22 @@ tell_loader_state(const struct ct_module *module, const struct ct_remote *remote
                           sizeof(at));
 }
 
+/* Which functions have a trampoline, and of which kind. */
+static int
+note_modes(struct ct_module *module, const struct ct_choice *choice)
+{
+  const struct ct_plan *plan = module->plan;
+  free(module->modes);
+  module->modes = calloc(plan->count + 1, 1);
+  for (size_t i = 0; module->modes != NULL && i < plan->count; i++) {
+    enum ct_wish wish = ct_choice_wish(choice, i);
+    if (wish != CT_WISH_NONE && has_trampoline(module, i)) {
+      module->modes[i] = ct_planned_mode(&plan->functions[i], wish) + 1;
+    }
+  }
+  return module->modes != NULL ? 0 : CT_ENOMEM;
+}
+
 static int
 install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
         struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -259,11 +275,15 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
     module->installed.first_fn = first_fn;
     each_id(module, tell_mode, sinks->drain);
     modules->next_fn += (uint32_t)plan->hooked;
-  } else if (module->installed.region != 0 && module->installed.base == module->base &&
+  } else if (module->installed.region != 0 && module->installed.base == module->base && module->active == NULL &&
              ct_install_again(remote, place, plan, &module->installed) == 0) {
     return 0;
   } else {
     ct_install_remove(remote, place, &module->installed);
+    for (size_t i = 0; i < module->layer_count; i++) {
+      ct_install_remove(remote, place, &module->layers[i].installed);
+    }
+    ct_module_drop_layers(module);
   }
   struct ct_choice choice;
   bool is_program = plan == ct_modules_program(modules, remote->process->pid);
@@ -274,6 +294,9 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   }
   code = ct_install_module(remote, place, plan, &choice, module->base, first_fn, &module->installed, diag);
   module->installed.first_fn = first_fn;
+  if (code == 0) {
+    code = note_modes(module, &choice);
+  }
   if (code == 0 && first) {
     ct_select_settle(modules->selection, plan, module->path, module->installed.late);
     tell_functions(module, &choice, sinks);
@@ -704,6 +727,7 @@ ct_modules_forget(struct ct_modules *modules)
   for (size_t i = 0; i < modules->count; i++) {
     modules->items[i].loaded = false;
     modules->items[i].plan = NULL; /* its place in the table is gone with the image */
+    ct_module_drop_layers(&modules->items[i]);
     ct_installed_free(&modules->items[i].installed);
   }
 }
@@ -754,6 +778,7 @@ ct_modules_free(struct ct_modules *modules)
     free(modules->items[i].path);
     free(modules->items[i].why_not);
     free(modules->items[i].build_id);
+    ct_module_drop_layers(&modules->items[i]);
     ct_installed_free(&modules->items[i].installed);
   }
   for (size_t i = 0; i < modules->plan_count; i++) {

@@ -11,6 +11,12 @@
 
 #include <jansson.h>
 
+/* Hooks of a module that came later than the first ones. */
+struct ct_layer {
+  struct ct_installed installed;
+  uint8_t *modes; /* for each function of the plan, CT_HOOK_* + 1 of its trampoline here; 0: none */
+};
+
 struct ct_module {
   uint32_t index; /* in the recording */
   uint32_t image;
@@ -23,6 +29,11 @@ struct ct_module {
   const struct ct_plan *plan; /* NULL when the file could not be planned */
   char *why_not;              /* and why, one line */
   struct ct_installed installed;
+  uint8_t *modes; /* as in ct_layer, of installed */
+  struct ct_layer *layers;
+  size_t layer_count;
+  uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that
+                       of a layer; NULL: nothing has been changed since it was installed */
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
   uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
@@ -59,6 +70,19 @@ struct ct_module_sinks {
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/*
+ * What is chosen has changed: puts hooks in and takes hooks out accordingly; the process is held (remote has the pcs).
+ * choices: of ct_modules_choose. *busy: functions in whose first bytes a thread stands, so that they could not be
+ * hooked now. 0 or a negative error.
+ */
+int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_place *place,
+                      struct ct_choice *choices, size_t *busy, struct ct_diag *diag);
+/* What is to be hooked in each module, ahead of ct_modules_change. NULL: out of memory. */
+struct ct_choice *ct_modules_choose(struct ct_modules *modules, int pid);
+void ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices);
+/* Forgets the layers and what is active, but not what is in the process. */
+void ct_module_drop_layers(struct ct_module *module);
+
 /*
  * For loaders that do not tell: are there modules in the mappings that are not known, or is one gone? Plans new ones
  * ahead, and finds what patterns match in them, so that the process need not be held for long.

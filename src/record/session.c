@@ -9,6 +9,7 @@
  */
 #include "record/session_internal.h"
 
+#include <contrail/exclude.h>
 #include "base/sized.h"
 #include "record/program.h"
 
@@ -29,13 +30,13 @@
 #define LOOK_MS 50 /* where no loader tells of libraries */
 
 /* A call of the interface, on the caller's stack. */
-struct session_command {
+struct command {
   int (*run)(struct ct_session *session, void *argument, struct ct_diag *diag);
   void *argument;
   struct ct_diag *diag;
   int result;
   bool done;
-  struct session_command *next;
+  struct command *next;
 };
 
 uint64_t
@@ -199,7 +200,7 @@ static bool
 run_commands(struct ct_session *session)
 {
   pthread_mutex_lock(&session->guard);
-  struct session_command *command = session->commands;
+  struct command *command = session->commands;
   if (command != NULL) {
     session->commands = command->next;
   }
@@ -216,8 +217,8 @@ run_commands(struct ct_session *session)
   return true;
 }
 
-static void
-refresh_status(struct ct_session *session)
+void
+session_count(struct ct_session *session)
 {
   struct ct_drain_stats stats;
   struct ct_sampling_state sampling;
@@ -273,7 +274,7 @@ session_main(void *context)
     }
     if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
       ct_cache_store(session->modules.cache);
-      refresh_status(session);
+      session_count(session);
     }
     uint64_t begin = session_now_ns();
     session_look_for_modules(session);
@@ -285,15 +286,15 @@ session_main(void *context)
 }
 
 /* Has the thread run it, and waits for that. */
-static int
-command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument,
-        struct ct_diag *diag)
+int
+session_command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument,
+                struct ct_diag *diag)
 {
   struct ct_diag unused;
-  struct session_command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
+  struct command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
   mine.diag->text[0] = '\0';
   pthread_mutex_lock(&session->guard);
-  struct session_command **at = &session->commands;
+  struct command **at = &session->commands;
   while (*at != NULL) {
     at = &(*at)->next;
   }
@@ -310,6 +311,18 @@ command(struct ct_session *session, int (*run)(struct ct_session *, void *, stru
 }
 
 /* ---- the calls ---- */
+
+static void
+free_session(struct ct_session *session)
+{
+  pthread_mutex_destroy(&session->guard);
+  pthread_mutex_destroy(&session->writer_lock);
+  pthread_cond_destroy(&session->changed);
+  ct_selection_free(session->own_selection);
+  ct_exclude_free(session->own_exclude);
+  free((char *)session->options.directory);
+  free(session);
+}
 
 int
 ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
@@ -329,6 +342,14 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
   session->options = own;
   session->options.ring_mib = own.ring_mib != 0 ? own.ring_mib : CT_RING_MIB_DEFAULT;
   session->options.directory = strdup(own.directory);
+  if (own.selection == NULL) {
+    session->options.selection = session->own_selection = ct_selection_create();
+  }
+  if (own.exclude == NULL) {
+    session->options.exclude = session->own_exclude = ct_exclude_create();
+  }
+  bool have_all =
+      session->options.directory != NULL && session->options.selection != NULL && session->options.exclude != NULL;
   session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   session->bell = &session->own_bell;
   session->stop_watching = -1;
@@ -339,11 +360,10 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &session->caller_mask);
-  int failed = session->options.directory != NULL ? pthread_create(&session->thread, NULL, session_main, session) : -1;
+  int failed = have_all ? pthread_create(&session->thread, NULL, session_main, session) : -1;
   pthread_sigmask(SIG_SETMASK, &session->caller_mask, NULL);
   if (failed != 0) {
-    free((char *)session->options.directory);
-    free(session);
+    free_session(session);
     return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
   }
   *out = session;
@@ -393,7 +413,7 @@ ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno
   struct spawn_argument spawn = {.argv = argv, .exec_errno = exec_errno};
   *exec_errno = 0;
   pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
-  return command(session, run_spawn, &spawn, diag);
+  return session_command(session, run_spawn, &spawn, diag);
 }
 
 static int
@@ -428,7 +448,7 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_install(struct ct_session *session, struct ct_diag *diag)
 {
-  return command(session, run_install, NULL, diag);
+  return session_command(session, run_install, NULL, diag);
 }
 
 static int
@@ -457,7 +477,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
-  return command(session, run_attach, &pid, diag);
+  return session_command(session, run_attach, &pid, diag);
 }
 
 static int
@@ -469,7 +489,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
     ct_process_release(&session->process);
     session_let_go(session);
     session_write_manifest(session, false);
-    refresh_status(session);
+    session_count(session);
   }
   return code;
 }
@@ -477,7 +497,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_resume(struct ct_session *session, struct ct_diag *diag)
 {
-  return command(session, run_resume, NULL, diag);
+  return session_command(session, run_resume, NULL, diag);
 }
 
 static int
@@ -495,7 +515,7 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_pause(struct ct_session *session, struct ct_diag *diag)
 {
-  return command(session, run_pause, NULL, diag);
+  return session_command(session, run_pause, NULL, diag);
 }
 
 static int
@@ -528,7 +548,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_detach(struct ct_session *session, struct ct_diag *diag)
 {
-  return command(session, run_detach, NULL, diag);
+  return session_command(session, run_detach, NULL, diag);
 }
 
 static int
@@ -541,7 +561,7 @@ run_reset(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_reset(struct ct_session *session, struct ct_diag *diag)
 {
-  return command(session, run_reset, NULL, diag);
+  return session_command(session, run_reset, NULL, diag);
 }
 
 int
@@ -603,15 +623,11 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag)
 {
-  int code = command(session, run_close, NULL, diag);
+  int code = session_command(session, run_close, NULL, diag);
   pthread_join(session->thread, NULL);
   if (status != NULL && ct_sized_give(status, &session->status, sizeof(session->status), NULL) != 0 && code == 0) {
     code = ct_fail(diag, CT_EINVAL, "struct_size of the status is not set");
   }
-  pthread_mutex_destroy(&session->guard);
-  pthread_mutex_destroy(&session->writer_lock);
-  pthread_cond_destroy(&session->changed);
-  free((char *)session->options.directory);
-  free(session);
+  free_session(session);
   return code;
 }

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-struct session_command; /* session.c */
+struct command; /* session.c */
 
 struct ct_session {
   struct ct_session_options options;
@@ -25,7 +25,7 @@ struct ct_session {
   /* Between threads, under the guard. */
   pthread_mutex_t guard;
   pthread_cond_t changed; /* a command is done, the state is another one, the process has ended */
-  struct session_command *commands;
+  struct command *commands;
   struct ct_session_status status;
   bool finished;  /* nothing more will happen to the process that wait waits for */
   bool lost;      /* somebody else has waited for the process */
@@ -46,6 +46,8 @@ struct ct_session {
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
   struct ct_modules modules;
+  struct ct_selection *own_selection; /* when the options bring none */
+  struct ct_exclude *own_exclude;
   struct ct_drain *drain;
   struct ct_trace_writer *writer; /* NULL: no trace yet */
   pthread_mutex_t writer_lock;
@@ -60,6 +62,11 @@ struct ct_session {
 };
 
 /* session.c */
+/* Any thread's: has the session's thread run it, and waits for that. */
+int session_command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *),
+                    void *argument, struct ct_diag *diag);
+/* Brings the numbers of the status up to date. */
+void session_count(struct ct_session *session);
 void session_note(struct ct_session *session, const char *text);
 uint64_t session_now_ns(void);
 void session_wake(uint32_t *word);                            /* a futex */

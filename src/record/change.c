@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hooks that come and go in a process that runs; see modules.h.
+ *
+ * Each function has an entry, patched or not, and perhaps several trampolines: in what was first installed for the
+ * module, and in layers, one for each change that needed trampolines not made before. A change makes what is missing,
+ * then switches entries: to another trampoline, or back to the function's own bytes. Trampolines stay: frames may return
+ * through them, and what comes again needs no new one.
+ */
+#include "record/modules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LAYERS_MAX 4096
+
+void
+ct_module_drop_layers(struct ct_module *module)
+{
+  for (size_t i = 0; i < module->layer_count; i++) {
+    ct_installed_free(&module->layers[i].installed);
+    free(module->layers[i].modes);
+  }
+  free(module->layers);
+  free(module->active);
+  free(module->modes);
+  module->layers = NULL;
+  module->layer_count = 0;
+  module->active = NULL;
+  module->modes = NULL;
+}
+
+static bool
+can_change(const struct ct_module *module)
+{
+  return module->loaded && module->plan != NULL && module->why_not == NULL && module->modes != NULL;
+}
+
+struct ct_choice *
+ct_modules_choose(struct ct_modules *modules, int pid)
+{
+  const struct ct_plan *program = ct_modules_program(modules, pid);
+  struct ct_choice *choices = calloc(modules->count + 1, sizeof(*choices));
+  int code = choices == NULL ? CT_ENOMEM : 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (can_change(module)) {
+      code = ct_select_count(modules->selection, module->plan, module->path, module->plan == program);
+    }
+  }
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (can_change(module)) {
+      code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path,
+                              module->plan == program, &choices[i]);
+    }
+  }
+  if (code != 0) {
+    ct_modules_choices_free(modules, choices);
+    return NULL;
+  }
+  return choices;
+}
+
+void
+ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices)
+{
+  for (size_t i = 0; choices != NULL && i < modules->count; i++) {
+    ct_choice_free(&choices[i]);
+  }
+  free(choices);
+}
+
+static const uint8_t *
+modes_of(const struct ct_module *module, size_t which)
+{
+  return which == 1 ? module->modes : module->layers[which - 2].modes;
+}
+
+static const struct ct_installed *
+installed_of(const struct ct_module *module, size_t which)
+{
+  return which == 1 ? &module->installed : &module->layers[which - 2].installed;
+}
+
+/* CT_HOOK_* + 1 of what a function shall have; 0: nothing. */
+static uint8_t
+wanted_mode(const struct ct_module *module, const struct ct_choice *choice, size_t i)
+{
+  const struct ct_planned *planned = &module->plan->functions[i];
+  enum ct_wish wish = ct_choice_wish(choice, i);
+  return planned->refusal != CT_REFUSED_NOT || wish == CT_WISH_NONE ? 0 : ct_planned_mode(planned, wish) + 1;
+}
+
+/* The trampoline of a function for this mode, 0 when there is none yet. */
+static size_t
+find_trampoline(const struct ct_module *module, size_t i, uint8_t mode)
+{
+  for (size_t which = 1; which < module->layer_count + 2; which++) {
+    if (modes_of(module, which)[i] == mode) {
+      return which;
+    }
+  }
+  return 0;
+}
+
+/* Nothing was changed before: what is in place is what was installed. */
+static int
+begin_active(struct ct_module *module)
+{
+  if (module->active != NULL) {
+    return 0;
+  }
+  module->active = calloc(module->plan->count + 1, sizeof(*module->active));
+  for (size_t i = 0; module->active != NULL && i < module->plan->count; i++) {
+    module->active[i] = module->modes[i] != 0;
+  }
+  return module->active != NULL ? 0 : CT_ENOMEM;
+}
+
+/* It was tried, and failed for a reason that stays. */
+static bool
+cannot_be(const struct ct_module *module, size_t i)
+{
+  uint8_t late = module->installed.late != NULL ? module->installed.late[i] : CT_REFUSED_NOT;
+  return late != CT_REFUSED_NOT && late != CT_REFUSED_BUSY && !ct_refusal_is_choice((enum ct_refusal)late);
+}
+
+/* What the new layer consists of: the trampolines that are wanted and not there. Their number. */
+static size_t
+choose_missing(const struct ct_module *module, const struct ct_choice *choice, struct ct_choice *missing)
+{
+  const struct ct_plan *plan = module->plan;
+  size_t count = 0;
+  *missing = (struct ct_choice){.wishes = malloc(plan->count + 1)};
+  for (size_t i = 0; missing->wishes != NULL && i < plan->count; i++) {
+    uint8_t mode = wanted_mode(module, choice, i);
+    bool is_missing = mode != 0 && !cannot_be(module, i) && find_trampoline(module, i, mode) == 0;
+    missing->wishes[i] = is_missing ? ct_choice_wish(choice, i) : CT_WISH_NONE;
+    missing->excluded += plan->functions[i].refusal == CT_REFUSED_NOT && !is_missing;
+    count += is_missing;
+  }
+  return count;
+}
+
+static int
+add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_agent_place *place,
+          const struct ct_choice *missing, struct ct_diag *diag)
+{
+  const struct ct_plan *plan = module->plan;
+  if (module->layer_count == LAYERS_MAX) {
+    return ct_fail(diag, CT_ERANGE, "%s has been changed too often in this session", module->path);
+  }
+  struct ct_layer *layers = reallocarray(module->layers, module->layer_count + 1, sizeof(*layers));
+  if (layers == NULL) {
+    return CT_ENOMEM;
+  }
+  module->layers = layers;
+  const struct ct_installed **others = calloc(module->layer_count + 1, sizeof(*others));
+  struct ct_layer layer = {.modes = calloc(plan->count + 1, 1)};
+  int code = others == NULL || layer.modes == NULL ? CT_ENOMEM : 0;
+  for (size_t which = 1; which < module->layer_count + 2 && code == 0; which++) {
+    others[which - 1] = installed_of(module, which);
+  }
+  if (code == 0) {
+    code = ct_install_layer(remote, place, plan, missing, module->base, module->installed.first_fn, others,
+                            module->layer_count + 1, &layer.installed, diag);
+  }
+  free(others);
+  if (code != 0) {
+    free(layer.modes);
+    return code;
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    uint8_t late = layer.installed.late == NULL ? CT_REFUSED_NOT : layer.installed.late[i];
+    enum ct_wish wish = ct_choice_wish(missing, i);
+    bool there = plan->functions[i].refusal == CT_REFUSED_NOT && wish != CT_WISH_NONE &&
+                 (late == CT_REFUSED_NOT || ct_refusal_is_choice(late));
+    layer.modes[i] = there ? ct_planned_mode(&plan->functions[i], wish) + 1 : 0;
+  }
+  module->layers[module->layer_count++] = layer;
+  return 0;
+}
+
+/* Which function goes from which trampoline to which. */
+static size_t
+switch_all(struct ct_module *module, const struct ct_choice *choice, const struct ct_remote *remote, int *code)
+{
+  const struct ct_plan *plan = module->plan;
+  size_t busy = 0;
+  uint16_t *next = calloc(plan->count + 1, sizeof(*next));
+  uint8_t *switches = malloc(plan->count + 1);
+  *code = next == NULL || switches == NULL ? CT_ENOMEM : 0;
+  for (size_t i = 0; i < plan->count && *code == 0; i++) {
+    uint8_t mode = wanted_mode(module, choice, i);
+    bool is_there = module->active[i] != 0 && modes_of(module, module->active[i])[i] == mode;
+    next[i] = mode == 0 ? 0 : is_there ? module->active[i] : (uint16_t)find_trampoline(module, i, mode);
+  }
+  for (size_t which = 1; which < module->layer_count + 2 && *code == 0; which++) {
+    bool any = false;
+    for (size_t i = 0; i < plan->count; i++) {
+      bool off = module->active[i] == which && next[i] == 0;
+      bool on = next[i] == which && module->active[i] != which;
+      switches[i] = off ? CT_SWITCH_OFF : on ? CT_SWITCH_ON : CT_SWITCH_LEAVE;
+      any |= off || on;
+    }
+    *code = any ? ct_install_switch(remote, installed_of(module, which), switches) : 0;
+    for (size_t i = 0; i < plan->count && *code == 0; i++) {
+      if (switches[i] == CT_SWITCH_ON || switches[i] == CT_SWITCH_OFF) {
+        module->active[i] = next[i];
+      }
+      busy += switches[i] == CT_SWITCH_BUSY;
+    }
+  }
+  free(next);
+  free(switches);
+  return busy;
+}
+
+/* Why each function is not hooked, as if it had been installed so; and how many are. */
+static int
+take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct_choice *choice)
+{
+  const struct ct_plan *plan = module->plan;
+  if (module->installed.late == NULL) {
+    module->installed.late = calloc(plan->count + 1, 1);
+    if (module->installed.late == NULL) {
+      return CT_ENOMEM;
+    }
+  }
+  memcpy(module->refused, plan->refused, sizeof(module->refused));
+  module->hooked = 0;
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    enum ct_wish wish = ct_choice_wish(choice, i);
+    uint8_t late = CT_REFUSED_NOT;
+    if (cannot_be(module, i)) {
+      late = module->installed.late[i];
+    } else if (!ct_wish_has_event(wish)) {
+      late = (uint8_t)ct_choice_reason(choice, i);
+    } else if (module->active[i] == 0) {
+      uint8_t before = module->layer_count != 0 && module->layers[module->layer_count - 1].installed.late != NULL
+                           ? module->layers[module->layer_count - 1].installed.late[i]
+                           : CT_REFUSED_NOT;
+      late = before != CT_REFUSED_NOT && !ct_refusal_is_choice(before) ? before : CT_REFUSED_BUSY;
+    }
+    module->installed.late[i] = late;
+    module->refused[late] += late != CT_REFUSED_NOT;
+    module->hooked += late == CT_REFUSED_NOT;
+  }
+  ct_select_settle(modules->selection, plan, module->path, module->installed.late);
+  return 0;
+}
+
+static int
+change_module(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
+              struct ct_agent_place *place, const struct ct_choice *choice, size_t *busy, struct ct_diag *diag)
+{
+  struct ct_choice missing;
+  int code = begin_active(module);
+  if (code != 0) {
+    return code;
+  }
+  if (choose_missing(module, choice, &missing) != 0) {
+    code = add_layer(module, remote, place, &missing, diag);
+  } else if (missing.wishes == NULL) {
+    code = CT_ENOMEM;
+  }
+  free(missing.wishes);
+  if (code == 0) {
+    *busy += switch_all(module, choice, remote, &code);
+  }
+  return code == 0 ? take_stock(modules, module, choice) : code;
+}
+
+int
+ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_place *place,
+                  struct ct_choice *choices, size_t *busy, struct ct_diag *diag)
+{
+  int code = 0;
+  *busy = 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    if (can_change(&modules->items[i])) {
+      code = change_module(modules, &modules->items[i], remote, place, &choices[i], busy, diag);
+    }
+  }
+  return code;
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Patterns added to and removed from a live session under load, at random: each function has been recorded exactly as
+often as it was called while it was hooked, in full or light as it was asked for.
+
+    tests/changes.py [--changes N] [--repeat N] [--seed N] [--build DIR] [--keep]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+FUNCTIONS = {f"{group}_leaf_{k}": (g, k) for g, group in enumerate(("red", "green", "blue", "black")) for k in range(5)}
+PATTERNS = ["red_*", "green_*", "*_leaf_1", "*_leaf_3", "black_leaf_4", "rounds!bl*_*", "rounds!*_leaf_[02]", "noise_inner",
+            "blue_leaf_2", "red_leaf_0", "rounds!*leaf*"]
+
+
+def matches(pattern, function):
+    return fnmatch.fnmatchcase(function, pattern.split("!")[-1])
+
+
+class Model:
+    """What must be hooked, and what has been called since."""
+
+    def __init__(self):
+        self.traced, self.excluded = {"red_leaf_0": "full"}, set()
+        self.calls = {name: 0 for name in FUNCTIONS}
+        self.full = {name: 0 for name in FUNCTIONS}
+        self.rounds = 0
+
+    def mode_of(self, name):
+        modes = {mode for pattern, mode in self.traced.items() if matches(pattern, name)}
+        if any(matches(pattern, name) for pattern in self.excluded):
+            return None
+        return "full" if "full" in modes else "light" if modes else None
+
+    def play(self):
+        self.rounds += 1
+        for name, (g, k) in FUNCTIONS.items():
+            mode = self.mode_of(name)
+            number = 4 * (self.rounds % 7 + k + 3 * g + 1)
+            self.calls[name] += number if mode else 0
+            self.full[name] += number if mode == "full" else 0
+
+    def hooked(self):
+        return sum(1 for name in [*FUNCTIONS, "noise_inner"] if self.mode_of(name))
+
+
+def ask(process, line):
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline().strip()
+    assert answer, f"no answer to {line!r}"
+    return answer
+
+
+def choose(model):
+    kind = random.random()
+    if kind < 0.45 or not model.traced:
+        pattern, mode = random.choice(PATTERNS), random.choice(("full", "light"))
+        model.traced[pattern] = mode
+        return f"add {mode} {pattern}"
+    if kind < 0.75:
+        pattern = random.choice(sorted(model.traced))
+        del model.traced[pattern]
+        return f"remove auto {pattern}"
+    if kind < 0.88 or not model.excluded:
+        pattern = random.choice(PATTERNS[:6])
+        if pattern not in model.excluded:
+            model.excluded.add(pattern)
+            return f"exclude auto {pattern}"
+        return None
+    pattern = random.choice(sorted(model.excluded))
+    model.excluded.discard(pattern)
+    return f"include auto {pattern}"
+
+
+def report(contrail, trace):
+    out = subprocess.run([contrail, "report", "--json", "--limit", "0", trace], capture_output=True, check=True)
+    return {row["name"]: row for row in json.loads(out.stdout)["functions"]}
+
+
+def run_once(options, folder):
+    flags = ["-I", os.path.join(ROOT, "include")]
+    target, driver = os.path.join(folder, "rounds"), os.path.join(folder, "changes")
+    trace = os.path.join(folder, "trace")
+    subprocess.run(["gcc", "-O2", "-g", "-o", target, os.path.join(HERE, "attach", "rounds.c"), "-lpthread"], check=True)
+    subprocess.run(["gcc", "-O2", "-o", driver, os.path.join(HERE, "attach", "changes.c"), *flags, "-L", options.build,
+                    f"-Wl,-rpath,{options.build}", "-lcontrail"], check=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    model, held = Model(), []
+    with subprocess.Popen([target], **pipes) as program:
+        try:
+            assert program.stdout.readline().strip() == "ready"
+            with subprocess.Popen([driver, str(program.pid), trace], **pipes) as session:
+                assert session.stdout.readline().strip() == "ready"
+                for number in range(options.changes):
+                    line = choose(model)
+                    if line is None:
+                        continue
+                    answer = ask(session, line)
+                    assert not answer.startswith("error"), f"{line}: {answer}"
+                    hooked, _, busy, pause = (int(word) for word in answer.split())
+                    assert busy == 0, f"{line}: {busy} functions could not be changed"
+                    assert hooked == model.hooked(), f"{line}: {hooked} functions hooked, not {model.hooked()}"
+                    held.append(pause / 1e6)
+                    for _ in range(random.randrange(3)):
+                        model.play()
+                        assert ask(program, "go") == str(model.rounds), f"change {number}: the program is wrong"
+                session.stdin.close()
+                listed = json.loads(session.stdout.readline())
+                assert {item["pattern"] for item in listed} == set(model.traced), listed
+                assert session.wait(60) == 0
+            assert ask(program, "go") == str(model.rounds + 1)
+            program.stdin.close()
+            assert program.wait(60) == 0
+        finally:
+            if program.poll() is None:
+                program.kill()
+    rows = report(options.contrail, trace)
+    wrong = []
+    for name, calls in model.calls.items():
+        got = rows.get(name, {}).get("calls", 0)
+        if got != calls:
+            wrong.append(f"{name}: {got} calls recorded, not {calls}")
+    assert not wrong, "; ".join(wrong[:4])
+    if options.keep:
+        shutil.copytree(trace, os.path.join(options.build, "tests", "changes.trace"), dirs_exist_ok=True)
+    held.sort()
+    return (f"{len(held)} changes, {model.rounds} rounds, {sum(model.calls.values()):,} calls recorded of "
+            f"{len(FUNCTIONS)} functions, {sum(model.full.values()):,} in full; held {held[len(held) // 2]:.1f} ms each "
+            f"(most {held[-1]:.1f})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--changes", type=int, default=100)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    options.contrail = os.path.join(options.build, "contrail")
+    passed = failed = 0
+    for turn in range(options.repeat):
+        seed = options.seed if options.seed is not None else random.randrange(10**6)
+        random.seed(seed + turn)
+        with tempfile.TemporaryDirectory(prefix="contrail-changes-") as folder:
+            try:
+                print(f"ok   changes (seed {seed + turn}): {run_once(options, folder)}", flush=True)
+                passed += 1
+            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
+                print(f"FAIL changes (seed {seed + turn})\n     {type(error).__name__}: {error}", flush=True)
+                failed += 1
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
