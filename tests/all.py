@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude light errors crash cache library
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light errors crash cache library
                                                control programs kinds transparency callgrind libraries differential
                                                fuzz
 
@@ -25,6 +25,7 @@ GROUPS = {
                [os.path.join(HERE, "static", "manual.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
+    "patterns": [[os.path.join(HERE, "patterns.py")]],
     "light": [[os.path.join(HERE, "light.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py")]],
@@ -41,7 +42,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "light", "errors", "crash", "attach", "changes", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "errors", "crash", "attach", "changes", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
