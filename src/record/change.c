@@ -4,8 +4,8 @@
  *
  * Each function has an entry, patched or not, and perhaps several trampolines: in what was first installed for the
  * module, and in layers, one for each change that needed trampolines not made before. A change makes what is missing,
- * then switches entries: to another trampoline, or back to the function's own bytes. Trampolines stay: frames may return
- * through them, and what comes again needs no new one.
+ * then switches entries: to another trampoline, or back to the function's own bytes. Trampolines stay: frames may
+ * return through them, and what comes again needs no new one.
  */
 #include "record/modules.h"
 
@@ -51,8 +51,8 @@ ct_modules_choose(struct ct_modules *modules, int pid)
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     const struct ct_module *module = &modules->items[i];
     if (can_change(module)) {
-      code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path,
-                              module->plan == program, &choices[i]);
+      code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
+                              &choices[i]);
     }
   }
   if (code != 0) {

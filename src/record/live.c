@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changing what is traced in a live session; see <contrail/session.h>. What is to be hooked is found out first; then the
- * process is held, and what differs is changed. Where a thread stands in the bytes to be patched it is let go and held
- * again, a few times.
+ * Changing what is traced in a live session; see <contrail/session.h>. What is to be hooked is found out first; then
+ * the process is held, and what differs is changed. Where a thread stands in the bytes to be patched it is let go and
+ * held again, a few times.
  */
 #include "record/session_internal.h"
 

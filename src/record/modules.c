@@ -192,15 +192,24 @@ write_function(void *context, uint32_t fn, const struct ct_planned *planned)
                                   planned->name != NULL ? planned->name : "");
 }
 
-/* While the program waits: kept in memory, and written by the drain before its next block. A failure stays in the
- * writer. */
-static void
-tell_functions(const struct ct_module *module, const struct ct_choice *choice, const struct ct_module_sinks *sinks)
+/* Kept in memory, and written by the drain before its next block. A failure stays in the writer. */
+void
+ct_modules_tell(struct ct_modules *modules, const struct ct_module_sinks *sinks)
 {
-  struct function_sink to = {sinks, module, choice};
-  pthread_mutex_lock(sinks->writer_lock);
-  each_id(module, write_function, &to);
-  pthread_mutex_unlock(sinks->writer_lock);
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (!module->untold) {
+      continue;
+    }
+    if (module->plan != NULL) {
+      struct function_sink to = {sinks, module, &module->first_choice};
+      pthread_mutex_lock(sinks->writer_lock);
+      each_id(module, write_function, &to);
+      pthread_mutex_unlock(sinks->writer_lock);
+    }
+    ct_choice_free(&module->first_choice);
+    module->untold = false;
+  }
 }
 
 static int
@@ -299,8 +308,9 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   }
   if (code == 0 && first) {
     ct_select_settle(modules->selection, plan, module->path, module->installed.late);
-    tell_functions(module, &choice, sinks);
-    code = tell_loader_state(module, remote, place);
+    module->first_choice = choice;
+    module->untold = true;
+    return tell_loader_state(module, remote, place);
   }
   ct_choice_free(&choice);
   return code;
@@ -780,6 +790,7 @@ ct_modules_free(struct ct_modules *modules)
     free(modules->items[i].build_id);
     ct_module_drop_layers(&modules->items[i]);
     ct_installed_free(&modules->items[i].installed);
+    ct_choice_free(&modules->items[i].first_choice);
   }
   for (size_t i = 0; i < modules->plan_count; i++) {
     ct_plan_free(modules->plans[i].plan);

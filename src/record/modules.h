@@ -29,7 +29,9 @@ struct ct_module {
   const struct ct_plan *plan; /* NULL when the file could not be planned */
   char *why_not;              /* and why, one line */
   struct ct_installed installed;
-  uint8_t *modes; /* as in ct_layer, of installed */
+  bool untold;                   /* its functions are not in the trace's table yet ... */
+  struct ct_choice first_choice; /* ... and what was chosen of them */
+  uint8_t *modes;                /* as in ct_layer, of installed */
   struct ct_layer *layers;
   size_t layer_count;
   uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that
@@ -70,6 +72,8 @@ struct ct_module_sinks {
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                       struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/* Brings the functions of new modules into the trace: behind an update, when nobody waits for that any more. */
+void ct_modules_tell(struct ct_modules *modules, const struct ct_module_sinks *sinks);
 /*
  * What is chosen has changed: puts hooks in and takes hooks out accordingly; the process is held (remote has the pcs).
  * choices: of ct_modules_choose. *busy: functions in whose first bytes a thread stands, so that they could not be

@@ -127,6 +127,13 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   return code;
 }
 
+void
+session_tell(struct ct_session *session)
+{
+  struct ct_module_sinks to = session_sinks(session);
+  ct_modules_tell(&session->modules, &to);
+}
+
 /* The image has ended, by exec or with the process. */
 void
 session_end_image(struct ct_session *session, bool by_exec)
@@ -134,6 +141,7 @@ session_end_image(struct ct_session *session, bool by_exec)
   if (!session->image_live) {
     return;
   }
+  session_tell(session);
   ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
   session_set_bell(session, NULL);
   ct_image_free(&session->image);

@@ -90,6 +90,7 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
       ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
   answer_request(via);
   session->manifest.install_ns += session_now_ns() - begin;
+  ct_modules_tell(&session->modules, &to);
   if (added < 0) {
     session_note(session, diag.text);
   }
@@ -120,6 +121,7 @@ hook_found_modules(struct ct_session *session)
       ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
   session_let_go(session);
   session->manifest.install_ns += session_now_ns() - begin;
+  ct_modules_tell(&session->modules, &to);
   session->manifest_is_old |= added > 0;
   if (added < 0) {
     session_note(session, diag.text);
@@ -200,6 +202,7 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
     session_end_image(session, false);
   }
   ct_process_release(&session->process);
+  session_tell(session);
 }
 
 /* A thread has got a signal that will end the process. */

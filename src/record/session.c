@@ -488,6 +488,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code == 0) {
     ct_process_release(&session->process);
     session_let_go(session);
+    session_tell(session);
     session_write_manifest(session, false);
     session_count(session);
   }

@@ -84,6 +84,8 @@ struct ct_module_sinks session_sinks(struct ct_session *session);
 void session_sample(struct ct_session *session);
 /* The process stands behind an exec: makes the new image ready. */
 int session_begin_image(struct ct_session *session, struct ct_diag *diag);
+/* Brings the functions of new modules into the trace, when the process does not wait for it. */
+void session_tell(struct ct_session *session);
 /* The image has ended, by exec or with the process, or was taken out. */
 void session_end_image(struct ct_session *session, bool by_exec);
 /* Nothing more will be recorded: the trace gets its end. Keeps the first failure in result and why. */
