@@ -97,6 +97,11 @@ _contrail_process() {
   esac
 }
 
+# Ids of the live sessions.
+_contrail_sessions() {
+  contrail sessions --json 2>/dev/null | sed -n 's/^ *"id": "\(.*\)",$/\1/p'
+}
+
 _contrail() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command options
   COMPREPLY=()
@@ -109,7 +114,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -117,7 +122,7 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop plan info report replay exclude-list cache clean help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay exclude-list cache clean help version' -- "$cur")
       return
       ;;
     version) return ;;
@@ -127,7 +132,19 @@ _contrail() {
         [[ $command == stop ]] && options+=' --end'
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
       elif [[ $command != sessions ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(contrail sessions --json 2>/dev/null | sed -n 's/^ *"id": "\(.*\)",$/\1/p')" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "$(_contrail_sessions)" -- "$cur")
+      fi
+      return
+      ;;
+    trace | exclude)
+      if [[ $cur == -* ]]; then
+        options='--json --help'
+        [[ $command == trace ]] && options+=' --mode'
+        mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
+      elif [[ $prev == --mode ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur")
+      elif ((COMP_CWORD <= 3)) && [[ $prev != add && $prev != remove && $prev != list ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$([[ $prev == "$command" ]] && _contrail_sessions) add remove list" -- "$cur")
       fi
       return
       ;;

@@ -9,6 +9,7 @@ import argparse
 import fnmatch
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -295,6 +296,100 @@ def several(scene):
         expect(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
 
 
+# ---- patterns ----
+
+
+def changed(scene):
+    """What is traced changes by commands, and the trace has exactly the calls of what was hooked."""
+    program = scene.start()
+    contrail, name, trace = scene.attach(program, "--exclude", "program!third")
+    expect(scene.json("trace", "list")["patterns"], [], "patterns of a session that traces everything")
+    expect(scene.json("exclude", "list")["patterns"], ["program!third"], "exclusions")
+    program.call("first", 3), program.call("second", 4), program.call("third", 5)
+    answer = scene.json("trace", name, "add", "program!first", "program!nothing")
+    expect([(p["pattern"], p["class"], p["matched"], p["hooked"]) for p in answer["patterns"]],
+           [("program!first", "exact", 1, 1), ("program!nothing", "exact", 0, 0)], "patterns")
+    expect((answer["hooked"], answer["busy"], answer["before"] > 100), (1, 0, True), "numbers")
+    program.call("first", 10), program.call("second", 20), program.call("third", 30)
+    scene.run("trace", str(program.process.pid), "add", "program!*")
+    program.call("first", 100), program.call("second", 200), program.call("third", 300)
+    text = scene.run("trace", "list")
+    if "program!first  (exact, full): 1 matched, 1 hooked" not in text or "1 excluded" not in text:
+        raise AssertionError(f"list as text: {text}")
+    expect(scene.json("exclude", "remove", "program!third")["patterns"], [], "exclusions")
+    expect(scene.json("exclude", "add", "program!second")["patterns"], ["program!second"], "exclusions")
+    program.call("first", 1000), program.call("second", 2000), program.call("third", 3000)
+    scene.run("trace", "remove", "program!*", "program!first")
+    program.call("first", 10000), program.call("second", 20000), program.call("third", 30000)
+    for words, status in ((("trace", "remove", "program!first"), 1), (("exclude", "remove", "first"), 1),
+                          (("trace", "add", "[a-"), 1), (("exclude", "add", ""), 1), (("trace", "add"), 2),
+                          (("trace", "list", "x"), 2), (("trace", "add", "--mode", "fast", "x"), 2), (("exclude",), 2),
+                          (("trace", "remove", "--mode", "full", "x"), 2), (("trace", "1", "list"), 3)):
+        if len(scene.run(*words, status=status).splitlines()) != 1:
+            raise AssertionError(f"{words}: not one line")
+    scene.run("stop")
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(scene.calls(trace, "first", "second", "third"), (3 + 10 + 100 + 1000, 4 + 200, 3000), "calls")
+
+
+def changed_often(scene):
+    """A hundred changes at random over the socket, while other clients ask for the status: counts are exact."""
+    names = ("first", "second", "third")
+    dice = random.Random(7)
+    program = scene.start()
+    contrail, name, trace = scene.attach(program)
+    traced, excluded, counts, stop, wrong = set(), set(), dict.fromkeys(names, 0), threading.Event(), []
+
+    def watch():
+        try:
+            with scene.connect(name) as client:
+                stream = client.makefile("rwb")
+                while not stop.is_set():
+                    stream.write(json.dumps(call("status")).encode() + b"\n")
+                    stream.flush()
+                    if json.loads(stream.readline())["result"]["dropped"] != 0:
+                        wrong.append("dropped")
+        except (OSError, ValueError, KeyError) as error:
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=watch) for _ in range(3)]
+    scene.ask(name, call("trace.add", patterns=["program!none"]))
+    for thread in threads:
+        thread.start()
+    for _ in range(100):
+        which, target = dice.choice((("trace", traced), ("exclude", excluded)))
+        function = dice.choice(names)
+        verb = "remove" if function in target else "add"
+        (target.remove if verb == "remove" else target.add)(function)
+        answer = scene.ask(name, call(f"{which}.{verb}", patterns=["program!" + function]))
+        expect(answer.get("error"), None, f"{which}.{verb}")
+        expect((answer["result"]["hooked"], answer["result"]["busy"]), (len(traced - excluded), 0), "hooked")
+        for function in names:
+            number = dice.randrange(200)
+            program.call(function, number)
+            counts[function] += number if function in traced - excluded else 0
+    stop.set()
+    for thread in threads:
+        thread.join()
+    expect(wrong[:3], [], "other clients")
+    scene.run("stop")
+    expect(contrail.wait(WAIT), 0, "status of contrail attach")
+    expect(scene.calls(trace, *names), tuple(counts[function] for function in names), "calls")
+
+
+def changed_recorded(scene):
+    """The same of a program that was started: patterns given then, and modes."""
+    program, trace = scene.record("--trace", "program!first")
+    program.call("first", 10), program.call("second", 10)
+    session = scene.session_of(program.process.pid)["id"]
+    answer = scene.json("trace", session, "add", "--mode", "light", "program!first", "program!second")
+    expect([(p["pattern"], p["asked"], p["mode"], p["hooked"]) for p in answer["patterns"]],
+           [("program!first", "light", "light", 1), ("program!second", "light", "light", 1)], "patterns")
+    program.call("first", 20), program.call("second", 20)
+    expect(program.end()[0], 7, "the program's status")
+    expect(scene.calls(trace, "first", "second"), (30, 20), "calls")
+
+
 # ---- the socket ----
 
 
@@ -455,7 +550,8 @@ def other_user(scene):
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     script = ("import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.settimeout(60)\n"
               "try:\n  s.connect(sys.argv[1])\nexcept PermissionError:\n  sys.exit(13)\n"
-              "s.sendall(b'{\"jsonrpc\": \"2.0\", \"method\": \"stop\", \"id\": 1}\\n')\nprint(s.makefile().readline())\n")
+              "try:\n  s.sendall(b'{\"jsonrpc\": \"2.0\", \"method\": \"stop\", \"id\": 1}\\n')\nexcept BrokenPipeError:\n  pass\n"
+              "print(s.makefile().readline())\n")
     path = os.path.join(scene.place, name + ".sock")
 
     def connect():
@@ -478,7 +574,8 @@ def other_user(scene):
 
 CASES = {
     "sessions and status": listed, "stop, attached": stop_attached, "stop, recorded": stop_recorded, "stop, twice": stop_twice,
-    "stop --end": end, "pause and resume": pause, "several sessions": several, "mode bits": modes, "no place for sockets": no_place,
+    "stop --end": end, "pause and resume": pause, "several sessions": several, "patterns changed": changed, "patterns changed at random": changed_often,
+    "patterns of a recorded program": changed_recorded, "mode bits": modes, "no place for sockets": no_place,
     "contrail killed": killed, "requests": requests, "fifty clients": crowd, "a client that does not read": slow_client,
     "another user": other_user,
 }

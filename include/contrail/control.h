@@ -9,8 +9,11 @@
  *   status                    what there is to know of the session
  *   pause, resume             ct_session_pause, ct_session_resume
  *   stop {"end": BOOLEAN}     ct_session_detach: the process runs on. With end it is sent SIGTERM
+ *   trace.add {"patterns": [PATTERN...], "mode": MODE}, trace.remove {"patterns": ...}, trace.list
+ *   exclude.add {"patterns": ...}, exclude.remove {"patterns": ...}, exclude.list
+ *                             ct_session_trace_add and so on, for each pattern
  *
- * All of them answer with the status. contrail(1) describes it.
+ * The first four answer with the status, the others with the patterns. contrail(1) describes both.
  */
 #ifndef CONTRAIL_CONTROL_H
 #define CONTRAIL_CONTROL_H

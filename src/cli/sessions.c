@@ -1,66 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* The commands about sessions that others of this user's processes hold: sessions, status, pause, resume, stop. */
-#include "cli/command.h"
+#include "cli/ask.h"
 
 #include <contrail/control.h>
 #include <contrail/text.h>
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum {
-  EXIT_NO_SESSION = 3,
-  LOOK_MS = 3000,        /* for a status */
-  CHANGE_MS = 10 * 60000 /* for what holds the process: large ones take their time */
-};
-
-/* ---- asking ---- */
-
-/* The answer as JSON, or NULL and *code with diag. */
-static json_t *
-ask(const char *id, const char *method, const char *params, int timeout_ms, int *code, struct ct_diag *diag)
-{
-  char *text = NULL;
-  *code = ct_control_call(id, method, params, timeout_ms, &text, diag);
-  json_t *answer = *code == CT_OK ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-  if (*code == CT_OK && answer == NULL) {
-    *code = CT_EFORMAT;
-    snprintf(diag->text, sizeof(diag->text), "what session %s answered is not understood", id);
-  }
-  free(text);
-  return answer;
-}
-
-static int
-exit_code(const struct ct_command *command, int code, const struct ct_diag *diag)
-{
-  ct_command_failed(command, "%s", diag->text);
-  return code == CT_ENOENT ? EXIT_NO_SESSION : code == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
-}
-
 /* ---- showing ---- */
-
-static const char *
-text_of(const json_t *status, const char *key)
-{
-  const char *text = json_string_value(json_object_get(status, key));
-  return text != NULL ? text : "?";
-}
-
-static uint64_t
-number_of(const json_t *status, const char *key)
-{
-  return (uint64_t)json_integer_value(json_object_get(status, key));
-}
 
 static void
 format_since(char *buf, size_t size, const json_t *status)
 {
-  time_t seconds = (time_t)(number_of(status, "since_wall_ns") / 1000000000);
+  time_t seconds = (time_t)(ct_number_of(status, "since_wall_ns") / 1000000000);
   struct tm local;
   if (localtime_r(&seconds, &local) == NULL || strftime(buf, size, "%Y-%m-%d %H:%M:%S", &local) == 0)
     snprintf(buf, size, "?");
@@ -78,10 +34,10 @@ print_line(const json_t *status)
 {
   char since[32], events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS];
   format_since(since, sizeof(since), status);
-  printf("%-24s %8" PRIu64 "  %-16.16s %-10s %19s %15s %12s %8" PRIu64 "\n", text_of(status, "id"),
-         number_of(status, "pid"), last_part(text_of(status, "program")), text_of(status, "state"), since,
-         ct_format_count(events, number_of(status, "events")), ct_format_count(dropped, number_of(status, "dropped")),
-         number_of(status, "interval"));
+  printf("%-24s %8" PRIu64 "  %-16.16s %-10s %19s %15s %12s %8" PRIu64 "\n", ct_text_of(status, "id"),
+         ct_number_of(status, "pid"), last_part(ct_text_of(status, "program")), ct_text_of(status, "state"), since,
+         ct_format_count(events, ct_number_of(status, "events")),
+         ct_format_count(dropped, ct_number_of(status, "dropped")), ct_number_of(status, "interval"));
 }
 
 static void
@@ -97,33 +53,26 @@ print_status(const json_t *status)
 {
   char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
   format_since(since, sizeof(since), status);
-  printf("%-10s %s\n", "session", text_of(status, "id"));
+  printf("%-10s %s\n", "session", ct_text_of(status, "id"));
   printf("%-10s ", "program");
-  ct_put_printable(stdout, text_of(status, "program"), SIZE_MAX);
-  printf(", process %" PRIu64 ", by contrail %" PRIu64 "\n", number_of(status, "pid"), number_of(status, "controller"));
+  ct_put_printable(stdout, ct_text_of(status, "program"), SIZE_MAX);
+  printf(", process %" PRIu64 ", by contrail %" PRIu64 "\n", ct_number_of(status, "pid"),
+         ct_number_of(status, "controller"));
   printf("%-10s ", "trace");
-  ct_put_printable(stdout, text_of(status, "trace"), SIZE_MAX);
-  printf("\n%-10s %s, since %s\n", "state", text_of(status, "state"), since);
-  printf("%-10s %s of %s functions hooked\n", "hooks", ct_format_count(a, number_of(status, "hooked")),
-         ct_format_count(b, number_of(status, "functions")));
-  printf("%-10s %s, %s dropped\n", "events", ct_format_count(a, number_of(status, "events")),
-         ct_format_count(b, number_of(status, "dropped")));
-  if (number_of(status, "interval") > 1)
-    printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", number_of(status, "interval"));
-  print_time("held", number_of(status, "pause_ns"));
+  ct_put_printable(stdout, ct_text_of(status, "trace"), SIZE_MAX);
+  printf("\n%-10s %s, since %s\n", "state", ct_text_of(status, "state"), since);
+  printf("%-10s %s of %s functions hooked\n", "hooks", ct_format_count(a, ct_number_of(status, "hooked")),
+         ct_format_count(b, ct_number_of(status, "functions")));
+  printf("%-10s %s, %s dropped\n", "events", ct_format_count(a, ct_number_of(status, "events")),
+         ct_format_count(b, ct_number_of(status, "dropped")));
+  if (ct_number_of(status, "interval") > 1)
+    printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
+  print_time("held", ct_number_of(status, "pause_ns"));
   if (json_object_get(status, "note") != NULL) {
     printf("%-10s ", "note");
-    ct_put_printable(stdout, text_of(status, "note"), SIZE_MAX);
+    ct_put_printable(stdout, ct_text_of(status, "note"), SIZE_MAX);
     putchar('\n');
   }
-}
-
-static int
-print_json(json_t *json)
-{
-  int failed = json_dumpf(json, stdout, JSON_INDENT(2));
-  putchar('\n');
-  return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }
 
 /* ---- contrail sessions ---- */
@@ -133,7 +82,7 @@ add_session(void *context, const char *id)
 {
   struct ct_diag diag = {""};
   int code;
-  json_t *status = ask(id, "status", NULL, LOOK_MS, &code, &diag);
+  json_t *status = ct_ask(id, "status", NULL, CT_LOOK_MS, &code, &diag);
   if (code == CT_ENOENT)
     return; /* it has just ended */
   if (status == NULL)
@@ -166,7 +115,7 @@ run_sessions(int argc, char **argv)
   json_t *all = json_pack("{s:o}", "sessions", sessions), *status;
   size_t i;
   if (json) {
-    code = print_json(all);
+    code = ct_print_json(all);
   } else {
     if (json_array_size(sessions) != 0)
       printf("%-24s %8s  %-16s %-10s %19s %15s %12s %8s\n", "session", "pid", "program", "state", "since", "events",
@@ -176,7 +125,7 @@ run_sessions(int argc, char **argv)
       if (json_object_get(status, "error") == NULL)
         print_line(status);
       else
-        printf("%-24s %s\n", text_of(status, "id"), text_of(status, "error"));
+        printf("%-24s %s\n", ct_text_of(status, "id"), ct_text_of(status, "error"));
     }
     code = fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
   }
@@ -193,17 +142,6 @@ struct errand {
   int timeout_ms;
   bool json;
 };
-
-static int
-run_errand(const struct errand *errand, const char *name, json_t **answer)
-{
-  struct ct_diag diag = {""};
-  char id[CT_CONTROL_ID_BYTES];
-  int code = ct_control_find(name, id, &diag);
-  if (code == CT_OK)
-    *answer = ask(id, errand->method, errand->params, errand->timeout_ms, &code, &diag);
-  return code == CT_OK ? CT_EXIT_OK : exit_code(errand->command, code, &diag);
-}
 
 /* The options that the three have, and --end where with_end is set; -1, with the name of the session or NULL. */
 static int
@@ -240,9 +178,9 @@ do_errand(struct errand errand, bool with_end, void (*show)(const json_t *status
   json_t *answer = NULL;
   int code = parse(argc, argv, &errand, with_end, &name);
   if (code == -1)
-    code = run_errand(&errand, name, &answer);
+    code = ct_ask_named(errand.command, name, errand.method, errand.params, errand.timeout_ms, &answer);
   if (answer != NULL && errand.json)
-    code = print_json(answer);
+    code = ct_print_json(answer);
   else if (answer != NULL)
     show(answer);
   json_decref(answer);
@@ -252,27 +190,28 @@ do_errand(struct errand errand, bool with_end, void (*show)(const json_t *status
 static int
 run_status(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_status, "status", NULL, LOOK_MS, false}, false, print_status, argc,
+  return do_errand((struct errand){&ct_command_status, "status", NULL, CT_LOOK_MS, false}, false, print_status, argc,
                    argv);
 }
 
 static void
 show_state(const json_t *status)
 {
-  printf("%s is %s\n", text_of(status, "id"),
-         strcmp(text_of(status, "state"), "attached") == 0 ? "paused" : text_of(status, "state"));
+  printf("%s is %s\n", ct_text_of(status, "id"),
+         strcmp(ct_text_of(status, "state"), "attached") == 0 ? "paused" : ct_text_of(status, "state"));
 }
 
 static int
 run_pause(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_pause, "pause", NULL, CHANGE_MS, false}, false, show_state, argc, argv);
+  return do_errand((struct errand){&ct_command_pause, "pause", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
+                   argv);
 }
 
 static int
 run_resume(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_resume, "resume", NULL, CHANGE_MS, false}, false, show_state, argc,
+  return do_errand((struct errand){&ct_command_resume, "resume", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
                    argv);
 }
 
@@ -280,26 +219,20 @@ static void
 show_stopped(const json_t *status)
 {
   char events[CT_COUNT_CHARS];
-  ct_format_count(events, number_of(status, "events"));
+  ct_format_count(events, ct_number_of(status, "events"));
   if (json_is_true(json_object_get(status, "detached")))
-    printf("%s is stopped, its process runs on: %s events in %s\n", text_of(status, "id"), events,
-           text_of(status, "trace"));
+    printf("%s is stopped, its process runs on: %s events in %s\n", ct_text_of(status, "id"), events,
+           ct_text_of(status, "trace"));
   else
-    printf("%s: its process was told to end\n", text_of(status, "id"));
+    printf("%s: its process was told to end\n", ct_text_of(status, "id"));
 }
 
 static int
 run_stop(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_stop, "stop", NULL, CHANGE_MS, false}, true, show_stopped, argc, argv);
+  return do_errand((struct errand){&ct_command_stop, "stop", NULL, CT_CHANGE_MS, false}, true, show_stopped, argc,
+                   argv);
 }
-
-#define WHICH                                                                                                          \
-  "SESSION is an id as contrail sessions shows it, or the process's id; it may be left out\n"                          \
-  "when there is only one.\n"
-#define EXIT_CODES                                                                                                     \
-  "Exits with 0; 1 when the session refused or failed or does not answer; 2 for wrong usage,\n"                        \
-  "also when SESSION is left out and there are several; 3 when there is no such session.\n"
 
 const struct ct_command ct_command_sessions = {
     .name = "sessions",
@@ -318,9 +251,9 @@ const struct ct_command ct_command_status = {
     .name = "status",
     .summary = "show how a recording that is under way goes",
     .usage = "usage: contrail status [--json] [SESSION]\n"
-             "\n" WHICH "\n"
+             "\n" CT_WHICH_SESSION "\n"
              "  --json   as one JSON object\n"
-             "\n" EXIT_CODES,
+             "\n" CT_SESSION_EXIT_CODES,
     .run = run_status,
 };
 
@@ -330,9 +263,9 @@ const struct ct_command ct_command_pause = {
     .usage = "usage: contrail pause [--json] [SESSION]\n"
              "\n"
              "Holds all threads of the process until contrail resume.\n"
-             "\n" WHICH "\n"
+             "\n" CT_WHICH_SESSION "\n"
              "  --json   the session's status, as one JSON object\n"
-             "\n" EXIT_CODES,
+             "\n" CT_SESSION_EXIT_CODES,
     .run = run_pause,
 };
 
@@ -342,9 +275,9 @@ const struct ct_command ct_command_resume = {
     .usage = "usage: contrail resume [--json] [SESSION]\n"
              "\n"
              "Lets a process go on that contrail pause holds.\n"
-             "\n" WHICH "\n"
+             "\n" CT_WHICH_SESSION "\n"
              "  --json   the session's status, as one JSON object\n"
-             "\n" EXIT_CODES,
+             "\n" CT_SESSION_EXIT_CODES,
     .run = run_resume,
 };
 
@@ -354,9 +287,9 @@ const struct ct_command ct_command_stop = {
     .usage = "usage: contrail stop [--end] [--json] [SESSION]\n"
              "\n"
              "Takes the hooks out of the process, which runs on; the trace is complete then.\n"
-             "\n" WHICH "\n"
+             "\n" CT_WHICH_SESSION "\n"
              "  --end    ask the process to end (SIGTERM) instead; it is recorded up to there\n"
              "  --json   the session's status, as one JSON object\n"
-             "\n" EXIT_CODES,
+             "\n" CT_SESSION_EXIT_CODES,
     .run = run_stop,
 };

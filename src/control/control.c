@@ -2,6 +2,7 @@
 /* A session's socket: its methods; see <contrail/control.h>. */
 #include <contrail/control.h>
 
+#include <contrail/select.h>
 #include <contrail/text.h>
 #include <contrail/version.h>
 
@@ -137,6 +138,144 @@ stop(struct ct_control *control, const json_t *params, struct ct_rpc_fault *faul
   return finish(control, code, fault);
 }
 
+/* ---- what is traced and what is not ---- */
+
+typedef int change_one(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
+                       struct ct_session_change *change, struct ct_diag *diag);
+
+static int
+add_exclusion(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
+              struct ct_session_change *change, struct ct_diag *diag)
+{
+  (void)mode;
+  return ct_session_exclude_add(session, pattern, change, diag);
+}
+
+static int
+remove_exclusion(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
+                 struct ct_session_change *change, struct ct_diag *diag)
+{
+  (void)mode;
+  return ct_session_exclude_remove(session, pattern, change, diag);
+}
+
+static int
+remove_pattern(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
+               struct ct_session_change *change, struct ct_diag *diag)
+{
+  (void)mode;
+  return ct_session_trace_remove(session, pattern, change, diag);
+}
+
+/* {"patterns": ...}: takes over the text, which is JSON; NULL: out of memory. */
+static json_t *
+list_json(char *text)
+{
+  json_t *patterns = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return patterns != NULL ? json_pack("{s:o}", "patterns", patterns) : NULL;
+}
+
+static json_t *
+list_traced(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  (void)fault;
+  return list_json(ct_session_trace_list(control->session));
+}
+
+static json_t *
+list_excluded(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  (void)fault;
+  return list_json(ct_session_exclude_list(control->session));
+}
+
+/* CT_OK when patterns is a list of some texts. */
+static int
+check_patterns(const json_t *patterns, struct ct_rpc_fault *fault)
+{
+  size_t i;
+  json_t *pattern;
+  bool wrong = json_array_size(patterns) == 0;
+  json_array_foreach((json_t *)patterns, i, pattern) wrong |= !json_is_string(pattern);
+  if (wrong)
+    ct_rpc_wrong_params(fault, "patterns is a list of texts");
+  return wrong ? CT_EINVAL : CT_OK;
+}
+
+static int
+parse_mode(const json_t *mode, enum ct_select_mode *out, struct ct_rpc_fault *fault)
+{
+  const char *name = json_string_value(mode);
+  for (int m = CT_SELECT_AUTO; m <= CT_SELECT_LIGHT; m++) {
+    if (mode == NULL || (name != NULL && strcmp(name, ct_select_mode_name((enum ct_select_mode)m)) == 0)) {
+      *out = (enum ct_select_mode)m;
+      return CT_OK;
+    }
+  }
+  ct_rpc_wrong_params(fault, "mode is full, light or auto");
+  return CT_EINVAL;
+}
+
+/* The patterns in their order, each a change of its own, up to the first that fails. */
+static json_t *
+change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault, change_one *run, bool excluded)
+{
+  const json_t *patterns = json_object_get(params, "patterns"), *pattern;
+  struct ct_session_change all = {0}, one = {.struct_size = sizeof(one)};
+  enum ct_select_mode mode;
+  size_t i;
+  if (check_patterns(patterns, fault) != CT_OK || parse_mode(json_object_get(params, "mode"), &mode, fault) != CT_OK)
+    return NULL;
+  json_array_foreach((json_t *)patterns, i, pattern)
+  {
+    struct ct_diag diag = {""};
+    int code = run(control->session, json_string_value(pattern), mode, &one, &diag);
+    if (code != CT_OK) {
+      ct_fail(&fault->diag, code, "'%.100s': %.300s%s", json_string_value(pattern),
+              diag.text[0] != '\0' ? diag.text : ct_err_text(code), i != 0 ? " (those before it are done)" : "");
+      return ct_rpc_failed(fault, code);
+    }
+    all.before = i == 0 ? one.before : all.before;
+    all.hooked = one.hooked;
+    all.busy = one.busy;
+    all.pause_ns = one.pause_ns > all.pause_ns ? one.pause_ns : all.pause_ns;
+  }
+  json_t *json = excluded ? list_excluded(control, NULL, fault) : list_traced(control, NULL, fault);
+  json_t *numbers =
+      json_pack("{s:I, s:I, s:I, s:I}", "hooked", (json_int_t)all.hooked, "before", (json_int_t)all.before, "busy",
+                (json_int_t)all.busy, "pause_ns", (json_int_t)all.pause_ns);
+  json_object_update(json, numbers);
+  json_decref(numbers);
+  return json;
+}
+
+static json_t *
+add_traced(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  return change(control, params, fault, ct_session_trace_add, false);
+}
+
+static json_t *
+remove_traced(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  return change(control, params, fault, remove_pattern, false);
+}
+
+static json_t *
+add_excluded(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  return change(control, params, fault, add_exclusion, true);
+}
+
+static json_t *
+remove_excluded(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  return change(control, params, fault, remove_exclusion, true);
+}
+
 static const struct method {
   const char *name;
   method_run *run;
@@ -146,6 +285,12 @@ static const struct method {
     {"pause", pause_session, {NULL}},
     {"resume", resume_session, {NULL}},
     {"stop", stop, {"end"}},
+    {"trace.add", add_traced, {"patterns", "mode"}},
+    {"trace.remove", remove_traced, {"patterns"}},
+    {"trace.list", list_traced, {NULL}},
+    {"exclude.add", add_excluded, {"patterns"}},
+    {"exclude.remove", remove_excluded, {"patterns"}},
+    {"exclude.list", list_excluded, {NULL}},
 };
 
 static json_t *

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail trace and contrail exclude: which functions a live session hooks, changed while it runs. */
+#include "cli/ask.h"
+
+#include <contrail/plan.h>
+#include <contrail/select.h>
+#include <contrail/text.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct wanted {
+  const struct ct_command *command;
+  const char *session; /* NULL: the only one */
+  const char *verb;    /* add, remove, list */
+  const char *mode;    /* NULL: not given */
+  char **patterns;
+  size_t pattern_count;
+  bool json;
+};
+
+/* ---- showing ---- */
+
+/* "3 excluded, 1 branch-into", or nothing. */
+static void
+print_refused(const json_t *refused)
+{
+  const char *key, *separator = "; not hooked: ";
+  json_t *count;
+  json_object_foreach((json_t *)refused, key, count)
+  {
+    printf("%s%" PRId64 " %s", separator, (int64_t)json_integer_value(count), key);
+    separator = ", ";
+  }
+}
+
+static void
+print_pattern(const json_t *pattern)
+{
+  char matched[CT_COUNT_CHARS], hooked[CT_COUNT_CHARS];
+  fputs("  ", stdout);
+  ct_put_printable(stdout, ct_text_of(pattern, "pattern"), SIZE_MAX);
+  printf("  (%s, %s): %s matched, %s hooked", ct_text_of(pattern, "class"), ct_text_of(pattern, "mode"),
+         ct_format_count(matched, ct_number_of(pattern, "matched")),
+         ct_format_count(hooked, ct_number_of(pattern, "hooked")));
+  print_refused(json_object_get(pattern, "refused"));
+  putchar('\n');
+  if (json_object_get(pattern, "note") != NULL) {
+    fputs("    ", stdout);
+    ct_put_printable(stdout, ct_text_of(pattern, "note"), SIZE_MAX);
+    putchar('\n');
+  }
+}
+
+static void
+print_change(const json_t *answer)
+{
+  char before[CT_COUNT_CHARS], hooked[CT_COUNT_CHARS], pause[CT_DURATION_CHARS];
+  if (json_object_get(answer, "hooked") == NULL)
+    return;
+  printf("%s functions hooked, before %s; the process was held for %s\n",
+         ct_format_count(hooked, ct_number_of(answer, "hooked")),
+         ct_format_count(before, ct_number_of(answer, "before")),
+         ct_format_duration(pause, ct_number_of(answer, "pause_ns")));
+  if (ct_number_of(answer, "busy") != 0)
+    printf("%" PRIu64 " could not be hooked: a thread stood in their first bytes\n", ct_number_of(answer, "busy"));
+}
+
+static void
+print_answer(const struct wanted *wanted, const json_t *answer)
+{
+  const json_t *patterns = json_object_get(answer, "patterns"), *pattern;
+  size_t i;
+  if (json_array_size(patterns) == 0)
+    puts(wanted->command == &ct_command_trace ? "no patterns" : "nothing is excluded");
+  json_array_foreach((json_t *)patterns, i, pattern)
+  {
+    if (json_is_string(pattern)) {
+      fputs("  ", stdout);
+      ct_put_printable(stdout, json_string_value(pattern), SIZE_MAX);
+      putchar('\n');
+    } else {
+      print_pattern(pattern);
+    }
+  }
+  print_change(answer);
+}
+
+/* ---- asking ---- */
+
+/* The parameters of the call, to be freed; NULL: a pattern is not UTF-8, or out of memory. */
+static char *
+params_of(const struct wanted *wanted)
+{
+  if (strcmp(wanted->verb, "list") == 0)
+    return strdup("{}");
+  json_t *patterns = json_array();
+  int failed = 0;
+  for (size_t i = 0; i < wanted->pattern_count; i++)
+    failed |= json_array_append_new(patterns, json_string(wanted->patterns[i]));
+  json_t *params = json_pack("{s:o}", "patterns", patterns);
+  if (wanted->mode != NULL)
+    failed |= json_object_set_new(params, "mode", json_string(wanted->mode));
+  char *text = failed == 0 ? json_dumps(params, JSON_COMPACT) : NULL;
+  json_decref(params);
+  return text;
+}
+
+static int
+ask(const struct wanted *wanted)
+{
+  char method[32];
+  char *params = params_of(wanted);
+  json_t *answer = NULL;
+  if (params == NULL)
+    return ct_usage_error(wanted->command, "a pattern is not UTF-8");
+  snprintf(method, sizeof(method), "%s.%s", wanted->command->name, wanted->verb);
+  int code = ct_ask_named(wanted->command, wanted->session, method, params, CT_CHANGE_MS, &answer);
+  free(params);
+  if (answer != NULL && wanted->json)
+    code = ct_print_json(answer);
+  else if (answer != NULL)
+    print_answer(wanted, answer);
+  json_decref(answer);
+  return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
+}
+
+static bool
+is_verb(const char *word)
+{
+  return strcmp(word, "add") == 0 || strcmp(word, "remove") == 0 || strcmp(word, "list") == 0;
+}
+
+static bool
+is_mode(const char *word)
+{
+  for (int mode = CT_SELECT_AUTO; mode <= CT_SELECT_LIGHT; mode++) {
+    if (strcmp(ct_select_mode_name((enum ct_select_mode)mode), word) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* [SESSION] VERB [PATTERN]...; -1, or an exit code. */
+static int
+take_words(struct wanted *wanted, int argc, char **argv)
+{
+  int at = optind;
+  if (at < argc && !is_verb(argv[at]))
+    wanted->session = argv[at++];
+  if (at >= argc || !is_verb(argv[at]))
+    return ct_usage_error(wanted->command, "add, remove or list?");
+  wanted->verb = argv[at++];
+  wanted->patterns = argv + at;
+  wanted->pattern_count = (size_t)(argc - at);
+  bool list = strcmp(wanted->verb, "list") == 0;
+  if (!list && wanted->pattern_count == 0)
+    return ct_usage_error(wanted->command, "which pattern?");
+  if (list && wanted->pattern_count != 0)
+    return ct_usage_error(wanted->command, "'%s' is too much", argv[at]);
+  if (wanted->mode != NULL && strcmp(wanted->verb, "add") != 0)
+    return ct_usage_error(wanted->command, "--mode goes with add");
+  return -1;
+}
+
+static int
+run(const struct ct_command *command, bool with_mode, int argc, char **argv)
+{
+  static const struct option options[] = {
+      {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"mode", required_argument, NULL, 'm'}, {0}};
+  static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  struct wanted wanted = {.command = command};
+  int got;
+  while ((got = getopt_long(argc, argv, ":h", with_mode ? options : fewer, NULL)) != -1) {
+    switch (got) {
+    case 'j':
+      wanted.json = true;
+      break;
+    case 'm':
+      if (!is_mode(optarg))
+        return ct_usage_error(command, "--mode takes full, light or auto, not '%.200s'", optarg);
+      wanted.mode = optarg;
+      break;
+    case 'h':
+      return ct_show_usage(command);
+    default:
+      return ct_bad_option(command, argv, got);
+    }
+  }
+  int code = take_words(&wanted, argc, argv);
+  return code == -1 ? ask(&wanted) : code;
+}
+
+static int
+run_trace(int argc, char **argv)
+{
+  return run(&ct_command_trace, true, argc, argv);
+}
+
+static int
+run_exclude(int argc, char **argv)
+{
+  return run(&ct_command_exclude, false, argc, argv);
+}
+
+const struct ct_command ct_command_trace = {
+    .name = "trace",
+    .summary = "change which functions a recording hooks while it runs",
+    .usage = "usage: contrail trace [SESSION] add [--mode MODE] PATTERN...\n"
+             "       contrail trace [SESSION] remove PATTERN...\n"
+             "       contrail trace [SESSION] list\n"
+             "\n"
+             "Patterns are those of record --trace. For each: how many functions it matches, how many\n"
+             "are hooked, and why the others are not. The process is held while hooks go in or out.\n"
+             "The first pattern of a session that recorded everything narrows it down to what matches.\n"
+             "\n" CT_WHICH_SESSION "\n"
+             "  --mode MODE  full (enter and return), light (enter only) or auto (by the pattern);\n"
+             "               add with a pattern that is there changes its mode\n"
+             "  --json       as one JSON object\n"
+             "\n" CT_SESSION_EXIT_CODES,
+    .run = run_trace,
+};
+
+const struct ct_command ct_command_exclude = {
+    .name = "exclude",
+    .summary = "change which functions a recording leaves out while it runs",
+    .usage = "usage: contrail exclude [SESSION] add PATTERN...\n"
+             "       contrail exclude [SESSION] remove PATTERN...\n"
+             "       contrail exclude [SESSION] list\n"
+             "\n"
+             "Patterns are those of record --exclude; they say more than those of contrail trace.\n"
+             "\n" CT_WHICH_SESSION "\n"
+             "  --json   as one JSON object\n"
+             "\n" CT_SESSION_EXIT_CODES,
+    .run = run_exclude,
+};
