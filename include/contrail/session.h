@@ -60,6 +60,19 @@ enum ct_session_state {
 /* "running"; never NULL. */
 const char *ct_state_name(enum ct_session_state state);
 
+/* What a call of a session failed at. Each failure comes with a line that says what to do about it. */
+enum ct_error_class {
+  CT_ERROR_NONE = 0,
+  CT_ERROR_INIT,       /* the session itself: memory, threads, a wrong option or state */
+  CT_ERROR_SPAWN,      /* the program cannot be started */
+  CT_ERROR_ATTACH,     /* the process cannot be attached to, or let go */
+  CT_ERROR_HOOK,       /* hooks cannot be put in, changed or taken out */
+  CT_ERROR_PERMISSION, /* the system does not allow it */
+  CT_ERROR_TIMEOUT,    /* it took too long; the process runs on, untouched */
+};
+/* "timeout"; never NULL. */
+const char *ct_error_class_name(enum ct_error_class error);
+
 /* All zero but the first two: the defaults. */
 struct ct_session_options {
   size_t struct_size;             /* to be set to sizeof(struct ct_session_options) */
@@ -99,6 +112,8 @@ struct ct_session_status {
   uint64_t detach_ns; /* the same for detaching */
   bool kept;          /* detached, but a signal handler was in a place from where it will go on in our code */
   char note[256];     /* something the user should know although all is well; "" if nothing */
+  enum ct_error_class error; /* of the last call that failed ... */
+  char error_text[512];      /* ... and its line */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

@@ -131,7 +131,7 @@ ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_se
                      struct ct_session_change *change, struct ct_diag *diag)
 {
   struct change_argument argument = {TRACE_ADD, pattern, mode, change};
-  return session_command(session, run_change, &argument, diag);
+  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
 }
 
 int
@@ -139,7 +139,7 @@ ct_session_trace_remove(struct ct_session *session, const char *pattern, struct 
                         struct ct_diag *diag)
 {
   struct change_argument argument = {TRACE_REMOVE, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, run_change, &argument, diag);
+  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
 }
 
 int
@@ -147,7 +147,7 @@ ct_session_exclude_add(struct ct_session *session, const char *pattern, struct c
                        struct ct_diag *diag)
 {
   struct change_argument argument = {EXCLUDE_ADD, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, run_change, &argument, diag);
+  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
 }
 
 int
@@ -155,7 +155,7 @@ ct_session_exclude_remove(struct ct_session *session, const char *pattern, struc
                           struct ct_diag *diag)
 {
   struct change_argument argument = {EXCLUDE_REMOVE, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, run_change, &argument, diag);
+  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
 }
 
 static int
@@ -170,7 +170,7 @@ char *
 ct_session_trace_list(struct ct_session *session)
 {
   char *text = NULL;
-  session_command(session, run_trace_list, &text, NULL);
+  session_command(session, CT_ERROR_INIT, run_trace_list, &text, NULL);
   return text;
 }
 
@@ -192,6 +192,6 @@ char *
 ct_session_exclude_list(struct ct_session *session)
 {
   char *text = NULL;
-  session_command(session, run_exclude_list, &text, NULL);
+  session_command(session, CT_ERROR_INIT, run_exclude_list, &text, NULL);
   return text;
 }

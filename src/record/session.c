@@ -285,28 +285,56 @@ session_main(void *context)
   return NULL;
 }
 
+const char *
+ct_error_class_name(enum ct_error_class error)
+{
+  static const char *const names[] = {"none", "init", "spawn", "attach", "hook", "permission", "timeout"};
+  return (unsigned)error < sizeof(names) / sizeof(names[0]) ? names[error] : "unknown";
+}
+
+static enum ct_error_class
+class_of(enum ct_error_class at, int code)
+{
+  switch (code) {
+  case CT_EACCES:
+  case CT_EPERM_PTRACE:
+    return CT_ERROR_PERMISSION;
+  case CT_ETIMEOUT:
+    return CT_ERROR_TIMEOUT;
+  case CT_ENOMEM:
+  case CT_EINVAL:
+    return CT_ERROR_INIT;
+  default:
+    return at;
+  }
+}
+
 /* Has the thread run it, and waits for that. */
 int
-session_command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument,
-                struct ct_diag *diag)
+session_command(struct ct_session *session, enum ct_error_class at,
+                int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag)
 {
   struct ct_diag unused;
   struct command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
   mine.diag->text[0] = '\0';
   pthread_mutex_lock(&session->guard);
-  struct command **at = &session->commands;
-  while (*at != NULL) {
-    at = &(*at)->next;
+  struct command **last = &session->commands;
+  while (*last != NULL) {
+    last = &(*last)->next;
   }
-  *at = &mine;
+  *last = &mine;
   ring_bell(session);
   while (!mine.done) {
     pthread_cond_wait(&session->changed, &session->guard);
   }
-  pthread_mutex_unlock(&session->guard);
-  if (mine.result != 0 && mine.diag->text[0] == '\0') {
-    ct_fail(mine.diag, mine.result, "%s", ct_err_text(mine.result));
+  if (mine.result != 0) {
+    if (mine.diag->text[0] == '\0') {
+      ct_fail(mine.diag, mine.result, "%s", ct_err_text(mine.result));
+    }
+    session->status.error = class_of(at, mine.result);
+    memcpy(session->status.error_text, mine.diag->text, sizeof(session->status.error_text));
   }
+  pthread_mutex_unlock(&session->guard);
   return mine.result;
 }
 
@@ -413,7 +441,7 @@ ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno
   struct spawn_argument spawn = {.argv = argv, .exec_errno = exec_errno};
   *exec_errno = 0;
   pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
-  return session_command(session, run_spawn, &spawn, diag);
+  return session_command(session, CT_ERROR_SPAWN, run_spawn, &spawn, diag);
 }
 
 static int
@@ -448,7 +476,7 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_install(struct ct_session *session, struct ct_diag *diag)
 {
-  return session_command(session, run_install, NULL, diag);
+  return session_command(session, CT_ERROR_HOOK, run_install, NULL, diag);
 }
 
 static int
@@ -477,7 +505,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
-  return session_command(session, run_attach, &pid, diag);
+  return session_command(session, CT_ERROR_ATTACH, run_attach, &pid, diag);
 }
 
 static int
@@ -498,7 +526,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_resume(struct ct_session *session, struct ct_diag *diag)
 {
-  return session_command(session, run_resume, NULL, diag);
+  return session_command(session, CT_ERROR_INIT, run_resume, NULL, diag);
 }
 
 static int
@@ -516,7 +544,7 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_pause(struct ct_session *session, struct ct_diag *diag)
 {
-  return session_command(session, run_pause, NULL, diag);
+  return session_command(session, CT_ERROR_ATTACH, run_pause, NULL, diag);
 }
 
 static int
@@ -549,7 +577,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_detach(struct ct_session *session, struct ct_diag *diag)
 {
-  return session_command(session, run_detach, NULL, diag);
+  return session_command(session, CT_ERROR_ATTACH, run_detach, NULL, diag);
 }
 
 static int
@@ -562,7 +590,7 @@ run_reset(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_reset(struct ct_session *session, struct ct_diag *diag)
 {
-  return session_command(session, run_reset, NULL, diag);
+  return session_command(session, CT_ERROR_INIT, run_reset, NULL, diag);
 }
 
 int
@@ -624,7 +652,7 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
 int
 ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag)
 {
-  int code = session_command(session, run_close, NULL, diag);
+  int code = session_command(session, CT_ERROR_ATTACH, run_close, NULL, diag);
   pthread_join(session->thread, NULL);
   if (status != NULL && ct_sized_give(status, &session->status, sizeof(session->status), NULL) != 0 && code == 0) {
     code = ct_fail(diag, CT_EINVAL, "struct_size of the status is not set");

@@ -62,9 +62,9 @@ struct ct_session {
 };
 
 /* session.c */
-/* Any thread's: has the session's thread run it, and waits for that. */
-int session_command(struct ct_session *session, int (*run)(struct ct_session *, void *, struct ct_diag *),
-                    void *argument, struct ct_diag *diag);
+/* Any thread's: has the session's thread run it, and waits for that. at: what a failure is one of. */
+int session_command(struct ct_session *session, enum ct_error_class at,
+                    int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag);
 /* Brings the numbers of the status up to date. */
 void session_count(struct ct_session *session);
 void session_note(struct ct_session *session, const char *text);
