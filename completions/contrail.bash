@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size | --trace | --mode | --project-root | --exclude | --exclude-from | --max-depth | --sample)
+      -o | --output | --ring-size | --trace | --mode | --project-root | --exclude | --exclude-from | --max-depth | --max-output | --sample)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --ring-size --lossless --int3 --no-cache --trace --project-root --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --verbose --help --'
+  local program options='--output --ring-size --lossless --int3 --no-cache --trace --project-root --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --no-output --max-output --verbose --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -62,7 +62,7 @@ _contrail_record() {
     --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
     --trace) mapfile -t COMPREPLY < <(compgen -W '@file: @usercode' -- "$cur") ;;
     --ring-size) mapfile -t COMPREPLY < <(compgen -W '16 64 128 256' -- "$cur") ;;
-    --exclude | --max-depth) ;;
+    --exclude | --max-depth | --max-output) ;;
     --sample) mapfile -t COMPREPLY < <(compgen -W '1 2 4 8 16 32 64 128 256' -- "$cur") ;;
     --exclude-from)
       compopt -o filenames 2>/dev/null
@@ -81,12 +81,12 @@ _contrail_record() {
 # A process of the user's.
 _contrail_process() {
   local options='--help'
-  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --quiet --help'
+  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --quiet --help'
   case $prev in
     -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
     --trace) mapfile -t COMPREPLY < <(compgen -W '@file: @usercode' -- "$cur") ;;
-    --for | --deadline | --ring-size | --max-depth | --exclude | --exclude-from) ;;
+    --for | --deadline | --ring-size | --max-depth | --max-output | --exclude | --exclude-from) ;;
     *)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
@@ -114,7 +114,7 @@ _contrail() {
   command=$(_contrail_command)
   case $command in
     '')
-      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay exclude-list cache clean help version --help --version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay output exclude-list cache clean help version --help --version' -- "$cur")
       return
       ;;
     record)
@@ -122,7 +122,7 @@ _contrail() {
       return
       ;;
     help)
-      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay exclude-list cache clean help version' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'record attach sessions status pause resume stop trace exclude plan info report replay output exclude-list cache clean help version' -- "$cur")
       return
       ;;
     version) return ;;
@@ -168,7 +168,8 @@ _contrail() {
     exclude-list) options='--share --json --help' ;;
     info) options='--json --help' ;;
     report) options='--sort --limit --function --module --thread --per-thread --json --help' ;;
-    replay) options='--limit --function --module --thread --depth --json --help' ;;
+    replay) options='--limit --function --module --thread --depth --no-output --json --help' ;;
+    output) options='--thread --stdout --stderr --raw --json --help' ;;
     *) return ;;
   esac
   case $prev in

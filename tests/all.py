@@ -30,6 +30,7 @@ GROUPS = {
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py")]],
     "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
+    "output": [[os.path.join(HERE, "output.py")]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -42,7 +43,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "errors", "crash", "attach", "changes", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "errors", "crash", "output", "attach", "changes", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 

@@ -12,6 +12,7 @@
 #include <contrail/error.h>
 #include <contrail/exclude.h>
 #include <contrail/info.h>
+#include <contrail/output.h>
 #include <contrail/plan.h>
 #include <contrail/replay.h>
 #include <contrail/report.h>

@@ -32,6 +32,7 @@ struct ct_replay_options {
   uint64_t limit;            /* stop after so many lines; 0: never */
   bool json;
   struct ct_view_progress progress;
+  bool no_output; /* what the program wrote to its standard output and error is left out */
 };
 
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,

@@ -38,7 +38,8 @@
 extern "C" {
 #endif
 
-#define CT_RING_MIB_DEFAULT 80 /* 1,280 segments: 1,024 threads and some to spare */
+#define CT_OUTPUT_MIB_DEFAULT 64
+#define CT_RING_MIB_DEFAULT   80 /* 1,280 segments: 1,024 threads and some to spare */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -83,6 +84,8 @@ struct ct_session_options {
   struct ct_selection *selection; /* functions to be hooked; NULL: all. As exclude */
   bool no_cache;                  /* plan all files anew, and keep nothing */
   uint32_t max_depth;             /* calls deeper than that are left out of the trace; 0: none */
+  bool no_output;                 /* what the process writes to its standard output and error is not recorded */
+  uint32_t output_mib;            /* as much of it is recorded; 0: CT_OUTPUT_MIB_DEFAULT */
   bool no_sampling;               /* of light hooks */
   uint32_t sample;                /* fixed interval of sampling, a power of two up to 256; 0: adapted */
   bool lossless;                  /* threads wait (bounded) for the drain instead of overwriting */

@@ -25,8 +25,8 @@ uint64_t agent_dead_beat __attribute__((section(".data"))) = ~0ull;
 uint64_t agent_dead_pulse __attribute__((section(".data"))) = ~0ull;
 
 /* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
-static void
-wake_drain(void)
+void
+agent_wake_drain(void)
 {
   struct ct_ring_header *r = agent_ring();
   __atomic_fetch_add(&r->drain_bell, 1, __ATOMIC_SEQ_CST);
@@ -103,7 +103,7 @@ wait_for_free(uint32_t steps, int until_reaped)
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t index = take_free();
     if (index == CT_SEGMENT_NONE) {
-      wake_drain();
+      agent_wake_drain();
       agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
       index = take_free();
     }
@@ -152,7 +152,7 @@ wait_for_reaper(uint32_t steps)
     struct agent_timespec wait = {0, 10 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
-    wake_drain();
+    agent_wake_drain();
     agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
   }
@@ -209,7 +209,7 @@ hand_over(struct ct_control *control)
   /* release: the events and reserved are visible to whoever sees FULL */
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, control->slot, CT_SEG_SEQ(state)), __ATOMIC_RELEASE);
   slot_of(control)->active_segment = CT_SEGMENT_NONE;
-  wake_drain();
+  agent_wake_drain();
 }
 
 /* Gives the thread a new active segment; 0 when there is none to be had. */

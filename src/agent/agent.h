@@ -19,6 +19,7 @@
 #define SYS_kill              62
 #define SYS_futex             202
 #define SYS_rt_tgsigqueueinfo 297
+#define SYS_process_vm_readv  310
 #define FUTEX_WAIT            0 /* not private: the controller waits on the same words */
 #define FUTEX_WAKE            1
 
@@ -142,6 +143,10 @@ AGENT_HIDDEN void agent_restorer(void); /* what they return to */
  */
 AGENT_HIDDEN void agent_sigaction_done(uint32_t signal, void *old, long result, uint32_t by_syscall);
 AGENT_HIDDEN void agent_crash_withdraw(void);
+/* print.c: the program writes to a descriptor, from a buffer of count bytes or from count vectors. Likewise. */
+AGENT_HIDDEN void agent_print(uint32_t fd, uint64_t address, uint64_t count, uint32_t is_vector);
+/* agent.c: wakes the drain if it sleeps. */
+AGENT_HIDDEN void agent_wake_drain(void);
 /* Called by entry.S on the unwinder's stack. */
 struct dl_phdr_info;
 /* dl_iterate_phdr: an int, or CT_NOT_OURS. */

@@ -15,9 +15,11 @@
  */
 #include "ring/offsets.h"
 
+#define SYS_write          1
 #define SYS_rt_sigaction   13
 #define SYS_rt_sigprocmask 14
 #define SYS_rt_sigreturn   15
+#define SYS_writev         20
 #define SYS_getpid         39
 #define SYS_arch_prctl     158
 #define SYS_gettid         186
@@ -65,6 +67,8 @@ agent_base:
   .long agent_callout_longjmp - agent_base
   .long agent_light_due - agent_base
   .long agent_callout_sigaction - agent_base
+  .long agent_callout_write - agent_base
+  .long agent_callout_writev - agent_base
   .long agent_crash - agent_base
   .long agent_sigaction_back - agent_base
   .size agent_base, . - agent_base
@@ -399,8 +403,8 @@ agent_restore_quiet:
   RECORD
   jmp true_address
 
-/* Takes the handlers of fatal signals away. Runs on the caller's stack; changes rax only. */
-  .macro WITHDRAW
+/* Around a call of a C function on the caller's stack: keeps all registers but rax. */
+  .macro SAVE_FOR_CALL
   sub $184, %rsp
   mov %rdi, 0(%rsp)
   mov %rsi, 8(%rsp)
@@ -410,7 +414,8 @@ agent_restore_quiet:
   mov %r10, 40(%rsp)
   mov %r11, 48(%rsp)
   mov %rdx, 56(%rsp)
-  call agent_crash_withdraw
+  .endm
+  .macro RESTORE_FROM_CALL
   mov 0(%rsp), %rdi
   mov 8(%rsp), %rsi
   mov 16(%rsp), %rcx
@@ -420,6 +425,13 @@ agent_restore_quiet:
   mov 48(%rsp), %r11
   mov 56(%rsp), %rdx
   add $184, %rsp
+  .endm
+
+/* Takes the handlers of fatal signals away. */
+  .macro WITHDRAW
+  SAVE_FOR_CALL
+  call agent_crash_withdraw
+  RESTORE_FROM_CALL
   .endm
 
 /*
@@ -516,6 +528,10 @@ agent_callout_syscall:
   je 1f
   cmp $SYS_rt_sigaction, %edi
   je sigaction_syscall
+  cmp $SYS_write, %edi
+  je write_syscall
+  cmp $SYS_writev, %edi
+  je write_syscall
   cmp $SYS_prctl, %edi
   jne leave_callout
   cmp $PR_SET_TSC, %esi
@@ -529,6 +545,20 @@ agent_callout_syscall:
   test %esi, %esi /* SECCOMP_SET_MODE_STRICT */
   je thread_off
   jmp no_more_syscalls
+write_syscall: /* syscall(number, rsi = descriptor, rdx = buffer, rcx = bytes) */
+  xor %eax, %eax
+  cmp $SYS_write, %edi
+  je 1f
+  inc %eax
+1:
+  SAVE_FOR_CALL
+  mov %rsi, %rdi
+  mov %rdx, %rsi
+  mov %rcx, %rdx
+  mov %eax, %ecx
+  call agent_print
+  RESTORE_FROM_CALL
+  jmp leave_callout
 sigaction_syscall: /* syscall(number, rsi = signal, rdx = action, rcx = old action, 8) */
   cmp $31, %esi
   ja leave_callout
@@ -593,6 +623,23 @@ leave_callout:
   mov CT_DESC_AFTER_CALLOUT(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
+
+/* write(rdi = descriptor, rsi = buffer, rdx = bytes), and writev: what goes to standard output and error is copied. */
+  .globl agent_callout_writev
+agent_callout_writev:
+  mov $1, %eax
+  jmp 1f
+  .globl agent_callout_write
+agent_callout_write:
+  xor %eax, %eax
+1:
+  cmp $2, %edi
+  ja leave_callout
+  SAVE_FOR_CALL
+  mov %eax, %ecx
+  call agent_print
+  RESTORE_FROM_CALL
+  jmp leave_callout
 
 /*
  * sigaction(rdi = signal, rsi = action, rdx = old): the function itself, called from here, on the caller's stack; then

@@ -35,6 +35,8 @@ struct ct_agent_image {
   uint32_t callout_longjmp;
   uint32_t light_due;
   uint32_t callout_sigaction;
+  uint32_t callout_write;
+  uint32_t callout_writev;
   uint32_t crash;          /* handler of fatal signals, with the same restorer */
   uint32_t sigaction_back; /* where a function returns to that the agent has called in the program's place */
 };

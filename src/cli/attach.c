@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000, STEP_MS = 50, EXIT_OWN_FAILURE = 125 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000, OUTPUT_MIB_MAX = 4096, STEP_MS = 50, EXIT_OWN_FAILURE = 125 };
 
 struct attach {
   struct ct_session_options options;
@@ -68,6 +68,8 @@ parse_attach(int argc, char **argv, struct attach *attach)
       {"lossless", no_argument, NULL, 'l'},
       {"max-depth", required_argument, NULL, 'd'},
       {"no-cache", no_argument, NULL, 'n'},
+      {"no-output", no_argument, NULL, 'O'},
+      {"max-output", required_argument, NULL, 'M'},
       {"deadline", required_argument, NULL, 'D'},
       {"quiet", no_argument, NULL, 'q'},
       CT_EXCLUDE_OPTIONS,
@@ -105,6 +107,15 @@ parse_attach(int argc, char **argv, struct attach *attach)
         return ct_usage_error(&ct_command_attach, "--max-depth takes 1 to %u, not '%s'", MAX_DEPTH, optarg);
       }
       attach->options.max_depth = (uint32_t)number;
+      break;
+    case 'O':
+      attach->options.no_output = true;
+      break;
+    case 'M':
+      if (!ct_parse_number(optarg, OUTPUT_MIB_MAX, &number) || number < 1) {
+        return ct_usage_error(&ct_command_attach, "--max-output takes 1 to %u (MiB), not '%s'", OUTPUT_MIB_MAX, optarg);
+      }
+      attach->options.output_mib = (uint32_t)number;
       break;
     case 'l':
       attach->options.lossless = true;
@@ -358,6 +369,9 @@ const struct ct_command ct_command_attach = {
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
              "      --exclude-hot        leave out known functions that are called all the time and do\n"
              "                           little (contrail exclude-list shows them)\n"
+             "      --no-output          do not record what the process writes to its standard output and\n"
+             "                           error\n"
+             "      --max-output M       record at most M MiB of that (default 64)\n"
              "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
              "  -q, --quiet              say nothing but errors\n"
              "\n"

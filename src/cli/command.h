@@ -35,6 +35,7 @@ extern const struct ct_command ct_command_cache;
 extern const struct ct_command ct_command_info;
 extern const struct ct_command ct_command_report;
 extern const struct ct_command ct_command_replay;
+extern const struct ct_command ct_command_output;
 extern const struct ct_command ct_command_exclude_list;
 extern const struct ct_command ct_command_sessions;
 extern const struct ct_command ct_command_status;

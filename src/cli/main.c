@@ -21,6 +21,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_info,
     &ct_command_report,
     &ct_command_replay,
+    &ct_command_output,
     &ct_command_exclude_list,
     &ct_command_cache,
     &ct_command_clean,

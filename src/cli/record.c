@@ -26,7 +26,7 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256, OUTPUT_MIB_MAX = 4096 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
@@ -41,6 +41,8 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       {"no-sampling", no_argument, NULL, 'S'},
       {"int3", no_argument, NULL, '3'},
       {"no-cache", no_argument, NULL, 'n'},
+      {"no-output", no_argument, NULL, 'O'},
+      {"max-output", required_argument, NULL, 'M'},
       {"verbose", no_argument, NULL, 'v'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
@@ -94,6 +96,15 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       break;
     case 'S':
       record->no_sampling = true;
+      break;
+    case 'O':
+      record->no_output = true;
+      break;
+    case 'M':
+      if (!ct_parse_number(optarg, OUTPUT_MIB_MAX, &number) || number < 1) {
+        return ct_usage_error(&ct_command_record, "--max-output takes 1 to %u (MiB), not '%s'", OUTPUT_MIB_MAX, optarg);
+      }
+      record->output_mib = (uint32_t)number;
       break;
     case 'v':
       *verbose = true;
@@ -246,6 +257,9 @@ const struct ct_command ct_command_record = {
              "      --ring-size M        shared memory for events on their way, 1 to 256 MiB\n"
              "                           (default 80)\n"
              "      --lossless           let the program wait, bounded, when the disk cannot keep up\n"
+             "      --no-output          do not record what the program writes to its standard output and\n"
+             "                           error\n"
+             "      --max-output M       record at most M MiB of that (default 64)\n"
              "      --int3               hook by a trap what no jump fits; the program must leave\n"
              "                           SIGTRAP alone\n"
              "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"

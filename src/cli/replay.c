@@ -53,6 +53,9 @@ take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid
   case 'm':
     options->module_glob = optarg;
     return -1;
+  case 'O':
+    options->no_output = true;
+    return -1;
   case 'j':
     options->json = true;
     return -1;
@@ -67,10 +70,15 @@ static int
 run(int argc, char **argv)
 {
   static const struct option longs[] = {
-      {"thread", required_argument, NULL, 't'}, {"limit", required_argument, NULL, 'n'},
-      {"depth", required_argument, NULL, 'd'},  {"function", required_argument, NULL, 'f'},
-      {"module", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},         {0},
+      {"thread", required_argument, NULL, 't'},
+      {"limit", required_argument, NULL, 'n'},
+      {"depth", required_argument, NULL, 'd'},
+      {"function", required_argument, NULL, 'f'},
+      {"module", required_argument, NULL, 'm'},
+      {"json", no_argument, NULL, 'j'},
+      {"no-output", no_argument, NULL, 'O'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
   };
   struct ct_replay_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
@@ -101,6 +109,7 @@ const struct ct_command ct_command_replay = {
              "  -m, --module GLOB     only calls of functions in modules whose path or file name matches\n"
              "  -d, --depth N         only N levels (counted from the calls chosen by --function)\n"
              "  -n, --limit N         stop after N lines\n"
+             "      --no-output       without what the program wrote to its standard output and error\n"
              "      --json            one JSON object a line\n",
     .run = run,
 };

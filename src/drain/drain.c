@@ -424,6 +424,7 @@ drain_main(void *context)
     __atomic_fetch_add(&drain->ring->heartbeat, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
     bool busy = drain_round(drain, false);
+    busy |= drain_take_prints(drain);
     uint64_t now = drain_now_ns();
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
@@ -463,6 +464,7 @@ ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
   drain->retired_count = 0;
   memset(drain->full, 0xff, sizeof(drain->full));
   drain_sampling_start(drain);
+  drain_begin_prints(drain);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -492,6 +494,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid)
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);
+  drain_end_prints(drain);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
     struct drain_thread *thread = drain->threads[slot];
     if (thread == NULL) {

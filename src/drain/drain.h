@@ -39,6 +39,14 @@ struct ct_sampling_options {
   uint64_t controls; /* address of the control pages in it */
 };
 
+/* What the program wrote to its standard output and error, in bytes. */
+struct ct_print_stats {
+  uint64_t given[2]; /* to calls for descriptor 1 and 2 */
+  uint64_t recorded;
+  uint64_t dropped; /* there was no room in the ring, or calls were given more than is taken of one */
+  uint64_t limit;   /* the most that is recorded */
+};
+
 #define CT_SAMPLING_HISTORY 1000u
 struct ct_sampling_change {
   uint64_t ns; /* CLOCK_MONOTONIC */
@@ -67,6 +75,10 @@ int ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
 /* Before ct_drain_start, for each image; the interval in force stays from one to the next. */
 void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *options);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
+/* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
+void ct_drain_print(struct ct_drain *drain, uint64_t limit);
+/* Under the lock. */
+struct ct_print_stats ct_drain_print_stats(const struct ct_drain *drain);
 /* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the
  * process has ended. */
 void ct_drain_stop(struct ct_drain *drain, int exec_tid);

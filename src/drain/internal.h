@@ -42,6 +42,9 @@ struct ct_drain {
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
+  struct ct_print_pool *prints; /* of this image; NULL: none */
+  uint64_t print_limit;         /* bytes of it that the trace takes, 0: it takes none */
+  struct ct_print_stats print_stats; /* without what this image's pool counts */
   uint64_t lights;                              /* events of light hooks encoded */
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
   uint64_t round;                               /* how often the table has been looked at */
@@ -56,6 +59,12 @@ struct ct_drain {
   uint32_t retired_count;
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
+
+/* prints.c: what the program has written goes to the trace. True when there was something. */
+bool drain_take_prints(struct ct_drain *drain);
+/* The ring is about to go, or to come. */
+void drain_begin_prints(struct ct_drain *drain);
+void drain_end_prints(struct ct_drain *drain);
 
 /* A segment, and its activation when it was seen. */
 struct candidate {

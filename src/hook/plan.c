@@ -473,6 +473,16 @@ is_longjmp(const struct planner *planner, const struct ct_function *function)
          (has_name(planner, function, names) && memmem(bytes, function->size, musl, sizeof(musl)) != NULL);
 }
 
+/* It makes the system call, or is musl's, which has one function for all calls that can be cancelled. */
+static bool
+writes_itself(const struct planner *planner, uint16_t facts)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  uint64_t unused;
+  return (facts & CT_FACT_WRITE) != 0 || ct_elf_symbol(elf, "__syscall_cp", &unused) == 0 ||
+         (ct_elf_symbol(elf, "__libc_start_main", &unused) == 0 && ct_elf_symbol(elf, "_dl_debug_state", &unused) == 0);
+}
+
 static uint8_t
 callout_of(const struct planner *planner, const struct ct_function *function, uint16_t facts)
 {
@@ -483,6 +493,8 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const seccomp[] = {"prctl", "__prctl", NULL};
   static const char *const any_syscall[] = {"syscall", NULL};
   static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
+  static const char *const write[] = {"write", "__write", "__libc_write", "__write_nocancel", NULL};
+  static const char *const writev[] = {"writev", "__writev", "__libc_writev", NULL};
   static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
@@ -499,6 +511,13 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if (has_name(planner, function, sigaction)) {
     return CT_CALLOUT_SIGACTION;
+  }
+  /* Not what calls another one by that name, which tells of it. */
+  if (has_name(planner, function, write) && writes_itself(planner, facts)) {
+    return CT_CALLOUT_WRITE;
+  }
+  if (has_name(planner, function, writev) && writes_itself(planner, facts)) {
+    return CT_CALLOUT_WRITEV;
   }
   if (has_name(planner, function, rendezvous)) {
     return CT_CALLOUT_RENDEZVOUS;

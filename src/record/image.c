@@ -87,7 +87,8 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
   ring->crash_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
-  ring->segments_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
+  ring->print_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
+  ring->segments_offset = ring->print_offset + CT_PAGE_BYTES + CT_PRINT_PIECES * CT_PRINT_BYTES;
   /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
   ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
@@ -260,6 +261,8 @@ place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct
       .callout_modules = place->base + agent->callout_modules,
       .callout_longjmp = place->base + agent->callout_longjmp,
       .callout_sigaction = place->base + agent->callout_sigaction,
+      .callout_write = place->base + agent->callout_write,
+      .callout_writev = place->base + agent->callout_writev,
       .restore_slot = place->base + agent->restore_slot,
       .restore_quiet = place->base + agent->restore_quiet,
       .light_due = place->base + agent->light_due,

@@ -239,6 +239,19 @@ drops_json(const struct ct_drain_stats *stats)
   return json;
 }
 
+json_t *
+ct_manifest_output(const struct ct_drain *drain)
+{
+  struct ct_print_stats stats = ct_drain_print_stats(drain), *prints = &stats;
+  json_t *json = json_object();
+  json_object_set_new(json, "stdout_bytes", json_integer((json_int_t)prints->given[0]));
+  json_object_set_new(json, "stderr_bytes", json_integer((json_int_t)prints->given[1]));
+  json_object_set_new(json, "recorded_bytes", json_integer((json_int_t)prints->recorded));
+  json_object_set_new(json, "dropped_bytes", json_integer((json_int_t)prints->dropped));
+  json_object_set_new(json, "limit_bytes", json_integer((json_int_t)prints->limit));
+  return json;
+}
+
 /* How many files were planned, and how many of the plans came from the cache. */
 static json_t *
 analysis_json(const struct ct_manifest *manifest)

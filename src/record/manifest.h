@@ -55,6 +55,8 @@ json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
                          const struct ct_drain_stats *stats, int complete);
 void ct_manifest_free(struct ct_manifest *manifest);
 
+/* The "output" of the manifest. */
+json_t *ct_manifest_output(const struct ct_drain *drain);
 /* The "sampling" of the manifest. */
 json_t *ct_manifest_sampling(const struct ct_drain *drain);
 

@@ -26,6 +26,7 @@ session_write_manifest(struct ct_session *session, bool complete)
   json_t *json =
       ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
+  json_object_set_new(json, "output", ct_manifest_output(session->drain));
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->writer_lock);
@@ -53,6 +54,8 @@ session_sinks(struct ct_session *session)
 void
 session_sample(struct ct_session *session)
 {
+  uint32_t mib = session->options.output_mib != 0 ? session->options.output_mib : CT_OUTPUT_MIB_DEFAULT;
+  ct_drain_print(session->drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
   uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
   struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
                                         .log2 = (uint32_t)__builtin_ctz(interval),

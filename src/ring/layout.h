@@ -180,6 +180,43 @@ struct ct_crash {
 };
 _Static_assert(sizeof(struct ct_crash) == 24 + 128 + 184, "crash");
 
+/*
+ * What the program writes to its standard output and error. The pool is a page of the memfd, its pieces lie behind it. A
+ * thread takes a run of free ones (bits of one word of free_map are set), fills them, and sets the bit of the first in
+ * full_map; the drain takes those, and sets the bits in free_map again. A thread that never finishes keeps its run.
+ */
+#define CT_PRINT_PIECES    4096u
+#define CT_PRINT_BYTES     1024u /* of a piece */
+#define CT_PRINT_RUN_MAX   32u   /* pieces of one call */
+#define CT_PRINT_DATA_MAX  (CT_PRINT_RUN_MAX * CT_PRINT_BYTES - 40)
+#define CT_PRINT_MAP_WORDS (CT_PRINT_PIECES / 64)
+enum ct_print_mode {
+  CT_PRINT_OFF = 0,
+  CT_PRINT_ON = 1,
+  CT_PRINT_COUNT = 2, /* the trace takes no more of it */
+};
+/* At the begin of a run; behind it the data. */
+struct ct_print {
+  uint64_t tsc;
+  uint64_t given; /* bytes that the call was given */
+  uint32_t tid;
+  uint16_t fd; /* 1 or 2 */
+  uint16_t pieces;
+  uint32_t bytes; /* of data: fewer than given when not all could be taken */
+  uint32_t pad[3];
+  uint8_t data[];
+};
+_Static_assert(sizeof(struct ct_print) == 40, "print");
+struct ct_print_pool {
+  uint32_t mode; /* atomic, enum ct_print_mode; the controller's */
+  uint32_t pad;
+  uint64_t given[2]; /* atomic: bytes that calls were given for descriptor 1 and 2 */
+  uint64_t dropped;  /* atomic: those of them that could not be taken */
+  uint64_t free_map[CT_PRINT_MAP_WORDS];
+  uint64_t full_map[CT_PRINT_MAP_WORDS];
+};
+_Static_assert(sizeof(struct ct_print_pool) <= CT_PAGE_BYTES, "print pool");
+
 struct ct_ring_header {
   uint64_t magic;
   uint32_t version;
@@ -196,7 +233,8 @@ struct ct_ring_header {
   uint32_t controller_pid;
   uint32_t sample_log2;  /* atomic: what new threads begin with, see struct ct_control */
   uint64_t crash_offset; /* struct ct_crash */
-  uint64_t pad0[5];
+  uint64_t print_offset; /* struct ct_print_pool, a page; behind it the pieces */
+  uint64_t pad0[4];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
   uint32_t drain_waiting; /* atomic */
@@ -313,6 +351,8 @@ enum ct_callout {
   CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
   CT_CALLOUT_MODULES = 9,    /* dl_iterate_phdr */
   CT_CALLOUT_LONGJMP = 10,   /* the end of longjmp: rdi points to the registers */
+  CT_CALLOUT_WRITE = 12,     /* write(descriptor, buffer, bytes) */
+  CT_CALLOUT_WRITEV = 13,    /* writev(descriptor, vectors, count) */
   CT_CALLOUT_SIGACTION = 11, /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
 };
 
@@ -351,6 +391,8 @@ struct ct_region_head {
   uint64_t callout_modules;
   uint64_t callout_longjmp;
   uint64_t callout_sigaction;
+  uint64_t callout_write;
+  uint64_t callout_writev;
   uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_quiet; /* the same of an excluded function */
   uint64_t light_due;     /* a light hook under sampling: this call is to be recorded */

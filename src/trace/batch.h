@@ -18,6 +18,28 @@ const json_t *ct_trace_manifest(const struct ct_trace *trace);
 const json_t *ct_trace_crash(const struct ct_trace *trace);
 
 /*
+ * What the program wrote to its standard output and error: the records of the file that are whole, in order of time.
+ * 0, CT_ENOENT: there is none, CT_ENOMEM, CT_EIO, CT_EFORMAT. *out goes to ct_prints_free.
+ */
+struct ct_printed {
+  uint64_t tsc;
+  uint64_t given; /* bytes that the call was given; data has the first ones */
+  uint32_t tid;
+  uint32_t fd;
+  uint32_t bytes; /* of data */
+  const char *data;
+};
+struct ct_prints {
+  char *text; /* of the file */
+  struct ct_printed *items;
+  size_t count;
+  uint64_t bytes;  /* of all items together */
+  bool is_damaged; /* the file goes on behind the last one, with something else */
+};
+int ct_trace_prints(const struct ct_trace *trace, struct ct_prints *out);
+void ct_prints_free(struct ct_prints *prints);
+
+/*
  * The next events in order, as a batch in the cursor's own storage, valid until the
  * next call: *events and the number of them (0 at the end; see ct_cursor_state). Not to be mixed with
  * ct_cursor_next_event.

@@ -316,6 +316,48 @@ append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
   return written;
 }
 
+/* The file of what the program wrote, made when there is something for it. */
+static bool
+open_prints(struct ct_trace_writer *writer)
+{
+  struct ct_output *output = &writer->output;
+  struct ct_file_header header = {
+      .magic = CT_PRINTS_MAGIC, .version = CT_TRACE_VERSION, .header_bytes = sizeof(header)};
+  size_t written;
+  if (output->prints_fd >= 0)
+    return true;
+  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+  output->prints_fd = openat(writer->dir_fd, CT_TRACE_PRINTS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (output->prints_fd < 0 || !ct_writer_write_at(output->prints_fd, &header, sizeof(header), 0, &written)) {
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot write %s/%s: %s", writer->path, CT_TRACE_PRINTS,
+                   strerror(errno));
+    return false;
+  }
+  output->prints_bytes = sizeof(header);
+  return true;
+}
+
+/* Appends whole records; returns the bytes of them that are there, all or none. */
+static size_t
+append_prints(struct ct_trace_writer *writer, const void *records, size_t size)
+{
+  struct ct_output *output = &writer->output;
+  size_t written;
+  if (!open_prints(writer))
+    return 0;
+  if (!ct_writer_write_at(output->prints_fd, records, size, output->prints_bytes, &written)) {
+    int saved = errno;
+    /* Should this fail too, the reader stops before the partial record all the same. */
+    if (written > 0 && ftruncate(output->prints_fd, (off_t)output->prints_bytes) != 0)
+      saved = saved != 0 ? saved : errno;
+    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_PRINTS,
+                   strerror(saved));
+    return 0;
+  }
+  output->prints_bytes += size;
+  return size;
+}
+
 /* ---- output thread: queue ---- */
 
 static void
@@ -338,6 +380,10 @@ put_out(struct ct_trace_writer *writer, const struct ct_output_record *record)
   case CT_OUTPUT_FUNCTIONS:
     if (ct_writer_error(writer) == CT_OK)
       done = append_functions(writer, data, record->data_bytes);
+    break;
+  case CT_OUTPUT_PRINTS:
+    if (ct_writer_error(writer) == CT_OK)
+      done = append_prints(writer, data, record->data_bytes);
     break;
   case CT_OUTPUT_CLOSE:
     close_file(writer, record->stream);

@@ -193,4 +193,29 @@ ct_varint_get(const uint8_t *p, const uint8_t *end, uint64_t *value)
   return NULL;
 }
 
+/*
+ * The file of what the program wrote to descriptors 1 and 2: a header as of a thread's file with this magic, index, tid
+ * and pid 0, then records to the end of the file:
+ *
+ *    0      4       8      16    20      24      32
+ *   | crc  | bytes | tsc  | tid | fd    | given | data ...
+ *
+ * crc: of the record from its fifth byte on; bytes: of the record, this header included; given: how many bytes the call
+ * was given, of which data has the first ones.
+ */
+#define CT_TRACE_PRINTS "output.cto"
+#define CT_PRINTS_MAGIC 0x4f525443u /* "CTRO" */
+
+struct ct_print_record {
+  uint32_t crc;
+  uint32_t record_bytes;
+  uint64_t tsc;
+  uint32_t tid;
+  uint32_t fd;
+  uint64_t given;
+};
+static_assert(sizeof(struct ct_print_record) == 32, "print record");
+static_assert(offsetof(struct ct_print_record, given) == 24, "print record");
+#define CT_PRINT_RECORD_MAX (64u << 10)
+
 #endif

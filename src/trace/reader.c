@@ -233,6 +233,13 @@ threads_load(struct ct_trace *trace)
   return CT_OK;
 }
 
+uint64_t
+ct_trace_file_bytes(const struct ct_trace *trace, const char *name)
+{
+  struct stat file;
+  return fstatat(trace->dir_fd, name, &file, 0) == 0 && file.st_size > 0 ? (uint64_t)file.st_size : 0;
+}
+
 /* ---- the trace ---- */
 
 int
@@ -259,6 +266,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   if (err != CT_OK)
     goto fail;
   ct_crash_load(trace);
+  trace->bytes += ct_trace_file_bytes(trace, CT_TRACE_PRINTS);
   err = ct_functions_load(trace, diag);
   if (err != CT_OK)
     goto fail;

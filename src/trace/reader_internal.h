@@ -50,6 +50,8 @@ struct ct_trace {
 /* reader.c */
 /* A whole file of the trace, with a zero byte behind it. CT_ENOENT, CT_EIO ... without a diag. */
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
+/* The size of a file of the trace, 0 when it is not there. */
+uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
 /* The thread's file for reading, -1 when it cannot be had; *size is set. */
 int ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
 /* Up to size bytes, fewer only at the end of the file or on an error. */

@@ -5,6 +5,7 @@
  */
 #include "trace/writer.h"
 
+#include "base/crc32c.h"
 #include "trace/writer_internal.h"
 
 #include <dirent.h>
@@ -133,9 +134,12 @@ writer_free(struct ct_trace_writer *writer)
   free(writer->encoders);
   free(writer->output.ring);
   free(writer->functions);
+  free(writer->prints);
   ZSTD_freeCCtx(writer->compressor);
   if (writer->functions_fd >= 0)
     close(writer->functions_fd);
+  if (writer->output.prints_fd >= 0)
+    close(writer->output.prints_fd);
   if (writer->dir_fd >= 0)
     close(writer->dir_fd);
   pthread_cond_destroy(&writer->output.room);
@@ -160,7 +164,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   struct ct_trace_writer *writer = calloc(1, sizeof(*writer));
   if (writer == NULL)
     return NULL;
-  writer->dir_fd = writer->functions_fd = -1;
+  writer->dir_fd = writer->functions_fd = writer->output.prints_fd = -1;
   pthread_mutex_init(&writer->output.lock, NULL);
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
@@ -225,6 +229,7 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
   for (uint32_t i = 0; i < writer->encoder_count; i++)
     ct_encoder_close(writer->encoders[i]);
   ct_trace_writer_flush_functions(writer);
+  ct_trace_writer_flush_prints(writer);
   ct_output_stop(writer);
   if (close(writer->functions_fd) != 0 && errno != EINTR)
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s: %s", writer->path, CT_TRACE_FUNCTIONS, strerror(errno));
@@ -246,6 +251,7 @@ int
 ct_trace_writer_sync(struct ct_trace_writer *writer)
 {
   ct_trace_writer_flush_functions(writer);
+  ct_trace_writer_flush_prints(writer);
   ct_output_wait(writer);
   return ct_writer_error(writer);
 }
@@ -348,6 +354,41 @@ ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t m
     p = put_name(p, raw_name, length);
   *p++ = '\n';
   writer->functions_fill = (size_t)(p - writer->functions);
+  return CT_OK;
+}
+
+/* ---- what the program wrote ---- */
+
+int
+ct_trace_writer_flush_prints(struct ct_trace_writer *writer)
+{
+  if (writer->prints_fill != 0 && ct_writer_error(writer) == CT_OK) {
+    memcpy(ct_output_reserve(writer, writer->prints_fill), writer->prints, writer->prints_fill);
+    ct_output_commit(writer, CT_OUTPUT_PRINTS, NULL, writer->prints_fill, 0);
+    writer->prints_fill = 0;
+  }
+  return ct_writer_error(writer);
+}
+
+int
+ct_trace_writer_print(struct ct_trace_writer *writer, struct ct_print_record *record, const void *data, size_t bytes)
+{
+  size_t size = sizeof(*record) + bytes;
+  if (ct_writer_error(writer) != CT_OK)
+    return ct_writer_error(writer);
+  if (writer->prints == NULL && (writer->prints = malloc(PRINTS_BUFFER)) == NULL)
+    return CT_ENOMEM;
+  if (size > PRINTS_BUFFER - writer->prints_fill)
+    ct_trace_writer_flush_prints(writer);
+  if (size > CT_PRINT_RECORD_MAX || size > PRINTS_BUFFER - writer->prints_fill)
+    return CT_ERANGE;
+  record->record_bytes = (uint32_t)size;
+  uint8_t *to = writer->prints + writer->prints_fill;
+  memcpy(to, record, sizeof(*record));
+  memcpy(to + sizeof(*record), data, bytes);
+  record->crc = ct_crc32c(0, to + sizeof(record->crc), size - sizeof(record->crc));
+  memcpy(to, &record->crc, sizeof(record->crc));
+  writer->prints_fill += size;
   return CT_OK;
 }
 

@@ -57,6 +57,15 @@ int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manif
 /* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */
 int ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash);
 
+/*
+ * Appends a record of what the program wrote; crc and record_bytes are filled in. Buffered, and queued by
+ * ct_trace_writer_flush_prints, or when it is much.
+ */
+struct ct_print_record;
+int ct_trace_writer_print(struct ct_trace_writer *writer, struct ct_print_record *record, const void *data,
+                          size_t bytes);
+int ct_trace_writer_flush_prints(struct ct_trace_writer *writer);
+
 /* A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. */
 int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                            struct ct_encoder **out);

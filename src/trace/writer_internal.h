@@ -17,6 +17,7 @@
 #define OPEN_FILES_MAX     256u
 #define FUNCTIONS_BUFFER   (256u << 10)
 #define FUNCTIONS_HELD_MAX (64u << 20) /* over a million lines */
+#define PRINTS_BUFFER      (256u << 10)
 #define FRAMES_AT_START    64u
 #define QUEUE_BYTES_MIN    (1u << 20)   /* more than the largest piece of output needs */
 #define QUEUE_WAKE_BYTES   (256u << 10) /* as much ends the nap of the output thread */
@@ -55,6 +56,7 @@ enum ct_output_kind {
   CT_OUTPUT_BLOCK,      /* appended to the file, all of it or nothing */
   CT_OUTPUT_CLOSE,      /* the file's end; no data */
   CT_OUTPUT_FUNCTIONS,  /* whole lines of the function table; no stream */
+  CT_OUTPUT_PRINTS,     /* whole records of what the program wrote; no stream */
   CT_OUTPUT_SKIP,       /* the rest of the ring was too short for the next record */
 };
 
@@ -100,6 +102,8 @@ struct ct_output {
   uint32_t open_count, open_limit;
   uint64_t stamp;
   uint64_t functions_bytes; /* in the table's file, whole lines */
+  int prints_fd;            /* -1: not yet */
+  uint64_t prints_bytes;    /* in that file, whole records */
 };
 
 struct ct_trace_writer {
@@ -118,6 +122,8 @@ struct ct_trace_writer {
   ZSTD_CCtx *compressor;
   char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
   size_t functions_fill, functions_size;
+  uint8_t *prints; /* records not yet queued; NULL: none yet */
+  size_t prints_fill;
   uint64_t manifest_bytes;
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */

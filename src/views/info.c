@@ -167,6 +167,7 @@ write_json(struct ct_trace *trace, FILE *out)
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
   json_object_set_new(info, "crash", ct_crash_json(trace));
+  json_object_set_new(info, "output", copy_or_null(manifest, "output"));
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -325,6 +326,24 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   }
   if (json_is_integer(json_object_get(manifest, "install_ns")))
     fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
+  putc('\n', out);
+}
+
+/* What the program wrote to its standard output and error. */
+static void
+write_output(FILE *out, const json_t *manifest)
+{
+  const json_t *output = json_object_get(manifest, "output");
+  uint64_t first = number(output, "stdout_bytes"), second = number(output, "stderr_bytes");
+  char a[CT_COUNT_CHARS];
+  if (first + second == 0)
+    return;
+  label(out, "output");
+  fprintf(out, "%s bytes to stdout", ct_format_count(a, first));
+  fprintf(out, ", %s to stderr", ct_format_count(a, second));
+  uint64_t recorded = number(output, "recorded_bytes");
+  if (recorded < first + second)
+    fprintf(out, "; %s of them recorded", ct_format_count(a, recorded));
   putc('\n', out);
 }
 
@@ -537,6 +556,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_depth(out, manifest);
     write_sampling(out, manifest);
     write_sums(out, trace, manifest);
+    write_output(out, manifest);
     write_cost(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));

@@ -33,14 +33,17 @@ enum frame_flags {
 };
 
 enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64 };
+#define NO_PRINT SIZE_MAX
 
 struct lane {
   struct ct_cursor *cursor; /* NULL before its first event is due */
   const struct ct_event *events;
-  size_t count; /* 0: no more */
-  size_t pos;   /* of the next event */
-  uint64_t next_tsc;
+  size_t count;       /* 0: no more */
+  size_t pos;         /* of the next event */
+  uint64_t next_tsc;  /* of the next event or what the thread wrote, whichever comes first */
+  uint64_t event_tsc; /* of the next event, UINT64_MAX: there is none */
   uint64_t last_tsc;
+  size_t print;        /* position of the next thing that the thread wrote, NO_PRINT: none */
   uint64_t told_bytes; /* to the progress line */
   uint32_t thread;
   struct ct_view_stacks stacks;
@@ -54,6 +57,8 @@ struct replay {
   struct ct_labels labels;
   struct ct_leaving leaving;
   struct ct_line_writer lines;
+  struct ct_prints prints;
+  size_t *next_print; /* of each, the next one of the same thread */
   struct lane *lanes;
   size_t lane_count;
   struct lane **heap;
@@ -66,12 +71,20 @@ struct replay {
 /* ---- Lanes ---- */
 
 static void
-refill(struct lane *lane)
+note_next(const struct replay *r, struct lane *lane)
+{
+  lane->event_tsc = lane->count != 0 ? lane->events[lane->pos].tsc : UINT64_MAX;
+  lane->next_tsc = lane->event_tsc;
+  if (lane->print != NO_PRINT && r->prints.items[lane->print].tsc < lane->next_tsc)
+    lane->next_tsc = r->prints.items[lane->print].tsc;
+}
+
+static void
+refill(const struct replay *r, struct lane *lane)
 {
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
-  if (lane->count != 0)
-    lane->next_tsc = lane->events[0].tsc;
+  note_next(r, lane);
 }
 
 static int
@@ -79,20 +92,20 @@ open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
   if (rc == 0)
-    refill(lane);
+    refill(r, lane);
   return rc;
 }
 
 /* Takes the next event; the one after it can be looked at then, without the first being lost. */
 static void
-take(struct lane *lane, struct ct_event *event)
+take(const struct replay *r, struct lane *lane, struct ct_event *event)
 {
   *event = lane->events[lane->pos++];
   lane->last_tsc = event->tsc;
   if (lane->pos == lane->count)
-    refill(lane);
+    refill(r, lane);
   else
-    lane->next_tsc = lane->events[lane->pos].tsc;
+    note_next(r, lane);
 }
 
 static const struct ct_event *
@@ -460,6 +473,28 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   }
 }
 
+/* A piece of what the thread wrote, a line for each of its lines. It stands below the innermost call. */
+static void
+replay_print(struct replay *r, struct lane *lane)
+{
+  const struct ct_printed *item = &r->prints.items[lane->print];
+  bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
+  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  struct ct_line line = {.kind = CT_LINE_PRINT, .tsc = item->tsc, .fd = item->fd};
+  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  line.depth = lane->stacks.current->base + lane->stacks.current->count;
+  for (size_t at = 0; at < item->bytes && (!filtered || top_is_shown(lane)) && !full(r);) {
+    const char *text = item->data + at;
+    const char *end = memchr(text, '\n', item->bytes - at);
+    line.text = text;
+    line.value = end != NULL ? (uint64_t)(end - text) : item->bytes - at;
+    at += line.value + 1;
+    write_line(r, lane, &line);
+  }
+  lane->print = r->next_print[lane->print];
+  note_next(r, lane);
+}
+
 /* ---- The merge ---- */
 
 static void
@@ -483,14 +518,19 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
   if (lane->stacks.current == NULL)
     rc = ct_view_stacks_init(&lane->stacks);
   const struct lane *other = second(r);
-  while (rc == 0 && lane->count != 0 && !full(r) && (other == NULL || !earlier(other, lane))) {
+  while (rc == 0 && (lane->count != 0 || lane->print != NO_PRINT) && !full(r) &&
+         (other == NULL || !earlier(other, lane))) {
+    if (lane->next_tsc < lane->event_tsc) {
+      replay_print(r, lane);
+      continue;
+    }
     struct ct_event event;
-    take(lane, &event);
+    take(r, lane, &event);
     rc = replay_event(r, lane, &event);
     if (lane->pos == 0)
       tell_progress(r, lane);
   }
-  if (rc == 0 && lane->count == 0 && !full(r)) {
+  if (rc == 0 && lane->count == 0 && lane->print == NO_PRINT && !full(r)) {
     rc = end_stacks(r, lane, CT_SPAN_OPEN);
   }
   return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
@@ -504,7 +544,7 @@ merge(struct replay *r, struct ct_diag *diag)
     int rc = run_lane(r, lane, diag);
     if (rc != 0)
       return rc;
-    if (lane->count == 0) {
+    if (lane->count == 0 && lane->print == NO_PRINT) {
       close_lane(r, lane);
       r->heap[0] = r->heap[--r->heap_count];
     }
@@ -543,6 +583,45 @@ name_lanes(struct replay *r, size_t *columns)
   }
 }
 
+/* What was written, each piece with the next one of its thread. A file that cannot be read is as none. */
+static int
+load_prints(struct replay *r)
+{
+  if (r->options->no_output || ct_trace_prints(r->trace, &r->prints) != 0)
+    return 0;
+  r->next_print = malloc((r->prints.count + 1) * sizeof(*r->next_print));
+  if (r->next_print == NULL)
+    return CT_ENOMEM;
+  /* The last one of each thread so far, by tid; a table twice as large as there can be threads. */
+  size_t size = 16;
+  while (size < 2 * r->prints.count)
+    size *= 2;
+  size_t *latest = malloc(size * sizeof(*latest));
+  if (latest == NULL)
+    return CT_ENOMEM;
+  for (size_t i = 0; i < size; i++)
+    latest[i] = NO_PRINT;
+  for (size_t i = r->prints.count; i-- > 0;) {
+    size_t at = r->prints.items[i].tid & (size - 1);
+    while (latest[at] != NO_PRINT && r->prints.items[latest[at]].tid != r->prints.items[i].tid)
+      at = (at + 1) & (size - 1);
+    r->next_print[i] = latest[at];
+    latest[at] = i;
+  }
+  free(latest);
+  return 0;
+}
+
+static size_t
+first_print(const struct replay *r, uint32_t tid)
+{
+  for (size_t i = 0; r->next_print != NULL && i < r->prints.count; i++) {
+    if (r->prints.items[i].tid == tid)
+      return i;
+  }
+  return NO_PRINT;
+}
+
 static int
 make_lanes(struct replay *r, struct ct_diag *diag)
 {
@@ -557,11 +636,12 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
+    lane->print = first_print(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = open_lane(r, lane, diag);
     if (rc != 0)
       break;
-    if (lane->count == 0) {
+    if (lane->count == 0 && lane->print == NO_PRINT) {
       close_lane(r, lane);
       continue;
     }
@@ -582,7 +662,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
              struct ct_diag *diag)
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes};
-  int rc = make_lanes(&r, diag);
+  int rc = load_prints(&r);
+  rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
   if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
                   ct_leaving_init(&r.leaving, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
@@ -601,6 +682,8 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
   ct_leaving_destroy(&r.leaving);
+  ct_prints_free(&r.prints);
+  free(r.next_print);
   free(r.lanes);
   free(r.heap);
   return rc;

@@ -246,9 +246,33 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put_number(w, line->value, 0, ' ');
     put_literal(w, " is recorded from here on --");
     break;
+  case CT_LINE_PRINT:
+    put_text(w, line->fd == 1 ? "stdout | " : "stderr | ");
+    for (size_t i = 0; i < line->value; i++) {
+      char c = (unsigned char)line->text[i] < 0x20 || line->text[i] == 0x7f ? '?' : line->text[i];
+      put(w, &c, 1);
+    }
+    break;
   case CT_LINE_TAIL:
     break;
   }
+}
+
+/* A JSON string: bytes that are no ASCII text are given as the character with that number. */
+static void
+put_json_text(struct ct_line_writer *w, const char *text, size_t bytes)
+{
+  static const char digits[] = "0123456789abcdef";
+  put_literal(w, "\"");
+  for (size_t i = 0; i < bytes; i++) {
+    unsigned char c = (unsigned char)text[i];
+    char escaped[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
+      put(w, &text[i], 1);
+    else
+      put(w, escaped, sizeof(escaped));
+  }
+  put_literal(w, "\"");
 }
 
 static void
@@ -293,6 +317,8 @@ json_kind(const struct ct_line *line)
     return "exec";
   case CT_LINE_INTERVAL:
     return "interval";
+  case CT_LINE_PRINT:
+    return "output";
   }
   return "";
 }
@@ -335,6 +361,12 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   } else if (line->kind == CT_LINE_INTERVAL || (line->kind == CT_LINE_POINT && line->value > 1)) {
     put_text(w, line->kind == CT_LINE_POINT ? ",\"sampled\":true,\"interval\":" : ",\"interval\":");
     put_number(w, line->value, 0, ' ');
+  }
+  if (line->kind == CT_LINE_PRINT) {
+    put_literal(w, ",\"fd\":");
+    put_number(w, line->fd, 0, ' ');
+    put_literal(w, ",\"text\":");
+    put_json_text(w, line->text, line->value);
   }
   if (line->uncertain)
     put_literal(w, ",\"uncertain\":true");

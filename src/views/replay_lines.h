@@ -21,6 +21,7 @@ enum ct_line_kind {
   CT_LINE_LOST,
   CT_LINE_SWITCH,
   CT_LINE_EXEC,
+  CT_LINE_PRINT, /* something that the program wrote: a line of it */
   CT_LINE_INTERVAL,
 };
 
@@ -35,6 +36,8 @@ struct ct_line {
   const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
   uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end */
   bool uncertain;
+  const char *text; /* PRINT: of so many bytes (value), to descriptor fd */
+  uint32_t fd;
   bool before_trace; /* CLOSE: entered before the trace begins */
 };
 

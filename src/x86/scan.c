@@ -396,6 +396,10 @@ follow_syscall(struct walk *walk, uint64_t address)
   case 322:
     walk->facts |= CT_FACT_EXEC;
     break;
+  case 1:
+  case 20:
+    walk->facts |= CT_FACT_WRITE;
+    break;
   case 13:
     walk->facts |= CT_FACT_SIGACTION;
     break;

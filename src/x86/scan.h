@@ -24,6 +24,7 @@ enum ct_scan_fact {
   CT_FACT_SELF_BRANCH = 1 << 9, /* branches to its own first instruction */
   CT_FACT_UNDECODED = 1 << 8,   /* part of the body is not code we know */
   CT_FACT_SIGACTION = 1 << 11,  /* system call rt_sigaction */
+  CT_FACT_WRITE = 1 << 12,      /* system call write, writev */
   CT_FACT_RED_ZONE = 1 << 10,   /* uses memory below the stack pointer while that is as at the entry */
 };
 

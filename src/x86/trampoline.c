@@ -288,6 +288,12 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_SIGACTION:
     field = offsetof(struct ct_region_head, callout_sigaction);
     break;
+  case CT_CALLOUT_WRITE:
+    field = offsetof(struct ct_region_head, callout_write);
+    break;
+  case CT_CALLOUT_WRITEV:
+    field = offsetof(struct ct_region_head, callout_writev);
+    break;
   case CT_CALLOUT_SECCOMP:
     field = offsetof(struct ct_region_head, callout_seccomp);
     break;

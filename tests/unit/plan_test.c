@@ -566,6 +566,9 @@ system_calls(void **state)
            "fn marked\n .cfi_signal_frame\n mov $39, %%rax\n syscall\n end marked\n nop\n nop\n"
            "fn other_number\n mov $59, %%ecx\n syscall\n ret\n end other_number\n"
            "fn exec_among_more\n mov $59, %%eax\n syscall\n .skip 600, 0x90\n ret\n end exec_among_more\n"
+           "fn write\n mov $1, %%eax\n syscall\n ret\n end write\n"
+           "fn writev\n mov $20, %%eax\n syscall\n ret\n end writev\n"
+           "fn rewrite\n mov $1, %%eax\n syscall\n ret\n end rewrite\n"
            "fn reads_thread\n mov %%fs:0, %%rax\n ret\n end reads_thread\n");
   struct ct_plan *plan = plan_source(source);
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -581,6 +584,9 @@ system_calls(void **state)
   assert_full(plan, "other_number");
   assert_int_equal(planned(plan, "other_number")->callout, CT_CALLOUT_NONE);
   assert_int_equal(planned(plan, "exec_among_more")->callout, CT_CALLOUT_NONE);
+  assert_int_equal(planned(plan, "write")->callout, CT_CALLOUT_WRITE);
+  assert_int_equal(planned(plan, "writev")->callout, CT_CALLOUT_WRITEV);
+  assert_int_equal(planned(plan, "rewrite")->callout, CT_CALLOUT_NONE);
   assert_false(plan->uses_gs);
   ct_plan_free(plan);
 }
@@ -599,6 +605,7 @@ names_that_call_out(void **state)
                {"syscall", CT_CALLOUT_SYSCALL},
                {"mlockall", CT_CALLOUT_MLOCKALL},
                {"sigaction", CT_CALLOUT_SIGACTION},
+               {"write", CT_CALLOUT_NONE}, /* it makes no system call itself */
                {"__libc_sigaction", CT_CALLOUT_SIGACTION},
                {"execve_not", CT_CALLOUT_NONE}};
   char source[4096];

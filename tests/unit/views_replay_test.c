@@ -5,6 +5,8 @@
 
 #include <contrail/replay.h>
 
+#include "trace/format.h"
+
 static const char *const names[] = {"main", "work", "lib_alloc", "_ZN2ns3fooEi", "tail", NULL};
 enum { MAIN, WORK, ALLOC, FOO, TAIL };
 
@@ -286,12 +288,54 @@ test_reasons(void **state)
   make_end(&m, trace);
 }
 
+/* What was written stands where it was written, below the innermost call; of several threads in order of time. */
+static void
+test_output(void **state)
+{
+  (void)state;
+  struct make m;
+  make_begin(&m, names, 2);
+  ct_encode_enter(m.encoders[0], 1100, MAIN);
+  ct_encode_enter(m.encoders[0], 1200, WORK);
+  ct_encode_return(m.encoders[0], 1400);
+  ct_encode_enter(m.encoders[1], 1250, FOO);
+  ct_encode_return(m.encoders[1], 1290);
+  ct_encode_return(m.encoders[0], 2000);
+  struct ct_print_record records[] = {{.tsc = 1300, .tid = 100, .fd = 1, .given = 6},
+                                      {.tsc = 1260, .tid = 101, .fd = 2, .given = 3},
+                                      {.tsc = 2500, .tid = 100, .fd = 1, .given = 4}};
+  static const char *const texts[] = {"one\ntw\x01", "e\"r", "last"};
+  for (size_t i = 0; i < 3; i++)
+    assert_int_equal(ct_trace_writer_print(m.writer, &records[i], texts[i], strlen(texts[i])), 0);
+  struct ct_trace *trace = make_open(&m, true, 0);
+  check(trace, (struct ct_replay_options){0},
+        "      time (s)  thread        duration  calls\n"
+        "   0.000000100  prog/100                main() {\n"
+        "   0.000000200  prog/100        200 ns    work();\n"
+        "   0.000000250  worker/101       40 ns  ns::foo(int);\n"
+        "   0.000000260  worker/101                stderr | e\"r\n"
+        "   0.000000300  prog/100                    stdout | one\n"
+        "   0.000000300  prog/100                    stdout | tw?\n"
+        "   0.000001000  prog/100        900 ns  } main()\n"
+        "   0.000001500  prog/100                stdout | last\n");
+  char *text = replay_text(trace, (struct ct_replay_options){.no_output = true});
+  assert_null(strstr(text, "|"));
+  free(text);
+  text = replay_text(trace, (struct ct_replay_options){.json = true});
+  assert_non_null(strstr(text,
+                         "{\"ts_ns\":260,\"tid\":101,\"depth\":1,\"kind\":\"output\",\"name\":null,\"module\":null,"
+                         "\"duration_ns\":null,\"fd\":2,\"text\":\"e\\u0022r\"}\n"));
+  free(text);
+  make_end(&m, trace);
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_text), cmocka_unit_test(test_filters), cmocka_unit_test(test_odd_ends),
-      cmocka_unit_test(test_json), cmocka_unit_test(test_merge),   cmocka_unit_test(test_reasons),
+      cmocka_unit_test(test_text),     cmocka_unit_test(test_output), cmocka_unit_test(test_filters),
+      cmocka_unit_test(test_odd_ends), cmocka_unit_test(test_json),   cmocka_unit_test(test_merge),
+      cmocka_unit_test(test_reasons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

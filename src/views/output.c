@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* See output.h. */
+#include <contrail/output.h>
+
+#include "base/sized.h"
+#include "trace/batch.h"
+#include "trace/format.h"
+#include "views/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+name_thread(const struct ct_trace *trace, uint32_t tid, char *name, size_t size)
+{
+  const char *known = "";
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    if (ct_trace_thread(trace, i)->tid == tid)
+      known = ct_trace_thread(trace, i)->name;
+  }
+  snprintf(name, size, "%s%s%" PRIu32, known, known[0] != '\0' ? "/" : "", tid);
+}
+
+static bool
+is_wanted(const struct ct_output_options *options, const struct ct_printed *item)
+{
+  bool wanted = options->tid_count == 0;
+  for (size_t i = 0; i < options->tid_count; i++)
+    wanted |= options->tids[i] == item->tid;
+  return wanted && (options->fd == 0 || options->fd == item->fd);
+}
+
+static uint64_t
+time_of(const struct ct_trace *trace, const struct ct_printed *call)
+{
+  uint64_t ns = ct_trace_ns(trace, call->tsc), start = ct_trace_start_ns(trace);
+  return ns > start ? ns - start : 0;
+}
+
+/* Zero bytes would end a text: they are shown like other control characters. */
+static void
+write_text(const struct ct_trace *trace, const struct ct_printed *call, FILE *out)
+{
+  char thread[96];
+  uint64_t ns = time_of(trace, call);
+  name_thread(trace, call->tid, thread, sizeof(thread));
+  for (size_t at = 0; at < call->bytes || at == 0;) {
+    const char *end = memchr(call->data + at, '\n', call->bytes - at);
+    size_t length = end != NULL ? (size_t)(end - call->data) - at : call->bytes - at;
+    fprintf(out, "%5" PRIu64 ".%09" PRIu64 "  ", ns / 1000000000u, ns % 1000000000u);
+    ct_put_printable(out, thread, SIZE_MAX);
+    fputs(call->fd == 1 ? "  out  " : "  err  ", out);
+    for (size_t i = 0; i < length; i++) {
+      unsigned char c = (unsigned char)call->data[at + i];
+      putc_unlocked((c < 0x20 && c != '\t') || c == 0x7f ? '?' : c, out);
+    }
+    at += length + 1;
+    fputs(call->given > call->bytes && at >= call->bytes ? "  -- not all of it\n" : "\n", out);
+  }
+}
+
+static int
+write_json(const struct ct_trace *trace, const struct ct_printed *call, FILE *out)
+{
+  char *text = malloc(call->bytes + 1);
+  if (text == NULL)
+    return CT_ENOMEM;
+  for (size_t i = 0; i < call->bytes; i++) /* a JSON text of ours ends at a zero byte */
+    text[i] = call->data[i] == '\0' ? '?' : call->data[i];
+  text[call->bytes] = '\0';
+  json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "time_ns", (json_int_t)time_of(trace, call), "tid",
+                           (json_int_t)call->tid, "fd", (json_int_t)call->fd, "bytes", (json_int_t)call->bytes, "given",
+                           (json_int_t)(call->given & INT64_MAX), "text", ct_json_string(text));
+  int rc = json_dumpf(json, out, JSON_COMPACT) == 0 ? 0 : CT_EIO;
+  json_decref(json);
+  free(text);
+  putc_unlocked('\n', out);
+  return rc;
+}
+
+int
+ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, FILE *out, struct ct_diag *diag)
+{
+  struct ct_prints prints;
+  struct ct_output_options options;
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc != 0)
+    return rc;
+  rc = ct_trace_prints(trace, &prints);
+  if (rc == CT_ENOENT)
+    return 0;
+  if (rc != 0)
+    return ct_fail(diag, rc, "cannot read what the program wrote: %s", ct_err_text(rc));
+  for (size_t i = 0; i < prints.count && rc == 0; i++) {
+    const struct ct_printed *call = &prints.items[i];
+    if (!is_wanted(&options, call))
+      continue;
+    if (options.raw)
+      fwrite(call->data, 1, call->bytes, out);
+    else if (options.json)
+      rc = write_json(trace, call, out);
+    else
+      write_text(trace, call, out);
+  }
+  ct_prints_free(&prints);
+  if (rc == CT_ENOMEM)
+    return ct_fail(diag, rc, "out of memory");
+  if (rc != 0 || fflush(out) != 0 || ferror(out))
+    return ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
+  return 0;
+}
