@@ -83,6 +83,7 @@ struct undo {
   size_t region_count;
   struct range *ours; /* code of ours, sorted by address */
   size_t ours_count;
+  uint64_t unwinding_lo, unwinding_bytes; /* all unwinders' functions lie in there */
   struct seen seen[SEEN_MAX];
   size_t seen_count;
   struct busy *busy; /* at this look */
@@ -240,6 +241,14 @@ list_our_code(struct undo *undo)
       add_range(undo, listed->lo, listed->hi);
     }
   }
+  uint64_t hi = 0;
+  undo->unwinding_lo = UINT64_MAX;
+  for (size_t i = 0; i < CT_UNWINDING_MAX && undo->config->unwinding[i].hi != 0; i++) {
+    const struct ct_unwinder *unwinder = &undo->config->unwinding[i];
+    undo->unwinding_lo = unwinder->lo < undo->unwinding_lo ? unwinder->lo : undo->unwinding_lo;
+    hi = unwinder->hi > hi ? unwinder->hi : hi;
+  }
+  undo->unwinding_bytes = hi > undo->unwinding_lo ? hi - undo->unwinding_lo : 0;
   qsort(undo->ours, undo->ours_count, sizeof(*undo->ours), compare_ranges);
   return 0;
 }
@@ -339,6 +348,9 @@ anybody_comes_back(const struct undo *undo)
 static bool
 is_unwinding(const struct undo *undo, uint64_t at)
 {
+  if (at - undo->unwinding_lo >= undo->unwinding_bytes) {
+    return false;
+  }
   for (size_t i = 0; i < CT_UNWINDING_MAX && undo->config->unwinding[i].hi != 0; i++) {
     if (at >= undo->config->unwinding[i].lo && at < undo->config->unwinding[i].hi) {
       return true;
@@ -505,11 +517,13 @@ put_back_page(struct undo *undo, uint64_t store_page, bool skip)
 static int
 put_back_returns(struct undo *undo, bool skip)
 {
+  struct ct_pagemap map;
   int code = 0;
+  ct_pagemap_open(&map, process_of(undo)->pid);
   for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX && code == 0; i++) {
     uint64_t at = undo->config->stores[i].lo, next;
     while (code == 0 && at < undo->config->stores[i].hi) {
-      next = ct_process_next_own_page(process_of(undo)->pid, at, undo->config->stores[i].hi);
+      next = ct_pagemap_find(&map, at, undo->config->stores[i].hi, true);
       if (next >= undo->config->stores[i].hi) {
         break;
       }
@@ -517,6 +531,7 @@ put_back_returns(struct undo *undo, bool skip)
       at = next + CT_PAGE_BYTES;
     }
   }
+  ct_pagemap_close(&map);
   return code;
 }
 
@@ -571,8 +586,10 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     run = run < RUN_MAX_NS ? run : RUN_MAX_NS;
     struct timespec wait = {0, (long)run};
     nanosleep(&wait, NULL);
-    *held_since = now_ns();
-    code = ct_process_freeze(process, HOLD_MS, frozen, diag);
+    do { /* where many others want the processors, threads may take long to stop */
+      *held_since = now_ns();
+      code = ct_process_freeze(process, HOLD_MS, frozen, diag);
+    } while (code == CT_ETIMEOUT && now_ns() < deadline);
     if (code != 0) {
       return code;
     }
@@ -656,12 +673,15 @@ give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   int code = 0;
   if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
+    struct ct_pagemap map;
     uint64_t at = mapping->start;
-    while (code == 0 && (at = ct_process_next_own_page(pid, at, mapping->end)) < mapping->end) {
-      uint64_t end = ct_process_end_of_own_pages(pid, at, mapping->end);
+    ct_pagemap_open(&map, pid);
+    while (code == 0 && (at = ct_pagemap_find(&map, at, mapping->end, true)) < mapping->end) {
+      uint64_t end = ct_pagemap_find(&map, at, mapping->end, false);
       code = give_up_copies(undo, fd, mapping, at, end);
       at = end;
     }
+    ct_pagemap_close(&map);
   }
   if (fd >= 0) {
     close(fd);

@@ -45,43 +45,48 @@ ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes)
   return good;
 }
 
-/* The first page in [address, end) that is a copy of the process's own, or that is none; end when there is none. */
-static uint64_t
-find_page(pid_t pid, uint64_t address, uint64_t end, bool own)
+void
+ct_pagemap_open(struct ct_pagemap *map, pid_t pid)
 {
   char path[64];
-  uint64_t entries[512];
   snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  uint64_t found = end;
-  for (uint64_t at = address; fd >= 0 && at < end && found == end;) {
-    size_t want = (end - at + PAGE_BYTES - 1) / PAGE_BYTES;
-    want = want < 512 ? want : 512;
-    ssize_t got = pread(fd, entries, want * sizeof(entries[0]), (off_t)(at / PAGE_BYTES * sizeof(entries[0])));
-    if (got < (ssize_t)sizeof(entries[0])) {
+  map->fd = open(path, O_RDONLY | O_CLOEXEC);
+  map->first = map->count = 0;
+}
+
+void
+ct_pagemap_close(struct ct_pagemap *map)
+{
+  if (map->fd >= 0) {
+    close(map->fd);
+  }
+  map->fd = -1;
+}
+
+static bool
+read_entries(struct ct_pagemap *map, uint64_t page)
+{
+  ssize_t got = pread(map->fd, map->entries, sizeof(map->entries), (off_t)(page * sizeof(map->entries[0])));
+  map->first = page;
+  map->count = got > 0 ? (uint64_t)got / sizeof(map->entries[0]) : 0;
+  return map->count != 0;
+}
+
+uint64_t
+ct_pagemap_find(struct ct_pagemap *map, uint64_t address, uint64_t end, bool own)
+{
+  uint64_t last = (end + PAGE_BYTES - 1) / PAGE_BYTES;
+  for (uint64_t page = address / PAGE_BYTES; page < last; page++) {
+    if (page - map->first >= map->count && !read_entries(map, page)) {
       break;
     }
-    for (size_t i = 0; i < (size_t)got / sizeof(entries[0]) && found == end; i++, at += PAGE_BYTES) {
-      bool is_own = (entries[i] & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (entries[i] & PAGE_OF_FILE) == 0;
-      found = is_own == own ? at : end;
+    uint64_t entry = map->entries[page - map->first];
+    bool is_own = (entry & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (entry & PAGE_OF_FILE) == 0;
+    if (is_own == own) {
+      return page * PAGE_BYTES;
     }
   }
-  if (fd >= 0) {
-    close(fd);
-  }
-  return found;
-}
-
-uint64_t
-ct_process_next_own_page(pid_t pid, uint64_t address, uint64_t end)
-{
-  return find_page(pid, address, end, true);
-}
-
-uint64_t
-ct_process_end_of_own_pages(pid_t pid, uint64_t address, uint64_t end)
-{
-  return find_page(pid, address, end, false);
+  return end;
 }
 
 /* A line "KEY:  123 kB" of a file in /proc, in bytes. */

@@ -87,10 +87,17 @@ void ct_mappings_free(struct ct_mappings *mappings);
 
 /* True when no page of the range is a copy of the process's own: all are the mapped file's, in memory or not. */
 bool ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes);
-/* The first page in [address, end) that is there and is a copy of the process's own; end when there is none. */
-uint64_t ct_process_next_own_page(pid_t pid, uint64_t address, uint64_t end);
-/* The first page in [address, end) that is not. */
-uint64_t ct_process_end_of_own_pages(pid_t pid, uint64_t address, uint64_t end);
+/* A look at which pages are copies of the process's own; it changes while the process runs. */
+struct ct_pagemap {
+  int fd;
+  uint64_t first, count; /* pages whose entries are here */
+  uint64_t entries[512];
+};
+/* Of a process that cannot be looked at no page is. ct_pagemap_close in either case. */
+void ct_pagemap_open(struct ct_pagemap *map, pid_t pid);
+void ct_pagemap_close(struct ct_pagemap *map);
+/* The first page in [address, end) that is there and is (own) or is not a copy of its own; end when there is none. */
+uint64_t ct_pagemap_find(struct ct_pagemap *map, uint64_t address, uint64_t end, bool own);
 /* Memory that the process has for itself and has written to (Private_Dirty), 0 when that is not told. */
 uint64_t ct_process_private_bytes(pid_t pid);
 /* The most that it had in memory at a time (VmHWM), 0 when that is not told. */

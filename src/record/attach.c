@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HOLD_MS 2000 /* to stop all threads */
-#define UNDO_MS 5000 /* for threads to leave our code; the process runs most of that time */
+#define HOLD_MS 4000  /* to stop all threads */
+#define UNDO_MS 20000 /* for threads to leave our code; the process runs most of that time */
 
 static int
 frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)

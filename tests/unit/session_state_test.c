@@ -225,8 +225,8 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_step_from_every_state),  cmocka_unit_test(nonsense_is_refused),
-      cmocka_unit_test(calls_out_of_turn_are_errors), cmocka_unit_test(a_life),
+      cmocka_unit_test(every_step_from_every_state),           cmocka_unit_test(nonsense_is_refused),
+      cmocka_unit_test(calls_out_of_turn_are_errors),          cmocka_unit_test(a_life),
       cmocka_unit_test(too_late_leaves_the_process_untouched), cmocka_unit_test(errors_have_classes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
