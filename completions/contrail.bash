@@ -30,7 +30,7 @@ _contrail_program_index() {
         printf '%s' $((i + 1))
         return
         ;;
-      -o | --output | --ring-size | --trace | --mode | --project-root | --exclude | --exclude-from | --max-depth | --max-output | --sample)
+      -o | --output | --ring-size | --child-ring-size | --trace | --mode | --project-root | --exclude | --exclude-from | --max-depth | --max-output | --sample)
         ((i++))
         # bash splits --output=DIR into three words
         [[ ${COMP_WORDS[i]} == = ]] && ((i++))
@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --ring-size --lossless --int3 --no-cache --trace --project-root --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --no-output --max-output --verbose --help --'
+  local program options='--output --follow --wait-for-all --ring-size --child-ring-size --lossless --int3 --no-cache --trace --project-root --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --no-output --max-output --verbose --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -81,12 +81,12 @@ _contrail_record() {
 # A process of the user's.
 _contrail_process() {
   local options='--help'
-  [[ $command == attach ]] && options='--output --for --deadline --ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --quiet --help'
+  [[ $command == attach ]] && options='--output --follow --for --deadline --ring-size --child-ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --project-root --exclude --exclude-from --exclude-hot --quiet --help'
   case $prev in
     -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
     --trace) mapfile -t COMPREPLY < <(compgen -W '@file: @usercode' -- "$cur") ;;
-    --for | --deadline | --ring-size | --max-depth | --max-output | --exclude | --exclude-from) ;;
+    --for | --deadline | --ring-size | --child-ring-size | --max-depth | --max-output | --exclude | --exclude-from) ;;
     *)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")

@@ -38,8 +38,9 @@
 extern "C" {
 #endif
 
-#define CT_OUTPUT_MIB_DEFAULT 64
-#define CT_RING_MIB_DEFAULT   80 /* 1,280 segments: 1,024 threads and some to spare */
+#define CT_OUTPUT_MIB_DEFAULT     64
+#define CT_CHILD_RING_MIB_DEFAULT 16
+#define CT_RING_MIB_DEFAULT       80 /* 1,280 segments: 1,024 threads and some to spare */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -89,9 +90,13 @@ struct ct_session_options {
   bool no_sampling;               /* of light hooks */
   uint32_t sample;                /* fixed interval of sampling, a power of two up to 256; 0: adapted */
   bool lossless;                  /* threads wait (bounded) for the drain instead of overwriting */
-  bool int3;            /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
-                           spawned programs only */
-  uint32_t deadline_ms; /* for the installation of hooks; 0: by the number of functions */
+  bool int3;               /* hook by int3 what no jump fits; the program must not handle, block or ignore SIGTRAP;
+                              spawned programs only */
+  uint32_t deadline_ms;    /* for the installation of hooks; 0: by the number of functions */
+  bool follow;             /* children are recorded too, and theirs: each in a directory process-PID of its own in
+                              `directory`. Those that live on when the session is closed are let go */
+  bool wait_for_all;       /* with follow: ct_session_wait waits for all of them */
+  uint32_t child_ring_mib; /* as ring_mib, for each child, and not more than that; 0: CT_CHILD_RING_MIB_DEFAULT */
 };
 
 struct ct_session_status {
@@ -110,11 +115,15 @@ struct ct_session_status {
   size_t functions;         /* of all modules that are loaded */
   size_t hooked;            /* of them */
   size_t threads;           /* when it was last held */
-  uint64_t pause_ns;  /* the longest time that the running process was held, for attaching, changing or detaching */
-  uint64_t attach_ns; /* how long it was held for attaching; 0: not attached to */
-  uint64_t detach_ns; /* the same for detaching */
-  bool kept;          /* detached, but a signal handler was in a place from where it will go on in our code */
-  char note[256];     /* something the user should know although all is well; "" if nothing */
+  uint64_t pause_ns;      /* the longest time that the running process was held, for attaching, changing or detaching */
+  uint64_t attach_ns;     /* how long it was held for attaching; 0: not attached to */
+  uint64_t detach_ns;     /* the same for detaching */
+  size_t children;        /* processes that were followed, so far ... */
+  size_t children_live;   /* ... and how many of them have not ended */
+  uint64_t child_events;  /* recorded in those that have ended ... */
+  uint64_t child_dropped; /* ... and lost */
+  bool kept;              /* detached, but a signal handler was in a place from where it will go on in our code */
+  char note[256];         /* something the user should know although all is well; "" if nothing */
   enum ct_error_class error; /* of the last call that failed ... */
   char error_text[512];      /* ... and its line */
 };

@@ -119,6 +119,18 @@ AGENT_HIDDEN int agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, str
 /* Tells the controller and waits for its answer, bounded. */
 AGENT_HIDDEN void agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp);
 
+/*
+ * visit.c, called by entry.S: a child of the traced process tells the controller of itself, with visitor's page for a
+ * stack. 1: it is a traced process itself now.
+ */
+AGENT_HIDDEN uint64_t agent_visit(struct ct_visitor *visitor, uint64_t sp, const struct ct_hook_desc *desc,
+                                  uint32_t tid);
+/*
+ * The path of an execve, as entry.S has saved registers in the 128 bytes below the target's stack pointer. Of execveat
+ * and the like it is no address, and nothing is found there.
+ */
+AGENT_HIDDEN uint64_t agent_exec_path(const struct ct_hook_desc *desc, uint64_t sp);
+
 struct dwarf_eh_bases; /* unwind.c */
 
 /* Called by entry.S, on the agent's stack with all signals blocked. */

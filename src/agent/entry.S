@@ -170,12 +170,14 @@ slow_common:
   cmpl $0, CFG(CT_CFG_NO_SYSCALLS)
   jne no_syscalls
 
+block:
   mov $SYS_rt_sigprocmask, %eax
   xor %edi, %edi /* SIG_BLOCK */
   lea CFG(CT_CFG_SIGNAL_MASK), %rsi
   lea -88(%rsp), %rdx
   mov $8, %r10d
   syscall
+who:
   mov $SYS_gettid, %eax
   syscall
   mov %eax, %r8d
@@ -219,6 +221,13 @@ no_syscalls:
 
 /* Nobody records by this page. Its cursor must not be counted up to an address that looks like one. */
 off:
+  cmpq $2, -96(%rsp)
+  jne 1f
+  cmpq $0, CFG(CT_CFG_VISITORS)
+  je 1f
+  cmpl $0, CFG(CT_CFG_NO_SYSCALLS)
+  je block /* an exec, perhaps of a child that shares our memory */
+1:
   movq $0, %gs:CT_GS_CURSOR
   jmp leave_skip
 
@@ -242,7 +251,9 @@ find_slot:
   mov $SYS_getpid, %eax
   syscall
   cmp CFG(CT_CFG_PID), %eax
-  jne turn_off
+  jne stranger
+  cmpl $CT_MODE_OFF, %gs:CT_GS_MODE
+  je turn_off
   mov CFG(CT_CFG_TIDS), %r10
   mov %r8d, %ecx
   and $(CT_SLOT_COUNT - 1), %ecx
@@ -297,6 +308,50 @@ slot_found: /* ecx = index, r8d = tid */
   SET_GS
   mov $1, %r9d
   jmp on_agent_stack
+
+/*
+ * A child of the traced process: eax = its id, r8d = the thread's. One that was forked asks to be made a traced process
+ * itself, on a page of the ring that it takes for its own. One that shares our memory only says that it is about to
+ * exec.
+ */
+stranger:
+  mov CFG(CT_CFG_VISITORS), %rbx
+  test %rbx, %rbx
+  jz turn_off
+  mov CFG(CT_CFG_CONTROLS), %rcx
+  cmpq $0, CT_CONTROL_OWN(%rcx)
+  je 1f
+  cmpq $2, -96(%rsp)
+  jne turn_off
+1:
+  mov %eax, %esi
+  shl $32, %rsi
+  or $CT_VISITOR_TAKEN, %rsi
+  mov $CT_VISITOR_COUNT, %r9d
+2:
+  xor %eax, %eax
+  cmp %rax, (%rbx)
+  jne 3f
+  lock cmpxchg %rsi, (%rbx)
+  je 4f
+3:
+  add $CT_VISITOR_BYTES, %rbx
+  dec %r9d
+  jnz 2b
+  jmp turn_off
+4:
+  mov %rsp, %rsi
+  lea CT_VISITOR_BYTES(%rbx), %rsp
+  push %rsi
+  push %rsi
+  mov %rbx, %rdi
+  mov -120(%rsi), %rdx
+  mov %r8d, %ecx
+  call agent_visit
+  pop %rsp
+  movq $0, (%rbx)
+  test %eax, %eax
+  jnz who
 
 turn_off:
   mov CFG(CT_CFG_PAGE_OFF), %rdi
@@ -612,6 +667,8 @@ agent_callout_park:
   mov %rdi, -56(%rsp)
   mov %r11, -120(%rsp)
   movl $1, %gs:CT_GS_PARKED
+  mov CFG(CT_CFG_RING), %rdi
+  lock incl CT_RING_FORKS(%rdi)
   mov CFG(CT_CFG_PAGE_LOOKUP), %rdi
 leave_with_gs: /* rcx, rsi, rdi and the descriptor are saved */
   SET_GS

@@ -49,12 +49,8 @@ agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patienc
   return 1;
 }
 
-/*
- * The path of an execve, as entry.S has saved registers in the 128 bytes below the target's stack pointer. Of execveat
- * and the like it is no address, and nothing is found there.
- */
-static uint64_t
-path_of(const struct ct_hook_desc *desc, uint64_t sp)
+uint64_t
+agent_exec_path(const struct ct_hook_desc *desc, uint64_t sp)
 {
   switch (desc->callout) {
   case CT_CALLOUT_SYSCALL:
@@ -75,7 +71,7 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
     return;
   }
   request->kind = desc->callout == CT_CALLOUT_RENDEZVOUS ? CT_REQUEST_RENDEZVOUS : CT_REQUEST_EXEC;
-  request->arg[0] = path_of(desc, sp);
+  request->arg[0] = agent_exec_path(desc, sp);
   struct agent_patience patience = agent_patience();
   uint32_t pending = CT_REQ_WITH(request->state + 4, CT_REQ_PENDING);
   /* release: pairs with the controller's acquire of PENDING */

@@ -72,6 +72,8 @@ parse_attach(int argc, char **argv, struct attach *attach)
       {"max-output", required_argument, NULL, 'M'},
       {"deadline", required_argument, NULL, 'D'},
       {"quiet", no_argument, NULL, 'q'},
+      {"follow", no_argument, NULL, 'F'},
+      {"child-ring-size", required_argument, NULL, 'c'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
       {"help", no_argument, NULL, 'h'},
@@ -125,6 +127,15 @@ parse_attach(int argc, char **argv, struct attach *attach)
       break;
     case 'q':
       attach->quiet = true;
+      break;
+    case 'F':
+      attach->options.follow = true;
+      break;
+    case 'c':
+      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
+        return ct_usage_error(&ct_command_attach, "--child-ring-size takes 1 to 256 (MiB), not '%s'", optarg);
+      }
+      attach->options.child_ring_mib = (uint32_t)number;
       break;
     case CT_OPTION_EXCLUDE:
     case CT_OPTION_EXCLUDE_FROM:
@@ -355,6 +366,9 @@ const struct ct_command ct_command_attach = {
              "      --ring-size M        shared memory for events on their way, 1 to 256 MiB\n"
              "                           (default 80)\n"
              "      --lossless           let the process wait, bounded, when the disk cannot keep up\n"
+             "      --follow             record the children that it makes from now on too, and theirs: each\n"
+             "                           in a directory process-PID of its own in DIR\n"
+             "      --child-ring-size M  as --ring-size, for each child (default 16)\n"
              "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
              "                           cache)\n"
              "      --trace PATTERN      as behind PID: hook only what a pattern matches: foo::bar, foo::*\n"

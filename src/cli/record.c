@@ -26,7 +26,7 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256, OUTPUT_MIB_MAX = 4096 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256, OUTPUT_MIB_MAX = 4096, STEP_MS = 50 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
@@ -44,6 +44,9 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       {"no-output", no_argument, NULL, 'O'},
       {"max-output", required_argument, NULL, 'M'},
       {"verbose", no_argument, NULL, 'v'},
+      {"follow", no_argument, NULL, 'f'},
+      {"wait-for-all", no_argument, NULL, 'w'},
+      {"child-ring-size", required_argument, NULL, 'c'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
       {"help", no_argument, NULL, 'h'},
@@ -51,7 +54,7 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
   };
   uint64_t number;
   int got, code;
-  while ((got = getopt_long(argc, argv, "+:o:vh", options, NULL)) != -1) {
+  while ((got = getopt_long(argc, argv, "+:o:vfh", options, NULL)) != -1) {
     switch (got) {
     case 'o':
       record->directory = optarg;
@@ -109,6 +112,18 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
     case 'v':
       *verbose = true;
       break;
+    case 'f':
+      record->follow = true;
+      break;
+    case 'w':
+      record->follow = record->wait_for_all = true;
+      break;
+    case 'c':
+      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
+        return ct_usage_error(&ct_command_record, "--child-ring-size takes 1 to 256 (MiB), not '%s'", optarg);
+      }
+      record->child_ring_mib = (uint32_t)number;
+      break;
     case '3':
       record->int3 = true;
       break;
@@ -127,7 +142,8 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
   return GO_ON;
 }
 
-static volatile pid_t program; /* for the signal handler; 0: none */
+static volatile pid_t program;       /* for the signal handler; 0: none */
+static volatile sig_atomic_t enough; /* somebody wants the recording to end */
 
 static void
 on_forward(int signal)
@@ -135,8 +151,21 @@ on_forward(int signal)
   int saved = errno;
   if (program > 0) {
     kill(program, signal);
+  } else {
+    enough = 1;
   }
   errno = saved;
+}
+
+/* The program has ended, children of its are recorded on. */
+static void
+wait_for_children(struct ct_session *session)
+{
+  struct sigaction action = {.sa_handler = on_forward};
+  program = 0;
+  sigaction(SIGINT, &action, NULL);
+  while (!enough && ct_session_wait(session, STEP_MS) == CT_ETIMEOUT) {
+  }
 }
 
 /* Once the program is there, which has the dispositions that we were started with. */
@@ -166,6 +195,16 @@ remark(const struct ct_session_options *record, const struct ct_session_status *
     fprintf(stderr, "contrail: light hooks: the interval of sampling changed %" PRIu64 " times and is %" PRIu32 "\n",
             status->sample_changes, status->sample_interval);
   }
+  if (record->follow && verbose) {
+    fprintf(stderr, "contrail: %zu children were followed, %" PRIu64 " events in them\n", status->children,
+            status->child_events);
+  }
+  if (status->child_dropped != 0) {
+    fprintf(stderr,
+            "contrail: %" PRIu64 " events of children were dropped (%" PRIu64
+            " recorded); --lossless or a larger --child-ring-size keeps them\n",
+            status->child_dropped, status->child_events);
+  }
   if (status->dropped != 0) {
     fprintf(stderr,
             "contrail: %" PRIu64 " events were dropped (%" PRIu64
@@ -180,7 +219,8 @@ remark(const struct ct_session_options *record, const struct ct_session_status *
 
 /* Runs the program to its end. */
 static int
-run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_diag *diag)
+run_program(struct ct_session *session, const struct ct_session_options *record, char **argv, int *exec_errno,
+            struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_control *control = NULL;
@@ -197,7 +237,15 @@ run_program(struct ct_session *session, char **argv, int *exec_errno, struct ct_
     code = ct_session_resume(session, diag);
   }
   if (code == 0 || code == CT_ETIMEOUT) {
-    int waited = ct_session_wait(session, -1);
+    int waited;
+    do {
+      waited = ct_session_wait(session, record->wait_for_all ? STEP_MS : -1);
+      ct_session_get_status(session, &status);
+    } while (waited == CT_ETIMEOUT && !status.ended && !status.detached);
+    if (waited == CT_ETIMEOUT) {
+      wait_for_children(session);
+      waited = 0;
+    }
     if (waited != 0 && code == 0) {
       code = waited;
       snprintf(diag->text, sizeof(diag->text), "lost the program: somebody else has waited for it");
@@ -217,7 +265,7 @@ record_it(const struct ct_session_options *record, char **argv, bool verbose)
   int exec_errno = 0;
   int code = ct_session_create(record, &session, &diag);
   if (code == 0) {
-    code = run_program(session, argv, &exec_errno, &diag);
+    code = run_program(session, record, argv, &exec_errno, &diag);
     int closed = ct_session_close(session, &status, &closing);
     if (code == 0 && closed != 0) {
       code = closed;
@@ -260,6 +308,12 @@ const struct ct_command ct_command_record = {
              "      --no-output          do not record what the program writes to its standard output and\n"
              "                           error\n"
              "      --max-output M       record at most M MiB of that (default 64)\n"
+             "  -f, --follow             record the program's children too, and theirs: each in a directory\n"
+             "                           process-PID of its own in DIR. Those that outlive the program\n"
+             "                           are let go when it ends\n"
+             "      --wait-for-all       the same, and go on until the last of them has ended, or until\n"
+             "                           SIGINT, SIGTERM or SIGHUP when the program has (for daemons)\n"
+             "      --child-ring-size M  as --ring-size, for each child (default 16)\n"
              "      --int3               hook by a trap what no jump fits; the program must leave\n"
              "                           SIGTRAP alone\n"
              "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"

@@ -36,6 +36,7 @@
 #define SCARCE_NS     (1000 * 1000)
 #define NAMES_NS      (500 * 1000 * 1000)
 #define WARM_SEGMENTS 128
+#define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
 
 uint64_t
@@ -380,7 +381,8 @@ ticks_in(uint64_t ns)
 static void
 warm_up(struct ct_drain *drain)
 {
-  for (uint32_t i = 0; i < WARM_SEGMENTS && i < drain->ring->segment_count; i++) {
+  uint32_t share = drain->ring->segment_count / WARM_SHARE;
+  for (uint32_t i = 0; i < WARM_SEGMENTS && i < share; i++) {
     uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
     for (size_t at = 0; at < CT_SEGMENT_BYTES; at += CT_PAGE_BYTES) {
       __atomic_fetch_or((uint64_t *)(segment + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);

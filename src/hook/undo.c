@@ -48,7 +48,7 @@
 #define THREADS_MAX    65536
 #define HOLD_MS        1000 /* to stop all threads */
 #define PATCH_MAX      (64u << 20)
-#define RUN_PAGES      256
+#define RUN_BYTES      (256 * CT_PAGE_BYTES)
 #define BACK_BYTES     8192 /* of a stack that are searched for a return into the agent */
 
 struct region {
@@ -624,11 +624,11 @@ give_back_signals(struct undo *undo)
 static int
 give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi)
 {
-  static uint8_t memory[RUN_PAGES * CT_PAGE_BYTES], file[RUN_PAGES * CT_PAGE_BYTES];
+  uint8_t *memory = malloc(RUN_BYTES), *file = malloc(RUN_BYTES);
   uint64_t run = 0; /* where a run of pages to be given up begins, 0: none */
-  int code = 0;
+  int code = memory != NULL && file != NULL ? 0 : CT_ENOMEM;
   for (uint64_t at = lo; at < hi && code == 0;) {
-    size_t bytes = hi - at < sizeof(memory) ? hi - at : sizeof(memory);
+    size_t bytes = hi - at < RUN_BYTES ? hi - at : RUN_BYTES;
     bool readable = ct_process_read(process_of(undo), at, memory, bytes) == 0;
     ssize_t got = readable ? pread(fd, file, bytes, (off_t)(mapping->offset + (at - mapping->start))) : -1;
     size_t have = got > 0 ? (size_t)got : 0;
@@ -647,6 +647,8 @@ give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint
   if (run != 0 && code == 0) {
     code = call(undo, SYS_madvise, run, hi - run, MADV_DONTNEED);
   }
+  free(memory);
+  free(file);
   return code;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -93,6 +94,31 @@ bool
 ct_process_has_died(const struct ct_process *process)
 {
   return process->dead || pidfd_says_ended(process);
+}
+
+/* struct pidfd_info as of Linux 6.15, with which the status of a process that was waited for is told. */
+struct pidfd_info_exit {
+  uint64_t mask, cgroup;
+  uint32_t pid, tgid, ppid, ids[8];
+  int32_t exit_code;
+};
+#define PIDFD_INFO_EXIT_MASK (1u << 3)
+#define PIDFD_GET_INFO_EXIT  _IOWR(0xFF, 11, struct pidfd_info_exit)
+
+bool
+ct_process_end_status(const struct ct_process *process, int *status)
+{
+  struct pidfd_info_exit info = {.mask = PIDFD_INFO_EXIT_MASK};
+  _Static_assert(sizeof(info) == 64, "PIDFD_INFO_SIZE_VER0");
+  if (ct_process_exit_status(process->pid, status)) {
+    return true;
+  }
+  if (process->pidfd < 0 || ioctl(process->pidfd, PIDFD_GET_INFO_EXIT, &info) != 0 ||
+      (info.mask & PIDFD_INFO_EXIT_MASK) == 0) {
+    return false;
+  }
+  *status = info.exit_code;
+  return true;
 }
 
 static int
@@ -249,7 +275,8 @@ leads_to_exec(const struct user_regs_struct *regs)
   if (regs->orig_rax == SYS_execve || regs->orig_rax == SYS_execveat) {
     return (int64_t)regs->rax >= 0 || (int64_t)regs->rax == -ENOSYS; /* -ENOSYS: the stop before the call */
   }
-  return regs->orig_rax == SYS_futex || regs->orig_rax == SYS_rt_sigprocmask || regs->orig_rax == SYS_restart_syscall;
+  return regs->orig_rax == SYS_arch_prctl || regs->orig_rax == SYS_futex || regs->orig_rax == SYS_rt_sigprocmask ||
+         regs->orig_rax == SYS_restart_syscall;
 }
 
 /* Runs the seized thread until its execve has succeeded or failed, or it turns out to do something else. */

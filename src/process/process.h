@@ -107,6 +107,8 @@ uint64_t ct_process_peak_bytes(pid_t pid);
 uint64_t ct_process_start_time(pid_t pid);
 /* The status that a process which has ended left for its parent, as of waitpid; false when that has asked already. */
 bool ct_process_exit_status(pid_t pid, int *status);
+/* The same, and by its pidfd when its parent has asked (Linux 6.15 and later). */
+bool ct_process_end_status(const struct ct_process *process, int *status);
 /* The letter of its state in /proc/PID/stat ('R', 'S', 'T', 'Z' ...), 0: there is none. */
 char ct_process_state(pid_t pid);
 /* Who traces it by ptrace, 0: nobody. */

@@ -245,6 +245,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .running = true,
+                                     .follow = session->family != NULL,
                                      .no_crash = true}; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -84,7 +85,8 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->slot_count = CT_SLOT_COUNT;
   ring->segment_count = segments;
   ring->tids_offset = CT_PAGE_BYTES;
-  ring->slots_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
+  ring->visitors_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
+  ring->slots_offset = ring->visitors_offset + CT_VISITOR_COUNT * CT_VISITOR_BYTES;
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
   ring->crash_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
   ring->print_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
@@ -99,10 +101,18 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->magic = CT_RING_MAGIC;
 }
 
-/* Maps the memfd that the target has as fd, here and there. */
+static void
+align_segments(struct ct_ring_header *ring, uint64_t address)
+{
+  while ((address + ring->segments_offset) % CT_SEGMENT_STRIDE != CT_CURSOR_VALID) {
+    ring->segments_offset += CT_PAGE_BYTES;
+  }
+}
+
+/* Maps the memfd that the target has as fd, here. */
 static int
-map_ring(const struct ct_remote *remote, int fd, const struct ct_image_options *options, struct ct_image *image,
-         struct ct_diag *diag)
+map_ring_here(const struct ct_remote *remote, int fd, const struct ct_image_options *options, struct ct_image *image,
+              struct ct_diag *diag)
 {
   int pid = remote->process->pid;
   uint32_t segments = (uint32_t)(options->ring_bytes / CT_SEGMENT_BYTES);
@@ -131,34 +141,53 @@ map_ring(const struct ct_remote *remote, int fd, const struct ct_image_options *
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
     slots[i].active_segment = CT_SEGMENT_NONE;
   }
-  int code =
-      remote_mmap(remote, RING_HINT, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, &image->place.ring);
-  struct ct_ring_header *ring = mapping;
-  while ((image->place.ring + ring->segments_offset) % CT_SEGMENT_STRIDE != CT_CURSOR_VALID) {
-    ring->segments_offset += CT_PAGE_BYTES;
-  }
-  return code == 0 ? 0 : ct_fail(diag, code, "the process cannot map the ring (a limit on address space?)");
+  return 0;
 }
 
-/* The target makes the memfd, we map it through /proc: that works whatever the target may open. */
+/* Makes the memfd in the target and closes it when done. The target makes it, we map it through /proc: that works
+ * whatever the target may open. */
+static int
+create_memfd(const struct ct_remote *remote, uint64_t scratch, int64_t *fd, struct ct_diag *diag)
+{
+  static const char name[] = CT_RING_NAME;
+  int code = ct_process_write(remote->process, scratch, name, sizeof(name));
+  uint64_t args[6] = {scratch, MFD_CLOEXEC, 0, 0, 0, 0};
+  *fd = -1;
+  if (code == 0) {
+    code = remote->syscall(remote->context, SYS_memfd_create, args, fd);
+  }
+  if (code != 0 || *fd < 0) {
+    return ct_fail(diag, CT_EIO, "the process cannot make shared memory: %s",
+                   code != 0 ? ct_err_text(code) : strerror((int)-*fd));
+  }
+  return 0;
+}
+
+static void
+close_memfd(const struct ct_remote *remote, int64_t fd)
+{
+  int64_t ignored;
+  uint64_t args[6] = {(uint64_t)fd};
+  remote->syscall(remote->context, SYS_close, args, &ignored);
+}
+
 static int
 create_ring(const struct ct_remote *remote, const struct ct_image_options *options, struct ct_image *image,
             struct ct_diag *diag)
 {
-  static const char name[] = CT_RING_NAME;
-  int64_t fd = -1, ignored;
-  int code = ct_process_write(remote->process, image->place.config, name, sizeof(name));
-  uint64_t args[6] = {image->place.config, MFD_CLOEXEC, 0, 0, 0, 0};
+  int64_t fd;
+  int code = create_memfd(remote, image->place.config, &fd, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = map_ring_here(remote, (int)fd, options, image, diag);
   if (code == 0) {
-    code = remote->syscall(remote->context, SYS_memfd_create, args, &fd);
+    code = remote_mmap(remote, RING_HINT, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
+                       &image->place.ring);
+    align_segments(image->ring, image->place.ring);
+    code = code == 0 ? 0 : ct_fail(diag, code, "the process cannot map the ring (a limit on address space?)");
   }
-  if (code != 0 || fd < 0) {
-    return ct_fail(diag, CT_EIO, "the process cannot make shared memory: %s",
-                   code != 0 ? ct_err_text(code) : strerror((int)-fd));
-  }
-  code = map_ring(remote, (int)fd, options, image, diag);
-  uint64_t close_args[6] = {(uint64_t)fd};
-  remote->syscall(remote->context, SYS_close, close_args, &ignored);
+  close_memfd(remote, fd);
   return code;
 }
 
@@ -270,6 +299,14 @@ place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct
   return code;
 }
 
+/* A forked child finds 0 there. */
+static int
+mark_own(const struct ct_process *process, const struct ct_agent_place *place)
+{
+  static const uint64_t own = 1;
+  return ct_process_write(process, place->controls + CT_CONTROL_OWN, &own, sizeof(own));
+}
+
 static int
 place_controls(const struct ct_remote *remote, struct ct_agent_place *place)
 {
@@ -290,9 +327,10 @@ place_controls(const struct ct_remote *remote, struct ct_agent_place *place)
   }
   /* What the agent calls back is called from a module: it looks at no slot of its own. */
   static const uint8_t module = CT_TEXT_MODULE;
-  return code != 0 ? code
-                   : ct_process_write(remote->process, place->table + (place->base >> CT_TABLE_SHIFT), &module,
-                                      sizeof(module));
+  if (code == 0) {
+    code = ct_process_write(remote->process, place->table + (place->base >> CT_TABLE_SHIFT), &module, sizeof(module));
+  }
+  return code == 0 ? mark_own(remote->process, place) : code;
 }
 
 static int
@@ -300,7 +338,7 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
           const struct ct_image_options *options, const struct ct_stack_range *stack)
 {
   struct ct_agent_place *place = &image->place;
-  static struct ct_agent_config config; /* large; only this thread uses it */
+  static _Thread_local struct ct_agent_config config; /* large */
   uint8_t unwind[UNWIND_BYTES];
   uint64_t unwind_at = place->base + page_up(agent->memory_bytes);
   memset(&config, 0, sizeof(config));
@@ -315,6 +353,7 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
   config.page_off = place->page_off;
   config.page_lookup = place->page_lookup;
   config.signal_mask = ~0ull;
+  config.visitors = options->follow ? place->ring + image->ring->visitors_offset : 0;
   config.stacks[0] = *stack;
   if (stack->hi != 0 && !stack->light) {
     config.stores[0] =
@@ -408,6 +447,96 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
     return code;
   }
   tell_inside(image, &agent);
+  return 0;
+}
+
+/* Visitors of the process wait in their pages, which are their stacks. */
+static int
+take_visitors_along(const struct ct_remote *remote, const struct ct_ring_header *old, struct ct_image *image,
+                    uint32_t own_pid)
+{
+  for (uint32_t i = 0; i < CT_VISITOR_COUNT; i++) {
+    uint64_t at = image->place.ring + old->visitors_offset + (uint64_t)i * CT_VISITOR_BYTES;
+    struct ct_visitor *ours =
+        (struct ct_visitor *)((uint8_t *)image->ring + image->ring->visitors_offset + (size_t)i * CT_VISITOR_BYTES);
+    struct ct_visitor visitor;
+    int code = ct_process_read(remote->process, at, &visitor, sizeof(visitor));
+    if (code == 0 && visitor.owner >> 32 == own_pid) {
+      code = ct_process_read(remote->process, at, ours, CT_VISITOR_BYTES);
+      ours->state = CT_VISIT_DONE;
+    }
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
+/* The child's part of the configuration. */
+static int
+become_own(const struct ct_process *process, const struct ct_agent_place *place, uint32_t own_pid)
+{
+  static const uint32_t unlocked = 0;
+  int code =
+      ct_process_write(process, place->config + offsetof(struct ct_agent_config, pid), &own_pid, sizeof(own_pid));
+  if (code == 0) {
+    code = ct_process_write(process, place->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
+                            sizeof(unlocked));
+  }
+  return code == 0 ? mark_own(process, place) : code;
+}
+
+int
+ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint32_t own_pid,
+               struct ct_image *image, struct ct_diag *diag)
+{
+  struct ct_ring_header *old = malloc(sizeof(*old));
+  struct ct_image_options fitting = *options;
+  uint64_t ring = image->place.ring, at = 0;
+  int64_t fd, ignored;
+  if (old == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  image->ring = NULL;
+  int code = ct_process_read(remote->process, ring, old, sizeof(*old));
+  if (code != 0 || old->magic != CT_RING_MAGIC || old->visitors_offset == 0) {
+    free(old);
+    return ct_fail(diag, CT_EFORMAT, "process %d has no ring", (int)remote->process->pid);
+  }
+  uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
+  fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
+  code = create_memfd(remote, image->place.scratch, &fd, diag);
+  if (code == 0) {
+    code = map_ring_here(remote, (int)fd, &fitting, image, diag);
+    if (code == 0) {
+      align_segments(image->ring, ring);
+      image->ring->target_pid = own_pid;
+      image->ring->inside = old->inside;
+      image->ring->inside.controller_start = ct_process_start_time(getpid());
+      code = take_visitors_along(remote, old, image, own_pid);
+    }
+    if (code == 0) {
+      code = remote_mmap(remote, ring, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (int)fd, &at);
+    }
+    close_memfd(remote, fd);
+  }
+  if (code == 0 && old->total_bytes > image->ring_bytes) {
+    uint64_t args[6] = {ring + image->ring_bytes, old->total_bytes - image->ring_bytes};
+    code = remote->syscall(remote->context, SYS_munmap, args, &ignored);
+  }
+  if (code == 0) {
+    code = become_own(remote->process, &image->place, own_pid);
+  }
+  free(old);
+  if (code != 0) {
+    if (image->ring != NULL) {
+      munmap(image->ring, image->ring_bytes);
+      image->ring = NULL;
+    }
+    return diag->text[0] != '\0' ? code
+                                 : ct_fail(diag, code, "cannot give process %d a ring of its own: %s",
+                                           (int)remote->process->pid, ct_err_text(code));
+  }
   return 0;
 }
 

@@ -15,6 +15,7 @@ struct ct_image_options {
   bool no_stores; /* no stack has a return store: enters only */
   bool running;   /* the process is not at its beginning */
   bool int3;      /* SIGTRAP is handled by the agent, for hooks by int3 */
+  bool follow;    /* children ask to be recorded too */
   bool no_crash;  /* fatal signals are left alone (a runtime that asks the kernel itself what their handlers are) */
 };
 
@@ -31,6 +32,13 @@ struct ct_image {
  */
 int ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
                     struct ct_image *image, struct ct_diag *diag);
+/*
+ * A forked child, held, still has its parent's ring: it gets one of its own in the same place, not larger than the old
+ * one, and from then on it is the process that the image is of. image->place is that of the parent's image, a copy of
+ * its own; own_pid: what the child's getpid() tells. diag must not be NULL.
+ */
+int ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint32_t own_pid,
+                   struct ct_image *image, struct ct_diag *diag);
 /* Gives our mapping of the ring back. */
 void ct_image_free(struct ct_image *image);
 

@@ -106,10 +106,12 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
                    ct_state_name(state));
   }
   ct_modules_count(&session->modules, &functions, &change.before);
+  ct_plans_lock(session->modules.plans);
   int code = change_patterns(session, argument, diag);
   if (code == 0) {
     code = apply(session, &change.busy, &change.pause_ns, diag);
   }
+  ct_plans_unlock(session->modules.plans);
   if (code != 0) {
     return code;
   }

@@ -102,17 +102,24 @@ ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_options 
   }
 }
 
-/* Its command is what /proc/PID/cmdline says, words ended by NUL. */
 void
 ct_manifest_attach(struct ct_manifest *manifest, const struct ct_session_options *options, pid_t pid)
 {
-  char path[64], words[COMMAND_BYTES];
   begin(manifest, options, pid);
   manifest->attached = true;
+  ct_manifest_command(manifest, pid);
+}
+
+/* Words ended by NUL. */
+void
+ct_manifest_command(struct ct_manifest *manifest, pid_t pid)
+{
+  char path[64], words[COMMAND_BYTES];
   snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
   FILE *file = fopen(path, "re");
   size_t size = file != NULL ? fread(words, 1, sizeof(words) - 1, file) : 0;
   words[size] = '\0';
+  json_array_clear(manifest->command);
   for (size_t at = 0; at < size; at += strlen(words + at) + 1) {
     json_array_append_new(manifest->command, ct_manifest_text(words + at));
   }
@@ -291,6 +298,10 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "start_ns", json_integer((json_int_t)manifest->ns0));
   json_object_set_new(json, "attached", json_boolean(manifest->attached));
   json_object_set_new(json, "detached", json_boolean(manifest->detached));
+  if (manifest->born != NULL) {
+    json_object_set_new(json, "born", json_string(manifest->born));
+    json_object_set_new(json, "parent", json_integer(manifest->parent));
+  }
   if (manifest->has_end) {
     json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
     json_object_set_new(json, "user_ns", json_integer((json_int_t)manifest->user_ns));

@@ -22,6 +22,8 @@ struct ct_manifest {
   uint64_t end_ns;
   json_t *changes; /* NULL: none */
   bool attached, detached;
+  const char *born; /* of a followed child: "fork", "vfork"; NULL: it is none */
+  pid_t parent;
   bool has_end;
   int has_exit;
   int wait_status;
@@ -43,6 +45,8 @@ void ct_manifest_change(struct ct_manifest *manifest, const char *what, const ch
                         uint64_t pause_ns);
 /* What is excluded now. */
 void ct_manifest_exclude(struct ct_manifest *manifest, const struct ct_exclude *exclude);
+/* Its command is what /proc/PID/cmdline says now. */
+void ct_manifest_command(struct ct_manifest *manifest, pid_t pid);
 /* It was let go. */
 void ct_manifest_detach(struct ct_manifest *manifest);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +37,79 @@ now_ns(void)
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The plan of a file, from an earlier image if it is the same file still. */
-static int
-plan_for(struct ct_modules *modules, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-         bool *fresh, struct ct_diag *diag)
+struct ct_plans {
+  pthread_mutex_t lock;
+  struct ct_plan_entry *items;
+  size_t count, capacity;
+  bool use_int3;          /* for what no jump fits */
+  struct ct_cache *cache; /* NULL: none */
+};
+
+struct ct_plans *
+ct_plans_create(bool use_int3, bool no_cache)
 {
-  for (size_t i = 0; i < modules->plan_count; i++) {
-    struct ct_plan_entry *entry = &modules->plans[i];
+  pthread_mutexattr_t again;
+  struct ct_plans *plans = calloc(1, sizeof(*plans));
+  if (plans == NULL) {
+    return NULL;
+  }
+  pthread_mutexattr_init(&again);
+  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&plans->lock, &again);
+  pthread_mutexattr_destroy(&again);
+  plans->use_int3 = use_int3;
+  plans->cache = no_cache ? NULL : ct_cache_open(NULL, NULL);
+  return plans;
+}
+
+void
+ct_plans_lock(struct ct_plans *plans)
+{
+  pthread_mutex_lock(&plans->lock);
+}
+
+void
+ct_plans_unlock(struct ct_plans *plans)
+{
+  pthread_mutex_unlock(&plans->lock);
+}
+
+bool
+ct_plans_store(struct ct_plans *plans)
+{
+  ct_plans_lock(plans);
+  bool stored = ct_cache_store(plans->cache);
+  ct_plans_unlock(plans);
+  return stored;
+}
+
+const struct ct_cache *
+ct_plans_cache(const struct ct_plans *plans)
+{
+  return plans->cache;
+}
+
+void
+ct_plans_free(struct ct_plans *plans)
+{
+  if (plans == NULL) {
+    return;
+  }
+  ct_cache_close(plans->cache);
+  for (size_t i = 0; i < plans->count; i++) {
+    ct_plan_free(plans->items[i].plan);
+  }
+  pthread_mutex_destroy(&plans->lock);
+  free(plans->items);
+  free(plans);
+}
+
+static int
+plan_for_locked(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
+                bool *fresh, struct ct_diag *diag)
+{
+  for (size_t i = 0; i < plans->count; i++) {
+    struct ct_plan_entry *entry = &plans->items[i];
     if (entry->device == file->st_dev && entry->inode == file->st_ino && entry->size == file->st_size &&
         entry->changed.tv_sec == file->st_mtim.tv_sec && entry->changed.tv_nsec == file->st_mtim.tv_nsec) {
       *out = entry->plan;
@@ -51,26 +118,37 @@ plan_for(struct ct_modules *modules, const char *path, const struct stat *file, 
       return 0;
     }
   }
-  if (modules->plan_count == modules->plan_capacity) {
-    size_t grown = modules->plan_capacity == 0 ? 32 : modules->plan_capacity * 2;
-    struct ct_plan_entry *plans = realloc(modules->plans, grown * sizeof(*plans));
-    if (plans == NULL) {
+  if (plans->count == plans->capacity) {
+    size_t grown = plans->capacity == 0 ? 32 : plans->capacity * 2;
+    struct ct_plan_entry *items = realloc(plans->items, grown * sizeof(*items));
+    if (items == NULL) {
       return ct_fail(diag, CT_ENOMEM, "out of memory");
     }
-    modules->plans = plans;
-    modules->plan_capacity = grown;
+    plans->items = items;
+    plans->capacity = grown;
   }
   struct ct_plan *plan;
-  int code = ct_cache_plan(modules->cache, path, &plan, diag);
+  int code = ct_cache_plan(plans->cache, path, &plan, diag);
   if (code == 0) {
-    if (modules->use_int3) {
+    if (plans->use_int3) {
       ct_plan_use_int3(plan);
     }
-    modules->plans[modules->plan_count++] =
+    plans->items[plans->count++] =
         (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan, count_it};
     *out = plan;
     *fresh = true;
   }
+  return code;
+}
+
+/* The plan of a file, from an earlier image or another process if it is the same file still. */
+static int
+plan_for(struct ct_modules *modules, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
+         bool *fresh, struct ct_diag *diag)
+{
+  ct_plans_lock(modules->plans);
+  int code = plan_for_locked(modules->plans, path, file, count_it, out, fresh, diag);
+  ct_plans_unlock(modules->plans);
   return code;
 }
 
@@ -296,7 +374,9 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   }
   struct ct_choice choice;
   bool is_program = plan == ct_modules_program(modules, remote->process->pid);
+  ct_plans_lock(modules->plans);
   int code = ct_select_choose(modules->selection, modules->exclude, plan, module->path, is_program, &choice);
+  ct_plans_unlock(modules->plans);
   if (code != 0) {
     ct_choice_free(&choice);
     return ct_fail(diag, code, "out of memory");
@@ -307,7 +387,9 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
     code = note_modes(module, &choice);
   }
   if (code == 0 && first) {
+    ct_plans_lock(modules->plans);
     ct_select_settle(modules->selection, plan, module->path, module->installed.late);
+    ct_plans_unlock(modules->plans);
     module->first_choice = choice;
     module->untold = true;
     return tell_loader_state(module, remote, place);
@@ -409,6 +491,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   module->text_start = mapping->start;
   module->loaded = true;
   module->loads++;
+  module->changed_ns = UINT64_MAX; /* until it is done */
   if (code == 0) {
     module->plan_ns += fresh ? plan->plan_ns : 0;
     module->base = base;
@@ -423,6 +506,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
     module->text_bytes = module->installed.text_bytes;
     take_stock(module);
   }
+  module->changed_ns = now_ns();
   if (code == CT_ETIMEOUT && remote->deadline_ns != 0) {
     return ct_fail(diag, code, "the hooks could not be put in in time (%s was not done)", module->path);
   }
@@ -553,6 +637,7 @@ count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, in
     return 0;
   }
   const struct ct_plan *program = ct_modules_program(modules, pid);
+  ct_plans_lock(modules->plans);
   for (size_t m = 0; m < mappings->count && code == 0; m++) {
     const struct ct_mapping *mapping = &mappings->items[m];
     struct ct_plan *plan;
@@ -562,6 +647,7 @@ count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, in
       code = ct_select_count(modules->selection, plan, mapping->path, plan == program);
     }
   }
+  ct_plans_unlock(modules->plans);
   return code;
 }
 
@@ -731,6 +817,123 @@ ct_modules_program(struct ct_modules *modules, int pid)
   return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 ? plan : NULL;
 }
 
+/* ---- a forked child ---- */
+
+static void *
+copy_of(const void *bytes, size_t size, int *code)
+{
+  void *copy = bytes == NULL ? NULL : malloc(size + 1);
+  if (copy != NULL) {
+    memcpy(copy, bytes, size);
+  } else if (bytes != NULL) {
+    *code = CT_ENOMEM;
+  }
+  return copy;
+}
+
+static void
+copy_installed(struct ct_installed *installed, size_t functions, int *code)
+{
+  installed->late = copy_of(installed->late, functions, code);
+  installed->patches = copy_of(installed->patches, installed->patch_count * sizeof(*installed->patches), code);
+}
+
+static char *
+copy_of_text(const char *text, int *code)
+{
+  return text == NULL ? NULL : copy_of(text, strlen(text) + 1, code);
+}
+
+int
+ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child)
+{
+  int code = 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    const struct ct_module *from = &modules->items[i];
+    struct ct_module *to = append_module(child);
+    if (to == NULL) {
+      return CT_ENOMEM;
+    }
+    *to = *from;
+    to->path = copy_of_text(from->path, &code);
+    to->build_id = copy_of_text(from->build_id, &code);
+    to->why_not = copy_of_text(from->why_not, &code);
+    size_t functions = from->plan != NULL ? from->plan->count : 0;
+    copy_installed(&to->installed, functions, &code);
+    to->modes = copy_of(from->modes, functions, &code);
+    to->active = copy_of(from->active, functions * sizeof(*from->active), &code);
+    to->first_choice = (struct ct_choice){0};
+    to->untold = false;
+    to->layers = copy_of(from->layers, from->layer_count * sizeof(*from->layers), &code);
+    to->layer_count = to->layers != NULL ? to->layer_count : 0;
+    for (size_t n = 0; n < to->layer_count; n++) {
+      copy_installed(&to->layers[n].installed, functions, &code);
+      to->layers[n].modes = copy_of(to->layers[n].modes, functions, &code);
+    }
+    to->plan_ns = to->install_ns = 0;
+    to->image = 0;
+  }
+  child->next_fn = modules->next_fn;
+  return code;
+}
+
+int
+ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drain)
+{
+  int code = 0;
+  const struct ct_plan *program = ct_modules_program(modules, pid);
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->plan == NULL || module->why_not != NULL) {
+      continue;
+    }
+    ct_plans_lock(modules->plans);
+    code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
+                            &module->first_choice);
+    ct_plans_unlock(modules->plans);
+    each_id(module, tell_mode, drain);
+    module->untold = true;
+  }
+  return code;
+}
+
+static bool
+has_a_patch(const struct ct_module *module, const struct ct_remote *remote)
+{
+  for (size_t i = 0; i < module->installed.patch_count; i++) {
+    const struct ct_patch *patch = &module->installed.patches[i];
+    uint8_t bytes[sizeof(patch->bytes)];
+    if (ct_process_read(remote->process, patch->address, bytes, patch->length) == 0 &&
+        memcmp(bytes, patch->bytes, patch->length) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int
+ct_modules_complete(struct ct_modules *modules, const struct ct_remote *remote, uint64_t since_ns)
+{
+  int code = 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    struct ct_module *module = &modules->items[i];
+    const struct ct_installed *installed = &module->installed;
+    size_t strange;
+    if (!module->loaded || module->changed_ns < since_ns || installed->patch_count == 0 || module->active != NULL) {
+      continue;
+    }
+    if (has_a_patch(module, remote)) {
+      code = ct_patches_write(remote->process, installed->patches, NULL, installed->patch_count, false, &strange);
+      continue;
+    }
+    /* Its trampolines may be incomplete: nobody will ever come there. */
+    free(module->why_not);
+    module->why_not = strdup("the process was forked while it was being hooked");
+    module->hooked = 0;
+  }
+  return code;
+}
+
 void
 ct_modules_forget(struct ct_modules *modules)
 {
@@ -783,7 +986,6 @@ ct_modules_json(const struct ct_modules *modules)
 void
 ct_modules_free(struct ct_modules *modules)
 {
-  ct_select_end(modules->selection);
   for (size_t i = 0; i < modules->count; i++) {
     free(modules->items[i].path);
     free(modules->items[i].why_not);
@@ -792,10 +994,6 @@ ct_modules_free(struct ct_modules *modules)
     ct_installed_free(&modules->items[i].installed);
     ct_choice_free(&modules->items[i].first_choice);
   }
-  for (size_t i = 0; i < modules->plan_count; i++) {
-    ct_plan_free(modules->plans[i].plan);
-  }
   free(modules->items);
-  free(modules->plans);
   memset(modules, 0, sizeof(*modules));
 }

@@ -41,7 +41,8 @@ struct ct_module {
   uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
   uint64_t trampoline_bytes, text_bytes; /* memory that the hooks took in the program, of the last load */
   uint32_t loads;
-  uint8_t runtime; /* enum ct_runtime */
+  uint64_t changed_ns; /* when it was last put in or taken out, CLOCK_MONOTONIC */
+  uint8_t runtime;     /* enum ct_runtime */
   bool loaded;
   bool has_rendezvous; /* its function that the loader calls when libraries come and go is hooked */
 };
@@ -49,14 +50,23 @@ struct ct_module {
 struct ct_modules {
   struct ct_module *items;
   size_t count, capacity;
-  struct ct_plan_entry *plans; /* by file, kept for the next image */
-  size_t plan_count, plan_capacity;
+  struct ct_plans *plans; /* the session's or the family's */
   uint32_t next_fn;
-  bool use_int3;                  /* for what no jump fits */
-  struct ct_cache *cache;         /* of plans; NULL: none. The session's */
   struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
   struct ct_selection *selection; /* what the user wants; NULL: everything */
 };
+
+/*
+ * The plans of all files, kept for the next image and for other processes. Sessions of a family share them, and what
+ * choices learn: all that is done under a lock, which may be taken again by its holder.
+ */
+struct ct_plans *ct_plans_create(bool use_int3, bool no_cache);
+void ct_plans_lock(struct ct_plans *plans);
+void ct_plans_unlock(struct ct_plans *plans);
+/* Stores a plan in the cache, if there is one to store; false: none. */
+bool ct_plans_store(struct ct_plans *plans);
+const struct ct_cache *ct_plans_cache(const struct ct_plans *plans);
+void ct_plans_free(struct ct_plans *plans); /* accepts NULL */
 
 /* What a new module is made known to. */
 struct ct_module_sinks {
@@ -106,6 +116,15 @@ bool ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *p
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */
 const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);
+/* The modules of a process for its forked child, with the same function ids. The child's list is all zero. */
+int ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child);
+/* Makes all ids known to the drain, and their functions again to be told. 0 or CT_ENOMEM. */
+int ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drain);
+/*
+ * The child was forked while modules were put into its parent: what did not get into the child is put in, or forgotten.
+ * since_ns: not what was done before.
+ */
+int ct_modules_complete(struct ct_modules *modules, const struct ct_remote *remote, uint64_t since_ns);
 /* All modules are gone, and with them what was in the process: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
 /* The "modules" of the manifest. */

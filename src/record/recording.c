@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
+#define CHILD_BYTES  (12u << 20) /* the same of a followed child */
 #define MANIFEST_NS  200000000ull
 
 void
@@ -23,10 +24,15 @@ session_write_manifest(struct ct_session *session, bool complete)
   }
   size_t count = ct_drain_threads(session->drain, &threads);
   ct_drain_stats(session->drain, &stats);
+  ct_plans_lock(session->modules.plans); /* what patterns have matched */
   json_t *json =
       ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+  ct_plans_unlock(session->modules.plans);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
   json_object_set_new(json, "output", ct_manifest_output(session->drain));
+  if (session->family != NULL && !session->is_child) {
+    json_object_set_new(json, "children", family_json(session->family));
+  }
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->writer_lock);
@@ -71,7 +77,8 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   uint64_t begin = session_now_ns();
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
-                                     .int3 = session->options.int3};
+                                     .int3 = session->options.int3,
+                                     .follow = session->family != NULL};
   char path[64], target[PATH_MAX];
   snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
   ssize_t length = readlink(path, target, sizeof(target) - 1);
@@ -147,6 +154,12 @@ session_end_image(struct ct_session *session, bool by_exec)
   session_tell(session);
   ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
   session_set_bell(session, NULL);
+  if (session->image.ring->closed == 0) {
+    session_keep_for_orphans(session);
+  }
+  if (session->image.ring != NULL) {
+    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
+  }
   ct_image_free(&session->image);
   ct_modules_forget(&session->modules);
   session->image_live = false;
@@ -171,7 +184,8 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
   session->existed = access(options->directory, F_OK) == 0;
-  int code = ct_trace_writer_create(options->directory, BUFFER_BYTES, &session->writer, diag);
+  int code = ct_trace_writer_create(options->directory, session->is_child ? CHILD_BYTES : BUFFER_BYTES,
+                                    &session->writer, diag);
   if (code != 0) {
     session->writer = NULL;
     return code;
@@ -184,9 +198,15 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   }
   session->modules.exclude = options->exclude;
   session->modules.selection = options->selection;
-  session->modules.use_int3 = options->int3;
-  session->modules.cache = options->no_cache ? NULL : ct_cache_open(NULL, NULL);
-  session->manifest.cache = session->modules.cache;
+  if (session->family == NULL) {
+    session->own_plans = ct_plans_create(options->int3, options->no_cache);
+    if (session->own_plans == NULL) {
+      session_drop_trace(session);
+      return ct_fail(diag, CT_ENOMEM, "out of memory");
+    }
+  }
+  session->modules.plans = session->family != NULL ? ct_family_plans(session->family) : session->own_plans;
+  session->manifest.cache = ct_plans_cache(session->modules.plans);
   return 0;
 }
 
@@ -198,8 +218,12 @@ free_trace(struct ct_session *session)
   session->writer = NULL;
   ct_manifest_free(&session->manifest);
   memset(&session->manifest, 0, sizeof(session->manifest));
-  ct_cache_close(session->modules.cache);
   ct_modules_free(&session->modules);
+  if (session->own_plans != NULL) {
+    ct_select_end(session->options.selection);
+  }
+  ct_plans_free(session->own_plans);
+  session->own_plans = NULL;
 }
 
 void
@@ -213,7 +237,7 @@ session_close_trace(struct ct_session *session)
   session_write_manifest(session, true);
   ct_drain_stats(session->drain, &stats);
   int code = ct_trace_writer_close(session->writer, &diag);
-  while (ct_cache_store(session->modules.cache)) {
+  while (ct_plans_store(session->modules.plans)) {
   }
   if (session->result == 0 && code != 0) {
     session->result = code;

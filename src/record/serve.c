@@ -152,8 +152,8 @@ session_look_for_modules(struct ct_session *session)
   session->seen_before = changed;
 }
 
-static bool
-would_lose_privilege(struct ct_session *session, uint64_t path_address)
+bool
+session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
 {
   char path[PATH_MAX];
   char seen[PATH_MAX + 64];
@@ -178,7 +178,7 @@ static void
 serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
 {
   struct ct_diag diag = {""};
-  if (would_lose_privilege(session, via->request->arg[0])) {
+  if (session_exec_loses_privilege(session, via->request->arg[0])) {
     answer_request(via);
     session_note(session, "the program went on to a setuid or setgid program, which is not recorded");
     return;
@@ -195,6 +195,9 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
   }
   session_end_image(session, true);
   code = session_begin_image(session, &diag);
+  if (session->is_child) {
+    ct_manifest_command(&session->manifest, session->process.pid);
+  }
   if (code != 0 && !ct_process_reap(&session->process)) {
     session_note(session, diag.text);
   }

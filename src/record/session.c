@@ -26,8 +26,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_MS 200
-#define LOOK_MS 50 /* where no loader tells of libraries */
+#define IDLE_MS    200
+#define LOOK_MS    50 /* where no loader tells of libraries */
+#define ORPHANS_MS 5
 
 /* A call of the interface, on the caller's stack. */
 struct command {
@@ -86,6 +87,14 @@ session_note(struct ct_session *session, const char *text)
   pthread_mutex_unlock(&session->guard);
 }
 
+void
+session_ring(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->guard);
+  ring_bell(session);
+  pthread_mutex_unlock(&session->guard);
+}
+
 static int
 go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag)
 {
@@ -94,6 +103,12 @@ go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag)
   pthread_cond_broadcast(&session->changed);
   pthread_mutex_unlock(&session->guard);
   return code;
+}
+
+void
+session_go(struct ct_session *session, enum ct_session_step step)
+{
+  go(session, step, NULL);
 }
 
 /* ---- the end of the process ---- */
@@ -112,8 +127,8 @@ watch_main(void *context)
   return NULL;
 }
 
-static void
-start_watching(struct ct_session *session)
+void
+session_start_watching(struct ct_session *session)
 {
   session->stop_watching = eventfd(0, EFD_CLOEXEC);
   session->watched = session->stop_watching >= 0 && pthread_create(&session->watcher, NULL, watch_main, session) == 0;
@@ -176,7 +191,7 @@ look_for_end(struct ct_session *session)
   }
   if (session->status.attached) {
     if (ct_process_has_died(process)) {
-      bool known = ct_process_exit_status(process->pid, &status);
+      bool known = ct_process_end_status(process, &status);
       note_end(session, known, status, false);
       return true;
     }
@@ -238,17 +253,38 @@ session_count(struct ct_session *session)
   pthread_mutex_unlock(&session->guard);
 }
 
+/* What children need, and the first session for them. */
+static void
+serve_family(struct ct_session *session)
+{
+  if (session->image_live) {
+    session_serve_visitors(session);
+  }
+  session_serve_orphans(session, false);
+  if (!session->is_child) {
+    family_sweep(session);
+  } else if (session->finished && !session->awaits_orphans && !session->over) {
+    family_is_over(session);
+  }
+}
+
 static void *
 session_main(void *context)
 {
   struct ct_session *session = context;
   uint32_t served = 0;
   const uint32_t *served_bell = NULL;
+  if (session->birth != NULL) {
+    session_be_born(session);
+  }
   while (!session->quit) {
     uint32_t *bell = session->bell; /* only this thread changes it */
     uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
     if (run_commands(session)) {
       continue;
+    }
+    if (session->family != NULL) {
+      serve_family(session);
     }
     bool running = session->status.state == CT_STATE_RUNNING;
     if (session->image_live && running && (rung != served || bell != served_bell)) {
@@ -268,12 +304,15 @@ session_main(void *context)
     if (bell != session->bell) {
       continue;
     }
-    session_wait_ms(bell, rung, ct_modules_have_rendezvous(&session->modules) || !running ? IDLE_MS : LOOK_MS);
+    session_wait_ms(bell, rung,
+                    session->awaits_orphans                                     ? ORPHANS_MS
+                    : ct_modules_have_rendezvous(&session->modules) || !running ? IDLE_MS
+                                                                                : LOOK_MS);
     if (session->writer == NULL || !running) {
       continue;
     }
     if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
-      ct_cache_store(session->modules.cache);
+      ct_plans_store(session->modules.plans);
       session_count(session);
     }
     uint64_t begin = session_now_ns();
@@ -343,6 +382,9 @@ session_command(struct ct_session *session, enum ct_error_class at,
 static void
 free_session(struct ct_session *session)
 {
+  if (!session->is_child) {
+    ct_family_free(session->family);
+  }
   pthread_mutex_destroy(&session->guard);
   pthread_mutex_destroy(&session->writer_lock);
   pthread_cond_destroy(&session->changed);
@@ -353,7 +395,8 @@ free_session(struct ct_session *session)
 }
 
 int
-ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
+session_create(const struct ct_session_options *options, struct ct_family *family, struct ct_birth *birth,
+               struct ct_session **out, struct ct_diag *diag)
 {
   struct ct_session_options own;
   int code = ct_sized_take(&own, sizeof(own), options, diag);
@@ -381,6 +424,10 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
   session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   session->bell = &session->own_bell;
   session->stop_watching = -1;
+  session->is_child = birth != NULL;
+  session->birth = birth;
+  session->family = family == NULL && own.follow ? ct_family_create(session) : family;
+  have_all = have_all && (!own.follow || session->family != NULL);
   pthread_mutex_init(&session->guard, NULL);
   pthread_mutex_init(&session->writer_lock, NULL);
   pthread_cond_init(&session->changed, NULL);
@@ -396,6 +443,12 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
   }
   *out = session;
   return 0;
+}
+
+int
+ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
+{
+  return session_create(options, NULL, NULL, out, diag);
 }
 
 struct spawn_argument {
@@ -431,7 +484,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_mutex_lock(&session->guard);
   session->status.pid = session->process.pid;
   pthread_mutex_unlock(&session->guard);
-  start_watching(session);
+  session_start_watching(session);
   return go(session, CT_STEP_HELD, NULL);
 }
 
@@ -498,7 +551,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
     go(session, CT_STEP_FAIL, NULL);
     return code;
   }
-  start_watching(session);
+  session_start_watching(session);
   return go(session, CT_STEP_HOOKED, NULL);
 }
 
@@ -547,6 +600,16 @@ ct_session_pause(struct ct_session *session, struct ct_diag *diag)
   return session_command(session, CT_ERROR_ATTACH, run_pause, NULL, diag);
 }
 
+/* All children go with the first one. */
+static void
+end_family(struct ct_session *session)
+{
+  if (session->family != NULL && !session->is_child) {
+    session_serve_orphans(session, true);
+    family_end(session);
+  }
+}
+
 static int
 run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
@@ -556,6 +619,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
     return code;
   }
   ct_process_release(&session->process); /* spawned, and not resumed yet */
+  end_family(session);
   code = session_detach(session, diag);
   ct_manifest_detach(&session->manifest);
   session_close_trace(session);
@@ -593,6 +657,13 @@ ct_session_reset(struct ct_session *session, struct ct_diag *diag)
   return session_command(session, CT_ERROR_INIT, run_reset, NULL, diag);
 }
 
+static bool
+has_finished(const struct ct_session *session)
+{
+  bool waits = session->options.wait_for_all && (session->awaits_orphans || session->status.children_live != 0);
+  return session->finished && (!waits || session->status.detached);
+}
+
 int
 ct_session_wait(struct ct_session *session, int timeout_ms)
 {
@@ -604,11 +675,11 @@ ct_session_wait(struct ct_session *session, int timeout_ms)
   until.tv_nsec %= 1000000000L;
   int late = 0;
   pthread_mutex_lock(&session->guard);
-  while (!session->finished && late == 0) {
+  while (!has_finished(session) && late == 0) {
     late = timeout_ms < 0 ? pthread_cond_wait(&session->changed, &session->guard)
                           : pthread_cond_timedwait(&session->changed, &session->guard, &until);
   }
-  int code = !session->finished ? CT_ETIMEOUT : session->lost ? CT_ESRCH : 0;
+  int code = !has_finished(session) ? CT_ETIMEOUT : session->lost ? CT_ESRCH : 0;
   pthread_mutex_unlock(&session->guard);
   return code;
 }
@@ -639,9 +710,12 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
     ct_process_close(&session->process, true);
     session_drop_trace(session);
   }
+  end_family(session);
+  session_serve_orphans(session, true);
   stop_watching(session);
   ct_process_close(&session->process, false);
   session_close_trace(session);
+  family_amend(session);
   session->quit = true;
   if (session->result != 0) {
     *diag = session->why;

@@ -8,6 +8,7 @@
 
 #include "drain/drain.h"
 #include "process/freeze.h"
+#include "record/family.h"
 #include "record/image.h"
 #include "record/manifest.h"
 #include "record/modules.h"
@@ -51,6 +52,13 @@ struct ct_session {
   struct ct_drain *drain;
   struct ct_trace_writer *writer; /* NULL: no trace yet */
   pthread_mutex_t writer_lock;
+  struct ct_plans *own_plans; /* NULL: the family's are used */
+  struct ct_family *family;   /* NULL: children are not followed */
+  struct ct_birth *birth;     /* of a child, until it is recorded */
+  bool is_child;
+  bool over;           /* of a child, under the guard: nothing more will happen */
+  bool awaits_orphans; /* under the guard: orphanage is in use */
+  struct ct_orphanage orphanage;
   struct ct_manifest manifest;
   bool manifest_is_old;
   uint64_t manifest_ns; /* when it was written */
@@ -67,6 +75,12 @@ int session_command(struct ct_session *session, enum ct_error_class at,
                     int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag);
 /* Brings the numbers of the status up to date. */
 void session_count(struct ct_session *session);
+/* birth: of a child, which is the new session's then; NULL: it is a first one. Options as in ct_session_create. */
+int session_create(const struct ct_session_options *options, struct ct_family *family, struct ct_birth *birth,
+                   struct ct_session **out, struct ct_diag *diag);
+void session_go(struct ct_session *session, enum ct_session_step step);
+void session_ring(struct ct_session *session); /* wakes its thread; any thread */
+void session_start_watching(struct ct_session *session);
 void session_note(struct ct_session *session, const char *text);
 uint64_t session_now_ns(void);
 void session_wake(uint32_t *word);                            /* a futex */
@@ -97,6 +111,8 @@ void session_drop_trace(struct ct_session *session);
 /* True when there may be more. */
 bool session_serve_requests(struct ct_session *session);
 void session_look_for_modules(struct ct_session *session);
+/* The exec of that path, an address in the process, is of a setuid or setgid program. */
+bool session_exec_loses_privilege(struct ct_session *session, uint64_t path);
 
 /* attach.c */
 int session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);

@@ -181,9 +181,9 @@ struct ct_crash {
 _Static_assert(sizeof(struct ct_crash) == 24 + 128 + 184, "crash");
 
 /*
- * What the program writes to its standard output and error. The pool is a page of the memfd, its pieces lie behind it. A
- * thread takes a run of free ones (bits of one word of free_map are set), fills them, and sets the bit of the first in
- * full_map; the drain takes those, and sets the bits in free_map again. A thread that never finishes keeps its run.
+ * What the program writes to its standard output and error. The pool is a page of the memfd, its pieces lie behind it.
+ * A thread takes a run of free ones (bits of one word of free_map are set), fills them, and sets the bit of the first
+ * in full_map; the drain takes those, and sets the bits in free_map again. A thread that never finishes keeps its run.
  */
 #define CT_PRINT_PIECES    4096u
 #define CT_PRINT_BYTES     1024u /* of a piece */
@@ -217,6 +217,27 @@ struct ct_print_pool {
 };
 _Static_assert(sizeof(struct ct_print_pool) <= CT_PAGE_BYTES, "print pool");
 
+/*
+ * A process that is not the traced one has come into the agent: its child. The page is taken by it, by a
+ * compare-and-swap of owner; state is a futex, on which it waits while it is PENDING. The rest of the page is its stack
+ * meanwhile.
+ */
+enum ct_visitor_state {
+  CT_VISIT_NONE = 0,
+  CT_VISIT_PENDING = 1, /* set by the agent; the bit in visit_map is set then */
+  CT_VISIT_DONE = 2,    /* set by the controller: a forked child is its own process now; go on with the exec */
+  CT_VISIT_REFUSED = 3, /* set by the controller: it is not recorded */
+};
+enum ct_visit_kind { CT_VISIT_FORK = 0, CT_VISIT_EXEC = 1 };
+struct ct_visitor {
+  uint64_t owner; /* atomic: 0 free, else its process id << 32 | CT_VISITOR_TAKEN */
+  uint32_t state; /* atomic */
+  uint32_t kind;
+  uint32_t pid; /* as its own getpid() tells */
+  uint32_t tid;
+  uint64_t path; /* address of the path of the exec to come */
+};
+
 struct ct_ring_header {
   uint64_t magic;
   uint32_t version;
@@ -231,10 +252,14 @@ struct ct_ring_header {
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
-  uint32_t sample_log2;  /* atomic: what new threads begin with, see struct ct_control */
-  uint64_t crash_offset; /* struct ct_crash */
+  uint32_t sample_log2;     /* atomic: what new threads begin with, see struct ct_control */
+  uint64_t crash_offset;    /* struct ct_crash */
+  uint64_t visitors_offset; /* CT_VISITOR_COUNT pages */
+  uint64_t visit_map;       /* atomic bits: the visitor is PENDING; cleared before it is looked at */
+  uint32_t forks;           /* atomic: how often a thread may have made a process (or a thread) */
+  uint32_t pad_forks;
   uint64_t print_offset; /* struct ct_print_pool, a page; behind it the pieces */
-  uint64_t pad0[4];
+  uint64_t pad0[1];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */
   uint32_t drain_waiting; /* atomic */
@@ -464,6 +489,7 @@ struct ct_agent_config {
   uint32_t stack_lock;
   uint32_t no_stores;     /* every stack is light */
   uint32_t crash_signals; /* bit N: signal N is handled by the agent while the program does not (agent/crash.c) */
+  uint64_t visitors;      /* address of the visitors' pages; 0: children are not followed */
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
@@ -481,6 +507,10 @@ _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");
 _Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCALLS, "config");
 _Static_assert(offsetof(struct ct_agent_config, crash_signals) == CT_CFG_CRASH_SIGNALS, "config");
+_Static_assert(offsetof(struct ct_agent_config, visitors) == CT_CFG_VISITORS, "config");
+_Static_assert(offsetof(struct ct_ring_header, forks) == CT_RING_FORKS, "header");
+_Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
+_Static_assert(offsetof(struct ct_visitor, owner) == 0 && sizeof(struct ct_visitor) < CT_VISITOR_BYTES / 4, "visitor");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),

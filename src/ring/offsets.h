@@ -49,8 +49,17 @@
 #define CT_CFG_SIGNAL_MASK   64
 #define CT_CFG_NO_SYSCALLS   72
 #define CT_CFG_CRASH_SIGNALS 84
+#define CT_CFG_VISITORS      88
+
+/* struct ct_visitor */
+#define CT_VISITOR_COUNT 64
+#define CT_VISITOR_BYTES 4096
+#define CT_VISITOR_TAKEN 1
+/* In the first control page, behind struct ct_control: not 0 in a process that has the page itself, or shares it. */
+#define CT_CONTROL_OWN 4088
 
 /* struct ct_ring_header */
+#define CT_RING_FORKS           104
 #define CT_RING_DROPPED_NO_SLOT 200
 
 /* enum ct_control_mode */

@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "trace/batch.h"
 #include "views/crash.h"
+#include "views/family.h"
 #include "views/text.h"
 
 #include <errno.h>
@@ -168,6 +169,9 @@ write_json(struct ct_trace *trace, FILE *out)
   json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
   json_object_set_new(info, "crash", ct_crash_json(trace));
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
+  json_t *family = ct_family_info(trace);
+  if (family != NULL)
+    json_object_set_new(info, "children", family);
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -563,6 +567,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_limited(out, json_object_get(manifest, "modules"), "not hooked", "not_hooked_because");
     write_limited(out, json_object_get(manifest, "modules"), "enter only", "enter_only_because");
     write_threads(out, trace);
+    ct_family_write(trace, out);
   }
   if (rc == CT_ENOMEM)
     return ct_fail(diag, rc, "out of memory for the summary");

@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: MIT */
+/* See family.h. Locks: family->lock before a session's guard; neither is held while a session is closed. */
+#include "record/family.h"
+
+#include "record/program.h"
+#include "record/session_internal.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HOLD_MS      2000
+#define LIVE_MAX     2000          /* children at a time: each takes threads and descriptors */
+#define ORPHANS_NS   1000000000ull /* how long children of a process that is gone may take to their first hook */
+#define START_ERR_NS 50000000ull   /* how exactly the time is known at which a process began */
+
+struct ct_family {
+  struct ct_session *first;
+  struct ct_plans *plans;
+  pthread_mutex_t lock;
+  struct ct_session **sessions; /* of children, not freed yet */
+  size_t count, capacity;
+  json_t *children;
+  bool ending;
+  bool amended; /* since the first one's manifest was written */
+};
+
+struct ct_family *
+ct_family_create(struct ct_session *first)
+{
+  struct ct_family *family = calloc(1, sizeof(*family));
+  if (family == NULL) {
+    return NULL;
+  }
+  family->first = first;
+  family->plans = ct_plans_create(first->options.int3, first->options.no_cache);
+  family->children = json_array();
+  pthread_mutex_init(&family->lock, NULL);
+  if (family->plans == NULL || family->children == NULL) {
+    ct_family_free(family);
+    return NULL;
+  }
+  return family;
+}
+
+void
+ct_family_free(struct ct_family *family)
+{
+  if (family == NULL) {
+    return;
+  }
+  ct_select_end(family->first->options.selection);
+  ct_plans_free(family->plans);
+  json_decref(family->children);
+  pthread_mutex_destroy(&family->lock);
+  free(family->sessions);
+  free(family);
+}
+
+struct ct_plans *
+ct_family_plans(struct ct_family *family)
+{
+  return family->plans;
+}
+
+/* ---- the list ---- */
+
+/* Its entry in the list of the manifest. */
+static void
+list_child(struct ct_family *family, const struct ct_birth *birth, const char *directory, const char *why_not)
+{
+  json_t *child = json_object();
+  const char *name = directory != NULL ? strrchr(directory, '/') : NULL;
+  json_object_set_new(child, "pid", json_integer(birth->pid));
+  json_object_set_new(child, "parent", json_integer(birth->parent));
+  json_object_set_new(child, "born", json_string(birth->kind == CT_VISIT_FORK ? "fork" : "vfork"));
+  json_object_set_new(child, "directory", name != NULL ? ct_manifest_text(name + 1) : json_null());
+  if (why_not != NULL) {
+    json_object_set_new(child, "not_recorded_because", ct_manifest_text(why_not));
+  }
+  pthread_mutex_lock(&family->lock);
+  json_array_append_new(family->children, child);
+  family->amended = true;
+  pthread_mutex_unlock(&family->lock);
+}
+
+json_t *
+family_json(struct ct_family *family)
+{
+  pthread_mutex_lock(&family->lock);
+  json_t *copy = json_deep_copy(family->children);
+  family->amended = false;
+  pthread_mutex_unlock(&family->lock);
+  return copy;
+}
+
+void
+family_amend(struct ct_session *first)
+{
+  char path[PATH_MAX], fresh[PATH_MAX];
+  struct ct_family *family = first->family;
+  if (family == NULL || first->is_child || !family->amended) {
+    return;
+  }
+  snprintf(path, sizeof(path), "%s/manifest.json", first->options.directory);
+  snprintf(fresh, sizeof(fresh), "%s/manifest.json.new", first->options.directory);
+  json_t *manifest = json_load_file(path, 0, NULL);
+  if (manifest == NULL) {
+    return;
+  }
+  json_object_set_new(manifest, "children", family_json(family));
+  if (json_dump_file(manifest, fresh, JSON_INDENT(2)) != 0 || rename(fresh, path) != 0) {
+    unlink(fresh);
+  }
+  json_decref(manifest);
+}
+
+static void
+count_live(struct ct_family *family, int step)
+{
+  struct ct_session *first = family->first;
+  pthread_mutex_lock(&first->guard);
+  first->status.children += step > 0;
+  first->status.children_live += (size_t)step;
+  pthread_cond_broadcast(&first->changed);
+  pthread_mutex_unlock(&first->guard);
+}
+
+void
+family_is_over(struct ct_session *session)
+{
+  struct ct_session *first = session->family->first;
+  pthread_mutex_lock(&session->guard);
+  bool already = session->over;
+  session->over = true;
+  pthread_mutex_unlock(&session->guard);
+  if (!already) {
+    count_live(session->family, -1);
+    session_ring(first);
+  }
+}
+
+/* Takes a session out of the list, any or one that is over; NULL: there is none. */
+static struct ct_session *
+take_session(struct ct_family *family, bool any)
+{
+  struct ct_session *taken = NULL;
+  pthread_mutex_lock(&family->lock);
+  for (size_t i = 0; i < family->count && taken == NULL; i++) {
+    struct ct_session *session = family->sessions[i];
+    pthread_mutex_lock(&session->guard);
+    if (any || session->over) {
+      taken = session;
+      family->sessions[i] = family->sessions[--family->count];
+    }
+    pthread_mutex_unlock(&session->guard);
+  }
+  pthread_mutex_unlock(&family->lock);
+  return taken;
+}
+
+static void
+close_child(struct ct_session *first, struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  struct ct_session_status status = {.struct_size = sizeof(status)};
+  int code = ct_session_close(session, &status, &diag);
+  if (code != 0 && first->result == 0) {
+    first->result = code;
+    first->why = diag;
+  }
+  if (status.note[0] != '\0') {
+    session_note(first, status.note);
+  }
+  pthread_mutex_lock(&first->guard);
+  first->status.child_events += status.events;
+  first->status.child_dropped += status.dropped;
+  pthread_mutex_unlock(&first->guard);
+}
+
+void
+family_sweep(struct ct_session *first)
+{
+  struct ct_session *session;
+  while ((session = take_session(first->family, false)) != NULL) {
+    close_child(first, session);
+  }
+}
+
+void
+family_end(struct ct_session *first)
+{
+  struct ct_session *session;
+  pthread_mutex_lock(&first->family->lock);
+  first->family->ending = true;
+  pthread_mutex_unlock(&first->family->lock);
+  while ((session = take_session(first->family, true)) != NULL) {
+    close_child(first, session);
+  }
+}
+
+/* ---- births ---- */
+
+/* DIR/process-PID, or with a number behind it. */
+static void
+name_directory(const struct ct_family *family, pid_t pid, char *path, size_t size)
+{
+  const char *directory = family->first->options.directory;
+  snprintf(path, size, "%s/process-%d", directory, (int)pid);
+  for (unsigned n = 2; access(path, F_OK) == 0; n++) {
+    snprintf(path, size, "%s/process-%d-%u", directory, (int)pid, n);
+  }
+}
+
+static void
+free_birth(struct ct_birth *birth)
+{
+  if (birth != NULL) {
+    ct_modules_free(&birth->modules);
+    ct_agent_place_free(&birth->place);
+    free(birth);
+  }
+}
+
+static int
+copy_place(const struct ct_agent_place *place, struct ct_agent_place *copy)
+{
+  *copy = *place;
+  copy->stub_pages = malloc(place->stub_page_count * sizeof(*place->stub_pages) + 1);
+  copy->stubs = malloc(place->stub_count * sizeof(*place->stubs) + 1);
+  if (copy->stub_pages == NULL || copy->stubs == NULL) {
+    free(copy->stub_pages);
+    free(copy->stubs);
+    memset(copy, 0, sizeof(*copy));
+    return CT_ENOMEM;
+  }
+  if (place->stub_page_count != 0) {
+    memcpy(copy->stub_pages, place->stub_pages, place->stub_page_count * sizeof(*place->stub_pages));
+  }
+  if (place->stub_count != 0) {
+    memcpy(copy->stubs, place->stubs, place->stub_count * sizeof(*place->stubs));
+  }
+  return 0;
+}
+
+static uint64_t
+clock_ns(clockid_t clock)
+{
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* When the process began by CLOCK_MONOTONIC, at the earliest. The kernel tells it in ticks since the machine started.
+ */
+static uint64_t
+began_ns(pid_t pid)
+{
+  uint64_t began = ct_process_start_time(pid) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+  uint64_t since = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC) + START_ERR_NS;
+  return began > since ? began - since : 0;
+}
+
+static int
+make_birth(const struct ct_visitor *visitor, uint64_t page, pid_t parent, const struct ct_modules *modules,
+           const struct ct_agent_place *place, struct ct_birth **out)
+{
+  struct ct_birth *birth = calloc(1, sizeof(*birth));
+  if (birth == NULL) {
+    return CT_ENOMEM;
+  }
+  birth->kind = (enum ct_visit_kind)visitor->kind;
+  birth->pid = (pid_t)visitor->pid;
+  birth->tid = (pid_t)visitor->tid;
+  birth->parent = parent;
+  birth->visitor = page;
+  birth->path = visitor->path;
+  birth->since_ns = began_ns(birth->pid);
+  int code = 0;
+  if (birth->kind == CT_VISIT_FORK) {
+    code = ct_modules_clone(modules, &birth->modules);
+    if (code == 0) {
+      code = copy_place(place, &birth->place);
+    }
+  }
+  if (code != 0) {
+    free_birth(birth);
+    return code;
+  }
+  *out = birth;
+  return 0;
+}
+
+static int
+add_session(struct ct_family *family, struct ct_birth *birth)
+{
+  struct ct_session_options options = family->first->options;
+  struct ct_session *session;
+  char directory[PATH_MAX];
+  int code = 0;
+  pthread_mutex_lock(&family->lock);
+  if (family->ending || family->count >= LIVE_MAX) {
+    code = CT_ERANGE;
+  } else if (family->count == family->capacity) {
+    size_t grown = family->capacity == 0 ? 32 : family->capacity * 2;
+    struct ct_session **sessions = realloc(family->sessions, grown * sizeof(*sessions));
+    code = sessions == NULL ? CT_ENOMEM : 0;
+    family->sessions = sessions != NULL ? sessions : family->sessions;
+    family->capacity = sessions != NULL ? grown : family->capacity;
+  }
+  if (code == 0) {
+    name_directory(family, birth->pid, directory, sizeof(directory));
+    options.directory = directory;
+    uint32_t ring = options.child_ring_mib != 0 ? options.child_ring_mib : CT_CHILD_RING_MIB_DEFAULT;
+    options.ring_mib = ring < family->first->options.ring_mib ? ring : family->first->options.ring_mib;
+    code = session_create(&options, family, birth, &session, NULL);
+  }
+  if (code == 0) {
+    family->sessions[family->count++] = session;
+  }
+  pthread_mutex_unlock(&family->lock);
+  return code;
+}
+
+static void
+answer(struct ct_visitor *visitor, enum ct_visitor_state state)
+{
+  uint32_t pending = CT_VISIT_PENDING;
+  /* release: pairs with the agent's acquire */
+  __atomic_compare_exchange_n(&visitor->state, &pending, state, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  session_wake(&visitor->state);
+}
+
+/* Somebody has come into the agent in this image who is not its process. */
+static void
+receive(struct ct_session *session, struct ct_image *image, const struct ct_modules *modules, pid_t parent,
+        uint32_t index)
+{
+  struct ct_family *family = session->family;
+  struct ct_visitor *visitor =
+      (struct ct_visitor *)((uint8_t *)image->ring + image->ring->visitors_offset + (size_t)index * CT_VISITOR_BYTES);
+  struct ct_birth *birth = NULL;
+  if (__atomic_load_n(&visitor->state, __ATOMIC_ACQUIRE) != CT_VISIT_PENDING) {
+    return;
+  }
+  uint64_t page = image->place.ring + image->ring->visitors_offset + (uint64_t)index * CT_VISITOR_BYTES;
+  int code = make_birth(visitor, page, parent, modules, &image->place, &birth);
+  if (code == 0) {
+    count_live(family, 1);
+    code = add_session(family, birth);
+    if (code != 0) {
+      count_live(family, -1);
+      free_birth(birth);
+    }
+  }
+  if (code != 0) {
+    answer(visitor, CT_VISIT_REFUSED);
+  }
+}
+
+/* Pages of visitors that were killed there are free again. */
+static void
+free_pages(struct ct_image *image)
+{
+  for (uint32_t i = 0; i < CT_VISITOR_COUNT; i++) {
+    struct ct_visitor *visitor =
+        (struct ct_visitor *)((uint8_t *)image->ring + image->ring->visitors_offset + (size_t)i * CT_VISITOR_BYTES);
+    uint64_t owner = __atomic_load_n(&visitor->owner, __ATOMIC_ACQUIRE);
+    if (owner != 0 && ct_process_state((pid_t)(owner >> 32)) == 0) {
+      __atomic_compare_exchange_n(&visitor->owner, &owner, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    }
+  }
+}
+
+static void
+serve(struct ct_session *session, struct ct_image *image, const struct ct_modules *modules, pid_t parent)
+{
+  /* acquire: pairs with the agent's release of the bit, behind the visit */
+  uint64_t bits = __atomic_exchange_n(&image->ring->visit_map, 0, __ATOMIC_ACQUIRE);
+  if (bits == 0) {
+    return;
+  }
+  for (; bits != 0; bits &= bits - 1) {
+    receive(session, image, modules, parent, (uint32_t)__builtin_ctzll(bits));
+  }
+  free_pages(image);
+}
+
+void
+session_serve_visitors(struct ct_session *session)
+{
+  if (session->family != NULL) {
+    serve(session, &session->image, &session->modules, session->process.pid);
+  }
+}
+
+/* ---- children that come late ---- */
+
+void
+session_keep_for_orphans(struct ct_session *session)
+{
+  struct ct_orphanage *kept = &session->orphanage;
+  struct ct_ring_header *ring = session->image.ring;
+  if (session->family == NULL || __atomic_load_n(&ring->forks, __ATOMIC_RELAXED) == 0) {
+    return;
+  }
+  session_serve_orphans(session, true); /* of the image before */
+  if (ct_modules_clone(&session->modules, &kept->modules) != 0) {
+    ct_modules_free(&kept->modules);
+    return;
+  }
+  kept->modules.plans = session->modules.plans;
+  kept->image = session->image;
+  memset(&session->image, 0, sizeof(session->image));
+  kept->parent = session->process.pid;
+  kept->until_ns = session_now_ns() + ORPHANS_NS;
+  pthread_mutex_lock(&session->guard);
+  session->awaits_orphans = true;
+  pthread_mutex_unlock(&session->guard);
+  /* The events have been read; what children need is the head. */
+  madvise((uint8_t *)ring + ring->segments_offset, ring->total_bytes - ring->segments_offset, MADV_REMOVE);
+}
+
+void
+session_serve_orphans(struct ct_session *session, bool now)
+{
+  struct ct_orphanage *kept = &session->orphanage;
+  if (kept->image.ring == NULL) {
+    return;
+  }
+  serve(session, &kept->image, &kept->modules, kept->parent);
+  if (now || session_now_ns() > kept->until_ns) {
+    __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
+    serve(session, &kept->image, &kept->modules, kept->parent);
+    ct_image_free(&kept->image);
+    ct_modules_free(&kept->modules);
+    memset(kept, 0, sizeof(*kept));
+    pthread_mutex_lock(&session->guard);
+    session->awaits_orphans = false;
+    pthread_cond_broadcast(&session->changed);
+    pthread_mutex_unlock(&session->guard);
+  }
+}
+
+/* ---- by the child's session ---- */
+
+/* To a child that waits in the agent and is not held: it looks again within 100 ms. */
+static void
+tell_visitor(struct ct_session *session, enum ct_visitor_state state)
+{
+  uint32_t value = state, pending;
+  uint64_t at = session->birth->visitor + offsetof(struct ct_visitor, state);
+  if (ct_process_read(&session->process, at, &pending, sizeof(pending)) == 0 && pending == CT_VISIT_PENDING) {
+    ct_process_write(&session->process, at, &value, sizeof(value));
+  }
+}
+
+/* The process with that id is the one that waits: ids may differ between namespaces. */
+static bool
+is_waiting(struct ct_session *session)
+{
+  const struct ct_birth *birth = session->birth;
+  struct ct_visitor visitor;
+  return ct_process_read(&session->process, birth->visitor, &visitor, sizeof(visitor)) == 0 &&
+         visitor.owner >> 32 == (uint32_t)birth->pid && visitor.state == CT_VISIT_PENDING &&
+         visitor.tid == (uint32_t)birth->tid;
+}
+
+static int
+make_own(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                     .lossless = session->options.lossless};
+  struct ct_birth *birth = session->birth;
+  session->image.place = birth->place;
+  memset(&birth->place, 0, sizeof(birth->place));
+  session->frozen_since_ns = session_now_ns();
+  int code = ct_process_freeze(&session->process, HOLD_MS, &session->frozen, diag);
+  if (code != 0) {
+    return code;
+  }
+  session->is_frozen = true;
+  if (!is_waiting(session)) {
+    return ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
+  }
+  struct ct_remote remote = session_frozen_remote(session);
+  code = ct_image_adopt(&remote, &options, (uint32_t)birth->pid, &session->image, diag);
+  if (code == 0) {
+    session->image_live = true;
+    session->image_count = 1;
+    code = ct_modules_complete(&session->modules, &remote, birth->since_ns);
+  }
+  return code;
+}
+
+static int
+be_forked(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_birth *birth = session->birth;
+  struct ct_module_sinks to;
+  char exe[64], program[PATH_MAX];
+  int code = session_open_trace(session, diag);
+  if (code != 0) {
+    return code;
+  }
+  session->modules.items = birth->modules.items;
+  session->modules.count = birth->modules.count;
+  session->modules.capacity = birth->modules.capacity;
+  session->modules.next_fn = birth->modules.next_fn;
+  memset(&birth->modules, 0, sizeof(birth->modules));
+  ct_manifest_attach(&session->manifest, &session->options, birth->pid);
+  code = make_own(session, diag);
+  session_let_go(session);
+  if (code == 0) { /* it runs while names are written; its events wait */
+    to = session_sinks(session);
+    session_sample(session);
+    code = ct_modules_tell_again(&session->modules, birth->pid, session->drain);
+    ct_modules_tell(&session->modules, &to);
+  }
+  if (code == 0) {
+    code = ct_drain_start(session->drain, session->image.ring, birth->pid);
+  }
+  if (code == 0) {
+    snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)birth->pid);
+    ssize_t length = readlink(exe, program, sizeof(program) - 1);
+    program[length > 0 ? length : 0] = '\0';
+    ct_manifest_image(&session->manifest, birth->pid, program, NULL);
+    session_set_bell(session, &session->image.ring->control_bell);
+    session->manifest.install_ns = session_now_ns() - session->frozen_since_ns;
+  }
+  return code;
+}
+
+static void
+answer_exec(void *context)
+{
+  tell_visitor(context, CT_VISIT_DONE);
+}
+
+/* The child of vfork goes through its exec with us. CT_ENOENT: there was none. */
+static int
+be_executed(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_birth *birth = session->birth;
+  if (session_exec_loses_privilege(session, birth->path)) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "a setuid or setgid program is not recorded");
+  }
+  int code = ct_process_follow_exec(&session->process, birth->tid, answer_exec, session, diag);
+  if (code == 0) {
+    code = session_open_trace(session, diag);
+    if (code == 0) {
+      ct_manifest_attach(&session->manifest, &session->options, birth->pid);
+      code = session_begin_image(session, diag);
+    }
+    ct_process_release(&session->process);
+  }
+  return code;
+}
+
+static int
+open_process(struct ct_session *session, struct ct_diag *diag)
+{
+  int code = ct_process_open(session->birth->pid, &session->process, diag);
+  if (code == 0 && !is_waiting(session)) {
+    code = ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
+  }
+  return code;
+}
+
+/* It could not be followed, and runs on as it is. */
+static void
+give_up(struct ct_session *session, int code, const struct ct_diag *diag)
+{
+  const struct ct_birth *birth = session->birth;
+  bool has_ended = session->process.pid == 0 || ct_process_has_died(&session->process);
+  if (session->image_live && !has_ended) {
+    session_detach(session, NULL);
+  }
+  session_end_image(session, false);
+  session_drop_trace(session);
+  if (!has_ended) {
+    tell_visitor(session, CT_VISIT_REFUSED);
+  }
+  ct_process_close(&session->process, false);
+  session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  if (code != CT_ENOENT && !has_ended) {
+    list_child(session->family, birth, NULL, diag->text[0] != '\0' ? diag->text : ct_err_text(code));
+  }
+  session_go(session, CT_STEP_FAIL);
+  pthread_mutex_lock(&session->guard);
+  session->finished = true;
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
+  family_is_over(session);
+}
+
+void
+session_be_born(struct ct_session *session)
+{
+  struct ct_diag diag = {""};
+  struct ct_birth *birth = session->birth;
+  pthread_mutex_lock(&session->guard);
+  session->status.pid = birth->pid;
+  session->status.attached = true;
+  pthread_mutex_unlock(&session->guard);
+  session_go(session, CT_STEP_ATTACH);
+  int code = open_process(session, &diag);
+  if (code == 0) {
+    code = birth->kind == CT_VISIT_FORK ? be_forked(session, &diag) : be_executed(session, &diag);
+  }
+  if (code != 0) {
+    give_up(session, code, &diag);
+  } else {
+    session->manifest.born = birth->kind == CT_VISIT_FORK ? "fork" : "vfork";
+    session->manifest.parent = birth->parent;
+    list_child(session->family, birth, session->options.directory, NULL);
+    session_start_watching(session);
+    session_go(session, CT_STEP_HOOKED);
+    session_go(session, CT_STEP_RESUME);
+    session_write_manifest(session, false);
+  }
+  free_birth(birth);
+  session->birth = NULL;
+}

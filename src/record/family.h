@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A family: the session of the first process, and one for each child that is followed, with a thread and a trace of its
+ * own. A child's session is made by its parent's, and freed by the first one's.
+ *
+ * How a child comes to be recorded: see docs/architecture.md, "Families".
+ */
+#ifndef CT_RECORD_FAMILY_H
+#define CT_RECORD_FAMILY_H
+
+#include "record/modules.h"
+
+#include <contrail/session.h>
+
+#include <jansson.h>
+
+struct ct_family;
+
+/* What a child's session begins with. */
+struct ct_birth {
+  enum ct_visit_kind kind;
+  pid_t pid, tid, parent;
+  uint64_t visitor;            /* address of its page in the child */
+  uint64_t path;               /* of the exec to come, in the child */
+  uint64_t since_ns;           /* of CLOCK_MONOTONIC: it was not forked before */
+  struct ct_modules modules;   /* of a forked one: what its parent has */
+  struct ct_agent_place place; /* likewise */
+};
+
+/*
+ * An image whose process is gone, by exec or at its end, but that may have forked children that have not come to a hook
+ * yet: for a moment they are still answered.
+ */
+struct ct_orphanage {
+  struct ct_image image; /* without a ring: there is none */
+  struct ct_modules modules;
+  pid_t parent;
+  uint64_t until_ns;
+};
+
+struct ct_family *ct_family_create(struct ct_session *first);
+void ct_family_free(struct ct_family *family); /* accepts NULL; all children are closed */
+struct ct_plans *ct_family_plans(struct ct_family *family);
+
+/* By a session's thread: children that have come into the agent in its image. */
+void session_serve_visitors(struct ct_session *session);
+/* By a session's thread, before its image is given up: keeps what children need that have not come yet. */
+void session_keep_for_orphans(struct ct_session *session);
+/* Serves them, and gives them up when it is time (now: at once). */
+void session_serve_orphans(struct ct_session *session, bool now);
+
+/* By a child's thread, first of all: makes the session that of its process. */
+void session_be_born(struct ct_session *session);
+/* By a child's thread: nothing more will happen in it. */
+void family_is_over(struct ct_session *session);
+/* By the first session's thread: frees the children that are over. */
+void family_sweep(struct ct_session *first);
+/* By the first session's thread: lets all children go that live, and waits for that. No more are followed. */
+void family_end(struct ct_session *first);
+/* The "children" of the first one's manifest. */
+json_t *family_json(struct ct_family *family);
+/* Puts it into the manifest on the disk, whose writer is closed, if it has changed since it was written. */
+void family_amend(struct ct_session *first);
+
+#endif
