@@ -377,6 +377,51 @@ def told_by_info(scene):
     assert "patterns" not in scene.json("info", "--json", trace) and "not chosen" not in scene.run("info", trace)[1]
 
 
+def written_at(scene):
+    """Files and lines in the trace: of the modules that a pattern asked about, or with --source of all; readable when
+    the program is gone."""
+    program = scene.build()
+    lines = {name: SOURCES[f"project/{file}"].split("\n").index(text) + 1 for name, file, text in
+             (("second_util", "b/util.c", "void second_util(void)"), ("first_util", "a/util.c", "void first_util(void)"),
+              ("main", "main.cc", "int main(int argc, char **argv)"))}
+    files = {"second_util": "b/util.c", "first_util": "a/util.c", "main": "main.cc"}
+    asked, _ = scene.record(given("@usercode"), program)
+    all_of_them, _ = scene.record(["--source"], program)
+    plain, _ = scene.record(given("main"), program)
+    os.unlink(program)
+    for trace in (asked, all_of_them):
+        report = scene.json("report", "--json", "--limit", "0", trace)
+        rows = {row["name"]: row for row in report["functions"]}
+        for name, line in lines.items():
+            assert rows[name]["line"] == line and rows[name]["file"] == os.path.join(scene.project, files[name]), rows[name]
+        out = scene.run("report", "--source", "--limit", "0", trace)[1]
+        assert re.search(rf"(?m)  main  {scene.project}/main.cc:{lines['main']}$", out), out
+        out = scene.run("replay", "--source", "--function", "second_util", trace)[1]
+        assert f"second_util() [{scene.project}/b/util.c:{lines['second_util']}]" in out, out
+        status, out, _ = scene.run("replay", "--json", "--function", "second_util", trace)
+        first = json.loads(out.splitlines()[0])
+        assert first["file"].endswith("b/util.c") and first["line"] == lines["second_util"], first
+        assert main_text(scene, "--limit", "0", trace) == [] and "util.c" not in scene.run("replay", "-f", "main", trace)[1]
+    assert not os.path.exists(os.path.join(plain, "sources.tsv"))
+    status, out, err = scene.run("report", "--source", plain)
+    assert status == 0 and "does not say where functions are written" in err, err
+    assert all("file" not in row for row in scene.json("report", "--json", plain)["functions"])
+    # What is damaged is passed over.
+    path = os.path.join(asked, "sources.tsv")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for damaged in ("", "\t1\t2\n" + text, "a\n\t99999999999\t1\n\t1\n\t\t\n\t4000000\t1\n\tx\t1\n" + text, text[:-1],
+                    text.replace("\n", "\0"), "no line end"):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(damaged)
+        assert scene.run("report", "--source", asked)[0] == 0, damaged[:40]
+
+
+def main_text(scene, *words):
+    """Lines of a report that tell of a source file although nobody asked."""
+    return [line for line in scene.run("report", *words)[1].splitlines() if "/main.cc" in line]
+
+
 def rust(scene):
     """Names of Rust, and its source files."""
     source = """
@@ -414,7 +459,8 @@ fn main() {
             assert set(calls.values()) <= {9, 18}, (mangling, pattern, calls)
 
 
-CASES = [malformed, by_name, together, by_file, debug_information, usercode, mapped_paths, told_by_plan, told_by_info, rust]
+CASES = [malformed, by_name, together, by_file, debug_information, usercode, mapped_paths, told_by_plan, told_by_info,
+         written_at, rust]
 
 
 def main():

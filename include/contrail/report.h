@@ -40,6 +40,7 @@ struct ct_report_options {
   bool per_thread;           /* a table for each thread too */
   bool json;
   struct ct_view_progress progress;
+  bool source; /* text: where each function is written, behind its name (JSON has it always) */
 };
 
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,

@@ -82,6 +82,9 @@ const struct ct_trace_module *ct_trace_module(const struct ct_trace *trace, uint
 /* Function ids are dense from 0. NULL for an id the table does not have. The name is demangled and kept. */
 uint32_t ct_trace_function_count(const struct ct_trace *trace);
 const struct ct_trace_function *ct_trace_function(struct ct_trace *trace, uint32_t id);
+/* The file that a function is written in, and the line (0: not known); NULL when the trace does not say. Any thread. */
+const char *ct_trace_function_source(struct ct_trace *trace, uint32_t id, uint32_t *line);
+bool ct_trace_has_sources(struct ct_trace *trace); /* it says so of some functions */
 /* The last component of a function's module path, "?" when unknown. */
 const char *ct_trace_module_name(const struct ct_trace *trace, uint32_t module);
 

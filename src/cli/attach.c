@@ -76,6 +76,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
       {"child-ring-size", required_argument, NULL, 'c'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
+      {"source", no_argument, NULL, 'F'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -144,6 +145,9 @@ parse_attach(int argc, char **argv, struct attach *attach)
       if (code != CT_EXIT_OK) {
         return code;
       }
+      break;
+    case 'F':
+      attach->options.sources = true;
       break;
     case CT_OPTION_TRACE:
     case CT_OPTION_MODE:
@@ -378,6 +382,8 @@ const struct ct_command ct_command_attach = {
              "                           **, @file: and @usercode that match more than ten functions,\n"
              "                           else full (the default)\n"
              "      --project-root DIR   where @usercode looks (default: the current directory)\n"
+             "      --source             write source files and lines into the trace, where debug\n"
+             "                           information tells, for report --source\n"
              "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
              "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"

@@ -24,6 +24,10 @@ show(const char *dir, struct ct_replay_options *options)
   int rc = ct_replay_write(trace, options, stdout, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);
+  if (options->source && !ct_trace_has_sources(trace))
+    fprintf(stderr,
+            "contrail: the trace does not say where functions are written: no debug information was found, or it "
+            "was not recorded with --source\n");
   ct_trace_close(trace);
   return rc;
 }
@@ -59,6 +63,9 @@ take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid
   case 'j':
     options->json = true;
     return -1;
+  case 'S':
+    options->source = true;
+    return -1;
   case 'h':
     return ct_show_usage(&ct_command_replay);
   default:
@@ -77,6 +84,7 @@ run(int argc, char **argv)
       {"module", required_argument, NULL, 'm'},
       {"json", no_argument, NULL, 'j'},
       {"no-output", no_argument, NULL, 'O'},
+      {"source", no_argument, NULL, 'S'},
       {"help", no_argument, NULL, 'h'},
       {0},
   };
@@ -110,6 +118,7 @@ const struct ct_command ct_command_replay = {
              "  -d, --depth N         only N levels (counted from the calls chosen by --function)\n"
              "  -n, --limit N         stop after N lines\n"
              "      --no-output       without what the program wrote to its standard output and error\n"
+             "      --source          where each function is written, if the trace says (record --source)\n"
              "      --json            one JSON object a line\n",
     .run = run,
 };

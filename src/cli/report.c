@@ -58,6 +58,10 @@ show(const char *dir, struct ct_report_options *options)
   int rc = ct_report_write(trace, options, stdout, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_report, rc, &notes, &diag);
+  if (options->source && !ct_trace_has_sources(trace))
+    fprintf(stderr,
+            "contrail: the trace does not say where functions are written: no debug information was found, or it "
+            "was not recorded with --source\n");
   ct_trace_close(trace);
   return rc;
 }
@@ -92,6 +96,9 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
   case 'j':
     options->json = true;
     return -1;
+  case 'S':
+    options->source = true;
+    return -1;
   case 'h':
     return ct_show_usage(&ct_command_report);
   default:
@@ -103,15 +110,11 @@ static int
 run(int argc, char **argv)
 {
   static const struct option longs[] = {
-      {"sort", required_argument, NULL, 's'},
-      {"thread", required_argument, NULL, 't'},
-      {"limit", required_argument, NULL, 'n'},
-      {"per-thread", no_argument, NULL, 'p'},
-      {"function", required_argument, NULL, 'f'},
-      {"module", required_argument, NULL, 'm'},
-      {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
+      {"sort", required_argument, NULL, 's'},     {"thread", required_argument, NULL, 't'},
+      {"limit", required_argument, NULL, 'n'},    {"per-thread", no_argument, NULL, 'p'},
+      {"function", required_argument, NULL, 'f'}, {"module", required_argument, NULL, 'm'},
+      {"source", no_argument, NULL, 'S'},         {"json", no_argument, NULL, 'j'},
+      {"help", no_argument, NULL, 'h'},           {0},
   };
   struct ct_report_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
@@ -145,6 +148,7 @@ const struct ct_command ct_command_report = {
              "  -m, --module GLOB     only functions of modules whose path or file name matches\n"
              "  -t, --thread TID      only this thread; may be given several times\n"
              "      --per-thread      a table for each thread too\n"
+             "      --source          where each function is written, if the trace says (record --source)\n"
              "      --json            as one JSON object\n",
     .run = run,
 };

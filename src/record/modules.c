@@ -360,6 +360,8 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   }
   if (first) { /* before the hooks are there: the drain must know every id that can arrive */
     module->installed.first_fn = first_fn;
+    module->first_fn = first_fn;
+    module->known_plan = plan;
     each_id(module, tell_mode, sinks->drain);
     modules->next_fn += (uint32_t)plan->hooked;
   } else if (module->installed.region != 0 && module->installed.base == module->base && module->active == NULL &&

@@ -24,10 +24,12 @@ struct ct_module {
   char *build_id; /* lower-case hex, NULL when the file could not be read */
   uint64_t inode;
   uint32_t device_major, device_minor;
-  uint64_t base;              /* load bias */
-  uint64_t text_start;        /* of its first executable mapping */
-  const struct ct_plan *plan; /* NULL when the file could not be planned */
-  char *why_not;              /* and why, one line */
+  uint64_t base;                    /* load bias */
+  uint64_t text_start;              /* of its first executable mapping */
+  const struct ct_plan *plan;       /* NULL when the file could not be planned */
+  char *why_not;                    /* and why, one line */
+  const struct ct_plan *known_plan; /* the same, kept when the image has ended; NULL: no function of it has an id */
+  uint32_t first_fn;                /* as installed.first_fn, likewise */
   struct ct_installed installed;
   bool untold;                   /* its functions are not in the trace's table yet ... */
   struct ct_choice first_choice; /* ... and what was chosen of them */
@@ -127,6 +129,11 @@ int ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *
 int ct_modules_complete(struct ct_modules *modules, const struct ct_remote *remote, uint64_t since_ns);
 /* All modules are gone, and with them what was in the process: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
+/*
+ * Writes source files and lines of functions, where debug information tells: of modules that a pattern has asked about,
+ * or of all. It may take seconds. 0 or an error.
+ */
+int ct_modules_write_sources(const struct ct_modules *modules, bool all, struct ct_trace_writer *writer);
 /* The "modules" of the manifest. */
 json_t *ct_modules_json(const struct ct_modules *modules);
 void ct_modules_free(struct ct_modules *modules);

@@ -168,7 +168,7 @@ session_end_image(struct ct_session *session, bool by_exec)
 static void
 remove_empty_trace(const char *directory, bool ours)
 {
-  static const char *const names[] = {"manifest.json", "functions.tsv"};
+  static const char *const names[] = {"manifest.json", "functions.tsv", "sources.tsv"};
   char path[PATH_MAX];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
@@ -234,6 +234,8 @@ session_close_trace(struct ct_session *session)
   if (session->writer == NULL) {
     return;
   }
+  /* Without them the trace is as good as before, so a failure is none of the recording's. */
+  (void)ct_modules_write_sources(&session->modules, session->options.sources, session->writer);
   session_write_manifest(session, true);
   ct_drain_stats(session->drain, &stats);
   int code = ct_trace_writer_close(session->writer, &diag);

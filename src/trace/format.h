@@ -25,6 +25,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 #define CT_TRACE_MANIFEST    "manifest.json"
 #define CT_TRACE_CRASH       "crash.json"
 #define CT_TRACE_FUNCTIONS   "functions.tsv"
+#define CT_TRACE_SOURCES     "sources.tsv"
 #define CT_TRACE_INDEX       "index.ctb"
 #define CT_TRACE_THREAD_DIR  "thread_"
 

@@ -295,6 +295,7 @@ ct_trace_close(struct ct_trace *trace)
     free(unpacker);
   }
   ct_functions_free(trace);
+  ct_trace_sources_free(trace);
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);

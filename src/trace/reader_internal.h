@@ -21,6 +21,11 @@ struct ct_unpacker {
   size_t input_capacity;
 };
 
+struct ct_trace_source {
+  const char *file; /* NULL: not known */
+  uint32_t line;    /* 0: not known */
+};
+
 struct ct_trace {
   char *path;
   int dir_fd;
@@ -37,6 +42,10 @@ struct ct_trace {
   char *functions_text;                /* functions.tsv with its line ends made zero bytes */
   struct ct_trace_function *functions; /* raw_name NULL: the table has no such id */
   uint32_t function_count;
+
+  char *sources_text;              /* sources.tsv, likewise */
+  struct ct_trace_source *sources; /* of each function; NULL without that file */
+  bool sources_read;
 
   uint64_t tsc0, ns0, start_ns;
   uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */
@@ -64,6 +73,8 @@ void ct_crash_load(struct ct_trace *trace);
 /* functions.c: an absent table is an empty one. */
 int ct_functions_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_functions_free(struct ct_trace *trace);
+/* sources.c */
+void ct_trace_sources_free(struct ct_trace *trace);
 
 /* cursor.c */
 bool ct_file_header_ok(const struct ct_file_header *header);

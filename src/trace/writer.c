@@ -471,6 +471,16 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
 }
 
 int
+ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size)
+{
+  sigset_t old;
+  size_limit_block(&old);
+  int err = replace_file(writer, CT_TRACE_SOURCES, text, size, false);
+  size_limit_restore(&old);
+  return err == 0 ? CT_OK : ct_err_from_errno(err);
+}
+
+int
 ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash)
 {
   char *text = json_dumps(crash, JSON_INDENT(1));

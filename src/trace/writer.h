@@ -54,6 +54,8 @@ int ct_trace_writer_flush_functions(struct ct_trace_writer *writer);
  */
 int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest);
 
+/* Writes sources.tsv (docs/format.md) in the same way. 0 or an error, which is not kept. */
+int ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size);
 /* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */
 int ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash);
 

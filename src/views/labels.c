@@ -5,6 +5,7 @@
 #include "views/select.h"
 #include "views/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,21 +39,32 @@ json_text(const char *text)
   return dump;
 }
 
+/* file may be NULL. */
 static char *
-json_members(const char *name, const char *module)
+json_members(const char *name, const char *module, const char *file, uint32_t line)
 {
-  static const char format[] = "\"name\":%s,\"module\":%s";
   char *members = NULL;
-  char *n = json_text(name), *m = json_text(module);
-  if (n != NULL && m != NULL) {
-    size_t size = strlen(n) + strlen(m) + sizeof(format);
-    members = malloc(size);
-    if (members != NULL)
-      snprintf(members, size, format, n, m);
-  }
+  char *n = json_text(name), *m = json_text(module), *f = file != NULL ? json_text(file) : NULL;
+  int length = n == NULL || m == NULL || (file != NULL && f == NULL) ? -1
+               : f == NULL ? asprintf(&members, "\"name\":%s,\"module\":%s", n, m)
+               : line == 0 ? asprintf(&members, "\"name\":%s,\"module\":%s,\"file\":%s,\"line\":null", n, m, f)
+                           : asprintf(&members, "\"name\":%s,\"module\":%s,\"file\":%s,\"line\":%u", n, m, f, line);
   free(n);
   free(m);
-  return members;
+  free(f);
+  return length >= 0 ? members : NULL;
+}
+
+/* The name with "()", and where it is written (file may be NULL). */
+static char *
+label_text(const char *name, const char *file, uint32_t line)
+{
+  char *text = NULL;
+  const char *parameters = strchr(name, '(') == NULL ? "()" : "";
+  int length = file == NULL ? asprintf(&text, "%s%s", name, parameters)
+               : line == 0  ? asprintf(&text, "%s%s [%s]", name, parameters, file)
+                            : asprintf(&text, "%s%s [%s:%u]", name, parameters, file, line);
+  return length >= 0 ? text : NULL;
 }
 
 const struct ct_label *
@@ -62,17 +74,15 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   struct ct_label *label = &labels->of[fn < labels->fn_count ? fn : labels->fn_count];
   const char *name = function != NULL ? function->name : "?";
   uint32_t module = function != NULL ? function->module : UINT32_MAX;
-  size_t length = strlen(name);
-  char *text = malloc(length + sizeof("()"));
-  char *json = json_members(name, ct_trace_module_name(labels->trace, module));
+  uint32_t line = 0;
+  const char *file = function != NULL ? ct_trace_function_source(labels->trace, fn, &line) : NULL;
+  char *text = label_text(name, labels->source ? file : NULL, line);
+  char *json = json_members(name, ct_trace_module_name(labels->trace, module), file, line);
   if (text == NULL || json == NULL) {
     free(text);
     free(json);
     return NULL;
   }
-  memcpy(text, name, length + 1);
-  if (strchr(name, '(') == NULL)
-    strcpy(text + length, "()");
   for (char *p = text; *p != '\0'; p++) {
     if ((unsigned char)*p < 0x20 || *p == 0x7f)
       *p = '?';

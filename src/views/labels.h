@@ -10,7 +10,7 @@
 
 struct ct_label {
   char *text; /* name with "()" unless it has a parameter list; control characters replaced */
-  char *json; /* "name":"...","module":"..." */
+  char *json; /* "name":"...","module":"...", and "file":"...","line":N where they are known */
   uint32_t text_length;
   uint32_t json_length;
   bool function_matches;
@@ -21,6 +21,7 @@ struct ct_labels {
   struct ct_trace *trace;
   const char *function_glob;
   const char *module_glob;
+  bool source;         /* the text says where the function is written */
   struct ct_label *of; /* fn_count + 1; the last one stands for ids outside the table */
   uint32_t fn_count;
 };

@@ -667,6 +667,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
                   ct_leaving_init(&r.leaving, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
+  r.labels.source = options->source;
   if (rc == 0) {
     size_t columns;
     name_lanes(&r, &columns);

@@ -314,6 +314,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     row->passed_over = stats->passed_over[id];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
+    row->file = fn != NULL ? ct_trace_function_source(trace, id, &row->line) : NULL;
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
     fill_row(trace, &stats->fns[id], row);
     row->enter_only = (fn != NULL && fn->enter_only) || (row->points != 0 && row->points == row->calls);

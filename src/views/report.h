@@ -31,6 +31,8 @@ struct ct_report_row {
   uint64_t uncertain;
   uint64_t orphans;
   const uint64_t *left; /* as in struct ct_stats, whose it is */
+  const char *file;     /* that it is written in; NULL: not known */
+  uint32_t line;        /* 0: not known */
   uint32_t fn;          /* UINT32_MAX: calls of functions that the table does not have */
   bool enter_only;
 };

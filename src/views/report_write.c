@@ -60,15 +60,20 @@ row_json(const struct ct_report_row *row)
 {
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
-  return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:b, s:I}", "name",
-                   ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
-                   "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns),
-                   "min_ns", time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
-                   time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
-                   time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only",
-                   (int)row->enter_only, "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans,
-                   "left", left_json(row->left), "sampled", (int)(row->passed_over != 0), "recorded",
-                   (json_int_t)(row->calls - row->passed_over));
+  json_t *json = json_pack(
+      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:b, s:I}", "name",
+      ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls, "total_ns",
+      time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "min_ns",
+      time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
+      time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
+      time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only", (int)row->enter_only,
+      "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans, "left", left_json(row->left),
+      "sampled", (int)(row->passed_over != 0), "recorded", (json_int_t)(row->calls - row->passed_over));
+  if (json != NULL && row->file != NULL) {
+    json_object_set_new(json, "file", ct_json_string(row->file));
+    json_object_set_new(json, "line", row->line != 0 ? json_integer(row->line) : json_null());
+  }
+  return json;
 }
 
 static int
@@ -126,7 +131,8 @@ put_padded(FILE *out, const char *text, size_t columns)
 }
 
 static void
-put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, size_t module_columns, size_t name_columns)
+put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, bool source, size_t module_columns,
+             size_t name_columns)
 {
   bool has_time = row->calls > row->points;
   bool timed = row->timed != 0;
@@ -147,11 +153,18 @@ put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, size_t 
   if (name_columns != 0 && ct_text_columns(row->name) > name_columns)
     bytes = ct_text_bytes_of_columns(row->name, name_columns);
   ct_put_printable(out, row->name, bytes);
+  if (source && row->file != NULL) {
+    fputs("  ", out);
+    ct_put_printable(out, row->file, SIZE_MAX);
+    if (row->line != 0)
+      fprintf(out, ":%u", row->line);
+  }
   putc_unlocked('\n', out);
 }
 
 static void
-put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t shown, unsigned width)
+put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t shown,
+              const struct ct_report_options *options)
 {
   bool uncertain = any_uncertain(rows, shown);
   size_t module_columns = strlen("module");
@@ -162,6 +175,7 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
   }
   size_t before_name = TIME_COLUMNS * 11 + 13 + (uncertain ? 11 : 0) + 1 + module_columns + 2;
   size_t name_columns = 0;
+  unsigned width = options->width;
   if (width != 0)
     name_columns = width > before_name + NAME_COLUMNS_MIN ? width - before_name : NAME_COLUMNS_MIN;
   fprintf(out, "%10s %10s %12s %10s %10s %10s %10s %10s %10s ", "total", "self", "calls", "min", "avg", "p50", "p95",
@@ -170,7 +184,7 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
     fprintf(out, "%10s ", "uncertain");
   fprintf(out, " %-*s  %s\n", (int)module_columns, "module", "function");
   for (size_t i = 0; i < shown; i++)
-    put_row_text(out, &rows[i], uncertain, module_columns, name_columns);
+    put_row_text(out, &rows[i], uncertain, options->source, module_columns, name_columns);
   char more[CT_COUNT_CHARS];
   if (shown < count)
     fprintf(out, "... and %s more; --limit 0 shows all\n", ct_format_count(more, count - shown));
@@ -235,7 +249,7 @@ put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const 
   if (options->json)
     rc = put_rows_json(out, *rows, shown);
   else
-    put_rows_text(out, *rows, *count, shown, options->width);
+    put_rows_text(out, *rows, *count, shown, options);
   return rc != 0 ? ct_fail(diag, rc, "cannot write the report") : 0;
 }
 
