@@ -76,7 +76,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
       {"child-ring-size", required_argument, NULL, 'c'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
-      {"source", no_argument, NULL, 'F'},
+      {"source", no_argument, NULL, CT_OPTION_SOURCE},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -146,7 +146,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
         return code;
       }
       break;
-    case 'F':
+    case CT_OPTION_SOURCE:
       attach->options.sources = true;
       break;
     case CT_OPTION_TRACE:

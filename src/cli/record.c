@@ -49,7 +49,7 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       {"child-ring-size", required_argument, NULL, 'c'},
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
-      {"source", no_argument, NULL, 'F'},
+      {"source", no_argument, NULL, CT_OPTION_SOURCE},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -83,7 +83,7 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
         return code;
       }
       break;
-    case 'F':
+    case CT_OPTION_SOURCE:
       record->sources = true;
       break;
     case CT_OPTION_TRACE:

@@ -14,7 +14,7 @@
   {                                                                                                                    \
     "project-root", required_argument, NULL, CT_OPTION_ROOT                                                            \
   }
-enum { CT_OPTION_TRACE = 300, CT_OPTION_MODE, CT_OPTION_ROOT };
+enum { CT_OPTION_TRACE = 300, CT_OPTION_MODE, CT_OPTION_ROOT, CT_OPTION_SOURCE };
 
 /* What to do with one of them: *selection is made when there is none. An exit code, CT_EXIT_OK to go on. */
 int ct_select_option(const struct ct_command *command, int option, const char *argument,
