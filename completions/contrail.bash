@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --follow --wait-for-all --ring-size --child-ring-size --lossless --int3 --no-cache --trace --project-root --source --exclude --exclude-from --exclude-hot --max-depth --mode --sample --no-sampling --no-output --max-output --verbose --help --'
+  local program options='--output --follow --wait-for-all --ring-size --child-ring-size --lossless --int3 --no-cache --trace --project-root --source --exclude --exclude-from --exclude-hot --max-depth --mode --args --no-args --sample --no-sampling --no-output --max-output --verbose --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -81,7 +81,7 @@ _contrail_record() {
 # A process of the user's.
 _contrail_process() {
   local options='--help'
-  [[ $command == attach ]] && options='--output --follow --for --deadline --ring-size --child-ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --project-root --source --exclude --exclude-from --exclude-hot --quiet --help'
+  [[ $command == attach ]] && options='--output --follow --for --deadline --ring-size --child-ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --args --no-args --sample --no-sampling --project-root --source --exclude --exclude-from --exclude-hot --quiet --help'
   case $prev in
     -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;

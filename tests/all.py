@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light errors crash cache library
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light values errors crash cache library
                                                control programs kinds transparency callgrind libraries differential
                                                fuzz
 
@@ -27,6 +27,7 @@ GROUPS = {
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "patterns": [[os.path.join(HERE, "patterns.py")]],
     "light": [[os.path.join(HERE, "light.py")]],
+    "values": [[os.path.join(HERE, "values.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py")]],
     "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
@@ -43,7 +44,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "errors", "crash", "output", "attach", "changes", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "changes", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 

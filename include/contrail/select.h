@@ -49,6 +49,12 @@ struct ct_selection *ct_selection_create(void);         /* NULL: out of memory *
 void ct_selection_free(struct ct_selection *selection); /* accepts NULL */
 /* The project's root; without it the current directory. 0, CT_ENOMEM, or CT_EINVAL. */
 int ct_selection_set_root(struct ct_selection *selection, const char *directory, struct ct_diag *diag);
+/*
+ * Whose first two arguments and result are recorded, of functions that are hooked in full: of those that an exact
+ * pattern or one of one level chose, of all, of none.
+ */
+enum ct_select_values { CT_VALUES_AUTO, CT_VALUES_ALL, CT_VALUES_NONE };
+void ct_selection_set_values(struct ct_selection *selection, enum ct_select_values values);
 /* The mode of patterns that are added with CT_SELECT_AUTO, and of everything while there is no pattern. */
 void ct_selection_set_mode(struct ct_selection *selection, enum ct_select_mode mode);
 

@@ -103,6 +103,7 @@ enum ct_event_kind {
   CT_EV_LOST = 6,
   CT_EV_SWITCH = 7,
   CT_EV_EXEC = 8,
+  CT_EV_VALUE = 10,   /* of the call of fn, at this depth: behind its ENTER or TAIL, or before its RETURN */
   CT_EV_INTERVAL = 9, /* of sampling of light hooks, from here on */
 };
 
@@ -114,15 +115,21 @@ enum ct_left_reason {
   CT_LEFT_TAIL = 5, /* by a tail call to a function of which only the enter is recorded, or nothing */
 };
 
+enum ct_value {
+  CT_VALUE_ARG_1 = 1, /* integers and pointers only: the registers that the first two of these come in */
+  CT_VALUE_ARG_2 = 2,
+  CT_VALUE_RESULT = 3, /* rax */
+};
+
 struct ct_event {
   uint64_t tsc;
   uint64_t enter_tsc; /* RETURN, LEFT, TAIL: when the closed frame was entered */
-  uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event */
+  uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event; VALUE */
   uint32_t fn;        /* the function entered, or the one whose frame ended */
   uint32_t closed_fn; /* TAIL: the function whose frame ended (UINT32_MAX when the stack was empty) */
   uint32_t depth;     /* of the frame opened or closed, outermost is 0; POINT: depth it would have had */
   uint8_t kind;       /* enum ct_event_kind */
-  uint8_t reason;     /* LEFT: enum ct_left_reason */
+  uint8_t reason;     /* LEFT: enum ct_left_reason; VALUE: enum ct_value */
   uint8_t uncertain;  /* the closed frame was open when events were lost */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
 #include "cli/command.h"
+#include "cli/detail.h"
 #include "cli/select.h"
 
 #include <contrail/control.h>
@@ -77,6 +78,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
       {"source", no_argument, NULL, CT_OPTION_SOURCE},
+      CT_DETAIL_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -148,6 +150,15 @@ parse_attach(int argc, char **argv, struct attach *attach)
       break;
     case CT_OPTION_SOURCE:
       attach->options.sources = true;
+      break;
+    case CT_OPTION_ARGS:
+    case CT_OPTION_NO_ARGS:
+    case CT_OPTION_SAMPLE:
+    case CT_OPTION_NO_SAMPLING:
+      code = ct_detail_option(&ct_command_attach, got, optarg, &attach->options);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
       break;
     case CT_OPTION_TRACE:
     case CT_OPTION_MODE:
@@ -392,7 +403,7 @@ const struct ct_command ct_command_attach = {
              "      --no-output          do not record what the process writes to its standard output and\n"
              "                           error\n"
              "      --max-output M       record at most M MiB of that (default 64)\n"
-             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
+             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n" CT_DETAIL_USAGE
              "  -q, --quiet              say nothing but errors\n"
              "\n"
              "The process is held while the hooks go in and come out again; how long is printed. It is left\n"

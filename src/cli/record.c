@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail record: run a program and record it. */
 #include "cli/command.h"
+#include "cli/detail.h"
 #include "cli/select.h"
 
 #include <contrail/control.h>
@@ -26,7 +27,7 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000, SAMPLE_MAX = 256, OUTPUT_MIB_MAX = 4096, STEP_MS = 50 };
+enum { GO_ON = -1, MAX_DEPTH = 1000000, OUTPUT_MIB_MAX = 4096, STEP_MS = 50 };
 
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
@@ -37,8 +38,6 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       {"ring-size", required_argument, NULL, 'r'},
       {"lossless", no_argument, NULL, 'l'},
       {"max-depth", required_argument, NULL, 'd'},
-      {"sample", required_argument, NULL, 's'},
-      {"no-sampling", no_argument, NULL, 'S'},
       {"int3", no_argument, NULL, '3'},
       {"no-cache", no_argument, NULL, 'n'},
       {"no-output", no_argument, NULL, 'O'},
@@ -50,6 +49,7 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       CT_EXCLUDE_OPTIONS,
       CT_SELECT_OPTIONS,
       {"source", no_argument, NULL, CT_OPTION_SOURCE},
+      CT_DETAIL_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -86,6 +86,15 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
     case CT_OPTION_SOURCE:
       record->sources = true;
       break;
+    case CT_OPTION_ARGS:
+    case CT_OPTION_NO_ARGS:
+    case CT_OPTION_SAMPLE:
+    case CT_OPTION_NO_SAMPLING:
+      code = ct_detail_option(&ct_command_record, got, optarg, record);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
+      break;
     case CT_OPTION_TRACE:
     case CT_OPTION_MODE:
     case CT_OPTION_ROOT:
@@ -93,16 +102,6 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
       if (code != CT_EXIT_OK) {
         return code;
       }
-      break;
-    case 's':
-      if (!ct_parse_number(optarg, SAMPLE_MAX, &number) || number < 1 || (number & (number - 1)) != 0) {
-        return ct_usage_error(&ct_command_record, "--sample takes a power of two, 1 to %u, not '%s'", SAMPLE_MAX,
-                              optarg);
-      }
-      record->sample = (uint32_t)number;
-      break;
-    case 'S':
-      record->no_sampling = true;
       break;
     case 'O':
       record->no_output = true;
@@ -336,10 +335,7 @@ const struct ct_command ct_command_record = {
              "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
              "      --exclude-hot        leave out known functions that are called all the time and do\n"
              "                           little (contrail exclude-list shows them)\n"
-             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n"
-             "      --sample N           record one of N calls of light hooks, N = 1, 2, 4 to 256;\n"
-             "                           default: all, fewer while the recorder cannot keep up\n"
-             "      --no-sampling        all in any case\n"
+             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n" CT_DETAIL_USAGE
              "  -v, --verbose            say at the end what sampling did\n"
              "\n"
              "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"

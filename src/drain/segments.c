@@ -71,7 +71,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
       drain->stats.dropped_holes += at - hole;
       drain->stats.dropped += at - hole;
       drain->infos[thread->info].dropped += at - hole;
-      ct_encode_lost(thread->encoder, events[hole > 0 ? hole - 1 : 0].tsc, at - hole);
+      ct_encode_lost(thread->encoder, thread->encoder->last_tsc, at - hole);
     }
   }
   for (; at < CT_SEGMENT_EVENTS; at++) {

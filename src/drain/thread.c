@@ -11,6 +11,7 @@
  *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
  *   light at S:   an event of CT_HOOK_LIGHT: frames with slot < S were left. The frame at S, if there is one, may have
  *                 gone on here by a tail jump; then its return is still to come.
+ *   value at S:   of the frame at S, by its enter or before its return; it says no time of its own.
  *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
  *
  * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
@@ -165,9 +166,33 @@ is_on_stack(const struct drain_thread *thread, uint32_t slot)
   return slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
 }
 
+static inline bool
+is_value(uint32_t fn)
+{
+  return (fn & 0xf) >= CT_OTHER_ARG_1 && (fn & 0xf) <= CT_OTHER_RESULT && (fn & CT_FN_POINT_BIT) == 0;
+}
+
+/* An argument or the result of the call at the slot, if that has a frame. */
+static void
+value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t slot)
+{
+  struct ct_encoder *encoder = thread->encoder;
+  if ((fn & 0xf) == CT_OTHER_RESULT) {
+    leave_inside(encoder, encoder->last_tsc, slot);
+  }
+  const struct ct_frame *top = ct_encoder_top(encoder);
+  if (top != NULL && top->slot == slot) {
+    ct_encode_value(encoder, (uint8_t)((fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1), number);
+  }
+}
+
 __attribute__((cold, noinline)) static void
 other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 {
+  if (is_value(fn)) {
+    value(thread, tsc, fn, slot);
+    return;
+  }
   if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
     tail_out(thread->encoder, tsc, slot);
     return;
@@ -202,8 +227,9 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 static bool
 has_no_slot(uint32_t fn, const uint8_t *modes)
 {
-  return (fn & CT_FN_POINT_BIT) != 0 ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE
-                                     : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND;
+  return (fn & CT_FN_POINT_BIT) != 0
+             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE
+             : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && !is_value(fn);
 }
 
 void
@@ -222,7 +248,7 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       continue; /* scribbled over by the target */
     }
     if (CT_UNLIKELY(!is_on_stack(thread, slot)) && !(kind == CT_KIND_OTHER && has_no_slot(fn, modes))) {
-      find_stack(thread, tsc, slot);
+      find_stack(thread, kind == CT_KIND_OTHER && is_value(fn) ? encoder->last_tsc : tsc, slot);
     }
     switch (kind) {
     case CT_KIND_ENTER:

@@ -24,6 +24,7 @@
 #include <time.h>
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
+#define VALUES_MAX   256                    /* more where arguments and result are recorded */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define EVICTED_MAX  128                    /* bytes of a copy */
@@ -404,6 +405,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_wish wis
       .mode = ct_planned_mode(planned, wish),
       .callout = planned->callout,
       .self_branch = planned->self_branch,
+      .values = ct_planned_has_values(planned, wish),
       .event_last = planned->event_last,
       .store_delta = build->place->store_delta,
       .table = build->place->table,
@@ -677,6 +679,9 @@ install(struct build *build, struct ct_diag *diag)
                   (hooks + 2 * plan->nearby_count + 1) * sizeof(struct ct_patch);
   uint64_t size =
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
+  for (size_t i = 0; i < plan->count; i++) {
+    size += ct_choice_wish(build->choice, i) == CT_WISH_VALUES ? VALUES_MAX : 0;
+  }
   size = round_up(size, CT_ROOM_UNIT);
   int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
   if (code != 0) {

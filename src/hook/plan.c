@@ -54,6 +54,21 @@ static const struct {
     [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it behind its first byte"},
 };
 
+bool
+ct_planned_has_values(const struct ct_planned *planned, enum ct_wish wish)
+{
+  return wish == CT_WISH_VALUES && planned->mode == CT_HOOK_FULL;
+}
+
+uint8_t
+ct_planned_sort(const struct ct_planned *planned, enum ct_wish wish)
+{
+  if (wish == CT_WISH_NONE) {
+    return 0;
+  }
+  return (uint8_t)(ct_planned_mode(planned, wish) + 1 + (ct_planned_has_values(planned, wish) ? 0x80 : 0));
+}
+
 uint8_t
 ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish)
 {

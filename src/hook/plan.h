@@ -93,9 +93,10 @@ struct ct_plan {
 /* What a recording wants of a plan's hooks. */
 enum ct_wish {
   CT_WISH_HOOK = 0,
-  CT_WISH_NONE,  /* no hook, no patch */
-  CT_WISH_QUIET, /* no event, but a trampoline: CT_HOOK_QUIET */
-  CT_WISH_LIGHT, /* CT_HOOK_LIGHT where that can be */
+  CT_WISH_NONE,   /* no hook, no patch */
+  CT_WISH_QUIET,  /* no event, but a trampoline: CT_HOOK_QUIET */
+  CT_WISH_LIGHT,  /* CT_HOOK_LIGHT where that can be */
+  CT_WISH_VALUES, /* as CT_WISH_HOOK, and where that is a full hook arguments and result too */
 };
 
 /* All zero: every hook of the plan. */
@@ -118,7 +119,7 @@ ct_choice_wish(const struct ct_choice *choice, size_t function)
 static inline bool
 ct_wish_has_event(enum ct_wish wish)
 {
-  return wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT;
+  return wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT || wish == CT_WISH_VALUES;
 }
 
 /* Why a function that is not wanted is not; of no meaning for the others. */
@@ -148,6 +149,10 @@ enum ct_wish ct_wish_for_none(const struct ct_planned *planned);
 bool ct_refusal_is_choice(enum ct_refusal refusal);
 /* The hook that a planned function gets (enum ct_wish: not CT_WISH_NONE): CT_HOOK_*. */
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish);
+/* That records arguments and result. */
+bool ct_planned_has_values(const struct ct_planned *planned, enum ct_wish wish);
+/* Another number for each sort of trampoline that it may be; 0: none. */
+uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_wish wish);
 
 /*
  * True when what a program with this plan is told of signal handlers goes through a hook: in a library, or in itself;

@@ -387,17 +387,24 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
   return pattern->many || total_matches(selection, pattern) > CT_SELECT_FEW ? CT_SELECT_LIGHT : CT_SELECT_FULL;
 }
 
+#define WANTED_VALUES 0x80u
+
 struct marking {
-  uint8_t *wanted; /* enum ct_select_mode; 0: not chosen */
+  uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES; 0: not chosen */
   enum ct_select_mode mode;
+  uint8_t values; /* WANTED_VALUES or 0 */
 };
 
 static void
 mark(void *context, size_t function)
 {
   struct marking *marking = context;
-  if (marking->wanted[function] != CT_SELECT_FULL) {
-    marking->wanted[function] = (uint8_t)marking->mode;
+  uint8_t *wanted = &marking->wanted[function];
+  if ((*wanted & ~WANTED_VALUES) != CT_SELECT_FULL) {
+    *wanted = (uint8_t)marking->mode;
+  }
+  if (marking->mode == CT_SELECT_FULL) {
+    *wanted |= marking->values;
   }
 }
 
@@ -416,10 +423,12 @@ choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *wish, uint
   } else if (wanted == CT_SELECT_LIGHT) {
     *wish = CT_WISH_LIGHT;
     choice->light++;
+  } else if ((wanted & WANTED_VALUES) != 0) {
+    *wish = CT_WISH_VALUES;
   }
 }
 
-/* Adds what is wanted (enum ct_select_mode for each function) to a choice that exclusion has made. */
+/* Adds what is wanted (struct marking) to a choice that exclusion has made. */
 static int
 choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_choice *choice)
 {
@@ -450,14 +459,15 @@ note_outcomes(struct ct_select_module *module, const struct ct_choice *choice)
 static int
 choose_everything(const struct ct_selection *selection, const struct ct_plan *plan, struct ct_choice *choice)
 {
-  if (selection == NULL || selection->mode != CT_SELECT_LIGHT) {
+  if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL)) {
     return 0;
   }
+  uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL | WANTED_VALUES;
   uint8_t *wanted = malloc(plan->count + 1);
   if (wanted == NULL) {
     return CT_ENOMEM;
   }
-  memset(wanted, CT_SELECT_LIGHT, plan->count + 1);
+  memset(wanted, all, plan->count + 1);
   int code = choose(plan, wanted, choice);
   free(wanted);
   return code;
@@ -477,7 +487,11 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < selection->count; i++) {
-    marking.mode = ct_select_mode_of(selection, &selection->patterns[i]);
+    const struct ct_pattern *pattern = &selection->patterns[i];
+    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_LEVEL;
+    marking.mode = ct_select_mode_of(selection, pattern);
+    marking.values =
+        selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;
     ct_select_each(&selection->patterns[i], module, mark, &marking);
   }
   code = choose(plan, marking.wanted, choice);

@@ -52,6 +52,7 @@ struct ct_selection {
   struct ct_select_module **modules;
   size_t module_count, module_capacity;
   enum ct_select_mode mode;
+  enum ct_select_values values;
   char *root, *real_root; /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };

@@ -106,6 +106,13 @@ ct_selection_set_mode(struct ct_selection *selection, enum ct_select_mode mode)
   selection->mode = mode;
 }
 
+void
+ct_selection_set_values(struct ct_selection *selection, enum ct_select_values values)
+{
+  selection->generation += selection->values != values;
+  selection->values = values;
+}
+
 static struct ct_pattern *
 find_pattern(const struct ct_selection *selection, const char *text)
 {

@@ -83,13 +83,13 @@ installed_of(const struct ct_module *module, size_t which)
   return which == 1 ? &module->installed : &module->layers[which - 2].installed;
 }
 
-/* CT_HOOK_* + 1 of what a function shall have; 0: nothing. */
+/* Of what a function shall have (ct_planned_sort). */
 static uint8_t
 wanted_mode(const struct ct_module *module, const struct ct_choice *choice, size_t i)
 {
   const struct ct_planned *planned = &module->plan->functions[i];
   enum ct_wish wish = ct_choice_wish(choice, i);
-  return planned->refusal != CT_REFUSED_NOT || wish == CT_WISH_NONE ? 0 : ct_planned_mode(planned, wish) + 1;
+  return planned->refusal != CT_REFUSED_NOT ? 0 : ct_planned_sort(planned, wish);
 }
 
 /* The trampoline of a function for this mode, 0 when there is none yet. */
@@ -176,7 +176,7 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
     enum ct_wish wish = ct_choice_wish(missing, i);
     bool there = plan->functions[i].refusal == CT_REFUSED_NOT && wish != CT_WISH_NONE &&
                  (late == CT_REFUSED_NOT || ct_refusal_is_choice(late));
-    layer.modes[i] = there ? ct_planned_mode(&plan->functions[i], wish) + 1 : 0;
+    layer.modes[i] = there ? ct_planned_sort(&plan->functions[i], wish) : 0;
   }
   module->layers[module->layer_count++] = layer;
   return 0;

@@ -360,11 +360,14 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
         (struct ct_store){stack->lo + (uint64_t)place->store_delta, stack->hi + (uint64_t)place->store_delta};
     config.store_count = 1;
   }
-  size_t bytes =
-      ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &config.fde_full, &config.fde_enter);
+  struct ct_trampoline_rows rows;
+  size_t bytes = ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
     return CT_ERANGE;
   }
+  config.fde_full = rows.full;
+  config.fde_values = rows.values;
+  config.fde_enter = rows.enter;
   int code = ct_process_write(process, unwind_at, unwind, bytes);
   if (code == 0) {
     code = ct_process_write(process, place->config, &config, sizeof(config));

@@ -342,7 +342,7 @@ note_modes(struct ct_module *module, const struct ct_choice *choice)
   for (size_t i = 0; module->modes != NULL && i < plan->count; i++) {
     enum ct_wish wish = ct_choice_wish(choice, i);
     if (wish != CT_WISH_NONE && has_trampoline(module, i)) {
-      module->modes[i] = ct_planned_mode(&plan->functions[i], wish) + 1;
+      module->modes[i] = ct_planned_sort(&plan->functions[i], wish);
     }
   }
   return module->modes != NULL ? 0 : CT_ENOMEM;

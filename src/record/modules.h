@@ -14,7 +14,7 @@
 /* Hooks of a module that came later than the first ones. */
 struct ct_layer {
   struct ct_installed installed;
-  uint8_t *modes; /* for each function of the plan, CT_HOOK_* + 1 of its trampoline here; 0: none */
+  uint8_t *modes; /* for each function of the plan, ct_planned_sort of its trampoline here; 0: none */
 };
 
 struct ct_module {

@@ -58,7 +58,10 @@ enum ct_other {
   CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value tells which */
   CT_OTHER_TAIL_OUT = 2, /* the frame at the slot ended by a tail call to a function that is not recorded */
   CT_OTHER_UNWIND = 4,   /* a longjmp: frames below the slot, the rsp that it goes to, are left */
-  CT_OTHER_STACK = 3,    /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages */
+  CT_OTHER_ARG_1 = 5,    /* value of the call at the slot, in place of the clock: rdi, rsi; rax, before its return */
+  CT_OTHER_ARG_2 = 6,
+  CT_OTHER_RESULT = 7,
+  CT_OTHER_STACK = 3, /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages */
 };
 
 struct ct_ring_event {
@@ -350,14 +353,17 @@ struct ct_hook_desc {
   uint64_t after_callout; /* displaced instructions behind the callout */
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
+  uint8_t values;         /* its arguments and its result are recorded */
+  uint8_t pad[7];
 };
-_Static_assert(sizeof(struct ct_hook_desc) == 88, "descriptor");
+_Static_assert(sizeof(struct ct_hook_desc) == 96, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, mode) == CT_DESC_MODE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
  * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice, perhaps
@@ -493,6 +499,7 @@ struct ct_agent_config {
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
+  uint64_t fde_values;                           /* ... for CT_HOOK_FULL with values */
   struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
   struct ct_signal_action shown[CT_SIGNALS];     /* of crash_signals: SIG_DFL as the program has set it */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
@@ -513,6 +520,10 @@ _Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control) && CT_CONTROL_OWN < C
 _Static_assert(offsetof(struct ct_visitor, owner) == 0 && sizeof(struct ct_visitor) < CT_VISITOR_BYTES / 4, "visitor");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
+_Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
+                   CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
+                   CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT && CT_KIND_OTHER == 0,
+               "word");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),
                "word");
 _Static_assert(offsetof(struct ct_agent_config, signal_mask) == CT_CFG_SIGNAL_MASK, "config");

@@ -35,6 +35,7 @@
 #define CT_DESC_CALLOUT       53
 #define CT_DESC_SELF_BRANCH   55
 #define CT_DESC_AFTER_CALLOUT 64
+#define CT_DESC_VALUES        88
 
 /* struct ct_agent_config */
 #define CT_CFG_RING          0
@@ -87,6 +88,9 @@
 #define CT_WORD_TAIL       (2 << 2)
 #define CT_WORD_RETURN     (3 << 2)
 #define CT_WORD_TAIL_OUT   (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
+#define CT_WORD_ARG_1      (5 << CT_WORD_FN_SHIFT)
+#define CT_WORD_ARG_2      (6 << CT_WORD_FN_SHIFT)
+#define CT_WORD_RESULT     (7 << CT_WORD_FN_SHIFT)
 
 /* The bit that is set in the addresses of all places of all segments, and not in those behind a segment. */
 #define CT_CURSOR_VALID 0x10000

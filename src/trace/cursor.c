@@ -144,7 +144,7 @@ count_ops_with_id(const uint8_t *ops, size_t size)
   bool valid = ct_lanes_sum(unknown) == 0;
   for (; i < size; i++) {
     valid &= ops[i] < CT_OP_COUNT;
-    count += CT_OPS_WITH_ID >> (ops[i] & 15) & 1;
+    count += CT_OPS_WITH_ID >> (ops[i] & 31) & 1;
   }
   return valid ? count : SIZE_MAX;
 }

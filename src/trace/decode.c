@@ -166,6 +166,18 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     if (!decode_call(c, op == CT_OP_SAMPLED, event))
       return false;
     break;
+  case CT_OP_VALUE: {
+    bool known = c->stack.count > 0;
+    if (c->extra == c->extra_end || (!known && c->stack.base == 0))
+      return false;
+    event->kind = CT_EV_VALUE;
+    event->reason = *c->extra++;
+    if (!get_extra(c, UINT64_MAX, &event->value))
+      return false;
+    event->fn = known ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
+    event->depth = c->stack.base + c->stack.count - 1;
+    return true;
+  }
   case CT_OP_INTERVAL:
     event->kind = CT_EV_INTERVAL;
     if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX)

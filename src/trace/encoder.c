@@ -96,6 +96,16 @@ ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_
   ct_encoder_put_time(encoder, tsc);
 }
 
+void
+ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
+{
+  room_with_extra(encoder, encoder->last_tsc);
+  *encoder->op++ = CT_OP_VALUE;
+  *encoder->extra++ = which;
+  encoder->extra = ct_varint_put(encoder->extra, value);
+  ct_encoder_put_time(encoder, encoder->last_tsc);
+}
+
 /* The uncertain frames are always the outermost ones, so the walk ends at the first. */
 static void
 mark_uncertain(struct ct_encoder *encoder)

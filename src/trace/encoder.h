@@ -84,6 +84,8 @@ __attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, 
 /* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (light hooks). */
 __attribute__((cold, noinline)) void ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
                                                        uint32_t interval_log2);
+/* An argument or the result (enum ct_value) of the call of the top frame, which there is. It takes no time. */
+__attribute__((noinline)) void ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value);
 /* Another stack: the frames of the current context are kept, those of the new one come back. */
 __attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
 /* Writes LEFT for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */

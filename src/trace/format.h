@@ -43,7 +43,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 /* Bytes that one op can need in each column. */
 #define CT_DELTA_BYTES_MAX 10u
 #define CT_ID_BYTES_MAX    4u
-#define CT_EXTRA_BYTES_MAX 10u
+#define CT_EXTRA_BYTES_MAX 11u
 #define CT_OPEN_BYTES_MAX  (5u + CT_BLOCK_OPEN_MAX * (CT_ID_BYTES_MAX + CT_DELTA_BYTES_MAX + 1u))
 
 /* What an op does to the stack of frames, and what it has in the columns ids (I) and extra (E). */
@@ -64,7 +64,8 @@ enum ct_op {
   CT_OP_SAMPLED_PREDICTED = 13, /* POINT that stands for as many calls as the interval in force says */
   CT_OP_SAMPLED = 14,           /* I: function */
   CT_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
-  CT_OP_COUNT = 16,
+  CT_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
+  CT_OP_COUNT = 17,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
 

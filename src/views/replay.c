@@ -8,7 +8,8 @@
  * short threads needs the memory of those alive at one time.
  *
  * A call is a leaf when the next event of its lane ends it: one event of look-ahead. Its
- * line is written at the enter and the end writes nothing.
+ * line is written at the enter and the end writes nothing. Values stand beside the event whose they are and are taken
+ * with it: arguments behind it, a result before it.
  */
 #include <contrail/replay.h>
 
@@ -32,8 +33,15 @@ enum frame_flags {
   WRITTEN = 4,  /* a leaf whose line is out */
 };
 
-enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64 };
+enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64, RESULTS_MAX = 8 };
 #define NO_PRINT SIZE_MAX
+
+/* The result of a call, told before its return. In between there may be a handler's calls. */
+struct result {
+  uint64_t value;
+  uint64_t context;
+  uint32_t depth;
+};
 
 struct lane {
   struct ct_cursor *cursor; /* NULL before its first event is due */
@@ -46,6 +54,11 @@ struct lane {
   size_t print;        /* position of the next thing that the thread wrote, NO_PRINT: none */
   uint64_t told_bytes; /* to the progress line */
   uint32_t thread;
+  uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
+  uint8_t values;                        /* ... bit enum ct_value: which of them are known */
+  struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
+  uint32_t result_count;
+  uint64_t context; /* behind that event */
   struct ct_view_stacks stacks;
   char column[COLUMN_CHARS];
 };
@@ -96,16 +109,84 @@ open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
   return rc;
 }
 
-/* Takes the next event; the one after it can be looked at then, without the first being lost. */
 static void
-take(const struct replay *r, struct lane *lane, struct ct_event *event)
+step(const struct replay *r, struct lane *lane)
 {
-  *event = lane->events[lane->pos++];
-  lane->last_tsc = event->tsc;
-  if (lane->pos == lane->count)
+  if (++lane->pos == lane->count)
     refill(r, lane);
   else
     note_next(r, lane);
+}
+
+/* The result that is known of a frame at this depth of the current stack; NULL when none is. */
+static const struct result *
+result_at(const struct lane *lane, uint32_t depth)
+{
+  for (uint32_t i = lane->result_count; i-- > 0;) {
+    if (lane->results[i].context == lane->context && lane->results[i].depth == depth)
+      return &lane->results[i];
+  }
+  return NULL;
+}
+
+/* What a frame that ends leaves behind: its own result, which is the event's when it returns, and those further in. */
+static void
+take_result(struct lane *lane, const struct ct_event *event)
+{
+  const struct result *result = result_at(lane, event->depth);
+  if (result != NULL && event->kind == CT_EV_RETURN) {
+    lane->numbers[CT_VALUE_RESULT] = result->value;
+    lane->values = 1u << CT_VALUE_RESULT;
+  }
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < lane->result_count; i++) {
+    if (lane->results[i].context != lane->context || lane->results[i].depth < event->depth)
+      lane->results[kept++] = lane->results[i];
+  }
+  lane->result_count = kept;
+}
+
+static void
+keep_result(struct lane *lane, const struct ct_event *value)
+{
+  if (lane->result_count == RESULTS_MAX)
+    memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
+  lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
+}
+
+/* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
+static void
+take(const struct replay *r, struct lane *lane, struct ct_event *event)
+{
+  *event = lane->events[lane->pos];
+  lane->last_tsc = event->tsc;
+  step(r, lane);
+  lane->values = 0;
+  if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC)
+    lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
+  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT)
+    take_result(lane, event);
+  bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
+  while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
+    const struct ct_event *value = &lane->events[lane->pos];
+    bool is_argument = value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2;
+    if (value->reason == CT_VALUE_RESULT) {
+      keep_result(lane, value);
+    } else if (is_argument && opens && value->depth == event->depth) {
+      lane->numbers[value->reason] = value->value;
+      lane->values |= (uint8_t)(1u << value->reason);
+    } else {
+      break;
+    }
+    step(r, lane);
+  }
+}
+
+static void
+put_values(const struct lane *lane, struct ct_line *line)
+{
+  line->values = lane->values;
+  memcpy(line->numbers, lane->numbers, sizeof(line->numbers));
 }
 
 static const struct ct_event *
@@ -316,8 +397,14 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     return 0;
   struct ct_line line = {
       .kind = CT_LINE_OPEN, .tsc = event->tsc, .level = frame->level, .depth = event->depth, .label = label};
+  put_values(lane, &line);
   const struct ct_event *next = peek(lane);
   if (!r->options->json && ends_leaf(event, next)) {
+    const struct result *result = next->kind == CT_EV_RETURN ? result_at(lane, event->depth) : NULL;
+    if (result != NULL) {
+      line.numbers[CT_VALUE_RESULT] = result->value;
+      line.values |= 1u << CT_VALUE_RESULT;
+    }
     line.kind = CT_LINE_LEAF;
     line.ticks = duration(event->tsc, next->tsc);
     line.end = end_of(r, lane, next);
@@ -347,6 +434,8 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
                          .label = label,
                          .end = end_of(r, lane, event),
                          .uncertain = event->uncertain};
+  if (event->kind == CT_EV_RETURN)
+    put_values(lane, &line);
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
   } else {
@@ -384,6 +473,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
                          .label = ct_label_of(&r->labels, event->fn),
                          .other = had_frame ? ct_label_of(&r->labels, event->closed_fn) : NULL,
                          .uncertain = event->uncertain};
+  put_values(lane, &line);
   write_line(r, lane, &line);
   return 0;
 }
@@ -406,6 +496,27 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
                          .level = frame.level,
                          .depth = event->depth,
                          .label = label};
+  write_line(r, lane, &line);
+  return 0;
+}
+
+/* A value that does not stand beside its event. */
+static int
+replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
+{
+  const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
+  const struct ct_label *label = ct_label_of(&r->labels, event->fn);
+  if (label == NULL)
+    return CT_ENOMEM;
+  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason > CT_VALUE_RESULT)
+    return 0;
+  struct ct_line line = {.kind = CT_LINE_VALUE,
+                         .tsc = event->tsc,
+                         .value = event->value,
+                         .level = frame->level + 1,
+                         .depth = event->depth,
+                         .label = label,
+                         .values = (uint8_t)(1u << event->reason)};
   write_line(r, lane, &line);
   return 0;
 }
@@ -463,6 +574,8 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   case CT_EV_POINT:
   case CT_EV_ORPHAN_RETURN:
     return replay_instant(r, lane, event);
+  case CT_EV_VALUE:
+    return replay_value(r, lane, event);
   case CT_EV_LOST:
   case CT_EV_SWITCH:
   case CT_EV_EXEC:

@@ -15,6 +15,8 @@
 #include "views/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,22 +196,94 @@ put_remarks(struct ct_line_writer *w, const struct ct_line *line)
 }
 
 static void
+put_hex(struct ct_line_writer *w, uint64_t value)
+{
+  char digits[19];
+  int length = snprintf(digits, sizeof(digits), "0x%" PRIx64, value);
+  put(w, digits, (size_t)length);
+}
+
+static bool
+knows(const struct ct_line *line, enum ct_value which)
+{
+  return (line->values >> which & 1) != 0;
+}
+
+/* The arguments that are known, in parentheses, each between quotation marks or as it is. */
+static void
+put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *quote)
+{
+  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
+    if (!knows(line, which))
+      continue;
+    if (which == CT_VALUE_ARG_2 && knows(line, CT_VALUE_ARG_1))
+      put_text(w, quote[0] != '\0' ? "," : ", ");
+    put_text(w, quote);
+    put_hex(w, line->numbers[which]);
+    put_text(w, quote);
+  }
+}
+
+/* f(0x1, 0x2); behind a parameter list in parentheses of its own. */
+static void
+put_call(struct ct_line_writer *w, const struct ct_line *line)
+{
+  const struct ct_label *label = line->label;
+  size_t length = label->text_length;
+  if (!knows(line, CT_VALUE_ARG_1) && !knows(line, CT_VALUE_ARG_2)) {
+    put(w, label->text, length);
+    return;
+  }
+  bool plain = length >= 2 && memcmp(label->text + length - 2, "()", 2) == 0;
+  put(w, label->text, plain ? length - 2 : length);
+  put_text(w, plain ? "(" : " (");
+  put_arguments(w, line, "");
+  put_literal(w, ")");
+}
+
+static void
+put_result(struct ct_line_writer *w, const struct ct_line *line)
+{
+  if (!knows(line, CT_VALUE_RESULT))
+    return;
+  put_literal(w, " = ");
+  put_hex(w, line->numbers[CT_VALUE_RESULT]);
+}
+
+static const char *
+value_name(const struct ct_line *line)
+{
+  return knows(line, CT_VALUE_RESULT) ? "result" : knows(line, CT_VALUE_ARG_1) ? "argument 1" : "argument 2";
+}
+
+static void
 put_calls(struct ct_line_writer *w, const struct ct_line *line)
 {
   switch (line->kind) {
   case CT_LINE_OPEN:
-    put(w, line->label->text, line->label->text_length);
+    put_call(w, line);
     put_literal(w, " {");
     break;
   case CT_LINE_LEAF:
-    put(w, line->label->text, line->label->text_length);
+    put_call(w, line);
+    put_result(w, line);
     put_literal(w, ";");
     put_remarks(w, line);
     break;
   case CT_LINE_CLOSE:
     put_literal(w, "} ");
     put(w, line->label->text, line->label->text_length);
+    put_result(w, line);
     put_remarks(w, line);
+    break;
+  case CT_LINE_VALUE:
+    put_literal(w, "-- ");
+    put_text(w, value_name(line));
+    put_literal(w, " of ");
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, ": ");
+    put_hex(w, line->value);
+    put_literal(w, " --");
     break;
   case CT_LINE_POINT:
     put(w, line->label->text, line->label->text_length);
@@ -319,6 +393,8 @@ json_kind(const struct ct_line *line)
     return "interval";
   case CT_LINE_PRINT:
     return "output";
+  case CT_LINE_VALUE:
+    return "value";
   }
   return "";
 }
@@ -367,6 +443,23 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
     put_number(w, line->fd, 0, ' ');
     put_literal(w, ",\"text\":");
     put_json_text(w, line->text, line->value);
+  } else if (line->kind == CT_LINE_VALUE) {
+    put_literal(w, ",\"which\":\"");
+    put_text(w, value_name(line));
+    put_literal(w, "\",\"value\":\"");
+    put_hex(w, line->value);
+    put_literal(w, "\"");
+  } else {
+    if (knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2)) {
+      put_literal(w, ",\"args\":[");
+      put_arguments(w, line, "\"");
+      put_literal(w, "]");
+    }
+    if (knows(line, CT_VALUE_RESULT)) {
+      put_literal(w, ",\"result\":\"");
+      put_hex(w, line->numbers[CT_VALUE_RESULT]);
+      put_literal(w, "\"");
+    }
   }
   if (line->uncertain)
     put_literal(w, ",\"uncertain\":true");

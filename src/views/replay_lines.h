@@ -23,6 +23,7 @@ enum ct_line_kind {
   CT_LINE_EXEC,
   CT_LINE_PRINT, /* something that the program wrote: a line of it */
   CT_LINE_INTERVAL,
+  CT_LINE_VALUE, /* an argument or result apart from its call, between whose events a handler came */
 };
 
 struct ct_line {
@@ -35,6 +36,8 @@ struct ct_line {
   const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */
   const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
   uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end */
+  uint8_t values;               /* bit enum ct_value: which are known */
+  uint64_t numbers[CT_VALUE_RESULT + 1];
   bool uncertain;
   const char *text; /* PRINT: of so many bytes (value), to descriptor fd */
   uint32_t fd;

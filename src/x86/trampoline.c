@@ -16,6 +16,10 @@
  *   relocated:  [callout] the displaced instructions, jump behind them
  *   cold:       three stubs: r11 = descriptor, jump through the region head
  *
+ * With values (spec->values): the first check looks whether there is room for three events, and behind that of the
+ * enter two more say what is in rdi and rsi; the return half has one, before its own, of what is in rax. Each takes its
+ * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
+ *
  * Nothing but flags is changed on either way: at a function's entry and behind its return no compiled code
  * has live flags; functions that have are refused by the planner. The layout up to `relocated` is the same for
  * all functions, so that one unwind table serves them all (ct_trampoline_unwind).
@@ -45,8 +49,8 @@ struct layout {
 
 /* Displacements are made against cold stubs at fixed distances; patched when these are emitted. */
 struct fixups {
-  size_t slow_enter[2];
-  size_t slow_return[2];
+  size_t slow_enter[3];
+  size_t slow_return[3];
   size_t other; /* not_module or restore_slot; of a light hook: this call is due */
   size_t every; /* of a light hook: every call is recorded */
 };
@@ -118,6 +122,47 @@ emit_event(struct ct_code *out, uint32_t word)
   ct_emit_bytes(out, "\x49\x89\x43\x08", 4); /* mov %rax, 8(%r11) */
 }
 
+/* Is there room for so many events? r11 is free. */
+static void
+emit_room_check(struct ct_code *out, uint8_t events, size_t *fixup)
+{
+  ct_emit_gs64(out, 0x8b, CT_R11, CT_GS_CURSOR);
+  ct_emit_bytes(out, "\x49\x83\xc3", 3); /* add $(events - 1) * 16, %r11 */
+  ct_emit_u8(out, (uint8_t)((events - 1) * CT_EVENT_BYTES));
+  ct_emit_bytes(out, "\x41\xf7\xc3", 3); /* test $CT_CURSOR_VALID, %r11d */
+  ct_emit_u32(out, CT_CURSOR_VALID);
+  *fixup = emit_jcc_later(out, 0x84); /* jz */
+}
+
+/* An event with the value of rdi, rsi or rax (what it was before the hook) in place of the clock. rax, rdx, r11 are
+ * free. */
+static void
+emit_value(struct ct_code *out, uint32_t word)
+{
+  static const char places[][5] = {"\x49\x89\x3b", "\x49\x89\x33"}; /* mov %rdi, (%r11); mov %rsi, (%r11) */
+  ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6);                /* mov $16, %r11d */
+  ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6);                /* xadd %r11, %gs:CURSOR */
+  ct_emit_u32(out, CT_GS_CURSOR);
+  ct_emit_bytes(out, "\x41\xf7\xc3", 3); /* test $CT_CURSOR_VALID, %r11d */
+  ct_emit_u32(out, CT_CURSOR_VALID);
+  size_t none = emit_jcc_later(out, 0x84);   /* jz */
+  ct_emit_bytes(out, "\x44\x89\xda", 3);     /* mov %r11d, %edx */
+  ct_emit_bytes(out, "\x83\xe2\x03", 3);     /* and $CT_WORD_TAG_MASK, %edx */
+  ct_emit_bytes(out, "\x49\x83\xe3\xfc", 4); /* and $~CT_WORD_TAG_MASK, %r11 */
+  if (word == CT_WORD_RESULT) {
+    ct_emit_load_sp(out, CT_RAX, -8);
+    ct_emit_bytes(out, "\x49\x89\x03", 3); /* mov %rax, (%r11) */
+  } else {
+    ct_emit_bytes(out, places[word == CT_WORD_ARG_2], 3);
+  }
+  ct_emit_bytes(out, "\x89\xe0", 2); /* mov %esp, %eax */
+  ct_emit_bytes(out, "\x48\xc1\xe0\x20", 4);
+  ct_emit_bytes(out, "\x48\x8d\x84\x10", 4); /* lea word(%rax,%rdx), %rax */
+  ct_emit_u32(out, word);
+  ct_emit_bytes(out, "\x49\x89\x43\x08", 4); /* mov %rax, 8(%r11) */
+  fix(out, none);
+}
+
 /* r10 = address of the return address's byte in the table */
 static void
 emit_text_lookup(struct ct_code *out)
@@ -147,8 +192,15 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   emit_text_lookup(out);
   ct_emit_bytes(out, "\x41\x80\x3a\x01", 4); /* cmpb $CT_TEXT_MODULE, (%r10) */
   fixups->other = emit_jcc_later(out, 0x85);
+  if (spec->values) {
+    emit_room_check(out, 3, &fixups->slow_enter[2]);
+  }
   emit_reserve(out, &fixups->slow_enter[1]);
   emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
+  if (spec->values) {
+    emit_value(out, CT_WORD_ARG_1);
+    emit_value(out, CT_WORD_ARG_2);
+  }
   ct_emit_load_sp(out, CT_RAX, -8);
   ct_emit_load_sp(out, CT_RDX, -16);
   ct_emit_load_sp(out, CT_R10, -32);
@@ -167,6 +219,10 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   ct_emit_store_sp(out, CT_RDX, -16);
   ct_emit_store_sp(out, CT_R11, -24);
   emit_stack_check(out, &fixups->slow_return[0]);
+  if (spec->values) {
+    emit_room_check(out, 2, &fixups->slow_return[2]);
+    emit_value(out, CT_WORD_RESULT);
+  }
   emit_reserve(out, &fixups->slow_return[1]);
   emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN);
   desc->ret_done = ct_code_pc(out);
@@ -326,6 +382,9 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
     fix(out, fixups->slow_enter[0]);
   }
   fix(out, fixups->slow_enter[1]);
+  if (fixups->slow_enter[2] != 0) {
+    fix(out, fixups->slow_enter[2]);
+  }
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
   if (fixups->other != 0) {
     fix(out, fixups->other);
@@ -336,6 +395,9 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
   if (spec->mode == CT_HOOK_FULL) {
     fix(out, fixups->slow_return[0]);
     fix(out, fixups->slow_return[1]);
+    if (fixups->slow_return[2] != 0) {
+      fix(out, fixups->slow_return[2]);
+    }
     emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
   }
 }
@@ -403,8 +465,11 @@ enum ct_window_refusal
 ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *result)
 {
   struct ct_code saved = *out;
-  struct ct_hook_desc desc = {
-      .fn = spec->fn, .mode = spec->mode, .callout = spec->callout, .self_branch = spec->self_branch};
+  struct ct_hook_desc desc = {.fn = spec->fn,
+                              .mode = spec->mode,
+                              .callout = spec->callout,
+                              .self_branch = spec->self_branch,
+                              .values = spec->values};
   struct fixups fixups = {0};
   desc.enter = ct_code_pc(out);
   desc.function = spec->function;
@@ -509,23 +574,41 @@ begin_fde(struct ct_code *out, size_t cie)
 
 /* The offsets within the fixed part of a call-through trampoline, from emitting one. */
 static void
-full_layout(struct layout *layout)
+full_layout(bool values, struct layout *layout)
 {
   uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
   struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x10000};
-  struct ct_trampoline_spec spec = {.mode = CT_HOOK_FULL, .head = 0x10000, .desc = 0x10000};
+  struct ct_trampoline_spec spec = {.mode = CT_HOOK_FULL, .values = values, .head = 0x10000, .desc = 0x10000};
   struct ct_hook_desc desc;
   struct fixups fixups = {0};
   emit_full(&spec, &out, &desc, &fixups, layout);
 }
 
+/* The FDE of call-through trampolines with these offsets. */
+static void
+emit_full_fde(struct ct_code *out, size_t cie, const struct layout *layout, int64_t store_delta)
+{
+  size_t start = begin_fde(out, cie);
+  emit_advance(out, layout->popped);
+  /* CFA = rsp + 1: odd, so that it is no other frame's; the caller's rsp is ours. */
+  ct_emit_bytes(out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 1, DW_CFA_val_expression, REG_RSP, 2, DW_OP_breg7, 0}, 8);
+  emit_ra_at_rsp(out, store_delta - 8);
+  emit_advance(out, layout->adjusted - layout->popped);
+  ct_emit_bytes(out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_restore | REG_RSP}, 4);
+  emit_ra_at_rsp(out, store_delta);
+  emit_advance(out, layout->restored - layout->adjusted);
+  ct_emit_bytes(out, (uint8_t[]){DW_CFA_offset | REG_RA, 1}, 2);
+  finish_entry(out, start);
+}
+
 size_t
-ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address, uint64_t *fde_full,
-                     uint64_t *fde_enter)
+ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address,
+                     struct ct_trampoline_rows *rows)
 {
   struct ct_code out = {.bytes = buffer, .capacity = size, .address = address};
-  struct layout layout;
-  full_layout(&layout);
+  struct layout plain, values;
+  full_layout(false, &plain);
+  full_layout(true, &values);
   size_t cie = out.length;
   ct_emit_u32(&out, 0);
   ct_emit_u32(&out, 0);
@@ -533,26 +616,17 @@ ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t
                 9); /* version 1, code align 1, data align -8, RA column 16, absptr */
   ct_emit_bytes(&out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_offset | REG_RA, 1}, 5);
   finish_entry(&out, cie);
-
-  size_t full = begin_fde(&out, cie);
-  emit_advance(&out, layout.popped);
-  /* CFA = rsp + 1: odd, so that it is no other frame's; the caller's rsp is ours. */
-  ct_emit_bytes(&out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 1, DW_CFA_val_expression, REG_RSP, 2, DW_OP_breg7, 0}, 8);
-  emit_ra_at_rsp(&out, store_delta - 8);
-  emit_advance(&out, layout.adjusted - layout.popped);
-  ct_emit_bytes(&out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_restore | REG_RSP}, 4);
-  emit_ra_at_rsp(&out, store_delta);
-  emit_advance(&out, layout.restored - layout.adjusted);
-  ct_emit_bytes(&out, (uint8_t[]){DW_CFA_offset | REG_RA, 1}, 2);
-  finish_entry(&out, full);
-
+  size_t full = out.length;
+  emit_full_fde(&out, cie, &plain, store_delta);
+  size_t with_values = out.length;
+  emit_full_fde(&out, cie, &values, store_delta);
   size_t enter = begin_fde(&out, cie);
   finish_entry(&out, enter);
   ct_emit_u32(&out, 0);
   if (out.overflow) {
     return 0;
   }
-  *fde_full = address + full;
-  *fde_enter = address + enter;
+  *rows =
+      (struct ct_trampoline_rows){.full = address + full, .values = address + with_values, .enter = address + enter};
   return out.length;
 }

@@ -7,7 +7,7 @@
 #include "x86/emit.h"
 #include "x86/relocate.h"
 
-#define CT_TRAMPOLINE_BYTES_MAX 640
+#define CT_TRAMPOLINE_BYTES_MAX 896
 
 struct ct_trampoline_spec {
   uint32_t fn;         /* id in the event */
@@ -15,6 +15,7 @@ struct ct_trampoline_spec {
   uint8_t callout;     /* enum ct_callout */
   uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
   uint8_t event_last;  /* CT_HOOK_LOOSE: the displaced instructions come before the event */
+  uint8_t values;      /* CT_HOOK_FULL: arguments and result too */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
   uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */
@@ -33,12 +34,16 @@ enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec,
 /* The five bytes to write at function so that it goes to trampoline; 0, or -1 when that is too far. */
 int ct_jump_bytes(uint64_t function, uint64_t trampoline, uint8_t bytes[CT_JUMP_BYTES]);
 
+/* Addresses of the templates' FDEs: of call-through trampolines without and with values, of enter-only ones. */
+struct ct_trampoline_rows {
+  uint64_t full, values, enter;
+};
+
 /*
- * The .eh_frame templates for the agent: a CIE, the FDE of call-through trampolines, the FDE of enter-only ones. Writes
- * at most size bytes to buffer (which will be at address), gives the addresses of the two FDEs. Returns the bytes
- * written, 0 when they do not fit.
+ * The .eh_frame templates for the agent: a CIE and the FDEs. Writes at most size bytes to buffer (which will be at
+ * address). Returns the bytes written, 0 when they do not fit.
  */
-size_t ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address, uint64_t *fde_full,
-                            uint64_t *fde_enter);
+size_t ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address,
+                            struct ct_trampoline_rows *rows);
 
 #endif

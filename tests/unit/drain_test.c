@@ -7,6 +7,7 @@
  *   T2<1.0  tail call: 2 took the place of 1     P5.1    entered, enter only
  *   L1.0u   left by longjmp or exception (l: in a loss, t: by a tail call into an enter-only function)
  *   O4.0    return without an enter              X9      9 events lost       S3  to stack context 3
+ *   1=7.2   argument 1 (2; r: the result) of the frame at depth 2
  *   P5.1*8  of a light hook, for 8 calls         I8      8 is the interval from here on
  */
 #include <setjmp.h>
@@ -130,6 +131,8 @@ text_of(char *out, size_t size, const struct ct_event *event)
     if (event->value > 1)
       return snprintf(out, size, "P%u.%u*%u%s", event->fn, event->depth, (unsigned)event->value, doubt);
     return snprintf(out, size, "P%u.%u%s", event->fn, event->depth, doubt);
+  case CT_EV_VALUE:
+    return snprintf(out, size, "%c=%llx.%u", "?12r"[event->reason], (unsigned long long)event -> value, event -> depth);
   case CT_EV_INTERVAL:
     return snprintf(out, size, "I%u", (unsigned)event->value);
   case CT_EV_LEFT:
@@ -531,6 +534,61 @@ scribbled_point_bits(void **state)
   }
 }
 
+/* Of the call at the slot; the value is where others have the time. */
+static void
+number(struct tape *tape, enum ct_other which, uint64_t value, uint32_t slot)
+{
+  struct ct_ring_event event = {.tsc = value, .word = (uint64_t)slot << 32 | (uint32_t)which << CT_WORD_FN_SHIFT | 1};
+  drain_thread_events(&tape->thread, &event, 1, tape->modes, FUNCTIONS);
+}
+
+static void
+values(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  number(&t, CT_OTHER_ARG_1, 5, 1000); /* no frame */
+  enter(&t, 1, 1000);
+  number(&t, CT_OTHER_ARG_1, UINT64_MAX, 1000);
+  number(&t, CT_OTHER_ARG_2, 0, 1000);
+  enter(&t, 2, 900);
+  enter(&t, 9, 800); /* a handler between 2's enter and its arguments */
+  back(&t, 9, 800);
+  number(&t, CT_OTHER_ARG_1, 0x10, 900);
+  number(&t, CT_OTHER_ARG_2, 0x20, 900);
+  number(&t, CT_OTHER_ARG_2, 0x30, 800); /* of nobody */
+  enter(&t, 3, 800);
+  enter(&t, 4, 700);
+  number(&t, CT_OTHER_RESULT, 0x40, 800); /* 4 was left */
+  back(&t, 3, 800);
+  tail(&t, 5, 900);
+  number(&t, CT_OTHER_ARG_1, 0x50, 900);
+  number(&t, CT_OTHER_RESULT, 0x60, 900);
+  back(&t, 2, 900);
+  number(&t, CT_OTHER_RESULT, 0x70, 1000);
+  back(&t, 1, 1000);
+  expect(&t, "E1.0 1=ffffffffffffffff.0 2=0.0 E2.1 E9.2 R9.2 1=10.1 2=20.1 E3.2 E4.3 L4.3u r=40.2 R3.2 T5<2.1 1=50.1 "
+             "r=60.1 R5.1 r=70.0 R1.0");
+}
+
+/* On the stack where the call is, whichever was the last one; and their numbers are no times. */
+static void
+values_across_stacks(void **state)
+{
+  struct tape t;
+  begin(&t, state);
+  to_stack(&t, 7);
+  feed(&t, CT_KIND_OTHER, CT_OTHER_STACK | 16 << 4, 0x100000); /* 64 KiB from there on */
+  enter(&t, 1, 0x100800);
+  to_stack(&t, 3); /* a handler on another stack, between 1's enter and its argument */
+  feed(&t, CT_KIND_OTHER, CT_OTHER_STACK | 16 << 4, 0x900000);
+  enter(&t, 2, 0x900800);
+  back(&t, 2, 0x900800);
+  number(&t, CT_OTHER_ARG_1, UINT64_MAX, 0x100800);
+  back(&t, 1, 0x100800);
+  expect(&t, "E1.0 S4 E2.0 R2.0 S0 1=ffffffffffffffff.0 R1.0");
+}
+
 /* The frame at a light event's slot may have gone on there by a tail jump; those below it are left. */
 static void
 light_points(void **state)
@@ -702,6 +760,8 @@ main(void)
       CASE(two_stacks),
       CASE(slots_across_the_wrap),
       CASE(scribbled_events),
+      CASE(values),
+      CASE(values_across_stacks),
       CASE(light_points),
       CASE(sampled_points),
       CASE(not_deeper_than),

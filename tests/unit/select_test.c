@@ -366,7 +366,7 @@ what_becomes_of_the_others(void **state)
   struct ct_selection *selection = with("plain", "short_one", NULL);
   assert_int_not_equal(plan->functions[index_of("touches")].why_enter, 0);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_HOOK);
+  assert_int_equal(wish("plain"), CT_WISH_VALUES);
   assert_int_equal(wish("touches"), CT_WISH_QUIET);
   assert_int_equal(wish("copy_alias"), CT_WISH_NONE);
   assert_int_equal(choice.quiet, 1);
@@ -425,6 +425,39 @@ few_and_many(void **state)
   ct_selection_free(selection);
 }
 
+/* Of what narrow patterns chose in full; or of all that is full; or of nothing. */
+static void
+whose_values(void **state)
+{
+  struct ct_selection *selection = ct_selection_create();
+  ct_selection_set_values(selection, CT_VALUES_ALL);
+  choose(selection, NULL, "x");
+  assert_int_equal(wish("plain"), CT_WISH_VALUES);
+  ct_selection_set_mode(selection, CT_SELECT_LIGHT);
+  choose(selection, NULL, "x");
+  assert_int_equal(wish("plain"), CT_WISH_LIGHT);
+  ct_selection_set_mode(selection, CT_SELECT_AUTO);
+  ct_selection_set_values(selection, CT_VALUES_AUTO);
+  choose(selection, NULL, "x");
+  assert_true(choice.wishes == NULL || wish("plain") == CT_WISH_HOOK);
+  uint64_t generation = ct_selection_generation(selection);
+  add(selection, "**", CT_SELECT_FULL);
+  add(selection, "plain", CT_SELECT_AUTO);
+  add(selection, "versioned", CT_SELECT_LIGHT);
+  choose(selection, NULL, "x");
+  assert_int_equal(wish("plain"), CT_WISH_VALUES); /* full by both, narrow by one */
+  assert_int_equal(wish("versioned"), CT_WISH_HOOK);
+  assert_int_equal(wish("short_one"), CT_WISH_HOOK);
+  ct_selection_set_values(selection, CT_VALUES_NONE);
+  assert_true(ct_selection_generation(selection) > generation);
+  choose(selection, NULL, "x");
+  assert_int_equal(wish("plain"), CT_WISH_HOOK);
+  ct_selection_set_values(selection, CT_VALUES_ALL);
+  choose(selection, NULL, "x");
+  assert_int_equal(wish("short_one"), CT_WISH_VALUES);
+  ct_selection_free(selection);
+}
+
 /* What is asked for says more than the class; full says more than light. */
 static void
 modes(void **state)
@@ -435,7 +468,7 @@ modes(void **state)
   add(selection, "versioned", CT_SELECT_AUTO);
   choose(selection, NULL, "x");
   assert_int_equal(wish("plain"), CT_WISH_LIGHT);
-  assert_int_equal(wish("versioned"), CT_WISH_HOOK);
+  assert_int_equal(wish("versioned"), CT_WISH_VALUES);
   assert_int_equal(choice.light, plan->hooked - 1);
   uint64_t generation = ct_selection_generation(selection);
   add(selection, "**", CT_SELECT_FULL); /* the same pattern, another mode */
@@ -538,6 +571,7 @@ main(void)
       cmocka_unit_test(excluded_ones),
       cmocka_unit_test(few_and_many),
       cmocka_unit_test(modes),
+      cmocka_unit_test(whose_values),
       cmocka_unit_test(changes),
       cmocka_unit_test(settled),
       cmocka_unit_test(without_sources),

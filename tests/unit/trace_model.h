@@ -155,6 +155,20 @@ model_sampled(struct model *m, uint64_t tsc, uint32_t fn, uint32_t log2)
 }
 
 static inline void
+model_value(struct model *m, uint8_t which, uint64_t value)
+{
+  const struct model_stack *stack = model_stack(m);
+  if (stack->count == 0)
+    return;
+  struct ct_event *event = model_expect(m, CT_EV_VALUE, m->tsc);
+  event->fn = stack->frames[stack->count - 1].fn;
+  event->depth = stack->count - 1;
+  event->reason = which;
+  event->value = value;
+  ct_encode_value(m->encoder, which, value);
+}
+
+static inline void
 model_left(struct model *m, uint64_t tsc, uint8_t reason)
 {
   if (model_stack(m)->count == 0)
@@ -228,6 +242,8 @@ model_step(struct model *m, uint32_t functions, bool wild)
     model_point(m, tsc, fn);
   else if (choice < 870)
     model_sampled(m, tsc, fn, model_random(m, 9) == 0 ? (uint32_t)model_random(m, 9) : m->interval_log2);
+  else if (choice < 885)
+    model_value(m, (uint8_t)(1 + model_random(m, 3)), model_random(m, UINT64_MAX) >> model_random(m, 64));
   else if (choice < 900)
     model_left(m, tsc, (uint8_t)(1 + model_random(m, 4)));
   else if (choice < 995)

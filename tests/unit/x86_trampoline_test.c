@@ -303,6 +303,19 @@ emit(uint32_t fn, uint8_t mode, uint8_t callout)
   assert_true(desc->after_callout < desc->relocated_end);
 }
 
+/* A call-through trampoline that records arguments and result. */
+static void
+emit_values(uint32_t fn)
+{
+  struct ct_window window;
+  struct ct_trampoline_spec spec = spec_of(fn, CT_HOOK_FULL, CT_CALLOUT_NONE, &window);
+  spec.values = 1;
+  memset(arena->code, 0xcc, sizeof(arena->code));
+  struct ct_code out = {.bytes = arena->code, .capacity = CT_TRAMPOLINE_BYTES_MAX, .address = (uint64_t)arena->code};
+  assert_int_equal(ct_trampoline_emit(&spec, &out, &arena->desc), CT_WINDOW_OK);
+  assert_int_equal(arena->desc.values, 1);
+}
+
 static uint64_t tag;
 
 /* The segment has room for so many events. */
@@ -422,6 +435,45 @@ a_full_hook_records_both(void **state)
     for (size_t at = 0; at < STACK_BYTES; at++)
       if (at < offset || at >= offset + 8)
         assert_int_equal(store[at], 0x33);
+  }
+}
+
+static void
+assert_value(size_t index, enum ct_other which, uint64_t value)
+{
+  const struct ct_ring_event *event = &segment[first + index];
+  assert_int_equal(event->word >> 32, (uint32_t)slot_address());
+  assert_int_equal((uint32_t)event->word, (uint32_t)which << CT_WORD_FN_SHIFT | tag);
+  assert_int_equal(event->tsc, value);
+}
+
+/* Two arguments behind the enter, the result before the return; or, without room for all of either, the agent is asked
+ * before anything is taken. */
+static void
+a_full_hook_records_values(void **state)
+{
+  NEED_XSAVE;
+  for (size_t room = 0; room < 8; room++) {
+    emit_values(0x4321);
+    prepare();
+    leave_room(room);
+    uint64_t begin = clock_now();
+    call_through((uint8_t)(180 + room));
+    uint64_t end = clock_now();
+    assert_stubs(room < 3, room >= 3 && room < 5, 0, 0, 0);
+    assert_reserved(room < 3 ? 0 : room < 5 ? 3 : 5);
+    if (room >= 3) {
+      assert_event(0, CT_KIND_ENTER, 0x4321, begin, end);
+      assert_value(1, CT_OTHER_ARG_1, tramp_before.reg[7]);
+      assert_value(2, CT_OTHER_ARG_2, tramp_before.reg[6]);
+    }
+    if (room >= 5) {
+      assert_value(3, CT_OTHER_RESULT, tramp_answer.reg[0]);
+      assert_event(4, CT_KIND_RETURN, 0x4321, segment[first].tsc, end);
+    }
+    size_t written = room < 3 ? 0 : room < 5 ? 3 : 5;
+    for (size_t i = first + written; i < CT_SEGMENT_EVENTS; i++)
+      assert_int_equal(segment[i].word | segment[i].tsc, 0);
   }
 }
 
@@ -802,6 +854,7 @@ the_largest_fits(void **state)
     uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
     struct ct_trampoline_spec spec = {.fn = CT_FN_MAX,
                                       .mode = CT_HOOK_FULL,
+                                      .values = 1,
                                       .callout = CT_CALLOUT_PARK,
                                       .store_delta = -(1ll << 46),
                                       .function = 0x401000,
@@ -994,24 +1047,28 @@ rows_hold_at_every_instruction(void **state)
   NEED_XSAVE;
   struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO}, before;
   uint8_t buffer[512];
-  uint64_t full, enter;
-  size_t size = ct_trampoline_unwind((int64_t)(store - stack), buffer, sizeof(buffer), 0x10000, &full, &enter);
+  struct ct_trampoline_rows rows;
+  size_t size = ct_trampoline_unwind((int64_t)(store - stack), buffer, sizeof(buffer), 0x10000, &rows);
   assert_true(size > 4 && size <= sizeof(buffer));
   assert_memory_equal(buffer + size - 4, "\0\0\0\0", 4);
   assert_int_equal(sigaction(SIGTRAP, &action, &before), 0);
 
   emit(2, CT_HOOK_FULL, CT_CALLOUT_NONE);
-  step_row_count = read_fde(buffer, 0x10000, full, step_rows);
-  assert_int_equal(step_row_count, 4); /* slot; popped; adjusted; restored */
-  assert_int_equal(step_rows[1].cfa % 2, 1);
-  assert_true(step_rows[1].rsp_by_expression && step_rows[1].rsp_offset == 0);
-  assert_int_equal(step_rows[2].at, arena->desc.ret - arena->desc.enter);
-  step_through(150);
-  assert_true(steps > 50);
-  assert_int_equal(step_rows_seen, 0xf);
+  for (int values = 0; values < 2; values++) {
+    if (values != 0)
+      emit_values(2);
+    step_row_count = read_fde(buffer, 0x10000, values != 0 ? rows.values : rows.full, step_rows);
+    assert_int_equal(step_row_count, 4); /* slot; popped; adjusted; restored */
+    assert_int_equal(step_rows[1].cfa % 2, 1);
+    assert_true(step_rows[1].rsp_by_expression && step_rows[1].rsp_offset == 0);
+    assert_int_equal(step_rows[2].at, arena->desc.ret - arena->desc.enter);
+    step_through((uint8_t)(150 + values * 8));
+    assert_true(steps > (values != 0 ? 80u : 50u));
+    assert_int_equal(step_rows_seen, 0xf);
+  }
 
   emit(2, CT_HOOK_ENTER, CT_CALLOUT_NONE);
-  step_row_count = read_fde(buffer, 0x10000, enter, step_rows);
+  step_row_count = read_fde(buffer, 0x10000, rows.enter, step_rows);
   assert_int_equal(step_row_count, 1);
   step_through(152);
   assert_true(steps > 15);
@@ -1029,25 +1086,26 @@ static void
 the_template_for_other_distances(void **state)
 {
   static const int64_t deltas[] = {-(1ll << 46), 1ll << 46, -(1ll << 40), 0x123456789000, -4096, 0};
-  for (size_t i = 0; i < sizeof(deltas) / sizeof(deltas[0]); i++) {
+  for (size_t i = 0; i < 2 * sizeof(deltas) / sizeof(deltas[0]); i++) {
+    int64_t delta = deltas[i / 2];
     uint8_t buffer[512];
-    uint64_t full = 1, enter = 1;
+    struct ct_trampoline_rows at;
     struct row rows[8];
-    size_t size = ct_trampoline_unwind(deltas[i], buffer, sizeof(buffer), 0x7f0000001000, &full, &enter);
+    size_t size = ct_trampoline_unwind(delta, buffer, sizeof(buffer), 0x7f0000001000, &at);
     assert_true(size != 0);
-    assert_int_equal(read_fde(buffer, 0x7f0000001000, full, rows), 4);
+    assert_int_equal(read_fde(buffer, 0x7f0000001000, i % 2 == 0 ? at.full : at.values, rows), 4);
     assert_false(rows[0].ra_by_expression);
     assert_int_equal(rows[0].ra_offset, -8);
     assert_true(rows[1].ra_by_expression);
-    assert_int_equal(rows[1].ra_offset, deltas[i] - 8);
+    assert_int_equal(rows[1].ra_offset, delta - 8);
     assert_int_equal(rows[1].cfa, 1);
     assert_true(rows[2].ra_by_expression);
-    assert_int_equal(rows[2].ra_offset, deltas[i]);
+    assert_int_equal(rows[2].ra_offset, delta);
     assert_int_equal(rows[2].cfa, 8);
     assert_false(rows[2].rsp_by_expression);
     assert_false(rows[3].ra_by_expression);
     assert_int_equal(rows[3].ra_offset, -8);
-    assert_int_equal(read_fde(buffer, 0x7f0000001000, enter, rows), 1);
+    assert_int_equal(read_fde(buffer, 0x7f0000001000, at.enter, rows), 1);
     assert_int_equal(rows[0].cfa, 8);
   }
 }
@@ -1065,8 +1123,8 @@ static void
 the_template_in_a_small_buffer(void **state)
 {
   uint8_t whole[512];
-  uint64_t full, enter;
-  size_t size = ct_trampoline_unwind(-(1ll << 46), whole, sizeof(whole), 0x1000, &full, &enter);
+  struct ct_trampoline_rows rows;
+  size_t size = ct_trampoline_unwind(-(1ll << 46), whole, sizeof(whole), 0x1000, &rows);
   volatile size_t capacity = 0;
   struct sigaction action = {.sa_handler = on_alarm}, before;
   assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
@@ -1076,12 +1134,12 @@ the_template_in_a_small_buffer(void **state)
     uint8_t *exact = malloc(capacity + 1);
     assert_non_null(exact);
     exact[capacity] = 0x77;
-    full = enter = 1;
+    rows = (struct ct_trampoline_rows){1, 1, 1};
     alarm(5);
-    assert_int_equal(ct_trampoline_unwind(-(1ll << 46), exact, capacity, 0x1000, &full, &enter), 0);
+    assert_int_equal(ct_trampoline_unwind(-(1ll << 46), exact, capacity, 0x1000, &rows), 0);
     alarm(0);
     assert_int_equal(exact[capacity], 0x77);
-    assert_int_equal(full + enter, 2);
+    assert_int_equal(rows.full + rows.values + rows.enter, 3);
     free(exact);
   }
   assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
@@ -1133,6 +1191,7 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_full_hook_records_both),
+      cmocka_unit_test(a_full_hook_records_values),
       cmocka_unit_test(enter_only_hooks_record_one),
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
       cmocka_unit_test(a_light_hook_passes_calls_over),
