@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What users write to --exclude: a pattern, a line end, a name. Either the pattern is refused with a reason, or it
+ * What users write to --exclude and --trace: a pattern, a line end, a name. Either the pattern is refused with a reason, or it
  * matches what a plain recursive matcher over the same text says.
  */
 #include "fuzz.h"
 
 #include "base/glob.h"
+#include "base/levels.h"
 #include <contrail/exclude.h>
+#include <contrail/select.h>
 
 static long steps; /* the plain matcher may take for ever */
 
@@ -78,6 +80,87 @@ check_glob(const uint8_t *text, size_t length, const uint8_t *name, size_t name_
   ct_glob_free(glob);
 }
 
+/* The same with levels: marks are those of the glob and of the name, by offset. */
+struct levelled {
+  const uint8_t *glob, *glob_end, *glob_marks, *glob_start;
+  const uint8_t *name_start, *name_end, *name_marks;
+};
+
+static bool
+level_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *name)
+{
+  if (steps-- <= 0)
+    return false;
+  if (glob == all->glob_end)
+    return name == all->name_end;
+  bool wall = name != all->name_end && (all->name_marks[name - all->name_start] & CT_LEVEL_WALL) != 0;
+  if (*glob == '*') {
+    const uint8_t *behind = glob;
+    while (behind != all->glob_end && *behind == '*')
+      behind++;
+    bool deep = behind - glob > 1 && (all->glob_marks[glob - all->glob_start] & CT_LEVEL_INSIDE) == 0;
+    for (const uint8_t *at = name;; at++) {
+      if (level_matches(all, behind, at))
+        return true;
+      if (at == all->name_end || (!deep && (all->name_marks[at - all->name_start] & CT_LEVEL_WALL) != 0))
+        return false;
+    }
+  }
+  if (*glob == '[' && glob + 1 != all->glob_end && glob[1] == ']')
+    return all->name_end - name >= 2 && name[0] == '[' && name[1] == ']' && level_matches(all, glob + 2, name + 2);
+  if (name == all->name_end)
+    return false;
+  if (*glob == '[') {
+    bool found = in_set(&glob, *name);
+    return found && !wall && level_matches(all, glob, name + 1);
+  }
+  if (*glob == '?')
+    return !wall && level_matches(all, glob + 1, name + 1);
+  glob += *glob == '\\';
+  return *glob == *name && level_matches(all, glob + 1, name + 1);
+}
+
+static void
+check_levels(const uint8_t *text, size_t length, const uint8_t *name, size_t name_length)
+{
+  struct ct_glob *glob = NULL;
+  struct ct_diag diag = {""};
+  uint8_t *marks = malloc(length + 1), *name_marks = malloc(name_length + 1);
+  CHECK(marks != NULL && name_marks != NULL);
+  ct_levels_mark((const char *)text, length, marks);
+  ct_levels_mark((const char *)name, name_length, name_marks);
+  if (ct_glob_compile_levels((const char *)text, length, &glob, &diag) == 0) {
+    bool found = ct_glob_matches_levels(glob, (const char *)name, name_length, name_marks);
+    struct levelled all = {text, text + length, marks, text, name, name + name_length, name_marks};
+    steps = 200000;
+    bool expected = level_matches(&all, text, name);
+    CHECK(steps <= 0 || found == expected);
+    if (ct_glob_is_all(glob))
+      CHECK(found);
+  } else {
+    CHECK(diag.text[0] != '\0');
+  }
+  ct_glob_free(glob);
+  free(marks);
+  free(name_marks);
+}
+
+/* Taken or refused with a reason, taken once, and removed again. */
+static void
+check_selection(const char *text)
+{
+  struct ct_selection *selection = ct_selection_create();
+  struct ct_diag diag = {""};
+  CHECK(selection != NULL);
+  if (ct_selection_add(selection, text, CT_SELECT_AUTO, &diag) == 0) {
+    CHECK(ct_selection_add(selection, text, CT_SELECT_FULL, NULL) == 0);
+    CHECK(ct_selection_remove(selection, text) == 0 && ct_selection_remove(selection, text) == CT_ENOENT);
+  } else {
+    CHECK(diag.text[0] != '\0' && ct_selection_is_everything(selection));
+  }
+  ct_selection_free(selection);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -90,6 +173,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   text[length] = 0;
   memcpy(name, data + size - name_length, name_length);
   check_glob(text, length, name, name_length);
+  check_levels(text, length, name, name_length);
+  check_selection((const char *)text);
   struct ct_exclude *exclude = ct_exclude_create();
   struct ct_diag diag = {""};
   CHECK(exclude != NULL);
