@@ -157,6 +157,37 @@ check_program(struct ct_session *session, struct ct_image_options *options, bool
   return 0;
 }
 
+/* A forked child that nobody followed: what it has is a copy, but for the ring, which is its parent's still. */
+static bool
+is_of_its_parent(const struct ct_process *process, const struct ct_found *found)
+{
+  return found->header->target_pid != (uint32_t)process->pid;
+}
+
+/* Such a child, held, gets a ring of its own, so that nothing of its parent's is written to. */
+static int
+separate(struct ct_frozen *frozen, struct ct_found *found, struct ct_diag *diag)
+{
+  const struct ct_inside *inside = &found->header->inside;
+  struct ct_remote remote = {.process = frozen->process, .syscall = frozen_syscall, .context = frozen};
+  struct ct_image_options options = {.ring_bytes = 1};
+  struct ct_image image = {.place = {.ring = found->ring,
+                                     .config = inside->config,
+                                     .controls = inside->controls,
+                                     .scratch = inside->agent + inside->agent_bytes - CT_SIGNAL_SCRATCH_BYTES}};
+  if (inside->config == 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "the hooks of process %d cannot be told from those of its parent",
+                   (int)frozen->process->pid);
+  }
+  int code = ct_image_adopt(&remote, &options, (uint32_t)frozen->process->pid, &image, diag);
+  if (code == 0) {
+    ct_image_free(&image);
+    ct_found_free(found);
+    code = ct_found_in(frozen->process, found, diag);
+  }
+  return code;
+}
+
 /* Something of ours is in the process: of a session that died, it is taken out; of one that lives, that is an error. */
 static int
 take_over(struct ct_session *session, struct ct_diag *diag)
@@ -165,10 +196,13 @@ take_over(struct ct_session *session, struct ct_diag *diag)
   struct ct_undone undone;
   int code = ct_found_in(&session->process, &found, diag);
   while (code == 0) {
-    if (ct_found_is_in_use(&found)) {
+    if (is_of_its_parent(&session->process, &found)) {
+      code = separate(&session->frozen, &found, diag);
+    } else if (ct_found_is_in_use(&found)) {
       code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
                      (int)session->process.pid, (int)found.header->controller_pid);
-    } else {
+    }
+    if (code == 0) {
       code = ct_undo(&session->frozen, &found, UNDO_MS, &undone, diag);
       session->is_frozen = session->frozen.thread_count != 0;
     }
@@ -332,12 +366,16 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
   }
   size_t cleaned = 0;
   while ((code = ct_found_in(&process, &found, diag)) == 0) {
-    if (ct_found_is_in_use(&found)) {
+    bool is_parents = is_of_its_parent(&process, &found);
+    if (!is_parents && ct_found_is_in_use(&found)) {
       code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d; end that first", (int)pid,
                      (int)found.header->controller_pid);
     }
     if (code == 0 && frozen.thread_count == 0) {
       code = ct_process_freeze(&process, HOLD_MS, &frozen, diag);
+    }
+    if (code == 0 && is_parents) {
+      code = separate(&frozen, &found, diag);
     }
     if (code == 0) {
       code = ct_undo(&frozen, &found, UNDO_MS, &undone, diag);

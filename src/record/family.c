@@ -538,7 +538,9 @@ be_forked(struct ct_session *session, struct ct_diag *diag)
 static void
 answer_exec(void *context)
 {
-  tell_visitor(context, CT_VISIT_DONE);
+  struct ct_session *session = context;
+  tell_visitor(session, CT_VISIT_DONE);
+  session->birth->answered = true;
 }
 
 /* The child of vfork goes through its exec with us. CT_ENOENT: there was none. */
@@ -582,7 +584,7 @@ give_up(struct ct_session *session, int code, const struct ct_diag *diag)
   }
   session_end_image(session, false);
   session_drop_trace(session);
-  if (!has_ended) {
+  if (!has_ended && !birth->answered) {
     tell_visitor(session, CT_VISIT_REFUSED);
   }
   ct_process_close(&session->process, false);

@@ -20,6 +20,7 @@ struct ct_family;
 struct ct_birth {
   enum ct_visit_kind kind;
   pid_t pid, tid, parent;
+  bool answered;               /* its page may be used by its next visit since */
   uint64_t visitor;            /* address of its page in the child */
   uint64_t path;               /* of the exec to come, in the child */
   uint64_t since_ns;           /* of CLOCK_MONOTONIC: it was not forked before */

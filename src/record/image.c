@@ -536,9 +536,9 @@ ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *op
       munmap(image->ring, image->ring_bytes);
       image->ring = NULL;
     }
-    return diag->text[0] != '\0' ? code
-                                 : ct_fail(diag, code, "cannot give process %d a ring of its own: %s",
-                                           (int)remote->process->pid, ct_err_text(code));
+    return diag != NULL && diag->text[0] != '\0' ? code
+                                                 : ct_fail(diag, code, "cannot give process %d a ring of its own: %s",
+                                                           (int)remote->process->pid, ct_err_text(code));
   }
   return 0;
 }
