@@ -30,6 +30,7 @@ GROUPS = {
     "values": [[os.path.join(HERE, "values.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py")]],
+    "follow": [[os.path.join(HERE, "follow.py")]],
     "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
     "output": [[os.path.join(HERE, "output.py")]],
     "crash": [[os.path.join(HERE, "crash.py")]],
@@ -44,7 +45,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "changes", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "follow", "changes", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
