@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Output: what the program wrote to its standard output and error, with time and thread: a line of the view for each line
- * of a call's text, or a JSON object for each call; or the bytes as they were.
+ * Output: what the program wrote to its standard output and error, with time and thread: a line of the view for each
+ * line of a call's text, or a JSON object for each call; or the bytes as they were.
  */
 #ifndef CONTRAIL_OUTPUT_H
 #define CONTRAIL_OUTPUT_H

@@ -33,7 +33,7 @@ struct ct_replay_options {
   bool json;
   struct ct_view_progress progress;
   bool no_output; /* what the program wrote to its standard output and error is left out */
-  bool source; /* text: where each function is written, behind its name (JSON has it always) */
+  bool source;    /* text: where each function is written, behind its name (JSON has it always) */
 };
 
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,

@@ -97,8 +97,8 @@ struct ct_session_options {
                               `directory`. Those that live on when the session is closed are let go */
   bool wait_for_all;       /* with follow: ct_session_wait waits for all of them */
   uint32_t child_ring_mib; /* as ring_mib, for each child, and not more than that; 0: CT_CHILD_RING_MIB_DEFAULT */
-  bool sources;            /* at the end, write the source files of all functions into the trace, not only those of modules
-                              that a pattern was about */
+  bool sources; /* at the end, write the source files of all functions into the trace, not only those of modules
+                   that a pattern was about */
 };
 
 struct ct_session_status {

@@ -77,16 +77,11 @@ static int
 run(int argc, char **argv)
 {
   static const struct option longs[] = {
-      {"thread", required_argument, NULL, 't'},
-      {"limit", required_argument, NULL, 'n'},
-      {"depth", required_argument, NULL, 'd'},
-      {"function", required_argument, NULL, 'f'},
-      {"module", required_argument, NULL, 'm'},
-      {"json", no_argument, NULL, 'j'},
-      {"no-output", no_argument, NULL, 'O'},
-      {"source", no_argument, NULL, 'S'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
+      {"thread", required_argument, NULL, 't'}, {"limit", required_argument, NULL, 'n'},
+      {"depth", required_argument, NULL, 'd'},  {"function", required_argument, NULL, 'f'},
+      {"module", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
+      {"no-output", no_argument, NULL, 'O'},    {"source", no_argument, NULL, 'S'},
+      {"help", no_argument, NULL, 'h'},         {0},
   };
   struct ct_replay_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};

@@ -42,9 +42,9 @@ struct ct_drain {
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
-  struct ct_print_pool *prints; /* of this image; NULL: none */
-  uint64_t print_limit;         /* bytes of it that the trace takes, 0: it takes none */
-  struct ct_print_stats print_stats; /* without what this image's pool counts */
+  struct ct_print_pool *prints;                 /* of this image; NULL: none */
+  uint64_t print_limit;                         /* bytes of it that the trace takes, 0: it takes none */
+  struct ct_print_stats print_stats;            /* without what this image's pool counts */
   uint64_t lights;                              /* events of light hooks encoded */
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
   uint64_t round;                               /* how often the table has been looked at */

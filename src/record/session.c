@@ -26,9 +26,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_MS    200
-#define LOOK_MS    50 /* where no loader tells of libraries */
-#define ORPHANS_MS 5
+#define IDLE_MS     200
+#define STACK_BYTES (8u << 20) /* of its thread */
+#define LOOK_MS     50         /* where no loader tells of libraries */
+#define ORPHANS_MS  5
 
 /* A call of the interface, on the caller's stack. */
 struct command {
@@ -379,6 +380,18 @@ session_command(struct ct_session *session, enum ct_error_class at,
 
 /* ---- the calls ---- */
 
+/* With room for what it does, whatever the limit on stacks is that the program is started with. */
+static int
+start_thread(struct ct_session *session)
+{
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  int failed = pthread_create(&session->thread, &attributes, session_main, session);
+  pthread_attr_destroy(&attributes);
+  return failed;
+}
+
 static void
 free_session(struct ct_session *session)
 {
@@ -435,7 +448,7 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &session->caller_mask);
-  int failed = have_all ? pthread_create(&session->thread, NULL, session_main, session) : -1;
+  int failed = have_all ? start_thread(session) : -1;
   pthread_sigmask(SIG_SETMASK, &session->caller_mask, NULL);
   if (failed != 0) {
     free_session(session);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What users write to --exclude and --trace: a pattern, a line end, a name. Either the pattern is refused with a reason, or it
- * matches what a plain recursive matcher over the same text says.
+ * What users write to --exclude and --trace: a pattern, a line end, a name. Either the pattern is refused with a
+ * reason, or it matches what a plain recursive matcher over the same text says.
  */
 #include "fuzz.h"
 
