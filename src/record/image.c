@@ -338,40 +338,44 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
           const struct ct_image_options *options, const struct ct_stack_range *stack)
 {
   struct ct_agent_place *place = &image->place;
-  static _Thread_local struct ct_agent_config config; /* large */
+  struct ct_agent_config *config = calloc(1, sizeof(*config)); /* large */
   uint8_t unwind[UNWIND_BYTES];
   uint64_t unwind_at = place->base + page_up(agent->memory_bytes);
-  memset(&config, 0, sizeof(config));
-  config.ring = place->ring;
-  config.tids = place->ring + image->ring->tids_offset;
-  config.controls = place->controls;
-  config.table = place->table;
-  config.store_delta = place->store_delta;
-  config.no_stores = options->no_stores;
-  config.pid = (uint32_t)process->pid;
-  config.have_wrgsbase = (getauxval(AT_HWCAP2) & HWCAP2_HAS_FSGSBASE) != 0;
-  config.page_off = place->page_off;
-  config.page_lookup = place->page_lookup;
-  config.signal_mask = ~0ull;
-  config.visitors = options->follow ? place->ring + image->ring->visitors_offset : 0;
-  config.stacks[0] = *stack;
+  if (config == NULL) {
+    return CT_ENOMEM;
+  }
+  config->ring = place->ring;
+  config->tids = place->ring + image->ring->tids_offset;
+  config->controls = place->controls;
+  config->table = place->table;
+  config->store_delta = place->store_delta;
+  config->no_stores = options->no_stores;
+  config->pid = (uint32_t)process->pid;
+  config->have_wrgsbase = (getauxval(AT_HWCAP2) & HWCAP2_HAS_FSGSBASE) != 0;
+  config->page_off = place->page_off;
+  config->page_lookup = place->page_lookup;
+  config->signal_mask = ~0ull;
+  config->visitors = options->follow ? place->ring + image->ring->visitors_offset : 0;
+  config->stacks[0] = *stack;
   if (stack->hi != 0 && !stack->light) {
-    config.stores[0] =
+    config->stores[0] =
         (struct ct_store){stack->lo + (uint64_t)place->store_delta, stack->hi + (uint64_t)place->store_delta};
-    config.store_count = 1;
+    config->store_count = 1;
   }
   struct ct_trampoline_rows rows;
   size_t bytes = ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
+    free(config);
     return CT_ERANGE;
   }
-  config.fde_full = rows.full;
-  config.fde_values = rows.values;
-  config.fde_enter = rows.enter;
+  config->fde_full = rows.full;
+  config->fde_values = rows.values;
+  config->fde_enter = rows.enter;
   int code = ct_process_write(process, unwind_at, unwind, bytes);
   if (code == 0) {
-    code = ct_process_write(process, place->config, &config, sizeof(config));
+    code = ct_process_write(process, place->config, config, sizeof(*config));
   }
+  free(config);
   return code;
 }
 
