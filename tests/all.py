@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light values errors crash cache library
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light values errors crash
+                                               killed cache library
                                                control programs kinds transparency callgrind libraries differential
                                                fuzz
 
@@ -33,6 +34,7 @@ GROUPS = {
     "follow": [[os.path.join(HERE, "follow.py")]],
     "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
     "output": [[os.path.join(HERE, "output.py")]],
+    "killed": [[os.path.join(HERE, "killed.py"), "--seconds", "20"]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -45,7 +47,7 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "follow", "changes", "cache", "library", "control",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "follow", "changes", "killed", "cache", "library", "control",
          "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 

@@ -683,7 +683,7 @@ install(struct build *build, struct ct_diag *diag)
     size += ct_choice_wish(build->choice, i) == CT_WISH_VALUES ? VALUES_MAX : 0;
   }
   size = round_up(size, CT_ROOM_UNIT);
-  int code = ct_room_region(build->remote, lo, hi, size, &installed->region, diag);
+  int code = ct_room_region(build->remote, build->place, lo, hi, size, &installed->region, diag);
   if (code != 0) {
     return code;
   }
@@ -703,6 +703,9 @@ install(struct build *build, struct ct_diag *diag)
       build->delivery = ct_delivery_start(build->remote->process, plan, build->choice, installed->base, CHUNK_BYTES);
     }
     code = put_region(build);
+  }
+  if (code == 0) { /* the agent's list tells of it now */
+    code = ct_room_announce(build->remote, build->place, CT_PENDING_REGION, 0, 0);
   }
   if (code == 0 && !build->is_layer) {
     code = patch(build->remote, &build->texts, installed);

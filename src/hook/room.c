@@ -30,16 +30,30 @@ page_down(uint64_t value)
   return value & ~(uint64_t)(CT_PAGE_BYTES - 1);
 }
 
+int
+ct_room_announce(const struct ct_remote *remote, const struct ct_agent_place *place, enum ct_pending_kind kind,
+                 uint64_t start, uint64_t bytes)
+{
+  struct ct_pending pending = {start, bytes};
+  uint64_t at = place->ring + offsetof(struct ct_ring_header, inside.pending) + (uint64_t)kind * sizeof(pending);
+  return ct_process_write(remote->process, at, &pending, sizeof(pending));
+}
+
 /* Maps exactly there; *taken: somebody else was faster, look again. */
 static int
-map_at(const struct ct_remote *remote, uint64_t at, uint64_t size, bool *taken)
+map_at(const struct ct_remote *remote, const struct ct_agent_place *place, enum ct_pending_kind kind, uint64_t at,
+       uint64_t size, bool *taken)
 {
   int64_t result = 0;
   uint64_t args[6] = {
       at,           size, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
       (uint64_t)-1, 0};
   *taken = false;
-  int code = remote->syscall(remote->context, SYS_mmap, args, &result);
+  int code = ct_room_announce(remote, place, kind, at, size);
+  if (code != 0) {
+    return code;
+  }
+  code = remote->syscall(remote->context, SYS_mmap, args, &result);
   if (code != 0) {
     return code;
   }
@@ -90,8 +104,8 @@ find_gap(const struct ct_mappings *mappings, uint64_t lo, uint64_t hi, uint64_t 
 }
 
 int
-ct_room_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t size, uint64_t *region,
-               struct ct_diag *diag)
+ct_room_region(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t lo, uint64_t hi,
+               uint64_t size, uint64_t *region, struct ct_diag *diag)
 {
   int code = CT_ENOMEM;
   bool taken = true;
@@ -106,7 +120,7 @@ ct_room_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_
     if (at == 0) {
       return ct_fail(diag, CT_ERANGE, "no room for trampolines within 2 GiB of the module");
     }
-    code = map_at(remote, at, size, &taken);
+    code = map_at(remote, place, CT_PENDING_REGION, at, size, &taken);
     if (code == 0) {
       *region = at;
       return 0;
@@ -175,7 +189,7 @@ add_stub_pages(const struct ct_remote *remote, struct ct_agent_place *place, uin
     if (at == 0) {
       return CT_ERANGE;
     }
-    code = map_at(remote, at, CT_STUB_PAGES_BYTES, &taken);
+    code = map_at(remote, place, CT_PENDING_OTHER, at, CT_STUB_PAGES_BYTES, &taken);
     if (code == 0) {
       place->stub_pages[place->stub_page_count++] = at;
       *page = at;

@@ -9,9 +9,16 @@
 #define CT_STUB_BYTES       14                  /* jmp *0(%rip), and the address */
 #define CT_STUB_PAGES_BYTES (2 * CT_PAGE_BYTES) /* so that a stub can begin at any byte of the first */
 
-/* Maps size bytes, readable and executable, within reach of [lo, hi), aligned to CT_ROOM_UNIT. */
-int ct_room_region(const struct ct_remote *remote, uint64_t lo, uint64_t hi, uint64_t size, uint64_t *region,
-                   struct ct_diag *diag);
+/*
+ * Notes in the process that the mapping at start is about to be made, or taken away, so that it is found should we be
+ * killed before anything else tells of it; bytes 0: no more.
+ */
+int ct_room_announce(const struct ct_remote *remote, const struct ct_agent_place *place, enum ct_pending_kind kind,
+                     uint64_t start, uint64_t bytes);
+
+/* Maps size bytes, readable and executable, within reach of [lo, hi), aligned to CT_ROOM_UNIT. Announced. */
+int ct_room_region(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t lo, uint64_t hi,
+                   uint64_t size, uint64_t *region, struct ct_diag *diag);
 
 /*
  * Finds CT_STUB_BYTES that begin in [lo, hi), on pages mapped for stubs before or, *new_pages then being their address

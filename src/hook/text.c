@@ -5,6 +5,12 @@
  * relocations, somebody else's patches) the whole text is read.
  *
  * Patches are written in runs, through a buffer that stays in the cache: one write for some sixty pages of text.
+ *
+ * We may be killed in the middle of it, between two pages (mm/gup.c looks for fatal signals at each), and the process
+ * goes on with half of the patches. Each is good by itself but for two kinds: no trampoline may be in use before the
+ * entries by which unwinders are told of trampolines; and a short jump must not be there without the jump that it goes
+ * to, where they are on two pages. Those come first when patches are written, and last, or in the opposite order, when
+ * they are taken back.
  */
 #include "hook/text.h"
 
@@ -12,9 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RUN_BYTES  (256u << 10)
-#define GAP_BYTES  4096u /* between patches of one run: no page is written to for nothing */
-#define PAGE_BYTES 4096u
+#define RUN_BYTES        (256u << 10)
+#define GAP_BYTES        4096u /* between patches of one run: no page is written to for nothing */
+#define PAGE_BYTES       4096u
+#define SHORT_JUMP_BYTES 2
+#define REACH            140u /* of a short jump, with all that is written on both ends */
 
 int
 ct_texts_open(const struct ct_process *process, const struct ct_elf *elf, uint64_t base, struct ct_texts *texts)
@@ -109,6 +117,31 @@ run_of(const struct ct_text *text, const struct ct_patch *patches, size_t count,
   return n;
 }
 
+/* What it belongs together with may be on another page. */
+static bool
+is_near_border(const struct ct_patch *patch)
+{
+  return (patch->address - REACH) / PAGE_BYTES != (patch->address + REACH) / PAGE_BYTES;
+}
+
+static bool
+goes_first(const struct ct_patch *patch)
+{
+  return patch->kind == CT_PATCH_UNWINDER || (patch->kind == CT_PATCH_RELAY && is_near_border(patch));
+}
+
+static int
+write_first(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count)
+{
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    if ((which == NULL || which[i] != 0) && goes_first(&patches[i])) {
+      code = ct_process_write(process, patches[i].address, patches[i].bytes, patches[i].length);
+    }
+  }
+  return code;
+}
+
 int
 ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, const struct ct_patch *patches,
                size_t count, uint64_t *bytes)
@@ -116,7 +149,7 @@ ct_texts_patch(const struct ct_process *process, const struct ct_texts *texts, c
   uint64_t page = 0; /* up to which they are counted */
   *bytes = 0;
   uint8_t *buffer = malloc(RUN_BYTES);
-  int code = buffer == NULL ? CT_ENOMEM : 0;
+  int code = buffer == NULL ? CT_ENOMEM : write_first(process, patches, NULL, count);
   for (size_t next = 0; next < count && code == 0;) {
     const struct ct_patch *first = &patches[next];
     const struct ct_text *text = find_text(texts, first->address, first->length);
@@ -191,13 +224,43 @@ apply(uint8_t *memory, const struct ct_patch *patches, const uint8_t *which, siz
   return changed;
 }
 
+static int
+take_back_one(const struct ct_process *process, const struct ct_patch *patch)
+{
+  uint8_t now[sizeof(patch->bytes)];
+  return ct_process_read(process, patch->address, now, patch->length) == 0 &&
+                 memcmp(now, patch->bytes, patch->length) == 0
+             ? ct_process_write(process, patch->address, patch->old, patch->length)
+             : 0;
+}
+
+/* Short jumps before what they go to, and that before the instructions that made room for it, which lie lower. */
+static int
+take_back_first(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count)
+{
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    if ((which == NULL || which[i] != 0) && patches[i].length == SHORT_JUMP_BYTES && is_near_border(&patches[i])) {
+      code = take_back_one(process, &patches[i]);
+    }
+  }
+  for (size_t i = count; i-- > 0 && code == 0;) {
+    if ((which == NULL || which[i] != 0) && patches[i].kind == CT_PATCH_RELAY && is_near_border(&patches[i])) {
+      code = take_back_one(process, &patches[i]);
+    }
+  }
+  return code;
+}
+
 int
 ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
                  bool back, size_t *strange)
 {
   *strange = 0;
   uint8_t *buffer = malloc(RUN_BYTES);
-  int code = buffer == NULL ? CT_ENOMEM : 0;
+  int code = buffer == NULL ? CT_ENOMEM
+             : back         ? take_back_first(process, patches, which, count)
+                            : write_first(process, patches, which, count);
   for (size_t next = 0; next < count && code == 0;) {
     uint64_t end;
     if (which != NULL && which[next] == 0) {

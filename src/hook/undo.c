@@ -19,7 +19,8 @@
  * A signal handler above a place in our code may take as long as it likes. Then the rest is left out.
  *
  * If we die on the way the process goes on with what is left, and the next one to come finishes: each step can be done
- * twice. What has been unmapped is out of the lists before, since its addresses may become somebody else's.
+ * twice. What has been unmapped is out of the lists before, since its addresses may become somebody else's, and pending
+ * meanwhile (struct ct_inside), as are mappings that are being made.
  */
 #include "hook/undo.h"
 
@@ -99,52 +100,6 @@ now_ns(void)
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-int
-ct_found_in(const struct ct_process *process, struct ct_found *found, struct ct_diag *diag)
-{
-  struct ct_mappings mappings;
-  memset(found, 0, sizeof(*found));
-  int code = ct_process_mappings(process->pid, &mappings);
-  if (code != 0) {
-    return ct_fail(diag, code, "cannot read the mappings of process %d: %s", (int)process->pid, ct_err_text(code));
-  }
-  struct ct_ring_header *header = malloc(sizeof(*header));
-  code = header == NULL ? CT_ENOMEM : CT_ENOENT;
-  for (size_t i = 0; i < mappings.count && code == CT_ENOENT; i++) {
-    const struct ct_mapping *mapping = &mappings.items[i];
-    if (strncmp(mapping->path, "/memfd:" CT_RING_NAME " ", sizeof("/memfd:" CT_RING_NAME)) != 0 ||
-        ct_process_read(process, mapping->start, header, sizeof(*header)) != 0 || header->magic != CT_RING_MAGIC) {
-      continue;
-    }
-    *found = (struct ct_found){mapping->start, mapping->end - mapping->start, header};
-    code = header->version == CT_RING_VERSION
-               ? 0
-               : ct_fail(diag, CT_EUNSUPPORTED, "process %d holds hooks of another version of contrail",
-                         (int)process->pid);
-  }
-  ct_mappings_free(&mappings);
-  if (code != 0) {
-    free(header);
-    memset(found, 0, sizeof(*found));
-  }
-  return code;
-}
-
-void
-ct_found_free(struct ct_found *found)
-{
-  free(found->header);
-  memset(found, 0, sizeof(*found));
-}
-
-bool
-ct_found_is_in_use(const struct ct_found *found)
-{
-  pid_t pid = (pid_t)found->header->controller_pid;
-  return pid != getpid() && ct_process_start_time(pid) == found->header->inside.controller_start &&
-         ct_process_state(pid) != 'Z';
 }
 
 static const struct ct_process *
@@ -535,12 +490,35 @@ put_back_returns(struct undo *undo, bool skip)
   return code;
 }
 
+/* Threads that were in the agent have added to the list of stores meanwhile. */
+static int
+read_stores(struct undo *undo)
+{
+  uint64_t at = undo->found->header->inside.config;
+  struct ct_agent_config *config = undo->config;
+  if (at == 0) {
+    return 0;
+  }
+  int code = ct_process_read(process_of(undo), at + offsetof(struct ct_agent_config, stores), config->stores,
+                             sizeof(config->stores));
+  return code != 0 ? code
+                   : ct_process_read(process_of(undo), at + offsetof(struct ct_agent_config, store_count),
+                                     &config->store_count, sizeof(config->store_count));
+}
+
 /* One look at the process, and what can be done. True when this phase is done. */
 static int
 take_a_look(struct undo *undo, bool last, bool *done)
 {
-  int code = ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX);
+  int code = read_stores(undo);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX);
   undo->undone->patches = undo->undone->strange = 0;
+  if (code == 0 && last) {
+    code = put_back_returns(undo, false); /* before unwinders are told no more */
+  }
   if (code == 0) {
     code = take_back_patches(undo, last);
   }
@@ -620,10 +598,14 @@ give_back_signals(struct undo *undo)
   return inside->config == 0 ? 0 : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
-/* The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. */
+/*
+ * The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. Not the one that the
+ * thread stands in that makes our system calls: it would find nothing there when it comes back.
+ */
 static int
 give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi)
 {
+  uint64_t stands_in = ct_process_errand_area(undo->frozen->process) & ~(uint64_t)(CT_PAGE_BYTES - 1);
   uint8_t *memory = malloc(RUN_BYTES), *file = malloc(RUN_BYTES);
   uint64_t run = 0; /* where a run of pages to be given up begins, 0: none */
   int code = memory != NULL && file != NULL ? 0 : CT_ENOMEM;
@@ -634,7 +616,7 @@ give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint
     size_t have = got > 0 ? (size_t)got : 0;
     memset(file + have, 0, bytes - have); /* behind the end of the file */
     for (size_t page = 0; page < bytes && code == 0; page += CT_PAGE_BYTES) {
-      bool same = got > 0 && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
+      bool same = got > 0 && at + page != stands_in && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
       if (same && run == 0) {
         run = at + page;
       } else if (!same && run != 0) {
@@ -708,16 +690,44 @@ give_up_all_copies(struct undo *undo)
   return code;
 }
 
-/* Takes it out of the list, which tells others of it, before its addresses can become somebody else's. */
+/*
+ * Takes it out of the list, which tells others of it, before its addresses can become somebody else's. It is pending
+ * meanwhile.
+ */
 static int
 unmap(struct undo *undo, uint64_t told_at, size_t told_bytes, uint64_t start, uint64_t bytes)
 {
   static const uint8_t nothing[sizeof(struct ct_region)];
+  struct ct_pending pending = {start, bytes};
   if (start == 0 || bytes == 0) {
     return 0;
   }
-  int code = told_at != 0 ? ct_process_write(process_of(undo), told_at, nothing, told_bytes) : 0;
+  int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, inside.pending),
+                              &pending, sizeof(pending));
+  code = code == 0 ? ct_process_write(process_of(undo), told_at, nothing, told_bytes) : code;
   return code == 0 ? call(undo, SYS_munmap, start, bytes, 0) : code;
+}
+
+/* What was being mapped or unmapped when somebody was killed: it is ours if it is there, and no file's. */
+static int
+unmap_pending(struct undo *undo)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
+  for (size_t p = 0; p < sizeof(undo->found->header->inside.pending) / sizeof(struct ct_pending) && code == 0; p++) {
+    const struct ct_pending *pending = &undo->found->header->inside.pending[p];
+    bool is_ours = pending->bytes != 0;
+    for (size_t i = 0; i < mappings.count && is_ours; i++) {
+      const struct ct_mapping *mapping = &mappings.items[i];
+      if (mapping->start < pending->start + pending->bytes && mapping->end > pending->start) {
+        is_ours = mapping->start >= pending->start && mapping->end <= pending->start + pending->bytes &&
+                  mapping->inode == 0 && mapping->path[0] == '\0';
+      }
+    }
+    code = is_ours ? call(undo, SYS_munmap, pending->start, pending->bytes, 0) : 0;
+  }
+  ct_mappings_free(&mappings);
+  return code;
 }
 
 /* Step 7. */
@@ -726,7 +736,7 @@ unmap_all(struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
   uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside);
-  int code = 0;
+  int code = unmap_pending(undo);
   for (size_t i = 0; i < undo->region_count && code == 0; i++) {
     const struct region *region = &undo->regions[i];
     uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + region->index * sizeof(struct ct_region);
@@ -757,7 +767,7 @@ unmap_all(struct undo *undo)
   if (code == 0) {
     code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes);
   }
-  return code == 0 ? unmap(undo, 0, 0, undo->found->ring, undo->found->ring_bytes) : code;
+  return code == 0 ? call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0) : code;
 }
 
 static int
@@ -765,6 +775,9 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
 {
   uint64_t held_since = now_ns();
   uint32_t closed = 1;
+  if (undo->found->ring == 0) {
+    return call(undo, SYS_close, (uint64_t)undo->found->descriptor, 0, 0);
+  }
   int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, closed), &closed,
                               sizeof(closed));
   if (code == 0) {
@@ -772,6 +785,12 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
   }
   if (code == 0) {
     code = list_our_code(undo);
+  }
+  if (code == 0) {
+    code = ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX);
+  }
+  if (code == 0) {
+    code = ct_frozen_sweep(undo->frozen);
   }
   if (code == 0) {
     code = give_back_signals(undo);

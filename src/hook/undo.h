@@ -13,6 +13,7 @@
 struct ct_found {
   uint64_t ring, ring_bytes;     /* its mapping in the process */
   struct ct_ring_header *header; /* a copy */
+  int descriptor;                /* of the memfd, should it be open in the process and not mapped: ring is 0 then */
 };
 
 struct ct_undone {

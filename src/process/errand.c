@@ -84,9 +84,28 @@ make_way_back(const struct ct_errand *errand, struct way_back *way)
   put(way, "\xff\x25", 2); /* jmp *rip(%rip) */
   int32_t distance = (int32_t)(CT_ERRAND_BYTES - 8 - (way->length + 4));
   put(way, (const char *)&distance, sizeof(distance));
-  way->length = CT_ERRAND_BYTES - 24;
+  way->length = CT_ERRAND_NAME_AT;
+  put(way, "contrail\0\0\0\0\0\0\0", 16);
   uint64_t words[3] = {errand->mask, to.eflags, to.rip};
   put(way, (const char *)words, sizeof(words));
+}
+
+/* What a way back looks like there, wherever it goes: a byte counts where it is the same for all registers. */
+static bool
+is_way_back(const uint8_t *code, uint64_t area)
+{
+  struct ct_errand errand = {.area = area};
+  struct way_back low, high;
+  make_way_back(&errand, &low);
+  memset(&errand.saved, 0xff, sizeof(errand.saved));
+  errand.mask = ~0ull;
+  make_way_back(&errand, &high);
+  for (size_t i = 0; i < CT_ERRAND_BYTES; i++) {
+    if (low.code[i] == high.code[i] && code[i] != low.code[i]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /* The zeros at the end of an executable mapping's last page, as linkers and the vdso leave them there. */
@@ -128,6 +147,36 @@ ct_errand_area(const struct ct_process *process)
   }
   ct_mappings_free(&mappings);
   return area;
+}
+
+static bool
+anybody_in(uint64_t area, const uint64_t *pcs, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (pcs[i] >= area && pcs[i] < area + CT_ERRAND_BYTES) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int
+ct_errand_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count)
+{
+  static const uint8_t zeros[CT_ERRAND_BYTES];
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(process->pid, &mappings);
+  for (size_t i = 0; i < mappings.count && code == 0; i++) {
+    const struct ct_mapping *mapping = &mappings.items[i];
+    uint8_t bytes[CT_ERRAND_BYTES];
+    uint64_t area = mapping->end - CT_ERRAND_BYTES;
+    if (mapping->executable && mapping->readable && ct_process_read(process, area, bytes, sizeof(bytes)) == 0 &&
+        is_way_back(bytes, area) && !anybody_in(area, pcs, count)) {
+      code = ct_process_write(process, area, zeros, sizeof(zeros));
+    }
+  }
+  ct_mappings_free(&mappings);
+  return code;
 }
 
 int
@@ -179,6 +228,13 @@ run_to_stop(struct ct_errand *errand, int request)
   return CT_EIO;
 }
 
+static bool
+send(const struct ct_errand *errand, int signal)
+{
+  return syscall(SYS_tgkill, errand->process->pid, errand->tid, signal) == 0;
+}
+
+/* The signal that it was about to get waits for it meanwhile, so that it gets it when the tracer dies too. */
 int
 ct_errand_syscall(struct ct_errand *errand, long number, const uint64_t args[6], int64_t *result)
 {
@@ -198,7 +254,9 @@ ct_errand_syscall(struct ct_errand *errand, long number, const uint64_t args[6],
   }
   if (!errand->gone) {
     errand->gone = true;
-    if (ptrace(PTRACE_SETSIGMASK, errand->tid, (void *)sizeof(blocked), &blocked) != 0) {
+    if (ptrace(PTRACE_SETSIGMASK, errand->tid, (void *)sizeof(blocked), &blocked) != 0 ||
+        (errand->signal.si_signo != 0 && errand->signal.si_signo != SIGSTOP &&
+         !send(errand, errand->signal.si_signo))) {
       return CT_ESRCH;
     }
   }
@@ -230,7 +288,7 @@ stop_as_before(struct ct_errand *errand, int *signal)
   uint64_t mask = ~(1ull << (errand->signal.si_signo - 1));
   int status;
   if (ptrace(PTRACE_SETSIGMASK, errand->tid, (void *)sizeof(mask), &mask) != 0 ||
-      syscall(SYS_tgkill, errand->process->pid, errand->tid, errand->signal.si_signo) != 0 ||
+      (errand->signal.si_signo == SIGSTOP && !send(errand, SIGSTOP)) ||
       ptrace(PTRACE_CONT, errand->tid, NULL, NULL) != 0 || waitpid(errand->tid, &status, __WALL) != errand->tid ||
       !WIFSTOPPED(status)) {
     return CT_ESRCH;
@@ -255,7 +313,7 @@ ct_errand_end(struct ct_errand *errand, int *signal)
   }
   int put_back = ct_process_write(errand->process, errand->area, errand->under, sizeof(errand->under));
   if (errand->stop_again) {
-    syscall(SYS_tgkill, errand->process->pid, errand->tid, SIGSTOP);
+    send(errand, SIGSTOP);
   }
   return code != 0 ? code : put_back;
 }

@@ -11,7 +11,8 @@
 #include <signal.h>
 #include <sys/user.h>
 
-#define CT_ERRAND_BYTES 256u /* of code that an errand puts into the process */
+#define CT_ERRAND_BYTES   256u /* of code that an errand puts into the process */
+#define CT_ERRAND_NAME_AT (CT_ERRAND_BYTES - 40)
 
 struct ct_errand {
   struct ct_process *process;
@@ -27,6 +28,11 @@ struct ct_errand {
 
 /* CT_ERRAND_BYTES of executable memory that nothing uses, for an errand's code; 0 when there are none. */
 uint64_t ct_errand_area(const struct ct_process *process);
+/*
+ * Takes out the code that errands of dead tracers left behind, where none of those addresses (where threads stand, and
+ * where handlers return to) is in it.
+ */
+int ct_errand_sweep(const struct ct_process *process, const uint64_t *pcs, size_t count);
 /*
  * Makes ready. The thread is stopped, in a stop for that signal if it is not 0. mask: its own one when it is already
  * replaced, else NULL.

@@ -68,18 +68,23 @@ add_pc(struct ct_frozen *frozen, uint64_t pc)
   return 0;
 }
 
-/* Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. */
+/*
+ * Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. A stop is looked at and not taken: what
+ * the thread is told when we are killed is what nobody has taken (current->exit_code), and so it gets its signal.
+ */
 static int
 await_stop(struct ct_frozen *frozen, struct ct_frozen_thread *thread, uint64_t deadline)
 {
   for (;;) {
     int status;
-    pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
-    if (got == thread->tid && WIFSTOPPED(status)) {
-      thread->signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
+    siginfo_t info = {0};
+    int failed = waitid(P_PID, (id_t)thread->tid, &info, __WALL | WSTOPPED | WEXITED | WNOHANG | WNOWAIT);
+    if (failed == 0 && info.si_pid == thread->tid && (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)) {
+      thread->signal = info.si_status >> 8 == 0 ? info.si_status & 0x7f : 0;
       return 0;
     }
-    if (got == thread->tid || (got < 0 && errno == ECHILD)) {
+    if ((failed == 0 && info.si_pid == thread->tid) || (failed != 0 && errno == ECHILD)) {
+      pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
       ct_process_note_end(frozen->process, got, status);
       return CT_ESRCH;
     }
@@ -248,6 +253,13 @@ ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t c
   }
   ct_mappings_free(&mappings);
   return code;
+}
+
+int
+ct_frozen_sweep(struct ct_frozen *frozen)
+{
+  settle(frozen);
+  return ct_errand_sweep(frozen->process, frozen->pcs, frozen->pc_count);
 }
 
 int

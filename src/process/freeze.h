@@ -35,6 +35,8 @@ int ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_fro
  * interrupted places are found.
  */
 int ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count);
+/* Takes out what earlier tracers left that were killed, where no thread is; after ct_frozen_find_pcs. */
+int ct_frozen_sweep(struct ct_frozen *frozen);
 /* A system call in the name of one of the threads; a call that it was in is restarted when it goes on. */
 int ct_frozen_syscall(struct ct_frozen *frozen, long number, const uint64_t args[6], int64_t *result);
 /* The base of gs of all threads: any that is not 0, or 0. */

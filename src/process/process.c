@@ -56,6 +56,12 @@ ct_process_errand_area(struct ct_process *process)
   return process->errand_area;
 }
 
+uint64_t
+ct_process_errand_name(const struct ct_process *process)
+{
+  return (process->errand_area != 0 ? process->errand_area : ct_errand_area(process)) + CT_ERRAND_NAME_AT;
+}
+
 /* waitpid that keeps the end of the process for whoever asks later. */
 static pid_t
 wait_for(struct ct_process *process, pid_t pid, int *status)

@@ -54,6 +54,8 @@ bool ct_process_has_died(const struct ct_process *process);
 void ct_process_note_end(struct ct_process *process, pid_t waited, int status);
 /* Where errand.h may put its code; 0 when there is no room in the process. */
 uint64_t ct_process_errand_area(struct ct_process *process);
+/* The address of the text "contrail" in it, for arguments of those system calls. */
+uint64_t ct_process_errand_name(const struct ct_process *process);
 /* Lets a stopped process go and forgets about ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */

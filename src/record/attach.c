@@ -54,6 +54,7 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
   }
   session->is_frozen = true;
   code = ct_frozen_find_pcs(&session->frozen, restorers, count);
+  code = code == 0 ? ct_frozen_sweep(&session->frozen) : code;
   if (code != 0) {
     session_let_go(session);
     return ct_fail(diag, code, "cannot find where the threads of process %d stand: %s", (int)session->process.pid,
@@ -161,7 +162,7 @@ check_program(struct ct_session *session, struct ct_image_options *options, bool
 static bool
 is_of_its_parent(const struct ct_process *process, const struct ct_found *found)
 {
-  return found->header->target_pid != (uint32_t)process->pid;
+  return found->ring != 0 && found->header->target_pid != (uint32_t)process->pid;
 }
 
 /* Such a child, held, gets a ring of its own, so that nothing of its parent's is written to. */

@@ -70,6 +70,22 @@ remote_mmap(const struct ct_remote *remote, uint64_t address, uint64_t size, int
   return 0;
 }
 
+/* One of our own, announced before it is there (see ct_room_announce) if it can be had at its usual place. */
+static int
+map_own(const struct ct_remote *remote, struct ct_image *image, uint64_t hint, uint64_t size, int flags,
+        uint64_t *result)
+{
+  struct ct_pending *pending = &image->ring->inside.pending[CT_PENDING_OTHER];
+  *pending = (struct ct_pending){hint, size};
+  flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+  int code = remote_mmap(remote, hint, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, -1, result);
+  if (code == CT_ENOMEM) {
+    *pending = (struct ct_pending){0, 0};
+    code = remote_mmap(remote, hint, size, PROT_READ | PROT_WRITE, flags, -1, result);
+  }
+  return code;
+}
+
 static uint64_t
 page_up(uint64_t value)
 {
@@ -95,6 +111,7 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
   ring->controller_pid = (uint32_t)getpid();
+  ring->inside.controller_start = ct_process_start_time(getpid());
   for (uint32_t i = 0; i < segments; i++) {
     ring->free_map[i / 64] |= 1ull << (i % 64);
   }
@@ -147,15 +164,11 @@ map_ring_here(const struct ct_remote *remote, int fd, const struct ct_image_opti
 /* Makes the memfd in the target and closes it when done. The target makes it, we map it through /proc: that works
  * whatever the target may open. */
 static int
-create_memfd(const struct ct_remote *remote, uint64_t scratch, int64_t *fd, struct ct_diag *diag)
+create_memfd(const struct ct_remote *remote, uint64_t name, int64_t *fd, struct ct_diag *diag)
 {
-  static const char name[] = CT_RING_NAME;
-  int code = ct_process_write(remote->process, scratch, name, sizeof(name));
-  uint64_t args[6] = {scratch, MFD_CLOEXEC, 0, 0, 0, 0};
+  uint64_t args[6] = {name, MFD_CLOEXEC, 0, 0, 0, 0};
   *fd = -1;
-  if (code == 0) {
-    code = remote->syscall(remote->context, SYS_memfd_create, args, fd);
-  }
+  int code = remote->syscall(remote->context, SYS_memfd_create, args, fd);
   if (code != 0 || *fd < 0) {
     return ct_fail(diag, CT_EIO, "the process cannot make shared memory: %s",
                    code != 0 ? ct_err_text(code) : strerror((int)-*fd));
@@ -176,7 +189,7 @@ create_ring(const struct ct_remote *remote, const struct ct_image_options *optio
             struct ct_diag *diag)
 {
   int64_t fd;
-  int code = create_memfd(remote, image->place.config, &fd, diag);
+  int code = create_memfd(remote, ct_process_errand_name(remote->process), &fd, diag);
   if (code != 0) {
     return code;
   }
@@ -214,9 +227,10 @@ find_main_stack(int pid, uint64_t sp, uint64_t *lo, uint64_t *hi, uint64_t *belo
 
 /* The store of the main stack, as far down as it may grow. */
 static int
-create_store(const struct ct_remote *remote, uint64_t sp, int64_t delta, const struct ct_image_options *options,
-             struct ct_stack_range *range, struct ct_diag *diag)
+create_store(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
+             struct ct_image *image, struct ct_stack_range *range, struct ct_diag *diag)
 {
+  int64_t delta = image->place.store_delta;
   uint64_t at, lo, hi, below;
   *range = (struct ct_stack_range){0};
   if (find_main_stack(remote->process->pid, sp, &lo, &hi, &below) != 0) {
@@ -235,6 +249,7 @@ create_store(const struct ct_remote *remote, uint64_t sp, int64_t delta, const s
   if (options->no_stores) {
     return 0;
   }
+  image->ring->inside.pending[CT_PENDING_REGION] = (struct ct_pending){lo + (uint64_t)delta, hi - lo};
   int code = remote_mmap(remote, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, &at);
   if (code != 0 || at != lo + (uint64_t)delta) {
@@ -247,19 +262,21 @@ create_store(const struct ct_remote *remote, uint64_t sp, int64_t delta, const s
 }
 
 static int
-place_agent(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_agent_image *agent)
+place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_agent_image *agent)
 {
+  struct ct_agent_place *place = &image->place;
   memcpy(agent, ct_agent_blob, sizeof(*agent));
   size_t file_bytes = (size_t)(ct_agent_blob_end - ct_agent_blob);
   if (agent->magic != CT_AGENT_MAGIC || agent->memory_bytes < file_bytes) {
     return CT_EFORMAT;
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
-  int code =
-      remote_mmap(remote, AGENT_HINT, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &place->base);
+  int code = map_own(remote, image, AGENT_HINT, total, 0, &place->base);
   if (code != 0) {
     return code;
   }
+  image->ring->inside.agent_bytes = total;
+  image->ring->inside.agent = place->base;
   code = ct_process_write(remote->process, place->base, ct_agent_blob, file_bytes);
   place->bytes = total;
   uint64_t args[6] = {place->base, agent->data_start, PROT_READ | PROT_EXEC};
@@ -308,14 +325,16 @@ mark_own(const struct ct_process *process, const struct ct_agent_place *place)
 }
 
 static int
-place_controls(const struct ct_remote *remote, struct ct_agent_place *place)
+place_controls(const struct ct_remote *remote, struct ct_image *image)
 {
+  struct ct_agent_place *place = &image->place;
   uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  int code = remote_mmap(remote, CONTROLS_HINT, size, PROT_READ | PROT_WRITE, flags, -1, &place->controls);
+  int code = map_own(remote, image, CONTROLS_HINT, size, MAP_NORESERVE, &place->controls);
   if (code != 0) {
     return code;
   }
+  image->ring->inside.controls_bytes = size;
+  image->ring->inside.controls = place->controls;
   uint64_t args[6] = {place->controls, size, MADV_WIPEONFORK};
   int64_t result = -1;
   code = remote->syscall(remote->context, SYS_madvise, args, &result);
@@ -323,7 +342,11 @@ place_controls(const struct ct_remote *remote, struct ct_agent_place *place)
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
   if (code == 0) {
-    code = remote_mmap(remote, TABLE_HINT, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, flags, -1, &place->table);
+    code = map_own(remote, image, TABLE_HINT, CT_TABLE_BYTES, MAP_NORESERVE, &place->table);
+  }
+  if (code == 0) {
+    image->ring->inside.table_bytes = CT_TABLE_BYTES;
+    image->ring->inside.table = place->table;
   }
   /* What the agent calls back is called from a module: it looks at no slot of its own. */
   static const uint8_t module = CT_TEXT_MODULE;
@@ -396,22 +419,14 @@ take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uin
   }
 }
 
-/* So that another controller finds everything. */
+/* The agent is ready: another controller finds everything from here on. */
 static void
 tell_inside(struct ct_image *image, const struct ct_agent_image *agent)
 {
-  const struct ct_agent_place *place = &image->place;
-  image->ring->inside = (struct ct_inside){
-      .agent = place->base,
-      .agent_bytes = place->bytes,
-      .controls = place->controls,
-      .controls_bytes = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE,
-      .table = place->table,
-      .table_bytes = CT_TABLE_BYTES,
-      .config = place->config,
-      .back = place->base + agent->sigaction_back,
-      .controller_start = ct_process_start_time(getpid()),
-  };
+  struct ct_inside *inside = &image->ring->inside;
+  inside->back = image->place.base + agent->sigaction_back;
+  inside->config = image->place.config;
+  inside->pending[CT_PENDING_REGION] = inside->pending[CT_PENDING_OTHER] = (struct ct_pending){0, 0};
 }
 
 int
@@ -422,19 +437,23 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
   struct ct_stack_range stack;
   memset(image, 0, sizeof(*image));
   image->place.store_delta = STORE_DELTA;
-  int code = place_agent(remote, &image->place, &agent);
-  if (code != 0) {
-    ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
-  } else {
-    code = create_ring(remote, options, image, diag);
+  int code = create_ring(remote, options, image, diag);
+  if (code == 0) {
+    code = place_agent(remote, image, &agent);
+    if (code != 0) {
+      ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
+    }
   }
   if (code == 0) {
-    code = create_store(remote, sp, image->place.store_delta, options, &stack, diag);
+    code = create_store(remote, sp, options, image, &stack, diag);
   }
   if (code == 0) {
-    code = place_controls(remote, &image->place);
+    code = place_controls(remote, image);
     if (code == 0) {
       code = configure(remote->process, image, &agent, options, &stack);
+    }
+    if (code == 0) {
+      tell_inside(image, &agent);
     }
     if (code == 0 && options->int3) {
       struct ct_signal_action traps = {image->place.base + agent.trap,
@@ -453,7 +472,6 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
     ct_image_free(image);
     return code;
   }
-  tell_inside(image, &agent);
   return 0;
 }
 
@@ -512,7 +530,9 @@ ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *op
   }
   uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
   fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
-  code = create_memfd(remote, image->place.scratch, &fd, diag);
+  static const char name[] = CT_RING_NAME;
+  code = ct_process_write(remote->process, image->place.scratch, name, sizeof(name));
+  code = code == 0 ? create_memfd(remote, image->place.scratch, &fd, diag) : code;
   if (code == 0) {
     code = map_ring_here(remote, (int)fd, &fitting, image, diag);
     if (code == 0) {

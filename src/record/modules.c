@@ -27,6 +27,7 @@ struct ct_plan_entry {
   struct timespec changed;
   struct ct_plan *plan;
   bool counted; /* its time is in a module's plan_ns */
+  bool unwinds; /* there are functions in it that are answered for unwinders, or unwinders */
 };
 
 static uint64_t
@@ -104,6 +105,17 @@ ct_plans_free(struct ct_plans *plans)
   free(plans);
 }
 
+static bool
+has_unwinders(const struct ct_plan *plan)
+{
+  for (size_t f = 0; f < plan->count; f++) {
+    if (plan->functions[f].callout == CT_CALLOUT_FIND_FDE || plan->functions[f].callout == CT_CALLOUT_MODULES) {
+      return true;
+    }
+  }
+  return plan->own_unwinder;
+}
+
 static int
 plan_for_locked(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
                 bool *fresh, struct ct_diag *diag)
@@ -133,8 +145,8 @@ plan_for_locked(struct ct_plans *plans, const char *path, const struct stat *fil
     if (plans->use_int3) {
       ct_plan_use_int3(plan);
     }
-    plans->items[plans->count++] =
-        (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan, count_it};
+    plans->items[plans->count++] = (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size,      file->st_mtim,
+                                                          plan,         count_it,     has_unwinders(plan)};
     *out = plan;
     *fresh = true;
   }
@@ -587,25 +599,80 @@ add_restorers(void *context, const struct ct_plan *plan, uint64_t base)
   }
 }
 
+struct unwinding {
+  struct ct_unwinder list[CT_UNWINDING_MAX];
+  size_t count;
+};
+
 /* The functions of the unwinders in a module. */
 static void
-add_unwinding(const struct ct_module *module, struct ct_unwinder *list, size_t *count)
+add_unwinding(void *context, const struct ct_plan *plan, uint64_t base)
 {
   static const char *const prefixes[] = {"_Unwind_", "unw_", "__unw_", "_ULx86_64_", "_Ux86_64_"};
-  const struct ct_plan *plan = module->plan;
+  struct unwinding *to = context;
   bool has_one = plan->own_unwinder;
   for (size_t f = 0; f < plan->count && !has_one; f++) {
     has_one = plan->functions[f].callout == CT_CALLOUT_FIND_FDE;
   }
-  for (size_t f = 0; has_one && f < plan->count && *count < CT_UNWINDING_MAX; f++) {
+  for (size_t f = 0; has_one && f < plan->count && to->count < CT_UNWINDING_MAX; f++) {
     const struct ct_planned *planned = &plan->functions[f];
     for (size_t i = 0; planned->name != NULL && i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
       if (strncmp(planned->name, prefixes[i], strlen(prefixes[i])) == 0) {
-        uint64_t start = module->base + planned->address;
-        list[(*count)++] = (struct ct_unwinder){start, start + planned->size};
+        uint64_t start = base + planned->address;
+        to->list[to->count++] = (struct ct_unwinder){start, start + planned->size};
         break;
       }
     }
+  }
+}
+
+static bool
+unwinds(const struct ct_modules *modules, const struct ct_plan *plan)
+{
+  bool found = false;
+  ct_plans_lock(modules->plans);
+  for (size_t i = 0; i < modules->plans->count && !found; i++) {
+    found = modules->plans->items[i].plan == plan && modules->plans->items[i].unwinds;
+  }
+  ct_plans_unlock(modules->plans);
+  return found;
+}
+
+/* Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. */
+static void
+each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, const struct ct_plan *plan, uint64_t base),
+          void *context)
+{
+  struct ct_mappings mappings;
+  if (ct_process_mappings(pid, &mappings) != 0) {
+    return;
+  }
+  for (size_t m = 0; m < mappings.count; m++) {
+    struct ct_plan *plan;
+    bool fresh;
+    uint64_t base;
+    if (is_module(&mappings.items[m]) &&
+        plan_of_mapping(modules, &mappings.items[m], pid, false, &plan, &fresh, NULL) == 0 &&
+        load_bias(plan, &mappings.items[m], &base) == 0) {
+      visit(context, plan, base);
+    }
+  }
+  ct_mappings_free(&mappings);
+}
+
+struct told {
+  const struct ct_modules *modules;
+  struct restorers restorers;
+  struct unwinding unwinding;
+};
+
+static void
+add_told(void *context, const struct ct_plan *plan, uint64_t base)
+{
+  struct told *told = context;
+  add_restorers(&told->restorers, plan, base);
+  if (unwinds(told->modules, plan)) {
+    add_unwinding(&told->unwinding, plan, base);
   }
 }
 
@@ -614,20 +681,13 @@ static int
 tell_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
 {
   uint64_t list[CT_RESTORER_MAX] = {0};
-  struct ct_unwinder unwinding[CT_UNWINDING_MAX] = {{0}};
-  struct restorers to = {list, 0, CT_RESTORER_MAX};
-  size_t count = 0;
-  for (size_t i = 0; i < modules->count; i++) {
-    if (modules->items[i].loaded && modules->items[i].plan != NULL) {
-      add_restorers(&to, modules->items[i].plan, modules->items[i].base);
-      add_unwinding(&modules->items[i], unwinding, &count);
-    }
-  }
+  struct told told = {.modules = modules, .restorers = {list, 0, CT_RESTORER_MAX}};
+  each_plan(modules, remote->process->pid, add_told, &told);
   int code = ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, restorers), list,
                               sizeof(list));
   return code != 0 ? code
                    : ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, unwinding),
-                                      unwinding, sizeof(unwinding));
+                                      told.unwinding.list, sizeof(told.unwinding.list));
 }
 
 /* Counts what patterns match in the modules that are new, before anything is chosen in one of them. */
@@ -653,6 +713,40 @@ count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, in
   return code;
 }
 
+/* True when there is something for unwinders in it. */
+static bool
+is_for_unwinders(struct ct_modules *modules, const struct ct_mapping *mapping, int pid)
+{
+  struct ct_plan *plan;
+  bool fresh;
+  return plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL) == 0 && unwinds(modules, plan);
+}
+
+static int
+add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings *mappings, bool unwinders_only,
+            const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_module_sinks *sinks,
+            int *added, struct ct_diag *diag)
+{
+  int code = 0;
+  for (size_t m = 0; m < mappings->count && code == 0; m++) {
+    const struct ct_mapping *mapping = &mappings->items[m];
+    if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping) ||
+        (unwinders_only && !is_for_unwinders(modules, mapping, remote->process->pid))) {
+      continue;
+    }
+    code = add_module(modules, image, mapping, remote, place, sinks, diag);
+    (*added)++;
+    if (code == 0 && remote->deadline_ns != 0 && now_ns() > remote->deadline_ns) {
+      code = ct_fail(diag, CT_ETIMEOUT, "the hooks could not be put in in time (%zu modules done)", modules->count);
+    }
+  }
+  return code;
+}
+
+/*
+ * We may be killed on the way: in a process that has begun to run what unwinders need comes first, and before all, what
+ * whoever takes the hooks out again must know.
+ */
 int
 ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
                   struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
@@ -666,16 +760,12 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
   int gone = forget_unloaded(modules, &mappings, remote, place);
   code = gone < 0 ? gone : gone > 0 ? remark_text(modules, remote, place) : 0;
   code = code == 0 ? count_matches(modules, &mappings, remote->process->pid) : code;
-  for (size_t m = 0; m < mappings.count && code == 0; m++) {
-    const struct ct_mapping *mapping = &mappings.items[m];
-    if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
-      continue;
-    }
-    code = add_module(modules, image, mapping, remote, place, sinks, diag);
-    added++;
-    if (code == 0 && remote->deadline_ns != 0 && now_ns() > remote->deadline_ns) {
-      code = ct_fail(diag, CT_ETIMEOUT, "the hooks could not be put in in time (%zu modules done)", modules->count);
-    }
+  if (code == 0 && remote->pcs != NULL) {
+    code = tell_restorers(modules, remote, place);
+    code = code == 0 ? add_modules(modules, image, &mappings, true, remote, place, sinks, &added, diag) : code;
+  }
+  if (code == 0) {
+    code = add_modules(modules, image, &mappings, false, remote, place, sinks, &added, diag);
   }
   if (code == 0 && added > 0) {
     code = tell_restorers(modules, remote, place);
@@ -720,28 +810,6 @@ ct_modules_have_rendezvous(const struct ct_modules *modules)
     }
   }
   return false;
-}
-
-/* Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. */
-static void
-each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, const struct ct_plan *plan, uint64_t base),
-          void *context)
-{
-  struct ct_mappings mappings;
-  if (ct_process_mappings(pid, &mappings) != 0) {
-    return;
-  }
-  for (size_t m = 0; m < mappings.count; m++) {
-    struct ct_plan *plan;
-    bool fresh;
-    uint64_t base;
-    if (is_module(&mappings.items[m]) &&
-        plan_of_mapping(modules, &mappings.items[m], pid, false, &plan, &fresh, NULL) == 0 &&
-        load_bias(plan, &mappings.items[m], &base) == 0) {
-      visit(context, plan, base);
-    }
-  }
-  ct_mappings_free(&mappings);
 }
 
 size_t

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 2u
+#define CT_RING_VERSION 3u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -133,7 +133,12 @@ struct ct_inside {
   uint64_t config;           /* struct ct_agent_config */
   uint64_t back;             /* where functions return to that the agent calls in the program's place */
   uint64_t controller_start; /* of the process controller_pid: field 22 of /proc/PID/stat */
+  /* Mappings that are just being made or taken away, which the other fields and the agent's lists need not tell of. */
+  struct ct_pending {
+    uint64_t start, bytes;
+  } pending[2]; /* enum ct_pending_kind */
 };
+enum ct_pending_kind { CT_PENDING_REGION = 0, CT_PENDING_OTHER = 1 };
 /* struct sigaction of the rt_sigaction system call (asm/signal.h). */
 struct ct_signal_action {
   uint64_t handler, flags, restorer, mask;
