@@ -213,7 +213,7 @@ find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mapp
       uint64_t word;
       memcpy(&word, stack + at, sizeof(word));
       for (size_t r = 0; r < count && !found; r++) {
-        if (word == restorers[r]) {
+        if (word != 0 && word == restorers[r]) { /* lists may have room to spare */
           const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
           memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
           memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));

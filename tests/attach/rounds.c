@@ -23,8 +23,7 @@ static volatile long sink;
   LEAF(group, 2)                                                                                                       \
   LEAF(group, 3)                                                                                                       \
   LEAF(group, 4)                                                                                                       \
-  static long (*const group[])(long) = {group##_leaf_0, group##_leaf_1, group##_leaf_2, group##_leaf_3,                \
-                                        group##_leaf_4};
+  static long (*const group[])(long) = {group##_leaf_0, group##_leaf_1, group##_leaf_2, group##_leaf_3, group##_leaf_4};
 
 GROUP(red)
 GROUP(green)
