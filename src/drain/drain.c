@@ -34,6 +34,8 @@
 #define REAP_NS       (20 * 1000 * 1000)
 #define PULSE_NS      50000000
 #define SCARCE_NS     (1000 * 1000)
+#define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
+#define YIELD_FOR_NS  50000
 #define NAMES_NS      (500 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
@@ -419,7 +421,7 @@ drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t reaped = 0, named = drain_now_ns(), flushed = 0;
+  uint64_t yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0;
   warm_up(drain);
   while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
     uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
@@ -447,6 +449,10 @@ drain_main(void *context)
     pthread_mutex_unlock(drain->lock);
     if (!busy) {
       wait_for_work(drain, bell);
+    } else if (now - yielded > YIELD_NS) { /* the lock is not fair: who waits for it would never have it */
+      struct timespec wait = {0, YIELD_FOR_NS};
+      nanosleep(&wait, NULL);
+      yielded = now;
     }
   }
   return NULL;
