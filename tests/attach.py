@@ -213,7 +213,14 @@ def ours_in(pid):
 
 
 def code_differs(pid):
-    """The executable mappings of files that are not what the file has there."""
+    """The executable mappings of files that are not what the file has there, at three looks: programs load and unload."""
+    wrong = look_at_code(pid)
+    for _ in range(2):
+        wrong = [line for line in wrong if line in look_at_code(pid)] if wrong else wrong
+    return wrong
+
+
+def look_at_code(pid):
     wrong = []
     with open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps_of(pid):
@@ -221,8 +228,17 @@ def code_differs(pid):
             if "x" not in rights or inode == "0" or not path or not path[0].startswith("/"):
                 continue
             low, high = (int(part, 16) for part in span.split("-"))
-            memory.seek(low)
-            have = memory.read(high - low)
+            for turn in range(20):
+                try:
+                    memory.seek(low)
+                    have = memory.read(high - low)
+                    break
+                except OSError:  # unloaded meanwhile, perhaps loaded again
+                    have = b""
+                    if turn == 19 and line in maps_of(pid):
+                        raise
+            if not have:
+                continue
             with open(path[0], "rb") as file:
                 file.seek(int(offset, 16))
                 want = file.read(high - low)
