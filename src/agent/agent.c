@@ -13,7 +13,10 @@
  */
 #include "agent/agent.h"
 
-#define BIRTH_STEPS 100 /* of 10 ms: how long a new thread waits for its first segment at most */
+/* Steps are of 10 ms. */
+#define BIRTH_STEPS      100  /* how long a new thread waits for its first segment at most */
+#define SILENT_STEPS     20   /* no heartbeat for so long: is the controller there? */
+#define SILENT_STEPS_MAX 1000 /* it is, and still nothing */
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
@@ -86,25 +89,51 @@ take_oldest(void)
   return CT_SEGMENT_NONE;
 }
 
+/* How long the heartbeat has stood still in somebody's steps of 10 ms. */
+struct beat {
+  uint64_t last;
+  uint32_t silent;
+};
+
+static struct beat
+beat_now(void)
+{
+  return (struct beat){__atomic_load_n(&agent_ring()->heartbeat, __ATOMIC_RELAXED), 0};
+}
+
+/* One step until the drain frees a segment. A drain without a beat for long is one that nobody waits for again. */
+static void
+wait_for_drain(uint32_t bell, struct beat *beat)
+{
+  struct ct_ring_header *r = agent_ring();
+  struct agent_timespec wait = {0, 10 * 1000 * 1000};
+  agent_wake_drain();
+  agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
+  uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  beat->silent = now == beat->last ? beat->silent + 1 : 0;
+  beat->last = now;
+  if (beat->silent >= SILENT_STEPS_MAX ||
+      (beat->silent >= SILENT_STEPS && beat->silent % SILENT_STEPS == 0 && controller_is_gone())) {
+    __atomic_store_n(&agent_dead_beat, now, __ATOMIC_RELAXED);
+  }
+}
+
 /*
  * Waits until the drain has freed a segment, for at most steps times 10 ms and not when the controller shows no signs
- * of life for a second. With until_reaped also no longer than the drain needs to find out which threads are dead.
+ * of life. With until_reaped also no longer than the drain needs to find out which threads are dead.
  */
 static uint32_t
 wait_for_free(uint32_t steps, int until_reaped)
 {
   struct ct_ring_header *r = agent_ring();
-  uint64_t beat = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
+  struct beat beat = beat_now();
   uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
-  int silent = 0;
   while (steps-- > 0 && controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
-    struct agent_timespec wait = {0, 10 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t index = take_free();
     if (index == CT_SEGMENT_NONE) {
-      agent_wake_drain();
-      agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
+      wait_for_drain(bell, &beat);
       index = take_free();
     }
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
@@ -114,12 +143,6 @@ wait_for_free(uint32_t steps, int until_reaped)
     /* The pass after the one that may have begun before us has seen everything. */
     if (until_reaped && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes >= 2) {
       break;
-    }
-    uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
-    silent = now == beat ? silent + 1 : 0;
-    beat = now;
-    if (silent >= 1000 || (silent >= 100 && silent % 100 == 0 && controller_is_gone())) {
-      __atomic_store_n(&agent_dead_beat, beat, __ATOMIC_RELAXED);
     }
   }
   return CT_SEGMENT_NONE;
@@ -146,14 +169,13 @@ static void
 wait_for_reaper(uint32_t steps)
 {
   struct ct_ring_header *r = agent_ring();
+  struct beat beat = beat_now();
   uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
   while (steps-- > 0 && controller_lives() && few_are_free() &&
          __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes < 2) {
-    struct agent_timespec wait = {0, 10 * 1000 * 1000};
     uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
-    agent_wake_drain();
-    agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
+    wait_for_drain(bell, &beat);
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
   }
 }
