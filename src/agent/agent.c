@@ -89,6 +89,36 @@ take_oldest(void)
   return CT_SEGMENT_NONE;
 }
 
+/*
+ * Without a controller nobody finds out which threads are dead: takes the active segment of one that is. The look at
+ * them goes on where the last one ended.
+ */
+static uint32_t
+take_abandoned(void)
+{
+  static uint32_t last __attribute__((section(".data")));
+  struct ct_ring_header *r = agent_ring();
+  const struct ct_slot *slots = (const struct ct_slot *)(agent_config.ring + r->slots_offset);
+  for (uint32_t looked = 0; looked < r->segment_count; looked++) {
+    uint32_t index = __atomic_fetch_add(&last, 1, __ATOMIC_RELAXED) % r->segment_count;
+    struct ct_segment_entry *entry = segment_entry(index);
+    uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+    if (CT_SEG_STATE(word) != CT_SEG_ACTIVE) {
+      continue;
+    }
+    const struct ct_slot *owner = &slots[CT_SEG_SLOT(word)];
+    if (owner->generation == entry->generation &&
+        agent_syscall(SYS_tgkill, (long)r->target_pid, (long)owner->tid, 0, 0, 0, 0) != -3 /* ESRCH */) {
+      continue;
+    }
+    uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(word), CT_SEG_SEQ(word));
+    if (__atomic_compare_exchange_n(&entry->state, &word, taken, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+      return index;
+    }
+  }
+  return CT_SEGMENT_NONE;
+}
+
 /* How long the heartbeat has stood still in somebody's steps of 10 ms. */
 struct beat {
   uint64_t last;
@@ -204,6 +234,9 @@ find_segment(const struct ct_slot *slot)
   }
   if (index == CT_SEGMENT_NONE && may_wait) {
     index = wait_for_free(BIRTH_STEPS, 1); /* nothing to take: every segment is some thread's active one */
+  }
+  if (index == CT_SEGMENT_NONE && may_wait && !controller_lives()) {
+    index = take_abandoned();
   }
   return index;
 }
