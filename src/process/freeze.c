@@ -196,13 +196,48 @@ mapping_end(const struct ct_mappings *mappings, uint64_t address)
   return 0;
 }
 
+/* Addresses to look for among words of stacks, nearly all of which lie outside lo .. hi. */
+struct wanted {
+  const uint64_t *list;
+  size_t count;
+  uint64_t lo, hi;
+};
+
+/* Lists may have room to spare: 0 is no address. */
+static struct wanted
+want(const uint64_t *list, size_t count)
+{
+  struct wanted wanted = {list, count, UINT64_MAX, 0};
+  for (size_t i = 0; i < count; i++) {
+    if (list[i] != 0) {
+      wanted.lo = list[i] < wanted.lo ? list[i] : wanted.lo;
+      wanted.hi = list[i] > wanted.hi ? list[i] : wanted.hi;
+    }
+  }
+  return wanted;
+}
+
+static bool
+is_wanted(const struct wanted *wanted, uint64_t word)
+{
+  if (word < wanted->lo || word > wanted->hi) {
+    return false;
+  }
+  for (size_t i = 0; i < wanted->count; i++) {
+    if (word == wanted->list[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /*
  * The innermost signal frame at sp or above: the return address into a restorer, and behind it a ucontext (kernel,
  * struct rt_sigframe). Gives the interrupted pc and sp. Something that only looks like one does no harm.
  */
 static bool
 find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mappings, uint64_t sp,
-                  const uint64_t *restorers, size_t count, uint64_t *pc, uint64_t *interrupted_sp)
+                  const struct wanted *restorers, uint64_t *pc, uint64_t *interrupted_sp)
 {
   uint64_t end = mapping_end(mappings, sp);
   size_t size = end == 0 ? 0 : end - sp > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - sp);
@@ -212,13 +247,11 @@ find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mapp
     for (size_t at = 0; at + 8 + offsetof(ucontext_t, uc_mcontext) + sizeof(mcontext_t) <= size && !found; at += 8) {
       uint64_t word;
       memcpy(&word, stack + at, sizeof(word));
-      for (size_t r = 0; r < count && !found; r++) {
-        if (word != 0 && word == restorers[r]) { /* lists may have room to spare */
-          const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
-          memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
-          memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));
-          found = true;
-        }
+      if (is_wanted(restorers, word)) {
+        const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
+        memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
+        memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));
+        found = true;
       }
     }
   }
@@ -230,6 +263,7 @@ int
 ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
 {
   struct ct_mappings mappings;
+  struct wanted wanted = want(restorers, count);
   settle(frozen);
   frozen->pc_count = 0;
   int code = ct_process_mappings(frozen->process->pid, &mappings);
@@ -244,7 +278,7 @@ ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t c
     frozen->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
     code = add_pc(frozen, pc);
     for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
-      if (!find_signal_frame(frozen, &mappings, sp, restorers, count, &pc, &next) || next == sp) {
+      if (!find_signal_frame(frozen, &mappings, sp, &wanted, &pc, &next) || next == sp) {
         break;
       }
       code = add_pc(frozen, pc);
