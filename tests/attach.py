@@ -213,11 +213,30 @@ def ours_in(pid):
 
 
 def code_differs(pid):
-    """The executable mappings of files that are not what the file has there, at three looks: programs load and unload."""
-    wrong = look_at_code(pid)
-    for _ in range(2):
-        wrong = [line for line in wrong if line in look_at_code(pid)] if wrong else wrong
+    """The executable mappings of files that are not what the file has there."""
+    try:
+        wrong = look_at_code(pid)
+    except OSError:  # unloaded meanwhile
+        wrong = ["?"]
+    if wrong:  # once more, while nothing can be loaded and unloaded
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            end = time.monotonic() + 10
+            while any(state_of(f"/proc/{pid}/task/{tid}") not in "TZX" for tid in os.listdir(f"/proc/{pid}/task")):
+                assert time.monotonic() < end, "it does not stop"
+                time.sleep(0.001)
+            wrong = look_at_code(pid)
+        finally:
+            os.kill(pid, signal.SIGCONT)
     return wrong
+
+
+def state_of(task):
+    try:
+        with open(f"{task}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
 
 
 def look_at_code(pid):
@@ -228,17 +247,8 @@ def look_at_code(pid):
             if "x" not in rights or inode == "0" or not path or not path[0].startswith("/"):
                 continue
             low, high = (int(part, 16) for part in span.split("-"))
-            for turn in range(20):
-                try:
-                    memory.seek(low)
-                    have = memory.read(high - low)
-                    break
-                except OSError:  # unloaded meanwhile, perhaps loaded again
-                    have = b""
-                    if turn == 19 and line in maps_of(pid):
-                        raise
-            if not have:
-                continue
+            memory.seek(low)
+            have = memory.read(high - low)
             with open(path[0], "rb") as file:
                 file.seek(int(offset, 16))
                 want = file.read(high - low)

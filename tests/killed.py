@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """contrail is killed (SIGKILL) at random moments: while it plans, while it holds the process to put hooks in, while it
-records, while it holds it to take them out. The program under load lives and answers right, and what is left in it is
+records, while its patterns change, while it holds it to take hooks out. The program under load lives and answers right, and what is left in it is
 taken out by `contrail clean` or by the next `contrail attach`: then every byte of code is as in the file, nothing of
 ours is mapped or open, gs is 0, and the trace so far can be read.
 
@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -150,15 +151,17 @@ def what_is_left(pid):
 class Killer:
     """Starts contrail attach, and kills it in a phase, at a moment of that phase that is drawn by lot."""
 
-    PHASES = ("plan", "put in", "run", "take out")
+    PHASES = ("plan",) + 3 * ("put in",) + 2 * ("run",) + 3 * ("change",) + 3 * ("take out",)
+    PATTERN = "lib*.so*!*"  # the others are hooked or not in turn
 
     def __init__(self, options, folder, pid, dice):
         self.options, self.folder, self.pid, self.dice = options, folder, pid, dice
         self.trace = os.path.join(folder, "trace")
         self.plan_s = self.hold_s = self.undo_s = 0.05
 
-    def words(self, seconds):
-        return [self.options.contrail, "attach", "--for", f"{seconds * 1000:.0f}ms", "-o", self.trace, str(self.pid)]
+    def words(self, seconds, *patterns):
+        return [self.options.contrail, "attach", "--for", f"{seconds * 1000:.0f}ms", "-o", self.trace, str(self.pid),
+                *patterns]
 
     def measure(self):
         """How long its phases take, by letting it be."""
@@ -177,10 +180,23 @@ class Killer:
         while not is_held(self.pid) and process.poll() is None and time.monotonic() < end:
             pass
 
+    def change(self, process):
+        """Patterns come and go until it is dead; who asked for them is told then."""
+        trace = shlex.join([self.options.contrail, "trace", str(self.pid)])
+        asking = subprocess.Popen(["sh", "-c", f"while {trace} add '*!*' && {trace} remove '*!*'; do :; done"],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(self.dice.randrange(1, 4)):  # one of the first times that it is held
+            self.await_hold(process, time.monotonic() + 30)
+            time.sleep(self.dice.uniform(0, self.hold_s))
+        process.kill()
+        error = asking.communicate(timeout=30)[1].decode(errors="replace")
+        assert error.startswith("contrail") and error.count("\n") == 1, f"who asked for a change was told {error!r}"
+
     def kill(self, phase):
         shutil.rmtree(self.trace, ignore_errors=True)
-        run_s = 30 if phase == "run" else 0.03
-        process = subprocess.Popen(self.words(run_s), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        run_s = 30 if phase in ("run", "change") else 0.03
+        patterns = [self.PATTERN] if phase == "change" else []
+        process = subprocess.Popen(self.words(run_s, *patterns), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE)
         end = time.monotonic() + 30
         if phase == "plan":
@@ -192,6 +208,8 @@ class Killer:
             process.stderr.readline()  # it is attached
             if phase == "run":
                 time.sleep(self.dice.uniform(0, 0.2))
+            elif phase == "change":
+                self.change(process)
             else:
                 time.sleep(0.02)
                 self.await_hold(process, end)
@@ -304,7 +322,7 @@ def attach_turns(options, make, dice):
             end = time.monotonic() + options.seconds
             while tally.turns < options.turns and time.monotonic() < end:
                 turn = tally.turns
-                phase = dice.choice(("plan",) + 3 * ("put in",) + 2 * ("run",) + 3 * ("take out",))
+                phase = dice.choice(Killer.PHASES)
                 status = killer.kill(phase)
                 assert target.process.poll() is None, f"turn {turn}, {phase}: it ended with {target.process.returncode}"
                 left = what_is_left(pid) if not jit else "-"
