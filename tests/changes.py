@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Patterns added to and removed from a live session under load, at random: each function has been recorded exactly as
-often as it was called while it was hooked, in full or light as it was asked for.
+often as it was called while it was hooked, in full or light as it was asked for. And, in turn, while the program loads
+and unloads libraries.
 
     tests/changes.py [--changes N] [--repeat N] [--seed N] [--build DIR] [--keep]
 """
@@ -11,9 +12,14 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+
+import attach
+import killed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -139,6 +145,32 @@ def run_once(options, folder):
             f"(most {held[-1]:.1f})")
 
 
+def run_loads(options, folder):
+    """Patterns change while the program loads and unloads libraries."""
+    target = killed.loads(folder)
+    trace = os.path.join(folder, "trace")
+    try:
+        pid = str(target.process.pid)
+        words = [options.contrail, "attach", "-o", trace, pid, "lib*.so*!*"]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as session:
+            assert "attached" in session.stderr.readline()
+            for number in range(options.changes // 5):
+                command = [options.contrail, "trace", pid, ("remove", "add")[number % 2], "*!*"]
+                if number > 0:
+                    subprocess.run(command, check=True, capture_output=True, timeout=60)
+                time.sleep(random.uniform(0, 0.05))
+                assert target.process.poll() is None, f"change {number}: it ended with {target.process.returncode}"
+            session.send_signal(signal.SIGINT)
+            assert "detached" in session.communicate(timeout=60)[1]
+            assert session.returncode == 0
+        target.check()
+        wrong = attach.code_differs(target.process.pid)
+        assert not wrong, f"code is not as in the file: {wrong[:3]}"
+        return f"{number} changes while libraries come and go, {target.last()} rounds of those"
+    finally:
+        target.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
@@ -150,12 +182,13 @@ def main():
     options.build = os.path.abspath(options.build)
     options.contrail = os.path.join(options.build, "contrail")
     passed = failed = 0
-    for turn in range(options.repeat):
+    for turn in range(options.repeat * 2):
         seed = options.seed if options.seed is not None else random.randrange(10**6)
         random.seed(seed + turn)
+        run = (run_once, run_loads)[turn % 2]
         with tempfile.TemporaryDirectory(prefix="contrail-changes-") as folder:
             try:
-                print(f"ok   changes (seed {seed + turn}): {run_once(options, folder)}", flush=True)
+                print(f"ok   changes (seed {seed + turn}): {run(options, folder)}", flush=True)
                 passed += 1
             except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
                 print(f"FAIL changes (seed {seed + turn})\n     {type(error).__name__}: {error}", flush=True)

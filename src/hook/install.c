@@ -845,13 +845,9 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
 }
 
 bool
-ct_install_holds(const struct ct_remote *remote, const struct ct_installed *installed)
+ct_patch_holds(const struct ct_remote *remote, const struct ct_patch *patch)
 {
   uint8_t bytes[CT_JUMP_BYTES];
-  if (installed->patch_count == 0) {
-    return true;
-  }
-  const struct ct_patch *patch = &installed->patches[0];
   return ct_process_read(remote->process, patch->address, bytes, patch->length) == 0 &&
          memcmp(bytes, patch->bytes, patch->length) == 0;
 }

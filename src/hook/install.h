@@ -104,8 +104,8 @@ int ct_install_switch(const struct ct_remote *remote, const struct ct_installed 
 int ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
                      struct ct_installed *installed);
 
-/* True when the module's patches are in place, by a look at one of them. */
-bool ct_install_holds(const struct ct_remote *remote, const struct ct_installed *installed);
+/* True when the patch is in place. */
+bool ct_patch_holds(const struct ct_remote *remote, const struct ct_patch *patch);
 
 /* The module is gone, and no thread can be in it: its trampolines are unmapped, places in the agent's lists freed. */
 void ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_installed *installed);

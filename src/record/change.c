@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define LAYERS_MAX 4096
+#define LOOKS      8 /* at patches, to find out whether a module's are in place */
 
 void
 ct_module_drop_layers(struct ct_module *module)
@@ -81,6 +82,34 @@ static const struct ct_installed *
 installed_of(const struct ct_module *module, size_t which)
 {
   return which == 1 ? &module->installed : &module->layers[which - 2].installed;
+}
+
+/* The entry of the function goes to this trampoline now. */
+static bool
+is_active(const struct ct_module *module, size_t which, const struct ct_patch *patch)
+{
+  return patch->kind != CT_PATCH_RELAY &&
+         (module->active == NULL ? which == 1 : module->active[patch->function] == which);
+}
+
+bool
+ct_module_holds(const struct ct_module *module, const struct ct_remote *remote)
+{
+  size_t looked = 0;
+  for (size_t which = 1; which < module->layer_count + 2; which++) {
+    const struct ct_installed *installed = installed_of(module, which);
+    size_t stride = installed->patch_count / LOOKS + 1, next = 0;
+    for (size_t i = 0; i < installed->patch_count; i++) {
+      if (i >= next && is_active(module, which, &installed->patches[i])) {
+        if (ct_patch_holds(remote, &installed->patches[i])) {
+          return true;
+        }
+        looked++;
+        next = i + stride;
+      }
+    }
+  }
+  return looked == 0;
 }
 
 /* Of what a function shall have (ct_planned_sort). */

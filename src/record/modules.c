@@ -554,7 +554,7 @@ forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings, 
   int gone = 0;
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
-    if (!module->loaded || (is_mapped(module, mappings) && ct_install_holds(remote, &module->installed))) {
+    if (!module->loaded || (is_mapped(module, mappings) && ct_module_holds(module, remote))) {
       continue;
     }
     module->loaded = false;

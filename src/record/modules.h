@@ -96,6 +96,11 @@ int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote
 /* What is to be hooked in each module, ahead of ct_modules_change. NULL: out of memory. */
 struct ct_choice *ct_modules_choose(struct ct_modules *modules, int pid);
 void ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices);
+/*
+ * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One
+ * alone does not tell, somebody may have set a breakpoint there.
+ */
+bool ct_module_holds(const struct ct_module *module, const struct ct_remote *remote);
 /* Forgets the layers and what is active, but not what is in the process. */
 void ct_module_drop_layers(struct ct_module *module);
 
