@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What goes wrong before or while recording: one clear line on stderr, the right status (127 not found, 126 not
+"""What goes wrong before or while recording or attaching: one clear line on stderr, the right status (127 not found, 126 not
 executable, 125 all else), and what the program wrote is untouched.
 
     tests/errors.py [--filter PATTERN] [--build DIR]
 """
 import argparse
 import fnmatch
+import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -298,8 +301,6 @@ def plan_of_nothing(scene):
 
 def killed_recorder(scene):
     """SIGKILL to contrail: the program goes on to its end, and the trace so far can be read."""
-    import signal
-    import time
     process = subprocess.Popen([scene.contrail, "record", "-o", scene.path("out.trace"), "--", "/bin/sh", "-c",
                                 "echo begin; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1; echo end"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -317,7 +318,170 @@ def killed_recorder(scene):
         raise AssertionError(f"info after the kill: {(got, out[:200], err)}")
 
 
-CASES = [missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
+class Odd:
+    """tests/attach/odd.c in a state, with contrail attach."""
+
+    def __init__(self, scene, *words):
+        self.scene, program = scene, scene.path("odd")
+        if not os.path.exists(program):
+            subprocess.run(["gcc", "-O2", "-g", "-o", program, os.path.join(HERE, "attach", "odd.c"), "-lpthread"], check=True)
+        self.process = subprocess.Popen([program, *words], stdout=subprocess.PIPE, text=True)
+        self.pid = int(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def attach(self, *options, before=()):
+        return self.scene.run(*before, self.scene.contrail, "attach", "-o", self.scene.path("out.trace"), *options,
+                              str(self.pid))
+
+    def calls(self, name):
+        out = self.scene.run(self.scene.contrail, "report", "--json", "--limit", "0", self.scene.path("out.trace"))[1]
+        return sum(row["calls"] for row in json.loads(out)["functions"] if row["name"] == name)
+
+    def state(self):
+        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+
+    def await_state(self, state):
+        end = time.monotonic() + 10
+        while self.state() != state:
+            if time.monotonic() > end:
+                raise AssertionError(f"state {self.state()}, not {state}")
+            time.sleep(0.005)
+
+
+def attach_nobody(scene):
+    for pid, status, words in (("999999999", 125, ["no process"]), ("0", 2, ["process id"]), ("2", 125, ["kernel"])):
+        got, out, err = scene.run(scene.contrail, "attach", "-o", scene.path("out.trace"), pid)
+        if pid == "2" and not os.path.exists("/proc/2"):
+            continue
+        if got != status or out or len(err.splitlines()) != 1 or any(word not in err for word in words):
+            raise AssertionError(f"{pid}: status {got}: {err}")
+
+
+def attach_zombie(scene):
+    with Odd(scene, "zombie") as odd:
+        expect(odd.attach(), 125, words=["has ended"])
+
+
+def attach_stopped(scene):
+    """It stays stopped while it is attached to and let go, and works when it is continued."""
+    with Odd(scene, "work") as odd:
+        odd.process.send_signal(signal.SIGSTOP)
+        odd.await_state("T")
+        expect(odd.attach("--for", "200ms"), 0, lines=2)
+        odd.await_state("T")
+        odd.process.send_signal(signal.SIGCONT)
+        odd.await_state("S")
+        shutil.rmtree(scene.path("out.trace"))
+        expect(odd.attach("--for", "200ms"), 0, lines=2)
+        if odd.calls("step") < 10:
+            raise AssertionError(f"{odd.calls('step')} calls")
+
+
+def attach_in_vfork(scene):
+    """The thread cannot be stopped before the child has ended; the other one runs meanwhile."""
+    with Odd(scene, "vfork", "1") as odd:
+        begin = time.monotonic()
+        got, _, err = odd.attach("--for", "300ms")
+        held = float(err.split("held for ")[1].split()[0])
+        if got != 0 or time.monotonic() - begin < 0.5 or held > 500:
+            raise AssertionError(f"status {got}, held for {held} ms: {err}")
+        if odd.process.wait(60) != 7 or odd.calls("step") < 10:
+            raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
+
+
+def attach_in_long_vfork(scene):
+    with Odd(scene, "vfork", "60") as odd:
+        expect(odd.attach("--for", "300ms"), 125, words=["vfork"])
+        if os.path.exists(scene.path("out.trace")):
+            raise AssertionError("an output directory was left behind")
+
+
+def attach_heir(scene):
+    """The main thread has ended, another one goes on."""
+    for words in (["attach", "-o", scene.path("out.trace")], ["record", "-o", scene.path("out.trace"), "--"]):
+        if words[0] == "attach":
+            with Odd(scene, "heir") as odd:
+                odd.await_state("Z")
+                expect(odd.attach(), 0, lines=2)
+                status = odd.process.wait(60)
+        else:
+            status = scene.run(scene.contrail, *words, scene.path("odd"), "heir")[0]
+        if status != 5 or (odd.calls("step"), odd.calls("zlibVersion")) != (100, 100):
+            raise AssertionError(f"{words[0]}: it ended with {status}; {odd.calls('step')}, {odd.calls('zlibVersion')} calls")
+        shutil.rmtree(scene.path("out.trace"))
+
+
+def attach_under_seccomp(scene):
+    with Odd(scene, "seccomp") as odd:
+        expect(odd.attach(), 125, words=["seccomp"])
+
+
+def attach_traced(scene):
+    need("strace")
+    with Odd(scene, "work") as odd:
+        tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(odd.pid)], stderr=subprocess.PIPE)
+        tracer.stderr.readline()
+        try:
+            expect(odd.attach(), 125, words=["traced by process", str(tracer.pid)])
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.communicate(timeout=30)
+        expect(odd.attach("--for", "100ms"), 0, lines=2)
+
+
+def attach_not_ours(scene):
+    with Odd(scene, "work") as odd:
+        expect(odd.attach(before=as_nobody(scene)), 125, words=["may not be traced"])
+
+
+def attach_no_place(scene):
+    """The output cannot be: the process is not touched."""
+    with Odd(scene, "work") as odd:
+        os.mkdir(scene.path("out.trace"))
+        scene.write("out.trace/file", b"mine")
+        expect(odd.attach("--for", "100ms"), 125, words=["out.trace"])
+        got = scene.run(scene.contrail, "attach", "--for", "100ms", "-o", scene.path("no/folder"), str(odd.pid))
+        expect(got, 125, words=["no/folder"])
+        if odd.state() not in "SR" or os.listdir(scene.path("out.trace")) != ["file"]:
+            raise AssertionError("the process or the folder was touched")
+
+
+def attach_bad_pattern(scene):
+    with Odd(scene, "work") as odd:
+        for pattern in ("@nothing:", ""):
+            got, _, err = odd.attach("--for", "100ms", "--trace", pattern)
+            if got not in (2, 125) or len(err.splitlines()) != 1:
+                raise AssertionError(f"{pattern!r}: status {got}: {err}")
+            if os.path.exists(scene.path("out.trace")):
+                raise AssertionError(f"{pattern!r}: an output directory was left behind")
+
+
+def attach_at_its_end(scene):
+    """It is killed at some moment while it is attached to: one line says so, or it was recorded up to there."""
+    for turn in range(30):
+        with Odd(scene, "work") as odd:
+            attaching = subprocess.Popen([scene.contrail, "attach", "-o", scene.path("out.trace"), str(odd.pid)],
+                                         stderr=subprocess.PIPE, text=True)
+            time.sleep(turn * 0.002)
+            odd.process.kill()
+            error = attaching.communicate(timeout=30)[1]
+            begun = "attached to" in error
+            if attaching.returncode != (0 if begun else 125) or len(error.splitlines()) != 1 + begun:
+                raise AssertionError(f"turn {turn}: status {attaching.returncode}: {error}")
+            shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
+
+
+CASES = [attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
+         attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
+         missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
          missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,
          existing_output, output_is_a_file,
          output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,

@@ -17,11 +17,12 @@ find_descriptor(pid_t pid, int *descriptor)
 {
   char path[PATH_MAX], target[sizeof(RING_FILE)];
   bool found = false;
-  snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+  ct_process_path(pid, "fd", path, sizeof(path));
+  size_t length = strlen(path);
   DIR *folder = opendir(path);
   const struct dirent *entry;
   while (folder != NULL && !found && (entry = readdir(folder)) != NULL) {
-    snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid, entry->d_name);
+    snprintf(path + length, sizeof(path) - length, "/%s", entry->d_name);
     found = readlink(path, target, sizeof(target)) == (ssize_t)sizeof(target) &&
             memcmp(target, RING_FILE, sizeof(RING_FILE) - 1) == 0;
     *descriptor = found ? atoi(entry->d_name) : 0;

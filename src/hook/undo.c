@@ -565,9 +565,9 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     struct timespec wait = {0, (long)run};
     nanosleep(&wait, NULL);
     do { /* where many others want the processors, threads may take long to stop */
-      *held_since = now_ns();
       code = ct_process_freeze(process, HOLD_MS, frozen, diag);
     } while (code == CT_ETIMEOUT && now_ns() < deadline);
+    *held_since = frozen->since_ns;
     if (code != 0) {
       return code;
     }
@@ -650,10 +650,11 @@ is_patched(const struct undo *undo, const struct ct_mapping *mapping)
 static int
 give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
 {
-  char path[PATH_MAX + 64];
+  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
   struct stat file;
   pid_t pid = process_of(undo)->pid;
-  snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, mapping->path);
+  snprintf(rest, sizeof(rest), "root%s", mapping->path);
+  ct_process_path(pid, rest, path, sizeof(path));
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   int code = 0;
   if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
@@ -773,7 +774,7 @@ unmap_all(struct undo *undo)
 static int
 undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
 {
-  uint64_t held_since = now_ns();
+  uint64_t held_since = undo->frozen->since_ns;
   uint32_t closed = 1;
   if (undo->found->ring == 0) {
     return call(undo, SYS_close, (uint64_t)undo->found->descriptor, 0, 0);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,11 +27,17 @@
 #define HANDLERS_MAX   16         /* nested in one thread */
 
 static uint64_t
-now_ms(void)
+now_ns(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t
+now_ms(void)
+{
+  return now_ns() / 1000000u;
 }
 
 static bool
@@ -96,21 +103,31 @@ await_stop(struct ct_frozen *frozen, struct ct_frozen_thread *thread, uint64_t d
   }
 }
 
-/* A leader that has ended before its threads cannot be held, and need not. */
-static bool
-is_dead(const struct ct_frozen *frozen, pid_t tid)
+/* The letter of a thread's state, 0: there is none. */
+static char
+task_state(pid_t pid, const char *tid)
 {
-  char path[64], text[256];
-  snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)frozen->process->pid, (int)tid);
+  char path[320], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)pid, tid);
   FILE *file = fopen(path, "re");
   if (file == NULL) {
-    return true;
+    return 0;
   }
   size_t size = fread(text, 1, sizeof(text) - 1, file);
   fclose(file);
   text[size] = '\0';
   const char *state = strrchr(text, ')'); /* "tid (name) state ..." */
-  return state != NULL && (state[2] == 'Z' || state[2] == 'X');
+  return state != NULL && state[1] == ' ' ? state[2] : 0;
+}
+
+/* A leader that has ended before its threads cannot be held, and need not. */
+static bool
+is_dead(const struct ct_frozen *frozen, pid_t tid)
+{
+  char name[16];
+  snprintf(name, sizeof(name), "%d", (int)tid);
+  char state = task_state(frozen->process->pid, name);
+  return state == 0 || state == 'Z' || state == 'X';
 }
 
 /* Takes hold of the threads that are not held yet; *fresh is their number. */
@@ -296,12 +313,63 @@ ct_frozen_sweep(struct ct_frozen *frozen)
   return ct_errand_sweep(frozen->process, frozen->pcs, frozen->pc_count);
 }
 
+/* In vfork a thread waits for its child, and stops for nobody. */
+static bool
+waits_for_vfork(pid_t pid, const char *tid)
+{
+  char path[320], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/task/%s/syscall", (int)pid, tid);
+  FILE *file = fopen(path, "re");
+  size_t size = file != NULL ? fread(text, 1, sizeof(text) - 1, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  text[size] = '\0';
+  long number = size > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : -1;
+  return number == SYS_vfork || number == SYS_clone || number == SYS_clone3;
+}
+
+/* False when the process still has such a thread at the deadline. The others run meanwhile. */
+static bool
+await_vforks(pid_t pid, uint64_t deadline)
+{
+  char path[64];
+  bool waits;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  do {
+    DIR *tasks = opendir(path);
+    const struct dirent *task;
+    waits = false;
+    while (tasks != NULL && !waits && (task = readdir(tasks)) != NULL) {
+      waits = task->d_name[0] != '.' && task_state(pid, task->d_name) == 'D' && waits_for_vfork(pid, task->d_name);
+    }
+    if (tasks != NULL) {
+      closedir(tasks);
+    }
+    if (waits && now_ms() >= deadline) {
+      return false;
+    }
+    if (waits) {
+      struct timespec wait = {0, 1000 * 1000};
+      nanosleep(&wait, NULL);
+    }
+  } while (waits);
+  return true;
+}
+
 int
 ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
 {
   memset(frozen, 0, sizeof(*frozen));
   frozen->process = process;
-  int code = hold_all(frozen, now_ms() + (uint64_t)deadline_ms);
+  uint64_t deadline = now_ms() + (uint64_t)deadline_ms;
+  if (!await_vforks(process->pid, deadline)) {
+    return ct_fail(diag, CT_ETIMEOUT,
+                   "cannot hold the threads of process %d: one waits for the end of a child that it made by vfork",
+                   (int)process->pid);
+  }
+  frozen->since_ns = now_ns();
+  int code = hold_all(frozen, deadline);
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
   }

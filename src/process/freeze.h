@@ -17,6 +17,7 @@ struct ct_frozen_thread {
 
 struct ct_frozen {
   struct ct_process *process;
+  uint64_t since_ns; /* when the first thread was stopped, CLOCK_MONOTONIC */
   struct ct_frozen_thread *threads;
   size_t thread_count;
   uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */
@@ -26,8 +27,9 @@ struct ct_frozen {
 };
 
 /*
- * Stops every thread. CT_ETIMEOUT when one cannot be stopped within deadline_ms (it waits for a vfork child, say): then
- * all run again. The process is unharmed if we die meanwhile: all threads go on.
+ * Stops every thread. CT_ETIMEOUT when one cannot be stopped within deadline_ms: then all run again. While one waits
+ * for a child that it made by vfork, which is such a case, nobody is stopped yet. The process is unharmed if we die
+ * meanwhile: all threads go on.
  */
 int ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag);
 /*

@@ -127,32 +127,51 @@ read_mappings(const char *name, struct ct_mappings *out)
   return 0;
 }
 
+/* A task that has its memory no longer has no program either. */
+static bool
+has_memory(const char *exe)
+{
+  char unused[8];
+  return readlink(exe, unused, sizeof(unused)) >= 0 || errno != ENOENT;
+}
+
+void
+ct_process_path(pid_t pid, const char *rest, char *path, size_t size)
+{
+  char name[320];
+  bool found = false;
+  snprintf(name, sizeof(name), "/proc/%d/exe", (int)pid);
+  snprintf(path, size, "/proc/%d/%s", (int)pid, rest);
+  if (has_memory(name)) {
+    return;
+  }
+  snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(name);
+  const struct dirent *task;
+  while (tasks != NULL && !found && (task = readdir(tasks)) != NULL) {
+    snprintf(name, sizeof(name), "/proc/%d/task/%s/exe", (int)pid, task->d_name);
+    if (task->d_name[0] != '.' && has_memory(name)) {
+      snprintf(path, size, "/proc/%d/task/%s/%s", (int)pid, task->d_name, rest);
+      found = true;
+    }
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+}
+
 int
 ct_process_mappings(pid_t pid, struct ct_mappings *out)
 {
   char name[320];
-  snprintf(name, sizeof(name), "/proc/%d/maps", (int)pid);
+  ct_process_path(pid, "maps", name, sizeof(name));
   int code = read_mappings(name, out);
   if (code != 0 || out->count != 0) {
     return code;
   }
-  ct_mappings_free(out);
-  /* The main thread has ended and shows nothing any more: ask another one. */
-  snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
-  DIR *tasks = opendir(name);
-  if (tasks == NULL) {
-    return ct_err_from_errno(errno);
-  }
-  const struct dirent *task;
-  while (code == 0 && out->count == 0 && (task = readdir(tasks)) != NULL) {
-    if (task->d_name[0] != '.') {
-      ct_mappings_free(out);
-      snprintf(name, sizeof(name), "/proc/%d/task/%s/maps", (int)pid, task->d_name);
-      code = read_mappings(name, out);
-    }
-  }
-  closedir(tasks);
-  return code;
+  ct_mappings_free(out); /* that thread has ended meanwhile */
+  ct_process_path(pid, "maps", name, sizeof(name));
+  return read_mappings(name, out);
 }
 
 void

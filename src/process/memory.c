@@ -21,7 +21,7 @@ ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes)
 {
   char path[64];
   uint64_t entries[512];
-  snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+  ct_process_path(pid, "pagemap", path, sizeof(path));
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     return false;
@@ -49,7 +49,7 @@ void
 ct_pagemap_open(struct ct_pagemap *map, pid_t pid)
 {
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+  ct_process_path(pid, "pagemap", path, sizeof(path));
   map->fd = open(path, O_RDONLY | O_CLOEXEC);
   map->first = map->count = 0;
 }
@@ -114,7 +114,7 @@ uint64_t
 ct_process_private_bytes(pid_t pid)
 {
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+  ct_process_path(pid, "smaps_rollup", path, sizeof(path));
   return kilobytes_of(path, "Private_Dirty");
 }
 
@@ -122,6 +122,6 @@ uint64_t
 ct_process_peak_bytes(pid_t pid)
 {
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+  ct_process_path(pid, "status", path, sizeof(path));
   return kilobytes_of(path, "VmHWM");
 }

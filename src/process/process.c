@@ -24,7 +24,7 @@ static int
 open_memory(struct ct_process *process, struct ct_diag *diag)
 {
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/mem", (int)process->pid);
+  ct_process_path(process->pid, "mem", path, sizeof(path));
   if (process->mem_fd >= 0) {
     close(process->mem_fd);
   }

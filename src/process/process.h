@@ -71,6 +71,12 @@ int ct_process_set_gs_base(struct ct_process *process, uint64_t base);
 int ct_process_gs_base(struct ct_process *process, uint64_t *base);
 int ct_process_stack_pointer(struct ct_process *process, uint64_t *sp);
 
+/*
+ * The path of what /proc has about a process's memory and files ("maps", "root/etc/passwd"), by a thread of it that
+ * still has them: when the main thread has ended, others may go on.
+ */
+void ct_process_path(pid_t pid, const char *rest, char *path, size_t size);
+
 struct ct_mapping {
   uint64_t start, end;
   uint64_t offset;

@@ -47,11 +47,11 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
     return 0;
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
-  session->frozen_since_ns = session_now_ns();
   int code = ct_process_freeze(&session->process, HOLD_MS, &session->frozen, diag);
   if (code != 0) {
     return code;
   }
+  session->frozen_since_ns = session->frozen.since_ns;
   session->is_frozen = true;
   code = ct_frozen_find_pcs(&session->frozen, restorers, count);
   code = code == 0 ? ct_frozen_sweep(&session->frozen) : code;
@@ -100,14 +100,14 @@ check_target(pid_t pid, struct ct_diag *diag)
   if (pid <= 0 || state == 0) {
     return ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
   }
-  if (state == 'Z' || state == 'X') {
-    return ct_fail(diag, CT_ESRCH, "process %d has ended (its parent has not asked for its status yet)", (int)pid);
-  }
   if (pid == getpid()) {
     return ct_fail(diag, CT_EINVAL, "process %d is contrail itself", (int)pid);
   }
-  snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+  ct_process_path(pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
+  if (length < 0 && errno == ENOENT && (state == 'Z' || state == 'X')) {
+    return ct_fail(diag, CT_ESRCH, "process %d has ended (its parent has not asked for its status yet)", (int)pid);
+  }
   if (length < 0 && errno == ENOENT) {
     return ct_fail(diag, CT_EUNSUPPORTED, "process %d is a thread of the kernel", (int)pid);
   }

@@ -478,11 +478,11 @@ make_own(struct ct_session *session, struct ct_diag *diag)
   struct ct_birth *birth = session->birth;
   session->image.place = birth->place;
   memset(&birth->place, 0, sizeof(birth->place));
-  session->frozen_since_ns = session_now_ns();
   int code = ct_process_freeze(&session->process, HOLD_MS, &session->frozen, diag);
   if (code != 0) {
     return code;
   }
+  session->frozen_since_ns = session->frozen.since_ns;
   session->is_frozen = true;
   if (!is_waiting(session)) {
     return ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
@@ -525,7 +525,7 @@ be_forked(struct ct_session *session, struct ct_diag *diag)
     code = ct_drain_start(session->drain, session->image.ring, birth->pid);
   }
   if (code == 0) {
-    snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)birth->pid);
+    ct_process_path(birth->pid, "exe", exe, sizeof(exe));
     ssize_t length = readlink(exe, program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
     ct_manifest_image(&session->manifest, birth->pid, program, NULL);

@@ -137,8 +137,9 @@ map_ring_here(const struct ct_remote *remote, int fd, const struct ct_image_opti
   struct ct_ring_header layout;
   memset(&layout, 0, sizeof(layout));
   lay_out_ring(&layout, segments, options, pid);
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+  char rest[32], path[64];
+  snprintf(rest, sizeof(rest), "fd/%d", fd);
+  ct_process_path(pid, rest, path, sizeof(path));
   int ours = open(path, O_RDWR | O_CLOEXEC);
   void *mapping = MAP_FAILED;
   if (ours >= 0 && ftruncate(ours, (off_t)layout.total_bytes) == 0) {

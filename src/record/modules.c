@@ -8,6 +8,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -431,9 +432,10 @@ static int
 plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, int pid, bool count_it,
                 struct ct_plan **plan, bool *fresh, struct ct_diag *why)
 {
-  char path[4200];
+  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
   struct stat file;
-  snprintf(path, sizeof(path), "/proc/%d/root%s", pid, mapping->path);
+  snprintf(rest, sizeof(rest), "root%s", mapping->path);
+  ct_process_path(pid, rest, path, sizeof(path));
   if (stat(path, &file) != 0) {
     return ct_fail(why, ct_err_from_errno(errno), "%s", strerror(errno));
   }
@@ -883,7 +885,7 @@ ct_modules_program(struct ct_modules *modules, int pid)
   struct stat file;
   struct ct_plan *plan;
   bool fresh;
-  snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+  ct_process_path(pid, "exe", path, sizeof(path));
   return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 ? plan : NULL;
 }
 

@@ -80,7 +80,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
                                      .int3 = session->options.int3,
                                      .follow = session->family != NULL};
   char path[64], target[PATH_MAX];
-  snprintf(path, sizeof(path), "/proc/%d/exe", (int)session->process.pid);
+  ct_process_path(session->process.pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
   target[length > 0 ? length : 0] = '\0';
   int code = 0;

@@ -156,7 +156,7 @@ bool
 session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
 {
   char path[PATH_MAX];
-  char seen[PATH_MAX + 64];
+  char rest[PATH_MAX + 8], seen[PATH_MAX + 64];
   size_t length = 0;
   while (length + 1 < sizeof(path)) {
     size_t step = CT_PAGE_BYTES - (path_address + length) % CT_PAGE_BYTES;
@@ -170,7 +170,8 @@ session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
     length += step;
   }
   path[sizeof(path) - 1] = '\0';
-  snprintf(seen, sizeof(seen), "/proc/%d/%s%s", (int)session->process.pid, path[0] == '/' ? "root" : "cwd/", path);
+  snprintf(rest, sizeof(rest), "%s%s", path[0] == '/' ? "root" : "cwd/", path);
+  ct_process_path(session->process.pid, rest, seen, sizeof(seen));
   return ct_program_is_privileged(seen) != 0;
 }
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* A process in the state that its argument names; it writes a line when it is in it. */
+#include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((noinline)) void
+step(int i)
+{
+  __asm__ volatile("" ::"r"(i) : "memory");
+}
+
+static void
+ready(void)
+{
+  printf("%d\n", (int)getpid());
+  fflush(stdout);
+}
+
+static void
+steps(int count)
+{
+  for (int i = 0; i < count; i++) {
+    step(i);
+    usleep(1000);
+  }
+}
+
+static void *
+forever(void *unused)
+{
+  for (;;) {
+    steps(1000);
+  }
+  return unused;
+}
+
+/* While its main thread has ended: calls, and a library that comes. */
+static void *
+heir(void *unused)
+{
+  usleep(300000);
+  void *library = dlopen("libz.so.1", RTLD_NOW);
+  const char *(*version)(void) = library == NULL ? NULL : (const char *(*)(void))dlsym(library, "zlibVersion");
+  for (int i = 0; i < 100; i++) {
+    step(i);
+    if (version != NULL) {
+      version();
+    }
+  }
+  exit(5);
+  return unused;
+}
+
+int
+main(int argc, char **argv)
+{
+  const char *kind = argc > 1 ? argv[1] : "";
+  pthread_t thread;
+  if (strcmp(kind, "work") == 0) {
+    ready();
+    forever(NULL);
+  } else if (strcmp(kind, "vfork") == 0) { /* a thread that works, and one that waits in vfork for argv[2] seconds */
+    pthread_create(&thread, NULL, forever, NULL);
+    ready();
+    if (vfork() == 0) {
+      sleep((unsigned)atoi(argv[2]));
+      _exit(3);
+    }
+    int status;
+    wait(&status);
+    steps(500);
+    return WEXITSTATUS(status) + 4;
+  } else if (strcmp(kind, "heir") == 0) {
+    pthread_create(&thread, NULL, heir, NULL);
+    ready();
+    pthread_exit(NULL);
+  } else if (strcmp(kind, "zombie") == 0) { /* its child is one */
+    pid_t child = fork();
+    if (child == 0) {
+      _exit(0);
+    }
+    usleep(100000);
+    printf("%d\n", (int)child);
+    fflush(stdout);
+    pause();
+  } else if (strcmp(kind, "seccomp") == 0) {
+    struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {1, allow};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+      return 1;
+    }
+    ready();
+    forever(NULL);
+  }
+  return 2;
+}
