@@ -308,31 +308,43 @@ test_race(void **state)
   (void)state;
   struct ct_place place = open_place();
   for (int round = 0; round < 20; round++) {
-    int start[2], fd, winners = 0;
+    int start[2], result[2], end[2], fd, winners = 0;
     pid_t children[4];
-    assert_int_equal(pipe(start), 0);
+    assert_int_equal(pipe(start) | pipe(result) | pipe(end), 0);
     for (int i = 0; i < 4; i++) {
       children[i] = fork();
       if (children[i] == 0) {
         char c;
         struct ct_place own = open_place();
         close(start[1]);
+        close(end[1]);
         if (read(start[0], &c, 1) < 0)
           _exit(3);
         int code = ct_place_listen(&own, "race-1", &fd, NULL);
-        usleep(100000); /* until the others have tried */
-        _exit(code == CT_OK ? 0 : code == CT_EEXIST ? 1 : 2);
+        c = (char)(code == CT_OK ? 0 : code == CT_EEXIST ? 1 : 2);
+        if (write(result[1], &c, 1) != 1 || read(end[0], &c, 1) != 0) /* until all have tried */
+          _exit(3);
+        _exit(0);
       }
     }
     close(start[0]);
     close(start[1]);
     for (int i = 0; i < 4; i++) {
-      int status;
-      waitpid(children[i], &status, 0);
-      assert_in_range(WEXITSTATUS(status), 0, 1);
-      winners += WEXITSTATUS(status) == 0;
+      char c;
+      assert_int_equal(read(result[0], &c, 1), 1);
+      assert_in_range(c, 0, 1);
+      winners += c == 0;
     }
     assert_int_equal(winners, 1);
+    close(end[0]);
+    close(end[1]);
+    close(result[0]);
+    close(result[1]);
+    for (int i = 0; i < 4; i++) {
+      int status;
+      waitpid(children[i], &status, 0);
+      assert_int_equal(status, 0);
+    }
   }
   ct_place_close(&place);
 }
