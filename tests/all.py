@@ -3,9 +3,8 @@
 """All tests of the project, or the groups named, and one last line with the sum.
 
     tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light values errors crash
-                                               killed cache library
-                                               control programs kinds transparency callgrind libraries differential
-                                               fuzz
+                                               output attach follow changes killed cache library control programs kinds
+                                               transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -30,11 +29,11 @@ GROUPS = {
     "light": [[os.path.join(HERE, "light.py")]],
     "values": [[os.path.join(HERE, "values.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
-    "attach": [[os.path.join(HERE, "attach.py")]],
+    "attach": [[os.path.join(HERE, "attach.py"), "--turns", "8"]],
     "follow": [[os.path.join(HERE, "follow.py")]],
-    "changes": [[os.path.join(HERE, "changes.py"), "--repeat", "2"]],
+    "changes": [[os.path.join(HERE, "changes.py")]],
     "output": [[os.path.join(HERE, "output.py")]],
-    "killed": [[os.path.join(HERE, "killed.py"), "--seconds", "20"]],
+    "killed": [[os.path.join(HERE, "killed.py"), "--seconds", "8"]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
@@ -47,8 +46,8 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "10"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach", "follow", "changes", "killed", "cache", "library", "control",
-         "programs", "kinds", "transparency", "callgrind",
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach",
+         "follow", "changes", "killed", "cache", "library", "control", "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
 
 

@@ -249,6 +249,8 @@ def look_at_code(pid):
             low, high = (int(part, 16) for part in span.split("-"))
             memory.seek(low)
             have = memory.read(high - low)
+            if len(have) != high - low:
+                raise OSError("unmapped meanwhile")
             with open(path[0], "rb") as file:
                 file.seek(int(offset, 16))
                 want = file.read(high - low)

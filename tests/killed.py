@@ -265,7 +265,8 @@ def other_tools(pid):
                                "set auto-solib-add off", "-p", str(pid), "-ex", "info registers rip")
         assert status == 0 and "rip" in out, f"gdb: {err[-300:]}"
     if shutil.which("strace"):
-        tracer = subprocess.Popen(["strace", "-f", "-o", "/dev/null", "-p", str(pid)], stdin=subprocess.DEVNULL,
+        # not -f: it hangs by itself when the process has made children by vfork meanwhile
+        tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(pid)], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE)
         first = tracer.stderr.readline().decode()
         time.sleep(0.05)

@@ -102,8 +102,9 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   segment = (segment & CT_CURSOR_VALID) != 0 ? segment : segment + CT_CURSOR_VALID;
   agency->segment = (struct ct_ring_event *)segment;
   agency->table = map(0, CT_TABLE_BYTES);
-  if (agency->config == NULL || agency->control == NULL || segment == CT_CURSOR_VALID || agency->table == NULL ||
-      map(stack + (uint64_t)delta, bytes) == NULL)
+  agency->ring = map(0, sizeof(*agency->ring));
+  if (agency->config == NULL || agency->ring == NULL || agency->control == NULL || segment == CT_CURSOR_VALID ||
+      agency->table == NULL || map(stack + (uint64_t)delta, bytes) == NULL)
     return -1;
   agency->process = (struct ct_process){.pid = getpid(), .mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC)};
   agency->remote = (struct ct_remote){.process = &agency->process, .syscall = own_syscall};
@@ -111,6 +112,7 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   agency_table = (uint64_t)agency->table;
   agency->place = (struct ct_agent_place){.config = (uint64_t)agency->config,
                                           .table = (uint64_t)agency->table,
+                                          .ring = (uint64_t)agency->ring,
                                           .store_delta = delta,
                                           .head = {.slow_enter = (uint64_t)agency_slow_enter,
                                                    .slow_return = (uint64_t)agency_slow_return,
@@ -131,6 +133,7 @@ agency_tear_down(struct agency *agency)
 {
   syscall(SYS_arch_prctl, ARCH_SET_GS, 0);
   munmap(agency->table, CT_TABLE_BYTES);
+  munmap(agency->ring, sizeof(*agency->ring));
   if (agency->process.mem_fd > 0)
     close(agency->process.mem_fd);
   ct_agent_place_free(&agency->place);

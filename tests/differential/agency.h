@@ -18,6 +18,7 @@ struct agency {
   struct ct_control *control;
   struct ct_ring_event *segment; /* AGENCY_EVENTS */
   uint8_t *table;
+  struct ct_ring_header *ring; /* what is told there is not looked at */
 };
 
 /* The stack [stack, stack + bytes) gets a store at stack + delta. 0 or -1. Sets gs of this thread. */
