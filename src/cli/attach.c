@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
-#include "cli/command.h"
-#include "cli/detail.h"
-#include "cli/select.h"
+#include "cli/recording.h"
 
 #include <contrail/control.h>
-#include <contrail/exclude.h>
 #include <contrail/session.h>
 
 #include <inttypes.h>
@@ -17,7 +14,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { GO_ON = -1, MAX_DEPTH = 1000000, OUTPUT_MIB_MAX = 4096, STEP_MS = 50, EXIT_OWN_FAILURE = 125 };
+enum { GO_ON = -1, STEP_MS = 50 };
 
 struct attach {
   struct ct_session_options options;
@@ -63,34 +60,18 @@ static int
 parse_attach(int argc, char **argv, struct attach *attach)
 {
   static const struct option options[] = {
-      {"output", required_argument, NULL, 'o'},
-      {"for", required_argument, NULL, 'f'},
-      {"ring-size", required_argument, NULL, 'r'},
-      {"lossless", no_argument, NULL, 'l'},
-      {"max-depth", required_argument, NULL, 'd'},
-      {"no-cache", no_argument, NULL, 'n'},
-      {"no-output", no_argument, NULL, 'O'},
-      {"max-output", required_argument, NULL, 'M'},
+      CT_RECORDING_OPTIONS,
+      {"for", required_argument, NULL, 'F'},
       {"deadline", required_argument, NULL, 'D'},
       {"quiet", no_argument, NULL, 'q'},
-      {"follow", no_argument, NULL, 'F'},
-      {"child-ring-size", required_argument, NULL, 'c'},
-      CT_EXCLUDE_OPTIONS,
-      CT_SELECT_OPTIONS,
-      {"source", no_argument, NULL, CT_OPTION_SOURCE},
-      CT_DETAIL_OPTIONS,
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
-  uint64_t number;
   double seconds;
   int got, code;
-  while ((got = getopt_long(argc, argv, ":o:qh", options, NULL)) != -1) {
+  while ((got = getopt_long(argc, argv, ":o:fqh", options, NULL)) != -1) {
     switch (got) {
-    case 'o':
-      attach->options.directory = optarg;
-      break;
-    case 'f':
+    case 'F':
       if (!parse_duration(optarg, &attach->seconds)) {
         return ct_usage_error(&ct_command_attach, "--for takes a time such as 10s, 500ms or 2m, not '%s'", optarg);
       }
@@ -101,77 +82,16 @@ parse_attach(int argc, char **argv, struct attach *attach)
       }
       attach->options.deadline_ms = seconds < 0.001 ? 1 : (uint32_t)(seconds * 1000);
       break;
-    case 'r':
-      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
-        return ct_usage_error(&ct_command_attach, "--ring-size takes 1 to 256 (MiB), not '%s'", optarg);
-      }
-      attach->options.ring_mib = (uint32_t)number;
-      break;
-    case 'd':
-      if (!ct_parse_number(optarg, MAX_DEPTH, &number) || number < 1) {
-        return ct_usage_error(&ct_command_attach, "--max-depth takes 1 to %u, not '%s'", MAX_DEPTH, optarg);
-      }
-      attach->options.max_depth = (uint32_t)number;
-      break;
-    case 'O':
-      attach->options.no_output = true;
-      break;
-    case 'M':
-      if (!ct_parse_number(optarg, OUTPUT_MIB_MAX, &number) || number < 1) {
-        return ct_usage_error(&ct_command_attach, "--max-output takes 1 to %u (MiB), not '%s'", OUTPUT_MIB_MAX, optarg);
-      }
-      attach->options.output_mib = (uint32_t)number;
-      break;
-    case 'l':
-      attach->options.lossless = true;
-      break;
-    case 'n':
-      attach->options.no_cache = true;
-      break;
     case 'q':
       attach->quiet = true;
-      break;
-    case 'F':
-      attach->options.follow = true;
-      break;
-    case 'c':
-      if (!ct_parse_number(optarg, 256, &number) || number < 1) {
-        return ct_usage_error(&ct_command_attach, "--child-ring-size takes 1 to 256 (MiB), not '%s'", optarg);
-      }
-      attach->options.child_ring_mib = (uint32_t)number;
-      break;
-    case CT_OPTION_EXCLUDE:
-    case CT_OPTION_EXCLUDE_FROM:
-    case CT_OPTION_EXCLUDE_HOT:
-      code = ct_exclude_option(&ct_command_attach, got, optarg, &attach->options.exclude);
-      if (code != CT_EXIT_OK) {
-        return code;
-      }
-      break;
-    case CT_OPTION_SOURCE:
-      attach->options.sources = true;
-      break;
-    case CT_OPTION_ARGS:
-    case CT_OPTION_NO_ARGS:
-    case CT_OPTION_SAMPLE:
-    case CT_OPTION_NO_SAMPLING:
-      code = ct_detail_option(&ct_command_attach, got, optarg, &attach->options);
-      if (code != CT_EXIT_OK) {
-        return code;
-      }
-      break;
-    case CT_OPTION_TRACE:
-    case CT_OPTION_MODE:
-    case CT_OPTION_ROOT:
-      code = ct_select_option(&ct_command_attach, got, optarg, &attach->options.selection);
-      if (code != CT_EXIT_OK) {
-        return code;
-      }
       break;
     case 'h':
       return ct_show_usage(&ct_command_attach);
     default:
-      return ct_bad_option(&ct_command_attach, argv, got);
+      code = ct_recording_option(&ct_command_attach, got, argv, &attach->options);
+      if (code != CT_EXIT_OK) {
+        return code;
+      }
     }
   }
   if (optind >= argc) {
@@ -242,15 +162,6 @@ tell_end(const struct attach *attach, const struct ct_session_status *status)
             "contrail clean %d takes the rest out later\n",
             (int)status->pid);
   }
-  if (status->note[0] != '\0') {
-    fprintf(stderr, "contrail: note: %s\n", status->note);
-  }
-  if (status->dropped != 0) {
-    fprintf(stderr,
-            "contrail: %" PRIu64 " events were dropped (%" PRIu64
-            " recorded); --lossless or a larger --ring-size keeps them\n",
-            status->dropped, status->events);
-  }
 }
 
 /* From here on an interruption detaches. */
@@ -308,13 +219,12 @@ attach_it(const struct attach *attach)
   }
   if (code != 0) {
     fprintf(stderr, "contrail: %s\n", diag.text);
-    return EXIT_OWN_FAILURE;
+    return CT_EXIT_RECORDING;
   }
-  ct_exclude_warn(attach->options.exclude);
-  ct_select_warn(attach->options.selection);
   if (!attach->quiet) {
     tell_end(attach, &status);
   }
+  ct_recording_remark(&attach->options, &status);
   return CT_EXIT_OK;
 }
 
@@ -326,8 +236,7 @@ run_attach(int argc, char **argv)
   if (code == GO_ON) {
     code = attach_it(&attach);
   }
-  ct_exclude_free(attach.options.exclude);
-  ct_selection_free(attach.options.selection);
+  ct_recording_options_free(&attach.options);
   return code;
 }
 
@@ -356,7 +265,7 @@ run_clean(int argc, char **argv)
   }
   if (code != 0) {
     fprintf(stderr, "contrail: %s\n", diag.text);
-    return EXIT_OWN_FAILURE;
+    return CT_EXIT_RECORDING;
   }
   fprintf(stderr, "contrail: process %d is clean: %zu patches and %zu return addresses put back, held for %.1f ms\n",
           (int)pid, report.patches, report.frames, ms(report.pause_ns));
@@ -378,32 +287,8 @@ const struct ct_command ct_command_attach = {
              "                           or SIGHUP, or when the process ends)\n"
              "      --deadline TIME      give up, and leave the process as it was, when the hooks are not in\n"
              "                           by then (default: 3 s and 50 us for each function)\n"
-             "      --ring-size M        shared memory for events on their way, 1 to 256 MiB\n"
-             "                           (default 80)\n"
-             "      --lossless           let the process wait, bounded, when the disk cannot keep up\n"
-             "      --follow             record the children that it makes from now on too, and theirs: each\n"
-             "                           in a directory process-PID of its own in DIR\n"
-             "      --child-ring-size M  as --ring-size, for each child (default 16)\n"
-             "      --no-cache           analyse all files anew, and keep nothing (see contrail help\n"
-             "                           cache)\n"
-             "      --trace PATTERN      as behind PID: hook only what a pattern matches: foo::bar, foo::*\n"
-             "                           (one level), foo::** (deep), @file:FILE, @usercode,\n"
-             "                           MODULE!PATTERN; may be given several times\n"
-             "      --mode MODE          full (enter and return), light (enter only), or auto: light for\n"
-             "                           **, @file: and @usercode that match more than ten functions,\n"
-             "                           else full (the default)\n"
-             "      --project-root DIR   where @usercode looks (default: the current directory)\n"
-             "      --source             write source files and lines into the trace, where debug\n"
-             "                           information tells, for report --source\n"
-             "      --exclude PATTERN    leave these functions alone: FUNCTION, MODULE!FUNCTION or\n"
-             "                           MODULE!, exact or globs (* ? [a-z]); may be given several times\n"
-             "      --exclude-from FILE  the same for each line of FILE (# begins a comment)\n"
-             "      --exclude-hot        leave out known functions that are called all the time and do\n"
-             "                           little (contrail exclude-list shows them)\n"
-             "      --no-output          do not record what the process writes to its standard output and\n"
-             "                           error\n"
-             "      --max-output M       record at most M MiB of that (default 64)\n"
-             "      --max-depth N        leave calls that are deeper out of the trace (outermost: 1)\n" CT_DETAIL_USAGE
+             "  -f, --follow             record the children that it makes from now on too, and theirs: each\n"
+             "                           in a directory process-PID of its own in DIR\n" CT_RECORDING_USAGE
              "  -q, --quiet              say nothing but errors\n"
              "\n"
              "The process is held while the hooks go in and come out again; how long is printed. It is left\n"
