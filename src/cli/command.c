@@ -139,6 +139,16 @@ ct_open_trace(const struct ct_command *command, const char *dir)
   return NULL;
 }
 
+void
+ct_remark_sources(struct ct_trace *trace)
+{
+  if (!ct_trace_has_sources(trace)) {
+    fprintf(stderr,
+            "contrail: the trace does not say where functions are written: no debug information was found, or it "
+            "was not recorded with --source\n");
+  }
+}
+
 int
 ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes, const struct ct_diag *diag)
 {

@@ -99,6 +99,8 @@ struct ct_trace;
 const char *ct_trace_argument(const struct ct_command *command, int argc, char **argv);
 /* Opens the trace for a reading command and makes a closed pipe an error instead of a signal; NULL after a message. */
 struct ct_trace *ct_open_trace(const struct ct_command *command, const char *dir);
+/* For --source, on stderr: the trace does not say where functions are written, if that is so. */
+void ct_remark_sources(struct ct_trace *trace);
 /*
  * The exit code for what a view returned: prints its diag, or nothing when the reader of
  * our output has gone away; then what notes has to tell.

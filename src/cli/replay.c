@@ -24,10 +24,8 @@ show(const char *dir, struct ct_replay_options *options)
   int rc = ct_replay_write(trace, options, stdout, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);
-  if (options->source && !ct_trace_has_sources(trace))
-    fprintf(stderr,
-            "contrail: the trace does not say where functions are written: no debug information was found, or it "
-            "was not recorded with --source\n");
+  if (options->source)
+    ct_remark_sources(trace);
   ct_trace_close(trace);
   return rc;
 }
