@@ -479,6 +479,25 @@ def attach_at_its_end(scene):
             shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
 
 
+def unwinder_comes_late(scene):
+    """contrail is killed; then the program loads an unwinder, which nobody hooks, and exceptions pass hooked frames."""
+    need("g++")
+    sources = os.path.join(HERE, "attach")
+    subprocess.run(["g++", "-O2", "-fPIC", "-shared", "-o", scene.path("throws.so"), os.path.join(sources, "throws.cpp")],
+                   check=True)
+    subprocess.run(["gcc", "-O2", "-fexceptions", "-o", scene.path("hosts"), os.path.join(sources, "hosts.c")], check=True)
+    with subprocess.Popen([scene.path("hosts"), scene.path("throws.so")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as program:
+        pid = int(program.stdout.readline())
+        with subprocess.Popen([scene.contrail, "attach", "-o", scene.path("out.trace"), str(pid)],
+                              stderr=subprocess.PIPE) as recorder:
+            recorder.stderr.readline()
+            recorder.kill()
+        program.communicate(b"\n", timeout=60)
+    if program.returncode != 3:
+        raise AssertionError(f"it ended with {program.returncode}")
+
+
 CASES = [attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
          attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
          missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
@@ -486,7 +505,7 @@ CASES = [attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_i
          existing_output, output_is_a_file,
          output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
          ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, nothing_known, script_with_interpreter,
-         read_nothing, read_damaged, plan_of_nothing, killed_recorder]
+         read_nothing, read_damaged, plan_of_nothing, killed_recorder, unwinder_comes_late]
 
 
 def main():

@@ -380,8 +380,7 @@ def one_recorded(options, make, dice, folder, tally):
     target = make(folder, options.contrail)
     pid = None
     try:
-        # Not while the library comes that throws: docs/limits.md.
-        late = dice.random() < 0.5 or make.__name__ == "record_threads"
+        late = dice.random() < 0.5
         end = time.monotonic() + 60
         while late and counted(target.out, True) < 2:
             assert target.recorder.poll() is None, f"contrail ended: {open(target.out, 'rb').read()[-300:]}"

@@ -132,6 +132,7 @@ AGENT_HIDDEN uint64_t agent_visit(struct ct_visitor *visitor, uint64_t sp, const
 AGENT_HIDDEN uint64_t agent_exec_path(const struct ct_hook_desc *desc, uint64_t sp);
 
 struct dwarf_eh_bases; /* unwind.c */
+struct dl_find_object;
 
 /* Called by entry.S, on the agent's stack with all signals blocked. */
 AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
@@ -165,5 +166,6 @@ struct dl_phdr_info;
 AGENT_HIDDEN uint64_t agent_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data,
                                     const struct ct_hook_desc *self);
 AGENT_HIDDEN void *agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_desc *self);
+AGENT_HIDDEN uint64_t agent_find_object(uint64_t pc, struct dl_find_object *result, const struct ct_hook_desc *self);
 
 #endif

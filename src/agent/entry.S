@@ -64,6 +64,7 @@ agent_base:
   .long agent_callout_syscall - agent_base
   .long agent_callout_go_syscall - agent_base
   .long agent_callout_modules - agent_base
+  .long agent_callout_find_object - agent_base
   .long agent_callout_longjmp - agent_base
   .long agent_light_due - agent_base
   .long agent_callout_sigaction - agent_base
@@ -789,6 +790,11 @@ agent_sigaction_back:
   .globl agent_callout_modules
 agent_callout_modules:
   ANSWER agent_modules
+
+/* _dl_find_object(rdi = pc, rsi = result). To an unwinder that is not hooked regions are objects. */
+  .globl agent_callout_find_object
+agent_callout_find_object:
+  ANSWER agent_find_object
 
 /*
  * _Unwind_Find_FDE(rdi = pc, rsi = bases). Answers for addresses in trampolines, lets the function

@@ -32,6 +32,7 @@ struct ct_agent_image {
   uint32_t callout_syscall;
   uint32_t callout_go_syscall;
   uint32_t callout_modules;
+  uint32_t callout_find_object;
   uint32_t callout_longjmp;
   uint32_t light_due;
   uint32_t callout_sigaction;

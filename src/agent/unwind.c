@@ -13,7 +13,8 @@
  * call sites (LSDA) fit.
  *
  * Other unwinders (LLVM's, nongnu's) find all by dl_iterate_phdr. To them each region is a module of one segment, with
- * call frame information of its own (struct ct_region_frames); trampolines are frames then.
+ * call frame information of its own (struct ct_region_frames); trampolines are frames then. And so they are to a
+ * libgcc that nobody could hook, since it was loaded after contrail had been killed: that asks _dl_find_object.
  */
 #include "agent/agent.h"
 
@@ -47,6 +48,15 @@ struct context_tail {
   uint64_t ra;
   uint64_t lsda;
   struct dwarf_eh_bases bases;
+};
+
+/* glibc's struct dl_find_object (dlfcn.h), as it is for this machine. */
+struct dl_find_object {
+  uint64_t flags;
+  uint64_t map_start, map_end;
+  void *link_map;
+  uint64_t eh_frame; /* PT_GNU_EH_FRAME */
+  uint64_t reserved[7];
 };
 
 typedef void *(*find_fde_fn)(uint64_t pc, struct dwarf_eh_bases *bases);
@@ -156,7 +166,7 @@ agent_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data
     if (region.hi == 0 || region.desc_count == 0) {
       continue;
     }
-    uint64_t frames = region.desc + region.desc_count * sizeof(struct ct_hook_desc);
+    uint64_t frames = ct_region_frames_at(region.desc, region.desc_count, CT_REGION_FRAMES_PLAIN);
     uint64_t bytes = region.hi - region.lo;
     struct program_header headers[2] = {
         {.type = PT_LOAD, .flags = PF_R | PF_X, .filesz = bytes, .memsz = bytes},
@@ -170,4 +180,22 @@ agent_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), void *data
     result = callback(&info, sizeof(info), data);
   }
   return (uint32_t)result;
+}
+
+AGENT_HIDDEN uint64_t
+agent_find_object(uint64_t pc, struct dl_find_object *result, const struct ct_hook_desc *self)
+{
+  uint64_t count = __atomic_load_n(&agent_config.region_count, __ATOMIC_ACQUIRE);
+  for (uint64_t i = 0; i < count; i++) {
+    struct ct_region region = agent_config.regions[i];
+    if (pc >= region.lo && pc < region.hi && region.desc_count != 0) {
+      *result = (struct dl_find_object){
+          .map_start = region.lo,
+          .map_end = region.hi,
+          .eh_frame = ct_region_frames_at(region.desc, region.desc_count, CT_REGION_FRAMES_SIGNAL),
+      };
+      return 0;
+    }
+  }
+  return (uint64_t)(int64_t)CT_NOT_OURS;
 }

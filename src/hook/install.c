@@ -148,7 +148,8 @@ new_desc(struct build *build)
 static bool
 is_for_unwinders(const struct ct_planned *planned)
 {
-  return planned->callout == CT_CALLOUT_FIND_FDE || planned->callout == CT_CALLOUT_MODULES;
+  return planned->callout == CT_CALLOUT_FIND_FDE || planned->callout == CT_CALLOUT_MODULES ||
+         planned->callout == CT_CALLOUT_FIND_OBJECT;
 }
 
 static int
@@ -522,12 +523,24 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place
   return 0;
 }
 
-/* Behind the descriptors: see struct ct_region_frames. */
+/* See struct ct_region_frames. */
 static int
-write_frames(struct build *build)
+write_frames(struct build *build, enum ct_region_frames_kind kind)
 {
-  enum { CFA = 0x0c, EXPRESSION = 0x10, CONST8S = 0x0e, PLUS = 0x22, BREG7 = 0x77, RSP = 7, RA = 16 };
-  uint64_t at = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc);
+  enum { CFA = 0x0c, EXPRESSION = 0x10, VALUE = 0x16, BREG7 = 0x77, CONST8S = 0x0e, PLUS = 0x22 }; /* DWARF 5, 7 */
+  enum { DEREF = 0x06, LIT1 = 0x31, MINUS = 0x1c, RSP = 7, RA = 16 };
+  /* Version, augmentation, alignments, return address column, encoding of pointers; CFA = rsp; rsp + the distance ...
+   */
+  static const uint8_t place[] = {1,   'z', 'R', 0,          1,  0x78, RA,    1, 0,
+                                  CFA, RSP, 0,   EXPRESSION, RA, 12,   BREG7, 0, CONST8S};
+  static const uint8_t value[] = {1,   'z', 'R', 'S',   0,  1,  0x78,  RA, 1,      0,
+                                  CFA, RSP, 0,   VALUE, RA, 15, BREG7, 0,  CONST8S};
+  /* ... and of the second the word there, less 1. */
+  static const uint8_t rest[] = {PLUS, DEREF, LIT1, MINUS};
+  bool is_value = kind == CT_REGION_FRAMES_SIGNAL;
+  size_t head = is_value ? sizeof(value) : sizeof(place);
+  int64_t distance = build->place->store_delta - 8;
+  uint64_t at = ct_region_frames_at(build->descs_at, build->desc_count, kind);
   struct ct_region_frames frames = {
       .version = 1,
       .pointer_encoding = 0x1b, /* pcrel, sdata4 */
@@ -538,16 +551,14 @@ write_frames(struct build *build)
       .start = (int32_t)(build->installed->region - at),
       .fde_at = offsetof(struct ct_region_frames, fde_length),
       .cie_length = sizeof(frames.cie) + sizeof(frames.cie_id),
-      /* version, augmentation, alignments, return address column, encoding of pointers; CFA = rsp; the expression */
-      .cie = {1, 'z', 'R', 0, 1, 0x78, RA, 1, 0, CFA, RSP, 0, EXPRESSION, RA, 12, BREG7, 0, CONST8S},
       .fde_length = offsetof(struct ct_region_frames, end) - offsetof(struct ct_region_frames, fde_cie),
       .fde_cie = offsetof(struct ct_region_frames, fde_cie) - offsetof(struct ct_region_frames, cie_length),
       .fde_start = build->installed->region,
       .fde_bytes = build->descs_at - build->installed->region,
   };
-  int64_t distance = build->place->store_delta - 8;
-  memcpy(frames.cie + 18, &distance, sizeof(distance));
-  frames.cie[26] = PLUS;
+  memcpy(frames.cie, is_value ? value : place, head);
+  memcpy(frames.cie + head, &distance, sizeof(distance));
+  memcpy(frames.cie + head + sizeof(distance), rest, is_value ? sizeof(rest) : 1);
   return ct_process_write(build->remote->process, at, &frames, sizeof(frames));
 }
 
@@ -556,7 +567,7 @@ static int
 write_patches(struct build *build)
 {
   const struct ct_installed *installed = build->installed;
-  uint64_t at = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames);
+  uint64_t at = ct_region_frames_at(build->descs_at, build->desc_count, CT_REGION_FRAMES_COUNT);
   at = round_up(at, sizeof(uint64_t));
   uint64_t head[3] = {installed->region_bytes, at, installed->patch_count};
   int code = ct_process_write(build->remote->process, at, installed->patches,
@@ -614,7 +625,10 @@ put_region(struct build *build)
     code = code != 0 ? code : late;
   }
   if (code == 0) {
-    code = write_frames(build);
+    code = write_frames(build, CT_REGION_FRAMES_PLAIN);
+  }
+  if (code == 0) {
+    code = write_frames(build, CT_REGION_FRAMES_SIGNAL);
   }
   if (code == 0) {
     code = write_patches(build);
@@ -675,7 +689,7 @@ install(struct build *build, struct ct_diag *diag)
   size_t hooks = trampolines(plan, build->choice);
   size_t descs = hooks + plan->nearby_count;
   module_extent(plan, installed->base, &lo, &hi);
-  uint64_t tail = descs * sizeof(struct ct_hook_desc) + sizeof(struct ct_region_frames) +
+  uint64_t tail = ct_region_frames_at(0, descs, CT_REGION_FRAMES_COUNT) +
                   (hooks + 2 * plan->nearby_count + 1) * sizeof(struct ct_patch);
   uint64_t size =
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX + tail + CT_PAGE_BYTES;

@@ -508,6 +508,7 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   static const char *const seccomp[] = {"prctl", "__prctl", NULL};
   static const char *const any_syscall[] = {"syscall", NULL};
   static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
+  static const char *const find_object[] = {"_dl_find_object", NULL};
   static const char *const write[] = {"write", "__write", "__libc_write", "__write_nocancel", NULL};
   static const char *const writev[] = {"writev", "__writev", "__libc_writev", NULL};
   static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
@@ -542,6 +543,9 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   }
   if (has_name(planner, function, modules)) {
     return CT_CALLOUT_MODULES;
+  }
+  if (has_name(planner, function, find_object)) {
+    return CT_CALLOUT_FIND_OBJECT;
   }
   if (has_name(planner, function, exec)) {
     return CT_CALLOUT_EXEC;

@@ -170,8 +170,9 @@ forget_thread(struct ct_frozen *frozen, size_t index)
   frozen->threads[index] = frozen->threads[--frozen->thread_count];
 }
 
+/* *stuck: on CT_ETIMEOUT, the thread that has not stopped, 0: new ones came all the time. */
 static int
-hold_all(struct ct_frozen *frozen, uint64_t deadline)
+hold_all(struct ct_frozen *frozen, uint64_t deadline, pid_t *stuck)
 {
   size_t fresh = 1, waited = 0;
   int code = 0;
@@ -184,6 +185,7 @@ hold_all(struct ct_frozen *frozen, uint64_t deadline)
         code = 0;
         continue;
       }
+      *stuck = code == 0 ? 0 : frozen->threads[waited].tid;
       waited++;
     }
   }
@@ -369,9 +371,18 @@ ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen 
                    (int)process->pid);
   }
   frozen->since_ns = now_ns();
-  int code = hold_all(frozen, deadline);
+  pid_t stuck = 0;
+  int code = hold_all(frozen, deadline, &stuck);
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
+  }
+  if (code == CT_ETIMEOUT && stuck != 0) {
+    char name[16];
+    snprintf(name, sizeof(name), "%d", (int)stuck);
+    ct_fail(diag, code, "cannot hold the threads of process %d: thread %d does not stop (its state is %c)",
+            (int)process->pid, (int)stuck, task_state(process->pid, name));
+    ct_process_thaw(frozen);
+    return code;
   }
   if (code != 0) {
     ct_process_thaw(frozen);

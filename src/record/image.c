@@ -306,6 +306,7 @@ place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_ag
       .callout_syscall = place->base + agent->callout_syscall,
       .callout_go_syscall = place->base + agent->callout_go_syscall,
       .callout_modules = place->base + agent->callout_modules,
+      .callout_find_object = place->base + agent->callout_find_object,
       .callout_longjmp = place->base + agent->callout_longjmp,
       .callout_sigaction = place->base + agent->callout_sigaction,
       .callout_write = place->base + agent->callout_write,

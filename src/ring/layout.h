@@ -377,19 +377,20 @@ _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
  * frames, is not looked at. */
 enum ct_callout {
   CT_CALLOUT_NONE = 0,
-  CT_CALLOUT_PARK = 1,       /* clone, fork: leave gs parked for the child to inherit */
-  CT_CALLOUT_EXEC = 2,       /* execve: tell the controller first */
-  CT_CALLOUT_RENDEZVOUS = 3, /* the loader's r_brk function */
-  CT_CALLOUT_FIND_FDE = 4,   /* _Unwind_Find_FDE */
-  CT_CALLOUT_SECCOMP = 5,    /* prctl: a seccomp filter may come into force */
-  CT_CALLOUT_MLOCKALL = 6,   /* lock pages when they are touched, not before */
-  CT_CALLOUT_SYSCALL = 7,    /* syscall(number, ...): exec, clone, prctl, seccomp */
-  CT_CALLOUT_GO_SYSCALL = 8, /* the same of Go's runtime, number in rax: exec */
-  CT_CALLOUT_MODULES = 9,    /* dl_iterate_phdr */
-  CT_CALLOUT_LONGJMP = 10,   /* the end of longjmp: rdi points to the registers */
-  CT_CALLOUT_WRITE = 12,     /* write(descriptor, buffer, bytes) */
-  CT_CALLOUT_WRITEV = 13,    /* writev(descriptor, vectors, count) */
-  CT_CALLOUT_SIGACTION = 11, /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
+  CT_CALLOUT_PARK = 1,         /* clone, fork: leave gs parked for the child to inherit */
+  CT_CALLOUT_EXEC = 2,         /* execve: tell the controller first */
+  CT_CALLOUT_RENDEZVOUS = 3,   /* the loader's r_brk function */
+  CT_CALLOUT_FIND_FDE = 4,     /* _Unwind_Find_FDE */
+  CT_CALLOUT_SECCOMP = 5,      /* prctl: a seccomp filter may come into force */
+  CT_CALLOUT_MLOCKALL = 6,     /* lock pages when they are touched, not before */
+  CT_CALLOUT_SYSCALL = 7,      /* syscall(number, ...): exec, clone, prctl, seccomp */
+  CT_CALLOUT_GO_SYSCALL = 8,   /* the same of Go's runtime, number in rax: exec */
+  CT_CALLOUT_MODULES = 9,      /* dl_iterate_phdr */
+  CT_CALLOUT_LONGJMP = 10,     /* the end of longjmp: rdi points to the registers */
+  CT_CALLOUT_WRITE = 12,       /* write(descriptor, buffer, bytes) */
+  CT_CALLOUT_WRITEV = 13,      /* writev(descriptor, vectors, count) */
+  CT_CALLOUT_FIND_OBJECT = 14, /* _dl_find_object */
+  CT_CALLOUT_SIGACTION = 11,   /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
 };
 
 /*
@@ -425,6 +426,7 @@ struct ct_region_head {
   uint64_t callout_syscall;
   uint64_t callout_go_syscall;
   uint64_t callout_modules;
+  uint64_t callout_find_object;
   uint64_t callout_longjmp;
   uint64_t callout_sigaction;
   uint64_t callout_write;
@@ -441,15 +443,18 @@ struct ct_region_head {
 /* A region, as the agent's table of them tells it. */
 struct ct_region {
   uint64_t lo, hi; /* addresses of code */
-  uint64_t desc;   /* address of the descriptors; behind them a struct ct_region_frames */
+  uint64_t desc;   /* address of the descriptors; behind them two struct ct_region_frames */
   uint64_t desc_count;
 };
 
 /*
  * Call frame information of a region for unwinders that look for it as in any module, by an .eh_frame_hdr (LSB Core
  * 5.0, 10.6.2; DWARF 5, 6.4). One row for all of it, that of the points behind trampolines' calls: the caller's rsp is
- * rsp, the return address lies at rsp - 8 + D.
+ * rsp, the return address lies at rsp - 8 + D. There are two, one behind the other. libgcc tells frames by their CFA,
+ * and that is the caller's too, unless one of them is what a signal interrupted: so the second says that trampolines
+ * are signal frames, and gives one less than the return address, since a place that was interrupted is taken as it is.
  */
+enum ct_region_frames_kind { CT_REGION_FRAMES_PLAIN, CT_REGION_FRAMES_SIGNAL, CT_REGION_FRAMES_COUNT };
 struct ct_region_frames {
   uint8_t version, pointer_encoding, count_encoding, table_encoding;
   int32_t eh_frame; /* relative to itself */
@@ -462,6 +467,12 @@ struct ct_region_frames {
   uint8_t fde[8];
   uint32_t end;
 } __attribute__((packed));
+
+static inline uint64_t
+ct_region_frames_at(uint64_t descs, uint64_t count, enum ct_region_frames_kind kind)
+{
+  return descs + count * sizeof(struct ct_hook_desc) + (uint64_t)kind * sizeof(struct ct_region_frames);
+}
 
 /* Text of a module with an unwinder that goes by dl_iterate_phdr alone (LLVM's, nongnu's). */
 struct ct_unwinder {

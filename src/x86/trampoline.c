@@ -332,6 +332,9 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_MODULES:
     field = offsetof(struct ct_region_head, callout_modules);
     break;
+  case CT_CALLOUT_FIND_OBJECT:
+    field = offsetof(struct ct_region_head, callout_find_object);
+    break;
   case CT_CALLOUT_MLOCKALL:
     field = offsetof(struct ct_region_head, callout_mlockall);
     break;

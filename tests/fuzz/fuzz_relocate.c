@@ -155,7 +155,7 @@ check_trampoline(const uint8_t *code, const struct ct_window *window, uint64_t f
   struct ct_hook_desc desc;
   struct ct_trampoline_spec spec = {.fn = flags,
                                     .mode = flags % 3,
-                                    .callout = flags / 3 % (CT_CALLOUT_WRITEV + 1),
+                                    .callout = flags / 3 % (CT_CALLOUT_FIND_OBJECT + 1),
                                     .store_delta = -(1ll << 45),
                                     .function = from,
                                     .head = to & ~0xffffull,

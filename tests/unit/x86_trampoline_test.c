@@ -749,6 +749,7 @@ callouts(void **state)
                {CT_CALLOUT_SYSCALL, offsetof(struct ct_region_head, callout_syscall)},
                {CT_CALLOUT_GO_SYSCALL, offsetof(struct ct_region_head, callout_go_syscall)},
                {CT_CALLOUT_SIGACTION, offsetof(struct ct_region_head, callout_sigaction)},
+               {CT_CALLOUT_FIND_OBJECT, offsetof(struct ct_region_head, callout_find_object)},
                {CT_CALLOUT_WRITE, offsetof(struct ct_region_head, callout_write)},
                {CT_CALLOUT_WRITEV, offsetof(struct ct_region_head, callout_writev)}};
   static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
