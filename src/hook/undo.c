@@ -506,6 +506,14 @@ read_stores(struct undo *undo)
                                      &config->store_count, sizeof(config->store_count));
 }
 
+static int
+find_pcs(const struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  struct ct_inner_stacks inner = {inside->controls, inside->controls_bytes, CT_CONTROL_STRIDE};
+  return ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX, inner);
+}
+
 /* One look at the process, and what can be done. True when this phase is done. */
 static int
 take_a_look(struct undo *undo, bool last, bool *done)
@@ -514,7 +522,7 @@ take_a_look(struct undo *undo, bool last, bool *done)
   if (code != 0) {
     return code;
   }
-  code = ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX);
+  code = find_pcs(undo);
   undo->undone->patches = undo->undone->strange = 0;
   if (code == 0 && last) {
     code = put_back_returns(undo, false); /* before unwinders are told no more */
@@ -788,7 +796,7 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
     code = list_our_code(undo);
   }
   if (code == 0) {
-    code = ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX);
+    code = find_pcs(undo);
   }
   if (code == 0) {
     code = ct_frozen_sweep(undo->frozen);

@@ -278,8 +278,23 @@ find_signal_frame(const struct ct_frozen *frozen, const struct ct_mappings *mapp
   return found;
 }
 
+/* The thread's stack pointer on the program's own stack. */
+static uint64_t
+outer_sp(const struct ct_frozen *frozen, const struct user_regs_struct *regs, const struct ct_inner_stacks *inner)
+{
+  uint64_t offset = regs->rsp - inner->start, sp;
+  if (regs->rsp < inner->start || offset > inner->bytes || inner->bytes == 0) {
+    return regs->rsp;
+  }
+  if (offset % inner->stride == 0) {
+    return regs->rsi;
+  }
+  uint64_t top = inner->start + (offset / inner->stride + 1) * inner->stride;
+  return ct_process_read(frozen->process, top - sizeof(sp), &sp, sizeof(sp)) == 0 ? sp : regs->rsp;
+}
+
 int
-ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count)
+ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
 {
   struct ct_mappings mappings;
   struct wanted wanted = want(restorers, count);
@@ -291,7 +306,7 @@ ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t c
     if (ptrace(PTRACE_GETREGS, frozen->threads[i].tid, NULL, &regs) != 0) {
       continue; /* killed meanwhile */
     }
-    uint64_t pc = regs.rip, sp = regs.rsp, next = 0;
+    uint64_t pc = regs.rip, sp = outer_sp(frozen, &regs, &inner), next = 0;
     frozen->threads[i].pc = pc;
     frozen->threads[i].sp = sp;
     frozen->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;

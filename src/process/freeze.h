@@ -33,10 +33,17 @@ struct ct_frozen {
  */
 int ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag);
 /*
- * Fills in pcs. restorers (count of them): addresses at which signal handlers return to the kernel, by which
- * interrupted places are found.
+ * Stacks of stride bytes each that threads change to and back from: the stack pointer that they had is in the stack's
+ * last word, and in rsi until it has been put there.
  */
-int ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count);
+struct ct_inner_stacks {
+  uint64_t start, bytes, stride;
+};
+/*
+ * Fills in pcs. restorers (count of them): addresses at which signal handlers return to the kernel, by which
+ * interrupted places are found, also by threads that are on an inner stack.
+ */
+int ct_frozen_find_pcs(struct ct_frozen *frozen, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner);
 /* Takes out what earlier tracers left that were killed, where no thread is; after ct_frozen_find_pcs. */
 int ct_frozen_sweep(struct ct_frozen *frozen);
 /* A system call in the name of one of the threads; a call that it was in is restarted when it goes on. */

@@ -39,6 +39,14 @@ session_frozen_remote(struct ct_session *session)
                             .pc_count = session->frozen.pc_count};
 }
 
+static struct ct_inner_stacks
+agent_stacks(const struct ct_session *session)
+{
+  uint64_t start = session->image.place.controls;
+  return (struct ct_inner_stacks){start, start != 0 ? (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE : 0,
+                                  CT_CONTROL_STRIDE};
+}
+
 int
 session_hold(struct ct_session *session, struct ct_diag *diag)
 {
@@ -53,7 +61,7 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
   }
   session->frozen_since_ns = session->frozen.since_ns;
   session->is_frozen = true;
-  code = ct_frozen_find_pcs(&session->frozen, restorers, count);
+  code = ct_frozen_find_pcs(&session->frozen, restorers, count, agent_stacks(session));
   code = code == 0 ? ct_frozen_sweep(&session->frozen) : code;
   if (code != 0) {
     session_let_go(session);
@@ -242,7 +250,7 @@ put_in(struct ct_session *session, const struct ct_image_options *options, bool 
   code = ct_frozen_set_gs_base(&session->frozen, session->image.place.page_lookup);
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
   if (code == 0) {
-    code = ct_frozen_find_pcs(&session->frozen, restorers, count);
+    code = ct_frozen_find_pcs(&session->frozen, restorers, count, agent_stacks(session));
   }
   if (code != 0) {
     return ct_fail(diag, code, "lost process %d: %s", (int)session->process.pid, ct_err_text(code));
