@@ -252,7 +252,7 @@ def restore(options, pid, by_attach, trace):
         else:
             status, _, err = run(options.contrail, "clean", str(pid))
             assert status == 0, f"clean after a kill: status {status}: {err}"
-        if status == 0 and "note: a signal handler" not in err:
+        if status == 0 and "note: a thread has not left" not in err:
             return
         time.sleep(0.2)
     raise AssertionError(f"ten times: {err}")

@@ -158,8 +158,8 @@ tell_end(const struct attach *attach, const struct ct_session_status *status)
   }
   if (status->kept) {
     fprintf(stderr,
-            "contrail: note: a signal handler of the process has interrupted a hook and not returned yet; "
-            "contrail clean %d takes the rest out later\n",
+            "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "
+            "processors); contrail clean %d takes the rest out later\n",
             (int)status->pid);
   }
 }
@@ -271,8 +271,8 @@ run_clean(int argc, char **argv)
           (int)pid, report.patches, report.frames, ms(report.pause_ns));
   if (report.kept) {
     fprintf(stderr,
-            "contrail: note: a signal handler has interrupted a hook and not returned yet: what it goes back to "
-            "is still there; clean again later\n");
+            "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "
+            "processors): what it goes back to is still there; clean again later\n");
   }
   return CT_EXIT_OK;
 }

@@ -23,6 +23,7 @@
 #include <ucontext.h>
 
 #define ROUNDS_MAX     64
+#define SLICE_MS       100        /* of the first attempt to stop all threads; each further one takes twice as long */
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
 #define HANDLERS_MAX   16         /* nested in one thread */
 
@@ -374,36 +375,56 @@ await_vforks(pid_t pid, uint64_t deadline)
   return true;
 }
 
-int
-ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
+/* One attempt. *late: it ended for a thread that did not stop by the deadline; all run again. */
+static int
+hold_until(struct ct_process *process, uint64_t deadline, struct ct_frozen *frozen, bool *late, struct ct_diag *diag)
 {
+  pid_t stuck = 0;
   memset(frozen, 0, sizeof(*frozen));
   frozen->process = process;
-  uint64_t deadline = now_ms() + (uint64_t)deadline_ms;
-  if (!await_vforks(process->pid, deadline)) {
-    return ct_fail(diag, CT_ETIMEOUT,
-                   "cannot hold the threads of process %d: one waits for the end of a child that it made by vfork",
-                   (int)process->pid);
-  }
   frozen->since_ns = now_ns();
-  pid_t stuck = 0;
   int code = hold_all(frozen, deadline, &stuck);
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
   }
-  if (code == CT_ETIMEOUT && stuck != 0) {
+  *late = code == CT_ETIMEOUT && stuck != 0;
+  if (*late) {
     char name[16];
     snprintf(name, sizeof(name), "%d", (int)stuck);
     ct_fail(diag, code, "cannot hold the threads of process %d: thread %d does not stop (its state is %c)",
             (int)process->pid, (int)stuck, task_state(process->pid, name));
-    ct_process_thaw(frozen);
-    return code;
+  } else if (code != 0) {
+    ct_fail(diag, code, "cannot hold the threads of process %d: %s", (int)process->pid, ct_err_text(code));
   }
   if (code != 0) {
     ct_process_thaw(frozen);
-    return ct_fail(diag, code, "cannot hold the threads of process %d: %s", (int)process->pid, ct_err_text(code));
   }
-  return 0;
+  return code;
+}
+
+/*
+ * Some thread may wait for a disk, or find no processor, and does not stop before that is over: the others shall not
+ * stand still for so long.
+ */
+int
+ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen *frozen, struct ct_diag *diag)
+{
+  uint64_t deadline = now_ms() + (uint64_t)deadline_ms, slice = SLICE_MS;
+  struct ct_diag why = {""};
+  bool late;
+  int code;
+  memset(frozen, 0, sizeof(*frozen));
+  do {
+    if (!await_vforks(process->pid, deadline)) {
+      return ct_fail(diag, CT_ETIMEOUT,
+                     "cannot hold the threads of process %d: one waits for the end of a child that it made by vfork",
+                     (int)process->pid);
+    }
+    uint64_t until = now_ms() + slice;
+    code = hold_until(process, until < deadline ? until : deadline, frozen, &late, &why);
+    slice *= 2;
+  } while (late && now_ms() < deadline);
+  return code != 0 ? ct_fail(diag, code, "%s", why.text) : 0;
 }
 
 /* One that is not about to get a signal, if there is one. */
