@@ -122,11 +122,12 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   session->image_live = true;
   struct ct_module_sinks to = session_sinks(session);
   remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
-  code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
-  session->image_count++;
-  if (code >= 0) {
-    code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
+  /* Before there are hooks: from here on we may be killed, and the program goes on. */
+  code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
+  if (code == 0) {
+    code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
   }
+  session->image_count++;
   if (code >= 0) {
     session_sample(session);
     code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
