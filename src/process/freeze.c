@@ -23,7 +23,8 @@
 #include <ucontext.h>
 
 #define ROUNDS_MAX     64
-#define SLICE_MS       100        /* of the first attempt to stop all threads; each further one takes twice as long */
+#define SLICE_MS       100        /* of the first attempt to stop all threads; further ones take twice as long ... */
+#define SLICE_MAX_MS   400        /* ... up to that */
 #define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
 #define HANDLERS_MAX   16         /* nested in one thread */
 
@@ -422,7 +423,11 @@ ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen 
     }
     uint64_t until = now_ms() + slice;
     code = hold_until(process, until < deadline ? until : deadline, frozen, &late, &why);
-    slice *= 2;
+    slice = slice * 2 < SLICE_MAX_MS ? slice * 2 : SLICE_MAX_MS;
+    if (late) { /* they run for a while */
+      struct timespec wait = {0, SLICE_MS * 1000000L};
+      nanosleep(&wait, NULL);
+    }
   } while (late && now_ms() < deadline);
   return code != 0 ? ct_fail(diag, code, "%s", why.text) : 0;
 }

@@ -20,8 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HOLD_MS 4000  /* to stop all threads */
-#define UNDO_MS 20000 /* for threads to leave our code; the process runs most of that time */
+#define HOLD_MS       4000  /* to stop all threads ... */
+#define HOLD_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
+#define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
 
 static int
 frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
@@ -55,7 +56,8 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
     return 0;
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
-  int code = ct_process_freeze(&session->process, HOLD_MS, &session->frozen, diag);
+  int code =
+      ct_process_freeze(&session->process, session->image_live ? HOLD_LATER_MS : HOLD_MS, &session->frozen, diag);
   if (code != 0) {
     return code;
   }
