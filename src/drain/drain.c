@@ -16,6 +16,8 @@
  */
 #include "drain/drain.h"
 
+#include "base/quiet.h"
+
 #include "drain/internal.h"
 
 #include <errno.h>
@@ -307,7 +309,7 @@ poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
 {
   uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE);
   bool busy = false;
-  for (size_t n = 0; n < count; n++) {
+  for (size_t n = 0; n < count && !ct_quiet_asked(); n++) {
     if (n % POLL_RUN == POLL_RUN - 1 && __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE) != bell) {
       return true;
     }
@@ -335,7 +337,7 @@ drain_round(struct ct_drain *drain, bool final)
   if (!final) {
     drain_sampling_round(drain, count);
   }
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count && (final || !ct_quiet_asked()); i++) {
     busy |= drain_take_full(drain, &all[i], final);
   }
   if (busy && !final) {
@@ -447,6 +449,7 @@ drain_main(void *context)
       named = now;
     }
     pthread_mutex_unlock(drain->lock);
+    ct_quiet_give_way();
     if (!busy) {
       wait_for_work(drain, bell);
     } else if (now - yielded > YIELD_NS) { /* the lock is not fair: who waits for it would never have it */

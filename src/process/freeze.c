@@ -6,10 +6,12 @@
  */
 #include "process/freeze.h"
 
+#include "base/quiet.h"
 #include "process/errand.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -40,6 +42,29 @@ static uint64_t
 now_ms(void)
 {
   return now_ns() / 1000000u;
+}
+
+/*
+ * Whoever holds others still is not to wait for a processor himself: threads that have been let go take it away from
+ * those that are still to be, which makes out some 200 ms with a hundred busy ones on two processors. The real-time
+ * class does that, where we may use it (CAP_SYS_NICE, RLIMIT_RTPRIO); threads that begin meanwhile do not inherit it.
+ */
+static void
+hurry(struct ct_frozen *frozen)
+{
+  struct sched_param first = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+  frozen->is_urgent =
+      sched_getscheduler(0) == SCHED_OTHER && sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
+}
+
+static void
+do_not_hurry(struct ct_frozen *frozen)
+{
+  struct sched_param none = {0};
+  if (frozen->is_urgent) {
+    sched_setscheduler(0, SCHED_OTHER, &none);
+    frozen->is_urgent = false;
+  }
 }
 
 static bool
@@ -384,7 +409,10 @@ hold_until(struct ct_process *process, uint64_t deadline, struct ct_frozen *froz
   memset(frozen, 0, sizeof(*frozen));
   frozen->process = process;
   frozen->since_ns = now_ns();
+  hurry(frozen);
+  ct_quiet_begin();
   int code = hold_all(frozen, deadline, &stuck);
+  ct_quiet_end();
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
   }
@@ -576,7 +604,7 @@ let_go_late(struct ct_frozen *frozen, pid_t tid)
   return true;
 }
 
-void
+uint64_t
 ct_process_thaw(struct ct_frozen *frozen)
 {
   size_t late = 0;
@@ -602,7 +630,10 @@ ct_process_thaw(struct ct_frozen *frozen)
     struct timespec wait = {0, 50 * 1000};
     nanosleep(&wait, NULL);
   }
+  uint64_t held = now_ns() - frozen->since_ns; /* before others have precedence again */
+  do_not_hurry(frozen);
   free(frozen->threads);
   free(frozen->pcs);
   memset(frozen, 0, sizeof(*frozen));
+  return held;
 }

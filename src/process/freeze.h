@@ -18,6 +18,7 @@ struct ct_frozen_thread {
 struct ct_frozen {
   struct ct_process *process;
   uint64_t since_ns; /* when the first thread was stopped, CLOCK_MONOTONIC */
+  bool is_urgent;    /* the caller's thread has been given precedence, until they go on */
   struct ct_frozen_thread *threads;
   size_t thread_count;
   uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */
@@ -69,7 +70,7 @@ int ct_frozen_registers(const struct ct_frozen *frozen, size_t thread, struct ct
  * that is its first one, which is still to be waited for); ct_process_thaw afterwards in either case.
  */
 bool ct_frozen_await_end(struct ct_frozen *frozen, pid_t tid, int timeout_ms);
-/* All go on. */
-void ct_process_thaw(struct ct_frozen *frozen);
+/* All go on. The ns from when the first one was stopped until the last one was let go. */
+uint64_t ct_process_thaw(struct ct_frozen *frozen);
 
 #endif

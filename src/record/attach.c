@@ -74,9 +74,8 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
 }
 
 static void
-note_pause(struct ct_session *session, size_t threads)
+note_pause(struct ct_session *session, size_t threads, uint64_t pause)
 {
-  uint64_t pause = session_now_ns() - session->frozen_since_ns;
   pthread_mutex_lock(&session->guard);
   struct ct_session_status *status = &session->status;
   status->pause_ns = pause > status->pause_ns ? pause : status->pause_ns;
@@ -87,15 +86,17 @@ note_pause(struct ct_session *session, size_t threads)
   pthread_mutex_unlock(&session->guard);
 }
 
-void
+uint64_t
 session_let_go(struct ct_session *session)
 {
+  uint64_t pause = 0;
   if (session->is_frozen) {
     size_t threads = session->frozen.thread_count;
-    ct_process_thaw(&session->frozen);
+    pause = ct_process_thaw(&session->frozen);
     session->is_frozen = false;
-    note_pause(session, threads);
+    note_pause(session, threads, pause);
   }
+  return pause;
 }
 
 /* ---- attach ---- */
@@ -346,13 +347,13 @@ session_detach(struct ct_session *session, struct ct_diag *diag)
     __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
     code = take_out(session, &undone, diag);
   }
-  session_let_go(session);
+  uint64_t pause = session_let_go(session);
   if (code != 0 && ct_process_has_died(&session->process)) {
     code = 0; /* as good */
   }
   session_end_image(session, false);
   pthread_mutex_lock(&session->guard);
-  session->status.detach_ns = undone.pause_ns;
+  session->status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
   session->status.kept = undone.kept;
   pthread_mutex_unlock(&session->guard);
   return code;
@@ -406,7 +407,8 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     }
   }
   if (frozen.thread_count != 0) {
-    ct_process_thaw(&frozen);
+    uint64_t pause = ct_process_thaw(&frozen);
+    report->pause_ns = pause > report->pause_ns ? pause : report->pause_ns;
   }
   ct_process_close(&process, false);
   if (code == CT_ENOENT && cleaned == 0) {

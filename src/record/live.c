@@ -67,10 +67,7 @@ change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy,
   }
   struct ct_remote remote = session_frozen_remote(session);
   code = ct_modules_change(&session->modules, &remote, &session->image.place, choices, busy, diag);
-  if (!was_frozen) {
-    session_let_go(session);
-  }
-  uint64_t pause = session_now_ns() - begin;
+  uint64_t pause = was_frozen ? session_now_ns() - begin : session_let_go(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;
   return code;
 }

@@ -117,7 +117,8 @@ bool session_exec_loses_privilege(struct ct_session *session, uint64_t path);
 /* attach.c */
 int session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);
 int session_hold(struct ct_session *session, struct ct_diag *diag);
-void session_let_go(struct ct_session *session);
+/* The ns that they were held for; 0: they were not. */
+uint64_t session_let_go(struct ct_session *session);
 int session_detach(struct ct_session *session, struct ct_diag *diag);
 /* ct_remote over threads that are held. */
 struct ct_remote session_frozen_remote(struct ct_session *session);
