@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * While the threads of a program are being stopped each of them needs a processor once more, to see that it is to
- * stop. Our own threads that would keep the processors busy for long (the drain, the output) give way meanwhile: on two
- * processors that makes out tens of milliseconds.
- *
- * The count is one for all sessions of this process, as the processors are.
+ * While a program's threads are held, for a moment, what is done to them needs the processors: each thread must run
+ * once more to see that it is to stop, and some of the work is done by one of them. A thread of ours that would keep a
+ * processor busy meanwhile (the program's drain) gives way; on two processors that makes out tens of milliseconds.
  */
 #ifndef CT_BASE_QUIET_H
 #define CT_BASE_QUIET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Asks for quiet. Does not wait for it. Nests; whoever is waited for by the busy threads must not ask. */
-void ct_quiet_begin(void);
-void ct_quiet_end(void);
+struct ct_quiet {
+  uint32_t asked; /* how often; a futex. 0 to begin with */
+};
 
-bool ct_quiet_asked(void);
+/* Asks for quiet, and does not wait for it. Whoever asks must not wait for the busy thread. Accept NULL: nobody is. */
+void ct_quiet_begin(struct ct_quiet *quiet);
+void ct_quiet_end(struct ct_quiet *quiet);
 
-/* For a busy thread that holds no lock: returns when nobody asks any more. */
-void ct_quiet_give_way(void);
+/* For the busy thread. */
+bool ct_quiet_asked(const struct ct_quiet *quiet);
+/* Returns when nobody asks any more. Not while it holds a lock. */
+void ct_quiet_give_way(const struct ct_quiet *quiet);
 
 #endif

@@ -410,9 +410,8 @@ hold_until(struct ct_process *process, uint64_t deadline, struct ct_frozen *froz
   frozen->process = process;
   frozen->since_ns = now_ns();
   hurry(frozen);
-  ct_quiet_begin();
+  ct_quiet_begin(process->quiet);
   int code = hold_all(frozen, deadline, &stuck);
-  ct_quiet_end();
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
   }
@@ -615,6 +614,9 @@ ct_process_thaw(struct ct_frozen *frozen)
       frozen->threads[late++] = thread;
     }
   }
+  uint64_t held = now_ns() - frozen->since_ns; /* before others have precedence again */
+  ct_quiet_end(frozen->process->quiet);
+  do_not_hurry(frozen);
   /* All in turn: the end of a process is told once the ends of all its threads have been. */
   while (late > 0 && !frozen->process->dead) {
     size_t left = 0;
@@ -630,8 +632,6 @@ ct_process_thaw(struct ct_frozen *frozen)
     struct timespec wait = {0, 50 * 1000};
     nanosleep(&wait, NULL);
   }
-  uint64_t held = now_ns() - frozen->since_ns; /* before others have precedence again */
-  do_not_hurry(frozen);
   free(frozen->threads);
   free(frozen->pcs);
   memset(frozen, 0, sizeof(*frozen));

@@ -8,6 +8,7 @@
 #define CT_PROCESS_PROCESS_H
 
 #include "base/error.h"
+#include "base/quiet.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@ struct ct_process {
   uint64_t signal_mask;     /* its own, while it is stopped and all are blocked */
   uint64_t errand_area;     /* of the current image, 0: not looked for yet */
   struct ct_errand *errand; /* while it is stopped: it is being used for system calls; NULL: not */
+  struct ct_quiet *quiet;   /* asked for while its threads are held; NULL: nobody is to give way */
 };
 
 /* A process that runs, without stopping it. Give it to ct_process_close. */

@@ -56,6 +56,7 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
     return 0;
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
+  session->process.quiet = &session->quiet;
   int code =
       ct_process_freeze(&session->process, session->image_live ? HOLD_LATER_MS : HOLD_MS, &session->frozen, diag);
   if (code != 0) {

@@ -25,7 +25,6 @@
 #include "trace/writer_internal.h"
 
 #include "base/crc32c.h"
-#include "base/quiet.h"
 #include "trace/lanes.h"
 
 #include <assert.h>
@@ -430,7 +429,6 @@ output_main(void *context)
       break;
     const struct ct_output_record *record = (const struct ct_output_record *)(output->ring + output->tail);
     pthread_mutex_unlock(&output->lock);
-    ct_quiet_give_way();
     put_out(writer, record);
     size_t size = record->record_bytes;
     pthread_mutex_lock(&output->lock);
