@@ -22,77 +22,27 @@
  * twice. What has been unmapped is out of the lists before, since its addresses may become somebody else's, and pending
  * meanwhile (struct ct_inside), as are mappings that are being made.
  */
-#include "hook/undo.h"
+#include "hook/undo_internal.h"
 
 #include "hook/room.h"
 #include "hook/signals.h"
 #include "hook/text.h"
 
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define STEP_NS        200000 /* in which threads may leave our code */
 #define STEP_MAX_NS    20000000
 #define RUN_MAX_NS     200000000
 #define STILL_NS       60000000u /* where a thread waits for so long it is not unwinding */
-#define SEEN_MAX       1024
-#define UNWINDER_BYTES 16384 /* of a stack, in which an unwinder's frame would lie */
-#define FRAME_BYTES    4096  /* more than such a frame has */
+#define UNWINDER_BYTES 16384     /* of a stack, in which an unwinder's frame would lie */
+#define FRAME_BYTES    4096      /* more than such a frame has */
 #define THREADS_MAX    65536
 #define HOLD_MS        1000 /* to stop all threads */
 #define PATCH_MAX      (64u << 20)
-#define RUN_BYTES      (256 * CT_PAGE_BYTES)
 #define BACK_BYTES     8192 /* of a stack that are searched for a return into the agent */
-
-struct region {
-  uint64_t start, bytes;
-  size_t index; /* in the agent's list */
-  struct ct_patch *patches;
-  size_t patch_count;
-};
-
-struct range {
-  uint64_t start, end;
-};
-
-/* A thread with an unwinder's address on its stack. */
-struct seen {
-  pid_t tid;
-  uint64_t sp, since;
-};
-
-/* A thread in our code or in an unwinder, whose frames lie up to end. */
-struct busy {
-  pid_t tid;
-  uint64_t sp, end;
-};
-
-struct undo {
-  struct ct_frozen *frozen;
-  const struct ct_found *found;
-  struct ct_undone *undone;
-  struct ct_agent_config *config; /* a copy */
-  struct region *regions;
-  size_t region_count;
-  struct range *ours; /* code of ours, sorted by address */
-  size_t ours_count;
-  uint64_t unwinding_lo, unwinding_bytes; /* all unwinders' functions lie in there */
-  struct seen seen[SEEN_MAX];
-  size_t seen_count;
-  struct busy *busy; /* at this look */
-  size_t busy_count;
-  pid_t *pending; /* threads that have not been seen elsewhere since the first look */
-  size_t pending_count;
-  bool looked;
-};
 
 static uint64_t
 now_ns(void)
@@ -100,12 +50,6 @@ now_ns(void)
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static const struct ct_process *
-process_of(const struct undo *undo)
-{
-  return undo->frozen->process;
 }
 
 /* The region's patches, which lie behind its trampolines. A region that is not whole has none in place. */
@@ -582,16 +526,6 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
   }
 }
 
-/* A system call whose failure does not matter. */
-static int
-call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
-{
-  uint64_t args[6] = {a, b, c};
-  int64_t result = 0;
-  int code = ct_frozen_syscall(undo->frozen, number, args, &result);
-  return code != 0 ? code : 0;
-}
-
 static int
 frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
 {
@@ -606,186 +540,13 @@ give_back_signals(struct undo *undo)
   return inside->config == 0 ? 0 : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
-/*
- * The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. Not the one that the
- * thread stands in that makes our system calls: it would find nothing there when it comes back.
- */
-static int
-give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi)
-{
-  uint64_t stands_in = ct_process_errand_area(undo->frozen->process) & ~(uint64_t)(CT_PAGE_BYTES - 1);
-  uint8_t *memory = malloc(RUN_BYTES), *file = malloc(RUN_BYTES);
-  uint64_t run = 0; /* where a run of pages to be given up begins, 0: none */
-  int code = memory != NULL && file != NULL ? 0 : CT_ENOMEM;
-  for (uint64_t at = lo; at < hi && code == 0;) {
-    size_t bytes = hi - at < RUN_BYTES ? hi - at : RUN_BYTES;
-    bool readable = ct_process_read(process_of(undo), at, memory, bytes) == 0;
-    ssize_t got = readable ? pread(fd, file, bytes, (off_t)(mapping->offset + (at - mapping->start))) : -1;
-    size_t have = got > 0 ? (size_t)got : 0;
-    memset(file + have, 0, bytes - have); /* behind the end of the file */
-    for (size_t page = 0; page < bytes && code == 0; page += CT_PAGE_BYTES) {
-      bool same = got > 0 && at + page != stands_in && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
-      if (same && run == 0) {
-        run = at + page;
-      } else if (!same && run != 0) {
-        code = call(undo, SYS_madvise, run, at + page - run, MADV_DONTNEED);
-        run = 0;
-      }
-    }
-    at += bytes;
-  }
-  if (run != 0 && code == 0) {
-    code = call(undo, SYS_madvise, run, hi - run, MADV_DONTNEED);
-  }
-  free(memory);
-  free(file);
-  return code;
-}
-
-static bool
-is_patched(const struct undo *undo, const struct ct_mapping *mapping)
-{
-  for (size_t r = 0; r < undo->region_count; r++) {
-    const struct region *region = &undo->regions[r];
-    if (region->patch_count != 0 && region->patches[0].address < mapping->end &&
-        region->patches[region->patch_count - 1].address >= mapping->start) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static int
-give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
-{
-  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
-  struct stat file;
-  pid_t pid = process_of(undo)->pid;
-  snprintf(rest, sizeof(rest), "root%s", mapping->path);
-  ct_process_path(pid, rest, path, sizeof(path));
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  int code = 0;
-  if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
-    struct ct_pagemap map;
-    uint64_t at = mapping->start;
-    ct_pagemap_open(&map, pid);
-    while (code == 0 && (at = ct_pagemap_find(&map, at, mapping->end, true)) < mapping->end) {
-      uint64_t end = ct_pagemap_find(&map, at, mapping->end, false);
-      code = give_up_copies(undo, fd, mapping, at, end);
-      at = end;
-    }
-    ct_pagemap_close(&map);
-  }
-  if (fd >= 0) {
-    close(fd);
-  }
-  return code;
-}
-
-/* Not where locking or the kernel forbids: then the pages stay copies, which are as good. */
-static int
-give_up_all_copies(struct undo *undo)
-{
-  struct ct_mappings mappings;
-  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
-  for (size_t i = 0; i < mappings.count && code == 0; i++) {
-    const struct ct_mapping *mapping = &mappings.items[i];
-    if (mapping->executable && !mapping->writable && !mapping->shared && mapping->inode != 0 &&
-        is_patched(undo, mapping)) {
-      code = give_up_copies_of(undo, mapping);
-    }
-  }
-  ct_mappings_free(&mappings);
-  return code;
-}
-
-/*
- * Takes it out of the list, which tells others of it, before its addresses can become somebody else's. It is pending
- * meanwhile.
- */
-static int
-unmap(struct undo *undo, uint64_t told_at, size_t told_bytes, uint64_t start, uint64_t bytes)
-{
-  static const uint8_t nothing[sizeof(struct ct_region)];
-  struct ct_pending pending = {start, bytes};
-  if (start == 0 || bytes == 0) {
-    return 0;
-  }
-  int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, inside.pending),
-                              &pending, sizeof(pending));
-  code = code == 0 ? ct_process_write(process_of(undo), told_at, nothing, told_bytes) : code;
-  return code == 0 ? call(undo, SYS_munmap, start, bytes, 0) : code;
-}
-
-/* What was being mapped or unmapped when somebody was killed: it is ours if it is there, and no file's. */
-static int
-unmap_pending(struct undo *undo)
-{
-  struct ct_mappings mappings;
-  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
-  for (size_t p = 0; p < sizeof(undo->found->header->inside.pending) / sizeof(struct ct_pending) && code == 0; p++) {
-    const struct ct_pending *pending = &undo->found->header->inside.pending[p];
-    bool is_ours = pending->bytes != 0;
-    for (size_t i = 0; i < mappings.count && is_ours; i++) {
-      const struct ct_mapping *mapping = &mappings.items[i];
-      if (mapping->start < pending->start + pending->bytes && mapping->end > pending->start) {
-        is_ours = mapping->start >= pending->start && mapping->end <= pending->start + pending->bytes &&
-                  mapping->inode == 0 && mapping->path[0] == '\0';
-      }
-    }
-    code = is_ours ? call(undo, SYS_munmap, pending->start, pending->bytes, 0) : 0;
-  }
-  ct_mappings_free(&mappings);
-  return code;
-}
-
-/* Step 7. */
-static int
-unmap_all(struct undo *undo)
-{
-  const struct ct_inside *inside = &undo->found->header->inside;
-  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside);
-  int code = unmap_pending(undo);
-  for (size_t i = 0; i < undo->region_count && code == 0; i++) {
-    const struct region *region = &undo->regions[i];
-    uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + region->index * sizeof(struct ct_region);
-    code = unmap(undo, at, sizeof(struct ct_region), region->start, region->bytes);
-  }
-  for (size_t i = 0; i < undo->config->region_count && i < CT_REGION_MAX && code == 0; i++) {
-    const struct ct_region *listed = &undo->config->regions[i];
-    if (listed->desc_count == 0 && listed->desc == 0 && listed->hi - listed->lo == CT_STUB_PAGES_BYTES) {
-      uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
-      code = unmap(undo, at, sizeof(struct ct_region), listed->lo, CT_STUB_PAGES_BYTES);
-    }
-  }
-  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX && code == 0; i++) {
-    const struct ct_store *store = &undo->config->stores[i];
-    uint64_t at = inside->config + offsetof(struct ct_agent_config, stores) + i * sizeof(*store);
-    code = unmap(undo, at, sizeof(*store), store->lo, store->hi - store->lo);
-  }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, table), 8, inside->table, inside->table_bytes);
-  }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, controls), 8, inside->controls, inside->controls_bytes);
-  }
-  uint64_t none = 0;
-  if (code == 0 && inside->config != 0) {
-    code = ct_process_write(process_of(undo), told + offsetof(struct ct_inside, config), &none, sizeof(none));
-  }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes);
-  }
-  return code == 0 ? call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0) : code;
-}
-
 static int
 undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
 {
   uint64_t held_since = undo->frozen->since_ns;
   uint32_t closed = 1;
   if (undo->found->ring == 0) {
-    return call(undo, SYS_close, (uint64_t)undo->found->descriptor, 0, 0);
+    return undo_call(undo, SYS_close, (uint64_t)undo->found->descriptor, 0, 0);
   }
   int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, closed), &closed,
                               sizeof(closed));
@@ -816,10 +577,10 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
   if (code == 0 && !undo->undone->kept) {
     code = ct_frozen_set_gs_base(undo->frozen, 0);
     if (code == 0) {
-      code = give_up_all_copies(undo);
+      code = undo_give_up_copies(undo);
     }
     if (code == 0) {
-      code = unmap_all(undo);
+      code = undo_unmap_all(undo);
     }
   }
   uint64_t held = now_ns() - held_since;

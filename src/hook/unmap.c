@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* Undoing an image, the end of it: pages are the file's own again, and what we mapped is unmapped. See undo.c. */
+#include "hook/undo_internal.h"
+
+#include "hook/room.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define RUN_BYTES (256 * CT_PAGE_BYTES)
+/* Pages that nobody has a copy of are given up with others when they are so few: one fault brings them back (the kernel
+ * maps 64 KiB around a fault, fault_around_bytes). */
+#define GAP_BYTES       (16 * CT_PAGE_BYTES)
+#define STORE_GAP_BYTES (16 * CT_PAGE_BYTES)
+
+int
+undo_call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
+{
+  uint64_t args[6] = {a, b, c};
+  int64_t result = 0;
+  int code = ct_frozen_syscall(undo->frozen, number, args, &result);
+  return code;
+}
+
+/* Pages that are given up by one call; end 0: none. */
+struct run {
+  uint64_t start, end;
+};
+
+static int
+end_run(struct undo *undo, struct run *run)
+{
+  int code = run->end != 0 ? undo_call(undo, SYS_madvise, run->start, run->end - run->start, MADV_DONTNEED) : 0;
+  run->end = 0;
+  return code;
+}
+
+static int
+add_to_run(struct undo *undo, struct run *run, uint64_t page)
+{
+  int code = run->end != 0 && page - run->end > GAP_BYTES ? end_run(undo, run) : 0;
+  if (run->end == 0) {
+    run->start = page;
+  }
+  run->end = page + CT_PAGE_BYTES;
+  return code;
+}
+
+/*
+ * The pages in [lo, hi) that are the process's own copies and the same as the file's are given up. Not the one that the
+ * thread stands in that makes our system calls: it would find nothing there when it comes back.
+ */
+static int
+give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi, struct run *run)
+{
+  uint64_t stands_in = ct_process_errand_area(undo->frozen->process) & ~(uint64_t)(CT_PAGE_BYTES - 1);
+  uint8_t *memory = malloc(RUN_BYTES), *file = malloc(RUN_BYTES);
+  int code = memory != NULL && file != NULL ? 0 : CT_ENOMEM;
+  for (uint64_t at = lo; at < hi && code == 0;) {
+    size_t bytes = hi - at < RUN_BYTES ? hi - at : RUN_BYTES;
+    bool readable = ct_process_read(process_of(undo), at, memory, bytes) == 0;
+    ssize_t got = readable ? pread(fd, file, bytes, (off_t)(mapping->offset + (at - mapping->start))) : -1;
+    size_t have = got > 0 ? (size_t)got : 0;
+    memset(file + have, 0, bytes - have); /* behind the end of the file */
+    for (size_t page = 0; page < bytes && code == 0; page += CT_PAGE_BYTES) {
+      bool same = got > 0 && at + page != stands_in && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
+      code = same ? add_to_run(undo, run, at + page) : end_run(undo, run);
+    }
+    at += bytes;
+  }
+  free(memory);
+  free(file);
+  return code;
+}
+
+static bool
+is_patched(const struct undo *undo, const struct ct_mapping *mapping)
+{
+  for (size_t r = 0; r < undo->region_count; r++) {
+    const struct region *region = &undo->regions[r];
+    if (region->patch_count != 0 && region->patches[0].address < mapping->end &&
+        region->patches[region->patch_count - 1].address >= mapping->start) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
+{
+  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
+  struct stat file;
+  pid_t pid = process_of(undo)->pid;
+  snprintf(rest, sizeof(rest), "root%s", mapping->path);
+  ct_process_path(pid, rest, path, sizeof(path));
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int code = 0;
+  if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
+    struct ct_pagemap map;
+    struct run run = {0, 0};
+    uint64_t at = mapping->start;
+    ct_pagemap_open(&map, pid);
+    while (code == 0 && (at = ct_pagemap_find(&map, at, mapping->end, true)) < mapping->end) {
+      uint64_t end = ct_pagemap_find(&map, at, mapping->end, false);
+      code = give_up_copies(undo, fd, mapping, at, end, &run);
+      at = end;
+    }
+    code = code == 0 ? end_run(undo, &run) : code;
+    ct_pagemap_close(&map);
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return code;
+}
+
+int
+undo_give_up_copies(struct undo *undo)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
+  for (size_t i = 0; i < mappings.count && code == 0; i++) {
+    const struct ct_mapping *mapping = &mappings.items[i];
+    if (mapping->executable && !mapping->writable && !mapping->shared && mapping->inode != 0 &&
+        is_patched(undo, mapping)) {
+      code = give_up_copies_of(undo, mapping);
+    }
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+static int
+make_pending(const struct undo *undo, uint64_t start, uint64_t bytes)
+{
+  struct ct_pending pending = {start, bytes};
+  return ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, inside.pending),
+                          &pending, sizeof(pending));
+}
+
+static int
+strike_out(const struct undo *undo, uint64_t told_at, size_t told_bytes)
+{
+  static const uint8_t nothing[sizeof(struct ct_region)];
+  return ct_process_write(process_of(undo), told_at, nothing, told_bytes);
+}
+
+/*
+ * Takes it out of the list, which tells others of it, before its addresses can become somebody else's. It is pending
+ * meanwhile.
+ */
+static int
+unmap(struct undo *undo, uint64_t told_at, size_t told_bytes, uint64_t start, uint64_t bytes)
+{
+  if (start == 0 || bytes == 0) {
+    return 0;
+  }
+  int code = make_pending(undo, start, bytes);
+  code = code == 0 ? strike_out(undo, told_at, told_bytes) : code;
+  return code == 0 ? undo_call(undo, SYS_munmap, start, bytes, 0) : code;
+}
+
+/* What was being mapped or unmapped when somebody was killed: it is ours if it is there, and no file's. */
+static int
+unmap_pending(struct undo *undo)
+{
+  struct ct_mappings mappings;
+  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
+  for (size_t p = 0; p < sizeof(undo->found->header->inside.pending) / sizeof(struct ct_pending) && code == 0; p++) {
+    const struct ct_pending *pending = &undo->found->header->inside.pending[p];
+    bool is_ours = pending->bytes != 0;
+    for (size_t i = 0; i < mappings.count && is_ours; i++) {
+      const struct ct_mapping *mapping = &mappings.items[i];
+      if (mapping->start < pending->start + pending->bytes && mapping->end > pending->start) {
+        is_ours = mapping->start >= pending->start && mapping->end <= pending->start + pending->bytes &&
+                  mapping->inode == 0 && mapping->path[0] == '\0';
+      }
+    }
+    code = is_ours ? undo_call(undo, SYS_munmap, pending->start, pending->bytes, 0) : 0;
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+static int
+compare_stores(const void *a, const void *b)
+{
+  uint64_t x = (*(const struct ct_store *const *)a)->lo, y = (*(const struct ct_store *const *)b)->lo;
+  return x < y ? -1 : x > y;
+}
+
+static bool
+is_unmapped(const struct ct_mappings *mappings, uint64_t start, uint64_t end)
+{
+  for (size_t i = 0; i < mappings->count; i++) {
+    if (mappings->items[i].start < end && mappings->items[i].end > start) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/*
+ * Return stores lie to each other as the stacks do, often with no more than a guard page's gap in between. Those go by
+ * one call, when nobody has anything in the gaps: with hundreds of threads that is what the hold would be spent on.
+ */
+static int
+unmap_stores(struct undo *undo)
+{
+  const struct ct_store *sorted[CT_STORE_MAX], *stores = undo->config->stores;
+  uint64_t told = undo->found->header->inside.config + offsetof(struct ct_agent_config, stores);
+  struct ct_mappings mappings;
+  size_t count = 0;
+  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX; i++) {
+    if (stores[i].lo != 0 && stores[i].hi > stores[i].lo) {
+      sorted[count++] = &stores[i];
+    }
+  }
+  qsort(sorted, count, sizeof(sorted[0]), compare_stores);
+  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
+  for (size_t i = 0, end; i < count && code == 0; i = end) {
+    uint64_t hi = sorted[i]->hi;
+    for (end = i + 1; end < count && sorted[end]->lo >= hi && sorted[end]->lo - hi <= STORE_GAP_BYTES &&
+                      is_unmapped(&mappings, hi, sorted[end]->lo);
+         end++) {
+      hi = sorted[end]->hi;
+    }
+    code = make_pending(undo, sorted[i]->lo, hi - sorted[i]->lo);
+    for (size_t k = i; k < end && code == 0; k++) {
+      code = strike_out(undo, told + (uint64_t)(sorted[k] - stores) * sizeof(struct ct_store), sizeof(struct ct_store));
+    }
+    code = code == 0 ? undo_call(undo, SYS_munmap, sorted[i]->lo, hi - sorted[i]->lo, 0) : code;
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+int
+undo_unmap_all(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside);
+  int code = unmap_pending(undo);
+  for (size_t i = 0; i < undo->region_count && code == 0; i++) {
+    const struct region *region = &undo->regions[i];
+    uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + region->index * sizeof(struct ct_region);
+    code = unmap(undo, at, sizeof(struct ct_region), region->start, region->bytes);
+  }
+  for (size_t i = 0; i < undo->config->region_count && i < CT_REGION_MAX && code == 0; i++) {
+    const struct ct_region *listed = &undo->config->regions[i];
+    if (listed->desc_count == 0 && listed->desc == 0 && listed->hi - listed->lo == CT_STUB_PAGES_BYTES) {
+      uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
+      code = unmap(undo, at, sizeof(struct ct_region), listed->lo, CT_STUB_PAGES_BYTES);
+    }
+  }
+  code = code == 0 ? unmap_stores(undo) : code;
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, table), 8, inside->table, inside->table_bytes);
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, controls), 8, inside->controls, inside->controls_bytes);
+  }
+  uint64_t none = 0;
+  if (code == 0 && inside->config != 0) {
+    code = ct_process_write(process_of(undo), told + offsetof(struct ct_inside, config), &none, sizeof(none));
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes);
+  }
+  return code == 0 ? undo_call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0) : code;
+}
+
