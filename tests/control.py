@@ -113,10 +113,10 @@ class Scene:
         self.programs.append(program)
         return program, trace
 
-    def attach(self, program, *options):
+    def attach(self, program, *options, prefix=()):
         """(contrail, id, trace) of a session whose hooks are in."""
         trace = self.trace()
-        words = [self.contrail, "attach", "-o", trace, *options, str(program.process.pid)]
+        words = [*prefix, self.contrail, "attach", "-o", trace, *options, str(program.process.pid)]
         contrail = subprocess.Popen(words, env=self.environment, stderr=subprocess.PIPE, text=True)
         self.others.append(contrail)
         line = contrail.stderr.readline()
@@ -409,6 +409,28 @@ def modes(scene):
     expect(os.listdir(scene.place), [], "the directory behind the end")
 
 
+def precedence(scene):
+    """Whoever holds a program's threads has a real-time priority as long as he does, if he may, and nobody has afterwards."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        raise Skip("not root, or no setpriv")
+    unable = ["setpriv", "--bounding-set=-sys_nice"]
+    limited = ["prlimit", "--rtprio=1", *unable]
+    may_limit = subprocess.run([*limited, "true"], capture_output=True, check=False).returncode == 0
+    for prefix in [[], unable] + ([limited] if may_limit else []):
+        program = scene.start()
+        contrail, name, _ = scene.attach(program, prefix=prefix)
+        for turn in range(3):
+            scene.run("trace", name, *(("add", "program!first"), ("remove", "program!first"), ("list",))[turn])
+            for pid in (contrail.pid, program.process.pid):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
+                        policy = file.read().rsplit(")", 1)[1].split()[41 - 3]
+                    expect(policy, "0", f"scheduling policy of thread {task}, {prefix}")
+        scene.run("stop", name)
+        expect(contrail.wait(WAIT), 0, "status of contrail attach")
+        expect(program.end()[0], 7, "the program's status")
+
+
 def no_place(scene):
     """Without a directory of one's own the recording is as it is, with a line that says so."""
     os.mkdir(scene.place, 0o777)
@@ -575,7 +597,7 @@ def other_user(scene):
 CASES = {
     "sessions and status": listed, "stop, attached": stop_attached, "stop, recorded": stop_recorded, "stop, twice": stop_twice,
     "stop --end": end, "pause and resume": pause, "several sessions": several, "patterns changed": changed, "patterns changed at random": changed_often,
-    "patterns of a recorded program": changed_recorded, "mode bits": modes, "no place for sockets": no_place,
+    "patterns of a recorded program": changed_recorded, "mode bits": modes, "precedence": precedence, "no place for sockets": no_place,
     "contrail killed": killed, "requests": requests, "fifty clients": crowd, "a client that does not read": slow_client,
     "another user": other_user,
 }

@@ -16,7 +16,7 @@
  */
 #include "drain/drain.h"
 
-#include "base/quiet.h"
+#include "base/precedence.h"
 
 #include "drain/internal.h"
 
@@ -58,8 +58,8 @@ read_tsc(void)
 }
 
 int
-ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth, const struct ct_quiet *quiet,
-                struct ct_drain **out)
+ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth,
+                const struct ct_precedence *precedence, struct ct_drain **out)
 {
   struct ct_drain *drain = calloc(1, sizeof(*drain));
   if (drain == NULL) {
@@ -74,7 +74,7 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t 
   drain->modes = modes;
   drain->writer = writer;
   drain->lock = lock;
-  drain->quiet = quiet;
+  drain->precedence = precedence;
   drain->max_depth = max_depth;
   drain->sampling.options.mem_fd = -1;
   *out = drain;
@@ -311,7 +311,7 @@ poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
 {
   uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE);
   bool busy = false;
-  for (size_t n = 0; n < count && !ct_quiet_asked(drain->quiet); n++) {
+  for (size_t n = 0; n < count && !ct_precedence_asked(drain->precedence); n++) {
     if (n % POLL_RUN == POLL_RUN - 1 && __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE) != bell) {
       return true;
     }
@@ -339,7 +339,7 @@ drain_round(struct ct_drain *drain, bool final)
   if (!final) {
     drain_sampling_round(drain, count);
   }
-  for (size_t i = 0; i < count && (final || !ct_quiet_asked(drain->quiet)); i++) {
+  for (size_t i = 0; i < count && (final || !ct_precedence_asked(drain->precedence)); i++) {
     busy |= drain_take_full(drain, &all[i], final);
   }
   if (busy && !final) {
@@ -451,7 +451,7 @@ drain_main(void *context)
       named = now;
     }
     pthread_mutex_unlock(drain->lock);
-    ct_quiet_give_way(drain->quiet);
+    ct_precedence_give_way(drain->precedence);
     if (!busy) {
       wait_for_work(drain, bell);
     } else if (now - yielded > YIELD_NS) { /* the lock is not fair: who waits for it would never have it */

@@ -6,7 +6,7 @@
 #ifndef CT_DRAIN_DRAIN_H
 #define CT_DRAIN_DRAIN_H
 
-#include "base/quiet.h"
+#include "base/precedence.h"
 #include "ring/layout.h"
 #include "trace/writer.h"
 
@@ -64,10 +64,11 @@ struct ct_sampling_state {
 
 /*
  * lock guards the writer: held while events are encoded; the caller takes it for its own calls of the writer. Calls
- * deeper than max_depth are left out, on each stack; UINT32_MAX: none. The drain gives way to whoever asks for quiet.
+ * deeper than max_depth are left out, on each stack; UINT32_MAX: none. The drain gives way to whoever asks for
+ * precedence.
  */
 int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth,
-                    const struct ct_quiet *quiet, struct ct_drain **out);
+                    const struct ct_precedence *precedence, struct ct_drain **out);
 
 /*
  * Begins with the ring of a new image of process pid. Between two images the drain must be stopped. The mode of

@@ -21,7 +21,7 @@ struct retired {
 struct ct_drain {
   struct ct_trace_writer *writer;
   pthread_mutex_t *lock;
-  const struct ct_quiet *quiet;
+  const struct ct_precedence *precedence;
   uint32_t max_depth;
   struct ct_ring_header *ring;
   uint32_t *tids;

@@ -277,4 +277,3 @@ undo_unmap_all(struct undo *undo)
   }
   return code == 0 ? undo_call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0) : code;
 }
-

@@ -6,7 +6,7 @@
  */
 #include "process/freeze.h"
 
-#include "base/quiet.h"
+#include "base/precedence.h"
 #include "process/errand.h"
 
 #include <dirent.h>
@@ -53,18 +53,19 @@ static void
 hurry(struct ct_frozen *frozen)
 {
   struct sched_param first = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
-  frozen->is_urgent =
-      sched_getscheduler(0) == SCHED_OTHER && sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
+  frozen->is_urgent = (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER &&
+                      sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
 }
 
 static void
 do_not_hurry(struct ct_frozen *frozen)
 {
   struct sched_param none = {0};
-  if (frozen->is_urgent) {
-    sched_setscheduler(0, SCHED_OTHER, &none);
-    frozen->is_urgent = false;
+  /* By a limit alone one may not take SCHED_RESET_ON_FORK back (sched(7)). */
+  if (frozen->is_urgent && sched_setscheduler(0, SCHED_OTHER, &none) != 0) {
+    sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none);
   }
+  frozen->is_urgent = false;
 }
 
 static bool
@@ -410,7 +411,8 @@ hold_until(struct ct_process *process, uint64_t deadline, struct ct_frozen *froz
   frozen->process = process;
   frozen->since_ns = now_ns();
   hurry(frozen);
-  ct_quiet_begin(process->quiet);
+  frozen->precedence = process->precedence;
+  ct_precedence_begin(frozen->precedence);
   int code = hold_all(frozen, deadline, &stuck);
   if (code == 0 && frozen->thread_count == 0) {
     code = CT_ESRCH;
@@ -615,7 +617,7 @@ ct_process_thaw(struct ct_frozen *frozen)
     }
   }
   uint64_t held = now_ns() - frozen->since_ns; /* before others have precedence again */
-  ct_quiet_end(frozen->process->quiet);
+  ct_precedence_end(frozen->precedence);
   do_not_hurry(frozen);
   /* All in turn: the end of a process is told once the ends of all its threads have been. */
   while (late > 0 && !frozen->process->dead) {

@@ -17,8 +17,9 @@ struct ct_frozen_thread {
 
 struct ct_frozen {
   struct ct_process *process;
-  uint64_t since_ns; /* when the first thread was stopped, CLOCK_MONOTONIC */
-  bool is_urgent;    /* the caller's thread has been given precedence, until they go on */
+  uint64_t since_ns;                /* when the first thread was stopped, CLOCK_MONOTONIC */
+  struct ct_precedence *precedence; /* asked for; NULL: not */
+  bool is_urgent;                   /* the caller's thread has been given precedence, until they go on */
   struct ct_frozen_thread *threads;
   size_t thread_count;
   uint64_t *pcs; /* where the threads stand, and where those in signal handlers were interrupted */

@@ -8,7 +8,7 @@
 #define CT_PROCESS_PROCESS_H
 
 #include "base/error.h"
-#include "base/quiet.h"
+#include "base/precedence.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -17,16 +17,16 @@
 #include <sys/types.h>
 
 struct ct_process {
-  pid_t pid;                /* thread group */
-  int mem_fd;               /* /proc/PID/mem of the current image, -1 when closed */
-  int pidfd;                /* readable when it has ended; -1 when closed */
-  bool stopped;             /* by ptrace, at the return from execve */
-  bool dead;                /* its end was seen here already ... */
-  int wait_status;          /* ... as waitpid told it */
-  uint64_t signal_mask;     /* its own, while it is stopped and all are blocked */
-  uint64_t errand_area;     /* of the current image, 0: not looked for yet */
-  struct ct_errand *errand; /* while it is stopped: it is being used for system calls; NULL: not */
-  struct ct_quiet *quiet;   /* asked for while its threads are held; NULL: nobody is to give way */
+  pid_t pid;                        /* thread group */
+  int mem_fd;                       /* /proc/PID/mem of the current image, -1 when closed */
+  int pidfd;                        /* readable when it has ended; -1 when closed */
+  bool stopped;                     /* by ptrace, at the return from execve */
+  bool dead;                        /* its end was seen here already ... */
+  int wait_status;                  /* ... as waitpid told it */
+  uint64_t signal_mask;             /* its own, while it is stopped and all are blocked */
+  uint64_t errand_area;             /* of the current image, 0: not looked for yet */
+  struct ct_errand *errand;         /* while it is stopped: it is being used for system calls; NULL: not */
+  struct ct_precedence *precedence; /* asked for while its threads are held; NULL: nobody is to give way */
 };
 
 /* A process that runs, without stopping it. Give it to ct_process_close. */

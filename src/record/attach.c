@@ -56,10 +56,11 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
     return 0;
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
-  session->process.quiet = &session->quiet;
+  session->process.precedence = &session->precedence;
   int code =
       ct_process_freeze(&session->process, session->image_live ? HOLD_LATER_MS : HOLD_MS, &session->frozen, diag);
   if (code != 0) {
+    session->process.precedence = NULL;
     return code;
   }
   session->frozen_since_ns = session->frozen.since_ns;
@@ -97,6 +98,7 @@ session_let_go(struct ct_session *session)
     session->is_frozen = false;
     note_pause(session, threads, pause);
   }
+  session->process.precedence = NULL; /* who holds it for another reason may need the drain */
   return pause;
 }
 

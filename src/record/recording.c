@@ -191,8 +191,9 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
     session->writer = NULL;
     return code;
   }
-  code = ct_drain_create(session->writer, &session->writer_lock,
-                         options->max_depth != 0 ? options->max_depth : UINT32_MAX, &session->quiet, &session->drain);
+  code =
+      ct_drain_create(session->writer, &session->writer_lock, options->max_depth != 0 ? options->max_depth : UINT32_MAX,
+                      &session->precedence, &session->drain);
   if (code != 0) {
     session_drop_trace(session);
     return ct_fail(diag, code, "out of memory");

@@ -43,7 +43,7 @@ struct ct_session {
   struct ct_frozen frozen; /* attached to a process that ran: held */
   bool is_frozen;
   uint64_t frozen_since_ns;
-  struct ct_quiet quiet;
+  struct ct_precedence precedence;
   struct ct_image image;
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
