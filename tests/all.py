@@ -12,6 +12,7 @@ The unit tests are cmocka programs and are counted here from their TAP output.
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -112,6 +113,11 @@ def main():
     unknown = [group for group in options.groups if group not in ORDER]
     if unknown:
         parser.error(f"no such group: {' '.join(unknown)} (there are: {' '.join(ORDER)})")
+
+    # Programs that are to die by these do not, when nohup or a shell's & has them ignored.
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     total = [0, 0, 0]
     for group in options.groups or ORDER:
