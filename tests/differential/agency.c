@@ -82,7 +82,7 @@ own_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
 static void *
 map(uint64_t address, size_t bytes)
 {
-  static uint64_t next = 0x560000000000;
+  static uint64_t next = 0x5a0000000000; /* above every place that an executable and its heap are put at */
   if (address == 0) {
     address = next;
     next += (bytes + 0xffff) & ~0xffffull;
