@@ -60,7 +60,7 @@ class Bench:
     def family(trace):
         with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
             first = json.load(file)
-        assert first["state"] == "complete" and first["dropped_total"] == 0
+        assert first["state"] == "complete" and first["dropped_total"] == 0, (first["state"], first["dropped_total"])
         first["path"] = trace
         processes = [first]
         for child in first["children"]:
@@ -68,8 +68,8 @@ class Bench:
             with open(os.path.join(trace, child["directory"], "manifest.json"), encoding="utf-8") as file:
                 manifest = json.load(file)
             assert manifest["state"] == "complete", child
-            assert manifest["dropped_total"] == 0, child
-            assert manifest["pid"] == child["pid"] and manifest["parent"] == child["parent"]
+            assert manifest["dropped_total"] == 0, (manifest["dropped_total"], child)
+            assert manifest["pid"] == child["pid"] and manifest["parent"] == child["parent"], child
             assert sum(thread["events"] for thread in manifest["threads"]) > 0, child
             manifest["path"] = os.path.join(trace, child["directory"])
             processes.append(manifest)
@@ -114,8 +114,8 @@ def executes(bench):
 
 def pipeline(bench):
     family = bench.record("sh", "-c", "ls /usr | sort | tr a-z A-Z; (exit 3); echo $?; kill -9 $$")
-    assert sum(process["exit"] == {"status": 0} for process in family) >= 3
-    assert {"status": 3} in [process["exit"] for process in family]
+    exits = [process["exit"] for process in family]
+    assert sum(one == {"status": 0} for one in exits) >= 3 and {"status": 3} in exits, exits
 
 
 def daemon(bench):
