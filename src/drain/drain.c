@@ -15,9 +15,6 @@
  * After the target's death the ACTIVE segments are read to their last whole event: nothing is missed.
  */
 #include "drain/drain.h"
-
-#include "base/precedence.h"
-
 #include "drain/internal.h"
 
 #include <errno.h>

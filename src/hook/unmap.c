@@ -25,8 +25,7 @@ undo_call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
 {
   uint64_t args[6] = {a, b, c};
   int64_t result = 0;
-  int code = ct_frozen_syscall(undo->frozen, number, args, &result);
-  return code;
+  return ct_frozen_syscall(undo->frozen, number, args, &result);
 }
 
 /* Pages that are given up by one call; end 0: none. */

@@ -290,7 +290,9 @@ bool
 ct_process_exit_status(pid_t pid, int *status)
 {
   char text[1024];
-  const char *at = read_stat(pid, text, sizeof(text)) && text[0] == 'Z' ? stat_field(text, 52) : NULL;
+  /* X: its parent is just waiting for it; the pidfd does not tell the status before that is done. */
+  bool has_ended = read_stat(pid, text, sizeof(text)) && (text[0] == 'Z' || text[0] == 'X');
+  const char *at = has_ended ? stat_field(text, 52) : NULL;
   if (at == NULL) {
     return false;
   }
