@@ -634,6 +634,9 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   ct_process_release(&session->process); /* spawned, and not resumed yet */
   end_family(session);
   code = session_detach(session, diag);
+  if (look_for_end(session)) { /* a child too, that had ended just before the first process did */
+    return 0;
+  }
   ct_manifest_detach(&session->manifest);
   session_close_trace(session);
   bool attached = session->status.attached;

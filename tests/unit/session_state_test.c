@@ -175,6 +175,33 @@ a_life(void **unused)
   clear(folder);
 }
 
+/* Killed just before the detach, or while it is under way: the end is noted either way, and how it came. */
+static void
+the_end_of_a_process_is_not_a_detach(void **unused)
+{
+  (void)unused;
+  for (int turn = 0; turn < 40; turn++) {
+    char folder[] = "/tmp/contrail-state-XXXXXX";
+    struct ct_session *session = make_session(folder, 0);
+    struct ct_diag diag = {""};
+    pid_t pid = sleeper();
+    assert_int_equal(ct_session_attach(session, pid, &diag), 0);
+    if (turn % 2 == 0) {
+      assert_int_equal(ct_session_resume(session, &diag), 0);
+    }
+    kill(pid, SIGKILL);
+    usleep(turn / 4 * 100);
+    int code = ct_session_detach(session, &diag);
+    struct ct_session_status status = status_of(session);
+    assert_true(code == 0 || code == CT_EINVAL); /* the latter when the end had been noted before */
+    assert_true(status.ended && status.has_status && !status.detached);
+    assert_true(WIFSIGNALED(status.wait_status) && WTERMSIG(status.wait_status) == SIGKILL);
+    assert_int_equal(ct_session_close(session, NULL, &diag), 0);
+    waitpid(pid, NULL, 0);
+    clear(folder);
+  }
+}
+
 static void
 too_late_leaves_the_process_untouched(void **unused)
 {
@@ -225,9 +252,13 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_step_from_every_state),           cmocka_unit_test(nonsense_is_refused),
-      cmocka_unit_test(calls_out_of_turn_are_errors),          cmocka_unit_test(a_life),
-      cmocka_unit_test(too_late_leaves_the_process_untouched), cmocka_unit_test(errors_have_classes),
+      cmocka_unit_test(every_step_from_every_state),
+      cmocka_unit_test(nonsense_is_refused),
+      cmocka_unit_test(calls_out_of_turn_are_errors),
+      cmocka_unit_test(a_life),
+      cmocka_unit_test(the_end_of_a_process_is_not_a_detach),
+      cmocka_unit_test(too_late_leaves_the_process_untouched),
+      cmocka_unit_test(errors_have_classes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
