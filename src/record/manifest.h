@@ -27,7 +27,8 @@ struct ct_manifest {
   bool has_end;
   int has_exit;
   int wait_status;
-  uint64_t user_ns, system_ns;  /* processor time of the program, and of the children it has waited for */
+  uint64_t user_ns,
+      system_ns; /* processor time of the program that was started, and of the children it has waited for */
   const struct ct_cache *cache; /* of plans, NULL: none */
   uint64_t private_bytes;       /* of the program when last looked at, 0: never */
   uint64_t install_ns;          /* how long the program was held for installation, all together */

@@ -296,6 +296,8 @@ write_exit(FILE *out, const struct ct_trace *trace, const json_t *manifest)
     fprintf(out, "killed by signal %d (SIG%s, %s)\n", n, name != NULL ? name : "?", text != NULL ? text : "unknown");
   } else if (json_is_integer(status)) {
     fprintf(out, "status %lld\n", (long long)json_integer_value(status));
+  } else if (json_is_true(json_object_get(manifest, "detached"))) {
+    fputs("none: contrail detached, and the program ran on\n", out);
   } else {
     fputs("unknown: the program was not seen to end\n", out);
   }
