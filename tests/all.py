@@ -10,6 +10,7 @@ A group is a program that prints what it likes and, as its last line, `N passed,
 The unit tests are cmocka programs and are counted here from their TAP output.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import signal
@@ -50,10 +51,12 @@ GROUPS = {
 ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach",
          "follow", "changes", "killed", "cache", "library", "control", "programs", "kinds", "transparency", "callgrind",
          "libraries", "differential", "fuzz"]
+# Each of these keeps one processor busy, and nobody else's load changes what it finds: two at a time, the longest first.
+PAIRED = ["fuzz", "values", "callgrind", "programs", "patterns", "unit", "libraries", "errors", "differential"]
 
 
-def run_group(command, build):
-    """Passes the output through and returns the three counts; a program without the last line has failed."""
+def run_command(command, build, say):
+    """Says each line of the output and returns the three counts; a program without the last line has failed."""
     counts = None
     process = subprocess.Popen(command + ["--build", build], stdout=subprocess.PIPE, text=True, errors="replace")
     for line in process.stdout:
@@ -61,18 +64,18 @@ def run_group(command, build):
         if found:
             counts = tuple(int(n) for n in found.groups())
         else:
-            print(line, end="", flush=True)
+            say(line.rstrip("\n"))
     status = process.wait()
     if counts is None:
-        print(f"FAIL {' '.join(command)}: ended with status {status} and no summary")
+        say(f"FAIL {' '.join(command)}: ended with status {status} and no summary")
         return 0, 1, 0
     if status != 0 and counts[1] == 0:
-        print(f"FAIL {' '.join(command)}: status {status} although no test failed")
+        say(f"FAIL {' '.join(command)}: status {status} although no test failed")
         return counts[0], 1, counts[2]
     return counts
 
 
-def run_unit(build):
+def run_unit(build, say):
     folder = os.path.join(build, "tests")
     sources = os.path.join(HERE, "unit")
     passed = failed = skipped = 0
@@ -85,7 +88,7 @@ def run_unit(build):
             result = subprocess.run([program], cwd=ROOT, env=environment, capture_output=True, text=True,
                                     errors="replace", timeout=300)
         except (OSError, subprocess.TimeoutExpired) as error:
-            print(f"FAIL unit {name}: {error}")
+            say(f"FAIL unit {name}: {error}")
             failed += 1
             continue
         lines = result.stdout.splitlines()
@@ -96,11 +99,44 @@ def run_unit(build):
         if result.returncode != 0 and bad == 0:
             bad = 1
         passed, failed, skipped = passed + good, failed + bad, skipped + skips
-        print(f"{'FAIL' if bad else 'ok  '} unit {name[:-2]}: {good} passed" + (f", {bad} failed" if bad else ""))
+        say(f"{'FAIL' if bad else 'ok  '} unit {name[:-2]}: {good} passed" + (f", {bad} failed" if bad else ""))
         if bad:
-            print(result.stdout + result.stderr)
-            print(f"     again: {program}")
+            say(result.stdout + result.stderr)
+            say(f"     again: {program}")
     return passed, failed, skipped
+
+
+def run_group(group, build, say):
+    begin = time.monotonic()
+    say(f"== {group}")
+    results = [run_unit(build, say)] if group == "unit" else [run_command(c, build, say) for c in GROUPS[group]]
+    counts = [sum(column) for column in zip(*results)]
+    say(f"== {group}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {time.monotonic() - begin:.1f} s")
+    return counts
+
+
+def say_now(line):
+    print(line, flush=True)
+
+
+def run_quietly(group, build):
+    """The counts, and what there is to print."""
+    lines = []
+    return run_group(group, build, lines.append), lines
+
+
+def run_all(groups, build):
+    total = [0, 0, 0]
+    for group in groups:
+        if group not in PAIRED:
+            total = [a + b for a, b in zip(total, run_group(group, build, say_now))]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(run_quietly, group, build) for group in PAIRED if group in groups]
+        for done in concurrent.futures.as_completed(running):
+            counts, lines = done.result()
+            say_now("\n".join(lines))
+            total = [a + b for a, b in zip(total, counts)]
+    return total
 
 
 def main():
@@ -119,15 +155,7 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    total = [0, 0, 0]
-    for group in options.groups or ORDER:
-        begin = time.monotonic()
-        print(f"== {group}", flush=True)
-        results = [run_unit(build)] if group == "unit" else [run_group(c, build) for c in GROUPS[group]]
-        counts = [sum(column) for column in zip(*results)]
-        print(f"== {group}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, "
-              f"{time.monotonic() - begin:.1f} s", flush=True)
-        total = [a + b for a, b in zip(total, counts)]
+    total = run_all(options.groups or ORDER, build)
     print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
     return 1 if total[1] else 0
 
