@@ -7,6 +7,7 @@ program alone, every process has a whole trace with nothing dropped, and calls a
 """
 import argparse
 import fnmatch
+import functools
 import glob
 import json
 import os
@@ -267,6 +268,121 @@ def postgres(bench):
     assert forked == len(family) - 1, (forked, len(family))
 
 
+class Live:
+    """A recording of the fixture that goes on, with what its processes leave in its folder."""
+
+    def __init__(self, bench, *words):
+        self.bench = bench
+        self.folder = os.path.join(bench.folder, "live")
+        self.trace = os.path.join(bench.folder, "live-trace")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.trace, ignore_errors=True)
+        os.mkdir(self.folder)
+        words = [self.folder if word == "FOLDER" else word for word in words]
+        self.recorder = subprocess.Popen([bench.contrail, "record", "--follow", "--trace", "nothing_of_that_name",
+                                          "-o", self.trace, bench.fixture, *words],
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.name = None
+
+    def ask(self, *words):
+        told = subprocess.run([self.bench.contrail, *words, "--json"], capture_output=True, text=True, timeout=60,
+                              check=False)
+        assert told.returncode == 0, (words, told.stderr)
+        return json.loads(told.stdout)
+
+    def find(self):
+        for session in self.ask("sessions")["sessions"]:
+            if session["controller"] == self.recorder.pid and session["state"] == "running":
+                self.name = session["id"]
+        return self.name
+
+    def until(self, holds):
+        end = time.monotonic() + 60
+        while not holds():
+            assert self.recorder.poll() is None, self.recorder.stderr.read()
+            assert time.monotonic() < end, "nothing more happens"
+            time.sleep(0.005)
+
+    def leave(self, name):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8"):
+            pass
+
+    def kill(self):
+        """After a failure: nothing is left running."""
+        if self.recorder.poll() is None:
+            for number in range(1, 9):
+                self.leave(f"begin-{number}")
+            self.leave("end-0")
+            self.recorder.wait(60)
+
+    def end(self):
+        out, err = self.recorder.communicate(timeout=120)
+        assert self.recorder.returncode == 0, (self.recorder.returncode, out, err)
+        assert err.strip() == "contrail: --trace 'nothing_of_that_name' matched no function", err
+        family = self.bench.family(self.trace)
+        for process in family:
+            assert process["exit"] and "status" in process["exit"], (process["pid"], process["exit"])
+        return family
+
+
+def lives(*words):
+    """For a test that has the fixture recorded."""
+    def wrap(test):
+        @functools.wraps(test)
+        def run(bench):
+            live = Live(bench, *words)
+            try:
+                live.until(live.find)
+                test(bench, live)
+            finally:
+                live.kill()
+        return run
+    return wrap
+
+
+@lives("workers", "FOLDER", "6")
+def live_workers(bench, live):
+    """What is traced is changed while six processes run: each is changed, and counts exactly what it did in between."""
+    counted = 0
+    for phase in range(1, 7):
+        if phase % 2 == 0:
+            change = live.ask("trace", live.name, "add", "work" if phase % 4 else "wor?", "--mode",
+                              "light" if phase == 4 else "full")
+            counted += 1000 * phase
+        elif phase > 1:
+            change = live.ask("trace", live.name, "remove", "work" if phase % 4 == 3 else "wor?")
+        if phase > 1:
+            assert change["children"] == 5 and change["hooked"] - change["before"] == (-1) ** phase, (phase, change)
+        live.leave(f"begin-{phase}")
+        live.until(lambda: len(glob.glob(os.path.join(live.folder, f"done-{phase}-*"))) == 6)
+    family = live.end()
+    assert len(family) == 6, len(family)
+    for process in family:
+        assert process["exit"] == {"status": 0}, process["exit"]
+        assert bench.calls(process, "work") == counted, (process["path"], bench.calls(process, "work"))
+        changes = [change["what"] for change in process["changes"]]
+        assert changes == ["trace", "untrace", "trace", "untrace", "trace"], changes
+
+
+@lives("stream", "FOLDER")
+def live_stream(bench, live):
+    """The same while two threads fork as fast as they can: who is forked behind a change has it from the beginning."""
+    for mark in range(1, 10):
+        live.ask("trace", live.name, "add" if mark % 2 else "remove", "work")
+        live.leave(f"mark-{mark}")
+        time.sleep(0.1)
+    live.leave("end-0")
+    counts = {}
+    for process in live.end()[1:]:
+        marks, calls = process["exit"]["status"], bench.calls(process, "work")
+        counts.setdefault(marks, []).append(calls)
+        assert calls <= 100 + marks, (process["path"], marks, calls)
+    assert len(counts) >= 6, counts
+    assert set(counts[9]) == {109}, counts
+    for marks in counts.keys() - {0, 9}:  # the next change may have come while the last of them ran
+        assert (100 + marks if marks % 2 else 0) in counts[marks], counts
+
+
 def nginx(bench):
     """attach --follow to nginx's master, then two new workers by a reload: they are traced, no request fails."""
     program = need("nginx")
@@ -314,7 +430,7 @@ def nginx(bench):
         master.wait()
 
 
-CASES = [fork_counts, storm, executes, pipeline, daemon, let_go, make, make_whole, nginx, postgres]
+CASES = [fork_counts, storm, executes, pipeline, daemon, let_go, make, make_whole, live_workers, live_stream, nginx, postgres]
 
 
 def main():

@@ -159,13 +159,17 @@ int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
  * session's selection and exclusion (those of the options, or its own) are changed. While there has been no pattern
  * everything is traced; the first one that is added narrows that down. 0; CT_EINVAL: a wrong pattern, or the session is
  * in another state; CT_ENOENT: there is no such pattern to be removed.
+ *
+ * With `follow` the children's processes are changed too, one after the other, each held for itself; those that come
+ * later begin with it. A child that could not be changed keeps what it has, with a note in the status.
  */
 struct ct_session_change {
   size_t struct_size; /* to be set to sizeof(struct ct_session_change) */
-  size_t hooked;      /* of all functions, behind the change */
+  size_t hooked;      /* of all functions of the first process, behind the change; 0 when it has ended */
   size_t before;      /* and before it */
   size_t busy;        /* could not be hooked because a thread stood in their first bytes all the time */
-  uint64_t pause_ns;  /* how long the process was held */
+  uint64_t pause_ns;  /* how long a process was held, at most */
+  size_t children;    /* further processes that were changed */
 };
 /* change may be NULL. */
 int ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_select_mode mode,

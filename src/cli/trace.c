@@ -64,6 +64,8 @@ print_change(const json_t *answer)
          ct_format_count(hooked, ct_number_of(answer, "hooked")),
          ct_format_count(before, ct_number_of(answer, "before")),
          ct_format_duration(pause, ct_number_of(answer, "pause_ns")));
+  if (ct_number_of(answer, "children") != 0)
+    printf("%s further processes changed too\n", ct_format_count(hooked, ct_number_of(answer, "children")));
   if (ct_number_of(answer, "busy") != 0)
     printf("%" PRIu64 " could not be hooked: a thread stood in their first bytes\n", ct_number_of(answer, "busy"));
 }

@@ -242,11 +242,12 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
     all.hooked = one.hooked;
     all.busy = one.busy;
     all.pause_ns = one.pause_ns > all.pause_ns ? one.pause_ns : all.pause_ns;
+    all.children = one.children;
   }
   json_t *json = excluded ? list_excluded(control, NULL, fault) : list_traced(control, NULL, fault);
   json_t *numbers =
-      json_pack("{s:I, s:I, s:I, s:I}", "hooked", (json_int_t)all.hooked, "before", (json_int_t)all.before, "busy",
-                (json_int_t)all.busy, "pause_ns", (json_int_t)all.pause_ns);
+      json_pack("{s:I, s:I, s:I, s:I, s:I}", "hooked", (json_int_t)all.hooked, "before", (json_int_t)all.before, "busy",
+                (json_int_t)all.busy, "pause_ns", (json_int_t)all.pause_ns, "children", (json_int_t)all.children);
   json_object_update(json, numbers);
   json_decref(numbers);
   return json;

@@ -408,6 +408,22 @@ mark(void *context, size_t function)
   }
 }
 
+void
+ct_select_forks(struct ct_selection *selection)
+{
+  selection->forks = true;
+}
+
+static void
+mark_forks(const struct ct_selection *selection, const struct ct_plan *plan, uint8_t *wanted)
+{
+  for (size_t i = 0; selection->forks && i < plan->count; i++) {
+    if (plan->functions[i].callout == CT_CALLOUT_PARK && (wanted[i] & ~WANTED_VALUES) != CT_SELECT_FULL) {
+      wanted[i] = CT_SELECT_FULL;
+    }
+  }
+}
+
 /* What becomes of one function that has a hook: by its wish, which is that of exclusion so far, and what is wanted. */
 static void
 choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *wish, uint8_t *reason, struct ct_choice *choice)
@@ -468,6 +484,7 @@ choose_everything(const struct ct_selection *selection, const struct ct_plan *pl
     return CT_ENOMEM;
   }
   memset(wanted, all, plan->count + 1);
+  mark_forks(selection, plan, wanted);
   int code = choose(plan, wanted, choice);
   free(wanted);
   return code;
@@ -494,6 +511,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
         selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;
     ct_select_each(&selection->patterns[i], module, mark, &marking);
   }
+  mark_forks(selection, plan, marking.wanted);
   code = choose(plan, marking.wanted, choice);
   if (code == 0) {
     note_outcomes(module, choice);

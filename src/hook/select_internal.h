@@ -53,6 +53,7 @@ struct ct_selection {
   size_t module_count, module_capacity;
   enum ct_select_mode mode;
   enum ct_select_values values;
+  bool forks;             /* what makes processes is always chosen */
   char *root, *real_root; /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };

@@ -24,7 +24,9 @@ struct ct_family {
   pthread_mutex_t lock;
   struct ct_session **sessions; /* of children, not freed yet */
   size_t count, capacity;
+  pthread_cond_t unpinned;
   json_t *children;
+  uint32_t generation;
   bool ending;
   bool amended; /* since the first one's manifest was written */
 };
@@ -40,6 +42,7 @@ ct_family_create(struct ct_session *first)
   family->plans = ct_plans_create(first->options.int3, first->options.no_cache);
   family->children = json_array();
   pthread_mutex_init(&family->lock, NULL);
+  pthread_cond_init(&family->unpinned, NULL);
   if (family->plans == NULL || family->children == NULL) {
     ct_family_free(family);
     return NULL;
@@ -57,6 +60,7 @@ ct_family_free(struct ct_family *family)
   ct_plans_free(family->plans);
   json_decref(family->children);
   pthread_mutex_destroy(&family->lock);
+  pthread_cond_destroy(&family->unpinned);
   free(family->sessions);
   free(family);
 }
@@ -144,20 +148,32 @@ family_is_over(struct ct_session *session)
   }
 }
 
-/* Takes a session out of the list, any or one that is over; NULL: there is none. */
+/* Takes a session out of the list that nobody uses, any or one that is over; NULL: there is none. Locked. */
 static struct ct_session *
-take_session(struct ct_family *family, bool any)
+take_unpinned(struct ct_family *family, bool any)
 {
   struct ct_session *taken = NULL;
-  pthread_mutex_lock(&family->lock);
   for (size_t i = 0; i < family->count && taken == NULL; i++) {
     struct ct_session *session = family->sessions[i];
     pthread_mutex_lock(&session->guard);
-    if (any || session->over) {
+    if ((any || session->over) && session->pins == 0) {
       taken = session;
       family->sessions[i] = family->sessions[--family->count];
     }
     pthread_mutex_unlock(&session->guard);
+  }
+  return taken;
+}
+
+/* any: waits for those that are in use. */
+static struct ct_session *
+take_session(struct ct_family *family, bool any)
+{
+  pthread_mutex_lock(&family->lock);
+  struct ct_session *taken = take_unpinned(family, any);
+  while (any && taken == NULL && family->count != 0) {
+    pthread_cond_wait(&family->unpinned, &family->lock);
+    taken = take_unpinned(family, any);
   }
   pthread_mutex_unlock(&family->lock);
   return taken;
@@ -201,6 +217,41 @@ family_end(struct ct_session *first)
   while ((session = take_session(first->family, true)) != NULL) {
     close_child(first, session);
   }
+}
+
+/* ---- changes ---- */
+
+uint32_t
+family_generation(const struct ct_family *family)
+{
+  return __atomic_load_n(&family->generation, __ATOMIC_ACQUIRE);
+}
+
+void
+family_change(struct ct_family *family)
+{
+  __atomic_add_fetch(&family->generation, 1, __ATOMIC_RELEASE);
+}
+
+void
+family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument)
+{
+  pthread_mutex_lock(&family->lock);
+  size_t count = family->count;
+  struct ct_session **pinned = malloc((count + 1) * sizeof(struct ct_session *));
+  for (size_t i = 0; pinned != NULL && i < count; i++) {
+    pinned[i] = family->sessions[i];
+    pinned[i]->pins++;
+  }
+  pthread_mutex_unlock(&family->lock);
+  for (size_t i = 0; pinned != NULL && i < count; i++) {
+    session_command(pinned[i], CT_ERROR_HOOK, run, argument, NULL);
+    pthread_mutex_lock(&family->lock);
+    pinned[i]->pins--;
+    pthread_cond_broadcast(&family->unpinned);
+    pthread_mutex_unlock(&family->lock);
+  }
+  free(pinned);
 }
 
 /* ---- births ---- */
@@ -265,9 +316,16 @@ began_ns(pid_t pid)
   return began > since ? began - since : 0;
 }
 
+/* Of those who come. */
+struct parent {
+  pid_t pid;
+  struct ct_image *image;
+  const struct ct_modules *modules;
+  uint32_t generation;
+};
+
 static int
-make_birth(const struct ct_visitor *visitor, uint64_t page, pid_t parent, const struct ct_modules *modules,
-           const struct ct_agent_place *place, struct ct_birth **out)
+make_birth(const struct ct_visitor *visitor, uint64_t page, const struct parent *parent, struct ct_birth **out)
 {
   struct ct_birth *birth = calloc(1, sizeof(*birth));
   if (birth == NULL) {
@@ -276,15 +334,16 @@ make_birth(const struct ct_visitor *visitor, uint64_t page, pid_t parent, const 
   birth->kind = (enum ct_visit_kind)visitor->kind;
   birth->pid = (pid_t)visitor->pid;
   birth->tid = (pid_t)visitor->tid;
-  birth->parent = parent;
+  birth->parent = parent->pid;
+  birth->generation = parent->generation;
   birth->visitor = page;
   birth->path = visitor->path;
   birth->since_ns = began_ns(birth->pid);
   int code = 0;
   if (birth->kind == CT_VISIT_FORK) {
-    code = ct_modules_clone(modules, &birth->modules);
+    code = ct_modules_clone(parent->modules, &birth->modules);
     if (code == 0) {
-      code = copy_place(place, &birth->place);
+      code = copy_place(&parent->image->place, &birth->place);
     }
   }
   if (code != 0) {
@@ -337,10 +396,9 @@ answer(struct ct_visitor *visitor, enum ct_visitor_state state)
 
 /* Somebody has come into the agent in this image who is not its process. */
 static void
-receive(struct ct_session *session, struct ct_image *image, const struct ct_modules *modules, pid_t parent,
-        uint32_t index)
+receive(struct ct_family *family, const struct parent *parent, uint32_t index)
 {
-  struct ct_family *family = session->family;
+  struct ct_image *image = parent->image;
   struct ct_visitor *visitor =
       (struct ct_visitor *)((uint8_t *)image->ring + image->ring->visitors_offset + (size_t)index * CT_VISITOR_BYTES);
   struct ct_birth *birth = NULL;
@@ -348,7 +406,7 @@ receive(struct ct_session *session, struct ct_image *image, const struct ct_modu
     return;
   }
   uint64_t page = image->place.ring + image->ring->visitors_offset + (uint64_t)index * CT_VISITOR_BYTES;
-  int code = make_birth(visitor, page, parent, modules, &image->place, &birth);
+  int code = make_birth(visitor, page, parent, &birth);
   if (code == 0) {
     count_live(family, 1);
     code = add_session(family, birth);
@@ -377,24 +435,25 @@ free_pages(struct ct_image *image)
 }
 
 static void
-serve(struct ct_session *session, struct ct_image *image, const struct ct_modules *modules, pid_t parent)
+serve(struct ct_family *family, const struct parent *parent)
 {
   /* acquire: pairs with the agent's release of the bit, behind the visit */
-  uint64_t bits = __atomic_exchange_n(&image->ring->visit_map, 0, __ATOMIC_ACQUIRE);
+  uint64_t bits = __atomic_exchange_n(&parent->image->ring->visit_map, 0, __ATOMIC_ACQUIRE);
   if (bits == 0) {
     return;
   }
   for (; bits != 0; bits &= bits - 1) {
-    receive(session, image, modules, parent, (uint32_t)__builtin_ctzll(bits));
+    receive(family, parent, (uint32_t)__builtin_ctzll(bits));
   }
-  free_pages(image);
+  free_pages(parent->image);
 }
 
 void
 session_serve_visitors(struct ct_session *session)
 {
+  struct parent parent = {session->process.pid, &session->image, &session->modules, session->generation};
   if (session->family != NULL) {
-    serve(session, &session->image, &session->modules, session->process.pid);
+    serve(session->family, &parent);
   }
 }
 
@@ -417,6 +476,7 @@ session_keep_for_orphans(struct ct_session *session)
   kept->image = session->image;
   memset(&session->image, 0, sizeof(session->image));
   kept->parent = session->process.pid;
+  kept->generation = session->generation;
   kept->until_ns = session_now_ns() + ORPHANS_NS;
   pthread_mutex_lock(&session->guard);
   session->awaits_orphans = true;
@@ -432,10 +492,11 @@ session_serve_orphans(struct ct_session *session, bool now)
   if (kept->image.ring == NULL) {
     return;
   }
-  serve(session, &kept->image, &kept->modules, kept->parent);
+  struct parent parent = {kept->parent, &kept->image, &kept->modules, kept->generation};
+  serve(session->family, &parent);
   if (now || session_now_ns() > kept->until_ns) {
     __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
-    serve(session, &kept->image, &kept->modules, kept->parent);
+    serve(session->family, &parent);
     ct_image_free(&kept->image);
     ct_modules_free(&kept->modules);
     memset(kept, 0, sizeof(*kept));
@@ -497,6 +558,14 @@ make_own(struct ct_session *session, struct ct_diag *diag)
   return code;
 }
 
+static void
+begin_manifest(struct ct_session *session)
+{
+  ct_plans_lock(session->modules.plans); /* patterns may just be changed */
+  ct_manifest_attach(&session->manifest, &session->options, session->birth->pid);
+  ct_plans_unlock(session->modules.plans);
+}
+
 static int
 be_forked(struct ct_session *session, struct ct_diag *diag)
 {
@@ -512,7 +581,8 @@ be_forked(struct ct_session *session, struct ct_diag *diag)
   session->modules.capacity = birth->modules.capacity;
   session->modules.next_fn = birth->modules.next_fn;
   memset(&birth->modules, 0, sizeof(birth->modules));
-  ct_manifest_attach(&session->manifest, &session->options, birth->pid);
+  session->generation = birth->generation;
+  begin_manifest(session);
   code = make_own(session, diag);
   session_let_go(session);
   if (code == 0) { /* it runs while names are written; its events wait */
@@ -555,7 +625,8 @@ be_executed(struct ct_session *session, struct ct_diag *diag)
   if (code == 0) {
     code = session_open_trace(session, diag);
     if (code == 0) {
-      ct_manifest_attach(&session->manifest, &session->options, birth->pid);
+      begin_manifest(session);
+      session->generation = family_generation(session->family); /* it looks patterns up from here on */
       code = session_begin_image(session, diag);
     }
     ct_process_release(&session->process);
@@ -623,6 +694,7 @@ session_be_born(struct ct_session *session)
     session_start_watching(session);
     session_go(session, CT_STEP_HOOKED);
     session_go(session, CT_STEP_RESUME);
+    session_catch_up(session);
     session_write_manifest(session, false);
   }
   free_birth(birth);

@@ -24,6 +24,7 @@ struct ct_birth {
   uint64_t visitor;            /* address of its page in the child */
   uint64_t path;               /* of the exec to come, in the child */
   uint64_t since_ns;           /* of CLOCK_MONOTONIC: it was not forked before */
+  uint32_t generation;         /* of its parent's hooks (family_generation) */
   struct ct_modules modules;   /* of a forked one: what its parent has */
   struct ct_agent_place place; /* likewise */
 };
@@ -37,6 +38,7 @@ struct ct_orphanage {
   struct ct_modules modules;
   pid_t parent;
   uint64_t until_ns;
+  uint32_t generation; /* likewise */
 };
 
 struct ct_family *ct_family_create(struct ct_session *first);
@@ -58,6 +60,14 @@ void family_is_over(struct ct_session *session);
 void family_sweep(struct ct_session *first);
 /* By the first session's thread: lets all children go that live, and waits for that. No more are followed. */
 void family_end(struct ct_session *first);
+/*
+ * How often what is traced has been changed. A process whose session has another number has older hooks. Any thread's;
+ * family_change is called with the plans locked, with which patterns change and are looked up.
+ */
+uint32_t family_generation(const struct ct_family *family);
+void family_change(struct ct_family *family);
+/* By any thread but the sessions' own: has each child's thread run it, one after the other. */
+void family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument);
 /* The "children" of the first one's manifest. */
 json_t *family_json(struct ct_family *family);
 /* Puts it into the manifest on the disk, whose writer is closed, if it has changed since it was written. */

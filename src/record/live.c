@@ -3,11 +3,16 @@
  * Changing what is traced in a live session; see <contrail/session.h>. What is to be hooked is found out first; then
  * the process is held, and what differs is changed. Where a thread stands in the bytes to be patched it is let go and
  * held again, a few times.
+ *
+ * A family has one set of patterns. Whoever asks has first the first process changed, then each child, by its own
+ * thread. A child that is just being born when the patterns change has a generation that is older, and catches up.
  */
 #include "record/session_internal.h"
 
-#include <contrail/exclude.h>
+#include "base/sized.h"
 #include "hook/select.h"
+
+#include <contrail/exclude.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +27,7 @@ struct change_argument {
   enum what what;
   const char *pattern;
   enum ct_select_mode mode;
-  struct ct_session_change *change;
+  struct ct_session_change done;
 };
 
 static int
@@ -90,78 +95,183 @@ apply(struct ct_session *session, size_t *busy, uint64_t *pause_ns, struct ct_di
   return code;
 }
 
+static bool
+is_recorded(const struct ct_session *session)
+{
+  enum ct_session_state state = session->status.state;
+  return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->image_live;
+}
+
+/* Has what is hooked become what the patterns say. The plans are locked. */
+static int
+bring_up_to_date(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
+{
+  size_t functions;
+  uint32_t generation = session->family != NULL ? family_generation(session->family) : 0;
+  ct_modules_count(&session->modules, &functions, &change->before);
+  int code = apply(session, &change->busy, &change->pause_ns, diag);
+  if (code == 0) {
+    session->generation = generation;
+    ct_modules_count(&session->modules, &functions, &change->hooked);
+  }
+  return code;
+}
+
+static void
+note_change(struct ct_session *session, const struct change_argument *argument, const struct ct_session_change *change)
+{
+  static const char *const names[] = {"trace", "untrace", "exclude", "include"};
+  ct_manifest_change(&session->manifest, names[argument->what], argument->pattern, change->hooked, change->pause_ns);
+  ct_plans_lock(session->modules.plans);
+  ct_manifest_exclude(&session->manifest, session->options.exclude);
+  ct_plans_unlock(session->modules.plans);
+  session->manifest_is_old = true;
+  session_count(session);
+}
+
+static bool
+has_children(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->guard);
+  bool has = session->family != NULL && session->options.wait_for_all && session->status.children_live != 0;
+  pthread_mutex_unlock(&session->guard);
+  return has;
+}
+
 static int
 run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 {
-  static const char *const names[] = {"trace", "untrace", "exclude", "include"};
   struct change_argument *argument = context;
-  struct ct_session_change change = {.struct_size = sizeof(change)};
   enum ct_session_state state = session->status.state;
-  size_t functions;
-  if ((state != CT_STATE_RUNNING && state != CT_STATE_ATTACHED) || !session->image_live) {
+  bool recorded = is_recorded(session);
+  if (!recorded && !has_children(session)) {
     return ct_fail(diag, CT_EINVAL, "the session is %s: what is traced can be changed while it runs",
                    ct_state_name(state));
   }
-  ct_modules_count(&session->modules, &functions, &change.before);
-  ct_plans_lock(session->modules.plans);
+  struct ct_plans *plans = session->family != NULL ? ct_family_plans(session->family) : session->modules.plans;
+  ct_plans_lock(plans);
   int code = change_patterns(session, argument, diag);
-  if (code == 0) {
-    code = apply(session, &change.busy, &change.pause_ns, diag);
+  if (code == 0 && session->family != NULL) {
+    family_change(session->family);
   }
+  if (code == 0 && recorded) {
+    code = bring_up_to_date(session, &argument->done, diag);
+  }
+  ct_plans_unlock(plans);
+  if (code == 0 && recorded) {
+    note_change(session, argument, &argument->done);
+  }
+  return code;
+}
+
+/* In a child's thread. What it cannot have is no failure of the change. */
+static int
+run_change_of_child(struct ct_session *session, void *context, struct ct_diag *diag)
+{
+  struct change_argument *argument = context;
+  struct ct_session_change change = {0};
+  char note[sizeof(session->status.note)];
+  if (!is_recorded(session)) {
+    return 0;
+  }
+  ct_plans_lock(session->modules.plans);
+  int code = bring_up_to_date(session, &change, diag);
   ct_plans_unlock(session->modules.plans);
-  if (code != 0) {
-    return code;
-  }
-  ct_modules_count(&session->modules, &functions, &change.hooked);
-  ct_manifest_change(&session->manifest, names[argument->what], argument->pattern, change.hooked, change.pause_ns);
-  ct_manifest_exclude(&session->manifest, session->options.exclude);
-  session->manifest_is_old = true;
-  session_count(session);
-  if (argument->change != NULL) {
-    size_t size = argument->change->struct_size;
-    memcpy(argument->change, &change, size < sizeof(change) ? size : sizeof(change));
-    argument->change->struct_size = size;
+  if (code == 0) {
+    note_change(session, argument, &change);
+    argument->done.children++;
+    argument->done.busy += change.busy;
+    argument->done.pause_ns = change.pause_ns > argument->done.pause_ns ? change.pause_ns : argument->done.pause_ns;
+  } else if (!ct_process_has_died(&session->process)) {
+    snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->process.pid,
+             diag->text[0] != '\0' ? diag->text : ct_err_text(code));
+    session_note(session, note);
   }
   return 0;
+}
+
+void
+session_catch_up(struct ct_session *session)
+{
+  struct ct_session_change change = {0};
+  struct ct_diag diag = {""};
+  if (session->generation != family_generation(session->family)) {
+    ct_plans_lock(session->modules.plans);
+    bring_up_to_date(session, &change, &diag); /* a failure leaves it what its parent had */
+    ct_plans_unlock(session->modules.plans);
+  }
+}
+
+static int
+change_all(struct ct_session *session, struct change_argument *argument, struct ct_session_change *change,
+           struct ct_diag *diag)
+{
+  if (change != NULL && ct_sized_give(change, &argument->done, sizeof(argument->done), diag) != 0) {
+    return CT_EINVAL;
+  }
+  int code = session_command(session, CT_ERROR_HOOK, run_change, argument, diag);
+  if (code == 0 && session->family != NULL) {
+    family_each(session->family, run_change_of_child, argument);
+  }
+  return code != 0 || change == NULL ? code : ct_sized_give(change, &argument->done, sizeof(argument->done), diag);
 }
 
 int
 ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
                      struct ct_session_change *change, struct ct_diag *diag)
 {
-  struct change_argument argument = {TRACE_ADD, pattern, mode, change};
-  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
+  struct change_argument argument = {TRACE_ADD, pattern, mode, {0}};
+  return change_all(session, &argument, change, diag);
 }
 
 int
 ct_session_trace_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                         struct ct_diag *diag)
 {
-  struct change_argument argument = {TRACE_REMOVE, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
+  struct change_argument argument = {TRACE_REMOVE, pattern, CT_SELECT_AUTO, {0}};
+  return change_all(session, &argument, change, diag);
 }
 
 int
 ct_session_exclude_add(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                        struct ct_diag *diag)
 {
-  struct change_argument argument = {EXCLUDE_ADD, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
+  struct change_argument argument = {EXCLUDE_ADD, pattern, CT_SELECT_AUTO, {0}};
+  return change_all(session, &argument, change, diag);
 }
 
 int
 ct_session_exclude_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                           struct ct_diag *diag)
 {
-  struct change_argument argument = {EXCLUDE_REMOVE, pattern, CT_SELECT_AUTO, change};
-  return session_command(session, CT_ERROR_HOOK, run_change, &argument, diag);
+  struct change_argument argument = {EXCLUDE_REMOVE, pattern, CT_SELECT_AUTO, {0}};
+  return change_all(session, &argument, change, diag);
+}
+
+/* Children look patterns up at any time. */
+static void
+lock_patterns(struct ct_session *session)
+{
+  if (session->family != NULL) {
+    ct_plans_lock(ct_family_plans(session->family));
+  }
+}
+
+static void
+unlock_patterns(struct ct_session *session)
+{
+  if (session->family != NULL) {
+    ct_plans_unlock(ct_family_plans(session->family));
+  }
 }
 
 static int
 run_trace_list(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   (void)diag;
+  lock_patterns(session);
   *(char **)context = ct_selection_json(session->options.selection);
+  unlock_patterns(session);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include <contrail/exclude.h>
 #include "base/sized.h"
+#include "hook/select.h"
 #include "record/program.h"
 
 #include <errno.h>
@@ -428,6 +429,9 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   session->options.directory = strdup(own.directory);
   if (own.selection == NULL) {
     session->options.selection = session->own_selection = ct_selection_create();
+  }
+  if (own.follow && family == NULL && session->options.selection != NULL) {
+    ct_select_forks(session->options.selection);
   }
   if (own.exclude == NULL) {
     session->options.exclude = session->own_exclude = ct_exclude_create();

@@ -56,6 +56,8 @@ struct ct_session {
   struct ct_plans *own_plans; /* NULL: the family's are used */
   struct ct_family *family;   /* NULL: children are not followed */
   struct ct_birth *birth;     /* of a child, until it is recorded */
+  uint32_t generation;        /* of the hooks (family_generation) */
+  size_t pins;                /* of a child, under the family's lock: threads that use it */
   bool is_child;
   bool over;           /* of a child, under the guard: nothing more will happen */
   bool awaits_orphans; /* under the guard: orphanage is in use */
@@ -114,6 +116,10 @@ bool session_serve_requests(struct ct_session *session);
 void session_look_for_modules(struct ct_session *session);
 /* The exec of that path, an address in the process, is of a setuid or setgid program. */
 bool session_exec_loses_privilege(struct ct_session *session, uint64_t path);
+
+/* live.c */
+/* A child whose parent's hooks were older than the patterns: the hooks become what they say. */
+void session_catch_up(struct ct_session *session);
 
 /* attach.c */
 int session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);

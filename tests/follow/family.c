@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,96 @@ execute(const char *way, int status)
   expect(child, status);
 }
 
+static bool
+is_there(const char *folder, const char *name, int number)
+{
+  char path[300];
+  snprintf(path, sizeof(path), "%s/%s-%d", folder, name, number);
+  return access(path, F_OK) == 0;
+}
+
+static void
+leave(const char *folder, const char *name, int number)
+{
+  char path[300];
+  snprintf(path, sizeof(path), "%s/%s-%d", folder, name, number);
+  int fd = open(path, O_CREAT | O_WRONLY, 0600);
+  if (fd >= 0)
+    close(fd);
+}
+
+/* In each phase, when it has begun, work() 1000 times more than in the one before. */
+static void
+work_in_phases(const char *folder, int phases)
+{
+  if (write(STDOUT_FILENO, "worker\n", 7) != 7) /* always hooked: a child is heard of that has done nothing else */
+    failures++;
+  for (int phase = 1; phase <= phases; phase++) {
+    char name[32];
+    long done = 0;
+    while (!is_there(folder, "begin", phase))
+      usleep(500);
+    for (int i = 0; i < 1000 * phase; i++)
+      done = work(done);
+    if (done != 1000 * phase)
+      failures++;
+    snprintf(name, sizeof(name), "done-%d", phase);
+    leave(folder, name, (int)getpid());
+  }
+}
+
+/* The program itself, two children and a child's child by fork, and two by posix_spawn. */
+static void
+workers(const char *folder, const char *phases)
+{
+  pid_t children[4];
+  char *words[] = {self, "phases", (char *)folder, (char *)phases, NULL};
+  for (int i = 0; i < 4; i++) {
+    if (i >= 2) {
+      if (posix_spawn(&children[i], self, NULL, NULL, words, environ) != 0)
+        failures++;
+      continue;
+    }
+    children[i] = fork();
+    if (children[i] == 0) {
+      pid_t own = i == 0 ? fork() : -1;
+      work_in_phases(folder, atoi(phases));
+      if (own > 0)
+        expect(own, 0);
+      _exit(failures != 0);
+    }
+  }
+  work_in_phases(folder, atoi(phases));
+  for (int i = 0; i < 4; i++)
+    expect(children[i], 0);
+}
+
+static const char *mark_folder;
+
+/* Children one after the other, whose statuses tell which marks were there before the fork. */
+static void *
+fork_marked(void *unused)
+{
+  while (!is_there(mark_folder, "end", 0)) {
+    int marks = 0;
+    while (is_there(mark_folder, "mark", marks + 1))
+      marks++;
+    fork_one(marks, 0);
+  }
+  return unused;
+}
+
+static void
+stream(const char *folder)
+{
+  pthread_t threads[2];
+  mark_folder = folder;
+  for (int i = 0; i < 2; i++)
+    pthread_create(&threads[i], NULL, fork_marked, NULL);
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], NULL);
+}
+
 int
 main(int count, char **words)
 {
@@ -108,7 +199,15 @@ main(int count, char **words)
   self = words[0];
   if (strcmp(way, "work") == 0)
     return work_for(atoi(words[2]));
-  if (strcmp(way, "fork") == 0) {
+  if (strcmp(way, "phases") == 0) {
+    work_in_phases(words[2], atoi(words[3]));
+    return failures != 0;
+  }
+  if (strcmp(way, "workers") == 0) {
+    workers(words[2], words[3]);
+  } else if (strcmp(way, "stream") == 0) {
+    stream(words[2]);
+  } else if (strcmp(way, "fork") == 0) {
     for (int i = 0; i < 12; i++)
       fork_one(i, 0);
   } else if (strcmp(way, "nested") == 0) {
