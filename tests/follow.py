@@ -58,7 +58,8 @@ class Bench:
         return self.family(trace)
 
     @staticmethod
-    def family(trace):
+    def family(trace, few=False):
+        """few: so few functions are traced that a process may call none of them."""
         with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
             first = json.load(file)
         assert first["state"] == "complete" and first["dropped_total"] == 0, (first["state"], first["dropped_total"])
@@ -71,7 +72,7 @@ class Bench:
             assert manifest["state"] == "complete", child
             assert manifest["dropped_total"] == 0, (manifest["dropped_total"], child)
             assert manifest["pid"] == child["pid"] and manifest["parent"] == child["parent"], child
-            assert sum(thread["events"] for thread in manifest["threads"]) > 0, child
+            assert few or sum(thread["events"] for thread in manifest["threads"]) > 0, child
             manifest["path"] = os.path.join(trace, child["directory"])
             processes.append(manifest)
         on_disk = {os.path.basename(path) for path in glob.glob(os.path.join(trace, "process-*"))}
@@ -128,19 +129,37 @@ def daemon(bench):
 
 def let_go(bench):
     """Without it the daemon is let go, without a hook in it, and lives on."""
+    check_let_go(bench)
+
+
+def stopped_late(bench):
+    """With it, but contrail stop comes, after the first process has ended or just then: the same."""
+    for after in (0.9, 1.0, 1.02, 1.05, 1.1, 1.3):
+        check_let_go(bench, after)
+
+
+def check_let_go(bench, stop_after=None):
     trace = os.path.join(bench.folder, "let_go")
     shutil.rmtree(trace, ignore_errors=True)
     out = os.path.join(bench.folder, "pid")
-    subprocess.run([bench.contrail, "record", "--follow", "-o", trace, bench.fixture, "linger", out], check=True,
-                   timeout=60)
+    recorder = subprocess.Popen([bench.contrail, "record", "--follow"] + ["--wait-for-all"] * (stop_after is not None) +
+                                ["-o", trace, bench.fixture, "linger", out])
+    if stop_after is not None:
+        time.sleep(stop_after)
+        names = [session["id"] for session in json.loads(
+            subprocess.run([bench.contrail, "sessions", "--json"], check=True, capture_output=True).stdout)["sessions"]
+                 if session["controller"] == recorder.pid]
+        subprocess.run([bench.contrail, "stop", names[0]], check=True, timeout=60, stdout=subprocess.DEVNULL)
+    status = recorder.wait(60)
+    assert status == 0, status
     with open(out, encoding="utf-8") as file:
         pid = int(file.read())
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
-            assert "memfd:contrail" not in file.read()
+            assert "memfd:contrail" not in file.read(), "something of contrail is left in the child"
         with open(os.path.join(trace, f"process-{pid}", "manifest.json"), encoding="utf-8") as file:
             manifest = json.load(file)
-        assert manifest["state"] == "complete" and manifest["detached"], manifest["state"]
+        assert manifest["state"] == "complete" and manifest["detached"], (manifest["state"], manifest["exit"])
     finally:
         os.kill(pid, signal.SIGTERM)
 
@@ -271,7 +290,7 @@ def postgres(bench):
 class Live:
     """A recording of the fixture that goes on, with what its processes leave in its folder."""
 
-    def __init__(self, bench, *words):
+    def __init__(self, bench, *words, trace="nothing_of_that_name"):
         self.bench = bench
         self.folder = os.path.join(bench.folder, "live")
         self.trace = os.path.join(bench.folder, "live-trace")
@@ -279,7 +298,7 @@ class Live:
         shutil.rmtree(self.trace, ignore_errors=True)
         os.mkdir(self.folder)
         words = [self.folder if word == "FOLDER" else word for word in words]
-        self.recorder = subprocess.Popen([bench.contrail, "record", "--follow", "--trace", "nothing_of_that_name",
+        self.recorder = subprocess.Popen([bench.contrail, "record", "--follow", "--trace", trace,
                                           "-o", self.trace, bench.fixture, *words],
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.name = None
@@ -312,25 +331,29 @@ class Live:
         if self.recorder.poll() is None:
             for number in range(1, 9):
                 self.leave(f"begin-{number}")
+            self.leave("late-0")
             self.leave("end-0")
             self.recorder.wait(60)
 
-    def end(self):
+    def finish(self):
         out, err = self.recorder.communicate(timeout=120)
         assert self.recorder.returncode == 0, (self.recorder.returncode, out, err)
-        assert err.strip() == "contrail: --trace 'nothing_of_that_name' matched no function", err
-        family = self.bench.family(self.trace)
+        assert all(line.endswith("matched no function") for line in err.splitlines()), err
+        return self.trace
+
+    def end(self):
+        family = self.bench.family(self.finish(), few=True)
         for process in family:
             assert process["exit"] and "status" in process["exit"], (process["pid"], process["exit"])
         return family
 
 
-def lives(*words):
+def lives(*words, **options):
     """For a test that has the fixture recorded."""
     def wrap(test):
         @functools.wraps(test)
         def run(bench):
-            live = Live(bench, *words)
+            live = Live(bench, *words, **options)
             try:
                 live.until(live.find)
                 test(bench, live)
@@ -364,11 +387,48 @@ def live_workers(bench, live):
         assert changes == ["trace", "untrace", "trace", "untrace", "trace"], changes
 
 
+@lives("unseen", "FOLDER", trace="work")
+def live_unseen(bench, live):
+    """Children that were forked before a change and come to a hook behind it: one soon, which has every change from
+    then on, and one that comes when nobody remembers any more what it has, and runs on unrecorded."""
+    def phase(number):
+        live.leave(f"begin-{number}")
+        live.until(lambda: len(glob.glob(os.path.join(live.folder, f"done-{number}-*"))) == 2)
+
+    live.ask("trace", live.name, "add", "other")
+    phase(1)
+    live.until(lambda: glob.glob(os.path.join(live.trace, "process-*", "manifest.json")))
+    live.until(lambda: live.ask("trace", live.name, "add", "nothing_else")["children"] == 1)
+    phase(2)
+    assert live.ask("trace", live.name, "remove", "other")["children"] == 1
+    phase(3)
+    time.sleep(1.2)
+    assert live.ask("trace", live.name, "add", "other")["children"] == 1
+    live.leave("late-0")
+    phase(4)
+    with open(os.path.join(live.finish(), "manifest.json"), encoding="utf-8") as file:
+        children = json.load(file)["children"]
+    why = [child["not_recorded_because"] for child in children if child["directory"] is None]
+    assert len(children) == 2 and len(why) == 1 and "had been forked" in why[0], children
+    soon = os.path.join(live.trace, next(child["directory"] for child in children if child["directory"]))
+    for path in (live.trace, soon):
+        with open(os.path.join(path, "manifest.json"), encoding="utf-8") as file:
+            process = json.load(file)
+        process["path"] = path
+        assert process["exit"] == {"status": 0}, process["exit"]
+        assert bench.calls(process, "work") == 10000, (path, bench.calls(process, "work"))
+        first = bench.calls(process, "other") - 20 - 40  # it may not have been there yet in the first phase
+        assert first == 10 if path == live.trace else 0 <= first <= 10, (path, first)
+
+
 @lives("stream", "FOLDER")
 def live_stream(bench, live):
-    """The same while two threads fork as fast as they can: who is forked behind a change has it from the beginning."""
+    """The same while two threads fork and one spawns as fast as they can: who is made behind a change has it from the
+    beginning. A thread that waits for its vfork child's exec does not hold the change up, which the exec waits for."""
     for mark in range(1, 10):
+        begin = time.monotonic()
         live.ask("trace", live.name, "add" if mark % 2 else "remove", "work")
+        assert time.monotonic() - begin < 10, time.monotonic() - begin
         live.leave(f"mark-{mark}")
         time.sleep(0.1)
     live.leave("end-0")
@@ -430,7 +490,7 @@ def nginx(bench):
         master.wait()
 
 
-CASES = [fork_counts, storm, executes, pipeline, daemon, let_go, make, make_whole, live_workers, live_stream, nginx, postgres]
+CASES = [fork_counts, storm, executes, pipeline, daemon, let_go, stopped_late, make, make_whole, live_workers, live_unseen, live_stream, nginx, postgres]
 
 
 def main():

@@ -31,6 +31,7 @@ agent_visit(struct ct_visitor *visitor, uint64_t sp, const struct ct_hook_desc *
   visitor->pid = (uint32_t)(visitor->owner >> 32);
   visitor->tid = tid;
   visitor->path = forked ? 0 : agent_exec_path(desc, sp);
+  visitor->hooks_version = agent_config.hooks_version;
   struct agent_patience patience = agent_patience();
   uint64_t index = ((uint64_t)visitor - agent_config.visitors) / CT_VISITOR_BYTES;
   /* release: pairs with the controller's acquire of PENDING */

@@ -409,9 +409,9 @@ mark(void *context, size_t function)
 }
 
 void
-ct_select_forks(struct ct_selection *selection)
+ct_select_forks(struct ct_selection *selection, bool followed)
 {
-  selection->forks = true;
+  selection->forks = followed;
 }
 
 static void

@@ -31,7 +31,7 @@ int ct_select_choose(struct ct_selection *selection, struct ct_exclude *exclude,
  * Children are to be followed: what makes processes (the callout says which functions do) is chosen in full whatever
  * the patterns are, unless it is excluded. A forked child comes to the agent as it returns from there.
  */
-void ct_select_forks(struct ct_selection *selection);
+void ct_select_forks(struct ct_selection *selection, bool followed);
 /* What the installation found otherwise than the plan: why each function was not put in (ct_installed.late). */
 void ct_select_settle(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,
                       const uint8_t *late);

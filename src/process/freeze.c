@@ -376,10 +376,11 @@ waits_for_vfork(pid_t pid, const char *tid)
 
 /* False when the process still has such a thread at the deadline. The others run meanwhile. */
 static bool
-await_vforks(pid_t pid, uint64_t deadline)
+await_vforks(const struct ct_process *process, uint64_t deadline)
 {
   char path[64];
   bool waits;
+  pid_t pid = process->pid;
   snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
   do {
     DIR *tasks = opendir(path);
@@ -396,6 +397,9 @@ await_vforks(pid_t pid, uint64_t deadline)
     }
     if (waits) {
       struct timespec wait = {0, 1000 * 1000};
+      if (process->meanwhile != NULL) {
+        process->meanwhile(process->meanwhile_context);
+      }
       nanosleep(&wait, NULL);
     }
   } while (waits);
@@ -445,7 +449,7 @@ ct_process_freeze(struct ct_process *process, int deadline_ms, struct ct_frozen 
   int code;
   memset(frozen, 0, sizeof(*frozen));
   do {
-    if (!await_vforks(process->pid, deadline)) {
+    if (!await_vforks(process, deadline)) {
       return ct_fail(diag, CT_ETIMEOUT,
                      "cannot hold the threads of process %d: one waits for the end of a child that it made by vfork",
                      (int)process->pid);

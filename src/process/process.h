@@ -27,6 +27,8 @@ struct ct_process {
   uint64_t errand_area;             /* of the current image, 0: not looked for yet */
   struct ct_errand *errand;         /* while it is stopped: it is being used for system calls; NULL: not */
   struct ct_precedence *precedence; /* asked for while its threads are held; NULL: nobody is to give way */
+  void (*meanwhile)(void *context); /* called while they run on and have to be waited for; NULL: nothing is */
+  void *meanwhile_context;
 };
 
 /* A process that runs, without stopping it. Give it to ct_process_close. */

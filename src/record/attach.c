@@ -48,6 +48,13 @@ agent_stacks(const struct ct_session *session)
                                   CT_CONTROL_STRIDE};
 }
 
+/* A child of vfork on its way to its exec waits for us, and a thread of ours for it. */
+static void
+serve_visitors(void *context)
+{
+  session_serve_visitors(context);
+}
+
 int
 session_hold(struct ct_session *session, struct ct_diag *diag)
 {
@@ -57,6 +64,8 @@ session_hold(struct ct_session *session, struct ct_diag *diag)
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
   session->process.precedence = &session->precedence;
+  session->process.meanwhile = session->image_live ? serve_visitors : NULL;
+  session->process.meanwhile_context = session;
   int code =
       ct_process_freeze(&session->process, session->image_live ? HOLD_LATER_MS : HOLD_MS, &session->frozen, diag);
   if (code != 0) {

@@ -246,6 +246,24 @@ switch_all(struct ct_module *module, const struct ct_choice *choice, const struc
   return busy;
 }
 
+static void
+settle(struct ct_modules *modules, const struct ct_module *module)
+{
+  ct_plans_lock(modules->plans);
+  ct_select_settle(modules->selection, module->plan, module->path, module->installed.late);
+  ct_plans_unlock(modules->plans);
+}
+
+void
+ct_modules_settle(struct ct_modules *modules)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    if (can_change(&modules->items[i])) {
+      settle(modules, &modules->items[i]);
+    }
+  }
+}
+
 /* Why each function is not hooked, as if it had been installed so; and how many are. */
 static int
 take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct_choice *choice)
@@ -279,7 +297,7 @@ take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct
     module->refused[late] += late != CT_REFUSED_NOT;
     module->hooked += late == CT_REFUSED_NOT;
   }
-  ct_select_settle(modules->selection, plan, module->path, module->installed.late);
+  settle(modules, module);
   return 0;
 }
 

@@ -16,6 +16,7 @@
 #define HOLD_MS      2000
 #define LIVE_MAX     2000          /* children at a time: each takes threads and descriptors */
 #define ORPHANS_NS   1000000000ull /* how long children of a process that is gone may take to their first hook */
+#define PAST_MAX     16            /* changes within that time that are remembered */
 #define START_ERR_NS 50000000ull   /* how exactly the time is known at which a process began */
 
 struct ct_family {
@@ -219,6 +220,12 @@ family_end(struct ct_session *first)
   }
 }
 
+void
+family_note(struct ct_session *session, const char *text)
+{
+  session_note(session->family->first, text);
+}
+
 /* ---- changes ---- */
 
 uint32_t
@@ -233,12 +240,12 @@ family_change(struct ct_family *family)
   __atomic_add_fetch(&family->generation, 1, __ATOMIC_RELEASE);
 }
 
-void
+int
 family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument)
 {
   pthread_mutex_lock(&family->lock);
   size_t count = family->count;
-  struct ct_session **pinned = malloc((count + 1) * sizeof(struct ct_session *));
+  struct ct_session **pinned = calloc(count + 1, sizeof(struct ct_session *));
   for (size_t i = 0; pinned != NULL && i < count; i++) {
     pinned[i] = family->sessions[i];
     pinned[i]->pins++;
@@ -252,6 +259,7 @@ family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, st
     pthread_mutex_unlock(&family->lock);
   }
   free(pinned);
+  return pinned != NULL || count == 0 ? 0 : CT_ENOMEM;
 }
 
 /* ---- births ---- */
@@ -322,7 +330,27 @@ struct parent {
   struct ct_image *image;
   const struct ct_modules *modules;
   uint32_t generation;
+  uint64_t hooks_version;
+  const struct ct_past *past;
 };
+
+/* What a forked child has, by the version that it tells. CT_ENOENT: that is too long ago. */
+static int
+inherit(const struct parent *parent, uint64_t version, struct ct_birth *birth)
+{
+  const struct ct_past *past = parent->past;
+  bool is_now = version == parent->hooks_version;
+  while (!is_now && past != NULL && past->hooks_version != version) {
+    past = past->earlier;
+  }
+  if (!is_now && past == NULL) {
+    return CT_ENOENT;
+  }
+  birth->generation = is_now ? parent->generation : past->generation;
+  birth->hooks_version = version;
+  int code = ct_modules_clone(is_now ? parent->modules : &past->modules, &birth->modules);
+  return code != 0 ? code : copy_place(is_now ? &parent->image->place : &past->place, &birth->place);
+}
 
 static int
 make_birth(const struct ct_visitor *visitor, uint64_t page, const struct parent *parent, struct ct_birth **out)
@@ -335,23 +363,11 @@ make_birth(const struct ct_visitor *visitor, uint64_t page, const struct parent 
   birth->pid = (pid_t)visitor->pid;
   birth->tid = (pid_t)visitor->tid;
   birth->parent = parent->pid;
-  birth->generation = parent->generation;
   birth->visitor = page;
   birth->path = visitor->path;
   birth->since_ns = began_ns(birth->pid);
-  int code = 0;
-  if (birth->kind == CT_VISIT_FORK) {
-    code = ct_modules_clone(parent->modules, &birth->modules);
-    if (code == 0) {
-      code = copy_place(&parent->image->place, &birth->place);
-    }
-  }
-  if (code != 0) {
-    free_birth(birth);
-    return code;
-  }
   *out = birth;
-  return 0;
+  return birth->kind == CT_VISIT_FORK ? inherit(parent, visitor->hooks_version, birth) : 0;
 }
 
 static int
@@ -412,10 +428,13 @@ receive(struct ct_family *family, const struct parent *parent, uint32_t index)
     code = add_session(family, birth);
     if (code != 0) {
       count_live(family, -1);
-      free_birth(birth);
     }
+  } else if (code == CT_ENOENT) {
+    list_child(family, birth, NULL,
+               "what is traced was changed after it had been forked, and long before its first hook");
   }
   if (code != 0) {
+    free_birth(birth);
     answer(visitor, CT_VISIT_REFUSED);
   }
 }
@@ -451,10 +470,70 @@ serve(struct ct_family *family, const struct parent *parent)
 void
 session_serve_visitors(struct ct_session *session)
 {
-  struct parent parent = {session->process.pid, &session->image, &session->modules, session->generation};
+  struct parent parent = {session->process.pid, &session->image,        &session->modules,
+                          session->generation,  session->hooks_version, session->past};
   if (session->family != NULL) {
     serve(session->family, &parent);
   }
+}
+
+/* ---- what was before a change ---- */
+
+static void
+free_past(struct ct_past *past)
+{
+  while (past != NULL) {
+    struct ct_past *earlier = past->earlier;
+    ct_modules_free(&past->modules);
+    ct_agent_place_free(&past->place);
+    free(past);
+    past = earlier;
+  }
+}
+
+void
+session_forget(struct ct_session *session)
+{
+  free_past(session->past);
+  session->past = NULL;
+}
+
+/* Those from which nobody comes any more. */
+static void
+forget_the_old(struct ct_session *session)
+{
+  uint64_t now = session_now_ns();
+  struct ct_past **link = &session->past;
+  for (size_t n = 0; *link != NULL && n < PAST_MAX && (*link)->until_ns > now; n++) {
+    link = &(*link)->earlier;
+  }
+  free_past(*link);
+  *link = NULL;
+}
+
+int
+session_remember(struct ct_session *session)
+{
+  forget_the_old(session);
+  struct ct_past *past = calloc(1, sizeof(*past));
+  if (past == NULL) {
+    return CT_ENOMEM;
+  }
+  past->modules.plans = session->modules.plans;
+  past->hooks_version = session->hooks_version;
+  past->generation = session->generation;
+  past->until_ns = session_now_ns() + ORPHANS_NS;
+  int code = ct_modules_clone(&session->modules, &past->modules);
+  if (code == 0) {
+    code = copy_place(&session->image.place, &past->place);
+  }
+  if (code != 0) {
+    free_past(past);
+    return code;
+  }
+  past->earlier = session->past;
+  session->past = past;
+  return 0;
 }
 
 /* ---- children that come late ---- */
@@ -477,6 +556,9 @@ session_keep_for_orphans(struct ct_session *session)
   memset(&session->image, 0, sizeof(session->image));
   kept->parent = session->process.pid;
   kept->generation = session->generation;
+  kept->hooks_version = session->hooks_version;
+  kept->past = session->past;
+  session->past = NULL;
   kept->until_ns = session_now_ns() + ORPHANS_NS;
   pthread_mutex_lock(&session->guard);
   session->awaits_orphans = true;
@@ -492,13 +574,15 @@ session_serve_orphans(struct ct_session *session, bool now)
   if (kept->image.ring == NULL) {
     return;
   }
-  struct parent parent = {kept->parent, &kept->image, &kept->modules, kept->generation};
+  struct parent parent = {kept->parent,     &kept->image,        &kept->modules,
+                          kept->generation, kept->hooks_version, kept->past};
   serve(session->family, &parent);
   if (now || session_now_ns() > kept->until_ns) {
     __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
     serve(session->family, &parent);
     ct_image_free(&kept->image);
     ct_modules_free(&kept->modules);
+    free_past(kept->past);
     memset(kept, 0, sizeof(*kept));
     pthread_mutex_lock(&session->guard);
     session->awaits_orphans = false;
@@ -582,6 +666,7 @@ be_forked(struct ct_session *session, struct ct_diag *diag)
   session->modules.next_fn = birth->modules.next_fn;
   memset(&birth->modules, 0, sizeof(birth->modules));
   session->generation = birth->generation;
+  session->hooks_version = birth->hooks_version;
   begin_manifest(session);
   code = make_own(session, diag);
   session_let_go(session);

@@ -24,9 +24,23 @@ struct ct_birth {
   uint64_t visitor;            /* address of its page in the child */
   uint64_t path;               /* of the exec to come, in the child */
   uint64_t since_ns;           /* of CLOCK_MONOTONIC: it was not forked before */
-  uint32_t generation;         /* of its parent's hooks (family_generation) */
+  uint32_t generation;         /* of the hooks that it has (family_generation) */
+  uint64_t hooks_version;      /* likewise, as its configuration has it */
   struct ct_modules modules;   /* of a forked one: what its parent has */
   struct ct_agent_place place; /* likewise */
+};
+
+/*
+ * What was hooked in a process before a change: children may have been forked before it and not have come yet. They
+ * have the hooks of then.
+ */
+struct ct_past {
+  struct ct_past *earlier;
+  struct ct_modules modules;
+  struct ct_agent_place place;
+  uint64_t hooks_version; /* as in the configuration of who has these hooks */
+  uint32_t generation;
+  uint64_t until_ns;
 };
 
 /*
@@ -38,7 +52,9 @@ struct ct_orphanage {
   struct ct_modules modules;
   pid_t parent;
   uint64_t until_ns;
-  uint32_t generation; /* likewise */
+  uint32_t generation;
+  uint64_t hooks_version;
+  struct ct_past *past;
 };
 
 struct ct_family *ct_family_create(struct ct_session *first);
@@ -49,11 +65,17 @@ struct ct_plans *ct_family_plans(struct ct_family *family);
 void session_serve_visitors(struct ct_session *session);
 /* By a session's thread, before its image is given up: keeps what children need that have not come yet. */
 void session_keep_for_orphans(struct ct_session *session);
+/* By a session's thread, in front of a change of what is hooked. 0 or CT_ENOMEM. */
+int session_remember(struct ct_session *session);
+/* The image goes, and nobody comes any more who has been forked in it. */
+void session_forget(struct ct_session *session);
 /* Serves them, and gives them up when it is time (now: at once). */
 void session_serve_orphans(struct ct_session *session, bool now);
 
 /* By a child's thread, first of all: makes the session that of its process. */
 void session_be_born(struct ct_session *session);
+/* By a child's thread: to be told with the first one's status. */
+void family_note(struct ct_session *session, const char *text);
 /* By a child's thread: nothing more will happen in it. */
 void family_is_over(struct ct_session *session);
 /* By the first session's thread: frees the children that are over. */
@@ -66,8 +88,8 @@ void family_end(struct ct_session *first);
  */
 uint32_t family_generation(const struct ct_family *family);
 void family_change(struct ct_family *family);
-/* By any thread but the sessions' own: has each child's thread run it, one after the other. */
-void family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument);
+/* By any thread but the sessions' own: has each child's thread run it, one after the other. 0 or CT_ENOMEM: in none. */
+int family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument);
 /* The "children" of the first one's manifest. */
 json_t *family_json(struct ct_family *family);
 /* Puts it into the manifest on the disk, whose writer is closed, if it has changed since it was written. */

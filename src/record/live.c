@@ -27,6 +27,7 @@ struct change_argument {
   enum what what;
   const char *pattern;
   enum ct_select_mode mode;
+  bool changed; /* the patterns */
   struct ct_session_change done;
 };
 
@@ -59,6 +60,20 @@ change_patterns(struct ct_session *session, const struct change_argument *argume
                              why.text[0] != '\0' ? why.text : ct_err_text(code));
 }
 
+/* Children that are forked from here on tell by it what they have. */
+static int
+number_hooks(struct ct_session *session)
+{
+  uint64_t version = session->hooks_version + 1;
+  int code =
+      ct_process_write(&session->process, session->image.place.config + offsetof(struct ct_agent_config, hooks_version),
+                       &version, sizeof(version));
+  if (code == 0) {
+    session->hooks_version = version;
+  }
+  return code;
+}
+
 /* One time: hold, change, let go. */
 static int
 change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy, uint64_t *pause_ns,
@@ -66,32 +81,54 @@ change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy,
 {
   bool was_frozen = session->is_frozen;
   uint64_t begin = session_now_ns();
-  int code = session_hold(session, diag);
+  int code = session->family != NULL ? session_remember(session) : 0;
+  if (code == 0) {
+    code = session_hold(session, diag);
+  }
   if (code != 0) {
     return code;
   }
   struct ct_remote remote = session_frozen_remote(session);
-  code = ct_modules_change(&session->modules, &remote, &session->image.place, choices, busy, diag);
+  code = session->family != NULL ? number_hooks(session) : 0;
+  if (code == 0) {
+    code = ct_modules_change(&session->modules, &remote, &session->image.place, choices, busy, diag);
+  }
   uint64_t pause = was_frozen ? session_now_ns() - begin : session_let_go(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;
   return code;
 }
 
 static int
-apply(struct ct_session *session, size_t *busy, uint64_t *pause_ns, struct ct_diag *diag)
+apply(struct ct_session *session, struct ct_choice *choices, struct ct_session_change *change, struct ct_diag *diag)
 {
-  struct ct_choice *choices = ct_modules_choose(&session->modules, session->process.pid);
-  if (choices == NULL) {
-    return ct_fail(diag, CT_ENOMEM, "out of memory");
-  }
   int tries = session->is_frozen ? 1 : TRIES;
-  int code = change_once(session, choices, busy, pause_ns, diag);
-  while (code == 0 && *busy != 0 && --tries > 0) {
+  int code = change_once(session, choices, &change->busy, &change->pause_ns, diag);
+  while (code == 0 && change->busy != 0 && --tries > 0) {
     struct timespec wait = {0, TRY_NS};
     nanosleep(&wait, NULL);
-    code = change_once(session, choices, busy, pause_ns, diag);
+    code = change_once(session, choices, &change->busy, &change->pause_ns, diag);
   }
+  return code;
+}
+
+/* Has what is hooked become what the patterns say. */
+static int
+bring_up_to_date(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
+{
+  size_t functions;
+  ct_modules_count(&session->modules, &functions, &change->before);
+  ct_plans_lock(session->modules.plans);
+  uint32_t generation = session->family != NULL ? family_generation(session->family) : 0;
+  struct ct_choice *choices = ct_modules_choose(&session->modules, session->process.pid);
+  ct_plans_unlock(session->modules.plans);
+  int code = choices != NULL ? apply(session, choices, change, diag) : CT_ENOMEM;
   ct_modules_choices_free(&session->modules, choices);
+  if (code == 0) {
+    session->generation = generation;
+  } else {
+    ct_modules_settle(&session->modules);
+  }
+  ct_modules_count(&session->modules, &functions, &change->hooked);
   return code;
 }
 
@@ -99,22 +136,8 @@ static bool
 is_recorded(const struct ct_session *session)
 {
   enum ct_session_state state = session->status.state;
-  return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->image_live;
-}
-
-/* Has what is hooked become what the patterns say. The plans are locked. */
-static int
-bring_up_to_date(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
-{
-  size_t functions;
-  uint32_t generation = session->family != NULL ? family_generation(session->family) : 0;
-  ct_modules_count(&session->modules, &functions, &change->before);
-  int code = apply(session, &change->busy, &change->pause_ns, diag);
-  if (code == 0) {
-    session->generation = generation;
-    ct_modules_count(&session->modules, &functions, &change->hooked);
-  }
-  return code;
+  return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->image_live &&
+         !ct_process_has_died(&session->process);
 }
 
 static void
@@ -129,39 +152,44 @@ note_change(struct ct_session *session, const struct change_argument *argument, 
   session_count(session);
 }
 
-static bool
-has_children(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->guard);
-  bool has = session->family != NULL && session->options.wait_for_all && session->status.children_live != 0;
-  pthread_mutex_unlock(&session->guard);
-  return has;
-}
-
 static int
 run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct change_argument *argument = context;
-  enum ct_session_state state = session->status.state;
-  bool recorded = is_recorded(session);
-  if (!recorded && !has_children(session)) {
+  bool recorded = is_recorded(session), alone = !session_has_children(session);
+  if (alone && session->image_live && ct_process_has_died(&session->process)) {
+    return ct_fail(diag, CT_ESRCH, "the process has ended");
+  }
+  if (alone && !recorded) {
     return ct_fail(diag, CT_EINVAL, "the session is %s: what is traced can be changed while it runs",
-                   ct_state_name(state));
+                   ct_state_name(session->status.state));
   }
   struct ct_plans *plans = session->family != NULL ? ct_family_plans(session->family) : session->modules.plans;
   ct_plans_lock(plans);
   int code = change_patterns(session, argument, diag);
+  argument->changed = code == 0;
   if (code == 0 && session->family != NULL) {
     family_change(session->family);
   }
+  ct_plans_unlock(plans);
   if (code == 0 && recorded) {
     code = bring_up_to_date(session, &argument->done, diag);
   }
-  ct_plans_unlock(plans);
   if (code == 0 && recorded) {
     note_change(session, argument, &argument->done);
   }
   return code;
+}
+
+static void
+note_failure(struct ct_session *session, int code, const struct ct_diag *diag)
+{
+  char note[sizeof(session->status.note)];
+  if (!ct_process_has_died(&session->process)) {
+    snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->process.pid,
+             diag->text[0] != '\0' ? diag->text : ct_err_text(code));
+    family_note(session, note);
+  }
 }
 
 /* In a child's thread. What it cannot have is no failure of the change. */
@@ -170,23 +198,18 @@ run_change_of_child(struct ct_session *session, void *context, struct ct_diag *d
 {
   struct change_argument *argument = context;
   struct ct_session_change change = {0};
-  char note[sizeof(session->status.note)];
   if (!is_recorded(session)) {
     return 0;
   }
-  ct_plans_lock(session->modules.plans);
   int code = bring_up_to_date(session, &change, diag);
-  ct_plans_unlock(session->modules.plans);
-  if (code == 0) {
-    note_change(session, argument, &change);
-    argument->done.children++;
-    argument->done.busy += change.busy;
-    argument->done.pause_ns = change.pause_ns > argument->done.pause_ns ? change.pause_ns : argument->done.pause_ns;
-  } else if (!ct_process_has_died(&session->process)) {
-    snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->process.pid,
-             diag->text[0] != '\0' ? diag->text : ct_err_text(code));
-    session_note(session, note);
+  if (code != 0) {
+    note_failure(session, code, diag);
+    return 0;
   }
+  note_change(session, argument, &change);
+  argument->done.children++;
+  argument->done.busy += change.busy;
+  argument->done.pause_ns = change.pause_ns > argument->done.pause_ns ? change.pause_ns : argument->done.pause_ns;
   return 0;
 }
 
@@ -196,12 +219,14 @@ session_catch_up(struct ct_session *session)
   struct ct_session_change change = {0};
   struct ct_diag diag = {""};
   if (session->generation != family_generation(session->family)) {
-    ct_plans_lock(session->modules.plans);
-    bring_up_to_date(session, &change, &diag); /* a failure leaves it what its parent had */
-    ct_plans_unlock(session->modules.plans);
+    int code = bring_up_to_date(session, &change, &diag);
+    if (code != 0) {
+      note_failure(session, code, &diag);
+    }
   }
 }
 
+/* The children too when the first process could not have it: they have one list of patterns, which has changed. */
 static int
 change_all(struct ct_session *session, struct change_argument *argument, struct ct_session_change *change,
            struct ct_diag *diag)
@@ -210,8 +235,9 @@ change_all(struct ct_session *session, struct change_argument *argument, struct 
     return CT_EINVAL;
   }
   int code = session_command(session, CT_ERROR_HOOK, run_change, argument, diag);
-  if (code == 0 && session->family != NULL) {
-    family_each(session->family, run_change_of_child, argument);
+  if (argument->changed && session->family != NULL) {
+    int failed = family_each(session->family, run_change_of_child, argument);
+    code = code != 0 ? code : failed;
   }
   return code != 0 || change == NULL ? code : ct_sized_give(change, &argument->done, sizeof(argument->done), diag);
 }
@@ -220,7 +246,7 @@ int
 ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
                      struct ct_session_change *change, struct ct_diag *diag)
 {
-  struct change_argument argument = {TRACE_ADD, pattern, mode, {0}};
+  struct change_argument argument = {.what = TRACE_ADD, .pattern = pattern, .mode = mode};
   return change_all(session, &argument, change, diag);
 }
 
@@ -228,7 +254,7 @@ int
 ct_session_trace_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                         struct ct_diag *diag)
 {
-  struct change_argument argument = {TRACE_REMOVE, pattern, CT_SELECT_AUTO, {0}};
+  struct change_argument argument = {.what = TRACE_REMOVE, .pattern = pattern, .mode = CT_SELECT_AUTO};
   return change_all(session, &argument, change, diag);
 }
 
@@ -236,7 +262,7 @@ int
 ct_session_exclude_add(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                        struct ct_diag *diag)
 {
-  struct change_argument argument = {EXCLUDE_ADD, pattern, CT_SELECT_AUTO, {0}};
+  struct change_argument argument = {.what = EXCLUDE_ADD, .pattern = pattern, .mode = CT_SELECT_AUTO};
   return change_all(session, &argument, change, diag);
 }
 
@@ -244,7 +270,7 @@ int
 ct_session_exclude_remove(struct ct_session *session, const char *pattern, struct ct_session_change *change,
                           struct ct_diag *diag)
 {
-  struct change_argument argument = {EXCLUDE_REMOVE, pattern, CT_SELECT_AUTO, {0}};
+  struct change_argument argument = {.what = EXCLUDE_REMOVE, .pattern = pattern, .mode = CT_SELECT_AUTO};
   return change_all(session, &argument, change, diag);
 }
 

@@ -697,12 +697,10 @@ static int
 count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, int pid)
 {
   int code = 0;
-  if (ct_selection_is_everything(modules->selection)) {
-    return 0;
-  }
   const struct ct_plan *program = ct_modules_program(modules, pid);
   ct_plans_lock(modules->plans);
-  for (size_t m = 0; m < mappings->count && code == 0; m++) {
+  bool everything = ct_selection_is_everything(modules->selection);
+  for (size_t m = 0; !everything && m < mappings->count && code == 0; m++) {
     const struct ct_mapping *mapping = &mappings->items[m];
     struct ct_plan *plan;
     bool fresh;
@@ -962,6 +960,9 @@ ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drai
     ct_plans_lock(modules->plans);
     code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
                             &module->first_choice);
+    if (code == 0) { /* choosing has begun to count anew */
+      ct_select_settle(modules->selection, module->plan, module->path, module->installed.late);
+    }
     ct_plans_unlock(modules->plans);
     each_id(module, tell_mode, drain);
     module->untold = true;

@@ -93,8 +93,10 @@ void ct_modules_tell(struct ct_modules *modules, const struct ct_module_sinks *s
  */
 int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_place *place,
                       struct ct_choice *choices, size_t *busy, struct ct_diag *diag);
-/* What is to be hooked in each module, ahead of ct_modules_change. NULL: out of memory. */
+/* What is to be hooked in each module, ahead of ct_modules_change. The plans are locked. NULL: out of memory. */
 struct ct_choice *ct_modules_choose(struct ct_modules *modules, int pid);
+/* After a choice that nothing came of: has the selection know again what has become of each function. */
+void ct_modules_settle(struct ct_modules *modules);
 void ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices);
 /*
  * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One

@@ -163,6 +163,8 @@ session_end_image(struct ct_session *session, bool by_exec)
   }
   ct_image_free(&session->image);
   ct_modules_forget(&session->modules);
+  session_forget(session);
+  session->hooks_version = 0; /* of the next one */
   session->image_live = false;
 }
 

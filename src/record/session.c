@@ -430,8 +430,8 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   if (own.selection == NULL) {
     session->options.selection = session->own_selection = ct_selection_create();
   }
-  if (own.follow && family == NULL && session->options.selection != NULL) {
-    ct_select_forks(session->options.selection);
+  if (family == NULL && session->options.selection != NULL) {
+    ct_select_forks(session->options.selection, own.follow);
   }
   if (own.exclude == NULL) {
     session->options.exclude = session->own_exclude = ct_exclude_create();
@@ -627,10 +627,34 @@ end_family(struct ct_session *session)
   }
 }
 
+bool
+session_has_children(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->guard);
+  bool has = session->status.children_live != 0;
+  pthread_mutex_unlock(&session->guard);
+  return has;
+}
+
+/* The first process has ended, and others go on. */
+static void
+let_children_go(struct ct_session *session)
+{
+  end_family(session);
+  pthread_mutex_lock(&session->guard);
+  session->status.detached = true;
+  pthread_cond_broadcast(&session->changed);
+  pthread_mutex_unlock(&session->guard);
+}
+
 static int
 run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
+  if (session->status.ended && session_has_children(session)) {
+    let_children_go(session);
+    return 0;
+  }
   int code = go(session, CT_STEP_DETACH, diag);
   if (code != 0) {
     return code;
@@ -732,6 +756,9 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
   }
   end_family(session);
   session_serve_orphans(session, true);
+  if (session->is_child) {
+    family_is_over(session);
+  }
   stop_watching(session);
   ct_process_close(&session->process, false);
   session_close_trace(session);

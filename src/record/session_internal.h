@@ -57,6 +57,8 @@ struct ct_session {
   struct ct_family *family;   /* NULL: children are not followed */
   struct ct_birth *birth;     /* of a child, until it is recorded */
   uint32_t generation;        /* of the hooks (family_generation) */
+  uint64_t hooks_version;     /* as in the configuration */
+  struct ct_past *past;       /* the latest first */
   size_t pins;                /* of a child, under the family's lock: threads that use it */
   bool is_child;
   bool over;           /* of a child, under the guard: nothing more will happen */
@@ -84,6 +86,7 @@ int session_create(const struct ct_session_options *options, struct ct_family *f
 void session_go(struct ct_session *session, enum ct_session_step step);
 void session_ring(struct ct_session *session); /* wakes its thread; any thread */
 void session_start_watching(struct ct_session *session);
+bool session_has_children(struct ct_session *session); /* that live */
 void session_note(struct ct_session *session, const char *text);
 uint64_t session_now_ns(void);
 void session_wake(uint32_t *word);                            /* a futex */

@@ -75,7 +75,9 @@ ct_modules_write_sources(const struct ct_modules *modules, bool all, struct ct_t
     if (module->known_plan == NULL || (!all && !module->known_plan->sources_read)) {
       continue;
     }
+    ct_plans_lock(modules->plans); /* they are read when they are first asked for */
     const struct ct_sources *sources = ct_plan_sources(module->known_plan);
+    ct_plans_unlock(modules->plans);
     if (sources != NULL) {
       code = write_module(out, module->known_plan, module->first_fn, sources);
     }

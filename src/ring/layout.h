@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 3u
+#define CT_RING_VERSION 4u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -243,7 +243,8 @@ struct ct_visitor {
   uint32_t kind;
   uint32_t pid; /* as its own getpid() tells */
   uint32_t tid;
-  uint64_t path; /* address of the path of the exec to come */
+  uint64_t path;          /* address of the path of the exec to come */
+  uint64_t hooks_version; /* of a forked one: its configuration's, which tells which hooks it has */
 };
 
 struct ct_ring_header {
@@ -525,6 +526,7 @@ struct ct_agent_config {
   uint64_t store_count;
   uint64_t restorers[CT_RESTORER_MAX];            /* where signal handlers return to the kernel; 0: unused */
   struct ct_unwinder unwinding[CT_UNWINDING_MAX]; /* functions whose frames hold return addresses; hi == 0: unused */
+  uint64_t hooks_version;                         /* by the controller: how often what is hooked has been changed */
 };
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");
