@@ -635,6 +635,9 @@ ct_process_thaw(struct ct_frozen *frozen)
       break; /* its end is for its parent */
     }
     late = left;
+    if (late > 0 && frozen->process->meanwhile != NULL) { /* it may wait for a vfork child that waits for the caller */
+      frozen->process->meanwhile(frozen->process->meanwhile_context);
+    }
     struct timespec wait = {0, 50 * 1000};
     nanosleep(&wait, NULL);
   }

@@ -286,6 +286,40 @@ ct_process_start_time(pid_t pid)
   return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
+/* Of one thread. */
+static void
+visit_children(pid_t pid, const char *tid, void (*visit)(void *context, pid_t child), void *context)
+{
+  char path[96];
+  int child;
+  snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)pid, tid);
+  FILE *file = fopen(path, "re");
+  while (file != NULL && fscanf(file, "%d", &child) == 1) {
+    visit(context, child);
+    ct_process_descendants(child, visit, context);
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+}
+
+void
+ct_process_descendants(pid_t pid, void (*visit)(void *context, pid_t child), void *context)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  DIR *tasks = opendir(path);
+  const struct dirent *task;
+  while (tasks != NULL && (task = readdir(tasks)) != NULL) {
+    if (task->d_name[0] != '.') {
+      visit_children(pid, task->d_name, visit, context);
+    }
+  }
+  if (tasks != NULL) {
+    closedir(tasks);
+  }
+}
+
 bool
 ct_process_exit_status(pid_t pid, int *status)
 {

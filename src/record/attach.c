@@ -347,30 +347,6 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   return 0;
 }
 
-/* ---- detach ---- */
-
-int
-session_detach(struct ct_session *session, struct ct_diag *diag)
-{
-  struct ct_undone undone = {0};
-  bool failed_before = !session->image_live;
-  int code = session_hold(session, diag);
-  if (code == 0 && !failed_before) {
-    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
-    code = take_out(session, &undone, diag);
-  }
-  uint64_t pause = session_let_go(session);
-  if (code != 0 && ct_process_has_died(&session->process)) {
-    code = 0; /* as good */
-  }
-  session_end_image(session, false);
-  pthread_mutex_lock(&session->guard);
-  session->status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
-  session->status.kept = undone.kept;
-  pthread_mutex_unlock(&session->guard);
-  return code;
-}
-
 /* ---- cleaning up ---- */
 
 static int
@@ -427,6 +403,68 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     return ct_fail(diag, CT_ENOENT, "there is nothing of contrail in process %d", (int)pid);
   }
   return code == CT_ENOENT ? 0 : code;
+}
+
+/* Forked by a process of ours, and never heard of. */
+static bool
+is_unheard(pid_t pid)
+{
+  struct ct_process process = {.mem_fd = -1, .pidfd = -1};
+  struct ct_found found;
+  bool is = false;
+  if (ct_process_open(pid, &process, NULL) != 0) {
+    return false;
+  }
+  if (ct_found_in(&process, &found, NULL) == 0) {
+    is = is_of_its_parent(&process, &found) && found.header->controller_pid == (uint32_t)getpid();
+    ct_found_free(&found);
+  }
+  ct_process_close(&process, false);
+  return is;
+}
+
+static void
+clean_if_unheard(void *unused, pid_t pid)
+{
+  struct ct_clean_report report = {.struct_size = sizeof(report)};
+  if (is_unheard(pid)) {
+    clean(pid, &report, NULL); /* what remains is what a child has that is not followed */
+  }
+}
+
+/* Nobody is followed any more. The process is held, and makes no further ones. */
+static void
+clean_children(struct ct_session *session)
+{
+  session_serve_visitors(session); /* who waits is refused */
+  ct_process_descendants(session->process.pid, clean_if_unheard, NULL);
+}
+
+/* ---- detach ---- */
+
+int
+session_detach(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_undone undone = {0};
+  bool failed_before = !session->image_live;
+  int code = session_hold(session, diag);
+  if (code == 0 && !failed_before) {
+    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
+    if (session->family != NULL) {
+      clean_children(session);
+    }
+    code = take_out(session, &undone, diag);
+  }
+  uint64_t pause = session_let_go(session);
+  if (code != 0 && ct_process_has_died(&session->process)) {
+    code = 0; /* as good */
+  }
+  session_end_image(session, false);
+  pthread_mutex_lock(&session->guard);
+  session->status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
+  session->status.kept = undone.kept;
+  pthread_mutex_unlock(&session->guard);
+  return code;
 }
 
 int

@@ -202,6 +202,30 @@ unseen(const char *folder)
   expect(late, 3);
 }
 
+/* Children that live on, one every millisecond, every other one unseen, and call work() all the time. */
+static void
+many(const char *folder)
+{
+  pid_t children[200];
+  size_t count = 0;
+  while (!is_there(folder, "stop", 0) && count < 200) {
+    pid_t child = count % 2 ? fork() : fork_unseen();
+    if (child == 0) {
+      while (!is_there(folder, "end", 0)) {
+        if (work(1) != 2 || other(1) != 3)
+          _exit(1);
+        usleep(2000);
+      }
+      _exit(0);
+    }
+    children[count++] = child;
+    usleep(1000);
+  }
+  leave(folder, "ready", 0);
+  while (count > 0)
+    expect(children[--count], 0);
+}
+
 static const char *mark_folder;
 
 static void execute(const char *way, int status);
@@ -247,6 +271,8 @@ main(int count, char **words)
   }
   if (strcmp(way, "workers") == 0) {
     workers(words[2], words[3]);
+  } else if (strcmp(way, "many") == 0) {
+    many(words[2]);
   } else if (strcmp(way, "unseen") == 0) {
     unseen(words[2]);
   } else if (strcmp(way, "stream") == 0) {
