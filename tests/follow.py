@@ -449,10 +449,12 @@ def live_stream(bench, live):
     beginning. A thread that waits for its vfork child's exec does not hold the change up, which the exec waits for."""
     for mark in range(1, 10):
         begin = time.monotonic()
-        live.ask("trace", live.name, "add" if mark % 2 else "remove", "work")
+        change = live.ask("trace", live.name, "add" if mark % 2 else "remove", "work")
+        assert change["busy"] == 0 and change["hooked"] - change["before"] == -(-1) ** mark, (mark, change)
         assert time.monotonic() - begin < 10, time.monotonic() - begin
         live.leave(f"mark-{mark}")
-        time.sleep(0.1)
+        so_far = len(glob.glob(os.path.join(live.trace, "process-*")))
+        live.until(lambda: len(glob.glob(os.path.join(live.trace, "process-*"))) >= so_far + 8)
     live.leave("end-0")
     counts = {}
     for process in live.end()[1:]:

@@ -150,7 +150,7 @@ run_program(struct ct_session *session, const struct ct_session_options *record,
     do {
       waited = ct_session_wait(session, record->wait_for_all ? STEP_MS : -1);
       ct_session_get_status(session, &status);
-    } while (waited == CT_ETIMEOUT && !status.ended && !status.detached);
+    } while (waited == CT_ETIMEOUT && !status.ended);
     if (waited == CT_ETIMEOUT) {
       wait_for_children(session);
       waited = 0;

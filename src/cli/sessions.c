@@ -220,7 +220,10 @@ show_stopped(const json_t *status)
 {
   char events[CT_COUNT_CHARS];
   ct_format_count(events, ct_number_of(status, "events"));
-  if (json_is_true(json_object_get(status, "detached")))
+  if (json_is_true(json_object_get(status, "ended")))
+    printf("%s is over, its process has ended: %s events in %s\n", ct_text_of(status, "id"), events,
+           ct_text_of(status, "trace"));
+  else if (json_is_true(json_object_get(status, "detached")))
     printf("%s is stopped, its process runs on: %s events in %s\n", ct_text_of(status, "id"), events,
            ct_text_of(status, "trace"));
   else

@@ -286,18 +286,22 @@ ct_process_start_time(pid_t pid)
   return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
-/* Of one thread. */
+/* Of one thread. All are read before one is visited: a place in the file is a number in the list. */
 static void
 visit_children(pid_t pid, const char *tid, void (*visit)(void *context, pid_t child), void *context)
 {
-  char path[96];
-  int child;
+  char path[96], *text = NULL;
+  size_t size = 0;
   snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)pid, tid);
   FILE *file = fopen(path, "re");
-  while (file != NULL && fscanf(file, "%d", &child) == 1) {
-    visit(context, child);
-    ct_process_descendants(child, visit, context);
+  if (file != NULL && getdelim(&text, &size, '\0', file) > 0) {
+    char *end = text;
+    for (long child = strtol(text, &end, 10); child > 0; child = strtol(end, &end, 10)) {
+      visit(context, (pid_t)child);
+      ct_process_descendants((pid_t)child, visit, context);
+    }
   }
+  free(text);
   if (file != NULL) {
     fclose(file);
   }

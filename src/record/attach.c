@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CLEAN_ROUNDS  4 /* of looking for children that were never heard of */
 #define HOLD_MS       4000  /* to stop all threads ... */
 #define HOLD_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
 #define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
@@ -405,39 +406,64 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
   return code == CT_ENOENT ? 0 : code;
 }
 
-/* Forked by a process of ours, and never heard of. */
+/* Forked by the session's process (no child of vfork, which has its memory), and never heard of. */
 static bool
-is_unheard(pid_t pid)
+is_unheard(struct ct_session *session, pid_t pid, const struct ct_inside *inside)
 {
   struct ct_process process = {.mem_fd = -1, .pidfd = -1};
   struct ct_found found;
+  uint64_t own = 1;
   bool is = false;
-  if (ct_process_open(pid, &process, NULL) != 0) {
+  if (family_knows(session->family, pid) || ct_process_open(pid, &process, NULL) != 0) {
     return false;
   }
   if (ct_found_in(&process, &found, NULL) == 0) {
-    is = is_of_its_parent(&process, &found) && found.header->controller_pid == (uint32_t)getpid();
+    is = is_of_its_parent(&process, &found) && found.header->controller_pid == (uint32_t)getpid() &&
+         found.header->target_pid == session->image.ring->target_pid &&
+         ct_process_read(&process, inside->controls + CT_CONTROL_OWN, &own, sizeof(own)) == 0 && own == 0;
     ct_found_free(&found);
   }
   ct_process_close(&process, false);
   return is;
 }
 
+struct pids {
+  pid_t *items;
+  size_t count;
+};
+
 static void
-clean_if_unheard(void *unused, pid_t pid)
+add_pid(void *context, pid_t pid)
 {
-  struct ct_clean_report report = {.struct_size = sizeof(report)};
-  if (is_unheard(pid)) {
-    clean(pid, &report, NULL); /* what remains is what a child has that is not followed */
+  struct pids *pids = context;
+  pid_t *grown = reallocarray(pids->items, pids->count + 1, sizeof(*grown));
+  if (grown != NULL) {
+    pids->items = grown;
+    pids->items[pids->count++] = pid;
   }
 }
 
-/* Nobody is followed any more. The process is held, and makes no further ones. */
+/*
+ * The process has no hooks any more, and nobody is followed. What the ring tells of the hooks is no longer the process's
+ * concern, but that of children which were forked while it had them.
+ */
 static void
-clean_children(struct ct_session *session)
+clean_children(struct ct_session *session, const struct ct_inside *inside)
 {
-  session_serve_visitors(session); /* who waits is refused */
-  ct_process_descendants(session->process.pid, clean_if_unheard, NULL);
+  size_t cleaned = 1;
+  session->image.ring->inside = *inside;
+  for (size_t round = 0; round < CLEAN_ROUNDS && cleaned != 0; round++) {
+    struct pids pids = {0};
+    ct_process_descendants(session->process.pid, add_pid, &pids);
+    cleaned = 0;
+    for (size_t i = 0; i < pids.count; i++) {
+      struct ct_clean_report report = {.struct_size = sizeof(report)};
+      if (is_unheard(session, pids.items[i], inside)) {
+        cleaned += clean(pids.items[i], &report, NULL) == 0; /* else it has what a child has that is not followed */
+      }
+    }
+    free(pids.items);
+  }
 }
 
 /* ---- detach ---- */
@@ -446,16 +472,22 @@ int
 session_detach(struct ct_session *session, struct ct_diag *diag)
 {
   struct ct_undone undone = {0};
+  struct ct_inside inside;
   bool failed_before = !session->image_live;
+  bool ending = session->family != NULL && family_is_ending(session->family);
   int code = session_hold(session, diag);
   if (code == 0 && !failed_before) {
     __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
-    if (session->family != NULL) {
-      clean_children(session);
+    inside = session->image.ring->inside;
+    if (ending) {
+      session_serve_visitors(session); /* who waits is refused */
     }
     code = take_out(session, &undone, diag);
   }
   uint64_t pause = session_let_go(session);
+  if (code == 0 && ending && !failed_before) {
+    clean_children(session, &inside);
+  }
   if (code != 0 && ct_process_has_died(&session->process)) {
     code = 0; /* as good */
   }

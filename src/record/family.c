@@ -16,7 +16,7 @@
 #define HOLD_MS      2000
 #define LIVE_MAX     2000          /* children at a time: each takes threads and descriptors */
 #define ORPHANS_NS   1000000000ull /* how long children of a process that is gone may take to their first hook */
-#define PAST_MAX     16            /* changes within that time that are remembered */
+#define PAST_MAX     64            /* changes within that time that are remembered */
 #define START_ERR_NS 50000000ull   /* how exactly the time is known at which a process began */
 
 struct ct_family {
@@ -74,6 +74,20 @@ ct_family_plans(struct ct_family *family)
 
 /* ---- the list ---- */
 
+static bool
+is_listed(const struct ct_family *family, pid_t pid)
+{
+  size_t i;
+  json_t *child;
+  json_array_foreach(family->children, i, child)
+  {
+    if (json_integer_value(json_object_get(child, "pid")) == pid) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Its entry in the list of the manifest. */
 static void
 list_child(struct ct_family *family, const struct ct_birth *birth, const char *directory, const char *why_not)
@@ -88,8 +102,12 @@ list_child(struct ct_family *family, const struct ct_birth *birth, const char *d
     json_object_set_new(child, "not_recorded_because", ct_manifest_text(why_not));
   }
   pthread_mutex_lock(&family->lock);
-  json_array_append_new(family->children, child);
-  family->amended = true;
+  if (why_not != NULL && is_listed(family, birth->pid)) { /* it comes again at its next exec */
+    json_decref(child);
+  } else {
+    json_array_append_new(family->children, child);
+    family->amended = true;
+  }
   pthread_mutex_unlock(&family->lock);
 }
 
@@ -224,6 +242,27 @@ void
 family_note(struct ct_session *session, const char *text)
 {
   session_note(session->family->first, text);
+}
+
+bool
+family_is_ending(struct ct_family *family)
+{
+  pthread_mutex_lock(&family->lock);
+  bool is = family->ending;
+  pthread_mutex_unlock(&family->lock);
+  return is;
+}
+
+bool
+family_knows(struct ct_family *family, pid_t pid)
+{
+  bool knows = false;
+  pthread_mutex_lock(&family->lock);
+  for (size_t i = 0; i < family->count && !knows; i++) {
+    knows = family->sessions[i]->born_as == pid;
+  }
+  pthread_mutex_unlock(&family->lock);
+  return knows;
 }
 
 /* ---- changes ---- */
@@ -499,8 +538,8 @@ session_forget(struct ct_session *session)
 }
 
 /* Those from which nobody comes any more. */
-static void
-forget_the_old(struct ct_session *session)
+void
+session_forget_the_old(struct ct_session *session)
 {
   uint64_t now = session_now_ns();
   struct ct_past **link = &session->past;
@@ -514,7 +553,7 @@ forget_the_old(struct ct_session *session)
 int
 session_remember(struct ct_session *session)
 {
-  forget_the_old(session);
+  session_forget_the_old(session);
   struct ct_past *past = calloc(1, sizeof(*past));
   if (past == NULL) {
     return CT_ENOMEM;
@@ -522,7 +561,7 @@ session_remember(struct ct_session *session)
   past->modules.plans = session->modules.plans;
   past->hooks_version = session->hooks_version;
   past->generation = session->generation;
-  past->until_ns = session_now_ns() + ORPHANS_NS;
+  past->until_ns = UINT64_MAX;
   int code = ct_modules_clone(&session->modules, &past->modules);
   if (code == 0) {
     code = copy_place(&session->image.place, &past->place);
@@ -534,6 +573,14 @@ session_remember(struct ct_session *session)
   past->earlier = session->past;
   session->past = past;
   return 0;
+}
+
+void
+session_changes(struct ct_session *session)
+{
+  if (session->past != NULL) {
+    session->past->until_ns = session_now_ns() + ORPHANS_NS;
+  }
 }
 
 /* ---- children that come late ---- */

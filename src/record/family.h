@@ -67,6 +67,10 @@ void session_serve_visitors(struct ct_session *session);
 void session_keep_for_orphans(struct ct_session *session);
 /* By a session's thread, in front of a change of what is hooked. 0 or CT_ENOMEM. */
 int session_remember(struct ct_session *session);
+/* The process is held for that change: its children will have what comes. */
+void session_changes(struct ct_session *session);
+/* From time to time: what nobody will come any more from. */
+void session_forget_the_old(struct ct_session *session);
 /* The image goes, and nobody comes any more who has been forked in it. */
 void session_forget(struct ct_session *session);
 /* Serves them, and gives them up when it is time (now: at once). */
@@ -90,6 +94,9 @@ uint32_t family_generation(const struct ct_family *family);
 void family_change(struct ct_family *family);
 /* By any thread but the sessions' own: has each child's thread run it, one after the other. 0 or CT_ENOMEM: in none. */
 int family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument);
+/* Any thread's: family_end has begun; there is a session of that process. */
+bool family_is_ending(struct ct_family *family);
+bool family_knows(struct ct_family *family, pid_t pid);
 /* The "children" of the first one's manifest. */
 json_t *family_json(struct ct_family *family);
 /* Puts it into the manifest on the disk, whose writer is closed, if it has changed since it was written. */

@@ -70,6 +70,7 @@ number_hooks(struct ct_session *session)
                        &version, sizeof(version));
   if (code == 0) {
     session->hooks_version = version;
+    session_changes(session);
   }
   return code;
 }
@@ -86,6 +87,7 @@ change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy,
     code = session_hold(session, diag);
   }
   if (code != 0) {
+    session_changes(session); /* not, but what was remembered is forgotten in time */
     return code;
   }
   struct ct_remote remote = session_frozen_remote(session);

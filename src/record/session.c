@@ -263,6 +263,7 @@ serve_family(struct ct_session *session)
     session_serve_visitors(session);
   }
   session_serve_orphans(session, false);
+  session_forget_the_old(session);
   if (!session->is_child) {
     family_sweep(session);
   } else if (session->finished && !session->awaits_orphans && !session->over) {
@@ -443,6 +444,7 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   session->stop_watching = -1;
   session->is_child = birth != NULL;
   session->birth = birth;
+  session->born_as = birth != NULL ? birth->pid : 0;
   session->family = family == NULL && own.follow ? ct_family_create(session) : family;
   have_all = have_all && (!own.follow || session->family != NULL);
   pthread_mutex_init(&session->guard, NULL);
@@ -651,7 +653,7 @@ static int
 run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  if (session->status.ended && session_has_children(session)) {
+  if (session->status.ended && (session->awaits_orphans || session_has_children(session))) {
     let_children_go(session);
     return 0;
   }

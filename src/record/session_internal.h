@@ -59,6 +59,7 @@ struct ct_session {
   uint32_t generation;        /* of the hooks (family_generation) */
   uint64_t hooks_version;     /* as in the configuration */
   struct ct_past *past;       /* the latest first */
+  pid_t born_as;              /* of a child: its pid */
   size_t pins;                /* of a child, under the family's lock: threads that use it */
   bool is_child;
   bool over;           /* of a child, under the guard: nothing more will happen */
