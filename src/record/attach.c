@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CLEAN_ROUNDS  4 /* of looking for children that were never heard of */
+#define CLEAN_ROUNDS  4     /* of looking for children that were never heard of */
 #define HOLD_MS       4000  /* to stop all threads ... */
 #define HOLD_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
 #define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
@@ -444,8 +444,8 @@ add_pid(void *context, pid_t pid)
 }
 
 /*
- * The process has no hooks any more, and nobody is followed. What the ring tells of the hooks is no longer the process's
- * concern, but that of children which were forked while it had them.
+ * The process has no hooks any more, and nobody is followed. What the ring tells of the hooks is no longer the
+ * process's concern, but that of children which were forked while it had them.
  */
 static void
 clean_children(struct ct_session *session, const struct ct_inside *inside)

@@ -61,10 +61,21 @@ struct ct_family *ct_family_create(struct ct_session *first);
 void ct_family_free(struct ct_family *family); /* accepts NULL; all children are closed */
 struct ct_plans *ct_family_plans(struct ct_family *family);
 
+void ct_birth_free(struct ct_birth *birth); /* accepts NULL */
+/* A child's entry in the list of the manifest; why_not: it is not recorded, else NULL. */
+void family_list(struct ct_family *family, const struct ct_birth *birth, const char *directory, const char *why_not);
+/* A child is there (1), or is over (-1). */
+void family_count_live(struct ct_family *family, int step);
+/* Makes the session of a child, which the birth is given to. 0 or an error: no more are followed. */
+int family_add_session(struct ct_family *family, struct ct_birth *birth);
+
+/* visitors.c */
 /* By a session's thread: children that have come into the agent in its image. */
 void session_serve_visitors(struct ct_session *session);
 /* By a session's thread, before its image is given up: keeps what children need that have not come yet. */
 void session_keep_for_orphans(struct ct_session *session);
+/* Serves them, and gives them up when it is time (now: at once). */
+void session_serve_orphans(struct ct_session *session, bool now);
 /* By a session's thread, in front of a change of what is hooked. 0 or CT_ENOMEM. */
 int session_remember(struct ct_session *session);
 /* The process is held for that change: its children will have what comes. */
@@ -73,11 +84,12 @@ void session_changes(struct ct_session *session);
 void session_forget_the_old(struct ct_session *session);
 /* The image goes, and nobody comes any more who has been forked in it. */
 void session_forget(struct ct_session *session);
-/* Serves them, and gives them up when it is time (now: at once). */
-void session_serve_orphans(struct ct_session *session, bool now);
 
+/* birth.c */
 /* By a child's thread, first of all: makes the session that of its process. */
 void session_be_born(struct ct_session *session);
+
+/* family.c */
 /* By a child's thread: to be told with the first one's status. */
 void family_note(struct ct_session *session, const char *text);
 /* By a child's thread: nothing more will happen in it. */
