@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Children that come into the agent in the image of a process that is recorded: what their sessions begin with. A forked
- * one has the hooks of the moment of its fork, which may have been changed since; and its parent may be gone.
+ * Children that come into the agent in the image of a process that is recorded: what their sessions begin with. A
+ * forked one has the hooks of the moment of its fork, which may have been changed since; and its parent may be gone.
  */
 #include "record/session_internal.h"
 
@@ -142,7 +142,7 @@ receive(struct ct_family *family, const struct parent *parent, uint32_t index)
     }
   } else if (code == CT_ENOENT) {
     family_list(family, birth, NULL,
-               "what is traced was changed after it had been forked, and long before its first hook");
+                "what is traced was changed after it had been forked, and long before its first hook");
   }
   if (code != 0) {
     ct_birth_free(birth);
