@@ -388,7 +388,7 @@ def main():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("-j", type=int, default=2 * os.cpu_count())  # half of the time a case waits
+    parser.add_argument("-j", type=int, default=2)
     parser.add_argument("--record", default="", help="further options for contrail record")
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
