@@ -17,6 +17,7 @@
  */
 #include "hook/cache.h"
 
+#include "base/clock.h"
 #include "hook/plan_file.h"
 
 #include <dirent.h>
@@ -54,14 +55,6 @@ struct ct_cache {
   size_t pending_count;
   unsigned next_new;
 };
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- the directory ---- */
 
@@ -281,7 +274,7 @@ remember(struct ct_cache *cache, int fd, const struct ct_plan *plan, const struc
 int
 ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, struct ct_diag *diag)
 {
-  uint64_t begin = now_ns();
+  uint64_t begin = ct_now_ns();
   struct ct_plan_key key;
   if (cache == NULL) {
     return ct_plan_create(path, out, diag);
@@ -294,7 +287,7 @@ ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, st
   int code = 0;
   if (found == 0) {
     cache->stats.hits++;
-    (*out)->plan_ns = now_ns() - begin;
+    (*out)->plan_ns = ct_now_ns() - begin;
   } else {
     code = ct_plan_create_fd(fd, path, out, diag);
     cache->stats.misses += code == 0;

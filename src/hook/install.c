@@ -10,6 +10,7 @@
  * each other place where a thread can stand on the way to a trampoline (islands: jumps in padding or in place of
  * instructions, pages of stubs), so that an unwinder can be told what lies there.
  */
+#include "base/clock.h"
 #include "hook/delivery.h"
 #include "hook/room.h"
 
@@ -34,14 +35,6 @@
 #define LATE_STEP    1024       /* functions between two looks at the clock */
 #define DELIVERY_MIN 1000       /* from so many functions on a second thread is worth it */
 #define HUGE_BYTES   (4u << 20) /* a region from that size on gets large pages */
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t
 round_up(uint64_t value, uint64_t unit)
@@ -455,7 +448,7 @@ emit_all(struct build *build)
   uint32_t fn = installed->first_fn;
   int code = 0;
   for (size_t i = 0; i < plan->count && code == 0; i++) {
-    if (i % LATE_STEP == 0 && build->remote->deadline_ns != 0 && now_ns() > build->remote->deadline_ns) {
+    if (i % LATE_STEP == 0 && build->remote->deadline_ns != 0 && ct_now_ns() > build->remote->deadline_ns) {
       return CT_ETIMEOUT;
     }
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
@@ -736,7 +729,7 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
                   const struct ct_choice *choice, uint64_t base, uint32_t first_fn, struct ct_installed *installed,
                   struct ct_diag *diag)
 {
-  uint64_t begin = now_ns();
+  uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
   installed->owner = new_owner(place);
@@ -757,7 +750,7 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, 
     ct_install_remove(remote, place, installed);
     return code;
   }
-  installed->install_ns = now_ns() - begin;
+  installed->install_ns = ct_now_ns() - begin;
   return 0;
 }
 
@@ -767,7 +760,7 @@ ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, c
                  const struct ct_installed *const *others, size_t count, struct ct_installed *installed,
                  struct ct_diag *diag)
 {
-  uint64_t begin = now_ns();
+  uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
   installed->owner = new_owner(place);
@@ -784,7 +777,7 @@ ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, c
     ct_install_remove(remote, place, installed);
     return code;
   }
-  installed->install_ns = now_ns() - begin;
+  installed->install_ns = ct_now_ns() - begin;
   return 0;
 }
 
@@ -829,7 +822,7 @@ int
 ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
                  struct ct_installed *installed)
 {
-  uint64_t begin = now_ns();
+  uint64_t begin = ct_now_ns();
   struct ct_texts texts = {0};
   int code = ct_install_mark_text(remote, place, plan, installed->base, CT_TEXT_MODULE);
   if (code == 0) {
@@ -854,7 +847,7 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *pl
     code = patch(remote, &texts, installed);
   }
   ct_texts_close(&texts);
-  installed->install_ns = now_ns() - begin;
+  installed->install_ns = ct_now_ns() - begin;
   return code;
 }
 

@@ -10,6 +10,7 @@
  */
 #include "hook/plan_internal.h"
 
+#include "base/clock.h"
 #include "target/functions.h"
 #include "target/source.h"
 #include "target/lsda.h"
@@ -129,14 +130,6 @@ ct_tactic_name(enum ct_tactic tactic)
   default:
     return "none";
   }
-}
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int
@@ -746,7 +739,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 int
 ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag)
 {
-  uint64_t begin = now_ns();
+  uint64_t begin = ct_now_ns();
   struct ct_plan *plan = calloc(1, sizeof(*plan));
   if (plan == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
@@ -764,7 +757,7 @@ ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag
     return code;
   }
   ct_elf_drop_pages(plan->elf);
-  plan->plan_ns = now_ns() - begin;
+  plan->plan_ns = ct_now_ns() - begin;
   *out = plan;
   return 0;
 }

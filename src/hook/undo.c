@@ -24,6 +24,7 @@
  */
 #include "hook/undo_internal.h"
 
+#include "base/clock.h"
 #include "hook/room.h"
 #include "hook/signals.h"
 #include "hook/text.h"
@@ -43,14 +44,6 @@
 #define HOLD_MS        1000 /* to stop all threads */
 #define PATCH_MAX      (64u << 20)
 #define BACK_BYTES     8192 /* of a stack that are searched for a return into the agent */
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* The region's patches, which lie behind its trampolines. A region that is not whole has none in place. */
 static int
@@ -314,7 +307,7 @@ thread_unwinds(struct undo *undo, const struct ct_frozen_thread *thread, uint64_
 static void
 look_at_threads(struct undo *undo)
 {
-  uint64_t now = now_ns();
+  uint64_t now = ct_now_ns();
   undo->busy_count = 0;
   for (size_t i = 0; i < undo->frozen->thread_count && undo->busy_count < THREADS_MAX; i++) {
     const struct ct_frozen_thread *thread = &undo->frozen->threads[i];
@@ -490,7 +483,7 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
 {
   struct ct_frozen *frozen = undo->frozen;
   struct ct_process *process = frozen->process;
-  uint64_t deadline = now_ns() + (uint64_t)deadline_ms * 1000000u;
+  uint64_t deadline = ct_now_ns() + (uint64_t)deadline_ms * 1000000u;
   bool last = false;
   for (uint64_t step = STEP_NS;; step = step < STEP_MAX_NS ? step * 2 : step) {
     bool done = false;
@@ -505,11 +498,11 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     if (done) {
       return 0;
     }
-    if (now_ns() > deadline) {
+    if (ct_now_ns() > deadline) {
       undo->undone->kept = true;
       return 0;
     }
-    uint64_t held = now_ns() - *held_since;
+    uint64_t held = ct_now_ns() - *held_since;
     undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
     ct_process_thaw(frozen);
     uint64_t run = held > step ? held : step; /* at least as long as it was held */
@@ -518,7 +511,7 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     nanosleep(&wait, NULL);
     do { /* where many others want the processors, threads may take long to stop */
       code = ct_process_freeze(process, HOLD_MS, frozen, diag);
-    } while (code == CT_ETIMEOUT && now_ns() < deadline);
+    } while (code == CT_ETIMEOUT && ct_now_ns() < deadline);
     *held_since = frozen->since_ns;
     if (code != 0) {
       return code;
@@ -583,7 +576,7 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
       code = undo_unmap_all(undo);
     }
   }
-  uint64_t held = now_ns() - held_since;
+  uint64_t held = ct_now_ns() - held_since;
   undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
   return code;
 }

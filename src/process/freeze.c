@@ -6,6 +6,7 @@
  */
 #include "process/freeze.h"
 
+#include "base/clock.h"
 #include "base/precedence.h"
 #include "process/errand.h"
 
@@ -31,17 +32,9 @@
 #define HANDLERS_MAX   16         /* nested in one thread */
 
 static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t
 now_ms(void)
 {
-  return now_ns() / 1000000u;
+  return ct_now_ns() / 1000000u;
 }
 
 /*
@@ -413,7 +406,7 @@ hold_until(struct ct_process *process, uint64_t deadline, struct ct_frozen *froz
   pid_t stuck = 0;
   memset(frozen, 0, sizeof(*frozen));
   frozen->process = process;
-  frozen->since_ns = now_ns();
+  frozen->since_ns = ct_now_ns();
   hurry(frozen);
   frozen->precedence = process->precedence;
   ct_precedence_begin(frozen->precedence);
@@ -620,7 +613,7 @@ ct_process_thaw(struct ct_frozen *frozen)
       frozen->threads[late++] = thread;
     }
   }
-  uint64_t held = now_ns() - frozen->since_ns; /* before others have precedence again */
+  uint64_t held = ct_now_ns() - frozen->since_ns; /* before others have precedence again */
   ct_precedence_end(frozen->precedence);
   do_not_hurry(frozen);
   /* All in turn: the end of a process is told once the ends of all its threads have been. */

@@ -7,6 +7,7 @@
  */
 #include "record/session_internal.h"
 
+#include "base/clock.h"
 #include "base/sized.h"
 
 #include "hook/signals.h"
@@ -344,7 +345,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     return code;
   }
   session_set_bell(session, &session->image.ring->control_bell);
-  session->manifest.install_ns += session_now_ns() - session->frozen_since_ns;
+  session->manifest.install_ns += ct_now_ns() - session->frozen_since_ns;
   return 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The session of a child, by its own thread: it becomes that of its process, or gives up. See family.h. */
+#include "base/clock.h"
 #include "record/program.h"
 #include "record/session_internal.h"
 
@@ -103,7 +104,7 @@ be_forked(struct ct_session *session, struct ct_diag *diag)
     program[length > 0 ? length : 0] = '\0';
     ct_manifest_image(&session->manifest, birth->pid, program, NULL);
     session_set_bell(session, &session->image.ring->control_bell);
-    session->manifest.install_ns = session_now_ns() - session->frozen_since_ns;
+    session->manifest.install_ns = ct_now_ns() - session->frozen_since_ns;
   }
   return code;
 }

@@ -8,6 +8,7 @@
  */
 #include "record/crash.h"
 
+#include "base/clock.h"
 #include "record/backtrace.h"
 #include "record/manifest.h"
 #include "process/freeze.h"
@@ -54,14 +55,6 @@ answer(struct ct_ring_header *ring)
   uint32_t expected = CT_CRASH_PENDING;
   __atomic_compare_exchange_n(&crash->state, &expected, CT_CRASH_DONE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   syscall(SYS_futex, &crash->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* ---- what the kernel said ---- */
@@ -273,8 +266,8 @@ put_thread(struct crash *crash, uint32_t tid, const struct ct_registers *registe
 static void
 put_others(struct crash *crash, const struct ct_frozen *frozen)
 {
-  uint64_t deadline = now_ns() + HELD_NS_MAX;
-  for (size_t i = 0; i < frozen->thread_count && now_ns() < deadline; i++) {
+  uint64_t deadline = ct_now_ns() + HELD_NS_MAX;
+  for (size_t i = 0; i < frozen->thread_count && ct_now_ns() < deadline; i++) {
     struct ct_registers registers;
     int64_t number;
     if (frozen->threads[i].tid == (pid_t)crash->record.tid ||

@@ -9,6 +9,7 @@
  */
 #include "record/session_internal.h"
 
+#include "base/clock.h"
 #include "base/sized.h"
 #include "hook/select.h"
 
@@ -81,7 +82,7 @@ change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy,
             struct ct_diag *diag)
 {
   bool was_frozen = session->is_frozen;
-  uint64_t begin = session_now_ns();
+  uint64_t begin = ct_now_ns();
   int code = session->family != NULL ? session_remember(session) : 0;
   if (code == 0) {
     code = session_hold(session, diag);
@@ -95,7 +96,7 @@ change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy,
   if (code == 0) {
     code = ct_modules_change(&session->modules, &remote, &session->image.place, choices, busy, diag);
   }
-  uint64_t pause = was_frozen ? session_now_ns() - begin : session_let_go(session);
+  uint64_t pause = was_frozen ? ct_now_ns() - begin : session_let_go(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;
   return code;
 }

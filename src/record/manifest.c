@@ -2,6 +2,7 @@
 /* See manifest.h. */
 #include "record/manifest.h"
 
+#include "base/clock.h"
 #include "hook/select.h"
 #include "process/process.h"
 
@@ -31,14 +32,6 @@ ct_manifest_text(const char *bytes)
   return json_stringn(copy, length);
 }
 
-static uint64_t
-clock_ns(clockid_t clock)
-{
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Both clocks at one moment: the tightest of a few tries. */
 static void
 read_pair(uint64_t *tsc, uint64_t *ns)
@@ -46,7 +39,7 @@ read_pair(uint64_t *tsc, uint64_t *ns)
   uint64_t best = UINT64_MAX;
   for (int i = 0; i < 8; i++) {
     uint64_t before = __builtin_ia32_rdtsc();
-    uint64_t middle = clock_ns(CLOCK_MONOTONIC);
+    uint64_t middle = ct_clock_ns(CLOCK_MONOTONIC);
     uint64_t after = __builtin_ia32_rdtsc();
     if (after - before < best) {
       best = after - before;
@@ -89,7 +82,7 @@ begin(struct ct_manifest *manifest, const struct ct_session_options *options, pi
   manifest->command = json_array();
   manifest->images = json_array();
   manifest->pid = pid;
-  manifest->start_wall_ns = clock_ns(CLOCK_REALTIME);
+  manifest->start_wall_ns = ct_clock_ns(CLOCK_REALTIME);
   read_pair(&manifest->tsc0, &manifest->ns0);
 }
 
@@ -153,7 +146,7 @@ ct_manifest_change(struct ct_manifest *manifest, const char *what, const char *p
 {
   json_t *change = json_object();
   manifest->changes = manifest->changes != NULL ? manifest->changes : json_array();
-  json_object_set_new(change, "ns", json_integer((json_int_t)clock_ns(CLOCK_MONOTONIC)));
+  json_object_set_new(change, "ns", json_integer((json_int_t)ct_clock_ns(CLOCK_MONOTONIC)));
   json_object_set_new(change, "what", json_string(what));
   json_object_set_new(change, "pattern", ct_manifest_text(pattern));
   json_object_set_new(change, "hooked", json_integer((json_int_t)hooked));
@@ -173,7 +166,7 @@ ct_manifest_detach(struct ct_manifest *manifest)
 {
   manifest->detached = true;
   manifest->has_end = true;
-  manifest->end_ns = clock_ns(CLOCK_MONOTONIC);
+  manifest->end_ns = ct_clock_ns(CLOCK_MONOTONIC);
 }
 
 void
@@ -187,7 +180,7 @@ ct_manifest_end(struct ct_manifest *manifest, bool known, int wait_status)
     manifest->user_ns = timeval_ns(&usage.ru_utime);
     manifest->system_ns = timeval_ns(&usage.ru_stime);
   }
-  manifest->end_ns = clock_ns(CLOCK_MONOTONIC);
+  manifest->end_ns = ct_clock_ns(CLOCK_MONOTONIC);
 }
 
 static json_t *

@@ -2,6 +2,7 @@
 /* Modules of a recording; see modules.h. */
 #include "record/modules.h"
 
+#include "base/clock.h"
 #include "record/manifest.h"
 
 #include "target/functions.h"
@@ -30,14 +31,6 @@ struct ct_plan_entry {
   bool counted; /* its time is in a module's plan_ns */
   bool unwinds; /* there are functions in it that are answered for unwinders, or unwinders */
 };
-
-static uint64_t
-now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 struct ct_plans {
   pthread_mutex_t lock;
@@ -522,7 +515,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
     module->text_bytes = module->installed.text_bytes;
     take_stock(module);
   }
-  module->changed_ns = now_ns();
+  module->changed_ns = ct_now_ns();
   if (code == CT_ETIMEOUT && remote->deadline_ns != 0) {
     return ct_fail(diag, code, "the hooks could not be put in in time (%s was not done)", module->path);
   }
@@ -736,7 +729,7 @@ add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings
     }
     code = add_module(modules, image, mapping, remote, place, sinks, diag);
     (*added)++;
-    if (code == 0 && remote->deadline_ns != 0 && now_ns() > remote->deadline_ns) {
+    if (code == 0 && remote->deadline_ns != 0 && ct_now_ns() > remote->deadline_ns) {
       code = ct_fail(diag, CT_ETIMEOUT, "the hooks could not be put in in time (%zu modules done)", modules->count);
     }
   }
@@ -832,7 +825,7 @@ ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms)
 {
   uint64_t functions = 0;
   each_plan(modules, pid, add_functions, &functions);
-  return now_ns() + (wanted_ms != 0 ? wanted_ms * 1000000ull : TOLERANCE_NS + functions * FUNCTION_NS);
+  return ct_now_ns() + (wanted_ms != 0 ? wanted_ms * 1000000ull : TOLERANCE_NS + functions * FUNCTION_NS);
 }
 
 void

@@ -2,6 +2,7 @@
 /* The trace of a session, and the images of its process in it; see session_internal.h. */
 #include "record/session_internal.h"
 
+#include "base/clock.h"
 #include "record/program.h"
 
 #include <limits.h>
@@ -37,14 +38,14 @@ session_write_manifest(struct ct_session *session, bool complete)
   json_decref(json);
   pthread_mutex_unlock(&session->writer_lock);
   session->manifest_is_old = false;
-  session->manifest_ns = session_now_ns();
+  session->manifest_ns = ct_now_ns();
 }
 
 /* While libraries come and go: now and then is enough. */
 void
 session_refresh_manifest(struct ct_session *session)
 {
-  if (session->manifest_is_old && session_now_ns() - session->manifest_ns > MANIFEST_NS) {
+  if (session->manifest_is_old && ct_now_ns() - session->manifest_ns > MANIFEST_NS) {
     uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
     session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
     session_write_manifest(session, false);
@@ -74,7 +75,7 @@ session_sample(struct ct_session *session)
 int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
 {
-  uint64_t begin = session_now_ns();
+  uint64_t begin = ct_now_ns();
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .int3 = session->options.int3,
@@ -133,7 +134,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
     code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
   }
   session_set_bell(session, &session->image.ring->control_bell);
-  session->manifest.install_ns += session_now_ns() - begin;
+  session->manifest.install_ns += ct_now_ns() - begin;
   session_write_manifest(session, false);
   return code;
 }

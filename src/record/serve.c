@@ -5,6 +5,7 @@
  */
 #include "record/session_internal.h"
 
+#include "base/clock.h"
 #include "record/crash.h"
 #include "record/program.h"
 
@@ -81,7 +82,7 @@ answer_request(void *context)
 static void
 serve_rendezvous(struct ct_session *session, struct agent_remote *via)
 {
-  uint64_t begin = session_now_ns();
+  uint64_t begin = ct_now_ns();
   struct ct_remote remote = {
       .process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
   struct ct_module_sinks to = session_sinks(session);
@@ -89,7 +90,7 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   int added =
       ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
   answer_request(via);
-  session->manifest.install_ns += session_now_ns() - begin;
+  session->manifest.install_ns += ct_now_ns() - begin;
   ct_modules_tell(&session->modules, &to);
   if (added < 0) {
     session_note(session, diag.text);
@@ -110,9 +111,9 @@ static void
 hook_found_modules(struct ct_session *session)
 {
   struct ct_diag diag = {""};
-  uint64_t begin = session_now_ns();
+  uint64_t begin = ct_now_ns();
   if (session_hold(session, NULL) != 0) {
-    session->next_look_ns = session_now_ns() + RETRY_NS;
+    session->next_look_ns = ct_now_ns() + RETRY_NS;
     return;
   }
   struct ct_remote remote = session_frozen_remote(session);
@@ -120,7 +121,7 @@ hook_found_modules(struct ct_session *session)
   int added =
       ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
   session_let_go(session);
-  session->manifest.install_ns += session_now_ns() - begin;
+  session->manifest.install_ns += ct_now_ns() - begin;
   ct_modules_tell(&session->modules, &to);
   session->manifest_is_old |= added > 0;
   if (added < 0) {
@@ -136,14 +137,14 @@ hook_found_modules(struct ct_session *session)
 void
 session_look_for_modules(struct ct_session *session)
 {
-  uint64_t begin = session_now_ns();
+  uint64_t begin = ct_now_ns();
   if (!session->image_live || begin < session->next_look_ns) {
     return;
   }
   bool told = ct_modules_have_rendezvous(&session->modules);
   bool changed = ct_modules_look(&session->modules, session->process.pid);
   uint64_t pause = told ? LOOK_TOLD_NS : LOOK_NS;
-  uint64_t took = session_now_ns() - begin;
+  uint64_t took = ct_now_ns() - begin;
   session->next_look_ns = begin + (took * LOOK_SHARE > pause ? took * LOOK_SHARE : pause);
   if (changed && (!told || session->seen_before)) {
     hook_found_modules(session);

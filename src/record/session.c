@@ -10,6 +10,7 @@
 #include "record/session_internal.h"
 
 #include <contrail/exclude.h>
+#include "base/clock.h"
 #include "base/sized.h"
 #include "hook/select.h"
 #include "record/program.h"
@@ -41,14 +42,6 @@ struct command {
   bool done;
   struct command *next;
 };
-
-uint64_t
-session_now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 void
 session_wake(uint32_t *word)
@@ -318,10 +311,10 @@ session_main(void *context)
       ct_plans_store(session->modules.plans);
       session_count(session);
     }
-    uint64_t begin = session_now_ns();
+    uint64_t begin = ct_now_ns();
     session_look_for_modules(session);
     if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
-      session->manifest.install_ns += session_now_ns() - begin;
+      session->manifest.install_ns += ct_now_ns() - begin;
     }
   }
   return NULL;

@@ -89,7 +89,6 @@ void session_ring(struct ct_session *session); /* wakes its thread; any thread *
 void session_start_watching(struct ct_session *session);
 bool session_has_children(struct ct_session *session); /* that live */
 void session_note(struct ct_session *session, const char *text);
-uint64_t session_now_ns(void);
 void session_wake(uint32_t *word);                            /* a futex */
 void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
 /* Of which word the bell is; NULL: the session's own. */

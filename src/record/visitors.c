@@ -5,6 +5,8 @@
  */
 #include "record/session_internal.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,21 +50,13 @@ copy_place(const struct ct_agent_place *place, struct ct_agent_place *copy)
   return 0;
 }
 
-static uint64_t
-clock_ns(clockid_t clock)
-{
-  struct timespec t;
-  clock_gettime(clock, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* When the process began by CLOCK_MONOTONIC, at the earliest. The kernel tells it in ticks since the machine started.
  */
 static uint64_t
 began_ns(pid_t pid)
 {
   uint64_t began = ct_process_start_time(pid) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
-  uint64_t since = clock_ns(CLOCK_BOOTTIME) - clock_ns(CLOCK_MONOTONIC) + START_ERR_NS;
+  uint64_t since = ct_clock_ns(CLOCK_BOOTTIME) - ct_clock_ns(CLOCK_MONOTONIC) + START_ERR_NS;
   return began > since ? began - since : 0;
 }
 
@@ -213,7 +207,7 @@ session_forget(struct ct_session *session)
 void
 session_forget_the_old(struct ct_session *session)
 {
-  uint64_t now = session_now_ns();
+  uint64_t now = ct_now_ns();
   struct ct_past **link = &session->past;
   for (size_t n = 0; *link != NULL && n < PAST_MAX && (*link)->until_ns > now; n++) {
     link = &(*link)->earlier;
@@ -251,7 +245,7 @@ void
 session_changes(struct ct_session *session)
 {
   if (session->past != NULL) {
-    session->past->until_ns = session_now_ns() + ORPHANS_NS;
+    session->past->until_ns = ct_now_ns() + ORPHANS_NS;
   }
 }
 
@@ -278,7 +272,7 @@ session_keep_for_orphans(struct ct_session *session)
   kept->hooks_version = session->hooks_version;
   kept->past = session->past;
   session->past = NULL;
-  kept->until_ns = session_now_ns() + ORPHANS_NS;
+  kept->until_ns = ct_now_ns() + ORPHANS_NS;
   pthread_mutex_lock(&session->guard);
   session->awaits_orphans = true;
   pthread_mutex_unlock(&session->guard);
@@ -296,7 +290,7 @@ session_serve_orphans(struct ct_session *session, bool now)
   struct parent parent = {kept->parent,     &kept->image,        &kept->modules,
                           kept->generation, kept->hooks_version, kept->past};
   serve(session->family, &parent);
-  if (now || session_now_ns() > kept->until_ns) {
+  if (now || ct_now_ns() > kept->until_ns) {
     __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
     serve(session->family, &parent);
     ct_image_free(&kept->image);
