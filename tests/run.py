@@ -143,7 +143,9 @@ class Checker:
         shutil.rmtree(trace, ignore_errors=True)
 
     def kept(self):
-        return os.path.join(self.options.traces, self.case.name.replace("/", "."))
+        """Where its trace is kept after a failure; not where that of a run with other options is."""
+        options = "".join(word.replace("/", ".") for word in self.options.record)
+        return os.path.join(self.options.traces, (self.case.name.replace("/", ".") + options)[:200])
 
     def untraced(self, scratch):
         case, options = self.case, self.options
