@@ -169,19 +169,18 @@ static int
 attach_to(const struct attach *attach, struct ct_session *session, const sigset_t *stops, struct ct_diag *diag)
 {
   struct ct_session_status status = {.struct_size = sizeof(status)};
-  struct ct_control *control = NULL;
   int code = ct_session_attach(session, attach->pid, diag);
-  if (code == 0) {
-    control = ct_open_control(session);
-    code = ct_session_resume(session, diag);
-  }
   if (code != 0) {
-    ct_control_close(control);
-    ct_session_get_status(session, &status);
-    return status.ended ? 0 : code;
+    return code;
   }
+  struct ct_control *control = ct_open_control(session);
+  code = ct_session_resume(session, diag);
   ct_session_get_status(session, &status);
-  if (!attach->quiet) {
+  if (code != 0 && !status.ended) {
+    ct_control_close(control);
+    return code;
+  }
+  if (!attach->quiet) { /* also when it was killed while it was held */
     tell_attached(&status);
   }
   await_end(session, stops, attach->seconds);
