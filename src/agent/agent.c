@@ -382,6 +382,7 @@ register_thread(struct ct_control *control, uint32_t tid)
   control->stack_len = 0;
   control->light_lo = 0;
   control->light_len = 0;
+  control->mistakable = 0;
   control->parked = 0;
   control->context = 0;
   control->stack_told = 0;
@@ -400,15 +401,16 @@ register_thread(struct ct_control *control, uint32_t tid)
 /*
  * Records that the thread is on another stack now, unless it is the one that the drain believes it to be on, and where
  * that stack lies: a hook that a signal handler interrupted may write its event behind a switch that was none of its
- * own.
+ * own. Of a stack that is mistakable nothing is told but that it is one, and again for each of its events: in between
+ * an interrupted hook may have written its own.
  */
 static void
 put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint64_t sp)
 {
-  uint64_t pages = (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
+  uint64_t pages = control->mistakable != 0 ? 0 : (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
   /* By its upper end, as in stack.c: a stack that has grown is one stack, and its frames are those it had. */
   uint32_t context = (uint32_t)((stack_lo + stack_len) >> 12) & 0x7fffff;
-  if (control->context != context + 1 || control->stack_told != stack_lo) {
+  if (control->context != context + 1 || control->stack_told != stack_lo || control->mistakable != 0) {
     control->context = context + 1;
     control->stack_told = stack_lo;
     put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
@@ -429,14 +431,39 @@ has_room(struct ct_control *control, uint32_t count)
   return next_segment(control);
 }
 
+static int
+has_same_halves(const struct ct_stack_range *a, uint64_t lo, uint64_t len)
+{
+  return (uint32_t)(a->lo - lo) < len || (uint32_t)(lo - a->lo) < a->hi - a->lo;
+}
+
 /*
- * sp is not on the thread's current stack: makes the one it is on current. 1: it has a return store. 0: it has none;
- * calls on it are recorded by their enter only, from here.
+ * Events tell the low half of their slots only. Is the thread on its stack for signal handlers, and could what a hook
+ * writes that was interrupted on the stack before be mistaken for a call of the handler, since low halves of both are
+ * the same? range becomes the handlers' stack, if it was more.
+ */
+static int
+is_mistakable(struct ct_stack_range *range, uint64_t sp, uint64_t before_lo, uint64_t before_len)
+{
+  struct agent_signal_stack handlers = {0, 0, 0, 0};
+  if (!has_same_halves(range, before_lo, before_len) ||
+      agent_syscall(SYS_sigaltstack, 0, (long)&handlers, 0, 0, 0, 0) != 0 || sp - handlers.sp >= handlers.size) {
+    return 0;
+  }
+  range->lo = handlers.sp > range->lo ? handlers.sp : range->lo;
+  range->hi = handlers.sp + handlers.size < range->hi ? handlers.sp + handlers.size : range->hi;
+  return has_same_halves(range, before_lo, before_len);
+}
+
+/*
+ * sp is not on the thread's current stack: makes the one it is on current. 1: it has a return store. 0: it has none,
+ * or is mistakable; calls on it are recorded by their enter only, from here.
  */
 static int
 enter_stack(struct ct_control *control, uint64_t sp)
 {
   struct ct_stack_range range;
+  uint64_t before_lo = control->stack_lo, before_len = control->stack_len;
   control->stack_len = 0;
   if (sp - control->light_lo < control->light_len) {
     put_switch(control, control->light_lo, control->light_len, sp);
@@ -445,12 +472,14 @@ enter_stack(struct ct_control *control, uint64_t sp)
   if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
     return 0;
   }
+  control->mistakable = range.light == 0 && before_len != 0 && is_mistakable(&range, sp, before_lo, before_len);
   put_switch(control, range.lo, range.hi - range.lo, sp);
-  if (range.light != 0) {
+  if (range.light != 0 || control->mistakable != 0) {
     control->light_lo = range.lo;
     control->light_len = range.hi - range.lo;
     return 0;
   }
+  control->light_len = 0;
   control->stack_lo = range.lo;
   control->stack_len = range.hi - range.lo;
   return 1;

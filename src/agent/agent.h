@@ -18,6 +18,7 @@
 #define SYS_sched_yield       24
 #define SYS_kill              62
 #define SYS_futex             202
+#define SYS_sigaltstack       131
 #define SYS_rt_tgsigqueueinfo 297
 #define SYS_process_vm_readv  310
 #define FUTEX_WAIT            0 /* not private: the controller waits on the same words */
@@ -31,6 +32,14 @@
 struct agent_timespec {
   int64_t seconds;
   int64_t nanoseconds;
+};
+
+/* stack_t, as in the kernel's <asm/signal.h>. */
+struct agent_signal_stack {
+  uint64_t sp;
+  int32_t flags;
+  int32_t pad;
+  uint64_t size;
 };
 
 #define AGENT_HIDDEN __attribute__((visibility("hidden")))

@@ -16,6 +16,7 @@
  *
  * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
  * stack interrupted the hook between its look at the stack and the event. The event counts for the stack it is on.
+ * Where slots of both would look alike, all calls on the handlers' stack are points, and everything else is not theirs.
  *
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
  * its slot, which lies further in than the innermost frame, and is left out too.
@@ -225,10 +226,10 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
 
 /* The events whose slot says nothing about the stack that the thread is on. */
 static bool
-has_no_slot(uint32_t fn, const uint8_t *modes)
+has_no_slot(const struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
 {
   return (fn & CT_FN_POINT_BIT) != 0
-             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE
+             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE || thread->stack_length == 0
              : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && !is_value(fn);
 }
 
@@ -247,7 +248,7 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
         (kind != CT_KIND_OTHER || ((fn & CT_FN_POINT_BIT) != 0 && (fn & CT_FN_MAX) >= function_count))) {
       continue; /* scribbled over by the target */
     }
-    if (CT_UNLIKELY(!is_on_stack(thread, slot)) && !(kind == CT_KIND_OTHER && has_no_slot(fn, modes))) {
+    if (CT_UNLIKELY(!is_on_stack(thread, slot)) && !(kind == CT_KIND_OTHER && has_no_slot(thread, fn, modes))) {
       find_stack(thread, kind == CT_KIND_OTHER && is_value(fn) ? encoder->last_tsc : tsc, slot);
     }
     switch (kind) {

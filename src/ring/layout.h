@@ -61,7 +61,8 @@ enum ct_other {
   CT_OTHER_ARG_1 = 5,    /* value of the call at the slot, in place of the clock: rdi, rsi; rax, before its return */
   CT_OTHER_ARG_2 = 6,
   CT_OTHER_RESULT = 7,
-  CT_OTHER_STACK = 3, /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages */
+  CT_OTHER_STACK = 3, /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages;
+                          0: slots do not tell whether an event is on it (only those of enter-only events do) */
 };
 
 struct ct_ring_event {
@@ -324,6 +325,8 @@ struct ct_control {
   /* The block at hand, taken and put by one instruction: calls behind its event in the low half, log2 in the high one.
    */
   uint64_t block;
+  uint32_t mistakable; /* the light stack is one only because its slots have the low halves of the stack before */
+  uint32_t pad;
 };
 #define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
 
