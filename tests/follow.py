@@ -364,6 +364,17 @@ def lives(*words, **options):
     return wrap
 
 
+def all_have_counted(status, events):
+    """As the status of the session says."""
+    live = status["children_live"]
+    assert status["children"] == 5 and len(live) == 5, status
+    pids = {status["pid"], *(child["pid"] for child in live)}
+    for child in live:
+        assert child["parent"] in pids and child["state"] == "running" and child["hooked"] > 0, status
+        assert child["program"] == status["program"], status
+    return all(process["events"] >= events for process in [status, *live])
+
+
 @lives("workers", "FOLDER", "6")
 def live_workers(bench, live):
     """What is traced is changed while six processes run: each is changed, and counts exactly what it did in between."""
@@ -379,6 +390,8 @@ def live_workers(bench, live):
             assert change["children"] == 5 and change["hooked"] - change["before"] == (-1) ** phase, (phase, change)
         live.leave(f"begin-{phase}")
         live.until(lambda: len(glob.glob(os.path.join(live.folder, f"done-{phase}-*"))) == 6)
+        if phase == 2:
+            live.until(lambda: all_have_counted(live.ask("status", live.name), 2 * counted))
     family = live.end()
     assert len(family) == 6, len(family)
     for process in family:

@@ -18,10 +18,9 @@
  * A call that the state does not allow is CT_EINVAL, and changes nothing.
  *
  * Threads: each session has threads of its own, which do all the work (ptrace belongs to one thread). Every function
- * may be called from any thread; calls for one session take their turns, but for ct_session_get_status, which does not
- * wait for the others, and ct_session_close, which is the last. No signal handler is installed, no signal disposition
- * changed.
- * Units: times in nanoseconds where a name ends so, else milliseconds (_ms).
+ * may be called from any thread; calls for one session take their turns, but for ct_session_get_status and
+ * ct_session_children, which do not wait for the others, and ct_session_close, which is the last. No signal handler is
+ * installed, no signal disposition changed. Units: times in nanoseconds where a name ends so, else milliseconds (_ms).
  */
 #ifndef CONTRAIL_SESSION_H
 #define CONTRAIL_SESSION_H
@@ -194,6 +193,20 @@ int ct_session_wait(struct ct_session *session, int timeout_ms);
 const char *ct_session_directory(const struct ct_session *session);
 /* 0, or CT_EINVAL when struct_size is not set. */
 int ct_session_get_status(struct ct_session *session, struct ct_session_status *status);
+/* A further process that the session records (follow). */
+struct ct_session_child {
+  size_t struct_size; /* set to sizeof(struct ct_session_child) by the library */
+  pid_t pid, parent;  /* parent: the process that made it */
+  enum ct_session_state state;
+  uint64_t events, dropped; /* recorded and lost so far */
+  size_t functions, hooked; /* of all modules that it has loaded */
+};
+typedef void ct_session_child_visit(void *context, const struct ct_session_child *child);
+/*
+ * Visits those of the session's further processes that have not ended, by their pids. Like ct_session_get_status it
+ * waits for nothing. 0, or CT_ENOMEM: none is visited.
+ */
+int ct_session_children(struct ct_session *session, ct_session_child_visit *visit, void *context);
 /*
  * The last call: a process that is still held or recorded is let go, the trace is completed. Returns the first failure
  * of the recording (the disk was full, say) with the line in diag, or 0. *status (may be NULL): the last one.

@@ -49,6 +49,32 @@ print_time(const char *label, uint64_t ns)
 }
 
 static void
+print_children(const json_t *status)
+{
+  const json_t *live = json_object_get(status, "children_live"), *child;
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS];
+  size_t i;
+  if (ct_number_of(status, "children") == 0)
+    return;
+  printf("%-10s %s followed, %zu of them now; those that have ended: %s events, %s dropped\n", "children",
+         ct_format_count(a, ct_number_of(status, "children")), json_array_size(live),
+         ct_format_count(b, ct_number_of(status, "child_events")),
+         ct_format_count(c, ct_number_of(status, "child_dropped")));
+  if (json_array_size(live) != 0)
+    printf("           %8s  %8s  %15s %12s %9s  %-12s %s\n", "pid", "parent", "events", "dropped", "hooked", "state",
+           "program");
+  json_array_foreach(live, i, child)
+  {
+    printf("           %8" PRIu64 "  %8" PRIu64 "  %15s %12s %9s  %-12s ", ct_number_of(child, "pid"),
+           ct_number_of(child, "parent"), ct_format_count(a, ct_number_of(child, "events")),
+           ct_format_count(b, ct_number_of(child, "dropped")), ct_format_count(c, ct_number_of(child, "hooked")),
+           ct_text_of(child, "state"));
+    ct_put_printable(stdout, ct_text_of(child, "program"), SIZE_MAX);
+    putchar('\n');
+  }
+}
+
+static void
 print_status(const json_t *status)
 {
   char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
@@ -68,6 +94,7 @@ print_status(const json_t *status)
   if (ct_number_of(status, "interval") > 1)
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   print_time("held", ct_number_of(status, "pause_ns"));
+  print_children(status);
   if (json_object_get(status, "note") != NULL) {
     printf("%-10s ", "note");
     ct_put_printable(stdout, ct_text_of(status, "note"), SIZE_MAX);
@@ -254,6 +281,8 @@ const struct ct_command ct_command_status = {
     .name = "status",
     .summary = "show how a recording that is under way goes",
     .usage = "usage: contrail status [--json] [SESSION]\n"
+             "\n"
+             "Also each process that is followed and has not ended.\n"
              "\n" CT_WHICH_SESSION "\n"
              "  --json   as one JSON object\n"
              "\n" CT_SESSION_EXIT_CODES,

@@ -53,6 +53,30 @@ find_program(pid_t pid, char path[PATH_MAX])
     path[length] = '\0';
 }
 
+static void
+add_child(void *context, const struct ct_session_child *child)
+{
+  char program[PATH_MAX] = "";
+  find_program(child->pid, program);
+  json_t *json = json_pack("{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I}", "pid", (int)child->pid, "parent",
+                           (int)child->parent, "program", text_json(program), "state", ct_state_name(child->state),
+                           "events", (json_int_t)child->events, "dropped", (json_int_t)child->dropped, "functions",
+                           (json_int_t)child->functions, "hooked", (json_int_t)child->hooked);
+  json_array_append_new(context, json);
+}
+
+/* Of a session that follows. */
+static void
+add_children(struct ct_session *session, const struct ct_session_status *s, json_t *json)
+{
+  json_t *live = json_array();
+  ct_session_children(session, add_child, live);
+  json_object_set_new(json, "children", json_integer((json_int_t)s->children));
+  json_object_set_new(json, "child_events", json_integer((json_int_t)s->child_events));
+  json_object_set_new(json, "child_dropped", json_integer((json_int_t)s->child_dropped));
+  json_object_set_new(json, "children_live", live);
+}
+
 static json_t *
 status_json(struct ct_control *control)
 {
@@ -73,6 +97,7 @@ status_json(struct ct_control *control)
                 "detach_ns", (json_int_t)s.detach_ns);
   json_object_update(json, numbers);
   json_decref(numbers);
+  add_children(control->session, &s, json);
   if (s.note[0] != '\0')
     json_object_set_new(json, "note", text_json(s.note));
   return json;

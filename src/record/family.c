@@ -291,6 +291,56 @@ family_each(struct ct_family *family, int (*run)(struct ct_session *, void *, st
   return pinned != NULL || count == 0 ? 0 : CT_ENOMEM;
 }
 
+/* ---- who there is ---- */
+
+static int
+compare_children(const void *a, const void *b)
+{
+  pid_t x = ((const struct ct_session_child *)a)->pid, y = ((const struct ct_session_child *)b)->pid;
+  return (x > y) - (x < y);
+}
+
+/* *out goes to free. */
+static int
+collect_children(struct ct_family *family, struct ct_session_child **out, size_t *count)
+{
+  pthread_mutex_lock(&family->lock);
+  *count = 0;
+  *out = calloc(family->count + 1, sizeof(**out));
+  for (size_t i = 0; *out != NULL && i < family->count; i++) {
+    struct ct_session *session = family->sessions[i];
+    pthread_mutex_lock(&session->guard);
+    const struct ct_session_status *status = &session->status;
+    if (!status->ended && !session->over) {
+      (*out)[(*count)++] =
+          (struct ct_session_child){sizeof(**out),  session->born_as, session->parent,   status->state,
+                                    status->events, status->dropped,  status->functions, status->hooked};
+    }
+    pthread_mutex_unlock(&session->guard);
+  }
+  pthread_mutex_unlock(&family->lock);
+  return *out != NULL ? 0 : CT_ENOMEM;
+}
+
+int
+ct_session_children(struct ct_session *session, ct_session_child_visit *visit, void *context)
+{
+  struct ct_session_child *children;
+  size_t count;
+  if (session->family == NULL) {
+    return 0;
+  }
+  int code = collect_children(session->family, &children, &count);
+  if (code == 0) {
+    qsort(children, count, sizeof(*children), compare_children);
+    for (size_t i = 0; i < count; i++) {
+      visit(context, &children[i]);
+    }
+    free(children);
+  }
+  return code;
+}
+
 /* ---- births ---- */
 
 /* DIR/process-PID, or with a number behind it. */

@@ -298,7 +298,7 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   if (manifest->has_end) {
     json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
   }
-  if (manifest->has_end && !manifest->attached) {
+  if (manifest->has_end && !manifest->attached && !manifest->detached) {
     json_object_set_new(json, "user_ns", json_integer((json_int_t)manifest->user_ns));
     json_object_set_new(json, "system_ns", json_integer((json_int_t)manifest->system_ns));
   }

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #define IDLE_MS     200
+#define COUNT_NS    200000000  /* between looks at the numbers */
 #define STACK_BYTES (8u << 20) /* of its thread */
 #define LOOK_MS     50         /* where no loader tells of libraries */
 #define ORPHANS_MS  5
@@ -235,6 +236,7 @@ session_count(struct ct_session *session)
   if (session->drain == NULL) {
     return;
   }
+  session->counted_ns = ct_now_ns();
   pthread_mutex_lock(&session->writer_lock);
   ct_drain_stats(session->drain, &stats);
   ct_drain_sampling(session->drain, &sampling);
@@ -299,6 +301,9 @@ session_main(void *context)
     }
     if (bell != session->bell) {
       continue;
+    }
+    if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
+      session_count(session);
     }
     session_wait_ms(bell, rung,
                     session->awaits_orphans                                     ? ORPHANS_MS
@@ -438,6 +443,7 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   session->is_child = birth != NULL;
   session->birth = birth;
   session->born_as = birth != NULL ? birth->pid : 0;
+  session->parent = birth != NULL ? birth->parent : 0;
   session->family = family == NULL && own.follow ? ct_family_create(session) : family;
   have_all = have_all && (!own.follow || session->family != NULL);
   pthread_mutex_init(&session->guard, NULL);

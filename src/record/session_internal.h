@@ -59,7 +59,7 @@ struct ct_session {
   uint32_t generation;        /* of the hooks (family_generation) */
   uint64_t hooks_version;     /* as in the configuration */
   struct ct_past *past;       /* the latest first */
-  pid_t born_as;              /* of a child: its pid */
+  pid_t born_as, parent;      /* of a child: its pid and its parent's */
   size_t pins;                /* of a child, under the family's lock: threads that use it */
   bool is_child;
   bool over;           /* of a child, under the guard: nothing more will happen */
@@ -69,10 +69,11 @@ struct ct_session {
   bool manifest_is_old;
   uint64_t manifest_ns; /* when it was written */
   uint64_t next_look_ns;
-  bool seen_before;   /* a library, at the last look, with no word from the loader since */
-  bool existed;       /* the trace directory, before us */
-  int result;         /* of the recording: the first failure ... */
-  struct ct_diag why; /* ... and its line */
+  uint64_t counted_ns; /* when the numbers of the status were brought up to date */
+  bool seen_before;    /* a library, at the last look, with no word from the loader since */
+  bool existed;        /* the trace directory, before us */
+  int result;          /* of the recording: the first failure ... */
+  struct ct_diag why;  /* ... and its line */
 };
 
 /* session.c */
