@@ -28,7 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_NS       (4 * 1000 * 1000)  /* between two looks into active segments */
+#define LOOK_NS       (4 * 1000 * 1000)  /* between two looks into active segments ... */
+#define IDLE_ROUNDS   16                 /* ... and when so many have found nothing ... */
+#define IDLE_NS       (16 * 1000 * 1000) /* ... this */
 #define BLOCK_AGE_NS  (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define REAP_NS       (20 * 1000 * 1000)
 #define PULSE_NS      50000000
@@ -313,7 +315,9 @@ poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
       return true;
     }
     drain->poll_next = drain->poll_next + 1 < count ? drain->poll_next + 1 : 0;
-    busy |= drain_poll_active(drain, &all[drain->poll_next]) > CT_SEGMENT_EVENTS / 2;
+    size_t found = drain_poll_active(drain, &all[drain->poll_next]);
+    busy |= found > CT_SEGMENT_EVENTS / 2;
+    drain->idle_rounds = found != 0 ? 0 : drain->idle_rounds;
   }
   return busy;
 }
@@ -356,7 +360,7 @@ static void
 wait_for_work(struct ct_drain *drain, uint32_t bell)
 {
   struct ct_ring_header *ring = drain->ring;
-  struct timespec wait = {0, IDLE_NS};
+  struct timespec wait = {0, drain->idle_rounds < IDLE_ROUNDS ? LOOK_NS : IDLE_NS};
   /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its bell. */
   __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&ring->drain_bell, __ATOMIC_SEQ_CST) == bell) {
@@ -428,8 +432,10 @@ drain_main(void *context)
     uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&drain->ring->heartbeat, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
+    drain->idle_rounds++;
     bool busy = drain_round(drain, false);
     busy |= drain_take_prints(drain);
+    drain->idle_rounds = busy ? 0 : drain->idle_rounds;
     uint64_t now = drain_now_ns();
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
