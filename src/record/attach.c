@@ -273,7 +273,8 @@ put_in(struct ct_session *session, const struct ct_image_options *options, bool 
     return ct_fail(diag, code, "lost process %d: %s", (int)session->process.pid, ct_err_text(code));
   }
   remote = session_frozen_remote(session);
-  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
+  remote.deadline_ns =
+      ct_modules_deadline(&session->modules, session->process.pid, false, session->options.deadline_ms);
   struct ct_module_sinks to = session_sinks(session);
   code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.place, &to, diag);
   if (code >= 0 && crashes) {

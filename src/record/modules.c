@@ -19,8 +19,10 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
-#define TOLERANCE_NS 3000000000ull /* of the start-up deadline ... */
-#define FUNCTION_NS  50000ull      /* ... and what it allows for each function: some fifty times what one takes */
+/* Of the start-up deadline: for a process that is held at work, and for one that has not begun, ... */
+#define TOLERANCE_NS       3000000000ull
+#define FRESH_TOLERANCE_NS 30000000000ull
+#define FUNCTION_NS        50000ull /* ... and what it allows for each function: some fifty times what one takes */
 
 struct ct_plan_entry {
   dev_t device;
@@ -821,11 +823,11 @@ add_functions(void *context, const struct ct_plan *plan, uint64_t base)
 }
 
 uint64_t
-ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms)
+ct_modules_deadline(struct ct_modules *modules, int pid, bool is_fresh, uint32_t wanted_ms)
 {
-  uint64_t functions = 0;
+  uint64_t functions = 0, tolerance = is_fresh ? FRESH_TOLERANCE_NS : TOLERANCE_NS;
   each_plan(modules, pid, add_functions, &functions);
-  return ct_now_ns() + (wanted_ms != 0 ? wanted_ms * 1000000ull : TOLERANCE_NS + functions * FUNCTION_NS);
+  return ct_now_ns() + (wanted_ms != 0 ? wanted_ms * 1000000ull : tolerance + functions * FUNCTION_NS);
 }
 
 void

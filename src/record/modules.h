@@ -115,8 +115,11 @@ bool ct_modules_look(struct ct_modules *modules, int pid);
 bool ct_modules_have_rendezvous(const struct ct_modules *modules);
 /* Where signal handlers of process pid return to the kernel: up to max addresses into list, returns their number. */
 size_t ct_modules_restorers(struct ct_modules *modules, int pid, uint64_t *list, size_t max);
-/* When the installation in process pid must be done, by CLOCK_MONOTONIC: in wanted_ms, 0: by what there is to do. */
-uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, uint32_t wanted_ms);
+/*
+ * When the installation in process pid must be done, by CLOCK_MONOTONIC: in wanted_ms, 0: by what there is to do.
+ * is_fresh: it has not begun to run, so nobody misses it while it is held.
+ */
+uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, bool is_fresh, uint32_t wanted_ms);
 /* The functions of all modules that are loaded, and how many of them are hooked. */
 void ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked);
 /* True when a thread that stands at one of the places is in a function that asks the kernel for signal dispositions. */

@@ -122,7 +122,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   }
   session->image_live = true;
   struct ct_module_sinks to = session_sinks(session);
-  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, session->options.deadline_ms);
+  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, true, session->options.deadline_ms);
   /* Before there are hooks: from here on we may be killed, and the program goes on. */
   code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
   if (code == 0) {
