@@ -156,6 +156,8 @@ def check_crash(scene, mode, stripped, tells):
 def check_mode(scene, mode, stripped, tells):
     plain = run([scene.program, mode], scene.folder)
     traced = scene.record(mode)
+    if mode in ("thread", "many") and tells and len(scene.crash()["threads"]) == 1:
+        traced = scene.record(mode) # the others could not be held in time, on a machine that does something else
     expect(traced.stdout == plain.stdout, f"stdout {traced.stdout!r}, untraced {plain.stdout!r}")
     expect(traced.stderr == plain.stderr, f"stderr {traced.stderr!r}, untraced {plain.stderr!r}")
     expect(traced.returncode == status_of(plain.returncode), f"status {traced.returncode}, untraced {plain.returncode}")

@@ -146,7 +146,7 @@ def main():
         if len(modules) > options.libraries:
             problems.append(f"{len(modules)} records for {options.libraries} libraries")
         if info["dropped"]:
-            problems.append(f"{info['events']['dropped']} events dropped")
+            problems.append(f"{info['dropped']} events dropped")
         print(f"untraced: {plain.stdout.strip()}; traced: {result.stdout.strip()}; "
               f"{sum(m['loads'] for m in modules)} installations, last ones "
               f"{sorted(m['install_ns'] for m in modules)[len(modules) // 2] / 1e3:.0f} us for "

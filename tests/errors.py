@@ -381,7 +381,7 @@ def attach_stopped(scene):
         odd.await_state("S")
         shutil.rmtree(scene.path("out.trace"))
         expect(odd.attach("--for", "200ms"), 0, lines=2)
-        if odd.calls("step") < 10:
+        if odd.calls("step") < 3:
             raise AssertionError(f"{odd.calls('step')} calls")
 
 
@@ -391,9 +391,9 @@ def attach_in_vfork(scene):
         begin = time.monotonic()
         got, _, err = odd.attach("--for", "300ms")
         held = float(err.split("held for ")[1].split()[0])
-        if got != 0 or time.monotonic() - begin < 0.5 or held > 500:
+        if got != 0 or time.monotonic() - begin < 0.5 or held > 900:
             raise AssertionError(f"status {got}, held for {held} ms: {err}")
-        if odd.process.wait(60) != 7 or odd.calls("step") < 10:
+        if odd.process.wait(60) != 7 or odd.calls("step") < 3:
             raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
 
 
@@ -408,12 +408,12 @@ def attach_heir(scene):
     """The main thread has ended, another one goes on."""
     for words in (["attach", "-o", scene.path("out.trace")], ["record", "-o", scene.path("out.trace"), "--"]):
         if words[0] == "attach":
-            with Odd(scene, "heir") as odd:
+            with Odd(scene, "heir", "3000") as odd:
                 odd.await_state("Z")
                 expect(odd.attach(), 0, lines=2)
                 status = odd.process.wait(60)
         else:
-            status = scene.run(scene.contrail, *words, scene.path("odd"), "heir")[0]
+            status = scene.run(scene.contrail, *words, scene.path("odd"), "heir", "300")[0]
         if status != 5 or (odd.calls("step"), odd.calls("zlibVersion")) != (100, 100):
             raise AssertionError(f"{words[0]}: it ended with {status}; {odd.calls('step')}, {odd.calls('zlibVersion')} calls")
         shutil.rmtree(scene.path("out.trace"))

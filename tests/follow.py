@@ -134,7 +134,7 @@ def let_go(bench):
 
 def stopped_late(bench):
     """With it, but contrail stop comes, after the first process has ended or just then: the same."""
-    for after in (0.9, 1.0, 1.02, 1.05, 1.1, 1.3):
+    for after in (0.7, 0.9, 0.95, 1.0, 1.05, 1.2):
         check_let_go(bench, after)
 
 
@@ -142,13 +142,18 @@ def check_let_go(bench, stop_after=None):
     trace = os.path.join(bench.folder, "let_go")
     shutil.rmtree(trace, ignore_errors=True)
     out = os.path.join(bench.folder, "pid")
+    if os.path.exists(out):
+        os.unlink(out)
     recorder = subprocess.Popen([bench.contrail, "record", "--follow"] + ["--wait-for-all"] * (stop_after is not None) +
                                 ["-o", trace, bench.fixture, "linger", out])
     if stop_after is not None:
+        while not os.path.exists(out) or os.path.getsize(out) == 0: # it lives for a second from then on
+            assert recorder.poll() is None
+            time.sleep(0.005)
         time.sleep(stop_after)
         names = [session["id"] for session in json.loads(
             subprocess.run([bench.contrail, "sessions", "--json"], check=True, capture_output=True).stdout)["sessions"]
-                 if session["controller"] == recorder.pid]
+                 if session.get("controller") == recorder.pid]
         subprocess.run([bench.contrail, "stop", names[0]], check=True, timeout=60, stdout=subprocess.DEVNULL)
     status = recorder.wait(60)
     assert status == 0, status
@@ -287,6 +292,10 @@ def postgres(bench):
     assert forked == len(family) - 1, (forked, len(family))
 
 
+class TooLate(Exception):
+    """The machine was so slow that what was to be seen could not be: once more."""
+
+
 class Live:
     """A recording of the fixture that goes on, with what its processes leave in its folder."""
 
@@ -354,12 +363,16 @@ def lives(*words, **options):
     def wrap(test):
         @functools.wraps(test)
         def run(bench):
-            live = Live(bench, *words, **options)
-            try:
-                live.until(live.find)
-                test(bench, live)
-            finally:
-                live.kill()
+            for again in (True, True, False):
+                live = Live(bench, *words, **options)
+                try:
+                    live.until(live.find)
+                    test(bench, live)
+                    break
+                except TooLate:
+                    assert again, "too late, three times"
+                finally:
+                    live.kill()
         return run
     return wrap
 
@@ -409,8 +422,11 @@ def live_unseen(bench, live):
         live.leave(f"begin-{number}")
         live.until(lambda: len(glob.glob(os.path.join(live.folder, f"done-{number}-*"))) == 2)
 
+    begin = time.monotonic()
     live.ask("trace", live.name, "add", "other")
     phase(1)
+    if time.monotonic() - begin > 0.8: # what is hooked is remembered for a second
+        raise TooLate()
     live.until(lambda: glob.glob(os.path.join(live.trace, "process-*", "manifest.json")))
     live.until(lambda: live.ask("trace", live.name, "add", "nothing_else")["children"] == 1)
     phase(2)
@@ -480,6 +496,11 @@ def live_stream(bench, live):
         assert (100 + marks if marks % 2 else 0) in counts[marks], counts
 
 
+def workers_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
 def nginx(bench):
     """attach --follow to nginx's master, then two new workers by a reload: they are traced, no request fails."""
     program = need("nginx")
@@ -511,8 +532,12 @@ def nginx(bench):
         attached = subprocess.Popen([bench.contrail, "attach", "--follow", "-o", trace, str(master.pid)],
                                     stderr=subprocess.PIPE, text=True)
         attached.stderr.readline()
+        before = set(workers_of(master.pid))
         master.send_signal(signal.SIGHUP)
-        time.sleep(3)
+        end = time.monotonic() + 60
+        while before & set(workers_of(master.pid)) or len(workers_of(master.pid)) != 2:
+            assert time.monotonic() < end, "the old workers do not end"
+            time.sleep(0.05)
         for _ in range(200):
             ask()
         attached.send_signal(signal.SIGINT)
@@ -548,7 +573,7 @@ def main():
                 except Skip as why:
                     skipped += 1
                     print(f"skip {case.__name__}: {why}")
-                except (AssertionError, OSError, KeyError, subprocess.SubprocessError) as error:
+                except Exception as error:  # pylint: disable=broad-except
                     failed += 1
                     print(f"FAIL {case.__name__}: {type(error).__name__} {str(error)[:2000]}", flush=True)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")

@@ -99,7 +99,7 @@ def collectors():
         Kind(f"luajit{name}", [], ["luajit", *flags, "%source/coroutines.lua"], status=3, needs=["luajit"])
     Kind("pypy", [], ["pypy3", "%source/../programs/script.py"], needs=["pypy3"], drops=True, long=True, status=5)
     Kind("ocaml", [["sh", "-c", "cp %source/collects.ml %build && cd %build && ocamlopt -o collects collects.ml"]],
-         ["%build/collects"], status=6, needs=["ocamlopt"], enter_only="return addresses",
+         ["%build/collects"], status=6, needs=["ocamlopt"], record=["--lossless"], enter_only="return addresses",
          counts={"camlCollects__fib_*": 21891, "camlCollects__thrower_*": 11000})
     Kind("ocaml-bytecode", [["sh", "-c", "cp %source/collects.ml %build && cd %build && ocamlc -o bytes collects.ml"]],
          ["%build/bytes"], status=6, needs=["ocamlc"], long=True)
@@ -116,7 +116,7 @@ def compiled():
     for compiler, output in (("gdc", "-o"), ("ldc2", "-of")):
         Kind(f"d-{compiler}", [[compiler, "-O2", *([output, "%build/throws"] if output == "-o" else
                                                    [f"{output}=%build/throws", "-od=%build"]), "%source/throws.d"]],
-             ["%build/throws"], status=5, needs=[compiler], counts={"counted_leaf": 80_000}, long=compiler == "ldc2")
+             ["%build/throws"], status=5, needs=[compiler], counts={"counted_leaf": 80_000}, record=["--lossless"], long=compiler == "ldc2")
 
 
 def sanitizers():

@@ -42,11 +42,11 @@ forever(void *unused)
   return unused;
 }
 
-/* While its main thread has ended: calls, and a library that comes. */
+/* While its main thread has ended, and after so many ms: calls, and a library that comes. */
 static void *
-heir(void *unused)
+heir(void *ms)
 {
-  usleep(300000);
+  usleep((useconds_t)atoi(ms) * 1000);
   void *library = dlopen("libz.so.1", RTLD_NOW);
   const char *(*version)(void) = library == NULL ? NULL : (const char *(*)(void))dlsym(library, "zlibVersion");
   for (int i = 0; i < 100; i++) {
@@ -56,7 +56,7 @@ heir(void *unused)
     }
   }
   exit(5);
-  return unused;
+  return NULL;
 }
 
 int
@@ -68,10 +68,15 @@ main(int argc, char **argv)
     ready();
     forever(NULL);
   } else if (strcmp(kind, "vfork") == 0) { /* a thread that works, and one that waits in vfork for argv[2] seconds */
+    char line[32];
+    int length = snprintf(line, sizeof(line), "%d\n", (int)getpid());
+    unsigned seconds = (unsigned)atoi(argv[2]);
     pthread_create(&thread, NULL, forever, NULL);
-    ready();
     if (vfork() == 0) {
-      sleep((unsigned)atoi(argv[2]));
+      if (write(1, line, (size_t)length) != length) {
+        _exit(1);
+      }
+      sleep(seconds);
       _exit(3);
     }
     int status;
@@ -79,7 +84,7 @@ main(int argc, char **argv)
     steps(500);
     return WEXITSTATUS(status) + 4;
   } else if (strcmp(kind, "heir") == 0) {
-    pthread_create(&thread, NULL, heir, NULL);
+    pthread_create(&thread, NULL, heir, argv[2]);
     ready();
     pthread_exit(NULL);
   } else if (strcmp(kind, "zombie") == 0) { /* its child is one */
@@ -87,7 +92,8 @@ main(int argc, char **argv)
     if (child == 0) {
       _exit(0);
     }
-    usleep(100000);
+    siginfo_t end;
+    waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT);
     printf("%d\n", (int)child);
     fflush(stdout);
     pause();

@@ -183,8 +183,8 @@ cases("bash: traps, signals, jobs", r"""
 cat >script.bash <<'END'
 trap 'echo exit trap' EXIT; trap 'echo usr1' USR1; trap 'echo err $?' ERR; trap 'echo term' TERM
 kill -USR1 $$; false
-(trap 'echo inner; exit 3' TERM; for i in {1..200}; do sleep 0.05; done) & child=$!
-sleep 0.3; kill -TERM $child; wait $child; echo "waited $?"
+(trap 'echo inner; exit 3' TERM; : >ready; for i in {1..200}; do sleep 0.05; done) & child=$!
+until [ -e ready ]; do sleep 0.05; done; kill -TERM $child; wait $child; echo "waited $?"
 for i in {1..40}; do (exit $i) & pids[i]=$!; done; sum=0
 for p in "${pids[@]}"; do wait $p; sum=$((sum + $?)); done; echo $sum
 sleep 20 & kill -KILL $!; wait $! 2>/dev/null; echo $?

@@ -217,7 +217,7 @@ release_stall(void *context)
   unsigned seen = 0, now;
   while ((now = atomic_load(&stall->progress)) != seen) {
     seen = now;
-    usleep(300000);
+    usleep(1000000);
   }
   atomic_store(&stall->released, true);
   return (void *)(intptr_t)open(stall->fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -355,7 +355,7 @@ test_short_threads(void **state)
   print_message("%d threads: %.2f us of processor time, %.2f us of time each; %.2f s more for the disk\n", THREADS, cpu,
                 wall, rest);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  assert_true(cpu < 10); /* about 1 on an idle machine */
+  assert_true(cpu < 50); /* about 1 on an idle machine */
 #endif
   check_short_threads(state, THREADS);
 }
@@ -499,9 +499,9 @@ test_many_functions(void **state)
   }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
   struct timespec start, end;
-  clock_gettime(CLOCK_MONOTONIC, &start);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
   struct ct_trace *trace = open_trace(state);
-  clock_gettime(CLOCK_MONOTONIC, &end);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
   double ms = (double)(end.tv_sec - start.tv_sec) * 1e3 + (double)(end.tv_nsec - start.tv_nsec) * 1e-6;
   print_message("%d functions loaded in %.1f ms\n", FUNCTIONS, ms);
   assert_true(ms < 1000); /* 20 ms on an idle machine without sanitizers */
