@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "hook/select.h"
 #include "process/process.h"
+#include "record/modules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,6 +276,44 @@ memory_json(const struct ct_manifest *manifest)
   json_object_set_new(json, "program_private_bytes",
                       manifest->private_bytes != 0 ? json_integer((json_int_t)manifest->private_bytes) : json_null());
   return json;
+}
+
+json_t *
+ct_manifest_modules(const struct ct_modules *modules)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    json_t *refused = json_object();
+    for (int r = 1; r < CT_REFUSED_COUNT; r++) {
+      if (module->refused[r] != 0) {
+        json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)module->refused[r]));
+      }
+    }
+    json_t *item = json_object();
+    json_object_set_new(item, "index", json_integer(module->index));
+    json_object_set_new(item, "image", json_integer(module->image));
+    json_object_set_new(item, "path", ct_manifest_text(module->path));
+    json_object_set_new(item, "build_id", json_string(module->build_id != NULL ? module->build_id : ""));
+    json_object_set_new(item, "base", json_integer((json_int_t)module->base));
+    json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
+    json_object_set_new(item, "hooked", json_integer((json_int_t)module->hooked));
+    json_object_set_new(item, "loads", json_integer(module->loads));
+    json_object_set_new(item, "refused", refused);
+    json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
+    json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
+    json_object_set_new(item, "trampoline_bytes", json_integer((json_int_t)module->trampoline_bytes));
+    json_object_set_new(item, "text_bytes", json_integer((json_int_t)module->text_bytes));
+    if (module->why_not != NULL) {
+      json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
+    }
+    const char *enter_only = ct_runtime_text((enum ct_runtime)module->runtime);
+    if (enter_only != NULL) {
+      json_object_set_new(item, "enter_only_because", json_string(enter_only));
+    }
+    json_array_append_new(list, item);
+  }
+  return list;
 }
 
 json_t *

@@ -10,6 +10,8 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+struct ct_modules;
+
 struct ct_manifest {
   json_t *command;
   json_t *images;
@@ -54,6 +56,8 @@ void ct_manifest_detach(struct ct_manifest *manifest);
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
 /* It has ended; known: with that status. */
 void ct_manifest_end(struct ct_manifest *manifest, bool known, int wait_status);
+/* The "modules" of the manifest. */
+json_t *ct_manifest_modules(const struct ct_modules *modules);
 /* The whole manifest; takes modules over. */
 json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
                          const struct ct_drain_thread_info *threads, size_t thread_count,

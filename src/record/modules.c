@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,144 +23,8 @@
 #define FRESH_TOLERANCE_NS 30000000000ull
 #define FUNCTION_NS        50000ull /* ... and what it allows for each function: some fifty times what one takes */
 
-struct ct_plan_entry {
-  dev_t device;
-  ino_t inode;
-  off_t size;
-  struct timespec changed;
-  struct ct_plan *plan;
-  bool counted; /* its time is in a module's plan_ns */
-  bool unwinds; /* there are functions in it that are answered for unwinders, or unwinders */
-};
-
-struct ct_plans {
-  pthread_mutex_t lock;
-  struct ct_plan_entry *items;
-  size_t count, capacity;
-  bool use_int3;          /* for what no jump fits */
-  struct ct_cache *cache; /* NULL: none */
-};
-
-struct ct_plans *
-ct_plans_create(bool use_int3, bool no_cache)
-{
-  pthread_mutexattr_t again;
-  struct ct_plans *plans = calloc(1, sizeof(*plans));
-  if (plans == NULL) {
-    return NULL;
-  }
-  pthread_mutexattr_init(&again);
-  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
-  pthread_mutex_init(&plans->lock, &again);
-  pthread_mutexattr_destroy(&again);
-  plans->use_int3 = use_int3;
-  plans->cache = no_cache ? NULL : ct_cache_open(NULL, NULL);
-  return plans;
-}
-
-void
-ct_plans_lock(struct ct_plans *plans)
-{
-  pthread_mutex_lock(&plans->lock);
-}
-
-void
-ct_plans_unlock(struct ct_plans *plans)
-{
-  pthread_mutex_unlock(&plans->lock);
-}
-
-bool
-ct_plans_store(struct ct_plans *plans)
-{
-  ct_plans_lock(plans);
-  bool stored = ct_cache_store(plans->cache);
-  ct_plans_unlock(plans);
-  return stored;
-}
-
-const struct ct_cache *
-ct_plans_cache(const struct ct_plans *plans)
-{
-  return plans->cache;
-}
-
-void
-ct_plans_free(struct ct_plans *plans)
-{
-  if (plans == NULL) {
-    return;
-  }
-  ct_cache_close(plans->cache);
-  for (size_t i = 0; i < plans->count; i++) {
-    ct_plan_free(plans->items[i].plan);
-  }
-  pthread_mutex_destroy(&plans->lock);
-  free(plans->items);
-  free(plans);
-}
-
-static bool
-has_unwinders(const struct ct_plan *plan)
-{
-  for (size_t f = 0; f < plan->count; f++) {
-    if (plan->functions[f].callout == CT_CALLOUT_FIND_FDE || plan->functions[f].callout == CT_CALLOUT_MODULES) {
-      return true;
-    }
-  }
-  return plan->own_unwinder;
-}
-
-static int
-plan_for_locked(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-                bool *fresh, struct ct_diag *diag)
-{
-  for (size_t i = 0; i < plans->count; i++) {
-    struct ct_plan_entry *entry = &plans->items[i];
-    if (entry->device == file->st_dev && entry->inode == file->st_ino && entry->size == file->st_size &&
-        entry->changed.tv_sec == file->st_mtim.tv_sec && entry->changed.tv_nsec == file->st_mtim.tv_nsec) {
-      *out = entry->plan;
-      *fresh = !entry->counted;
-      entry->counted |= count_it;
-      return 0;
-    }
-  }
-  if (plans->count == plans->capacity) {
-    size_t grown = plans->capacity == 0 ? 32 : plans->capacity * 2;
-    struct ct_plan_entry *items = realloc(plans->items, grown * sizeof(*items));
-    if (items == NULL) {
-      return ct_fail(diag, CT_ENOMEM, "out of memory");
-    }
-    plans->items = items;
-    plans->capacity = grown;
-  }
-  struct ct_plan *plan;
-  int code = ct_cache_plan(plans->cache, path, &plan, diag);
-  if (code == 0) {
-    if (plans->use_int3) {
-      ct_plan_use_int3(plan);
-    }
-    plans->items[plans->count++] = (struct ct_plan_entry){file->st_dev, file->st_ino, file->st_size,      file->st_mtim,
-                                                          plan,         count_it,     has_unwinders(plan)};
-    *out = plan;
-    *fresh = true;
-  }
-  return code;
-}
-
-/* The plan of a file, from an earlier image or another process if it is the same file still. */
-static int
-plan_for(struct ct_modules *modules, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-         bool *fresh, struct ct_diag *diag)
-{
-  ct_plans_lock(modules->plans);
-  int code = plan_for_locked(modules->plans, path, file, count_it, out, fresh, diag);
-  ct_plans_unlock(modules->plans);
-  return code;
-}
-
-static struct ct_module *
-append_module(struct ct_modules *modules)
+struct ct_module *
+ct_modules_append(struct ct_modules *modules)
 {
   if (modules->count == modules->capacity) {
     size_t grown = modules->capacity == 0 ? 32 : modules->capacity * 2;
@@ -437,13 +300,13 @@ plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, in
   if (file.st_ino != mapping->inode) {
     return ct_fail(why, CT_ENOENT, "the file has been replaced since it was loaded");
   }
-  return plan_for(modules, path, &file, count_it, plan, fresh, why);
+  return ct_plans_get(modules->plans, path, &file, count_it, plan, fresh, why);
 }
 
 static struct ct_module *
 new_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_plan *plan)
 {
-  struct ct_module *module = append_module(modules);
+  struct ct_module *module = ct_modules_append(modules);
   if (module == NULL || (module->path = strdup(mapping->path)) == NULL) {
     return NULL;
   }
@@ -623,18 +486,6 @@ add_unwinding(void *context, const struct ct_plan *plan, uint64_t base)
   }
 }
 
-static bool
-unwinds(const struct ct_modules *modules, const struct ct_plan *plan)
-{
-  bool found = false;
-  ct_plans_lock(modules->plans);
-  for (size_t i = 0; i < modules->plans->count && !found; i++) {
-    found = modules->plans->items[i].plan == plan && modules->plans->items[i].unwinds;
-  }
-  ct_plans_unlock(modules->plans);
-  return found;
-}
-
 /* Calls visit with each module in the mappings of the process and its plan, made now if it is not known yet. */
 static void
 each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, const struct ct_plan *plan, uint64_t base),
@@ -668,7 +519,7 @@ add_told(void *context, const struct ct_plan *plan, uint64_t base)
 {
   struct told *told = context;
   add_restorers(&told->restorers, plan, base);
-  if (unwinds(told->modules, plan)) {
+  if (ct_plans_unwinds(told->modules->plans, plan)) {
     add_unwinding(&told->unwinding, plan, base);
   }
 }
@@ -714,7 +565,8 @@ is_for_unwinders(struct ct_modules *modules, const struct ct_mapping *mapping, i
 {
   struct ct_plan *plan;
   bool fresh;
-  return plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL) == 0 && unwinds(modules, plan);
+  return plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL) == 0 &&
+         ct_plans_unwinds(modules->plans, plan);
 }
 
 static int
@@ -879,67 +731,8 @@ ct_modules_program(struct ct_modules *modules, int pid)
   struct ct_plan *plan;
   bool fresh;
   ct_process_path(pid, "exe", path, sizeof(path));
-  return stat(path, &file) == 0 && plan_for(modules, path, &file, false, &plan, &fresh, NULL) == 0 ? plan : NULL;
-}
-
-/* ---- a forked child ---- */
-
-static void *
-copy_of(const void *bytes, size_t size, int *code)
-{
-  void *copy = bytes == NULL ? NULL : malloc(size + 1);
-  if (copy != NULL) {
-    memcpy(copy, bytes, size);
-  } else if (bytes != NULL) {
-    *code = CT_ENOMEM;
-  }
-  return copy;
-}
-
-static void
-copy_installed(struct ct_installed *installed, size_t functions, int *code)
-{
-  installed->late = copy_of(installed->late, functions, code);
-  installed->patches = copy_of(installed->patches, installed->patch_count * sizeof(*installed->patches), code);
-}
-
-static char *
-copy_of_text(const char *text, int *code)
-{
-  return text == NULL ? NULL : copy_of(text, strlen(text) + 1, code);
-}
-
-int
-ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child)
-{
-  int code = 0;
-  for (size_t i = 0; i < modules->count && code == 0; i++) {
-    const struct ct_module *from = &modules->items[i];
-    struct ct_module *to = append_module(child);
-    if (to == NULL) {
-      return CT_ENOMEM;
-    }
-    *to = *from;
-    to->path = copy_of_text(from->path, &code);
-    to->build_id = copy_of_text(from->build_id, &code);
-    to->why_not = copy_of_text(from->why_not, &code);
-    size_t functions = from->plan != NULL ? from->plan->count : 0;
-    copy_installed(&to->installed, functions, &code);
-    to->modes = copy_of(from->modes, functions, &code);
-    to->active = copy_of(from->active, functions * sizeof(*from->active), &code);
-    to->first_choice = (struct ct_choice){0};
-    to->untold = false;
-    to->layers = copy_of(from->layers, from->layer_count * sizeof(*from->layers), &code);
-    to->layer_count = to->layers != NULL ? to->layer_count : 0;
-    for (size_t n = 0; n < to->layer_count; n++) {
-      copy_installed(&to->layers[n].installed, functions, &code);
-      to->layers[n].modes = copy_of(to->layers[n].modes, functions, &code);
-    }
-    to->plan_ns = to->install_ns = 0;
-    to->image = 0;
-  }
-  child->next_fn = modules->next_fn;
-  return code;
+  return stat(path, &file) == 0 && ct_plans_get(modules->plans, path, &file, false, &plan, &fresh, NULL) == 0 ? plan
+                                                                                                              : NULL;
 }
 
 int
@@ -965,43 +758,6 @@ ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drai
   return code;
 }
 
-static bool
-has_a_patch(const struct ct_module *module, const struct ct_remote *remote)
-{
-  for (size_t i = 0; i < module->installed.patch_count; i++) {
-    const struct ct_patch *patch = &module->installed.patches[i];
-    uint8_t bytes[sizeof(patch->bytes)];
-    if (ct_process_read(remote->process, patch->address, bytes, patch->length) == 0 &&
-        memcmp(bytes, patch->bytes, patch->length) == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-int
-ct_modules_complete(struct ct_modules *modules, const struct ct_remote *remote, uint64_t since_ns)
-{
-  int code = 0;
-  for (size_t i = 0; i < modules->count && code == 0; i++) {
-    struct ct_module *module = &modules->items[i];
-    const struct ct_installed *installed = &module->installed;
-    size_t strange;
-    if (!module->loaded || module->changed_ns < since_ns || installed->patch_count == 0 || module->active != NULL) {
-      continue;
-    }
-    if (has_a_patch(module, remote)) {
-      code = ct_patches_write(remote->process, installed->patches, NULL, installed->patch_count, false, &strange);
-      continue;
-    }
-    /* Its trampolines may be incomplete: nobody will ever come there. */
-    free(module->why_not);
-    module->why_not = strdup("the process was forked while it was being hooked");
-    module->hooked = 0;
-  }
-  return code;
-}
-
 void
 ct_modules_forget(struct ct_modules *modules)
 {
@@ -1011,44 +767,6 @@ ct_modules_forget(struct ct_modules *modules)
     ct_module_drop_layers(&modules->items[i]);
     ct_installed_free(&modules->items[i].installed);
   }
-}
-
-json_t *
-ct_modules_json(const struct ct_modules *modules)
-{
-  json_t *list = json_array();
-  for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    json_t *refused = json_object();
-    for (int r = 1; r < CT_REFUSED_COUNT; r++) {
-      if (module->refused[r] != 0) {
-        json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)module->refused[r]));
-      }
-    }
-    json_t *item = json_object();
-    json_object_set_new(item, "index", json_integer(module->index));
-    json_object_set_new(item, "image", json_integer(module->image));
-    json_object_set_new(item, "path", ct_manifest_text(module->path));
-    json_object_set_new(item, "build_id", json_string(module->build_id != NULL ? module->build_id : ""));
-    json_object_set_new(item, "base", json_integer((json_int_t)module->base));
-    json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
-    json_object_set_new(item, "hooked", json_integer((json_int_t)module->hooked));
-    json_object_set_new(item, "loads", json_integer(module->loads));
-    json_object_set_new(item, "refused", refused);
-    json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
-    json_object_set_new(item, "install_ns", json_integer((json_int_t)module->install_ns));
-    json_object_set_new(item, "trampoline_bytes", json_integer((json_int_t)module->trampoline_bytes));
-    json_object_set_new(item, "text_bytes", json_integer((json_int_t)module->text_bytes));
-    if (module->why_not != NULL) {
-      json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
-    }
-    const char *enter_only = ct_runtime_text((enum ct_runtime)module->runtime);
-    if (enter_only != NULL) {
-      json_object_set_new(item, "enter_only_because", json_string(enter_only));
-    }
-    json_array_append_new(list, item);
-  }
-  return list;
 }
 
 void

@@ -4,9 +4,9 @@
 #define CT_RECORD_MODULES_H
 
 #include "drain/drain.h"
-#include "hook/cache.h"
 #include "hook/select.h"
 #include "record/image.h"
+#include "record/plans.h"
 #include "trace/writer.h"
 
 #include <jansson.h>
@@ -57,18 +57,6 @@ struct ct_modules {
   struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
   struct ct_selection *selection; /* what the user wants; NULL: everything */
 };
-
-/*
- * The plans of all files, kept for the next image and for other processes. Sessions of a family share them, and what
- * choices learn: all that is done under a lock, which may be taken again by its holder.
- */
-struct ct_plans *ct_plans_create(bool use_int3, bool no_cache);
-void ct_plans_lock(struct ct_plans *plans);
-void ct_plans_unlock(struct ct_plans *plans);
-/* Stores a plan in the cache, if there is one to store; false: none. */
-bool ct_plans_store(struct ct_plans *plans);
-const struct ct_cache *ct_plans_cache(const struct ct_plans *plans);
-void ct_plans_free(struct ct_plans *plans); /* accepts NULL */
 
 /* What a new module is made known to. */
 struct ct_module_sinks {
@@ -128,6 +116,8 @@ bool ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *p
 const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */
 const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);
+/* A new one, all zero but its index; NULL: out of memory. */
+struct ct_module *ct_modules_append(struct ct_modules *modules);
 /* The modules of a process for its forked child, with the same function ids. The child's list is all zero. */
 int ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child);
 /* Makes all ids known to the drain, and their functions again to be told. 0 or CT_ENOMEM. */
@@ -144,8 +134,6 @@ void ct_modules_forget(struct ct_modules *modules);
  * or of all. It may take seconds. 0 or an error.
  */
 int ct_modules_write_sources(const struct ct_modules *modules, bool all, struct ct_trace_writer *writer);
-/* The "modules" of the manifest. */
-json_t *ct_modules_json(const struct ct_modules *modules);
 void ct_modules_free(struct ct_modules *modules);
 
 #endif

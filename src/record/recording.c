@@ -27,7 +27,7 @@ session_write_manifest(struct ct_session *session, bool complete)
   ct_drain_stats(session->drain, &stats);
   ct_plans_lock(session->modules.plans); /* what patterns have matched */
   json_t *json =
-      ct_manifest_json(&session->manifest, ct_modules_json(&session->modules), threads, count, &stats, complete);
+      ct_manifest_json(&session->manifest, ct_manifest_modules(&session->modules), threads, count, &stats, complete);
   ct_plans_unlock(session->modules.plans);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
   json_object_set_new(json, "output", ct_manifest_output(session->drain));
