@@ -167,7 +167,7 @@ _contrail() {
       ;;
     exclude-list) options='--share --json --help' ;;
     info) options='--json --help' ;;
-    report) options='--sort --limit --function --module --thread --per-thread --source --json --help' ;;
+    report) options='--sort --limit --function --module --thread --per-thread --family --source --json --help' ;;
     replay) options='--limit --function --module --thread --depth --no-output --source --json --help' ;;
     output) options='--thread --stdout --stderr --raw --json --help' ;;
     *) return ;;

@@ -95,6 +95,41 @@ def fork_counts(bench):
             assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
+def report(bench):
+    """report --family is the sum of the reports of each process; what cannot be read is told."""
+    family = bench.record("sh", "-c", "for i in 1 2 3; do ls / | sort | head -n $i; done; (true); wc -l </etc/passwd; exec true")
+    trace = family[0]["path"]
+
+    def rows(*words):
+        return json.loads(subprocess.run([bench.contrail, "report", "--json", *words], check=True, capture_output=True,
+                                         timeout=300).stdout)
+
+    def add(counts, told):
+        for row in told["functions"]:
+            key = (row["module"], row["name"])
+            before = counts.get(key, (0, 0, 0, 0))
+            counts[key] = tuple(a + b for a, b in zip(before, (row["calls"], row["recorded"], row["orphans"],
+                                                               sum(row["left"].values()))))
+    wanted, got = {}, {}
+    for process in family:
+        add(wanted, rows(process["path"]))
+    told = rows("--family", trace)
+    add(got, told)
+    assert got == wanted, {key: (got.get(key), wanted.get(key)) for key in {*got, *wanted} if got.get(key) != wanted.get(key)}
+    assert len(family) > 10 and [process["pid"] for process in told["processes"]] == [process["pid"] for process in family]
+    assert told["events"] == sum(thread["events"] for process in family for thread in process["threads"]), told["events"]
+    some = rows("--family", "--function", "malloc", "--module", "libc*", trace)["functions"]
+    assert [row["name"] for row in some] == ["malloc"] and some[0]["calls"] == wanted[("libc.so.6", "malloc")][0], some
+    os.unlink(os.path.join(family[1]["path"], "manifest.json"))
+    text = subprocess.run([bench.contrail, "report", "--family", trace], check=True, capture_output=True, text=True).stdout
+    assert f"of {len(family)} processes" in text and f"process {family[1]['pid']} is not in it: " in text, text
+    assert "not_read_because" in rows("--family", trace)["processes"][1]
+    alone = subprocess.run([bench.contrail, "report", trace], check=True, capture_output=True, text=True).stdout
+    assert f"{len(family) - 1} other processes were followed" in alone, alone
+    for wrong in ("--per-thread", "--thread=1"):
+        assert subprocess.run([bench.contrail, "report", "--family", wrong, trace], stderr=subprocess.DEVNULL).returncode == 2
+
+
 def storm(bench):
     """Two hundred forks, as fast as they go, from four threads."""
     family = bench.record(bench.fixture, "storm")
@@ -552,7 +587,7 @@ def nginx(bench):
         master.wait()
 
 
-CASES = [fork_counts, storm, executes, pipeline, daemon, let_go, stopped_late, make, make_whole, live_workers, live_unseen, live_many, live_stream, nginx, postgres]
+CASES = [fork_counts, report, storm, executes, pipeline, daemon, let_go, stopped_late, make, make_whole, live_workers, live_unseen, live_many, live_stream, nginx, postgres]
 
 
 def main():

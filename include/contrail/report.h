@@ -41,6 +41,7 @@ struct ct_report_options {
   bool json;
   struct ct_view_progress progress;
   bool source; /* text: where each function is written, behind its name (JSON has it always) */
+  bool family; /* of all processes that were followed too; tids and per_thread are to be 0 then */
 };
 
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,

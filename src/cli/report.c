@@ -97,6 +97,9 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
   case 'S':
     options->source = true;
     return -1;
+  case 'F':
+    options->family = true;
+    return -1;
   case 'h':
     return ct_show_usage(&ct_command_report);
   default:
@@ -108,11 +111,17 @@ static int
 run(int argc, char **argv)
 {
   static const struct option longs[] = {
-      {"sort", required_argument, NULL, 's'},     {"thread", required_argument, NULL, 't'},
-      {"limit", required_argument, NULL, 'n'},    {"per-thread", no_argument, NULL, 'p'},
-      {"function", required_argument, NULL, 'f'}, {"module", required_argument, NULL, 'm'},
-      {"source", no_argument, NULL, 'S'},         {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},           {0},
+      {"sort", required_argument, NULL, 's'},
+      {"thread", required_argument, NULL, 't'},
+      {"limit", required_argument, NULL, 'n'},
+      {"per-thread", no_argument, NULL, 'p'},
+      {"function", required_argument, NULL, 'f'},
+      {"module", required_argument, NULL, 'm'},
+      {"source", no_argument, NULL, 'S'},
+      {"json", no_argument, NULL, 'j'},
+      {"family", no_argument, NULL, 'F'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
   };
   struct ct_report_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
@@ -123,6 +132,8 @@ run(int argc, char **argv)
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
   if (rc == -1 && dir == NULL)
     rc = CT_EXIT_USAGE;
+  if (rc == -1 && options.family && (options.per_thread || tids.count != 0))
+    rc = ct_usage_error(&ct_command_report, "--family is of all threads of all processes");
   if (!limited && !options.json)
     options.limit = DEFAULT_ROWS;
   options.tids = tids.tids;
@@ -146,6 +157,7 @@ const struct ct_command ct_command_report = {
              "  -m, --module GLOB     only functions of modules whose path or file name matches\n"
              "  -t, --thread TID      only this thread; may be given several times\n"
              "      --per-thread      a table for each thread too\n"
+             "      --family          of the processes that were followed (record --follow) too, all in one table\n"
              "      --source          where each function is written, if the trace says (record --source)\n"
              "      --json            as one JSON object\n",
     .run = run,

@@ -96,7 +96,7 @@ has_unwinders(const struct ct_plan *plan)
 
 static int
 get_locked(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-                bool *fresh, struct ct_diag *diag)
+           bool *fresh, struct ct_diag *diag)
 {
   for (size_t i = 0; i < plans->count; i++) {
     struct entry *entry = &plans->items[i];
@@ -123,8 +123,8 @@ get_locked(struct ct_plans *plans, const char *path, const struct stat *file, bo
     if (plans->use_int3) {
       ct_plan_use_int3(plan);
     }
-    plans->items[plans->count++] = (struct entry){file->st_dev, file->st_ino, file->st_size,      file->st_mtim,
-                                                          plan,         count_it,     has_unwinders(plan)};
+    plans->items[plans->count++] =
+        (struct entry){file->st_dev, file->st_ino, file->st_size, file->st_mtim, plan, count_it, has_unwinders(plan)};
     *out = plan;
     *fresh = true;
   }

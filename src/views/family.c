@@ -13,11 +13,28 @@
 
 enum { SHOWN = 40, LABEL_COLUMNS = 10, COMMAND_BYTES = 80 };
 
+const char *
+ct_family_directory(const json_t *child)
+{
+  const char *name = json_string_value(json_object_get(child, "directory"));
+  return name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL ? NULL : name;
+}
+
+size_t
+ct_family_size(const struct ct_trace *trace)
+{
+  const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
+  size_t size = 0;
+  for (size_t i = 0; i < json_array_size(children); i++)
+    size += ct_family_directory(json_array_get(children, i)) != NULL;
+  return size;
+}
+
 static json_t *
 manifest_of(const struct ct_trace *trace, const char *name)
 {
   char path[PATH_MAX];
-  if (name == NULL || name[0] == '.' || strchr(name, '/') != NULL ||
+  if (name == NULL ||
       snprintf(path, sizeof(path), "%s/%s/manifest.json", ct_trace_path(trace), name) >= (int)sizeof(path))
     return NULL;
   return json_load_file(path, 0, NULL);
@@ -43,7 +60,7 @@ copy(json_t *to, const json_t *from, const char *key)
 static json_t *
 child_info(const struct ct_trace *trace, const json_t *child)
 {
-  const char *name = json_string_value(json_object_get(child, "directory"));
+  const char *name = ct_family_directory(child);
   const char *state;
   json_t *manifest = manifest_of(trace, name);
   json_t *info = json_object();

@@ -13,6 +13,10 @@
  * trace does not tell, and not_recorded_because. NULL: children were not followed (or memory is exhausted).
  */
 json_t *ct_family_info(const struct ct_trace *trace);
+/* How many there are that have a trace. */
+size_t ct_family_size(const struct ct_trace *trace);
+/* Of a member of the manifest's children: the name of its trace's directory, in the first one's; NULL: it has none. */
+const char *ct_family_directory(const json_t *child);
 /* As lines; nothing when children were not followed. */
 void ct_family_write(const struct ct_trace *trace, FILE *out);
 

@@ -227,7 +227,7 @@ quantile_ns(const struct ct_trace *trace, const struct ct_fn_stats *fn, uint32_t
 }
 
 static void
-fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, struct ct_report_row *row)
+fill_numbers(const struct ct_trace *trace, const struct ct_fn_stats *fn, struct ct_report_row *row)
 {
   row->calls = ct_fn_stats_calls(fn);
   row->points = fn->points;
@@ -295,6 +295,21 @@ compare_by_key(const void *a, const void *b)
   return compare_by_name(a, b);
 }
 
+void
+ct_report_fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, bool enter_only,
+                   enum ct_report_sort sort, struct ct_report_row *row)
+{
+  fill_numbers(trace, fn, row);
+  row->enter_only = enter_only || (row->points != 0 && row->points == row->calls);
+  row->sort_key = sort_value(row, sort);
+}
+
+void
+ct_report_sort_rows(struct ct_report_row *rows, size_t count, enum ct_report_sort sort)
+{
+  qsort(rows, count, sizeof(*rows), sort == CT_SORT_NAME ? compare_by_name : compare_by_key);
+}
+
 int
 ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
                struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
@@ -316,11 +331,9 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     row->name = fn != NULL ? fn->name : "?";
     row->file = fn != NULL ? ct_trace_function_source(trace, id, &row->line) : NULL;
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
-    fill_row(trace, &stats->fns[id], row);
-    row->enter_only = (fn != NULL && fn->enter_only) || (row->points != 0 && row->points == row->calls);
-    row->sort_key = sort_value(row, options->sort);
+    ct_report_fill_row(trace, &stats->fns[id], fn != NULL && fn->enter_only, options->sort, row);
   }
-  qsort(list, n, sizeof(*list), options->sort == CT_SORT_NAME ? compare_by_name : compare_by_key);
+  ct_report_sort_rows(list, n, options->sort);
   *rows = list;
   *count = n;
   return 0;

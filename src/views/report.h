@@ -11,6 +11,8 @@
 #include "views/stats.h"
 #include "views/text.h"
 
+#include <jansson.h>
+
 /* One function. The times other than total and self are of `timed` calls, 0 when there are none. */
 struct ct_report_row {
   const char *name;
@@ -51,6 +53,27 @@ struct ct_report_thread {
 /* Reads the chosen threads into stats and threads[0..*thread_count), to be freed. */
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
+
+/* The numbers of a row. enter_only: the function's returns are not recorded. */
+void ct_report_fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, bool enter_only,
+                        enum ct_report_sort sort, struct ct_report_row *row);
+void ct_report_sort_rows(struct ct_report_row *rows, size_t count, enum ct_report_sort sort);
+
+/* Parts of the output. What is wrong with the stream, it remembers. */
+struct ct_report_totals {
+  uint64_t events, dropped;
+  size_t threads;
+  size_t processes; /* 0: it is of one, and that is not said */
+};
+int ct_report_put_json(FILE *out, json_t *json); /* takes it over; NULL: CT_ENOMEM */
+int ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count,
+                       const struct ct_report_options *options);
+void ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows,
+                          size_t count, const struct ct_report_options *options);
+
+/* Of the trace's process and those that were followed from it. */
+int ct_report_write_family(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
+                           struct ct_view_notes *notes, struct ct_diag *diag);
 
 /* Parts of ct_report_collect, for a reader that wants the threads one by one. */
 int ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options *options,

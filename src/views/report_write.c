@@ -6,6 +6,7 @@
 #include "views/report.h"
 
 #include "base/sized.h"
+#include "views/family.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,15 +18,10 @@ enum {
   NAME_COLUMNS_MIN = 16,
 };
 
-struct totals {
-  uint64_t events;
-  uint64_t dropped;
-};
-
 /* ---- JSON ---- */
 
-static int
-put_json(FILE *out, json_t *json)
+int
+ct_report_put_json(FILE *out, json_t *json)
 {
   if (json == NULL)
     return CT_ENOMEM;
@@ -82,7 +78,7 @@ put_rows_json(FILE *out, const struct ct_report_row *rows, size_t count)
   fputs("[", out);
   for (size_t i = 0; i < count; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
-    int rc = put_json(out, row_json(&rows[i]));
+    int rc = ct_report_put_json(out, row_json(&rows[i]));
     if (rc != 0)
       return rc;
   }
@@ -96,7 +92,7 @@ put_thread_json(FILE *out, struct ct_trace *trace, const struct ct_report_thread
 {
   const struct ct_trace_thread *info = ct_trace_thread(trace, thread->index);
   fprintf(out, "{\"index\":%u,\"tid\":%u,\"name\":", info->index, info->tid);
-  int rc = put_json(out, ct_json_string(info->name));
+  int rc = ct_report_put_json(out, ct_json_string(info->name));
   fprintf(out, ",\"events\":%llu,\"dropped\":%llu,\"damaged\":%s", (unsigned long long)thread->events,
           (unsigned long long)info->dropped, thread->damaged ? "true" : "false");
   return rc;
@@ -207,7 +203,7 @@ put_thread_heading(FILE *out, struct ct_trace *trace, const struct ct_report_thr
 }
 
 static void
-put_totals_text(FILE *out, const struct totals *totals, size_t threads, const struct ct_report_row *rows, size_t count)
+put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows, size_t count)
 {
   char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], number[CT_COUNT_CHARS];
   uint64_t uncertain = 0, passed_over = 0;
@@ -215,8 +211,11 @@ put_totals_text(FILE *out, const struct totals *totals, size_t threads, const st
     uncertain += rows[i].uncertain;
     passed_over += rows[i].passed_over;
   }
-  fprintf(out, "\n%s events in %zu thread%s, %s dropped\n", ct_format_count(events, totals->events), threads,
-          threads == 1 ? "" : "s", ct_format_count(dropped, totals->dropped));
+  fprintf(out, "\n%s events in %zu thread%s", ct_format_count(events, totals->events), totals->threads,
+          totals->threads == 1 ? "" : "s");
+  if (totals->processes != 0)
+    fprintf(out, " of %zu process%s", totals->processes, totals->processes == 1 ? "" : "es");
+  fprintf(out, ", %s dropped\n", ct_format_count(dropped, totals->dropped));
   if (uncertain != 0)
     fprintf(out,
             "uncertain calls: %s (open when events were lost, or at the end of the trace), "
@@ -238,6 +237,27 @@ cut(size_t count, uint64_t limit)
   return limit != 0 && limit < count ? (size_t)limit : count;
 }
 
+int
+ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count, const struct ct_report_options *options)
+{
+  size_t shown = cut(count, options->limit);
+  if (options->json)
+    return put_rows_json(out, rows, shown);
+  put_rows_text(out, rows, count, shown, options);
+  return 0;
+}
+
+void
+ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows, size_t count,
+                     const struct ct_report_options *options)
+{
+  if (options->json)
+    fprintf(out, ",\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)totals->events,
+            (unsigned long long)totals->dropped);
+  else
+    put_totals_text(out, totals, rows, count);
+}
+
 static int
 put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
          struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
@@ -245,11 +265,7 @@ put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const 
   int rc = ct_report_rows(trace, stats, options, rows, count, diag);
   if (rc != 0)
     return rc;
-  size_t shown = cut(*count, options->limit);
-  if (options->json)
-    rc = put_rows_json(out, *rows, shown);
-  else
-    put_rows_text(out, *rows, *count, shown, options);
+  rc = ct_report_put_rows(out, *rows, *count, options);
   return rc != 0 ? ct_fail(diag, rc, "cannot write the report") : 0;
 }
 
@@ -302,10 +318,10 @@ put_threads_json(FILE *out, struct ct_trace *trace, const struct ct_report_threa
   return 0;
 }
 
-static struct totals
+static struct ct_report_totals
 sum_threads(struct ct_trace *trace, const struct ct_report_thread *threads, size_t count, struct ct_view_notes *notes)
 {
-  struct totals totals = {0};
+  struct ct_report_totals totals = {.threads = count};
   for (size_t i = 0; i < count; i++) {
     const struct ct_trace_thread *info = ct_trace_thread(trace, threads[i].index);
     totals.events += threads[i].events;
@@ -337,12 +353,12 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
   rc = put_rows(out, trace, stats, options, &rows, &count, diag);
   if (rc != 0)
     return rc;
-  struct totals totals = sum_threads(trace, threads, thread_count, notes);
-  if (options->json)
-    fprintf(out, ",\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)totals.events,
-            (unsigned long long)totals.dropped);
-  else
-    put_totals_text(out, &totals, thread_count, rows, count);
+  struct ct_report_totals totals = sum_threads(trace, threads, thread_count, notes);
+  ct_report_put_totals(out, &totals, rows, count, options);
+  size_t others = ct_family_size(trace);
+  if (others != 0 && !options->json)
+    fprintf(out, "%zu other process%s followed; --family counts %s too\n", others, others == 1 ? " was" : "es were",
+            others == 1 ? "it" : "them");
   free(rows);
   return 0;
 }
@@ -381,6 +397,7 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
   if (rc == 0)
-    rc = write_report(trace, &options, out, &own, diag);
+    rc = options.family ? ct_report_write_family(trace, &options, out, &own, diag)
+                        : write_report(trace, &options, out, &own, diag);
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

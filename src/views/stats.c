@@ -124,32 +124,37 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
 }
 
 int
+ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *from, uint32_t id)
+{
+  const struct ct_fn_stats *src = &from->fns[id];
+  struct ct_fn_stats *dst = &into->fns[to < into->fn_count ? to : into->fn_count];
+  if (dst->histogram == NULL && touch(into, dst) != 0)
+    return CT_ENOMEM;
+  dst->points += src->points;
+  into->passed_over[dst - into->fns] += from->passed_over[id];
+  dst->total_ticks += src->total_ticks;
+  dst->self_ticks += src->self_ticks;
+  dst->uncertain += src->uncertain;
+  dst->orphans += src->orphans;
+  if (from->left[id] != NULL) {
+    uint64_t *left = left_of(into, dst);
+    if (left == NULL)
+      return CT_ENOMEM;
+    for (int end = 0; end < CT_SPAN_ENDS; end++)
+      left[end] += from->left[id][end];
+  }
+  if (src->min_ticks < dst->min_ticks)
+    dst->min_ticks = src->min_ticks;
+  if (src->max_ticks > dst->max_ticks)
+    dst->max_ticks = src->max_ticks;
+  return ct_histogram_merge(dst->histogram, src->histogram);
+}
+
+int
 ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
 {
-  for (uint32_t i = 0; i < from->touched_count; i++) {
-    const struct ct_fn_stats *src = &from->fns[from->touched[i]];
-    struct ct_fn_stats *dst = &into->fns[from->touched[i] < into->fn_count ? from->touched[i] : into->fn_count];
-    if (dst->histogram == NULL && touch(into, dst) != 0)
-      return CT_ENOMEM;
-    dst->points += src->points;
-    into->passed_over[dst - into->fns] += from->passed_over[from->touched[i]];
-    dst->total_ticks += src->total_ticks;
-    dst->self_ticks += src->self_ticks;
-    dst->uncertain += src->uncertain;
-    dst->orphans += src->orphans;
-    if (from->left[from->touched[i]] != NULL) {
-      uint64_t *left = left_of(into, dst);
-      if (left == NULL)
-        return CT_ENOMEM;
-      for (int end = 0; end < CT_SPAN_ENDS; end++)
-        left[end] += from->left[from->touched[i]][end];
-    }
-    if (src->min_ticks < dst->min_ticks)
-      dst->min_ticks = src->min_ticks;
-    if (src->max_ticks > dst->max_ticks)
-      dst->max_ticks = src->max_ticks;
-    if (ct_histogram_merge(dst->histogram, src->histogram) != 0)
-      return CT_ENOMEM;
-  }
-  return 0;
+  int rc = 0;
+  for (uint32_t i = 0; i < from->touched_count && rc == 0; i++)
+    rc = ct_stats_merge_one(into, from->touched[i], from, from->touched[i]);
+  return rc;
 }

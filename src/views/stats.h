@@ -56,5 +56,7 @@ void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroe
 void ct_stats_clear(struct ct_stats *stats);
 int ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count);
 int ct_stats_merge(struct ct_stats *into, const struct ct_stats *from);
+/* Of one function, which has another id in `into`. */
+int ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *from, uint32_t id);
 
 #endif
