@@ -33,7 +33,9 @@ agent_wake_drain(void)
 {
   struct ct_ring_header *r = agent_ring();
   __atomic_fetch_add(&r->drain_bell, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&r->drain_waiting, __ATOMIC_SEQ_CST) != 0 && agent_config.no_syscalls == 0) {
+  if (agent_config.no_syscalls != 0) {
+    __atomic_store_n(&r->unwoken, 1, __ATOMIC_RELAXED);
+  } else if (__atomic_load_n(&r->drain_waiting, __ATOMIC_SEQ_CST) != 0) {
     agent_syscall(SYS_futex, (long)&r->drain_bell, FUTEX_WAKE, 1, 0, 0, 0);
   }
 }
@@ -401,8 +403,8 @@ register_thread(struct ct_control *control, uint32_t tid)
 /*
  * Records that the thread is on another stack now, unless it is the one that the drain believes it to be on, and where
  * that stack lies: a hook that a signal handler interrupted may write its event behind a switch that was none of its
- * own. Of a stack that is mistakable nothing is told but that it is one, and again for each of its events: in between
- * an interrupted hook may have written its own.
+ * own. Of a stack that is mistakable nothing is told but that it is one, and again right before each of its events: in
+ * between an interrupted hook may have written its own.
  */
 static void
 put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint64_t sp)
@@ -431,10 +433,20 @@ has_room(struct ct_control *control, uint32_t count)
   return next_segment(control);
 }
 
+/*
+ * Is there an address with the low half of one in the range in the part of the stack that is mapped? The kernel maps
+ * the main one from its upper end on, as it grows.
+ */
 static int
-has_same_halves(const struct ct_stack_range *a, uint64_t lo, uint64_t len)
+has_same_halves(const struct ct_stack_range *range, uint64_t lo, uint64_t len)
 {
-  return (uint32_t)(a->lo - lo) < len || (uint32_t)(lo - a->lo) < a->hi - a->lo;
+  if ((uint32_t)(range->lo - lo) >= len && (uint32_t)(lo - range->lo) >= range->hi - range->lo) {
+    return 0;
+  }
+  uint64_t last = (uint32_t)(range->hi - 1 - lo);
+  uint64_t page = (lo + (last < len ? last : len - 1)) & ~(uint64_t)(CT_PAGE_BYTES - 1);
+  unsigned char in_memory;
+  return agent_syscall(SYS_mincore, (long)page, CT_PAGE_BYTES, (long)&in_memory, 0, 0, 0) != -12; /* ENOMEM */
 }
 
 /*
@@ -464,22 +476,30 @@ enter_stack(struct ct_control *control, uint64_t sp)
 {
   struct ct_stack_range range;
   uint64_t before_lo = control->stack_lo, before_len = control->stack_len;
+  uint32_t was_mistakable = control->mistakable;
   control->stack_len = 0;
   if (sp - control->light_lo < control->light_len) {
-    put_switch(control, control->light_lo, control->light_len, sp);
+    if (was_mistakable == 0) {
+      put_switch(control, control->light_lo, control->light_len, sp);
+    }
     return 0;
   }
   if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
     return 0;
   }
   control->mistakable = range.light == 0 && before_len != 0 && is_mistakable(&range, sp, before_lo, before_len);
-  put_switch(control, range.lo, range.hi - range.lo, sp);
   if (range.light != 0 || control->mistakable != 0) {
     control->light_lo = range.lo;
     control->light_len = range.hi - range.lo;
+  }
+  if (control->mistakable != 0) {
+    return 0; /* put_point tells of it */
+  }
+  put_switch(control, range.lo, range.hi - range.lo, sp);
+  if (range.light != 0) {
     return 0;
   }
-  control->light_len = 0;
+  control->light_len = was_mistakable != 0 ? 0 : control->light_len;
   control->stack_lo = range.lo;
   control->stack_len = range.hi - range.lo;
   return 1;
@@ -498,6 +518,12 @@ put_longjmp(struct ct_control *control, uint64_t sp)
     uint64_t guard;
     __asm__("mov %%fs:0x30, %0" : "=r"(guard));
     target = (target >> 17 | target << 47) ^ guard;
+  }
+  if (target - control->light_lo < control->light_len) {
+    return; /* calls there have no frames; and the drain might take it for a place on the stack before */
+  }
+  if (target - control->stack_lo >= control->stack_len && (uint32_t)(target - control->stack_lo) < control->stack_len) {
+    return; /* it looks as if it were on this stack */
   }
   if (has_room(control, 1)) {
     put_event(control, CT_KIND_OTHER, CT_OTHER_UNWIND, (uint32_t)target);
@@ -523,6 +549,9 @@ put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t 
 {
   uint32_t weight = desc->mode == CT_HOOK_LIGHT ? count_light(control) : 0;
   if (desc->mode != CT_HOOK_LIGHT || weight != 0) {
+    if (control->mistakable != 0) {
+      put_switch(control, control->light_lo, control->light_len, sp);
+    }
     put_event(control, CT_KIND_OTHER, desc->fn | weight << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, (uint32_t)sp);
   }
 }

@@ -16,6 +16,7 @@
 #define SYS_gettid            186
 #define SYS_tgkill            234
 #define SYS_sched_yield       24
+#define SYS_mincore           27
 #define SYS_kill              62
 #define SYS_futex             202
 #define SYS_sigaltstack       131

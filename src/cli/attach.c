@@ -176,11 +176,12 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
   struct ct_control *control = ct_open_control(session);
   code = ct_session_resume(session, diag);
   ct_session_get_status(session, &status);
-  if (code != 0 && !status.ended) {
+  /* Others may have been faster: a signal that killed it while it was held, or contrail resume, or stop. */
+  if (code != 0 && !status.ended && !status.detached && status.state != CT_STATE_RUNNING) {
     ct_control_close(control);
     return code;
   }
-  if (!attach->quiet) { /* also when it was killed while it was held */
+  if (!attach->quiet) {
     tell_attached(&status);
   }
   await_end(session, stops, attach->seconds);

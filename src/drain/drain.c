@@ -38,6 +38,7 @@
 #define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS  50000
 #define NAMES_NS      (500 * 1000 * 1000)
+#define TELL_NS       (50 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
@@ -360,7 +361,8 @@ static void
 wait_for_work(struct ct_drain *drain, uint32_t bell)
 {
   struct ct_ring_header *ring = drain->ring;
-  struct timespec wait = {0, drain->idle_rounds < IDLE_ROUNDS ? LOOK_NS : IDLE_NS};
+  bool is_idle = drain->idle_rounds >= IDLE_ROUNDS && __atomic_load_n(&ring->unwoken, __ATOMIC_RELAXED) == 0;
+  struct timespec wait = {0, is_idle ? IDLE_NS : LOOK_NS};
   /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its bell. */
   __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&ring->drain_bell, __ATOMIC_SEQ_CST) == bell) {
@@ -421,12 +423,34 @@ stop_pulse(struct ct_drain *drain)
   pthread_join(drain->pulse, NULL);
 }
 
+static void
+tell_numbers(struct ct_drain *drain)
+{
+  struct ct_drain_stats stats;
+  struct ct_sampling_state sampling;
+  ct_drain_stats(drain, &stats);
+  ct_drain_sampling(drain, &sampling);
+  __atomic_store_n(&drain->told.events, stats.events, __ATOMIC_RELAXED);
+  __atomic_store_n(&drain->told.dropped, stats.dropped, __ATOMIC_RELAXED);
+  __atomic_store_n(&drain->told.changes, sampling.changes, __ATOMIC_RELAXED);
+  __atomic_store_n(&drain->told.interval, sampling.interval, __ATOMIC_RELAXED);
+}
+
+void
+ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
+{
+  numbers->events = __atomic_load_n(&drain->told.events, __ATOMIC_RELAXED);
+  numbers->dropped = __atomic_load_n(&drain->told.dropped, __ATOMIC_RELAXED);
+  numbers->changes = __atomic_load_n(&drain->told.changes, __ATOMIC_RELAXED);
+  numbers->interval = __atomic_load_n(&drain->told.interval, __ATOMIC_RELAXED);
+}
+
 static void *
 drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0;
+  uint64_t yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, told = 0;
   warm_up(drain);
   while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
     uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
@@ -452,6 +476,10 @@ drain_main(void *context)
         }
       }
       named = now;
+    }
+    if (now - told > TELL_NS) {
+      tell_numbers(drain);
+      told = now;
     }
     pthread_mutex_unlock(drain->lock);
     ct_precedence_give_way(drain->precedence);

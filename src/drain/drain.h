@@ -88,6 +88,12 @@ void ct_drain_stop(struct ct_drain *drain, int exec_tid);
 
 size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
+/* What there was at most some 100 ms ago, without the lock, which a slow disk may keep taken. */
+struct ct_drain_numbers {
+  uint64_t events, dropped, changes; /* changes: of the interval */
+  uint32_t interval;                 /* of light hooks */
+};
+void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* Under the lock. */
 void ct_drain_sampling(const struct ct_drain *drain, struct ct_sampling_state *state);
 void ct_drain_free(struct ct_drain *drain); /* accepts NULL; the drain must be stopped */

@@ -50,6 +50,7 @@ struct ct_drain {
   uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
   uint64_t round;                               /* how often the table has been looked at */
   uint64_t now;                                 /* when this round began */
+  struct ct_drain_numbers told;                 /* each atomic */
   uint32_t idle_rounds;                         /* in a row, that have found nothing */
   size_t poll_next;                             /* among the active segments */
   uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */

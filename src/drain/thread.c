@@ -16,7 +16,8 @@
  *
  * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
  * stack interrupted the hook between its look at the stack and the event. The event counts for the stack it is on.
- * Where slots of both would look alike, all calls on the handlers' stack are points, and everything else is not theirs.
+ * Where slots of both would look alike, each call on the handlers' stack is a point behind a switch, and all else is
+ * not theirs.
  *
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
  * its slot, which lies further in than the innermost frame, and is left out too.
@@ -209,6 +210,7 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
     uint64_t length = (uint64_t)value * CT_PAGE_BYTES;
     thread->stack_low = slot;
     thread->stack_length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
+    thread->own_point = length == 0;
     remember_stack(thread, (struct drain_stack){slot, thread->stack_length, ct_encoder_context(thread->encoder)});
     return;
   }
@@ -224,12 +226,21 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
   ct_encode_switch(thread->encoder, tsc, value == thread->base_context ? 0 : value + 1);
 }
 
+/* The point that was announced with the stack that it is on. */
+static bool
+is_own_point(struct drain_thread *thread)
+{
+  bool is = thread->stack_length == 0 && thread->own_point;
+  thread->own_point = false;
+  return is;
+}
+
 /* The events whose slot says nothing about the stack that the thread is on. */
 static bool
-has_no_slot(const struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
+has_no_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
 {
   return (fn & CT_FN_POINT_BIT) != 0
-             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE || thread->stack_length == 0
+             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE || is_own_point(thread)
              : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && !is_value(fn);
 }
 

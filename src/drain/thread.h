@@ -32,7 +32,8 @@ struct drain_thread {
   uint32_t stack_low, stack_length;
   struct drain_stack stacks[DRAIN_STACKS]; /* the last one first */
   uint32_t stack_count;
-  bool has_base; /* the thread's own stack is known */
+  bool own_point; /* on a stack of length 0: the next point is a call on it, all else is not */
+  bool has_base;  /* the thread's own stack is known */
   uint32_t base_context;
   uint32_t max_depth; /* calls further in are left out */
   uint64_t lights;    /* events of light hooks encoded */

@@ -150,10 +150,7 @@ stop_watching(struct ct_session *session)
 static void
 note_end(struct ct_session *session, bool has_status, int wait_status, bool lost)
 {
-  if (session->is_frozen) {
-    ct_process_thaw(&session->frozen);
-    session->is_frozen = false;
-  }
+  session_let_go(session);
   session_end_image(session, false);
   if (session->writer != NULL) {
     ct_manifest_end(&session->manifest, has_status, wait_status);
@@ -236,7 +233,6 @@ session_count(struct ct_session *session)
   if (session->drain == NULL) {
     return;
   }
-  session->counted_ns = ct_now_ns();
   pthread_mutex_lock(&session->writer_lock);
   ct_drain_stats(session->drain, &stats);
   ct_drain_sampling(session->drain, &sampling);
@@ -247,6 +243,28 @@ session_count(struct ct_session *session)
   session->status.sample_interval = sampling.interval;
   session->status.sample_changes = sampling.changes;
   ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
+  pthread_mutex_unlock(&session->guard);
+}
+
+/* The same, waiting for nobody: while requests of the process may come. */
+static void
+count_roughly(struct ct_session *session)
+{
+  struct ct_drain_numbers numbers;
+  if (session->drain == NULL) {
+    return;
+  }
+  session->counted_ns = ct_now_ns();
+  ct_drain_numbers(session->drain, &numbers);
+  pthread_mutex_lock(&session->guard);
+  struct ct_session_status *status = &session->status;
+  if (numbers.interval != 0 && numbers.events >= status->events) { /* it has told them, and since the last count */
+    status->events = numbers.events;
+    status->dropped = numbers.dropped;
+    status->sample_interval = numbers.interval;
+    status->sample_changes = numbers.changes;
+  }
+  ct_modules_count(&session->modules, &status->functions, &status->hooked);
   pthread_mutex_unlock(&session->guard);
 }
 
@@ -303,7 +321,7 @@ session_main(void *context)
       continue;
     }
     if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
-      session_count(session);
+      count_roughly(session);
     }
     session_wait_ms(bell, rung,
                     session->awaits_orphans                                     ? ORPHANS_MS
@@ -314,7 +332,7 @@ session_main(void *context)
     }
     if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
       ct_plans_store(session->modules.plans);
-      session_count(session);
+      count_roughly(session);
     }
     uint64_t begin = ct_now_ns();
     session_look_for_modules(session);
@@ -569,6 +587,9 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
     go(session, CT_STEP_FAIL, NULL);
     return code;
   }
+  pthread_mutex_lock(&session->guard);
+  ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
+  pthread_mutex_unlock(&session->guard);
   session_start_watching(session);
   return go(session, CT_STEP_HOOKED, NULL);
 }

@@ -62,7 +62,7 @@ enum ct_other {
   CT_OTHER_ARG_2 = 6,
   CT_OTHER_RESULT = 7,
   CT_OTHER_STACK = 3, /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages;
-                          0: slots do not tell whether an event is on it (only those of enter-only events do) */
+                          0: slots do not tell whether an event is on it, only the next point is */
 };
 
 struct ct_ring_event {
@@ -267,8 +267,8 @@ struct ct_ring_header {
   uint64_t visitors_offset; /* CT_VISITOR_COUNT pages */
   uint64_t visit_map;       /* atomic bits: the visitor is PENDING; cleared before it is looked at */
   uint32_t forks;           /* atomic: how often a thread may have made a process (or a thread) */
-  uint32_t pad_forks;
-  uint64_t print_offset; /* struct ct_print_pool, a page; behind it the pieces */
+  uint32_t unwoken;         /* atomic: threads may not wake the drain, it has to look by itself */
+  uint64_t print_offset;    /* struct ct_print_pool, a page; behind it the pieces */
   uint64_t pad0[1];
   /* cache line of the drain's futex */
   uint32_t drain_bell;    /* atomic, futex */

@@ -232,10 +232,10 @@ put_processes_json(FILE *out, const struct family *family)
 {
   for (size_t i = 0; i < family->process_count; i++) {
     const struct process *process = &family->processes[i];
-    json_t *json = json_pack(
-        "{s:I, s:o, s:I, s:I, s:I}", "pid", process->pid, "directory",
-        process->directory != NULL ? ct_json_string(process->directory) : json_null(), "threads",
-        (json_int_t)process->threads, "events", (json_int_t)process->events, "dropped", (json_int_t)process->dropped);
+    json_t *json = json_pack("{s:I, s:o, s:I, s:I, s:I}", "pid", process->pid, "directory",
+                             process->directory != NULL ? ct_json_string(process->directory) : json_null(), "threads",
+                             (json_int_t)process->threads, "events", (json_int_t)process->events, "dropped",
+                             (json_int_t)process->dropped);
     if (process->why_not != NULL)
       json_object_set_new(json, "not_read_because", ct_json_string(process->why_not));
     fputs(i == 0 ? "\n" : ",\n", out);
