@@ -344,6 +344,10 @@ class Odd:
         out = self.scene.run(self.scene.contrail, "report", "--json", "--limit", "0", self.scene.path("out.trace"))[1]
         return sum(row["calls"] for row in json.loads(out)["functions"] if row["name"] == name)
 
+    def maps(self):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as file:
+            return file.read()
+
     def state(self):
         with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
             return file.read().rsplit(")", 1)[1].split()[0]
@@ -479,6 +483,25 @@ def attach_at_its_end(scene):
             shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
 
 
+def killed_just_now(scene):
+    """contrail is killed, and who cleans up, or attaches, does not wait until it has gone."""
+    with Odd(scene, "work") as odd:
+        for turn in range(20):
+            with subprocess.Popen([scene.contrail, "attach", "-q", "-o", scene.path("out.trace"), str(odd.pid)]) as recorder:
+                while not os.path.exists(scene.path("out.trace")) or "memfd:contrail" not in odd.maps():
+                    time.sleep(0.002)
+                time.sleep(turn % 5 * 0.02)
+                recorder.kill()
+                if turn % 2:
+                    got = scene.run(scene.contrail, "clean", str(odd.pid))
+                else:
+                    got = scene.run(scene.contrail, "attach", "--for", "20ms", "-o", scene.path("next.trace"), str(odd.pid))
+                    shutil.rmtree(scene.path("next.trace"), ignore_errors=True)
+            if got[0] != 0 or "memfd:contrail" in odd.maps():
+                raise AssertionError(f"turn {turn}: {got}")
+            shutil.rmtree(scene.path("out.trace"))
+
+
 def unwinder_comes_late(scene):
     """contrail is killed; then the program loads an unwinder, which nobody hooks, and exceptions pass hooked frames."""
     need("g++")
@@ -505,7 +528,7 @@ CASES = [attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_i
          existing_output, output_is_a_file,
          output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
          ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, nothing_known, script_with_interpreter,
-         read_nothing, read_damaged, plan_of_nothing, killed_recorder, unwinder_comes_late]
+         read_nothing, read_damaged, plan_of_nothing, killed_recorder, killed_just_now, unwinder_comes_late]
 
 
 def main():

@@ -76,11 +76,21 @@ ct_found_free(struct ct_found *found)
   memset(found, 0, sizeof(*found));
 }
 
-bool
-ct_found_is_in_use(const struct ct_found *found)
+static bool
+has_controller(const struct ct_found *found)
 {
   pid_t pid = (pid_t)found->header->controller_pid;
   uint64_t start = ct_process_start_time(pid);
   return pid != getpid() && start != 0 && start == found->header->inside.controller_start &&
          ct_process_state(pid) != 'Z';
+}
+
+bool
+ct_found_is_in_use(const struct ct_found *found)
+{
+  bool is = has_controller(found);
+  for (int ms = 0; is && ct_process_is_going((pid_t)found->header->controller_pid, ms); ms++) {
+    is = has_controller(found);
+  }
+  return is;
 }

@@ -31,7 +31,8 @@ struct ct_undone {
  */
 int ct_found_in(const struct ct_process *process, struct ct_found *found, struct ct_diag *diag);
 void ct_found_free(struct ct_found *found);
-/* True when the controller of the image lives; its id is in found->header->controller_pid. */
+/* True when the controller of the image lives; its id is in found->header->controller_pid. One that has just been
+ * killed is waited for. */
 bool ct_found_is_in_use(const struct ct_found *found);
 
 /*

@@ -7,9 +7,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define DYING_MS 2000 /* a process with much memory takes a while to end */
 
 /* The whole file, ended by a NUL; NULL with errno set. */
 static char *
@@ -284,6 +287,28 @@ ct_process_start_time(pid_t pid)
   char text[1024];
   const char *at = read_stat(pid, text, sizeof(text)) ? stat_field(text, 22) : NULL;
   return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+/* By /proc/PID/stat: flags (field 9; PF_EXITING, PF_SIGNALED of <linux/sched.h>), pending signals (field 31).
+ * True also when it has gone: then what depends on it is to be looked at once more. */
+static bool
+is_dying(pid_t pid)
+{
+  char text[1024];
+  const char *flags = read_stat(pid, text, sizeof(text)) ? stat_field(text, 9) : NULL;
+  const char *pending = flags != NULL ? stat_field(text, 31) : NULL;
+  return pending != NULL &&
+         ((strtoull(flags, NULL, 10) & (0x4 | 0x400)) != 0 || (strtoull(pending, NULL, 10) >> (SIGKILL - 1) & 1) != 0);
+}
+
+bool
+ct_process_is_going(pid_t pid, int ms)
+{
+  if (ms > 1 && !is_dying(pid)) { /* looked at twice: there is a moment in which it does not show */
+    return false;
+  }
+  usleep(1000);
+  return ms < DYING_MS;
 }
 
 /* Of one thread. All are read before one is visited: a place in the file is a number in the list. */

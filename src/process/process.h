@@ -117,6 +117,11 @@ uint64_t ct_process_peak_bytes(pid_t pid);
 
 /* When the process began (field 22 of /proc/PID/stat), which tells it from another with its id; 0: there is none. */
 uint64_t ct_process_start_time(pid_t pid);
+/*
+ * For who wants to wait until a process has gone that has perhaps just been killed: waits a ms, false when it is not
+ * dying, or not done in time. ms: how often that was asked before.
+ */
+bool ct_process_is_going(pid_t pid, int ms);
 /* Calls visit with each child of pid, and of these, as far as /proc tells (CONFIG_PROC_CHILDREN). */
 void ct_process_descendants(pid_t pid, void (*visit)(void *context, pid_t child), void *context);
 /* The status that a process which has ended left for its parent, as of waitpid; false when that has asked already. */

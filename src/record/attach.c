@@ -144,6 +144,9 @@ check_target(pid_t pid, struct ct_diag *diag)
   }
   target[length] = '\0';
   pid_t tracer = ct_process_tracer(pid);
+  for (int ms = 0; tracer != 0 && ct_process_is_going(tracer, ms); ms++) {
+    tracer = ct_process_tracer(pid);
+  }
   if (tracer != 0) {
     return ct_fail(diag, CT_EPERM_PTRACE, "process %d is being traced by process %d (a debugger?); end that first",
                    (int)pid, (int)tracer);
