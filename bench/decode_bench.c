@@ -20,7 +20,7 @@
 
 struct totals {
   uint64_t files, functions, instructions, slow, invalid, differences;
-  uint64_t by_first[256]; /* of the slow ones: first byte behind the prefixes */
+  uint64_t by_first[256]; /* of the slow ones: first byte after the prefixes */
   double fast_ns, full_ns, fast_cycles, full_cycles;
 };
 

@@ -156,7 +156,8 @@ time_encode(const char *dir, const struct sample *sample, uint64_t events, doubl
   if (ct_trace_writer_create(dir, 64 << 20, &writer, &diag) != CT_OK ||
       ct_trace_writer_thread(writer, 0, 1, 1, &encoder) != CT_OK)
     return fail("create", &diag);
-  json_t *manifest = json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", 1, "state", "recording");
+  json_t *manifest =
+      json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   ct_trace_writer_manifest(writer, manifest);
   json_decref(manifest);
   double start = now();

@@ -28,17 +28,17 @@ compare(const void *a, const void *b)
 }
 
 static double
-time_choice(struct ct_exclude *exclude, const struct ct_plan *plan, size_t *excluded)
+time_filter(struct ct_exclude *exclude, const struct ct_plan *plan, size_t *excluded)
 {
   double ns[ROUNDS];
   for (int r = 0; r < ROUNDS; r++) {
-    struct ct_choice choice;
+    struct ct_filter_result filter_result;
     double begin = now_ns();
-    if (ct_exclude_choose(exclude, plan, "libc.so.6", &choice) != 0)
+    if (ct_exclude_filter(exclude, plan, "libc.so.6", &filter_result) != 0)
       exit(1);
     ns[r] = now_ns() - begin;
-    *excluded = choice.excluded;
-    ct_choice_free(&choice);
+    *excluded = filter_result.excluded;
+    ct_filter_result_free(&filter_result);
   }
   qsort(ns, ROUNDS, sizeof(*ns), compare);
   return ns[ROUNDS / 2] / (double)plan->count;
@@ -103,7 +103,7 @@ main(void)
       return 1;
     }
     size_t excluded;
-    double ns = time_choice(exclude, plan, &excluded);
+    double ns = time_filter(exclude, plan, &excluded);
     one = c == 0 ? ns : one;
     printf("  %-20s %8.1f   %zu excluded\n", cases[c].what, ns, excluded);
     ct_exclude_free(exclude);

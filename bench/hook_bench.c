@@ -45,7 +45,8 @@
 
 enum mode { UNTRACED, QUIET, SKIPPED, LIGHT, ENTER, FULL, MODES };
 static const char *const mode_names[MODES] = {"untraced", "quiet", "skipped", "light", "enter", "full"};
-static const uint8_t hook_modes[MODES] = {0, CT_HOOK_QUIET, CT_HOOK_LIGHT, CT_HOOK_LIGHT, CT_HOOK_ENTER, CT_HOOK_FULL};
+static const uint8_t hook_modes[MODES] = {
+    0, CT_HOOK_PASSTHROUGH, CT_HOOK_SAMPLED, CT_HOOK_SAMPLED, CT_HOOK_ENTER, CT_HOOK_FULL};
 
 /* The functions: four copies of each, in a section whose pages can be made writable. */
 #define HOOKED(mode) __attribute__((noinline, noclone, aligned(32), section(".text.hooked." #mode)))
@@ -190,7 +191,7 @@ die(const char *what)
   exit(1);
 }
 
-/* Memory, touched, at a wish or anywhere. */
+/* Memory, touched, at a given address or anywhere. */
 static void *
 map(uint64_t at, size_t size, int protection, int flags)
 {
@@ -205,7 +206,7 @@ struct place {
   struct ct_control *control;
   uint8_t *table;
   struct ct_region_head *head;
-  struct ct_code code; /* behind the head, one 64 KiB unit or more away from this program's text */
+  struct ct_code code; /* after the head, one 64 KiB unit or more away from this program's text */
   struct ct_hook_desc *descs;
   uint32_t count;
 };
@@ -244,9 +245,9 @@ make_place(struct place *place)
   *place->head = (struct ct_region_head){.slow_enter = (uint64_t)bench_slow_enter,
                                          .slow_return = (uint64_t)bench_slow_return,
                                          .not_module = (uint64_t)bench_never,
-                                         .restore_slot = (uint64_t)bench_never,
-                                         .restore_quiet = (uint64_t)bench_never,
-                                         .light_due = (uint64_t)bench_never};
+                                         .restore_ra_slot = (uint64_t)bench_never,
+                                         .restore_passthrough = (uint64_t)bench_never,
+                                         .sample_due = (uint64_t)bench_never};
   place->code = (struct ct_code){
       .bytes = (uint8_t *)place->head, .length = sizeof(*place->head), .capacity = REGION / 2, .address = at};
   place->descs = (struct ct_hook_desc *)(at + REGION / 2);

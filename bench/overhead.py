@@ -2,6 +2,7 @@
 """What recording costs real programs: each runs untraced, with everything recorded, and with --exclude-hot.
 
     bench/run.sh overhead [--only NAME,...]      the table of docs/overhead.md
+    bench/run.sh event [--only NAME,...]         what an event costs a program, against a bare rdtsc of the same minute
     bench/run.sh hot [--only NAME,...]           which functions the events are of (how the built-in list was made)
 
 Wall time is that of the whole command, start of the recorder and installation of the hooks included. Processor time is that
@@ -38,10 +39,13 @@ def need(*names):
 
 
 class Run:
-    """One execution: seconds, processor seconds of the program, work done (1, or requests), and the trace's figures."""
+    """One execution: seconds, processor seconds of the program and those of them in user mode, work done (1, or requests),
+    and the trace's figures."""
 
-    def __init__(self, wall, cpu, work=1, info=None):
-        self.wall, self.cpu, self.work, self.info = wall, cpu, work, info
+    def __init__(self, wall, usage, work=1, info=None):
+        self.wall, self.work, self.info = wall, work, info
+        self.user = usage.ru_utime if info is None else info["user_ns"] / 1e9
+        self.cpu = self.user + (usage.ru_stime if info is None else info["system_ns"] / 1e9)
 
 
 class Scene:
@@ -70,9 +74,6 @@ class Scene:
         out = subprocess.run([self.contrail, "info", "--json", self.trace], capture_output=True, text=True, check=True).stdout
         return json.loads(out)
 
-    def cpu(self, usage, info):
-        return usage.ru_utime + usage.ru_stime if info is None else (info["user_ns"] + info["system_ns"]) / 1e9
-
     def run(self, options, command, stdin=None, user=None):
         """A command that ends by itself."""
         words = self.words(options, command)
@@ -88,7 +89,7 @@ class Scene:
         if process.returncode != 0:
             raise RuntimeError(f"{' '.join(words)}: status {process.returncode}")
         info = self.info() if options is not None else None
-        return Run(wall, self.cpu(usage, info), 1, info)
+        return Run(wall, usage, 1, info)
 
     def serve(self, options, command, ready, load, stop):
         """A server: load() returns the number of requests answered and the seconds."""
@@ -110,7 +111,7 @@ class Scene:
                 process.kill()
                 process.wait()
         info = self.info() if options is not None else None
-        return Run(seconds, self.cpu(usage, info), requests, info)
+        return Run(seconds, usage, requests, info)
 
 
 # ---- the programs: each prepares its files and returns a function of the options of contrail record ----
@@ -581,6 +582,42 @@ def overhead(options, folder):
             runs = measure(Scene(options.contrail, place, 0.2 if options.quick else 1), make, 3 if options.quick else 5)
             results[name] = figures(runs)
             show(name, kind, results[name])
+        except Missing as reason:
+            print(f"| {name} | {reason} |")
+        except (RuntimeError, OSError, subprocess.SubprocessError, AttributeError, KeyError) as error:
+            print(f"| {name} | failed: {error} |", flush=True)
+        shutil.rmtree(place, ignore_errors=True)
+    return results
+
+
+EVENT = ["python3 script", "sqlite3 shell", "redis-server", "cc1 -O2", "node script"]
+
+
+def event(options, folder, rdtsc_ns):
+    """What an event costs: user time of the program more than untraced, by the number of its events, the drain at work beside
+    it; median of the rounds, each with the clock's cost of its own (rdtsc_ns()): the machine's speed changes."""
+    print("| program | events | lost | untraced, user s | traced | ns/event | rdtsc ns | event / rdtsc | least, most |\n|---|" +
+          "---:|" * 8)
+    results = {}
+    for name, _, make in [p for p in PROGRAMS if (chosen(options.only).count(p) if options.only else p[0] in EVENT)]:
+        place = os.path.join(folder, re.sub(r"\W+", "-", name))
+        os.makedirs(place)
+        try:
+            go = make(Scene(options.contrail, place, 0.2 if options.quick else 1))
+            go(None)
+            rounds = []
+            for _ in range(3 if options.quick else 7):
+                plain, clock, traced = go(None), rdtsc_ns(), go([])
+                more = traced.user - plain.user * traced.work / plain.work
+                rounds.append((more * 1e9 / traced.info["events"] / clock, clock, plain, traced))
+            rounds.sort(key=lambda row: row[0])
+            ratio, clock, plain, traced = rounds[len(rounds) // 2]
+            lost = traced.info["dropped"]
+            results[name] = {"events": traced.info["events"], "lost": lost, "ns": ratio * clock, "rdtsc_ns": clock,
+                             "per_rdtsc": ratio}
+            print(f"| {name} | {count_text(traced.info['events'])} | {lost} | {plain.user * traced.work / plain.work:.2f} | "
+                  f"{traced.user:.2f} | {ratio * clock:.1f} | {clock:.1f} | {ratio:.2f} | {rounds[0][0]:.2f}, "
+                  f"{rounds[-1][0]:.2f} |", flush=True)
         except Missing as reason:
             print(f"| {name} | {reason} |")
         except (RuntimeError, OSError, subprocess.SubprocessError, AttributeError, KeyError) as error:

@@ -7,8 +7,9 @@
     hooks       cost per call and per event of a full hook, from bench/workload.c
     threads     the same with two threads
     exclude     what an excluded function costs
+    coroutines  what a visit of a coroutine costs with 1, 100 and 10,000 of them
     disk        events per second into a file, dropped events, bytes per event
-    install     how long a program is held before it begins, per thousand functions
+    install     how long a program is stopped before it begins, per thousand functions
     arrival     how much longer dlopen takes
     uftrace     the same workload under Debian's uftrace: -pg, -finstrument-functions, dynamic patching
     programs    sqlite3 and python3: time, events, bytes per event
@@ -17,6 +18,7 @@
 
 By name only, since they take long (bench/overhead.py):
 
+    event       what an event costs real programs in user time, as a multiple of rdtsc, with the drain at work
     overhead    real programs: what recording costs them, everything and with --exclude-hot
     hot         which functions the events of these programs are of
 
@@ -73,10 +75,11 @@ class Bench:
         return median_of([self.run([self.plain, *words]) for _ in range(self.repeat)])
 
     def contrail(self, *words):
+        """What hooks cost: without what waiting for the drain costs, which the section disk has in it."""
         runs, infos = [], []
         for _ in range(self.repeat):
             trace = self.trace_path()
-            runs.append(self.run([self.options.contrail, "record", "-o", trace, "--", self.plain, *words]))
+            runs.append(self.run([self.options.contrail, "record", "--no-wait", "-o", trace, "--", self.plain, *words]))
             infos.append(self.info(trace))
         return median_of(runs), max(infos, key=lambda info: info["dropped"])
 
@@ -124,13 +127,16 @@ def hooks(bench):
 
 
 def threads(bench):
-    heading("full hook, two threads at once", "untraced", "traced", "hook", "dropped")
+    heading("full hook, two threads at once; processor time is without what the drain takes of the processors", "untraced",
+            "traced", "hook", "processor time", "dropped")
     turns = str(1000000 // bench.scale)
     plain = bench.native("pair", turns, "2")
     traced, info = bench.contrail("pair", turns, "2")
     row("pair", f"{plain['ns_per_call']:.2f} ns", f"{traced['ns_per_call']:.2f} ns",
-        f"{traced['ns_per_call'] - plain['ns_per_call']:.2f} ns", info["dropped"])
-    bench.keep("threads", hook_ns=traced["ns_per_call"] - plain["ns_per_call"], dropped=info["dropped"])
+        f"{traced['ns_per_call'] - plain['ns_per_call']:.2f} ns",
+        f"{traced['cpu_ns_per_call'] - plain['cpu_ns_per_call']:.2f} ns", info["dropped"])
+    bench.keep("threads", hook_ns=traced["ns_per_call"] - plain["ns_per_call"],
+               hook_cpu_ns=traced["cpu_ns_per_call"] - plain["cpu_ns_per_call"], dropped=info["dropped"])
 
 
 def exclude(bench):
@@ -148,6 +154,40 @@ def exclude(bench):
         row(f"{mode}, {' '.join(options)}", f"{untraced:.2f} ns", f"{traced:.2f} ns", f"{traced - untraced:.2f} ns",
             info["events"])
         bench.keep("exclude", **{mode: {"untraced_ns": untraced, "traced_ns": traced}})
+
+
+def coroutines(bench):
+    heading("coroutines: two switches and ten calls", "untraced", "traced", "cost", "/ one coroutine", "dropped")
+    program = os.path.join(bench.folder, "coroutines")
+    subprocess.run(["gcc", "-O2", "-w", "-o", program, os.path.join(HERE, "coroutines.c")], check=True)
+    visits, counts = str(1000000 // bench.scale), (1, 100, 10000)
+    for mode in ("own", "ucontext"):
+        plain, traced, dropped = {count: [] for count in counts}, {count: [] for count in counts}, 0
+        for _ in range(bench.repeat):  # in turns: what the machine does meanwhile is the same for all
+            for count in counts:
+                words = [program, mode, str(count), visits, "10"]
+                plain[count].append(bench.run(words)["ns_per_visit"])
+                trace = bench.trace_path()
+                words = [bench.options.contrail, "record", "-o", trace, "--", *words]
+                traced[count].append(bench.run(words)["ns_per_visit"])
+                dropped = max(dropped, bench.info(trace)["dropped"])
+        costs = {count: statistics.median(traced[count]) - statistics.median(plain[count]) for count in counts}
+        for count in counts:
+            row(f"{mode}, {count:,}", f"{statistics.median(plain[count]):.1f} ns", f"{statistics.median(traced[count]):.1f} ns",
+                f"{costs[count]:.1f} ns", f"{costs[count] / costs[1]:.2f}", dropped)
+        bench.keep("coroutines", **{mode: {str(count): costs[count] for count in counts}})
+    for depth in (1, 200, 1000):
+        plain, traced, dropped = [], [], 0
+        for _ in range(bench.repeat):
+            words = [program, "copied", str(depth), visits, "10"]
+            plain.append(bench.run(words)["ns_per_visit"])
+            trace = bench.trace_path()
+            traced.append(bench.run([bench.options.contrail, "record", "-o", trace, "--", *words])["ns_per_visit"])
+            dropped = max(dropped, bench.info(trace)["dropped"])
+        cost = statistics.median(traced) - statistics.median(plain)
+        row(f"copied, {depth:,} frames deep", f"{statistics.median(plain):.1f} ns", f"{statistics.median(traced):.1f} ns",
+            f"{cost:.1f} ns", "", dropped)
+        bench.keep("coroutines", **{f"copied {depth}": cost})
 
 
 def disk(bench):
@@ -181,7 +221,7 @@ def with_and_without_cache(bench, run):
 
 
 def install(bench):
-    heading("installation: how long the program is held before its first instruction", "functions", "first run",
+    heading("installation: how long the program is stopped before its first instruction", "functions", "first run",
             "per 1,000", "from the cache", "per 1,000")
     programs = [("workload", [bench.plain, "leaf", "10"])]
     for name, words in (("git", ["git", "--version"]), ("python3", ["/usr/bin/python3", "-c", "0"]),
@@ -342,13 +382,19 @@ def overhead(bench):
     bench.results["overhead"] = programs_of.overhead(bench.options, bench.folder)
 
 
+def event(bench):
+    import overhead as programs_of
+    bench.results["event"] = programs_of.event(
+        bench.options, bench.folder, lambda: bench.run([bench.plain, "leaf", "200000"])["rdtsc_ns"])
+
+
 def hot(bench):
     import overhead as programs_of
     bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
 
 
-SECTIONS = [hooks, threads, exclude, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [overhead, hot]
+SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
+BY_NAME = [event, overhead, hot]
 
 
 def main():

@@ -45,7 +45,7 @@ _contrail_program_index() {
 }
 
 _contrail_record() {
-  local program options='--output --follow --wait-for-all --ring-size --child-ring-size --lossless --int3 --no-cache --trace --project-root --source --exclude --exclude-from --exclude-hot --max-depth --mode --args --no-args --sample --no-sampling --no-output --max-output --verbose --help --'
+  local program options='--output --follow --wait-for-all --ring-size --child-ring-size --lossless --no-wait --int3 --no-cache --trace --project-root --source --exclude --exclude-from --exclude-hot --max-depth --mode --args --no-args --sample --no-sampling --no-output --max-output --verbose --quiet --help --'
   program=$(_contrail_program_index)
   if [[ -n $program ]] && ((COMP_CWORD >= program)); then
     if declare -F _command_offset >/dev/null; then
@@ -81,7 +81,7 @@ _contrail_record() {
 # A process of the user's.
 _contrail_process() {
   local options='--help'
-  [[ $command == attach ]] && options='--output --follow --for --deadline --ring-size --child-ring-size --lossless --max-depth --no-output --max-output --no-cache --trace --mode --args --no-args --sample --no-sampling --project-root --source --exclude --exclude-from --exclude-hot --quiet --help'
+  [[ $command == attach ]] && options='--output --follow --for --deadline --ring-size --child-ring-size --lossless --no-wait --max-depth --no-output --max-output --no-cache --trace --mode --args --no-args --sample --no-sampling --project-root --source --exclude --exclude-from --exclude-hot --quiet --help'
   case $prev in
     -o | --output | --project-root) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
     --mode) mapfile -t COMPREPLY < <(compgen -W 'full light auto' -- "$cur") ;;
@@ -166,16 +166,17 @@ _contrail() {
       return
       ;;
     exclude-list) options='--share --json --help' ;;
-    info) options='--json --help' ;;
-    report) options='--sort --limit --function --module --thread --per-thread --family --source --json --help' ;;
-    replay) options='--limit --function --module --thread --depth --no-output --source --json --help' ;;
+    info) options='--json --raw --help' ;;
+    report) options='--sort --limit --function --module --thread --per-thread --family --source --time --raw --json --quiet --help' ;;
+    replay) options='--limit --function --module --thread --depth --no-output --source --time --raw --json --quiet --help' ;;
     output) options='--thread --stdout --stderr --raw --json --help' ;;
     *) return ;;
   esac
   case $prev in
     -s | --sort)
-      mapfile -t COMPREPLY < <(compgen -W 'total self calls min max avg p50 p95 p99 name' -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W 'total self off calls min max avg p50 p95 p99 name' -- "$cur")
       ;;
+    --time) mapfile -t COMPREPLY < <(compgen -W 'wall cpu' -- "$cur") ;;
     -t | --thread) mapfile -t COMPREPLY < <(compgen -W "$(_contrail_tids)" -- "$cur") ;;
     --share | -n | --limit | -d | --depth | -f | --function | -m | --module) ;;
     *)

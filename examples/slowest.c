@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * slowest DIR FUNCTION: for each thread of a trace how often a function was called, and its longest call.
+ * slowest DIR FUNCTION: for each thread of a trace how often a function was called, and its longest call. Events have
+ * the clock's own times: what contrail report --raw shows, with the cost of the hooks in them.
  *
  *   cc slowest.c $(pkg-config --cflags --libs contrail)
  */

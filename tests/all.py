@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light values errors crash
-                                               output attach follow changes killed cache library control programs kinds
-                                               transparency callgrind libraries differential fuzz
+    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light times values errors crash
+                                               output attach follow changes losses killed hostile cache library use control
+                                               signals programs kinds transparency callgrind libraries differential fuzz
 
 A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
 The unit tests are cmocka programs and are counted here from their TAP output.
@@ -25,21 +25,27 @@ SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
 GROUPS = {
     "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")],
                [os.path.join(HERE, "static", "hazards.py")], [os.path.join(HERE, "static", "library.py")],
-               [os.path.join(HERE, "static", "manual.py")]],
+               [os.path.join(HERE, "static", "manual.py")], [os.path.join(HERE, "static", "golden.py")],
+               [os.path.join(HERE, "static", "hardening.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "patterns": [[os.path.join(HERE, "patterns.py")]],
     "light": [[os.path.join(HERE, "light.py")]],
+    "times": [[os.path.join(HERE, "times.py")]],
     "values": [[os.path.join(HERE, "values.py")]],
     "errors": [[os.path.join(HERE, "errors.py")]],
     "attach": [[os.path.join(HERE, "attach.py"), "--turns", "6"]],
     "follow": [[os.path.join(HERE, "follow.py")]],
     "changes": [[os.path.join(HERE, "changes.py")]],
     "output": [[os.path.join(HERE, "output.py")]],
+    "hostile": [[os.path.join(HERE, "hostile.py"), "--seconds", "10"]],
+    "losses": [[os.path.join(HERE, "losses.py")]],
     "killed": [[os.path.join(HERE, "killed.py"), "--seconds", "5"]],
     "crash": [[os.path.join(HERE, "crash.py")]],
     "cache": [[os.path.join(HERE, "cache.py")]],
     "library": [[os.path.join(HERE, "library.py")]],
+    "signals": [[os.path.join(HERE, "signals.py")]],
+    "use": [[os.path.join(HERE, "use.py")]],
     "control": [[os.path.join(HERE, "control.py")]],
     "programs": [[os.path.join(HERE, "programs.py")]],
     "kinds": [[os.path.join(HERE, "kinds.py")]],
@@ -49,9 +55,9 @@ GROUPS = {
     "differential": [[os.path.join(HERE, "differential", "run.py")]],
     "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "6"]],
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "values", "errors", "crash", "output", "attach",
-         "follow", "changes", "killed", "cache", "library", "control", "programs", "kinds", "transparency", "callgrind",
-         "libraries", "differential", "fuzz"]
+ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "times", "values", "errors", "crash", "output", "attach",
+         "follow", "changes", "losses", "killed", "hostile", "cache", "library", "use", "control", "signals", "programs", "kinds",
+         "transparency", "callgrind", "libraries", "differential", "fuzz"]
 # Each of these keeps one processor busy, and nobody else's load changes what it finds: two at a time, the longest first.
 PAIRED = ["fuzz", "values", "callgrind", "programs", "patterns", "unit", "libraries", "errors", "differential"]
 

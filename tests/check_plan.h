@@ -83,11 +83,11 @@ plan_collect(struct plan_check *check)
       plan_add(check, at + f->patch_bytes, CT_JUMP_BYTES - f->patch_bytes, CHANGE_BORROWED, i);
     if (f->tactic != CT_TACTIC_SHORT && f->tactic != CT_TACTIC_EVICT)
       continue;
-    const struct ct_nearby *nearby = &plan->nearby[f->nearby];
-    plan_add(check, nearby->relay, CT_JUMP_BYTES, CHANGE_RELAY, i);
+    const struct ct_springboard *springboard = &plan->springboard[f->springboard];
+    plan_add(check, springboard->relay, CT_JUMP_BYTES, CHANGE_RELAY, i);
     if (f->tactic == CT_TACTIC_EVICT)
-      plan_add(check, nearby->evicted, CT_JUMP_BYTES, CHANGE_EVICTED, i);
-    int64_t distance = (int64_t)(nearby->relay - (at + 2));
+      plan_add(check, springboard->evicted, CT_JUMP_BYTES, CHANGE_EVICTED, i);
+    int64_t distance = (int64_t)(springboard->relay - (at + 2));
     if (distance != (int8_t)distance)
       plan_wrong(check, "function %#llx: the short jump does not reach", (unsigned long long)f->address);
   }
@@ -102,7 +102,7 @@ plan_collect(struct plan_check *check)
   }
 }
 
-/* The change that address lies in, behind its first byte or at a relay's first; NULL for none. */
+/* The change that address lies in, after its first byte or at a relay's first; NULL for none. */
 static inline const struct plan_change *
 plan_inside(const struct plan_check *check, uint64_t address)
 {
@@ -237,7 +237,8 @@ plan_check(struct plan_check *check, const struct ct_plan *plan)
     if (f->window.length < f->patch_bytes && !plan_is_padding(check, at + f->window.length, at + f->patch_bytes))
       plan_wrong(check, "the patch at %#llx ends in something else than padding", (unsigned long long)at);
     if (f->tactic == CT_TACTIC_EVICT)
-      plan_window(check, plan->nearby[f->nearby].evicted, &plan->nearby[f->nearby].window, 2 * CT_JUMP_BYTES);
+      plan_window(check, plan->springboard[f->springboard].evicted, &plan->springboard[f->springboard].window,
+                  2 * CT_JUMP_BYTES);
   }
   return check->text;
 }

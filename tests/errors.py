@@ -190,6 +190,99 @@ def no_permission_for_output(scene):
     expect(scene.record("/bin/echo", "ran", before=words, output=scene.path("closed/t")), 125, words=["permission"])
 
 
+def output_is_a_link(scene):
+    os.mkdir(scene.path("elsewhere"))
+    os.symlink("elsewhere", scene.path("out.trace"))
+    expect(scene.record("true"), 125, words=["out.trace", "symbolic link"])
+    if os.listdir(scene.path("elsewhere")):
+        raise AssertionError("the link was followed")
+
+
+def output_of_another_user(scene):
+    """Who owns a folder can put links in the place of what we make in it."""
+    need_root()
+    os.mkdir(scene.path("out.trace"))
+    os.chown(scene.path("out.trace"), 65534, 65534)
+    expect(scene.record("true"), 125, words=["out.trace", "another user"])
+
+
+def output_open_to_all(scene):
+    os.mkdir(scene.path("out.trace"))
+    os.chmod(scene.path("out.trace"), 0o777)
+    expect(scene.record("true"), 125, words=["out.trace", "others may write"])
+
+
+def output_is_private(scene):
+    """Whatever the umask."""
+    script = 'umask 0; exec "$@"'
+    status, _, err = scene.run("sh", "-c", script, "sh", scene.contrail, "record", "-o", "out.trace", "--", "echo", "x")
+    if status != 0:
+        raise AssertionError(f"status {status}: {err}")
+    for folder, folders, files in os.walk(scene.path("out.trace")):
+        for name, wanted in [(".", 0o700)] + [(f, 0o600) for f in files]:
+            mode = os.stat(os.path.join(folder, name)).st_mode & 0o777
+            if mode != wanted:
+                raise AssertionError(f"{os.path.join(folder, name)} has mode {mode:o}, not {wanted:o}")
+
+
+def runtime_directory_is_taken(scene):
+    """Somebody else has a folder of our name in /tmp: the next name is taken, and found by who looks for sessions."""
+    need_root()
+    script = """cp "$1" /dev/shm/contrail.$$ && mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir /tmp/contrail-0 &&
+                chown 65534 /tmp/contrail-0 && { /dev/shm/contrail.$$ record -o /tmp/t -- sleep 1 & } && sleep 0.5 &&
+                /dev/shm/contrail.$$ sessions; wait; ls -d /tmp/contrail-0.1; rm -f /dev/shm/contrail.$$"""
+    status, out, err = scene.run("unshare", "-m", "env", "-u", "XDG_RUNTIME_DIR", "sh", "-c", script, "sh", scene.contrail)
+    if "sleep" not in out or "/tmp/contrail-0.1" not in out:
+        raise AssertionError(f"status {status}: {out!r} {err!r}")
+
+
+def names_for_a_terminal(scene):
+    """A program whose name and threads would drive a terminal, in all that shows names."""
+    evil = "a\x1b]0;x\x07\x1b[2J\xc2\x9b31mb"
+    program = scene.path("evil" + evil)
+    shutil.copy(shutil.which("sleep"), program)
+    crash = ("import ctypes, os; ctypes.CDLL(None).prctl(15, os.fsencode('t\\x1b[2J'), 0, 0, 0); os.abort()")
+    shown = [scene.record(program, "0"), scene.record(sys.executable, "-c", crash, output=scene.path("crash.trace"))]
+    for trace in ("out.trace", "crash.trace"):
+        for words in (["info"], ["info", "-v"], ["report", "--limit", "3"], ["replay", "--limit", "3"]):
+            shown.append(scene.run(scene.contrail, *words, scene.path(trace)))
+    shown.append(scene.run(scene.contrail, "plan", program))
+    shown.append(scene.run(scene.contrail, "plan", program + "\x1b[2J"))
+    shown.append(scene.run(scene.contrail, "info", program))
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.path("third"), "--", program, "3"], cwd=scene.folder,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    shown += [scene.run(scene.contrail, "sessions"), scene.run(scene.contrail, "status")]
+    recorder.send_signal(signal.SIGTERM)
+    recorder.wait(30)
+    for _, out, err in shown:
+        for text in (out, err):
+            bad = [c for c in text if c != "\n" and (ord(c) < 0x20 or 0x7f <= ord(c) < 0xa0)]
+            if bad:
+                at = text.index(bad[0])
+                raise AssertionError(f"{bad[0]!r} in {text[max(0, at - 60):at + 60]!r}")
+
+
+def debug_file_is_a_fifo(scene):
+    """What a debuglink leads to, and what a crash looks at, is a FIFO: nobody waits for who writes into it."""
+    need("gcc"), need("objcopy")
+    with open(scene.path("x.c"), "w", encoding="utf-8") as file:
+        file.write("int main(void) { __builtin_trap(); }\n")
+    for words in (["gcc", "-g", "-o", "x", "x.c"], ["objcopy", "--only-keep-debug", "x", "x.debug"],
+                  ["objcopy", "--strip-all", "--remove-section=.note.gnu.build-id", "--add-gnu-debuglink=x.debug", "x"]):
+        subprocess.run(words, cwd=scene.folder, check=True)
+    os.unlink(scene.path("x.debug"))
+    os.mkfifo(scene.path("x.debug"))
+    status, _, err = scene.run("timeout", "-s", "KILL", "60", scene.contrail, "record", "--source", "-o", "out.trace", "--",
+                               scene.path("x"))
+    if status != 132: # 128 + SIGILL
+        raise AssertionError(f"status {status}: {err}")
+    for words in (["plan", scene.path("x")], ["info", "out.trace"]):
+        status, _, err = scene.run("timeout", "-s", "KILL", "20", scene.contrail, *words)
+        if status != 0:
+            raise AssertionError(f"{words[0]}: status {status}: {err}")
+
+
 def full_disk(scene):
     """The program runs to its end; what fitted can be read."""
     trace = scene.path("disk/t")
@@ -375,11 +468,12 @@ def attach_zombie(scene):
 
 
 def attach_stopped(scene):
-    """It stays stopped while it is attached to and let go, and works when it is continued."""
+    """It stays stopped while it is attached to and detached from, and works when it is continued."""
     with Odd(scene, "work") as odd:
         odd.process.send_signal(signal.SIGSTOP)
         odd.await_state("T")
-        expect(odd.attach("--for", "200ms"), 0, lines=2)
+        outcome = odd.attach("--for", "200ms") # it calls nothing: with no event at all, that is said
+        expect(outcome, 125 if "nothing was recorded" in outcome[2] else 0, lines=2 + ("nothing was recorded" in outcome[2]))
         odd.await_state("T")
         odd.process.send_signal(signal.SIGCONT)
         odd.await_state("S")
@@ -521,12 +615,26 @@ def unwinder_comes_late(scene):
         raise AssertionError(f"it ended with {program.returncode}")
 
 
-CASES = [attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
+def stack_copied_inline(scene):
+    """A limit, as limits.md says: what copies its stack by an instruction of its own, and goes back by longjmp, breaks. If
+    it does not any more, that is to be said there, and the fixture need not exclude anything."""
+    source = os.path.join(HERE, "fixtures", "inlinecopies.c")
+    subprocess.run(["gcc", "-O2", "-o", scene.path("copies"), source], check=True)
+    expect(scene.run(scene.path("copies")), 0, "inlinecopies: all right\n", lines=0)
+    before = ("timeout", "20")
+    got, out, err = scene.record(scene.path("copies"), before=before)
+    if got == 0:
+        raise AssertionError(f"it is not broken: {out}{err}")
+
+
+CASES = [stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
          attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
          missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
          missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,
          existing_output, output_is_a_file,
-         output_without_parent, read_only_output, no_permission_for_output, full_disk, disk_full_at_once,
+         output_without_parent, read_only_output, no_permission_for_output, output_is_a_link,
+         output_of_another_user, output_open_to_all, output_is_private, runtime_directory_is_taken,
+         names_for_a_terminal, debug_file_is_a_fifo, full_disk, disk_full_at_once,
          ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, nothing_known, script_with_interpreter,
          read_nothing, read_damaged, plan_of_nothing, killed_recorder, killed_just_now, unwinder_comes_late]
 

@@ -25,6 +25,7 @@ A directive is one line of that comment, `key: value`:
     drops: N                               up to N events may be dropped, counts are compared
     refused: WORD                          contrail may refuse to start it: status 125, one line with WORD, not run at all
     notes: allowed                         contrail may write lines of its own to stderr: what it had to leave out
+    note: NAME: WORDS                      contrail must say a note with WORDS in the case of that name
     timeout: SECONDS
     stdout: unordered                      lines are compared sorted (several processes print)
 
@@ -43,10 +44,10 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(HERE, "fixtures")
-UNWINDING = ("longjmp", "setcontext", "exception", "cancellation", "pthread_exit", "unwound", "lost")
+UNWINDING = ("longjmp", "setcontext", "exception", "cancellation", "pthread_exit", "unwound", "lost", "stack switched")
 DEFAULT_BUILD = "gcc-O0 gcc-O2 gcc-O3 clang-O0 clang-O2 clang-O3"
 DIRECTIVE = re.compile(r"^[ \t]*(?:\*|//|#)?[ \t]*(build|flags|link|with|lib|dlopen|run|record|exit|signal|calls|maybe|left|ends|"
-                       r"needs|drops|notes|refused|timeout|stdout):[ \t]*(.*?)[ \t]*$")
+                       r"needs|drops|notes|note|refused|timeout|stdout):[ \t]*(.*?)[ \t]*$")
 MODIFIERS = {
     "static": ["-static"],
     "staticpie": ["-static-pie"],
@@ -117,6 +118,11 @@ class Fixture:
             if name.strip() == run_name:
                 words += shlex.split(options)
         return words
+
+    def wanted_notes(self, run_name):
+        """What contrail must say of itself."""
+        notes = [text.partition(":") for text in self.said.get("note", [])]
+        return [words.strip() for name, _, words in notes if name.strip() == run_name]
 
     def counts(self, key):
         for text in self.said.get(key, []):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""contrail is killed (SIGKILL) at random moments: while it plans, while it holds the process to put hooks in, while it
-records, while its patterns change, while it holds it to take hooks out. The program under load lives and answers right, and what is left in it is
+"""contrail is killed (SIGKILL) at random moments: while it plans, while it has the process stopped to put hooks in, while it
+records, while its patterns change, while it has it stopped to take hooks out. The program under load lives and answers right, and what is left in it is
 taken out by `contrail clean` or by the next `contrail attach`: then every byte of code is as in the file, nothing of
 ours is mapped or open, gs is 0, and the trace so far can be read.
 
@@ -24,6 +24,7 @@ import time
 
 import attach
 from attach import Counting, Skip, Target, need
+from processes import children_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -93,7 +94,7 @@ def status_of(pid, key):
         return None
 
 
-def is_held(pid):
+def is_stopped(pid):
     return status_of(pid, "TracerPid") not in ("0", None)
 
 
@@ -113,7 +114,7 @@ def extra_mappings(pid):
     for line in attach.maps_of(pid):
         fields = line.split(None, 5)
         lo = int(fields[0].split("-")[0], 16)
-        if "memfd:contrail" in line or line.startswith("7e9") or lo in STORES or (
+        if attach.is_ours(line) or lo in STORES or (
                 fields[1] == "r-xp" and len(fields) < 6):
             extra.append(line)
     return extra
@@ -157,7 +158,7 @@ class Killer:
     def __init__(self, options, folder, pid, dice):
         self.options, self.folder, self.pid, self.dice = options, folder, pid, dice
         self.trace = os.path.join(folder, "trace")
-        self.plan_s = self.hold_s = self.undo_s = 0.05
+        self.plan_s = self.stop_s = self.undo_s = 0.05
 
     def words(self, seconds, *patterns):
         return [self.options.contrail, "attach", "--for", f"{seconds * 1000:.0f}ms", "-o", self.trace, str(self.pid),
@@ -175,12 +176,12 @@ class Killer:
                 break
         held = [float(number) / 1e3 for number in re.findall(r"held for ([0-9.]+) ms", rest)]
         assert process.returncode == 0 and len(held) == 2, rest
-        self.hold_s, self.undo_s = held
+        self.stop_s, self.undo_s = held
         self.plan_s = max(attached - held[0], 0.001)
         shutil.rmtree(self.trace)
 
-    def await_hold(self, process, end):
-        while not is_held(self.pid) and process.poll() is None and time.monotonic() < end:
+    def await_stop(self, process, end):
+        while not is_stopped(self.pid) and process.poll() is None and time.monotonic() < end:
             pass
 
     def change(self, process):
@@ -188,9 +189,9 @@ class Killer:
         trace = shlex.join([self.options.contrail, "trace", str(self.pid)])
         asking = subprocess.Popen(["sh", "-c", f"while {trace} add '*!*' && {trace} remove '*!*'; do :; done"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for _ in range(self.dice.randrange(1, 4)):  # one of the first times that it is held
-            self.await_hold(process, time.monotonic() + 30)
-            time.sleep(self.dice.uniform(0, self.hold_s))
+        for _ in range(self.dice.randrange(1, 4)):  # one of the first times that it is stopped
+            self.await_stop(process, time.monotonic() + 30)
+            time.sleep(self.dice.uniform(0, self.stop_s))
         process.kill()
         error = asking.communicate(timeout=30)[1].decode(errors="replace")
         assert error.startswith("contrail") and error.count("\n") == 1, f"who asked for a change was told {error!r}"
@@ -205,8 +206,8 @@ class Killer:
         if phase == "plan":
             time.sleep(self.dice.uniform(0, self.plan_s))
         elif phase == "put in":
-            self.await_hold(process, end)
-            time.sleep(self.dice.uniform(0, self.hold_s))
+            self.await_stop(process, end)
+            time.sleep(self.dice.uniform(0, self.stop_s))
         else:
             process.stderr.readline()  # it is attached
             if phase == "run":
@@ -215,7 +216,7 @@ class Killer:
                 self.change(process)
             else:
                 time.sleep(0.02)
-                self.await_hold(process, end)
+                self.await_stop(process, end)
                 time.sleep(self.dice.uniform(0, self.undo_s))
         process.kill()
         process.communicate()
@@ -233,6 +234,36 @@ def check_trace(options, trace):
         status, out, err = run(options.contrail, "info", "--json", trace)
         assert status == 0 and "events" in json.loads(out), f"the trace cannot be read: {err}"
     shutil.rmtree(trace, ignore_errors=True)
+
+
+def place_of_memmove():
+    """The path of libc, and the offset in it of the memmove that this processor takes."""
+    address = ctypes.cast(ctypes.CDLL(None).memmove, ctypes.c_void_p).value
+    for line in attach.maps_of(os.getpid()):
+        span, _, offset, _, _, *path = line.split(None, 5)
+        low, high = (int(part, 16) for part in span.split("-"))
+        if low <= address < high and path:
+            return path[0], address - low + int(offset, 16)
+    return None, 0
+
+
+GUARDED = ("libc.so", "libgcc_s", "ld-linux", "greenlet")  # they have guards themselves, which go one after the other
+
+
+def lacks_guard(pid):
+    """There are other hooks than guards, and none on memmove, which keeps trampolines' addresses out of copied stacks."""
+    libc, offset = place_of_memmove()
+    if not any(all(name not in place for name in GUARDED) for place in attach.code_differs(pid)):
+        return False
+    for line in attach.maps_of(pid):
+        span, _, start, _, _, *path = line.split(None, 5)
+        low, high = (int(part, 16) for part in span.split("-"))
+        if path and path[0] == libc and 0 <= offset - int(start, 16) < high - low:
+            with open(f"/proc/{pid}/mem", "rb") as memory, open(libc, "rb") as file:
+                memory.seek(low + offset - int(start, 16))
+                file.seek(offset)
+                return memory.read(16) == file.read(16)
+    return False
 
 
 def check_restored(pid, before):
@@ -276,7 +307,7 @@ def other_tools(pid):
         tracer.send_signal(signal.SIGINT)
         tracer.communicate(timeout=60)
         assert "attached" in first, f"strace: {first}"
-    assert not is_held(pid)
+    assert not is_stopped(pid)
 
 
 def speed(target):
@@ -297,6 +328,7 @@ def add_done(target):
 class Tally:
     def __init__(self):
         self.hits, self.speeds, self.turns = {}, {"before": [], "killed": [], "after": []}, 0
+        self.bare = 0  # kills that left hooks without the one on memmove
 
     def hit(self, phase, left):
         self.hits[(phase, left)] = self.hits.get((phase, left), 0) + 1
@@ -330,6 +362,9 @@ def attach_turns(options, make, dice):
                 status = killer.kill(phase)
                 assert target.process.poll() is None, f"turn {turn}, {phase}: it ended with {target.process.returncode}"
                 left = what_is_left(pid) if not jit else "-"
+                tally.bare += left == "hooks" and lacks_guard(pid)
+                # once a thread may have stood in memmove's first bytes when the hooks were put in
+                assert tally.bare < 2, f"turn {turn}, killed in {phase}: hooks, but none on memmove, for the second time"
                 if status == 0:
                     left += " (too late)"
                 try:
@@ -339,8 +374,7 @@ def attach_turns(options, make, dice):
                     check_trace(options, killer.trace)
                     restore(options, pid, dice.random() < 0.5, killer.trace)
                     if jit:  # mappings of its own come and go
-                        before = {line.split()[0] for line in extra_mappings(pid) if "contrail" not in line and
-                                  not line.startswith("7e9")}
+                        before = {line.split()[0] for line in extra_mappings(pid) if not attach.is_ours(line)}
                     check_restored(pid, before)
                     target.check()
                     if turn % 10 == 9:
@@ -359,14 +393,7 @@ def attach_turns(options, make, dice):
 
 def child_of(pid):
     """Any thread may have started it."""
-    try:
-        for tid in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{tid}/children", encoding="ascii") as file:
-                for word in file.read().split():
-                    return int(word)
-    except OSError:
-        pass
-    return None
+    return next(iter(children_of(pid)), None)
 
 
 def counted(path, whole):
@@ -449,7 +476,8 @@ def main():
     options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
     seed = random.randrange(10**9) if options.seed is None else options.seed
     passed = failed = skipped = 0
-    kinds = [(make, attach_turns) for make in attach.TARGETS + [loads, forks]] + [(make, record_turns) for make in RECORDED]
+    kinds = [(make, attach_turns) for make in attach.TARGETS + [loads, forks]]
+    kinds += [(make, record_turns) for make in RECORDED]
     for make, turns in kinds:
         name = make.__name__
         if not fnmatch.fnmatch(name, options.filter):

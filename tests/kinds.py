@@ -142,18 +142,31 @@ def crowds():
     build = [["gcc", "-O2", "-pthread", "-o", "%build/manythreads", "%source/manythreads.c"]]
     counts = {"counted_thread": 2000, "counted_work": 80_000}
     Kind("threads-2000", build, ["%build/manythreads"], counts=counts, record=["--ring-size", "256"])
-    Kind("threads-2000-in-a-small-ring", build, ["%build/manythreads"], drops=True)
+    Kind("threads-2000-in-a-small-ring", build, ["%build/manythreads"], counts=counts)
     Kind("forks-5000", [["gcc", "-O2", "-pthread", "-o", "%build/manyforks", "%source/manyforks.c"]],
          ["%build/manyforks"], counts={"counted_fork": 5000, "counted_work": 5000})
     Kind("functions-200000", [["gcc", "-o", "%build/manyfunctions", "%source/manyfunctions.S"]],
          ["%build/manyfunctions"], counts={"function_*": 400_000}, needs=["gcc"], long=True)
 
 
-for group in (rust, go, collectors, compiled, sanitizers, crowds):
+def copied_stacks():
+    # Debian's python has Debian's modules, whatever python3 is here.
+    for module in ("greenlet", "gevent", "eventlet", "sqlalchemy"):
+        needs = [f"python-module:{name}" for name in ([module, "aiosqlite"] if module == "sqlalchemy" else [module])]
+        Kind(module, [], ["/usr/bin/python3", "%source/greenlets.py", module], needs=["/usr/bin/python3", *needs],
+             drops=True, long=module not in ("greenlet", "gevent"))
+    Kind("callcc", [], ["ruby", "-W0", "%source/callcc.rb"], needs=["ruby"], drops=True)
+    Kind("continulets", [], ["pypy3", "%source/continulets.py"], needs=["pypy3"], drops=True, long=True)
+
+
+for group in (rust, go, collectors, compiled, sanitizers, crowds, copied_stacks):
     group()
 
 
 def missing(need):
+    if need.startswith("python-module:"):
+        words = ["/usr/bin/python3", "-c", f"import {need[14:]}"]
+        return subprocess.run(words, capture_output=True).returncode and f"no {need[14:]} for Debian's python"
     if need == "rust-target:musl":
         found = subprocess.run(["rustc", "--print", "target-libdir", "--target=x86_64-unknown-linux-musl"],
                                capture_output=True, text=True)

@@ -127,7 +127,7 @@ def check_slowest(scene, program, environment):
     calls = sorted(int(n) for n in re.findall(r"(?m)^thread \d+: (\d+) calls, the longest \d", text))
     if calls != [700, 723]:
         raise AssertionError(f"calls of the threads are {calls}: {text}")
-    report = json.loads(scene.run(scene.contrail, "report", "--json", "--function", "step", scene.trace))
+    report = json.loads(scene.run(scene.contrail, "report", "--raw", "--json", "--function", "step", scene.trace))
     if report["functions"][0]["calls"] != sum(calls):
         raise AssertionError("the report has another number")
     longest = max(report["functions"], key=lambda f: f["calls"])["max_ns"]

@@ -113,7 +113,7 @@ def in_handler(scene):
 def forked(scene):
     for mode in ("fork", "vfork"):
         scene.both(mode)
-        expect(scene.raw() == b"parent before\nparent behind\n", f"{mode}: {scene.raw()!r}")
+        expect(scene.raw() == b"parent before\nparent after\n", f"{mode}: {scene.raw()!r}")
         shutil.rmtree(scene.trace)
 
 

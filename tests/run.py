@@ -109,8 +109,8 @@ class Checker:
         self.options, self.case = options, case
         self.faults = []
         self.command = ""
-        self.told_left = []  # by the program itself
-        self.told_least = []
+        self.published_left = []  # by the program itself
+        self.published_least = []
         self.compared = 0    # frames compared with the witness's
 
     def fault(self, text):
@@ -189,8 +189,15 @@ class Checker:
         if not same_status(self.case.fixture.status(), traced.status):
             self.fault(f"traced: {tell_status(traced.status)} in place of {tell_status(plain.status)}")
         unordered = "unordered" in self.case.fixture.words("stdout")
-        own = self.case.fixture.drops() > 0 or "allowed" in self.case.fixture.words("notes")
-        mine = b"contrail: " if own else b"contrail: --exclude " if self.options.exclude else None
+        wanted = self.case.fixture.wanted_notes(self.case.run_name)
+        said = [line for line in traced.stderr.decode(errors="replace").splitlines() if line.startswith("contrail: note: ")]
+        for words in wanted:
+            if not any(words in line for line in said):
+                self.fault(f"contrail has said nothing of '{words}'")
+        own = bool(wanted) or self.case.fixture.drops() > 0 or "allowed" in self.case.fixture.words("notes")
+        mine = b"contrail: " if own else None
+        if self.options.exclude and not own:
+            mine = (b"contrail: --exclude ", b"contrail: nothing was recorded")
         stderr = b"".join(line for line in traced.stderr.splitlines(True) if not (mine and line.startswith(mine)))
         for name, a, b in (("stdout", plain.stdout, traced.stdout), ("stderr", plain.stderr, stderr)):
             if unordered:
@@ -226,7 +233,7 @@ class Checker:
             self.fault(f"{info['dropped']} of {info['events']} events dropped")
         self.check_exit(info)
         for module in info["modules"]:
-            if module["functions"] != module["hooked"] + sum(module["refused"].values()):
+            if "not_hooked_because" not in module and module["functions"] != module["hooked"] + sum(module["refused"].values()):
                 self.fault(f"{module['path']}: {module['functions']} functions, {module['hooked']} hooked, "
                            f"{sum(module['refused'].values())} refused: some have no reason")
         expected = list(self.case.fixture.counts("calls"))
@@ -235,11 +242,11 @@ class Checker:
                 told = {}
                 for line in file:
                     if line.startswith("left: "):
-                        self.told_left.append(fx.parse_left(line[6:].strip()))
+                        self.published_left.append(fx.parse_left(line[6:].strip()))
                         continue
                     if line.startswith("least: "):
                         function, _, number = line[7:].strip().rpartition(" ")
-                        self.told_least.append((function, int(number)))
+                        self.published_least.append((function, int(number)))
                         continue
                     function, _, number = line.rstrip("\n").rpartition(" ")
                     told[function] = told.get(function, 0) + int(number)
@@ -285,7 +292,7 @@ class Checker:
         for function, number in expected:
             if seen.get(function, 0) != number:
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} in truth")
-        for function, number in self.told_least:
+        for function, number in self.published_least:
             if seen.get(function, 0) < number and not self.is_excluded(function):
                 self.fault(f"{function}: {seen.get(function, 'no')} calls in the report, {number} or more in truth")
         for function, number in maybe:
@@ -299,7 +306,7 @@ class Checker:
         """Every frame of the functions that the fixture counts has returned, but those that it says were left, for the
         reason that it gives, and those open at the end."""
         told = {}
-        for function, number, reason in list(self.case.fixture.left()) + self.told_left:
+        for function, number, reason in list(self.case.fixture.left()) + self.published_left:
             if not self.is_excluded(function):
                 reasons = told.setdefault(function, {})
                 reason = reason if not self.options.exclude or reason not in fx.UNWINDING else ""

@@ -26,6 +26,7 @@ import collections
 import concurrent.futures
 import datetime
 import difflib
+import fcntl
 import fnmatch
 import glob
 import hashlib
@@ -46,7 +47,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
-from commands import cpython, languages, large, small  # noqa: E402
+from commands import attached, cpython, languages, large, outside, small  # noqa: E402
 from commands.case import NOTHING_RUN, PATH, Case  # noqa: E402
 
 DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
@@ -58,20 +59,36 @@ TRIES = 4    # untraced runs of a case that differs
 # The shell tells of a child that died of a signal; contrail exits with 128 + N, as a shell would.
 SHELL_NOTICE = re.compile(r"(?m)^(\S*/script\.sh: line \d+: +\d+ [A-Z][^\n]*|Terminated)\n")
 # Drops are judged by the counts in the traces.
-DROP_NOTICE = re.compile(r"(?m)^contrail: \d+ events were dropped [^\n]*\n")
+DROP_NOTICE = re.compile(r"(?m)^contrail: [\d,]+ events were dropped [^\n]*\n")
+WAITED_IN_VAIN = 99
 PREAMBLE = """set -u
 wait_for() {
   for _ in {1..600}; do "$@" >/dev/null 2>&1 && return; sleep 0.1; done
   echo "wait_for: never succeeded: $*" >&2
-  exit 99
+  exit %d
 }
-"""
+""" % WAITED_IN_VAIN
 UNTRACED = """#!/bin/sh
 exec "$@"
 """
 TRACED = """#!/bin/sh
 trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
 exec {contrail} record {options} -o "$trace" -- "$@"
+"""
+# The program keeps its process id, its parent and its children; who attaches to it is nobody's child.
+ATTACHED = """#!/bin/sh
+setsid -f flock -s {scratch}/attaching {scratch}/bin/attach_often $$ </dev/null >/dev/null 2>&1
+exec "$@"
+"""
+ATTACH_OFTEN = """#!/bin/bash
+for turn in {{1..20}}; do
+  sleep 0.4
+  trace=$(mktemp -d {traces}/attached.XXXXXXXX) || exit 99
+  {contrail} attach --follow --for 0.5s {options} -o "$trace" $1 2>"$trace.err" && rm "$trace.err" && continue
+  rm -rf "$trace"
+  if grep -q 'nothing was recorded' "$trace.err"; then rm "$trace.err"; continue; fi
+  case $(ps -o stat= -p $1) in "" | [ZX]*) rm "$trace.err"; exit;; esac
+done
 """
 
 
@@ -200,6 +217,8 @@ class Runner:
     def prepare(self):
         os.makedirs(self.work)
         self.write("bin/t", UNTRACED, 0o755)
+        self.write("bin/attached", UNTRACED, 0o755)
+        self.write("attaching", "", 0o666)
         os.makedirs(os.path.join(self.scratch, "tmp"))
         if self.case.prepare:
             status, _, err, late, _ = self.execute("set -e\n" + self.case.prepare, 600)
@@ -215,13 +234,17 @@ class Runner:
         os.makedirs(os.path.join(self.scratch, "tmp"))
         os.chmod(self.traces, 0o1777)  # for cases that change user
         subprocess.run(["cp", "-a", self.template, self.work], check=True)
-        self.write("bin/t", TRACED.format(traces=self.traces, contrail=self.options.contrail,
-                                          options=shlex.join(self.options.record)) if traced else UNTRACED, 0o755)
+        filled = {"traces": self.traces, "contrail": self.options.contrail, "scratch": self.scratch,
+                  "options": shlex.join(self.options.record)}
+        for name, text in (("t", TRACED), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
+            self.write(f"bin/{name}", text.format(**filled) if traced else UNTRACED, 0o755)
         result = Result()
         begin = time.monotonic()
         timeout = self.case.timeout * (SLOWER if traced else 1)
         result.status, out, err, result.late, result.left_over = self.execute(self.case.script, timeout)
         result.seconds = time.monotonic() - begin
+        with open(os.path.join(self.scratch, "attaching"), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until all have let go
         ends = [f"time is up after {timeout} s"] if result.late else [f"status {result.status}"]
         result.parts["end"] = ends + ([f"{result.left_over} processes left behind"] if result.left_over else [])
         if traced and self.case.notes:
@@ -308,6 +331,10 @@ def check_traces(checked, runner, options):
     numbers = {"traces": 0, "functions": 0, "hooked": 0, "events": 0, "dropped": 0, "bytes": 0, "threads": 0,
                "install_seconds": 0.0}
     for trace in sorted(glob.glob(os.path.join(runner.traces, "*"))):
+        if trace.endswith(".err"):
+            with open(trace, encoding="utf-8", errors="replace") as file:
+                checked.fail(f"an attach failed: {file.read().strip()}")
+            continue
         if not os.listdir(trace) and checked.case.notes:
             continue  # refused, as the case expects
         info, fault = read_info(options.contrail, trace)
@@ -326,6 +353,8 @@ def check_traces(checked, runner, options):
             checked.fail(f"the trace of {name} is not complete")
         if info["events"] == 0:
             checked.fail(f"the trace of {name} has no events")
+        if "/attached." in trace:
+            continue  # where it loses what there is no room for
         if info["dropped"] and (info["events"] + info["dropped"] < RING_EVENTS or "--lossless" in options.record):
             checked.fail(f"{info['dropped']} of {info['events']} events of {name} were dropped")
     if not numbers["traces"]:
@@ -352,6 +381,10 @@ def check(options, case):
         if untraced[0].late:
             checked.fail("no end in time untraced")
             return checked
+        idle = tested_nothing(case, untraced[0])
+        if idle:
+            checked.fail("the case itself fails untraced:", idle)
+            return checked
         outcome = untraced[0].parts.get("outcome", [])
         if outcome and outcome[0].startswith(NOTHING_RUN):
             checked.verdict, checked.note = "skipped", outcome[0]
@@ -373,6 +406,16 @@ def check(options, case):
                 keep(options, case, runner)
                 break
     return checked
+
+
+def tested_nothing(case, untraced):
+    """What shows that the untraced run has not done what the case is about: two failures alike prove nothing."""
+    out, err = (untraced.parts.get(name, []) for name in ("stdout", "stderr"))
+    text = "\n".join(out)
+    found = [f"its output has no {wanted!r}" for wanted in case.shows if wanted not in text]
+    if untraced.status == WAITED_IN_VAIN:
+        found.append(f"status {WAITED_IN_VAIN}")
+    return found + [line for line in (out + err)[-SHOWN_LINES:] if line] if found else []
 
 
 def compare(checked, runner, untraced, traced):
@@ -408,6 +451,13 @@ def check_itself():
         wanted = {"end:", "stdout:", "stderr:", "files:"}
         if parts != wanted or not any("left behind" in line for line in checked.faults):
             sys.exit(f"the harness does not see all differences, only {' '.join(sorted(parts))}")
+        idle = Result()
+        idle.status, idle.parts = 0, {"stdout": ["sum 6"], "stderr": []}
+        waited = Result()
+        waited.status, waited.parts = WAITED_IN_VAIN, {"stdout": ["sum 7"], "stderr": []}
+        case.shows = ["sum 7"]
+        if not tested_nothing(case, idle) or not tested_nothing(case, waited):
+            sys.exit("the harness takes a case that has tested nothing for one that has")
 
 
 def keep(options, case, runner):
@@ -573,7 +623,9 @@ def main():
     options.cache = os.path.join(build, "tests", "cache")
     os.makedirs(options.cache, exist_ok=True)
     options.kept = os.path.join(build, "tests", "transparency")
-    cases = small.cases.list + (large.cases.list + languages.cases.list + cpython.cases.list if options.long else [])
+    cases = list(small.cases.list)
+    for more in (large, outside, attached, languages, cpython) if options.long else ():
+        cases += more.cases.list
     if options.filter:
         cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
     if options.resume and options.json and os.path.exists(options.json):

@@ -13,9 +13,10 @@ import subprocess
 # The witness itself is not recorded: its calls are in none of its own lists.
 RECORD = ["--exclude", "__cyg_profile_func_*", "--exclude", "witness_*"]
 EVENT = struct.Struct("<QQQ")
-LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"depth":(\d+),"kind":"(\w+)","name":(?:null|("(?:[^"\\]|\\.)*")),'
+LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"depth":(\d+),"stack":(\d+),"kind":"(\w+)",'
+                  rb'"name":(?:null|("(?:[^"\\]|\\.)*")),'
                   rb'"module":(?:null|"[^"]*"),"duration_ns":(?:null|\d+)(?:,"ended":\{[^}]*\})?'
-                  rb'(?:,"stack":(\d+)|,"reason":"([^"]*)")?(?:,"uncertain":true)?\}$', re.M)
+                  rb'(?:,"reason":"([^"]*)")?(?:,"unfinished":true)?(?:,"entered_before":true)?(?:,"uncertain":true)?\}$', re.M)
 
 
 class Frame:
@@ -99,7 +100,7 @@ def rows_of(contrail, trace, module):
         raise ValueError(f"contrail replay: status {replay.returncode}")
     texts = {}
     for found in LINE.finditer(lines):
-        tid, depth, kind, name, stack, reason = found.groups()
+        tid, depth, stack, kind, name, reason = found.groups()
         if name is not None and name not in texts:
             texts[name] = json.loads(name)
         yield tid, int(depth), kind, texts.get(name), stack, reason

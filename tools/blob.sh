@@ -18,4 +18,10 @@ ct_agent_blob:
 ct_agent_blob_end:
   .size ct_agent_blob, . - ct_agent_blob
   .section .note.GNU-stack, "", @progbits
+/* There is no code in it that a branch goes to: IBT and SHSTK (x86-64 psABI, program property). */
+  .section .note.gnu.property, "a"
+  .balign 8
+  .long 4, 16, 5
+  .asciz "GNU"
+  .long 0xc0000002, 4, 3, 0
 EOF

@@ -6,11 +6,11 @@
 #ifndef CONTRAIL_H
 #define CONTRAIL_H
 
-#include <contrail/busiest.h>
 #include <contrail/cache.h>
 #include <contrail/control.h>
 #include <contrail/error.h>
 #include <contrail/exclude.h>
+#include <contrail/hot_functions.h>
 #include <contrail/info.h>
 #include <contrail/output.h>
 #include <contrail/plan.h>

@@ -32,8 +32,8 @@ extern "C" {
 struct ct_control; /* opaque */
 
 /*
- * Opens a socket for a session that has a process, and answers on it, by a thread of its own. A client is held by the
- * calls of other clients only, a session by no client. CT_EEXIST: some session of this user records that process.
+ * Opens a socket for a session that has a process, and answers on it, by a thread of its own. A client is delayed by
+ * the calls of other clients only, a session by no client. CT_EEXIST: some session of this user records that process.
  */
 int ct_control_open(struct ct_session *session, struct ct_control **out, struct ct_diag *diag);
 /* "PROGRAM-PID"; lives as long as the control. */

@@ -10,10 +10,10 @@
  * A `*` matches any characters, `::` and parameters included (other than in select.h). A function is tried by all of
  * its names, as select.h says.
  *
- * Exclusion is a step of its own behind planning: a plan is the same for everybody, the choice belongs to a recording.
- * An excluded function is not patched. Two kinds keep a trampoline without an event: those that must find the true
- * return address in their slot, since a recorded function may tail-call them, and those with a callout, which contrail
- * needs.
+ * Exclusion is a step of its own after planning: a plan is the same for everybody, the filter result belongs to a
+ * recording. An excluded function is not patched. Two kinds keep a trampoline without an event: those that must find
+ * the true return address in their return-address slot, since a recorded function may tail-call them, and those with a
+ * callout, which contrail needs.
  *
  * Threads: a struct ct_exclude is of one thread, and of a session while that has it. Ownership: texts that are given
  * out are its own, until it changes.
@@ -38,8 +38,8 @@ void ct_exclude_free(struct ct_exclude *exclude); /* accepts NULL */
 /* Adds one pattern. 0, CT_ENOMEM, or CT_EINVAL with the reason in diag (without the pattern itself). */
 int ct_exclude_add(struct ct_exclude *exclude, const char *pattern, struct ct_diag *diag);
 /*
- * Removes the last pattern of that text; not one of the built-in list. 0 or CT_ENOENT. What is chosen next is chosen
- * without it.
+ * Removes the last pattern of that text; not one of the built-in list. 0 or CT_ENOENT. What is selected next is
+ * selected without it.
  */
 int ct_exclude_remove(struct ct_exclude *exclude, const char *pattern);
 /* Adds the patterns of a file, one a line; empty lines and those that begin with # are skipped. */
@@ -52,6 +52,8 @@ bool ct_exclude_is_empty(const struct ct_exclude *exclude); /* true for NULL */
 const char *ct_exclude_pattern(const struct ct_exclude *exclude, size_t n);
 /* Whether that pattern has matched some function so far, excluded by it or not. */
 bool ct_exclude_has_matched(const struct ct_exclude *exclude, size_t n);
+/* As ct_select_info.likely. */
+const char *ct_exclude_likely(const struct ct_exclude *exclude, size_t n);
 /* Whether the built-in list was added. */
 bool ct_exclude_has_hot(const struct ct_exclude *exclude);
 

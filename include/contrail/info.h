@@ -16,7 +16,8 @@ extern "C" {
 
 struct ct_info_options {
   size_t struct_size;
-  bool json; /* with all modules and threads */
+  bool json;              /* with all modules and threads */
+  enum ct_view_time time; /* of the last calls before a crash */
 };
 
 int ct_info_write(struct ct_trace *trace, const struct ct_info_options *options, FILE *out, struct ct_diag *diag);

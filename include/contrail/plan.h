@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What would be hooked in a file, by which tactic, and why each other function is left out. Planning is pure: it reads
- * the ELF file and no process. A plan holds for every place the file is loaded at, and is the same for everybody; what
- * of it a recording wants is a choice.
+ * the ELF file and no process. A plan holds for every address the file is loaded at, and is the same for everybody;
+ * what of it a recording wants is a filter result.
  *
  *   struct ct_plan_function function = {.struct_size = sizeof(function)};
  *   if (ct_plan_create("/bin/ls", &plan, &diag) == 0)
@@ -27,16 +27,16 @@
 extern "C" {
 #endif
 
-struct ct_plan;      /* opaque */
-struct ct_choice;    /* opaque */
-struct ct_exclude;   /* exclude.h */
-struct ct_selection; /* select.h */
+struct ct_plan;          /* opaque */
+struct ct_filter_result; /* opaque */
+struct ct_exclude;       /* exclude.h */
+struct ct_selection;     /* select.h */
 
 enum ct_tactic {
   CT_TACTIC_NONE = 0,
   CT_TACTIC_JUMP,    /* five-byte jump over whole instructions at the entry */
-  CT_TACTIC_ENDBR,   /* the same behind endbr64 */
-  CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding behind it */
+  CT_TACTIC_ENDBR,   /* the same after endbr64 */
+  CT_TACTIC_PADDING, /* the function ends before five bytes; the rest of the jump lies in the padding after it */
   CT_TACTIC_SHORT,   /* two-byte jump to a five-byte jump in padding nearby */
   CT_TACTIC_PUN,     /* five-byte jump whose last bytes are the next instruction's first */
   CT_TACTIC_EVICT,   /* two-byte jump to a five-byte jump in place of instructions nearby, which moved out */
@@ -52,7 +52,7 @@ enum ct_refusal {
   CT_REFUSED_PART,    /* not a function: a part of one, split off by the compiler */
   CT_REFUSED_NO_CODE, /* not in the file's executable bytes */
   CT_REFUSED_UNDECODABLE,
-  CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding behind */
+  CT_REFUSED_TOO_SHORT,     /* shorter than a jump and no padding after */
   CT_REFUSED_BRANCH_INTO,   /* a branch into the bytes to be patched */
   CT_REFUSED_ENTRY_INTO,    /* another function begins in the bytes to be patched */
   CT_REFUSED_INDIRECT_CALL, /* an indirect call returns into the bytes to be patched */
@@ -61,9 +61,10 @@ enum ct_refusal {
   CT_REFUSED_CHANGED,       /* its first bytes in memory are not those of the file (text relocation, another's patch) */
   CT_REFUSED_PLT,           /* a stub of the procedure linkage table */
   CT_REFUSED_BUSY,          /* a thread stood in the bytes to be patched */
-  CT_REFUSED_RUNTIME,       /* its runtime goes on behind its first byte */
+  CT_REFUSED_FAULTS,        /* a handler knows the address at which it may fault */
+  CT_REFUSED_RUNTIME,       /* its runtime goes on after its first byte */
   CT_REFUSED_EXCLUDED,      /* by the user's choice: never in a plan, only where one is used (exclude.h) */
-  CT_REFUSED_UNCHOSEN,      /* likewise: no pattern chose it (select.h) */
+  CT_REFUSED_UNSELECTED,    /* likewise: no pattern selects it (select.h) */
   CT_REFUSED_COUNT
 };
 
@@ -84,6 +85,9 @@ const char *ct_plan_path(const struct ct_plan *plan);
 const char *ct_plan_build_id(const struct ct_plan *plan); /* hex; NULL without one */
 /* Why all of the file's functions are hooked for enter only; NULL when they are not. */
 const char *ct_plan_enter_only_text(const struct ct_plan *plan);
+/* Bytes of text in the file, and of these those of known functions. Where few are known most calls are not recorded. */
+uint64_t ct_plan_code_bytes(const struct ct_plan *plan);
+uint64_t ct_plan_known_bytes(const struct ct_plan *plan);
 bool ct_plan_uses_gs(const struct ct_plan *plan); /* a function does: a process with it cannot be recorded */
 bool ct_plan_is_cached(const struct ct_plan *plan);
 uint64_t ct_plan_ns(const struct ct_plan *plan); /* how long it took to make, or to take out of the cache */
@@ -92,11 +96,17 @@ uint64_t ct_plan_ns(const struct ct_plan *plan); /* how long it took to make, or
  * What a recording wants of a plan: selection, what it wants (NULL: everything); exclude, what it does not want all the
  * same (NULL: nothing); path: the module's, as users see it. The file is taken for the program itself.
  */
-int ct_choice_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
-                     const char *path, struct ct_choice **out);
-void ct_choice_destroy(struct ct_choice *choice); /* accepts NULL */
+int ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                            const char *path, struct ct_filter_result **out);
+void ct_filter_result_destroy(struct ct_filter_result *filter_result); /* accepts NULL */
+/*
+ * Looks for names that are like those of patterns that have matched nothing so far (ct_select_info.likely,
+ * ct_exclude_likely). path: as for ct_filter_result_create. Either may be NULL.
+ */
+void ct_plan_suggest(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                     const char *path);
 
-/* With choice NULL everything is wanted. */
+/* With filter_result NULL everything is wanted. */
 struct ct_plan_function {
   size_t struct_size;
   uint64_t address;
@@ -107,20 +117,21 @@ struct ct_plan_function {
   enum ct_refusal refusal; /* CT_REFUSED_NOT when it is hooked */
   uint32_t refusal_offset; /* CT_REFUSED_BRANCH_INTO, CT_REFUSED_ENTRY_INTO: where, in bytes from address */
   bool callable;           /* a function that can be called, hooked or not */
-  bool quiet;              /* CT_REFUSED_EXCLUDED, CT_REFUSED_UNCHOSEN: it keeps a trampoline, which records nothing */
+  bool passthrough; /* CT_REFUSED_EXCLUDED, CT_REFUSED_UNSELECTED: it keeps a trampoline, which records nothing */
 };
 
 size_t ct_plan_function_count(const struct ct_plan *plan);
-/* The function at index, in order of addresses. CT_ERANGE behind the last one. */
-int ct_plan_function(const struct ct_plan *plan, const struct ct_choice *choice, size_t index,
+/* The function at index, in order of addresses. CT_ERANGE after the last one. */
+int ct_plan_function(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t index,
                      struct ct_plan_function *function);
 /* Its raw name, or `module+0x1234` with the last part of the module's path. Returns buf. */
 char *ct_plan_function_label(const struct ct_plan *plan, size_t index, char *buf, size_t size);
 /* Its further names, n from 0; NULL ends. */
 const char *ct_plan_function_alias(const struct ct_plan *plan, size_t index, size_t n);
 
-size_t ct_plan_hooked(const struct ct_plan *plan, const struct ct_choice *choice);
-size_t ct_plan_refused(const struct ct_plan *plan, const struct ct_choice *choice, enum ct_refusal refusal);
+size_t ct_plan_hooked(const struct ct_plan *plan, const struct ct_filter_result *filter_result);
+size_t ct_plan_refused(const struct ct_plan *plan, const struct ct_filter_result *filter_result,
+                       enum ct_refusal refusal);
 
 /* True when what was refused is a function that can be called all the same. */
 bool ct_refusal_is_callable(enum ct_refusal refusal);

@@ -28,12 +28,13 @@ struct ct_replay_options {
   size_t tid_count;
   const char *function_glob; /* only calls of these functions and what is called inside them, on the same stack */
   const char *module_glob;   /* only calls of functions in these modules */
-  uint32_t depth;            /* so many levels (below a call chosen by function_glob); 0: all */
+  uint32_t depth;            /* so many levels (below a call selected by function_glob); 0: all */
   uint64_t limit;            /* stop after so many lines; 0: never */
   bool json;
   struct ct_view_progress progress;
   bool no_output; /* what the program wrote to its standard output and error is left out */
-  bool source;    /* text: where each function is written, behind its name (JSON has it always) */
+  bool source;    /* text: where each function is written, after its name (JSON has it always) */
+  enum ct_view_time time;
 };
 
 int ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out,

@@ -25,6 +25,7 @@ enum ct_report_sort {
   CT_SORT_P95,
   CT_SORT_P99,
   CT_SORT_NAME, /* ascending; all others descending */
+  CT_SORT_OFF,
 };
 
 struct ct_report_options {
@@ -40,8 +41,9 @@ struct ct_report_options {
   bool per_thread;           /* a table for each thread too */
   bool json;
   struct ct_view_progress progress;
-  bool source; /* text: where each function is written, behind its name (JSON has it always) */
+  bool source; /* text: where each function is written, after its name (JSON has it always) */
   bool family; /* of all processes that were followed too; tids and per_thread are to be 0 then */
+  enum ct_view_time time;
 };
 
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,

@@ -3,7 +3,7 @@
  * The functions that the user wants recorded: an ordered list of patterns, which may change at any time.
  *
  *   foo::bar          functions of that name, exactly
- *   foo::*  foo*      one level: a `*` takes neither a `::` nor parameters; `?` and [a-z] as in a shell
+ *   foo::*  foo*      one scope: a `*` takes neither a `::` nor parameters; `?` and [a-z] as in a shell
  *   foo::**           deep: a `**` takes anything
  *   @file:FILE        functions written in FILE: its name with or without extension, or the end of its path; or a glob
  *   @usercode         functions written below the project's root. Where no module has one, because there is no debug
@@ -17,10 +17,11 @@
  * callable (parts of functions, stubs of the PLT) is matched by its exact name alone.
  *
  * A function is hooked in full (enter and return) when a pattern that matches it says so, else light (enter only).
- * Exact patterns and those of one level say full, the others light; a pattern with at most CT_SELECT_FEW matches in all
- * modules together says full, until there are more; the mode given with it says more than all this.
+ * Exact patterns and those of one scope say full, the others light; a pattern with at most CT_SELECT_FEW matches in all
+ * modules together (CT_SELECT_FEW_BY_FILE of @file: and @usercode) says full, until there are more; the mode given with
+ * it says more than all this.
  *
- * While there has never been a pattern everything is chosen, in full. When the last one is removed nothing is.
+ * While there has never been a pattern everything is selected, in full. When the last one is removed nothing is.
  * Exclusion (exclude.h) says more than any pattern.
  *
  * Threads: a selection is of one thread. Ownership: texts that are given out are the selection's, until it changes.
@@ -39,8 +40,11 @@ extern "C" {
 #endif
 
 #define CT_SELECT_FEW 10
+#define CT_SELECT_FEW_BY_FILE                                                                                          \
+  500 /* of @file: and @usercode, whose functions are called less often than a library's                               \
+       */
 
-enum ct_select_kind { CT_SELECT_EXACT, CT_SELECT_LEVEL, CT_SELECT_DEEP, CT_SELECT_FILE, CT_SELECT_USERCODE };
+enum ct_select_kind { CT_SELECT_EXACT, CT_SELECT_SCOPE, CT_SELECT_DEEP, CT_SELECT_FILE, CT_SELECT_USERCODE };
 enum ct_select_mode { CT_SELECT_AUTO, CT_SELECT_FULL, CT_SELECT_LIGHT };
 
 struct ct_selection; /* opaque */
@@ -51,7 +55,7 @@ void ct_selection_free(struct ct_selection *selection); /* accepts NULL */
 int ct_selection_set_root(struct ct_selection *selection, const char *directory, struct ct_diag *diag);
 /*
  * Whose first two arguments and result are recorded, of functions that are hooked in full: of those that an exact
- * pattern or one of one level chose, of all, of none.
+ * pattern or one of one scope selected, of all, of none.
  */
 enum ct_select_values { CT_VALUES_AUTO, CT_VALUES_ALL, CT_VALUES_NONE };
 void ct_selection_set_values(struct ct_selection *selection, enum ct_select_values values);
@@ -64,8 +68,10 @@ void ct_selection_set_mode(struct ct_selection *selection, enum ct_select_mode m
  */
 int ct_selection_add(struct ct_selection *selection, const char *pattern, enum ct_select_mode mode,
                      struct ct_diag *diag);
+/* From now on only what patterns match is selected: nothing, while there is none. */
+void ct_selection_set_none(struct ct_selection *selection);
 int ct_selection_remove(struct ct_selection *selection, const char *pattern); /* 0 or CT_ENOENT */
-/* True while no pattern has ever been added: everything is chosen. Also for NULL. */
+/* True while no pattern has ever been added: everything is selected. Also for NULL. */
 bool ct_selection_is_everything(const struct ct_selection *selection);
 
 struct ct_select_info {
@@ -75,10 +81,11 @@ struct ct_select_info {
   enum ct_select_mode asked; /* with the pattern, or for all */
   enum ct_select_mode mode;  /* as things stand: full or light */
   size_t matched;            /* in the modules that were looked at */
-  size_t hooked;             /* of these, in those for which was chosen */
+  size_t hooked;             /* of these, in modules that have been filtered */
   char note[512];            /* what @usercode stands for, why nothing can match; "" for nothing */
+  const char *likely;        /* nothing matches: "perhaps a, b", as far as it was looked for (ct_plan_suggest); or "" */
 };
-/* The patterns in their order, counted from 0. CT_ERANGE behind the last one. */
+/* The patterns in their order, counted from 0. CT_ERANGE after the last one. */
 int ct_selection_info(const struct ct_selection *selection, size_t n, struct ct_select_info *info);
 /* How many of the functions that the pattern matches were not hooked for this reason. */
 size_t ct_selection_refused(const struct ct_selection *selection, size_t n, enum ct_refusal refusal);

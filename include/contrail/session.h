@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session: one process that is recorded into one trace directory, from its first instruction on (spawn) or from now
- * on (attach), up to its end or until it is let go (detach).
+ * on (attach), up to its end or until contrail detaches from it (detach).
  *
  *   create; spawn, install | attach;  resume;  wait | pause, resume ... | detach;  close
  *
  * Its states, and what leads from which to which:
  *
- *   initialized --spawn--> spawning --held--> suspended --install--> attaching --hooked--> attached
- *   initialized --attach-> attaching                                 attached <--resume/pause--> running
+ *   initialized --spawn--> spawning --stopped--> suspended --install--> attaching --hooked--> attached
+ *   initialized --attach-> attaching                                    attached <--resume/pause--> running
  *   attached, running --detach--> detaching --undone--> initialized
  *   any of a process --ended--> initialized
  *   spawning, attaching, detaching --fail--> failed --reset--> initialized
  *
- * suspended: the process is held before its first instruction, nothing is hooked. attached: it is held, and hooked.
+ * suspended: the process is stopped before its first instruction, nothing is hooked. attached: it is stopped, and
+ * hooked.
  *
  * A call that the state does not allow is CT_EINVAL, and changes nothing.
  *
@@ -27,6 +28,7 @@
 
 #include <contrail/error.h>
 #include <contrail/select.h>
+#include <contrail/trace.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,7 +68,7 @@ enum ct_error_class {
   CT_ERROR_NONE = 0,
   CT_ERROR_INIT,       /* the session itself: memory, threads, a wrong option or state */
   CT_ERROR_SPAWN,      /* the program cannot be started */
-  CT_ERROR_ATTACH,     /* the process cannot be attached to, or let go */
+  CT_ERROR_ATTACH,     /* the process cannot be attached to, or detached from */
   CT_ERROR_HOOK,       /* hooks cannot be put in, changed or taken out */
   CT_ERROR_PERMISSION, /* the system does not allow it */
   CT_ERROR_TIMEOUT,    /* it took too long; the process runs on, untouched */
@@ -93,48 +95,58 @@ struct ct_session_options {
                               spawned programs only */
   uint32_t deadline_ms;    /* for the installation of hooks; 0: by the number of functions */
   bool follow;             /* children are recorded too, and theirs: each in a directory process-PID of its own in
-                              `directory`. Those that live on when the session is closed are let go */
+                              `directory`. Those that live on when the session is closed are detached */
   bool wait_for_all;       /* with follow: ct_session_wait waits for all of them */
   uint32_t child_ring_mib; /* as ring_mib, for each child, and not more than that; 0: CT_CHILD_RING_MIB_DEFAULT */
   bool sources; /* at the end, write the source files of all functions into the trace, not only those of modules
                    that a pattern was about */
+  bool replace; /* a trace in `directory` is moved to `directory`.old first, in place of the one that is there */
+  bool give;    /* the trace is given to the user and group below when it is closed */
+  uid_t owner;
+  gid_t owner_group;
+  const void *signal_mask; /* sigset_t, of the program that is spawned; NULL: as the thread has that calls for it */
 };
 
 struct ct_session_status {
   size_t struct_size; /* to be set to sizeof(struct ct_session_status) */
   enum ct_session_state state;
-  pid_t pid;                /* of the process, 0: none yet */
-  bool attached;            /* it ran before us */
-  bool ended;               /* the process has ended ... */
-  bool has_status;          /* ... and wait_status is known: of a process that we have not started it may not be */
-  int wait_status;          /* as from waitpid */
-  bool detached;            /* it was let go */
-  uint64_t events;          /* recorded so far */
-  uint64_t dropped;         /* lost so far, for all reasons */
-  uint32_t sample_interval; /* of light hooks: of so many calls one is recorded ... */
-  uint64_t sample_changes;  /* ... and how often that has changed */
-  size_t functions;         /* of all modules that are loaded */
-  size_t hooked;            /* of them */
-  size_t threads;           /* when it was last held */
-  uint64_t pause_ns;      /* the longest time that the running process was held, for attaching, changing or detaching */
-  uint64_t attach_ns;     /* how long it was held for attaching; 0: not attached to */
-  uint64_t detach_ns;     /* the same for detaching */
-  size_t children;        /* processes that were followed, so far ... */
-  size_t children_live;   /* ... and how many of them have not ended */
-  uint64_t child_events;  /* recorded in those that have ended ... */
-  uint64_t child_dropped; /* ... and lost */
-  bool kept;              /* detached, but a signal handler was in a place from where it will go on in our code */
-  char note[256];         /* something the user should know although all is well; "" if nothing */
+  pid_t pid;                 /* of the process, 0: none yet */
+  bool attached;             /* it ran before us */
+  bool ended;                /* the process has ended ... */
+  bool has_status;           /* ... and wait_status is known: of a process that we have not started it may not be */
+  int wait_status;           /* as from waitpid */
+  bool detached;             /* contrail has detached from it */
+  uint64_t events;           /* recorded so far */
+  uint64_t dropped;          /* lost so far, for all reasons */
+  uint32_t sample_interval;  /* of light hooks: of so many calls one is recorded ... */
+  uint64_t sample_changes;   /* ... and how often that has changed */
+  size_t functions;          /* of all modules that are loaded */
+  size_t hooked;             /* of them */
+  size_t threads;            /* when it was last stopped */
+  uint64_t pause_ns;         /* the longest stop of the running process, for attaching, changing or detaching */
+  uint64_t attach_ns;        /* how long it was stopped for attaching; 0: not attached to */
+  uint64_t detach_ns;        /* the same for detaching */
+  size_t children;           /* processes that were followed, so far ... */
+  size_t children_live;      /* ... and how many of them have not ended */
+  uint64_t child_events;     /* recorded in those that have ended ... */
+  uint64_t child_dropped;    /* ... and lost */
+  bool kept;                 /* detached, but a signal handler was in a place from where it will go on in our code */
+  char note[256];            /* something the user should know although all is well; "" if nothing */
   enum ct_error_class error; /* of the last call that failed ... */
   char error_text[512];      /* ... and its line */
+  size_t children_lost;      /* processes that should have been followed, and are not recorded */
+  bool children_missed; /* the program had children, and has waited for them; without follow they were not recorded */
+  uint64_t dropped_by[CT_DROP_COUNT]; /* by enum ct_drop; `dropped` is their sum */
+  uint64_t child_dropped_by[CT_DROP_COUNT];
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */
 int ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag);
 
 /*
- * Starts argv[0] (looked up in PATH) with the calling thread's signal mask and holds it before its first instruction:
- * suspended. *exec_errno: why it cannot be executed, as errno; 0 when that is not the reason of a failure.
+ * Starts argv[0] (looked up in PATH) with the signal mask of the options, or the calling thread's, and stops it before
+ * its first instruction: suspended. *exec_errno: why it cannot be executed, as errno; 0 when that is not the reason of
+ * a failure.
  */
 int ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno, struct ct_diag *diag);
 /*
@@ -142,33 +154,40 @@ int ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_e
  * run; on CT_ETIMEOUT it runs on, untouched.
  */
 int ct_session_install(struct ct_session *session, struct ct_diag *diag);
-/* Holds a running process and puts the hooks in: attached. When it fails the process runs on, untouched. */
+/* Stops a running process and puts the hooks in: attached. When it fails the process runs on, untouched. */
 int ct_session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);
 /* attached: the process goes on. */
 int ct_session_resume(struct ct_session *session, struct ct_diag *diag);
-/* running: all threads of the process are held. */
+/* running: all threads of the process are stopped. */
 int ct_session_pause(struct ct_session *session, struct ct_diag *diag);
-/* Takes all hooks out and lets the process go. The trace is complete then. */
+/* Takes all hooks out and detaches from the process. The trace is complete then. */
 int ct_session_detach(struct ct_session *session, struct ct_diag *diag);
+/*
+ * From now on a detach or close, one that is under way too, waits for the process for a moment only: somebody wants it
+ * to end. Where a thread has not left the hooks by then the rest of them stays (`kept`). A signal handler may call it.
+ */
+void ct_session_expedite(struct ct_session *session);
 /* Out of failed. */
 int ct_session_reset(struct ct_session *session, struct ct_diag *diag);
 
 /*
- * What is traced may be changed while the session is attached or running: the process is held for a moment. The
+ * What is traced may be changed while the session is attached or running: the process is stopped for a moment. The
  * session's selection and exclusion (those of the options, or its own) are changed. While there has been no pattern
  * everything is traced; the first one that is added narrows that down. 0; CT_EINVAL: a wrong pattern, or the session is
  * in another state; CT_ENOENT: there is no such pattern to be removed.
  *
- * With `follow` the children's processes are changed too, one after the other, each held for itself; those that come
+ * With `follow` the children's processes are changed too, one after the other, each stopped for itself; those that come
  * later begin with it. A child that could not be changed keeps what it has, with a note in the status.
  */
 struct ct_session_change {
   size_t struct_size; /* to be set to sizeof(struct ct_session_change) */
-  size_t hooked;      /* of all functions of the first process, behind the change; 0 when it has ended */
+  size_t hooked;      /* of all functions of the first process, after the change; 0 when it has ended */
   size_t before;      /* and before it */
   size_t busy;        /* could not be hooked because a thread stood in their first bytes all the time */
-  uint64_t pause_ns;  /* how long a process was held, at most */
+  uint64_t pause_ns;  /* how long a process was stopped, at most */
   size_t children;    /* further processes that were changed */
+  bool unmatched;     /* the pattern that was added matches no function of the first process ... */
+  char likely[256];   /* ... and "perhaps a, b", or "" */
 };
 /* change may be NULL. */
 int ct_session_trace_add(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
@@ -185,8 +204,8 @@ char *ct_session_trace_list(struct ct_session *session);
 char *ct_session_exclude_list(struct ct_session *session);
 
 /*
- * Waits until the process has ended, or was let go (one that the session has started: until it has ended). For at most
- * timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
+ * Waits until the process has ended, or was detached (one that the session has started: until it has ended). For at
+ * most timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
  */
 int ct_session_wait(struct ct_session *session, int timeout_ms);
 /* The directory of its trace, as it was given; lives as long as the session. */
@@ -208,8 +227,8 @@ typedef void ct_session_child_visit(void *context, const struct ct_session_child
  */
 int ct_session_children(struct ct_session *session, ct_session_child_visit *visit, void *context);
 /*
- * The last call: a process that is still held or recorded is let go, the trace is completed. Returns the first failure
- * of the recording (the disk was full, say) with the line in diag, or 0. *status (may be NULL): the last one.
+ * The last call: a process that is still stopped or recorded is detached, the trace is completed. Returns the first
+ * failure of the recording (the disk was full, say) with the line in diag, or 0. *status (may be NULL): the last one.
  */
 int ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag);
 

@@ -22,6 +22,8 @@ char *ct_format_bytes(char buf[CT_DURATION_CHARS], uint64_t bytes);
 
 /* Writes at most max_bytes of text with control characters replaced by '?', so that a name cannot drive a terminal. */
 void ct_put_printable(FILE *out, const char *text, size_t max_bytes);
+/* The same in place. The two control characters of a UTF-8 sequence (U+0080 to U+009F) become one '?' each. */
+void ct_make_printable(char *text);
 
 /* A malloc'd copy in which bytes that are not UTF-8 are U+FFFD, fit for JSON. NULL when memory is exhausted. */
 char *ct_utf8_copy(const char *text);

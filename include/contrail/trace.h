@@ -63,6 +63,9 @@ struct ct_trace_thread {
   uint64_t events;  /* from the manifest, or counted from the block headers when the manifest is not final */
   uint64_t dropped;
   uint64_t file_bytes;
+  uint64_t missing; /* of the events, those that the file does not have any more; when the manifest can tell */
+  uint64_t end_tsc; /* when it ended, or the trace if it lived then: calls that are open after its last event did too */
+  uint32_t exited;  /* it ended by itself, and not with the program */
 };
 
 /* Opens the trace directory dir. *out goes to ct_trace_close. */
@@ -74,6 +77,10 @@ const char *ct_trace_path(const struct ct_trace *trace);
 bool ct_trace_is_complete(const struct ct_trace *trace);
 /* Bytes of all the files of the trace. */
 uint64_t ct_trace_bytes(const struct ct_trace *trace);
+
+/* What is gone, as the manifest knows the files: a line for each that is cut or missing, 0 .. count - 1. */
+uint32_t ct_trace_damage_count(const struct ct_trace *trace);
+const char *ct_trace_damage(const struct ct_trace *trace, uint32_t n);
 
 uint32_t ct_trace_thread_count(const struct ct_trace *trace);
 const struct ct_trace_thread *ct_trace_thread(const struct ct_trace *trace, uint32_t index);
@@ -92,6 +99,11 @@ const char *ct_trace_module_name(const struct ct_trace *trace, uint32_t module);
 uint64_t ct_trace_ns(const struct ct_trace *trace, uint64_t tsc);
 uint64_t ct_trace_ticks_ns(const struct ct_trace *trace, uint64_t ticks);
 uint64_t ct_trace_start_ns(const struct ct_trace *trace);
+/*
+ * Where the trace ends: when the process had ended or been detached; of a recording that is under way or was cut short,
+ * the last event of any thread. Single threads may have events that are a little later.
+ */
+uint64_t ct_trace_end_tsc(const struct ct_trace *trace);
 
 enum ct_event_kind {
   CT_EV_RETURN = 0,
@@ -103,33 +115,65 @@ enum ct_event_kind {
   CT_EV_LOST = 6,
   CT_EV_SWITCH = 7,
   CT_EV_EXEC = 8,
-  CT_EV_VALUE = 10,   /* of the call of fn, at this depth: behind its ENTER or TAIL, or before its RETURN */
+  CT_EV_VALUE = 10,   /* of the call of fn, at this depth: after its ENTER or TAIL, or before its RETURN */
   CT_EV_INTERVAL = 9, /* of sampling of light hooks, from here on */
+  CT_EV_AWAY = 11,    /* the thread did not run its own code from enter_tsc on, for value ticks */
 };
+
+/* Why events did not reach the trace. */
+enum ct_drop {
+  CT_DROP_OVERWRITTEN = 0, /* the program took a part of the ring again before contrail had read it */
+  CT_DROP_NO_SEGMENT = 1,  /* all parts of the ring were in use */
+  CT_DROP_NO_STACK = 2,    /* nothing could be found out about the stack */
+  CT_DROP_INTERRUPTED = 3, /* the hook was interrupted for too long */
+  CT_DROP_NO_SLOT = 4,     /* too many threads at a time */
+  CT_DROP_NO_THREAD = 5,   /* too many threads in a trace */
+  CT_DROP_COUNT = 6,
+};
+/* As dropped_by_reason of the manifest has it: "no_stack". What was the matter, in words. "?" for none of them. */
+const char *ct_drop_name(enum ct_drop reason);
+const char *ct_drop_text(enum ct_drop reason);
 
 enum ct_left_reason {
   CT_LEFT_UNWOUND = 1, /* longjmp, exception, cancellation */
   CT_LEFT_EXEC = 2,
   CT_LEFT_THREAD_EXIT = 3,
   CT_LEFT_LOST = 4,
-  CT_LEFT_TAIL = 5, /* by a tail call to a function of which only the enter is recorded, or nothing */
+  CT_LEFT_SWITCHED = 6, /* its part of the stack was copied or left: what became of it was not seen */
+  CT_LEFT_UNSEEN = 7,   /* a frame that was open when the recording began: it returned at some time before */
+  CT_LEFT_TAIL = 5,     /* by a tail call to a function of which only the enter is recorded, or nothing */
+};
+
+/*
+ * Why a thread was away. The interval ends at the event's time; it may end before, where what says so came later than
+ * the thread's next events. Intervals of one thread may overlap: a thread that waits for contrail is off the processor
+ * too.
+ */
+enum ct_away {
+  CT_AWAY_PREEMPTED = 1, /* off the processor, although it could have run */
+  CT_AWAY_BLOCKED = 2,   /* off the processor, waiting for something */
+  CT_AWAY_ROOM = 3,      /* contrail's own: it waited for room for its events */
+  CT_AWAY_SOME = 5, /* off the processor for at most so long, at any times since the last of these or the first event */
+  CT_AWAY_HELD = 4, /* contrail's own: hooks were put in, it was stopped, or it waited for an answer */
 };
 
 enum ct_value {
   CT_VALUE_ARG_1 = 1, /* integers and pointers only: the registers that the first two of these come in */
   CT_VALUE_ARG_2 = 2,
   CT_VALUE_RESULT = 3, /* rax */
+  CT_VALUE_BEFORE = 4, /* no value: the frame was open when the recording began, its ENTER is at that moment */
 };
 
 struct ct_event {
   uint64_t tsc;
-  uint64_t enter_tsc; /* RETURN, LEFT, TAIL: when the closed frame was entered */
-  uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event; VALUE */
-  uint32_t fn;        /* the function entered, or the one whose frame ended */
+  uint64_t enter_tsc; /* RETURN, LEFT, TAIL: when the closed frame was entered; AWAY: begin of the interval */
+  uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event; VALUE;
+                         AWAY: length of the interval in ticks */
+  uint32_t fn;        /* the function entered, or the one whose frame ended; AWAY: of the top frame, or UINT32_MAX */
   uint32_t closed_fn; /* TAIL: the function whose frame ended (UINT32_MAX when the stack was empty) */
   uint32_t depth;     /* of the frame opened or closed, outermost is 0; POINT: depth it would have had */
   uint8_t kind;       /* enum ct_event_kind */
-  uint8_t reason;     /* LEFT: enum ct_left_reason; VALUE: enum ct_value */
+  uint8_t reason;     /* LEFT: enum ct_left_reason; VALUE: enum ct_value; AWAY: enum ct_away */
   uint8_t uncertain;  /* the closed frame was open when events were lost */
 };
 
@@ -139,7 +183,7 @@ enum ct_cursor_state { CT_CURSOR_OK = 0, CT_CURSOR_END = 1, CT_CURSOR_DAMAGED = 
 
 enum ct_read_flags {
   /*
-   * Go on behind a damaged block: a LOST event (value: events that the block's header announced, 0 when
+   * Go on after a damaged block: a LOST event (value: events that the block's header announced, 0 when
    * that is damaged too), LEFT with reason CT_LEFT_LOST for frames that ended in it, ENTER with uncertain
    * set and the true time for frames that began in it, then the next whole block. Stacks of other
    * contexts are forgotten. The state at the end is CT_CURSOR_DAMAGED all the same.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the views of a trace (report, replay, info, busiest) have in common.
+ * What the views of a trace (report, replay, info, hot functions) have in common.
  *
  * A view writes to a stdio stream, which it flushes, as text or as JSON; the texts may change with the version, JSON
  * gets new members only. It returns 0, or CT_EIO when the stream cannot be written (errno says why), CT_ERANGE for a
@@ -19,6 +19,13 @@ extern "C" {
 #endif
 
 /*
+ * What durations are made of. WALL: a thread's own time, without what the hooks in it took (as measured when the
+ * recording began) and without the time in which contrail had the thread stopped or waiting. CPU: of that, without the
+ * time off the processor. RAW: differences of the clock's readings, with everything in it.
+ */
+enum ct_view_time { CT_TIME_WALL = 0, CT_TIME_CPU = 1, CT_TIME_RAW = 2 };
+
+/*
  * How far an operation is; both functions may be NULL. update is called now and then, from the calling thread
  * only; finish before the output begins that follows the reading, if the two are apart. The structure does not grow.
  */
@@ -33,7 +40,16 @@ struct ct_view_notes {
   size_t struct_size;
   uint32_t damaged_threads; /* whose file is damaged or cut: what comes before that place is in the view */
   uint32_t first_damaged_tid;
+  uint64_t shown; /* functions of a report, lines of a replay */
 };
+
+struct ct_trace;
+/*
+ * How many functions of the trace match both globs (of report and replay; NULL: any), called or not. When none does and
+ * likely is not NULL, up to `size` names of functions that may be meant are put there; "" after the last one.
+ */
+size_t ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *module_glob, const char *likely[],
+                       size_t size);
 
 #ifdef __cplusplus
 }

@@ -14,9 +14,11 @@
 #include "agent/agent.h"
 
 /* Steps are of 10 ms. */
-#define BIRTH_STEPS      100  /* how long a new thread waits for its first segment at most */
-#define SILENT_STEPS     20   /* no heartbeat for so long: is the controller there? */
-#define SILENT_STEPS_MAX 1000 /* it is, and still nothing */
+#define FIRST_SEGMENT_STEPS 100  /* how long a new thread waits for its first segment at most */
+#define HOPELESS_PASSES     1000 /* of the drain, while each segment is the active one of a thread that records */
+#define SILENT_STEPS        20   /* drain_liveness stood still for so long: is the controller there? */
+#define SILENT_STEPS_MAX    1000 /* it is, and still nothing */
+#define AWAY_TICKS_MIN      4096 /* a microsecond or two */
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
@@ -24,19 +26,23 @@ __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_c
 __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_lookup = {
     .mode = CT_MODE_LOOKUP, .countdown = 1};
 
-uint64_t agent_dead_beat __attribute__((section(".data"))) = ~0ull;
-uint64_t agent_dead_pulse __attribute__((section(".data"))) = ~0ull;
+/* page_off, of threads on which the agent makes no system call. */
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_silent = {
+    .mode = CT_MODE_OFF, .countdown = 1, .silent = 1};
+
+uint64_t agent_dead_drain __attribute__((section(".data"))) = ~0ull;
+uint64_t agent_dead_controller __attribute__((section(".data"))) = ~0ull;
 
 /* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
 void
 agent_wake_drain(void)
 {
   struct ct_ring_header *r = agent_ring();
-  __atomic_fetch_add(&r->drain_bell, 1, __ATOMIC_SEQ_CST);
-  if (agent_config.no_syscalls != 0) {
+  __atomic_fetch_add(&r->drain_doorbell, 1, __ATOMIC_SEQ_CST);
+  if (agent_is_silent()) {
     __atomic_store_n(&r->unwoken, 1, __ATOMIC_RELAXED);
   } else if (__atomic_load_n(&r->drain_waiting, __ATOMIC_SEQ_CST) != 0) {
-    agent_syscall(SYS_futex, (long)&r->drain_bell, FUTEX_WAKE, 1, 0, 0, 0);
+    agent_syscall(SYS_futex, (long)&r->drain_doorbell, FUTEX_WAKE, 1, 0, 0, 0);
   }
 }
 
@@ -121,59 +127,64 @@ take_abandoned(void)
   return CT_SEGMENT_NONE;
 }
 
-/* How long the heartbeat has stood still in somebody's steps of 10 ms. */
-struct beat {
+/* How long drain_liveness has stood still in somebody's steps of 10 ms. */
+struct drain_patience {
   uint64_t last;
   uint32_t silent;
 };
 
-static struct beat
-beat_now(void)
+static struct drain_patience
+drain_patience_now(void)
 {
-  return (struct beat){__atomic_load_n(&agent_ring()->heartbeat, __ATOMIC_RELAXED), 0};
+  return (struct drain_patience){__atomic_load_n(&agent_ring()->drain_liveness, __ATOMIC_RELAXED), 0};
 }
 
-/* One step until the drain frees a segment. A drain without a beat for long is one that nobody waits for again. */
+/* One step until the drain frees a segment. Nobody waits again for a drain that stood still for long. */
 static void
-wait_for_drain(uint32_t bell, struct beat *beat)
+wait_for_drain(uint32_t doorbell, struct drain_patience *patience)
 {
   struct ct_ring_header *r = agent_ring();
   struct agent_timespec wait = {0, 10 * 1000 * 1000};
   agent_wake_drain();
-  agent_syscall(SYS_futex, (long)&r->free_bell, FUTEX_WAIT, bell, (long)&wait, 0, 0);
-  uint64_t now = __atomic_load_n(&r->heartbeat, __ATOMIC_RELAXED);
-  beat->silent = now == beat->last ? beat->silent + 1 : 0;
-  beat->last = now;
-  if (beat->silent >= SILENT_STEPS_MAX ||
-      (beat->silent >= SILENT_STEPS && beat->silent % SILENT_STEPS == 0 && controller_is_gone())) {
-    __atomic_store_n(&agent_dead_beat, now, __ATOMIC_RELAXED);
+  agent_syscall(SYS_futex, (long)&r->free_doorbell, FUTEX_WAIT, doorbell, (long)&wait, 0, 0);
+  uint64_t now = __atomic_load_n(&r->drain_liveness, __ATOMIC_RELAXED);
+  patience->silent = now == patience->last ? patience->silent + 1 : 0;
+  patience->last = now;
+  if (patience->silent >= SILENT_STEPS_MAX ||
+      (patience->silent >= SILENT_STEPS && patience->silent % SILENT_STEPS == 0 && controller_is_gone())) {
+    __atomic_store_n(&agent_dead_drain, now, __ATOMIC_RELAXED);
   }
 }
 
 /*
  * Waits until the drain has freed a segment, for at most steps times 10 ms and not when the controller shows no signs
- * of life. With until_reaped also no longer than the drain needs to find out which threads are dead.
+ * of life, nor where the drain has nothing to free. With until_reaped also no longer than the drain needs to find out
+ * which threads are dead, and we which are idle.
  */
 static uint32_t
 wait_for_free(uint32_t steps, int until_reaped)
 {
   struct ct_ring_header *r = agent_ring();
-  struct beat beat = beat_now();
-  uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
-  while (steps-- > 0 && controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
-    uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
+  struct drain_patience patience = drain_patience_now();
+  uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED), hopeful = passes;
+  while (steps-- > 0 && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - hopeful < HOPELESS_PASSES &&
+         controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
+    uint32_t doorbell = __atomic_load_n(&r->free_doorbell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     uint32_t index = take_free();
     if (index == CT_SEGMENT_NONE) {
-      wait_for_drain(bell, &beat);
+      if (agent_relieve()) {
+        hopeful = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
+      }
+      wait_for_drain(doorbell, &patience);
       index = take_free();
     }
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     if (index != CT_SEGMENT_NONE) {
       return index;
     }
-    /* The pass after the one that may have begun before us has seen everything. */
-    if (until_reaped && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes >= 2) {
+    /* The pass after the one that may have begun before us has seen who is dead, two more who is idle. */
+    if (until_reaped && __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes >= 4) {
       break;
     }
   }
@@ -201,41 +212,41 @@ static void
 wait_for_reaper(uint32_t steps)
 {
   struct ct_ring_header *r = agent_ring();
-  struct beat beat = beat_now();
+  struct drain_patience patience = drain_patience_now();
   uint32_t passes = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
   while (steps-- > 0 && controller_lives() && few_are_free() &&
          __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED) - passes < 2) {
-    uint32_t bell = __atomic_load_n(&r->free_bell, __ATOMIC_ACQUIRE);
+    uint32_t doorbell = __atomic_load_n(&r->free_doorbell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
-    wait_for_drain(bell, &beat);
+    wait_for_drain(doorbell, &patience);
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
   }
 }
 
 /*
- * A free segment, or the one that was begun first. At its birth a thread waits when few are free: most are then
- * the active ones of threads that are dead, which the drain is about to find out. Nobody else waits, unless asked to
- * (--lossless) or when there is nothing to be had otherwise.
+ * A free segment, or the one that was begun first. For its first segment a thread waits when few are free: most are
+ * then the active ones of threads that are dead, which the drain is about to find out. Others wait for room when that
+ * was asked for (record does, unless --no-wait), or when there is nothing to be had otherwise.
  */
 static uint32_t
-find_segment(const struct ct_slot *slot)
+find_segment(const struct ct_slot *slot, int *waited)
 {
-  int may_wait = agent_config.no_syscalls == 0;
-  uint32_t index = CT_SEGMENT_NONE;
-  if (slot->thread_seq == 0 && may_wait && few_are_free()) {
-    wait_for_reaper(BIRTH_STEPS);
+  int may_wait = !agent_is_silent();
+  *waited = slot->thread_seq == 0 && may_wait && few_are_free();
+  if (*waited) {
+    wait_for_reaper(FIRST_SEGMENT_STEPS);
   }
-  if (index == CT_SEGMENT_NONE) {
-    index = take_free();
-  }
+  uint32_t index = take_free();
   if (index == CT_SEGMENT_NONE && may_wait && agent_ring()->lossless != 0) {
+    *waited = 1;
     index = wait_for_free(UINT32_MAX, 0);
   }
   if (index == CT_SEGMENT_NONE) {
     index = take_oldest();
   }
   if (index == CT_SEGMENT_NONE && may_wait) {
-    index = wait_for_free(BIRTH_STEPS, 1); /* nothing to take: every segment is some thread's active one */
+    *waited = 1;
+    index = wait_for_free(FIRST_SEGMENT_STEPS, 1); /* nothing to take: every segment is some thread's active one */
   }
   if (index == CT_SEGMENT_NONE && may_wait && !controller_lives()) {
     index = take_abandoned();
@@ -243,7 +254,8 @@ find_segment(const struct ct_slot *slot)
   return index;
 }
 
-/* Hands the active segment over to the drain. Places that are reserved and not written yet are the drain's to wait for.
+/* Hands the active segment over to the drain. Entries that are reserved and not written yet are the drain's to wait
+ * for.
  */
 static void
 hand_over(struct ct_control *control)
@@ -252,8 +264,8 @@ hand_over(struct ct_control *control)
   uint32_t index = control->segment;
   control->segment = CT_SEGMENT_NONE;
   control->cursor = 0;
-  if (index == CT_SEGMENT_NONE || cursor == 0) {
-    return;
+  if (index == CT_SEGMENT_NONE || cursor < control->segment_base) {
+    return; /* none; or somebody else does it (relieve.c) */
   }
   struct ct_segment_entry *entry = segment_entry(index);
   uint64_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
@@ -269,14 +281,62 @@ hand_over(struct ct_control *control)
   agent_wake_drain();
 }
 
+static inline uint64_t
+read_clock(void)
+{
+  uint32_t lo, hi;
+  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+  return (uint64_t)hi << 32 | lo;
+}
+
+/*
+ * Appends one event to the active segment; the caller has made sure that there is room. Where signals are not blocked
+ * (no system calls) a handler may take that room: then the event is lost.
+ */
+static void
+put_event_at(struct ct_control *control, uint64_t tsc, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
+{
+  uint64_t entry = CT_EVENT_BYTES;
+  /* One instruction, as in the trampolines. */
+  __asm__ volatile("xadd %0, %1" : "+r"(entry), "+m"(control->cursor) : : "cc", "memory");
+  if ((entry & CT_CURSOR_VALID) == 0) {
+    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
+    return;
+  }
+  struct ct_ring_event *event = (struct ct_ring_event *)(entry & ~(uint64_t)CT_WORD_TAG_MASK);
+  event->tsc = tsc;
+  uint64_t word = (uint64_t)ra_slot_low << 32 | function << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT |
+                  (entry & CT_WORD_TAG_MASK);
+  __atomic_store_n(&event->word, word, __ATOMIC_RELEASE);
+}
+
+void
+agent_put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
+{
+  put_event_at(control, read_clock(), kind, function, ra_slot_low);
+}
+
+/* The thread waited for us from `since` until now. What is too short to be seen is not told. */
+static void
+put_away(struct ct_control *control, enum ct_ring_away kind, uint64_t since)
+{
+  uint64_t now = read_clock(), length = (now - since) >> CT_AWAY_SHIFT;
+  if (now - since >= AWAY_TICKS_MIN) {
+    put_event_at(control, now, CT_KIND_OTHER, (uint32_t)kind << 4 | CT_OTHER_AWAY,
+                 length < UINT32_MAX ? (uint32_t)length : UINT32_MAX);
+  }
+}
+
 /* Gives the thread a new active segment; 0 when there is none to be had. */
 static int
 next_segment(struct ct_control *control)
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_slot *slot = slot_of(control);
+  uint64_t since = read_clock();
   hand_over(control);
-  uint32_t index = find_segment(slot);
+  int waited;
+  uint32_t index = find_segment(slot, &waited);
   if (index == CT_SEGMENT_NONE) {
     return 0;
   }
@@ -293,30 +353,10 @@ next_segment(struct ct_control *control)
   control->cursor = control->segment_base | entry->tag;
   slot->active_segment = index;
   slot->swaps++;
-  return 1;
-}
-
-/*
- * Appends one event to the active segment; the caller has made sure that there is room. Where signals are not blocked
- * (no system calls) a handler may take that room: then the event is lost.
- */
-static void
-put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t slot_low)
-{
-  uint32_t lo, hi;
-  uint64_t place = CT_EVENT_BYTES;
-  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
-  /* One instruction, as in the trampolines. */
-  __asm__ volatile("xadd %0, %1" : "+r"(place), "+m"(control->cursor) : : "cc", "memory");
-  if ((place & CT_CURSOR_VALID) == 0) {
-    __atomic_fetch_add(&slot_of(control)->dropped_no_segment, 1, __ATOMIC_RELAXED);
-    return;
+  if (waited) {
+    put_away(control, CT_RING_AWAY_ROOM, since);
   }
-  struct ct_ring_event *event = (struct ct_ring_event *)(place & ~(uint64_t)CT_WORD_TAG_MASK);
-  event->tsc = (uint64_t)hi << 32 | lo;
-  uint64_t word =
-      (uint64_t)slot_low << 32 | function << CT_WORD_FN_SHIFT | kind << CT_WORD_KIND_SHIFT | (place & CT_WORD_TAG_MASK);
-  __atomic_store_n(&event->word, word, __ATOMIC_RELEASE);
+  return 1;
 }
 
 /* Where in a block of calls its event is: 0 .. mask. Not by the clock, which a loop may fall into step with. */
@@ -328,8 +368,8 @@ draw(struct ct_control *control, uint32_t mask)
 }
 
 /*
- * The thread's first block of calls of light hooks. The controller tells a new interval in the ring's header first and
- * then in the pages of all threads that have one, so one that begins meanwhile looks twice.
+ * The thread's first block of calls of sampled hooks. The controller publishes a new interval in the ring's header
+ * first and then in the pages of all threads that have one, so one that begins meanwhile looks twice.
  */
 static void
 begin_sampling(struct ct_control *control)
@@ -340,21 +380,19 @@ begin_sampling(struct ct_control *control)
     log2 = __atomic_load_n(&r->sample_log2, __ATOMIC_RELAXED) & 15;
     __atomic_store_n(&control->sample_log2, log2, __ATOMIC_SEQ_CST); /* before the next look */
   } while ((__atomic_load_n(&r->sample_log2, __ATOMIC_SEQ_CST) & 15) != log2);
-  uint32_t lo, hi;
-  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)); /* all the chance that there is */
-  control->draw = lo;
-  draw(control, 0); /* the clock's low bits go up */
+  control->draw = (uint32_t)read_clock(); /* all the chance that there is */
+  draw(control, 0);                       /* the clock's low bits go up */
   uint32_t mask = (1u << log2) - 1, at = draw(control, mask);
   control->block = (uint64_t)log2 << 32 | (mask - at);
   control->countdown = (int32_t)at + 1;
 }
 
 /*
- * What the trampoline of a light hook and agent_light_due do, where they cannot: counts the call. 0: it is not to be
+ * What the trampoline of a sampled hook and agent_sample_due do, where they cannot: counts the call. 0: it is not to be
  * recorded; else what its event says of its weight (CT_FN_WEIGHT).
  */
 static uint32_t
-count_light(struct ct_control *control)
+count_sampled_call(struct ct_control *control)
 {
   if (--control->countdown > 0) {
     return 0;
@@ -380,14 +418,15 @@ register_thread(struct ct_control *control, uint32_t tid)
   slot = slot_of(control);
   control->segment = CT_SEGMENT_NONE;
   control->cursor = 0;
-  control->stack_lo = 0;
-  control->stack_len = 0;
-  control->light_lo = 0;
-  control->light_len = 0;
+  agent_set_stack(control, 0, 0);
+  control->copies = 0;
+  control->storeless_lo = 0;
+  control->storeless_len = 0;
   control->mistakable = 0;
+  control->silent = 0;
   control->parked = 0;
   control->context = 0;
-  control->stack_told = 0;
+  control->stack_published = 0;
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
   begin_sampling(control);
@@ -402,28 +441,26 @@ register_thread(struct ct_control *control, uint32_t tid)
 
 /*
  * Records that the thread is on another stack now, unless it is the one that the drain believes it to be on, and where
- * that stack lies: a hook that a signal handler interrupted may write its event behind a switch that was none of its
- * own. Of a stack that is mistakable nothing is told but that it is one, and again right before each of its events: in
- * between an interrupted hook may have written its own.
+ * that stack lies: a hook that a signal handler interrupted may write its event after a switch that was none of its
+ * own. Of a stack that is mistakable nothing is reported but that it is one, and again right before each of its events:
+ * in between an interrupted hook may have written its own.
  */
 static void
-put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint64_t sp)
+put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context, uint64_t sp)
 {
   uint64_t pages = control->mistakable != 0 ? 0 : (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
-  /* By its upper end, as in stack.c: a stack that has grown is one stack, and its frames are those it had. */
-  uint32_t context = (uint32_t)((stack_lo + stack_len) >> 12) & 0x7fffff;
-  if (control->context != context + 1 || control->stack_told != stack_lo || control->mistakable != 0) {
+  if (control->context != context + 1 || control->stack_published != stack_lo || control->mistakable != 0) {
     control->context = context + 1;
-    control->stack_told = stack_lo;
-    put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
-    put_event(control, CT_KIND_OTHER, (uint32_t)(pages > 0x7fffff ? 0x7fffff : pages) << 4 | CT_OTHER_STACK,
-              (uint32_t)stack_lo);
+    control->stack_published = stack_lo;
+    agent_put_event(control, CT_KIND_OTHER, context << 4 | CT_OTHER_SWITCH, (uint32_t)sp);
+    agent_put_event(control, CT_KIND_OTHER, (uint32_t)(pages > 0x7fffff ? 0x7fffff : pages) << 4 | CT_OTHER_STACK,
+                    (uint32_t)stack_lo);
   }
 }
 
 /* True when count events fit into the active segment, perhaps after a swap. */
-static int
-has_room(struct ct_control *control, uint32_t count)
+int
+agent_has_room(struct ct_control *control, uint32_t count)
 {
   uint64_t cursor = control->cursor;
   if ((cursor & CT_CURSOR_VALID) != 0 &&
@@ -450,9 +487,9 @@ has_same_halves(const struct ct_stack_range *range, uint64_t lo, uint64_t len)
 }
 
 /*
- * Events tell the low half of their slots only. Is the thread on its stack for signal handlers, and could what a hook
- * writes that was interrupted on the stack before be mistaken for a call of the handler, since low halves of both are
- * the same? range becomes the handlers' stack, if it was more.
+ * Events have only the low half of their return-address slot. Is the thread on its stack for signal handlers, and could
+ * what a hook writes that was interrupted on the stack before be mistaken for a call of the handler, since low halves
+ * of both are the same? range becomes the handlers' stack, if it was more.
  */
 static int
 is_mistakable(struct ct_stack_range *range, uint64_t sp, uint64_t before_lo, uint64_t before_len)
@@ -464,6 +501,7 @@ is_mistakable(struct ct_stack_range *range, uint64_t sp, uint64_t before_lo, uin
   }
   range->lo = handlers.sp > range->lo ? handlers.sp : range->lo;
   range->hi = handlers.sp + handlers.size < range->hi ? handlers.sp + handlers.size : range->hi;
+  range->context = (uint32_t)(range->hi >> 12) & 0x7fffff;
   return has_same_halves(range, before_lo, before_len);
 }
 
@@ -475,33 +513,33 @@ static int
 enter_stack(struct ct_control *control, uint64_t sp)
 {
   struct ct_stack_range range;
-  uint64_t before_lo = control->stack_lo, before_len = control->stack_len;
+  uint64_t before_lo = control->stack_lo, before_len = control->stack_len != 0 ? control->stack_hi - before_lo : 0;
   uint32_t was_mistakable = control->mistakable;
   control->stack_len = 0;
-  if (sp - control->light_lo < control->light_len) {
+  if (sp - control->storeless_lo < control->storeless_len) {
     if (was_mistakable == 0) {
-      put_switch(control, control->light_lo, control->light_len, sp);
+      put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
     }
     return 0;
   }
-  if (agent_config.no_syscalls != 0 || agent_stack_range(sp, &range) == 0) {
+  if (agent_is_silent() || agent_stack_range(control, sp, &range) == 0) {
     return 0;
   }
-  control->mistakable = range.light == 0 && before_len != 0 && is_mistakable(&range, sp, before_lo, before_len);
-  if (range.light != 0 || control->mistakable != 0) {
-    control->light_lo = range.lo;
-    control->light_len = range.hi - range.lo;
+  control->mistakable = range.storeless == 0 && before_len != 0 && is_mistakable(&range, sp, before_lo, before_len);
+  if (range.storeless != 0 || control->mistakable != 0) {
+    control->storeless_lo = range.lo;
+    control->storeless_len = range.hi - range.lo;
+    control->storeless_context = range.context;
   }
   if (control->mistakable != 0) {
-    return 0; /* put_point tells of it */
+    return 0; /* put_point reports it */
   }
-  put_switch(control, range.lo, range.hi - range.lo, sp);
-  if (range.light != 0) {
+  put_switch(control, range.lo, range.hi - range.lo, range.context, sp);
+  if (range.storeless != 0) {
     return 0;
   }
-  control->light_len = was_mistakable != 0 ? 0 : control->light_len;
-  control->stack_lo = range.lo;
-  control->stack_len = range.hi - range.lo;
+  control->storeless_len = was_mistakable != 0 ? 0 : control->storeless_len;
+  agent_set_stack(control, range.lo, range.hi - range.lo);
   return 1;
 }
 
@@ -519,14 +557,14 @@ put_longjmp(struct ct_control *control, uint64_t sp)
     __asm__("mov %%fs:0x30, %0" : "=r"(guard));
     target = (target >> 17 | target << 47) ^ guard;
   }
-  if (target - control->light_lo < control->light_len) {
+  if (target - control->storeless_lo < control->storeless_len) {
     return; /* calls there have no frames; and the drain might take it for a place on the stack before */
   }
   if (target - control->stack_lo >= control->stack_len && (uint32_t)(target - control->stack_lo) < control->stack_len) {
     return; /* it looks as if it were on this stack */
   }
-  if (has_room(control, 1)) {
-    put_event(control, CT_KIND_OTHER, CT_OTHER_UNWIND, (uint32_t)target);
+  if (agent_has_room(control, 1)) {
+    agent_put_event(control, CT_KIND_OTHER, CT_OTHER_UNWIND, (uint32_t)target);
   }
 }
 
@@ -537,8 +575,8 @@ put_longjmp(struct ct_control *control, uint64_t sp)
 static uint64_t
 events_of(struct ct_control *control, const struct ct_hook_desc *desc, uint32_t half)
 {
-  if (desc->mode == CT_HOOK_LIGHT) {
-    return count_light(control) != 0;
+  if (desc->mode == CT_HOOK_SAMPLED) {
+    return count_sampled_call(control) != 0;
   }
   return half == 0 && desc->mode == CT_HOOK_FULL ? 2 : 1;
 }
@@ -547,12 +585,12 @@ events_of(struct ct_control *control, const struct ct_hook_desc *desc, uint32_t 
 static void
 put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t sp)
 {
-  uint32_t weight = desc->mode == CT_HOOK_LIGHT ? count_light(control) : 0;
-  if (desc->mode != CT_HOOK_LIGHT || weight != 0) {
+  uint32_t weight = desc->mode == CT_HOOK_SAMPLED ? count_sampled_call(control) : 0;
+  if (desc->mode != CT_HOOK_SAMPLED || weight != 0) {
     if (control->mistakable != 0) {
-      put_switch(control, control->light_lo, control->light_len, sp);
+      put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
     }
-    put_event(control, CT_KIND_OTHER, desc->fn | weight << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, (uint32_t)sp);
+    agent_put_event(control, CT_KIND_OTHER, desc->fn | weight << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, (uint32_t)sp);
   }
 }
 
@@ -571,8 +609,24 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
   }
   control->parked = 0;
   control->mode = CT_MODE_ON;
-  if (half == 2) {
-    agent_request(slot_of(control), desc, sp);
+  __atomic_store_n(&control->visits, control->visits + 1, __ATOMIC_RELAXED);
+  if (half == CT_HALF_ENTER) {
+    __atomic_store_n(&control->enters, control->enters + 1, __ATOMIC_RELEASE);
+  }
+  if (half == CT_HALF_REQUEST) {
+    uint64_t since = read_clock();
+    int waited = agent_request(slot_of(control), desc, sp);
+    /* A thread without events has no calls that this could be taken out of. */
+    if (waited && control->segment != CT_SEGMENT_NONE && agent_ring()->closed == 0 && agent_has_room(control, 1)) {
+      put_away(control, CT_RING_AWAY_HELD, since);
+    }
+    return CT_VERDICT_SKIP;
+  }
+  if (half == CT_HALF_MAP || half == CT_HALF_REMAP) {
+    agent_mappings_change(control, sp, desc);
+  }
+  if (half >= CT_HALF_COPY) {
+    agent_stack_copied(control, sp, desc, half);
     return CT_VERDICT_SKIP;
   }
   if (agent_ring()->closed != 0) {
@@ -580,19 +634,20 @@ agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_de
     control->cursor = 0;
     return CT_VERDICT_SKIP;
   }
-  if (half == 3) {
+  if (half == CT_HALF_LONGJMP) {
     put_longjmp(control, sp);
     return CT_VERDICT_SKIP;
   }
-  if (!has_room(control, 3)) {
+  if (!agent_has_room(control, 3)) {
     __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(control, desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }
-  if (desc->mode == CT_HOOK_LOOSE || sp - control->stack_lo < control->stack_len || enter_stack(control, sp)) {
+  if (desc->mode == CT_HOOK_STACKLESS || sp - control->stack_lo < control->stack_len || agent_goes_out(control, sp) ||
+      enter_stack(control, sp)) {
     return CT_VERDICT_RETRY;
   }
-  if (sp - control->light_lo < control->light_len) {
-    if (half == 0 && desc->mode != CT_HOOK_QUIET) {
+  if (sp - control->storeless_lo < control->storeless_len) {
+    if (half == 0 && desc->mode != CT_HOOK_PASSTHROUGH) {
       put_point(control, desc, sp);
     }
   } else {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fatal signals. Where the program leaves a signal that tells of a fault at SIG_DFL the controller has put a handler of
+ * Fatal signals. Where the program leaves a signal that reports a fault at SIG_DFL the controller has put a handler of
  * ours (config.crash_signals says for which). It writes down what the kernel told it, lets the controller look at the
  * other threads, and then has the same signal, with the same siginfo, end the process at the same place, by SIG_DFL:
  * wait status and core dump are as without it.
  *
- * The program does not see it: what sigaction tells it about such a signal is what it has set itself
- * (agent_sigaction_done, behind each call of libc's function). What it sets comes into force; when it goes back to
+ * The program does not see it: what sigaction reports about such a signal is what it has set itself
+ * (agent_sigaction_done, after each call of libc's function). What it sets comes into force; when it goes back to
  * SIG_DFL the handler comes back too.
  *
  * In a forked child, which is not traced, the handler only lets the signal end it. Before a seccomp filter or strict
@@ -18,7 +18,7 @@
 #include "agent/agent.h"
 
 #define WAIT_STEP_NS (100 * 1000 * 1000)
-#define STEPS_MAX    150 /* 15 s in all, if the controller's pulse goes on */
+#define STEPS_MAX    150 /* 15 s in all, if controller_liveness goes on */
 
 #define SIGTRAP_NUMBER 5
 #define SIG_SETMASK    2
@@ -45,7 +45,7 @@ set_action(uint32_t signal, const struct ct_signal_action *action, struct ct_sig
   return agent_syscall(SYS_rt_sigaction, signal, (long)action, (long)old, 8, 0, 0);
 }
 
-/* Another thread's crash is being told: it ends us too. */
+/* Another thread's crash is being reported: it ends us too. */
 static void
 wait_for_the_end(struct ct_crash *crash)
 {
@@ -84,7 +84,7 @@ tell(uint32_t signal, const struct agent_siginfo *info, const struct agent_conte
   }
   /* release: pairs with the controller's acquire of PENDING */
   __atomic_store_n(&crash->state, CT_CRASH_PENDING, __ATOMIC_RELEASE);
-  agent_ring_control_bell();
+  agent_ring_control_doorbell();
   struct agent_patience patience = agent_patience();
   for (uint32_t step = 0; step < STEPS_MAX && controller_answers() && agent_ring()->closed == 0; step++) {
     if (__atomic_load_n(&crash->state, __ATOMIC_ACQUIRE) != CT_CRASH_PENDING) {
@@ -102,7 +102,7 @@ agent_crash(long number, const struct agent_siginfo *info, struct agent_context 
   /* The handler of SIGTRAP blocks nothing by itself. */
   agent_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&agent_config.signal_mask, 0, 8, 0, 0);
   long pid = agent_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
-  if (pid == (long)agent_config.pid) {
+  if (agent_is_traced()) {
     tell((uint32_t)number, info, context);
   }
   set_action((uint32_t)number, &by_default, 0);
@@ -115,8 +115,8 @@ agent_crash(long number, const struct agent_siginfo *info, struct agent_context 
 }
 
 /* The kernel looks at the set before it finds that there is no such operation. */
-static int
-is_readable(const void *address)
+int
+agent_is_readable(const void *address)
 {
   return agent_syscall(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -22 /* EINVAL */;
 }
@@ -132,8 +132,7 @@ put_in(uint32_t signal)
 {
   struct ct_signal_action now,
       ours = {(uint64_t)agent_crash, SA_SIGINFO | SA_ONSTACK | SA_RESTORER, (uint64_t)agent_restorer, ~0ull};
-  if (agent_config.no_syscalls != 0 || !is_wanted(signal) ||
-      agent_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) != (long)agent_config.pid || set_action(signal, 0, &now) != 0 ||
+  if (agent_config.no_syscalls != 0 || !is_wanted(signal) || !agent_is_traced() || set_action(signal, 0, &now) != 0 ||
       now.handler != 0) {
     return;
   }
@@ -152,7 +151,7 @@ agent_sigaction_done(uint32_t signal, void *old, long result, uint32_t by_syscal
   if ((int32_t)result != 0) {
     return;
   }
-  if (old != 0 && is_readable(old) && is_ours(libc->handler)) {
+  if (old != 0 && agent_is_readable(old) && is_ours(libc->handler)) {
     const struct ct_signal_action *own = &agent_config.shown[signal];
     libc->handler = 0;
     if (by_syscall) {
@@ -168,17 +167,33 @@ agent_sigaction_done(uint32_t signal, void *old, long result, uint32_t by_syscal
   put_in(signal);
 }
 
-void
+uint32_t
 agent_crash_withdraw(void)
 {
   uint32_t signals = agent_config.crash_signals;
-  if (agent_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) == (long)agent_config.pid) {
+  if (agent_is_traced()) {
     agent_config.crash_signals = 0; /* a child of vfork has the parent's memory, and dispositions of its own */
   }
   for (uint32_t signal = 1; signal < 32; signal++) {
     struct ct_signal_action now;
     if ((signals >> signal & 1) != 0 && set_action(signal, 0, &now) == 0 && is_ours(now.handler)) {
       set_action(signal, &agent_config.shown[signal], 0);
+    }
+  }
+  return signals;
+}
+
+void
+agent_crash_resume(uint32_t signals)
+{
+  if (signals == 0 || agent_config.no_syscalls != 0 ||
+      agent_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) != (long)agent_config.pid) {
+    return;
+  }
+  __atomic_fetch_or(&agent_config.crash_signals, signals, __ATOMIC_RELEASE);
+  for (uint32_t signal = 1; signal < CT_SIGNALS; signal++) {
+    if ((signals >> signal & 1) != 0) {
+      put_in(signal);
     }
   }
 }

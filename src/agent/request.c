@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Requests to the controller: the loader's rendezvous and an exec to come. The thread waits in here, bounded: it
- * goes on when the controller has answered, or when its pulse has stopped. While it waits it can be
+ * goes on when the controller has answered, or when its liveness counter stands still. While it waits it can be
  * asked to make a system call (mapping memory) in the target's name.
  */
 #include "agent/agent.h"
 
 #define WAIT_STEP_NS     (100 * 1000 * 1000)
-#define SILENT_STEPS     10  /* the pulse stood still for a second: is the controller there? */
+#define SILENT_STEPS     10  /* controller_liveness stood still for a second: is the controller there? */
 #define SILENT_STEPS_MAX 100 /* it is, and still nothing */
 #define STEPS_MAX        600 /* a minute in all */
 
@@ -20,17 +20,17 @@ loader_is_busy(const struct ct_hook_desc *desc)
 }
 
 void
-agent_ring_control_bell(void)
+agent_ring_control_doorbell(void)
 {
   struct ct_ring_header *r = agent_ring();
-  __atomic_fetch_add(&r->control_bell, 1, __ATOMIC_RELEASE);
-  agent_syscall(SYS_futex, (long)&r->control_bell, FUTEX_WAKE, 1, 0, 0, 0);
+  __atomic_fetch_add(&r->control_doorbell, 1, __ATOMIC_RELEASE);
+  agent_syscall(SYS_futex, (long)&r->control_doorbell, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
 struct agent_patience
 agent_patience(void)
 {
-  return (struct agent_patience){__atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED), 0};
+  return (struct agent_patience){__atomic_load_n(&agent_ring()->controller_liveness, __ATOMIC_RELAXED), 0};
 }
 
 int
@@ -40,11 +40,11 @@ agent_wait(uint32_t *word, uint32_t value, int64_t step_ns, struct agent_patienc
   if (agent_syscall(SYS_futex, (long)word, FUTEX_WAIT, value, (long)&wait, 0, 0) != -110 /* ETIMEDOUT */) {
     return 0;
   }
-  uint64_t now = __atomic_load_n(&agent_ring()->pulse, __ATOMIC_RELAXED);
-  patience->silent = now == patience->pulse ? patience->silent + 1 : 0;
-  patience->pulse = now;
+  uint64_t now = __atomic_load_n(&agent_ring()->controller_liveness, __ATOMIC_RELAXED);
+  patience->silent = now == patience->last ? patience->silent + 1 : 0;
+  patience->last = now;
   if (patience->silent >= SILENT_STEPS_MAX || (patience->silent >= SILENT_STEPS && controller_is_gone())) {
-    __atomic_store_n(&agent_dead_pulse, now, __ATOMIC_RELAXED);
+    __atomic_store_n(&agent_dead_controller, now, __ATOMIC_RELAXED);
   }
   return 1;
 }
@@ -62,13 +62,13 @@ agent_exec_path(const struct ct_hook_desc *desc, uint64_t sp)
   }
 }
 
-void
+int
 agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp)
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_request *request = &slot->request;
-  if (agent_config.no_syscalls != 0 || r->closed != 0 || !controller_answers() || loader_is_busy(desc)) {
-    return;
+  if (agent_is_silent() || r->closed != 0 || !controller_answers() || loader_is_busy(desc)) {
+    return 0;
   }
   request->kind = desc->callout == CT_CALLOUT_RENDEZVOUS ? CT_REQUEST_RENDEZVOUS : CT_REQUEST_EXEC;
   request->arg[0] = agent_exec_path(desc, sp);
@@ -78,7 +78,7 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
   __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
   uint32_t index = (uint32_t)(slot - (struct ct_slot *)((uint8_t *)r + r->slots_offset));
   __atomic_fetch_or(&r->request_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
-  agent_ring_control_bell();
+  agent_ring_control_doorbell();
   for (uint32_t step = 0;
        step < STEPS_MAX && controller_answers() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0;) {
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
@@ -90,10 +90,11 @@ agent_request(struct ct_slot *slot, const struct ct_hook_desc *desc, uint64_t sp
           agent_syscall((long)request->number, (long)request->arg[0], (long)request->arg[1], (long)request->arg[2],
                         (long)request->arg[3], (long)request->arg[4], (long)request->arg[5]);
       __atomic_store_n(&request->state, pending, __ATOMIC_RELEASE);
-      agent_ring_control_bell();
+      agent_ring_control_doorbell();
       continue;
     }
     step += (uint32_t)agent_wait(&request->state, pending, WAIT_STEP_NS, &patience);
   }
   __atomic_store_n(&request->state, CT_REQ_WITH(pending, CT_REQ_IDLE), __ATOMIC_RELEASE);
+  return 1;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which stack is this, and where is its return store? The true return address of the frame whose slot is at S is
- * kept at S + D; the store of a stack is mapped, unreserved, when the stack is first seen. The known stacks are
- * kept in the configuration under a spin lock that is only ever held with all signals blocked.
+ * Which stack is this, and where is its return store? The true return address of the frame whose return-address slot is
+ * at S is kept at S + D; the store of a stack is mapped, unreserved, when a thread is first seen on it. Known stacks
+ * are in the map (ring/stacks.h), where one is found without a lock or a system call. A new one is a mapping of the
+ * process, less what is known to be other stacks.
  *
- * A range that has become stale (the stack was unmapped, another lies there) does no harm: what matters is that S + D
- * is mapped, and stores are never unmapped.
+ * The map is changed under a spin lock that is only ever held with all signals blocked. A control page has the range of
+ * a stack only while the stack says so (owner): so when a stack goes, one page is to be looked at and not all.
  */
-#include "agent/agent.h"
+#include "agent/map.h"
+
+#define SPAN_MAX (1ull << 30) /* of a stack: events tell the low halves of addresses, and a store is as large */
+#define GROWTH   (2 * CT_PAGE_BYTES)
 
 struct maps_reader {
   long fd;
@@ -46,17 +50,19 @@ read_hex(struct maps_reader *reader, uint64_t *value)
   }
 }
 
-/* Finds the writable mapping that holds sp, and where the one below it ends. */
-static int
-find_mapping(uint64_t sp, struct ct_stack_range *range, uint64_t *below)
+static long
+open_maps(void)
 {
   /* Not /proc/self: that shows nothing any more when the main thread has ended before the others. */
   static const char path[] = "/proc/thread-self/maps";
-  struct maps_reader reader = {.have = 0, .at = 0};
-  reader.fd = agent_syscall(SYS_open, (long)path, 02000000 /* O_RDONLY | O_CLOEXEC */, 0, 0, 0, 0);
-  if (reader.fd < 0) {
-    return 0;
-  }
+  return agent_syscall(SYS_open, (long)path, 02000000 /* O_RDONLY | O_CLOEXEC */, 0, 0, 0, 0);
+}
+
+/* Finds the writable mapping that holds sp, and where the one below it ends, in the list of all. */
+static int
+read_mapping(long fd, uint64_t sp, struct ct_stack_range *range, uint64_t *below)
+{
+  struct maps_reader reader = {.fd = fd};
   int found = 0;
   *below = 0;
   for (;;) {
@@ -81,12 +87,51 @@ find_mapping(uint64_t sp, struct ct_stack_range *range, uint64_t *below)
       break;
     }
   }
-  agent_syscall(SYS_close, reader.fd, 0, 0, 0, 0, 0);
   return found;
 }
 
-static void
-lock(void)
+/* struct procmap_query (linux/fs.h, since 6.11). */
+struct mapping_query {
+  uint64_t size, flags, address;
+  uint64_t start, end, rights, page_size, offset, inode;
+  uint32_t device[2], name_size, build_id_size;
+  uint64_t name, build_id;
+};
+_Static_assert(sizeof(struct mapping_query) == 104, "PROCMAP_QUERY");
+#define PROCMAP_QUERY    0xc0686611 /* _IOWR('f', 17, struct procmap_query) */
+#define MAPPING_READABLE 1u
+#define MAPPING_WRITABLE 2u
+
+/* Finds the writable mapping that holds sp. */
+static int
+find_mapping(uint64_t sp, struct ct_stack_range *range)
+{
+  const struct ct_stack_range *first = &agent_config.main_stack;
+  if (sp >= first->lo && sp < first->hi) {
+    *range = *first;
+    return 1;
+  }
+  long fd = open_maps();
+  if (fd < 0) {
+    return 0;
+  }
+  struct mapping_query query = {.size = sizeof(query), .address = sp};
+  long got = agent_syscall(SYS_ioctl, fd, PROCMAP_QUERY, (long)&query, 0, 0, 0);
+  int found;
+  if (got == 0) {
+    found = (query.rights & MAPPING_READABLE) != 0 && (query.rights & MAPPING_WRITABLE) != 0;
+    range->lo = query.start;
+    range->hi = query.end;
+  } else {
+    uint64_t below;
+    found = got != -2 /* ENOENT */ && read_mapping(fd, sp, range, &below);
+  }
+  agent_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+  return found;
+}
+
+void
+agent_map_lock(void)
 {
   for (uint32_t turn = 1; __atomic_exchange_n(&agent_config.stack_lock, 1, __ATOMIC_ACQUIRE) != 0; turn++) {
     if (turn % 128 == 0) {
@@ -97,176 +142,155 @@ lock(void)
   }
 }
 
-static void
-unlock(void)
+void
+agent_map_unlock(void)
 {
   __atomic_store_n(&agent_config.stack_lock, 0, __ATOMIC_RELEASE);
 }
 
-/*
- * Which part of [lo, hi), from lo on, is or is not a store of ours: gives its end. Under the lock. When the list is
- * full what is found mapped is believed to be ours.
- */
-static int
-is_store(uint64_t lo, uint64_t hi, uint64_t *end)
+int
+agent_stack_leave(struct ct_control *control, const struct ct_stack *stack)
 {
-  *end = hi;
-  for (uint32_t i = 0; i < agent_config.store_count; i++) {
-    if (lo >= agent_config.stores[i].lo && lo < agent_config.stores[i].hi) {
-      *end = agent_config.stores[i].hi < hi ? agent_config.stores[i].hi : hi;
-      return 1;
-    }
-    if (agent_config.stores[i].lo > lo && agent_config.stores[i].lo < *end) {
-      *end = agent_config.stores[i].lo;
-    }
+  int was_on_it = control->stack_lo < stack->hi && control->stack_lo + control->stack_len > stack->lo;
+  if (was_on_it) {
+    __atomic_store_n(&control->stack_len, 0, __ATOMIC_RELAXED);
   }
-  return 0;
+  if (control->hooked_lo < stack->hi && control->stack_hi > stack->lo) {
+    __atomic_store_n(&control->hooked_len, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&control->stack_hi, control->hooked_lo, __ATOMIC_RELAXED);
+  }
+  return was_on_it;
 }
 
-static void
-note_store(uint64_t lo, uint64_t hi)
+void
+agent_stack_disown(struct ct_stack *stack)
 {
-  for (uint32_t i = 0; i < agent_config.store_count; i++) {
-    if (agent_config.stores[i].lo == hi) {
-      agent_config.stores[i].lo = lo;
+  if (stack->owner != 0) {
+    agent_stack_leave((struct ct_control *)(agent_config.controls + (uint64_t)(stack->owner - 1) * CT_CONTROL_STRIDE),
+                      stack);
+    stack->owner = 0;
+  }
+}
+
+/* Maps the store, or a part of it around sp where there is a limit on address space. */
+static void
+make_ready(struct ct_stack *stack, uint64_t sp)
+{
+  uint32_t index = agent_map_index(stack);
+  stack->state = CT_STACK_STORELESS;
+  if (agent_config.no_stores != 0 || stack->lo + (uint64_t)agent_config.store_delta > stack->lo) {
+    return;
+  }
+  if (!agent_store_take(stack)) {
+    uint64_t page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
+    uint64_t low = page > stack->lo + (1 << 20) ? page - (1 << 20) : stack->lo;
+    uint64_t high = page + (1 << 16) < stack->hi ? page + (1 << 16) : stack->hi;
+    agent_map_hand(stack->lo, low, index, 0);
+    agent_map_hand(high, stack->hi, index, 0);
+    stack->lo = low;
+    stack->hi = high;
+    if (!agent_store_take(stack)) {
       return;
     }
-    if (agent_config.stores[i].hi == lo) {
-      agent_config.stores[i].hi = hi;
-      return;
-    }
   }
-  if (agent_config.store_count < CT_STORE_MAX) {
-    agent_config.stores[agent_config.store_count++] = (struct ct_store){lo, hi};
-  }
+  __atomic_store_n(&stack->state, CT_STACK_READY, __ATOMIC_RELEASE);
 }
 
 /*
- * Maps what is no store of ours yet in [lo, hi). 0 when something of the target's lies there. Once the list is full
- * a piece may be ours without being in it: then what is mapped already is passed over, in steps.
+ * The known stack above sp is the same one when it ends where the mapping does and the kernel has made that larger,
+ * down to the page that was touched. (Another stack, which the kernel has joined to it, is as large as it is from the
+ * beginning.)
  */
-static int
-map_store(uint64_t lo, uint64_t hi)
+static struct ct_stack *
+grown_from(uint64_t sp, const struct ct_stack_range *fresh)
 {
-  int ok = 1;
-  lock();
-  while (ok && lo < hi) {
-    uint64_t end;
-    if (is_store(lo, hi, &end)) {
-      lo = end;
-      continue;
-    }
-    uint64_t length = end - lo;
-    long got;
-    for (;;) {
-      got = agent_syscall(SYS_mmap, (long)lo, (long)length, PROT_RW,
-                          MAP_PRIVATE_ANON | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-      if (got != -17 /* EEXIST */ || agent_config.store_count < CT_STORE_MAX || length <= CT_PAGE_BYTES) {
-        break;
-      }
-      length = (length / 2 + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
-    }
-    if (got == (long)lo) {
-      note_store(lo, lo + length);
-    } else {
-      ok = got == -17 && agent_config.store_count >= CT_STORE_MAX;
-    }
-    lo += length;
+  uint64_t above = agent_map_next(agent_map()->stacks_root, (sp | (CT_PAGE_BYTES - 1)) + 1, fresh->hi, 1);
+  struct ct_stack *stack = above < fresh->hi ? agent_map_find(above) : 0;
+  if (stack == 0 || stack->hi != fresh->hi || stack->state == CT_STACK_DECLARED) {
+    return 0;
   }
-  unlock();
-  return ok;
+  return sp - fresh->lo < GROWTH || fresh->hi == agent_config.main_stack.hi ? stack : 0;
 }
 
-static int
-look_up(uint64_t sp, struct ct_stack_range *range)
+/* The stack has grown. It is given as much again in advance, as far as nothing else lies there, so that not every step
+ * of it comes here. */
+static struct ct_stack *
+grow(struct ct_stack *old, uint64_t sp, const struct ct_stack_range *fresh)
 {
-  int found = 0;
-  lock();
-  for (uint32_t i = 0; i < CT_STACK_CACHE && !found; i++) {
-    const struct ct_stack_range *known = &agent_config.stacks[i];
-    if (sp >= known->lo && sp < known->hi) {
-      *range = *known;
-      found = 1;
-    }
+  struct ct_stack_range unused;
+  uint64_t size = fresh->hi - fresh->lo, below = fresh->lo;
+  long fd = open_maps();
+  if (fd >= 0) {
+    read_mapping(fd, sp, &unused, &below);
+    agent_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
   }
-  unlock();
-  return found;
+  uint64_t lo = fresh->lo - below > size ? fresh->lo - size : below < fresh->lo ? below : fresh->lo;
+  lo = agent_map_previous(lo, fresh->lo);
+  uint32_t context = old->context;
+  agent_stack_disown(old);
+  struct ct_stack *stack = agent_map_new(lo, fresh->hi);
+  if (stack != 0) {
+    stack->context = context;
+    make_ready(stack, sp);
+    agent_store_give(old, 0, 0); /* only now: its chunks are this one's too */
+    agent_map_drop(old);
+  }
+  return stack;
 }
 
-/* The known range with the same upper end takes the new bounds: a stack that has grown is one stack. */
-static void
-remember(const struct ct_stack_range *range)
+/* A stack that was not known: what of its mapping is no other one. */
+static struct ct_stack *
+note_stack(uint64_t sp, const struct ct_stack_range *fresh)
 {
-  static __attribute__((section(".data"))) uint32_t next = 1; /* 0 is the main stack, from the controller */
-  lock();
-  uint32_t at = 0;
-  for (uint32_t i = 1; i < CT_STACK_CACHE; i++) {
-    at = agent_config.stacks[i].hi == range->hi ? i : at;
+  uint64_t page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
+  struct ct_stack *old = grown_from(sp, fresh);
+  if (old != 0) {
+    return grow(old, sp, fresh);
   }
-  if (at == 0) {
-    at = next;
-    next = next + 1 < CT_STACK_CACHE ? next + 1 : 1;
+  uint64_t lo = fresh->lo, hi = fresh->hi;
+  if (hi - lo > SPAN_MAX) {
+    lo = page - lo > SPAN_MAX / 2 ? page - SPAN_MAX / 2 : lo;
+    hi = hi - page > SPAN_MAX / 2 ? page + SPAN_MAX / 2 : hi;
   }
-  agent_config.stacks[at] = *range;
-  unlock();
-}
-
-/*
- * True when a stack with this upper end was known with a higher lower one: it grows. Then it is given as much again
- * in advance, as far as nothing else lies there, so that not every step of it is a stack never seen.
- */
-static int
-has_grown(const struct ct_stack_range *fresh)
-{
-  int grown = 0;
-  lock();
-  for (uint32_t i = 0; i < CT_STACK_CACHE; i++) {
-    const struct ct_stack_range *known = &agent_config.stacks[i];
-    grown |= known->hi == fresh->hi && known->lo > fresh->lo;
+  struct ct_stack *stack = agent_map_new(agent_map_previous(lo, page),
+                                         agent_map_next(agent_map()->stacks_root, page + CT_PAGE_BYTES, hi, 1));
+  if (stack != 0) {
+    make_ready(stack, sp);
   }
-  unlock();
-  return grown;
+  return stack;
 }
 
 static void
-give_room(struct ct_stack_range *range, uint64_t below)
+publish_range(struct ct_stack *stack, struct ct_control *control, uint64_t sp, struct ct_stack_range *range)
 {
-  uint64_t size = range->hi - range->lo;
-  if (range->lo - below > size) {
-    range->lo -= size;
-  } else if (below < range->lo) {
-    range->lo = below;
+  if (stack->state == CT_STACK_DECLARED) {
+    make_ready(stack, sp);
   }
+  if (stack->owner != control->slot + 1) {
+    agent_stack_disown(stack);
+    stack->owner = control->slot + 1;
+  }
+  *range = (struct ct_stack_range){stack->lo, stack->hi, stack->state != CT_STACK_READY, stack->context};
 }
 
 int
-agent_stack_range(uint64_t sp, struct ct_stack_range *range)
+agent_stack_range(struct ct_control *control, uint64_t sp, struct ct_stack_range *range)
 {
-  if (look_up(sp, range)) {
-    return 1;
-  }
-  struct ct_stack_range fresh = {0, 0, 0};
-  uint64_t below;
-  if (!find_mapping(sp, &fresh, &below)) {
+  struct ct_stack_range fresh = {0, 0, 0, 0};
+  if (agent_map_find(sp) == 0 && (!find_mapping(sp, &fresh) || sp < fresh.lo || sp >= fresh.hi)) {
     return 0;
   }
-  if (has_grown(&fresh)) {
-    give_room(&fresh, below);
+  agent_map_lock();
+  struct ct_stack *stack = agent_map_find(sp);
+  if (stack == 0 && fresh.hi != 0) {
+    stack = note_stack(sp, &fresh);
   }
-  uint64_t lo = fresh.lo + (uint64_t)agent_config.store_delta;
-  uint64_t hi = fresh.hi + (uint64_t)agent_config.store_delta;
-  if (agent_config.no_stores || lo >= hi || lo < 0x10000 || hi >= 0x7ffffffff000ull) {
-    fresh.light = 1;
-  } else if (!map_store(lo, hi)) {
-    /* A limit on address space, perhaps: a window around sp will do. */
-    uint64_t page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
-    uint64_t low = page > fresh.lo + (1 << 20) ? page - (1 << 20) : fresh.lo;
-    uint64_t high = page + (1 << 16) < fresh.hi ? page + (1 << 16) : fresh.hi;
-    fresh.lo = low;
-    fresh.hi = high;
-    fresh.light = !map_store(low + (uint64_t)agent_config.store_delta, high + (uint64_t)agent_config.store_delta);
+  if (stack != 0) {
+    publish_range(stack, control, sp, range);
   }
-  remember(&fresh);
-  *range = fresh;
+  agent_map_unlock();
+  if (stack == 0) { /* no room in the map; or it has just been taken away, by somebody who should not */
+    *range = (struct ct_stack_range){sp & ~(uint64_t)(CT_PAGE_BYTES - 1), (sp | (CT_PAGE_BYTES - 1)) + 1, 1, 0};
+  }
   return 1;
 }

@@ -3,8 +3,8 @@
  * What libgcc's unwinder is told about trampolines. _Unwind_Find_FDE (libgcc, unwind-dw2-fde.h) is given an address and
  * fills struct dwarf_eh_bases.
  *
- * The usual case is a return address: the point behind a trampoline's call. bases then lies in the unwinder's context,
- * right behind the return address that it is about to look at. That is replaced by the true one, whose rows are given:
+ * The usual case is a return address: the point after a trampoline's call. bases then lies in the unwinder's context,
+ * right after the return address that it is about to look at. That is replaced by the true one, whose rows are given:
  * no frame of a trampoline is ever seen, and the caller's has the CFA that it has without hooks.
  *
  * Elsewhere (a signal came in a trampoline, another layout of the context) there are rows for trampolines: they are
@@ -44,7 +44,7 @@ struct dl_phdr_info {
 
 /* The end of libgcc's struct _Unwind_Context up to its bases, the same since GCC 3. */
 struct context_tail {
-  uint64_t cfa; /* of the frame further in: its slot lies 8 below */
+  uint64_t cfa; /* of the frame further in: its return-address slot lies 8 below */
   uint64_t ra;
   uint64_t lsda;
   struct dwarf_eh_bases bases;
@@ -77,9 +77,27 @@ find_desc(const struct ct_region *region, uint64_t pc)
   return low == 0 ? 0 : &descs[low - 1];
 }
 
+int
+agent_is_return_point(uint64_t address)
+{
+  static __attribute__((section(".data"))) uint64_t last; /* neighbouring frames are of the same few modules */
+  uint64_t count = __atomic_load_n(&agent_config.region_count, __ATOMIC_ACQUIRE);
+  uint64_t at = __atomic_load_n(&last, __ATOMIC_RELAXED);
+  for (uint64_t i = 0; i < count; i++, at++) {
+    at = at < count ? at : 0;
+    const struct ct_region *region = &agent_config.regions[at];
+    if (address >= region->lo && address < region->hi) {
+      const struct ct_hook_desc *desc = find_desc(region, address);
+      __atomic_store_n(&last, at, __ATOMIC_RELAXED);
+      return desc != 0 && desc->mode == CT_HOOK_FULL && desc->ret_point == address;
+    }
+  }
+  return 0;
+}
+
 /*
  * The true return address in place of ret_point in the unwinder's context; 0 when bases is in no such context. That
- * it is one is seen by ret_point being both in its place there and in the slot that its CFA tells.
+ * it is one is seen by ret_point being both in its place there and in the slot that its CFA gives.
  */
 static uint64_t
 take_true_address(struct dwarf_eh_bases *bases, uint64_t ret_point)

@@ -66,7 +66,7 @@ demangle_with(const char *raw, int more_options)
   if (length > RAW_BYTES_MAX)
     return NULL;
 
-  /* A symbol version is not part of the mangled name: it is cut off and put back behind the text. */
+  /* A symbol version is not part of the mangled name: it is cut off and put back after the text. */
   const char *version = strchr(raw, '@');
   char *plain = strndup(raw, version != NULL ? (size_t)(version - raw) : length);
   struct text *text = calloc(1, sizeof(*text));

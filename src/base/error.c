@@ -2,6 +2,8 @@
 /* The table of error codes; see error.h. */
 #include "base/error.h"
 
+#include <contrail/text.h>
+
 #include <contrail/version.h>
 
 #include <errno.h>
@@ -58,6 +60,7 @@ ct_fail(struct ct_diag *diag, int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(diag->text, sizeof(diag->text), fmt, ap);
     va_end(ap);
+    ct_make_printable(diag->text); /* names of files and programs are others' words; a line is for a terminal */
   }
   return code;
 }

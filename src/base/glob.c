@@ -6,24 +6,24 @@
  *
  *   "std::*::size?"   LITERAL "std::"  STAR  LITERAL "::size"  ONE
  *
- * With levels there are two kinds of star, and going back to the last one is not enough. There the pieces are laid out
- * as places, one for each character, and all places that the text so far can have led to are kept as bits: one step
- * for each character of the text, whatever the pattern.
+ * With scopes there are two kinds of star, and going back to the last one is not enough. There the pieces are laid out
+ * as positions, one for each character, and all positions that the text so far can have led to are kept as bits: one
+ * step for each character of the text, whatever the pattern.
  *
- *   "a*::b"           places 0 'a'  1 LEVEL_STAR  2 ':'  3 ':'  4 'b'  5 (matched)
+ *   "a*::b"           positions 0 'a'  1 SCOPE_STAR  2 ':'  3 ':'  4 'b'  5 (matched)
  */
 #include "base/glob.h"
 
-#include "base/levels.h"
+#include "base/scopes.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { LITERAL, ONE, SET, STAR, LEVEL_STAR };
+enum kind { LITERAL, ONE, SET, STAR, SCOPE_STAR };
 
-/* Rows of the steps: one for each character, and those of the characters of walls. */
-enum { ROW_WALL_COLON = 256, ROW_WALL_PARENTHESIS, ROW_COUNT };
+/* Rows of the steps: one for each character, and those of the characters of scope boundaries. */
+enum { ROW_BOUNDARY_COLON = 256, ROW_BOUNDARY_PARENTHESIS, ROW_COUNT };
 
 struct piece {
   enum kind kind;
@@ -40,11 +40,11 @@ struct ct_glob {
   size_t count;
   struct set *sets;
   size_t set_count;
-  char *text; /* the literal characters, a NUL behind them */
+  char *text; /* the literal characters, a NUL after them */
   size_t text_length;
-  /* with levels; bit i of a row of `words` words is place i */
-  size_t places, words;
-  uint64_t *steps; /* [ROW_COUNT]: places that such a character leads on from */
+  /* with scopes; bit i of a row of `words` words is position i */
+  size_t positions, words;
+  uint64_t *steps; /* [ROW_COUNT]: positions that such a character leads on from */
   uint64_t *stars; /* of either kind */
   uint64_t *deep;
 };
@@ -65,7 +65,7 @@ static void
 add_piece(struct ct_glob *glob, enum kind kind)
 {
   struct piece *last = glob->count != 0 ? &glob->pieces[glob->count - 1] : NULL;
-  if (last != NULL && (kind == STAR || kind == LEVEL_STAR) && (last->kind == STAR || last->kind == LEVEL_STAR)) {
+  if (last != NULL && (kind == STAR || kind == SCOPE_STAR) && (last->kind == STAR || last->kind == SCOPE_STAR)) {
     last->kind = kind == STAR ? STAR : last->kind;
     return;
   }
@@ -97,7 +97,7 @@ set_character(const char *text, size_t length, size_t *at, unsigned char *c)
   return true;
 }
 
-/* text[*at] is behind the '['. */
+/* text[*at] is after the '['. */
 static int
 compile_set(const char *text, size_t length, size_t *at, struct ct_glob *glob, struct ct_diag *diag)
 {
@@ -136,16 +136,16 @@ compile_set(const char *text, size_t length, size_t *at, struct ct_glob *glob, s
   return 0;
 }
 
-/* The star before *at; marks: of the text, NULL without levels. */
+/* The star before *at; marks: of the text, NULL without scopes. */
 static void
 compile_star(const char *text, size_t length, size_t *at, const uint8_t *marks, struct ct_glob *glob)
 {
-  bool inside = marks != NULL && (marks[*at - 1] & CT_LEVEL_INSIDE) != 0;
+  bool inside = marks != NULL && (marks[*at - 1] & CT_SCOPE_INSIDE) != 0;
   size_t run = 1;
   for (; *at < length && text[*at] == '*'; ++*at) {
     run++;
   }
-  add_piece(glob, marks == NULL || (run > 1 && !inside) ? STAR : LEVEL_STAR);
+  add_piece(glob, marks == NULL || (run > 1 && !inside) ? STAR : SCOPE_STAR);
 }
 
 static int
@@ -164,7 +164,7 @@ compile(const char *text, size_t length, const uint8_t *marks, struct ct_glob *g
       }
     } else if (c == '\\') {
       if (at == length) {
-        return ct_fail(diag, CT_EINVAL, "nothing behind the backslash at its end");
+        return ct_fail(diag, CT_EINVAL, "nothing after the backslash at its end");
       }
       add_literal(glob, text[at++]);
     } else if (c == '*') {
@@ -179,27 +179,27 @@ compile(const char *text, size_t length, const uint8_t *marks, struct ct_glob *g
 }
 
 static void
-set_bit(uint64_t *row, size_t place)
+set_bit(uint64_t *row, size_t position)
 {
-  row[place / 64] |= 1ull << (place % 64);
+  row[position / 64] |= 1ull << (position % 64);
 }
 
-/* The characters that lead on from a place of this piece. */
+/* The characters that lead on from a position of this piece. */
 static void
-lay_out_step(struct ct_glob *glob, const struct piece *piece, size_t offset, size_t place)
+lay_out_step(struct ct_glob *glob, const struct piece *piece, size_t offset, size_t position)
 {
   uint64_t *steps = glob->steps;
   if (piece->kind == LITERAL) {
     unsigned char c = (unsigned char)glob->text[piece->start + offset];
-    set_bit(steps + c * glob->words, place);
+    set_bit(steps + c * glob->words, position);
     if (c == ':' || c == '(') {
-      set_bit(steps + (c == ':' ? ROW_WALL_COLON : ROW_WALL_PARENTHESIS) * glob->words, place);
+      set_bit(steps + (c == ':' ? ROW_BOUNDARY_COLON : ROW_BOUNDARY_PARENTHESIS) * glob->words, position);
     }
     return;
   }
   for (unsigned c = 0; c < 256; c++) {
     if (piece->kind == ONE || set_has(&glob->sets[piece->set], (unsigned char)c)) {
-      set_bit(steps + c * glob->words, place);
+      set_bit(steps + c * glob->words, position);
     }
   }
 }
@@ -208,28 +208,28 @@ static int
 lay_out(struct ct_glob *glob, struct ct_diag *diag)
 {
   for (size_t i = 0; i < glob->count; i++) {
-    glob->places += glob->pieces[i].kind == LITERAL ? glob->pieces[i].length : 1;
+    glob->positions += glob->pieces[i].kind == LITERAL ? glob->pieces[i].length : 1;
   }
-  glob->words = glob->places / 64 + 1;
+  glob->words = glob->positions / 64 + 1;
   glob->steps = calloc((ROW_COUNT + 2) * glob->words, sizeof(*glob->steps));
   if (glob->steps == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   glob->stars = glob->steps + ROW_COUNT * glob->words;
   glob->deep = glob->stars + glob->words;
-  size_t place = 0;
+  size_t position = 0;
   for (size_t i = 0; i < glob->count; i++) {
     const struct piece *piece = &glob->pieces[i];
-    if (piece->kind == STAR || piece->kind == LEVEL_STAR) {
-      set_bit(glob->stars, place);
+    if (piece->kind == STAR || piece->kind == SCOPE_STAR) {
+      set_bit(glob->stars, position);
       if (piece->kind == STAR) {
-        set_bit(glob->deep, place);
+        set_bit(glob->deep, position);
       }
-      place++;
+      position++;
       continue;
     }
     for (size_t offset = 0; offset < (piece->kind == LITERAL ? piece->length : 1); offset++) {
-      lay_out_step(glob, piece, offset, place++);
+      lay_out_step(glob, piece, offset, position++);
     }
   }
   return 0;
@@ -278,13 +278,13 @@ ct_glob_compile(const char *text, size_t length, struct ct_glob **out, struct ct
 }
 
 int
-ct_glob_compile_levels(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag)
+ct_glob_compile_scopes(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag)
 {
   uint8_t *marks = malloc(length + 1);
   if (marks == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  ct_levels_mark(text, length, marks);
+  ct_scopes_mark(text, length, marks);
   int code = compile_any(text, length, marks, out, diag);
   free(marks);
   return code;
@@ -389,12 +389,12 @@ ct_glob_matches(const struct ct_glob *glob, const char *text, size_t length)
 }
 
 static bool
-has_bit(const uint64_t *row, size_t place)
+has_bit(const uint64_t *row, size_t position)
 {
-  return (row[place / 64] >> (place % 64) & 1) != 0;
+  return (row[position / 64] >> (position % 64) & 1) != 0;
 }
 
-/* From each star one may go on to the place behind it; two stars are never side by side. */
+/* From each star one may go on to the position after it; two stars are never side by side. */
 static void
 pass_stars(const struct ct_glob *glob, uint64_t *at)
 {
@@ -406,12 +406,15 @@ pass_stars(const struct ct_glob *glob, uint64_t *at)
   }
 }
 
-/* One character; false when no place is left. */
+/* One character; false when no position is left. */
 static bool
-step(const struct ct_glob *glob, uint64_t *at, unsigned char c, bool wall)
+step(const struct ct_glob *glob, uint64_t *at, unsigned char c, bool boundary)
 {
-  const uint64_t *row = glob->steps + (!wall ? c : c == ':' ? ROW_WALL_COLON : ROW_WALL_PARENTHESIS) * glob->words;
-  const uint64_t *stay = wall ? glob->deep : glob->stars;
+  const uint64_t *row = glob->steps + (!boundary  ? c
+                                       : c == ':' ? ROW_BOUNDARY_COLON
+                                                  : ROW_BOUNDARY_PARENTHESIS) *
+                                          glob->words;
+  const uint64_t *stay = boundary ? glob->deep : glob->stars;
   uint64_t carry = 0, any = 0;
   for (size_t i = 0; i < glob->words; i++) {
     uint64_t on = at[i] & row[i];
@@ -424,19 +427,19 @@ step(const struct ct_glob *glob, uint64_t *at, unsigned char c, bool wall)
 }
 
 bool
-ct_glob_matches_levels(const struct ct_glob *glob, const char *text, size_t length, const uint8_t *marks)
+ct_glob_matches_scopes(const struct ct_glob *glob, const char *text, size_t length, const uint8_t *marks)
 {
   uint64_t at[CT_GLOB_BYTES_MAX / 64 + 1] = {0};
-  bool ends_deep = glob->places != 0 && has_bit(glob->deep, glob->places - 1);
+  bool ends_deep = glob->positions != 0 && has_bit(glob->deep, glob->positions - 1);
   at[0] = 1;
   pass_stars(glob, at);
   for (size_t i = 0; i < length; i++) {
-    if (ends_deep && has_bit(at, glob->places - 1)) {
+    if (ends_deep && has_bit(at, glob->positions - 1)) {
       return true;
     }
-    if (!step(glob, at, (unsigned char)text[i], (marks[i] & CT_LEVEL_WALL) != 0)) {
+    if (!step(glob, at, (unsigned char)text[i], (marks[i] & CT_SCOPE_BOUNDARY) != 0)) {
       return false;
     }
   }
-  return has_bit(at, glob->places);
+  return has_bit(at, glob->positions);
 }

@@ -23,15 +23,15 @@ struct ct_glob; /* opaque */
 /* 0, CT_ENOMEM, or CT_EINVAL with the reason in diag. */
 int ct_glob_compile(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag);
 /*
- * The same for names that have levels (base/levels.h): `*`, `?` and sets take no wall. `**` takes anything; inside
+ * The same for names that have scopes (base/scopes.h): `*`, `?` and sets take no boundary. `**` takes anything; inside
  * brackets, where it is part of a type (`f(char **)`), it is as `*`.
  */
-int ct_glob_compile_levels(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag);
+int ct_glob_compile_scopes(const char *text, size_t length, struct ct_glob **out, struct ct_diag *diag);
 void ct_glob_free(struct ct_glob *glob); /* accepts NULL */
 
 bool ct_glob_matches(const struct ct_glob *glob, const char *text, size_t length);
-/* For a glob of ct_glob_compile_levels; marks are those of text (ct_levels_mark). */
-bool ct_glob_matches_levels(const struct ct_glob *glob, const char *text, size_t length, const uint8_t *marks);
+/* For a glob of ct_glob_compile_scopes; marks are those of text (ct_scopes_mark). */
+bool ct_glob_matches_scopes(const struct ct_glob *glob, const char *text, size_t length, const uint8_t *marks);
 /* True when it has a `**` that takes anything. */
 bool ct_glob_is_deep(const struct ct_glob *glob);
 /* The one text that matches, when there is no wildcard; else NULL. */

@@ -68,12 +68,32 @@ ct_format_bytes(char buf[CT_DURATION_CHARS], uint64_t bytes)
   return buf;
 }
 
+/* Bytes at text that form a control character: 0, 1, or 2 for U+0080 to U+009F, which terminals obey as well. */
+static size_t
+control_bytes(const char *text)
+{
+  unsigned char c = (unsigned char)text[0];
+  if (c == 0xc2 && ((unsigned char)text[1] & 0xe0) == 0x80)
+    return 2;
+  return c < 0x20 || c == 0x7f;
+}
+
 void
 ct_put_printable(FILE *out, const char *text, size_t max_bytes)
 {
   for (size_t i = 0; i < max_bytes && text[i] != '\0'; i++) {
-    unsigned char c = (unsigned char)text[i];
-    putc_unlocked(c < 0x20 || c == 0x7f ? '?' : c, out);
+    size_t bytes = control_bytes(text + i);
+    putc_unlocked(bytes != 0 ? '?' : text[i], out);
+    i += bytes > 1;
+  }
+}
+
+void
+ct_make_printable(char *text)
+{
+  for (size_t bytes; *text != '\0'; text += bytes != 0 ? bytes : 1) {
+    bytes = control_bytes(text);
+    memset(text, '?', bytes);
   }
 }
 

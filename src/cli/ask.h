@@ -9,8 +9,8 @@
 
 enum {
   CT_EXIT_NO_SESSION = 3,
-  CT_LOOK_MS = 3000,        /* how long to wait for a status */
-  CT_CHANGE_MS = 10 * 60000 /* for what holds the process: large ones take their time */
+  CT_PEEK_MS = 3000,        /* how long to wait for a status */
+  CT_CHANGE_MS = 10 * 60000 /* for what stops the process: large ones take their time */
 };
 
 /* Usage texts. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
+#include "cli/closing.h"
+#include "cli/processes.h"
 #include "cli/recording.h"
 
 #include <contrail/control.h>
 #include <contrail/session.h>
+#include <contrail/text.h>
 
-#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -56,6 +58,31 @@ parse_pid(const struct ct_command *command, const char *text, pid_t *pid)
   return GO_ON;
 }
 
+/* A process id, or a name that one process has. */
+static int
+parse_process(const struct ct_command *command, const char *text, pid_t *pid)
+{
+  enum { SHOWN = 5 };
+  pid_t pids[SHOWN];
+  char list[SHOWN * 12] = "";
+  if (text[0] >= '0' && text[0] <= '9') {
+    return parse_pid(command, text, pid);
+  }
+  size_t count = ct_processes_named(text, pids, SHOWN);
+  if (count == 1) {
+    *pid = pids[0];
+    return GO_ON;
+  }
+  if (count == 0) {
+    return ct_usage_error(command, "there is no process named '%s'", text);
+  }
+  for (size_t i = 0, at = 0; i < count && i < SHOWN; i++) {
+    at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%d", i == 0 ? "" : ", ", (int)pids[i]);
+  }
+  return ct_usage_error(command, "%zu processes are named '%s' (%s%s): which one?", count, text, list,
+                        count > SHOWN ? ", ..." : "");
+}
+
 static int
 parse_attach(int argc, char **argv, struct attach *attach)
 {
@@ -103,7 +130,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
       return code;
     }
   }
-  return parse_pid(&ct_command_attach, argv[optind], &attach->pid);
+  return parse_process(&ct_command_attach, argv[optind], &attach->pid);
 }
 
 static double
@@ -139,22 +166,25 @@ ms(uint64_t ns)
 }
 
 static void
-tell_attached(const struct ct_session_status *status)
+report_attached(const struct ct_session_status *status)
 {
+  char hooked[CT_COUNT_CHARS], threads[CT_COUNT_CHARS];
   fprintf(stderr,
-          "contrail: attached to process %d: %zu functions hooked, %zu threads held for %.1f ms; Ctrl-C detaches\n",
-          (int)status->pid, status->hooked, status->threads, ms(status->attach_ns));
+          "contrail: attached to process %d: %s functions hooked, %s thread%s held for %.1f ms; Ctrl-C detaches\n",
+          (int)status->pid, ct_format_count(hooked, status->hooked), ct_format_count(threads, status->threads),
+          status->threads == 1 ? "" : "s", ms(status->attach_ns));
 }
 
 static void
-tell_end(const struct attach *attach, const struct ct_session_status *status)
+report_end(const struct attach *attach, const struct ct_session_status *status)
 {
+  char events[CT_COUNT_CHARS];
   if (status->detached) {
-    fprintf(stderr, "contrail: detached from process %d: %" PRIu64 " events, held for %.1f ms, in %s\n",
-            (int)status->pid, status->events, ms(status->detach_ns), attach->options.directory);
+    fprintf(stderr, "contrail: detached from process %d: %s events, held for %.1f ms, in %s\n", (int)status->pid,
+            ct_format_count(events, status->events), ms(status->detach_ns), attach->options.directory);
   } else {
-    fprintf(stderr, "contrail: process %d has ended: %" PRIu64 " events in %s\n", (int)status->pid, status->events,
-            attach->options.directory);
+    fprintf(stderr, "contrail: process %d has ended: %s events in %s\n", (int)status->pid,
+            ct_format_count(events, status->events), attach->options.directory);
   }
   if (status->kept) {
     fprintf(stderr,
@@ -162,6 +192,27 @@ tell_end(const struct attach *attach, const struct ct_session_status *status)
             "processors); contrail clean %d takes the rest out later\n",
             (int)status->pid);
   }
+}
+
+static struct ct_session *detaching; /* for the signal handler */
+
+static void
+on_expedite(int signal)
+{
+  (void)signal;
+  ct_session_expedite(detaching);
+}
+
+/* One more interruption: what takes long is not waited for any more. */
+static void
+let_be_expedited(struct ct_session *session, const sigset_t *stops)
+{
+  struct sigaction action = {.sa_handler = on_expedite, .sa_flags = SA_RESTART};
+  detaching = session;
+  sigaction(SIGINT, &action, NULL);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGHUP, &action, NULL);
+  sigprocmask(SIG_UNBLOCK, stops, NULL);
 }
 
 /* From here on an interruption detaches. */
@@ -176,18 +227,26 @@ attach_to(const struct attach *attach, struct ct_session *session, const sigset_
   struct ct_control *control = ct_open_control(session);
   code = ct_session_resume(session, diag);
   ct_session_get_status(session, &status);
-  /* Others may have been faster: a signal that killed it while it was held, or contrail resume, or stop. */
+  /* Others may have been faster: a signal that killed it while it was stopped, or contrail resume, or stop. */
   if (code != 0 && !status.ended && !status.detached && status.state != CT_STATE_RUNNING) {
     ct_control_close(control);
     return code;
   }
   if (!attach->quiet) {
-    tell_attached(&status);
+    report_attached(&status);
   }
   await_end(session, stops, attach->seconds);
   ct_control_close(control);
   ct_session_get_status(session, &status);
-  if (status.ended || status.detached) { /* by contrail stop */
+  if (status.detached) { /* by contrail stop */
+    return 0;
+  }
+  let_be_expedited(session, stops);
+  if (status.ended) {
+    struct ct_diag unused;
+    if (status.children_live != 0) { /* detached by this, and not by the close, which cannot be expedited */
+      ct_session_detach(session, &unused);
+    }
     return 0;
   }
   code = ct_session_detach(session, diag);
@@ -201,16 +260,20 @@ attach_it(const struct attach *attach)
   struct ct_session *session;
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
+  static const int ends[] = {SIGINT,  SIGTERM, SIGHUP,    SIGQUIT, SIGUSR1, SIGUSR2,
+                             SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO};
   sigset_t stops;
-  sigemptyset(&stops);
-  sigaddset(&stops, SIGINT);
-  sigaddset(&stops, SIGTERM);
-  sigaddset(&stops, SIGHUP);
+  sigemptyset(&stops); /* whatever would end us: the process must not be left with hooks */
+  for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+    sigaddset(&stops, ends[i]);
+  }
   sigprocmask(SIG_BLOCK, &stops, NULL);
   signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
   int code = ct_session_create(&attach->options, &session, &diag);
   if (code == 0) {
     code = attach_to(attach, session, &stops, &diag);
+    sigprocmask(SIG_BLOCK, &stops, NULL); /* the session goes */
     int closed = ct_session_close(session, &status, &closing);
     if (code == 0 && closed != 0) {
       code = closed;
@@ -222,17 +285,18 @@ attach_it(const struct attach *attach)
     return CT_EXIT_RECORDING;
   }
   if (!attach->quiet) {
-    tell_end(attach, &status);
+    report_end(attach, &status);
   }
-  ct_recording_remark(&attach->options, &status);
-  return CT_EXIT_OK;
+  ct_recording_warn(&attach->options, &status);
+  return status.ended || ct_report_gaps(&attach->options, &status) ? CT_EXIT_OK : CT_EXIT_RECORDING;
 }
 
 static int
 run_attach(int argc, char **argv)
 {
-  struct attach attach = {.options = {.struct_size = sizeof(attach.options), .directory = CT_DEFAULT_TRACE}};
+  struct attach attach = {.options = {.struct_size = sizeof(attach.options)}};
   int code = parse_attach(argc, argv, &attach);
+  ct_place_trace(&attach.options);
   if (code == GO_ON) {
     code = attach_it(&attach);
   }
@@ -256,6 +320,7 @@ run_clean(int argc, char **argv)
   if (code != GO_ON) {
     return code;
   }
+  char patches[CT_COUNT_CHARS], frames[CT_COUNT_CHARS];
   struct ct_clean_report report = {.struct_size = sizeof(report)};
   struct ct_diag diag = {""};
   code = ct_clean(pid, &report, &diag);
@@ -267,8 +332,9 @@ run_clean(int argc, char **argv)
     fprintf(stderr, "contrail: %s\n", diag.text);
     return CT_EXIT_RECORDING;
   }
-  fprintf(stderr, "contrail: process %d is clean: %zu patches and %zu return addresses put back, held for %.1f ms\n",
-          (int)pid, report.patches, report.frames, ms(report.pause_ns));
+  fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, held for %.1f ms\n",
+          (int)pid, ct_format_count(patches, report.patches), ct_format_count(frames, report.frames),
+          ms(report.pause_ns));
   if (report.kept) {
     fprintf(stderr,
             "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "
@@ -280,9 +346,12 @@ run_clean(int argc, char **argv)
 const struct ct_command ct_command_attach = {
     .name = "attach",
     .summary = "record a process that runs already",
-    .usage = "usage: contrail attach [OPTION]... PID [PATTERN]...\n"
+    .usage = "usage: contrail attach [OPTION]... PID|NAME [PATTERN]...\n"
              "\n"
-             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+             "NAME is that of one process only.\n"
+             "\n"
+             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "; a trace that is\n"
+             "                           there moves to " CT_DEFAULT_TRACE ".old); any other must not exist yet\n"
              "      --for TIME           detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM\n"
              "                           or SIGHUP, or when the process ends)\n"
              "      --deadline TIME      give up, and leave the process as it was, when the hooks are not in\n"
@@ -291,7 +360,7 @@ const struct ct_command ct_command_attach = {
              "                           in a directory process-PID of its own in DIR\n" CT_RECORDING_USAGE
              "  -q, --quiet              say nothing but errors\n"
              "\n"
-             "The process is held while the hooks go in and come out again; how long is printed. It is left\n"
+             "The process is stopped while the hooks go in and come out again; how long is printed. It is left\n"
              "as it was. Exits with 0, with 125 when it could not be attached to or recorded.\n",
     .run = run_attach,
 };

@@ -79,6 +79,15 @@ ct_parse_number(const char *text, uint64_t max, uint64_t *value)
 }
 
 bool
+ct_parse_time(const char *text, enum ct_view_time *time)
+{
+  if (strcmp(text, "cpu") != 0 && strcmp(text, "wall") != 0)
+    return false;
+  *time = text[0] == 'c' ? CT_TIME_CPU : CT_TIME_WALL;
+  return true;
+}
+
+bool
 ct_tid_list_add(struct ct_tid_list *list, const char *text)
 {
   uint64_t tid;
@@ -140,7 +149,7 @@ ct_open_trace(const struct ct_command *command, const char *dir)
 }
 
 void
-ct_remark_sources(struct ct_trace *trace)
+ct_warn_sources(struct ct_trace *trace)
 {
   if (!ct_trace_has_sources(trace)) {
     fprintf(stderr,
@@ -166,4 +175,38 @@ ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_no
                       "the files of %u threads (the first is %u) are damaged or cut; what comes before is shown",
                       notes->damaged_threads, notes->first_damaged_tid);
   return CT_EXIT_OK;
+}
+
+FILE *
+ct_view_nowhere(const struct ct_command *command)
+{
+  FILE *nowhere = fopen("/dev/null", "we");
+  if (nowhere == NULL)
+    ct_command_failed(command, "/dev/null: %s", strerror(errno));
+  return nowhere;
+}
+
+int
+ct_report_unmatched(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_filter *filter,
+                    const struct ct_view_notes *notes, int rc)
+{
+  enum { LIKELY = 3 };
+  const char *likely[LIKELY];
+  if (rc != CT_EXIT_OK || notes->shown != 0 || (filter->function == NULL && filter->module == NULL))
+    return rc;
+  fflush(stdout);
+  size_t count = ct_view_matches(trace, filter->function, filter->module, likely, LIKELY);
+  const char *glob = filter->function != NULL ? filter->function : filter->module;
+  fprintf(stderr, "contrail %s: ", command->name);
+  if (count != 0)
+    fprintf(stderr, "nothing: of the functions that match '%s' none was called", glob);
+  else
+    fprintf(stderr, "nothing: no %s matches '%s'%s", filter->function != NULL ? "function" : "module", glob,
+            filter->function != NULL && filter->module != NULL ? " in these modules" : "");
+  for (size_t i = 0; count == 0 && i < LIKELY && likely[i][0] != '\0'; i++) {
+    fputs(i == 0 ? "; perhaps " : ", ", stderr);
+    ct_put_printable(stderr, likely[i], 200);
+  }
+  putc('\n', stderr);
+  return filter->strict ? CT_EXIT_FAILED : rc;
 }

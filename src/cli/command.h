@@ -14,6 +14,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Where record writes and the others read when no directory is given. */
 #define CT_DEFAULT_TRACE "contrail.out"
@@ -59,6 +60,8 @@ int ct_command_failed(const struct ct_command *command, const char *fmt, ...) __
 int ct_bad_option(const struct ct_command *command, char **argv, int result);
 int ct_show_usage(const struct ct_command *command); /* on stdout; CT_EXIT_OK */
 
+/* "wall" or "cpu". */
+bool ct_parse_time(const char *text, enum ct_view_time *time);
 /* A whole decimal number up to max; false for anything else. */
 bool ct_parse_number(const char *text, uint64_t max, uint64_t *value);
 
@@ -100,7 +103,19 @@ const char *ct_trace_argument(const struct ct_command *command, int argc, char *
 /* Opens the trace for a reading command and makes a closed pipe an error instead of a signal; NULL after a message. */
 struct ct_trace *ct_open_trace(const struct ct_command *command, const char *dir);
 /* For --source, on stderr: the trace does not say where functions are written, if that is so. */
-void ct_remark_sources(struct ct_trace *trace);
+void ct_warn_sources(struct ct_trace *trace);
+struct ct_view_filter {
+  const char *function, *module; /* globs, NULL: none */
+  bool strict;                   /* --json or -q: nothing that matches is a failure */
+};
+/*
+ * After a view with these filters: when it has shown nothing says so on stderr, with names that may be meant. rc, or
+ * CT_EXIT_FAILED for nothing with a strict filter.
+ */
+int ct_report_unmatched(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_filter *filter,
+                        const struct ct_view_notes *notes, int rc);
+/* For -q: where a view writes then; NULL after a message. */
+FILE *ct_view_nowhere(const struct ct_command *command);
 /*
  * The exit code for what a view returned: prints its diag, or nothing when the reader of
  * our output has gone away; then what notes has to tell.

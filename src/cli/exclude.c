@@ -3,8 +3,9 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 
-#include <contrail/busiest.h>
+#include <contrail/hot_functions.h>
 #include <contrail/exclude.h>
+#include <contrail/text.h>
 #include <contrail/trace.h>
 
 #include <jansson.h>
@@ -39,8 +40,12 @@ ct_exclude_warn(const struct ct_exclude *exclude)
   const char *pattern;
   size_t unmatched = 0;
   for (size_t n = 0; (pattern = ct_exclude_pattern(exclude, n)) != NULL; n++) {
-    if (!ct_exclude_has_matched(exclude, n) && unmatched++ < LINES_MAX)
-      fprintf(stderr, "contrail: --exclude '%s' matched no function\n", pattern);
+    if (ct_exclude_has_matched(exclude, n) || unmatched++ >= LINES_MAX)
+      continue;
+    const char *likely = ct_exclude_likely(exclude, n);
+    fprintf(stderr, "contrail: --exclude '%s' matched no function%s", pattern, likely[0] != '\0' ? ": " : "");
+    ct_put_printable(stderr, likely, SIZE_MAX);
+    fputc('\n', stderr);
   }
   if (unmatched > LINES_MAX)
     fprintf(stderr, "contrail: ... nor did %zu more patterns\n", unmatched - LINES_MAX);
@@ -83,7 +88,7 @@ print_text(void)
 }
 
 static int
-show_busiest(const char *dir, struct ct_busiest_options *options)
+show_hot_functions(const char *dir, struct ct_hot_functions_options *options)
 {
   struct ct_trace *trace = ct_open_trace(&ct_command_exclude_list, dir);
   if (trace == NULL)
@@ -94,7 +99,7 @@ show_busiest(const char *dir, struct ct_busiest_options *options)
   ct_progress_start(&progress, "reading the trace");
   options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
   options->workers = WORKERS;
-  int rc = ct_busiest_write(trace, options, stdout, &notes, &diag);
+  int rc = ct_hot_functions_write(trace, options, stdout, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_exclude_list, rc, &notes, &diag);
   ct_trace_close(trace);
@@ -106,18 +111,18 @@ run(int argc, char **argv)
 {
   static const struct option options[] = {
       {"json", no_argument, NULL, 'j'}, {"share", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
-  struct ct_busiest_options busiest = {.struct_size = sizeof(busiest), .percent = SHARE};
+  struct ct_hot_functions_options hot = {.struct_size = sizeof(hot), .percent = SHARE};
   uint64_t percent;
   int c;
   while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
     switch (c) {
     case 'j':
-      busiest.json = true;
+      hot.json = true;
       break;
     case 's':
       if (!ct_parse_number(optarg, 100, &percent) || percent == 0)
         return ct_usage_error(&ct_command_exclude_list, "--share takes 1 to 100 (percent), not '%s'", optarg);
-      busiest.percent = (unsigned)percent;
+      hot.percent = (unsigned)percent;
       break;
     case 'h':
       return ct_show_usage(&ct_command_exclude_list);
@@ -127,9 +132,9 @@ run(int argc, char **argv)
   }
   if (optind < argc) {
     const char *dir = ct_trace_argument(&ct_command_exclude_list, argc, argv);
-    return dir == NULL ? CT_EXIT_USAGE : show_busiest(dir, &busiest);
+    return dir == NULL ? CT_EXIT_USAGE : show_hot_functions(dir, &hot);
   }
-  int failed = busiest.json ? print_json() : print_text();
+  int failed = hot.json ? print_json() : print_text();
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }
 

@@ -9,13 +9,17 @@
 static int
 run(int argc, char **argv)
 {
-  static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+  static const struct option options[] = {
+      {"json", no_argument, NULL, 'j'}, {"raw", no_argument, NULL, 'R'}, {"help", no_argument, NULL, 'h'}, {0}};
   struct ct_info_options info = {.struct_size = sizeof(info)};
   int c;
   while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
     switch (c) {
     case 'j':
       info.json = true;
+      break;
+    case 'R':
+      info.time = CT_TIME_RAW;
       break;
     case 'h':
       return ct_show_usage(&ct_command_info);
@@ -40,10 +44,11 @@ run(int argc, char **argv)
 const struct ct_command ct_command_info = {
     .name = "info",
     .summary = "show what a trace is: exit, events, drops, modules, threads",
-    .usage = "usage: contrail info [--json] [DIR]\n"
+    .usage = "usage: contrail info [--json] [--raw] [DIR]\n"
              "\n"
              "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went.\n"
              "\n"
-             "  --json   as one JSON object, with all modules and threads\n",
+             "  --json   as one JSON object, with all modules and threads\n"
+             "  --raw    durations as the clock gave them, with what hooks and contrail took\n",
     .run = run,
 };

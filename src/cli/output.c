@@ -15,6 +15,8 @@ show(const char *dir, const struct ct_output_options *options)
     return CT_EXIT_FAILED;
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
+  for (uint32_t n = 0; options->raw && n < ct_trace_damage_count(trace); n++)
+    ct_command_failed(&ct_command_output, "DAMAGED: %s", ct_trace_damage(trace, n));
   int rc = ct_output_write(trace, options, stdout, &diag);
   rc = ct_finish_view(&ct_command_output, rc, &notes, &diag);
   ct_trace_close(trace);

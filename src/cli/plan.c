@@ -6,6 +6,7 @@
 #include <contrail/cache.h>
 #include <contrail/exclude.h>
 #include <contrail/plan.h>
+#include <contrail/text.h>
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,35 +14,35 @@
 #include <string.h>
 
 /* A plan, and what is wanted of it. */
-struct chosen {
+struct selected {
   const struct ct_plan *plan;
   const struct ct_selection *selection;
-  struct ct_choice *choice;
+  struct ct_filter_result *filter_result;
 };
 
 static struct ct_plan_function
-function_at(const struct chosen *chosen, size_t i)
+function_at(const struct selected *selected, size_t i)
 {
   struct ct_plan_function function = {.struct_size = sizeof(function)};
-  ct_plan_function(chosen->plan, chosen->choice, i, &function);
+  ct_plan_function(selected->plan, selected->filter_result, i, &function);
   return function;
 }
 
 static size_t
-refused_count(const struct chosen *chosen, int refusal)
+refused_count(const struct selected *selected, int refusal)
 {
-  return ct_plan_refused(chosen->plan, chosen->choice, (enum ct_refusal)refusal);
+  return ct_plan_refused(selected->plan, selected->filter_result, (enum ct_refusal)refusal);
 }
 
 static json_t *
-function_json(const struct chosen *chosen, size_t i)
+function_json(const struct selected *selected, size_t i)
 {
   char label[512];
-  struct ct_plan_function function = function_at(chosen, i);
+  struct ct_plan_function function = function_at(selected, i);
   json_t *json = json_object();
   json_object_set_new(json, "address", json_integer((json_int_t)function.address));
   json_object_set_new(json, "size", json_integer((json_int_t)function.size));
-  json_object_set_new(json, "name", json_string(ct_plan_function_label(chosen->plan, i, label, sizeof(label))));
+  json_object_set_new(json, "name", json_string(ct_plan_function_label(selected->plan, i, label, sizeof(label))));
   json_object_set_new(json, "callable", json_boolean(function.callable));
   if (function.refusal != CT_REFUSED_NOT) {
     json_object_set_new(json, "refused", json_string(ct_refusal_key(function.refusal)));
@@ -49,8 +50,8 @@ function_json(const struct chosen *chosen, size_t i)
     if (function.refusal == CT_REFUSED_BRANCH_INTO || function.refusal == CT_REFUSED_ENTRY_INTO) {
       json_object_set_new(json, "at", json_integer(function.refusal_offset));
     }
-    if (function.refusal == CT_REFUSED_EXCLUDED || function.refusal == CT_REFUSED_UNCHOSEN) {
-      json_object_set_new(json, "trampoline", json_boolean(function.quiet));
+    if (function.refusal == CT_REFUSED_EXCLUDED || function.refusal == CT_REFUSED_UNSELECTED) {
+      json_object_set_new(json, "trampoline", json_boolean(function.passthrough));
     }
   } else {
     json_object_set_new(json, "tactic", json_string(ct_tactic_name(function.tactic)));
@@ -60,13 +61,13 @@ function_json(const struct chosen *chosen, size_t i)
 }
 
 static json_t *
-totals_json(const struct chosen *chosen)
+totals_json(const struct selected *selected)
 {
-  const struct ct_plan *plan = chosen->plan;
+  const struct ct_plan *plan = selected->plan;
   size_t tactics[CT_TACTIC_COUNT] = {0};
   size_t enter_only = 0, light = 0, callable = 0;
   for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
-    struct ct_plan_function function = function_at(chosen, i);
+    struct ct_plan_function function = function_at(selected, i);
     callable += function.callable;
     enter_only += function.hooked == CT_HOOKED_ENTER;
     light += function.hooked == CT_HOOKED_LIGHT;
@@ -78,8 +79,8 @@ totals_json(const struct chosen *chosen)
   json_t *refused = json_object();
   json_t *by_tactic = json_object();
   for (int r = 1; r < CT_REFUSED_COUNT; r++) {
-    if (refused_count(chosen, r) != 0) {
-      json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)refused_count(chosen, r)));
+    if (refused_count(selected, r) != 0) {
+      json_object_set_new(refused, ct_refusal_key(r), json_integer((json_int_t)refused_count(selected, r)));
     }
   }
   for (int t = 1; t < CT_TACTIC_COUNT; t++) {
@@ -87,7 +88,7 @@ totals_json(const struct chosen *chosen)
   }
   json_object_set_new(json, "functions", json_integer((json_int_t)ct_plan_function_count(plan)));
   json_object_set_new(json, "callable", json_integer((json_int_t)callable));
-  json_object_set_new(json, "hooked", json_integer((json_int_t)ct_plan_hooked(plan, chosen->choice)));
+  json_object_set_new(json, "hooked", json_integer((json_int_t)ct_plan_hooked(plan, selected->filter_result)));
   json_object_set_new(json, "enter_only", json_integer((json_int_t)enter_only));
   json_object_set_new(json, "light", json_integer((json_int_t)light));
   json_object_set_new(json, "tactics", by_tactic);
@@ -96,6 +97,8 @@ totals_json(const struct chosen *chosen)
   if (enter_only_because != NULL) {
     json_object_set_new(json, "enter_only_because", json_string(enter_only_because));
   }
+  json_object_set_new(json, "code_bytes", json_integer((json_int_t)ct_plan_code_bytes(plan)));
+  json_object_set_new(json, "known_bytes", json_integer((json_int_t)ct_plan_known_bytes(plan)));
   json_object_set_new(json, "uses_gs", json_boolean(ct_plan_uses_gs(plan)));
   json_object_set_new(json, "cached", json_boolean(ct_plan_is_cached(plan)));
   json_object_set_new(json, "plan_ns", json_integer((json_int_t)ct_plan_ns(plan)));
@@ -103,20 +106,20 @@ totals_json(const struct chosen *chosen)
 }
 
 static int
-print_json(const struct chosen *chosen)
+print_json(const struct selected *selected)
 {
-  const struct ct_plan *plan = chosen->plan;
+  const struct ct_plan *plan = selected->plan;
   json_t *json = json_object();
   json_t *functions = json_array();
   for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
-    json_array_append_new(functions, function_json(chosen, i));
+    json_array_append_new(functions, function_json(selected, i));
   }
   json_object_set_new(json, "path", json_string(ct_plan_path(plan)));
   json_object_set_new(json, "build_id", json_string(ct_plan_build_id(plan)));
   json_object_set_new(json, "functions", functions);
-  json_object_set_new(json, "totals", totals_json(chosen));
-  if (!ct_selection_is_everything(chosen->selection)) {
-    json_object_set_new(json, "patterns", ct_select_json(chosen->selection));
+  json_object_set_new(json, "totals", totals_json(selected));
+  if (!ct_selection_is_everything(selected->selection)) {
+    json_object_set_new(json, "patterns", ct_select_json(selected->selection));
   }
   int failed = json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
   putchar('\n');
@@ -126,14 +129,15 @@ print_json(const struct chosen *chosen)
 
 /* What patterns do not match is not shown. */
 static int
-print_text(const struct chosen *chosen)
+print_text(const struct selected *selected)
 {
-  const struct ct_plan *plan = chosen->plan;
-  bool all = ct_selection_is_everything(chosen->selection);
-  char label[512];
+  const struct ct_plan *plan = selected->plan;
+  bool all = ct_selection_is_everything(selected->selection);
+  char label[512], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
   for (size_t i = 0; i < ct_plan_function_count(plan); i++) {
-    struct ct_plan_function function = function_at(chosen, i);
+    struct ct_plan_function function = function_at(selected, i);
     ct_plan_function_label(plan, i, label, sizeof(label));
+    ct_make_printable(label);
     if (!all && function.refusal != CT_REFUSED_NOT) {
       continue;
     }
@@ -142,21 +146,26 @@ print_text(const struct chosen *chosen)
              ct_hooked_name(function.hooked), ct_tactic_name(function.tactic), label);
     } else {
       printf("%12" PRIx64 " %7" PRIu64 "  -     -        %s: %s%s\n", function.address, function.size, label,
-             ct_refusal_text(function.refusal), function.quiet ? ", with a trampoline that records nothing" : "");
+             ct_refusal_text(function.refusal), function.passthrough ? ", with a trampoline that records nothing" : "");
     }
   }
   if (ct_plan_enter_only_text(plan) != NULL) {
     printf("\nenter only: %s\n", ct_plan_enter_only_text(plan));
   }
-  printf("\n%zu functions, %zu hooked, planned in %.1f ms%s\n", ct_plan_function_count(plan),
-         ct_plan_hooked(plan, chosen->choice), (double)ct_plan_ns(plan) / 1e6,
+  printf("\n%s functions, %s hooked, planned in %.1f ms%s\n", ct_format_count(a, ct_plan_function_count(plan)),
+         ct_format_count(b, ct_plan_hooked(plan, selected->filter_result)), (double)ct_plan_ns(plan) / 1e6,
          ct_plan_is_cached(plan) ? " (from the cache)" : "");
+  if (ct_plan_code_bytes(plan) != 0) {
+    double share = 100.0 * (double)ct_plan_known_bytes(plan) / (double)ct_plan_code_bytes(plan);
+    printf("%.*f %% of %s of text belongs to known functions%s\n", share < 10 ? 2 : 0, share,
+           ct_format_bytes(bytes, ct_plan_code_bytes(plan)), share < 50 ? "; calls in the rest are not recorded" : "");
+  }
   for (int r = 1; r < CT_REFUSED_COUNT; r++) {
-    if (refused_count(chosen, r) != 0) {
-      printf("%8zu not hooked: %s\n", refused_count(chosen, r), ct_refusal_text(r));
+    if (refused_count(selected, r) != 0) {
+      printf("%8s not hooked: %s\n", ct_format_count(a, refused_count(selected, r)), ct_refusal_text(r));
     }
   }
-  ct_select_print(chosen->selection);
+  ct_select_print(selected->selection);
   return 0;
 }
 
@@ -165,6 +174,19 @@ struct wanted {
   struct ct_selection *selection;
   struct ct_exclude *exclude;
 };
+
+/* There are patterns, and no function matches one of them. */
+static bool
+chooses_nothing(const struct ct_selection *selection)
+{
+  struct ct_select_info info = {.struct_size = sizeof(info)};
+  size_t n = 0, matched = 0;
+  while (selection != NULL && ct_selection_info(selection, n, &info) == 0) {
+    matched += info.matched;
+    n++;
+  }
+  return n != 0 && matched == 0;
+}
 
 static int
 plan_it(const char *path, const struct wanted *wanted)
@@ -183,14 +205,15 @@ plan_it(const char *path, const struct wanted *wanted)
   if (wanted->int3) {
     ct_plan_use_int3(plan);
   }
-  struct chosen chosen = {.plan = plan, .selection = wanted->selection};
-  failed = ct_choice_create(plan, wanted->selection, wanted->exclude, path, &chosen.choice);
+  struct selected selected = {.plan = plan, .selection = wanted->selection};
+  failed = ct_filter_result_create(plan, wanted->selection, wanted->exclude, path, &selected.filter_result);
   if (failed == 0) {
-    failed = wanted->json ? print_json(&chosen) : print_text(&chosen);
+    ct_plan_suggest(plan, wanted->selection, wanted->exclude, path);
+    failed = wanted->json ? print_json(&selected) || chooses_nothing(wanted->selection) : print_text(&selected);
     ct_exclude_warn(wanted->exclude);
     ct_select_warn(wanted->selection);
   }
-  ct_choice_destroy(chosen.choice);
+  ct_filter_result_destroy(selected.filter_result);
   ct_plan_free(plan);
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }

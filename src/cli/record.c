@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail record: run a program and record it. */
+#include "cli/closing.h"
 #include "cli/recording.h"
+#include "cli/signals.h"
 
 #include <contrail/control.h>
 #include <contrail/exclude.h>
@@ -8,10 +10,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
@@ -27,23 +29,35 @@ failure(int exec_errno, const struct ct_diag *diag)
 
 enum { GO_ON = -1, STEP_MS = 50 };
 
+/* A recording under way. */
+struct run {
+  struct ct_session_options *options;
+  struct ct_session *session;
+  struct ct_signals *signals;
+  bool verbose, quiet;
+};
+
 /* GO_ON with the program at argv[optind], or an exit code. */
 static int
-parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
+parse(int argc, char **argv, struct ct_session_options *record, struct run *run)
 {
   static const struct option options[] = {
       CT_RECORDING_OPTIONS,
       {"int3", no_argument, NULL, '3'},
       {"verbose", no_argument, NULL, 'v'},
+      {"quiet", no_argument, NULL, 'q'},
       {"wait-for-all", no_argument, NULL, 'w'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
   int got, code;
-  while ((got = getopt_long(argc, argv, "+:o:vfh", options, NULL)) != -1) {
+  while ((got = getopt_long(argc, argv, "+:o:vqfph", options, NULL)) != -1) {
     switch (got) {
     case 'v':
-      *verbose = true;
+      run->verbose = true;
+      break;
+    case 'q':
+      run->quiet = true;
       break;
     case 'w':
       record->follow = record->wait_for_all = true;
@@ -51,6 +65,8 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
     case '3':
       record->int3 = true;
       break;
+    case 'p':
+      return ct_usage_error(&ct_command_record, "a process that runs already is recorded by: contrail attach PID");
     case 'h':
       return ct_show_usage(&ct_command_record);
     default:
@@ -66,51 +82,32 @@ parse(int argc, char **argv, struct ct_session_options *record, bool *verbose)
   return GO_ON;
 }
 
-static volatile pid_t program;       /* for the signal handler; 0: none */
-static volatile sig_atomic_t enough; /* somebody wants the recording to end */
-
+/* The program has had SIGTERM from us some seconds ago: it goes on, and the recording ends. */
 static void
-on_forward(int signal)
+on_unheard(void *context)
 {
-  int saved = errno;
-  if (program > 0) {
-    kill(program, signal);
-  } else {
-    enough = 1;
+  struct run *run = context;
+  struct ct_session_status status = {.struct_size = sizeof(status)};
+  ct_session_get_status(run->session, &status);
+  if (!status.ended && ct_session_detach(run->session, NULL) == 0) {
+    fprintf(stderr, "contrail: process %d goes on after SIGTERM; it is recorded no longer\n", (int)status.pid);
   }
-  errno = saved;
 }
 
 /* The program has ended, children of its are recorded on. */
 static void
-wait_for_children(struct ct_session *session)
+wait_for_children(const struct run *run)
 {
-  struct sigaction action = {.sa_handler = on_forward};
-  program = 0;
-  sigaction(SIGINT, &action, NULL);
-  while (!enough && ct_session_wait(session, STEP_MS) == CT_ETIMEOUT) {
+  ct_signals_forget_program(run->signals);
+  while (!ct_signals_enough(run->signals) && ct_session_wait(run->session, STEP_MS) == CT_ETIMEOUT) {
   }
 }
 
-/* Once the program is there, which has the dispositions that we were started with. */
+/* What the user should know after a recording that is good. */
 static void
-take_signals(pid_t pid)
+warn(const struct ct_session_options *record, const struct ct_session_status *status, bool verbose)
 {
-  struct sigaction action = {.sa_handler = SIG_IGN}; /* the terminal sends these to the program too: it decides */
-  program = pid;
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGQUIT, &action, NULL);
-  sigaction(SIGXFSZ, &action, NULL);
-  action.sa_handler = on_forward;
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
-}
-
-/* What the user should know behind a recording that is good. */
-static void
-remark(const struct ct_session_options *record, const struct ct_session_status *status, bool verbose)
-{
-  ct_recording_remark(record, status);
+  ct_recording_warn(record, status);
   if (verbose) {
     fprintf(stderr, "contrail: light hooks: the interval of sampling changed %" PRIu64 " times and is %" PRIu32 "\n",
             status->sample_changes, status->sample_interval);
@@ -119,18 +116,14 @@ remark(const struct ct_session_options *record, const struct ct_session_status *
     fprintf(stderr, "contrail: %zu children were followed, %" PRIu64 " events in them\n", status->children,
             status->child_events);
   }
-  if (status->events == 0 && status->dropped == 0 && ct_exclude_is_empty(record->exclude) &&
-      ct_selection_is_everything(record->selection)) {
-    fprintf(stderr, "contrail: nothing was recorded: no function of the program is known (stripped, and without call "
-                    "frame information?); contrail plan FILE lists those of a file\n");
-  }
+  ct_report_gaps(record, status);
 }
 
 /* Runs the program to its end. */
 static int
-run_program(struct ct_session *session, const struct ct_session_options *record, char **argv, int *exec_errno,
-            struct ct_diag *diag)
+run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
 {
+  struct ct_session *session = run->session;
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_control *control = NULL;
   int code = ct_session_spawn(session, argv, exec_errno, diag);
@@ -138,7 +131,10 @@ run_program(struct ct_session *session, const struct ct_session_options *record,
     return code;
   }
   ct_session_get_status(session, &status);
-  take_signals(status.pid);
+  if (!ct_signals_serve(run->signals, status.pid, on_unheard, run)) {
+    snprintf(diag->text, sizeof(diag->text), "cannot start a thread");
+    return CT_ENOMEM;
+  }
   code = ct_session_install(session, diag);
   ct_session_get_status(session, &status);
   if (code == 0 && !status.ended) {
@@ -148,11 +144,11 @@ run_program(struct ct_session *session, const struct ct_session_options *record,
   if (code == 0 || code == CT_ETIMEOUT) {
     int waited;
     do {
-      waited = ct_session_wait(session, record->wait_for_all ? STEP_MS : -1);
+      waited = ct_session_wait(session, run->options->wait_for_all ? STEP_MS : -1);
       ct_session_get_status(session, &status);
     } while (waited == CT_ETIMEOUT && !status.ended);
     if (waited == CT_ETIMEOUT) {
-      wait_for_children(session);
+      wait_for_children(run);
       waited = 0;
     }
     if (waited != 0 && code == 0) {
@@ -160,22 +156,23 @@ run_program(struct ct_session *session, const struct ct_session_options *record,
       snprintf(diag->text, sizeof(diag->text), "lost the program: somebody else has waited for it");
     }
   }
-  program = 0;
+  ct_signals_forget_program(run->signals);
   ct_control_close(control);
   return code;
 }
 
 static int
-record_it(const struct ct_session_options *record, char **argv, bool verbose)
+record_it(struct run *run, char **argv)
 {
-  struct ct_session *session;
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   int exec_errno = 0;
-  int code = ct_session_create(record, &session, &diag);
+  run->options->signal_mask = ct_signals_mask(run->signals);
+  int code = ct_session_create(run->options, &run->session, &diag);
   if (code == 0) {
-    code = run_program(session, record, argv, &exec_errno, &diag);
-    int closed = ct_session_close(session, &status, &closing);
+    code = run_program(run, argv, &exec_errno, &diag);
+    ct_signals_stop(run->signals);
+    int closed = ct_session_close(run->session, &status, &closing);
     if (code == 0 && closed != 0) {
       code = closed;
       diag = closing;
@@ -184,8 +181,14 @@ record_it(const struct ct_session_options *record, char **argv, bool verbose)
   if (code != 0) {
     return failure(exec_errno, &diag);
   }
-  remark(record, &status, verbose);
+  if (!run->quiet) {
+    warn(run->options, &status, run->verbose);
+    if (run->verbose || isatty(STDERR_FILENO) == 1) {
+      ct_report_trace(run->options->directory);
+    }
+  }
   if (WIFSIGNALED(status.wait_status)) {
+    ct_signals_die_of(run->signals, WTERMSIG(status.wait_status));
     return 128 + WTERMSIG(status.wait_status);
   }
   return WEXITSTATUS(status.wait_status);
@@ -194,11 +197,15 @@ record_it(const struct ct_session_options *record, char **argv, bool verbose)
 static int
 run_record(int argc, char **argv)
 {
-  struct ct_session_options record = {.struct_size = sizeof(record), .directory = CT_DEFAULT_TRACE};
-  bool verbose = false;
-  int code = parse(argc, argv, &record, &verbose);
+  struct ct_session_options record = {.struct_size = sizeof(record), .lossless = true};
+  struct run run = {.options = &record};
+  int code = parse(argc, argv, &record, &run);
+  ct_place_trace(&record);
   if (code == GO_ON) {
-    code = record_it(&record, argv + optind, verbose);
+    run.signals = ct_signals_create();
+    code =
+        run.signals != NULL ? record_it(&run, argv + optind) : ct_command_failed(&ct_command_record, "out of memory");
+    ct_signals_destroy(run.signals);
   }
   ct_recording_options_free(&record);
   return code;
@@ -209,15 +216,18 @@ const struct ct_command ct_command_record = {
     .summary = "run a program and record every function call",
     .usage = "usage: contrail record [OPTION]... [--] PROGRAM [ARG]...\n"
              "\n"
-             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "); must not exist yet\n"
+             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "; a trace that is\n"
+             "                           there moves to " CT_DEFAULT_TRACE ".old); any other must not exist yet\n"
              "  -f, --follow             record the program's children too, and theirs: each in a directory\n"
              "                           process-PID of its own in DIR. Those that outlive the program\n"
-             "                           are let go when it ends\n"
+             "                           are detached when it ends\n"
              "      --wait-for-all       the same, and go on until the last of them has ended, or until\n"
              "                           SIGINT, SIGTERM or SIGHUP when the program has (for daemons)\n"
              "      --int3               hook by a trap what no jump fits; the program must leave\n"
              "                           SIGTRAP alone\n" CT_RECORDING_USAGE
-             "  -v, --verbose            say at the end what sampling did\n"
+             "  -v, --verbose            say at the end what is in the trace, as is done on a terminal, and\n"
+             "                           what sampling did\n"
+             "  -q, --quiet              say nothing but errors\n"
              "\n"
              "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
              "recording failed, 126 or 127 when the program cannot be executed or found.\n",

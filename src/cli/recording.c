@@ -4,6 +4,7 @@
 
 #include <contrail/exclude.h>
 #include <contrail/select.h>
+#include <contrail/text.h>
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,8 +60,12 @@ ct_recording_option(const struct ct_command *command, int option, char **argv, s
     return CT_EXIT_OK;
   case 'f':
     return set_flag(&session->follow);
-  case CT_OPTION_LOSSLESS:
+  case CT_OPTION_LOSSLESS: /* nothing is lost, nothing is estimated */
+    session->no_sampling = true;
     return set_flag(&session->lossless);
+  case CT_OPTION_NO_WAIT:
+    session->lossless = false;
+    return CT_EXIT_OK;
   case CT_OPTION_NO_CACHE:
     return set_flag(&session->no_cache);
   case CT_OPTION_NO_OUTPUT:
@@ -96,26 +101,43 @@ ct_recording_option(const struct ct_command *command, int option, char **argv, s
   }
 }
 
+/* A line for each reason: what helps against one does not help against another. */
+static void
+warn_drops(const struct ct_session_options *options, const char *what, const uint64_t *dropped_by, uint64_t events,
+           const char *ring_option)
+{
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
+  for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
+    bool room = reason == CT_DROP_OVERWRITTEN || reason == CT_DROP_NO_SEGMENT;
+    if (dropped_by[reason] != 0) {
+      fprintf(stderr, "contrail: %s %s were dropped (%s recorded): %s", ct_format_count(a, dropped_by[reason]), what,
+              ct_format_count(b, events), ct_drop_text(reason));
+      if (room) {
+        fprintf(stderr, "; %sa larger %s keeps them", options->lossless ? "" : "--lossless or ", ring_option);
+      }
+      fputc('\n', stderr);
+    }
+  }
+}
+
 void
-ct_recording_remark(const struct ct_session_options *options, const struct ct_session_status *status)
+ct_recording_warn(const struct ct_session_options *options, const struct ct_session_status *status)
 {
   ct_exclude_warn(options->exclude);
   ct_select_warn(options->selection);
   if (status->note[0] != '\0') {
-    fprintf(stderr, "contrail: note: %s\n", status->note);
+    fputs("contrail: note: ", stderr);
+    ct_put_printable(stderr, status->note, sizeof(status->note));
+    fputc('\n', stderr);
   }
-  if (status->child_dropped != 0) {
-    fprintf(stderr,
-            "contrail: %" PRIu64 " events of children were dropped (%" PRIu64
-            " recorded); --lossless or a larger --child-ring-size keeps them\n",
-            status->child_dropped, status->child_events);
+  if (status->children_lost != 0) {
+    char count[CT_COUNT_CHARS];
+    fprintf(stderr, "contrail: %s %s not recorded; contrail info %s tells why\n",
+            ct_format_count(count, status->children_lost), status->children_lost == 1 ? "child was" : "children were",
+            options->directory);
   }
-  if (status->dropped != 0) {
-    fprintf(stderr,
-            "contrail: %" PRIu64 " events were dropped (%" PRIu64
-            " recorded); --lossless or a larger --ring-size keeps them\n",
-            status->dropped, status->events);
-  }
+  warn_drops(options, "events of children", status->child_dropped_by, status->child_events, "--child-ring-size");
+  warn_drops(options, "events", status->dropped_by, status->events, "--ring-size");
 }
 
 void

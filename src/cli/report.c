@@ -16,7 +16,7 @@ enum { DEFAULT_ROWS = 30, WORKERS = 2 };
 static const char *const sort_names[] = {
     [CT_SORT_TOTAL] = "total", [CT_SORT_SELF] = "self", [CT_SORT_CALLS] = "calls", [CT_SORT_MIN] = "min",
     [CT_SORT_MAX] = "max",     [CT_SORT_AVG] = "avg",   [CT_SORT_P50] = "p50",     [CT_SORT_P95] = "p95",
-    [CT_SORT_P99] = "p99",     [CT_SORT_NAME] = "name",
+    [CT_SORT_P99] = "p99",     [CT_SORT_NAME] = "name", [CT_SORT_OFF] = "off",
 };
 
 static bool
@@ -42,8 +42,11 @@ terminal_columns(void)
 }
 
 static int
-show(const char *dir, struct ct_report_options *options)
+show(const char *dir, struct ct_report_options *options, bool quiet)
 {
+  FILE *out = quiet ? ct_view_nowhere(&ct_command_report) : stdout;
+  if (out == NULL)
+    return CT_EXIT_FAILED;
   struct ct_trace *trace = ct_open_trace(&ct_command_report, dir);
   if (trace == NULL)
     return CT_EXIT_FAILED;
@@ -55,13 +58,24 @@ show(const char *dir, struct ct_report_options *options)
     options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
   options->width = terminal_columns();
   options->workers = WORKERS;
-  int rc = ct_report_write(trace, options, stdout, &notes, &diag);
+  int rc = ct_report_write(trace, options, out, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_report, rc, &notes, &diag);
+  struct ct_view_filter filter = {options->function_glob, options->module_glob, quiet || options->json};
+  rc = ct_report_unmatched(&ct_command_report, trace, &filter, &notes, rc);
+  if (quiet)
+    fclose(out);
   if (options->source)
-    ct_remark_sources(trace);
+    ct_warn_sources(trace);
   ct_trace_close(trace);
   return rc;
+}
+
+static int
+set_quiet(bool *quiet)
+{
+  *quiet = true;
+  return -1;
 }
 
 /* One option; -1, or the exit code when it is wrong. */
@@ -100,6 +114,13 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
   case 'F':
     options->family = true;
     return -1;
+  case 'R':
+    options->time = CT_TIME_RAW;
+    return -1;
+  case 'T':
+    if (!ct_parse_time(optarg, &options->time))
+      return ct_usage_error(&ct_command_report, "'%s' is neither wall nor cpu", optarg);
+    return -1;
   case 'h':
     return ct_show_usage(&ct_command_report);
   default:
@@ -111,24 +132,21 @@ static int
 run(int argc, char **argv)
 {
   static const struct option longs[] = {
-      {"sort", required_argument, NULL, 's'},
-      {"thread", required_argument, NULL, 't'},
-      {"limit", required_argument, NULL, 'n'},
-      {"per-thread", no_argument, NULL, 'p'},
-      {"function", required_argument, NULL, 'f'},
-      {"module", required_argument, NULL, 'm'},
-      {"source", no_argument, NULL, 'S'},
-      {"json", no_argument, NULL, 'j'},
-      {"family", no_argument, NULL, 'F'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
+      {"sort", required_argument, NULL, 's'},     {"thread", required_argument, NULL, 't'},
+      {"limit", required_argument, NULL, 'n'},    {"per-thread", no_argument, NULL, 'p'},
+      {"function", required_argument, NULL, 'f'}, {"module", required_argument, NULL, 'm'},
+      {"source", no_argument, NULL, 'S'},         {"json", no_argument, NULL, 'j'},
+      {"family", no_argument, NULL, 'F'},         {"raw", no_argument, NULL, 'R'},
+      {"time", required_argument, NULL, 'T'},     {"quiet", no_argument, NULL, 'q'},
+      {"help", no_argument, NULL, 'h'},           {0},
   };
   struct ct_report_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
   bool limited = false;
+  bool quiet = false;
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":s:t:n:f:m:h", longs, NULL)) != -1)
-    rc = take_option(c, argv, &options, &tids, &limited);
+  while (rc == -1 && (c = getopt_long(argc, argv, ":s:t:n:f:m:qh", longs, NULL)) != -1)
+    rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids, &limited);
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
   if (rc == -1 && dir == NULL)
     rc = CT_EXIT_USAGE;
@@ -139,7 +157,7 @@ run(int argc, char **argv)
   options.tids = tids.tids;
   options.tid_count = tids.count;
   if (rc == -1)
-    rc = show(dir, &options);
+    rc = show(dir, &options, quiet);
   free(tids.tids);
   return rc;
 }
@@ -151,14 +169,17 @@ const struct ct_command ct_command_report = {
              "\n"
              "Shows calls and times per function of the trace in DIR (default " CT_DEFAULT_TRACE ").\n"
              "\n"
-             "  -s, --sort KEY        total (default), self, calls, min, max, avg, p50, p95, p99 or name\n"
+             "  -s, --sort KEY        total (default), self, off, calls, min, max, avg, p50, p95, p99 or name\n"
              "  -n, --limit N         at most N rows, 0 for all (default 30; all with --json)\n"
              "  -f, --function GLOB   only functions whose name matches\n"
              "  -m, --module GLOB     only functions of modules whose path or file name matches\n"
              "  -t, --thread TID      only this thread; may be given several times\n"
              "      --per-thread      a table for each thread too\n"
              "      --family          of the processes that were followed (record --follow) too, all in one table\n"
+             "      --time cpu|wall   times without the time off the processor, or with it (default)\n"
+             "      --raw             times as the clock gave them, with what hooks and contrail took\n"
              "      --source          where each function is written, if the trace says (record --source)\n"
-             "      --json            as one JSON object\n",
+             "      --json            as one JSON object; status 1 when nothing matches\n"
+             "  -q, --quiet           show nothing: the status tells whether anything matches\n",
     .run = run,
 };

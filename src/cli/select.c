@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The options about selection, and what is told about patterns. */
+/* The options about selection, and what is reported about patterns. */
 #include "cli/select.h"
+
+#include <contrail/text.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,10 @@ ct_select_option(const struct ct_command *command, int option, const char *argum
     }
     return code;
   }
+  if (option == CT_OPTION_TRACE && strcmp(argument, "none") == 0) {
+    ct_selection_set_none(*selection);
+    return CT_EXIT_OK;
+  }
   int rc = option == CT_OPTION_ROOT ? ct_selection_set_root(*selection, argument, &diag)
                                     : ct_selection_add(*selection, argument, CT_SELECT_AUTO, &diag);
   return rc == 0 ? CT_EXIT_OK
@@ -49,8 +55,10 @@ ct_select_warn(const struct ct_selection *selection)
   size_t unmatched = 0;
   for (size_t n = 0; ct_selection_info(selection, n, &info) == 0; n++) {
     if (info.matched == 0 && unmatched++ < LINES_MAX) {
-      fprintf(stderr, "contrail: --trace '%s' matched no function%s%s\n", info.pattern,
-              info.note[0] != '\0' ? ": " : "", info.note);
+      const char *more = info.note[0] != '\0' ? info.note : info.likely;
+      fprintf(stderr, "contrail: --trace '%s' matched no function%s", info.pattern, more[0] != '\0' ? ": " : "");
+      ct_put_printable(stderr, more, SIZE_MAX);
+      fputc('\n', stderr);
     } else if (info.matched != 0 && info.note[0] != '\0') {
       fprintf(stderr, "contrail: --trace '%s': %s\n", info.pattern, info.note);
     }

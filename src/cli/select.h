@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The options --trace, --mode and --project-root, which record and plan share, and what is told
+/* The options --trace, --mode and --project-root, which record and plan share, and what is reported
  * about patterns. */
 #ifndef CT_CLI_SELECT_H
 #define CT_CLI_SELECT_H

@@ -29,13 +29,27 @@ last_part(const char *path)
   return slash != NULL ? slash + 1 : path;
 }
 
+/* As the views of its trace begin. */
+static void
+capture_lost(const json_t *status)
+{
+  uint64_t events = ct_number_of(status, "events") + ct_number_of(status, "child_events");
+  uint64_t dropped = ct_number_of(status, "dropped") + ct_number_of(status, "child_dropped");
+  double share = 100.0 * (double)dropped / ((double)events + (double)dropped);
+  if (dropped != 0)
+    printf("%s: %.*f %% of events LOST, counts are too low\n", ct_text_of(status, "id"), share < 1 ? 3 : 1, share);
+}
+
 static void
 print_line(const json_t *status)
 {
-  char since[32], events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS];
+  char since[32], events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], program[64];
   format_since(since, sizeof(since), status);
+  snprintf(program, sizeof(program), "%s", last_part(ct_text_of(status, "program")));
+  ct_make_printable(program);
+  capture_lost(status);
   printf("%-24s %8" PRIu64 "  %-16.16s %-10s %19s %15s %12s %8" PRIu64 "\n", ct_text_of(status, "id"),
-         ct_number_of(status, "pid"), last_part(ct_text_of(status, "program")), ct_text_of(status, "state"), since,
+         ct_number_of(status, "pid"), program, ct_text_of(status, "state"), since,
          ct_format_count(events, ct_number_of(status, "events")),
          ct_format_count(dropped, ct_number_of(status, "dropped")), ct_number_of(status, "interval"));
 }
@@ -79,6 +93,7 @@ print_status(const json_t *status)
 {
   char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
   format_since(since, sizeof(since), status);
+  capture_lost(status);
   printf("%-10s %s\n", "session", ct_text_of(status, "id"));
   printf("%-10s ", "program");
   ct_put_printable(stdout, ct_text_of(status, "program"), SIZE_MAX);
@@ -109,7 +124,7 @@ add_session(void *context, const char *id)
 {
   struct ct_diag diag = {""};
   int code;
-  json_t *status = ct_ask(id, "status", NULL, CT_LOOK_MS, &code, &diag);
+  json_t *status = ct_ask(id, "status", NULL, CT_PEEK_MS, &code, &diag);
   if (code == CT_ENOENT)
     return; /* it has just ended */
   if (status == NULL)
@@ -152,7 +167,7 @@ run_sessions(int argc, char **argv)
       if (json_object_get(status, "error") == NULL)
         print_line(status);
       else
-        printf("%-24s %s\n", ct_text_of(status, "id"), ct_text_of(status, "error"));
+        printf("%-24s %s\n", ct_text_of(status, "id"), ct_text_of(status, "error")); /* a ct_diag, made printable */
     }
     code = fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
   }
@@ -162,7 +177,7 @@ run_sessions(int argc, char **argv)
 
 /* ---- the others: one session, one call ---- */
 
-struct errand {
+struct request {
   const struct ct_command *command;
   const char *method;
   const char *params;
@@ -172,7 +187,7 @@ struct errand {
 
 /* The options that the three have, and --end where with_end is set; -1, with the name of the session or NULL. */
 static int
-parse(int argc, char **argv, struct errand *errand, bool with_end, const char **name)
+parse(int argc, char **argv, struct request *request, bool with_end, const char **name)
 {
   static const struct option options[] = {
       {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"end", no_argument, NULL, 'e'}, {0}};
@@ -181,32 +196,32 @@ parse(int argc, char **argv, struct errand *errand, bool with_end, const char **
   while ((got = getopt_long(argc, argv, ":h", with_end ? options : fewer, NULL)) != -1) {
     switch (got) {
     case 'j':
-      errand->json = true;
+      request->json = true;
       break;
     case 'e':
-      errand->params = "{\"end\": true}";
+      request->params = "{\"end\": true}";
       break;
     case 'h':
-      return ct_show_usage(errand->command);
+      return ct_show_usage(request->command);
     default:
-      return ct_bad_option(errand->command, argv, got);
+      return ct_bad_option(request->command, argv, got);
     }
   }
   if (argc - optind > 1)
-    return ct_usage_error(errand->command, "one session at a time, '%s' is too much", argv[optind + 1]);
+    return ct_usage_error(request->command, "one session at a time, '%s' is too much", argv[optind + 1]);
   *name = argc > optind ? argv[optind] : NULL;
   return -1;
 }
 
 static int
-do_errand(struct errand errand, bool with_end, void (*show)(const json_t *status), int argc, char **argv)
+do_request(struct request request, bool with_end, void (*show)(const json_t *status), int argc, char **argv)
 {
   const char *name = NULL;
   json_t *answer = NULL;
-  int code = parse(argc, argv, &errand, with_end, &name);
+  int code = parse(argc, argv, &request, with_end, &name);
   if (code == -1)
-    code = ct_ask_named(errand.command, name, errand.method, errand.params, errand.timeout_ms, &answer);
-  if (answer != NULL && errand.json)
+    code = ct_ask_named(request.command, name, request.method, request.params, request.timeout_ms, &answer);
+  if (answer != NULL && request.json)
     code = ct_print_json(answer);
   else if (answer != NULL)
     show(answer);
@@ -217,8 +232,8 @@ do_errand(struct errand errand, bool with_end, void (*show)(const json_t *status
 static int
 run_status(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_status, "status", NULL, CT_LOOK_MS, false}, false, print_status, argc,
-                   argv);
+  return do_request((struct request){&ct_command_status, "status", NULL, CT_PEEK_MS, false}, false, print_status, argc,
+                    argv);
 }
 
 static void
@@ -231,15 +246,15 @@ show_state(const json_t *status)
 static int
 run_pause(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_pause, "pause", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
-                   argv);
+  return do_request((struct request){&ct_command_pause, "pause", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
+                    argv);
 }
 
 static int
 run_resume(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_resume, "resume", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
-                   argv);
+  return do_request((struct request){&ct_command_resume, "resume", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
+                    argv);
 }
 
 static void
@@ -247,21 +262,23 @@ show_stopped(const json_t *status)
 {
   char events[CT_COUNT_CHARS];
   ct_format_count(events, ct_number_of(status, "events"));
+  capture_lost(status);
   if (json_is_true(json_object_get(status, "ended")))
-    printf("%s is over, its process has ended: %s events in %s\n", ct_text_of(status, "id"), events,
-           ct_text_of(status, "trace"));
+    printf("%s is over, its process has ended: %s events in ", ct_text_of(status, "id"), events);
   else if (json_is_true(json_object_get(status, "detached")))
-    printf("%s is stopped, its process runs on: %s events in %s\n", ct_text_of(status, "id"), events,
-           ct_text_of(status, "trace"));
+    printf("%s is stopped, its process runs on: %s events in ", ct_text_of(status, "id"), events);
   else
-    printf("%s: its process was told to end\n", ct_text_of(status, "id"));
+    printf("%s: its process was told to end", ct_text_of(status, "id"));
+  if (json_is_true(json_object_get(status, "ended")) || json_is_true(json_object_get(status, "detached")))
+    ct_put_printable(stdout, ct_text_of(status, "trace"), SIZE_MAX);
+  putchar('\n');
 }
 
 static int
 run_stop(int argc, char **argv)
 {
-  return do_errand((struct errand){&ct_command_stop, "stop", NULL, CT_CHANGE_MS, false}, true, show_stopped, argc,
-                   argv);
+  return do_request((struct request){&ct_command_stop, "stop", NULL, CT_CHANGE_MS, false}, true, show_stopped, argc,
+                    argv);
 }
 
 const struct ct_command ct_command_sessions = {
@@ -291,10 +308,10 @@ const struct ct_command ct_command_status = {
 
 const struct ct_command ct_command_pause = {
     .name = "pause",
-    .summary = "hold the process of a recording",
+    .summary = "pause the process of a recording",
     .usage = "usage: contrail pause [--json] [SESSION]\n"
              "\n"
-             "Holds all threads of the process until contrail resume.\n"
+             "Stops all threads of the process until contrail resume.\n"
              "\n" CT_WHICH_SESSION "\n"
              "  --json   the session's status, as one JSON object\n"
              "\n" CT_SESSION_EXIT_CODES,
@@ -303,10 +320,10 @@ const struct ct_command ct_command_pause = {
 
 const struct ct_command ct_command_resume = {
     .name = "resume",
-    .summary = "let the process of a recording go on",
+    .summary = "resume the process of a recording",
     .usage = "usage: contrail resume [--json] [SESSION]\n"
              "\n"
-             "Lets a process go on that contrail pause holds.\n"
+             "Resumes a process that contrail pause has stopped.\n"
              "\n" CT_WHICH_SESSION "\n"
              "  --json   the session's status, as one JSON object\n"
              "\n" CT_SESSION_EXIT_CODES,

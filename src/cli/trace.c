@@ -90,6 +90,24 @@ print_answer(const struct wanted *wanted, const json_t *answer)
   print_change(answer);
 }
 
+/* On stderr: which patterns match nothing, and what may have been meant. Returns how many. */
+static size_t
+report_unmatched(const struct ct_command *command, const json_t *unmatched)
+{
+  size_t i;
+  json_t *one;
+  json_array_foreach((json_t *)unmatched, i, one)
+  {
+    const char *likely = ct_text_of(one, "likely");
+    fprintf(stderr, "contrail %s: '", command->name);
+    ct_put_printable(stderr, ct_text_of(one, "pattern"), SIZE_MAX);
+    fprintf(stderr, "' matches no function of the process%s", likely[0] != '\0' ? ": " : "");
+    ct_put_printable(stderr, likely, SIZE_MAX);
+    fputc('\n', stderr);
+  }
+  return json_array_size(unmatched);
+}
+
 /* ---- asking ---- */
 
 /* The parameters of the call, to be freed; NULL: a pattern is not UTF-8, or out of memory. */
@@ -121,8 +139,11 @@ ask(const struct wanted *wanted)
   snprintf(method, sizeof(method), "%s.%s", wanted->command->name, wanted->verb);
   int code = ct_ask_named(wanted->command, wanted->session, method, params, CT_CHANGE_MS, &answer);
   free(params);
+  size_t unmatched = answer != NULL ? report_unmatched(wanted->command, json_object_get(answer, "unmatched")) : 0;
   if (answer != NULL && wanted->json)
-    code = ct_print_json(answer);
+    code = ct_print_json(answer) != CT_EXIT_OK || (unmatched != 0 && unmatched == wanted->pattern_count)
+               ? CT_EXIT_FAILED
+               : CT_EXIT_OK;
   else if (answer != NULL)
     print_answer(wanted, answer);
   json_decref(answer);
@@ -215,7 +236,7 @@ const struct ct_command ct_command_trace = {
              "       contrail trace [SESSION] list\n"
              "\n"
              "Patterns are those of record --trace. For each: how many functions it matches, how many\n"
-             "are hooked, and why the others are not. The process is held while hooks go in or out.\n"
+             "are hooked, and why the others are not. The process is stopped while hooks go in or out.\n"
              "The first pattern of a session that recorded everything narrows it down to what matches.\n"
              "\n" CT_WHICH_SESSION "\n"
              "  --mode MODE  full (enter and return), light (enter only) or auto (by the pattern);\n"

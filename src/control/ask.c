@@ -3,7 +3,7 @@
 #include <contrail/control.h>
 
 #include "control/client.h"
-#include "control/place.h"
+#include "control/runtime_dir.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 static int
 list_ids(char ***ids, size_t *count, struct ct_diag *diag)
 {
-  struct ct_place place;
-  int code = ct_place_open(&place, false, diag);
+  struct ct_runtime_dir runtime_dir;
+  int code = ct_runtime_dir_open(&runtime_dir, false, diag);
   if (code == CT_ENOENT) {
     *ids = NULL;
     *count = 0;
@@ -22,11 +22,11 @@ list_ids(char ***ids, size_t *count, struct ct_diag *diag)
   }
   if (code != CT_OK)
     return code;
-  code = ct_place_ids(&place, ids, count, diag);
-  /* Those that are dead are taken away by the attempt, and not told of. */
+  code = ct_runtime_dir_ids(&runtime_dir, ids, count, diag);
+  /* Those that are dead are taken away by the attempt, and not reported. */
   size_t live = 0;
   for (size_t i = 0; code == CT_OK && i < *count; i++) {
-    int fd = -1, reached = ct_place_connect(&place, (*ids)[i], &fd, NULL);
+    int fd = -1, reached = ct_runtime_dir_connect(&runtime_dir, (*ids)[i], &fd, NULL);
     if (reached == CT_OK)
       close(fd);
     if (reached != CT_ENOENT) {
@@ -39,7 +39,7 @@ list_ids(char ***ids, size_t *count, struct ct_diag *diag)
     (*ids)[live] = NULL;
     *count = live;
   }
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
   return code;
 }
 
@@ -52,11 +52,11 @@ ct_control_list(ct_control_visit *visit, void *context, struct ct_diag *diag)
   for (size_t i = 0; code == CT_OK && i < count; i++)
     visit(context, ids[i]);
   if (code == CT_OK)
-    ct_place_free_ids(ids);
+    ct_runtime_dir_free_ids(ids);
   return code;
 }
 
-/* The id itself, or all digits and what stands behind its last '-'. */
+/* The id itself, or all digits and what stands after its last '-'. */
 static bool
 is_meant(const char *id, const char *name)
 {
@@ -86,7 +86,7 @@ ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *
     else
       code = ct_fail(diag, CT_ENOENT, "there is no session %.80s", name);
   }
-  ct_place_free_ids(ids);
+  ct_runtime_dir_free_ids(ids);
   return code;
 }
 
@@ -94,14 +94,14 @@ int
 ct_control_call(const char *id, const char *method, const char *params, int timeout_ms, char **result,
                 struct ct_diag *diag)
 {
-  struct ct_place place;
+  struct ct_runtime_dir runtime_dir;
   json_t *json = NULL, *answer = NULL;
   int fd = -1;
   if (params != NULL && (json = json_loads(params, JSON_REJECT_DUPLICATES, NULL)) == NULL)
     return ct_fail(diag, CT_EINVAL, "the parameters are no JSON");
-  int code = ct_place_open(&place, false, diag);
+  int code = ct_runtime_dir_open(&runtime_dir, false, diag);
   if (code == CT_OK)
-    code = ct_place_connect(&place, id, &fd, diag);
+    code = ct_runtime_dir_connect(&runtime_dir, id, &fd, diag);
   if (code == CT_OK)
     code = ct_client_call(fd, method, json, timeout_ms, &answer, diag);
   char *text = code == CT_OK ? json_dumps(answer, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
@@ -111,7 +111,7 @@ ct_control_call(const char *id, const char *method, const char *params, int time
     *result = text;
   if (fd >= 0)
     close(fd);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
   json_decref(json);
   json_decref(answer);
   return code;

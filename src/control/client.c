@@ -49,7 +49,7 @@ send_all(int fd, const char *line, int64_t deadline_ms)
     if (sent >= 0) {
       at += (size_t)sent;
     } else if (errno == EPIPE || errno == ECONNRESET) {
-      return CT_OK; /* it may have said why; the answer tells */
+      return CT_OK; /* it may have said why; the answer has it */
     } else if (errno == EAGAIN || errno == EINTR) {
       int code = await(fd, POLLOUT, deadline_ms);
       if (code != CT_OK)

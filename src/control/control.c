@@ -6,7 +6,7 @@
 #include <contrail/text.h>
 #include <contrail/version.h>
 
-#include "control/place.h"
+#include "control/runtime_dir.h"
 #include "control/server.h"
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ _Static_assert(CT_CONTROL_ID_BYTES == CT_SESSION_ID_BYTES, "one of them is publi
 
 struct ct_control {
   struct ct_session *session;
-  struct ct_place place;
+  struct ct_runtime_dir runtime_dir;
   struct ct_server *server;
   int64_t since_wall_ns;
   char id[CT_SESSION_ID_BYTES];
@@ -78,12 +78,21 @@ add_children(struct ct_session *session, const struct ct_session_status *s, json
 }
 
 static json_t *
+drops_json(const uint64_t *dropped_by)
+{
+  json_t *json = json_object();
+  for (int reason = 0; reason < CT_DROP_COUNT; reason++)
+    json_object_set_new(json, ct_drop_name(reason), json_integer((json_int_t)dropped_by[reason]));
+  return json;
+}
+
+static json_t *
 status_json(struct ct_control *control)
 {
   struct ct_session_status s = {.struct_size = sizeof(s)};
   ct_session_get_status(control->session, &s);
   if (!s.ended)
-    find_program(s.pid, control->program); /* another one behind an exec */
+    find_program(s.pid, control->program); /* another one after an exec */
   json_t *json =
       json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:I, s:b, s:b, s:b}", "id", control->id, "version", ct_version(),
                 "pid", (int)s.pid, "controller", (int)getpid(), "program", text_json(control->program), "trace",
@@ -97,6 +106,7 @@ status_json(struct ct_control *control)
                 "detach_ns", (json_int_t)s.detach_ns);
   json_object_update(json, numbers);
   json_decref(numbers);
+  json_object_set_new(json, "dropped_by_reason", drops_json(s.dropped_by));
   add_children(control->session, &s, json);
   if (s.note[0] != '\0')
     json_object_set_new(json, "note", text_json(s.note));
@@ -254,6 +264,7 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
   size_t i;
   if (check_patterns(patterns, fault) != CT_OK || parse_mode(json_object_get(params, "mode"), &mode, fault) != CT_OK)
     return NULL;
+  json_t *unmatched = json_array();
   json_array_foreach((json_t *)patterns, i, pattern)
   {
     struct ct_diag diag = {""};
@@ -261,6 +272,7 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
     if (code != CT_OK) {
       ct_fail(&fault->diag, code, "'%.100s': %.300s%s", json_string_value(pattern),
               diag.text[0] != '\0' ? diag.text : ct_err_text(code), i != 0 ? " (those before it are done)" : "");
+      json_decref(unmatched);
       return ct_rpc_failed(fault, code);
     }
     all.before = i == 0 ? one.before : all.before;
@@ -268,11 +280,14 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
     all.busy = one.busy;
     all.pause_ns = one.pause_ns > all.pause_ns ? one.pause_ns : all.pause_ns;
     all.children = one.children;
+    if (one.unmatched)
+      json_array_append_new(unmatched, json_pack("{s:O, s:o}", "pattern", pattern, "likely", text_json(one.likely)));
   }
   json_t *json = excluded ? list_excluded(control, NULL, fault) : list_traced(control, NULL, fault);
   json_t *numbers =
       json_pack("{s:I, s:I, s:I, s:I, s:I}", "hooked", (json_int_t)all.hooked, "before", (json_int_t)all.before, "busy",
                 (json_int_t)all.busy, "pause_ns", (json_int_t)all.pause_ns, "children", (json_int_t)all.children);
+  json_object_set_new(numbers, "unmatched", unmatched);
   json_object_update(json, numbers);
   json_decref(numbers);
   return json;
@@ -352,18 +367,18 @@ ct_control_open(struct ct_session *session, struct ct_control **out, struct ct_d
   if (realpath(ct_session_directory(session), control->trace) == NULL)
     snprintf(control->trace, sizeof(control->trace), "%s", ct_session_directory(session));
   ct_session_id_make(control->id, control->program, (long)s.pid);
-  int socket = -1, code = ct_place_open(&control->place, true, diag);
+  int socket = -1, code = ct_runtime_dir_open(&control->runtime_dir, true, diag);
   if (code == CT_OK)
-    code = ct_place_listen(&control->place, control->id, &socket, diag);
+    code = ct_runtime_dir_listen(&control->runtime_dir, control->id, &socket, diag);
   if (code == CT_OK) {
     code = ct_server_start(socket, run_method, control, &control->server, diag);
     if (code != CT_OK) {
-      ct_place_remove(&control->place, control->id);
+      ct_runtime_dir_remove(&control->runtime_dir, control->id);
       close(socket);
     }
   }
   if (code != CT_OK) {
-    ct_place_close(&control->place);
+    ct_runtime_dir_close(&control->runtime_dir);
     free(control);
     return code;
   }
@@ -382,8 +397,8 @@ ct_control_close(struct ct_control *control)
 {
   if (control == NULL)
     return;
-  ct_place_remove(&control->place, control->id);
+  ct_runtime_dir_remove(&control->runtime_dir, control->id);
   ct_server_stop(control->server);
-  ct_place_close(&control->place);
+  ct_runtime_dir_close(&control->runtime_dir);
   free(control);
 }

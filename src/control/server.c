@@ -74,7 +74,7 @@ drop(struct ct_server *server, size_t i)
   *client = server->clients[--server->count];
 }
 
-/* Room for size more bytes behind *used; false without memory. */
+/* Room for size more bytes after *used; false without memory. */
 static bool
 reserve(char **buffer, size_t used, size_t *room, size_t size)
 {

@@ -18,6 +18,7 @@
 #include "drain/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,20 +29,24 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS       (4 * 1000 * 1000)  /* between two looks into active segments ... */
+#define CHECK_NS      (4 * 1000 * 1000)  /* between two looks into active segments ... */
 #define IDLE_ROUNDS   16                 /* ... and when so many have found nothing ... */
 #define IDLE_NS       (16 * 1000 * 1000) /* ... this */
 #define BLOCK_AGE_NS  (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define REAP_NS       (20 * 1000 * 1000)
-#define PULSE_NS      50000000
+#define LIVENESS_NS   50000000
 #define SCARCE_NS     (1000 * 1000)
 #define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS  50000
 #define NAMES_NS      (500 * 1000 * 1000)
-#define TELL_NS       (50 * 1000 * 1000)
+#define PUBLISH_NS    (50 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
+#define THREADS_MAX   (1u << 17)          /* in a trace: each has a folder and some memory */
+#define FRAMES_MAX    256                 /* that were open when the recording began */
+#define EARLY_NS      (100 * 1000 * 1000) /* so long a thread may take to its first event */
+#define LOST_MAX      (1ull << 48)        /* more is no count of events */
 
 uint64_t
 drain_now_ns(void)
@@ -59,7 +64,7 @@ read_tsc(void)
 
 int
 ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth,
-                const struct ct_precedence *precedence, struct ct_drain **out)
+                const struct ct_pause_request *pause_request, struct ct_drain **out)
 {
   struct ct_drain *drain = calloc(1, sizeof(*drain));
   if (drain == NULL) {
@@ -74,7 +79,7 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t 
   drain->modes = modes;
   drain->writer = writer;
   drain->lock = lock;
-  drain->precedence = precedence;
+  drain->pause_request = pause_request;
   drain->max_depth = max_depth;
   drain->sampling.options.mem_fd = -1;
   *out = drain;
@@ -89,24 +94,12 @@ ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode)
   __atomic_store_n(&drain->function_count, fn + 1, __ATOMIC_RELEASE);
 }
 
-/* A new thread of the target; NULL when there is no memory or no file for it. */
+/* A new thread of the target, without a slot; NULL when there is no memory or no file for it. */
 static struct drain_thread *
-new_thread(struct ct_drain *drain, uint32_t slot)
+make_thread(struct ct_drain *drain, uint32_t tid)
 {
-  uint32_t tid = drain->slots[slot].tid;
-  if (drain->kept != NULL && drain->kept->tid == tid) {
-    struct drain_thread *kept = drain->kept;
-    drain->kept = NULL;
-    kept->generation = drain->slots[slot].generation;
-    kept->next_seq = 0;
-    kept->gap_seq = UINT32_MAX;
-    kept->polled_seq = NO_SEGMENT_SEQ;
-    kept->polled = 0;
-    kept->held_seq = NO_SEGMENT_SEQ;
-    kept->has_base = false;
-    kept->stack_length = UINT32_MAX;
-    kept->stack_count = 0;
-    return kept;
+  if (drain->info_count == THREADS_MAX) {
+    return NULL;
   }
   if (drain->info_count == drain->info_capacity) {
     size_t grown = drain->info_capacity == 0 ? 64 : drain->info_capacity * 2;
@@ -133,7 +126,8 @@ new_thread(struct ct_drain *drain, uint32_t slot)
     return NULL;
   }
   thread->tid = tid;
-  thread->generation = drain->slots[slot].generation;
+  thread->outside = (uint32_t)ct_thread_ids_outside(&drain->ids, (pid_t)tid);
+  thread->since_tsc = drain->alive_tsc;
   thread->gap_seq = UINT32_MAX;
   thread->polled_seq = NO_SEGMENT_SEQ;
   thread->held_seq = NO_SEGMENT_SEQ;
@@ -145,12 +139,78 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   return thread;
 }
 
+/* The frames that the nth of the threads with stacks had. */
+static void
+open_frames(struct ct_drain *drain, struct drain_thread *thread, size_t n)
+{
+  struct ct_drain_frame frames[FRAMES_MAX];
+  size_t count = drain->stacks.frames(drain->stacks.context, n, frames, FRAMES_MAX), known = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (frames[i].fn < __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE)) {
+      frames[known++] = frames[i];
+    }
+  }
+  drain_thread_open(thread, drain->stacks.tsc, frames, known);
+}
+
+/* A thread of that id has its first event: its stream may have been begun already. */
+static struct drain_thread *
+begin_thread(struct ct_drain *drain, uint32_t tid)
+{
+  size_t n = 0;
+  while (n < drain->stacks.count && (drain->stacks.tids[n] != tid || drain->early[n].taken)) {
+    n++;
+  }
+  struct drain_thread *thread = n < drain->stacks.count ? drain->early[n].thread : NULL;
+  bool is_new = thread == NULL;
+  if (is_new) {
+    thread = make_thread(drain, tid);
+  }
+  if (n < drain->stacks.count && thread != NULL) {
+    drain->early[n] = (struct early){.taken = true};
+    if (is_new) {
+      open_frames(drain, thread, n);
+    }
+  }
+  return thread;
+}
+
+/* A new thread in a slot; NULL when there is no memory or no file for it. */
+static struct drain_thread *
+new_thread(struct ct_drain *drain, uint32_t slot)
+{
+  uint32_t tid = drain->slots[slot].tid;
+  if (drain->kept != NULL && drain->kept->tid == tid) {
+    struct drain_thread *kept = drain->kept;
+    drain->kept = NULL;
+    kept->generation = drain->slots[slot].generation;
+    kept->next_seq = 0;
+    kept->gap_seq = UINT32_MAX;
+    kept->polled_seq = NO_SEGMENT_SEQ;
+    kept->polled = 0;
+    kept->held_seq = NO_SEGMENT_SEQ;
+    kept->has_base = false;
+    kept->stack_length = UINT32_MAX;
+    kept->stack_count = 0;
+    kept->has_copy = false;
+    kept->has_gone = false;
+    free(kept->flows);
+    kept->flows = NULL;
+    return kept;
+  }
+  struct drain_thread *thread = begin_thread(drain, tid);
+  if (thread != NULL) {
+    thread->generation = drain->slots[slot].generation;
+  }
+  return thread;
+}
+
 static void
 read_name(struct ct_drain *drain, struct drain_thread *thread)
 {
   char path[64];
   char name[32];
-  snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", drain->pid, thread->tid);
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", drain->pid, thread->outside);
   FILE *file = fopen(path, "re");
   if (file == NULL) {
     return;
@@ -162,38 +222,162 @@ read_name(struct ct_drain *drain, struct drain_thread *thread)
   fclose(file);
 }
 
+/* Of events, as the target has counted them: sums of a few thousand of these do not overflow. */
 static uint64_t
-slot_lost(const struct ct_slot *slot)
+lost_count(const uint64_t *count)
 {
-  return __atomic_load_n(&slot->dropped_overwritten, __ATOMIC_RELAXED) +
-         __atomic_load_n(&slot->dropped_no_segment, __ATOMIC_RELAXED) +
-         __atomic_load_n(&slot->dropped_unsupported, __ATOMIC_RELAXED);
+  uint64_t value = __atomic_load_n(count, __ATOMIC_RELAXED);
+  return value < LOST_MAX ? value : 0;
+}
+
+void
+drain_drop(struct ct_drain *drain, const struct drain_thread *thread, enum ct_drop reason, uint64_t count)
+{
+  drain->stats.dropped_by[reason] += count;
+  if (thread != NULL) {
+    drain->infos[thread->info].dropped += count;
+  }
+}
+
+/* Counts what the slot's counters say was lost since they were last looked at; returns how much. */
+static uint64_t
+take_lost(struct ct_drain *drain, const struct drain_thread *thread, uint32_t slot)
+{
+  const struct ct_slot *at = &drain->slots[slot];
+  const uint64_t *const counts[SLOT_DROPS] = {[CT_DROP_OVERWRITTEN] = &at->dropped_overwritten,
+                                              [CT_DROP_NO_SEGMENT] = &at->dropped_no_segment,
+                                              [CT_DROP_NO_STACK] = &at->dropped_unsupported};
+  uint64_t sum = 0;
+  for (unsigned reason = 0; reason < SLOT_DROPS; reason++) {
+    uint64_t lost = lost_count(counts[reason]), *reported = &drain->slot_reported[slot][reason];
+    if (lost > *reported) {
+      drain_drop(drain, thread, reason, lost - *reported);
+      sum += lost - *reported;
+      *reported = lost;
+    }
+  }
+  return sum;
 }
 
 /* Brings what the slot's counters say was lost into the stream. */
 void
 drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc)
 {
-  uint64_t lost = slot_lost(&drain->slots[slot]);
-  if (lost > drain->slot_reported[slot]) {
-    uint64_t count = lost - drain->slot_reported[slot];
+  uint64_t count = take_lost(drain, thread, slot);
+  if (count != 0) {
     ct_encode_lost(thread->encoder, tsc, count);
-    drain->infos[thread->info].dropped += count;
-    drain->stats.dropped += count;
-    drain->slot_reported[slot] = lost;
   }
 }
 
+/* How long the thread was on the processor, and how long it was ready without one, by the scheduler's own count. */
 static void
-end_thread(struct ct_drain *drain, uint32_t slot)
+read_totals(struct ct_drain *drain, struct drain_thread *thread)
+{
+  char path[64], text[128];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/schedstat", drain->pid, thread->outside);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (got > 0) {
+    char *end;
+    text[got] = '\0';
+    drain->infos[thread->info].cpu_ns = strtoull(text, &end, 10);
+    drain->infos[thread->info].delay_ns = strtoull(end, NULL, 10);
+    drain_switches_total(drain->switches, thread, drain->infos[thread->info].cpu_ns);
+  }
+}
+
+/* How often: at each block where nothing else is known. */
+static uint64_t
+totals_ns(const struct ct_drain *drain)
+{
+  return drain_switches_stats(drain->switches).source == CT_SWITCHES_TOTALS ? BLOCK_AGE_NS : NAMES_NS;
+}
+
+/* It has not ended, as far as can be seen: a thread that has exited may be there as a zombie. */
+static bool
+lives(const struct ct_drain *drain, const struct drain_thread *thread)
+{
+  char path[64], text[512];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/stat", drain->pid, thread->outside);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[got > 0 ? got : 0] = '\0';
+  const char *name_end = strrchr(text, ')');
+  return name_end != NULL && name_end[1] == ' ' && strchr("ZXx", name_end[2]) == NULL;
+}
+
+/* until: no calls are after that. ended: what to take for its end if that is not known, 0: the trace's. */
+static void
+end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, uint64_t ended)
+{
+  read_totals(drain, thread);
+  struct ct_drain_thread_info *info = &drain->infos[thread->info];
+  bool alive = until != UINT64_MAX && lives(drain, thread);
+  uint64_t exit = drain_switches_end(drain->switches, thread, until, alive);
+  info->end_tsc = exit != 0 ? exit : alive ? 0 : ended;
+  info->end_is_exact = exit != 0;
+  drain->last_clock = thread->last_clock > drain->last_clock ? thread->last_clock : drain->last_clock;
+  ct_encoder_close(thread->encoder);
+  free(thread->flows);
+  free(thread);
+}
+
+static void
+end_thread(struct ct_drain *drain, uint32_t slot, uint64_t until, uint64_t ended)
 {
   struct drain_thread *thread = drain->threads[slot];
   drain->threads[slot] = NULL;
-  if (thread == NULL) {
+  if (thread != NULL) {
+    end_stream(drain, thread, until, ended);
+  }
+}
+
+/* The streams of threads that have had no event so far: what they wait in is all that there is to report of them. */
+static void
+begin_early(struct ct_drain *drain)
+{
+  for (size_t n = 0; n < drain->stacks.count && !drain->early_begun; n++) {
+    struct early *early = &drain->early[n];
+    if (!early->taken && early->thread == NULL && (early->thread = make_thread(drain, drain->stacks.tids[n])) != NULL) {
+      open_frames(drain, early->thread, n);
+      read_name(drain, early->thread);
+    }
+  }
+  drain->early_begun = true;
+}
+
+/* until UINT64_MAX: of those that have ended; else of all. */
+static void
+end_early(struct ct_drain *drain, uint64_t until, uint64_t ended)
+{
+  for (size_t n = 0; n < drain->stacks.count; n++) {
+    struct early *early = &drain->early[n];
+    bool is_over = until != UINT64_MAX || !ct_thread_ids_live(&drain->ids, (pid_t)drain->stacks.tids[n]);
+    if (!early->taken && early->thread != NULL && is_over) {
+      end_stream(drain, early->thread, until, ended);
+      *early = (struct early){.taken = true};
+    }
+  }
+}
+
+void
+ct_drain_stacks(struct ct_drain *drain, const struct ct_drain_stacks *stacks)
+{
+  struct early *early = calloc(stacks->count + 1, sizeof(*early));
+  if (early == NULL) {
     return;
   }
-  ct_encoder_close(thread->encoder);
-  free(thread);
+  pthread_mutex_lock(drain->lock);
+  drain->stacks = *stacks;
+  drain->early = early;
+  drain->early_begun = false;
+  pthread_mutex_unlock(drain->lock);
 }
 
 /* The thread whose segment this is, made if it is new; NULL when the segment is of a generation that has passed. */
@@ -208,7 +392,7 @@ drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
     if ((int32_t)(generation - thread->generation) < 0) {
       return NULL;
     }
-    end_thread(drain, slot);
+    end_thread(drain, slot, UINT64_MAX, drain->alive_tsc);
     thread = new_thread(drain, slot);
   } else {
     thread = new_thread(drain, slot);
@@ -217,6 +401,7 @@ drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
     thread->generation = generation;
     drain->threads[slot] = thread;
     read_name(drain, thread);
+    read_totals(drain, thread);
   }
   return thread;
 }
@@ -233,7 +418,7 @@ seize_dead_slot(struct ct_drain *drain, uint32_t slot)
     return false;
   }
   uint32_t generation = __atomic_load_n(&drain->slots[slot].generation, __ATOMIC_ACQUIRE);
-  if (syscall(SYS_tgkill, drain->pid, tid, 0) == 0 || errno != ESRCH || drain->slots[slot].tid != tid) {
+  if (ct_thread_ids_live(&drain->ids, (pid_t)tid) || drain->slots[slot].tid != tid) {
     return false;
   }
   if (!__atomic_compare_exchange_n(&drain->tids[slot], &tid, UINT32_MAX, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
@@ -253,11 +438,14 @@ reap(struct ct_drain *drain)
   static _Thread_local struct candidate all[CT_SEGMENT_MAX];
   static _Thread_local bool dead[CT_SLOT_COUNT];
   bool any = false;
+  uint64_t now = read_tsc();
+  end_early(drain, UINT64_MAX, drain->alive_tsc);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
     dead[slot] = seize_dead_slot(drain, slot);
     any |= dead[slot];
   }
   if (!any) {
+    drain->alive_tsc = now;
     __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
     return;
   }
@@ -278,11 +466,12 @@ reap(struct ct_drain *drain)
       continue;
     }
     if (drain->threads[slot] != NULL) {
-      drain_report_lost(drain, drain->threads[slot], slot, drain->threads[slot]->encoder->last_tsc);
+      drain_report_lost(drain, drain->threads[slot], slot, drain_thread_last(drain->threads[slot]));
     }
-    end_thread(drain, slot);
+    end_thread(drain, slot, UINT64_MAX, drain->alive_tsc);
     __atomic_store_n(&drain->tids[slot], 0, __ATOMIC_RELEASE);
   }
+  drain->alive_tsc = now;
   __atomic_fetch_add(&drain->ring->reap_passes, 1, __ATOMIC_RELEASE);
 }
 
@@ -309,10 +498,10 @@ flush_old(struct ct_drain *drain, uint64_t ticks_old)
 static bool
 poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
 {
-  uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE);
+  uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_ACQUIRE);
   bool busy = false;
-  for (size_t n = 0; n < count && !ct_precedence_asked(drain->precedence); n++) {
-    if (n % POLL_RUN == POLL_RUN - 1 && __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_ACQUIRE) != bell) {
+  for (size_t n = 0; n < count && !ct_pause_requested(drain->pause_request); n++) {
+    if (n % POLL_RUN == POLL_RUN - 1 && __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_ACQUIRE) != doorbell) {
       return true;
     }
     drain->poll_next = drain->poll_next + 1 < count ? drain->poll_next + 1 : 0;
@@ -341,7 +530,7 @@ drain_round(struct ct_drain *drain, bool final)
   if (!final) {
     drain_sampling_round(drain, count);
   }
-  for (size_t i = 0; i < count && (final || !ct_precedence_asked(drain->precedence)); i++) {
+  for (size_t i = 0; i < count && (final || !ct_pause_requested(drain->pause_request)); i++) {
     busy |= drain_take_full(drain, &all[i], final);
   }
   if (busy && !final) {
@@ -358,15 +547,15 @@ drain_round(struct ct_drain *drain, bool final)
 }
 
 static void
-wait_for_work(struct ct_drain *drain, uint32_t bell)
+wait_for_work(struct ct_drain *drain, uint32_t doorbell)
 {
   struct ct_ring_header *ring = drain->ring;
   bool is_idle = drain->idle_rounds >= IDLE_ROUNDS && __atomic_load_n(&ring->unwoken, __ATOMIC_RELAXED) == 0;
-  struct timespec wait = {0, is_idle ? IDLE_NS : LOOK_NS};
-  /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its bell. */
+  struct timespec wait = {0, is_idle ? IDLE_NS : CHECK_NS};
+  /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its doorbell. */
   __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&ring->drain_bell, __ATOMIC_SEQ_CST) == bell) {
-    syscall(SYS_futex, &ring->drain_bell, FUTEX_WAIT, bell, &wait, NULL, 0);
+  if (__atomic_load_n(&ring->drain_doorbell, __ATOMIC_SEQ_CST) == doorbell) {
+    syscall(SYS_futex, &ring->drain_doorbell, FUTEX_WAIT, doorbell, &wait, NULL, 0);
   }
   __atomic_store_n(&ring->drain_waiting, 0, __ATOMIC_SEQ_CST);
 }
@@ -390,7 +579,7 @@ ticks_in(uint64_t ns)
 static void
 warm_up(struct ct_drain *drain)
 {
-  uint32_t share = drain->ring->segment_count / WARM_SHARE;
+  uint32_t share = drain->segment_count / WARM_SHARE;
   for (uint32_t i = 0; i < WARM_SEGMENTS && i < share; i++) {
     uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
     for (size_t at = 0; at < CT_SEGMENT_BYTES; at += CT_PAGE_BYTES) {
@@ -404,34 +593,36 @@ warm_up(struct ct_drain *drain)
  * is busy (a large library to install, a slow disk, no processor to be had) from one that is gone.
  */
 static void *
-pulse_main(void *context)
+liveness_main(void *context)
 {
   struct ct_drain *drain = context;
   while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
-    struct timespec wait = {0, PULSE_NS};
-    __atomic_fetch_add(&drain->ring->pulse, 1, __ATOMIC_RELAXED);
+    struct timespec wait = {0, LIVENESS_NS};
+    __atomic_fetch_add(&drain->ring->controller_liveness, 1, __ATOMIC_RELAXED);
     syscall(SYS_futex, &drain->stopping, FUTEX_WAIT_PRIVATE, 0, &wait, NULL, 0);
   }
   return NULL;
 }
 
 static void
-stop_pulse(struct ct_drain *drain)
+stop_liveness(struct ct_drain *drain)
 {
   __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
   syscall(SYS_futex, &drain->stopping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-  pthread_join(drain->pulse, NULL);
+  pthread_join(drain->liveness, NULL);
 }
 
 static void
-tell_numbers(struct ct_drain *drain)
+publish_numbers(struct ct_drain *drain)
 {
   struct ct_drain_stats stats;
   struct ct_sampling_state sampling;
   ct_drain_stats(drain, &stats);
   ct_drain_sampling(drain, &sampling);
   __atomic_store_n(&drain->told.events, stats.events, __ATOMIC_RELAXED);
-  __atomic_store_n(&drain->told.dropped, stats.dropped, __ATOMIC_RELAXED);
+  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
+    __atomic_store_n(&drain->told.dropped_by[reason], stats.dropped_by[reason], __ATOMIC_RELAXED);
+  }
   __atomic_store_n(&drain->told.changes, sampling.changes, __ATOMIC_RELAXED);
   __atomic_store_n(&drain->told.interval, sampling.interval, __ATOMIC_RELAXED);
 }
@@ -440,7 +631,11 @@ void
 ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
 {
   numbers->events = __atomic_load_n(&drain->told.events, __ATOMIC_RELAXED);
-  numbers->dropped = __atomic_load_n(&drain->told.dropped, __ATOMIC_RELAXED);
+  numbers->dropped = 0;
+  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
+    numbers->dropped_by[reason] = __atomic_load_n(&drain->told.dropped_by[reason], __ATOMIC_RELAXED);
+    numbers->dropped += numbers->dropped_by[reason];
+  }
   numbers->changes = __atomic_load_n(&drain->told.changes, __ATOMIC_RELAXED);
   numbers->interval = __atomic_load_n(&drain->told.interval, __ATOMIC_RELAXED);
 }
@@ -450,15 +645,15 @@ drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, told = 0;
+  uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, told = 0, totalled = 0;
   warm_up(drain);
   while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
-    uint32_t bell = __atomic_load_n(&drain->ring->drain_bell, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&drain->ring->heartbeat, 1, __ATOMIC_RELAXED);
+    uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&drain->ring->drain_liveness, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
     drain->idle_rounds++;
     bool busy = drain_round(drain, false);
-    busy |= drain_take_prints(drain);
+    busy |= drain_take_captures(drain);
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
     uint64_t now = drain_now_ns();
     if (now - flushed > BLOCK_AGE_NS / 2) {
@@ -477,14 +672,25 @@ drain_main(void *context)
       }
       named = now;
     }
-    if (now - told > TELL_NS) {
-      tell_numbers(drain);
+    if (now - totalled > totals_ns(drain)) {
+      for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+        if (drain->threads[slot] != NULL) {
+          read_totals(drain, drain->threads[slot]);
+        }
+      }
+      totalled = now;
+    }
+    if (!drain->early_begun && now - begun > EARLY_NS) {
+      begin_early(drain);
+    }
+    if (now - told > PUBLISH_NS) {
+      publish_numbers(drain);
       told = now;
     }
     pthread_mutex_unlock(drain->lock);
-    ct_precedence_give_way(drain->precedence);
+    ct_pause_request_yield(drain->pause_request);
     if (!busy) {
-      wait_for_work(drain, bell);
+      wait_for_work(drain, doorbell);
     } else if (now - yielded > YIELD_NS) { /* the lock is not fair: who waits for it would never have it */
       struct timespec wait = {0, YIELD_FOR_NS};
       nanosleep(&wait, NULL);
@@ -495,28 +701,32 @@ drain_main(void *context)
 }
 
 int
-ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
+ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pid)
 {
-  uint8_t *base = (uint8_t *)ring;
-  drain->ring = ring;
-  drain->tids = (uint32_t *)(base + ring->tids_offset);
-  drain->slots = (struct ct_slot *)(base + ring->slots_offset);
-  drain->entries = (struct ct_segment_entry *)(base + ring->table_offset);
-  drain->segments = base + ring->segments_offset;
+  drain->ring = parts->header;
+  drain->tids = parts->tids;
+  drain->slots = parts->slots;
+  drain->entries = parts->entries;
+  drain->segments = parts->segments;
+  drain->segment_count = parts->segment_count;
+  drain->pool = parts->captures;
   drain->pid = pid;
+  ct_thread_ids_begin(&drain->ids, pid);
+  drain->alive_tsc = read_tsc();
   drain->stopping = 0;
   drain->retired_count = 0;
   memset(drain->full, 0xff, sizeof(drain->full));
   drain_sampling_start(drain);
-  drain_begin_prints(drain);
+  drain->switches = drain_switches_open(pid);
+  drain_begin_captures(drain);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = pthread_create(&drain->pulse, NULL, pulse_main, drain);
+  int code = pthread_create(&drain->liveness, NULL, liveness_main, drain);
   if (code == 0) {
     code = pthread_create(&drain->thread, NULL, drain_main, drain);
     if (code != 0) {
-      stop_pulse(drain);
+      stop_liveness(drain);
     }
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -524,60 +734,98 @@ ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid)
   return code == 0 ? 0 : CT_ENOMEM;
 }
 
+static void
+add_switches(struct ct_switch_stats *sum, struct ct_switch_stats more)
+{
+  sum->source = more.source > sum->source ? more.source : sum->source;
+  sum->error = more.error != 0 ? more.error : sum->error;
+  sum->switches += more.switches;
+  sum->lost += more.lost;
+}
+
 void
-ct_drain_stop(struct ct_drain *drain, int exec_tid)
+ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
 {
   if (!drain->running) {
     return;
   }
   __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
-  __atomic_fetch_add(&drain->ring->drain_bell, 1, __ATOMIC_SEQ_CST);
-  syscall(SYS_futex, &drain->ring->drain_bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  __atomic_fetch_add(&drain->ring->drain_doorbell, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &drain->ring->drain_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
   pthread_join(drain->thread, NULL);
-  stop_pulse(drain);
+  stop_liveness(drain);
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);
-  drain_end_prints(drain);
+  drain_end_captures(drain);
+  begin_early(drain);
+  end_early(drain, until, exec_tid != 0 ? until : 0);
+  drain->stacks.count = 0;
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
     struct drain_thread *thread = drain->threads[slot];
     if (thread == NULL) {
       continue;
     }
-    drain_report_lost(drain, thread, slot, thread->encoder->last_tsc);
+    drain_report_lost(drain, thread, slot, drain_thread_last(thread));
     if (exec_tid != 0 && thread->tid == (uint32_t)exec_tid) {
+      drain_switches_end(drain->switches, thread, until, false);
       ct_encode_exec(thread->encoder, read_tsc());
       drain->threads[slot] = NULL;
       drain->kept = thread;
     } else {
-      end_thread(drain, slot);
+      end_thread(drain, slot, until, exec_tid != 0 ? until : 0);
     }
   }
   if (exec_tid == 0 && drain->kept != NULL) {
     drain->threads[0] = drain->kept;
     drain->kept = NULL;
-    end_thread(drain, 0);
+    end_thread(drain, 0, until, 0);
   }
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
-    uint64_t lost = slot_lost(&drain->slots[slot]);
-    if (lost > drain->slot_reported[slot]) {
-      drain->stats.dropped += lost - drain->slot_reported[slot]; /* of threads that never had a segment */
-    }
-    drain->slot_reported[slot] = 0;
-    drain->ended_overwritten += drain->slots[slot].dropped_overwritten;
-    drain->ended_no_segment += drain->slots[slot].dropped_no_segment;
-    drain->stats.dropped_no_stack += drain->slots[slot].dropped_unsupported;
+    take_lost(drain, NULL, slot); /* of threads that never had a segment */
+    memset(drain->slot_reported[slot], 0, sizeof(drain->slot_reported[slot]));
   }
-  drain->stats.dropped_no_slot += drain->ring->dropped_no_slot;
-  drain->stats.dropped += drain->ring->dropped_no_slot;
+  drain_drop(drain, NULL, CT_DROP_NO_SLOT, lost_count(&drain->ring->dropped_no_slot));
+  add_switches(&drain->switches_before, drain_switches_stats(drain->switches));
+  drain_switches_close(drain->switches);
+  drain->switches = NULL;
   pthread_mutex_unlock(drain->lock);
 }
 
+struct ct_switch_stats
+ct_drain_switches(const struct ct_drain *drain)
+{
+  struct ct_switch_stats sum = drain->switches_before;
+  if (drain->switches != NULL) {
+    add_switches(&sum, drain_switches_stats(drain->switches));
+  }
+  return sum;
+}
+
+void
+ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until)
+{
+  pthread_mutex_lock(drain->lock);
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->running; slot++) {
+    if (drain->threads[slot] != NULL) {
+      drain_switches_add_stop(drain->switches, drain->threads[slot], since, until);
+    }
+  }
+  for (size_t n = 0; n < drain->stacks.count && drain->running; n++) {
+    if (drain->early[n].thread != NULL) {
+      drain_switches_add_stop(drain->switches, drain->early[n].thread, since, until);
+    }
+  }
+  pthread_mutex_unlock(drain->lock);
+}
+
+/* Who ends the program ends all threads, and none makes a call then: one that others have outlived has ended itself. */
 size_t
 ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads)
 {
   for (size_t i = 0; i < drain->info_count; i++) {
     drain->infos[i].events = ct_encoder_events(drain->encoders[i]);
+    drain->infos[i].exited = drain->infos[i].end_is_exact && drain->infos[i].end_tsc < drain->last_clock;
   }
   *threads = drain->infos;
   return drain->info_count;
@@ -587,10 +835,12 @@ void
 ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
 {
   *stats = drain->stats;
-  stats->dropped_overwritten = drain->ended_overwritten - drain->read_before_stolen;
-  stats->dropped_no_segment = drain->ended_no_segment;
-  stats->events = 0;
+  stats->events = stats->waited_ticks = stats->dropped = 0;
+  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
+    stats->dropped += stats->dropped_by[reason];
+  }
   for (size_t i = 0; i < drain->info_count; i++) {
+    stats->waited_ticks += drain->infos[i].waited_ticks;
     stats->events += ct_encoder_events(drain->encoders[i]);
   }
 }
@@ -602,7 +852,9 @@ ct_drain_free(struct ct_drain *drain)
     return;
   }
   munmap(drain->modes, (size_t)CT_FN_MAX + 1);
+  ct_thread_ids_end(&drain->ids);
   free(drain->infos);
+  free(drain->early);
   free(drain->encoders);
   free(drain);
 }

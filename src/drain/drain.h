@@ -6,9 +6,11 @@
 #ifndef CT_DRAIN_DRAIN_H
 #define CT_DRAIN_DRAIN_H
 
-#include "base/precedence.h"
+#include "base/pause_request.h"
 #include "ring/layout.h"
 #include "trace/writer.h"
+
+#include <contrail/trace.h>
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -23,16 +25,35 @@ struct ct_drain_thread_info {
   char name[32];
   uint64_t events;
   uint64_t dropped;
+  uint64_t waited_ticks;     /* for room */
+  uint64_t cpu_ns, delay_ns; /* on the processor, and ready to run without one: as last seen in schedstat */
+  uint64_t end_tsc;          /* until when it lived, as far as is known; 0: to the end of the recording */
+  bool end_is_exact;         /* the kernel has reported it */
+  bool exited;               /* others have made calls since then: the program did not end with it */
+};
+
+/* Where it is known from when threads were off the processor. */
+enum ct_switches_source {
+  CT_SWITCHES_NONE = 0,       /* it was not looked for */
+  CT_SWITCHES_THREADS = 1,    /* perf events of each thread */
+  CT_SWITCHES_PROCESSORS = 2, /* ... of whole processors */
+  CT_SWITCHES_TOTALS = 3,     /* there may be none: only sums are known */
+};
+struct ct_switch_stats {
+  enum ct_switches_source source;
+  int error; /* of TOTALS: errno */
+  uint64_t switches, lost;
 };
 
 struct ct_drain_stats {
   uint64_t events;
-  uint64_t dropped; /* all reasons */
-  uint64_t dropped_overwritten, dropped_no_segment, dropped_holes, dropped_no_slot, dropped_no_stack;
+  uint64_t dropped; /* the sum of the next ones */
+  uint64_t dropped_by[CT_DROP_COUNT];
+  uint64_t waited_ticks; /* of all threads together */
   uint64_t segments;
 };
 
-/* Of the calls of light hooks one of 2^log2 is recorded, fixed or as a beginning; see drain/sampling.h. */
+/* Of the calls of sampled hooks one of 2^log2 is recorded, fixed or as a beginning; see drain/sampling.h. */
 struct ct_sampling_options {
   bool adapts;
   uint32_t log2;     /* at most CT_SAMPLE_LOG2_MAX */
@@ -41,7 +62,7 @@ struct ct_sampling_options {
 };
 
 /* What the program wrote to its standard output and error, in bytes. */
-struct ct_print_stats {
+struct ct_capture_stats {
   uint64_t given[2]; /* to calls for descriptor 1 and 2 */
   uint64_t recorded;
   uint64_t dropped; /* there was no room in the ring, or calls were given more than is taken of one */
@@ -64,34 +85,62 @@ struct ct_sampling_state {
 
 /*
  * lock guards the writer: held while events are encoded; the caller takes it for its own calls of the writer. Calls
- * deeper than max_depth are left out, on each stack; UINT32_MAX: none. The drain gives way to whoever asks for
- * precedence.
+ * deeper than max_depth are left out, on each stack; UINT32_MAX: none. The drain pauses while
+ * pause_request is set.
  */
 int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t max_depth,
-                    const struct ct_precedence *precedence, struct ct_drain **out);
+                    const struct ct_pause_request *pause_request, struct ct_drain **out);
 
 /*
- * Begins with the ring of a new image of process pid. Between two images the drain must be stopped. The mode of
- * function id is told with ct_drain_function_mode before any of its events can arrive.
+ * Begins with the ring of a new image of process pid; parts are copied. Between two images the drain must be stopped.
+ * The mode of function id is given with ct_drain_function_mode before any of its events can arrive.
  */
-int ct_drain_start(struct ct_drain *drain, struct ct_ring_header *ring, int pid);
+int ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pid);
 /* Before ct_drain_start, for each image; the interval in force stays from one to the next. */
 void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *options);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
-void ct_drain_print(struct ct_drain *drain, uint64_t limit);
+void ct_drain_capture(struct ct_drain *drain, uint64_t limit);
 /* Under the lock. */
-struct ct_print_stats ct_drain_print_stats(const struct ct_drain *drain);
+struct ct_capture_stats ct_drain_capture_stats(const struct ct_drain *drain);
 /* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the
- * process has ended. */
-void ct_drain_stop(struct ct_drain *drain, int exec_tid);
+ * process has ended, or runs on without us. until: a reading of the clock after which there are no calls. */
+void ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until);
+
+/* A frame that was open when the recording began. */
+struct ct_drain_frame {
+  uint32_t fn;
+  uint32_t ra_slot; /* low half of the address of its return address */
+};
+/*
+ * The stacks that threads have when a process that ran is about to run again: at tsc each thread's stream begins with
+ * its frames. frames: those of the nth thread, outermost first; it may take milliseconds. A thread without events gets
+ * a stream too.
+ */
+struct ct_drain_stacks {
+  uint64_t tsc;
+  const uint32_t *tids; /* as the threads call themselves */
+  size_t count;
+  size_t (*frames)(void *context, size_t n, struct ct_drain_frame *frames, size_t max);
+  void *context;
+};
+/* After ct_drain_start; all of it is used until the drain is stopped. */
+void ct_drain_stacks(struct ct_drain *drain, const struct ct_drain_stacks *stacks);
+
+/*
+ * All threads have been stopped from one reading of the clock to another, and are about to be resumed. Takes the lock.
+ */
+void ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until);
+struct ct_switch_stats ct_drain_switches(const struct ct_drain *drain);
 
 size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
 /* What there was at most some 100 ms ago, without the lock, which a slow disk may keep taken. */
 struct ct_drain_numbers {
-  uint64_t events, dropped, changes; /* changes: of the interval */
-  uint32_t interval;                 /* of light hooks */
+  uint64_t events, changes;           /* changes: of the interval */
+  uint64_t dropped_by[CT_DROP_COUNT]; /* dropped: their sum */
+  uint64_t dropped;
+  uint32_t interval; /* of sampled hooks */
 };
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* Under the lock. */

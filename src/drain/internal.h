@@ -4,15 +4,18 @@
 #define CT_DRAIN_INTERNAL_H
 
 #include "drain/sampling.h"
+#include "drain/switches.h"
 #include "drain/thread.h"
+#include "process/ids.h"
 #include "ring/layout.h"
 
 #include <pthread.h>
 
 #define RETIRED_MAX    64
 #define NO_SEGMENT_SEQ UINT64_MAX
+#define SLOT_DROPS     (CT_DROP_NO_STACK + 1) /* the reasons that the target counts for each slot */
 
-/* A segment that is given back late, and which of its places have been given up. */
+/* A segment that is given back late, and which of its entries have been given up. */
 struct retired {
   uint32_t index, info;
   uint64_t holes[CT_SEGMENT_EVENTS / 64];
@@ -21,39 +24,52 @@ struct retired {
 struct ct_drain {
   struct ct_trace_writer *writer;
   pthread_mutex_t *lock;
-  const struct ct_precedence *precedence;
+  const struct ct_pause_request *pause_request;
   uint32_t max_depth;
   struct ct_ring_header *ring;
   uint32_t *tids;
   struct ct_slot *slots;
   struct ct_segment_entry *entries;
   uint8_t *segments;
+  uint32_t segment_count;
+  struct ct_capture_pool *pool; /* as the ring has it */
   int pid;
+  struct ct_thread_ids ids; /* the slots have the threads' own ones */
   pthread_t thread;
-  pthread_t pulse; /* counts the ring's pulse up */
+  pthread_t liveness; /* counts the ring's controller_liveness up */
   bool running;
   uint32_t stopping; /* atomic */
   struct drain_thread *threads[CT_SLOT_COUNT];
-  uint64_t slot_reported[CT_SLOT_COUNT]; /* of each slot's counters of lost events, what has been reported */
-  struct drain_thread *kept;             /* the thread that went on through exec */
-  uint8_t *modes;                        /* one byte per possible function id, reserved address space */
-  uint32_t function_count;               /* atomic */
+  uint64_t slot_reported[CT_SLOT_COUNT]
+                        [SLOT_DROPS]; /* of each slot's counters of lost events, what has been reported */
+  struct drain_thread *kept;          /* the thread that went on through exec */
+  uint8_t *modes;                     /* one byte per possible function id, reserved address space */
+  uint32_t function_count;            /* atomic */
   struct ct_drain_thread_info *infos;
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
-  struct ct_print_pool *prints;                 /* of this image; NULL: none */
-  uint64_t print_limit;                         /* bytes of it that the trace takes, 0: it takes none */
-  struct ct_print_stats print_stats;            /* without what this image's pool counts */
-  uint64_t lights;                              /* events of light hooks encoded */
-  uint64_t ended_overwritten, ended_no_segment; /* counters of earlier images */
-  uint64_t round;                               /* how often the table has been looked at */
-  uint64_t now;                                 /* when this round began */
-  struct ct_drain_numbers told;                 /* each atomic */
-  uint32_t idle_rounds;                         /* in a row, that have found nothing */
-  size_t poll_next;                             /* among the active segments */
-  uint64_t read_before_stolen;                  /* events counted as overwritten that had been read in time */
+  struct drain_switches *switches;        /* of this image; NULL: none */
+  struct ct_switch_stats switches_before; /* of those before */
+  struct ct_capture_pool *captures;       /* of this image; NULL: none */
+  uint64_t capture_limit;                 /* bytes of it that the trace takes, 0: it takes none */
+  struct ct_capture_stats capture_stats;  /* without what this image's pool counts */
+  uint64_t samples;                       /* events of sampled hooks encoded */
+  uint64_t round;                         /* how often the table has been looked at */
+  uint64_t now;                           /* when this round began */
+  struct ct_drain_stacks stacks;          /* count 0: none */
+  struct early {                          /* of each of these threads */
+    struct drain_thread
+        *thread; /* its stream, when it has been begun without events; NULL: not yet, or it is a slot's */
+    bool taken;  /* its frames are in a stream */
+  } * early;
+  bool early_begun;             /* so are those of threads without events */
+  uint64_t alive_tsc;           /* all threads that have not been reaped were alive then */
+  uint64_t last_clock;          /* of the last event of all threads that have ended */
+  struct ct_drain_numbers told; /* each atomic */
+  uint32_t idle_rounds;         /* in a row, that have found nothing */
+  size_t poll_next;             /* among the active segments */
   /* When each segment was first seen to be full, and in which activation. */
   struct {
     uint64_t seq, since;
@@ -63,11 +79,11 @@ struct ct_drain {
   struct ct_ring_event copy[CT_SEGMENT_EVENTS];
 };
 
-/* prints.c: what the program has written goes to the trace. True when there was something. */
-bool drain_take_prints(struct ct_drain *drain);
+/* stdio_capture.c: what the program has written goes to the trace. True when there was something. */
+bool drain_take_captures(struct ct_drain *drain);
 /* The ring is about to go, or to come. */
-void drain_begin_prints(struct ct_drain *drain);
-void drain_end_prints(struct ct_drain *drain);
+void drain_begin_captures(struct ct_drain *drain);
+void drain_end_captures(struct ct_drain *drain);
 
 /* A segment, and its activation when it was seen. */
 struct candidate {
@@ -78,6 +94,8 @@ struct candidate {
 uint64_t drain_now_ns(void); /* CLOCK_MONOTONIC */
 /* The thread whose segment this is, made if it is new; NULL when the segment is of a generation that has passed. */
 struct drain_thread *drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation);
+/* The one place where losses are counted; thread: whose events they are, NULL when it has no stream. */
+void drain_drop(struct ct_drain *drain, const struct drain_thread *thread, enum ct_drop reason, uint64_t count);
 /* Tells the thread's trace how many of its events have been lost since this was last asked. */
 void drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, uint64_t tsc);
 

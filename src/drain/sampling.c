@@ -13,9 +13,9 @@
 #define CYCLES_TO_FALL 5
 
 uint32_t
-drain_sampling_decide(struct drain_sampling *sampling, uint32_t fill_permille, bool has_lights)
+drain_sampling_decide(struct drain_sampling *sampling, uint32_t fill_permille, bool has_samples)
 {
-  sampling->high = fill_permille > FILL_HIGH && has_lights ? sampling->high + 1 : 0;
+  sampling->high = fill_permille > FILL_HIGH && has_samples ? sampling->high + 1 : 0;
   sampling->low = fill_permille < FILL_LOW ? sampling->low + 1 : 0;
   uint32_t log2 = sampling->log2;
   if (sampling->high >= CYCLES_TO_RISE) {
@@ -60,7 +60,7 @@ static uint32_t
 fill_permille(const struct ct_drain *drain)
 {
   uint32_t usable = 0;
-  for (uint32_t i = 0; i < drain->ring->segment_count; i++) {
+  for (uint32_t i = 0; i < drain->segment_count; i++) {
     uint64_t state = __atomic_load_n(&drain->entries[i].state, __ATOMIC_RELAXED);
     usable += CT_SEG_STATE(state) != CT_SEG_ACTIVE;
   }
@@ -75,10 +75,10 @@ drain_sampling_round(struct ct_drain *drain, size_t full)
   if (drain->now - sampling->cycle_ns < CYCLE_NS || !sampling->options.adapts) {
     return;
   }
-  uint32_t log2 = drain_sampling_decide(sampling, fill_permille(drain), drain->lights != sampling->lights);
+  uint32_t log2 = drain_sampling_decide(sampling, fill_permille(drain), drain->samples != sampling->samples);
   sampling->cycle_ns = drain->now;
   sampling->full = 0;
-  sampling->lights = drain->lights;
+  sampling->samples = drain->samples;
   if (log2 != sampling->log2) {
     sampling->log2 = log2;
     sampling->history[sampling->changes++ % CT_SAMPLING_HISTORY] =

@@ -10,10 +10,10 @@
 
 #define HOLD_NS 1000000000 /* how long a full segment waits for what is reserved in it */
 
-/* What to do about a place that is reserved and not written. */
+/* What to do about an entry that is reserved and not written. */
 enum on_hole {
   HOLE_WAIT,    /* its hook may go on */
-  HOLE_ABANDON, /* it does not: a handler was left by a jump, the thread is dead. The event has not happened. */
+  HOLE_ABANDON, /* it does not: a handler was unwound by a jump, the thread is dead. The event has not happened. */
   HOLE_LOSE,    /* no time to wait */
 };
 
@@ -25,13 +25,26 @@ is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
   return (*word & CT_WORD_TAG_MASK) == tag;
 }
 
+/* relaxed: each field is read once. The target can write to them at any time; what is checked is what is used. */
+static struct ct_segment_entry
+look_at(const struct ct_segment_entry *entry)
+{
+  return (struct ct_segment_entry){.state = __atomic_load_n(&entry->state, __ATOMIC_RELAXED),
+                                   .tag = __atomic_load_n(&entry->tag, __ATOMIC_RELAXED),
+                                   .reserved = __atomic_load_n(&entry->reserved, __ATOMIC_RELAXED),
+                                   .thread_seq = __atomic_load_n(&entry->thread_seq, __ATOMIC_RELAXED),
+                                   .generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED)};
+}
+
 static void
 encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
 {
   if (count != 0) {
-    uint64_t lights = thread->lights;
-    drain_thread_events(thread, events, count, drain->modes, __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
-    drain->lights += thread->lights - lights;
+    uint64_t samples = thread->samples, waited = thread->waited;
+    drain_switches_encode(drain->switches, thread, events, count, drain->modes,
+                          __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
+    drain->samples += thread->samples - samples;
+    drain->infos[thread->info].waited_ticks += thread->waited - waited;
   }
 }
 
@@ -44,7 +57,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
             enum on_hole on_hole, struct retired *late)
 {
   struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
-  uint32_t tag = drain->entries[index].tag;
+  uint32_t tag = drain->entries[index].tag; /* any word will do: which events are whole is all that it says */
   uint32_t at = thread->polled;
   reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
   while (at < reserved) {
@@ -68,10 +81,8 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
     }
     if (at > hole && on_hole == HOLE_LOSE) {
       thread->holes += at - hole;
-      drain->stats.dropped_holes += at - hole;
-      drain->stats.dropped += at - hole;
-      drain->infos[thread->info].dropped += at - hole;
-      ct_encode_lost(thread->encoder, thread->encoder->last_tsc, at - hole);
+      drain_drop(drain, thread, CT_DROP_INTERRUPTED, at - hole);
+      ct_encode_lost(thread->encoder, drain_thread_last(thread), at - hole);
     }
   }
   for (; at < CT_SEGMENT_EVENTS; at++) {
@@ -88,9 +99,9 @@ give_back(struct ct_drain *drain, uint32_t index)
   __atomic_store_n(&drain->entries[index].state, CT_SEG_WORD(CT_SEG_FREE, 0, 0), __ATOMIC_RELAXED);
   /* release: pairs with the acquire of the thread that takes the bit */
   __atomic_fetch_or(&ring->free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
-  __atomic_fetch_add(&ring->free_bell, 1, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&ring->free_doorbell, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
-    syscall(SYS_futex, &ring->free_bell, FUTEX_WAKE, 64, NULL, NULL, 0);
+    syscall(SYS_futex, &ring->free_doorbell, FUTEX_WAKE, 64, NULL, NULL, 0);
   }
 }
 
@@ -102,7 +113,7 @@ drain_is_short(const struct ct_drain *drain)
   for (uint32_t w = 0; w < CT_SEGMENT_MAX / 64; w++) {
     free_count += (uint32_t)__builtin_popcountll(__atomic_load_n(&drain->ring->free_map[w], __ATOMIC_RELAXED));
   }
-  return free_count < drain->ring->segment_count / 2;
+  return free_count < drain->segment_count / 2;
 }
 
 static bool
@@ -115,7 +126,7 @@ has_holes(const struct retired *retired)
   return any != 0;
 }
 
-/* The end of a segment's retirement. What has been written meanwhile into places that were given up is lost. */
+/* The end of a segment's retirement. What has been written meanwhile into entries that were given up is lost. */
 static void
 recall(struct ct_drain *drain, const struct retired *retired)
 {
@@ -123,22 +134,21 @@ recall(struct ct_drain *drain, const struct retired *retired)
       (const struct ct_ring_event *)(drain->segments + (size_t)retired->index * CT_SEGMENT_STRIDE);
   for (uint32_t at = 0; at < CT_SEGMENT_EVENTS; at++) {
     if ((retired->holes[at / 64] >> (at % 64) & 1) != 0 && events[at].word != 0) {
-      drain->stats.dropped_holes++;
-      drain->stats.dropped++;
-      drain->infos[retired->info].dropped++;
+      drain->stats.dropped_by[CT_DROP_INTERRUPTED]++;
+      drain->infos[retired->info].dropped++; /* its thread may have ended */
     }
   }
   give_back(drain, retired->index);
 }
 
 /*
- * Gives a segment back late in which places were given up: a hook that has reserved one, if it goes on after all, shall
- * not write into what is another thread's.
+ * Gives a segment back late in which entries were given up: a hook that has reserved one, if it goes on after all,
+ * shall not write into what is another thread's.
  */
 static void
 retire(struct ct_drain *drain, const struct retired *retired)
 {
-  uint32_t keep = drain_is_short(drain) ? 0 : drain->ring->segment_count / 16;
+  uint32_t keep = drain_is_short(drain) ? 0 : drain->segment_count / 16;
   keep = keep > RETIRED_MAX ? RETIRED_MAX : keep;
   uint32_t count = 0;
   while (drain->retired_count - count > 0 && drain->retired_count - count >= keep) {
@@ -162,7 +172,7 @@ finish_segment(struct drain_thread *thread, uint32_t thread_seq)
   thread->held_seq = NO_SEGMENT_SEQ;
 }
 
-/* True when it is this segment's turn. A gap counts only when it is seen a second time, behind a fresh look at the
+/* True when it is this segment's turn. A gap counts only when it is seen a second time, after a fresh look at the
  * table. */
 static bool
 is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, const struct ct_segment_entry *entry,
@@ -176,7 +186,7 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
   }
   if (thread->held_seq != NO_SEGMENT_SEQ && __atomic_load_n(&drain->entries[thread->held].state, __ATOMIC_ACQUIRE) ==
                                                 CT_SEG_WORD(CT_SEG_FULL, slot, thread->held_seq)) {
-    return false; /* the one before waits for a place to be written */
+    return false; /* the one before waits for an entry to be written */
   }
   if (!final && (thread->gap_seq != thread->next_seq || thread->gap_round == drain->round)) {
     if (thread->gap_seq != thread->next_seq) {
@@ -186,9 +196,8 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
     return false;
   }
   /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
-  drain->slot_reported[slot] += thread->polled;
-  drain->read_before_stolen += thread->polled;
-  drain_report_lost(drain, thread, slot, thread->encoder->last_tsc);
+  drain->slot_reported[slot][CT_DROP_OVERWRITTEN] += thread->polled;
+  drain_report_lost(drain, thread, slot, drain_thread_last(thread));
   finish_segment(thread, entry->thread_seq - 1);
   return true;
 }
@@ -204,7 +213,7 @@ size_t
 drain_collect(const struct ct_drain *drain, unsigned state, struct candidate *out)
 {
   size_t count = 0;
-  for (uint32_t i = 0; i < drain->ring->segment_count; i++) {
+  for (uint32_t i = 0; i < drain->segment_count; i++) {
     uint64_t word = __atomic_load_n(&drain->entries[i].state, __ATOMIC_ACQUIRE);
     if (CT_SEG_STATE(word) == state) {
       out[count++] = (struct candidate){word, i};
@@ -226,10 +235,12 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
   if (CT_SEG_STATE(word) != CT_SEG_FULL || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
     return false;
   }
-  struct drain_thread *thread = drain_thread_of(drain, slot, entry->generation);
+  const struct ct_segment_entry seen = look_at(entry);
+  uint32_t reserved = seen.reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : seen.reserved;
+  struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   /* A position that has passed: never expected, but a segment must not stay out of use for good. */
-  bool passed = thread != NULL && (int32_t)(entry->thread_seq - thread->next_seq) < 0;
-  if (thread != NULL && !passed && !is_next(drain, thread, slot, entry, final)) {
+  bool passed = thread != NULL && (int32_t)(seen.thread_seq - thread->next_seq) < 0;
+  if (thread != NULL && !passed && !is_next(drain, thread, slot, &seen, final)) {
     return false;
   }
   uint64_t draining = CT_SEG_WORD(CT_SEG_DRAINING, slot, CT_SEG_SEQ(word));
@@ -237,10 +248,8 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
     return false;
   }
   if (passed) {
-    drain->stats.dropped_holes += entry->reserved;
-    drain->stats.dropped += entry->reserved;
-    drain->infos[thread->info].dropped += entry->reserved;
-    ct_encode_lost(thread->encoder, thread->encoder->last_tsc, entry->reserved);
+    drain_drop(drain, thread, CT_DROP_INTERRUPTED, reserved);
+    ct_encode_lost(thread->encoder, drain_thread_last(thread), reserved);
   } else if (thread != NULL) {
     struct retired late = {candidate->index, thread->info, {0}};
     enum on_hole on_hole = final || drain->now - drain->full[candidate->index].since >= HOLD_NS ? HOLE_ABANDON
@@ -250,18 +259,20 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
       thread->polled_seq = candidate->seq;
       thread->polled = 0;
     }
-    if (!drain_whole(drain, thread, candidate->index, entry->reserved, on_hole, &late)) {
+    if (!drain_whole(drain, thread, candidate->index, reserved, on_hole, &late)) {
       thread->held = candidate->index;
       thread->held_seq = candidate->seq;
       /* release: whoever takes it next sees what is wiped */
       __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FULL, slot, candidate->seq), __ATOMIC_RELEASE);
       return false;
     }
-    finish_segment(thread, entry->thread_seq);
+    finish_segment(thread, seen.thread_seq);
     if (on_hole == HOLE_ABANDON && !final && has_holes(&late)) {
       retire(drain, &late);
       return true;
     }
+  } else { /* of a thread that has passed, or for which there is no room */
+    drain_drop(drain, NULL, CT_DROP_NO_THREAD, reserved);
   }
   give_back(drain, candidate->index);
   return true;
@@ -277,10 +288,9 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
     return 0;
   }
-  uint32_t tag = entry->tag;
-  uint32_t generation = entry->generation;
-  struct ct_segment_entry seen = *entry;
-  struct drain_thread *thread = drain_thread_of(drain, slot, generation);
+  const struct ct_segment_entry seen = look_at(entry);
+  uint32_t tag = seen.tag;
+  struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   if (thread == NULL || !is_next(drain, thread, slot, &seen, false)) {
     return 0;
   }
@@ -311,12 +321,13 @@ void
 drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
 {
   struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  uint32_t slot = CT_SEG_SLOT(entry->state);
+  const struct ct_segment_entry seen = look_at(entry);
+  uint32_t slot = CT_SEG_SLOT(seen.state);
   if (slot >= CT_SLOT_COUNT) {
     return;
   }
-  struct drain_thread *thread = drain_thread_of(drain, slot, entry->generation);
-  if (thread != NULL && is_next(drain, thread, slot, entry, true)) {
+  struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
+  if (thread != NULL && is_next(drain, thread, slot, &seen, true)) {
     if (thread->polled_seq != candidate->seq) {
       thread->polled = 0;
     }
@@ -324,11 +335,11 @@ drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
         (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
     uint32_t last = CT_SEGMENT_EVENTS;
     uint64_t word;
-    while (last > thread->polled && !is_whole(&events[last - 1], entry->tag, &word)) {
+    while (last > thread->polled && !is_whole(&events[last - 1], seen.tag, &word)) {
       last--;
     }
     drain_whole(drain, thread, candidate->index, last, HOLE_ABANDON, NULL);
-    finish_segment(thread, entry->thread_seq);
+    finish_segment(thread, seen.thread_seq);
   }
   give_back(drain, candidate->index);
 }

@@ -1,43 +1,54 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rebuilding calls from (kind, function, slot). The slot of a frame is the low half of the address of its
- * return address, so frames further in have lower slots; halves compare by their signed difference, which
+ * Rebuilding calls from (kind, function, ra_slot). A frame's ra_slot is the low half of the address of its
+ * return-address slot, so frames further in have lower ones; halves compare by their signed difference, which
  * is right for stacks below 2 GiB.
  *
- *   enter at S:   frames with slot <= S were left (longjmp, exception) without a return; then open the frame.
- *   tail at S:    frames with slot < S were left; the frame at S ends by the tail call, the new one takes its place
+ *   enter at S:   frames at or below S were unwound (longjmp, exception) without a return; then open the frame.
+ *   tail at S:    frames below S were unwound; the frame at S ends by the tail call, the new one takes its place
  *                 and will be closed by the frame's one return, which names the function first entered (root_fn).
- *   return at S:  frames with slot < S were left; the frame at S returns. No frame at S: its enter is not in the trace.
- *   point at S:   like enter, but opens no frame. Of a loose hook (CT_HOOK_LOOSE) the slot says nothing.
- *   light at S:   an event of CT_HOOK_LIGHT: frames with slot < S were left. The frame at S, if there is one, may have
- *                 gone on here by a tail jump; then its return is still to come.
+ *   return at S:  frames below S were unwound; the frame at S returns. No frame at S: the trace lacks its enter.
+ *   point at S:   like enter, but opens no frame. Of a stackless hook (CT_HOOK_STACKLESS) ra_slot says nothing.
+ *   sampled at S: an event of CT_HOOK_SAMPLED: frames below S were unwound. The frame at S, if there is one, may
+ *                 have gone on here by a tail jump; then its return is still to come.
  *   value at S:   of the frame at S, by its enter or before its return; it says no time of its own.
- *   tail out at S: frames with slot < S were left; the frame at S ends by a tail call to an excluded function.
+ *   away: an interval that was contrail's own, until the event's time; ra_slot is its length.
+ *   tail out at S: frames below S were unwound; the frame at S ends by a tail call to an excluded function.
  *
- * A slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its own
- * stack interrupted the hook between its look at the stack and the event. The event counts for the stack it is on.
- * Where slots of both would look alike, each call on the handlers' stack is a point behind a switch, and all else is
+ * An ra_slot that is not on the stack of the last switch is on one of those before: a signal handler that ran on its
+ * own stack interrupted the hook between its look at the stack and the event. The event counts for the stack it is on.
+ * Where ra_slots of both would look alike, each call on the handlers' stack is a point after a switch, and all else is
  * not theirs.
  *
+ * copy: a part of the stack is copied away or left, and the frames in it have their true return addresses from here
+ * on; or another part comes back in its place. What happens to the frames is not seen any more: they end as "stack
+ * switched", as soon as none is further in. If then no frame is open the flow that has come is a context of its own
+ * (flows.h). With open frames further out it is one that they have called.
+ *
+ * Frames that were open when the recording began have a return-address slot like others, but return unseen: they end,
+ * as that, before the first event further out.
+ *
+ * unseen at S: the frame at S has its true return address back, and ends like those.
+ *
  * A call that would be deeper than max_depth opens no frame, and what it calls neither. Its return finds no frame at
- * its slot, which lies further in than the innermost frame, and is left out too.
+ * its return-address slot, which lies further in than the innermost frame, and is left out too.
  */
 #include "drain/thread.h"
 
-#include <contrail/trace.h> /* enum ct_left_reason */
+#include <contrail/trace.h> /* enum ct_left_reason, enum ct_away */
 
 #include <string.h>
 
 static inline bool
-is_outside_or_at(uint32_t slot, uint32_t top_slot)
+is_outside_or_at(uint32_t ra_slot, uint32_t top_ra_slot)
 {
-  return (int32_t)(slot - top_slot) >= 0;
+  return (int32_t)(ra_slot - top_ra_slot) >= 0;
 }
 
 static inline bool
-is_outside(uint32_t slot, uint32_t top_slot)
+is_outside(uint32_t ra_slot, uint32_t top_ra_slot)
 {
-  return (int32_t)(slot - top_slot) > 0;
+  return (int32_t)(ra_slot - top_ra_slot) > 0;
 }
 
 /* No room for another frame. */
@@ -51,35 +62,36 @@ is_full(const struct ct_encoder *encoder, uint32_t max_depth)
 __attribute__((cold, noinline)) static void
 leave(struct ct_encoder *encoder, uint64_t tsc)
 {
-  const struct ct_frame *top = ct_encoder_top(encoder);
-  ct_encode_left(encoder, tsc, (top->flags & CT_FRAME_UNCERTAIN) != 0 ? CT_LEFT_LOST : CT_LEFT_UNWOUND);
+  uint32_t flags = ct_encoder_top(encoder)->flags;
+  bool is_lost = (flags & CT_FRAME_UNCERTAIN) != 0, is_before = (flags & DRAIN_FRAME_BEFORE) != 0;
+  ct_encode_left(encoder, tsc, is_lost ? CT_LEFT_LOST : is_before ? CT_LEFT_UNSEEN : CT_LEFT_UNWOUND);
 }
 
 static inline void
-leave_inside(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
+leave_inside(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
 {
   const struct ct_frame *top;
-  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside(slot, top->slot))) {
+  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside(ra_slot, top->ra_slot))) {
     leave(encoder, tsc);
   }
 }
 
 static inline void
-leave_inside_or_at(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
+leave_inside_or_at(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
 {
   const struct ct_frame *top;
-  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside_or_at(slot, top->slot))) {
+  while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside_or_at(ra_slot, top->ra_slot))) {
     leave(encoder, tsc);
   }
 }
 
 static void
-tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot, bool enter_only)
+tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, bool enter_only)
 {
   struct ct_encoder *encoder = thread->encoder;
-  leave_inside(encoder, tsc, slot);
+  leave_inside(encoder, tsc, ra_slot);
   struct ct_frame *top = ct_encoder_top(encoder);
-  bool replaces = top != NULL && top->slot == slot;
+  bool replaces = top != NULL && top->ra_slot == ra_slot;
   if (enter_only) {
     if (replaces) {
       ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
@@ -91,41 +103,41 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot, bool
     ct_encode_tail(encoder, tsc, fn);
   } else if (!is_full(encoder, thread->max_depth)) {
     ct_encode_enter(encoder, tsc, fn);
-    ct_encoder_top(encoder)->slot = slot;
+    ct_encoder_top(encoder)->ra_slot = ra_slot;
     ct_encoder_top(encoder)->root_fn = UINT32_MAX; /* the frame that jumped here is not in the trace */
   }
 }
 
 __attribute__((noinline)) static void
-light(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
+sampled(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   uint32_t log2 = CT_FN_WEIGHT(fn) - 1;
-  leave_inside(thread->encoder, tsc, slot);
+  leave_inside(thread->encoder, tsc, ra_slot);
   if (log2 <= CT_SAMPLE_LOG2_MAX && !is_full(thread->encoder, thread->max_depth)) {
-    thread->lights++;
+    thread->samples++;
     ct_encode_sampled(thread->encoder, tsc, fn & CT_FN_MAX, log2);
   }
 }
 
 static void
-give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
+give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   struct ct_encoder *encoder = thread->encoder;
-  leave_inside(encoder, tsc, slot);
+  leave_inside(encoder, tsc, ra_slot);
   const struct ct_frame *top = ct_encoder_top(encoder);
-  if (CT_LIKELY(top != NULL && top->slot == slot && (top->root_fn == fn || top->root_fn == UINT32_MAX))) {
+  if (CT_LIKELY(top != NULL && top->ra_slot == ra_slot && (top->root_fn == fn || top->root_fn == UINT32_MAX))) {
     ct_encode_return(encoder, tsc);
-  } else if (top == NULL || top->slot == slot || !is_full(encoder, thread->max_depth)) {
+  } else if (top == NULL || top->ra_slot == ra_slot || !is_full(encoder, thread->max_depth)) {
     ct_encode_orphan_return(encoder, tsc, fn);
   }
 }
 
 __attribute__((cold, noinline)) static void
-tail_out(struct ct_encoder *encoder, uint64_t tsc, uint32_t slot)
+tail_out(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
 {
-  leave_inside(encoder, tsc, slot);
+  leave_inside(encoder, tsc, ra_slot);
   const struct ct_frame *top = ct_encoder_top(encoder);
-  if (top != NULL && top->slot == slot) {
+  if (top != NULL && top->ra_slot == ra_slot) {
     ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
   }
 }
@@ -146,13 +158,13 @@ remember_stack(struct drain_thread *thread, struct drain_stack stack)
   thread->stacks[0] = stack;
 }
 
-/* Goes to the stack that the slot is on, if it is one of those known. */
+/* Goes to the stack that the return-address slot is on, if it is one of those known. */
 __attribute__((cold, noinline)) static void
-find_stack(struct drain_thread *thread, uint64_t tsc, uint32_t slot)
+find_stack(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
 {
   for (uint32_t i = 0; i < thread->stack_count; i++) {
     struct drain_stack stack = thread->stacks[i];
-    if (slot - stack.low < stack.length) {
+    if (ra_slot - stack.low < stack.length) {
       thread->stack_low = stack.low;
       thread->stack_length = stack.length;
       remember_stack(thread, stack);
@@ -162,10 +174,70 @@ find_stack(struct drain_thread *thread, uint64_t tsc, uint32_t slot)
   }
 }
 
-static inline bool
-is_on_stack(const struct drain_thread *thread, uint32_t slot)
+/* The functions that copied have returned: on to the flow whose copy has come back, or that begins. */
+static void
+go_to_flow(struct drain_thread *thread, uint64_t tsc)
 {
-  return slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
+  struct ct_encoder *encoder = thread->encoder;
+  uint32_t before = ct_encoder_context(encoder);
+  if (thread->flows == NULL || before != thread->flows->current) {
+    return;
+  }
+  uint32_t context = drain_flows_reconcile(thread->flows, ct_encoder_top(encoder) == NULL);
+  if (context != before) {
+    for (uint32_t i = 0; i < thread->stack_count; i++) {
+      thread->stacks[i].context = thread->stacks[i].context == before ? context : thread->stacks[i].context;
+    }
+    ct_encode_switch(encoder, tsc, context);
+  }
+}
+
+/* Ends the frames that are gone, before an event at ra_slot. */
+__attribute__((cold, noinline)) static void
+reconcile_gone(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
+{
+  struct ct_encoder *encoder = thread->encoder;
+  if (ct_encoder_context(encoder) != thread->gone_context) {
+    return; /* a signal handler on a stack of its own */
+  }
+  if (is_outside_or_at(ra_slot, thread->gone_lo)) {
+    leave_inside(encoder, tsc, thread->gone_lo);
+  }
+  const struct ct_frame *top;
+  while ((top = ct_encoder_top(encoder)) != NULL &&
+         top->ra_slot - thread->gone_lo < thread->gone_hi - thread->gone_lo) {
+    ct_encode_left(encoder, encoder->last_tsc, CT_LEFT_SWITCHED);
+  }
+  thread->has_gone = top != NULL && is_outside(thread->gone_lo, top->ra_slot);
+  if (!thread->has_gone) {
+    go_to_flow(thread, tsc);
+  }
+}
+
+/* A part of the stack is copied, or left. */
+__attribute__((cold, noinline)) static void
+copy(struct drain_thread *thread, uint64_t tsc, uint32_t lo, uint32_t hi, uint32_t key)
+{
+  uint32_t context = ct_encoder_context(thread->encoder);
+  if (thread->copy_what != CT_COPY_NONE && thread->flows == NULL) {
+    thread->flows = drain_flows_create(context);
+  }
+  if (thread->flows != NULL && thread->flows->current == context && thread->copy_what == CT_COPY_OUT) {
+    drain_flows_out(thread->flows, key, lo, hi);
+  } else if (thread->flows != NULL && thread->flows->current == context && thread->copy_what == CT_COPY_IN) {
+    drain_flows_in(thread->flows, key, hi);
+  }
+  thread->has_gone = thread->has_gone && thread->gone_context == context;
+  thread->gone_context = context;
+  thread->gone_hi = !thread->has_gone || is_outside(hi, thread->gone_hi) ? hi : thread->gone_hi;
+  thread->gone_lo = !thread->has_gone || is_outside(thread->gone_lo, lo) ? lo : thread->gone_lo;
+  reconcile_gone(thread, tsc, lo - 1);
+}
+
+static inline bool
+is_on_stack(const struct drain_thread *thread, uint32_t ra_slot)
+{
+  return ra_slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
 }
 
 static inline bool
@@ -174,44 +246,87 @@ is_value(uint32_t fn)
   return (fn & 0xf) >= CT_OTHER_ARG_1 && (fn & 0xf) <= CT_OTHER_RESULT && (fn & CT_FN_POINT_BIT) == 0;
 }
 
-/* An argument or the result of the call at the slot, if that has a frame. */
+/* An argument or the result of the call at the return-address slot, if that has a frame. */
 static void
-value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t slot)
+value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slot)
 {
   struct ct_encoder *encoder = thread->encoder;
   if ((fn & 0xf) == CT_OTHER_RESULT) {
-    leave_inside(encoder, encoder->last_tsc, slot);
+    leave_inside(encoder, encoder->last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);
-  if (top != NULL && top->slot == slot) {
+  if (top != NULL && top->ra_slot == ra_slot) {
     ct_encode_value(encoder, (uint8_t)((fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1), number);
   }
 }
 
 __attribute__((cold, noinline)) static void
-other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
+expect_no_return(struct ct_encoder *encoder, uint32_t ra_slot)
+{
+  for (struct ct_frame *frame = ct_encoder_top(encoder); frame != NULL && frame >= encoder->frames; frame--) {
+    if (is_outside_or_at(frame->ra_slot, ra_slot)) {
+      frame->flags |= frame->ra_slot == ra_slot ? DRAIN_FRAME_BEFORE : 0;
+      return;
+    }
+  }
+}
+
+__attribute__((cold, noinline)) static void
+other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   if (is_value(fn)) {
-    value(thread, tsc, fn, slot);
+    value(thread, tsc, fn, ra_slot);
     return;
   }
-  if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
-    tail_out(thread->encoder, tsc, slot);
-    return;
-  }
-  if ((fn & 0xf) == CT_OTHER_UNWIND) {
-    if (is_on_stack(thread, slot)) {
-      leave_inside(thread->encoder, tsc, slot);
+  if ((fn & 0xf) == CT_OTHER_AWAY) {
+    uint64_t length = (uint64_t)ra_slot << CT_AWAY_SHIFT;
+    if ((fn >> 4) == CT_RING_AWAY_ROOM || (fn >> 4) == CT_RING_AWAY_HELD) {
+      thread->waited += (fn >> 4) == CT_RING_AWAY_ROOM ? length : 0;
+      ct_encode_away(thread->encoder, tsc > length ? tsc - length : 0, tsc, (uint8_t)(fn >> 4));
     }
     return;
   }
+  if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
+    tail_out(thread->encoder, tsc, ra_slot);
+    return;
+  }
+  if ((fn & 0xf) == CT_OTHER_UNWIND) {
+    if (is_on_stack(thread, ra_slot)) {
+      leave_inside(thread->encoder, tsc, ra_slot);
+    }
+    return;
+  }
+  if ((fn & 0xf) == CT_OTHER_UNSEEN) {
+    expect_no_return(thread->encoder, ra_slot);
+    return;
+  }
+  const struct ct_frame *top;
   uint32_t value = fn >> 4;
+  if ((fn & 0xf) == CT_OTHER_COPY) {
+    thread->has_copy = true;
+    thread->copy_lo = ra_slot;
+    thread->copy_what = (uint8_t)value;
+    return;
+  }
+  if ((fn & 0xf) == CT_OTHER_COPY_END) {
+    if (thread->has_copy) {
+      copy(thread, tsc, thread->copy_lo, ra_slot, value);
+    }
+    thread->has_copy = false;
+    return;
+  }
   if ((fn & 0xf) == CT_OTHER_STACK) {
     uint64_t length = (uint64_t)value * CT_PAGE_BYTES;
-    thread->stack_low = slot;
+    thread->stack_low = ra_slot;
     thread->stack_length = length < UINT32_MAX ? (uint32_t)length : UINT32_MAX;
     thread->own_point = length == 0;
-    remember_stack(thread, (struct drain_stack){slot, thread->stack_length, ct_encoder_context(thread->encoder)});
+    /* What the thread does first may be a handler's, on another stack: of the frames nothing is known then. */
+    while (thread->has_before && (top = ct_encoder_top(thread->encoder)) != NULL &&
+           !is_on_stack(thread, top->ra_slot)) {
+      leave(thread->encoder, tsc);
+    }
+    thread->has_before = false;
+    remember_stack(thread, (struct drain_stack){ra_slot, thread->stack_length, ct_encoder_context(thread->encoder)});
     return;
   }
   if ((fn & 0xf) != CT_OTHER_SWITCH) {
@@ -223,7 +338,22 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t slot)
     thread->base_context = value;
     return;
   }
-  ct_encode_switch(thread->encoder, tsc, value == thread->base_context ? 0 : value + 1);
+  uint32_t context = value == thread->base_context ? 0 : value + 1;
+  bool has_flows = thread->flows != NULL && thread->flows->stack == context;
+  ct_encode_switch(thread->encoder, tsc, has_flows ? thread->flows->current : context);
+}
+
+void
+drain_thread_open(struct drain_thread *thread, uint64_t tsc, const struct ct_drain_frame *frames, size_t count)
+{
+  for (size_t i = 0; i < count && !is_full(thread->encoder, thread->max_depth); i++) {
+    ct_encode_enter(thread->encoder, tsc, frames[i].fn);
+    ct_encoder_top(thread->encoder)->ra_slot = frames[i].ra_slot;
+    ct_encoder_top(thread->encoder)->flags |= DRAIN_FRAME_BEFORE;
+    ct_encode_value(thread->encoder, CT_VALUE_BEFORE, 0);
+    thread->has_before = true;
+  }
+  thread->last_clock = tsc; /* what the thread is off the processor from now on is in these calls */
 }
 
 /* The point that was announced with the stack that it is on. */
@@ -235,13 +365,14 @@ is_own_point(struct drain_thread *thread)
   return is;
 }
 
-/* The events whose slot says nothing about the stack that the thread is on. */
+/* The events whose ra_slot says nothing about the stack that the thread is on. */
 static bool
-has_no_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
+has_no_ra_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
 {
   return (fn & CT_FN_POINT_BIT) != 0
-             ? modes[fn & CT_FN_MAX] == CT_HOOK_LOOSE || is_own_point(thread)
-             : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && !is_value(fn);
+             ? modes[fn & CT_FN_MAX] == CT_HOOK_STACKLESS || is_own_point(thread)
+             : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && (fn & 0xf) != CT_OTHER_COPY &&
+                   (fn & 0xf) != CT_OTHER_UNSEEN && !is_value(fn);
 }
 
 void
@@ -250,44 +381,48 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
 {
   struct ct_encoder *encoder = thread->encoder;
   for (size_t i = 0; i < count; i++) {
-    uint64_t word = events[i].word;
-    uint64_t tsc = events[i].tsc;
-    uint32_t slot = (uint32_t)(word >> 32);
+    /* relaxed: each is read once, since the target can still write to it; what is checked is what is used */
+    uint64_t word = __atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
+    uint64_t tsc = __atomic_load_n(&events[i].tsc, __ATOMIC_RELAXED);
+    uint32_t ra_slot = (uint32_t)(word >> 32);
     uint32_t fn = (uint32_t)word >> CT_WORD_FN_SHIFT;
     unsigned kind = (unsigned)word >> CT_WORD_KIND_SHIFT & 3;
     if (CT_UNLIKELY(fn >= function_count) &&
         (kind != CT_KIND_OTHER || ((fn & CT_FN_POINT_BIT) != 0 && (fn & CT_FN_MAX) >= function_count))) {
       continue; /* scribbled over by the target */
     }
-    if (CT_UNLIKELY(!is_on_stack(thread, slot)) && !(kind == CT_KIND_OTHER && has_no_slot(thread, fn, modes))) {
-      find_stack(thread, kind == CT_KIND_OTHER && is_value(fn) ? encoder->last_tsc : tsc, slot);
+    if (CT_UNLIKELY(!is_on_stack(thread, ra_slot)) && !(kind == CT_KIND_OTHER && has_no_ra_slot(thread, fn, modes))) {
+      find_stack(thread, kind == CT_KIND_OTHER && is_value(fn) ? encoder->last_tsc : tsc, ra_slot);
+    }
+    if (CT_UNLIKELY(thread->has_gone) && (kind != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0)) {
+      reconcile_gone(thread, tsc, ra_slot);
     }
     switch (kind) {
     case CT_KIND_ENTER:
-      leave_inside_or_at(encoder, tsc, slot);
+      leave_inside_or_at(encoder, tsc, ra_slot);
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
         ct_encode_enter(encoder, tsc, fn);
-        encoder->top[-1].slot = slot;
+        encoder->top[-1].ra_slot = ra_slot;
       }
       break;
     case CT_KIND_RETURN:
-      give_back(thread, tsc, fn, slot);
+      give_back(thread, tsc, fn, ra_slot);
       break;
     case CT_KIND_TAIL:
-      tail(thread, tsc, fn, slot, modes[fn] != CT_HOOK_FULL);
+      tail(thread, tsc, fn, ra_slot, modes[fn] != CT_HOOK_FULL);
       break;
     default:
       if ((fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) != 0) {
-        light(thread, tsc, fn, slot);
+        sampled(thread, tsc, fn, ra_slot);
       } else if ((fn & CT_FN_POINT_BIT) != 0) {
-        if (modes[fn & CT_FN_MAX] != CT_HOOK_LOOSE) {
-          leave_inside_or_at(encoder, tsc, slot);
+        if (modes[fn & CT_FN_MAX] != CT_HOOK_STACKLESS) {
+          leave_inside_or_at(encoder, tsc, ra_slot);
         }
         if (!is_full(encoder, thread->max_depth)) {
           ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
         }
       } else {
-        other(thread, tsc, fn, slot);
+        other(thread, tsc, fn, ra_slot);
       }
       break;
     }

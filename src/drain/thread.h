@@ -4,9 +4,13 @@
 #define CT_DRAIN_THREAD_H
 
 #include "drain/drain.h"
+#include "drain/flows.h"
 #include "trace/encoder.h"
 
 #define DRAIN_STACKS 8
+
+/* Of a frame's flags: it was open when the recording began. Its return has no hook. */
+#define DRAIN_FRAME_BEFORE 2u
 
 /* A stack of the thread: what its events' slots lie in. */
 struct drain_stack {
@@ -19,6 +23,7 @@ struct drain_thread {
   struct ct_encoder *encoder;
   uint32_t info; /* index into the drain's list of infos */
   uint32_t tid;
+  uint32_t outside;    /* the same here, see process/ids.h; 0: it had gone when it was heard of */
   uint32_t generation; /* of the slot */
   uint32_t next_seq;   /* position of the segment expected next */
   uint32_t gap_seq;    /* a position expected next that was not there ... */
@@ -26,21 +31,50 @@ struct drain_thread {
   uint64_t holes;
   uint64_t polled_seq; /* activation number of the segment that was read in part ... */
   uint32_t polled;     /* ... and how many of its events */
-  uint64_t held_seq;   /* activation number of a full segment that waits for a place to be written ... */
+  uint64_t held_seq;   /* activation number of a full segment that waits for an entry to be written ... */
   uint32_t held;       /* ... and which it is */
-  /* The stack of the last switch; length UINT32_MAX while it is not known. Behind it those of switches before. */
+  /* The stack of the last switch; length UINT32_MAX while it is not known. After it those of switches before. */
   uint32_t stack_low, stack_length;
   struct drain_stack stacks[DRAIN_STACKS]; /* the last one first */
   uint32_t stack_count;
   bool own_point; /* on a stack of length 0: the next point is a call on it, all else is not */
   bool has_base;  /* the thread's own stack is known */
   uint32_t base_context;
+  /* A copy of a part of the stack, while only its beginning has been reported; and the part whose frames are gone. */
+  struct drain_flows *flows; /* of the stack whose parts are copied; NULL: none was */
+  uint32_t copy_lo, gone_lo, gone_hi, gone_context;
+  uint8_t copy_what;
+  bool has_copy;
+  bool has_gone;      /* frames further in are still there: those of the part end when they have returned */
+  bool has_before;    /* frames that were open when the recording began, and it is not known on which stack it is yet */
   uint32_t max_depth; /* calls further in are left out */
-  uint64_t lights;    /* events of light hooks encoded */
+  uint64_t since_tsc; /* it has begun later */
+  uint64_t samples;   /* events of sampled hooks encoded */
+  uint64_t waited;    /* ticks for which it has waited for room */
+  uint64_t last_clock; /* of the last event that has one; 0: none yet */
 };
+
+/* The time of its last event, or when it had not begun: what has been lost was after that. */
+static inline uint64_t
+drain_thread_last(const struct drain_thread *thread)
+{
+  return thread->encoder->last_tsc != 0 ? thread->encoder->last_tsc : thread->since_tsc;
+}
+
+/* An argument or a result has a value in its entry. */
+static inline bool
+drain_event_has_clock(const struct ct_ring_event *event)
+{
+  uint32_t fn = (uint32_t)event->word >> CT_WORD_FN_SHIFT;
+  return (event->word >> CT_WORD_KIND_SHIFT & 3) != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0 ||
+         (fn & 0xf) < CT_OTHER_ARG_1 || (fn & 0xf) > CT_OTHER_RESULT;
+}
 
 /* Encodes count events, all valid. modes is indexed by function id, function_count of them known. */
 void drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count,
                          const uint8_t *modes, uint32_t function_count);
+
+/* Begins the thread's stream with the frames that it has at tsc. */
+void drain_thread_open(struct drain_thread *thread, uint64_t tsc, const struct ct_drain_frame *frames, size_t count);
 
 #endif

@@ -9,7 +9,7 @@
  * Finding a plan costs opening the file's headers, to get its build-id and to see which debug files there are now, and
  * mapping what was stored: no symbol, frame or instruction is read. Without a build-id the file is read once. All that
  * a plan depends on is in the key, so nothing is ever invalidated: what nobody asks for any more is the least recently
- * used, and goes when room is needed. When a file was last used is told by its modification time.
+ * used, and goes when room is needed. When a file was last used is known by its modification time.
  *
  * Whose it is: a directory is used only if it belongs to the user that we run as (effectively), is no symbolic link and
  * nobody else may write to it; the same for each file. The usual directory is made only below one that belongs to that
@@ -272,16 +272,12 @@ remember(struct ct_cache *cache, int fd, const struct ct_plan *plan, const struc
 }
 
 int
-ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, struct ct_diag *diag)
+ct_cache_plan_fd(struct ct_cache *cache, int fd, const char *path, struct ct_plan **out, struct ct_diag *diag)
 {
   uint64_t begin = ct_now_ns();
   struct ct_plan_key key;
   if (cache == NULL) {
-    return ct_plan_create(path, out, diag);
-  }
-  int fd = ct_elf_open_file(path, diag);
-  if (fd < 0) {
-    return fd;
+    return ct_plan_create_fd(fd, path, out, diag);
   }
   int found = find(cache, fd, path, &key, out);
   int code = 0;
@@ -295,6 +291,17 @@ ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, st
   if (code == 0 && found == CT_ENOENT) {
     remember(cache, fd, *out, &key);
   }
+  return code;
+}
+
+int
+ct_cache_plan(struct ct_cache *cache, const char *path, struct ct_plan **out, struct ct_diag *diag)
+{
+  int fd = ct_elf_open_file(path, diag);
+  if (fd < 0) {
+    return fd;
+  }
+  int code = ct_cache_plan_fd(cache, fd, path, out, diag);
   close(fd);
   return code;
 }
@@ -382,7 +389,9 @@ make_room(struct ct_cache *cache, uint64_t bytes)
     for (size_t i = 0; i < entries.count; i++) {
       total += entries.items[i].bytes;
     }
-    qsort(entries.items, entries.count, sizeof(*entries.items), compare_use);
+    if (entries.count != 0) {
+      qsort(entries.items, entries.count, sizeof(*entries.items), compare_use);
+    }
     for (size_t i = 0; i < entries.count && total > CT_CACHE_BYTES_MAX; i++) {
       if (unlinkat(cache->fd, entries.items[i].name, 0) == 0) {
         cache->stats.evicted++;

@@ -16,6 +16,8 @@ struct ct_cache_stats {
   uint64_t evicted; /* files */
 };
 
+/* As ct_cache_plan, of a file that is open; path is what it is called. */
+int ct_cache_plan_fd(struct ct_cache *cache, int fd, const char *path, struct ct_plan **out, struct ct_diag *diag);
 struct ct_cache_stats ct_cache_stats(const struct ct_cache *cache);
 
 #endif

@@ -13,7 +13,7 @@
 struct ct_delivery {
   const struct ct_process *process;
   const struct ct_plan *plan;
-  const struct ct_choice *choice;
+  const struct ct_filter_result *filter_result;
   uint64_t base;
   size_t next;      /* of the plan's functions: whose page is touched next */
   uint64_t touched; /* the last page */
@@ -48,7 +48,7 @@ touch_some(struct ct_delivery *delivery)
     const struct ct_planned *planned = &plan->functions[delivery->next];
     uint64_t address = delivery->base + planned->address;
     uint64_t page = address - address % PAGE_BYTES;
-    bool wanted = ct_choice_wish(delivery->choice, delivery->next) != CT_WISH_NONE;
+    bool wanted = ct_filter_result_mode(delivery->filter_result, delivery->next) != CT_REQUESTED_NONE;
     if (planned->refusal == CT_REFUSED_NOT && wanted && page != delivery->touched) {
       touch(delivery, page);
       delivery->touched = page;
@@ -84,8 +84,8 @@ deliver(void *context)
 }
 
 struct ct_delivery *
-ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan, const struct ct_choice *choice,
-                  uint64_t base, size_t buffer_bytes)
+ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan,
+                  const struct ct_filter_result *filter_result, uint64_t base, size_t buffer_bytes)
 {
   struct ct_delivery *delivery = calloc(1, sizeof(*delivery));
   void *spare = malloc(buffer_bytes);
@@ -96,7 +96,7 @@ ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan, 
   }
   delivery->process = process;
   delivery->plan = plan;
-  delivery->choice = choice;
+  delivery->filter_result = filter_result;
   delivery->base = base;
   delivery->spare = spare;
   pthread_mutex_init(&delivery->lock, NULL);

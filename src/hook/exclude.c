@@ -6,6 +6,7 @@
 #include "hook/excluding.h"
 
 #include "hook/names.h"
+#include "hook/suggest.h"
 #include "target/elf.h"
 #include "x86/leaf.h"
 
@@ -23,6 +24,7 @@ struct rule {
   uint32_t leaf_bytes; /* @leaf:BYTES; it has no name then */
   bool hot;
   bool matched;
+  struct ct_suggestion *suggestion; /* NULL: it was not looked for */
 };
 
 struct ct_exclude {
@@ -53,6 +55,7 @@ ct_exclude_free(struct ct_exclude *exclude)
   }
   for (uint32_t i = 0; i < exclude->count; i++) {
     free(exclude->rules[i].text);
+    free(exclude->rules[i].suggestion);
   }
   ct_names_free(exclude->names);
   free(exclude->rules);
@@ -140,6 +143,7 @@ ct_exclude_remove(struct ct_exclude *exclude, const char *pattern)
     }
     ct_names_remove(exclude->names, rule->number);
     free(rule->text);
+    free(rule->suggestion);
     memmove(rule, rule + 1, (exclude->count - i) * sizeof(*rule));
     exclude->count--;
     for (uint32_t j = i - 1; j < exclude->count; j++) {
@@ -262,6 +266,30 @@ ct_exclude_has_matched(const struct ct_exclude *exclude, size_t n)
   return rule != NULL && rule->matched;
 }
 
+const char *
+ct_exclude_likely(const struct ct_exclude *exclude, size_t n)
+{
+  const struct rule *rule = given(exclude, n);
+  return rule != NULL && !rule->matched && rule->suggestion != NULL ? rule->suggestion->text : "";
+}
+
+void
+ct_exclude_suggest(struct ct_exclude *exclude, const struct ct_plan *plan, const char *path)
+{
+  size_t unmatched = 0;
+  ct_names_begin(exclude->names, plan, path, NULL);
+  for (uint32_t i = 0; i < exclude->count && unmatched < CT_SUGGESTIONS_MAX; i++) {
+    struct rule *rule = &exclude->rules[i];
+    if (rule->hot || rule->matched || rule->leaf_bytes != 0)
+      continue;
+    unmatched++;
+    if (rule->suggestion == NULL)
+      rule->suggestion = ct_suggestion_create(rule->text);
+    if (rule->suggestion != NULL)
+      ct_suggestion_match(rule->suggestion, plan, path, ct_names_is_active(exclude->names, rule->number));
+  }
+}
+
 /* ---- one module ---- */
 
 static void
@@ -302,14 +330,14 @@ function_matches(struct ct_exclude *exclude, const struct ct_plan *plan, const s
   size_t count = ct_names_match(exclude->names, planned, &numbers);
   for (size_t i = 0; i < count; i++) {
     exclude->rules[exclude->by_number[numbers[i]]].matched = true;
-    ct_names_settle(exclude->names, numbers[i]);
+    ct_names_reconcile(exclude->names, numbers[i]);
   }
   return matches || count != 0;
 }
 
 /* True when every function matches, and nothing more can be found out by looking at names. */
 static bool
-is_settled(const struct ct_exclude *exclude)
+is_reconciled(const struct ct_exclude *exclude)
 {
   bool settled = ct_names_has_all(exclude->names);
   for (uint32_t i = 0; settled && i < exclude->count; i++) {
@@ -320,33 +348,33 @@ is_settled(const struct ct_exclude *exclude)
 }
 
 static void
-exclude_one(const struct ct_planned *planned, struct ct_choice *choice, uint8_t *wish)
+exclude_one(const struct ct_planned *planned, struct ct_filter_result *filter_result, uint8_t *requested)
 {
   if (planned->refusal != CT_REFUSED_NOT) {
     return; /* it has no hook anyway */
   }
-  *wish = (uint8_t)ct_wish_for_none(planned);
-  choice->excluded++;
-  choice->quiet += *wish == CT_WISH_QUIET;
+  *requested = (uint8_t)ct_requested_for_none(planned);
+  filter_result->excluded++;
+  filter_result->passthrough += *requested == CT_REQUESTED_PASSTHROUGH;
 }
 
 int
-ct_exclude_choose(struct ct_exclude *exclude, const struct ct_plan *plan, const char *module_path,
-                  struct ct_choice *choice)
+ct_exclude_filter(struct ct_exclude *exclude, const struct ct_plan *plan, const char *module_path,
+                  struct ct_filter_result *filter_result)
 {
-  *choice = (struct ct_choice){0};
+  *filter_result = (struct ct_filter_result){0};
   if (ct_exclude_is_empty(exclude)) {
     return 0;
   }
-  choice->wishes = calloc(plan->count + 1, 1);
-  if (choice->wishes == NULL) {
+  filter_result->requested_modes = calloc(plan->count + 1, 1);
+  if (filter_result->requested_modes == NULL) {
     return CT_ENOMEM;
   }
   begin(exclude, plan, module_path);
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *planned = &plan->functions[i];
-    if (is_settled(exclude) || function_matches(exclude, plan, planned)) {
-      exclude_one(planned, choice, &choice->wishes[i]);
+    if (is_reconciled(exclude) || function_matches(exclude, plan, planned)) {
+      exclude_one(planned, filter_result, &filter_result->requested_modes[i]);
     }
   }
   return 0;

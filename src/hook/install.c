@@ -12,7 +12,7 @@
  */
 #include "base/clock.h"
 #include "hook/delivery.h"
-#include "hook/room.h"
+#include "hook/near_alloc.h"
 
 #include "target/functions.h"
 #include "x86/trampoline.h"
@@ -63,9 +63,9 @@ module_extent(const struct ct_plan *plan, uint64_t base, uint64_t *lo, uint64_t 
 
 struct build {
   const struct ct_remote *remote;
-  struct ct_agent_place *place;
+  struct ct_agent_layout *layout;
   const struct ct_plan *plan;
-  const struct ct_choice *choice;
+  const struct ct_filter_result *filter_result;
   struct ct_installed *installed;
   struct ct_texts texts;
   struct ct_delivery *delivery; /* writes what is emitted; NULL: we do */
@@ -138,11 +138,23 @@ new_desc(struct build *build)
   return (struct ct_hook_desc *)build->descs + (build->desc_count - build->desc_written);
 }
 
-static bool
-is_for_unwinders(const struct ct_planned *planned)
+/* Trampolines' addresses on stacks do no harm as long as the hook of a guard is there. */
+static uint8_t
+kind_of(const struct ct_planned *planned, bool relay)
 {
-  return planned->callout == CT_CALLOUT_FIND_FDE || planned->callout == CT_CALLOUT_MODULES ||
-         planned->callout == CT_CALLOUT_FIND_OBJECT;
+  uint8_t kind = relay ? CT_PATCH_RELAY : 0;
+  switch (planned->callout) {
+  case CT_CALLOUT_FIND_FDE:
+  case CT_CALLOUT_MODULES:
+  case CT_CALLOUT_FIND_OBJECT:
+    return kind | CT_PATCH_GUARD;
+  case CT_CALLOUT_COPY:
+  case CT_CALLOUT_MOVE:
+  case CT_CALLOUT_REMAP:
+    return kind | CT_PATCH_GUARD | CT_PATCH_COPY;
+  default:
+    return kind;
+  }
 }
 
 static int
@@ -167,9 +179,7 @@ add_patch(struct build *build, const struct ct_planned *planned, bool relay, uin
   *patch = (struct ct_patch){.address = address,
                              .function = (uint32_t)(planned - build->plan->functions),
                              .length = (uint8_t)length,
-                             .kind = relay                       ? CT_PATCH_RELAY
-                                     : is_for_unwinders(planned) ? CT_PATCH_UNWINDER
-                                                                 : CT_PATCH_ENTRY};
+                             .kind = kind_of(planned, relay)};
   memcpy(patch->bytes, bytes, length);
   memcpy(patch->old, old, length);
   return 0;
@@ -224,66 +234,68 @@ add_jump(struct build *build, const struct ct_planned *planned, bool relay, uint
 
 /* Writes an entry of the agent's list: first what it says, then the range, empty until its end is there. */
 static int
-tell_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, uint64_t descs, uint64_t count, size_t limit)
+publish_to_agent(struct build *build, uint32_t owner, uint64_t lo, uint64_t hi, uint64_t descs, uint64_t count,
+                 size_t limit)
 {
-  struct ct_agent_place *place = build->place;
+  struct ct_agent_layout *layout = build->layout;
   size_t index = 0;
-  while (index < limit && place->region_used[index] != 0) {
+  while (index < limit && layout->region_used[index] != 0) {
     index++;
   }
   if (index == limit) {
     return CT_ERANGE;
   }
   struct ct_region region = {lo, 0, descs, count};
-  uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + index * sizeof(region);
+  uint64_t at = layout->config + offsetof(struct ct_agent_config, regions) + index * sizeof(region);
   int code = ct_process_write(build->remote->process, at, &region, sizeof(region));
   if (code == 0) {
     code = ct_process_write(build->remote->process, at + offsetof(struct ct_region, hi), &hi, sizeof(hi));
   }
-  if (code == 0 && index >= place->region_count) {
+  if (code == 0 && index >= layout->region_count) {
     uint64_t regions = index + 1;
-    place->region_count = (uint32_t)regions;
-    code = ct_process_write(build->remote->process, place->config + offsetof(struct ct_agent_config, region_count),
+    layout->region_count = (uint32_t)regions;
+    code = ct_process_write(build->remote->process, layout->config + offsetof(struct ct_agent_config, region_count),
                             &regions, sizeof(regions));
   }
-  place->region_used[index] = code == 0 ? owner : 0;
+  layout->region_used[index] = code == 0 ? owner : 0;
   return code;
 }
 
 /* Without an entry an unwinder that comes by in just this instruction goes no further: worth less than the hook. */
 static void
-tell_island(struct build *build, uint32_t owner, uint64_t lo, uint64_t bytes)
+publish_island(struct build *build, uint32_t owner, uint64_t lo, uint64_t bytes)
 {
-  tell_agent(build, owner, lo, lo + bytes, 0, 0, ISLANDS_MAX);
+  publish_to_agent(build, owner, lo, lo + bytes, 0, 0, ISLANDS_MAX);
 }
 
 /* The instructions that make room for a jump, and the jump to their copy. */
 static enum ct_refusal
-evict(struct build *build, const struct ct_planned *planned, const struct ct_nearby *nearby)
+evict(struct build *build, const struct ct_planned *planned, const struct ct_springboard *springboard)
 {
   uint64_t base = build->installed->base;
-  const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + nearby->evicted, nearby->window.length);
+  const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + springboard->evicted, springboard->window.length);
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
   }
-  if (is_occupied(build, base + nearby->evicted, 2 * CT_JUMP_BYTES)) {
+  if (is_occupied(build, base + springboard->evicted, 2 * CT_JUMP_BYTES)) {
     return CT_REFUSED_BUSY;
   }
   struct ct_hook_desc *desc = new_desc(build);
   struct ct_relocation_map map;
   uint64_t copy = ct_code_pc(&build->code);
-  if (ct_window_relocate(bytes, base + nearby->evicted, &nearby->window, &build->code, &map) != CT_WINDOW_OK) {
+  if (ct_window_relocate(bytes, base + springboard->evicted, &springboard->window, &build->code, &map) !=
+      CT_WINDOW_OK) {
     return CT_REFUSED_UNREACHABLE;
   }
   *desc = (struct ct_hook_desc){.enter = copy,
                                 .relocated = copy,
                                 .after_callout = copy,
                                 .relocated_end = ct_code_pc(&build->code),
-                                .function = base + nearby->evicted,
+                                .function = base + springboard->evicted,
                                 .map_count = map.count};
   memcpy(desc->map_new, map.to, sizeof(desc->map_new));
   memcpy(desc->map_old, map.from, sizeof(desc->map_old));
-  if (add_jump(build, planned, true, base + nearby->evicted, copy) != 0) {
+  if (add_jump(build, planned, true, base + springboard->evicted, copy) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   build->desc_count++;
@@ -294,27 +306,26 @@ evict(struct build *build, const struct ct_planned *planned, const struct ct_nea
 static enum ct_refusal
 patch_short(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
-  const struct ct_nearby *nearby = &build->plan->nearby[planned->nearby];
+  const struct ct_springboard *springboard = &build->plan->springboard[planned->springboard];
   uint64_t base = build->installed->base;
-  int64_t distance = (int64_t)(base + nearby->relay - (patched + 2));
-  uint8_t bytes[2] = {0xeb, (uint8_t)distance};
-  if (distance != (int8_t)distance) {
+  uint8_t bytes[CT_SHORT_JUMP_BYTES];
+  if (ct_short_jump_bytes(patched, base + springboard->relay, bytes) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
-  if (ct_texts_unchanged(&build->texts, base + nearby->relay, CT_JUMP_BYTES) == NULL) {
+  if (ct_texts_unchanged(&build->texts, base + springboard->relay, CT_JUMP_BYTES) == NULL) {
     return CT_REFUSED_CHANGED;
   }
   if (planned->tactic == CT_TACTIC_EVICT) {
-    enum ct_refusal refusal = evict(build, planned, nearby);
+    enum ct_refusal refusal = evict(build, planned, springboard);
     if (refusal != CT_REFUSED_NOT) {
       return refusal;
     }
   }
-  if (add_jump(build, planned, true, base + nearby->relay, trampoline) != 0 ||
+  if (add_jump(build, planned, true, base + springboard->relay, trampoline) != 0 ||
       add_patch(build, planned, false, patched, bytes, sizeof(bytes)) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
-  tell_island(build, build->installed->owner, base + nearby->relay, CT_JUMP_BYTES);
+  publish_island(build, build->installed->owner, base + springboard->relay, CT_JUMP_BYTES);
   return CT_REFUSED_NOT;
 }
 
@@ -332,19 +343,18 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
   uint64_t lo = patched + CT_JUMP_BYTES + ((uint64_t)(int64_t)rel & ~(span - 1));
   uint64_t hi = lo + span, module_lo, module_hi;
   module_extent(build->plan, build->installed->base, &module_lo, &module_hi);
-  if (ct_elf_type(build->plan->elf) == ET_EXEC && hi > module_hi && lo < module_hi + CT_HEAP_ROOM) {
-    lo = module_hi + CT_HEAP_ROOM;
+  if (ct_elf_type(build->plan->elf) == ET_EXEC && hi > module_hi && lo < module_hi + CT_HEAP_RESERVE) {
+    lo = module_hi + CT_HEAP_RESERVE;
   }
   uint64_t stub, new_pages;
-  if (ct_room_stub(build->remote, build->place, build->installed->owner, lo, hi, &stub, &new_pages) != 0) {
+  if (ct_near_alloc_stub(build->remote, build->layout, build->installed->owner, lo, hi, &stub, &new_pages) != 0) {
     return CT_REFUSED_UNREACHABLE;
   }
   if (new_pages != 0) {
-    tell_island(build, FOR_EVER, new_pages, CT_STUB_PAGES_BYTES);
+    publish_island(build, FOR_EVER, new_pages, CT_STUB_PAGES_BYTES);
   }
-  uint8_t code[CT_STUB_BYTES] = {0xff, 0x25, 0, 0, 0, 0};
-  memcpy(code + 6, &trampoline, sizeof(trampoline));
-  uint8_t bytes[CT_JUMP_BYTES];
+  uint8_t code[CT_STUB_BYTES], bytes[CT_JUMP_BYTES];
+  ct_stub_bytes(trampoline, code);
   if (ct_process_write(build->remote->process, stub, code, sizeof(code)) != 0 ||
       ct_jump_bytes(patched, stub, bytes) != 0 ||
       add_patch(build, planned, false, patched, bytes, planned->patch_bytes) != 0) {
@@ -357,9 +367,9 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
 static enum ct_refusal
 patch_int3(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
-  static const uint8_t int3 = 0xcc;
-  bool told = tell_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
-  return told && add_patch(build, planned, false, patched, &int3, 1) == 0 ? CT_REFUSED_NOT : CT_REFUSED_UNREACHABLE;
+  bool told = publish_to_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
+  return told && add_patch(build, planned, false, patched, &ct_int3_byte, 1) == 0 ? CT_REFUSED_NOT
+                                                                                  : CT_REFUSED_UNREACHABLE;
 }
 
 static enum ct_refusal
@@ -380,12 +390,12 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, enum ct_wish wish, uint32_t fn)
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint32_t fn)
 {
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
   while (ct_code_pc(&build->code) % 16 != 0 && !build->code.overflow) {
-    ct_emit_u8(&build->code, 0xcc);
+    ct_emit_int3(&build->code);
   }
   const uint8_t *bytes = ct_texts_unchanged(&build->texts, base + patched, planned->window.length);
   if (bytes == NULL) {
@@ -396,13 +406,13 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_wish wis
   }
   struct ct_trampoline_spec spec = {
       .fn = fn,
-      .mode = ct_planned_mode(planned, wish),
+      .mode = ct_planned_mode(planned, requested),
       .callout = planned->callout,
       .self_branch = planned->self_branch,
-      .values = ct_planned_has_values(planned, wish),
+      .values = ct_planned_has_values(planned, requested),
       .event_last = planned->event_last,
-      .store_delta = build->place->store_delta,
-      .table = build->place->table,
+      .store_delta = build->layout->store_delta,
+      .table = build->layout->table,
       .function = base + patched,
       .head = build->installed->region,
       .desc = build->descs_at + build->desc_count * sizeof(struct ct_hook_desc),
@@ -426,17 +436,17 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_wish wis
 }
 
 static int
-note_late(struct build *build, size_t i, enum ct_refusal refusal)
+note_install_refusal(struct build *build, size_t i, enum ct_refusal refusal)
 {
   struct ct_installed *installed = build->installed;
-  if (installed->late == NULL) {
-    installed->late = calloc(build->plan->count, 1);
-    if (installed->late == NULL) {
+  if (installed->install_refusals == NULL) {
+    installed->install_refusals = calloc(build->plan->count, 1);
+    if (installed->install_refusals == NULL) {
       return CT_ENOMEM;
     }
   }
-  installed->late[i] = (uint8_t)refusal;
-  installed->refused_late += !ct_refusal_is_choice(refusal);
+  installed->install_refusals[i] = (uint8_t)refusal;
+  installed->install_refused += !ct_refusal_by_user(refusal);
   return 0;
 }
 
@@ -454,20 +464,21 @@ emit_all(struct build *build)
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
-    enum ct_wish wish = ct_choice_wish(build->choice, i);
-    enum ct_refusal refusal = ct_choice_reason(build->choice, i);
-    if (wish != CT_WISH_NONE) {
+    enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
+    enum ct_refusal refusal = ct_filter_result_reason(build->filter_result, i);
+    if (requested != CT_REQUESTED_NONE) {
       code = write_when_full(build);
       if (code != 0) {
         return code;
       }
-      refusal = emit_one(build, &plan->functions[i], wish, fn);
+      refusal = emit_one(build, &plan->functions[i], requested, fn);
     }
     fn++;
-    if (ct_wish_has_event(wish) && refusal == CT_REFUSED_NOT) {
+    if (ct_requested_has_event(requested) && refusal == CT_REFUSED_NOT) {
       installed->hooked++;
     } else {
-      code = note_late(build, i, refusal != CT_REFUSED_NOT ? refusal : ct_choice_reason(build->choice, i));
+      code = note_install_refusal(
+          build, i, refusal != CT_REFUSED_NOT ? refusal : ct_filter_result_reason(build->filter_result, i));
     }
   }
   sort_patches(installed);
@@ -475,7 +486,7 @@ emit_all(struct build *build)
 }
 
 static int
-mark_table(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t lo, uint64_t hi, uint8_t kind)
+mark_table(const struct ct_remote *remote, const struct ct_agent_layout *layout, uint64_t lo, uint64_t hi, uint8_t kind)
 {
   uint8_t marks[4096];
   memset(marks, kind, sizeof(marks));
@@ -483,7 +494,7 @@ mark_table(const struct ct_remote *remote, const struct ct_agent_place *place, u
   uint64_t last = (hi - 1) >> CT_TABLE_SHIFT;
   while (first <= last) {
     uint64_t count = last - first + 1 < sizeof(marks) ? last - first + 1 : sizeof(marks);
-    int code = ct_process_write(remote->process, place->table + first, marks, count);
+    int code = ct_process_write(remote->process, layout->table + first, marks, count);
     if (code != 0) {
       return code;
     }
@@ -493,7 +504,7 @@ mark_table(const struct ct_remote *remote, const struct ct_agent_place *place, u
 }
 
 int
-ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_layout *layout, const struct ct_plan *plan,
                      uint64_t base, uint8_t kind)
 {
   const struct ct_elf_segment *segments;
@@ -501,14 +512,14 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place
   for (size_t s = 0; s < count; s++) {
     if ((segments[s].flags & PF_X) != 0 && segments[s].memory_bytes != 0) {
       uint64_t lo = base + segments[s].address;
-      int code = mark_table(remote, place, lo, lo + segments[s].memory_bytes, kind);
+      int code = mark_table(remote, layout, lo, lo + segments[s].memory_bytes, kind);
       if (code != 0) {
         return code;
       }
     }
   }
   for (size_t i = 0; i < plan->foreign_count; i++) {
-    int code = mark_table(remote, place, base + plan->foreign[i].start, base + plan->foreign[i].end, CT_TEXT_OTHER);
+    int code = mark_table(remote, layout, base + plan->foreign[i].start, base + plan->foreign[i].end, CT_TEXT_OTHER);
     if (code != 0) {
       return code;
     }
@@ -524,15 +535,15 @@ write_frames(struct build *build, enum ct_region_frames_kind kind)
   enum { DEREF = 0x06, LIT1 = 0x31, MINUS = 0x1c, RSP = 7, RA = 16 };
   /* Version, augmentation, alignments, return address column, encoding of pointers; CFA = rsp; rsp + the distance ...
    */
-  static const uint8_t place[] = {1,   'z', 'R', 0,          1,  0x78, RA,    1, 0,
-                                  CFA, RSP, 0,   EXPRESSION, RA, 12,   BREG7, 0, CONST8S};
+  static const uint8_t location[] = {1,   'z', 'R', 0,          1,  0x78, RA,    1, 0,
+                                     CFA, RSP, 0,   EXPRESSION, RA, 12,   BREG7, 0, CONST8S};
   static const uint8_t value[] = {1,   'z', 'R', 'S',   0,  1,  0x78,  RA, 1,      0,
                                   CFA, RSP, 0,   VALUE, RA, 15, BREG7, 0,  CONST8S};
   /* ... and of the second the word there, less 1. */
   static const uint8_t rest[] = {PLUS, DEREF, LIT1, MINUS};
   bool is_value = kind == CT_REGION_FRAMES_SIGNAL;
-  size_t head = is_value ? sizeof(value) : sizeof(place);
-  int64_t distance = build->place->store_delta - 8;
+  size_t head = is_value ? sizeof(value) : sizeof(location);
+  int64_t distance = build->layout->store_delta - 8;
   uint64_t at = ct_region_frames_at(build->descs_at, build->desc_count, kind);
   struct ct_region_frames frames = {
       .version = 1,
@@ -549,7 +560,7 @@ write_frames(struct build *build, enum ct_region_frames_kind kind)
       .fde_start = build->installed->region,
       .fde_bytes = build->descs_at - build->installed->region,
   };
-  memcpy(frames.cie, is_value ? value : place, head);
+  memcpy(frames.cie, is_value ? value : location, head);
   memcpy(frames.cie + head, &distance, sizeof(distance));
   memcpy(frames.cie + head + sizeof(distance), rest, is_value ? sizeof(rest) : 1);
   return ct_process_write(build->remote->process, at, &frames, sizeof(frames));
@@ -573,8 +584,8 @@ write_patches(struct build *build)
 
 /* The agent shall answer this module's unwinder. More of them than there is room for go without. */
 static int
-tell_unwinder(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan, uint64_t base,
-              uint32_t owner)
+publish_to_unwinder(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
+                    uint64_t base, uint32_t owner)
 {
   const struct ct_elf_segment *segments;
   size_t count = ct_elf_segments(plan->elf, &segments);
@@ -587,10 +598,10 @@ tell_unwinder(const struct ct_remote *remote, struct ct_agent_place *place, cons
     }
   }
   for (uint32_t i = 0; i < CT_UNWINDER_MAX; i++) {
-    if (place->unwinder_owner[i] == 0) {
-      place->unwinder_owner[i] = owner;
+    if (layout->unwinder_owner[i] == 0) {
+      layout->unwinder_owner[i] = owner;
       return ct_process_write(remote->process,
-                              place->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(unwinder),
+                              layout->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(unwinder),
                               &unwinder, sizeof(unwinder));
     }
   }
@@ -602,7 +613,7 @@ put_region(struct build *build)
 {
   struct ct_installed *installed = build->installed;
   begin_chunk(build, installed->region);
-  ct_emit_bytes(&build->code, &build->place->head, sizeof(build->place->head));
+  ct_emit_bytes(&build->code, &build->layout->head, sizeof(build->layout->head));
   int code = emit_all(build);
   if (code == 0) {
     code = write_code(build);
@@ -613,9 +624,9 @@ put_region(struct build *build)
     code = write_descs(build);
   }
   if (build->delivery != NULL) {
-    int late = ct_delivery_end(build->delivery);
+    int end_code = ct_delivery_end(build->delivery);
     build->delivery = NULL;
-    code = code != 0 ? code : late;
+    code = code != 0 ? code : end_code;
   }
   if (code == 0) {
     code = write_frames(build, CT_REGION_FRAMES_PLAIN);
@@ -627,22 +638,22 @@ put_region(struct build *build)
     code = write_patches(build);
   }
   if (code == 0) {
-    code = mark_table(build->remote, build->place, installed->region, installed->region + installed->region_bytes,
+    code = mark_table(build->remote, build->layout, installed->region, installed->region + installed->region_bytes,
                       CT_TEXT_TRAMPOLINE);
   }
   if (code == 0) {
-    code = tell_agent(build, installed->owner, installed->region, build->descs_at, build->descs_at, build->desc_count,
-                      CT_REGION_MAX);
+    code = publish_to_agent(build, installed->owner, installed->region, build->descs_at, build->descs_at,
+                            build->desc_count, CT_REGION_MAX);
   }
   return code;
 }
 
 /* Names that are free again when their module is removed; 0 is nobody's. */
 static uint32_t
-new_owner(struct ct_agent_place *place)
+new_owner(struct ct_agent_layout *layout)
 {
-  place->last_owner++;
-  return place->last_owner;
+  layout->last_owner++;
+  return layout->last_owner;
 }
 
 /* Faster to fill, and fewer misses in the address caches when many functions are called. No matter if there are none.
@@ -668,9 +679,9 @@ patch(const struct ct_remote *remote, const struct ct_texts *texts, struct ct_in
 }
 
 static size_t
-trampolines(const struct ct_plan *plan, const struct ct_choice *choice)
+trampolines(const struct ct_plan *plan, const struct ct_filter_result *filter_result)
 {
-  return plan->hooked - choice->excluded + choice->quiet;
+  return plan->hooked - filter_result->excluded + filter_result->passthrough;
 }
 
 static int
@@ -679,18 +690,18 @@ install(struct build *build, struct ct_diag *diag)
   struct ct_installed *installed = build->installed;
   const struct ct_plan *plan = build->plan;
   uint64_t lo, hi;
-  size_t hooks = trampolines(plan, build->choice);
-  size_t descs = hooks + plan->nearby_count;
+  size_t hooks = trampolines(plan, build->filter_result);
+  size_t descs = hooks + plan->springboard_count;
   module_extent(plan, installed->base, &lo, &hi);
   uint64_t tail = ct_region_frames_at(0, descs, CT_REGION_FRAMES_COUNT) +
-                  (hooks + 2 * plan->nearby_count + 1) * sizeof(struct ct_patch);
+                  (hooks + 2 * plan->springboard_count + 1) * sizeof(struct ct_patch);
   uint64_t size =
-      sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->nearby_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
+      sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->springboard_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
   for (size_t i = 0; i < plan->count; i++) {
-    size += ct_choice_wish(build->choice, i) == CT_WISH_VALUES ? VALUES_MAX : 0;
+    size += ct_filter_result_mode(build->filter_result, i) == CT_REQUESTED_VALUES ? VALUES_MAX : 0;
   }
-  size = round_up(size, CT_ROOM_UNIT);
-  int code = ct_room_region(build->remote, build->place, lo, hi, size, &installed->region, diag);
+  size = round_up(size, CT_NEAR_UNIT);
+  int code = ct_near_alloc_region(build->remote, build->layout, lo, hi, size, &installed->region, diag);
   if (code != 0) {
     return code;
   }
@@ -707,15 +718,18 @@ install(struct build *build, struct ct_diag *diag)
   }
   if (code == 0) {
     if (hooks >= DELIVERY_MIN && !build->is_layer) {
-      build->delivery = ct_delivery_start(build->remote->process, plan, build->choice, installed->base, CHUNK_BYTES);
+      build->delivery =
+          ct_delivery_start(build->remote->process, plan, build->filter_result, installed->base, CHUNK_BYTES);
     }
     code = put_region(build);
   }
-  if (code == 0) { /* the agent's list tells of it now */
-    code = ct_room_announce(build->remote, build->place, CT_PENDING_REGION, 0, 0);
+  if (code == 0) { /* the agent's list has it now */
+    code = ct_near_announce(build->remote, build->layout, CT_PENDING_REGION, 0, 0);
   }
-  if (code == 0 && !build->is_layer) {
+  if (code == 0 && !build->is_layer && build->remote->pcs == NULL) {
     code = patch(build->remote, &build->texts, installed);
+  } else if (code == 0 && !build->is_layer) {
+    installed->unpatched = true;
   }
   ct_texts_close(&build->texts);
   ct_elf_drop_pages(plan->elf);
@@ -725,56 +739,87 @@ install(struct build *build, struct ct_diag *diag)
 }
 
 int
-ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                  const struct ct_choice *choice, uint64_t base, uint32_t first_fn, struct ct_installed *installed,
-                  struct ct_diag *diag)
+ct_install_module(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
+                  const struct ct_filter_result *filter_result, uint64_t base, uint32_t first_fn,
+                  struct ct_installed *installed, struct ct_diag *diag)
 {
   uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
-  installed->owner = new_owner(place);
-  int code = ct_install_mark_text(remote, place, plan, base, CT_TEXT_MODULE);
+  installed->owner = new_owner(layout);
+  int code = ct_install_mark_text(remote, layout, plan, base, CT_TEXT_MODULE);
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
   }
-  if (plan->own_unwinder && tell_unwinder(remote, place, plan, base, installed->owner) != 0) {
+  if (plan->own_unwinder && publish_to_unwinder(remote, layout, plan, base, installed->owner) != 0) {
     return ct_fail(diag, CT_EIO, "cannot write the agent's data");
   }
-  struct build build = {.remote = remote, .place = place, .plan = plan, .choice = choice, .installed = installed};
-  if (trampolines(plan, choice) != 0) {
+  struct build build = {
+      .remote = remote, .layout = layout, .plan = plan, .filter_result = filter_result, .installed = installed};
+  if (trampolines(plan, filter_result) != 0) {
     code = install(&build, diag);
   } else if (plan->hooked != 0) {
     code = emit_all(&build) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory"); /* all are excluded */
   }
   if (code != 0) {
-    ct_install_remove(remote, place, installed);
+    ct_install_remove(remote, layout, installed);
     return code;
   }
   installed->install_ns = ct_now_ns() - begin;
   return 0;
 }
 
+static uint64_t
+patched_bytes(const struct ct_installed *installed)
+{
+  uint64_t bytes = 0, next = 0; /* the first page that is not counted yet */
+  for (size_t i = 0; i < installed->patch_count; i++) {
+    const struct ct_patch *patch = &installed->patches[i];
+    uint64_t from = patch->address / CT_PAGE_BYTES, to = (patch->address + patch->length - 1) / CT_PAGE_BYTES + 1;
+    from = from < next ? next : from;
+    bytes += from < to ? (to - from) * CT_PAGE_BYTES : 0;
+    next = to > next ? to : next;
+  }
+  return bytes;
+}
+
 int
-ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                 const struct ct_choice *choice, uint64_t base, uint32_t first_fn,
+ct_install_patch(const struct ct_remote *remote, struct ct_installed *installed, bool guards_only)
+{
+  size_t strange;
+  if (!installed->unpatched) {
+    return 0;
+  }
+  if (guards_only) {
+    return ct_patches_write_guards(remote->process, installed->patches, installed->patch_count);
+  }
+  int code = ct_patches_write(remote->process, installed->patches, NULL, installed->patch_count, false, &strange);
+  installed->unpatched = false;
+  installed->text_bytes = patched_bytes(installed);
+  return code;
+}
+
+int
+ct_install_layer(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
+                 const struct ct_filter_result *filter_result, uint64_t base, uint32_t first_fn,
                  const struct ct_installed *const *others, size_t count, struct ct_installed *installed,
                  struct ct_diag *diag)
 {
   uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
-  installed->owner = new_owner(place);
+  installed->owner = new_owner(layout);
   struct build build = {.remote = remote,
-                        .place = place,
+                        .layout = layout,
                         .plan = plan,
-                        .choice = choice,
+                        .filter_result = filter_result,
                         .installed = installed,
                         .others = others,
                         .other_count = count,
                         .is_layer = true};
   int code = install(&build, diag);
   if (code != 0) {
-    ct_install_remove(remote, place, installed);
+    ct_install_remove(remote, layout, installed);
     return code;
   }
   installed->install_ns = ct_now_ns() - begin;
@@ -805,7 +850,7 @@ ct_install_switch(const struct ct_remote *remote, const struct ct_installed *ins
   find_busy(remote, installed, functions);
   for (size_t i = 0; i < installed->patch_count; i++) {
     const struct ct_patch *patch = &installed->patches[i];
-    which[i] = functions[patch->function] == CT_SWITCH_OFF && patch->kind != CT_PATCH_RELAY; /* nobody comes by these */
+    which[i] = functions[patch->function] == CT_SWITCH_OFF && !ct_patch_is_relay(patch); /* nobody comes by these */
   }
   int code = ct_patches_write(remote->process, installed->patches, which, installed->patch_count, true, &strange);
   for (size_t i = 0; i < installed->patch_count; i++) {
@@ -819,19 +864,20 @@ ct_install_switch(const struct ct_remote *remote, const struct ct_installed *ins
 }
 
 int
-ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+ct_install_again(const struct ct_remote *remote, const struct ct_agent_layout *layout, const struct ct_plan *plan,
                  struct ct_installed *installed)
 {
   uint64_t begin = ct_now_ns();
   struct ct_texts texts = {0};
-  int code = ct_install_mark_text(remote, place, plan, installed->base, CT_TEXT_MODULE);
+  int code = ct_install_mark_text(remote, layout, plan, installed->base, CT_TEXT_MODULE);
   if (code == 0) {
     code = ct_texts_open(remote->process, plan->elf, installed->base, &texts);
   }
   for (size_t i = 0; i < plan->count && code == 0; i++) {
     const struct ct_planned *planned = &plan->functions[i];
-    uint8_t late = installed->late == NULL ? CT_REFUSED_NOT : installed->late[i];
-    bool in_use = planned->refusal == CT_REFUSED_NOT && (late == CT_REFUSED_NOT || late == CT_REFUSED_EXCLUDED);
+    uint8_t install_refusal = installed->install_refusals == NULL ? CT_REFUSED_NOT : installed->install_refusals[i];
+    bool in_use = planned->refusal == CT_REFUSED_NOT &&
+                  (install_refusal == CT_REFUSED_NOT || install_refusal == CT_REFUSED_EXCLUDED);
     if (in_use && ct_texts_unchanged(&texts, installed->base + planned->address + planned->patch_offset,
                                      planned->window.length) == NULL) {
       code = CT_EFORMAT;
@@ -860,29 +906,30 @@ ct_patch_holds(const struct ct_remote *remote, const struct ct_patch *patch)
 }
 
 void
-ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_installed *installed)
+ct_install_remove(const struct ct_remote *remote, struct ct_agent_layout *layout, struct ct_installed *installed)
 {
-  for (size_t i = 0; i < place->region_count && installed->owner != 0; i++) {
-    if (place->region_used[i] == installed->owner) {
-      uint64_t at = place->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
+  for (size_t i = 0; i < layout->region_count && installed->owner != 0; i++) {
+    if (layout->region_used[i] == installed->owner) {
+      uint64_t at = layout->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
       struct ct_region none = {0};
       if (ct_process_write(remote->process, at, &none, sizeof(none)) == 0) {
-        place->region_used[i] = 0;
+        layout->region_used[i] = 0;
       }
     }
   }
   for (uint32_t i = 0; i < CT_UNWINDER_MAX && installed->owner != 0; i++) {
-    if (place->unwinder_owner[i] == installed->owner) {
-      uint64_t at = place->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(struct ct_unwinder);
+    if (layout->unwinder_owner[i] == installed->owner) {
+      uint64_t at = layout->config + offsetof(struct ct_agent_config, unwinders) + i * sizeof(struct ct_unwinder);
       struct ct_unwinder none = {0};
-      place->unwinder_owner[i] = ct_process_write(remote->process, at, &none, sizeof(none)) == 0 ? 0 : installed->owner;
+      layout->unwinder_owner[i] =
+          ct_process_write(remote->process, at, &none, sizeof(none)) == 0 ? 0 : installed->owner;
     }
   }
-  ct_room_free_stubs(place, installed->owner);
+  ct_near_free_stubs(layout, installed->owner);
   if (installed->region != 0) {
     uint64_t args[6] = {installed->region, installed->region_bytes};
     int64_t result;
-    mark_table(remote, place, installed->region, installed->region + installed->region_bytes, CT_TEXT_OTHER);
+    mark_table(remote, layout, installed->region, installed->region + installed->region_bytes, CT_TEXT_OTHER);
     remote->syscall(remote->context, SYS_munmap, args, &result);
   }
   ct_installed_free(installed);
@@ -891,7 +938,7 @@ ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, 
 void
 ct_installed_free(struct ct_installed *installed)
 {
-  free(installed->late);
+  free(installed->install_refusals);
   free(installed->patches);
   memset(installed, 0, sizeof(*installed));
 }

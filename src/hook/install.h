@@ -18,7 +18,7 @@ struct ct_remote {
   int (*syscall)(void *context, long number, const uint64_t args[6], int64_t *result);
   void *context;
   bool (*waits)(void *context); /* the thread in the agent has not given up; NULL: it cannot */
-  const uint64_t *pcs; /* where threads stand while the process is held still; NULL: none is in what is patched */
+  const uint64_t *pcs;          /* where threads stand while the process is stopped; NULL: none is in what is patched */
   size_t pc_count;
   uint64_t deadline_ns; /* of CLOCK_MONOTONIC; nothing more is put in then (CT_ETIMEOUT). 0: none */
 };
@@ -30,14 +30,15 @@ struct ct_stub {
 };
 
 /* The agent in one image of the target, as install_agent left it. Addresses are of the target. */
-struct ct_agent_place {
+struct ct_agent_layout {
   uint64_t base;
   uint64_t bytes; /* of the agent's mapping */
   uint64_t config;
   uint64_t page_off;
   uint64_t page_lookup;
-  uint64_t table; /* byte table */
-  uint64_t ring;  /* the memfd's mapping */
+  uint64_t table;  /* byte table */
+  uint64_t stacks; /* struct ct_stack_map */
+  uint64_t ring;   /* the memfd's mapping */
   uint64_t controls;
   int64_t store_delta;
   uint64_t crash;             /* handler of fatal signals */
@@ -58,8 +59,9 @@ struct ct_agent_place {
 struct ct_installed {
   uint32_t first_fn; /* the k-th planned hook of the plan has the id first_fn + k, whether it could be put in or not */
   uint32_t hooked;
-  uint8_t *late;            /* for each function of the plan, why it was not put in (enum ct_refusal); NULL: all were */
-  size_t refused_late;      /* those that could not be put in; the others are excluded */
+  uint8_t
+      *install_refusals;    /* for each function of the plan, why it was not put in (enum ct_refusal); NULL: all were */
+  size_t install_refused;   /* those that could not be put in; the others are excluded */
   struct ct_patch *patches; /* sorted by address */
   size_t patch_count;
   uint64_t base;   /* load bias that it was made for */
@@ -67,33 +69,41 @@ struct ct_installed {
   uint64_t region_bytes;
   uint64_t trampoline_bytes; /* of the region, in use */
   uint64_t text_bytes;       /* of text that is the process's own since it was patched, in whole pages */
-  uint32_t owner;            /* names what belongs to it in ct_agent_place */
+  uint32_t owner;            /* names what belongs to it in ct_agent_layout */
   uint64_t install_ns;
+  bool unpatched; /* ct_install_patch is still to come */
 };
 
 /*
- * Installs what is chosen of the plan of the module whose load bias is base; installed must be all zero. A function
+ * Installs what is selected of the plan of the module whose load bias is base; installed must be all zero. A function
  * that cannot be put in here (its bytes differ, something does not reach) is left out; it and those that are excluded
- * are noted in installed->late. On failure nothing is left in the process but marks in the table.
+ * are noted in installed->install_refusals. On failure nothing is left in the process but marks in the table.
+ *
+ * Where the process is stopped (remote->pcs) nothing is patched yet. Whoever has stopped it calls ct_install_patch for
+ * all modules: first for their guards (CT_PATCH_GUARD), then for the rest. So whenever we are killed no trampoline is
+ * in use without them.
  */
-int ct_install_module(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                      const struct ct_choice *choice, uint64_t base, uint32_t first_fn, struct ct_installed *installed,
-                      struct ct_diag *diag);
+int ct_install_module(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
+                      const struct ct_filter_result *filter_result, uint64_t base, uint32_t first_fn,
+                      struct ct_installed *installed, struct ct_diag *diag);
+
+/* 0, CT_ENOMEM or CT_EIO. Does nothing where all patches are in place. */
+int ct_install_patch(const struct ct_remote *remote, struct ct_installed *installed, bool guards_only);
 
 /*
  * Trampolines for further hooks of a module that has others already (count of them), or for the same functions in other
  * modes; not patched in yet: ct_install_switch. Otherwise as ct_install_module.
  */
-int ct_install_layer(const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_plan *plan,
-                     const struct ct_choice *choice, uint64_t base, uint32_t first_fn,
+int ct_install_layer(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
+                     const struct ct_filter_result *filter_result, uint64_t base, uint32_t first_fn,
                      const struct ct_installed *const *others, size_t count, struct ct_installed *installed,
                      struct ct_diag *diag);
 /* What ct_install_switch does with a function. */
 enum ct_switch { CT_SWITCH_LEAVE = 0, CT_SWITCH_ON, CT_SWITCH_OFF, CT_SWITCH_BUSY };
 /*
- * Puts hooks of a module in place, or takes them out; the process is held. functions: enum ct_switch for each function
- * of the plan; ON becomes BUSY where a thread stands in the bytes to be changed. Only those that installed has a
- * trampoline for may be switched. 0, CT_ENOMEM or CT_EIO.
+ * Puts hooks of a module in place, or takes them out; the process is stopped. functions: enum ct_switch for each
+ * function of the plan; ON becomes BUSY where a thread stands in the bytes to be changed. Only those that installed has
+ * a trampoline for may be switched. 0, CT_ENOMEM or CT_EIO.
  */
 int ct_install_switch(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions);
 
@@ -101,21 +111,21 @@ int ct_install_switch(const struct ct_remote *remote, const struct ct_installed 
  * The module is loaded again at the same address after it was gone: the trampolines are still there, the patches are
  * written anew. CT_EFORMAT when its bytes are not those that were patched.
  */
-int ct_install_again(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
+int ct_install_again(const struct ct_remote *remote, const struct ct_agent_layout *layout, const struct ct_plan *plan,
                      struct ct_installed *installed);
 
 /* True when the patch is in place. */
 bool ct_patch_holds(const struct ct_remote *remote, const struct ct_patch *patch);
 
-/* The module is gone, and no thread can be in it: its trampolines are unmapped, places in the agent's lists freed. */
-void ct_install_remove(const struct ct_remote *remote, struct ct_agent_place *place, struct ct_installed *installed);
+/* The module is gone, and no thread can be in it: its trampolines are unmapped, entries in the agent's lists freed. */
+void ct_install_remove(const struct ct_remote *remote, struct ct_agent_layout *layout, struct ct_installed *installed);
 
 /* Frees the controller's part only. */
 void ct_installed_free(struct ct_installed *installed);
-void ct_agent_place_free(struct ct_agent_place *place);
+void ct_agent_layout_free(struct ct_agent_layout *layout);
 
 /* Marks the executable segments of a module in the table as kind (enum ct_text_kind). 0 or CT_EIO. */
-int ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_place *place, const struct ct_plan *plan,
-                         uint64_t base, uint8_t kind);
+int ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_layout *layout,
+                         const struct ct_plan *plan, uint64_t base, uint8_t kind);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/demangle.h"
 #include "base/glob.h"
-#include "base/levels.h"
+#include "base/scopes.h"
 #include "target/elf.h"
 #include "target/functions.h"
 
@@ -23,7 +23,7 @@ struct rule {
   const char *plain; /* the function's name when there is no wildcard */
   const char *hint;  /* an identifier that every mangled name of what matches contains; NULL when none is sure */
   size_t hint_length;
-  uint32_t next;  /* plain: with the same place in the table; else: active, with the same first character */
+  uint32_t next;  /* plain: in the same entry of the table; else: active, with the same first character */
   uint32_t stamp; /* of the last function it matched */
   bool raw;       /* only for names that are not mangled */
   bool mangled;   /* also for names that are */
@@ -100,7 +100,7 @@ hash(const char *name, size_t length)
 }
 
 static uint32_t *
-place_of(struct ct_names *names, const char *name, size_t length)
+entry_of(struct ct_names *names, const char *name, size_t length)
 {
   return &names->table[hash(name, length) & (names->table_size - 1)];
 }
@@ -109,12 +109,12 @@ static void
 enter_into_table(struct ct_names *names, uint32_t index)
 {
   struct rule *rule = &names->rules[index];
-  uint32_t *place = place_of(names, rule->plain, strlen(rule->plain));
-  rule->next = *place;
-  *place = index;
+  uint32_t *entry = entry_of(names, rule->plain, strlen(rule->plain));
+  rule->next = *entry;
+  *entry = index;
 }
 
-/* Room for one more rule; the table has at least twice as many places as there are rules. */
+/* Room for one more rule; the table has at least twice as many entries as there are rules. */
 static int
 grow(struct ct_names *names)
 {
@@ -223,8 +223,8 @@ static int
 compile_function(struct ct_names *names, const char *function, struct rule *rule, struct ct_diag *diag)
 {
   bool all = function[0] == '\0';
-  const char *text = !all ? function : names->style == CT_NAMES_LEVELS ? "**" : "*";
-  int code = names->style == CT_NAMES_LEVELS ? ct_glob_compile_levels(text, strlen(text), &rule->function, diag)
+  const char *text = !all ? function : names->style == CT_NAMES_SCOPES ? "**" : "*";
+  int code = names->style == CT_NAMES_SCOPES ? ct_glob_compile_scopes(text, strlen(text), &rule->function, diag)
                                              : ct_glob_compile(text, strlen(text), &rule->function, diag);
   rule->text = code == 0 ? strdup(text) : NULL;
   if (code == 0 && rule->text == NULL) {
@@ -279,7 +279,7 @@ ct_names_remove(struct ct_names *names, uint32_t number)
 {
   struct rule *rule = &names->rules[number];
   if (rule->plain != NULL) {
-    uint32_t *link = place_of(names, rule->plain, strlen(rule->plain));
+    uint32_t *link = entry_of(names, rule->plain, strlen(rule->plain));
     while (*link != number) {
       link = &names->rules[*link].next;
     }
@@ -400,7 +400,7 @@ ct_names_has_all(const struct ct_names *names)
 }
 
 void
-ct_names_settle(struct ct_names *names, uint32_t rule)
+ct_names_reconcile(struct ct_names *names, uint32_t rule)
 {
   names->rules[rule].settled = true;
 }
@@ -432,10 +432,10 @@ glob_matches(struct ct_names *names, const struct rule *rule, const char *name, 
       names->marks = marks;
       names->marks_size = 2 * length;
     }
-    ct_levels_mark(name, length, names->marks);
+    ct_scopes_mark(name, length, names->marks);
     names->has_marks = true;
   }
-  return ct_glob_matches_levels(rule->function, name, length, names->marks);
+  return ct_glob_matches_scopes(rule->function, name, length, names->marks);
 }
 
 static void
@@ -456,7 +456,7 @@ static void
 try_name(struct ct_names *names, const char *name, size_t length, bool mangled)
 {
   names->has_marks = false;
-  for (uint32_t i = *place_of(names, name, length); i != NO_RULE; i = names->rules[i].next) {
+  for (uint32_t i = *entry_of(names, name, length); i != NO_RULE; i = names->rules[i].next) {
     const struct rule *rule = &names->rules[i];
     if (rule->active && strncmp(rule->plain, name, length) == 0 && rule->plain[length] == '\0') {
       hit(names, i);
@@ -468,7 +468,7 @@ try_name(struct ct_names *names, const char *name, size_t length, bool mangled)
   try_globs(names, CT_GLOB_FIRST_ANY, name, length, mangled);
 }
 
-/* A name of std:: begins with an abbreviation, perhaps behind what a nested name and its qualifiers begin with. */
+/* A name of std:: begins with an abbreviation, perhaps after what a nested name and its qualifiers begin with. */
 static bool
 has_std_name(const char *name)
 {

@@ -17,7 +17,7 @@
 
 enum ct_names_style {
   CT_NAMES_FREE,   /* a `*` takes any characters; tried on mangled names as well */
-  CT_NAMES_LEVELS, /* a `*` stays in its level, `**` does not; on a mangled name only when it begins like one */
+  CT_NAMES_SCOPES, /* a `*` stays in its level, `**` does not; on a mangled name only when it begins like one */
 };
 
 struct ct_names; /* opaque; of one thread */
@@ -38,7 +38,7 @@ int ct_names_add(struct ct_names *names, const char *pattern, const char *functi
 void ct_names_remove(struct ct_names *names, uint32_t rule);
 /* The rule is not for names that are mangled. */
 void ct_names_set_raw(struct ct_names *names, uint32_t rule);
-/* Whether the rule has a `**` (CT_NAMES_LEVELS). */
+/* Whether the rule has a `**` (CT_NAMES_SCOPES). */
 bool ct_names_is_deep(const struct ct_names *names, uint32_t rule);
 /* The one name of a rule without wildcards; else NULL. */
 const char *ct_names_plain(const struct ct_names *names, uint32_t rule);
@@ -52,6 +52,6 @@ bool ct_names_has_all(const struct ct_names *names);
 /* The numbers of the active rules that match the function, and how many: theirs until the next call. */
 size_t ct_names_match(struct ct_names *names, const struct ct_planned *planned, const uint32_t **rules);
 /* From now on the rule need not be among the numbers when another one is: saves trying it. */
-void ct_names_settle(struct ct_names *names, uint32_t rule);
+void ct_names_reconcile(struct ct_names *names, uint32_t rule);
 
 #endif

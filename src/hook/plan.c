@@ -4,7 +4,7 @@
  *
  *   1. Is it a callable entry? By its CFI row; a function without CFI counts as callable when a symbol says it is one.
  *   2. Its body is scanned once (x86/scan.c): branch targets of the whole module, and facts.
- *   3. Its window: the whole instructions under the jump. At the entry, or behind endbr64; into verified padding when
+ *   3. Its window: the whole instructions under the jump. At the entry, or after endbr64; into verified padding when
  * the code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
  *   4. Its mode: call-through, unless a fact says that its return-address slot must hold the true address.
  */
@@ -41,7 +41,7 @@ static const struct {
     [CT_REFUSED_PART] = {"part", "it is a part of another function, split off by the compiler"},
     [CT_REFUSED_NO_CODE] = {"no-code", "its bytes are not code of the file"},
     [CT_REFUSED_UNDECODABLE] = {"undecodable", "its first bytes are no known instructions"},
-    [CT_REFUSED_TOO_SHORT] = {"too-short", "it is shorter than a jump and has no padding behind it"},
+    [CT_REFUSED_TOO_SHORT] = {"too-short", "it is shorter than a jump and has no padding after it"},
     [CT_REFUSED_BRANCH_INTO] = {"branch-into", "a branch goes into the patched bytes"},
     [CT_REFUSED_ENTRY_INTO] = {"entry-into", "another function begins in the patched bytes"},
     [CT_REFUSED_INDIRECT_CALL] = {"indirect-call", "an indirect call returns into the patched bytes"},
@@ -51,34 +51,35 @@ static const struct {
     [CT_REFUSED_BUSY] = {"busy", "a thread stood in its first bytes when it was to be patched"},
     [CT_REFUSED_PLT] = {"plt", "it is a stub of the procedure linkage table"},
     [CT_REFUSED_EXCLUDED] = {"excluded", "it is excluded"},
-    [CT_REFUSED_UNCHOSEN] = {"unchosen", "no pattern chose it"},
-    [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it behind its first byte"},
+    [CT_REFUSED_UNSELECTED] = {"unchosen", "no pattern selects it"},
+    [CT_REFUSED_FAULTS] = {"faults", "a signal handler knows the address at which it may fault"},
+    [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it after its first byte"},
 };
 
 bool
-ct_planned_has_values(const struct ct_planned *planned, enum ct_wish wish)
+ct_planned_has_values(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
-  return wish == CT_WISH_VALUES && planned->mode == CT_HOOK_FULL;
+  return requested == CT_REQUESTED_VALUES && planned->mode == CT_HOOK_FULL;
 }
 
 uint8_t
-ct_planned_sort(const struct ct_planned *planned, enum ct_wish wish)
+ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
-  if (wish == CT_WISH_NONE) {
+  if (requested == CT_REQUESTED_NONE) {
     return 0;
   }
-  return (uint8_t)(ct_planned_mode(planned, wish) + 1 + (ct_planned_has_values(planned, wish) ? 0x80 : 0));
+  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + (ct_planned_has_values(planned, requested) ? 0x80 : 0));
 }
 
 uint8_t
-ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish)
+ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
-  if (wish == CT_WISH_QUIET) {
-    return CT_HOOK_QUIET;
+  if (requested == CT_REQUESTED_PASSTHROUGH) {
+    return CT_HOOK_PASSTHROUGH;
   }
   /* Nothing tells a call from a branch to its own entry when there is no return address to look at. */
-  bool may_be_light = planned->mode == CT_HOOK_FULL && !planned->self_branch;
-  return wish == CT_WISH_LIGHT && may_be_light ? CT_HOOK_LIGHT : planned->mode;
+  bool may_be_sampled = planned->mode == CT_HOOK_FULL && !planned->self_branch;
+  return requested == CT_REQUESTED_LIGHT && may_be_sampled ? CT_HOOK_SAMPLED : planned->mode;
 }
 
 const char *
@@ -141,8 +142,8 @@ compare_address(const void *key, const void *element)
 }
 
 /* Index of the function that begins at address, or -1. */
-static ptrdiff_t
-function_index(const struct planner *planner, uint64_t address)
+ptrdiff_t
+ct_planner_function(const struct planner *planner, uint64_t address)
 {
   const struct ct_function *found =
       bsearch(&address, planner->functions, planner->count, sizeof(*found), compare_address);
@@ -185,7 +186,7 @@ scan_one(struct scan_share *share, size_t i)
   if (facts < 0) {
     return facts;
   }
-  planner->facts[i] = (uint16_t)facts;
+  planner->facts[i] = (uint32_t)facts;
   share->uses_gs |= (facts & CT_FACT_GS) != 0;
   return 0;
 }
@@ -262,9 +263,9 @@ add_landing_pad(void *context, uint64_t address)
 {
   struct planner *planner = context;
   ct_targets_add(&planner->scan.targets, address);
-  /* What begins with a landing pad (behind a nop or endbr64 at most) is a part: no function does. */
+  /* What begins with a landing pad (after a nop or endbr64 at most) is a part: no function does. */
   for (uint64_t back = 0; back <= 4 && back <= address; back++) {
-    ptrdiff_t i = function_index(planner, address - back);
+    ptrdiff_t i = ct_planner_function(planner, address - back);
     if (i >= 0 && planner->functions[i].name == NULL) {
       planner->is_part[i] = 1;
     }
@@ -312,7 +313,7 @@ collect_entry_jumps(const struct planner *planner, size_t *count)
   *count = 0;
   for (size_t i = 0; jumps != NULL && i < planner->scan.tail_jump_count; i++) {
     const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
-    ptrdiff_t target = function_index(planner, jump->target);
+    ptrdiff_t target = ct_planner_function(planner, jump->target);
     if (target >= 0 && planner->functions[target].name == NULL &&
         !ct_targets_has(&planner->scan.called, jump->target)) {
       jumps[(*count)++] = (struct entry_jump){(uint32_t)target, jump->function, jump->conditional};
@@ -372,21 +373,21 @@ add_landing_pads(struct planner *planner)
   }
 }
 
-/* A function that tail-jumps to one that looks at the slot hands the slot on to it, and so on backwards. */
+/* A function that tail-jumps to one that looks at the return-address slot passes it on, and so on backwards. */
 static void
 follow_tail_jumps(struct planner *planner)
 {
-  const uint16_t passed_on = CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM;
+  const uint32_t passed_on = CT_FACT_TOUCHES_RA_SLOT | CT_FACT_RET_IMM;
   bool changed = true;
   for (int round = 0; changed && round < 64; round++) {
     changed = false;
     for (size_t i = 0; i < planner->scan.tail_jump_count; i++) {
       const struct ct_tail_jump *jump = &planner->scan.tail_jumps[i];
-      ptrdiff_t target = function_index(planner, jump->target);
+      ptrdiff_t target = ct_planner_function(planner, jump->target);
       if (target < 0) {
         continue;
       }
-      uint16_t more = planner->facts[target] & passed_on & (uint16_t)~planner->facts[jump->function];
+      uint32_t more = planner->facts[target] & passed_on & ~planner->facts[jump->function];
       if (more != 0) {
         planner->facts[jump->function] |= more;
         changed = true;
@@ -483,7 +484,7 @@ is_longjmp(const struct planner *planner, const struct ct_function *function)
 
 /* It makes the system call, or is musl's, which has one function for all calls that can be cancelled. */
 static bool
-writes_itself(const struct planner *planner, uint16_t facts)
+writes_itself(const struct planner *planner, uint32_t facts)
 {
   const struct ct_elf *elf = planner->plan->elf;
   uint64_t unused;
@@ -492,19 +493,33 @@ writes_itself(const struct planner *planner, uint16_t facts)
 }
 
 static uint8_t
-callout_of(const struct planner *planner, const struct ct_function *function, uint16_t facts)
+callout_of(const struct planner *planner, const struct ct_function *function, uint32_t facts)
 {
   static const char *const rendezvous[] = {"_dl_debug_state", NULL};
   static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
   static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
   static const char *const mlockall[] = {"mlockall", NULL};
+  static const char *const mremap[] = {"mremap", "__mremap", NULL};
   static const char *const seccomp[] = {"prctl", "__prctl", NULL};
   static const char *const any_syscall[] = {"syscall", NULL};
+  static const char *const limits[][5] = {{"getrlimit", "getrlimit64", "__getrlimit", "__getrlimit64", NULL},
+                                          {"setrlimit", "setrlimit64", "__setrlimit", "__setrlimit64", NULL},
+                                          {"prlimit", "prlimit64", NULL}};
+  static const char *const arch_prctl[] = {"arch_prctl", "__arch_prctl", NULL};
   static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
   static const char *const find_object[] = {"_dl_find_object", NULL};
   static const char *const write[] = {"write", "__write", "__libc_write", "__write_nocancel", NULL};
   static const char *const writev[] = {"writev", "__writev", "__libc_writev", NULL};
+  static const char *const mmap[] = {"mmap", "mmap64", "__mmap", "__mmap64", NULL};
+  static const char *const munmap[] = {"munmap", "__munmap", NULL};
+  static const char *const protect[] = {"mprotect", "__mprotect", "pkey_mprotect", NULL};
+  static const char *const advise[] = {"madvise", "__madvise", NULL};
+  static const char *const makecontext[] = {"makecontext", "__makecontext", NULL};
+  static const char *const make_fcontext[] = {"make_fcontext", NULL};
   static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
+  if ((facts & CT_FACT_GS_SET) != 0) {
+    return CT_CALLOUT_GS;
+  }
   if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
     return CT_CALLOUT_EXEC;
   }
@@ -514,6 +529,18 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   if (is_longjmp(planner, function)) {
     return CT_CALLOUT_LONGJMP;
   }
+  if ((facts & CT_FACT_COPIES) != 0) {
+    return CT_CALLOUT_COPY;
+  }
+  if ((facts & CT_FACT_MOVES_STACK) != 0) {
+    return CT_CALLOUT_MOVE;
+  }
+  if ((facts & CT_FACT_COUNTS) != 0) {
+    return CT_CALLOUT_COUNT;
+  }
+  if ((facts & CT_FACT_READS_FRAMES) != 0) {
+    return CT_CALLOUT_FRAMES;
+  }
   if (function->name == NULL) { /* in a stripped program that has a libc in it */
     return (facts & CT_FACT_SIGACTION) != 0 && function->size <= SIGACTION_BYTES_MAX ? CT_CALLOUT_SIGACTION
                                                                                      : CT_CALLOUT_NONE;
@@ -521,12 +548,30 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   if (has_name(planner, function, sigaction)) {
     return CT_CALLOUT_SIGACTION;
   }
-  /* Not what calls another one by that name, which tells of it. */
+  /* Not what calls another one by that name, which reports it. */
   if (has_name(planner, function, write) && writes_itself(planner, facts)) {
     return CT_CALLOUT_WRITE;
   }
   if (has_name(planner, function, writev) && writes_itself(planner, facts)) {
     return CT_CALLOUT_WRITEV;
+  }
+  if (has_name(planner, function, mmap)) {
+    return CT_CALLOUT_MMAP;
+  }
+  if (has_name(planner, function, munmap)) {
+    return CT_CALLOUT_MUNMAP;
+  }
+  if (has_name(planner, function, protect)) {
+    return CT_CALLOUT_PROTECT;
+  }
+  if (has_name(planner, function, advise)) {
+    return CT_CALLOUT_ADVISE;
+  }
+  if (has_name(planner, function, makecontext)) {
+    return CT_CALLOUT_MAKECONTEXT;
+  }
+  if (has_name(planner, function, make_fcontext)) {
+    return CT_CALLOUT_MAKE_FCONTEXT;
   }
   if (has_name(planner, function, rendezvous)) {
     return CT_CALLOUT_RENDEZVOUS;
@@ -546,8 +591,19 @@ callout_of(const struct planner *planner, const struct ct_function *function, ui
   if (has_name(planner, function, mlockall)) {
     return CT_CALLOUT_MLOCKALL;
   }
+  if (has_name(planner, function, mremap)) {
+    return CT_CALLOUT_REMAP;
+  }
   if (has_name(planner, function, any_syscall)) {
     return CT_CALLOUT_SYSCALL;
+  }
+  if (has_name(planner, function, arch_prctl)) {
+    return CT_CALLOUT_ARCH_PRCTL;
+  }
+  for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+    if (has_name(planner, function, limits[i])) {
+      return (uint8_t)(CT_CALLOUT_LIMIT_GET + i);
+    }
   }
   return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
 }
@@ -557,7 +613,7 @@ plan_one(const struct planner *planner, size_t i)
 {
   const struct ct_function *function = &planner->functions[i];
   struct ct_planned *planned = &planner->plan->functions[i];
-  uint16_t facts = planner->facts[i];
+  uint32_t facts = planner->facts[i];
   enum ct_refusal refusal = CT_REFUSED_NOT;
   planned->address = function->address;
   planned->size = function->size;
@@ -574,11 +630,12 @@ plan_one(const struct planner *planner, size_t i)
     planned->refusal = CT_REFUSED_FLAGS;
     return;
   }
-  planned->refusal = ct_tactic_choose(planner, i, planned);
+  planned->refusal = ct_faults_are_known(planner, i) ? CT_REFUSED_FAULTS : ct_tactic_choose(planner, i, planned);
   if (planned->refusal != CT_REFUSED_NOT) {
     planned->tactic = CT_TACTIC_NONE;
   }
-  planned->why_enter = facts & (CT_FACT_TOUCHES_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK);
+  planned->why_enter =
+      (uint16_t)(facts & (CT_FACT_TOUCHES_RA_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK | CT_FACT_MOVES_STACK));
   planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
   planned->callout = callout_of(planner, function, facts);
@@ -664,6 +721,75 @@ plan_all(struct planner *planner)
   plan->refused[CT_REFUSED_NOT] = 0;
 }
 
+/* Is there a wrgsbase whose opcode begins in code[from, to)? length bytes of code are there. */
+static bool
+sets_gs_in(const uint8_t *code, size_t length, size_t from, size_t to)
+{
+  static const uint8_t opcode[] = {0x0f, 0xae};
+  const uint8_t *end = code + (to + 1 < length ? to + 1 : length), *at = code + from, *found;
+  while (at < end && (found = memmem(at, (size_t)(end - at), opcode, sizeof(opcode))) != NULL) {
+    size_t offset = (size_t)(found - code);
+    at = found + 1;
+    if (offset + 2 < length && (found[2] & 0xf8) == 0xd8 &&
+        ((offset >= 1 && found[-1] == 0xf3) || (offset >= 2 && (found[-1] & 0xf0) == 0x40 && found[-2] == 0xf3))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Does a wrgsbase stand where no function is known, so that none could tell of it? */
+static bool
+sets_gs_unseen(const struct planner *planner, uint64_t start, uint64_t end)
+{
+  const struct ct_elf *elf = planner->plan->elf;
+  size_t i = 0;
+  for (uint64_t at = start; at < end;) {
+    size_t left = ct_elf_code_left(elf, at);
+    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
+    if (code == NULL) {
+      at += CT_PAGE_BYTES;
+      continue;
+    }
+    for (uint64_t gap = at; gap < at + left;) { /* what lies between the functions, which are sorted */
+      const struct ct_function *function = i < planner->count ? &planner->functions[i] : NULL;
+      uint64_t stop = function != NULL && function->address < at + left ? function->address : at + left;
+      if (gap < stop && sets_gs_in(code, left, gap - at, stop - at)) {
+        return true;
+      }
+      gap = gap > stop ? gap : stop;
+      if (stop < at + left) {
+        gap = function->address + function->size > gap ? function->address + function->size : gap;
+        i++;
+      }
+    }
+    at += left;
+  }
+  return false;
+}
+
+/*
+ * gs is the hooks'. A function that sets it says so first (CT_CALLOUT_GS, and libc's syscall and arch_prctl), and the
+ * hooks go. What only uses it does so after that; a module that nobody is known to set it for, or does so where we
+ * cannot see it, may not run with hooks at all.
+ */
+static void
+reconcile_gs(struct planner *planner, uint64_t start, uint64_t end)
+{
+  struct ct_plan *plan = planner->plan;
+  bool tells = ct_elf_links(plan->elf, "syscall") || ct_elf_links(plan->elf, "arch_prctl"), silent = false;
+  for (size_t i = 0; i < plan->count; i++) {
+    const struct ct_planned *planned = &plan->functions[i];
+    bool sets = (planner->facts[i] & CT_FACT_GS_SET) != 0;
+    bool has_callout = planned->refusal == CT_REFUSED_NOT && planned->callout != CT_CALLOUT_NONE;
+    tells |=
+        has_callout && (sets || planned->callout == CT_CALLOUT_SYSCALL || planned->callout == CT_CALLOUT_ARCH_PRCTL);
+    silent |= sets && !has_callout;
+    plan->uses_gs |= sets;
+  }
+  plan->gs_unsafe = silent || (plan->uses_gs && (!tells || sets_gs_unseen(planner, start, end)));
+}
+
 /* LLVM's and nongnu's steps. Of libgcc's unwinder _Unwind_Find_FDE is hooked. */
 static bool
 has_own_unwinder(const struct ct_elf *elf)
@@ -675,6 +801,34 @@ has_own_unwinder(const struct ct_elf *elf)
     any |= ct_elf_symbol(elf, names[i], &address) == 0;
   }
   return any;
+}
+
+/* How much text there is, and how much of it belongs to the functions, which are sorted; one may lie in another. */
+static void
+measure_text(struct ct_plan *plan)
+{
+  const struct ct_elf_section *sections;
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_exec_sections(plan->elf, &sections);
+  for (size_t i = 0; i < count; i++) {
+    plan->code_bytes += sections[i].is_plt ? 0 : sections[i].size;
+  }
+  size_t segment_count = count == 0 ? ct_elf_segments(plan->elf, &segments) : 0;
+  for (size_t i = 0; i < segment_count; i++) {
+    plan->code_bytes += (segments[i].flags & PF_X) != 0 ? segments[i].file_bytes : 0;
+  }
+  uint64_t done = 0;
+  for (size_t i = 0; i < plan->count; i++) {
+    const struct ct_planned *planned = &plan->functions[i];
+    uint64_t start = planned->address > done ? planned->address : done, end = planned->address + planned->size;
+    if (planned->refusal != CT_REFUSED_PLT && end > start) {
+      plan->known_bytes += end - start;
+      done = end;
+    }
+  }
+  if (plan->known_bytes > plan->code_bytes) {
+    plan->known_bytes = plan->code_bytes;
+  }
 }
 
 static int
@@ -713,9 +867,11 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
     code = scan_all(&planner);
   }
   if (code == 0) {
-    code = ct_scan_settle(&planner.scan);
+    code = ct_scan_reconcile(&planner.scan);
   }
   if (code == 0) {
+    ct_find_copies(&planner);
+    ct_find_counts(&planner);
     follow_tail_jumps(&planner);
     code = find_parts(&planner);
     add_landing_pads(&planner);
@@ -723,7 +879,9 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   if (code == 0) {
     plan_all(&planner);
+    reconcile_gs(&planner, start, end);
   }
+  measure_text(plan);
   plan->no_stores = ct_runtime_forbids_stores(plan->elf);
   plan->own_unwinder = has_own_unwinder(plan->elf);
   plan->translates = ct_runtime_translates(plan->elf);
@@ -834,7 +992,7 @@ ct_plan_free(struct ct_plan *plan)
     munmap(plan->mapping, plan->mapping_bytes);
   } else {
     free(plan->functions);
-    free(plan->nearby);
+    free(plan->springboard);
     free(plan->foreign);
   }
   free(plan->path);

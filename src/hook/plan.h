@@ -13,7 +13,7 @@ struct ct_elf;
 struct ct_sources; /* target/source.h */
 
 /* Above a program at a fixed address this much is left free for its heap. */
-#define CT_HEAP_ROOM (768ull << 20)
+#define CT_HEAP_RESERVE (768ull << 20)
 
 /* Whose code a module has, see hook/runtimes.c. */
 enum ct_runtime {
@@ -28,25 +28,25 @@ enum ct_runtime {
 struct ct_planned {
   uint64_t address; /* ELF virtual address */
   uint64_t size;
-  const char *name;       /* raw; NULL when nothing is known */
-  uint8_t tactic;         /* enum ct_tactic */
-  uint8_t refusal;        /* enum ct_refusal */
-  uint8_t mode;           /* CT_HOOK_* */
-  uint8_t callout;        /* enum ct_callout */
-  uint8_t self_branch;    /* it branches to its own entry */
-  uint8_t event_last;     /* CT_HOOK_LOOSE: the call counts once the displaced instructions have been gone through */
-  uint8_t patch_offset;   /* of the jump from address: 0, or 4 behind endbr64 */
-  uint8_t patch_bytes;    /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
-  uint8_t int3_fits;      /* refused, but one byte at patch_offset could be changed, window is for that; once used: the
-                             refusal */
+  const char *name;     /* raw; NULL when nothing is known */
+  uint8_t tactic;       /* enum ct_tactic */
+  uint8_t refusal;      /* enum ct_refusal */
+  uint8_t mode;         /* CT_HOOK_* */
+  uint8_t callout;      /* enum ct_callout */
+  uint8_t self_branch;  /* it branches to its own entry */
+  uint8_t event_last;   /* CT_HOOK_STACKLESS: the call counts once the displaced instructions have been gone through */
+  uint8_t patch_offset; /* of the jump from address: 0, or 4 after endbr64 */
+  uint8_t patch_bytes;  /* bytes at patch_offset that change: 5, 2, or 1 to 4 with CT_TACTIC_PUN */
+  uint8_t int3_fits;    /* refused, but one byte at patch_offset could be changed, window is for that; once used: the
+                           refusal */
   uint8_t refusal_offset; /* where a branch goes into, for the report */
   uint16_t why_enter;     /* facts (enum ct_scan_fact) for which the hook is enter-only */
-  uint32_t nearby;        /* CT_TACTIC_SHORT, CT_TACTIC_EVICT: index in ct_plan.nearby */
+  uint32_t springboard;   /* CT_TACTIC_SHORT, CT_TACTIC_EVICT: index in ct_plan.springboard */
   struct ct_window window;
 };
 
 /* Where a short jump goes on: five bytes of padding, or of instructions that move out. ELF virtual addresses. */
-struct ct_nearby {
+struct ct_springboard {
   uint64_t relay;          /* of the five-byte jump to the trampoline */
   uint64_t evicted;        /* of the instructions that move out; relay is evicted + 5 (CT_TACTIC_EVICT) */
   struct ct_window window; /* these instructions */
@@ -67,19 +67,22 @@ struct ct_plan {
   char *path;
   struct ct_planned *functions; /* sorted by address */
   size_t count;
-  struct ct_nearby *nearby;
-  size_t nearby_count;
+  struct ct_springboard *springboard;
+  size_t springboard_count;
   size_t hooked;
   size_t refused[CT_REFUSED_COUNT];
   struct ct_foreign_run *foreign;
   size_t foreign_count;
   /* From here on up to plan_ns: stored in the cache as they stand (plan_file.c). */
-  int uses_gs;      /* some function uses gs */
-  int no_stores;    /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
-  int translates;   /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
-  int runtime;      /* enum ct_runtime */
-  int own_unwinder; /* it has an unwinder that finds call frame information by dl_iterate_phdr alone */
-  uint64_t r_debug; /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
+  int uses_gs;          /* some function uses gs */
+  int gs_unsafe;        /* and no hook is there that would tell in time */
+  int no_stores;        /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
+  int translates;       /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
+  int runtime;          /* enum ct_runtime */
+  int own_unwinder;     /* it has an unwinder that finds call frame information by dl_iterate_phdr alone */
+  uint64_t code_bytes;  /* text, without procedure linkage tables ... */
+  uint64_t known_bytes; /* ... and how much of it belongs to functions that are known */
+  uint64_t r_debug;     /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
   uint64_t plan_ns;
   /* Of a plan from the cache: what all of the above points into, and the aliases. */
   void *mapping;
@@ -91,45 +94,47 @@ struct ct_plan {
 };
 
 /* What a recording wants of a plan's hooks. */
-enum ct_wish {
-  CT_WISH_HOOK = 0,
-  CT_WISH_NONE,   /* no hook, no patch */
-  CT_WISH_QUIET,  /* no event, but a trampoline: CT_HOOK_QUIET */
-  CT_WISH_LIGHT,  /* CT_HOOK_LIGHT where that can be */
-  CT_WISH_VALUES, /* as CT_WISH_HOOK, and where that is a full hook arguments and result too */
+enum ct_requested_mode {
+  CT_REQUESTED_HOOK = 0,
+  CT_REQUESTED_NONE,        /* no hook, no patch */
+  CT_REQUESTED_PASSTHROUGH, /* no event, but a trampoline: CT_HOOK_PASSTHROUGH */
+  CT_REQUESTED_LIGHT,       /* CT_HOOK_SAMPLED where that can be */
+  CT_REQUESTED_VALUES,      /* as CT_REQUESTED_HOOK, and where that is a full hook arguments and result too */
 };
 
 /* All zero: every hook of the plan. */
-struct ct_choice {
-  uint8_t *wishes; /* enum ct_wish for each function of the plan; of no meaning for those without a hook. NULL: all 0 */
-  uint8_t *reasons; /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
-  size_t excluded;  /* hooks that are not wanted ... */
-  size_t quiet;     /* ... and those of them that keep a trampoline ... */
-  size_t unchosen;  /* ... and those for which the reason is CT_REFUSED_UNCHOSEN */
-  size_t light;     /* CT_WISH_LIGHT */
+struct ct_filter_result {
+  uint8_t *requested_modes; /* enum ct_requested_mode for each function of the plan; of no meaning for those without a
+                               hook. NULL: all 0 */
+  uint8_t *reasons;         /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
+  size_t excluded;          /* hooks that are not wanted ... */
+  size_t passthrough;       /* ... and those of them that keep a trampoline ... */
+  size_t unselected;        /* ... and those for which the reason is CT_REFUSED_UNSELECTED */
+  size_t light;             /* CT_REQUESTED_LIGHT */
 };
 
-static inline enum ct_wish
-ct_choice_wish(const struct ct_choice *choice, size_t function)
+static inline enum ct_requested_mode
+ct_filter_result_mode(const struct ct_filter_result *filter_result, size_t function)
 {
-  return choice->wishes != NULL ? (enum ct_wish)choice->wishes[function] : CT_WISH_HOOK;
+  return filter_result->requested_modes != NULL ? (enum ct_requested_mode)filter_result->requested_modes[function]
+                                                : CT_REQUESTED_HOOK;
 }
 
 /* Its calls are recorded. */
 static inline bool
-ct_wish_has_event(enum ct_wish wish)
+ct_requested_has_event(enum ct_requested_mode requested)
 {
-  return wish == CT_WISH_HOOK || wish == CT_WISH_LIGHT || wish == CT_WISH_VALUES;
+  return requested == CT_REQUESTED_HOOK || requested == CT_REQUESTED_LIGHT || requested == CT_REQUESTED_VALUES;
 }
 
 /* Why a function that is not wanted is not; of no meaning for the others. */
 static inline enum ct_refusal
-ct_choice_reason(const struct ct_choice *choice, size_t function)
+ct_filter_result_reason(const struct ct_filter_result *filter_result, size_t function)
 {
-  return choice->reasons != NULL ? (enum ct_refusal)choice->reasons[function] : CT_REFUSED_EXCLUDED;
+  return filter_result->reasons != NULL ? (enum ct_refusal)filter_result->reasons[function] : CT_REFUSED_EXCLUDED;
 }
 
-void ct_choice_free(struct ct_choice *choice);
+void ct_filter_result_free(struct ct_filter_result *filter_result);
 
 /* ct_plan_create of an open file, which stays open. */
 int ct_plan_create_fd(int fd, const char *path, struct ct_plan **out, struct ct_diag *diag);
@@ -144,15 +149,15 @@ const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *p
 const struct ct_sources *ct_plan_sources(const struct ct_plan *plan);
 
 /* What becomes of a hook that is not wanted: no patch, or a trampoline without an event where one is needed. */
-enum ct_wish ct_wish_for_none(const struct ct_planned *planned);
-/* True for the reasons that are the user's choice. */
-bool ct_refusal_is_choice(enum ct_refusal refusal);
-/* The hook that a planned function gets (enum ct_wish: not CT_WISH_NONE): CT_HOOK_*. */
-uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_wish wish);
+enum ct_requested_mode ct_requested_for_none(const struct ct_planned *planned);
+/* True for what the user's patterns refuse. */
+bool ct_refusal_by_user(enum ct_refusal refusal);
+/* The hook that a planned function gets (enum ct_requested_mode: not CT_REQUESTED_NONE): CT_HOOK_*. */
+uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested);
 /* That records arguments and result. */
-bool ct_planned_has_values(const struct ct_planned *planned, enum ct_wish wish);
+bool ct_planned_has_values(const struct ct_planned *planned, enum ct_requested_mode requested);
 /* Another number for each sort of trampoline that it may be; 0: none. */
-uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_wish wish);
+uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode requested);
 
 /*
  * True when what a program with this plan is told of signal handlers goes through a hook: in a library, or in itself;

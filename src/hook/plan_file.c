@@ -2,9 +2,9 @@
 /*
  * Layout of a plan's bytes, little-endian:
  *
- *   struct plan_file                    magic, size, checksum, key, the parts' places, what is no array
+ *   struct plan_file                    magic, size, checksum, key, the parts' offsets, what is no array
  *   struct ct_planned   [functions]     name: its offset in the strings plus 1, 0 without one
- *   struct ct_nearby    [nearby]
+ *   struct ct_springboard    [springboard]
  *   struct ct_foreign_run [foreign]
  *   struct ct_plan_alias [aliases]      name: likewise
  *   char                [strings]       names, each with its zero byte; the first one is the path
@@ -14,7 +14,7 @@
  * build finds another key. So it is with the fields of struct ct_plan from uses_gs up to plan_ns; for one that is
  * elsewhere the assertion below asks.
  *
- * Nothing is believed: sizes, places, orders, enumerations and strings are checked, so that nothing that is read can
+ * Nothing is believed: sizes, offsets, orders, enumerations and strings are checked, so that nothing that is read can
  * lead contrail outside of what it has mapped. The checksum finds damage by accident. Who makes up a file with a right
  * checksum can have functions hooked wrongly; it is their own directory, and their own programs.
  */
@@ -41,8 +41,8 @@
 
 static const char magic[8] = "CTRLPLAN";
 
-enum { PART_FUNCTIONS, PART_NEARBY, PART_FOREIGN, PART_ALIASES, PART_STRINGS, PART_COUNT };
-static const uint32_t element_bytes[PART_COUNT] = {sizeof(struct ct_planned), sizeof(struct ct_nearby),
+enum { PART_FUNCTIONS, PART_SPRINGBOARDS, PART_FOREIGN, PART_ALIASES, PART_STRINGS, PART_COUNT };
+static const uint32_t element_bytes[PART_COUNT] = {sizeof(struct ct_planned), sizeof(struct ct_springboard),
                                                    sizeof(struct ct_foreign_run), sizeof(struct ct_plan_alias), 1};
 
 /* What struct ct_plan says beside the arrays, and what does not follow from them. */
@@ -63,10 +63,10 @@ struct plan_file {
   uint8_t facts[FACTS_BYTES];
 };
 #define CHECKSUM_FROM offsetof(struct plan_file, bytes)
-_Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays behind it are aligned");
-_Static_assert(sizeof(struct ct_plan) == 160 + sizeof(size_t) * CT_REFUSED_COUNT,
+_Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays after it are aligned");
+_Static_assert(sizeof(struct ct_plan) == 176 + sizeof(size_t) * CT_REFUSED_COUNT,
                "a new field of struct ct_plan? store it, best among the facts");
-_Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_PLACES + 48,
+_Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_CANDIDATES + 48,
                "compared as bytes, so without padding");
 
 /* ---- the key ---- */
@@ -216,7 +216,7 @@ struct strings {
   size_t used;
 };
 
-/* As it is stored in place of the pointer. */
+/* As it is stored instead of the pointer. */
 static const char *
 add_string(struct strings *strings, const char *text)
 {
@@ -224,10 +224,10 @@ add_string(struct strings *strings, const char *text)
     return NULL;
   }
   size_t size = strlen(text) + 1;
-  uintptr_t place = strings->used + 1;
+  uintptr_t offset = strings->used + 1;
   memcpy(strings->bytes + strings->used, text, size);
   strings->used += size;
-  return (const char *)place;
+  return (const char *)offset;
 }
 
 static void
@@ -252,7 +252,7 @@ ct_plan_encode(const struct ct_plan *plan, const struct ct_plan_key *key, const 
   memcpy(head.magic, magic, sizeof(magic));
   memcpy(head.facts, (const uint8_t *)plan + FACTS_AT, FACTS_BYTES);
   size_t aliases = alias_count(plan, &string_bytes);
-  size_t counts[PART_COUNT] = {plan->count, plan->nearby_count, plan->foreign_count, aliases, string_bytes};
+  size_t counts[PART_COUNT] = {plan->count, plan->springboard_count, plan->foreign_count, aliases, string_bytes};
   head.bytes = sizeof(head);
   for (int p = 0; p < PART_COUNT; p++) {
     head.parts[p] = (struct part){head.bytes, counts[p]};
@@ -276,8 +276,9 @@ ct_plan_encode(const struct ct_plan *plan, const struct ct_plan_key *key, const 
       functions[i].int3_fits = true;
     }
   }
-  if (plan->nearby_count != 0) {
-    memcpy(bytes + head.parts[PART_NEARBY].offset, plan->nearby, plan->nearby_count * sizeof(*plan->nearby));
+  if (plan->springboard_count != 0) {
+    memcpy(bytes + head.parts[PART_SPRINGBOARDS].offset, plan->springboard,
+           plan->springboard_count * sizeof(*plan->springboard));
   }
   if (plan->foreign_count != 0) {
     memcpy(bytes + head.parts[PART_FOREIGN].offset, plan->foreign, plan->foreign_count * sizeof(*plan->foreign));
@@ -292,7 +293,7 @@ ct_plan_encode(const struct ct_plan *plan, const struct ct_plan_key *key, const 
 
 /* ---- reading ---- */
 
-/* The head and the places of the parts. */
+/* The head and the offsets of the parts. */
 static int
 check_head(const void *bytes, size_t size, struct plan_file *head)
 {
@@ -357,15 +358,15 @@ is_window(const struct ct_window *window)
   return true;
 }
 
-/* Puts a pointer where the place of a string is. False when it is none. */
+/* Puts a pointer where the offset of a string is. False when it is none. */
 static bool
-place_name(const char **name, const char *strings, size_t bytes)
+relocate_name(const char **name, const char *strings, size_t bytes)
 {
-  uintptr_t place = (uintptr_t)*name;
-  if (place > bytes) {
+  uintptr_t offset = (uintptr_t)*name;
+  if (offset > bytes) {
     return false;
   }
-  *name = place != 0 ? strings + place - 1 : NULL;
+  *name = offset != 0 ? strings + offset - 1 : NULL;
   return true;
 }
 
@@ -383,13 +384,13 @@ is_hook(const struct ct_planned *planned, const struct extent *extent, const str
   if (!goes_on) {
     return true;
   }
-  if (planned->nearby >= plan->nearby_count) {
+  if (planned->springboard >= plan->springboard_count) {
     return false;
   }
-  const struct ct_nearby *nearby = &plan->nearby[planned->nearby];
-  return is_inside(extent, nearby->relay, CT_JUMP_BYTES) &&
+  const struct ct_springboard *springboard = &plan->springboard[planned->springboard];
+  return is_inside(extent, springboard->relay, CT_JUMP_BYTES) &&
          (planned->tactic != CT_TACTIC_EVICT ||
-          (is_window(&nearby->window) && is_inside(extent, nearby->evicted, nearby->window.length)));
+          (is_window(&springboard->window) && is_inside(extent, springboard->evicted, springboard->window.length)));
 }
 
 /* Checks the functions, and counts what the plan says of them. */
@@ -400,8 +401,8 @@ take_functions(struct ct_plan *plan, const struct extent *extent, const char *st
     struct ct_planned *planned = &plan->functions[i];
     bool hooked = planned->refusal == CT_REFUSED_NOT;
     if ((i != 0 && planned->address <= plan->functions[i - 1].address) || planned->refusal >= CT_REFUSED_COUNT ||
-        planned->mode > CT_HOOK_LOOSE || planned->event_last > 1 || planned->self_branch > 1 ||
-        planned->patch_offset > 4 || !place_name(&planned->name, strings, string_bytes) ||
+        planned->mode > CT_HOOK_STACKLESS || planned->event_last > 1 || planned->self_branch > 1 ||
+        planned->patch_offset > 4 || !relocate_name(&planned->name, strings, string_bytes) ||
         hooked != (planned->tactic != CT_TACTIC_NONE) || (hooked && planned->int3_fits) ||
         ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
       return false;
@@ -423,8 +424,8 @@ take_others(struct ct_plan *plan, const struct extent *extent, const char *strin
   }
   for (size_t i = 0; i < plan->alias_count; i++) {
     struct ct_plan_alias *alias = &plan->aliases[i];
-    if ((i != 0 && alias->address < plan->aliases[i - 1].address) || !place_name(&alias->name, strings, string_bytes) ||
-        alias->name == NULL) {
+    if ((i != 0 && alias->address < plan->aliases[i - 1].address) ||
+        !relocate_name(&alias->name, strings, string_bytes) || alias->name == NULL) {
       return false;
     }
   }
@@ -452,8 +453,8 @@ ct_plan_decode(void *bytes, size_t size, const struct ct_plan_key *key, struct c
   size_t string_bytes = head.parts[PART_STRINGS].count;
   taken.functions = (struct ct_planned *)(base + head.parts[PART_FUNCTIONS].offset);
   taken.count = head.parts[PART_FUNCTIONS].count;
-  taken.nearby = (struct ct_nearby *)(base + head.parts[PART_NEARBY].offset);
-  taken.nearby_count = head.parts[PART_NEARBY].count;
+  taken.springboard = (struct ct_springboard *)(base + head.parts[PART_SPRINGBOARDS].offset);
+  taken.springboard_count = head.parts[PART_SPRINGBOARDS].count;
   taken.foreign = (struct ct_foreign_run *)(base + head.parts[PART_FOREIGN].offset);
   taken.foreign_count = head.parts[PART_FOREIGN].count;
   taken.aliases = (struct ct_plan_alias *)(base + head.parts[PART_ALIASES].offset);

@@ -12,10 +12,22 @@ struct planner {
   const struct ct_function *functions;
   size_t count;
   struct ct_scan scan;
-  uint16_t *facts;   /* per function */
+  uint32_t *facts;   /* per function */
   uint8_t *is_part;  /* per function: a part of another one, by how it is reached */
   bool cfi_is_usual; /* most functions of the module have CFI */
 };
+
+/* Index of the function that begins at address, or -1. */
+ptrdiff_t ct_planner_function(const struct planner *planner, uint64_t address);
+
+/* hook/copies.c: marks the functions that copy memory (CT_FACT_COPIES). */
+void ct_find_copies(struct planner *planner);
+
+/* hook/counts.c: marks what mcount calls (CT_FACT_COUNTS). */
+void ct_find_counts(struct planner *planner);
+
+/* hook/faults.c: the function may fault in its first instructions, and its module has the address where it goes on. */
+bool ct_faults_are_known(const struct planner *planner, size_t i);
 
 /* hook/runtimes.c: whose code the module has; what that means for a function that is hookable so far. */
 enum ct_runtime ct_runtime_of(const struct planner *planner);
@@ -41,8 +53,10 @@ bool ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_p
 /* Where the code of function i ends: its size, but never beyond the next entry. */
 uint64_t ct_code_end(const struct planner *planner, size_t i);
 
-/* hook/nearby.c: five bytes of padding, or ten of movable instructions, where a two-byte jump at patch can go. */
-bool ct_nearby_padding(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby);
-bool ct_nearby_victim(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby);
+/* hook/springboard.c: five bytes of padding, or ten of movable instructions, where a two-byte jump at patch can go. */
+bool ct_springboard_in_padding(const struct planner *planner, size_t i, uint64_t patch,
+                               struct ct_springboard *springboard);
+bool ct_springboard_in_victim(const struct planner *planner, size_t i, uint64_t patch,
+                              struct ct_springboard *springboard);
 
 #endif

@@ -45,46 +45,68 @@ ct_plan_ns(const struct ct_plan *plan)
 }
 
 int
-ct_choice_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
-                 const char *path, struct ct_choice **out)
+ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                        const char *path, struct ct_filter_result **out)
 {
-  struct ct_choice *choice = calloc(1, sizeof(*choice));
-  if (choice == NULL)
+  struct ct_filter_result *filter_result = calloc(1, sizeof(*filter_result));
+  if (filter_result == NULL)
     return CT_ENOMEM;
-  int code = ct_select_choose(selection, exclude, plan, path, true, choice);
+  int code = ct_select_filter(selection, exclude, plan, path, true, filter_result);
   if (code != 0) {
-    ct_choice_destroy(choice);
+    ct_filter_result_destroy(filter_result);
     return code;
   }
-  *out = choice;
+  *out = filter_result;
   return 0;
 }
 
 void
-ct_choice_destroy(struct ct_choice *choice)
+ct_filter_result_destroy(struct ct_filter_result *filter_result)
 {
-  if (choice != NULL)
-    ct_choice_free(choice);
-  free(choice);
+  if (filter_result != NULL)
+    ct_filter_result_free(filter_result);
+  free(filter_result);
 }
 
-static enum ct_wish
-wish_of(const struct ct_choice *choice, size_t i)
+void
+ct_plan_suggest(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                const char *path)
 {
-  return choice != NULL ? ct_choice_wish(choice, i) : CT_WISH_HOOK;
+  if (selection != NULL)
+    ct_select_suggest(selection, plan, path);
+  if (exclude != NULL)
+    ct_exclude_suggest(exclude, plan, path);
+}
+
+static enum ct_requested_mode
+requested_mode_of(const struct ct_filter_result *filter_result, size_t i)
+{
+  return filter_result != NULL ? ct_filter_result_mode(filter_result, i) : CT_REQUESTED_HOOK;
 }
 
 static enum ct_hooked
-hooked_of(const struct ct_planned *planned, enum ct_wish wish)
+hooked_of(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
-  switch (ct_planned_mode(planned, wish)) {
+  switch (ct_planned_mode(planned, requested)) {
   case CT_HOOK_FULL:
     return CT_HOOKED_FULL;
-  case CT_HOOK_LIGHT:
+  case CT_HOOK_SAMPLED:
     return CT_HOOKED_LIGHT;
   default:
     return CT_HOOKED_ENTER;
   }
+}
+
+uint64_t
+ct_plan_code_bytes(const struct ct_plan *plan)
+{
+  return plan->code_bytes;
+}
+
+uint64_t
+ct_plan_known_bytes(const struct ct_plan *plan)
+{
+  return plan->known_bytes;
 }
 
 size_t
@@ -94,21 +116,21 @@ ct_plan_function_count(const struct ct_plan *plan)
 }
 
 int
-ct_plan_function(const struct ct_plan *plan, const struct ct_choice *choice, size_t index,
+ct_plan_function(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t index,
                  struct ct_plan_function *function)
 {
   if (index >= plan->count)
     return CT_ERANGE;
   const struct ct_planned *planned = &plan->functions[index];
-  enum ct_wish wish = wish_of(choice, index);
+  enum ct_requested_mode requested = requested_mode_of(filter_result, index);
   struct ct_plan_function own = {.address = planned->address, .size = planned->size, .name = planned->name};
   own.refusal = (enum ct_refusal)planned->refusal;
-  if (own.refusal == CT_REFUSED_NOT && !ct_wish_has_event(wish))
-    own.refusal = ct_choice_reason(choice, index);
+  if (own.refusal == CT_REFUSED_NOT && !ct_requested_has_event(requested))
+    own.refusal = ct_filter_result_reason(filter_result, index);
   own.callable = ct_refusal_is_callable(own.refusal);
-  own.quiet = wish == CT_WISH_QUIET;
+  own.passthrough = requested == CT_REQUESTED_PASSTHROUGH;
   if (own.refusal == CT_REFUSED_NOT) {
-    own.hooked = hooked_of(planned, wish);
+    own.hooked = hooked_of(planned, requested);
     own.tactic = (enum ct_tactic)planned->tactic;
   } else if (own.refusal == CT_REFUSED_BRANCH_INTO || own.refusal == CT_REFUSED_ENTRY_INTO) {
     own.refusal_offset = planned->refusal_offset;
@@ -130,18 +152,18 @@ ct_plan_function_alias(const struct ct_plan *plan, size_t index, size_t n)
 }
 
 size_t
-ct_plan_hooked(const struct ct_plan *plan, const struct ct_choice *choice)
+ct_plan_hooked(const struct ct_plan *plan, const struct ct_filter_result *filter_result)
 {
-  return plan->hooked - (choice != NULL ? choice->excluded : 0);
+  return plan->hooked - (filter_result != NULL ? filter_result->excluded : 0);
 }
 
 size_t
-ct_plan_refused(const struct ct_plan *plan, const struct ct_choice *choice, enum ct_refusal refusal)
+ct_plan_refused(const struct ct_plan *plan, const struct ct_filter_result *filter_result, enum ct_refusal refusal)
 {
   size_t count = plan->refused[refusal];
-  if (choice != NULL && refusal == CT_REFUSED_EXCLUDED)
-    count += choice->excluded - choice->unchosen;
-  return choice != NULL && refusal == CT_REFUSED_UNCHOSEN ? count + choice->unchosen : count;
+  if (filter_result != NULL && refusal == CT_REFUSED_EXCLUDED)
+    count += filter_result->excluded - filter_result->unselected;
+  return filter_result != NULL && refusal == CT_REFUSED_UNSELECTED ? count + filter_result->unselected : count;
 }
 
 const char *

@@ -11,12 +11,12 @@
  * Mono      images compiled ahead of time: a call's target is read off the call in front of its return address.
  *
  * Go walks its stacks too, and moves them, but C is called on another one. Its functions are hooked loosely
- * (CT_HOOK_LOOSE): enter only, nothing of the stack is looked at but the pointer. C code in the same module (cgo) has
- * call frame information, Go's has none. Two things are special.
+ * (CT_HOOK_STACKLESS): enter only, nothing of the stack is looked at but the pointer. C code in the same module (cgo)
+ * has call frame information, Go's has none. Two things are special.
  *   - A function asks for stack first:   [lea -n(%rsp), %r12]; cmp 16(%r14), %rsp; jbe more; ...; more: call morestack;
- *     jmp function. With the stack moved it begins anew. So the call is recorded behind the jbe: once, and where there
+ *     jmp function. With the stack moved it begins anew. So the call is recorded after the jbe: once, and where there
  * is known to be stack (functions that do not ask leave 800 bytes less what they use, in Go 1.19 at least 250).
- *   - runtime.goexit is never called. Where it goes on behind its first byte, a nop, lies at the end of each stack as
+ *   - runtime.goexit is never called. Where it goes on after its first byte, a nop, lies at the end of each stack as
  * if it had called the goroutine's function.
  *
  * Code of GHC (Haskell) has another stack, no return addresses on this one, and data in front of each function: nothing
@@ -64,16 +64,23 @@ has_suffix(const char *text, const char *suffix)
   return length >= wanted && strcmp(text + length - wanted, suffix) == 0;
 }
 
-/* True when the file's loaded bytes have these. */
+/* True when these are in the file's loaded bytes, outside its executable sections. */
 static bool
 has_bytes(const struct ct_elf *elf, const char *wanted, size_t count_bytes)
 {
   const struct ct_elf_segment *segments;
-  size_t count = ct_elf_segments(elf, &segments);
+  const struct ct_elf_section *texts;
+  size_t count = ct_elf_segments(elf, &segments), text_count = ct_elf_exec_sections(elf, &texts);
   for (size_t i = 0; i < count; i++) {
-    const uint8_t *bytes = ct_elf_bytes(elf, segments[i].address, segments[i].file_bytes);
-    if (bytes != NULL && memmem(bytes, segments[i].file_bytes, wanted, count_bytes) != NULL) {
-      return true;
+    uint64_t at = segments[i].address, end = at + segments[i].file_bytes;
+    for (size_t k = 0; at < end; k++) {
+      const struct ct_elf_section *text = k < text_count ? &texts[k] : NULL; /* they are sorted */
+      uint64_t stop = text != NULL && text->address < end ? text->address : end;
+      const uint8_t *bytes = at < stop ? ct_elf_bytes(elf, at, stop - at) : NULL;
+      if (bytes != NULL && memmem(bytes, stop - at, wanted, count_bytes) != NULL) {
+        return true;
+      }
+      at = text == NULL || stop == end ? end : text->address + text->size > at ? text->address + text->size : at;
     }
   }
   return false;
@@ -210,7 +217,7 @@ adapt_to_go(const struct planner *planner, size_t i, struct ct_planned *planned)
   if (has_prefix(planned->name, "runtime.goexit") && !isdigit((unsigned char)planned->name[14])) {
     return CT_REFUSED_RUNTIME;
   }
-  planned->mode = CT_HOOK_LOOSE;
+  planned->mode = CT_HOOK_STACKLESS;
   if (has_prefix(planned->name, "syscall.rawVforkSyscall")) {
     planned->callout = CT_CALLOUT_PARK; /* the number of the system call comes as an argument */
   } else if (has_prefix(planned->name, "runtime/internal/syscall.Syscall6") ||
@@ -265,5 +272,6 @@ bool
 ct_runtime_forbids_stores(const struct ct_elf *elf)
 {
   static const char complaint[] = "FATAL: ThreadSanitizer: unexpected memory mapping ";
-  return ct_elf_links(elf, "__tsan_init") || has_bytes(elf, complaint, sizeof(complaint) - 1);
+  bool is_library = ct_elf_interp(elf) == NULL && ct_elf_soname(elf) != NULL; /* as a library it has the symbol */
+  return ct_elf_links(elf, "__tsan_init") || (!is_library && has_bytes(elf, complaint, sizeof(complaint) - 1));
 }

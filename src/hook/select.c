@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which functions patterns match, and what is chosen by that; see select_internal.h. */
+/* Which functions patterns match, and what is selected by that; see select_internal.h. */
 #include "hook/select_internal.h"
 
 #include "target/source.h"
@@ -215,6 +215,14 @@ ct_select_is_about_sources(const struct ct_pattern *pattern)
   return pattern->kind == CT_SELECT_FILE || pattern->kind == CT_SELECT_USERCODE;
 }
 
+/* So many matches and no more are hooked in full if nothing else is said. */
+static size_t
+few_of(const struct ct_pattern *pattern)
+{
+  bool by_file = pattern->kind == CT_SELECT_FILE || pattern->kind == CT_SELECT_USERCODE;
+  return by_file ? CT_SELECT_FEW_BY_FILE : CT_SELECT_FEW;
+}
+
 /* The matches of a pattern are all there. */
 static void
 note_counted(struct ct_selection *selection, struct ct_pattern *pattern, struct ct_matches *matches)
@@ -222,7 +230,7 @@ note_counted(struct ct_selection *selection, struct ct_pattern *pattern, struct 
   bool was_none = pattern->matched == 0;
   matches->counted = true;
   pattern->matched += matches->count;
-  if (!pattern->many && pattern->matched > CT_SELECT_FEW) {
+  if (!pattern->many && pattern->matched > few_of(pattern)) {
     pattern->many = true;
     selection->generation++;
   }
@@ -381,16 +389,16 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
   if (asked != CT_SELECT_AUTO) {
     return asked;
   }
-  if (pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_LEVEL) {
+  if (pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE) {
     return CT_SELECT_FULL;
   }
-  return pattern->many || total_matches(selection, pattern) > CT_SELECT_FEW ? CT_SELECT_LIGHT : CT_SELECT_FULL;
+  return pattern->many || total_matches(selection, pattern) > few_of(pattern) ? CT_SELECT_LIGHT : CT_SELECT_FULL;
 }
 
 #define WANTED_VALUES 0x80u
 
 struct marking {
-  uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES; 0: not chosen */
+  uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES; 0: not selected */
   enum ct_select_mode mode;
   uint8_t values; /* WANTED_VALUES or 0 */
 };
@@ -424,56 +432,62 @@ mark_forks(const struct ct_selection *selection, const struct ct_plan *plan, uin
   }
 }
 
-/* What becomes of one function that has a hook: by its wish, which is that of exclusion so far, and what is wanted. */
+/* What becomes of one function that has a hook: by its requested mode, which is that of exclusion so far, and what is
+ * wanted. */
 static void
-choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *wish, uint8_t *reason, struct ct_choice *choice)
+choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *requested, uint8_t *reason,
+           struct ct_filter_result *filter_result)
 {
-  if (*wish != CT_WISH_HOOK) {
+  if (*requested != CT_REQUESTED_HOOK) {
     *reason = CT_REFUSED_EXCLUDED;
   } else if (wanted == CT_SELECT_AUTO) {
-    *wish = (uint8_t)ct_wish_for_none(planned);
-    *reason = CT_REFUSED_UNCHOSEN;
-    choice->excluded++;
-    choice->unchosen++;
-    choice->quiet += *wish == CT_WISH_QUIET;
+    *requested = (uint8_t)ct_requested_for_none(planned);
+    *reason = CT_REFUSED_UNSELECTED;
+    filter_result->excluded++;
+    filter_result->unselected++;
+    filter_result->passthrough += *requested == CT_REQUESTED_PASSTHROUGH;
   } else if (wanted == CT_SELECT_LIGHT) {
-    *wish = CT_WISH_LIGHT;
-    choice->light++;
+    *requested = CT_REQUESTED_LIGHT;
+    filter_result->light++;
   } else if ((wanted & WANTED_VALUES) != 0) {
-    *wish = CT_WISH_VALUES;
+    *requested = CT_REQUESTED_VALUES;
   }
 }
 
-/* Adds what is wanted (struct marking) to a choice that exclusion has made. */
+/* Adds what is wanted (struct marking) to the filter result of exclusion. */
 static int
-choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_choice *choice)
+choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_filter_result *filter_result)
 {
-  choice->wishes = choice->wishes != NULL ? choice->wishes : calloc(plan->count + 1, 1);
-  choice->reasons = calloc(plan->count + 1, 1);
-  if (choice->wishes == NULL || choice->reasons == NULL) {
+  filter_result->requested_modes =
+      filter_result->requested_modes != NULL ? filter_result->requested_modes : calloc(plan->count + 1, 1);
+  filter_result->reasons = calloc(plan->count + 1, 1);
+  if (filter_result->requested_modes == NULL || filter_result->reasons == NULL) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
-      choose_one(&plan->functions[i], wanted[i], &choice->wishes[i], &choice->reasons[i], choice);
+      choose_one(&plan->functions[i], wanted[i], &filter_result->requested_modes[i], &filter_result->reasons[i],
+                 filter_result);
     }
   }
   return 0;
 }
 
 static void
-note_outcomes(struct ct_select_module *module, const struct ct_choice *choice)
+note_outcomes(struct ct_select_module *module, const struct ct_filter_result *filter_result)
 {
-  module->chosen = true;
+  module->filtered = true;
   for (size_t i = 0; i < module->function_count; i++) {
-    bool left_out = module->plan->functions[i].refusal == CT_REFUSED_NOT && !ct_wish_has_event(choice->wishes[i]);
-    module->outcomes[i] = left_out ? choice->reasons[i] : module->plan->functions[i].refusal;
+    bool left_out = module->plan->functions[i].refusal == CT_REFUSED_NOT &&
+                    !ct_requested_has_event(filter_result->requested_modes[i]);
+    module->outcomes[i] = left_out ? filter_result->reasons[i] : module->plan->functions[i].refusal;
   }
 }
 
 /* While there is no pattern: all, in the mode that is for all. */
 static int
-choose_everything(const struct ct_selection *selection, const struct ct_plan *plan, struct ct_choice *choice)
+choose_everything(const struct ct_selection *selection, const struct ct_plan *plan,
+                  struct ct_filter_result *filter_result)
 {
   if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL)) {
     return 0;
@@ -485,14 +499,14 @@ choose_everything(const struct ct_selection *selection, const struct ct_plan *pl
   }
   memset(wanted, all, plan->count + 1);
   mark_forks(selection, plan, wanted);
-  int code = choose(plan, wanted, choice);
+  int code = choose(plan, wanted, filter_result);
   free(wanted);
   return code;
 }
 
 static int
 choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
-                   struct ct_choice *choice)
+                   struct ct_filter_result *filter_result)
 {
   struct ct_select_module *module;
   int code = count_module(selection, plan, path, is_program, &module);
@@ -505,44 +519,45 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   }
   for (size_t i = 0; i < selection->count; i++) {
     const struct ct_pattern *pattern = &selection->patterns[i];
-    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_LEVEL;
+    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE;
     marking.mode = ct_select_mode_of(selection, pattern);
     marking.values =
         selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;
     ct_select_each(&selection->patterns[i], module, mark, &marking);
   }
   mark_forks(selection, plan, marking.wanted);
-  code = choose(plan, marking.wanted, choice);
+  code = choose(plan, marking.wanted, filter_result);
   if (code == 0) {
-    note_outcomes(module, choice);
+    note_outcomes(module, filter_result);
   }
   free(marking.wanted);
   return code;
 }
 
 int
-ct_select_choose(struct ct_selection *selection, struct ct_exclude *exclude, const struct ct_plan *plan,
-                 const char *module_path, bool is_program, struct ct_choice *choice)
+ct_select_filter(struct ct_selection *selection, struct ct_exclude *exclude, const struct ct_plan *plan,
+                 const char *module_path, bool is_program, struct ct_filter_result *filter_result)
 {
-  int code = ct_exclude_choose(exclude, plan, module_path, choice);
+  int code = ct_exclude_filter(exclude, plan, module_path, filter_result);
   if (code == 0) {
-    code = ct_selection_is_everything(selection) ? choose_everything(selection, plan, choice)
-                                                 : choose_by_patterns(selection, plan, module_path, is_program, choice);
+    code = ct_selection_is_everything(selection)
+               ? choose_everything(selection, plan, filter_result)
+               : choose_by_patterns(selection, plan, module_path, is_program, filter_result);
   }
   if (code != 0) {
-    ct_choice_free(choice);
+    ct_filter_result_free(filter_result);
   }
   return code;
 }
 
 void
-ct_select_settle(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,
-                 const uint8_t *late)
+ct_select_reconcile(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,
+                    const uint8_t *install_refusals)
 {
   struct ct_select_module *module = selection != NULL ? find_module(selection, plan, module_path) : NULL;
-  for (size_t i = 0; module != NULL && module->chosen && late != NULL && i < plan->count; i++) {
+  for (size_t i = 0; module != NULL && module->filtered && install_refusals != NULL && i < plan->count; i++) {
     if (module->outcomes[i] == CT_REFUSED_NOT) {
-      module->outcomes[i] = late[i];
+      module->outcomes[i] = install_refusals[i];
     }
   }
 }

@@ -12,6 +12,7 @@
 
 #include "base/glob.h"
 #include "hook/names.h"
+#include "hook/suggest.h"
 
 struct ct_pattern {
   char *text;
@@ -20,8 +21,9 @@ struct ct_pattern {
   uint32_t rule;        /* in names; of no function with @file: and @usercode */
   struct ct_glob *file; /* CT_SELECT_FILE */
   bool file_has_folder;
-  size_t matched; /* in all modules that were counted */
-  bool many;      /* has been more than CT_SELECT_FEW */
+  size_t matched;                   /* in all modules that were counted */
+  bool many;                        /* has been more than CT_SELECT_FEW */
+  struct ct_suggestion *suggestion; /* NULL: it was not looked for */
 };
 
 /* The functions of a module that a pattern matches: indexes in the plan, ascending. */
@@ -37,11 +39,11 @@ struct ct_select_module {
   uint64_t plan_ns;           /* tells it from another one at the same address */
   char *path;
   bool is_program, has_sources;
-  bool chosen;                /* at least once */
+  bool filtered;              /* at least once */
   struct ct_matches *matches; /* by rule */
   size_t matches_size;
   size_t function_count;
-  uint8_t *outcomes; /* enum ct_refusal of each function: the plan's; when chosen, what has become of it */
+  uint8_t *outcomes; /* enum ct_refusal of each function: the plan's; when filtered, what has become of it */
 };
 
 struct ct_selection {
@@ -53,7 +55,7 @@ struct ct_selection {
   size_t module_count, module_capacity;
   enum ct_select_mode mode;
   enum ct_select_values values;
-  bool forks;             /* what makes processes is always chosen */
+  bool forks;             /* what makes processes is always selected */
   char *root, *real_root; /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of patterns, and what is told about them; see select_internal.h. */
+/* The list of patterns, and what is reported about them; see select_internal.h. */
 #include "hook/select_internal.h"
 
 #include "base/sized.h"
@@ -15,7 +15,7 @@ struct ct_selection *
 ct_selection_create(void)
 {
   struct ct_selection *selection = calloc(1, sizeof(*selection));
-  if (selection != NULL && (selection->names = ct_names_create(CT_NAMES_LEVELS)) == NULL) {
+  if (selection != NULL && (selection->names = ct_names_create(CT_NAMES_SCOPES)) == NULL) {
     free(selection);
     return NULL;
   }
@@ -27,6 +27,7 @@ clear_pattern(struct ct_pattern *pattern)
 {
   free(pattern->text);
   ct_glob_free(pattern->file);
+  free(pattern->suggestion);
 }
 
 void
@@ -164,7 +165,7 @@ parse(struct ct_selection *selection, const char *text, struct ct_pattern *patte
   if (code == 0 && function != NULL) {
     bool exact = ct_names_plain(selection->names, pattern->rule) != NULL;
     bool deep = ct_names_is_deep(selection->names, pattern->rule);
-    pattern->kind = exact ? CT_SELECT_EXACT : deep ? CT_SELECT_DEEP : CT_SELECT_LEVEL;
+    pattern->kind = exact ? CT_SELECT_EXACT : deep ? CT_SELECT_DEEP : CT_SELECT_SCOPE;
   }
   return code;
 }
@@ -205,6 +206,13 @@ ct_selection_add(struct ct_selection *selection, const char *text, enum ct_selec
   return 0;
 }
 
+void
+ct_selection_set_none(struct ct_selection *selection)
+{
+  selection->generation += !selection->had_patterns;
+  selection->had_patterns = true;
+}
+
 int
 ct_selection_remove(struct ct_selection *selection, const char *text)
 {
@@ -221,8 +229,8 @@ ct_selection_remove(struct ct_selection *selection, const char *text)
   }
   ct_names_remove(selection->names, pattern->rule);
   clear_pattern(pattern);
-  size_t behind = selection->count - (size_t)(pattern - selection->patterns) - 1;
-  memmove(pattern, pattern + 1, behind * sizeof(*pattern));
+  size_t after = selection->count - (size_t)(pattern - selection->patterns) - 1;
+  memmove(pattern, pattern + 1, after * sizeof(*pattern));
   selection->count--;
   selection->generation++;
   return 0;
@@ -240,7 +248,7 @@ ct_selection_generation(const struct ct_selection *selection)
   return selection->generation;
 }
 
-/* ---- what is told ---- */
+/* ---- what is reported ---- */
 
 struct numbers {
   const struct ct_select_module *module;
@@ -255,7 +263,7 @@ add_to_numbers(void *context, size_t function)
   const struct ct_select_module *module = numbers->module;
   uint8_t outcome = module->outcomes[function];
   numbers->matched++;
-  numbers->hooked += module->chosen && outcome == CT_REFUSED_NOT;
+  numbers->hooked += module->filtered && outcome == CT_REFUSED_NOT;
   numbers->refused[outcome]++;
 }
 
@@ -271,7 +279,7 @@ numbers_of(const struct ct_selection *selection, const struct ct_pattern *patter
 }
 
 static void
-tell_sources(const struct ct_selection *selection, const struct ct_pattern *pattern, struct ct_select_info *info)
+report_sources(const struct ct_selection *selection, const struct ct_pattern *pattern, struct ct_select_info *info)
 {
   bool counted = false, has_sources = false, program_has_sources = false;
   for (size_t i = 0; i < selection->module_count; i++) {
@@ -311,11 +319,29 @@ ct_selection_info(const struct ct_selection *selection, size_t n, struct ct_sele
       .mode = ct_select_mode_of(selection, pattern),
       .matched = numbers.matched,
       .hooked = numbers.hooked,
+      .likely = numbers.matched == 0 && pattern->suggestion != NULL ? pattern->suggestion->text : "",
   };
   if (ct_select_is_about_sources(pattern)) {
-    tell_sources(selection, pattern, &own);
+    report_sources(selection, pattern, &own);
   }
   return ct_sized_give(info, &own, sizeof(own), NULL);
+}
+
+void
+ct_select_suggest(struct ct_selection *selection, const struct ct_plan *plan, const char *path)
+{
+  size_t unmatched = 0;
+  ct_names_begin(selection->names, plan, path, NULL);
+  for (size_t i = 0; i < selection->count && unmatched < CT_SUGGESTIONS_MAX; i++) {
+    struct ct_pattern *pattern = &selection->patterns[i];
+    if (pattern->kind == CT_SELECT_USERCODE || numbers_of(selection, pattern).matched != 0)
+      continue;
+    unmatched++;
+    if (pattern->suggestion == NULL)
+      pattern->suggestion = ct_suggestion_create(pattern->text);
+    if (pattern->suggestion != NULL)
+      ct_suggestion_match(pattern->suggestion, plan, path, ct_names_is_active(selection->names, pattern->rule));
+  }
 }
 
 size_t

@@ -46,27 +46,27 @@ set_signals(const struct ct_remote *remote, uint64_t config, uint32_t signals)
 }
 
 int
-ct_signals_take(const struct ct_remote *remote, const struct ct_agent_place *place, bool but_trap, bool later)
+ct_signals_take(const struct ct_remote *remote, const struct ct_agent_layout *layout, bool but_trap, bool later)
 {
-  const struct ct_signal_action ours = {place->crash, SA_SIGINFO | SA_ONSTACK | SA_RESTORER, place->restorer, ~0ull};
+  const struct ct_signal_action ours = {layout->crash, SA_SIGINFO | SA_ONSTACK | SA_RESTORER, layout->restorer, ~0ull};
   struct ct_signal_action now;
   uint32_t signals = 0;
   for (size_t i = 0; i < FAULT_SIGNALS; i++) {
     signals |= but_trap && fault_signals[i] == SIGTRAP ? 0 : 1u << fault_signals[i];
   }
-  int code = set_signals(remote, place->config, signals); /* from here on the program is told what it has set */
+  int code = set_signals(remote, layout->config, signals); /* from here on the program is told what it has set */
   for (int number = 1; number < CT_SIGNALS && code == 0 && !later; number++) {
     if ((signals >> number & 1) == 0) {
       continue;
     }
-    code = ct_signal_get(remote, place->scratch, number, &now);
+    code = ct_signal_get(remote, layout->scratch, number, &now);
     if (code == 0 && now.handler == 0) { /* SIG_DFL */
-      code = ct_process_write(remote->process, shown_at(place->config, number), &now, sizeof(now));
-      code = code != 0 ? code : ct_signal_set(remote, place->scratch, number, &ours);
+      code = ct_process_write(remote->process, shown_at(layout->config, number), &now, sizeof(now));
+      code = code != 0 ? code : ct_signal_set(remote, layout->scratch, number, &ours);
     }
   }
   if (code != 0) {
-    ct_signals_give_back(remote, place->config, place->base, place->bytes);
+    ct_signals_give_back(remote, layout->config, layout->base, layout->bytes);
   }
   return code;
 }

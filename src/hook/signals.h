@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers of the agent's in a process that is held still: put in where the program leaves a signal that tells
+ * Signal handlers of the agent's in a process that is stopped: put in where the program leaves a signal that tells
  * of a fault at SIG_DFL (agent/crash.c), and given back.
  */
 #ifndef CT_HOOK_SIGNALS_H
@@ -19,7 +19,7 @@ int ct_signal_get(const struct ct_remote *remote, uint64_t scratch, int number, 
  * but_trap: SIGTRAP is handled in another way. later: each handler is put in when the program asks for, or sets, the
  * signal's disposition the next time.
  */
-int ct_signals_take(const struct ct_remote *remote, const struct ct_agent_place *place, bool but_trap, bool later);
+int ct_signals_take(const struct ct_remote *remote, const struct ct_agent_layout *layout, bool but_trap, bool later);
 /* What of these is a handler in the agent's pages [agent, agent + bytes) is what the program has set again. */
 int ct_signals_give_back(const struct ct_remote *remote, uint64_t config, uint64_t agent, uint64_t bytes);
 

@@ -3,14 +3,14 @@
  * How the entry of a function is changed so that it goes to its trampoline. In this order:
  *
  *   jump      e9 rel32                    over whole instructions that are entered at the first only
- *   endbr     f3 0f 1e fa | e9 rel32      the same behind endbr64
+ *   endbr     f3 0f 1e fa | e9 rel32      the same after endbr64
  *   padding   e9 rel32                    the code ends before five bytes, padding follows
- *   short     eb rel8 -> e9 rel32         the second jump in padding within 127 bytes (hook/nearby.c)
+ *   short     eb rel8 -> e9 rel32         the second jump in padding within 127 bytes (hook/springboard.c)
  *   pun       e9 xx [b2 b3 b4]            the last bytes of rel32 stay what they are, the first bytes of the next
  *                                         instruction, which may thus be branched to. They fix the upper bytes of the
  *                                         distance: a stub is mapped where it points (hook/install.c)
  *   evict     eb rel8 -> e9 rel32         the second jump in place of instructions that move out, for which
- *                                         five bytes before it a third jump goes to the copy (hook/nearby.c)
+ *                                         five bytes before it a third jump goes to the copy (hook/springboard.c)
  *
  *   int3      cc                          only where the user asks for it (ct_plan_use_int3)
  *
@@ -18,6 +18,7 @@
  * functions, so that none takes another's padding.
  */
 #include "hook/plan_internal.h"
+#include "x86/patch.h"
 
 #include <elf.h>
 #include <stdlib.h>
@@ -27,12 +28,6 @@
 #define SHORT_BYTES 2
 #define REACH       0x7ff00000ll /* of rel32, less a margin */
 #define LOWEST      0x10000      /* address that can be mapped, as Linux is set up */
-
-static bool
-is_endbr64(const uint8_t *code, size_t size)
-{
-  return size >= 4 && memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0;
-}
 
 static enum ct_refusal
 window_refusal(enum ct_window_refusal refusal)
@@ -103,7 +98,7 @@ ct_tactic_choose(const struct planner *planner, size_t i, struct ct_planned *pla
   }
   planned->tactic = CT_TACTIC_JUMP;
   planned->patch_bytes = CT_JUMP_BYTES;
-  if (is_endbr64(code, size)) {
+  if (ct_is_endbr(code, size)) {
     planned->tactic = CT_TACTIC_ENDBR;
     planned->patch_offset = 4;
     if (size == 4) {
@@ -146,26 +141,27 @@ patched_code(const struct planner *planner, const struct ct_planned *planned, si
 }
 
 static bool
-add_nearby(struct ct_plan *plan, const struct ct_nearby *nearby, struct ct_planned *planned)
+add_springboard(struct ct_plan *plan, const struct ct_springboard *springboard, struct ct_planned *planned)
 {
-  size_t count = plan->nearby_count;
+  size_t count = plan->springboard_count;
   if ((count & (count - 1)) == 0) { /* there is room up to the next power of two */
-    struct ct_nearby *grown = realloc(plan->nearby, (count == 0 ? 1 : 2 * count) * sizeof(*grown));
+    struct ct_springboard *grown = realloc(plan->springboard, (count == 0 ? 1 : 2 * count) * sizeof(*grown));
     if (grown == NULL) {
       return false;
     }
-    plan->nearby = grown;
+    plan->springboard = grown;
   }
-  planned->nearby = (uint32_t)plan->nearby_count;
-  plan->nearby[plan->nearby_count++] = *nearby;
+  planned->springboard = (uint32_t)plan->springboard_count;
+  plan->springboard[plan->springboard_count++] = *springboard;
   return true;
 }
 
-typedef bool find_nearby(const struct planner *planner, size_t i, uint64_t patch, struct ct_nearby *nearby);
+typedef bool find_springboard(const struct planner *planner, size_t i, uint64_t patch,
+                              struct ct_springboard *springboard);
 
-/* Tactics 3 and 5: two bytes at the entry are enough, if there is a place nearby for the five others. */
+/* Tactics 3 and 5: two bytes at the entry are enough, if there is a springboard for the five others. */
 static bool
-choose_short(const struct planner *planner, size_t i, enum ct_tactic tactic, find_nearby *find,
+choose_short(const struct planner *planner, size_t i, enum ct_tactic tactic, find_springboard *find,
              struct ct_planned *planned)
 {
   size_t size, left;
@@ -177,9 +173,9 @@ choose_short(const struct planner *planner, size_t i, enum ct_tactic tactic, fin
       check_patched_bytes(planner, i, planned) != CT_REFUSED_NOT) {
     return false;
   }
-  struct ct_nearby nearby = {0};
+  struct ct_springboard springboard = {0};
   planned->tactic = (uint8_t)tactic;
-  return find(planner, i, patched, &nearby) && add_nearby(planner->plan, &nearby, planned);
+  return find(planner, i, patched, &springboard) && add_springboard(planner->plan, &springboard, planned);
 }
 
 /* Is there anything that can be mapped where the jump may point? [lo, hi) are ELF virtual addresses. */
@@ -196,10 +192,10 @@ pun_can_be_mapped(const struct planner *planner, int64_t lo, int64_t hi)
     module_hi = end > module_hi ? end : module_hi;
   }
   bool fixed = ct_elf_type(planner->plan->elf) == ET_EXEC;
-  /* Below the module, where a heap never grows; behind it only where it is far from the heap. */
+  /* Below the module, where a heap never grows; after it only where it is far from the heap. */
   bool below = lo < module_lo && (!fixed || (lo < hi && hi > LOWEST && lo >= LOWEST));
   bool above =
-      fixed ? hi > module_hi + (int64_t)CT_HEAP_ROOM : hi > module_hi && ct_elf_soname(planner->plan->elf) != NULL;
+      fixed ? hi > module_hi + (int64_t)CT_HEAP_RESERVE : hi > module_hi && ct_elf_soname(planner->plan->elf) != NULL;
   return below || above;
 }
 
@@ -238,7 +234,7 @@ bool
 ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_planned *planned)
 {
   struct ct_planned saved = *planned;
-  if (choose_short(planner, i, CT_TACTIC_SHORT, ct_nearby_padding, planned)) {
+  if (choose_short(planner, i, CT_TACTIC_SHORT, ct_springboard_in_padding, planned)) {
     return true;
   }
   *planned = saved;
@@ -247,7 +243,8 @@ ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_planne
   }
   *planned = saved;
   /* Go makes panics of faults, by the place where they happened: instructions stay where they are. */
-  if (planner->plan->runtime != CT_RUNTIME_GO && choose_short(planner, i, CT_TACTIC_EVICT, ct_nearby_victim, planned)) {
+  if (planner->plan->runtime != CT_RUNTIME_GO &&
+      choose_short(planner, i, CT_TACTIC_EVICT, ct_springboard_in_victim, planned)) {
     return true;
   }
   *planned = saved;

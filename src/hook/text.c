@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A text that nobody has written to is still made of the file's own pages: /proc/PID/pagemap tells, and then the bytes
- * in our mapping of the file are the bytes that the process has, for there is only one copy of them. Otherwise (text
- * relocations, somebody else's patches) the whole text is read.
+ * A text that nobody has written to is still made of the file's own pages: /proc/PID/pagemap says so, and then the
+ * bytes in our mapping of the file are the bytes that the process has, for there is only one copy of them. Otherwise
+ * (text relocations, somebody else's patches) the whole text is read.
  *
  * Patches are written in runs, through a buffer that stays in the cache: one write for some sixty pages of text.
  *
  * We may be killed in the middle of it, between two pages (mm/gup.c looks for fatal signals at each), and the process
  * goes on with half of the patches. Each is good by itself but for two kinds: no trampoline may be in use before the
- * entries by which unwinders are told of trampolines; and a short jump must not be there without the jump that it goes
- * to, where they are on two pages. Those come first when patches are written, and last, or in the opposite order, when
- * they are taken back.
+ * guards (CT_PATCH_GUARD) are in place; and a short jump must not be there without the jump that it goes to, where they
+ * are on two pages. Those come first when patches are written, and last, or in the opposite order, when they are taken
+ * back.
  */
 #include "hook/text.h"
 
@@ -125,21 +125,48 @@ is_near_border(const struct ct_patch *patch)
 }
 
 static bool
-goes_first(const struct ct_patch *patch)
+is_first_relay(const struct ct_patch *patch)
 {
-  return patch->kind == CT_PATCH_UNWINDER || (patch->kind == CT_PATCH_RELAY && is_near_border(patch));
+  return ct_patch_is_relay(patch) && (ct_patch_is_guard(patch) || is_near_border(patch));
+}
+
+static bool
+is_guard_relay(const struct ct_patch *patch)
+{
+  return ct_patch_is_relay(patch) && ct_patch_is_guard(patch);
+}
+
+static bool
+is_guard_entry(const struct ct_patch *patch)
+{
+  return !ct_patch_is_relay(patch) && ct_patch_is_guard(patch);
+}
+
+static int
+write_some(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
+           bool (*is)(const struct ct_patch *patch))
+{
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    if ((which == NULL || which[i] != 0) && is(&patches[i])) {
+      code = ct_process_write(process, patches[i].address, patches[i].bytes, patches[i].length);
+    }
+  }
+  return code;
 }
 
 static int
 write_first(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count)
 {
-  int code = 0;
-  for (size_t i = 0; i < count && code == 0; i++) {
-    if ((which == NULL || which[i] != 0) && goes_first(&patches[i])) {
-      code = ct_process_write(process, patches[i].address, patches[i].bytes, patches[i].length);
-    }
-  }
-  return code;
+  int code = write_some(process, patches, which, count, is_first_relay);
+  return code == 0 ? write_some(process, patches, which, count, is_guard_entry) : code;
+}
+
+int
+ct_patches_write_guards(const struct ct_process *process, const struct ct_patch *patches, size_t count)
+{
+  int code = write_some(process, patches, NULL, count, is_guard_relay);
+  return code == 0 ? write_some(process, patches, NULL, count, is_guard_entry) : code;
 }
 
 int
@@ -234,41 +261,58 @@ take_back_one(const struct ct_process *process, const struct ct_patch *patch)
              : 0;
 }
 
-/* Short jumps before what they go to, and that before the instructions that made room for it, which lie lower. */
+static bool
+is_enough(const struct ct_enough *enough, size_t step)
+{
+  return enough != NULL && step % 256 == 0 && enough->is(enough->context);
+}
+
+/*
+ * Short jumps before what they go to, and that before the instructions that made room for it, which lie lower. After
+ * each step all that is still in place is a whole hook. *stop: it was enough.
+ */
 static int
-take_back_first(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count)
+take_back_first(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
+                const struct ct_enough *enough, bool *stop)
 {
   int code = 0;
-  for (size_t i = 0; i < count && code == 0; i++) {
+  for (size_t i = 0; i < count && code == 0 && !*stop; i++) {
+    *stop = is_enough(enough, i);
     if ((which == NULL || which[i] != 0) && patches[i].length == SHORT_JUMP_BYTES && is_near_border(&patches[i])) {
       code = take_back_one(process, &patches[i]);
     }
   }
-  for (size_t i = count; i-- > 0 && code == 0;) {
-    if ((which == NULL || which[i] != 0) && patches[i].kind == CT_PATCH_RELAY && is_near_border(&patches[i])) {
+  for (size_t i = count; i-- > 0 && code == 0 && !*stop;) {
+    *stop = is_enough(enough, i);
+    if ((which == NULL || which[i] != 0) && ct_patch_is_relay(&patches[i]) && is_near_border(&patches[i])) {
       code = take_back_one(process, &patches[i]);
     }
   }
   return code;
 }
 
-int
-ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
-                 bool back, size_t *strange)
+/* Both ways; see the two below. */
+static int
+write_all(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
+          bool back, const struct ct_enough *enough, size_t *strange)
 {
+  bool stop = false;
+  uint64_t end = 0;
   *strange = 0;
   uint8_t *buffer = malloc(RUN_BYTES);
   int code = buffer == NULL ? CT_ENOMEM
-             : back         ? take_back_first(process, patches, which, count)
+             : back         ? take_back_first(process, patches, which, count, enough, &stop)
                             : write_first(process, patches, which, count);
-  for (size_t next = 0; next < count && code == 0;) {
-    uint64_t end;
+  for (size_t next = 0; next < count && code == 0 && !stop;) {
     if (which != NULL && which[next] == 0) {
       next++;
       continue;
     }
-    size_t run = run_in_memory(patches + next, count - next, &end);
     uint64_t start = patches[next].address;
+    if (start > end + REACH && is_enough(enough, 0)) { /* nothing before it belongs together with what is left */
+      break;
+    }
+    size_t run = run_in_memory(patches + next, count - next, &end);
     if (ct_process_read(process, start, buffer, end - start) == 0 &&
         apply(buffer, patches + next, which != NULL ? which + next : NULL, run, back, strange)) {
       code = ct_process_write(process, start, buffer, end - start);
@@ -277,4 +321,18 @@ ct_patches_write(const struct ct_process *process, const struct ct_patch *patche
   }
   free(buffer);
   return code;
+}
+
+int
+ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which, size_t count,
+                 bool back, size_t *strange)
+{
+  return write_all(process, patches, which, count, back, NULL, strange);
+}
+
+int
+ct_patches_take_back(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which,
+                     size_t count, const struct ct_enough *enough, size_t *strange)
+{
+  return write_all(process, patches, which, count, true, enough, strange);
 }

@@ -39,6 +39,18 @@ void ct_texts_without(struct ct_texts *texts, const struct ct_patch *patches, si
  */
 int ct_patches_write(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which,
                      size_t count, bool back, size_t *strange);
+/* Asked now and then: is there no time for more? */
+struct ct_enough {
+  bool (*is)(void *context);
+  void *context;
+};
+/*
+ * Back, as above, until it is enough (NULL: never): what is in place then is whole hooks, or what no entry leads to.
+ */
+int ct_patches_take_back(const struct ct_process *process, const struct ct_patch *patches, const uint8_t *which,
+                         size_t count, const struct ct_enough *enough, size_t *strange);
+/* Writes the guards among them (CT_PATCH_GUARD), each after its relay. 0 or CT_EIO. */
+int ct_patches_write_guards(const struct ct_process *process, const struct ct_patch *patches, size_t count);
 
 /*
  * Writes patches, sorted by address. What lies between them is written as it was. *bytes: of the pages that were

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Undoing an image; see undo.h. The steps, the process being held:
+ * Undoing an image; see undo.h. The steps, the process being stopped:
  *
  *   1. The ring is closed: whoever waits in the agent goes on. Signals have the program's own dispositions again.
- *   2. Patches are taken back, from the lists that lie behind each region's trampolines. Not one on which a thread
- *      stands that is a jump to a jump: that one has its turn later. And not yet those by which unwinders are told of
- *      trampolines.
+ *   2. Patches are taken back, from the lists that lie after each region's trampolines. Not one on which a thread
+ *      stands that is a jump to a jump: that one has its turn later. And not yet the guards (CT_PATCH_GUARD), by which
+ *      unwinders are told of trampolines and stacks are copied without: as long as a frame would return through one.
  *   3. Frames that would return through trampolines get their true return addresses: for each page of a return store
- *      that was ever written, each entry whose slot holds an address of ours. That finds all of them, also on stacks
- *      that no thread is on now.
+ *      that was ever written, each entry whose slot on the stack holds an address of ours. That finds all of them, also
+ * on stacks that no thread is on now.
  *   4. A thread that was in an unwinder may have an address of a trampoline in the unwinder's own frames, which are
- * left alone; one that was in our code may be about to put one on its stack. The process runs for a moment, is held
- *      again, until each of them has been seen elsewhere. From then on it cannot meet one again.
+ *      left alone; one that was in our code may be about to put one on its stack. The process runs for a moment and
+ *      is stopped again, until each of them has been seen elsewhere. From then on it cannot meet one again.
  *   5. The last patches go, and with them what they left on stacks, until nobody is in our code.
  *   6. gs is 0 again, in all threads. Text whose pages are now as in the file becomes the file's own pages again.
  *   7. All of ours is unmapped, the ring last, so that it can be found as long as there is anything.
  *
  * A signal handler above a place in our code may take as long as it likes. Then the rest is left out.
+ *
+ * All lists are in memory that the process can write to. Nothing in them is believed: ranges count as far as they are
+ * mapped as ours are, sizes as far as they fit in there, and at the deadline the rest is left out as well.
  *
  * If we die on the way the process goes on with what is left, and the next one to come finishes: each step can be done
  * twice. What has been unmapped is out of the lists before, since its addresses may become somebody else's, and pending
@@ -25,9 +28,10 @@
 #include "hook/undo_internal.h"
 
 #include "base/clock.h"
-#include "hook/room.h"
+#include "hook/near_alloc.h"
 #include "hook/signals.h"
 #include "hook/text.h"
+#include "x86/trampoline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,18 +45,62 @@
 #define UNWINDER_BYTES 16384     /* of a stack, in which an unwinder's frame would lie */
 #define FRAME_BYTES    4096      /* more than such a frame has */
 #define THREADS_MAX    65536
-#define HOLD_MS        1000 /* to stop all threads */
-#define PATCH_MAX      (64u << 20)
-#define BACK_BYTES     8192 /* of a stack that are searched for a return into the agent */
+#define EXPEDITED_NS   500000000u    /* for threads to leave our code when somebody wants an end to it */
+#define STOP_MS        1000          /* to stop all threads */
+#define END_NS         2000000000u   /* at least so long there is for the last steps */
+#define PATCHES_MAX    (16ull << 20) /* of all regions: a function has an entry, and perhaps a relay */
+#define BACK_BYTES     8192          /* of a stack that are searched for a return into the agent */
 
-/* The region's patches, which lie behind its trampolines. A region that is not whole has none in place. */
+bool
+undo_is_late(struct undo *undo)
+{
+  uint64_t now = ct_now_ns();
+  if (!undo->expedited && ct_process_is_expedited(process_of(undo))) {
+    undo->expedited = true;
+    undo->deadline_ns = undo->deadline_ns > now + EXPEDITED_NS ? now + EXPEDITED_NS : undo->deadline_ns;
+  }
+  return now > undo->deadline_ns;
+}
+
+static bool
+is_enough(void *context)
+{
+  return undo_is_late(context);
+}
+
+static size_t
+patches_so_far(const struct undo *undo)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < undo->region_count; i++) {
+    count += undo->regions[i].patch_count;
+  }
+  return count;
+}
+
+/* Each in place, as we make them, and after the one before. */
+static bool
+are_patches(const struct ct_patch *patches, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (patches[i].length > sizeof(patches[i].bytes) || patches[i].address >> 47 != 0 ||
+        (i != 0 && patches[i].address < patches[i - 1].address)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The region's patches, which lie after its trampolines. A region that is not whole has none in place. */
 static int
 read_region(const struct undo *undo, const struct ct_region *listed, struct region *region)
 {
   struct ct_region_head head;
   *region = (struct region){.start = listed->lo};
   if (ct_process_read(process_of(undo), listed->lo, &head, sizeof(head)) != 0 || head.patches < listed->lo ||
-      head.patches - listed->lo > head.region_bytes || head.patch_count > PATCH_MAX / sizeof(struct ct_patch)) {
+      head.patches - listed->lo > head.region_bytes ||
+      head.patch_count > (head.region_bytes - (head.patches - listed->lo)) / sizeof(struct ct_patch) ||
+      head.patch_count > PATCHES_MAX - patches_so_far(undo)) {
     return CT_EFORMAT;
   }
   region->bytes = head.region_bytes;
@@ -61,7 +109,9 @@ read_region(const struct undo *undo, const struct ct_region *listed, struct regi
     return CT_ENOMEM;
   }
   region->patch_count = head.patch_count;
-  return ct_process_read(process_of(undo), head.patches, region->patches, head.patch_count * sizeof(struct ct_patch));
+  int code =
+      ct_process_read(process_of(undo), head.patches, region->patches, head.patch_count * sizeof(struct ct_patch));
+  return code != 0 ? code : are_patches(region->patches, region->patch_count) ? 0 : CT_EFORMAT;
 }
 
 static int
@@ -120,7 +170,8 @@ list_our_code(struct undo *undo)
   undo->ours = calloc(2 * CT_REGION_MAX + 1, sizeof(*undo->ours));
   undo->busy = calloc(THREADS_MAX, sizeof(*undo->busy));
   undo->pending = calloc(THREADS_MAX, sizeof(*undo->pending));
-  if (undo->ours == NULL || undo->busy == NULL || undo->pending == NULL) {
+  undo->still = calloc(THREADS_MAX, 1);
+  if (undo->ours == NULL || undo->busy == NULL || undo->pending == NULL || undo->still == NULL) {
     return CT_ENOMEM;
   }
   add_range(undo, inside->agent, inside->agent + inside->agent_bytes);
@@ -161,51 +212,89 @@ is_ours(const struct undo *undo, uint64_t at)
   return low < undo->ours_count && at >= undo->ours[low].start;
 }
 
-static bool
-stands_at(const struct undo *undo, uint64_t address)
+static int
+compare_addresses(const void *a, const void *b)
 {
-  for (size_t i = 0; i < undo->frozen->pc_count; i++) {
-    if (undo->frozen->pcs[i] == address) {
-      return true;
-    }
-  }
-  return false;
+  uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+  return left < right ? -1 : left > right;
 }
 
-/* unwinders: those entries too that are answered for unwinders. */
+/* pcs: of all threads, sorted. */
+static bool
+stands_at(const struct undo *undo, const uint64_t *pcs, uint64_t address)
+{
+  return bsearch(&address, pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses) != NULL;
+}
+
 static int
-take_back_patches(struct undo *undo, bool unwinders)
+take_back_patches(struct undo *undo, bool guards)
 {
   int code = 0;
-  for (size_t r = 0; r < undo->region_count && code == 0; r++) {
+  uint64_t *pcs = reallocarray(NULL, undo->stopped->pc_count + 1, sizeof(*pcs));
+  if (pcs == NULL) {
+    return CT_ENOMEM;
+  }
+  memcpy(pcs, undo->stopped->pcs, undo->stopped->pc_count * sizeof(*pcs));
+  qsort(pcs, undo->stopped->pc_count, sizeof(*pcs), compare_addresses);
+  for (size_t r = 0; r < undo->region_count && code == 0 && !undo_is_late(undo); r++) {
     const struct region *region = &undo->regions[r];
     uint8_t *which = malloc(region->patch_count + 1);
     if (which == NULL) {
-      return CT_ENOMEM;
+      code = CT_ENOMEM;
+      break;
     }
     for (size_t i = 0; i < region->patch_count; i++) {
       const struct ct_patch *patch = &region->patches[i];
-      which[i] = patch->kind == CT_PATCH_RELAY ? !stands_at(undo, patch->address)
-                                               : patch->kind != CT_PATCH_UNWINDER || unwinders;
+      bool has_turn = guards || !ct_patch_is_guard(patch) || (undo->gs_goes && (patch->kind & CT_PATCH_COPY) != 0);
+      which[i] = has_turn && !(ct_patch_is_relay(patch) && stands_at(undo, pcs, patch->address));
     }
     size_t strange;
-    code = ct_patches_write(process_of(undo), region->patches, which, region->patch_count, true, &strange);
+    const struct ct_enough enough = {is_enough, undo};
+    code = ct_patches_take_back(process_of(undo), region->patches, which, region->patch_count, &enough, &strange);
     undo->undone->patches += region->patch_count;
     undo->undone->strange += strange;
     free(which);
   }
+  free(pcs);
   return code;
+}
+
+/* Does the thread wait in the agent to be sent elsewhere? */
+static bool
+waits_to_be_sent(const struct undo *undo, const struct ct_stopped_thread *thread)
+{
+  return undo->frame != 0 && thread->sp < undo->frame && undo->frame - thread->sp < FRAME_BYTES &&
+         is_ours(undo, thread->pc);
 }
 
 static bool
 anybody_inside(const struct undo *undo)
 {
-  for (size_t i = 0; i < undo->frozen->pc_count; i++) {
-    if (is_ours(undo, undo->frozen->pcs[i])) {
-      return true;
+  size_t inside = 0;
+  for (size_t i = 0; i < undo->stopped->pc_count; i++) {
+    inside += is_ours(undo, undo->stopped->pcs[i]);
+  }
+  for (size_t i = 0; i < undo->stopped->thread_count; i++) {
+    inside -= waits_to_be_sent(undo, &undo->stopped->threads[i]);
+  }
+  return inside != 0;
+}
+
+/* Who waits in our code goes on at the entry of its function. */
+static int
+send_who_waits(struct undo *undo)
+{
+  struct ct_registers registers;
+  _Static_assert(sizeof(registers) == sizeof(struct ct_leave_frame), "registers");
+  int code = 0;
+  for (size_t i = 0; i < undo->stopped->thread_count && code == 0; i++) {
+    if (waits_to_be_sent(undo, &undo->stopped->threads[i])) {
+      code = ct_process_read(process_of(undo), undo->frame, &registers, sizeof(registers));
+      code = code == 0 ? ct_stopped_send(undo->stopped, i, &registers) : code;
+      undo->frame = 0;
     }
   }
-  return false;
+  return code;
 }
 
 /*
@@ -216,10 +305,10 @@ static bool
 anybody_comes_back(const struct undo *undo)
 {
   uint64_t back = undo->found->header->inside.back, words[CT_PAGE_BYTES / 8];
-  for (size_t i = 0; i < undo->frozen->thread_count && back != 0; i++) {
+  for (size_t i = 0; i < undo->stopped->thread_count && back != 0; i++) {
     struct ct_registers registers;
     int64_t number;
-    if (ct_frozen_registers(undo->frozen, i, &registers, &number) != 0) {
+    if (ct_stopped_registers(undo->stopped, i, &registers, &number) != 0) {
       continue;
     }
     uint64_t sp = registers.values[CT_REGISTER_RSP], page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
@@ -269,7 +358,7 @@ seen_thread(struct undo *undo, pid_t tid)
 
 /* A thread that waits in the kernel, at the same place for a while, is in no unwinder. */
 static bool
-stands_still(struct undo *undo, const struct ct_frozen_thread *thread, uint64_t now)
+stands_still(struct undo *undo, const struct ct_stopped_thread *thread, uint64_t now)
 {
   struct seen *seen = seen_thread(undo, thread->tid);
   if (seen == NULL || seen->sp != thread->sp || !thread->in_syscall) {
@@ -287,7 +376,7 @@ stands_still(struct undo *undo, const struct ct_frozen_thread *thread, uint64_t 
  * trampolines too: *end is where such a frame may end. What lies on a stack may be left over.
  */
 static bool
-thread_unwinds(struct undo *undo, const struct ct_frozen_thread *thread, uint64_t now, uint64_t *end)
+thread_unwinds(struct undo *undo, const struct ct_stopped_thread *thread, uint64_t now, uint64_t *end)
 {
   uint64_t words[UNWINDER_BYTES / 8];
   size_t bytes = sizeof(words);
@@ -303,99 +392,169 @@ thread_unwinds(struct undo *undo, const struct ct_frozen_thread *thread, uint64_
   return *end != 0 && !stands_still(undo, thread, now);
 }
 
+static int
+compare_stacks(const void *a, const void *b)
+{
+  uint64_t left = ((const struct busy *)a)->sp, right = ((const struct busy *)b)->sp;
+  return left < right ? -1 : left > right;
+}
+
+/* The thread's control page, 0 when its gs does not lead to one. */
+static uint64_t
+control_of(const struct undo *undo, const struct ct_stopped_thread *thread)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  uint64_t offset = thread->gs_base - inside->controls;
+  return thread->gs_base >= inside->controls && offset < inside->controls_bytes && offset % CT_CONTROL_STRIDE == 0
+             ? thread->gs_base
+             : 0;
+}
+
 /* Finds the threads in unwinders, and those in our code. */
 static void
-look_at_threads(struct undo *undo)
+check_threads(struct undo *undo)
 {
   uint64_t now = ct_now_ns();
   undo->busy_count = 0;
-  for (size_t i = 0; i < undo->frozen->thread_count && undo->busy_count < THREADS_MAX; i++) {
-    const struct ct_frozen_thread *thread = &undo->frozen->threads[i];
+  for (size_t i = 0; i < undo->stopped->thread_count && undo->busy_count < THREADS_MAX; i++) {
+    const struct ct_stopped_thread *thread = &undo->stopped->threads[i];
     uint64_t end;
     bool unwinds = thread_unwinds(undo, thread, now, &end);
-    if (unwinds || is_ours(undo, thread->pc)) {
-      undo->busy[undo->busy_count++] = (struct busy){thread->tid, thread->sp, unwinds ? end : thread->sp};
+    if ((unwinds || is_ours(undo, thread->pc)) && !waits_to_be_sent(undo, thread)) {
+      undo->busy[undo->busy_count++] =
+          (struct busy){thread->tid, thread->sp, unwinds ? end : thread->sp, unwinds ? 0 : control_of(undo, thread)};
     }
   }
-}
-
-/* Those that have been busy at each look so far; at the first one all that are. */
-static void
-note_pending(struct undo *undo)
-{
-  size_t left = 0;
-  if (!undo->looked) {
-    undo->looked = true;
-    for (size_t i = 0; i < undo->busy_count; i++) {
-      undo->pending[i] = undo->busy[i].tid;
-    }
-    undo->pending_count = undo->busy_count;
-    return;
-  }
-  for (size_t i = 0; i < undo->pending_count; i++) {
-    bool is_busy = false;
-    for (size_t j = 0; j < undo->busy_count; j++) {
-      is_busy |= undo->busy[j].tid == undo->pending[i];
-    }
-    if (is_busy) {
-      undo->pending[left++] = undo->pending[i];
-    }
-  }
-  undo->pending_count = left;
+  qsort(undo->busy, undo->busy_count, sizeof(*undo->busy), compare_stacks);
 }
 
 /* A signal handler runs above a place in our code. */
 static bool
 handler_above_us(const struct undo *undo)
 {
-  for (size_t i = 0; i < undo->frozen->pc_count; i++) {
-    bool current = false;
-    for (size_t t = 0; t < undo->frozen->thread_count && !current; t++) {
-      current = undo->frozen->threads[t].pc == undo->frozen->pcs[i];
+  for (size_t i = 0; i < undo->stopped->pc_count; i++) {
+    bool current = !is_ours(undo, undo->stopped->pcs[i]);
+    for (size_t t = 0; t < undo->stopped->thread_count && !current; t++) {
+      current = undo->stopped->threads[t].pc == undo->stopped->pcs[i];
     }
-    if (!current && is_ours(undo, undo->frozen->pcs[i])) {
+    if (!current) {
       return true;
     }
   }
   return false;
 }
 
-static bool
-in_unwinder(const struct undo *undo, uint64_t at)
+/* An element of either kind begins with the thread's id. */
+static int
+compare_tids(const void *a, const void *b)
 {
-  for (size_t i = 0; i < undo->busy_count; i++) {
-    if (at >= undo->busy[i].sp && at < undo->busy[i].end) {
-      return true;
-    }
-  }
-  return false;
+  pid_t left = *(const pid_t *)a, right = *(const pid_t *)b;
+  return left < right ? -1 : left > right;
+}
+
+static uint64_t
+visits_of(const struct undo *undo, uint64_t control)
+{
+  uint64_t visits = 0;
+  return ct_process_read(process_of(undo), control + offsetof(struct ct_control, visits), &visits, sizeof(visits)) == 0
+             ? visits
+             : 0;
 }
 
 /*
- * Does a frame return to that address? What else there is of ours on a stack is the agent's and the trampolines' own.
- * Behind the trampoline's call, which has four bytes of distance, is an instruction that is nowhere else behind a call.
+ * A program that does little but copy its stacks is in a guard at most looks, which is in place still. It has left the
+ * hook that it was in at the first look when it has been in more of them than one hook can explain, and no signal
+ * handler runs above one.
+ */
+static bool
+has_left_since(const struct undo *undo, struct pending *pending, uint64_t control, bool handlers)
+{
+  if (control == 0) {
+    return false;
+  }
+  uint64_t visits = visits_of(undo, control);
+  if (control != pending->control) {
+    pending->control = control;
+    pending->visits = visits;
+  }
+  return !handlers && visits - pending->visits > CT_HOOK_VISITS_MAX;
+}
+
+/* Those that have been busy at each look so far; at the first one all that are. Sorted. */
+static void
+note_pending(struct undo *undo)
+{
+  size_t left = 0;
+  uint8_t *is_busy = undo->still;
+  bool handlers = handler_above_us(undo);
+  if (!undo->looked) {
+    undo->looked = true;
+    for (size_t i = 0; i < undo->busy_count; i++) {
+      undo->pending[i] = (struct pending){.tid = undo->busy[i].tid};
+      has_left_since(undo, &undo->pending[i], undo->busy[i].control, handlers);
+    }
+    undo->pending_count = undo->busy_count;
+    qsort(undo->pending, undo->pending_count, sizeof(*undo->pending), compare_tids);
+    return;
+  }
+  memset(is_busy, 0, undo->pending_count);
+  for (size_t i = 0; i < undo->busy_count; i++) {
+    struct pending *found =
+        bsearch(&undo->busy[i].tid, undo->pending, undo->pending_count, sizeof(*undo->pending), compare_tids);
+    if (found != NULL) {
+      is_busy[found - undo->pending] = !has_left_since(undo, found, undo->busy[i].control, handlers);
+    }
+  }
+  for (size_t i = 0; i < undo->pending_count; i++) {
+    if (is_busy[i]) {
+      undo->pending[left++] = undo->pending[i];
+    }
+  }
+  undo->pending_count = left;
+}
+
+/* The busy ones are sorted by where their stacks end, and a frame has its bounds. */
+static bool
+in_unwinder(const struct undo *undo, uint64_t at)
+{
+  size_t low = 0, high = undo->busy_count;
+  while (low < high) { /* the first one after it */
+    size_t middle = low + (high - low) / 2;
+    if (undo->busy[middle].sp <= at) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  for (; low > 0 && at - undo->busy[low - 1].sp < UNWINDER_BYTES + FRAME_BYTES; low--) {
+    if (at < undo->busy[low - 1].end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Does a frame return to that address? What else there is of ours on a stack is the agent's and the trampolines' own.
  */
 static bool
 is_return_point(const struct undo *undo, uint64_t at)
 {
-  uint8_t bytes[10];
-  return is_ours(undo, at) && ct_process_read(process_of(undo), at - 5, bytes, sizeof(bytes)) == 0 &&
-         bytes[0] == 0xe8 && memcmp(bytes + 5, "\x48\x8d\x64\x24\xf8", 5) == 0; /* call; lea -8(%rsp), %rsp */
+  uint8_t bytes[CT_RETURN_POINT_BYTES];
+  return is_ours(undo, at) && ct_process_read(process_of(undo), at - CT_JUMP_BYTES, bytes, sizeof(bytes)) == 0 &&
+         ct_trampoline_returns_at(bytes);
 }
 
-/* One page of a return store, and the page of the stack that it is of. */
+/* A piece of a return store, and the piece of the stack that it is of, which lies within a page. */
 static int
-put_back_page(struct undo *undo, uint64_t store_page, bool skip)
+put_back_piece(struct undo *undo, const uint64_t *store, uint64_t stack_at, size_t words, bool skip)
 {
-  uint64_t store[CT_PAGE_BYTES / 8], stack[CT_PAGE_BYTES / 8];
-  uint64_t stack_page = store_page - (uint64_t)undo->config->store_delta;
-  if (ct_process_read(process_of(undo), store_page, store, sizeof(store)) != 0 ||
-      ct_process_read(process_of(undo), stack_page, stack, sizeof(stack)) != 0) {
+  uint64_t stack[CT_PAGE_BYTES / 8];
+  if (ct_process_read(process_of(undo), stack_at, stack, words * sizeof(stack[0])) != 0) {
     return 0; /* the stack is gone */
   }
-  for (size_t i = 0; i < CT_PAGE_BYTES / 8; i++) {
-    if (store[i] != 0 && is_return_point(undo, stack[i]) && !(skip && in_unwinder(undo, stack_page + 8 * i))) {
-      int code = ct_process_write(process_of(undo), stack_page + 8 * i, &store[i], sizeof(store[i]));
+  for (size_t i = 0; i < words; i++) {
+    if (store[i] != 0 && is_return_point(undo, stack[i]) && !(skip && in_unwinder(undo, stack_at + 8 * i))) {
+      int code = ct_process_write(process_of(undo), stack_at + 8 * i, &store[i], sizeof(store[i]));
       if (code != 0) {
         return code;
       }
@@ -405,6 +564,31 @@ put_back_page(struct undo *undo, uint64_t store_page, bool skip)
   return 0;
 }
 
+/* One page of a return store. It is of parts of two pages of stacks, which need not be there both. */
+static int
+put_back_page(struct undo *undo, uint64_t store_page, bool skip)
+{
+  uint64_t store[CT_PAGE_BYTES / 8];
+  uint64_t stack_at = store_page - (uint64_t)undo->config->store_delta;
+  size_t first = (CT_PAGE_BYTES - stack_at % CT_PAGE_BYTES) / 8;
+  if (ct_process_read(process_of(undo), store_page, store, sizeof(store)) != 0) {
+    return 0;
+  }
+  int code = put_back_piece(undo, store, stack_at, first, skip);
+  return code != 0 ? code : put_back_piece(undo, store + first, stack_at + 8 * first, CT_PAGE_BYTES / 8 - first, skip);
+}
+
+static int
+put_back_run(struct undo *undo, struct ct_pagemap *map, uint64_t at, uint64_t end, bool skip)
+{
+  int code = 0;
+  while (code == 0 && !undo_is_late(undo) && (at = ct_pagemap_find(map, at, end, true)) < end) {
+    code = put_back_page(undo, at, skip);
+    at += CT_PAGE_BYTES;
+  }
+  return code;
+}
+
 /* skip: not what unwinders have in their frames. */
 static int
 put_back_returns(struct undo *undo, bool skip)
@@ -412,35 +596,58 @@ put_back_returns(struct undo *undo, bool skip)
   struct ct_pagemap map;
   int code = 0;
   ct_pagemap_open(&map, process_of(undo)->pid);
-  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX && code == 0; i++) {
-    uint64_t at = undo->config->stores[i].lo, next;
-    while (code == 0 && at < undo->config->stores[i].hi) {
-      next = ct_pagemap_find(&map, at, undo->config->stores[i].hi, true);
-      if (next >= undo->config->stores[i].hi) {
-        break;
-      }
-      code = put_back_page(undo, next, skip);
-      at = next + CT_PAGE_BYTES;
+  for (size_t i = 0; i < undo->chunk_count && code == 0 && !undo_is_late(undo); i++) {
+    const struct ct_store_chunk *chunk = &undo->chunks[i].is;
+    uint32_t next;
+    for (uint32_t page = 0; code == 0 && ct_store_chunk_run(chunk, CT_CHUNK_PAGES, 1, &page, &next); page = next) {
+      uint64_t at = chunk->base + (uint64_t)page * CT_PAGE_BYTES;
+      code = put_back_run(undo, &map, at, chunk->base + (uint64_t)next * CT_PAGE_BYTES, skip);
     }
   }
   ct_pagemap_close(&map);
   return code;
 }
 
-/* Threads that were in the agent have added to the list of stores meanwhile. */
+static int
+compare_chunks(const void *a, const void *b)
+{
+  uint64_t left = ((const struct chunk *)a)->is.base, right = ((const struct chunk *)b)->is.base;
+  return left < right ? -1 : left > right;
+}
+
+/* The chunks of return stores, from the agent's map. Threads that were in the agent may have changed it since the last
+ * look. What cannot be a chunk is passed over. */
 static int
 read_stores(struct undo *undo)
 {
-  uint64_t at = undo->found->header->inside.config;
-  struct ct_agent_config *config = undo->config;
-  if (at == 0) {
+  const uint64_t map = undo->found->header->inside.stacks;
+  uint32_t count;
+  undo->chunk_count = 0;
+  if (map == 0 || undo->found->header->inside.config == 0) {
     return 0;
   }
-  int code = ct_process_read(process_of(undo), at + offsetof(struct ct_agent_config, stores), config->stores,
-                             sizeof(config->stores));
-  return code != 0 ? code
-                   : ct_process_read(process_of(undo), at + offsetof(struct ct_agent_config, store_count),
-                                     &config->store_count, sizeof(config->store_count));
+  int code = ct_process_read(process_of(undo), map + offsetof(struct ct_stack_map, chunk_count), &count, sizeof(count));
+  count = code == 0 && count < CT_CHUNK_MAX ? count : CT_CHUNK_MAX;
+  struct ct_store_chunk *raw = code == 0 ? malloc(count * sizeof(*raw) + 1) : NULL;
+  free(undo->chunks);
+  undo->chunks = malloc(count * sizeof(*undo->chunks) + 1);
+  if (code == 0 && (raw == NULL || undo->chunks == NULL)) {
+    code = CT_ENOMEM;
+  }
+  const uint64_t at = map + offsetof(struct ct_stack_map, chunks);
+  if (code == 0 && count != 0) {
+    code = ct_process_read(process_of(undo), at, raw, count * sizeof(*raw));
+  }
+  for (uint32_t i = 0; code == 0 && i < count; i++) {
+    if (ct_store_chunk_is_sound(&raw[i])) {
+      undo->chunks[undo->chunk_count++] = (struct chunk){raw[i], at + i * sizeof(*raw)};
+    }
+  }
+  free(raw);
+  if (undo->chunks != NULL) {
+    qsort(undo->chunks, undo->chunk_count, sizeof(*undo->chunks), compare_chunks);
+  }
+  return code;
 }
 
 static int
@@ -448,29 +655,39 @@ find_pcs(const struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
   struct ct_inner_stacks inner = {inside->controls, inside->controls_bytes, CT_CONTROL_STRIDE};
-  return ct_frozen_find_pcs(undo->frozen, undo->config->restorers, CT_RESTORER_MAX, inner);
+  return ct_stopped_find_pcs(undo->stopped, undo->config->restorers, CT_RESTORER_MAX, inner);
 }
 
 /* One look at the process, and what can be done. True when this phase is done. */
 static int
-take_a_look(struct undo *undo, bool last, bool *done)
+check_once(struct undo *undo, bool last, bool *done)
 {
   int code = read_stores(undo);
   if (code != 0) {
     return code;
   }
   code = find_pcs(undo);
+  if (code == CT_ETIMEOUT) { /* it is too late for all of it, for who does not know where they are */
+    undo->deadline_ns = 0;
+    *done = false;
+    return 0;
+  }
   undo->undone->patches = undo->undone->strange = 0;
-  if (code == 0 && last) {
-    code = put_back_returns(undo, false); /* before unwinders are told no more */
+  bool guards = last || undo->wait != NULL; /* who waits may take gs, which guards need as all hooks do */
+  if (code == 0 && guards) {
+    code = put_back_returns(undo, false); /* before the guards go */
   }
   if (code == 0) {
-    code = take_back_patches(undo, last);
+    code = take_back_patches(undo, guards);
   }
   if (code == 0) {
-    look_at_threads(undo);
+    check_threads(undo);
     note_pending(undo);
     code = put_back_returns(undo, !last);
+  }
+  if (undo_is_late(undo)) { /* not all has been looked at */
+    *done = false;
+    return code;
   }
   *done =
       last ? !anybody_inside(undo) && !anybody_comes_back(undo) : undo->pending_count == 0 && !handler_above_us(undo);
@@ -479,18 +696,21 @@ take_a_look(struct undo *undo, bool last, bool *done)
 
 /* Steps 2 to 5. */
 static int
-leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct ct_diag *diag)
+leave_our_code(struct undo *undo, uint64_t *stopped_since, struct ct_diag *diag)
 {
-  struct ct_frozen *frozen = undo->frozen;
-  struct ct_process *process = frozen->process;
-  uint64_t deadline = ct_now_ns() + (uint64_t)deadline_ms * 1000000u;
+  struct ct_stopped *stopped = undo->stopped;
+  struct ct_process *process = stopped->process;
   bool last = false;
   for (uint64_t step = STEP_NS;; step = step < STEP_MAX_NS ? step * 2 : step) {
     bool done = false;
-    int code = take_a_look(undo, last, &done);
+    int code = check_once(undo, last, &done);
+    if (code == 0 && undo->wait != NULL) {
+      undo->wait->out(undo->wait->context);
+      undo->wait = NULL;
+    }
     if (code == 0 && done && !last) {
       last = true;
-      code = take_a_look(undo, last, &done);
+      code = check_once(undo, last, &done);
     }
     if (code != 0) {
       return ct_fail(diag, code, "cannot write to the memory of process %d: %s", (int)process->pid, ct_err_text(code));
@@ -498,21 +718,21 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
     if (done) {
       return 0;
     }
-    if (ct_now_ns() > deadline) {
+    if (undo_is_late(undo)) {
       undo->undone->kept = true;
       return 0;
     }
-    uint64_t held = ct_now_ns() - *held_since;
-    undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
-    ct_process_thaw(frozen);
-    uint64_t run = held > step ? held : step; /* at least as long as it was held */
+    uint64_t stopped_ns = ct_now_ns() - *stopped_since;
+    undo->undone->pause_ns = stopped_ns > undo->undone->pause_ns ? stopped_ns : undo->undone->pause_ns;
+    ct_process_resume(stopped);
+    uint64_t run = stopped_ns > step ? stopped_ns : step; /* at least as long as it was stopped */
     run = run < RUN_MAX_NS ? run : RUN_MAX_NS;
     struct timespec wait = {0, (long)run};
     nanosleep(&wait, NULL);
     do { /* where many others want the processors, threads may take long to stop */
-      code = ct_process_freeze(process, HOLD_MS, frozen, diag);
-    } while (code == CT_ETIMEOUT && ct_now_ns() < deadline);
-    *held_since = frozen->since_ns;
+      code = ct_process_stop(process, STOP_MS, stopped, diag);
+    } while (code == CT_ETIMEOUT && !undo_is_late(undo));
+    *stopped_since = stopped->since_ns;
     if (code != 0) {
       return code;
     }
@@ -520,23 +740,23 @@ leave_our_code(struct undo *undo, uint64_t *held_since, int deadline_ms, struct 
 }
 
 static int
-frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+stopped_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
 {
-  return ct_frozen_syscall(context, number, args, result);
+  return ct_stopped_syscall(context, number, args, result);
 }
 
 static int
 give_back_signals(struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
-  struct ct_remote remote = {.process = process_of(undo), .syscall = frozen_syscall, .context = undo->frozen};
+  struct ct_remote remote = {.process = process_of(undo), .syscall = stopped_syscall, .context = undo->stopped};
   return inside->config == 0 ? 0 : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
 static int
-undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
+undo_all(struct undo *undo, struct ct_diag *diag)
 {
-  uint64_t held_since = undo->frozen->since_ns;
+  uint64_t stopped_since = undo->stopped->since_ns;
   uint32_t closed = 1;
   if (undo->found->ring == 0) {
     return undo_call(undo, SYS_close, (uint64_t)undo->found->descriptor, 0, 0);
@@ -553,22 +773,28 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
     code = find_pcs(undo);
   }
   if (code == 0) {
-    code = ct_frozen_sweep(undo->frozen);
+    code = ct_stopped_sweep(undo->stopped);
   }
   if (code == 0) {
     code = give_back_signals(undo);
   }
   if (code == 0) {
-    code = leave_our_code(undo, &held_since, deadline_ms, diag);
+    code = leave_our_code(undo, &stopped_since, diag);
   }
   if (code == 0) {
     code = give_back_signals(undo); /* once more: a thread may have been about to put one in */
   }
   if (code == 0) {
-    undo->undone->threads = undo->frozen->thread_count;
+    undo->undone->threads = undo->stopped->thread_count;
+    code = send_who_waits(undo);
   }
   if (code == 0 && !undo->undone->kept) {
-    code = ct_frozen_set_gs_base(undo->frozen, 0);
+    const struct ct_inside *inside = &undo->found->header->inside;
+    uint64_t end = ct_now_ns() + END_NS;
+    undo->deadline_ns = undo->deadline_ns > end ? undo->deadline_ns : end;
+    undo->expedited = false;
+    const uint64_t ranges[][2] = {{inside->controls, inside->controls_bytes}, {inside->agent, inside->agent_bytes}};
+    code = ct_stopped_clear_gs_base(undo->stopped, ranges, 2);
     if (code == 0) {
       code = undo_give_up_copies(undo);
     }
@@ -576,19 +802,26 @@ undo_all(struct undo *undo, int deadline_ms, struct ct_diag *diag)
       code = undo_unmap_all(undo);
     }
   }
-  uint64_t held = ct_now_ns() - held_since;
-  undo->undone->pause_ns = held > undo->undone->pause_ns ? held : undo->undone->pause_ns;
+  uint64_t stopped_ns = ct_now_ns() - stopped_since;
+  undo->undone->pause_ns = stopped_ns > undo->undone->pause_ns ? stopped_ns : undo->undone->pause_ns;
   return code;
 }
 
 int
-ct_undo(struct ct_frozen *frozen, const struct ct_found *found, int deadline_ms, struct ct_undone *undone,
-        struct ct_diag *diag)
+ct_undo(struct ct_stopped *stopped, const struct ct_detection *found, int deadline_ms, const struct ct_undo_wait *wait,
+        struct ct_undone *undone, struct ct_diag *diag)
 {
   static _Thread_local struct undo undo; /* large */
-  undo = (struct undo){.frozen = frozen, .found = found, .undone = undone};
+  undo = (struct undo){.process = stopped->process,
+                       .stopped = stopped,
+                       .found = found,
+                       .wait = wait,
+                       .frame = wait != NULL ? wait->frame : 0,
+                       .undone = undone};
+  undo.gs_goes = wait != NULL && wait->frame == 0;
   memset(undone, 0, sizeof(*undone));
-  int code = undo_all(&undo, deadline_ms, diag);
+  undo.deadline_ns = ct_now_ns() + (uint64_t)deadline_ms * 1000000u;
+  int code = undo_all(&undo, diag);
   for (size_t i = 0; i < undo.region_count; i++) {
     free(undo.regions[i].patches);
   }
@@ -596,9 +829,11 @@ ct_undo(struct ct_frozen *frozen, const struct ct_found *found, int deadline_ms,
   free(undo.ours);
   free(undo.busy);
   free(undo.pending);
+  free(undo.still);
+  free(undo.chunks);
   free(undo.config);
   if (code != 0 && diag != NULL && diag->text[0] == '\0') {
-    ct_fail(diag, code, "cannot take the hooks out of process %d: %s", (int)frozen->process->pid, ct_err_text(code));
+    ct_fail(diag, code, "cannot take the hooks out of process %d: %s", (int)undo.process->pid, ct_err_text(code));
   }
   return code;
 }

@@ -4,6 +4,7 @@
 #define CT_HOOK_UNDO_INTERNAL_H
 
 #include "hook/undo.h"
+#include "ring/stacks.h"
 
 #define SEEN_MAX 1024
 
@@ -18,6 +19,11 @@ struct range {
   uint64_t start, end;
 };
 
+struct chunk {
+  struct ct_store_chunk is;
+  uint64_t told; /* address of it in the agent's map */
+};
+
 /* A thread with an unwinder's address on its stack. */
 struct seen {
   pid_t tid;
@@ -28,15 +34,30 @@ struct seen {
 struct busy {
   pid_t tid;
   uint64_t sp, end;
+  uint64_t control; /* its control page; 0 when it is in an unwinder, or has none */
+};
+
+/* A thread that has not been seen elsewhere since the first look. */
+struct pending {
+  pid_t tid;
+  uint64_t control, visits; /* 0: not known; struct ct_control's when it was first known */
 };
 
 struct undo {
-  struct ct_frozen *frozen;
-  const struct ct_found *found;
+  const struct ct_undo_wait *wait; /* NULL: nobody does, or no more */
+  bool gs_goes; /* and who waits has another gs then, with which hooks on copies must not be met: they do not come last
+                 */
+  uint64_t frame; /* of ct_undo_wait; 0: nobody is to be sent elsewhere, or no more */
+  struct ct_process *process;
+  struct ct_stopped *stopped;
+  const struct ct_detection *found;
   struct ct_undone *undone;
-  struct ct_agent_config *config; /* a copy */
+  struct ct_agent_config *config; /* a copy, of what the process may have written over: each use is bounded */
+  uint64_t deadline_ns;           /* from when on no more is done than is needed to leave it as it is */
   struct region *regions;
   size_t region_count;
+  struct chunk *chunks; /* of the return stores, by address */
+  size_t chunk_count;
   struct range *ours; /* code of ours, sorted by address */
   size_t ours_count;
   uint64_t unwinding_lo, unwinding_bytes; /* all unwinders' functions lie in there */
@@ -44,18 +65,23 @@ struct undo {
   size_t seen_count;
   struct busy *busy; /* at this look */
   size_t busy_count;
-  pid_t *pending; /* threads that have not been seen elsewhere since the first look */
+  struct pending *pending;
   size_t pending_count;
+  uint8_t *still; /* of each of them: it is busy at this look */
   bool looked;
+  bool expedited; /* somebody wants an end to it, and the deadline has been brought forward */
 };
 
 static inline const struct ct_process *
 process_of(const struct undo *undo)
 {
-  return undo->frozen->process;
+  return undo->process; /* not that of stopped: it has none while it could not be stopped again */
 }
 
-/* unmap.c. Errors: those of ct_frozen_syscall, ct_process_read and ct_process_write, CT_ENOMEM. */
+/* Past the deadline, which is near as soon as somebody wants it to end. */
+bool undo_is_late(struct undo *undo);
+
+/* unmap.c. Errors: those of ct_stopped_syscall, ct_process_read and ct_process_write, CT_ENOMEM. */
 /* Text whose pages are as in the file becomes the file's own pages again. Not where locking or the kernel forbids: then
  * the pages stay copies, which are as good. */
 int undo_give_up_copies(struct undo *undo);

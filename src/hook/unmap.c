@@ -2,7 +2,8 @@
 /* Undoing an image, the end of it: pages are the file's own again, and what we mapped is unmapped. See undo.c. */
 #include "hook/undo_internal.h"
 
-#include "hook/room.h"
+#include "base/file.h"
+#include "hook/near_alloc.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -17,15 +18,16 @@
 #define RUN_BYTES (256 * CT_PAGE_BYTES)
 /* Pages that nobody has a copy of are given up with others when they are so few: one fault brings them back (the kernel
  * maps 64 KiB around a fault, fault_around_bytes). */
-#define GAP_BYTES       (16 * CT_PAGE_BYTES)
-#define STORE_GAP_BYTES (16 * CT_PAGE_BYTES)
+#define GAP_BYTES    (16 * CT_PAGE_BYTES)
+#define SEARCH_BYTES (64ull << 20) /* of a mapping, whose size the program has chosen */
+#define RUNS_MAX     131072u       /* of return stores: a process has some 65,000 mappings */
 
 int
 undo_call(struct undo *undo, long number, uint64_t a, uint64_t b, uint64_t c)
 {
   uint64_t args[6] = {a, b, c};
   int64_t result = 0;
-  return ct_frozen_syscall(undo->frozen, number, args, &result);
+  return ct_stopped_syscall(undo->stopped, number, args, &result);
 }
 
 /* Pages that are given up by one call; end 0: none. */
@@ -59,7 +61,7 @@ add_to_run(struct undo *undo, struct run *run, uint64_t page)
 static int
 give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint64_t lo, uint64_t hi, struct run *run)
 {
-  uint64_t stands_in = ct_process_errand_area(undo->frozen->process) & ~(uint64_t)(CT_PAGE_BYTES - 1);
+  uint64_t stands_in = ct_process_injection_area(undo->stopped->process) & ~(uint64_t)(CT_PAGE_BYTES - 1);
   uint8_t *memory = malloc(RUN_BYTES), *file = malloc(RUN_BYTES);
   int code = memory != NULL && file != NULL ? 0 : CT_ENOMEM;
   for (uint64_t at = lo; at < hi && code == 0;) {
@@ -67,7 +69,7 @@ give_up_copies(struct undo *undo, int fd, const struct ct_mapping *mapping, uint
     bool readable = ct_process_read(process_of(undo), at, memory, bytes) == 0;
     ssize_t got = readable ? pread(fd, file, bytes, (off_t)(mapping->offset + (at - mapping->start))) : -1;
     size_t have = got > 0 ? (size_t)got : 0;
-    memset(file + have, 0, bytes - have); /* behind the end of the file */
+    memset(file + have, 0, bytes - have); /* after the end of the file */
     for (size_t page = 0; page < bytes && code == 0; page += CT_PAGE_BYTES) {
       bool same = got > 0 && at + page != stands_in && memcmp(memory + page, file + page, CT_PAGE_BYTES) == 0;
       code = same ? add_to_run(undo, run, at + page) : end_run(undo, run);
@@ -95,22 +97,23 @@ is_patched(const struct undo *undo, const struct ct_mapping *mapping)
 static int
 give_up_copies_of(struct undo *undo, const struct ct_mapping *mapping)
 {
-  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
-  struct stat file;
+  char path[PATH_MAX + 64];
   pid_t pid = process_of(undo)->pid;
-  snprintf(rest, sizeof(rest), "root%s", mapping->path);
-  ct_process_path(pid, rest, path, sizeof(path));
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = ct_process_open_mapped(pid, mapping, path, sizeof(path), NULL);
   int code = 0;
-  if (fd >= 0 && fstat(fd, &file) == 0 && file.st_ino == mapping->inode) {
+  if (fd >= 0) {
     struct ct_pagemap map;
     struct run run = {0, 0};
     uint64_t at = mapping->start;
     ct_pagemap_open(&map, pid);
-    while (code == 0 && (at = ct_pagemap_find(&map, at, mapping->end, true)) < mapping->end) {
-      uint64_t end = ct_pagemap_find(&map, at, mapping->end, false);
-      code = give_up_copies(undo, fd, mapping, at, end, &run);
-      at = end;
+    while (code == 0 && at < mapping->end && !undo_is_late(undo)) {
+      uint64_t window = mapping->end - at > SEARCH_BYTES ? at + SEARCH_BYTES : mapping->end;
+      at = ct_pagemap_find(&map, at, window, true);
+      if (at < window) {
+        uint64_t end = ct_pagemap_find(&map, at, window, false);
+        code = give_up_copies(undo, fd, mapping, at, end, &run);
+        at = end;
+      }
     }
     code = code == 0 ? end_run(undo, &run) : code;
     ct_pagemap_close(&map);
@@ -146,24 +149,24 @@ make_pending(const struct undo *undo, uint64_t start, uint64_t bytes)
 }
 
 static int
-strike_out(const struct undo *undo, uint64_t told_at, size_t told_bytes)
+strike_out(const struct undo *undo, uint64_t published_at, size_t published_bytes)
 {
   static const uint8_t nothing[sizeof(struct ct_region)];
-  return ct_process_write(process_of(undo), told_at, nothing, told_bytes);
+  return ct_process_write(process_of(undo), published_at, nothing, published_bytes);
 }
 
 /*
- * Takes it out of the list, which tells others of it, before its addresses can become somebody else's. It is pending
+ * Takes it out of the list, by which others find it, before its addresses can become somebody else's. It is pending
  * meanwhile.
  */
 static int
-unmap(struct undo *undo, uint64_t told_at, size_t told_bytes, uint64_t start, uint64_t bytes)
+unmap(struct undo *undo, uint64_t published_at, size_t published_bytes, uint64_t start, uint64_t bytes)
 {
   if (start == 0 || bytes == 0) {
     return 0;
   }
   int code = make_pending(undo, start, bytes);
-  code = code == 0 ? strike_out(undo, told_at, told_bytes) : code;
+  code = code == 0 ? strike_out(undo, published_at, published_bytes) : code;
   return code == 0 ? undo_call(undo, SYS_munmap, start, bytes, 0) : code;
 }
 
@@ -189,56 +192,56 @@ unmap_pending(struct undo *undo)
   return code;
 }
 
+/* The chunk's pages go, those of one run after the other. */
 static int
-compare_stores(const void *a, const void *b)
+unmap_runs(struct undo *undo, const struct ct_store_chunk *chunk, size_t *calls)
 {
-  uint64_t x = (*(const struct ct_store *const *)a)->lo, y = (*(const struct ct_store *const *)b)->lo;
-  return x < y ? -1 : x > y;
+  int code = 0;
+  uint32_t next;
+  for (uint32_t page = 0; code == 0 && ct_store_chunk_run(chunk, CT_CHUNK_PAGES, 1, &page, &next); page = next) {
+    if (++*calls > RUNS_MAX) {
+      return 0; /* no agent has made so many */
+    }
+    uint64_t at = chunk->base + (uint64_t)page * CT_PAGE_BYTES, bytes = (uint64_t)(next - page) * CT_PAGE_BYTES;
+    code = make_pending(undo, at, bytes);
+    code = code == 0 ? undo_call(undo, SYS_munmap, at, bytes, 0) : code;
+  }
+  return code;
 }
 
 static bool
-is_unmapped(const struct ct_mappings *mappings, uint64_t start, uint64_t end)
+is_whole(const struct ct_store_chunk *chunk)
 {
-  for (size_t i = 0; i < mappings->count; i++) {
-    if (mappings->items[i].start < end && mappings->items[i].end > start) {
-      return false;
-    }
-  }
-  return true;
+  uint32_t page = 0, next;
+  return !ct_store_chunk_run(chunk, CT_CHUNK_PAGES, 0, &page, &next);
 }
 
-/*
- * Return stores lie to each other as the stacks do, often with no more than a guard page's gap in between. Those go by
- * one call, when nobody has anything in the gaps: with hundreds of threads that is what the hold would be spent on.
- */
+/* Return stores: chunks that are all ours lie next to each other where stacks do, and go by one call. */
 static int
 unmap_stores(struct undo *undo)
 {
-  const struct ct_store *sorted[CT_STORE_MAX], *stores = undo->config->stores;
-  uint64_t told = undo->found->header->inside.config + offsetof(struct ct_agent_config, stores);
-  struct ct_mappings mappings;
-  size_t count = 0;
-  for (size_t i = 0; i < undo->config->store_count && i < CT_STORE_MAX; i++) {
-    if (stores[i].lo != 0 && stores[i].hi > stores[i].lo) {
-      sorted[count++] = &stores[i];
+  int code = 0;
+  size_t calls = 0;
+  for (size_t i = 0, end; i < undo->chunk_count && code == 0; i = end) {
+    if (undo_is_late(undo)) { /* whoever comes next finds the rest */
+      undo->undone->kept = true;
+      return 0;
     }
-  }
-  qsort(sorted, count, sizeof(sorted[0]), compare_stores);
-  int code = ct_process_mappings(process_of(undo)->pid, &mappings);
-  for (size_t i = 0, end; i < count && code == 0; i = end) {
-    uint64_t hi = sorted[i]->hi;
-    for (end = i + 1; end < count && sorted[end]->lo >= hi && sorted[end]->lo - hi <= STORE_GAP_BYTES &&
-                      is_unmapped(&mappings, hi, sorted[end]->lo);
+    const struct ct_store_chunk *first = &undo->chunks[i].is;
+    bool whole = is_whole(first);
+    for (end = i + 1; whole && end < undo->chunk_count && is_whole(&undo->chunks[end].is) &&
+                      undo->chunks[end].is.base == first->base + (end - i) * CT_CHUNK_BYTES;
          end++) {
-      hi = sorted[end]->hi;
     }
-    code = make_pending(undo, sorted[i]->lo, hi - sorted[i]->lo);
+    code = whole ? make_pending(undo, first->base, (end - i) * CT_CHUNK_BYTES) : 0;
     for (size_t k = i; k < end && code == 0; k++) {
-      code = strike_out(undo, told + (uint64_t)(sorted[k] - stores) * sizeof(struct ct_store), sizeof(struct ct_store));
+      code = strike_out(undo, undo->chunks[k].told, sizeof(first->base));
     }
-    code = code == 0 ? undo_call(undo, SYS_munmap, sorted[i]->lo, hi - sorted[i]->lo, 0) : code;
+    if (code == 0) {
+      code = whole ? undo_call(undo, SYS_munmap, first->base, (end - i) * CT_CHUNK_BYTES, 0)
+                   : unmap_runs(undo, first, &calls);
+    }
   }
-  ct_mappings_free(&mappings);
   return code;
 }
 
@@ -261,6 +264,12 @@ undo_unmap_all(struct undo *undo)
     }
   }
   code = code == 0 ? unmap_stores(undo) : code;
+  if (undo->undone->kept) {
+    return code;
+  }
+  if (code == 0) {
+    code = unmap(undo, told + offsetof(struct ct_inside, stacks), 8, inside->stacks, inside->stacks_bytes);
+  }
   if (code == 0) {
     code = unmap(undo, told + offsetof(struct ct_inside, table), 8, inside->table, inside->table_bytes);
   }

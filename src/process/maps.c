@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What /proc tells about a process: mappings, limits, seccomp, thread names. */
+/* What /proc says about a process: mappings, limits, seccomp, thread names. */
 #include "process/process.h"
 
 #include <dirent.h>
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DYING_MS 2000 /* a process with much memory takes a while to end */
+#define DYING_MS        2000    /* a process with much memory takes a while to end */
+#define DESCENDANTS_MAX 131072u /* more than there is need to look at */
 
 /* The whole file, ended by a NUL; NULL with errno set. */
 static char *
@@ -75,7 +76,7 @@ skip(char **at, char expected)
   return true;
 }
 
-/* "start-end rwxp offset major:minor inode   path" of proc(5); at is left behind the inode's blanks. */
+/* "start-end rwxp offset major:minor inode   path" of proc(5); at is left after the inode's blanks. */
 static bool
 parse_mapping(char *at, struct ct_mapping *m)
 {
@@ -177,6 +178,21 @@ ct_process_mappings(pid_t pid, struct ct_mappings *out)
   return read_mappings(name, out);
 }
 
+const struct ct_mapping *
+ct_mappings_at(const struct ct_mappings *mappings, uint64_t address)
+{
+  size_t low = 0, high = mappings->count; /* sorted, as the kernel gives them */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (mappings->items[middle].end <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < mappings->count && address >= mappings->items[low].start ? &mappings->items[low] : NULL;
+}
+
 void
 ct_mappings_free(struct ct_mappings *mappings)
 {
@@ -244,7 +260,7 @@ ct_process_tracer(pid_t pid)
   return status_number(pid, "TracerPid");
 }
 
-/* What follows "pid (name) " in /proc/PID/stat: the state and the numbers behind it. False when there is no process. */
+/* What follows "pid (name) " in /proc/PID/stat: the state and the numbers after it. False when there is no process. */
 static bool
 read_stat(pid_t pid, char *text, size_t size)
 {
@@ -256,11 +272,11 @@ read_stat(pid_t pid, char *text, size_t size)
     fclose(file);
   }
   text[got] = '\0';
-  char *behind = strrchr(text, ')'); /* the name may have anything in it */
-  if (behind == NULL || behind[1] != ' ') {
+  char *after = strrchr(text, ')'); /* the name may have anything in it */
+  if (after == NULL || after[1] != ' ') {
     return false;
   }
-  memmove(text, behind + 2, strlen(behind + 2) + 1);
+  memmove(text, after + 2, strlen(after + 2) + 1);
   return true;
 }
 
@@ -289,6 +305,14 @@ ct_process_start_time(pid_t pid)
   return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
+bool
+ct_process_had_children(pid_t pid)
+{
+  char text[1024];
+  const char *faults = read_stat(pid, text, sizeof(text)) ? stat_field(text, 11) : NULL;
+  return faults != NULL && strtoull(faults, NULL, 10) != 0;
+}
+
 /* By /proc/PID/stat: flags (field 9; PF_EXITING, PF_SIGNALED of <linux/sched.h>), pending signals (field 31).
  * True also when it has gone: then what depends on it is to be looked at once more. */
 static bool
@@ -311,9 +335,29 @@ ct_process_is_going(pid_t pid, int ms)
   return ms < DYING_MS;
 }
 
-/* Of one thread. All are read before one is visited: a place in the file is a number in the list. */
+struct pids {
+  pid_t *items;
+  size_t count, capacity;
+};
+
 static void
-visit_children(pid_t pid, const char *tid, void (*visit)(void *context, pid_t child), void *context)
+add_pid(struct pids *pids, pid_t pid)
+{
+  if (pids->count == pids->capacity) {
+    size_t grown = pids->capacity * 2 + 64;
+    pid_t *items = reallocarray(pids->items, grown, sizeof(*items));
+    if (items == NULL) {
+      return;
+    }
+    pids->items = items;
+    pids->capacity = grown;
+  }
+  pids->items[pids->count++] = pid;
+}
+
+/* Of one thread. All are read before one is looked at: a place in the file is a number in the list. */
+static void
+add_children_of_thread(pid_t pid, const char *tid, struct pids *pids)
 {
   char path[96], *text = NULL;
   size_t size = 0;
@@ -322,8 +366,7 @@ visit_children(pid_t pid, const char *tid, void (*visit)(void *context, pid_t ch
   if (file != NULL && getdelim(&text, &size, '\0', file) > 0) {
     char *end = text;
     for (long child = strtol(text, &end, 10); child > 0; child = strtol(end, &end, 10)) {
-      visit(context, (pid_t)child);
-      ct_process_descendants((pid_t)child, visit, context);
+      add_pid(pids, (pid_t)child);
     }
   }
   free(text);
@@ -332,8 +375,8 @@ visit_children(pid_t pid, const char *tid, void (*visit)(void *context, pid_t ch
   }
 }
 
-void
-ct_process_descendants(pid_t pid, void (*visit)(void *context, pid_t child), void *context)
+static void
+add_children(pid_t pid, struct pids *pids)
 {
   char path[64];
   snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
@@ -341,12 +384,24 @@ ct_process_descendants(pid_t pid, void (*visit)(void *context, pid_t child), voi
   const struct dirent *task;
   while (tasks != NULL && (task = readdir(tasks)) != NULL) {
     if (task->d_name[0] != '.') {
-      visit_children(pid, task->d_name, visit, context);
+      add_children_of_thread(pid, task->d_name, pids);
     }
   }
   if (tasks != NULL) {
     closedir(tasks);
   }
+}
+
+/* However deep they are: a program decides how many generations there are, and may make more meanwhile. */
+void
+ct_process_descendants(pid_t pid, bool (*visit)(void *context, pid_t child), void *context)
+{
+  struct pids pids = {0};
+  add_children(pid, &pids);
+  for (size_t i = 0; i < pids.count && i < DESCENDANTS_MAX && !visit(context, pids.items[i]); i++) {
+    add_children(pids.items[i], &pids);
+  }
+  free(pids.items);
 }
 
 bool

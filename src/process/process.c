@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Spawning and following a process with ptrace; see process.h. */
-#include "process/errand.h"
+#include "base/clock.h"
+#include "process/injection.h"
+#include "process/ids.h"
+#include "process/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,11 @@
 #include <unistd.h>
 
 #define TRACE_OPTIONS (PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)
+#define OTHER_PROC    "/proc is not mounted, or is that of another pid namespace: mount one (unshare --mount-proc)"
 #define SYSCALL_STOP  (SIGTRAP | 0x80)
+#define EXEC_NS       20000000000ull /* for a thread on its way to exec, to make its next system call */
+#define SOON_NS       2000000000ull  /* ... when somebody wants something else */
+#define LEAVE_NS      1000000000ull  /* to stop when it is interrupted */
 
 static int
 open_memory(struct ct_process *process, struct ct_diag *diag)
@@ -28,7 +35,7 @@ open_memory(struct ct_process *process, struct ct_diag *diag)
   if (process->mem_fd >= 0) {
     close(process->mem_fd);
   }
-  process->errand_area = 0;
+  process->injection_area = 0;
   process->mem_fd = open(path, O_RDWR | O_CLOEXEC);
   if (process->mem_fd < 0) {
     return ct_fail(diag, CT_EPERM_PTRACE, "cannot open the memory of process %d: %s", (int)process->pid,
@@ -48,18 +55,18 @@ ct_process_note_end(struct ct_process *process, pid_t waited, int status)
 }
 
 uint64_t
-ct_process_errand_area(struct ct_process *process)
+ct_process_injection_area(struct ct_process *process)
 {
-  if (process->errand_area == 0) {
-    process->errand_area = ct_errand_area(process);
+  if (process->injection_area == 0) {
+    process->injection_area = ct_injection_area(process);
   }
-  return process->errand_area;
+  return process->injection_area;
 }
 
 uint64_t
-ct_process_errand_name(const struct ct_process *process)
+ct_process_injection_name(const struct ct_process *process)
 {
-  return (process->errand_area != 0 ? process->errand_area : ct_errand_area(process)) + CT_ERRAND_NAME_AT;
+  return (process->injection_area != 0 ? process->injection_area : ct_injection_area(process)) + CT_INJECTION_NAME_AT;
 }
 
 /* waitpid that keeps the end of the process for whoever asks later. */
@@ -140,7 +147,14 @@ int
 ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag)
 {
   *process = (struct ct_process){.pid = pid, .mem_fd = -1, .pidfd = -1};
+  if (!ct_proc_is_ours()) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s", OTHER_PROC);
+  }
   int code = open_pidfd(process, diag);
+  process->own_pid = code == 0 ? ct_process_own_id(pid, NULL) : 0;
+  if (code == 0 && process->own_pid == 0) {
+    code = ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
+  }
   if (code == 0) {
     code = open_memory(process, diag);
   }
@@ -186,8 +200,8 @@ run_to_exec_return(struct ct_process *process, struct ct_diag *diag)
     signal = status >> 16 == 0 ? WSTOPSIG(status) : 0;
   }
   process->stopped = true;
-  /* A signal must not come between the system calls we make in its name: it waits until the process is let go. */
-  uint64_t blocked = ~(1ull << (SIGTRAP - 1)); /* single steps are told by SIGTRAP */
+  /* A signal must not come between the system calls we make in its name: it waits until the process is resumed. */
+  uint64_t blocked = ~(1ull << (SIGTRAP - 1)); /* single steps are reported by SIGTRAP */
   if (ptrace(PTRACE_GETSIGMASK, process->pid, (void *)sizeof(blocked), &process->signal_mask) != 0 ||
       ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(blocked), &blocked) != 0) {
     return ct_fail(diag, CT_EPERM_PTRACE, "cannot hold back the signals of the program: %s", strerror(errno));
@@ -227,6 +241,9 @@ ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *pr
 {
   int go[2], report[2];
   *exec_errno = 0;
+  if (!ct_proc_is_ours()) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s", OTHER_PROC);
+  }
   *process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   if (pipe2(go, O_CLOEXEC) != 0) {
     return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
@@ -248,14 +265,15 @@ ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *pr
     result = ct_fail(diag, CT_EIO, "cannot start a process: %s", strerror(errno));
   } else if (ptrace(PTRACE_SEIZE, pid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
     result = ct_fail(diag, CT_EPERM_PTRACE,
-                     "cannot trace a child process (ptrace: %s); check seccomp and container settings, or run as root",
-                     strerror(errno));
+                     "cannot trace a child process (ptrace: %s); check seccomp and container settings%s",
+                     strerror(errno), geteuid() != 0 ? ", or run as root" : "");
     close(go[1]);
     go[1] = -1;
     int status;
     waitpid(pid, &status, __WALL);
   } else {
     process->pid = pid;
+    process->own_pid = ct_process_own_id(pid, NULL);
     result = open_pidfd(process, diag);
     if (result == 0 && write(go[1], "g", 1) != 1) {
       result = ct_fail(diag, CT_EIO, "cannot start the child process: %s", strerror(errno));
@@ -285,18 +303,67 @@ leads_to_exec(const struct user_regs_struct *regs)
          regs->orig_rax == SYS_restart_syscall;
 }
 
+/* How long a thread is waited for that is to go through exec. */
+struct exec_wait {
+  const struct ct_process *process;
+  uint64_t until;
+  bool in_exec; /* which may take long: until somebody wants something else */
+  bool asked;   /* somebody does */
+};
+
+static bool
+is_enough(void *context)
+{
+  struct exec_wait *wait = context;
+  const struct ct_process *process = wait->process;
+  if (!wait->asked &&
+      (ct_process_is_expedited(process) || (process->asked != NULL && process->asked(process->asked_context)))) {
+    uint64_t until = ct_now_ns() + (wait->in_exec ? EXEC_NS : SOON_NS);
+    wait->until = wait->in_exec || until < wait->until ? until : wait->until;
+    wait->in_exec = false;
+    wait->asked = true;
+  }
+  return !wait->in_exec && ct_now_ns() > wait->until;
+}
+
+/* The thread does not do what was expected of it, and is let go: now, or when it stops. */
+static void
+give_up_on(struct ct_process *process, pid_t tid)
+{
+  int status;
+  struct exec_wait wait = {process, ct_now_ns() + LEAVE_NS, false, false};
+  ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+  pid_t got = ct_wait_until(tid, &status, is_enough, &wait);
+  if (got == tid && WIFSTOPPED(status)) {
+    int signal = status >> 16 == 0 && WSTOPSIG(status) != SYSCALL_STOP ? WSTOPSIG(status) : 0;
+    ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal);
+  } else if (got == 0) {
+    ct_process_leave_running(process, tid);
+  } else {
+    ct_process_note_end(process, got, status);
+  }
+}
+
 /* Runs the seized thread until its execve has succeeded or failed, or it turns out to do something else. */
 static int
 run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
 {
   int signal = 0;
   pid_t stopped = tid;
+  bool in_exec = false;
   for (int stops = 0; stops < 4096; stops++) {
-    int status;
+    int status = 0;
+    struct exec_wait wait = {process, ct_now_ns() + EXEC_NS, in_exec, false};
+    pid_t last = stopped;
     if (ptrace(PTRACE_SYSCALL, stopped, NULL, (void *)(long)signal) != 0) {
       return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
     }
-    stopped = wait_for(process, -1, &status);
+    stopped = ct_wait_until(-1, &status, is_enough, &wait);
+    if (stopped == 0) { /* it computes, or waits for something that does not come */
+      give_up_on(process, last);
+      return CT_ENOENT;
+    }
+    ct_process_note_end(process, stopped, status);
     if (stopped < 0 || !WIFSTOPPED(status)) {
       return ct_fail(diag, CT_ESRCH, "the process died on its way to exec");
     }
@@ -310,6 +377,7 @@ run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
         ptrace(PTRACE_DETACH, stopped, NULL, NULL);
         return CT_ENOENT;
       }
+      in_exec = (int64_t)regs.rax == -ENOSYS && (regs.orig_rax == SYS_execve || regs.orig_rax == SYS_execveat);
     } else if (status >> 16 == 0) {
       signal = WSTOPSIG(status);
     }
@@ -318,17 +386,37 @@ run_through_exec(struct ct_process *process, pid_t tid, struct ct_diag *diag)
   return CT_ENOENT;
 }
 
+static bool
+is_thread_of(pid_t pid, pid_t tid)
+{
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)pid, (int)tid);
+  return tid > 0 && access(path, F_OK) == 0;
+}
+
 int
 ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
                        struct ct_diag *diag)
 {
-  int status;
+  int status = 0;
+  struct exec_wait wait = {process, ct_now_ns() + EXEC_NS, false, false};
+  if (!is_thread_of(process->pid, tid)) { /* the program itself has told us the number */
+    answer(context);
+    return ct_fail(diag, CT_ESRCH, "the thread that is about to exec is none of the program's");
+  }
   if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)TRACE_OPTIONS) != 0) {
     int err = errno;
     answer(context);
     return ct_fail(diag, CT_EPERM_PTRACE, "cannot follow the program through exec (ptrace: %s)", strerror(err));
   }
-  if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 || wait_for(process, tid, &status) != tid || !WIFSTOPPED(status)) {
+  pid_t got = ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 ? ct_wait_until(tid, &status, is_enough, &wait) : -1;
+  if (got == 0) {
+    ct_process_leave_running(process, tid);
+    answer(context);
+    return ct_fail(diag, CT_ETIMEOUT, "a thread was about to exec, and does not stop");
+  }
+  if (got != tid || !WIFSTOPPED(status)) {
+    ct_process_note_end(process, got, status);
     answer(context);
     return ct_fail(diag, CT_ESRCH, "the thread died on its way to exec");
   }
@@ -341,12 +429,16 @@ static void
 settle(struct ct_process *process)
 {
   int signal;
-  if (process->errand != NULL) {
+  if (process->injection != NULL) {
     if (!process->dead) {
-      ct_errand_end(process->errand, &signal);
+      ct_injection_end(process->injection, &signal);
     }
-    free(process->errand);
-    process->errand = NULL;
+    if (process->injection->lost) { /* it has its way back with it, and is not held any more */
+      ct_process_leave_running(process, process->pid);
+      process->stopped = false;
+    }
+    free(process->injection);
+    process->injection = NULL;
   }
 }
 
@@ -373,6 +465,10 @@ ct_process_close(struct ct_process *process, bool kill_it)
     process->stopped = false;
   }
   ct_process_release(process);
+  ct_process_let_go(process);
+  free(process->late); /* the others when this thread ends */
+  process->late = NULL;
+  process->late_count = 0;
   if (process->mem_fd >= 0) {
     close(process->mem_fd);
     process->mem_fd = -1;
@@ -424,20 +520,20 @@ ct_process_write(const struct ct_process *process, uint64_t address, const void 
 int
 ct_process_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result)
 {
-  if (process->errand == NULL) {
-    process->errand = calloc(1, sizeof(*process->errand));
-    if (process->errand == NULL) {
+  if (process->injection == NULL) {
+    process->injection = calloc(1, sizeof(*process->injection));
+    if (process->injection == NULL) {
       return CT_ENOMEM;
     }
-    int code = ct_errand_begin(process->errand, process, process->pid, ct_process_errand_area(process), 0,
-                               &process->signal_mask);
+    int code = ct_injection_begin(process->injection, process, process->pid, ct_process_injection_area(process), 0,
+                                  &process->signal_mask);
     if (code != 0) {
-      free(process->errand);
-      process->errand = NULL;
+      free(process->injection);
+      process->injection = NULL;
       return code;
     }
   }
-  return ct_errand_syscall(process->errand, number, args, result);
+  return ct_injection_syscall(process->injection, number, args, result);
 }
 
 int

@@ -8,7 +8,7 @@
 #define CT_PROCESS_PROCESS_H
 
 #include "base/error.h"
-#include "base/precedence.h"
+#include "base/pause_request.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -17,25 +17,31 @@
 #include <sys/types.h>
 
 struct ct_process {
-  pid_t pid;                        /* thread group */
-  int mem_fd;                       /* /proc/PID/mem of the current image, -1 when closed */
-  int pidfd;                        /* readable when it has ended; -1 when closed */
-  bool stopped;                     /* by ptrace, at the return from execve */
-  bool dead;                        /* its end was seen here already ... */
-  int wait_status;                  /* ... as waitpid told it */
-  uint64_t signal_mask;             /* its own, while it is stopped and all are blocked */
-  uint64_t errand_area;             /* of the current image, 0: not looked for yet */
-  struct ct_errand *errand;         /* while it is stopped: it is being used for system calls; NULL: not */
-  struct ct_precedence *precedence; /* asked for while its threads are held; NULL: nobody is to give way */
-  void (*meanwhile)(void *context); /* called while they run on and have to be waited for; NULL: nothing is */
+  pid_t pid;                              /* thread group */
+  pid_t own_pid;                          /* the same as its own getpid() returns, see ids.h */
+  int mem_fd;                             /* /proc/PID/mem of the current image, -1 when closed */
+  int pidfd;                              /* readable when it has ended; -1 when closed */
+  bool stopped;                           /* by ptrace, at the return from execve */
+  bool dead;                              /* its end was seen here already ... */
+  int wait_status;                        /* ... as waitpid reported it */
+  uint64_t signal_mask;                   /* its own, while it is stopped and all are blocked */
+  uint64_t injection_area;                /* of the current image, 0: not looked for yet */
+  struct ct_injection *injection;         /* while it is stopped: it is being used for system calls; NULL: not */
+  struct ct_pause_request *pause_request; /* asked for while its threads are stopped; NULL: nobody is to yield */
+  void (*meanwhile)(void *context);       /* called while they run on and have to be waited for; NULL: nothing is */
   void *meanwhile_context;
+  const uint32_t *expedited;    /* atomic; not 0: who waits for the process gives up soon; NULL: never */
+  bool (*asked)(void *context); /* somebody wants something else of who waits for it; NULL: never */
+  void *asked_context;
+  pid_t *late; /* threads that have been asked to stop and are to be let go when they do */
+  size_t late_count;
 };
 
 /* A process that runs, without stopping it. Give it to ct_process_close. */
 int ct_process_open(pid_t pid, struct ct_process *process, struct ct_diag *diag);
 
 /*
- * Starts argv[0] (looked up in PATH) and stops it behind its execve, before the first instruction of the new image.
+ * Starts argv[0] (looked up in PATH) and stops it after its execve, before the first instruction of the new image.
  * The child has the given signal mask, this process's own dispositions, descriptors, and no trace of us in its
  * environment. On failure *exec_errno is the errno of execve, or 0 when something else failed.
  */
@@ -44,7 +50,7 @@ int ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process
 
 /*
  * A thread of the process waits in the agent on its way to execve. Follows it to the new image and stops it there.
- * answer is called once the thread is held by ptrace, and must let it go on from the agent. Returns 0 and a stopped
+ * answer is called once the thread is stopped by ptrace, and must release it from the agent. Returns 0 and a stopped
  * process, CT_ENOENT when the execve failed (the process runs on, unharmed), or another error.
  */
 int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(void *), void *context,
@@ -52,15 +58,27 @@ int ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)
 
 /* After a failure: was it that the process was killed meanwhile? Waits for it then (a moment); true when it is dead. */
 bool ct_process_reap(struct ct_process *process);
+/* Somebody wants an end to it: what takes long is given up. */
+static inline bool
+ct_process_is_expedited(const struct ct_process *process)
+{
+  return process->expedited != NULL && __atomic_load_n(process->expedited, __ATOMIC_RELAXED) != 0;
+}
+
 /* True when the process has ended, whether or not it has been waited for. */
 bool ct_process_has_died(const struct ct_process *process);
 /* What waitpid gave for a thread: was it the end of the process? */
 void ct_process_note_end(struct ct_process *process, pid_t waited, int status);
-/* Where errand.h may put its code; 0 when there is no room in the process. */
-uint64_t ct_process_errand_area(struct ct_process *process);
+/* Where injection.h may put its code; 0 when there is no room in the process. */
+uint64_t ct_process_injection_area(struct ct_process *process);
 /* The address of the text "contrail" in it, for arguments of those system calls. */
-uint64_t ct_process_errand_name(const struct ct_process *process);
-/* Lets a stopped process go and forgets about ptrace. Only memory access remains. */
+uint64_t ct_process_injection_name(const struct ct_process *process);
+/*
+ * Lets those of its threads go that had not stopped when the others were let go, and have since; by the thread that
+ * asked them to. False when there are more: again, some time later.
+ */
+bool ct_process_let_go(struct ct_process *process);
+/* Resumes a stopped process and detaches ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */
 void ct_process_close(struct ct_process *process, bool kill_it);
@@ -95,7 +113,15 @@ struct ct_mappings {
   char *text; /* that the paths are in */
 };
 int ct_process_mappings(pid_t pid, struct ct_mappings *out);
+/* The mapping that an address lies in; NULL: none. */
+const struct ct_mapping *ct_mappings_at(const struct ct_mappings *mappings, uint64_t address);
 void ct_mappings_free(struct ct_mappings *mappings);
+
+/*
+ * The file that is mapped there, for reading, wherever its root is; path: a name by which it is found again, at most as
+ * long as the process lives. A descriptor, or an error.
+ */
+int ct_process_open_mapped(pid_t pid, const struct ct_mapping *mapping, char *path, size_t size, struct ct_diag *why);
 
 /* True when no page of the range is a copy of the process's own: all are the mapped file's, in memory or not. */
 bool ct_process_pages_are_files(pid_t pid, uint64_t address, uint64_t bytes);
@@ -117,13 +143,18 @@ uint64_t ct_process_peak_bytes(pid_t pid);
 
 /* When the process began (field 22 of /proc/PID/stat), which tells it from another with its id; 0: there is none. */
 uint64_t ct_process_start_time(pid_t pid);
+/* Has it waited for a child? By cminflt (field 11): each process faults. Also of one that has ended itself. */
+bool ct_process_had_children(pid_t pid);
 /*
  * For who wants to wait until a process has gone that has perhaps just been killed: waits a ms, false when it is not
  * dying, or not done in time. ms: how often that was asked before.
  */
 bool ct_process_is_going(pid_t pid, int ms);
-/* Calls visit with each child of pid, and of these, as far as /proc tells (CONFIG_PROC_CHILDREN). */
-void ct_process_descendants(pid_t pid, void (*visit)(void *context, pid_t child), void *context);
+/*
+ * Calls visit with each child of pid, and then with theirs, until it says true, as far as /proc tells
+ * (CONFIG_PROC_CHILDREN).
+ */
+void ct_process_descendants(pid_t pid, bool (*visit)(void *context, pid_t child), void *context);
 /* The status that a process which has ended left for its parent, as of waitpid; false when that has asked already. */
 bool ct_process_exit_status(pid_t pid, int *status);
 /* The same, and by its pidfd when its parent has asked (Linux 6.15 and later). */

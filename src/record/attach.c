@@ -3,7 +3,7 @@
  * Holding a process that runs: to put hooks in (attach), for a moment's change, to take them out (detach); and cleaning
  * up what a dead session left. See session_internal.h.
  *
- * All files are planned before the process is held, so that it is held only for what must be done then.
+ * All files are planned before the process is stopped, so that it is stopped only for what must be done then.
  */
 #include "record/session_internal.h"
 
@@ -12,6 +12,7 @@
 
 #include "hook/signals.h"
 #include "hook/undo.h"
+#include "process/ids.h"
 #include "record/program.h"
 
 #include <errno.h>
@@ -21,65 +22,97 @@
 #include <string.h>
 #include <unistd.h>
 
+#define IMAGES_MAX    64    /* in one process: others than ours are not there, whatever lies in its memory */
 #define CLEAN_ROUNDS  4     /* of looking for children that were never heard of */
-#define HOLD_MS       4000  /* to stop all threads ... */
-#define HOLD_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
+#define STOP_MS       4000  /* to stop all threads ... */
+#define STOP_LATER_MS 20000 /* ... of a process that has hooks: it is not left with them for some thread */
+#define ENDING_MS_MIN 1000  /* for each, when many are detached */
 #define UNDO_MS       20000 /* for threads to leave our code; the process runs most of that time */
 
 static int
-frozen_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
+stopped_syscall(void *context, long number, const uint64_t args[6], int64_t *result)
 {
-  return ct_frozen_syscall(context, number, args, result);
+  return ct_stopped_syscall(context, number, args, result);
 }
 
 struct ct_remote
-session_frozen_remote(struct ct_session *session)
+session_stopped_remote(struct ct_session *session)
 {
   return (struct ct_remote){.process = &session->process,
-                            .syscall = frozen_syscall,
-                            .context = &session->frozen,
-                            .pcs = session->frozen.pcs,
-                            .pc_count = session->frozen.pc_count};
+                            .syscall = stopped_syscall,
+                            .context = &session->stopped,
+                            .pcs = session->stopped.pcs,
+                            .pc_count = session->stopped.pc_count};
 }
 
 static struct ct_inner_stacks
 agent_stacks(const struct ct_session *session)
 {
-  uint64_t start = session->image.place.controls;
+  uint64_t start = session->image.layout.controls;
   return (struct ct_inner_stacks){start, start != 0 ? (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE : 0,
                                   CT_CONTROL_STRIDE};
 }
 
 /* A child of vfork on its way to its exec waits for us, and a thread of ours for it. */
 static void
-serve_visitors(void *context)
+serve_handshakes(void *context)
 {
-  session_serve_visitors(context);
+  session_serve_handshakes(context);
+}
+
+static const struct ct_session *
+first_of(const struct ct_session *session)
+{
+  return session->is_child ? tree_first(session->tree) : session;
+}
+
+static bool
+has_commands(void *context)
+{
+  return session_has_commands(context);
+}
+
+void
+session_bound_waits(struct ct_session *session)
+{
+  session->process.expedited = &first_of(session)->expedited;
+  session->process.asked = has_commands;
+  session->process.asked_context = session;
+}
+
+/* For a wait at the end: of all processes together it is not much longer than of one. */
+static int
+ending_ms(const struct ct_session *session, int most)
+{
+  return session->tree != NULL ? tree_ending_ms(session->tree, most, ENDING_MS_MIN) : most;
 }
 
 int
-session_hold(struct ct_session *session, struct ct_diag *diag)
+session_stop_threads(struct ct_session *session, struct ct_diag *diag)
 {
   uint64_t restorers[CT_RESTORER_MAX];
-  if (session->is_frozen) {
+  if (session->is_stopped) {
     return 0;
   }
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
-  session->process.precedence = &session->precedence;
-  session->process.meanwhile = session->image_live ? serve_visitors : NULL;
+  uint64_t begin = __builtin_ia32_rdtsc();
+  session->process.pause_request = &session->pause_request;
+  session_bound_waits(session);
+  session->process.meanwhile = session->image_live ? serve_handshakes : NULL;
   session->process.meanwhile_context = session;
-  int code =
-      ct_process_freeze(&session->process, session->image_live ? HOLD_LATER_MS : HOLD_MS, &session->frozen, diag);
+  int wait_ms = session->image_live ? ending_ms(session, STOP_LATER_MS) : STOP_MS;
+  int code = ct_process_stop(&session->process, wait_ms, &session->stopped, diag);
   if (code != 0) {
-    session->process.precedence = NULL;
+    session->process.pause_request = NULL;
     return code;
   }
-  session->frozen_since_ns = session->frozen.since_ns;
-  session->is_frozen = true;
-  code = ct_frozen_find_pcs(&session->frozen, restorers, count, agent_stacks(session));
-  code = code == 0 ? ct_frozen_sweep(&session->frozen) : code;
+  session->stopped_since_ns = session->stopped.since_ns;
+  session->stopped_since_tsc = begin;
+  session->is_stopped = true;
+  code = ct_stopped_find_pcs(&session->stopped, restorers, count, agent_stacks(session));
+  code = code == 0 ? ct_stopped_sweep(&session->stopped) : code;
   if (code != 0) {
-    session_let_go(session);
+    session_resume_threads(session);
     return ct_fail(diag, code, "cannot find where the threads of process %d stand: %s", (int)session->process.pid,
                    ct_err_text(code));
   }
@@ -100,16 +133,19 @@ note_pause(struct ct_session *session, size_t threads, uint64_t pause)
 }
 
 uint64_t
-session_let_go(struct ct_session *session)
+session_resume_threads(struct ct_session *session)
 {
   uint64_t pause = 0;
-  if (session->is_frozen) {
-    size_t threads = session->frozen.thread_count;
-    pause = ct_process_thaw(&session->frozen);
-    session->is_frozen = false;
+  if (session->is_stopped) {
+    size_t threads = session->stopped.thread_count;
+    if (session->drain != NULL) {
+      ct_drain_add_stop(session->drain, session->stopped_since_tsc, __builtin_ia32_rdtsc());
+    }
+    pause = ct_process_resume(&session->stopped);
+    session->is_stopped = false;
     note_pause(session, threads, pause);
   }
-  session->process.precedence = NULL; /* who holds it for another reason may need the drain */
+  session->process.pause_request = NULL; /* whoever stops it for another reason may need the drain */
   return pause;
 }
 
@@ -122,6 +158,10 @@ check_target(pid_t pid, struct ct_diag *diag)
   char path[64], target[PATH_MAX];
   int unused;
   char state = ct_process_state(pid);
+  if (!ct_proc_is_ours()) { /* which tells it of somebody else */
+    struct ct_process unopened;
+    return ct_process_open(pid, &unopened, diag);
+  }
   if (pid <= 0 || state == 0) {
     return ct_fail(diag, CT_ESRCH, "there is no process %d", (int)pid);
   }
@@ -137,10 +177,9 @@ check_target(pid_t pid, struct ct_diag *diag)
     return ct_fail(diag, CT_EUNSUPPORTED, "process %d is a thread of the kernel", (int)pid);
   }
   if (length < 0) {
-    return ct_fail(diag, CT_EPERM_PTRACE,
-                   "process %d may not be traced by you: %s (it belongs to somebody else, or is "
-                   "protected); run as root",
-                   (int)pid, strerror(errno));
+    return ct_fail(diag, CT_EPERM_PTRACE, "process %d may not be traced by you: %s (%s)", (int)pid, strerror(errno),
+                   geteuid() != 0 ? "it belongs to somebody else, or is protected; run as root"
+                                  : "it is protected, or root lacks CAP_SYS_PTRACE, as in a container");
   }
   target[length] = '\0';
   pid_t tracer = ct_process_tracer(pid);
@@ -169,7 +208,7 @@ check_program(struct ct_session *session, struct ct_image_options *options, bool
 {
   pid_t pid = session->process.pid;
   const struct ct_plan *program = ct_modules_program(&session->modules, pid);
-  if (program != NULL && program->uses_gs) {
+  if (program != NULL && program->gs_unsafe) {
     return ct_fail(diag, CT_EUNSUPPORTED,
                    "process %d cannot be recorded: its program uses the gs register itself, "
                    "which hooks need",
@@ -188,52 +227,61 @@ check_program(struct ct_session *session, struct ct_image_options *options, bool
 
 /* A forked child that nobody followed: what it has is a copy, but for the ring, which is its parent's still. */
 static bool
-is_of_its_parent(const struct ct_process *process, const struct ct_found *found)
+is_of_its_parent(const struct ct_process *process, const struct ct_detection *found)
 {
-  return found->ring != 0 && found->header->target_pid != (uint32_t)process->pid;
+  return found->ring != 0 && found->header->target_pid != (uint32_t)process->own_pid;
 }
 
-/* Such a child, held, gets a ring of its own, so that nothing of its parent's is written to. */
+/* Such a child, stopped, gets a ring of its own, so that nothing of its parent's is written to. */
 static int
-separate(struct ct_frozen *frozen, struct ct_found *found, struct ct_diag *diag)
+separate(struct ct_stopped *stopped, struct ct_detection *found, struct ct_diag *diag)
 {
   const struct ct_inside *inside = &found->header->inside;
-  struct ct_remote remote = {.process = frozen->process, .syscall = frozen_syscall, .context = frozen};
+  struct ct_remote remote = {.process = stopped->process, .syscall = stopped_syscall, .context = stopped};
   struct ct_image_options options = {.ring_bytes = 1};
-  struct ct_image image = {.place = {.ring = found->ring,
-                                     .config = inside->config,
-                                     .controls = inside->controls,
-                                     .scratch = inside->agent + inside->agent_bytes - CT_SIGNAL_SCRATCH_BYTES}};
+  struct ct_image image = {.layout = {.ring = found->ring,
+                                      .config = inside->config,
+                                      .controls = inside->controls,
+                                      .scratch = inside->agent + inside->agent_bytes - CT_SIGNAL_SCRATCH_BYTES}};
   if (inside->config == 0) {
     return ct_fail(diag, CT_EUNSUPPORTED, "the hooks of process %d cannot be told from those of its parent",
-                   (int)frozen->process->pid);
+                   (int)stopped->process->pid);
   }
-  int code = ct_image_adopt(&remote, &options, (uint32_t)frozen->process->pid, &image, diag);
+  int code = ct_image_adopt(&remote, &options, 0, &image, diag);
   if (code == 0) {
     ct_image_free(&image);
-    ct_found_free(found);
-    code = ct_found_in(frozen->process, found, diag);
+    ct_detection_free(found);
+    code = ct_detect(stopped->process, found, diag);
   }
   return code;
+}
+
+static int
+too_many_images(pid_t pid, struct ct_diag *diag)
+{
+  return ct_fail(diag, CT_EUNSUPPORTED, "process %d has more in its memory that looks like ours than there can be",
+                 (int)pid);
 }
 
 /* Something of ours is in the process: of a session that died, it is taken out; of one that lives, that is an error. */
 static int
 take_over(struct ct_session *session, struct ct_diag *diag)
 {
-  struct ct_found found;
+  struct ct_detection found;
   struct ct_undone undone;
-  int code = ct_found_in(&session->process, &found, diag);
-  while (code == 0) {
+  int code = ct_detect(&session->process, &found, diag);
+  for (size_t n = 0; code == 0; n++) {
     if (is_of_its_parent(&session->process, &found)) {
-      code = separate(&session->frozen, &found, diag);
-    } else if (ct_found_is_in_use(&found)) {
+      code = separate(&session->stopped, &found, diag);
+    } else if (ct_detection_is_in_use(&found)) {
       code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
                      (int)session->process.pid, (int)found.header->controller_pid);
+    } else if (n == IMAGES_MAX) {
+      code = too_many_images(session->process.pid, diag);
     }
     if (code == 0) {
-      code = ct_undo(&session->frozen, &found, UNDO_MS, &undone, diag);
-      session->is_frozen = session->frozen.thread_count != 0;
+      code = ct_undo(&session->stopped, &found, UNDO_MS, NULL, &undone, diag);
+      session->is_stopped = session->stopped.thread_count != 0;
     }
     if (code == 0 && undone.kept) {
       code = ct_fail(diag, CT_ETIMEOUT,
@@ -241,9 +289,9 @@ take_over(struct ct_session *session, struct ct_diag *diag)
                      "when it has returned",
                      (int)session->process.pid);
     }
-    ct_found_free(&found);
+    ct_detection_free(&found);
     if (code == 0) {
-      code = ct_found_in(&session->process, &found, diag); /* there may be more than one */
+      code = ct_detect(&session->process, &found, diag); /* there may be more than one */
     }
   }
   return code == CT_ENOENT ? 0 : code;
@@ -253,51 +301,51 @@ static int
 put_in(struct ct_session *session, const struct ct_image_options *options, bool crashes, struct ct_diag *diag)
 {
   uint64_t base, sp = 0, restorers[CT_RESTORER_MAX];
-  ct_frozen_gs_base(&session->frozen, &base);
+  ct_stopped_gs_base(&session->stopped, &base);
   if (base != 0) {
     return ct_fail(diag, CT_EUNSUPPORTED,
                    "process %d cannot be recorded: it uses the gs register itself, which hooks "
                    "need",
                    (int)session->process.pid);
   }
-  ct_frozen_stack_pointer(&session->frozen, &sp);
-  struct ct_remote remote = session_frozen_remote(session);
+  ct_stopped_stack_pointer(&session->stopped, &sp);
+  struct ct_remote remote = session_stopped_remote(session);
   int code = ct_image_create(&remote, sp, options, &session->image, diag);
   if (code != 0) {
     return code;
   }
   session->image_live = true;
-  code = ct_frozen_set_gs_base(&session->frozen, session->image.place.page_lookup);
+  code = ct_stopped_set_gs_base(&session->stopped, session->image.layout.page_lookup);
   size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
   if (code == 0) {
-    code = ct_frozen_find_pcs(&session->frozen, restorers, count, agent_stacks(session));
+    code = ct_stopped_find_pcs(&session->stopped, restorers, count, agent_stacks(session));
   }
   if (code != 0) {
     return ct_fail(diag, code, "lost process %d: %s", (int)session->process.pid, ct_err_text(code));
   }
-  remote = session_frozen_remote(session);
+  remote = session_stopped_remote(session);
   remote.deadline_ns =
       ct_modules_deadline(&session->modules, session->process.pid, false, session->options.deadline_ms);
   struct ct_module_sinks to = session_sinks(session);
-  code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.place, &to, diag);
+  code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.layout, &to, diag);
   if (code >= 0 && crashes) {
-    /* Who is in sigaction is told the kernel's answer. */
-    bool later = ct_modules_in_sigaction(&session->modules, session->frozen.pcs, session->frozen.pc_count);
-    code = ct_signals_take(&remote, &session->image.place, false, later);
+    /* Who is in sigaction gets the kernel's answer. */
+    bool later = ct_modules_in_sigaction(&session->modules, session->stopped.pcs, session->stopped.pc_count);
+    code = ct_signals_take(&remote, &session->image.layout, false, later);
   }
   return code < 0 ? code : 0;
 }
 
-/* The image in the held process goes out of it again. */
+/* The image goes out of the stopped process again. */
 static int
-take_out(struct ct_session *session, struct ct_undone *undone, struct ct_diag *diag)
+take_out(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_undone *undone, struct ct_diag *diag)
 {
-  struct ct_found found;
-  int code = ct_found_in(&session->process, &found, diag);
+  struct ct_detection found;
+  int code = ct_detect(&session->process, &found, diag);
   if (code == 0) {
-    code = ct_undo(&session->frozen, &found, UNDO_MS, undone, diag);
-    session->is_frozen = session->frozen.thread_count != 0;
-    ct_found_free(&found);
+    code = ct_undo(&session->stopped, &found, ending_ms(session, UNDO_MS), wait, undone, diag);
+    session->is_stopped = session->stopped.thread_count != 0;
+    ct_detection_free(&found);
   }
   return code;
 }
@@ -309,7 +357,7 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .running = true,
-                                     .follow = session->family != NULL,
+                                     .follow = session->tree != NULL,
                                      .no_crash = true}; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);
@@ -323,33 +371,42 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  ct_modules_look(&session->modules, pid); /* plans all files */
+  ct_modules_check(&session->modules, pid); /* plans all files */
   code = check_program(session, &options, &crashes, diag);
   if (code == 0) {
-    code = session_hold(session, diag);
+    session->stacks = ct_stacks_create(&session->process, session->writer);
+  }
+  if (code == 0) {
+    code = session_stop_threads(session, diag);
   }
   if (code == 0) {
     code = take_over(session, diag);
   }
   if (code == 0) {
+    if (session->stacks != NULL) {
+      ct_stacks_copy(session->stacks, &session->stopped);
+    }
     ct_manifest_attach(&session->manifest, &session->options, pid);
     code = put_in(session, &options, crashes, diag);
     if (code == 0) {
       session_sample(session);
-      code = ct_drain_start(session->drain, session->image.ring, pid);
+      code = ct_drain_start(session->drain, &session->image.parts, pid);
     }
-    if (code != 0 && session->image_live && session->is_frozen) {
-      take_out(session, &undone, NULL);
+    if (code == 0 && session->stacks != NULL) {
+      ct_stacks_know(session->stacks, &session->modules);
+    }
+    if (code != 0 && session->image_live && session->is_stopped) {
+      take_out(session, NULL, &undone, NULL);
     }
   }
   if (code != 0) {
-    session_let_go(session);
+    session_resume_threads(session);
     session_end_image(session, false);
     session_drop_trace(session);
     return code;
   }
-  session_set_bell(session, &session->image.ring->control_bell);
-  session->manifest.install_ns += ct_now_ns() - session->frozen_since_ns;
+  session_set_doorbell(session, &session->image.ring->control_doorbell);
+  session->manifest.install_ns += ct_now_ns() - session->stopped_since_ns;
   return 0;
 }
 
@@ -359,9 +416,9 @@ static int
 clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
 {
   struct ct_process process = {.mem_fd = -1, .pidfd = -1};
-  struct ct_found found;
+  struct ct_detection found;
   struct ct_undone undone = {0};
-  struct ct_frozen frozen = {0};
+  struct ct_stopped stopped = {0};
   int code = check_target(pid, diag);
   code = code == CT_EUNSUPPORTED ? 0 : code;
   if (code == 0) {
@@ -371,22 +428,25 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
     return code;
   }
   size_t cleaned = 0;
-  while ((code = ct_found_in(&process, &found, diag)) == 0) {
+  while ((code = ct_detect(&process, &found, diag)) == 0) {
     bool is_parents = is_of_its_parent(&process, &found);
-    if (!is_parents && ct_found_is_in_use(&found)) {
+    if (!is_parents && ct_detection_is_in_use(&found)) {
       code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d; end that first", (int)pid,
                      (int)found.header->controller_pid);
     }
-    if (code == 0 && frozen.thread_count == 0) {
-      code = ct_process_freeze(&process, HOLD_MS, &frozen, diag);
+    if (code == 0 && cleaned == IMAGES_MAX) {
+      code = too_many_images(pid, diag);
+    }
+    if (code == 0 && stopped.thread_count == 0) {
+      code = ct_process_stop(&process, STOP_MS, &stopped, diag);
     }
     if (code == 0 && is_parents) {
-      code = separate(&frozen, &found, diag);
+      code = separate(&stopped, &found, diag);
     }
     if (code == 0) {
-      code = ct_undo(&frozen, &found, UNDO_MS, &undone, diag);
+      code = ct_undo(&stopped, &found, UNDO_MS, NULL, &undone, diag);
     }
-    ct_found_free(&found);
+    ct_detection_free(&found);
     if (code != 0) {
       break;
     }
@@ -400,8 +460,8 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
       break;
     }
   }
-  if (frozen.thread_count != 0) {
-    uint64_t pause = ct_process_thaw(&frozen);
+  if (stopped.thread_count != 0) {
+    uint64_t pause = ct_process_resume(&stopped);
     report->pause_ns = pause > report->pause_ns ? pause : report->pause_ns;
   }
   ct_process_close(&process, false);
@@ -416,17 +476,17 @@ static bool
 is_unheard(struct ct_session *session, pid_t pid, const struct ct_inside *inside)
 {
   struct ct_process process = {.mem_fd = -1, .pidfd = -1};
-  struct ct_found found;
+  struct ct_detection found;
   uint64_t own = 1;
   bool is = false;
-  if (family_knows(session->family, pid) || ct_process_open(pid, &process, NULL) != 0) {
+  if (tree_knows(session->tree, pid) || ct_process_open(pid, &process, NULL) != 0) {
     return false;
   }
-  if (ct_found_in(&process, &found, NULL) == 0) {
+  if (ct_detect(&process, &found, NULL) == 0) {
     is = is_of_its_parent(&process, &found) && found.header->controller_pid == (uint32_t)getpid() &&
          found.header->target_pid == session->image.ring->target_pid &&
          ct_process_read(&process, inside->controls + CT_CONTROL_OWN, &own, sizeof(own)) == 0 && own == 0;
-    ct_found_free(&found);
+    ct_detection_free(&found);
   }
   ct_process_close(&process, false);
   return is;
@@ -437,7 +497,7 @@ struct pids {
   size_t count;
 };
 
-static void
+static bool
 add_pid(void *context, pid_t pid)
 {
   struct pids *pids = context;
@@ -446,10 +506,11 @@ add_pid(void *context, pid_t pid)
     pids->items = grown;
     pids->items[pids->count++] = pid;
   }
+  return false;
 }
 
 /*
- * The process has no hooks any more, and nobody is followed. What the ring tells of the hooks is no longer the
+ * The process has no hooks any more, and nobody is followed. What the ring says of the hooks is no longer the
  * process's concern, but that of children which were forked while it had them.
  */
 static void
@@ -474,24 +535,28 @@ clean_children(struct ct_session *session, const struct ct_inside *inside)
 /* ---- detach ---- */
 
 int
-session_detach(struct ct_session *session, struct ct_diag *diag)
+session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_diag *diag)
 {
   struct ct_undone undone = {0};
   struct ct_inside inside;
   bool failed_before = !session->image_live;
-  bool ending = session->family != NULL && family_is_ending(session->family);
-  int code = session_hold(session, diag);
+  bool ending = session->tree != NULL && tree_is_ending(session->tree);
+  int code = session_stop_threads(session, diag);
   if (code == 0 && !failed_before) {
+    ct_manifest_stop(&session->manifest);
     __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
     inside = session->image.ring->inside;
     if (ending) {
-      session_serve_visitors(session); /* who waits is refused */
+      session_serve_handshakes(session); /* who waits is refused */
     }
-    code = take_out(session, &undone, diag);
+    code = take_out(session, wait, &undone, diag);
   }
-  uint64_t pause = session_let_go(session);
+  uint64_t pause = session_resume_threads(session);
   if (code == 0 && ending && !failed_before) {
     clean_children(session, &inside);
+  }
+  if (code != 0 && wait != NULL && wait->failed != NULL && !failed_before) {
+    wait->failed(wait->context);
   }
   if (code != 0 && ct_process_has_died(&session->process)) {
     code = 0; /* as good */
@@ -502,6 +567,12 @@ session_detach(struct ct_session *session, struct ct_diag *diag)
   session->status.kept = undone.kept;
   pthread_mutex_unlock(&session->guard);
   return code;
+}
+
+int
+session_detach(struct ct_session *session, struct ct_diag *diag)
+{
+  return session_leave(session, NULL, diag);
 }
 
 int

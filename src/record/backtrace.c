@@ -2,9 +2,13 @@
 /* See backtrace.h. */
 #include "record/backtrace.h"
 
+#include "base/clock.h"
+#include "base/file.h"
+
 #include <elfutils/libdwfl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +16,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define RESTARTS_MAX 16
-#define DEBUG_ROOT   "/usr/lib/debug"
+#define RESTARTS_MAX   16
+#define PREPARE_NS_MAX 2000000000ull /* how long files are opened beforehand */
+#define DEBUG_ROOT     "/usr/lib/debug"
 /* Below the target's stack pointer, as agent/entry.S keeps things; and at the top of the agent's own stack. */
 #define KEPT_DESC  120
 #define KEPT_HALF  96
@@ -24,19 +29,31 @@
 
 struct ct_backtracer {
   const struct ct_process *process;
-  const struct ct_agent_place *place;
+  const struct ct_agent_layout *layout;
   struct ct_region *regions;
   size_t region_count;
   Dwfl *dwfl;
-  struct ct_registers start; /* for the unwinding that goes on */
+  struct ct_mappings mappings;      /* when it was opened */
+  const struct ct_stack_copy *copy; /* NULL: the stack is as it is in the process */
+  struct ct_registers start;        /* for the unwinding that goes on */
   struct ct_stack_frame *frames;
   size_t count, max;
+  int result; /* of the last look: less than 0: it found no further */
   bool again; /* it stopped in a trampoline or the agent: start has the registers there */
 };
 
 static bool
 read_word(const struct ct_backtracer *tracer, uint64_t address, uint64_t *word)
 {
+  const struct ct_stack_copy *copy = tracer->copy;
+  if (copy != NULL && address >= copy->start && address < copy->end) {
+    uint64_t offset = address - copy->start;
+    if (offset + sizeof(*word) > copy->size) {
+      return false;
+    }
+    memcpy(word, copy->bytes + offset, sizeof(*word));
+    return true;
+  }
   return ct_process_read(tracer->process, address, word, sizeof(*word)) == 0;
 }
 
@@ -55,7 +72,7 @@ region_of(const struct ct_backtracer *tracer, uint64_t pc)
 static bool
 is_agent(const struct ct_backtracer *tracer, uint64_t pc)
 {
-  return pc >= tracer->place->base && pc < tracer->place->base + tracer->place->bytes;
+  return tracer->layout != NULL && pc >= tracer->layout->base && pc < tracer->layout->base + tracer->layout->bytes;
 }
 
 /* The trampoline around pc. */
@@ -63,7 +80,7 @@ static bool
 find_desc(const struct ct_backtracer *tracer, const struct ct_region *region, uint64_t pc, struct ct_hook_desc *desc)
 {
   uint64_t low = 0, high = region->desc_count;
-  while (low < high) { /* the first that begins behind pc */
+  while (low < high && high <= CT_FN_MAX) { /* the first that begins after pc */
     uint64_t middle = (low + high) / 2;
     if (ct_process_read(tracer->process, region->desc + middle * sizeof(*desc), desc, sizeof(*desc)) != 0) {
       return false;
@@ -75,10 +92,11 @@ find_desc(const struct ct_backtracer *tracer, const struct ct_region *region, ui
     }
   }
   return low != 0 &&
-         ct_process_read(tracer->process, region->desc + (low - 1) * sizeof(*desc), desc, sizeof(*desc)) == 0;
+         ct_process_read(tracer->process, region->desc + (low - 1) * sizeof(*desc), desc, sizeof(*desc)) == 0 &&
+         desc->map_count <= sizeof(desc->map_new);
 }
 
-/* The word at address; where that is a slot of a hooked frame, the true return address. */
+/* The word at address; where that is a return-address slot of a hooked frame, the true return address. */
 static bool
 read_true_word(const struct ct_backtracer *tracer, uint64_t address, uint64_t *word)
 {
@@ -89,7 +107,7 @@ read_true_word(const struct ct_backtracer *tracer, uint64_t address, uint64_t *w
   const struct ct_region *region = region_of(tracer, *word);
   uint64_t kept;
   if (region != NULL && find_desc(tracer, region, *word, &desc) && desc.ret_point == *word &&
-      read_word(tracer, address + (uint64_t)tracer->place->store_delta, &kept)) {
+      read_word(tracer, address + (uint64_t)tracer->layout->store_delta, &kept)) {
     *word = kept;
   }
   return true;
@@ -138,6 +156,28 @@ first_registers(Dwfl_Thread *thread, void *arg)
   return dwfl_thread_state_registers(thread, 0, CT_REGISTER_COUNT, values);
 }
 
+/* Who asks for files: in this thread, which looks at one process at a time. */
+static _Thread_local const struct ct_backtracer *asking;
+
+/* The file of a module, which may be in another root. */
+static int
+find_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **path, Elf **elf)
+{
+  char found[PATH_MAX + 64];
+  int fd = -1;
+  size_t length = name != NULL ? strlen(name) : 0;
+  if (length == 0 || name[0] != '/') {
+    return dwfl_linux_proc_find_elf(module, userdata, name, base, path, elf); /* the vdso, from memory */
+  }
+  *elf = NULL;
+  const struct ct_mapping *mapping = ct_mappings_at(&asking->mappings, base);
+  if (mapping != NULL && mapping->inode != 0 && strcmp(mapping->path, name) == 0) {
+    fd = ct_process_open_mapped(asking->process->pid, mapping, found, sizeof(found), NULL);
+  }
+  *path = fd >= 0 ? strdup(found) : NULL;
+  return fd;
+}
+
 /* Separate debug files, where distributions put them; nothing is asked of the network. */
 static int
 find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, const char *file,
@@ -158,7 +198,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
       length += snprintf(text + length, sizeof(text) - (size_t)length, "%02x", id[i]);
     }
     snprintf(text + length, sizeof(text) - (size_t)length, ".debug");
-    fd = open(text, O_RDONLY | O_CLOEXEC);
+    fd = ct_open_regular(text);
   }
   const char *slash = file != NULL ? strrchr(file, '/') : NULL;
   if (fd < 0 && link != NULL && slash != NULL) {
@@ -166,7 +206,7 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
     for (size_t i = 0; fd < 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
       int length =
           snprintf(text, sizeof(text), "%s%.*s%s%s", folders[i][0], (int)(slash - file), file, folders[i][1], link);
-      fd = length < (int)sizeof(text) ? open(text, O_RDONLY | O_CLOEXEC) : -1;
+      fd = length < (int)sizeof(text) ? ct_open_regular(text) : -1;
     }
   }
   *path = fd >= 0 ? strdup(text) : NULL;
@@ -176,10 +216,10 @@ find_debug_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Ad
 /* ---- frames ---- */
 
 static void
-add_frame(struct ct_backtracer *tracer, uint64_t pc, bool exact)
+add_frame(struct ct_backtracer *tracer, uint64_t pc, uint64_t sp, bool exact)
 {
   if (tracer->count < tracer->max) {
-    tracer->frames[tracer->count++] = (struct ct_stack_frame){pc, exact};
+    tracer->frames[tracer->count++] = (struct ct_stack_frame){pc, sp, exact};
   }
 }
 
@@ -201,27 +241,28 @@ on_frame(Dwfl_Frame *frame, void *arg)
     tracer->again = true;
     return DWARF_CB_ABORT;
   }
-  add_frame(tracer, pc, exact);
+  Dwarf_Word sp;
+  add_frame(tracer, pc, dwfl_frame_reg(frame, CT_REGISTER_RSP, &sp) == 0 ? sp : 0, exact);
   return tracer->count < tracer->max ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-/* As if the function whose slot is at sp had just returned. */
+/* As if the function whose return-address slot is at sp had just returned. */
 static bool
-step_out(struct ct_backtracer *tracer, uint64_t slot, bool kept)
+step_out(struct ct_backtracer *tracer, uint64_t ra_slot, bool kept)
 {
   uint64_t pc;
-  bool ok =
-      kept ? read_word(tracer, slot + (uint64_t)tracer->place->store_delta, &pc) : read_true_word(tracer, slot, &pc);
+  bool ok = kept ? read_word(tracer, ra_slot + (uint64_t)tracer->layout->store_delta, &pc)
+                 : read_true_word(tracer, ra_slot, &pc);
   tracer->start.values[CT_REGISTER_RIP] = pc;
-  tracer->start.values[CT_REGISTER_RSP] = slot + 8;
+  tracer->start.values[CT_REGISTER_RSP] = ra_slot + 8;
   return ok;
 }
 
 static bool
-enter_function(struct ct_backtracer *tracer, uint64_t function, uint64_t slot)
+enter_function(struct ct_backtracer *tracer, uint64_t function, uint64_t ra_slot)
 {
   tracer->start.values[CT_REGISTER_RIP] = function;
-  tracer->start.values[CT_REGISTER_RSP] = slot;
+  tracer->start.values[CT_REGISTER_RSP] = ra_slot;
   return true;
 }
 
@@ -230,7 +271,7 @@ static bool
 leave_trampoline(struct ct_backtracer *tracer, const struct ct_region *region)
 {
   struct ct_hook_desc desc;
-  uint64_t pc = tracer->start.values[CT_REGISTER_RIP], sp = tracer->start.values[CT_REGISTER_RSP], slot;
+  uint64_t pc = tracer->start.values[CT_REGISTER_RIP], sp = tracer->start.values[CT_REGISTER_RSP], ra_slot;
   if (!find_desc(tracer, region, pc, &desc)) {
     return false;
   }
@@ -251,8 +292,8 @@ leave_trampoline(struct ct_backtracer *tracer, const struct ct_region *region)
   if (pc < desc.relocated) {
     return step_out(tracer, sp, true);
   }
-  return read_word(tracer, sp, &slot) && slot == desc.ret_point ? step_out(tracer, sp, true)
-                                                                : enter_function(tracer, desc.function, sp);
+  return read_word(tracer, sp, &ra_slot) && ra_slot == desc.ret_point ? step_out(tracer, sp, true)
+                                                                      : enter_function(tracer, desc.function, sp);
 }
 
 /* The thread is in a handler of the agent's: back to where the signal came (kernel, struct rt_sigframe). */
@@ -279,7 +320,7 @@ leave_handler(struct ct_backtracer *tracer, uint64_t sp)
   uint64_t word, registers[CT_CRASH_REGISTERS];
   for (uint64_t at = sp; at < sp + HANDLER_BYTES && read_word(tracer, at, &word); at += 8) {
     uint64_t context = at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
-    if (word == tracer->place->restorer &&
+    if (word == tracer->layout->restorer &&
         ct_process_read(tracer->process, context, registers, sizeof(registers)) == 0) {
       for (int i = 0; i < CT_REGISTER_COUNT; i++) {
         tracer->start.values[i] = registers[order[i]];
@@ -294,23 +335,25 @@ leave_handler(struct ct_backtracer *tracer, uint64_t sp)
 static bool
 leave_agent(struct ct_backtracer *tracer)
 {
-  uint64_t sp = tracer->start.values[CT_REGISTER_RSP], controls = tracer->place->controls, slot, at, half;
+  uint64_t sp = tracer->start.values[CT_REGISTER_RSP], controls = tracer->layout->controls, ra_slot, at, half;
   struct ct_hook_desc desc;
   if (sp < controls || sp >= controls + (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE) {
     return leave_handler(tracer, sp);
   }
   uint64_t top = controls + ((sp - controls) / CT_CONTROL_STRIDE + 1) * CT_CONTROL_STRIDE;
-  if (!read_word(tracer, top - 8, &slot) || !read_word(tracer, slot - KEPT_DESC, &at) ||
-      !read_word(tracer, slot - KEPT_HALF, &half) || ct_process_read(tracer->process, at, &desc, sizeof(desc)) != 0) {
+  if (!read_word(tracer, top - 8, &ra_slot) || !read_word(tracer, ra_slot - KEPT_DESC, &at) ||
+      !read_word(tracer, ra_slot - KEPT_HALF, &half) ||
+      ct_process_read(tracer->process, at, &desc, sizeof(desc)) != 0) {
     return false;
   }
-  return half == HALF_LEAVE ? step_out(tracer, slot, true) : enter_function(tracer, desc.function, slot);
+  return half == HALF_LEAVE ? step_out(tracer, ra_slot, true) : enter_function(tracer, desc.function, ra_slot);
 }
 
 size_t
 ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers, struct ct_stack_frame *frames,
              size_t max)
 {
+  asking = tracer;
   tracer->start = *registers;
   tracer->frames = frames;
   tracer->count = 0;
@@ -327,18 +370,56 @@ ct_backtrace(struct ct_backtracer *tracer, const struct ct_registers *registers,
       tracer->again = true;
       ok = leave_agent(tracer);
     } else if (turn == 0 && dwfl_addrmodule(tracer->dwfl, pc) == NULL) {
-      add_frame(tracer, pc, true); /* a call to nowhere: the return address is on top of the stack */
+      add_frame(tracer, pc, tracer->start.values[CT_REGISTER_RSP],
+                true); /* a call to nowhere: the return address is on top of the stack */
       tracer->again = true;
       ok = step_out(tracer, tracer->start.values[CT_REGISTER_RSP], false) &&
            dwfl_addrmodule(tracer->dwfl, tracer->start.values[CT_REGISTER_RIP]) != NULL;
     } else {
-      dwfl_getthread_frames(tracer->dwfl, tracer->process->pid, on_frame, tracer);
+      tracer->result = dwfl_getthread_frames(tracer->dwfl, tracer->process->pid, on_frame, tracer);
     }
     if (!ok || !tracer->again) {
       break;
     }
   }
   return tracer->count;
+}
+
+size_t
+ct_backtrace_copy(struct ct_backtracer *tracer, const struct ct_registers *registers, const struct ct_stack_copy *copy,
+                  struct ct_stack_frame *frames, size_t max, const char **why)
+{
+  tracer->copy = copy;
+  tracer->result = 0;
+  size_t count = ct_backtrace(tracer, registers, frames, max);
+  *why = tracer->result < 0 && count < max ? dwfl_errmsg(-1) : NULL;
+  tracer->copy = NULL;
+  return count;
+}
+
+static int
+open_file(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, void *arg)
+{
+  (void)userdata;
+  (void)name;
+  (void)base;
+  GElf_Addr bias;
+  Dwarf_Addr cfi_bias;
+  if (ct_now_ns() > *(const uint64_t *)arg) {
+    return DWARF_CB_ABORT; /* the others are opened when a frame is in them */
+  }
+  if (dwfl_module_getelf(module, &bias) != NULL) {
+    dwfl_module_eh_cfi(module, &cfi_bias);
+  }
+  return DWARF_CB_OK;
+}
+
+void
+ct_backtracer_prepare(struct ct_backtracer *tracer)
+{
+  asking = tracer;
+  uint64_t deadline = ct_now_ns() + PREPARE_NS_MAX;
+  dwfl_getmodules(tracer->dwfl, open_file, &deadline, 0);
 }
 
 const char *
@@ -364,7 +445,10 @@ static int
 read_regions(struct ct_backtracer *tracer)
 {
   uint64_t count = 0;
-  uint64_t config = tracer->place->config;
+  if (tracer->layout == NULL) {
+    return 0;
+  }
+  uint64_t config = tracer->layout->config;
   if (ct_process_read(tracer->process, config + offsetof(struct ct_agent_config, region_count), &count,
                       sizeof(count)) != 0 ||
       count > CT_REGION_MAX) {
@@ -378,10 +462,10 @@ read_regions(struct ct_backtracer *tracer)
 }
 
 int
-ct_backtracer_open(const struct ct_process *process, const struct ct_agent_place *place, struct ct_backtracer **out,
+ct_backtracer_open(const struct ct_process *process, const struct ct_agent_layout *layout, struct ct_backtracer **out,
                    struct ct_diag *diag)
 {
-  static const Dwfl_Callbacks files = {.find_elf = dwfl_linux_proc_find_elf, .find_debuginfo = find_debug_file};
+  static const Dwfl_Callbacks files = {.find_elf = find_file, .find_debuginfo = find_debug_file};
   static const Dwfl_Thread_Callbacks threads = {.next_thread = no_thread,
                                                 .get_thread = the_thread,
                                                 .memory_read = read_for_dwfl,
@@ -391,8 +475,10 @@ ct_backtracer_open(const struct ct_process *process, const struct ct_agent_place
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   tracer->process = process;
-  tracer->place = place;
-  int code = read_regions(tracer);
+  tracer->layout = layout;
+  asking = tracer;
+  int code = ct_process_mappings(process->pid, &tracer->mappings);
+  code = code == 0 ? read_regions(tracer) : code;
   if (code == 0) {
     tracer->dwfl = dwfl_begin(&files);
     if (tracer->dwfl == NULL || dwfl_linux_proc_report(tracer->dwfl, process->pid) != 0 ||
@@ -416,6 +502,7 @@ ct_backtracer_close(struct ct_backtracer *tracer)
     if (tracer->dwfl != NULL) {
       dwfl_end(tracer->dwfl);
     }
+    ct_mappings_free(&tracer->mappings);
     free(tracer->regions);
     free(tracer);
   }

@@ -37,12 +37,12 @@ can_change(const struct ct_module *module)
   return module->loaded && module->plan != NULL && module->why_not == NULL && module->modes != NULL;
 }
 
-struct ct_choice *
-ct_modules_choose(struct ct_modules *modules, int pid)
+struct ct_filter_result *
+ct_modules_filter(struct ct_modules *modules, int pid)
 {
   const struct ct_plan *program = ct_modules_program(modules, pid);
-  struct ct_choice *choices = calloc(modules->count + 1, sizeof(*choices));
-  int code = choices == NULL ? CT_ENOMEM : 0;
+  struct ct_filter_result *filter_results = calloc(modules->count + 1, sizeof(*filter_results));
+  int code = filter_results == NULL ? CT_ENOMEM : 0;
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     const struct ct_module *module = &modules->items[i];
     if (can_change(module)) {
@@ -52,24 +52,24 @@ ct_modules_choose(struct ct_modules *modules, int pid)
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     const struct ct_module *module = &modules->items[i];
     if (can_change(module)) {
-      code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
-                              &choices[i]);
+      code = ct_select_filter(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
+                              &filter_results[i]);
     }
   }
   if (code != 0) {
-    ct_modules_choices_free(modules, choices);
+    ct_modules_filter_results_free(modules, filter_results);
     return NULL;
   }
-  return choices;
+  return filter_results;
 }
 
 void
-ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices)
+ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_result *filter_results)
 {
-  for (size_t i = 0; choices != NULL && i < modules->count; i++) {
-    ct_choice_free(&choices[i]);
+  for (size_t i = 0; filter_results != NULL && i < modules->count; i++) {
+    ct_filter_result_free(&filter_results[i]);
   }
-  free(choices);
+  free(filter_results);
 }
 
 static const uint8_t *
@@ -88,8 +88,7 @@ installed_of(const struct ct_module *module, size_t which)
 static bool
 is_active(const struct ct_module *module, size_t which, const struct ct_patch *patch)
 {
-  return patch->kind != CT_PATCH_RELAY &&
-         (module->active == NULL ? which == 1 : module->active[patch->function] == which);
+  return !ct_patch_is_relay(patch) && (module->active == NULL ? which == 1 : module->active[patch->function] == which);
 }
 
 bool
@@ -114,11 +113,11 @@ ct_module_holds(const struct ct_module *module, const struct ct_remote *remote)
 
 /* Of what a function shall have (ct_planned_sort). */
 static uint8_t
-wanted_mode(const struct ct_module *module, const struct ct_choice *choice, size_t i)
+wanted_mode(const struct ct_module *module, const struct ct_filter_result *filter_result, size_t i)
 {
   const struct ct_planned *planned = &module->plan->functions[i];
-  enum ct_wish wish = ct_choice_wish(choice, i);
-  return planned->refusal != CT_REFUSED_NOT ? 0 : ct_planned_sort(planned, wish);
+  enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
+  return planned->refusal != CT_REFUSED_NOT ? 0 : ct_planned_sort(planned, requested);
 }
 
 /* The trampoline of a function for this mode, 0 when there is none yet. */
@@ -151,21 +150,24 @@ begin_active(struct ct_module *module)
 static bool
 cannot_be(const struct ct_module *module, size_t i)
 {
-  uint8_t late = module->installed.late != NULL ? module->installed.late[i] : CT_REFUSED_NOT;
-  return late != CT_REFUSED_NOT && late != CT_REFUSED_BUSY && !ct_refusal_is_choice((enum ct_refusal)late);
+  uint8_t install_refusal =
+      module->installed.install_refusals != NULL ? module->installed.install_refusals[i] : CT_REFUSED_NOT;
+  return install_refusal != CT_REFUSED_NOT && install_refusal != CT_REFUSED_BUSY &&
+         !ct_refusal_by_user((enum ct_refusal)install_refusal);
 }
 
 /* What the new layer consists of: the trampolines that are wanted and not there. Their number. */
 static size_t
-choose_missing(const struct ct_module *module, const struct ct_choice *choice, struct ct_choice *missing)
+choose_missing(const struct ct_module *module, const struct ct_filter_result *filter_result,
+               struct ct_filter_result *missing)
 {
   const struct ct_plan *plan = module->plan;
   size_t count = 0;
-  *missing = (struct ct_choice){.wishes = malloc(plan->count + 1)};
-  for (size_t i = 0; missing->wishes != NULL && i < plan->count; i++) {
-    uint8_t mode = wanted_mode(module, choice, i);
+  *missing = (struct ct_filter_result){.requested_modes = malloc(plan->count + 1)};
+  for (size_t i = 0; missing->requested_modes != NULL && i < plan->count; i++) {
+    uint8_t mode = wanted_mode(module, filter_result, i);
     bool is_missing = mode != 0 && !cannot_be(module, i) && find_trampoline(module, i, mode) == 0;
-    missing->wishes[i] = is_missing ? ct_choice_wish(choice, i) : CT_WISH_NONE;
+    missing->requested_modes[i] = is_missing ? ct_filter_result_mode(filter_result, i) : CT_REQUESTED_NONE;
     missing->excluded += plan->functions[i].refusal == CT_REFUSED_NOT && !is_missing;
     count += is_missing;
   }
@@ -173,8 +175,8 @@ choose_missing(const struct ct_module *module, const struct ct_choice *choice, s
 }
 
 static int
-add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_agent_place *place,
-          const struct ct_choice *missing, struct ct_diag *diag)
+add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_agent_layout *layout,
+          const struct ct_filter_result *missing, struct ct_diag *diag)
 {
   const struct ct_plan *plan = module->plan;
   if (module->layer_count == LAYERS_MAX) {
@@ -192,7 +194,7 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
     others[which - 1] = installed_of(module, which);
   }
   if (code == 0) {
-    code = ct_install_layer(remote, place, plan, missing, module->base, module->installed.first_fn, others,
+    code = ct_install_layer(remote, layout, plan, missing, module->base, module->installed.first_fn, others,
                             module->layer_count + 1, &layer.installed, diag);
   }
   free(others);
@@ -201,11 +203,12 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
     return code;
   }
   for (size_t i = 0; i < plan->count; i++) {
-    uint8_t late = layer.installed.late == NULL ? CT_REFUSED_NOT : layer.installed.late[i];
-    enum ct_wish wish = ct_choice_wish(missing, i);
-    bool there = plan->functions[i].refusal == CT_REFUSED_NOT && wish != CT_WISH_NONE &&
-                 (late == CT_REFUSED_NOT || ct_refusal_is_choice(late));
-    layer.modes[i] = there ? ct_planned_sort(&plan->functions[i], wish) : 0;
+    uint8_t install_refusal =
+        layer.installed.install_refusals == NULL ? CT_REFUSED_NOT : layer.installed.install_refusals[i];
+    enum ct_requested_mode requested = ct_filter_result_mode(missing, i);
+    bool there = plan->functions[i].refusal == CT_REFUSED_NOT && requested != CT_REQUESTED_NONE &&
+                 (install_refusal == CT_REFUSED_NOT || ct_refusal_by_user(install_refusal));
+    layer.modes[i] = there ? ct_planned_sort(&plan->functions[i], requested) : 0;
   }
   module->layers[module->layer_count++] = layer;
   return 0;
@@ -213,7 +216,8 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
 
 /* Which function goes from which trampoline to which. */
 static size_t
-switch_all(struct ct_module *module, const struct ct_choice *choice, const struct ct_remote *remote, int *code)
+switch_all(struct ct_module *module, const struct ct_filter_result *filter_result, const struct ct_remote *remote,
+           int *code)
 {
   const struct ct_plan *plan = module->plan;
   size_t busy = 0;
@@ -221,7 +225,7 @@ switch_all(struct ct_module *module, const struct ct_choice *choice, const struc
   uint8_t *switches = malloc(plan->count + 1);
   *code = next == NULL || switches == NULL ? CT_ENOMEM : 0;
   for (size_t i = 0; i < plan->count && *code == 0; i++) {
-    uint8_t mode = wanted_mode(module, choice, i);
+    uint8_t mode = wanted_mode(module, filter_result, i);
     bool is_there = module->active[i] != 0 && modes_of(module, module->active[i])[i] == mode;
     next[i] = mode == 0 ? 0 : is_there ? module->active[i] : (uint16_t)find_trampoline(module, i, mode);
   }
@@ -250,12 +254,12 @@ static void
 settle(struct ct_modules *modules, const struct ct_module *module)
 {
   ct_plans_lock(modules->plans);
-  ct_select_settle(modules->selection, module->plan, module->path, module->installed.late);
+  ct_select_reconcile(modules->selection, module->plan, module->path, module->installed.install_refusals);
   ct_plans_unlock(modules->plans);
 }
 
 void
-ct_modules_settle(struct ct_modules *modules)
+ct_modules_reconcile(struct ct_modules *modules)
 {
   for (size_t i = 0; i < modules->count; i++) {
     if (can_change(&modules->items[i])) {
@@ -266,12 +270,12 @@ ct_modules_settle(struct ct_modules *modules)
 
 /* Why each function is not hooked, as if it had been installed so; and how many are. */
 static int
-take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct_choice *choice)
+summarise(struct ct_modules *modules, struct ct_module *module, const struct ct_filter_result *filter_result)
 {
   const struct ct_plan *plan = module->plan;
-  if (module->installed.late == NULL) {
-    module->installed.late = calloc(plan->count + 1, 1);
-    if (module->installed.late == NULL) {
+  if (module->installed.install_refusals == NULL) {
+    module->installed.install_refusals = calloc(plan->count + 1, 1);
+    if (module->installed.install_refusals == NULL) {
       return CT_ENOMEM;
     }
   }
@@ -281,21 +285,22 @@ take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct
     if (plan->functions[i].refusal != CT_REFUSED_NOT) {
       continue;
     }
-    enum ct_wish wish = ct_choice_wish(choice, i);
-    uint8_t late = CT_REFUSED_NOT;
+    enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
+    uint8_t install_refusal = CT_REFUSED_NOT;
     if (cannot_be(module, i)) {
-      late = module->installed.late[i];
-    } else if (!ct_wish_has_event(wish)) {
-      late = (uint8_t)ct_choice_reason(choice, i);
+      install_refusal = module->installed.install_refusals[i];
+    } else if (!ct_requested_has_event(requested)) {
+      install_refusal = (uint8_t)ct_filter_result_reason(filter_result, i);
     } else if (module->active[i] == 0) {
-      uint8_t before = module->layer_count != 0 && module->layers[module->layer_count - 1].installed.late != NULL
-                           ? module->layers[module->layer_count - 1].installed.late[i]
-                           : CT_REFUSED_NOT;
-      late = before != CT_REFUSED_NOT && !ct_refusal_is_choice(before) ? before : CT_REFUSED_BUSY;
+      uint8_t before =
+          module->layer_count != 0 && module->layers[module->layer_count - 1].installed.install_refusals != NULL
+              ? module->layers[module->layer_count - 1].installed.install_refusals[i]
+              : CT_REFUSED_NOT;
+      install_refusal = before != CT_REFUSED_NOT && !ct_refusal_by_user(before) ? before : CT_REFUSED_BUSY;
     }
-    module->installed.late[i] = late;
-    module->refused[late] += late != CT_REFUSED_NOT;
-    module->hooked += late == CT_REFUSED_NOT;
+    module->installed.install_refusals[i] = install_refusal;
+    module->refused[install_refusal] += install_refusal != CT_REFUSED_NOT;
+    module->hooked += install_refusal == CT_REFUSED_NOT;
   }
   settle(modules, module);
   return 0;
@@ -303,34 +308,35 @@ take_stock(struct ct_modules *modules, struct ct_module *module, const struct ct
 
 static int
 change_module(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
-              struct ct_agent_place *place, const struct ct_choice *choice, size_t *busy, struct ct_diag *diag)
+              struct ct_agent_layout *layout, const struct ct_filter_result *filter_result, size_t *busy,
+              struct ct_diag *diag)
 {
-  struct ct_choice missing;
+  struct ct_filter_result missing;
   int code = begin_active(module);
   if (code != 0) {
     return code;
   }
-  if (choose_missing(module, choice, &missing) != 0) {
-    code = add_layer(module, remote, place, &missing, diag);
-  } else if (missing.wishes == NULL) {
+  if (choose_missing(module, filter_result, &missing) != 0) {
+    code = add_layer(module, remote, layout, &missing, diag);
+  } else if (missing.requested_modes == NULL) {
     code = CT_ENOMEM;
   }
-  free(missing.wishes);
+  free(missing.requested_modes);
   if (code == 0) {
-    *busy += switch_all(module, choice, remote, &code);
+    *busy += switch_all(module, filter_result, remote, &code);
   }
-  return code == 0 ? take_stock(modules, module, choice) : code;
+  return code == 0 ? summarise(modules, module, filter_result) : code;
 }
 
 int
-ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_place *place,
-                  struct ct_choice *choices, size_t *busy, struct ct_diag *diag)
+ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_layout *layout,
+                  struct ct_filter_result *filter_results, size_t *busy, struct ct_diag *diag)
 {
   int code = 0;
   *busy = 0;
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     if (can_change(&modules->items[i])) {
-      code = change_module(modules, &modules->items[i], remote, place, &choices[i], busy, diag);
+      code = change_module(modules, &modules->items[i], remote, layout, &filter_results[i], busy, diag);
     }
   }
   return code;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See crash.h. The process is held while its registers and stacks are read, which is bounded in frames and in time;
+ * See crash.h. The process is stopped while its registers and stacks are read, which is bounded in frames and in time;
  * names come from the plans that are there anyway. Source lines are looked for afterwards, when nobody waits: the file
  * is then written a second time.
  *
- * Without ptrace (a debugger has the process) the thread that crashed is told of alone.
+ * Without ptrace (a debugger has the process) the thread that crashed is reported alone.
  */
 #include "record/crash.h"
 
 #include "base/clock.h"
 #include "record/backtrace.h"
+#include "record/frames.h"
 #include "record/manifest.h"
-#include "process/freeze.h"
+#include "process/stop.h"
+#include "process/ids.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -23,38 +25,43 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FREEZE_MS     500
-#define END_MS        2000
-#define HELD_NS_MAX   3000000000ull /* how long other threads' stacks are looked at */
-#define FRAMES_MAX    256           /* of the thread that crashed */
-#define FRAMES_OTHERS 64
-#define LINES_MAX     2000 /* frames that source lines are looked for */
+#define STOP_MS        500
+#define END_MS         2000
+#define STOPPED_NS_MAX 3000000000ull /* how long other threads' stacks are looked at */
+#define FRAMES_MAX     256           /* of the thread that crashed */
+#define FRAMES_OTHERS  64
+#define LINES_MAX      2000 /* frames that source lines are looked for */
 
 struct crash {
   const struct ct_process *process;
   const struct ct_modules *modules;
   struct ct_backtracer *tracer; /* NULL: none to be had */
   struct ct_crash record;
+  pid_t tid; /* of the thread; that of the record is its own id (process/ids.h) */
   json_t *json;
   json_t *threads;
 };
 
 bool
-ct_crash_is_pending(const struct ct_ring_header *ring)
+ct_crash_is_pending(const struct ct_ring_parts *ring)
 {
-  const struct ct_crash *crash = (const struct ct_crash *)((const uint8_t *)ring + ring->crash_offset);
-  /* acquire: pairs with the agent's release, behind the record */
-  return __atomic_load_n(&crash->state, __ATOMIC_ACQUIRE) == CT_CRASH_PENDING;
+  /* acquire: pairs with the agent's release, after the record */
+  return __atomic_load_n(&ring->crash->state, __ATOMIC_ACQUIRE) == CT_CRASH_PENDING;
 }
 
 /* The thread goes on. Its state may be somebody else's by now, if it has waited for too long. */
 static void
-answer(struct ct_ring_header *ring)
+answer(struct ct_crash *crash)
 {
-  struct ct_crash *crash = (struct ct_crash *)((uint8_t *)ring + ring->crash_offset);
   uint32_t expected = CT_CRASH_PENDING;
   __atomic_compare_exchange_n(&crash->state, &expected, CT_CRASH_DONE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   syscall(SYS_futex, &crash->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void
+ct_crash_dismiss(const struct ct_ring_parts *ring)
+{
+  answer(ring->crash);
 }
 
 /* ---- what the kernel said ---- */
@@ -104,14 +111,6 @@ static const struct code_text codes[] = {
 };
 
 static void
-set_address(json_t *object, const char *key, uint64_t value)
-{
-  char text[32];
-  snprintf(text, sizeof(text), "0x%llx", (unsigned long long)value);
-  json_object_set_new(object, key, json_string(text));
-}
-
-static void
 put_signal(struct crash *crash)
 {
   siginfo_t info;
@@ -135,7 +134,7 @@ put_signal(struct crash *crash)
     json_object_set_new(crash->json, "sender_pid", json_integer(info.si_pid));
     json_object_set_new(crash->json, "sender_uid", json_integer(info.si_uid));
   } else if (info.si_code > 0 && info.si_code != SI_KERNEL && number != SIGSYS) {
-    set_address(crash->json, "address", (uint64_t)(uintptr_t)info.si_addr);
+    ct_json_set_address(crash->json, "address", (uint64_t)(uintptr_t)info.si_addr);
   }
 }
 
@@ -168,7 +167,7 @@ registers_json(const struct ct_crash *record)
                {"cr2", CT_CRASH_CR2}};
   json_t *json = json_object();
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    set_address(json, names[i].name, record->registers[names[i].at]);
+    ct_json_set_address(json, names[i].name, record->registers[names[i].at]);
   }
   return json;
 }
@@ -184,75 +183,18 @@ dwarf_registers(const struct ct_crash *record)
 
 /* ---- frames ---- */
 
-/* The loaded module that has code at pc. */
-static const struct ct_module *
-module_at(const struct ct_modules *modules, uint64_t pc)
-{
-  for (size_t i = 0; i < modules->count; i++) {
-    const struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && ct_elf_is_code(module->plan->elf, pc - module->base)) {
-      return module;
-    }
-  }
-  return NULL;
-}
-
-static const struct ct_planned *
-function_at(const struct ct_plan *plan, uint64_t address)
-{
-  size_t low = 0, high = plan->count;
-  while (low < high) { /* the first behind address */
-    size_t middle = (low + high) / 2;
-    if (plan->functions[middle].address <= address) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  const struct ct_planned *function = low != 0 ? &plan->functions[low - 1] : NULL;
-  return function != NULL && address - function->address < function->size ? function : NULL;
-}
-
 static json_t *
-frame_json(const struct crash *crash, const struct ct_stack_frame *frame)
-{
-  json_t *json = json_object();
-  uint64_t inside = frame->pc - (frame->exact ? 0 : 1), address;
-  const struct ct_module *module = module_at(crash->modules, inside);
-  set_address(json, "pc", frame->pc);
-  if (module == NULL) {
-    const char *name = ct_backtrace_module(crash->tracer, inside, &address);
-    if (name != NULL) {
-      json_object_set_new(json, "module", ct_manifest_text(name));
-      set_address(json, "offset", address + (frame->pc - inside));
-    }
-    return json;
-  }
-  const struct ct_planned *function = function_at(module->plan, inside - module->base);
-  json_object_set_new(json, "module", ct_manifest_text(module->path));
-  set_address(json, "offset", frame->pc - module->base);
-  if (function != NULL && function->name != NULL) {
-    json_object_set_new(json, "function", ct_manifest_text(function->name));
-  }
-  if (function != NULL) {
-    json_object_set_new(json, "function_offset",
-                        json_integer((json_int_t)(frame->pc - module->base - function->address)));
-  }
-  return json;
-}
-
-static json_t *
-put_thread(struct crash *crash, uint32_t tid, const struct ct_registers *registers, size_t max)
+put_thread(struct crash *crash, pid_t tid, uint32_t own_tid, const struct ct_registers *registers, size_t max)
 {
   struct ct_stack_frame frames[FRAMES_MAX];
   char name[32];
   json_t *json = json_object(), *list = json_array();
   size_t count = crash->tracer != NULL ? ct_backtrace(crash->tracer, registers, frames, max) : 0;
-  ct_process_thread_name(crash->process->pid, (pid_t)tid, name, sizeof(name));
-  json_object_set_new(json, "tid", json_integer(tid));
+  ct_process_thread_name(crash->process->pid, tid, name, sizeof(name));
+  json_object_set_new(json, "tid", json_integer(own_tid));
   json_object_set_new(json, "thread_name", ct_manifest_text(name));
   for (size_t i = 0; i < count; i++) {
-    json_array_append_new(list, frame_json(crash, &frames[i]));
+    json_array_append_new(list, ct_frame_json(crash->modules, crash->tracer, &frames[i]));
   }
   json_object_set_new(json, "backtrace", list);
   if (count == max) {
@@ -264,17 +206,18 @@ put_thread(struct crash *crash, uint32_t tid, const struct ct_registers *registe
 
 /* The stacks of the threads that only happened to be there. */
 static void
-put_others(struct crash *crash, const struct ct_frozen *frozen)
+put_others(struct crash *crash, const struct ct_stopped *stopped)
 {
-  uint64_t deadline = ct_now_ns() + HELD_NS_MAX;
-  for (size_t i = 0; i < frozen->thread_count && ct_now_ns() < deadline; i++) {
+  uint64_t deadline = ct_now_ns() + STOPPED_NS_MAX;
+  for (size_t i = 0; i < stopped->thread_count && ct_now_ns() < deadline; i++) {
     struct ct_registers registers;
     int64_t number;
-    if (frozen->threads[i].tid == (pid_t)crash->record.tid ||
-        ct_frozen_registers(frozen, i, &registers, &number) != 0) {
+    pid_t tid = stopped->threads[i].tid;
+    if (tid == crash->tid || ct_stopped_registers(stopped, i, &registers, &number) != 0) {
       continue;
     }
-    json_t *thread = put_thread(crash, (uint32_t)frozen->threads[i].tid, &registers, FRAMES_OTHERS);
+    uint32_t own = (uint32_t)ct_thread_own_id(crash->process->pid, tid);
+    json_t *thread = put_thread(crash, tid, own, &registers, FRAMES_OTHERS);
     if (number >= 0) {
       json_object_set_new(thread, "system_call", json_integer(number));
     }
@@ -309,16 +252,18 @@ put_lines(struct crash *crash)
 }
 
 int
-ct_crash_serve(struct ct_process *process, struct ct_ring_header *ring, const struct ct_agent_place *place,
-               const struct ct_modules *modules, struct ct_trace_writer *writer, struct ct_diag *diag)
+ct_crash_serve(struct ct_process *process, const struct ct_ring_parts *ring, const struct ct_agent_layout *layout,
+               const struct ct_modules *modules, struct ct_trace_writer *writer, struct ct_drain *drain,
+               struct ct_diag *diag)
 {
   struct crash crash = {.process = process, .modules = modules, .json = json_object(), .threads = json_array()};
-  struct ct_frozen frozen;
+  struct ct_stopped stopped;
   struct ct_diag why = {""};
-  crash.record = *(const struct ct_crash *)((const uint8_t *)ring + ring->crash_offset);
+  crash.record = *ring->crash;
   struct ct_registers registers = dwarf_registers(&crash.record);
-  bool held = ct_process_freeze(process, FREEZE_MS, &frozen, &why) == 0;
-  if (ct_backtracer_open(process, place, &crash.tracer, &why) != 0) {
+  uint64_t since = __builtin_ia32_rdtsc();
+  bool is_stopped = ct_process_stop(process, STOP_MS, &stopped, &why) == 0;
+  if (ct_backtracer_open(process, layout, &crash.tracer, &why) != 0) {
     crash.tracer = NULL;
   }
   json_object_set_new(crash.json, "version", json_integer(1));
@@ -328,15 +273,21 @@ ct_crash_serve(struct ct_process *process, struct ct_ring_header *ring, const st
   json_object_set_new(crash.json, "tsc", json_integer((json_int_t)crash.record.tsc));
   json_object_set_new(crash.json, "registers", registers_json(&crash.record));
   json_object_set(crash.json, "threads", crash.threads);
-  put_thread(&crash, crash.record.tid, &registers, FRAMES_MAX);
-  if (held) {
-    put_others(&crash, &frozen);
+  crash.tid = ct_thread_by_own_id(process->pid, (pid_t)crash.record.tid);
+  put_thread(&crash, crash.tid, crash.record.tid, &registers, FRAMES_MAX);
+  if (is_stopped) {
+    put_others(&crash, &stopped);
   }
   int code = ct_trace_writer_crash(writer, crash.json);
-  answer(ring);
-  if (held) {
-    ct_frozen_await_end(&frozen, (pid_t)crash.record.tid, END_MS);
-    ct_process_thaw(&frozen);
+  if (is_stopped) {
+    ct_drain_add_stop(drain, since, __builtin_ia32_rdtsc());
+  }
+  answer(ring->crash);
+  if (is_stopped) {
+    if (crash.tid != 0) {
+      ct_stopped_await_end(&stopped, crash.tid, END_MS);
+    }
+    ct_process_resume(&stopped);
   }
   if (crash.tracer != NULL && put_lines(&crash)) {
     code = ct_trace_writer_crash(writer, crash.json);

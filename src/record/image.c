@@ -5,38 +5,60 @@
  *   ring      memfd, shared: header, tids, slots, segment table, segments
  *   agent     the flat image, private: code read-only, then its data
  *   controls  one control page and agent stack per slot, private, unreserved, wiped on fork
- *   table     one byte per 64 KiB of address space, private, unreserved
- *   store     the return store of the main stack, private, unreserved
+ *   table     one byte per 64 KiB of address space, private, unreserved; only we write it, from outside, so that it
+ *             does not count as the program's data (RLIMIT_DATA)
+ *   stacks    the map of stacks and return stores, private, unreserved; stores are mapped by the agent
  */
 #include "record/image.h"
 
 #include "agent/image.h"
 #include "hook/signals.h"
+#include "ring/stacks.h"
 #include "x86/trampoline.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 extern const uint8_t ct_agent_blob[];
 extern const uint8_t ct_agent_blob_end[];
 
-#define STORE_DELTA (-(1ll << 45)) /* see docs/architecture.md: fits the usual and the legacy layout */
 /*
- * Hints for our own mappings: below where the kernel places libraries, so that these find their usual places, and
- * above all that sanitizers take for their shadows.
+ * D. -2^45 fits the usual and the legacy layout (docs/architecture.md). The rest keeps a return-address slot and its
+ * entry in the store, which are written one after the other at each call, out of each other's way: AMD's way prediction
+ * goes by bits 12 to 27 of an address within the set that bits 6 to 11 tell, and Intel's loads wait for stores with the
+ * same low 12 bits. 2 KiB within the page keep the locals of frames apart from the store as well.
  */
-#define RING_HINT           0x7e9000000000ull
-#define AGENT_HINT          0x7e9100000000ull
-#define CONTROLS_HINT       0x7e9200000000ull
-#define TABLE_HINT          0x7e9300000000ull
+#define STORE_APART 0x1840ll
+#define STORE_DELTA (-(1ll << 45) + STORE_APART)
+_Static_assert(STORE_APART % 64 == 0, "a return-address slot that lies in one cache line has its store in one");
+_Static_assert((STORE_APART & 0xfff) != 0 && (STORE_APART & 0xffff000) != 0,
+               "neither the low bits nor the page's agree");
+/*
+ * Where our own mappings go: BASE_BELOW below where the kernel puts what asks for no address, and in which order. Far
+ * enough that libraries find their usual addresses; near enough that, as with those, no program can count on an address
+ * there: where that is differs from run to run. It is above all that sanitizers take for their shadows. In the legacy
+ * layout mappings grow upwards, and ours are at the end.
+ */
+#define BASE_BELOW          (16ull << 30)
+#define BASE_ALIGN          (1ull << 30)
+#define BASE_USUAL          (1ull << 46) /* what the kernel chooses in the usual layout lies above */
+#define BASE_LEGACY         0x7e9000000000ull
+#define RING_AT             0x0ull
+#define AGENT_AT            0x40000000ull
+#define CONTROLS_AT         0x50000000ull
+#define STACKS_AT           0x60000000ull
+#define TABLE_AT            0x80000000ull
 #define STACK_UNLIMITED     (1ull << 30) /* how much of an unlimited stack gets a store at first */
 #define HWCAP2_HAS_FSGSBASE (1u << 1)
 #define UNWIND_BYTES        512
@@ -67,21 +89,23 @@ remote_mmap(const struct ct_remote *remote, uint64_t address, uint64_t size, int
     return CT_ENOMEM;
   }
   *result = (uint64_t)got;
-  return 0;
+  /* A core dump is to be that of the program. */
+  uint64_t advice[6] = {(uint64_t)got, size, MADV_DONTDUMP};
+  return remote->syscall(remote->context, SYS_madvise, advice, &got);
 }
 
-/* One of our own, announced before it is there (see ct_room_announce) if it can be had at its usual place. */
+/* One of our own, announced before it is there (see ct_near_announce) if it can be had at its usual address. */
 static int
-map_own(const struct ct_remote *remote, struct ct_image *image, uint64_t hint, uint64_t size, int flags,
+map_own(const struct ct_remote *remote, struct ct_image *image, uint64_t hint, uint64_t size, int prot, int flags,
         uint64_t *result)
 {
   struct ct_pending *pending = &image->ring->inside.pending[CT_PENDING_OTHER];
   *pending = (struct ct_pending){hint, size};
   flags |= MAP_PRIVATE | MAP_ANONYMOUS;
-  int code = remote_mmap(remote, hint, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, -1, result);
+  int code = remote_mmap(remote, hint, size, prot, flags | MAP_FIXED_NOREPLACE, -1, result);
   if (code == CT_ENOMEM) {
     *pending = (struct ct_pending){0, 0};
-    code = remote_mmap(remote, hint, size, PROT_READ | PROT_WRITE, flags, -1, result);
+    code = remote_mmap(remote, hint, size, prot, flags, -1, result);
   }
   return code;
 }
@@ -92,7 +116,7 @@ page_up(uint64_t value)
   return (value + CT_PAGE_BYTES - 1) & ~(uint64_t)(CT_PAGE_BYTES - 1);
 }
 
-/* Fills the header of a fresh, zeroed ring. */
+/* Fills in a fresh, zeroed header. */
 static void
 lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_image_options *options, int pid)
 {
@@ -101,12 +125,12 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->slot_count = CT_SLOT_COUNT;
   ring->segment_count = segments;
   ring->tids_offset = CT_PAGE_BYTES;
-  ring->visitors_offset = page_up(ring->tids_offset + CT_SLOT_COUNT * sizeof(uint32_t));
-  ring->slots_offset = ring->visitors_offset + CT_VISITOR_COUNT * CT_VISITOR_BYTES;
+  ring->handshakes_offset = CT_HANDSHAKES_OFFSET;
+  ring->slots_offset = ring->handshakes_offset + CT_HANDSHAKE_COUNT * CT_HANDSHAKE_BYTES;
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
   ring->crash_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
-  ring->print_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
-  ring->segments_offset = ring->print_offset + CT_PAGE_BYTES + CT_PRINT_PIECES * CT_PRINT_BYTES;
+  ring->capture_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
+  ring->segments_offset = ring->capture_offset + CT_PAGE_BYTES + CT_CAPTURE_PIECES * CT_CAPTURE_BYTES;
   /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
   ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
@@ -118,12 +142,98 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
   ring->magic = CT_RING_MAGIC;
 }
 
+/* From the layout that nobody else has seen yet. */
 static void
-align_segments(struct ct_ring_header *ring, uint64_t address)
+find_parts(struct ct_image *image, const struct ct_ring_header *ring_layout)
 {
-  while ((address + ring->segments_offset) % CT_SEGMENT_STRIDE != CT_CURSOR_VALID) {
-    ring->segments_offset += CT_PAGE_BYTES;
+  uint8_t *base = (uint8_t *)image->ring;
+  image->parts = (struct ct_ring_parts){
+      .header = image->ring,
+      .tids = (uint32_t *)(base + ring_layout->tids_offset),
+      .slots = (struct ct_slot *)(base + ring_layout->slots_offset),
+      .entries = (struct ct_segment_entry *)(base + ring_layout->table_offset),
+      .segments = base + ring_layout->segments_offset,
+      .crash = (struct ct_crash *)(base + ring_layout->crash_offset),
+      .handshakes = base + ring_layout->handshakes_offset,
+      .captures = (struct ct_capture_pool *)(base + ring_layout->capture_offset),
+      .bytes = ring_layout->total_bytes,
+      .tids_offset = ring_layout->tids_offset,
+      .handshakes_offset = ring_layout->handshakes_offset,
+      .segments_offset = ring_layout->segments_offset,
+      .segment_count = ring_layout->segment_count,
+  };
+}
+
+/* Moves the segments to where their addresses in the target have CT_CURSOR_VALID. address: of the ring in the target.
+ */
+static void
+align_segments(struct ct_image *image, uint64_t address)
+{
+  uint64_t at = (address + image->parts.segments_offset) % CT_SEGMENT_STRIDE;
+  uint64_t step = (CT_CURSOR_VALID - at) % CT_SEGMENT_STRIDE;
+  image->parts.segments_offset += step;
+  image->parts.segments += step;
+  image->ring->segments_offset = image->parts.segments_offset;
+}
+
+#define RING_FILE "/memfd:" CT_RING_NAME " (deleted)"
+
+/* A fresh memfd of our name: in no folder, without a byte. */
+static bool
+is_fresh_memfd(int fd, const char *path)
+{
+  struct stat file;
+  struct statfs system;
+  char name[sizeof(RING_FILE)];
+  return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 0 && file.st_size == 0 &&
+         fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC &&
+         readlink(path, name, sizeof(name)) == (ssize_t)sizeof(name) - 1 &&
+         memcmp(name, RING_FILE, sizeof(name) - 1) == 0;
+}
+
+/*
+ * Opens what the target has as fd. It is the memfd that was just made there, or what somebody who shares the target's
+ * descriptors has put in its place, and which we might have the right to write to and he not: so it is looked at
+ * (O_PATH: nothing is opened by that) before it is opened, and what is opened is what was looked at. A file of a tmpfs
+ * that somebody has unlinked has the seal against seals, a memfd has none yet. -1: errno, 0 when it is another file.
+ */
+static int
+take_memfd(const struct ct_process *process, int fd)
+{
+  char rest[32], path[64];
+  snprintf(rest, sizeof(rest), "fd/%d", fd);
+  ct_process_path(process->pid, rest, path, sizeof(path));
+  int seen = open(path, O_PATH | O_CLOEXEC);
+  if (seen < 0) {
+    return -1;
   }
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", seen);
+  bool is_it = is_fresh_memfd(seen, path);
+  int ours = is_it ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  int err = is_it ? errno : 0;
+  close(seen);
+  if (ours >= 0 && fcntl(ours, F_GET_SEALS) != 0) {
+    close(ours);
+    ours = -1;
+    err = 0;
+  }
+  errno = err;
+  return ours;
+}
+
+/* Its size is fixed before it is mapped: in a page that a shorter file no longer has we would end by SIGBUS. */
+static void *
+map_sealed(int fd, uint64_t bytes)
+{
+  if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return MAP_FAILED;
+  }
+  struct stat file;
+  if (fstat(fd, &file) != 0 || (uint64_t)file.st_size != bytes) {
+    errno = EBUSY; /* somebody else has been at it in between */
+    return MAP_FAILED;
+  }
+  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
 /* Maps the memfd that the target has as fd, here. */
@@ -131,43 +241,37 @@ static int
 map_ring_here(const struct ct_remote *remote, int fd, const struct ct_image_options *options, struct ct_image *image,
               struct ct_diag *diag)
 {
-  int pid = remote->process->pid;
   uint32_t segments = (uint32_t)(options->ring_bytes / CT_SEGMENT_BYTES);
   segments = segments < 16 ? 16 : segments > CT_SEGMENT_MAX ? CT_SEGMENT_MAX : segments;
-  struct ct_ring_header layout;
-  memset(&layout, 0, sizeof(layout));
-  lay_out_ring(&layout, segments, options, pid);
-  char rest[32], path[64];
-  snprintf(rest, sizeof(rest), "fd/%d", fd);
-  ct_process_path(pid, rest, path, sizeof(path));
-  int ours = open(path, O_RDWR | O_CLOEXEC);
-  void *mapping = MAP_FAILED;
-  if (ours >= 0 && ftruncate(ours, (off_t)layout.total_bytes) == 0) {
-    mapping = mmap(NULL, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ours, 0);
-  }
+  struct ct_ring_header ring_layout;
+  memset(&ring_layout, 0, sizeof(ring_layout));
+  lay_out_ring(&ring_layout, segments, options, remote->process->own_pid);
+  int ours = take_memfd(remote->process, fd);
+  void *mapping = ours >= 0 ? map_sealed(ours, ring_layout.total_bytes) : MAP_FAILED;
   int err = errno;
   if (ours >= 0) {
     close(ours);
   }
   if (mapping == MAP_FAILED) {
-    return ct_fail(diag, ct_err_from_errno(err), "cannot map the ring: %s", strerror(err));
+    return ct_fail(diag, err != 0 ? ct_err_from_errno(err) : CT_EACCES, "cannot map the ring: %s",
+                   err != 0 ? strerror(err) : "somebody has put another file in its place");
   }
   image->ring = mapping;
-  image->ring_bytes = layout.total_bytes;
-  memcpy(mapping, &layout, sizeof(layout));
-  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)mapping + layout.slots_offset);
+  image->ring_bytes = ring_layout.total_bytes;
+  find_parts(image, &ring_layout);
+  memcpy(mapping, &ring_layout, sizeof(ring_layout));
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
-    slots[i].active_segment = CT_SEGMENT_NONE;
+    image->parts.slots[i].active_segment = CT_SEGMENT_NONE;
   }
   return 0;
 }
 
-/* Makes the memfd in the target and closes it when done. The target makes it, we map it through /proc: that works
+/* Makes the memfd in the target and closes it when done. The target makes it, we take it through /proc: that works
  * whatever the target may open. */
 static int
 create_memfd(const struct ct_remote *remote, uint64_t name, int64_t *fd, struct ct_diag *diag)
 {
-  uint64_t args[6] = {name, MFD_CLOEXEC, 0, 0, 0, 0};
+  uint64_t args[6] = {name, MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0};
   *fd = -1;
   int code = remote->syscall(remote->context, SYS_memfd_create, args, fd);
   if (code != 0 || *fd < 0) {
@@ -190,19 +294,33 @@ create_ring(const struct ct_remote *remote, const struct ct_image_options *optio
             struct ct_diag *diag)
 {
   int64_t fd;
-  int code = create_memfd(remote, ct_process_errand_name(remote->process), &fd, diag);
+  int code = create_memfd(remote, ct_process_injection_name(remote->process), &fd, diag);
   if (code != 0) {
     return code;
   }
   code = map_ring_here(remote, (int)fd, options, image, diag);
   if (code == 0) {
-    code = remote_mmap(remote, RING_HINT, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
-                       &image->place.ring);
-    align_segments(image->ring, image->place.ring);
+    code = remote_mmap(remote, image->at + RING_AT, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd,
+                       &image->layout.ring);
+    align_segments(image, image->layout.ring);
     code = code == 0 ? 0 : ct_fail(diag, code, "the process cannot map the ring (a limit on address space?)");
   }
   close_memfd(remote, fd);
   return code;
+}
+
+/* Where our own mappings are to lie. */
+static uint64_t
+choose_base(const struct ct_remote *remote)
+{
+  uint64_t at = 0;
+  int64_t ignored;
+  if (remote_mmap(remote, 0, CT_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, &at) != 0) {
+    return BASE_LEGACY;
+  }
+  uint64_t args[6] = {at, CT_PAGE_BYTES};
+  remote->syscall(remote->context, SYS_munmap, args, &ignored);
+  return at < BASE_USUAL ? BASE_LEGACY : (at - BASE_BELOW) & ~(BASE_ALIGN - 1);
 }
 
 /* Where the main stack lies; hi is 0 when there is none to be found. */
@@ -226,13 +344,12 @@ find_main_stack(int pid, uint64_t sp, uint64_t *lo, uint64_t *hi, uint64_t *belo
   return code;
 }
 
-/* The store of the main stack, as far down as it may grow. */
+/* The main stack, as far down as it may grow. The agent maps its store when it comes there, as that of any other. */
 static int
-create_store(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
-             struct ct_image *image, struct ct_stack_range *range, struct ct_diag *diag)
+find_first_stack(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
+                 struct ct_stack_range *range, struct ct_diag *diag)
 {
-  int64_t delta = image->place.store_delta;
-  uint64_t at, lo, hi, below;
+  uint64_t lo, hi, below;
   *range = (struct ct_stack_range){0};
   if (find_main_stack(remote->process->pid, sp, &lo, &hi, &below) != 0) {
     return ct_fail(diag, CT_EIO, "cannot read the mappings of process %d", (int)remote->process->pid);
@@ -243,44 +360,29 @@ create_store(const struct ct_remote *remote, uint64_t sp, const struct ct_image_
   uint64_t limit = ct_process_stack_limit(remote->process->pid);
   limit = limit > STACK_UNLIMITED ? STACK_UNLIMITED : limit;
   uint64_t room = hi - limit > below && limit < hi ? (hi - limit) & ~(uint64_t)(CT_PAGE_BYTES - 1) : below;
-  if (room < lo) {
-    lo = room;
-  }
-  *range = (struct ct_stack_range){.lo = lo, .hi = hi, .light = options->no_stores};
-  if (options->no_stores) {
-    return 0;
-  }
-  image->ring->inside.pending[CT_PENDING_REGION] = (struct ct_pending){lo + (uint64_t)delta, hi - lo};
-  int code = remote_mmap(remote, lo + (uint64_t)delta, hi - lo, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, &at);
-  if (code != 0 || at != lo + (uint64_t)delta) {
-    range->light = 1;
-    return options->running
-               ? 0
-               : ct_fail(diag, CT_ENOMEM, "the new program cannot map its return store (a limit on address space?)");
-  }
+  *range = (struct ct_stack_range){.lo = room < lo ? room : lo, .hi = hi};
   return 0;
 }
 
 static int
 place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_agent_image *agent)
 {
-  struct ct_agent_place *place = &image->place;
+  struct ct_agent_layout *layout = &image->layout;
   memcpy(agent, ct_agent_blob, sizeof(*agent));
   size_t file_bytes = (size_t)(ct_agent_blob_end - ct_agent_blob);
   if (agent->magic != CT_AGENT_MAGIC || agent->memory_bytes < file_bytes) {
     return CT_EFORMAT;
   }
   uint64_t total = page_up(agent->memory_bytes) + CT_PAGE_BYTES; /* the last page: unwind templates */
-  int code = map_own(remote, image, AGENT_HINT, total, 0, &place->base);
+  int code = map_own(remote, image, image->at + AGENT_AT, total, PROT_READ | PROT_WRITE, 0, &layout->base);
   if (code != 0) {
     return code;
   }
   image->ring->inside.agent_bytes = total;
-  image->ring->inside.agent = place->base;
-  code = ct_process_write(remote->process, place->base, ct_agent_blob, file_bytes);
-  place->bytes = total;
-  uint64_t args[6] = {place->base, agent->data_start, PROT_READ | PROT_EXEC};
+  image->ring->inside.agent = layout->base;
+  code = ct_process_write(remote->process, layout->base, ct_agent_blob, file_bytes);
+  layout->bytes = total;
+  uint64_t args[6] = {layout->base, agent->data_start, PROT_READ | PROT_EXEC};
   int64_t result = -1;
   if (code == 0) {
     code = remote->syscall(remote->context, SYS_mprotect, args, &result);
@@ -288,107 +390,118 @@ place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_ag
   if (code == 0 && result != 0) {
     code = CT_EACCES;
   }
-  place->crash = place->base + agent->crash;
-  place->restorer = place->base + agent->restorer;
-  place->scratch = place->base + total - CT_SIGNAL_SCRATCH_BYTES;
-  place->config = place->base + agent->config;
-  place->page_off = place->base + agent->page_off;
-  place->page_lookup = place->base + agent->page_lookup;
-  place->head = (struct ct_region_head){
-      .slow_enter = place->base + agent->slow_enter,
-      .slow_return = place->base + agent->slow_return,
-      .not_module = place->base + agent->not_module,
-      .callout_park = place->base + agent->callout_park,
-      .callout_request = place->base + agent->callout_request,
-      .callout_find_fde = place->base + agent->callout_find_fde,
-      .callout_seccomp = place->base + agent->callout_seccomp,
-      .callout_mlockall = place->base + agent->callout_mlockall,
-      .callout_syscall = place->base + agent->callout_syscall,
-      .callout_go_syscall = place->base + agent->callout_go_syscall,
-      .callout_modules = place->base + agent->callout_modules,
-      .callout_find_object = place->base + agent->callout_find_object,
-      .callout_longjmp = place->base + agent->callout_longjmp,
-      .callout_sigaction = place->base + agent->callout_sigaction,
-      .callout_write = place->base + agent->callout_write,
-      .callout_writev = place->base + agent->callout_writev,
-      .restore_slot = place->base + agent->restore_slot,
-      .restore_quiet = place->base + agent->restore_quiet,
-      .light_due = place->base + agent->light_due,
+  layout->crash = layout->base + agent->crash;
+  layout->restorer = layout->base + agent->restorer;
+  layout->scratch = layout->base + total - CT_SIGNAL_SCRATCH_BYTES;
+  layout->config = layout->base + agent->config;
+  layout->page_off = layout->base + agent->page_off;
+  layout->page_lookup = layout->base + agent->page_lookup;
+  layout->head = (struct ct_region_head){
+      .slow_enter = layout->base + agent->slow_enter,
+      .slow_return = layout->base + agent->slow_return,
+      .not_module = layout->base + agent->not_module,
+      .callout_park = layout->base + agent->callout_park,
+      .callout_request = layout->base + agent->callout_request,
+      .callout_find_fde = layout->base + agent->callout_find_fde,
+      .callout_seccomp = layout->base + agent->callout_seccomp,
+      .callout_mlockall = layout->base + agent->callout_mlockall,
+      .callout_syscall = layout->base + agent->callout_syscall,
+      .callout_go_syscall = layout->base + agent->callout_go_syscall,
+      .callout_modules = layout->base + agent->callout_modules,
+      .callout_find_object = layout->base + agent->callout_find_object,
+      .callout_longjmp = layout->base + agent->callout_longjmp,
+      .callout_sigaction = layout->base + agent->callout_sigaction,
+      .callout_write = layout->base + agent->callout_write,
+      .callout_writev = layout->base + agent->callout_writev,
+      .callout_copy = layout->base + agent->callout_copy,
+      .callout_move = layout->base + agent->callout_move,
+      .callout_remap = layout->base + agent->callout_remap,
+      .callout_map = layout->base + agent->callout_map,
+      .callout_arch_prctl = layout->base + agent->callout_arch_prctl,
+      .callout_gs = layout->base + agent->callout_gs,
+      .callout_frames = layout->base + agent->callout_frames,
+      .callout_count = layout->base + agent->callout_count,
+      .restore_ra_slot = layout->base + agent->restore_ra_slot,
+      .restore_passthrough = layout->base + agent->restore_passthrough,
+      .sample_due = layout->base + agent->sample_due,
   };
   return code;
 }
 
 /* A forked child finds 0 there. */
 static int
-mark_own(const struct ct_process *process, const struct ct_agent_place *place)
+mark_own(const struct ct_process *process, const struct ct_agent_layout *layout)
 {
   static const uint64_t own = 1;
-  return ct_process_write(process, place->controls + CT_CONTROL_OWN, &own, sizeof(own));
+  return ct_process_write(process, layout->controls + CT_CONTROL_OWN, &own, sizeof(own));
 }
 
 static int
 place_controls(const struct ct_remote *remote, struct ct_image *image)
 {
-  struct ct_agent_place *place = &image->place;
+  struct ct_agent_layout *layout = &image->layout;
   uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
-  int code = map_own(remote, image, CONTROLS_HINT, size, MAP_NORESERVE, &place->controls);
+  int code =
+      map_own(remote, image, image->at + CONTROLS_AT, size, PROT_READ | PROT_WRITE, MAP_NORESERVE, &layout->controls);
   if (code != 0) {
     return code;
   }
   image->ring->inside.controls_bytes = size;
-  image->ring->inside.controls = place->controls;
-  uint64_t args[6] = {place->controls, size, MADV_WIPEONFORK};
+  image->ring->inside.controls = layout->controls;
+  uint64_t args[6] = {layout->controls, size, MADV_WIPEONFORK};
   int64_t result = -1;
   code = remote->syscall(remote->context, SYS_madvise, args, &result);
   if (code == 0 && result != 0) {
     code = CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
   if (code == 0) {
-    code = map_own(remote, image, TABLE_HINT, CT_TABLE_BYTES, MAP_NORESERVE, &place->table);
+    code = map_own(remote, image, image->at + TABLE_AT, CT_TABLE_BYTES, PROT_READ, MAP_NORESERVE, &layout->table);
   }
   if (code == 0) {
     image->ring->inside.table_bytes = CT_TABLE_BYTES;
-    image->ring->inside.table = place->table;
+    image->ring->inside.table = layout->table;
+    code = map_own(remote, image, image->at + STACKS_AT, sizeof(struct ct_stack_map), PROT_READ | PROT_WRITE,
+                   MAP_NORESERVE, &layout->stacks);
   }
-  /* What the agent calls back is called from a module: it looks at no slot of its own. */
+  if (code == 0) {
+    image->ring->inside.stacks_bytes = sizeof(struct ct_stack_map);
+    image->ring->inside.stacks = layout->stacks;
+  }
+  /* What the agent calls back is called from a module: it looks at no return-address slot of its own. */
   static const uint8_t module = CT_TEXT_MODULE;
   if (code == 0) {
-    code = ct_process_write(remote->process, place->table + (place->base >> CT_TABLE_SHIFT), &module, sizeof(module));
+    code = ct_process_write(remote->process, layout->table + (layout->base >> CT_TABLE_SHIFT), &module, sizeof(module));
   }
-  return code == 0 ? mark_own(remote->process, place) : code;
+  return code == 0 ? mark_own(remote->process, layout) : code;
 }
 
 static int
 configure(const struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
           const struct ct_image_options *options, const struct ct_stack_range *stack)
 {
-  struct ct_agent_place *place = &image->place;
+  struct ct_agent_layout *layout = &image->layout;
   struct ct_agent_config *config = calloc(1, sizeof(*config)); /* large */
   uint8_t unwind[UNWIND_BYTES];
-  uint64_t unwind_at = place->base + page_up(agent->memory_bytes);
+  uint64_t unwind_at = layout->base + page_up(agent->memory_bytes);
   if (config == NULL) {
     return CT_ENOMEM;
   }
-  config->ring = place->ring;
-  config->tids = place->ring + image->ring->tids_offset;
-  config->controls = place->controls;
-  config->table = place->table;
-  config->store_delta = place->store_delta;
+  config->ring = layout->ring;
+  config->tids = layout->ring + image->parts.tids_offset;
+  config->controls = layout->controls;
+  config->table = layout->table;
+  config->store_delta = layout->store_delta;
   config->no_stores = options->no_stores;
-  config->pid = (uint32_t)process->pid;
+  config->pid = (uint32_t)process->own_pid;
   config->have_wrgsbase = (getauxval(AT_HWCAP2) & HWCAP2_HAS_FSGSBASE) != 0;
-  config->page_off = place->page_off;
-  config->page_lookup = place->page_lookup;
+  config->page_off = layout->page_off;
+  config->page_lookup = layout->page_lookup;
   config->signal_mask = ~0ull;
-  config->visitors = options->follow ? place->ring + image->ring->visitors_offset : 0;
-  config->stacks[0] = *stack;
-  if (stack->hi != 0 && !stack->light) {
-    config->stores[0] =
-        (struct ct_store){stack->lo + (uint64_t)place->store_delta, stack->hi + (uint64_t)place->store_delta};
-    config->store_count = 1;
-  }
+  config->handshakes = options->follow ? layout->ring + image->parts.handshakes_offset : 0;
+  config->stacks = layout->stacks;
+  config->main_stack = *stack;
   struct ct_trampoline_rows rows;
-  size_t bytes = ct_trampoline_unwind(place->store_delta, unwind, sizeof(unwind), unwind_at, &rows);
+  size_t bytes = ct_trampoline_unwind(layout->store_delta, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
     free(config);
     return CT_ERANGE;
@@ -398,20 +511,21 @@ configure(const struct ct_process *process, struct ct_image *image, const struct
   config->fde_enter = rows.enter;
   int code = ct_process_write(process, unwind_at, unwind, bytes);
   if (code == 0) {
-    code = ct_process_write(process, place->config, config, sizeof(*config));
+    code = ct_process_write(process, layout->config, config, sizeof(*config));
   }
   free(config);
   return code;
 }
 
-/* What was mapped of an image that did not come to be, but the main stack's store. */
+/* What was mapped of an image that did not come to be. */
 static void
-take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uint64_t ring_bytes)
+take_out(const struct ct_remote *remote, const struct ct_agent_layout *layout, uint64_t ring_bytes)
 {
-  const uint64_t parts[][2] = {{place->ring, ring_bytes},
-                               {place->base, place->bytes},
-                               {place->controls, (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE},
-                               {place->table, CT_TABLE_BYTES}};
+  const uint64_t parts[][2] = {{layout->ring, ring_bytes},
+                               {layout->base, layout->bytes},
+                               {layout->controls, (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE},
+                               {layout->table, CT_TABLE_BYTES},
+                               {layout->stacks, sizeof(struct ct_stack_map)}};
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
     uint64_t args[6] = {parts[i][0], parts[i][1]};
     int64_t ignored;
@@ -423,12 +537,18 @@ take_out(const struct ct_remote *remote, const struct ct_agent_place *place, uin
 
 /* The agent is ready: another controller finds everything from here on. */
 static void
-tell_inside(struct ct_image *image, const struct ct_agent_image *agent)
+publish_inside(struct ct_image *image, const struct ct_agent_image *agent)
 {
   struct ct_inside *inside = &image->ring->inside;
-  inside->back = image->place.base + agent->sigaction_back;
-  inside->config = image->place.config;
+  inside->back = image->layout.base + agent->watch_back;
+  inside->config = image->layout.config;
   inside->pending[CT_PENDING_REGION] = inside->pending[CT_PENDING_OTHER] = (struct ct_pending){0, 0};
+}
+
+int64_t
+ct_image_store_delta(void)
+{
+  return STORE_DELTA;
 }
 
 int
@@ -438,7 +558,8 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
   struct ct_agent_image agent;
   struct ct_stack_range stack;
   memset(image, 0, sizeof(*image));
-  image->place.store_delta = STORE_DELTA;
+  image->layout.store_delta = STORE_DELTA;
+  image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
   if (code == 0) {
     code = place_agent(remote, image, &agent);
@@ -447,7 +568,7 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
     }
   }
   if (code == 0) {
-    code = create_store(remote, sp, options, image, &stack, diag);
+    code = find_first_stack(remote, sp, options, &stack, diag);
   }
   if (code == 0) {
     code = place_controls(remote, image);
@@ -455,42 +576,40 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
       code = configure(remote->process, image, &agent, options, &stack);
     }
     if (code == 0) {
-      tell_inside(image, &agent);
+      publish_inside(image, &agent);
     }
     if (code == 0 && options->int3) {
-      struct ct_signal_action traps = {image->place.base + agent.trap,
-                                       SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER, image->place.restorer, 0};
-      code = ct_signal_set(remote, image->place.scratch, SIGTRAP, &traps);
+      struct ct_signal_action traps = {image->layout.base + agent.trap,
+                                       SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER, image->layout.restorer, 0};
+      code = ct_signal_set(remote, image->layout.scratch, SIGTRAP, &traps);
     }
     if (code == 0 && !options->no_crash) {
-      code = ct_signals_take(remote, &image->place, options->int3, false);
+      code = ct_signals_take(remote, &image->layout, options->int3, false);
     }
     if (code != 0) {
       ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
     }
   }
   if (code != 0) {
-    take_out(remote, &image->place, image->ring_bytes);
+    take_out(remote, &image->layout, image->ring_bytes);
     ct_image_free(image);
     return code;
   }
   return 0;
 }
 
-/* Visitors of the process wait in their pages, which are their stacks. */
+/* Children wait in their handshake pages, which are their stacks. page: it has that one, 0: it is not known. */
 static int
-take_visitors_along(const struct ct_remote *remote, const struct ct_ring_header *old, struct ct_image *image,
-                    uint32_t own_pid)
+carry_over_handshakes(const struct ct_remote *remote, struct ct_image *image, uint64_t page)
 {
-  for (uint32_t i = 0; i < CT_VISITOR_COUNT; i++) {
-    uint64_t at = image->place.ring + old->visitors_offset + (uint64_t)i * CT_VISITOR_BYTES;
-    struct ct_visitor *ours =
-        (struct ct_visitor *)((uint8_t *)image->ring + image->ring->visitors_offset + (size_t)i * CT_VISITOR_BYTES);
-    struct ct_visitor visitor;
-    int code = ct_process_read(remote->process, at, &visitor, sizeof(visitor));
-    if (code == 0 && visitor.owner >> 32 == own_pid) {
-      code = ct_process_read(remote->process, at, ours, CT_VISITOR_BYTES);
-      ours->state = CT_VISIT_DONE;
+  for (uint32_t i = 0; i < CT_HANDSHAKE_COUNT; i++) {
+    uint64_t at = image->layout.ring + CT_HANDSHAKES_OFFSET + (uint64_t)i * CT_HANDSHAKE_BYTES;
+    struct ct_handshake *ours = ct_ring_handshake(&image->parts, i);
+    struct ct_handshake handshake;
+    int code = ct_process_read(remote->process, at, &handshake, sizeof(handshake));
+    if (code == 0 && (page != 0 ? at == page : handshake.owner >> 32 == (uint32_t)remote->process->own_pid)) {
+      code = ct_process_read(remote->process, at, ours, CT_HANDSHAKE_BYTES);
+      ours->state = CT_HANDSHAKE_DONE;
     }
     if (code != 0) {
       return code;
@@ -501,48 +620,48 @@ take_visitors_along(const struct ct_remote *remote, const struct ct_ring_header 
 
 /* The child's part of the configuration. */
 static int
-become_own(const struct ct_process *process, const struct ct_agent_place *place, uint32_t own_pid)
+become_own(const struct ct_process *process, const struct ct_agent_layout *layout)
 {
+  uint32_t own_pid = (uint32_t)process->own_pid;
   static const uint32_t unlocked = 0;
   int code =
-      ct_process_write(process, place->config + offsetof(struct ct_agent_config, pid), &own_pid, sizeof(own_pid));
+      ct_process_write(process, layout->config + offsetof(struct ct_agent_config, pid), &own_pid, sizeof(own_pid));
   if (code == 0) {
-    code = ct_process_write(process, place->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
+    code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
                             sizeof(unlocked));
   }
-  return code == 0 ? mark_own(process, place) : code;
+  return code == 0 ? mark_own(process, layout) : code;
 }
 
 int
-ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint32_t own_pid,
+ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint64_t page,
                struct ct_image *image, struct ct_diag *diag)
 {
   struct ct_ring_header *old = malloc(sizeof(*old));
   struct ct_image_options fitting = *options;
-  uint64_t ring = image->place.ring, at = 0;
+  uint64_t ring = image->layout.ring, at = 0;
   int64_t fd, ignored;
   if (old == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   image->ring = NULL;
   int code = ct_process_read(remote->process, ring, old, sizeof(*old));
-  if (code != 0 || old->magic != CT_RING_MAGIC || old->visitors_offset == 0) {
+  if (code != 0 || old->magic != CT_RING_MAGIC || old->handshakes_offset == 0) {
     free(old);
     return ct_fail(diag, CT_EFORMAT, "process %d has no ring", (int)remote->process->pid);
   }
   uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
   fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
   static const char name[] = CT_RING_NAME;
-  code = ct_process_write(remote->process, image->place.scratch, name, sizeof(name));
-  code = code == 0 ? create_memfd(remote, image->place.scratch, &fd, diag) : code;
+  code = ct_process_write(remote->process, image->layout.scratch, name, sizeof(name));
+  code = code == 0 ? create_memfd(remote, image->layout.scratch, &fd, diag) : code;
   if (code == 0) {
     code = map_ring_here(remote, (int)fd, &fitting, image, diag);
     if (code == 0) {
-      align_segments(image->ring, ring);
-      image->ring->target_pid = own_pid;
+      align_segments(image, ring);
       image->ring->inside = old->inside;
       image->ring->inside.controller_start = ct_process_start_time(getpid());
-      code = take_visitors_along(remote, old, image, own_pid);
+      code = carry_over_handshakes(remote, image, page);
     }
     if (code == 0) {
       code = remote_mmap(remote, ring, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (int)fd, &at);
@@ -554,7 +673,7 @@ ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *op
     code = remote->syscall(remote->context, SYS_munmap, args, &ignored);
   }
   if (code == 0) {
-    code = become_own(remote->process, &image->place, own_pid);
+    code = become_own(remote->process, &image->layout);
   }
   free(old);
   if (code != 0) {
@@ -576,5 +695,5 @@ ct_image_free(struct ct_image *image)
     munmap(image->ring, image->ring_bytes);
     image->ring = NULL;
   }
-  ct_agent_place_free(&image->place);
+  ct_agent_layout_free(&image->layout);
 }

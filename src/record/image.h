@@ -22,27 +22,31 @@ struct ct_image_options {
 struct ct_image {
   struct ct_ring_header *ring; /* our mapping of the memfd */
   size_t ring_bytes;
-  struct ct_agent_place place;
+  uint64_t at;                /* where our mappings were to lie */
+  struct ct_ring_parts parts; /* of that; what the header says of them is for the target */
+  struct ct_agent_layout layout;
 };
 
 /*
- * Puts ring and agent into a process that is held still. sp: the main thread's stack pointer, 0 when it is not known.
- * Nothing is hooked yet; the caller sets gs of all threads to place.page_lookup, so that their first hook registers
+ * Puts ring and agent into a process that is stopped. sp: the main thread's stack pointer, 0 when it is not known.
+ * Nothing is hooked yet; the caller sets gs of all threads to layout.page_lookup, so that their first hook registers
  * them. On failure the process is as it was, apart from a few unused mappings.
  */
 int ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
                     struct ct_image *image, struct ct_diag *diag);
 /*
- * A forked child, held, still has its parent's ring: it gets one of its own in the same place, not larger than the old
- * one, and from then on it is the process that the image is of. image->place is that of the parent's image, a copy of
- * its own; own_pid: what the child's getpid() tells. diag must not be NULL.
+ * A forked child, stopped, still has its parent's ring: it gets one of its own in the same place, not larger than the
+ * old one, and from then on it is the process that the image is of. image->layout is that of the parent's image, a copy
+ * of its own; page: the address of the handshake page in which it waits, 0: not known. diag must not be NULL.
  */
-int ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint32_t own_pid,
+int ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint64_t page,
                    struct ct_image *image, struct ct_diag *diag);
+/* D, of every image. */
+int64_t ct_image_store_delta(void);
 /* Gives our mapping of the ring back. */
 void ct_image_free(struct ct_image *image);
 
-/* ct_remote over ptrace, for a process that is stopped behind its exec. */
+/* ct_remote over ptrace, for a process that is stopped after its exec. */
 struct ct_remote ct_image_remote(struct ct_process *process);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Changing what is traced in a live session; see <contrail/session.h>. What is to be hooked is found out first; then
- * the process is held, and what differs is changed. Where a thread stands in the bytes to be patched it is let go and
- * held again, a few times.
+ * the process is stopped, and what differs is changed. Where a thread stands in the bytes to be patched it is resumed
+ * and stopped again, a few times.
  *
- * A family has one set of patterns. Whoever asks has first the first process changed, then each child, by its own
- * thread. A child that is just being born when the patterns change has a generation that is older, and catches up.
+ * A process tree has one set of patterns. Whoever asks has first the first process changed, then each child, by its own
+ * thread. A child that starts while the patterns change has an older generation, and catches up.
  */
 #include "record/session_internal.h"
 
@@ -66,50 +66,51 @@ static int
 number_hooks(struct ct_session *session)
 {
   uint64_t version = session->hooks_version + 1;
-  int code =
-      ct_process_write(&session->process, session->image.place.config + offsetof(struct ct_agent_config, hooks_version),
-                       &version, sizeof(version));
+  int code = ct_process_write(&session->process,
+                              session->image.layout.config + offsetof(struct ct_agent_config, hooks_version), &version,
+                              sizeof(version));
   if (code == 0) {
     session->hooks_version = version;
-    session_changes(session);
+    session_date_history(session);
   }
   return code;
 }
 
-/* One time: hold, change, let go. */
+/* One time: stop, change, resume. */
 static int
-change_once(struct ct_session *session, struct ct_choice *choices, size_t *busy, uint64_t *pause_ns,
+change_once(struct ct_session *session, struct ct_filter_result *filter_results, size_t *busy, uint64_t *pause_ns,
             struct ct_diag *diag)
 {
-  bool was_frozen = session->is_frozen;
+  bool was_stopped = session->is_stopped;
   uint64_t begin = ct_now_ns();
-  int code = session->family != NULL ? session_remember(session) : 0;
+  int code = session->tree != NULL ? session_push_history(session) : 0;
   if (code == 0) {
-    code = session_hold(session, diag);
+    code = session_stop_threads(session, diag);
   }
   if (code != 0) {
-    session_changes(session); /* not, but what was remembered is forgotten in time */
+    session_date_history(session); /* not changed, but the history gets its end */
     return code;
   }
-  struct ct_remote remote = session_frozen_remote(session);
-  code = session->family != NULL ? number_hooks(session) : 0;
+  struct ct_remote remote = session_stopped_remote(session);
+  code = session->tree != NULL ? number_hooks(session) : 0;
   if (code == 0) {
-    code = ct_modules_change(&session->modules, &remote, &session->image.place, choices, busy, diag);
+    code = ct_modules_change(&session->modules, &remote, &session->image.layout, filter_results, busy, diag);
   }
-  uint64_t pause = was_frozen ? ct_now_ns() - begin : session_let_go(session);
+  uint64_t pause = was_stopped ? ct_now_ns() - begin : session_resume_threads(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;
   return code;
 }
 
 static int
-apply(struct ct_session *session, struct ct_choice *choices, struct ct_session_change *change, struct ct_diag *diag)
+apply(struct ct_session *session, struct ct_filter_result *filter_results, struct ct_session_change *change,
+      struct ct_diag *diag)
 {
-  int tries = session->is_frozen ? 1 : TRIES;
-  int code = change_once(session, choices, &change->busy, &change->pause_ns, diag);
+  int tries = session->is_stopped ? 1 : TRIES;
+  int code = change_once(session, filter_results, &change->busy, &change->pause_ns, diag);
   while (code == 0 && change->busy != 0 && --tries > 0) {
     struct timespec wait = {0, TRY_NS};
     nanosleep(&wait, NULL);
-    code = change_once(session, choices, &change->busy, &change->pause_ns, diag);
+    code = change_once(session, filter_results, &change->busy, &change->pause_ns, diag);
   }
   return code;
 }
@@ -121,15 +122,15 @@ bring_up_to_date(struct ct_session *session, struct ct_session_change *change, s
   size_t functions;
   ct_modules_count(&session->modules, &functions, &change->before);
   ct_plans_lock(session->modules.plans);
-  uint32_t generation = session->family != NULL ? family_generation(session->family) : 0;
-  struct ct_choice *choices = ct_modules_choose(&session->modules, session->process.pid);
+  uint32_t generation = session->tree != NULL ? tree_generation(session->tree) : 0;
+  struct ct_filter_result *filter_results = ct_modules_filter(&session->modules, session->process.pid);
   ct_plans_unlock(session->modules.plans);
-  int code = choices != NULL ? apply(session, choices, change, diag) : CT_ENOMEM;
-  ct_modules_choices_free(&session->modules, choices);
+  int code = filter_results != NULL ? apply(session, filter_results, change, diag) : CT_ENOMEM;
+  ct_modules_filter_results_free(&session->modules, filter_results);
   if (code == 0) {
     session->generation = generation;
   } else {
-    ct_modules_settle(&session->modules);
+    ct_modules_reconcile(&session->modules);
   }
   ct_modules_count(&session->modules, &functions, &change->hooked);
   return code;
@@ -155,6 +156,31 @@ note_change(struct ct_session *session, const struct change_argument *argument, 
   session_count(session);
 }
 
+static void
+check_matched(struct ct_session *session, struct change_argument *argument)
+{
+  struct ct_selection *selection = session->options.selection;
+  struct ct_exclude *exclude = session->options.exclude;
+  struct ct_select_info info = {.struct_size = sizeof(info)};
+  struct ct_session_change *done = &argument->done;
+  const char *text;
+  size_t traced = 0, excluded = 0;
+  while (ct_selection_info(selection, traced, &info) == 0 && strcmp(info.pattern, argument->pattern) != 0) {
+    traced++;
+  }
+  while ((text = ct_exclude_pattern(exclude, excluded)) != NULL && strcmp(text, argument->pattern) != 0) {
+    excluded++;
+  }
+  done->unmatched = (argument->what == TRACE_ADD && info.matched == 0) ||
+                    (argument->what == EXCLUDE_ADD && !ct_exclude_has_matched(exclude, excluded));
+  if (done->unmatched) {
+    ct_plans_suggest(session->modules.plans, selection, exclude);
+    (void)ct_selection_info(selection, traced, &info);
+    snprintf(done->likely, sizeof(done->likely), "%s",
+             argument->what == TRACE_ADD ? info.likely : ct_exclude_likely(exclude, excluded));
+  }
+}
+
 static int
 run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 {
@@ -167,16 +193,19 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
     return ct_fail(diag, CT_EINVAL, "the session is %s: what is traced can be changed while it runs",
                    ct_state_name(session->status.state));
   }
-  struct ct_plans *plans = session->family != NULL ? ct_family_plans(session->family) : session->modules.plans;
+  struct ct_plans *plans = session->tree != NULL ? ct_process_tree_plans(session->tree) : session->modules.plans;
   ct_plans_lock(plans);
   int code = change_patterns(session, argument, diag);
   argument->changed = code == 0;
-  if (code == 0 && session->family != NULL) {
-    family_change(session->family);
+  if (code == 0 && session->tree != NULL) {
+    tree_change(session->tree);
   }
   ct_plans_unlock(plans);
   if (code == 0 && recorded) {
     code = bring_up_to_date(session, &argument->done, diag);
+  }
+  if (code == 0 && recorded) {
+    check_matched(session, argument);
   }
   if (code == 0 && recorded) {
     note_change(session, argument, &argument->done);
@@ -191,7 +220,7 @@ note_failure(struct ct_session *session, int code, const struct ct_diag *diag)
   if (!ct_process_has_died(&session->process)) {
     snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->process.pid,
              diag->text[0] != '\0' ? diag->text : ct_err_text(code));
-    family_note(session, note);
+    tree_note(session, note);
   }
 }
 
@@ -221,7 +250,7 @@ session_catch_up(struct ct_session *session)
 {
   struct ct_session_change change = {0};
   struct ct_diag diag = {""};
-  if (session->generation != family_generation(session->family)) {
+  if (session->generation != tree_generation(session->tree)) {
     int code = bring_up_to_date(session, &change, &diag);
     if (code != 0) {
       note_failure(session, code, &diag);
@@ -238,8 +267,8 @@ change_all(struct ct_session *session, struct change_argument *argument, struct 
     return CT_EINVAL;
   }
   int code = session_command(session, CT_ERROR_HOOK, run_change, argument, diag);
-  if (argument->changed && session->family != NULL) {
-    int failed = family_each(session->family, run_change_of_child, argument);
+  if (argument->changed && session->tree != NULL) {
+    int failed = tree_each(session->tree, run_change_of_child, argument);
     code = code != 0 ? code : failed;
   }
   return code != 0 || change == NULL ? code : ct_sized_give(change, &argument->done, sizeof(argument->done), diag);
@@ -281,16 +310,16 @@ ct_session_exclude_remove(struct ct_session *session, const char *pattern, struc
 static void
 lock_patterns(struct ct_session *session)
 {
-  if (session->family != NULL) {
-    ct_plans_lock(ct_family_plans(session->family));
+  if (session->tree != NULL) {
+    ct_plans_lock(ct_process_tree_plans(session->tree));
   }
 }
 
 static void
 unlock_patterns(struct ct_session *session)
 {
-  if (session->family != NULL) {
-    ct_plans_unlock(ct_family_plans(session->family));
+  if (session->tree != NULL) {
+    ct_plans_unlock(ct_process_tree_plans(session->tree));
   }
 }
 

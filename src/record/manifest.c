@@ -6,6 +6,7 @@
 #include "hook/select.h"
 #include "process/process.h"
 #include "record/modules.h"
+#include "trace/format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ begin(struct ct_manifest *manifest, const struct ct_session_options *options, pi
   manifest->images = json_array();
   manifest->pid = pid;
   manifest->start_wall_ns = ct_clock_ns(CLOCK_REALTIME);
+  manifest->start_boot_ns = ct_clock_ns(CLOCK_BOOTTIME);
   read_pair(&manifest->tsc0, &manifest->ns0);
 }
 
@@ -113,6 +115,10 @@ ct_manifest_command(struct ct_manifest *manifest, pid_t pid)
   FILE *file = fopen(path, "re");
   size_t size = file != NULL ? fread(words, 1, sizeof(words) - 1, file) : 0;
   words[size] = '\0';
+  while (size > 1 && words[size - 1] == '\0' &&
+         words[size - 2] == '\0') { /* what a new title has left of the old words */
+    size--;
+  }
   json_array_clear(manifest->command);
   for (size_t at = 0; at < size; at += strlen(words + at) + 1) {
     json_array_append_new(manifest->command, ct_manifest_text(words + at));
@@ -163,11 +169,26 @@ ct_manifest_exclude(struct ct_manifest *manifest, const struct ct_exclude *exclu
 }
 
 void
+ct_manifest_stop(struct ct_manifest *manifest)
+{
+  manifest->end_tsc = manifest->end_tsc != 0 ? manifest->end_tsc : __builtin_ia32_rdtsc();
+}
+
+static void
+end_now(struct ct_manifest *manifest)
+{
+  ct_manifest_stop(manifest);
+  manifest->end_wall_ns = ct_clock_ns(CLOCK_REALTIME);
+  manifest->end_boot_ns = ct_clock_ns(CLOCK_BOOTTIME);
+  manifest->end_ns = ct_clock_ns(CLOCK_MONOTONIC);
+}
+
+void
 ct_manifest_detach(struct ct_manifest *manifest)
 {
   manifest->detached = true;
   manifest->has_end = true;
-  manifest->end_ns = ct_clock_ns(CLOCK_MONOTONIC);
+  end_now(manifest);
 }
 
 void
@@ -181,7 +202,7 @@ ct_manifest_end(struct ct_manifest *manifest, bool known, int wait_status)
     manifest->user_ns = timeval_ns(&usage.ru_utime);
     manifest->system_ns = timeval_ns(&usage.ru_stime);
   }
-  manifest->end_ns = ct_clock_ns(CLOCK_MONOTONIC);
+  end_now(manifest);
 }
 
 static json_t *
@@ -200,10 +221,8 @@ exit_json(const struct ct_manifest *manifest)
 }
 
 static json_t *
-clock_json(const struct ct_manifest *manifest)
+clock_json(const struct ct_manifest *manifest, uint64_t tsc1, uint64_t ns1)
 {
-  uint64_t tsc1 = 0, ns1 = 0;
-  read_pair(&tsc1, &ns1);
   json_t *json = json_object();
   json_object_set_new(json, "tsc0", json_integer((json_int_t)manifest->tsc0));
   json_object_set_new(json, "ns0", json_integer((json_int_t)manifest->ns0));
@@ -223,6 +242,14 @@ threads_json(const struct ct_drain_thread_info *threads, size_t count)
     json_object_set_new(thread, "name", ct_manifest_text(threads[i].name));
     json_object_set_new(thread, "events", json_integer((json_int_t)threads[i].events));
     json_object_set_new(thread, "dropped", json_integer((json_int_t)threads[i].dropped));
+    if (threads[i].end_tsc != 0) {
+      json_object_set_new(thread, "end_tsc", json_integer((json_int_t)threads[i].end_tsc));
+      json_object_set_new(thread, "exited", json_boolean(threads[i].exited));
+    }
+    if (threads[i].cpu_ns != 0) {
+      json_object_set_new(thread, "cpu_ns", json_integer((json_int_t)threads[i].cpu_ns));
+      json_object_set_new(thread, "delay_ns", json_integer((json_int_t)threads[i].delay_ns));
+    }
     json_array_append_new(list, thread);
   }
   return list;
@@ -232,18 +259,16 @@ static json_t *
 drops_json(const struct ct_drain_stats *stats)
 {
   json_t *json = json_object();
-  json_object_set_new(json, "overwritten", json_integer((json_int_t)stats->dropped_overwritten));
-  json_object_set_new(json, "no_segment", json_integer((json_int_t)stats->dropped_no_segment));
-  json_object_set_new(json, "interrupted", json_integer((json_int_t)stats->dropped_holes));
-  json_object_set_new(json, "no_slot", json_integer((json_int_t)stats->dropped_no_slot));
-  json_object_set_new(json, "no_stack", json_integer((json_int_t)stats->dropped_no_stack));
+  for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
+    json_object_set_new(json, ct_drop_name(reason), json_integer((json_int_t)stats->dropped_by[reason]));
+  }
   return json;
 }
 
 json_t *
 ct_manifest_output(const struct ct_drain *drain)
 {
-  struct ct_print_stats stats = ct_drain_print_stats(drain), *prints = &stats;
+  struct ct_capture_stats stats = ct_drain_capture_stats(drain), *prints = &stats;
   json_t *json = json_object();
   json_object_set_new(json, "stdout_bytes", json_integer((json_int_t)prints->given[0]));
   json_object_set_new(json, "stderr_bytes", json_integer((json_int_t)prints->given[1]));
@@ -298,6 +323,8 @@ ct_manifest_modules(const struct ct_modules *modules)
     json_object_set_new(item, "base", json_integer((json_int_t)module->base));
     json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
     json_object_set_new(item, "hooked", json_integer((json_int_t)module->hooked));
+    json_object_set_new(item, "code_bytes", json_integer((json_int_t)module->code_bytes));
+    json_object_set_new(item, "known_bytes", json_integer((json_int_t)module->known_bytes));
     json_object_set_new(item, "loads", json_integer(module->loads));
     json_object_set_new(item, "refused", refused);
     json_object_set_new(item, "plan_ns", json_integer((json_int_t)module->plan_ns));
@@ -320,14 +347,17 @@ json_t *
 ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const struct ct_drain_thread_info *threads,
                  size_t thread_count, const struct ct_drain_stats *stats, int complete)
 {
+  uint64_t tsc1 = 0, ns1 = 0;
+  read_pair(&tsc1, &ns1);
   json_t *json = json_object();
   json_object_set_new(json, "format", json_string("contrail"));
-  json_object_set_new(json, "version", json_integer(1));
+  json_object_set_new(json, "version", json_integer(CT_TRACE_VERSION));
   json_object_set_new(json, "state", json_string(complete ? "complete" : "recording"));
   json_object_set(json, "command", manifest->command);
   json_object_set_new(json, "pid", json_integer(manifest->pid));
   json_object_set_new(json, "start_wall_ns", json_integer((json_int_t)manifest->start_wall_ns));
   json_object_set_new(json, "start_ns", json_integer((json_int_t)manifest->ns0));
+  json_object_set_new(json, "start_boot_ns", json_integer((json_int_t)manifest->start_boot_ns));
   json_object_set_new(json, "attached", json_boolean(manifest->attached));
   json_object_set_new(json, "detached", json_boolean(manifest->detached));
   if (manifest->born != NULL) {
@@ -336,14 +366,21 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   }
   if (manifest->has_end) {
     json_object_set_new(json, "end_ns", json_integer((json_int_t)manifest->end_ns));
+    json_object_set_new(json, "end_wall_ns", json_integer((json_int_t)manifest->end_wall_ns));
+    json_object_set_new(json, "end_boot_ns", json_integer((json_int_t)manifest->end_boot_ns));
+    json_object_set_new(json, "end_tsc", json_integer((json_int_t)manifest->end_tsc));
   }
   if (manifest->has_end && !manifest->attached && !manifest->detached) {
     json_object_set_new(json, "user_ns", json_integer((json_int_t)manifest->user_ns));
     json_object_set_new(json, "system_ns", json_integer((json_int_t)manifest->system_ns));
   }
-  json_object_set_new(json, "clock", clock_json(manifest));
+  if (manifest->children_missed) {
+    json_object_set_new(json, "children_missed", json_true());
+  }
+  json_object_set_new(json, "clock", clock_json(manifest, tsc1, ns1));
   json_object_set_new(json, "exit", exit_json(manifest));
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
+  json_object_set_new(json, "hook_costs", ct_hook_costs_json(&manifest->costs));
   json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "exclude", manifest->exclude);
   if (!ct_selection_is_everything(manifest->selection)) {
@@ -356,9 +393,16 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   if (manifest->changes != NULL) {
     json_object_set(json, "changes", manifest->changes);
   }
+  if (manifest->notes != NULL) {
+    json_object_set(json, "notes", manifest->notes);
+  }
   json_object_set(json, "images", manifest->images);
   json_object_set_new(json, "modules", modules);
   json_object_set_new(json, "threads", threads_json(threads, thread_count));
+  if (tsc1 > manifest->tsc0) {
+    double ratio = (double)(ns1 - manifest->ns0) / (double)(tsc1 - manifest->tsc0);
+    json_object_set_new(json, "waited_ns", json_integer((json_int_t)((double)stats->waited_ticks * ratio)));
+  }
   json_object_set_new(json, "dropped_total", json_integer((json_int_t)stats->dropped));
   json_object_set_new(json, "dropped_by_reason", drops_json(stats));
   return json;
@@ -370,7 +414,23 @@ ct_manifest_free(struct ct_manifest *manifest)
   json_decref(manifest->command);
   json_decref(manifest->images);
   json_decref(manifest->changes);
+  json_decref(manifest->notes);
   json_decref(manifest->exclude);
+}
+
+json_t *
+ct_manifest_switches(const struct ct_drain *drain)
+{
+  static const char *const sources[] = {"none", "threads", "processors", "totals"};
+  struct ct_switch_stats stats = ct_drain_switches(drain);
+  json_t *json = json_object();
+  json_object_set_new(json, "source", json_string(sources[stats.source]));
+  json_object_set_new(json, "switches", json_integer((json_int_t)stats.switches));
+  json_object_set_new(json, "lost", json_integer((json_int_t)stats.lost));
+  if (stats.error != 0) {
+    json_object_set_new(json, "because", json_string(strerror(stats.error)));
+  }
+  return json;
 }
 
 json_t *

@@ -5,6 +5,7 @@
 
 #include "drain/drain.h"
 #include "hook/cache.h"
+#include "record/costs.h"
 #include <contrail/session.h>
 
 #include <jansson.h>
@@ -21,10 +22,14 @@ struct ct_manifest {
   pid_t pid;
   uint64_t start_wall_ns;
   uint64_t tsc0, ns0; /* a pair of clock readings at the start */
-  uint64_t end_ns;
-  json_t *changes; /* NULL: none */
+  uint64_t start_boot_ns;
+  uint64_t end_ns, end_wall_ns, end_boot_ns;
+  uint64_t end_tsc; /* no calls are recorded after this reading; 0: they still are */
+  json_t *changes;  /* NULL: none */
+  json_t *notes;    /* likewise */
   bool attached, detached;
-  const char *born; /* of a followed child: "fork", "vfork"; NULL: it is none */
+  bool children_missed; /* it had children, which are not in the trace */
+  const char *born;     /* of a followed child: "fork", "vfork"; NULL: it is none */
   pid_t parent;
   bool has_end;
   int has_exit;
@@ -33,7 +38,8 @@ struct ct_manifest {
       system_ns; /* processor time of the program that was started, and of the children it has waited for */
   const struct ct_cache *cache; /* of plans, NULL: none */
   uint64_t private_bytes;       /* of the program when last looked at, 0: never */
-  uint64_t install_ns;          /* how long the program was held for installation, all together */
+  struct ct_hook_costs costs;   /* what its hooks take */
+  uint64_t install_ns;          /* how long the program was stopped for installation, all together */
 };
 
 /* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
@@ -50,7 +56,9 @@ void ct_manifest_change(struct ct_manifest *manifest, const char *what, const ch
 void ct_manifest_exclude(struct ct_manifest *manifest, const struct ct_exclude *exclude);
 /* Its command is what /proc/PID/cmdline says now. */
 void ct_manifest_command(struct ct_manifest *manifest, pid_t pid);
-/* It was let go. */
+/* From now on no calls are recorded: the process has ended, or is stopped for the detach. The first one counts. */
+void ct_manifest_stop(struct ct_manifest *manifest);
+/* It was detached. */
 void ct_manifest_detach(struct ct_manifest *manifest);
 /* Another process image; why_not: it is not recorded, and the reason (NULL: it is). */
 void ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, const char *why_not);
@@ -66,6 +74,8 @@ void ct_manifest_free(struct ct_manifest *manifest);
 
 /* The "output" of the manifest. */
 json_t *ct_manifest_output(const struct ct_drain *drain);
+/* The "switches" of the manifest: where it is known from when threads were off the processor. */
+json_t *ct_manifest_switches(const struct ct_drain *drain);
 /* The "sampling" of the manifest. */
 json_t *ct_manifest_sampling(const struct ct_drain *drain);
 

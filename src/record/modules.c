@@ -3,12 +3,14 @@
 #include "record/modules.h"
 
 #include "base/clock.h"
+#include "base/rooted.h"
 #include "record/manifest.h"
 
 #include "target/functions.h"
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
@@ -17,8 +19,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
+#include <unistd.h>
 
-/* Of the start-up deadline: for a process that is held at work, and for one that has not begun, ... */
+/* Of the start-up deadline: for a process that is stopped at work, and for one that has not begun, ... */
 #define TOLERANCE_NS       3000000000ull
 #define FRESH_TOLERANCE_NS 30000000000ull
 #define FUNCTION_NS        50000ull /* ... and what it allows for each function: some fifty times what one takes */
@@ -118,18 +121,18 @@ each_id(const struct ct_module *module, int (*visit)(void *context, uint32_t fn,
 struct function_sink {
   const struct ct_module_sinks *sinks;
   const struct ct_module *module;
-  const struct ct_choice *choice;
+  const struct ct_filter_result *filter_result;
 };
 
 static const char *
-mode_name(const struct ct_planned *planned, const struct ct_choice *choice, const struct ct_plan *plan)
+mode_name(const struct ct_planned *planned, const struct ct_filter_result *filter_result, const struct ct_plan *plan)
 {
-  enum ct_wish wish = ct_choice_wish(choice, (size_t)(planned - plan->functions));
-  if (!ct_wish_has_event(wish)) {
-    return ct_refusal_key(ct_choice_reason(choice, (size_t)(planned - plan->functions)));
+  enum ct_requested_mode requested = ct_filter_result_mode(filter_result, (size_t)(planned - plan->functions));
+  if (!ct_requested_has_event(requested)) {
+    return ct_refusal_key(ct_filter_result_reason(filter_result, (size_t)(planned - plan->functions)));
   }
-  uint8_t mode = ct_planned_mode(planned, wish);
-  return mode == CT_HOOK_FULL ? "full" : mode == CT_HOOK_LIGHT ? "light" : "enter";
+  uint8_t mode = ct_planned_mode(planned, requested);
+  return mode == CT_HOOK_FULL ? "full" : mode == CT_HOOK_SAMPLED ? "light" : "enter";
 }
 
 static int
@@ -137,32 +140,32 @@ write_function(void *context, uint32_t fn, const struct ct_planned *planned)
 {
   struct function_sink *to = context;
   return ct_trace_writer_function(to->sinks->writer, fn, to->module->index, planned->address, planned->size,
-                                  mode_name(planned, to->choice, to->module->plan),
+                                  mode_name(planned, to->filter_result, to->module->plan),
                                   planned->name != NULL ? planned->name : "");
 }
 
 /* Kept in memory, and written by the drain before its next block. A failure stays in the writer. */
 void
-ct_modules_tell(struct ct_modules *modules, const struct ct_module_sinks *sinks)
+ct_modules_publish(struct ct_modules *modules, const struct ct_module_sinks *sinks)
 {
   for (size_t i = 0; i < modules->count; i++) {
     struct ct_module *module = &modules->items[i];
-    if (!module->untold) {
+    if (!module->unpublished) {
       continue;
     }
     if (module->plan != NULL) {
-      struct function_sink to = {sinks, module, &module->first_choice};
+      struct function_sink to = {sinks, module, &module->first_filter_result};
       pthread_mutex_lock(sinks->writer_lock);
       each_id(module, write_function, &to);
       pthread_mutex_unlock(sinks->writer_lock);
     }
-    ct_choice_free(&module->first_choice);
-    module->untold = false;
+    ct_filter_result_free(&module->first_filter_result);
+    module->unpublished = false;
   }
 }
 
 static int
-tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
+publish_mode(void *context, uint32_t fn, const struct ct_planned *planned)
 {
   ct_drain_function_mode(context, fn, planned->mode);
   return 0;
@@ -172,48 +175,50 @@ tell_mode(void *context, uint32_t fn, const struct ct_planned *planned)
 static bool
 has_trampoline(const struct ct_module *module, size_t i)
 {
-  uint8_t late = module->installed.late == NULL ? CT_REFUSED_NOT : module->installed.late[i];
+  uint8_t install_refusal =
+      module->installed.install_refusals == NULL ? CT_REFUSED_NOT : module->installed.install_refusals[i];
   return module->plan->functions[i].refusal == CT_REFUSED_NOT &&
-         (late == CT_REFUSED_NOT || ct_refusal_is_choice((enum ct_refusal)late));
+         (install_refusal == CT_REFUSED_NOT || ct_refusal_by_user((enum ct_refusal)install_refusal));
 }
 
 /* What could not be put in, by reason, and what that means for libraries to come. */
 static void
-take_stock(struct ct_module *module)
+summarise(struct ct_module *module)
 {
   module->has_rendezvous = false;
   for (size_t i = 0; i < module->plan->count; i++) {
     module->has_rendezvous |= module->plan->functions[i].callout == CT_CALLOUT_RENDEZVOUS && has_trampoline(module, i);
   }
   memcpy(module->refused, module->plan->refused, sizeof(module->refused));
-  for (size_t i = 0; i < module->plan->count && module->installed.late != NULL; i++) {
-    module->refused[module->installed.late[i]] += module->installed.late[i] != CT_REFUSED_NOT;
+  for (size_t i = 0; i < module->plan->count && module->installed.install_refusals != NULL; i++) {
+    module->refused[module->installed.install_refusals[i]] += module->installed.install_refusals[i] != CT_REFUSED_NOT;
   }
 }
 
 /* Tells the agent where the loader notes that it is busy, if this module is the loader. */
 static int
-tell_loader_state(const struct ct_module *module, const struct ct_remote *remote, const struct ct_agent_place *place)
+publish_loader_state(const struct ct_module *module, const struct ct_remote *remote,
+                     const struct ct_agent_layout *layout)
 {
   if (module->plan->r_debug == 0) {
     return 0;
   }
   uint64_t at = module->base + module->plan->r_debug + offsetof(struct r_debug, r_state);
-  return ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, loader_state), &at,
+  return ct_process_write(remote->process, layout->config + offsetof(struct ct_agent_config, loader_state), &at,
                           sizeof(at));
 }
 
 /* Which functions have a trampoline, and of which kind. */
 static int
-note_modes(struct ct_module *module, const struct ct_choice *choice)
+note_modes(struct ct_module *module, const struct ct_filter_result *filter_result)
 {
   const struct ct_plan *plan = module->plan;
   free(module->modes);
   module->modes = calloc(plan->count + 1, 1);
   for (size_t i = 0; module->modes != NULL && i < plan->count; i++) {
-    enum ct_wish wish = ct_choice_wish(choice, i);
-    if (wish != CT_WISH_NONE && has_trampoline(module, i)) {
-      module->modes[i] = ct_planned_sort(&plan->functions[i], wish);
+    enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
+    if (requested != CT_REQUESTED_NONE && has_trampoline(module, i)) {
+      module->modes[i] = ct_planned_sort(&plan->functions[i], requested);
     }
   }
   return module->modes != NULL ? 0 : CT_ENOMEM;
@@ -221,7 +226,7 @@ note_modes(struct ct_module *module, const struct ct_choice *choice)
 
 static int
 install(struct ct_modules *modules, struct ct_module *module, const struct ct_remote *remote,
-        struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+        struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
   const struct ct_plan *plan = module->plan;
   bool first = module->loads == 1;
@@ -233,41 +238,41 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
     module->installed.first_fn = first_fn;
     module->first_fn = first_fn;
     module->known_plan = plan;
-    each_id(module, tell_mode, sinks->drain);
+    each_id(module, publish_mode, sinks->drain);
     modules->next_fn += (uint32_t)plan->hooked;
   } else if (module->installed.region != 0 && module->installed.base == module->base && module->active == NULL &&
-             ct_install_again(remote, place, plan, &module->installed) == 0) {
+             ct_install_again(remote, layout, plan, &module->installed) == 0) {
     return 0;
   } else {
-    ct_install_remove(remote, place, &module->installed);
+    ct_install_remove(remote, layout, &module->installed);
     for (size_t i = 0; i < module->layer_count; i++) {
-      ct_install_remove(remote, place, &module->layers[i].installed);
+      ct_install_remove(remote, layout, &module->layers[i].installed);
     }
     ct_module_drop_layers(module);
   }
-  struct ct_choice choice;
+  struct ct_filter_result filter_result;
   bool is_program = plan == ct_modules_program(modules, remote->process->pid);
   ct_plans_lock(modules->plans);
-  int code = ct_select_choose(modules->selection, modules->exclude, plan, module->path, is_program, &choice);
+  int code = ct_select_filter(modules->selection, modules->exclude, plan, module->path, is_program, &filter_result);
   ct_plans_unlock(modules->plans);
   if (code != 0) {
-    ct_choice_free(&choice);
+    ct_filter_result_free(&filter_result);
     return ct_fail(diag, code, "out of memory");
   }
-  code = ct_install_module(remote, place, plan, &choice, module->base, first_fn, &module->installed, diag);
+  code = ct_install_module(remote, layout, plan, &filter_result, module->base, first_fn, &module->installed, diag);
   module->installed.first_fn = first_fn;
   if (code == 0) {
-    code = note_modes(module, &choice);
+    code = note_modes(module, &filter_result);
   }
   if (code == 0 && first) {
     ct_plans_lock(modules->plans);
-    ct_select_settle(modules->selection, plan, module->path, module->installed.late);
+    ct_select_reconcile(modules->selection, plan, module->path, module->installed.install_refusals);
     ct_plans_unlock(modules->plans);
-    module->first_choice = choice;
-    module->untold = true;
-    return tell_loader_state(module, remote, place);
+    module->first_filter_result = filter_result;
+    module->unpublished = true;
+    return publish_loader_state(module, remote, layout);
   }
-  ct_choice_free(&choice);
+  ct_filter_result_free(&filter_result);
   return code;
 }
 
@@ -290,17 +295,14 @@ static int
 plan_of_mapping(struct ct_modules *modules, const struct ct_mapping *mapping, int pid, bool count_it,
                 struct ct_plan **plan, bool *fresh, struct ct_diag *why)
 {
-  char rest[PATH_MAX + 8], path[PATH_MAX + 64];
-  struct stat file;
-  snprintf(rest, sizeof(rest), "root%s", mapping->path);
-  ct_process_path(pid, rest, path, sizeof(path));
-  if (stat(path, &file) != 0) {
-    return ct_fail(why, ct_err_from_errno(errno), "%s", strerror(errno));
+  char path[PATH_MAX + 64];
+  int fd = ct_process_open_mapped(pid, mapping, path, sizeof(path), why);
+  if (fd < 0) {
+    return fd;
   }
-  if (file.st_ino != mapping->inode) {
-    return ct_fail(why, CT_ENOENT, "the file has been replaced since it was loaded");
-  }
-  return ct_plans_get(modules->plans, path, &file, count_it, plan, fresh, why);
+  int code = ct_plans_get(modules->plans, fd, path, count_it, plan, fresh, why);
+  close(fd);
+  return code;
 }
 
 static struct ct_module *
@@ -322,7 +324,7 @@ new_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
 
 /*
  * A program may map a piece of a file's text once more (V8 does, to have its builtins near its code): no loader has
- * been there, and what refers to the rest of the module is not what the piece runs with. Its ELF header tells.
+ * been there, and what refers to the rest of the module is not what the piece runs with. Its ELF header says so.
  */
 static bool
 is_whole(const struct ct_plan *plan, uint64_t base, const struct ct_remote *remote)
@@ -334,13 +336,33 @@ is_whole(const struct ct_plan *plan, uint64_t base, const struct ct_remote *remo
           memcmp(magic, ELFMAG, sizeof(magic)) == 0);
 }
 
+/* Is a function that is hooked elsewhere in this piece too? Then its calls here are not recorded; else nothing is
+ * missing. */
+static bool
+piece_has_hooks(const struct ct_plan *plan, const struct ct_mapping *mapping)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(plan->elf, &segments);
+  for (size_t i = 0; i < plan->count; i++) {
+    const struct ct_planned *planned = &plan->functions[i];
+    for (size_t s = 0; planned->refusal == CT_REFUSED_NOT && s < count; s++) {
+      uint64_t offset = planned->address - segments[s].address + segments[s].offset;
+      if (planned->address >= segments[s].address && planned->address < segments[s].address + segments[s].file_bytes &&
+          offset >= mapping->offset && offset < mapping->offset + (mapping->end - mapping->start)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 static int
 add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *mapping, const struct ct_remote *remote,
-           struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+           struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
   struct ct_diag why = {""};
   struct ct_plan *plan = NULL;
-  bool fresh = false;
+  bool fresh = false, nothing_missing = false;
   int code = plan_of_mapping(modules, mapping, remote->process->pid, true, &plan, &fresh, &why);
   uint64_t base = 0;
   if (code == 0) {
@@ -349,6 +371,7 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
       ct_fail(&why, code, "its mapping does not fit its program headers");
     } else if (!is_whole(plan, base, remote)) {
       code = ct_fail(&why, CT_EUNSUPPORTED, "only a piece of its text is mapped here");
+      nothing_missing = !piece_has_hooks(plan, mapping);
     }
     plan = code == 0 ? plan : NULL;
   }
@@ -368,23 +391,25 @@ add_module(struct ct_modules *modules, uint32_t image, const struct ct_mapping *
   module->changed_ns = UINT64_MAX; /* until it is done */
   if (code == 0) {
     module->plan_ns += fresh ? plan->plan_ns : 0;
+    module->code_bytes = plan->code_bytes;
+    module->known_bytes = plan->known_bytes;
     module->base = base;
-    if (plan->uses_gs) {
+    if (plan->gs_unsafe) {
       code = ct_fail(&why, CT_EUNSUPPORTED, "it uses the gs register itself");
     } else {
-      code = install(modules, module, remote, place, sinks, &why);
+      code = install(modules, module, remote, layout, sinks, &why);
     }
     module->hooked = module->installed.hooked;
     module->install_ns = module->installed.install_ns;
     module->trampoline_bytes = module->installed.trampoline_bytes;
     module->text_bytes = module->installed.text_bytes;
-    take_stock(module);
+    summarise(module);
   }
   module->changed_ns = ct_now_ns();
   if (code == CT_ETIMEOUT && remote->deadline_ns != 0) {
     return ct_fail(diag, code, "the hooks could not be put in in time (%s was not done)", module->path);
   }
-  if (code != 0) {
+  if (code != 0 && !nothing_missing) {
     free(module->why_not);
     module->why_not = strdup(why.text[0] != '\0' ? why.text : ct_err_text(code));
     module->hooked = 0;
@@ -409,7 +434,7 @@ is_mapped(const struct ct_module *module, const struct ct_mappings *mappings)
 /* Notes modules whose text is no longer mapped, or mapped anew without our patches. The number of them, or an error. */
 static int
 forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings, const struct ct_remote *remote,
-                const struct ct_agent_place *place)
+                const struct ct_agent_layout *layout)
 {
   int gone = 0;
   for (size_t i = 0; i < modules->count; i++) {
@@ -420,7 +445,7 @@ forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings, 
     module->loaded = false;
     gone++;
     if (module->plan != NULL) {
-      int code = ct_install_mark_text(remote, place, module->plan, module->base, CT_TEXT_OTHER);
+      int code = ct_install_mark_text(remote, layout, module->plan, module->base, CT_TEXT_OTHER);
       if (code != 0) {
         return code;
       }
@@ -431,13 +456,13 @@ forget_unloaded(struct ct_modules *modules, const struct ct_mappings *mappings, 
 
 /* The byte of the table at the edge of something that is gone may stand for another module's text as well. */
 static int
-remark_text(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
+mark_text_again(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_layout *layout)
 {
   int code = 0;
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     struct ct_module *module = &modules->items[i];
     if (module->plan != NULL && module->loaded) {
-      code = ct_install_mark_text(remote, place, module->plan, module->base, CT_TEXT_MODULE);
+      code = ct_install_mark_text(remote, layout, module->plan, module->base, CT_TEXT_MODULE);
     }
   }
   return code;
@@ -515,7 +540,7 @@ struct told {
 };
 
 static void
-add_told(void *context, const struct ct_plan *plan, uint64_t base)
+add_published(void *context, const struct ct_plan *plan, uint64_t base)
 {
   struct told *told = context;
   add_restorers(&told->restorers, plan, base);
@@ -526,19 +551,19 @@ add_told(void *context, const struct ct_plan *plan, uint64_t base)
 
 /* For whoever takes the hooks out. */
 static int
-tell_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_place *place)
+publish_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_layout *layout)
 {
   uint64_t list[CT_RESTORER_MAX] = {0};
   struct told told = {.modules = modules, .restorers = {list, 0, CT_RESTORER_MAX}};
-  each_plan(modules, remote->process->pid, add_told, &told);
-  int code = ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, restorers), list,
+  each_plan(modules, remote->process->pid, add_published, &told);
+  int code = ct_process_write(remote->process, layout->config + offsetof(struct ct_agent_config, restorers), list,
                               sizeof(list));
   return code != 0 ? code
-                   : ct_process_write(remote->process, place->config + offsetof(struct ct_agent_config, unwinding),
+                   : ct_process_write(remote->process, layout->config + offsetof(struct ct_agent_config, unwinding),
                                       told.unwinding.list, sizeof(told.unwinding.list));
 }
 
-/* Counts what patterns match in the modules that are new, before anything is chosen in one of them. */
+/* Counts what patterns match in the modules that are new, before anything is selected in one of them. */
 static int
 count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, int pid)
 {
@@ -559,29 +584,18 @@ count_matches(struct ct_modules *modules, const struct ct_mappings *mappings, in
   return code;
 }
 
-/* True when there is something for unwinders in it. */
-static bool
-is_for_unwinders(struct ct_modules *modules, const struct ct_mapping *mapping, int pid)
-{
-  struct ct_plan *plan;
-  bool fresh;
-  return plan_of_mapping(modules, mapping, pid, false, &plan, &fresh, NULL) == 0 &&
-         ct_plans_unwinds(modules->plans, plan);
-}
-
 static int
-add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings *mappings, bool unwinders_only,
-            const struct ct_remote *remote, struct ct_agent_place *place, const struct ct_module_sinks *sinks,
+add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings *mappings,
+            const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_module_sinks *sinks,
             int *added, struct ct_diag *diag)
 {
   int code = 0;
   for (size_t m = 0; m < mappings->count && code == 0; m++) {
     const struct ct_mapping *mapping = &mappings->items[m];
-    if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping) ||
-        (unwinders_only && !is_for_unwinders(modules, mapping, remote->process->pid))) {
+    if (!is_module(mapping) || known(modules, mapping) != NULL || is_part_of_known(modules, mapping)) {
       continue;
     }
-    code = add_module(modules, image, mapping, remote, place, sinks, diag);
+    code = add_module(modules, image, mapping, remote, layout, sinks, diag);
     (*added)++;
     if (code == 0 && remote->deadline_ns != 0 && ct_now_ns() > remote->deadline_ns) {
       code = ct_fail(diag, CT_ETIMEOUT, "the hooks could not be put in in time (%zu modules done)", modules->count);
@@ -590,13 +604,28 @@ add_modules(struct ct_modules *modules, uint32_t image, const struct ct_mappings
   return code;
 }
 
+/* In a process that is stopped: what was installed is patched in, the guards of all modules first. */
+static int
+patch_all(struct ct_modules *modules, const struct ct_remote *remote, bool guards_only)
+{
+  int code = 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->installed.unpatched) {
+      code = ct_install_patch(remote, &module->installed, guards_only);
+      module->text_bytes = module->installed.text_bytes;
+    }
+  }
+  return code;
+}
+
 /*
- * We may be killed on the way: in a process that has begun to run what unwinders need comes first, and before all, what
- * whoever takes the hooks out again must know.
+ * We may be killed on the way: in a process that has begun to run, whoever takes the hooks out again gets all of it
+ * first, and the guards (CT_PATCH_GUARD) are patched in before anything else.
  */
 int
 ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
-                  struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag)
+                  struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
   int code = ct_process_mappings(remote->process->pid, &mappings);
@@ -604,25 +633,30 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
     return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
   }
   int added = 0;
-  int gone = forget_unloaded(modules, &mappings, remote, place);
-  code = gone < 0 ? gone : gone > 0 ? remark_text(modules, remote, place) : 0;
+  int gone = forget_unloaded(modules, &mappings, remote, layout);
+  code = gone < 0 ? gone : gone > 0 ? mark_text_again(modules, remote, layout) : 0;
   code = code == 0 ? count_matches(modules, &mappings, remote->process->pid) : code;
   if (code == 0 && remote->pcs != NULL) {
-    code = tell_restorers(modules, remote, place);
-    code = code == 0 ? add_modules(modules, image, &mappings, true, remote, place, sinks, &added, diag) : code;
+    code = publish_restorers(modules, remote, layout);
   }
   if (code == 0) {
-    code = add_modules(modules, image, &mappings, false, remote, place, sinks, &added, diag);
+    code = add_modules(modules, image, &mappings, remote, layout, sinks, &added, diag);
+  }
+  if (code == 0) {
+    code = patch_all(modules, remote, true);
+  }
+  if (code == 0) {
+    code = patch_all(modules, remote, false);
   }
   if (code == 0 && added > 0) {
-    code = tell_restorers(modules, remote, place);
+    code = publish_restorers(modules, remote, layout);
   }
   ct_mappings_free(&mappings);
   return code != 0 ? code : added;
 }
 
 bool
-ct_modules_look(struct ct_modules *modules, int pid)
+ct_modules_check(struct ct_modules *modules, int pid)
 {
   struct ct_mappings mappings;
   bool changed = false;
@@ -712,31 +746,72 @@ ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *pcs, s
 }
 
 const struct ct_module *
-ct_modules_gs_user(const struct ct_modules *modules)
+ct_modules_gs_danger(const struct ct_modules *modules)
 {
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
-    if (module->loaded && module->plan != NULL && module->plan->uses_gs) {
+    if (module->loaded && module->plan != NULL && module->plan->gs_unsafe) {
       return module;
     }
   }
   return NULL;
 }
 
+static bool
+is_same_file(const char *path, const struct stat *file)
+{
+  struct stat seen;
+  int fd = ct_rooted_open(path, O_PATH | O_CLOEXEC);
+  bool is = fd >= 0 && fstat(fd, &seen) == 0 && seen.st_dev == file->st_dev && seen.st_ino == file->st_ino;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return is;
+}
+
+/* A name by which the debug files of the program are found, in place of exe: here, or in its root. */
+static void
+name_program(int pid, int fd, const char *exe, char *path, size_t size)
+{
+  char rest[PATH_MAX + 8] = "root";
+  struct stat file;
+  ssize_t length = readlink(exe, rest + 4, PATH_MAX);
+  if (length > 0 && fstat(fd, &file) == 0) {
+    rest[4 + length] = '\0';
+    if (is_same_file(rest + 4, &file)) {
+      snprintf(path, size, "%s", rest + 4);
+      return;
+    }
+    ct_process_path(pid, rest, path, size);
+    if (is_same_file(path, &file)) {
+      return;
+    }
+  }
+  snprintf(path, size, "%s", exe);
+}
+
 const struct ct_plan *
 ct_modules_program(struct ct_modules *modules, int pid)
 {
-  char path[64];
-  struct stat file;
-  struct ct_plan *plan;
+  char exe[64], path[PATH_MAX + 64];
+  struct ct_plan *plan = NULL;
   bool fresh;
-  ct_process_path(pid, "exe", path, sizeof(path));
-  return stat(path, &file) == 0 && ct_plans_get(modules->plans, path, &file, false, &plan, &fresh, NULL) == 0 ? plan
-                                                                                                              : NULL;
+  ct_process_path(pid, "exe", exe, sizeof(exe));
+  int fd = open(exe, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    name_program(pid, fd, exe, path, sizeof(path));
+  }
+  if (fd < 0 || ct_plans_get(modules->plans, fd, path, false, &plan, &fresh, NULL) != 0) {
+    plan = NULL;
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return plan;
 }
 
 int
-ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drain)
+ct_modules_publish_again(struct ct_modules *modules, int pid, struct ct_drain *drain)
 {
   int code = 0;
   const struct ct_plan *program = ct_modules_program(modules, pid);
@@ -746,14 +821,14 @@ ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drai
       continue;
     }
     ct_plans_lock(modules->plans);
-    code = ct_select_choose(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
-                            &module->first_choice);
+    code = ct_select_filter(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
+                            &module->first_filter_result);
     if (code == 0) { /* choosing has begun to count anew */
-      ct_select_settle(modules->selection, module->plan, module->path, module->installed.late);
+      ct_select_reconcile(modules->selection, module->plan, module->path, module->installed.install_refusals);
     }
     ct_plans_unlock(modules->plans);
-    each_id(module, tell_mode, drain);
-    module->untold = true;
+    each_id(module, publish_mode, drain);
+    module->unpublished = true;
   }
   return code;
 }
@@ -778,7 +853,7 @@ ct_modules_free(struct ct_modules *modules)
     free(modules->items[i].build_id);
     ct_module_drop_layers(&modules->items[i]);
     ct_installed_free(&modules->items[i].installed);
-    ct_choice_free(&modules->items[i].first_choice);
+    ct_filter_result_free(&modules->items[i].first_filter_result);
   }
   free(modules->items);
   memset(modules, 0, sizeof(*modules));

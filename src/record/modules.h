@@ -31,15 +31,16 @@ struct ct_module {
   const struct ct_plan *known_plan; /* the same, kept when the image has ended; NULL: no function of it has an id */
   uint32_t first_fn;                /* as installed.first_fn, likewise */
   struct ct_installed installed;
-  bool untold;                   /* its functions are not in the trace's table yet ... */
-  struct ct_choice first_choice; /* ... and what was chosen of them */
-  uint8_t *modes;                /* as in ct_layer, of installed */
+  bool unpublished;                            /* its functions are not in the trace's table yet ... */
+  struct ct_filter_result first_filter_result; /* ... and what the filter selected of them */
+  uint8_t *modes;                              /* as in ct_layer, of installed */
   struct ct_layer *layers;
   size_t layer_count;
   uint16_t *active; /* for each function which trampoline its entry goes to: 0 none, 1 that of installed, from 2 on that
                        of a layer; NULL: nothing has been changed since it was installed */
   size_t functions, hooked;
   size_t refused[CT_REFUSED_COUNT];
+  uint64_t code_bytes, known_bytes;      /* text, and what of it belongs to known functions */
   uint64_t plan_ns, install_ns;          /* of the first load; of the last one */
   uint64_t trampoline_bytes, text_bytes; /* memory that the hooks took in the program, of the last load */
   uint32_t loads;
@@ -52,7 +53,7 @@ struct ct_module {
 struct ct_modules {
   struct ct_module *items;
   size_t count, capacity;
-  struct ct_plans *plans; /* the session's or the family's */
+  struct ct_plans *plans; /* the session's or the tree's */
   uint32_t next_fn;
   struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
   struct ct_selection *selection; /* what the user wants; NULL: everything */
@@ -71,21 +72,21 @@ struct ct_module_sinks {
  * reason.
  */
 int ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_remote *remote,
-                      struct ct_agent_place *place, const struct ct_module_sinks *sinks, struct ct_diag *diag);
-/* Brings the functions of new modules into the trace: behind an update, when nobody waits for that any more. */
-void ct_modules_tell(struct ct_modules *modules, const struct ct_module_sinks *sinks);
+                      struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag);
+/* Brings the functions of new modules into the trace: after an update, when nobody waits for that any more. */
+void ct_modules_publish(struct ct_modules *modules, const struct ct_module_sinks *sinks);
 /*
- * What is chosen has changed: puts hooks in and takes hooks out accordingly; the process is held (remote has the pcs).
- * choices: of ct_modules_choose. *busy: functions in whose first bytes a thread stands, so that they could not be
- * hooked now. 0 or a negative error.
+ * What is selected has changed: puts hooks in and takes hooks out accordingly; the process is stopped (remote has the
+ * pcs). filter_results: of ct_modules_filter. *busy: functions in whose first bytes a thread stands, so that they could
+ * not be hooked now. 0 or a negative error.
  */
-int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_place *place,
-                      struct ct_choice *choices, size_t *busy, struct ct_diag *diag);
+int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote, struct ct_agent_layout *layout,
+                      struct ct_filter_result *filter_results, size_t *busy, struct ct_diag *diag);
 /* What is to be hooked in each module, ahead of ct_modules_change. The plans are locked. NULL: out of memory. */
-struct ct_choice *ct_modules_choose(struct ct_modules *modules, int pid);
-/* After a choice that nothing came of: has the selection know again what has become of each function. */
-void ct_modules_settle(struct ct_modules *modules);
-void ct_modules_choices_free(struct ct_modules *modules, struct ct_choice *choices);
+struct ct_filter_result *ct_modules_filter(struct ct_modules *modules, int pid);
+/* After a filter result that nothing came of: has the selection know again what has become of each function. */
+void ct_modules_reconcile(struct ct_modules *modules);
+void ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_result *filter_results);
 /*
  * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One
  * alone does not tell, somebody may have set a breakpoint there.
@@ -96,24 +97,24 @@ void ct_module_drop_layers(struct ct_module *module);
 
 /*
  * For loaders that do not tell: are there modules in the mappings that are not known, or is one gone? Plans new ones
- * ahead, and finds what patterns match in them, so that the process need not be held for long.
+ * ahead, and finds what patterns match in them, so that the process need not be stopped for long.
  */
-bool ct_modules_look(struct ct_modules *modules, int pid);
-/* True when a loaded module tells of new ones by its rendezvous. */
+bool ct_modules_check(struct ct_modules *modules, int pid);
+/* True when a loaded module reports new ones by its rendezvous. */
 bool ct_modules_have_rendezvous(const struct ct_modules *modules);
 /* Where signal handlers of process pid return to the kernel: up to max addresses into list, returns their number. */
 size_t ct_modules_restorers(struct ct_modules *modules, int pid, uint64_t *list, size_t max);
 /*
  * When the installation in process pid must be done, by CLOCK_MONOTONIC: in wanted_ms, 0: by what there is to do.
- * is_fresh: it has not begun to run, so nobody misses it while it is held.
+ * is_fresh: it has not begun to run, so nobody misses it while it is stopped.
  */
 uint64_t ct_modules_deadline(struct ct_modules *modules, int pid, bool is_fresh, uint32_t wanted_ms);
 /* The functions of all modules that are loaded, and how many of them are hooked. */
 void ct_modules_count(const struct ct_modules *modules, size_t *functions, size_t *hooked);
 /* True when a thread that stands at one of the places is in a function that asks the kernel for signal dispositions. */
 bool ct_modules_in_sigaction(const struct ct_modules *modules, const uint64_t *pcs, size_t count);
-/* A loaded module that uses gs itself, so that hooks and it would spoil each other; NULL when there is none. */
-const struct ct_module *ct_modules_gs_user(const struct ct_modules *modules);
+/* A loaded module that may take gs with no hook to tell of it; NULL when there is none. */
+const struct ct_module *ct_modules_gs_danger(const struct ct_modules *modules);
 /* The plan of a process's program, ahead of its modules; NULL when it cannot be planned. */
 const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);
 /* A new one, all zero but its index; NULL: out of memory. */
@@ -121,7 +122,7 @@ struct ct_module *ct_modules_append(struct ct_modules *modules);
 /* The modules of a process for its forked child, with the same function ids. The child's list is all zero. */
 int ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child);
 /* Makes all ids known to the drain, and their functions again to be told. 0 or CT_ENOMEM. */
-int ct_modules_tell_again(struct ct_modules *modules, int pid, struct ct_drain *drain);
+int ct_modules_publish_again(struct ct_modules *modules, int pid, struct ct_drain *drain);
 /*
  * The child was forked while modules were put into its parent: what did not get into the child is put in, or forgotten.
  * since_ns: not what was done before.
@@ -130,8 +131,8 @@ int ct_modules_complete(struct ct_modules *modules, const struct ct_remote *remo
 /* All modules are gone, and with them what was in the process: another image follows. */
 void ct_modules_forget(struct ct_modules *modules);
 /*
- * Writes source files and lines of functions, where debug information tells: of modules that a pattern has asked about,
- * or of all. It may take seconds. 0 or an error.
+ * Writes source files and lines of functions, where debug information has it: of modules that a pattern has asked
+ * about, or of all. It may take seconds. 0 or an error.
  */
 int ct_modules_write_sources(const struct ct_modules *modules, bool all, struct ct_trace_writer *writer);
 void ct_modules_free(struct ct_modules *modules);

@@ -20,7 +20,7 @@ copy_of(const void *bytes, size_t size, int *code)
 static void
 copy_installed(struct ct_installed *installed, size_t functions, int *code)
 {
-  installed->late = copy_of(installed->late, functions, code);
+  installed->install_refusals = copy_of(installed->install_refusals, functions, code);
   installed->patches = copy_of(installed->patches, installed->patch_count * sizeof(*installed->patches), code);
 }
 
@@ -48,8 +48,8 @@ ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child)
     copy_installed(&to->installed, functions, &code);
     to->modes = copy_of(from->modes, functions, &code);
     to->active = copy_of(from->active, functions * sizeof(*from->active), &code);
-    to->first_choice = (struct ct_choice){0};
-    to->untold = false;
+    to->first_filter_result = (struct ct_filter_result){0};
+    to->unpublished = false;
     to->layers = copy_of(from->layers, from->layer_count * sizeof(*from->layers), &code);
     to->layer_count = to->layers != NULL ? to->layer_count : 0;
     for (size_t n = 0; n < to->layer_count; n++) {

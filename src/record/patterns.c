@@ -36,6 +36,9 @@ ct_selection_json(const struct ct_selection *selection)
     if (info.note[0] != '\0') {
       json_object_set_new(json, "note", ct_manifest_text(info.note));
     }
+    if (info.likely[0] != '\0') {
+      json_object_set_new(json, "likely", ct_manifest_text(info.likely));
+    }
     json_array_append_new(list, json);
   }
   char *text = json_dumps(list, JSON_COMPACT);

@@ -2,8 +2,10 @@
 /* See plans.h. */
 #include "record/plans.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 struct entry {
@@ -95,8 +97,8 @@ has_unwinders(const struct ct_plan *plan)
 }
 
 static int
-get_locked(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-           bool *fresh, struct ct_diag *diag)
+get_locked(struct ct_plans *plans, int fd, const char *path, const struct stat *file, bool count_it,
+           struct ct_plan **out, bool *fresh, struct ct_diag *diag)
 {
   for (size_t i = 0; i < plans->count; i++) {
     struct entry *entry = &plans->items[i];
@@ -118,7 +120,7 @@ get_locked(struct ct_plans *plans, const char *path, const struct stat *file, bo
     plans->capacity = grown;
   }
   struct ct_plan *plan;
-  int code = ct_cache_plan(plans->cache, path, &plan, diag);
+  int code = ct_cache_plan_fd(plans->cache, fd, path, &plan, diag);
   if (code == 0) {
     if (plans->use_int3) {
       ct_plan_use_int3(plan);
@@ -132,11 +134,15 @@ get_locked(struct ct_plans *plans, const char *path, const struct stat *file, bo
 }
 
 int
-ct_plans_get(struct ct_plans *plans, const char *path, const struct stat *file, bool count_it, struct ct_plan **out,
-             bool *fresh, struct ct_diag *diag)
+ct_plans_get(struct ct_plans *plans, int fd, const char *path, bool count_it, struct ct_plan **out, bool *fresh,
+             struct ct_diag *diag)
 {
+  struct stat file;
+  if (fstat(fd, &file) != 0) {
+    return ct_fail(diag, ct_err_from_errno(errno), "%s", strerror(errno));
+  }
   ct_plans_lock(plans);
-  int code = get_locked(plans, path, file, count_it, out, fresh, diag);
+  int code = get_locked(plans, fd, path, &file, count_it, out, fresh, diag);
   ct_plans_unlock(plans);
   return code;
 }
@@ -151,4 +157,14 @@ ct_plans_unwinds(struct ct_plans *plans, const struct ct_plan *plan)
   }
   ct_plans_unlock(plans);
   return found;
+}
+
+void
+ct_plans_suggest(struct ct_plans *plans, struct ct_selection *selection, struct ct_exclude *exclude)
+{
+  ct_plans_lock(plans);
+  for (size_t i = 0; i < plans->count; i++) {
+    ct_plan_suggest(plans->items[i].plan, selection, exclude, ct_plan_path(plans->items[i].plan));
+  }
+  ct_plans_unlock(plans);
 }

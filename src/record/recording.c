@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "record/program.h"
+#include "trace/tree.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +33,9 @@ session_write_manifest(struct ct_session *session, bool complete)
   ct_plans_unlock(session->modules.plans);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
   json_object_set_new(json, "output", ct_manifest_output(session->drain));
-  if (session->family != NULL && !session->is_child) {
-    json_object_set_new(json, "children", family_json(session->family));
+  json_object_set_new(json, "switches", ct_manifest_switches(session->drain));
+  if (session->tree != NULL && !session->is_child) {
+    tree_put(session->tree, json);
   }
   ct_trace_writer_manifest(session->writer, json);
   json_decref(json);
@@ -45,6 +48,7 @@ session_write_manifest(struct ct_session *session, bool complete)
 void
 session_refresh_manifest(struct ct_session *session)
 {
+  session_note_cuts(session);
   if (session->manifest_is_old && ct_now_ns() - session->manifest_ns > MANIFEST_NS) {
     uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
     session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
@@ -62,16 +66,16 @@ void
 session_sample(struct ct_session *session)
 {
   uint32_t mib = session->options.output_mib != 0 ? session->options.output_mib : CT_OUTPUT_MIB_DEFAULT;
-  ct_drain_print(session->drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
+  ct_drain_capture(session->drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
   uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
   struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
                                         .log2 = (uint32_t)__builtin_ctz(interval),
                                         .mem_fd = session->process.mem_fd,
-                                        .controls = session->image.place.controls};
+                                        .controls = session->image.layout.controls};
   ct_drain_sample(session->drain, &options);
 }
 
-/* The process stands behind an exec: make the new image ready and let it go. */
+/* The process stands after an exec: makes the new image ready and resumes it. */
 int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
 {
@@ -79,7 +83,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .int3 = session->options.int3,
-                                     .follow = session->family != NULL};
+                                     .follow = session->tree != NULL};
   char path[64], target[PATH_MAX];
   ct_process_path(session->process.pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
@@ -97,7 +101,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
     }
   }
   const struct ct_plan *program = code == 0 ? ct_modules_program(&session->modules, session->process.pid) : NULL;
-  if (program != NULL && program->uses_gs) {
+  if (program != NULL && program->gs_unsafe) {
     code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
                    target);
   } else if (program != NULL && program->translates) {
@@ -124,26 +128,26 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   struct ct_module_sinks to = session_sinks(session);
   remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, true, session->options.deadline_ms);
   /* Before there are hooks: from here on we may be killed, and the program goes on. */
-  code = ct_process_set_gs_base(&session->process, session->image.place.page_lookup);
+  code = ct_process_set_gs_base(&session->process, session->image.layout.page_lookup);
   if (code == 0) {
-    code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.place, &to, diag);
+    code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.layout, &to, diag);
   }
   session->image_count++;
   if (code >= 0) {
     session_sample(session);
-    code = ct_drain_start(session->drain, session->image.ring, session->process.pid);
+    code = ct_drain_start(session->drain, &session->image.parts, session->process.pid);
   }
-  session_set_bell(session, &session->image.ring->control_bell);
+  session_set_doorbell(session, &session->image.ring->control_doorbell);
   session->manifest.install_ns += ct_now_ns() - begin;
   session_write_manifest(session, false);
   return code;
 }
 
 void
-session_tell(struct ct_session *session)
+session_publish(struct ct_session *session)
 {
   struct ct_module_sinks to = session_sinks(session);
-  ct_modules_tell(&session->modules, &to);
+  ct_modules_publish(&session->modules, &to);
 }
 
 /* The image has ended, by exec or with the process. */
@@ -153,18 +157,28 @@ session_end_image(struct ct_session *session, bool by_exec)
   if (!session->image_live) {
     return;
   }
-  session_tell(session);
-  ct_drain_stop(session->drain, by_exec ? session->process.pid : 0);
-  session_set_bell(session, NULL);
+  session_publish(session);
+  session_note_cuts(session);
+  if (!by_exec) {
+    ct_manifest_stop(&session->manifest);
+  }
+  ct_drain_stop(session->drain, by_exec ? session->process.own_pid : 0,
+                by_exec ? __builtin_ia32_rdtsc() : session->manifest.end_tsc);
+  session_set_doorbell(session, NULL);
   if (session->image.ring->closed == 0) {
-    session_keep_for_orphans(session);
+    session_keep_lingering_image(session);
   }
   if (session->image.ring != NULL) {
+    if (session->tree != NULL) {
+      tree_count_lost(session->tree, __atomic_load_n(&session->image.ring->handshakes_lost, __ATOMIC_RELAXED));
+    }
     __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
   }
   ct_image_free(&session->image);
+  session->crashes = 0;
   ct_modules_forget(&session->modules);
-  session_forget(session);
+  session_clear_history(session);
+  memset(&session->handshake_queue, 0, sizeof(session->handshake_queue));
   session->hooks_version = 0; /* of the next one */
   session->image_live = false;
 }
@@ -187,6 +201,12 @@ int
 session_open_trace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
+  if (options->replace && !session->is_child) {
+    int moved = ct_trace_move_old(options->directory, diag);
+    if (moved != 0) {
+      return moved;
+    }
+  }
   session->existed = access(options->directory, F_OK) == 0;
   int code = ct_trace_writer_create(options->directory, session->is_child ? CHILD_BYTES : BUFFER_BYTES,
                                     &session->writer, diag);
@@ -194,25 +214,38 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
     session->writer = NULL;
     return code;
   }
+  if (options->give && !session->is_child) {
+    session->directory_fd = fcntl(ct_trace_writer_directory(session->writer), F_DUPFD_CLOEXEC, 0);
+  }
   code =
       ct_drain_create(session->writer, &session->writer_lock, options->max_depth != 0 ? options->max_depth : UINT32_MAX,
-                      &session->precedence, &session->drain);
+                      &session->pause_request, &session->drain);
   if (code != 0) {
     session_drop_trace(session);
     return ct_fail(diag, code, "out of memory");
   }
+  session->manifest.costs =
+      session->is_child ? tree_costs(session->tree) : ct_measure_hook_costs(ct_image_store_delta());
   session->modules.exclude = options->exclude;
   session->modules.selection = options->selection;
-  if (session->family == NULL) {
+  if (session->tree == NULL) {
     session->own_plans = ct_plans_create(options->int3, options->no_cache);
     if (session->own_plans == NULL) {
       session_drop_trace(session);
       return ct_fail(diag, CT_ENOMEM, "out of memory");
     }
   }
-  session->modules.plans = session->family != NULL ? ct_family_plans(session->family) : session->own_plans;
+  session->modules.plans = session->tree != NULL ? ct_process_tree_plans(session->tree) : session->own_plans;
   session->manifest.cache = ct_plans_cache(session->modules.plans);
   return 0;
+}
+
+static void
+free_stacks(struct ct_session *session)
+{
+  ct_stacks_free(session->stacks);
+  session->stacks = NULL;
+  session->stacks_begun = false;
 }
 
 static void
@@ -239,8 +272,13 @@ session_close_trace(struct ct_session *session)
   if (session->writer == NULL) {
     return;
   }
+  free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
   (void)ct_modules_write_sources(&session->modules, session->options.sources, session->writer);
+  session_note_unknown(session);
+  if (!session->is_child) {
+    ct_plans_suggest(session->modules.plans, session->options.selection, session->options.exclude);
+  }
   session_write_manifest(session, true);
   ct_drain_stats(session->drain, &stats);
   int code = ct_trace_writer_close(session->writer, &diag);
@@ -253,6 +291,7 @@ session_close_trace(struct ct_session *session)
   pthread_mutex_lock(&session->guard);
   session->status.events = stats.events;
   session->status.dropped = stats.dropped;
+  memcpy(session->status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
   pthread_mutex_unlock(&session->guard);
   free_trace(session);
 }
@@ -260,6 +299,7 @@ session_close_trace(struct ct_session *session)
 void
 session_drop_trace(struct ct_session *session)
 {
+  free_stacks(session);
   if (session->writer != NULL) {
     ct_trace_writer_close(session->writer, NULL);
     free_trace(session);

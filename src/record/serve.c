@@ -6,19 +6,28 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "base/rooted.h"
+#include "hook/undo.h"
+#include "process/ids.h"
 #include "record/crash.h"
 #include "record/program.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#define IDLE_MS      200
-#define LOOK_NS      50000000ull  /* between looks for libraries of which no loader tells */
-#define LOOK_TOLD_NS 400000000ull /* the same where a loader tells of its own */
-#define LOOK_SHARE   100          /* and a hundred times as long as a look takes */
-#define RETRY_NS     1000000000ull
-#define REMOTE_STEPS 100 /* of IDLE_MS: how long a thread in the agent may take for a system call */
+#define THE_GS_REGISTER    "the gs register itself"
+#define IDLE_MS            200
+#define CHECK_NS           50000000ull  /* between looks for libraries that no loader reports */
+#define CHECK_PUBLISHED_NS 400000000ull /* the same where a loader reports its own */
+#define CHECK_SHARE        100          /* and a hundred times as long as a look takes */
+#define RETRY_NS           1000000000ull
+#define SERVE_NS           50000000ull /* of requests, before it is looked whether somebody wants something */
+#define CRASHES_MAX        64          /* of an image that are looked at: no program has so many */
+#define REMOTE_STEPS       100         /* of IDLE_MS: how long a thread in the agent may take for a system call ... */
+#define REMOTE_STEPS_ASKED 5           /* ... and when somebody has given the session a command */
 
 /* ct_remote over a thread that waits in the agent, for the answer to the request whose state was pending. */
 struct agent_remote {
@@ -45,14 +54,14 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
 {
   struct agent_remote *remote = context;
   struct ct_request *request = remote->request;
-  uint32_t *bell = &remote->session->image.ring->control_bell;
+  uint32_t *doorbell = &remote->session->image.ring->control_doorbell;
   request->number = (uint64_t)number;
   memcpy(request->arg, args, sizeof(request->arg));
   if (!change_state(remote, CT_REQ_SYSCALL)) {
     return CT_ESRCH;
   }
   for (int step = 0; step < REMOTE_STEPS; step++) {
-    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
+    uint32_t rung = __atomic_load_n(doorbell, __ATOMIC_ACQUIRE);
     uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
     if (state != CT_REQ_WITH(remote->pending, CT_REQ_SYSCALL)) {
       *result = request->result;
@@ -61,7 +70,10 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
     if (ct_process_has_died(&remote->session->process)) {
       return CT_ESRCH;
     }
-    session_wait_ms(bell, rung, IDLE_MS);
+    if (step > REMOTE_STEPS_ASKED && session_has_commands(remote->session)) {
+      return CT_ETIMEOUT; /* the end, perhaps: that does not wait for a thread that does not answer */
+    }
+    session_wait_ms(doorbell, rung, IDLE_MS);
   }
   return CT_ETIMEOUT;
 }
@@ -79,6 +91,57 @@ answer_request(void *context)
   change_state(context, CT_REQ_DONE);
 }
 
+/*
+ * Somebody is about to take gs, or memory of ours, which hooks need: they go before, and nothing more is recorded. A
+ * thread that waits for that goes on once they are out. The trace ends with the process.
+ */
+static void
+leave(struct ct_session *session, const struct ct_undo_wait *wait, const char *who, const char *what)
+{
+  struct ct_diag diag = {""}, text;
+  snprintf(text.text, sizeof(text.text), "%s %s, which hooks need: recording ended there", who, what);
+  session_note(session, text.text);
+  if (session_leave(session, wait, &diag) != 0) {
+    session_note(session, diag.text);
+  }
+  session->manifest_is_old = true;
+}
+
+static void
+say_it_is_left(void *context)
+{
+  struct ct_ring_header *ring = context;
+  /* release: pairs with the agent's acquire */
+  __atomic_store_n(&ring->leave, CT_LEAVE_DONE, __ATOMIC_RELEASE);
+  session_wake(&ring->leave);
+}
+
+/* So that it does not wait for what does not come: it does what it can by itself. */
+static void
+say_it_is_not(void *context)
+{
+  struct ct_ring_header *ring = context;
+  /* release: pairs with the agent's acquire */
+  __atomic_store_n(&ring->leave, CT_LEAVE_REFUSED, __ATOMIC_RELEASE);
+  session_wake(&ring->leave);
+}
+
+/* A module that may take gs unseen has come. */
+static bool
+gs_is_in_danger(struct ct_session *session, struct agent_remote *via)
+{
+  char who[128];
+  const struct ct_module *module = ct_modules_gs_danger(&session->modules);
+  if (module == NULL) {
+    return false;
+  }
+  const char *name = strrchr(module->path, '/');
+  snprintf(who, sizeof(who), "%.100s may use", name != NULL ? name + 1 : module->path);
+  struct ct_undo_wait wait = {answer_request, answer_request, via, 0};
+  leave(session, via != NULL ? &wait : NULL, who, THE_GS_REGISTER);
+  return true;
+}
+
 static void
 serve_rendezvous(struct ct_session *session, struct agent_remote *via)
 {
@@ -88,17 +151,14 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   struct ct_module_sinks to = session_sinks(session);
   struct ct_diag diag = {""};
   int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.layout, &to, &diag);
+  if (added > 0 && gs_is_in_danger(session, via)) {
+    return;
+  }
   answer_request(via);
   session->manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_tell(&session->modules, &to);
+  ct_modules_publish(&session->modules, &to);
   if (added < 0) {
-    session_note(session, diag.text);
-  }
-  const struct ct_module *gs_user = added > 0 ? ct_modules_gs_user(&session->modules) : NULL;
-  if (gs_user != NULL) {
-    snprintf(diag.text, sizeof(diag.text), "%s uses the gs register itself, which hooks need; what follows is unsafe",
-             gs_user->path);
     session_note(session, diag.text);
   }
   session->manifest_is_old |= added > 0;
@@ -106,26 +166,29 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
   session_refresh_manifest(session);
 }
 
-/* Libraries have come of which nobody told: hold the process while they are hooked. */
+/* Libraries have come that nobody reported: stops the process while they are hooked. */
 static void
 hook_found_modules(struct ct_session *session)
 {
   struct ct_diag diag = {""};
   uint64_t begin = ct_now_ns();
-  if (session_hold(session, NULL) != 0) {
-    session->next_look_ns = ct_now_ns() + RETRY_NS;
+  if (session_stop_threads(session, NULL) != 0) {
+    session->next_check_ns = ct_now_ns() + RETRY_NS;
     return;
   }
-  struct ct_remote remote = session_frozen_remote(session);
+  struct ct_remote remote = session_stopped_remote(session);
   struct ct_module_sinks to = session_sinks(session);
   int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.place, &to, &diag);
-  session_let_go(session);
+      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.layout, &to, &diag);
+  session_resume_threads(session);
   session->manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_tell(&session->modules, &to);
+  ct_modules_publish(&session->modules, &to);
   session->manifest_is_old |= added > 0;
   if (added < 0) {
     session_note(session, diag.text);
+  }
+  if (added > 0) {
+    gs_is_in_danger(session, NULL);
   }
 }
 
@@ -135,17 +198,17 @@ hook_found_modules(struct ct_session *session)
  * looks in a row with no word from the loader counts.
  */
 void
-session_look_for_modules(struct ct_session *session)
+session_check_for_modules(struct ct_session *session)
 {
   uint64_t begin = ct_now_ns();
-  if (!session->image_live || begin < session->next_look_ns) {
+  if (!session->image_live || begin < session->next_check_ns) {
     return;
   }
   bool told = ct_modules_have_rendezvous(&session->modules);
-  bool changed = ct_modules_look(&session->modules, session->process.pid);
-  uint64_t pause = told ? LOOK_TOLD_NS : LOOK_NS;
+  bool changed = ct_modules_check(&session->modules, session->process.pid);
+  uint64_t pause = told ? CHECK_PUBLISHED_NS : CHECK_NS;
   uint64_t took = ct_now_ns() - begin;
-  session->next_look_ns = begin + (took * LOOK_SHARE > pause ? took * LOOK_SHARE : pause);
+  session->next_check_ns = begin + (took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause);
   if (changed && (!told || session->seen_before)) {
     hook_found_modules(session);
     changed = false;
@@ -173,11 +236,18 @@ session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
   path[sizeof(path) - 1] = '\0';
   snprintf(rest, sizeof(rest), "%s%s", path[0] == '/' ? "root" : "cwd/", path);
   ct_process_path(session->process.pid, rest, seen, sizeof(seen));
-  return ct_program_is_privileged(seen) != 0;
+  int fd = ct_rooted_open(seen, O_PATH | O_CLOEXEC);
+  if (fd < 0) {
+    return false;
+  }
+  snprintf(seen, sizeof(seen), "/proc/self/fd/%d", fd);
+  bool is = ct_program_is_privileged(seen) != 0;
+  close(fd);
+  return is;
 }
 
 static void
-serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
+serve_exec(struct ct_session *session, struct agent_remote *via, pid_t own_tid)
 {
   struct ct_diag diag = {""};
   if (session_exec_loses_privilege(session, via->request->arg[0])) {
@@ -185,6 +255,12 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
     session_note(session, "the program went on to a setuid or setgid program, which is not recorded");
     return;
   }
+  pid_t tid = ct_thread_by_own_id(session->process.pid, own_tid);
+  if (tid == 0) { /* it has been killed */
+    answer_request(via);
+    return;
+  }
+  session_bound_waits(session);
   int code = ct_process_follow_exec(&session->process, tid, answer_request, via, &diag);
   if (code == CT_ENOENT) {
     return; /* the exec failed; the program goes on */
@@ -207,7 +283,7 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t tid)
     session_end_image(session, false);
   }
   ct_process_release(&session->process);
-  session_tell(session);
+  session_publish(session);
 }
 
 /* A thread has got a signal that will end the process. */
@@ -215,8 +291,12 @@ static void
 serve_crash(struct ct_session *session)
 {
   struct ct_diag diag = {""};
-  if (ct_crash_serve(&session->process, session->image.ring, &session->image.place, &session->modules, session->writer,
-                     &diag) != 0) {
+  if (++session->crashes > CRASHES_MAX) {
+    ct_crash_dismiss(&session->image.parts);
+    return;
+  }
+  if (ct_crash_serve(&session->process, &session->image.parts, &session->image.layout, &session->modules,
+                     session->writer, session->drain, &diag) != 0) {
     session_note(session, diag.text);
   }
 }
@@ -225,14 +305,22 @@ serve_crash(struct ct_session *session)
 bool
 session_serve_requests(struct ct_session *session)
 {
-  if (ct_crash_is_pending(session->image.ring)) {
+  if (ct_crash_is_pending(&session->image.parts)) {
     serve_crash(session);
     return true;
   }
   struct ct_ring_header *ring = session->image.ring;
-  struct ct_slot *slots = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset);
+  if (__atomic_load_n(&ring->leave, __ATOMIC_ACQUIRE) == CT_LEAVE_PENDING) {
+    struct ct_undo_wait wait = {say_it_is_left, say_it_is_not, ring,
+                                __atomic_load_n(&ring->leave_frame, __ATOMIC_RELAXED)};
+    leave(session, &wait, wait.frame != 0 ? "the program was about to map or change" : "the program was about to set",
+          wait.frame != 0 ? "memory of contrail's own" : THE_GS_REGISTER);
+    return false;
+  }
+  struct ct_slot *slots = session->image.parts.slots;
+  uint64_t begin = ct_now_ns();
   for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {
-    /* acquire: pairs with the agent's release of the bit, behind the request */
+    /* acquire: pairs with the agent's release of the bit, after the request */
     uint64_t bits = __atomic_exchange_n(&ring->request_map[word], 0, __ATOMIC_ACQUIRE);
     while (bits != 0) {
       uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(bits);
@@ -249,6 +337,13 @@ session_serve_requests(struct ct_session *session)
         return true; /* the ring may be another one now */
       }
       serve_rendezvous(session, &via);
+      if (!session->image_live) {
+        return false; /* the ring is gone */
+      }
+      if (ct_now_ns() - begin > SERVE_NS) { /* a process can ask without end */
+        __atomic_fetch_or(&ring->request_map[word], bits, __ATOMIC_RELEASE);
+        return true;
+      }
     }
   }
   return false;

@@ -3,9 +3,9 @@
  * A session as an object; see session.h. Its thread does everything: calls of the interface are commands, which
  * callers put into a list and wait for. In between it serves the process.
  *
- * ptrace holds the process only behind an exec and while hooks are put in, changed or taken out; otherwise it runs
- * free. When it needs us it rings the bell, control_bell in the ring; commands and the end of the process (a second
- * thread waits for that, by a pidfd) ring the same.
+ * ptrace stops the process only after an exec and while hooks are put in, changed or taken out; otherwise it runs
+ * free. When it needs us it rings the doorbell, control_doorbell in the ring; commands and the end of the process (a
+ * second thread waits for that, by a pidfd) ring the same.
  */
 #include "record/session_internal.h"
 
@@ -14,6 +14,7 @@
 #include "base/sized.h"
 #include "hook/select.h"
 #include "record/program.h"
+#include "trace/tree.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,8 +32,8 @@
 #define IDLE_MS     200
 #define COUNT_NS    200000000  /* between looks at the numbers */
 #define STACK_BYTES (8u << 20) /* of its thread */
-#define LOOK_MS     50         /* where no loader tells of libraries */
-#define ORPHANS_MS  5
+#define CHECK_MS    50         /* where no loader reports libraries */
+#define LINGER_MS   5
 
 /* A call of the interface, on the caller's stack. */
 struct command {
@@ -59,27 +60,17 @@ session_wait_ms(uint32_t *word, uint32_t value, int ms)
 
 /* Under the guard, so that the ring is not unmapped meanwhile. */
 static void
-ring_bell(struct ct_session *session)
+ring_doorbell(struct ct_session *session)
 {
-  __atomic_fetch_add(session->bell, 1, __ATOMIC_RELEASE);
-  session_wake(session->bell);
+  __atomic_fetch_add(session->doorbell, 1, __ATOMIC_RELEASE);
+  session_wake(session->doorbell);
 }
 
 void
-session_set_bell(struct ct_session *session, uint32_t *bell)
+session_set_doorbell(struct ct_session *session, uint32_t *doorbell)
 {
   pthread_mutex_lock(&session->guard);
-  session->bell = bell != NULL ? bell : &session->own_bell;
-  pthread_mutex_unlock(&session->guard);
-}
-
-void
-session_note(struct ct_session *session, const char *text)
-{
-  pthread_mutex_lock(&session->guard);
-  if (session->status.note[0] == '\0') {
-    snprintf(session->status.note, sizeof(session->status.note), "%s", text);
-  }
+  session->doorbell = doorbell != NULL ? doorbell : &session->own_doorbell;
   pthread_mutex_unlock(&session->guard);
 }
 
@@ -87,7 +78,7 @@ void
 session_ring(struct ct_session *session)
 {
   pthread_mutex_lock(&session->guard);
-  ring_bell(session);
+  ring_doorbell(session);
   pthread_mutex_unlock(&session->guard);
 }
 
@@ -118,7 +109,7 @@ watch_main(void *context)
   while (poll(wait, 2, -1) < 0 && errno == EINTR) {
   }
   pthread_mutex_lock(&session->guard);
-  ring_bell(session);
+  ring_doorbell(session);
   pthread_mutex_unlock(&session->guard);
   return NULL;
 }
@@ -150,7 +141,8 @@ stop_watching(struct ct_session *session)
 static void
 note_end(struct ct_session *session, bool has_status, int wait_status, bool lost)
 {
-  session_let_go(session);
+  ct_manifest_stop(&session->manifest);
+  session_resume_threads(session);
   session_end_image(session, false);
   if (session->writer != NULL) {
     ct_manifest_end(&session->manifest, has_status, wait_status);
@@ -169,9 +161,25 @@ note_end(struct ct_session *session, bool has_status, int wait_status, bool lost
   pthread_mutex_unlock(&session->guard);
 }
 
+/* Before it has been waited for: did it have children? */
+static void
+note_children(struct ct_session *session)
+{
+  siginfo_t info = {.si_pid = 0};
+  if (session->tree != NULL || session->status.children_missed ||
+      waitid(P_PID, (id_t)session->process.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) {
+    return;
+  }
+  bool missed = ct_process_had_children(session->process.pid);
+  session->manifest.children_missed = missed;
+  pthread_mutex_lock(&session->guard);
+  session->status.children_missed = missed;
+  pthread_mutex_unlock(&session->guard);
+}
+
 /* Has it ended? True then. */
 static bool
-look_for_end(struct ct_session *session)
+check_for_end(struct ct_session *session)
 {
   int status = 0;
   struct ct_process *process = &session->process;
@@ -190,6 +198,7 @@ look_for_end(struct ct_session *session)
     }
     return false;
   }
+  note_children(session);
   pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
   if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
     note_end(session, true, status, false);
@@ -203,6 +212,15 @@ look_for_end(struct ct_session *session)
 }
 
 /* ---- the thread ---- */
+
+bool
+session_has_commands(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->guard);
+  bool has = session->commands != NULL;
+  pthread_mutex_unlock(&session->guard);
+  return has;
+}
 
 static bool
 run_commands(struct ct_session *session)
@@ -240,6 +258,7 @@ session_count(struct ct_session *session)
   pthread_mutex_lock(&session->guard);
   session->status.events = stats.events;
   session->status.dropped = stats.dropped;
+  memcpy(session->status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
   session->status.sample_interval = sampling.interval;
   session->status.sample_changes = sampling.changes;
   ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
@@ -258,9 +277,10 @@ count_roughly(struct ct_session *session)
   ct_drain_numbers(session->drain, &numbers);
   pthread_mutex_lock(&session->guard);
   struct ct_session_status *status = &session->status;
-  if (numbers.interval != 0 && numbers.events >= status->events) { /* it has told them, and since the last count */
+  if (numbers.interval != 0 && numbers.events >= status->events) { /* it has reported them, and since the last count */
     status->events = numbers.events;
     status->dropped = numbers.dropped;
+    memcpy(status->dropped_by, numbers.dropped_by, sizeof(numbers.dropped_by));
     status->sample_interval = numbers.interval;
     status->sample_changes = numbers.changes;
   }
@@ -270,17 +290,17 @@ count_roughly(struct ct_session *session)
 
 /* What children need, and the first session for them. */
 static void
-serve_family(struct ct_session *session)
+serve_tree(struct ct_session *session)
 {
   if (session->image_live) {
-    session_serve_visitors(session);
+    session_serve_handshakes(session);
   }
-  session_serve_orphans(session, false);
-  session_forget_the_old(session);
+  session_serve_lingering_image(session, false);
+  session_trim_history(session);
   if (!session->is_child) {
-    family_sweep(session);
-  } else if (session->finished && !session->awaits_orphans && !session->over) {
-    family_is_over(session);
+    tree_free_ended(session);
+  } else if (session->finished && !session->image_lingers && !session->over) {
+    tree_child_is_over(session);
   }
 }
 
@@ -289,54 +309,57 @@ session_main(void *context)
 {
   struct ct_session *session = context;
   uint32_t served = 0;
-  const uint32_t *served_bell = NULL;
-  if (session->birth != NULL) {
-    session_be_born(session);
+  const uint32_t *served_doorbell = NULL;
+  if (session->child_init != NULL) {
+    session_start_child(session);
   }
   while (!session->quit) {
-    uint32_t *bell = session->bell; /* only this thread changes it */
-    uint32_t rung = __atomic_load_n(bell, __ATOMIC_ACQUIRE);
+    uint32_t *doorbell = session->doorbell; /* only this thread changes it */
+    uint32_t rung = __atomic_load_n(doorbell, __ATOMIC_ACQUIRE);
     if (run_commands(session)) {
       continue;
     }
-    if (session->family != NULL) {
-      serve_family(session);
+    if (session->tree != NULL) {
+      serve_tree(session);
     }
     bool running = session->status.state == CT_STATE_RUNNING;
-    if (session->image_live && running && (rung != served || bell != served_bell)) {
+    if (session->image_live && running && (rung != served || doorbell != served_doorbell)) {
       served = rung;
-      served_bell = bell;
+      served_doorbell = doorbell;
       if (session_serve_requests(session)) {
-        served_bell = NULL;
+        served_doorbell = NULL;
         continue;
       }
     }
-    if (look_for_end(session)) {
+    if (check_for_end(session)) {
       continue;
+    }
+    if (session->process.late_count != 0) {
+      ct_process_let_go(&session->process);
     }
     if (session->writer != NULL && running) {
       session_refresh_manifest(session);
     }
-    if (bell != session->bell) {
+    if (doorbell != session->doorbell) {
       continue;
     }
     if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
       count_roughly(session);
     }
-    session_wait_ms(bell, rung,
-                    session->awaits_orphans                                     ? ORPHANS_MS
-                    : ct_modules_have_rendezvous(&session->modules) || !running ? IDLE_MS
-                                                                                : LOOK_MS);
+    session_wait_ms(doorbell, rung,
+                    session->image_lingers || session->handshake_queue.later != 0 ? LINGER_MS
+                    : ct_modules_have_rendezvous(&session->modules) || !running   ? IDLE_MS
+                                                                                  : CHECK_MS);
     if (session->writer == NULL || !running) {
       continue;
     }
-    if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
+    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
       ct_plans_store(session->modules.plans);
       count_roughly(session);
     }
     uint64_t begin = ct_now_ns();
-    session_look_for_modules(session);
-    if (__atomic_load_n(bell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
+    session_check_for_modules(session);
+    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
       session->manifest.install_ns += ct_now_ns() - begin;
     }
   }
@@ -381,7 +404,7 @@ session_command(struct ct_session *session, enum ct_error_class at,
     last = &(*last)->next;
   }
   *last = &mine;
-  ring_bell(session);
+  ring_doorbell(session);
   while (!mine.done) {
     pthread_cond_wait(&session->changed, &session->guard);
   }
@@ -414,7 +437,7 @@ static void
 free_session(struct ct_session *session)
 {
   if (!session->is_child) {
-    ct_family_free(session->family);
+    ct_process_tree_free(session->tree);
   }
   pthread_mutex_destroy(&session->guard);
   pthread_mutex_destroy(&session->writer_lock);
@@ -426,7 +449,7 @@ free_session(struct ct_session *session)
 }
 
 int
-session_create(const struct ct_session_options *options, struct ct_family *family, struct ct_birth *birth,
+session_create(const struct ct_session_options *options, struct ct_process_tree *tree, struct ct_child_init *child_init,
                struct ct_session **out, struct ct_diag *diag)
 {
   struct ct_session_options own;
@@ -447,7 +470,7 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   if (own.selection == NULL) {
     session->options.selection = session->own_selection = ct_selection_create();
   }
-  if (family == NULL && session->options.selection != NULL) {
+  if (tree == NULL && session->options.selection != NULL) {
     ct_select_forks(session->options.selection, own.follow);
   }
   if (own.exclude == NULL) {
@@ -456,14 +479,14 @@ session_create(const struct ct_session_options *options, struct ct_family *famil
   bool have_all =
       session->options.directory != NULL && session->options.selection != NULL && session->options.exclude != NULL;
   session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-  session->bell = &session->own_bell;
-  session->stop_watching = -1;
-  session->is_child = birth != NULL;
-  session->birth = birth;
-  session->born_as = birth != NULL ? birth->pid : 0;
-  session->parent = birth != NULL ? birth->parent : 0;
-  session->family = family == NULL && own.follow ? ct_family_create(session) : family;
-  have_all = have_all && (!own.follow || session->family != NULL);
+  session->doorbell = &session->own_doorbell;
+  session->stop_watching = session->directory_fd = -1;
+  session->is_child = child_init != NULL;
+  session->child_init = child_init;
+  session->child_pid = child_init != NULL ? child_init->pid : 0;
+  session->parent = child_init != NULL ? child_init->parent : 0;
+  session->tree = tree == NULL && own.follow ? ct_process_tree_create(session) : tree;
+  have_all = have_all && (!own.follow || session->tree != NULL);
   pthread_mutex_init(&session->guard, NULL);
   pthread_mutex_init(&session->writer_lock, NULL);
   pthread_cond_init(&session->changed, NULL);
@@ -521,7 +544,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   session->status.pid = session->process.pid;
   pthread_mutex_unlock(&session->guard);
   session_start_watching(session);
-  return go(session, CT_STEP_HELD, NULL);
+  return go(session, CT_STEP_STOPPED, NULL);
 }
 
 int
@@ -529,7 +552,11 @@ ct_session_spawn(struct ct_session *session, char *const argv[], int *exec_errno
 {
   struct spawn_argument spawn = {.argv = argv, .exec_errno = exec_errno};
   *exec_errno = 0;
-  pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
+  if (session->options.signal_mask != NULL) {
+    memcpy(&spawn.mask, session->options.signal_mask, sizeof(spawn.mask));
+  } else {
+    pthread_sigmask(SIG_SETMASK, NULL, &spawn.mask);
+  }
   return session_command(session, CT_ERROR_SPAWN, run_spawn, &spawn, diag);
 }
 
@@ -545,8 +572,8 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code == 0) {
     return go(session, CT_STEP_HOOKED, NULL);
   }
-  if (ct_process_reap(&session->process)) { /* it was killed while it was held */
-    look_for_end(session);
+  if (ct_process_reap(&session->process)) { /* it was killed while it was stopped */
+    check_for_end(session);
     return 0;
   }
   if (code == CT_ETIMEOUT) { /* it runs on without us */
@@ -606,9 +633,13 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
   (void)argument;
   int code = go(session, CT_STEP_RESUME, diag);
   if (code == 0) {
+    if (session->stacks != NULL && !session->stacks_begun) {
+      ct_stacks_begin(session->stacks, session->drain);
+      session->stacks_begun = true;
+    }
     ct_process_release(&session->process);
-    session_let_go(session);
-    session_tell(session);
+    session_resume_threads(session);
+    session_publish(session);
     session_write_manifest(session, false);
     session_count(session);
   }
@@ -628,7 +659,7 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
   enum ct_session_state state = session->status.state;
   int code = ct_state_go(&state, CT_STEP_PAUSE, diag);
   if (code == 0) {
-    code = session_hold(session, diag);
+    code = session_stop_threads(session, diag);
   }
   return code == 0 ? go(session, CT_STEP_PAUSE, diag) : code;
 }
@@ -641,11 +672,11 @@ ct_session_pause(struct ct_session *session, struct ct_diag *diag)
 
 /* All children go with the first one. */
 static void
-end_family(struct ct_session *session)
+end_tree(struct ct_session *session)
 {
-  if (session->family != NULL && !session->is_child) {
-    session_serve_orphans(session, true);
-    family_end(session);
+  if (session->tree != NULL && !session->is_child) {
+    session_serve_lingering_image(session, true);
+    tree_end(session);
   }
 }
 
@@ -662,7 +693,7 @@ session_has_children(struct ct_session *session)
 static void
 let_children_go(struct ct_session *session)
 {
-  end_family(session);
+  end_tree(session);
   pthread_mutex_lock(&session->guard);
   session->status.detached = true;
   pthread_cond_broadcast(&session->changed);
@@ -673,7 +704,7 @@ static int
 run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  if (session->status.ended && (session->awaits_orphans || session_has_children(session))) {
+  if (session->status.ended && (session->image_lingers || session_has_children(session))) {
     let_children_go(session);
     return 0;
   }
@@ -682,9 +713,10 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
     return code;
   }
   ct_process_release(&session->process); /* spawned, and not resumed yet */
-  end_family(session);
+  session_turn_away(session);            /* others may wait for who waits for us, and we for them */
+  end_tree(session);
   code = session_detach(session, diag);
-  if (look_for_end(session)) { /* a child too, that had ended just before the first process did */
+  if (check_for_end(session)) { /* a child too, that had ended just before the first process did */
     return 0;
   }
   ct_manifest_detach(&session->manifest);
@@ -702,6 +734,12 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_cond_broadcast(&session->changed);
   pthread_mutex_unlock(&session->guard);
   return code;
+}
+
+void
+ct_session_expedite(struct ct_session *session)
+{
+  __atomic_store_n(&session->expedited, 1, __ATOMIC_RELAXED);
 }
 
 int
@@ -726,7 +764,7 @@ ct_session_reset(struct ct_session *session, struct ct_diag *diag)
 static bool
 has_finished(const struct ct_session *session)
 {
-  bool waits = session->options.wait_for_all && (session->awaits_orphans || session->status.children_live != 0);
+  bool waits = session->options.wait_for_all && (session->image_lingers || session->status.children_live != 0);
   return session->finished && (!waits || session->status.detached);
 }
 
@@ -776,15 +814,19 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
     ct_process_close(&session->process, true);
     session_drop_trace(session);
   }
-  end_family(session);
-  session_serve_orphans(session, true);
+  end_tree(session);
+  session_serve_lingering_image(session, true);
   if (session->is_child) {
-    family_is_over(session);
+    tree_child_is_over(session);
   }
   stop_watching(session);
   ct_process_close(&session->process, false);
   session_close_trace(session);
-  family_amend(session);
+  tree_amend(session);
+  if (session->directory_fd >= 0) {
+    ct_trace_give(session->directory_fd, session->options.owner, session->options.owner_group);
+    close(session->directory_fd);
+  }
   session->quit = true;
   if (session->result != 0) {
     *diag = session->why;

@@ -7,11 +7,12 @@
 #include <contrail/session.h>
 
 #include "drain/drain.h"
-#include "process/freeze.h"
-#include "record/family.h"
+#include "process/stop.h"
+#include "record/process_tree.h"
 #include "record/image.h"
 #include "record/manifest.h"
 #include "record/modules.h"
+#include "record/stacks.h"
 #include "record/state.h"
 
 #include <pthread.h>
@@ -28,50 +29,57 @@ struct ct_session {
   pthread_cond_t changed; /* a command is done, the state is another one, the process has ended */
   struct command *commands;
   struct ct_session_status status;
-  bool finished;  /* nothing more will happen to the process that wait waits for */
-  bool lost;      /* somebody else has waited for the process */
-  uint32_t *bell; /* what the thread waits on: own_bell, or the ring's */
-  uint32_t own_bell;
+  bool finished;      /* nothing more will happen to the process that wait waits for */
+  bool lost;          /* somebody else has waited for the process */
+  uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
+  uint32_t own_doorbell;
   bool quit;
 
   pthread_t thread;
-  pthread_t watcher; /* rings when the process ends */
+  pthread_t watcher; /* rings the doorbell when the process ends */
   bool watched;
   int stop_watching; /* eventfd */
 
   struct ct_process process;
-  struct ct_frozen frozen; /* attached to a process that ran: held */
-  bool is_frozen;
-  uint64_t frozen_since_ns;
-  struct ct_precedence precedence;
+  struct ct_stopped stopped; /* the threads of a process that was attached to */
+  bool is_stopped;
+  uint64_t stopped_since_ns, stopped_since_tsc;
+  struct ct_pause_request pause_request;
   struct ct_image image;
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
+  uint32_t crashes; /* of the image, that its process has reported */
   struct ct_modules modules;
   struct ct_selection *own_selection; /* when the options bring none */
   struct ct_exclude *own_exclude;
   struct ct_drain *drain;
+  struct ct_stacks *stacks;       /* of the threads when it was attached to; NULL: none */
+  bool stacks_begun;              /* the process has run since */
   struct ct_trace_writer *writer; /* NULL: no trace yet */
   pthread_mutex_t writer_lock;
-  struct ct_plans *own_plans; /* NULL: the family's are used */
-  struct ct_family *family;   /* NULL: children are not followed */
-  struct ct_birth *birth;     /* of a child, until it is recorded */
-  uint32_t generation;        /* of the hooks (family_generation) */
-  uint64_t hooks_version;     /* as in the configuration */
-  struct ct_past *past;       /* the latest first */
-  pid_t born_as, parent;      /* of a child: its pid and its parent's */
-  size_t pins;                /* of a child, under the family's lock: threads that use it */
+  struct ct_plans *own_plans;       /* NULL: the tree's are used */
+  struct ct_process_tree *tree;     /* NULL: children are not followed */
+  struct ct_child_init *child_init; /* of a child, until it is recorded */
+  uint32_t generation;              /* of the hooks (tree_generation) */
+  uint64_t hooks_version;           /* as in the configuration */
+  struct ct_hook_history *history;  /* the latest first */
+  pid_t child_pid, parent;          /* of a child: its pid and its parent's */
+  size_t pins;                      /* of a child, under the tree's lock: threads that use it */
   bool is_child;
-  bool over;           /* of a child, under the guard: nothing more will happen */
-  bool awaits_orphans; /* under the guard: orphanage is in use */
-  struct ct_orphanage orphanage;
+  bool over;          /* of a child, under the guard: nothing more will happen */
+  bool image_lingers; /* under the guard: lingering is in use */
+  struct ct_lingering_image lingering;
+  struct ct_handshake_queue handshake_queue;
+  uint32_t expedited; /* of the first one, atomic: who waits for a detach gives up soon */
   struct ct_manifest manifest;
   bool manifest_is_old;
-  uint64_t manifest_ns; /* when it was written */
-  uint64_t next_look_ns;
+  uint64_t cuts_reported; /* enum ct_cut: noted */
+  uint64_t manifest_ns;   /* when it was written */
+  uint64_t next_check_ns;
   uint64_t counted_ns; /* when the numbers of the status were brought up to date */
   bool seen_before;    /* a library, at the last look, with no word from the loader since */
   bool existed;        /* the trace directory, before us */
+  int directory_fd;    /* it, if it is to be given to somebody; else -1 */
   int result;          /* of the recording: the first failure ... */
   struct ct_diag why;  /* ... and its line */
 };
@@ -80,20 +88,28 @@ struct ct_session {
 /* Any thread's: has the session's thread run it, and waits for that. at: what a failure is one of. */
 int session_command(struct ct_session *session, enum ct_error_class at,
                     int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag);
+/* True when somebody waits for a command to be run. */
+bool session_has_commands(struct ct_session *session);
 /* Brings the numbers of the status up to date. */
 void session_count(struct ct_session *session);
-/* birth: of a child, which is the new session's then; NULL: it is a first one. Options as in ct_session_create. */
-int session_create(const struct ct_session_options *options, struct ct_family *family, struct ct_birth *birth,
-                   struct ct_session **out, struct ct_diag *diag);
+/* child_init: of a child, which is the new session's then; NULL: it is a first one. Options as in ct_session_create. */
+int session_create(const struct ct_session_options *options, struct ct_process_tree *tree,
+                   struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
 void session_go(struct ct_session *session, enum ct_session_step step);
 void session_ring(struct ct_session *session); /* wakes its thread; any thread */
 void session_start_watching(struct ct_session *session);
-bool session_has_children(struct ct_session *session); /* that live */
-void session_note(struct ct_session *session, const char *text);
+bool session_has_children(struct ct_session *session);        /* that live */
 void session_wake(uint32_t *word);                            /* a futex */
 void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
-/* Of which word the bell is; NULL: the session's own. */
-void session_set_bell(struct ct_session *session, uint32_t *bell);
+/* The word to wait on as the doorbell; NULL: the session's own. */
+void session_set_doorbell(struct ct_session *session, uint32_t *doorbell);
+
+/* notes.c: what the user should know although all is well; once. */
+void session_note(struct ct_session *session, const char *text);
+/* A note for each module of whose text little belongs to known functions. */
+void session_note_unknown(struct ct_session *session);
+/* What the program has done that ends the recording in part of it. */
+void session_note_cuts(struct ct_session *session);
 
 /* recording.c: the trace, and images in it. */
 int session_open_trace(struct ct_session *session, struct ct_diag *diag);
@@ -101,12 +117,12 @@ int session_open_trace(struct ct_session *session, struct ct_diag *diag);
 void session_write_manifest(struct ct_session *session, bool complete);
 void session_refresh_manifest(struct ct_session *session);
 struct ct_module_sinks session_sinks(struct ct_session *session);
-/* Tells the drain, before it starts, how light hooks are sampled in the image. */
+/* Tells the drain, before it starts, how sampled hooks are sampled in the image. */
 void session_sample(struct ct_session *session);
-/* The process stands behind an exec: makes the new image ready. */
+/* The process stands after an exec: makes the new image ready. */
 int session_begin_image(struct ct_session *session, struct ct_diag *diag);
 /* Brings the functions of new modules into the trace, when the process does not wait for it. */
-void session_tell(struct ct_session *session);
+void session_publish(struct ct_session *session);
 /* The image has ended, by exec or with the process, or was taken out. */
 void session_end_image(struct ct_session *session, bool by_exec);
 /* Nothing more will be recorded: the trace gets its end. Keeps the first failure in result and why. */
@@ -117,7 +133,7 @@ void session_drop_trace(struct ct_session *session);
 /* serve.c: what the process asks for, and what it does not tell. */
 /* True when there may be more. */
 bool session_serve_requests(struct ct_session *session);
-void session_look_for_modules(struct ct_session *session);
+void session_check_for_modules(struct ct_session *session);
 /* The exec of that path, an address in the process, is of a setuid or setgid program. */
 bool session_exec_loses_privilege(struct ct_session *session, uint64_t path);
 
@@ -127,11 +143,16 @@ void session_catch_up(struct ct_session *session);
 
 /* attach.c */
 int session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag);
-int session_hold(struct ct_session *session, struct ct_diag *diag);
-/* The ns that they were held for; 0: they were not. */
-uint64_t session_let_go(struct ct_session *session);
+int session_stop_threads(struct ct_session *session, struct ct_diag *diag);
+/* No wait for a thread of the process lasts when somebody wants something of the session. */
+void session_bound_waits(struct ct_session *session);
+/* The ns that they were stopped for; 0: they were not. */
+uint64_t session_resume_threads(struct ct_session *session);
 int session_detach(struct ct_session *session, struct ct_diag *diag);
-/* ct_remote over threads that are held. */
-struct ct_remote session_frozen_remote(struct ct_session *session);
+/* The same while somebody in the process waits for it. */
+struct ct_undo_wait;
+int session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_diag *diag);
+/* ct_remote over threads that are stopped. */
+struct ct_remote session_stopped_remote(struct ct_session *session);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sources.tsv: source file and line of the functions of a recording, grouped by file. Written when the process is gone
- * or let go: for modules whose debug information a pattern has asked for, or for all.
+ * or detached: for modules whose debug information a pattern has asked for, or for all.
  */
 #include "record/modules.h"
 
@@ -34,7 +34,7 @@ write_path(FILE *out, const char *path)
   putc_unlocked('\n', out);
 }
 
-/* The functions that have an id: those that have a hook, chosen or not. */
+/* The functions that have an id: those that have a hook, selected or not. */
 static int
 write_module(FILE *out, const struct ct_plan *plan, uint32_t first_fn, const struct ct_sources *sources)
 {

@@ -10,7 +10,7 @@
 static const unsigned char next_state[CT_STEP_COUNT][CT_STATE_COUNT] = {
     [CT_STEP_CREATE] = {[CT_STATE_UNINITIALIZED] = CT_STATE_INITIALIZED},
     [CT_STEP_SPAWN] = {[CT_STATE_INITIALIZED] = CT_STATE_SPAWNING},
-    [CT_STEP_HELD] = {[CT_STATE_SPAWNING] = CT_STATE_SUSPENDED},
+    [CT_STEP_STOPPED] = {[CT_STATE_SPAWNING] = CT_STATE_SUSPENDED},
     [CT_STEP_INSTALL] = {[CT_STATE_SUSPENDED] = CT_STATE_ATTACHING},
     [CT_STEP_ATTACH] = {[CT_STATE_INITIALIZED] = CT_STATE_ATTACHING},
     [CT_STEP_HOOKED] = {[CT_STATE_ATTACHING] = CT_STATE_ATTACHED},
@@ -42,8 +42,8 @@ ct_state_name(enum ct_session_state state)
 const char *
 ct_step_name(enum ct_session_step step)
 {
-  static const char *const names[CT_STEP_COUNT] = {"create", "spawn",  "held",  "install", "attach",
-                                                   "hooked", "resume", "pause", "detach",  "undone",
+  static const char *const names[CT_STEP_COUNT] = {"create", "spawn",  "stopped", "install", "attach",
+                                                   "hooked", "resume", "pause",   "detach",  "undone",
                                                    "ended",  "fail",   "reset"};
   return (unsigned)step < CT_STEP_COUNT ? names[step] : "unknown";
 }

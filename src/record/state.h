@@ -8,7 +8,7 @@
 enum ct_session_step {
   CT_STEP_CREATE = 0,
   CT_STEP_SPAWN,
-  CT_STEP_HELD,
+  CT_STEP_STOPPED,
   CT_STEP_INSTALL,
   CT_STEP_ATTACH,
   CT_STEP_HOOKED,

@@ -2,7 +2,7 @@
 /*
  * What the agent in the target and the controller share: the memfd with its header,
  * thread slots, segment table and segments; the private control page that gs points to;
- * and the descriptors behind each trampoline. Fixed width, no pointers of the
+ * and the descriptors after each trampoline. Fixed width, no pointers of the
  * controller's in it; addresses of the target are plain u64.
  *
  *   memfd:  | header | tids | slots | segment table | segments ... |
@@ -11,16 +11,16 @@
  *
  *    0         8         12        16
  *   +---------+---------+---------+
- *   |   tsc   |  word   |  slot   |
+ *   |   tsc   |  word   | ra_slot |
  *   +---------+---------+---------+
  *   word  31            4 3    2 1    0
- *        |   function    | kind | tag  |     slot: low half of the address of the
+ *        |   function    | kind | tag  |  ra_slot: low half of the address of the
  *        +---------------+------+------+     frame's return-address slot
  *
- * An event of CT_HOOK_LIGHT says in bits 23..26 of its function field for how many calls it stands, as the power of
+ * An event of CT_HOOK_SAMPLED says in bits 23..26 of its function field for how many calls it stands, as the power of
  * two plus 1; 0 in all others. So a function id has 23 bits.
  *
- * tag is 1..3, the lap of the segment, 0 never is valid: the drain tells a slot that was
+ * tag is 1..3, the lap of the segment, 0 never is valid: the drain tells an event that was
  * reserved but not yet (or never) written from a whole event by it.
  */
 #ifndef CT_RING_LAYOUT_H
@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 4u
+#define CT_RING_VERSION 5u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -50,24 +50,42 @@ enum ct_text_kind { CT_TEXT_OTHER = 0, CT_TEXT_MODULE = 1, CT_TEXT_TRAMPOLINE = 
 /* Event word. */
 #define CT_WORD_KIND_SHIFT 2
 #define CT_FN_MAX          ((1u << CT_FN_WEIGHT_SHIFT) - 1) /* an id; in CT_KIND_OTHER bit 27 marks an enter-only event */
-#define CT_FN_WEIGHT(fn)   ((fn) >> CT_FN_WEIGHT_SHIFT & 15) /* of a light hook's event: 1 + log2 of its weight */
+#define CT_FN_WEIGHT(fn)   ((fn) >> CT_FN_WEIGHT_SHIFT & 15) /* of a sampled hook's event: 1 + log2 of its weight */
 #define CT_SAMPLE_LOG2_MAX 8u
 enum ct_kind { CT_KIND_OTHER = 0, CT_KIND_ENTER = 1, CT_KIND_TAIL = 2, CT_KIND_RETURN = 3 };
 /* CT_KIND_OTHER without the point bit: low 4 bits of the function field say what, the upper 23 carry a value. */
 enum ct_other {
-  CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value tells which */
-  CT_OTHER_TAIL_OUT = 2, /* the frame at the slot ended by a tail call to a function that is not recorded */
-  CT_OTHER_UNWIND = 4,   /* a longjmp: frames below the slot, the rsp that it goes to, are left */
-  CT_OTHER_ARG_1 = 5,    /* value of the call at the slot, in place of the clock: rdi, rsi; rax, before its return */
+  CT_OTHER_SWITCH = 1,   /* the thread is on another stack now; the value says which */
+  CT_OTHER_TAIL_OUT = 2, /* the frame at ra_slot ended by a tail call to a function that is not recorded */
+  CT_OTHER_UNWIND = 4,   /* a longjmp: frames below ra_slot, the rsp that it goes to, are unwound */
+  CT_OTHER_ARG_1 = 5,    /* value of the call at ra_slot, in place of the clock: rdi, rsi; rax, before its return */
   CT_OTHER_ARG_2 = 6,
   CT_OTHER_RESULT = 7,
-  CT_OTHER_STACK = 3, /* behind a SWITCH: low half of the stack's lowest address; the value is its size in pages;
-                          0: slots do not tell whether an event is on it, only the next point is */
+  /*
+   * A part of the thread's stack is copied, or it leaves all frames on it: where that part begins (ra_slot), and enum
+   * ct_copy. After it where that ends (ra_slot), and in the value what tells the copy: the distance between it
+   * and its place on the stack, in units of 8 bytes.
+   */
+  CT_OTHER_COPY = 8,
+  CT_OTHER_COPY_END = 9,
+  CT_OTHER_AWAY = 10,   /* contrail kept the thread waiting until now; the value is a kind (enum ct_ring_away), and
+                          ra_slot says how long, in units of 2^CT_AWAY_SHIFT ticks */
+  CT_OTHER_UNSEEN = 11, /* the frame at ra_slot has its true return address back: it will return unseen */
+  CT_OTHER_STACK = 3,   /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
+                            0: ra_slots do not tell whether an event is on it, only the next point is */
 };
+
+enum ct_copy {
+  CT_COPY_OUT = 0,  /* from the stack: return addresses in it are the true ones now, its frames return natively */
+  CT_COPY_IN = 1,   /* to the stack */
+  CT_COPY_NONE = 2, /* no copy, but the thread goes on elsewhere on the stack; return addresses as with CT_COPY_OUT */
+};
+#define CT_AWAY_SHIFT 8
+enum ct_ring_away { CT_RING_AWAY_ROOM = 3, CT_RING_AWAY_HELD = 4 }; /* as enum ct_away of the trace */
 
 struct ct_ring_event {
   uint64_t tsc;
-  uint64_t word; /* low half: function, kind, tag; high half: slot */
+  uint64_t word; /* low half: function, kind, tag; high half: ra_slot */
 };
 _Static_assert(sizeof(struct ct_ring_event) == CT_EVENT_BYTES, "ring event");
 
@@ -84,7 +102,7 @@ struct ct_segment_entry {
   uint32_t reserved;   /* events reserved, valid from CT_SEG_FULL on */
   uint32_t thread_seq; /* position among the segments of the slot's thread, from 0 */
   uint32_t generation; /* of the slot */
-  uint64_t pad;
+  uint64_t seen;       /* the agent's (agent/relieve.c): where its thread's cursor was, and when */
 };
 _Static_assert(sizeof(struct ct_segment_entry) == 32, "segment entry");
 
@@ -131,9 +149,10 @@ struct ct_inside {
   uint64_t agent, agent_bytes;
   uint64_t controls, controls_bytes;
   uint64_t table, table_bytes;
-  uint64_t config;           /* struct ct_agent_config */
-  uint64_t back;             /* where functions return to that the agent calls in the program's place */
-  uint64_t controller_start; /* of the process controller_pid: field 22 of /proc/PID/stat */
+  uint64_t stacks, stacks_bytes; /* struct ct_stack_map */
+  uint64_t config;               /* struct ct_agent_config */
+  uint64_t back;                 /* where functions return to that the agent calls in the program's place */
+  uint64_t controller_start;     /* of the process controller_pid: field 22 of /proc/PID/stat */
   /* Mappings that are just being made or taken away, which the other fields and the agent's lists need not tell of. */
   struct ct_pending {
     uint64_t start, bytes;
@@ -147,7 +166,7 @@ struct ct_signal_action {
 #define CT_SIGNALS 32 /* those without a queue, and 0 */
 
 /*
- * A fatal signal, told by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd.
+ * A fatal signal, reported by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd.
  * state is a futex: the thread waits while it is PENDING.
  */
 enum ct_crash_state {
@@ -190,22 +209,22 @@ struct ct_crash {
 _Static_assert(sizeof(struct ct_crash) == 24 + 128 + 184, "crash");
 
 /*
- * What the program writes to its standard output and error. The pool is a page of the memfd, its pieces lie behind it.
+ * What the program writes to its standard output and error. The pool is a page of the memfd, its pieces lie after it.
  * A thread takes a run of free ones (bits of one word of free_map are set), fills them, and sets the bit of the first
  * in full_map; the drain takes those, and sets the bits in free_map again. A thread that never finishes keeps its run.
  */
-#define CT_PRINT_PIECES    4096u
-#define CT_PRINT_BYTES     1024u /* of a piece */
-#define CT_PRINT_RUN_MAX   32u   /* pieces of one call */
-#define CT_PRINT_DATA_MAX  (CT_PRINT_RUN_MAX * CT_PRINT_BYTES - 40)
-#define CT_PRINT_MAP_WORDS (CT_PRINT_PIECES / 64)
-enum ct_print_mode {
-  CT_PRINT_OFF = 0,
-  CT_PRINT_ON = 1,
-  CT_PRINT_COUNT = 2, /* the trace takes no more of it */
+#define CT_CAPTURE_PIECES    4096u
+#define CT_CAPTURE_BYTES     1024u /* of a piece */
+#define CT_CAPTURE_RUN_MAX   32u   /* pieces of one call */
+#define CT_CAPTURE_DATA_MAX  (CT_CAPTURE_RUN_MAX * CT_CAPTURE_BYTES - 40)
+#define CT_CAPTURE_MAP_WORDS (CT_CAPTURE_PIECES / 64)
+enum ct_capture_mode {
+  CT_CAPTURE_OFF = 0,
+  CT_CAPTURE_ON = 1,
+  CT_CAPTURE_COUNT = 2, /* the trace takes no more of it */
 };
-/* At the begin of a run; behind it the data. */
-struct ct_print {
+/* At the begin of a run; after it the data. */
+struct ct_capture {
   uint64_t tsc;
   uint64_t given; /* bytes that the call was given */
   uint32_t tid;
@@ -215,37 +234,66 @@ struct ct_print {
   uint32_t pad[3];
   uint8_t data[];
 };
-_Static_assert(sizeof(struct ct_print) == 40, "print");
-struct ct_print_pool {
-  uint32_t mode; /* atomic, enum ct_print_mode; the controller's */
+_Static_assert(sizeof(struct ct_capture) == 40, "capture");
+struct ct_capture_pool {
+  uint32_t mode; /* atomic, enum ct_capture_mode; the controller's */
   uint32_t pad;
   uint64_t given[2]; /* atomic: bytes that calls were given for descriptor 1 and 2 */
   uint64_t dropped;  /* atomic: those of them that could not be taken */
-  uint64_t free_map[CT_PRINT_MAP_WORDS];
-  uint64_t full_map[CT_PRINT_MAP_WORDS];
+  uint64_t free_map[CT_CAPTURE_MAP_WORDS];
+  uint64_t full_map[CT_CAPTURE_MAP_WORDS];
 };
-_Static_assert(sizeof(struct ct_print_pool) <= CT_PAGE_BYTES, "print pool");
+_Static_assert(sizeof(struct ct_capture_pool) <= CT_PAGE_BYTES, "capture pool");
 
 /*
  * A process that is not the traced one has come into the agent: its child. The page is taken by it, by a
  * compare-and-swap of owner; state is a futex, on which it waits while it is PENDING. The rest of the page is its stack
- * meanwhile.
+ * meanwhile. What it says of itself is as it sees it: its ids may be others outside (process/ids.h), so the controller
+ * looks for the process that has this page, by a challenge that it writes into it, and whose thread waits there.
  */
-enum ct_visitor_state {
-  CT_VISIT_NONE = 0,
-  CT_VISIT_PENDING = 1, /* set by the agent; the bit in visit_map is set then */
-  CT_VISIT_DONE = 2,    /* set by the controller: a forked child is its own process now; go on with the exec */
-  CT_VISIT_REFUSED = 3, /* set by the controller: it is not recorded */
+enum ct_handshake_state {
+  CT_HANDSHAKE_NONE = 0,
+  CT_HANDSHAKE_PENDING = 1, /* set by the agent; the bit in handshake_map is set then */
+  CT_HANDSHAKE_DONE = 2,    /* set by the controller: a forked child is its own process now; go on with the exec */
+  CT_HANDSHAKE_REFUSED = 3, /* set by the controller: it is not recorded */
 };
-enum ct_visit_kind { CT_VISIT_FORK = 0, CT_VISIT_EXEC = 1 };
-struct ct_visitor {
-  uint64_t owner; /* atomic: 0 free, else its process id << 32 | CT_VISITOR_TAKEN */
+enum ct_handshake_kind { CT_HANDSHAKE_FORK = 0, CT_HANDSHAKE_EXEC = 1 };
+struct ct_handshake {
+  uint64_t owner; /* atomic: 0 free, else its process id << 32 | a number drawn << 1 | CT_HANDSHAKE_TAKEN */
   uint32_t state; /* atomic */
   uint32_t kind;
-  uint32_t pid; /* as its own getpid() tells */
+  uint32_t pid; /* as its own getpid() returns */
   uint32_t tid;
   uint64_t path;          /* address of the path of the exec to come */
-  uint64_t hooks_version; /* of a forked one: its configuration's, which tells which hooks it has */
+  uint64_t hooks_version; /* of a forked one: its configuration's, which says which hooks it has */
+  uint64_t challenge;     /* by the controller */
+};
+
+/* Why less is recorded from some moment on: what the program has done, see agent/watch.c. */
+enum ct_cut {
+  CT_CUT_FILTER = 1 << 0,   /* a seccomp filter */
+  CT_CUT_STRICT = 1 << 1,   /* strict seccomp, in a thread */
+  CT_CUT_CLOCK = 1 << 2,    /* rdtsc is forbidden to a thread */
+  CT_CUT_DISPATCH = 1 << 3, /* system calls of a thread are dispatched to it */
+};
+
+/* In the ring: after the header and the threads' ids, whatever the header says. */
+#define CT_HANDSHAKES_OFFSET (CT_PAGE_BYTES + CT_SLOT_COUNT * 4u)
+_Static_assert(CT_HANDSHAKES_OFFSET % CT_PAGE_BYTES == 0, "handshakes");
+
+/* A thread is about to set the base of gs, or to map over what is ours (agent/leave.c): it waits while the state is
+ * PENDING. */
+enum ct_leave_state {
+  CT_LEAVE_NONE = 0,
+  CT_LEAVE_PENDING = 1, /* set by the agent */
+  CT_LEAVE_DONE = 2,    /* set by the controller: all hooks are out */
+  CT_LEAVE_REFUSED = 3, /* set by the controller: it cannot take them out (somebody debugs the process) */
+};
+/* General registers at the entry of a function, in the order of enum ct_register (rax, rdx, rcx, rbx, rsi, rdi, rbp,
+ * rsp, r8 to r15, rip): a thread that waits for all of ours to be gone, our code too, goes on with them. */
+#define CT_LEAVE_REGISTERS 17
+struct ct_leave_frame {
+  uint64_t values[CT_LEAVE_REGISTERS];
 };
 
 struct ct_ring_header {
@@ -262,41 +310,73 @@ struct ct_ring_header {
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
-  uint32_t sample_log2;     /* atomic: what new threads begin with, see struct ct_control */
-  uint64_t crash_offset;    /* struct ct_crash */
-  uint64_t visitors_offset; /* CT_VISITOR_COUNT pages */
-  uint64_t visit_map;       /* atomic bits: the visitor is PENDING; cleared before it is looked at */
-  uint32_t forks;           /* atomic: how often a thread may have made a process (or a thread) */
-  uint32_t unwoken;         /* atomic: threads may not wake the drain, it has to look by itself */
-  uint64_t print_offset;    /* struct ct_print_pool, a page; behind it the pieces */
-  uint64_t pad0[1];
+  uint32_t sample_log2;       /* atomic: what new threads begin with, see struct ct_control */
+  uint64_t crash_offset;      /* struct ct_crash */
+  uint64_t handshakes_offset; /* CT_HANDSHAKE_COUNT pages */
+  uint64_t handshake_map;     /* atomic bits: the handshake is PENDING; cleared before it is looked at */
+  uint32_t forks;             /* atomic: how often a thread may have made a process (or a thread) */
+  uint32_t unwoken;           /* atomic: threads may not wake the drain, it has to look by itself */
+  uint64_t capture_offset;    /* struct ct_capture_pool, a page; after it the pieces */
+  uint64_t cuts;              /* atomic bits, enum ct_cut: what has made the recording end in part of the program */
   /* cache line of the drain's futex */
-  uint32_t drain_bell;    /* atomic, futex */
-  uint32_t drain_waiting; /* atomic */
-  uint64_t heartbeat;     /* counts up while the drain empties the ring */
-  uint32_t free_bell;     /* atomic, futex: a segment was freed (lossless) */
-  uint32_t free_waiters;  /* atomic */
+  uint32_t drain_doorbell; /* atomic, futex */
+  uint32_t drain_waiting;  /* atomic */
+  uint64_t drain_liveness; /* counts up while the drain empties the ring */
+  uint32_t free_doorbell;  /* atomic, futex: a segment was freed (lossless) */
+  uint32_t free_waiters;   /* atomic */
   uint64_t pad1[5];
   /* cache line of the control futex */
-  uint32_t control_bell;    /* atomic, futex */
-  uint32_t reap_passes;     /* atomic: how often the drain has looked for dead threads */
-  uint64_t dropped_no_slot; /* atomic: calls of threads that found no slot */
-  uint64_t pulse;           /* counts up while the controller lives, whatever its other threads wait for */
-  uint64_t pad2[5];
+  uint32_t control_doorbell;    /* atomic, futex */
+  uint32_t reap_passes;         /* atomic: how often the drain has looked for dead threads */
+  uint64_t dropped_no_slot;     /* atomic: calls of threads that found no slot */
+  uint64_t controller_liveness; /* counts up while the controller lives, whatever its other threads wait for */
+  uint32_t handshake_doorbell;  /* atomic, futex: a handshake page is free */
+  uint32_t handshakes_waiting;  /* atomic: how many wait for one */
+  uint32_t handshakes_end;      /* atomic: by the controller, nobody is followed any more */
+  uint32_t handshakes_lost;     /* atomic: children that were not answered in time, or found no page */
+  uint64_t pad2[3];
   uint64_t segment_seq; /* atomic: next activation sequence number */
   uint64_t
-      request_map[CT_SLOT_COUNT / 64];    /* atomic bits: the slot has made a request; cleared before it is looked at */
+      request_map[CT_SLOT_COUNT / 64]; /* atomic bits: the slot has made a request; cleared before it is looked at */
+  uint32_t leave;                      /* atomic, futex, enum ct_leave_state */
+  uint32_t pad3;
+  uint64_t leave_frame; /* of whoever has asked, for a mapping: address of its struct ct_leave_frame */
   uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
   struct ct_inside inside;
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
 /*
+ * Where the parts of a ring lie: the controller's own knowledge. It has laid the ring out, and goes by this, never by
+ * the header's words, which the target can write to. Pointers are into the controller's mapping of bytes bytes, which
+ * is sealed (F_SEAL_SHRINK): each of these parts lies in it for as long as it is mapped.
+ */
+struct ct_ring_parts {
+  struct ct_ring_header *header;
+  uint32_t *tids;
+  struct ct_slot *slots;
+  struct ct_segment_entry *entries;
+  uint8_t *segments;
+  struct ct_crash *crash;
+  uint8_t *handshakes; /* CT_HANDSHAKE_COUNT pages */
+  struct ct_capture_pool *captures;
+  uint64_t bytes;
+  uint64_t tids_offset, handshakes_offset, segments_offset; /* for addresses in the target */
+  uint32_t segment_count;
+};
+
+static inline struct ct_handshake *
+ct_ring_handshake(const struct ct_ring_parts *parts, uint32_t index)
+{
+  return (struct ct_handshake *)(parts->handshakes + (uint64_t)(index % CT_HANDSHAKE_COUNT) * CT_HANDSHAKE_BYTES);
+}
+
+/*
  * The control page of a thread, at gs. Private, wiped on fork: in a forked child the
  * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
  */
 struct ct_control {
-  /* Address of the next event, and in its lowest bits the tag of the segment; advanced by xadd. Behind the segment's
+  /* Address of the next event, and in its lowest bits the tag of the segment; advanced by xadd. After the segment's
    * end CT_CURSOR_VALID is not set in it, nor in 0, which stands for no segment. */
   uint64_t cursor;
   uint64_t segment_base;
@@ -304,31 +384,45 @@ struct ct_control {
   uint64_t stack_len; /* 0: every hook takes the slow path */
   uint64_t table;     /* address of the byte table */
   /*
-   * Sampling of light hooks: of each block of 2^log2 calls one is recorded, at a place in it that is drawn by lot, and
-   * stands for all of them. While countdown is 1 and sample_log2 0, read as one word, every call is.
+   * Sampled hooks: of each block of 2^log2 calls one is recorded, at a place in it that is drawn by lot,
+   * and stands for all of them. While countdown is 1 and sample_log2 0, read as one word, every call is.
    */
   int32_t countdown;    /* how many calls there are to come to the next event, with its own */
   uint32_t sample_log2; /* of the blocks to come; the controller's, by /proc/PID/mem */
   uint64_t magic;       /* CT_CONTROL_MAGIC in a registered thread's page */
   uint32_t mode;        /* enum ct_control_mode */
   uint32_t tid;
-  uint64_t agent_sp;   /* top of the agent's stack of this thread */
-  uint32_t slot;       /* index */
-  uint32_t parked;     /* the thread went into clone and has not come back yet */
-  uint64_t stack_told; /* lower end of the stack of `context`, as the drain knows it */
-  uint32_t segment;    /* index of the active segment, CT_SEGMENT_NONE */
-  uint32_t busy;       /* in the agent; a signal handler that finds it set is not recorded */
-  uint64_t light_lo;   /* stack without return store: enter events only */
-  uint64_t light_len;
+  uint64_t agent_sp;        /* top of the agent's stack of this thread */
+  uint32_t slot;            /* index */
+  uint32_t parked;          /* the thread went into clone and has not come back yet */
+  uint64_t stack_published; /* lower end of the stack of `context`, as the drain knows it */
+  uint32_t segment;         /* index of the active segment, CT_SEGMENT_NONE */
+  uint32_t busy;            /* in the agent; a signal handler that finds it set is not recorded */
+  uint64_t storeless_lo;    /* stack without return store: enter events only */
+  uint64_t storeless_len;
   uint32_t context; /* of the stack that the drain believes the thread to be on, plus 1 */
   uint32_t draw;    /* the last number drawn by lot */
-  /* The block at hand, taken and put by one instruction: calls behind its event in the low half, log2 in the high one.
-   */
+  /* The block at hand, taken and put by one instruction: calls after its event in the low half, log2 in the high. */
   uint64_t block;
-  uint32_t mistakable; /* the light stack is one only because its slots have the low halves of the stack before */
-  uint32_t pad;
+  uint32_t mistakable; /* the thread is on a stack without return store only because its return-address slots have the
+                          low halves of the stack before */
+  uint32_t silent;     /* the agent makes no system call on this thread */
+  uint32_t storeless_context; /* of the stack without return store */
+  uint32_t copies;            /* the thread has copied a part of its stack that had frames */
+  /*
+   * Where on its stack the thread may have return-address slots with trampolines' addresses: as stack_lo and stack_len,
+   * also when nothing is recorded any more. Both ranges end below stack_hi, the stack's end, once the thread has gone
+   * from one place on the stack to another: frames further out than it was then have their true addresses.
+   */
+  uint64_t hooked_lo;
+  uint64_t hooked_len;
+  uint64_t stack_hi;
+  uint64_t enters; /* how often an enter half has taken the slow path: what hook it was in before has been left then */
+  /* How often any hook has taken it; one hook up to CT_HOOK_VISITS_MAX times once the ring is closed. */
+  uint64_t visits;
 };
-#define CT_CONTROL_MAGIC 0x4c4f52544e4f4354ull
+#define CT_HOOK_VISITS_MAX 3 /* for room, its enter half again, its callout */
+#define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
 
 _Static_assert(offsetof(struct ct_control, cursor) == CT_GS_CURSOR, "gs");
 _Static_assert(CT_SEGMENT_BYTES == CT_CURSOR_VALID && CT_SEGMENT_STRIDE == 2 * CT_CURSOR_VALID, "segments");
@@ -342,16 +436,24 @@ _Static_assert(offsetof(struct ct_control, block) == CT_GS_BLOCK, "gs");
 _Static_assert(offsetof(struct ct_control, mode) == CT_GS_MODE, "gs");
 _Static_assert(offsetof(struct ct_control, tid) == CT_GS_TID, "gs");
 _Static_assert(offsetof(struct ct_control, agent_sp) == CT_GS_AGENT_SP, "gs");
+_Static_assert(offsetof(struct ct_control, silent) == CT_GS_SILENT, "gs");
 _Static_assert(offsetof(struct ct_control, slot) == CT_GS_SLOT, "gs");
 _Static_assert(offsetof(struct ct_control, parked) == CT_GS_PARKED, "gs");
+_Static_assert(offsetof(struct ct_control, copies) == CT_GS_COPIES, "gs");
+_Static_assert(offsetof(struct ct_control, hooked_lo) == CT_GS_HOOKED_LO, "gs");
+_Static_assert(offsetof(struct ct_control, hooked_len) == CT_GS_HOOKED_LEN, "gs");
+_Static_assert(CT_GS_HOOKED_LO % 16 == 0 && CT_GS_HOOKED_LEN == CT_GS_HOOKED_LO + 8 && CT_GS_STACK_LO % 16 == 0 &&
+                   CT_GS_STACK_LEN == CT_GS_STACK_LO + 8,
+               "both change by one instruction");
+_Static_assert(offsetof(struct ct_control, stack_hi) == CT_GS_STACK_HI, "gs");
 
-/* Behind every trampoline, in the region's descriptor table, sorted by enter address. */
+/* After every trampoline, in the region's descriptor table, sorted by enter address. */
 struct ct_hook_desc {
   uint64_t enter;      /* first instruction of the trampoline */
   uint64_t relocated;  /* the function's displaced instructions; where a call goes on that is not recorded */
-  uint64_t ret;        /* return half, behind the stack adjustment: retry point */
+  uint64_t ret;        /* return half, after the stack adjustment: retry point */
   uint64_t ret_done;   /* return half: restore registers, put the return address back, return */
-  uint64_t ret_point;  /* address behind the trampoline's call */
+  uint64_t ret_point;  /* address after the trampoline's call */
   uint64_t function;   /* the function's address */
   uint32_t fn;         /* id */
   uint8_t mode;        /* enum ct_hook_mode */
@@ -359,7 +461,7 @@ struct ct_hook_desc {
   uint8_t map_count;   /* displaced instructions */
   uint8_t self_branch; /* the function branches to its own entry */
   uint64_t relocated_end;
-  uint64_t after_callout; /* displaced instructions behind the callout */
+  uint64_t after_callout; /* displaced instructions after the callout */
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* its arguments and its result are recorded */
@@ -367,6 +469,7 @@ struct ct_hook_desc {
 };
 _Static_assert(sizeof(struct ct_hook_desc) == 96, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, function) == CT_DESC_FUNCTION, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, mode) == CT_DESC_MODE, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc");
@@ -375,17 +478,17 @@ _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CAL
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
 
 /* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
- * return-address slot: a trampoline's address there is replaced first; CT_HOOK_LIGHT enter only by choice, perhaps
- * sampled; CT_HOOK_QUIET no event: an excluded function that needs what CT_HOOK_ENTER does to the slot, or its callout.
- * CT_HOOK_LOOSE enter only on stacks that a runtime looks after itself: which one it is, and what that says of open
- * frames, is not looked at. */
+ * return-address slot: a trampoline's address there is replaced first; CT_HOOK_SAMPLED enter only by request, perhaps
+ * sampled (the user's word is light); CT_HOOK_PASSTHROUGH no event: an excluded function that needs what CT_HOOK_ENTER
+ * does to the return-address slot, or its callout. CT_HOOK_STACKLESS enter only on stacks that a runtime looks after
+ * itself: which one it is, and what that says of open frames, is not looked at. */
 enum ct_callout {
   CT_CALLOUT_NONE = 0,
   CT_CALLOUT_PARK = 1,         /* clone, fork: leave gs parked for the child to inherit */
   CT_CALLOUT_EXEC = 2,         /* execve: tell the controller first */
   CT_CALLOUT_RENDEZVOUS = 3,   /* the loader's r_brk function */
   CT_CALLOUT_FIND_FDE = 4,     /* _Unwind_Find_FDE */
-  CT_CALLOUT_SECCOMP = 5,      /* prctl: a seccomp filter may come into force */
+  CT_CALLOUT_SECCOMP = 5,      /* prctl: what hooks do may be forbidden */
   CT_CALLOUT_MLOCKALL = 6,     /* lock pages when they are touched, not before */
   CT_CALLOUT_SYSCALL = 7,      /* syscall(number, ...): exec, clone, prctl, seccomp */
   CT_CALLOUT_GO_SYSCALL = 8,   /* the same of Go's runtime, number in rax: exec */
@@ -394,7 +497,23 @@ enum ct_callout {
   CT_CALLOUT_WRITE = 12,       /* write(descriptor, buffer, bytes) */
   CT_CALLOUT_WRITEV = 13,      /* writev(descriptor, vectors, count) */
   CT_CALLOUT_FIND_OBJECT = 14, /* _dl_find_object */
+  CT_CALLOUT_GS = 40,          /* it sets the base of gs */
+  CT_CALLOUT_ARCH_PRCTL = 41,  /* arch_prctl(code, address) */
+  CT_CALLOUT_LIMIT_GET = 42,   /* getrlimit(resource, limit) */
+  CT_CALLOUT_LIMIT_SET = 43,   /* setrlimit(resource, limit) */
+  CT_CALLOUT_LIMIT_BOTH = 44,  /* prlimit(pid, resource, limit, old) */
   CT_CALLOUT_SIGACTION = 11,   /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
+  CT_CALLOUT_COPY = 15,        /* memcpy(to, from, bytes), memmove, mempcpy: perhaps of a stack */
+  CT_CALLOUT_MOVE = 16,        /* the function goes to another place on the stack */
+  CT_CALLOUT_FRAMES = 24,      /* the function reads its callers' slots, by rbp */
+  CT_CALLOUT_COUNT = 25,       /* __mcount_internal(frompc, selfpc) of glibc, which counts calls for -pg */
+  CT_CALLOUT_REMAP = 17,       /* mremap(address, bytes, ...): perhaps of a stack */
+  CT_CALLOUT_MMAP = 18,        /* mmap(address, bytes, protection, flags, ...): perhaps over something of ours */
+  CT_CALLOUT_MUNMAP = 19,
+  CT_CALLOUT_PROTECT = 20,       /* mprotect(address, bytes, protection), pkey_mprotect */
+  CT_CALLOUT_ADVISE = 23,        /* madvise(address, bytes, advice) */
+  CT_CALLOUT_MAKECONTEXT = 21,   /* makecontext(context, ...): where a stack is */
+  CT_CALLOUT_MAKE_FCONTEXT = 22, /* make_fcontext(end of the stack, bytes, function), of Boost's */
 };
 
 /*
@@ -410,12 +529,26 @@ struct ct_patch {
   uint8_t old[5];
 };
 _Static_assert(sizeof(struct ct_patch) == 24, "patch");
+/* Bits. Without any: the entry of a function. */
 enum ct_patch_kind {
-  CT_PATCH_ENTRY = 0,    /* of a function */
-  CT_PATCH_RELAY = 1,    /* where a short jump goes on, or instructions that moved out */
-  CT_PATCH_UNWINDER = 2, /* the entry of a function that is answered for unwinders: as long as there are trampolines on
-                            stacks it must stay */
+  CT_PATCH_RELAY = 1, /* where a short jump of such an entry goes on, or instructions that moved out */
+  CT_PATCH_GUARD = 2, /* of a function whose hook keeps trampolines' addresses on stacks harmless, where an unwinder
+                         asks or a stack is copied: put in before all others, taken out after them */
+  CT_PATCH_COPY = 4,  /* the second of these */
 };
+static inline int
+ct_patch_is_relay(const struct ct_patch *patch)
+{
+  return (patch->kind & CT_PATCH_RELAY) != 0;
+}
+static inline int
+ct_patch_is_guard(const struct ct_patch *patch)
+{
+  return (patch->kind & CT_PATCH_GUARD) != 0;
+}
+
+/* Of jumps that point elsewhere, in the agent's list as a region without descriptors. */
+#define CT_STUB_PAGES_BYTES (2 * CT_PAGE_BYTES) /* so that a stub can begin at any byte of the first */
 
 /* First bytes of every trampoline region: addresses the cold parts jump through. */
 struct ct_region_head {
@@ -435,26 +568,34 @@ struct ct_region_head {
   uint64_t callout_sigaction;
   uint64_t callout_write;
   uint64_t callout_writev;
-  uint64_t restore_slot;  /* enter-only function reached by a tail jump out of a call-through frame */
-  uint64_t restore_quiet; /* the same of an excluded function */
-  uint64_t light_due;     /* a light hook under sampling: this call is to be recorded */
+  uint64_t callout_copy;
+  uint64_t callout_move;
+  uint64_t callout_remap;
+  uint64_t callout_map;
+  uint64_t callout_arch_prctl;
+  uint64_t callout_gs;
+  uint64_t callout_frames;
+  uint64_t callout_count;
+  uint64_t restore_ra_slot;     /* enter-only function reached by a tail jump out of a call-through frame */
+  uint64_t restore_passthrough; /* the same of an excluded function */
+  uint64_t sample_due;          /* a sampled hook under sampling: this call is to be recorded */
   /* Of this region alone. */
   uint64_t region_bytes; /* of its mapping, from the head on */
   uint64_t patches;      /* address of its patches, sorted by address */
   uint64_t patch_count;
 };
 
-/* A region, as the agent's table of them tells it. */
+/* A region, as the agent's table has it. */
 struct ct_region {
   uint64_t lo, hi; /* addresses of code */
-  uint64_t desc;   /* address of the descriptors; behind them two struct ct_region_frames */
+  uint64_t desc;   /* address of the descriptors; after them two struct ct_region_frames */
   uint64_t desc_count;
 };
 
 /*
  * Call frame information of a region for unwinders that look for it as in any module, by an .eh_frame_hdr (LSB Core
- * 5.0, 10.6.2; DWARF 5, 6.4). One row for all of it, that of the points behind trampolines' calls: the caller's rsp is
- * rsp, the return address lies at rsp - 8 + D. There are two, one behind the other. libgcc tells frames by their CFA,
+ * 5.0, 10.6.2; DWARF 5, 6.4). One row for all of it, that of the points after trampolines' calls: the caller's rsp is
+ * rsp, the return address lies at rsp - 8 + D. There are two, one after the other. libgcc tells frames by their CFA,
  * and that is the caller's too, unless one of them is what a signal interrupted: so the second says that trampolines
  * are signal frames, and gives one less than the return address, since a place that was interrupted is taken as it is.
  */
@@ -485,17 +626,22 @@ struct ct_unwinder {
 #define CT_UNWINDER_MAX 16u
 #define CT_REGION_MAX   8192u
 
-#define CT_STACK_CACHE 64u
 struct ct_stack_range {
-  uint64_t lo, hi; /* hi == 0: unused */
-  uint64_t light;
+  uint64_t lo, hi; /* hi == 0: not known */
+  uint32_t storeless, context;
 };
 
-/* Return stores that have been mapped, ever; neighbours are one. */
-#define CT_STORE_MAX 1024u
+/* A part of the return stores; of the stack at [lo, hi) its pages: that of the return-address slot at S is at S +
+ * delta, which is no multiple of a page. */
 struct ct_store {
   uint64_t lo, hi;
 };
+static inline struct ct_store
+ct_store_of(uint64_t lo, uint64_t hi, int64_t delta)
+{
+  uint64_t page = CT_PAGE_BYTES - 1;
+  return (struct ct_store){(lo + (uint64_t)delta) & ~page, (hi + (uint64_t)delta + page) & ~page};
+}
 #define CT_RESTORER_MAX  64u
 #define CT_UNWINDING_MAX 256u
 
@@ -511,11 +657,13 @@ struct ct_agent_config {
   uint64_t page_off;    /* address of the shared page with CT_MODE_OFF */
   uint64_t page_lookup; /* address of the shared page with CT_MODE_LOOKUP */
   uint64_t signal_mask; /* all ones: what is blocked in the agent */
-  uint32_t no_syscalls; /* the target is under seccomp: the agent makes no system call */
+  uint32_t
+      no_syscalls; /* atomic: not 0 while the target is, or may be, under seccomp: the agent makes no system call */
   uint32_t stack_lock;
-  uint32_t no_stores;     /* every stack is light */
+  uint32_t no_stores;     /* no stack has a return store */
   uint32_t crash_signals; /* bit N: signal N is handled by the agent while the program does not (agent/crash.c) */
-  uint64_t visitors;      /* address of the visitors' pages; 0: children are not followed */
+  uint64_t handshakes;    /* address of the handshake pages; 0: children are not followed */
+  uint64_t stacks;        /* address of struct ct_stack_map, ring/stacks.h */
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
@@ -523,10 +671,8 @@ struct ct_agent_config {
   struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
   struct ct_signal_action shown[CT_SIGNALS];     /* of crash_signals: SIG_DFL as the program has set it */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
-  struct ct_stack_range stacks[CT_STACK_CACHE];
+  struct ct_stack_range main_stack; /* as far down as it may grow */
   struct ct_region regions[CT_REGION_MAX];
-  struct ct_store stores[CT_STORE_MAX]; /* the first is the main stack's, from the controller */
-  uint64_t store_count;
   uint64_t restorers[CT_RESTORER_MAX];            /* where signal handlers return to the kernel; 0: unused */
   struct ct_unwinder unwinding[CT_UNWINDING_MAX]; /* functions whose frames hold return addresses; hi == 0: unused */
   uint64_t hooks_version;                         /* by the controller: how often what is hooked has been changed */
@@ -535,10 +681,18 @@ _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");
 _Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCALLS, "config");
 _Static_assert(offsetof(struct ct_agent_config, crash_signals) == CT_CFG_CRASH_SIGNALS, "config");
-_Static_assert(offsetof(struct ct_agent_config, visitors) == CT_CFG_VISITORS, "config");
+_Static_assert(offsetof(struct ct_agent_config, handshakes) == CT_CFG_HANDSHAKES, "config");
+_Static_assert(offsetof(struct ct_agent_config, stacks) == CT_CFG_STACKS, "config");
+_Static_assert(offsetof(struct ct_control, context) == CT_GS_CONTEXT, "gs");
+_Static_assert(offsetof(struct ct_control, mistakable) == CT_GS_MISTAKABLE, "gs");
+_Static_assert(CT_WORD_SWITCH == CT_OTHER_SWITCH << CT_WORD_FN_SHIFT &&
+                   CT_WORD_STACK == CT_OTHER_STACK << CT_WORD_FN_SHIFT && CT_WORD_FN_SHIFT + 4 == 8,
+               "word");
 _Static_assert(offsetof(struct ct_ring_header, forks) == CT_RING_FORKS, "header");
+_Static_assert(offsetof(struct ct_ring_header, handshake_doorbell) == CT_RING_HANDSHAKE_DOORBELL, "header");
 _Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
-_Static_assert(offsetof(struct ct_visitor, owner) == 0 && sizeof(struct ct_visitor) < CT_VISITOR_BYTES / 4, "visitor");
+_Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_handshake) < CT_HANDSHAKE_BYTES / 4,
+               "handshake");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&

@@ -4,21 +4,31 @@
 #define CT_RING_OFFSETS_H
 
 /* struct ct_control, relative to gs */
-#define CT_GS_CURSOR    0
-#define CT_GS_STACK_LO  16
-#define CT_GS_STACK_LEN 24
-#define CT_GS_TABLE     32
-#define CT_GS_COUNTDOWN 40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control */
-#define CT_GS_SAMPLE    44
-#define CT_GS_MAGIC     48
-#define CT_GS_MODE      56
-#define CT_GS_TID       60
-#define CT_GS_AGENT_SP  64
-#define CT_GS_SLOT      72
-#define CT_GS_PARKED    76
-#define CT_GS_BUSY      92
-#define CT_GS_DRAW      116
-#define CT_GS_BLOCK     120
+#define CT_GS_CURSOR     0
+#define CT_GS_STACK_LO   16
+#define CT_GS_STACK_LEN  24
+#define CT_GS_TABLE      32
+#define CT_GS_COUNTDOWN  40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control */
+#define CT_GS_SAMPLE     44
+#define CT_GS_MAGIC      48
+#define CT_GS_MODE       56
+#define CT_GS_TID        60
+#define CT_GS_AGENT_SP   64
+#define CT_GS_SLOT       72
+#define CT_GS_PARKED     76
+#define CT_GS_BUSY       92
+#define CT_GS_CONTEXT    112
+#define CT_GS_DRAW       116
+#define CT_GS_BLOCK      120
+#define CT_GS_MISTAKABLE 128
+#define CT_GS_SILENT     132
+#define CT_GS_COPIES     140
+#define CT_GS_HOOKED_LO  144
+#define CT_GS_HOOKED_LEN 152
+#define CT_GS_STACK_HI   160
+
+/* A copy of fewer bytes to or from a stack is none of a stack. */
+#define CT_COPY_BYTES_MIN 64
 
 /* Drawing by lot: x = x * FACTOR + STEP mod 2^32, the upper 8 bits count (Numerical Recipes, 7.1: ranqd1). */
 #define CT_DRAW_FACTOR 1664525
@@ -30,6 +40,7 @@
 #define CT_DESC_RET           16
 #define CT_DESC_RET_DONE      24
 #define CT_DESC_RET_POINT     32
+#define CT_DESC_FUNCTION      40
 #define CT_DESC_FN            48
 #define CT_DESC_MODE          52
 #define CT_DESC_CALLOUT       53
@@ -50,18 +61,21 @@
 #define CT_CFG_SIGNAL_MASK   64
 #define CT_CFG_NO_SYSCALLS   72
 #define CT_CFG_CRASH_SIGNALS 84
-#define CT_CFG_VISITORS      88
+#define CT_CFG_HANDSHAKES    88
+#define CT_CFG_STACKS        96
 
-/* struct ct_visitor */
-#define CT_VISITOR_COUNT 64
-#define CT_VISITOR_BYTES 4096
-#define CT_VISITOR_TAKEN 1
-/* In the first control page, behind struct ct_control: not 0 in a process that has the page itself, or shares it. */
+/* struct ct_handshake */
+#define CT_HANDSHAKE_COUNT 64
+#define CT_HANDSHAKE_BYTES 4096
+#define CT_HANDSHAKE_TAKEN 1
+/* In the first control page, after struct ct_control: not 0 in a process that has the page itself, or shares it. */
 #define CT_CONTROL_OWN 4088
 
 /* struct ct_ring_header */
-#define CT_RING_FORKS           104
-#define CT_RING_DROPPED_NO_SLOT 200
+#define CT_RING_FORKS              104
+#define CT_RING_DROPPED_NO_SLOT    200
+#define CT_RING_HANDSHAKE_DOORBELL 216
+#define CT_RING_HANDSHAKES_WAITING 220
 
 /* enum ct_control_mode */
 #define CT_MODE_NONE   0
@@ -70,11 +84,21 @@
 #define CT_MODE_OFF    3
 
 /* enum ct_hook_mode */
-#define CT_HOOK_FULL  0
-#define CT_HOOK_ENTER 1
-#define CT_HOOK_LIGHT 2
-#define CT_HOOK_QUIET 3
-#define CT_HOOK_LOOSE 4
+#define CT_HOOK_FULL        0
+#define CT_HOOK_ENTER       1
+#define CT_HOOK_SAMPLED     2
+#define CT_HOOK_PASSTHROUGH 3
+#define CT_HOOK_STACKLESS   4
+
+/* struct ct_stack_map and struct ct_stack, ring/stacks.h */
+#define CT_STACK_SHIFT    6
+#define CT_STACK_HI       8
+#define CT_STACK_STATE    16
+#define CT_STACK_OWNER    20
+#define CT_STACK_CONTEXT  24
+#define CT_STACK_IS_READY 1
+#define CT_MAP_STACKS     0x41000
+#define CT_MAP_NODES      0xcc1000
 
 #define CT_SLOT_COUNT      4096
 #define CT_CONTROL_STRIDE  16384 /* control page, then the agent's stack for the thread */
@@ -88,15 +112,41 @@
 #define CT_WORD_TAIL       (2 << 2)
 #define CT_WORD_RETURN     (3 << 2)
 #define CT_WORD_TAIL_OUT   (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
+#define CT_WORD_SWITCH     (1 << CT_WORD_FN_SHIFT)
+#define CT_WORD_STACK      (3 << CT_WORD_FN_SHIFT)
 #define CT_WORD_ARG_1      (5 << CT_WORD_FN_SHIFT)
 #define CT_WORD_ARG_2      (6 << CT_WORD_FN_SHIFT)
 #define CT_WORD_RESULT     (7 << CT_WORD_FN_SHIFT)
 
-/* The bit that is set in the addresses of all places of all segments, and not in those behind a segment. */
+/* The bit that is set in the addresses of all entries of all segments, and not in those after a segment. */
 #define CT_CURSOR_VALID 0x10000
 
+/* What a function whose call is looked at does (agent/watch.c). */
+#define CT_WATCH_SIGACTION 0
+#define CT_WATCH_PRCTL     1
+#define CT_WATCH_SYSCALL   2
+
 /* What the agent's C code answers to its entry stubs. CT_NOT_OURS is no address and no int. */
-#define CT_NOT_OURS      (-0x7fffffff)
+#define CT_NOT_OURS (-0x7fffffff)
+/* Which half of a trampoline, or which callout, the slow path is for. */
+#define CT_HALF_ENTER   0
+#define CT_HALF_RETURN  1
+#define CT_HALF_REQUEST 2
+#define CT_HALF_LONGJMP 3
+#define CT_HALF_COPY    4
+#define CT_HALF_MOVE    5
+#define CT_HALF_REMAP   6
+#define CT_HALF_FRAMES  8 /* the function reads slots of frames further out, by rbp */
+#define CT_HALF_MAP     7 /* mmap and the like: perhaps over something of ours */
+
+/* Of so many frames further out the slots are put right for a function that reads them. */
+#define CT_FRAMES_READ 64
+
+/* What a change of mappings concerns (agent/remap.c). */
+#define CT_CONCERNS_NOTHING 0
+#define CT_CONCERNS_STACKS  1 /* stacks and their stores, which give way */
+#define CT_CONCERNS_OURS    2 /* what hooks cannot do without */
+
 #define CT_VERDICT_RETRY 0
 #define CT_VERDICT_SKIP  1
 

@@ -7,7 +7,7 @@
  *   FDE, id = distance back to its CIE: start, range (both encoded as the CIE says), augmentation data, code
  *
  * Rules: an FDE counts only when its CIE was a record of this pass (so the work is linear in the size whatever the
- * file says), its range is not empty and it begins in code. Ranges that overlap are cut. The id is 4 bytes also behind
+ * file says), its range is not empty and it begins in code. Ranges that overlap are cut. The id is 4 bytes also after
  * a 64-bit length, as the LSB says. A record that cannot be read is passed over; a length that leaves the section ends
  * the pass.
  */
@@ -178,13 +178,13 @@ read_cie_augmentation(const struct ct_cfi *cfi, struct ct_cie *cie, const char *
     case 'G':
       break;
     default:
-      return true; /* unknown: the length of the data tells where the instructions begin */
+      return true; /* unknown: the length of the data shows where the instructions begin */
     }
   }
   return true;
 }
 
-/* at: behind the id. */
+/* at: after the id. */
 static bool
 parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const uint8_t *end)
 {
@@ -233,7 +233,7 @@ parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const
   return true;
 }
 
-/* at: behind the id. */
+/* at: after the id. */
 static bool
 parse_fde(const struct ct_cfi *cfi, const struct ct_cie *cie, struct ct_fde *fde, const uint8_t *at, const uint8_t *end)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the instructions of an FDE and tells the row in force from each address on. Only the CFA and the rule of the
+ * Runs the instructions of an FDE and gives the row in force from each address on. Only the CFA and the rule of the
  * return address are kept; the rules of the other registers are read past.
  *
  * Every instruction takes at least one byte of the FDE, and the CIE's are run once, when the index is built: so a pass

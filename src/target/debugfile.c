@@ -3,9 +3,10 @@
  * The separate debug file and the mini debug info of a ct_elf.
  *
  * A debug file is looked for as DEBUG_ROOT/.build-id/xx/rest.debug, then by the name in .gnu_debuglink beside the
- * file, in .debug/ there, and in DEBUG_ROOT/folder. It is taken when it has the same build-id; only when one of the
- * two has none, by the checksum in .gnu_debuglink, which costs a pass over the whole file. Whatever is missing, foreign
- * or damaged is passed over silently: names are a convenience.
+ * file, in .debug/ there, and in DEBUG_ROOT/folder. For a file in another process's root (base/rooted.h) all of these
+ * but the first are in there, and so is a second DEBUG_ROOT/.build-id. It is taken when it has the same build-id; only
+ * when one of the two has none, by the checksum in .gnu_debuglink, which costs a pass over the whole file. Whatever is
+ * missing, foreign or damaged is passed over silently: names are a convenience.
  */
 #include <fcntl.h>
 #include <libgen.h>
@@ -18,9 +19,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/rooted.h"
 #include "target/private.h"
 
 enum {
+  OTHER_ROOT = 4,                 /* of the candidates: by the build-id, in the root that the file is in */
   MINIDEBUG_BYTES_MAX = 64 << 20, /* unpacked: a few MiB in practice */
 };
 
@@ -64,7 +67,7 @@ belongs(const struct ct_elf *elf, const struct ct_image *debug, const struct deb
 static bool
 try_path(struct ct_elf *elf, const char *path, const struct debuglink *link)
 {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int fd = ct_rooted_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     return false;
   struct ct_image image = {0};
@@ -84,62 +87,75 @@ try_path(struct ct_elf *elf, const char *path, const struct debuglink *link)
 
 /* The places where a debug file may be, in the order in which they are tried: the first by the build-id, the others by
    the name in .gnu_debuglink. Empty where there is no such place. */
-struct places {
-  char paths[CT_DEBUG_PLACES][2 * PATH_MAX + 300];
+struct candidates {
+  char paths[CT_DEBUG_CANDIDATES][2 * PATH_MAX + 300];
   struct debuglink link;
 };
 
-static void __attribute__((format(printf, 3, 4))) set_place(struct places *places, int i, const char *fmt, ...)
+static void __attribute__((format(printf, 3, 4)))
+set_candidate(struct candidates *candidates, int i, const char *fmt, ...)
 {
   va_list ap;
   va_start(ap, fmt);
-  int length = vsnprintf(places->paths[i], sizeof(places->paths[i]), fmt, ap);
+  int length = vsnprintf(candidates->paths[i], sizeof(candidates->paths[i]), fmt, ap);
   va_end(ap);
-  if (length < 0 || (size_t)length >= sizeof(places->paths[i]))
-    places->paths[i][0] = 0;
+  if (length < 0 || (size_t)length >= sizeof(candidates->paths[i]))
+    candidates->paths[i][0] = 0;
 }
 
 static void
-find_places(const struct ct_elf *elf, struct places *places)
+find_candidates(const struct ct_elf *elf, struct candidates *candidates)
 {
   char real[PATH_MAX];
 
-  for (int i = 0; i < CT_DEBUG_PLACES; i++)
-    places->paths[i][0] = 0;
+  for (int i = 0; i < CT_DEBUG_CANDIDATES; i++)
+    candidates->paths[i][0] = 0;
   if (strlen(elf->build_id) > 2)
-    set_place(places, 0, "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
-  if (!read_debuglink(&elf->main, &places->link) || realpath(elf->path, real) == NULL)
+    set_candidate(candidates, 0, "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
+  size_t root = ct_rooted_prefix(elf->path); /* of another process: it has debug files of its own */
+  if (root != 0 && strlen(elf->build_id) > 2)
+    set_candidate(candidates, OTHER_ROOT, "%.*s%s/.build-id/%.2s/%s.debug", (int)root, elf->path, elf->debug_root,
+                  elf->build_id, elf->build_id + 2);
+  if (!read_debuglink(&elf->main, &candidates->link))
+    return;
+  if (root != 0)
+    snprintf(real, sizeof(real), "%s", elf->path);
+  else if (realpath(elf->path, real) == NULL)
     return;
   char *folder = dirname(real);
-  set_place(places, 1, "%s/%s", folder, places->link.name);
-  set_place(places, 2, "%s/.debug/%s", folder, places->link.name);
-  set_place(places, 3, "%s%s/%s", elf->debug_root, folder, places->link.name);
+  set_candidate(candidates, 1, "%s/%s", folder, candidates->link.name);
+  set_candidate(candidates, 2, "%s/.debug/%s", folder, candidates->link.name);
+  set_candidate(candidates, 3, "%.*s%s%s/%s", (int)root, real, elf->debug_root, folder + root, candidates->link.name);
 }
 
 int
 ct_debugfile_find(struct ct_elf *elf)
 {
-  struct places places;
+  struct candidates candidates;
   bool found = false;
 
-  find_places(elf, &places);
-  for (int i = 0; i < CT_DEBUG_PLACES && !found; i++)
-    found = places.paths[i][0] != 0 && try_path(elf, places.paths[i], i == 0 ? NULL : &places.link);
+  find_candidates(elf, &candidates);
+  for (int i = 0; i < CT_DEBUG_CANDIDATES && !found; i++)
+    found = candidates.paths[i][0] != 0 &&
+            try_path(elf, candidates.paths[i], i == 0 || i == OTHER_ROOT ? NULL : &candidates.link);
   return CT_OK;
 }
 
 void
-ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_PLACES])
+ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_CANDIDATES])
 {
-  struct places places;
+  struct candidates candidates;
 
-  find_places(elf, &places);
-  for (int i = 0; i < CT_DEBUG_PLACES; i++) {
+  find_candidates(elf, &candidates);
+  for (int i = 0; i < CT_DEBUG_CANDIDATES; i++) {
     struct stat file;
     stamps[i] = (struct ct_file_stamp){0};
-    if (places.paths[i][0] != 0 && stat(places.paths[i], &file) == 0)
+    int fd = candidates.paths[i][0] != 0 ? ct_rooted_open(candidates.paths[i], O_PATH | O_CLOEXEC) : -1;
+    if (fd >= 0 && fstat(fd, &file) == 0)
       stamps[i] = (struct ct_file_stamp){(uint64_t)file.st_size,
                                          (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec};
+    if (fd >= 0)
+      close(fd);
   }
 }
 

@@ -186,7 +186,7 @@ collect_symbols(struct ct_elf *elf)
   return CT_OK;
 }
 
-/* Everything behind the headers. */
+/* Everything after the headers. */
 static int
 analyse(struct ct_elf *elf, struct ct_diag *diag)
 {

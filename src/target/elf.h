@@ -61,14 +61,14 @@ const char *ct_elf_debug_path(const struct ct_elf *elf); /* the separate debug f
 uint16_t ct_elf_type(const struct ct_elf *elf);          /* ET_EXEC or ET_DYN */
 uint64_t ct_elf_entry(const struct ct_elf *elf);         /* e_entry */
 
-/* A file as stat tells it; all zero when there is none. */
+/* A file as stat reports it; all zero when there is none. */
 struct ct_file_stamp {
   uint64_t bytes;
   int64_t changed_ns; /* modification time */
 };
 /* The files that ct_elf_open looks for as separate debug file, in its order, as they are now. Opens none of them. */
-enum { CT_DEBUG_PLACES = 4 };
-void ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_PLACES]);
+enum { CT_DEBUG_CANDIDATES = 5 };
+void ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_CANDIDATES]);
 
 struct ct_elf_segment {
   uint64_t address; /* p_vaddr */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs and libraries made by Go's compiler: are they, and the functions that their own table tells. */
+/* Programs and libraries made by Go's compiler: are they, and the functions that their own table lists. */
 #ifndef CT_TARGET_GOLANG_H
 #define CT_TARGET_GOLANG_H
 

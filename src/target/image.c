@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define COPY_BYTES_MAX (2ull << 30)
 
 static bool
 in_file(const struct ct_image *image, uint64_t offset, uint64_t bytes)
@@ -35,7 +38,7 @@ machine_name(uint16_t machine)
   }
 }
 
-/* Whether this is a kind of file that we can work on at all, told by its first 64 bytes. */
+/* Whether this is a kind of file that we can work on at all, known by its first 64 bytes. */
 static int
 check_header(const struct ct_image *image, Elf64_Ehdr *header, const char *path, struct ct_diag *diag)
 {
@@ -145,6 +148,39 @@ ct_image_parse(struct ct_image *image, const char *path, struct ct_diag *diag)
   return copy_sections(image, &header, &zero, path, diag);
 }
 
+/* Somebody else than root and ourselves may write to it: while it is read too. */
+static bool
+may_change(const struct stat *st)
+{
+  return (st->st_uid != 0 && st->st_uid != geteuid()) || (st->st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
+/* What was checked must stay as it was, and a mapping of a file that is cut short is a bus error. */
+static int
+take_copy(struct ct_image *image, int fd, uint64_t size, const char *path, struct ct_diag *diag)
+{
+  if (size > COPY_BYTES_MAX)
+    return ct_fail(diag, CT_ERANGE, "%s: too large for a file that others may write to", path);
+  uint8_t *bytes = malloc(size);
+  if (bytes == NULL)
+    return ct_fail(diag, CT_ENOMEM, "%s: out of memory", path);
+  size_t have = 0;
+  ssize_t got = 1;
+  while (have < size && (got > 0 || (got < 0 && errno == EINTR))) {
+    got = pread(fd, bytes + have, size - have, (off_t)have);
+    have += got > 0 ? (size_t)got : 0;
+  }
+  if (got < 0) {
+    int err = errno;
+    free(bytes);
+    return ct_fail(diag, ct_err_from_errno(err), "%s: cannot read: %s", path, strerror(err));
+  }
+  image->mapping = bytes;
+  image->bytes = bytes;
+  image->size = have;
+  return ct_image_parse(image, path, diag);
+}
+
 int
 ct_image_map(struct ct_image *image, int fd, const char *path, struct ct_diag *diag)
 {
@@ -158,6 +194,9 @@ ct_image_map(struct ct_image *image, int fd, const char *path, struct ct_diag *d
     return ct_fail(diag, CT_EFORMAT, "%s: not a regular file", path);
   if (st.st_size == 0)
     return ct_fail(diag, CT_EFORMAT, "%s: not an ELF file (it is empty)", path);
+
+  if (may_change(&st))
+    return take_copy(image, fd, (uint64_t)st.st_size, path, diag);
 
   void *base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (base == MAP_FAILED)

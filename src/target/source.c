@@ -52,7 +52,7 @@ ct_source_path_normalize(char *path)
 {
   bool absolute = path[0] == '/';
   char *begin = path + absolute, *out = begin;
-  char *kept = begin; /* behind the ".." that a relative path begins with */
+  char *kept = begin; /* after the ".." that a relative path begins with */
   bool more = *begin != '\0';
   for (char *at = begin; more;) {
     size_t length = strcspn(at, "/");
@@ -100,11 +100,11 @@ grow_files(struct reading *reading)
     return false;
   }
   for (size_t i = 0; i < sources->file_count; i++) {
-    size_t place = hash(files[i]) & (size - 1);
-    while (table[place] != 0) {
-      place = (place + 1) & (size - 1);
+    size_t entry = hash(files[i]) & (size - 1);
+    while (table[entry] != 0) {
+      entry = (entry + 1) & (size - 1);
     }
-    table[place] = (uint32_t)i + 1;
+    table[entry] = (uint32_t)i + 1;
   }
   free(reading->table);
   reading->table = table;
@@ -127,22 +127,22 @@ enter_file(struct reading *reading, const char *raw)
     return CT_NO_SOURCE;
   }
   ct_source_path_normalize(path);
-  size_t place = hash(path) & (reading->table_size - 1);
-  while (reading->table[place] != 0 && strcmp(sources->files[reading->table[place] - 1], path) != 0) {
-    place = (place + 1) & (reading->table_size - 1);
+  size_t entry = hash(path) & (reading->table_size - 1);
+  while (reading->table[entry] != 0 && strcmp(sources->files[reading->table[entry] - 1], path) != 0) {
+    entry = (entry + 1) & (reading->table_size - 1);
   }
-  if (reading->table[place] == 0) {
+  if (reading->table[entry] == 0) {
     sources->files[sources->file_count++] = path;
-    reading->table[place] = (uint32_t)sources->file_count;
+    reading->table[entry] = (uint32_t)sources->file_count;
   } else {
     free(path);
   }
   reading->last_raw = raw;
-  reading->last_index = reading->table[place] - 1;
+  reading->last_index = reading->table[entry] - 1;
   return reading->last_index;
 }
 
-/* The first function at or behind address. */
+/* The first function at or after address. */
 static size_t
 find(const struct reading *reading, uint64_t address)
 {
@@ -185,7 +185,7 @@ declared_at(Dwarf_Die *die)
   return known && line <= INT32_MAX ? (uint32_t)line : 0;
 }
 
-/* Those of the functions in [start, end) that are not known better get the place where the entry is declared. */
+/* Those of the functions in [start, end) that are not known better get the line where the entry is declared. */
 static void
 note_range(struct reading *reading, Dwarf_Die *die, uint64_t start, uint64_t end)
 {

@@ -16,12 +16,33 @@
 const json_t *ct_trace_manifest(const struct ct_trace *trace);
 /* crash.json, borrowed likewise: an object, NULL when there is none or it is damaged. */
 const json_t *ct_trace_crash(const struct ct_trace *trace);
+/* The same of stacks.json. */
+const json_t *ct_trace_stacks(const struct ct_trace *trace);
+
+/* Of time off the processor only bounds are known (CT_AWAY_SOME). */
+bool ct_trace_has_bounds(const struct ct_trace *trace);
+/* Events in what is gone of the files. */
+uint64_t ct_trace_missing_events(const struct ct_trace *trace);
+/* Why the recording ended early, as the manifest has it; NULL: it does not. */
+const char *ct_trace_failure(const struct ct_trace *trace);
+
+/*
+ * What hooks took of the program's time, measured when the recording began: 1/16 ticks before and after the clock
+ * reading of an event. All 0 when the manifest does not say it.
+ */
+#define CT_COST_UNIT 16
+struct ct_trace_costs {
+  int64_t enter_before, enter_after, return_before, return_after;
+  int64_t value;                       /* an argument or result */
+  int64_t point, sampled, passed_over; /* of an enter-only hook; of a sampled one that records its call, or does not */
+};
+void ct_trace_costs(const struct ct_trace *trace, struct ct_trace_costs *costs);
 
 /*
  * What the program wrote to its standard output and error: the records of the file that are whole, in order of time.
- * 0, CT_ENOENT: there is none, CT_ENOMEM, CT_EIO, CT_EFORMAT. *out goes to ct_prints_free.
+ * 0, CT_ENOENT: there is none, CT_ENOMEM, CT_EIO, CT_EFORMAT. *out goes to ct_captures_free.
  */
-struct ct_printed {
+struct ct_captured {
   uint64_t tsc;
   uint64_t given; /* bytes that the call was given; data has the first ones */
   uint32_t tid;
@@ -29,15 +50,15 @@ struct ct_printed {
   uint32_t bytes; /* of data */
   const char *data;
 };
-struct ct_prints {
+struct ct_captures {
   char *text; /* of the file */
-  struct ct_printed *items;
+  struct ct_captured *items;
   size_t count;
   uint64_t bytes;  /* of all items together */
-  bool is_damaged; /* the file goes on behind the last one, with something else */
+  bool is_damaged; /* the file goes on after the last one, with something else */
 };
-int ct_trace_prints(const struct ct_trace *trace, struct ct_prints *out);
-void ct_prints_free(struct ct_prints *prints);
+int ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out);
+void ct_captures_free(struct ct_captures *captures);
 
 /*
  * The next events in order, as a batch in the cursor's own storage, valid until the

@@ -3,7 +3,7 @@
  * Blocks on their way to the file: buffers from the pool, the open section, the
  * compression of the columns; the queue; the thread that creates and writes the files.
  *
- *   caller (the drain)                                      output thread
+ *   caller (the drain)                                      writer thread
  *   events -> columns -> block, made in the queue's ring -> mkdir, open, write, close
  *
  * Pool: at most pool_limit sets of buffers exist. An encoder takes one with its first
@@ -13,14 +13,14 @@
  * Queue: one for all files, first in, first out; so a file's blocks keep their order and function
  * lines come before the blocks that use them. The caller reserves as much as a
  * block may need at most, builds it there and commits what it took. It waits only when that much is not
- * free; as long as the output thread keeps up the ring starts again at its front, and little of it is touched.
+ * free; as long as the writer thread keeps up the ring starts again at its front, and little of it is touched.
  *
  * Files: at most open_limit are open; the one written to longest ago is closed first.
  * Blocks are written at an offset that we keep, so reopening needs no seeking and
  * a block of which only a part could be written is cut off or written over.
  *
  * Failure: the first one, of either thread, stays in the writer. From then on the caller drops its blocks, and
- * the output thread what is in the queue, counting it as unwritten; files are still closed.
+ * the writer thread what is in the queue, counting it as unwritten; files are still closed.
  */
 #include "trace/writer_internal.h"
 
@@ -113,111 +113,111 @@ ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_
 
 /* Makes the space at head the one for the next record, if it is there. */
 static bool
-find_room(struct ct_output *output, size_t need)
+find_room(struct ct_writer_thread *writer_thread, size_t need)
 {
-  if (output->used == 0)
-    output->head = output->tail = 0; /* memory that is still in the cache */
-  bool wrapped = output->head < output->tail || output->used == output->capacity;
-  size_t end = wrapped ? output->tail : output->capacity;
-  if (end - output->head >= need)
+  if (writer_thread->used == 0)
+    writer_thread->head = writer_thread->tail = 0; /* memory that is still in the cache */
+  bool wrapped = writer_thread->head < writer_thread->tail || writer_thread->used == writer_thread->capacity;
+  size_t end = wrapped ? writer_thread->tail : writer_thread->capacity;
+  if (end - writer_thread->head >= need)
     return true;
-  if (wrapped || output->tail < need)
+  if (wrapped || writer_thread->tail < need)
     return false;
-  size_t rest = output->capacity - output->head;
-  struct ct_output_record skip = {.kind = CT_OUTPUT_SKIP, .record_bytes = (uint32_t)rest};
-  memcpy(output->ring + output->head, &skip, sizeof(skip));
-  output->used += rest;
-  output->head = 0;
+  size_t rest = writer_thread->capacity - writer_thread->head;
+  struct ct_writer_record skip = {.kind = CT_WRITER_SKIP, .record_bytes = (uint32_t)rest};
+  memcpy(writer_thread->ring + writer_thread->head, &skip, sizeof(skip));
+  writer_thread->used += rest;
+  writer_thread->head = 0;
   return true;
 }
 
 static size_t
 record_size(size_t data_bytes)
 {
-  size_t unit = sizeof(struct ct_output_record);
+  size_t unit = sizeof(struct ct_writer_record);
   return unit + (data_bytes + unit - 1) / unit * unit;
 }
 
 /* Under the lock. */
 static void
-wake(struct ct_output *output)
+wake(struct ct_writer_thread *writer_thread)
 {
-  if (output->state == CT_OUTPUT_AWAKE)
+  if (writer_thread->state == CT_WRITER_AWAKE)
     return;
-  output->state = CT_OUTPUT_AWAKE;
-  pthread_cond_signal(&output->work);
+  writer_thread->state = CT_WRITER_AWAKE;
+  pthread_cond_signal(&writer_thread->work);
 }
 
 /* Under the lock; the caller looks again for what it needs. */
 static void
-wait_for_record(struct ct_output *output)
+wait_for_record(struct ct_writer_thread *writer_thread)
 {
-  wake(output);
-  output->caller_waits = true;
-  pthread_cond_wait(&output->room, &output->lock);
+  wake(writer_thread);
+  writer_thread->caller_waits = true;
+  pthread_cond_wait(&writer_thread->room, &writer_thread->lock);
 }
 
 uint8_t *
-ct_output_reserve(struct ct_trace_writer *writer, size_t size)
+ct_writer_thread_reserve(struct ct_trace_writer *writer, size_t size)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   assert(size <= QUEUE_BYTES_MIN / 2);
-  pthread_mutex_lock(&output->lock);
-  while (!find_room(output, record_size(size)))
-    wait_for_record(output);
-  uint8_t *data = output->ring + output->head + sizeof(struct ct_output_record);
-  pthread_mutex_unlock(&output->lock);
+  pthread_mutex_lock(&writer_thread->lock);
+  while (!find_room(writer_thread, record_size(size)))
+    wait_for_record(writer_thread);
+  uint8_t *data = writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record);
+  pthread_mutex_unlock(&writer_thread->lock);
   return data;
 }
 
 void
-ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream, size_t data_bytes,
-                 uint32_t events)
+ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,
+                        size_t data_bytes, uint32_t events)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t size = record_size(data_bytes);
-  struct ct_output_record record = {
+  struct ct_writer_record record = {
       .stream = stream,
       .kind = kind,
       .record_bytes = (uint32_t)size,
       .data_bytes = (uint32_t)data_bytes,
       .events = events,
   };
-  memcpy(output->ring + output->head, &record, sizeof(record));
-  pthread_mutex_lock(&output->lock);
-  output->used += size;
-  output->head = output->head + size == output->capacity ? 0 : output->head + size;
-  bool wanted =
-      output->state == CT_OUTPUT_ASLEEP || (output->state == CT_OUTPUT_NAPPING && output->used >= QUEUE_WAKE_BYTES);
+  memcpy(writer_thread->ring + writer_thread->head, &record, sizeof(record));
+  pthread_mutex_lock(&writer_thread->lock);
+  writer_thread->used += size;
+  writer_thread->head = writer_thread->head + size == writer_thread->capacity ? 0 : writer_thread->head + size;
+  bool wanted = writer_thread->state == CT_WRITER_ASLEEP ||
+                (writer_thread->state == CT_WRITER_NAPPING && writer_thread->used >= QUEUE_WAKE_BYTES);
   if (wanted)
-    output->state = CT_OUTPUT_AWAKE;
-  pthread_mutex_unlock(&output->lock);
+    writer_thread->state = CT_WRITER_AWAKE;
+  pthread_mutex_unlock(&writer_thread->lock);
   if (wanted) /* not under the lock, which is the first thing that the woken thread wants */
-    pthread_cond_signal(&output->work);
+    pthread_cond_signal(&writer_thread->work);
   writer->queued_bytes += data_bytes;
 }
 
 void
-ct_output_wait(struct ct_trace_writer *writer)
+ct_writer_thread_wait(struct ct_trace_writer *writer)
 {
-  struct ct_output *output = &writer->output;
-  pthread_mutex_lock(&output->lock);
-  while (output->used > 0)
-    wait_for_record(output);
-  pthread_mutex_unlock(&output->lock);
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
+  pthread_mutex_lock(&writer_thread->lock);
+  while (writer_thread->used > 0)
+    wait_for_record(writer_thread);
+  pthread_mutex_unlock(&writer_thread->lock);
 }
 
-/* ---- output thread: files ---- */
+/* ---- writer thread: files ---- */
 
 static void
 close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   if (stream->fd < 0)
     return;
-  for (uint32_t i = 0; i < output->open_count; i++) {
-    if (output->open_files[i] == stream) {
-      output->open_files[i] = output->open_files[--output->open_count];
+  for (uint32_t i = 0; i < writer_thread->open_count; i++) {
+    if (writer_thread->open_files[i] == stream) {
+      writer_thread->open_files[i] = writer_thread->open_files[--writer_thread->open_count];
       break;
     }
   }
@@ -230,11 +230,11 @@ close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 static bool
 close_oldest_file(struct ct_trace_writer *writer)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   struct ct_stream *oldest = NULL;
-  for (uint32_t i = 0; i < output->open_count; i++) {
-    if (oldest == NULL || output->open_files[i]->written_at < oldest->written_at)
-      oldest = output->open_files[i];
+  for (uint32_t i = 0; i < writer_thread->open_count; i++) {
+    if (oldest == NULL || writer_thread->open_files[i]->written_at < oldest->written_at)
+      oldest = writer_thread->open_files[i];
   }
   if (oldest == NULL)
     return false;
@@ -242,24 +242,39 @@ close_oldest_file(struct ct_trace_writer *writer)
   return true;
 }
 
+/* Step by step, so that neither of the two is followed where it is a symbolic link. */
+static int
+open_in(int dir_fd, const char *folder, const char *name, int flags)
+{
+  int folder_fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder_fd < 0)
+    return -1;
+  int fd = openat(folder_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+  int err = errno;
+  close(folder_fd);
+  errno = err;
+  return fd;
+}
+
 static void
 open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   char name[64];
-  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
-  if (output->open_count >= output->open_limit)
+  snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
+  if (writer_thread->open_count >= writer_thread->open_limit)
     close_oldest_file(writer);
   int fd;
   do
-    fd = openat(writer->dir_fd, name, O_WRONLY | O_CLOEXEC | flags, 0666);
+    fd = open_in(writer->dir_fd, name, CT_TRACE_INDEX, flags);
   while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
   if (fd < 0) {
-    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s: %s", writer->path, name, strerror(errno));
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s/%s: %s", writer->path, name, CT_TRACE_INDEX,
+                   strerror(errno));
     return;
   }
   stream->fd = fd;
-  output->open_files[output->open_count++] = stream;
+  writer_thread->open_files[writer_thread->open_count++] = stream;
 }
 
 static void
@@ -267,7 +282,7 @@ create_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
   char name[32];
   snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
-  if (mkdirat(writer->dir_fd, name, 0777) != 0 && errno != EEXIST)
+  if (mkdirat(writer->dir_fd, name, 0700) != 0 && errno != EEXIST)
     ct_writer_fail(writer, ct_err_from_errno(errno), "cannot create %s/%s: %s", writer->path, name, strerror(errno));
   else
     open_file(writer, stream, O_CREAT | O_EXCL);
@@ -281,7 +296,7 @@ append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *dat
     open_file(writer, stream, 0);
   if (ct_writer_error(writer) != CT_OK)
     return false;
-  stream->written_at = ++writer->output.stamp;
+  stream->written_at = ++writer->writer_thread.stamp;
   size_t written;
   if (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
     int saved = errno;
@@ -300,7 +315,7 @@ append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *dat
 static size_t
 append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
 {
-  uint64_t *end = &writer->output.functions_bytes;
+  uint64_t *end = &writer->writer_thread.functions_bytes;
   size_t written;
   if (!ct_writer_write_at(writer->functions_fd, lines, size, *end, &written)) {
     int saved = errno;
@@ -318,74 +333,75 @@ append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
 
 /* The file of what the program wrote, made when there is something for it. */
 static bool
-open_prints(struct ct_trace_writer *writer)
+open_captures(struct ct_trace_writer *writer)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   struct ct_file_header header = {
-      .magic = CT_PRINTS_MAGIC, .version = CT_TRACE_VERSION, .header_bytes = sizeof(header)};
+      .magic = CT_CAPTURES_MAGIC, .version = CT_TRACE_VERSION, .header_bytes = sizeof(header)};
   size_t written;
-  if (output->prints_fd >= 0)
+  if (writer_thread->captures_fd >= 0)
     return true;
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
-  output->prints_fd = openat(writer->dir_fd, CT_TRACE_PRINTS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (output->prints_fd < 0 || !ct_writer_write_at(output->prints_fd, &header, sizeof(header), 0, &written)) {
-    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot write %s/%s: %s", writer->path, CT_TRACE_PRINTS,
+  writer_thread->captures_fd = openat(writer->dir_fd, CT_TRACE_CAPTURES, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (writer_thread->captures_fd < 0 ||
+      !ct_writer_write_at(writer_thread->captures_fd, &header, sizeof(header), 0, &written)) {
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot write %s/%s: %s", writer->path, CT_TRACE_CAPTURES,
                    strerror(errno));
     return false;
   }
-  output->prints_bytes = sizeof(header);
+  writer_thread->captures_bytes = sizeof(header);
   return true;
 }
 
 /* Appends whole records; returns the bytes of them that are there, all or none. */
 static size_t
-append_prints(struct ct_trace_writer *writer, const void *records, size_t size)
+append_captures(struct ct_trace_writer *writer, const void *records, size_t size)
 {
-  struct ct_output *output = &writer->output;
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t written;
-  if (!open_prints(writer))
+  if (!open_captures(writer))
     return 0;
-  if (!ct_writer_write_at(output->prints_fd, records, size, output->prints_bytes, &written)) {
+  if (!ct_writer_write_at(writer_thread->captures_fd, records, size, writer_thread->captures_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial record all the same. */
-    if (written > 0 && ftruncate(output->prints_fd, (off_t)output->prints_bytes) != 0)
+    if (written > 0 && ftruncate(writer_thread->captures_fd, (off_t)writer_thread->captures_bytes) != 0)
       saved = saved != 0 ? saved : errno;
-    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_PRINTS,
+    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_CAPTURES,
                    strerror(saved));
     return 0;
   }
-  output->prints_bytes += size;
+  writer_thread->captures_bytes += size;
   return size;
 }
 
-/* ---- output thread: queue ---- */
+/* ---- writer thread: queue ---- */
 
 static void
-put_out(struct ct_trace_writer *writer, const struct ct_output_record *record)
+put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
 {
   const void *data = record + 1;
   size_t done = 0;
   switch (record->kind) {
-  case CT_OUTPUT_CREATE:
+  case CT_WRITER_CREATE:
     if (ct_writer_error(writer) == CT_OK)
       create_file(writer, record->stream);
     /* fall through */
-  case CT_OUTPUT_BLOCK:
+  case CT_WRITER_BLOCK:
     if (append(writer, record->stream, data, record->data_bytes))
       done = record->data_bytes;
     else
-      /* relaxed: ct_output_wait brings it to the caller */
+      /* relaxed: ct_writer_thread_wait brings it to the caller */
       atomic_fetch_add_explicit(&record->stream->unwritten_events, record->events, memory_order_relaxed);
     break;
-  case CT_OUTPUT_FUNCTIONS:
+  case CT_WRITER_FUNCTIONS:
     if (ct_writer_error(writer) == CT_OK)
       done = append_functions(writer, data, record->data_bytes);
     break;
-  case CT_OUTPUT_PRINTS:
+  case CT_WRITER_CAPTURES:
     if (ct_writer_error(writer) == CT_OK)
-      done = append_prints(writer, data, record->data_bytes);
+      done = append_captures(writer, data, record->data_bytes);
     break;
-  case CT_OUTPUT_CLOSE:
+  case CT_WRITER_CLOSE:
     close_file(writer, record->stream);
     break;
   default:
@@ -395,51 +411,52 @@ put_out(struct ct_trace_writer *writer, const struct ct_output_record *record)
     atomic_fetch_add_explicit(&writer->unwritten_bytes, record->data_bytes - done, memory_order_relaxed);
 }
 
-/* Under the lock, which the output thread gives up meanwhile: until there is a record or the end. */
+/* Under the lock, which the writer thread gives up meanwhile: until there is a record or the end. */
 static void
-wait_for_work(struct ct_output *output)
+wait_for_work(struct ct_writer_thread *writer_thread)
 {
-  if (output->used == 0 && !output->ending) {
+  if (writer_thread->used == 0 && !writer_thread->ending) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += QUEUE_NAP_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    output->state = CT_OUTPUT_NAPPING;
-    while (output->state == CT_OUTPUT_NAPPING &&
-           pthread_cond_timedwait(&output->work, &output->lock, &until) != ETIMEDOUT)
+    writer_thread->state = CT_WRITER_NAPPING;
+    while (writer_thread->state == CT_WRITER_NAPPING &&
+           pthread_cond_timedwait(&writer_thread->work, &writer_thread->lock, &until) != ETIMEDOUT)
       ;
   }
-  while (output->used == 0 && !output->ending) {
-    output->state = CT_OUTPUT_ASLEEP;
-    pthread_cond_wait(&output->work, &output->lock);
+  while (writer_thread->used == 0 && !writer_thread->ending) {
+    writer_thread->state = CT_WRITER_ASLEEP;
+    pthread_cond_wait(&writer_thread->work, &writer_thread->lock);
   }
-  output->state = CT_OUTPUT_AWAKE;
+  writer_thread->state = CT_WRITER_AWAKE;
 }
 
 static void *
-output_main(void *context)
+writer_main(void *context)
 {
   struct ct_trace_writer *writer = context;
-  struct ct_output *output = &writer->output;
-  pthread_mutex_lock(&output->lock);
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
+  pthread_mutex_lock(&writer_thread->lock);
   for (;;) {
-    wait_for_work(output);
-    if (output->used == 0)
+    wait_for_work(writer_thread);
+    if (writer_thread->used == 0)
       break;
-    const struct ct_output_record *record = (const struct ct_output_record *)(output->ring + output->tail);
-    pthread_mutex_unlock(&output->lock);
+    const struct ct_writer_record *record =
+        (const struct ct_writer_record *)(writer_thread->ring + writer_thread->tail);
+    pthread_mutex_unlock(&writer_thread->lock);
     put_out(writer, record);
     size_t size = record->record_bytes;
-    pthread_mutex_lock(&output->lock);
-    output->tail = output->tail + size == output->capacity ? 0 : output->tail + size;
-    output->used -= size;
-    if (output->caller_waits) {
-      output->caller_waits = false;
-      pthread_cond_signal(&output->room);
+    pthread_mutex_lock(&writer_thread->lock);
+    writer_thread->tail = writer_thread->tail + size == writer_thread->capacity ? 0 : writer_thread->tail + size;
+    writer_thread->used -= size;
+    if (writer_thread->caller_waits) {
+      writer_thread->caller_waits = false;
+      pthread_cond_signal(&writer_thread->room);
     }
   }
-  pthread_mutex_unlock(&output->lock);
+  pthread_mutex_unlock(&writer_thread->lock);
   while (close_oldest_file(writer))
     ;
   return NULL;
@@ -456,36 +473,36 @@ open_files_limit(void)
 }
 
 int
-ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes)
+ct_writer_thread_start(struct ct_trace_writer *writer, uint64_t queue_bytes)
 {
-  struct ct_output *output = &writer->output;
-  output->open_limit = open_files_limit();
-  output->capacity = queue_bytes < QUEUE_BYTES_MIN ? QUEUE_BYTES_MIN : queue_bytes;
-  output->capacity -= output->capacity % sizeof(struct ct_output_record);
-  output->ring = malloc(output->capacity); /* pages that are never reached take no memory */
-  if (output->ring == NULL)
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
+  writer_thread->open_limit = open_files_limit();
+  writer_thread->capacity = queue_bytes < QUEUE_BYTES_MIN ? QUEUE_BYTES_MIN : queue_bytes;
+  writer_thread->capacity -= writer_thread->capacity % sizeof(struct ct_writer_record);
+  writer_thread->ring = malloc(writer_thread->capacity); /* pages that are never reached take no memory */
+  if (writer_thread->ring == NULL)
     return CT_ENOMEM;
   /* No handler of the program runs there, and a write beyond RLIMIT_FSIZE is EFBIG and nothing else. */
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  output->running = pthread_create(&output->thread, NULL, output_main, writer) == 0;
+  writer_thread->running = pthread_create(&writer_thread->thread, NULL, writer_main, writer) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
-  return output->running ? CT_OK : CT_ENOMEM;
+  return writer_thread->running ? CT_OK : CT_ENOMEM;
 }
 
 void
-ct_output_stop(struct ct_trace_writer *writer)
+ct_writer_thread_stop(struct ct_trace_writer *writer)
 {
-  struct ct_output *output = &writer->output;
-  if (!output->running)
+  struct ct_writer_thread *writer_thread = &writer->writer_thread;
+  if (!writer_thread->running)
     return;
-  pthread_mutex_lock(&output->lock);
-  output->ending = true;
-  wake(output);
-  pthread_mutex_unlock(&output->lock);
-  pthread_join(output->thread, NULL);
-  output->running = false;
+  pthread_mutex_lock(&writer_thread->lock);
+  writer_thread->ending = true;
+  wake(writer_thread);
+  pthread_mutex_unlock(&writer_thread->lock);
+  pthread_join(writer_thread->thread, NULL);
+  writer_thread->running = false;
 }
 
 void
@@ -500,8 +517,8 @@ ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid)
       .pid = pid,
   };
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
-  memcpy(ct_output_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
-  ct_output_commit(encoder->writer, CT_OUTPUT_CREATE, encoder->stream, sizeof(header), 0);
+  memcpy(ct_writer_thread_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
+  ct_writer_thread_commit(encoder->writer, CT_WRITER_CREATE, encoder->stream, sizeof(header), 0);
 }
 
 /* ---- blocks ---- */
@@ -631,6 +648,9 @@ queue_block(struct ct_encoder *encoder)
       .depth_start = encoder->depth_start,
       .open_count = encoder->open_count,
       .interval_log2 = encoder->interval_start,
+      .number = encoder->blocks++,
+      .first_event = encoder->events,
+      .first_enter = encoder->calls,
   };
   /* The names of functions first, so that what a killed recorder leaves behind has them. */
   ct_trace_writer_flush_functions(writer);
@@ -639,7 +659,7 @@ queue_block(struct ct_encoder *encoder)
   size_t bound = sizeof(header);
   for (int i = 0; i < CT_SECTIONS; i++)
     bound += section_bound(columns[i].size);
-  uint8_t *block = ct_output_reserve(writer, bound);
+  uint8_t *block = ct_writer_thread_reserve(writer, bound);
   uint8_t *payload = block + sizeof(header), *end = payload;
   for (int i = 0; i < CT_SECTIONS; i++)
     end = put_section(writer, end, columns[i], &header.section[i]);
@@ -648,8 +668,9 @@ queue_block(struct ct_encoder *encoder)
   header.header_crc = ct_crc32c(0, &header, sizeof(header));
   memcpy(block, &header, sizeof(header));
   uint32_t events = header.calls + header.returns;
-  ct_output_commit(writer, CT_OUTPUT_BLOCK, encoder->stream, (size_t)(end - block), events);
+  ct_writer_thread_commit(writer, CT_WRITER_BLOCK, encoder->stream, (size_t)(end - block), events);
   encoder->events += events;
+  encoder->calls += header.calls;
 }
 
 void
@@ -676,7 +697,7 @@ ct_encoder_events(const struct ct_encoder *encoder)
   uint32_t calls = 0, returns = 0;
   if (encoder->op != NULL && ct_writer_error(encoder->writer) == CT_OK)
     count_ops(encoder->buffers->ops, (size_t)(encoder->op - encoder->buffers->ops), &calls, &returns);
-  /* relaxed: the output thread only counts */
+  /* relaxed: the writer thread only counts */
   uint64_t unwritten = atomic_load_explicit(&encoder->stream->unwritten_events, memory_order_relaxed);
   return encoder->events - unwritten + calls + returns;
 }

@@ -63,7 +63,7 @@ ct_contexts_take(struct ct_contexts *contexts, uint32_t context, struct ct_saved
     return false;
   *out = contexts->slots[i];
   contexts->count--;
-  /* Close the gap: an entry moves back unless its home lies behind the gap. */
+  /* Close the gap: an entry moves back unless its home lies after the gap. */
   uint32_t gap = i;
   for (uint32_t j = (i + 1) & mask; contexts->slots[j].frames != NULL; j = (j + 1) & mask) {
     uint32_t home = home_of(contexts, contexts->slots[j].context);

@@ -9,7 +9,7 @@
  * A file that was written to deceive may still contradict itself; decode.c stops there.
  *
  * The stack of frames is carried from block to block. The open section of a block is
- * used when the cursor came there otherwise: first block, seek, behind damage.
+ * used when the cursor came there otherwise: first block, seek, after damage.
  */
 #include "trace/cursor_internal.h"
 
@@ -22,13 +22,14 @@
 
 #define FILES_KEPT_OPEN 64u
 #define COLUMN_SLACK    16u
+#define NUMBER_UNKNOWN  UINT64_MAX
 
 enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
 
 bool
 ct_file_header_ok(const struct ct_file_header *header)
 {
-  return header->magic == CT_FILE_MAGIC && header->version == CT_TRACE_VERSION &&
+  return header->magic == CT_FILE_MAGIC && ct_trace_version_ok(header->version) &&
          header->header_bytes == sizeof(*header) &&
          header->header_crc == ct_crc32c(0, header, offsetof(struct ct_file_header, header_crc));
 }
@@ -149,7 +150,7 @@ count_ops_with_id(const uint8_t *ops, size_t size)
   return valid ? count : SIZE_MAX;
 }
 
-/* False when a number is too long. Without branches between lengths; the column has slack behind it. */
+/* False when a number is too long. Without branches between lengths; the column has slack after it. */
 static bool
 decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
 {
@@ -254,6 +255,7 @@ check_file_header(struct ct_cursor *c, int fd)
   if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header))
     return LOAD_DAMAGED;
   c->header_seen = true;
+  c->numbered = header.version > CT_TRACE_VERSION_OLD;
   return LOAD_OK;
 }
 
@@ -325,7 +327,7 @@ add_pending(struct ct_cursor *c, const struct ct_event *event)
   return true;
 }
 
-/* Events that lead from the frames before the damage to those behind it, see CT_READ_SKIP_DAMAGED. */
+/* Events that lead from the frames before the damage to those after it, see CT_READ_SKIP_DAMAGED. */
 static bool
 bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
 {
@@ -401,6 +403,23 @@ adopt_open_section(struct ct_cursor *c)
   return ok;
 }
 
+/* The block at hand must follow the one before it. Blocks that are missing are passed over as damaged ones are. */
+static enum load_result
+check_number(struct ct_cursor *c)
+{
+  struct ct_block_header *header = &c->header;
+  if (!c->numbered || c->next_number == NUMBER_UNKNOWN || header->number == c->next_number)
+    return LOAD_OK;
+  if (header->number < c->next_number) /* it was there already: nothing is lost with it */
+    header->calls = header->returns = header->lost = 0;
+  if (!(c->flags & CT_READ_SKIP_DAMAGED) || header->number < c->next_number)
+    return LOAD_DAMAGED;
+  uint64_t missing = header->first_event > c->next_event ? header->first_event - c->next_event : 0;
+  c->lost = missing > c->lost ? missing : c->lost;
+  c->damage_passed = c->resync = true;
+  return LOAD_OK;
+}
+
 static enum load_result
 load_block(struct ct_cursor *c)
 {
@@ -408,6 +427,8 @@ load_block(struct ct_cursor *c)
   enum load_result result = check_file_header(c, fd);
   if (result == LOAD_OK || (c->flags & CT_READ_SKIP_DAMAGED && c->damage_passed))
     result = load_block_from(c, fd);
+  if (result == LOAD_OK)
+    result = check_number(c);
   file_give_back(c, fd);
   if (result != LOAD_OK) {
     c->op = c->header.ops = 0;
@@ -428,6 +449,8 @@ load_block(struct ct_cursor *c)
   c->interval_log2 = c->header.interval_log2;
   memset(c->prediction, 0, sizeof(c->prediction));
   c->offset += sizeof(c->header) + c->header.payload_bytes;
+  c->next_number = (uint64_t)c->header.number + 1;
+  c->next_event = c->header.first_event + c->header.calls + c->header.returns;
   return LOAD_OK;
 }
 
@@ -460,7 +483,7 @@ find_block(int fd, uint64_t offset)
   return found;
 }
 
-/* Moves c->offset behind the damaged block there, of which c->header is the header if that is whole. False at the end
+/* Moves c->offset after the damaged block there, of which c->header is the header if that is whole. False at the end
  * of the file. */
 static bool
 skip_damaged(struct ct_cursor *c)
@@ -494,7 +517,7 @@ next_block(struct ct_cursor *c)
       c->state = CT_CURSOR_OK;
       return true;
     }
-    c->state = result == LOAD_END && !c->damage_passed ? CT_CURSOR_END : CT_CURSOR_DAMAGED;
+    c->state = result == LOAD_END && !c->damage_passed && !c->cut ? CT_CURSOR_END : CT_CURSOR_DAMAGED;
     if (result == LOAD_END || !(c->flags & CT_READ_SKIP_DAMAGED) || !skip_damaged(c))
       return false;
   }
@@ -512,6 +535,7 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
     return ct_fail(diag, CT_ENOMEM, "out of memory to read thread %u", thread);
   c->trace = trace;
   c->thread = trace->threads[thread].index;
+  c->cut = trace->threads[thread].missing != 0;
   c->flags = flags;
   c->fd = -1;
   c->offset = sizeof(struct ct_file_header);
@@ -590,6 +614,7 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
   c->lost = 0;
   c->op = c->header.ops = 0;
   c->offset = offset;
+  c->next_number = NUMBER_UNKNOWN;
   c->state = CT_CURSOR_OK;
   enum load_result result = offset < sizeof(struct ct_file_header) ? LOAD_DAMAGED : load_block(c);
   if (result == LOAD_OK)

@@ -36,9 +36,13 @@ struct ct_cursor {
   int fd;             /* -1: opened for each block */
   uint64_t offset;    /* of the block after the one at hand */
   bool header_seen;   /* the file header was there and right */
+  bool cut;           /* the manifest knows of more events than there are */
+  bool numbered;      /* and its blocks have numbers */
   bool damage_passed; /* some block was skipped */
   bool resync;        /* the stack is not the one before the next block */
   uint64_t lost;      /* events announced by skipped blocks */
+  /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
+  uint64_t next_number, next_event;
 
   /* The block at hand; every op has its delta and its id, checked when it was unpacked. */
   struct ct_block_header header;

@@ -2,7 +2,7 @@
 /*
  * Ops to events. Enter and return, nearly all of the ops, come in an order that no branch
  * predictor knows, so they share one path without a branch: both outcomes are computed, the
- * stores that one of them does not want go where nobody reads (above the top of the stack, behind
+ * stores that one of them does not want go where nobody reads (above the top of the stack, after
  * the prediction table). The other ops take a branch.
  *
  * Bounds: unpacking has made sure that the block has as many deltas and ids as its ops need, and
@@ -178,6 +178,18 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->depth = c->stack.base + c->stack.count - 1;
     return true;
   }
+  case CT_OP_AWAY: {
+    uint64_t age;
+    event->kind = CT_EV_AWAY;
+    if (c->extra == c->extra_end)
+      return false;
+    event->reason = *c->extra++;
+    if (!get_extra(c, event->tsc, &age) || !get_extra(c, event->tsc - age, &event->value))
+      return false;
+    event->enter_tsc = event->tsc - age - event->value;
+    event->fn = c->stack.count > 0 ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
+    break;
+  }
   case CT_OP_INTERVAL:
     event->kind = CT_EV_INTERVAL;
     if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX)
@@ -292,7 +304,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
   for (; op_at < op_end; op_at++, event++) {
     uint32_t op = *op_at;
     uint16_t word;
-    memcpy(&word, delta_at, sizeof(word)); /* the column has slack behind it */
+    memcpy(&word, delta_at, sizeof(word)); /* the column has slack after it */
     if (UNLIKELY((word & 0x8080) == 0x8080)) {
       uint64_t delta;
       delta_at = get_long_delta(delta_at, &delta);

@@ -7,6 +7,17 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* Takes note of room for frames that is to be had, or is given back. False when all together hold too much. */
+static bool
+hold_frames(struct ct_encoder *encoder, int64_t count)
+{
+  if (count > 0 && encoder->writer->frames_held + (uint64_t)count > FRAMES_HELD_MAX)
+    return false;
+  encoder->frames_held += (uint64_t)count;
+  encoder->writer->frames_held += (uint64_t)count;
+  return true;
+}
+
 /* Room for at least one more frame, or an empty stack. */
 static void
 grow_frames(struct ct_encoder *encoder)
@@ -16,7 +27,7 @@ grow_frames(struct ct_encoder *encoder)
   size_t capacity = (size_t)encoder->frame_capacity * 2;
   struct ct_frame *old = encoder->frames, *frames = NULL;
   encoder->frames = encoder->top = encoder->floor = NULL;
-  if (capacity <= CT_DEPTH_MAX)
+  if (capacity <= CT_DEPTH_MAX && hold_frames(encoder, (int64_t)encoder->frame_capacity))
     frames = realloc(old, capacity * sizeof(*frames));
   if (frames == NULL) {
     encoder->frames = old;
@@ -106,6 +117,17 @@ ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
   ct_encoder_put_time(encoder, encoder->last_tsc);
 }
 
+void
+ct_encode_away(struct ct_encoder *encoder, uint64_t since, uint64_t until, uint8_t kind)
+{
+  room_with_extra(encoder, until);
+  *encoder->op++ = CT_OP_AWAY;
+  *encoder->extra++ = kind;
+  uint64_t now = ct_encoder_put_time(encoder, until);
+  encoder->extra = ct_varint_put(encoder->extra, now - until);
+  encoder->extra = ct_varint_put(encoder->extra, until > since ? until - since : 0);
+}
+
 /* The uncertain frames are always the outermost ones, so the walk ends at the first. */
 static void
 mark_uncertain(struct ct_encoder *encoder)
@@ -144,7 +166,7 @@ save_stack(struct ct_encoder *encoder)
   };
   if (saved.count == 0)
     return; /* the frames' memory serves the next context */
-  struct ct_frame *fresh = malloc(FRAMES_AT_START * sizeof(*fresh));
+  struct ct_frame *fresh = hold_frames(encoder, FRAMES_AT_START) ? malloc(FRAMES_AT_START * sizeof(*fresh)) : NULL;
   if (fresh == NULL || ct_contexts_put(&encoder->contexts, &saved) != CT_OK) {
     ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for the stacks of thread %u", encoder->tid);
     free(fresh);
@@ -163,6 +185,7 @@ load_stack(struct ct_encoder *encoder, uint32_t context)
   if (!ct_contexts_take(&encoder->contexts, context, &saved))
     return;
   free(encoder->frames);
+  hold_frames(encoder, -(int64_t)encoder->frame_capacity);
   encoder->frames = saved.frames;
   encoder->frame_capacity = saved.capacity;
   encoder->top = encoder->frames + saved.count;

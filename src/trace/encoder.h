@@ -31,7 +31,7 @@
 struct ct_frame {
   uint64_t enter_tsc;
   uint32_t fn;
-  uint32_t slot;    /* low half of the address of the return-address slot; for the drain, 0 after an enter */
+  uint32_t ra_slot; /* low half of the address of the return-address slot; for the drain, 0 after an enter */
   uint32_t root_fn; /* for the drain; fn after an enter, kept by a tail call */
   uint32_t flags;
 };
@@ -39,7 +39,7 @@ static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many
 
 struct ct_trace_writer;
 struct ct_buffers; /* writer_internal.h: the columns of one block in progress */
-struct ct_stream;  /* writer_internal.h: the file, as the output thread knows it */
+struct ct_stream;  /* writer_internal.h: the file, as the writer thread knows it */
 
 struct ct_encoder {
   uint8_t *op;       /* next byte of each column */
@@ -55,6 +55,7 @@ struct ct_encoder {
 
   /* below: slow paths only */
   uint32_t frame_capacity;
+  uint64_t frames_held; /* room for frames, of all contexts */
   struct ct_trace_writer *writer;
   struct ct_buffers *buffers;
   uint8_t *extra;
@@ -71,6 +72,8 @@ struct ct_encoder {
   struct ct_contexts contexts;
 
   uint64_t events; /* in blocks queued for the file */
+  uint64_t calls;  /* the enters among them */
+  uint32_t blocks; /* as many of them */
   struct ct_stream *stream;
   uint32_t tid;
   int closed;
@@ -81,11 +84,18 @@ __attribute__((cold, noinline)) void ct_encoder_make_room(struct ct_encoder *enc
 __attribute__((cold, noinline)) void ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc);
 __attribute__((cold, noinline)) void ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason);
 __attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count);
-/* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (light hooks). */
+/* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (sampled hooks). */
 __attribute__((cold, noinline)) void ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
                                                        uint32_t interval_log2);
 /* An argument or the result (enum ct_value) of the call of the top frame, which there is. It takes no time. */
 __attribute__((noinline)) void ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value);
+/*
+ * The thread did not run its own code from `since` to `until`, for a reason (enum ct_away). Both are kept as they are
+ * also when events after them have been written already, but for times in the future of the last event: those move it
+ * on.
+ */
+__attribute__((cold, noinline)) void ct_encode_away(struct ct_encoder *encoder, uint64_t since, uint64_t until,
+                                                    uint8_t kind);
 /* Another stack: the frames of the current context are kept, those of the new one come back. */
 __attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
 /* Writes LEFT for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */
@@ -175,10 +185,10 @@ ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
   ct_encoder_put_call(encoder, fn, CT_OP_ENTER_PREDICTED);
   uint64_t now = ct_encoder_put_time(encoder, tsc);
   struct ct_frame *frame = encoder->top++;
-  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .slot = 0, .root_fn = fn, .flags = 0};
+  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
 }
 
-/* The top frame, if any, ends here and fn takes its place; slot, root_fn and the drain's flags stay as they are. */
+/* The top frame, if any, ends here and fn takes its place; ra_slot, root_fn and the drain's flags stay as they are. */
 static inline void
 ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
@@ -186,7 +196,7 @@ ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
   ct_encoder_put_call(encoder, fn, CT_OP_TAIL_PREDICTED);
   uint64_t now = ct_encoder_put_time(encoder, tsc);
   if (CT_UNLIKELY(encoder->top == encoder->frames)) {
-    *encoder->top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .slot = 0, .root_fn = fn, .flags = 0};
+    *encoder->top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
     return;
   }
   struct ct_frame *frame = encoder->top - 1;

@@ -20,10 +20,12 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is little endian");
 
-#define CT_TRACE_VERSION     1u
+#define CT_TRACE_VERSION     2u
+#define CT_TRACE_VERSION_OLD 1u /* is read as well; its blocks have no number */
 #define CT_TRACE_FORMAT_NAME "contrail"
 #define CT_TRACE_MANIFEST    "manifest.json"
 #define CT_TRACE_CRASH       "crash.json"
+#define CT_TRACE_STACKS      "stacks.json"
 #define CT_TRACE_FUNCTIONS   "functions.tsv"
 #define CT_TRACE_SOURCES     "sources.tsv"
 #define CT_TRACE_INDEX       "index.ctb"
@@ -43,7 +45,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 /* Bytes that one op can need in each column. */
 #define CT_DELTA_BYTES_MAX 10u
 #define CT_ID_BYTES_MAX    4u
-#define CT_EXTRA_BYTES_MAX 11u
+#define CT_EXTRA_BYTES_MAX 21u
 #define CT_OPEN_BYTES_MAX  (5u + CT_BLOCK_OPEN_MAX * (CT_ID_BYTES_MAX + CT_DELTA_BYTES_MAX + 1u))
 
 /* What an op does to the stack of frames, and what it has in the columns ids (I) and extra (E). */
@@ -65,7 +67,8 @@ enum ct_op {
   CT_OP_SAMPLED = 14,           /* I: function */
   CT_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
   CT_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
-  CT_OP_COUNT = 17,
+  CT_OP_AWAY = 17, /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
+  CT_OP_COUNT = 18,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
 
@@ -81,7 +84,7 @@ enum ct_section { CT_SECTION_OPEN, CT_SECTION_OPS, CT_SECTION_IDS, CT_SECTION_DE
 /*
  * offset size
  *      0    4  magic "CTRB"
- *      4    2  version, 1
+ *      4    2  version, 2; 1 is read as well
  *      6    2  header_bytes, 64
  *      8    4  thread_index, the N of thread_N
  *     12    4  tid
@@ -129,7 +132,9 @@ struct ct_section_size {
  *     60    4  open_count, how many of them are in the open section
  *     64   40  sizes of open, ops, ids, deltas, extra
  *    104    4  interval_log2, of the interval in force before the first op
- *    108   20  reserved, 0
+ *    108    4  number of the block in its file, from 0        (version 1: 0, as the next two)
+ *    112    8  first_event, calls and returns in the blocks before it
+ *    120    8  first_enter, calls in the blocks before it
  */
 struct ct_block_header {
   uint32_t magic;
@@ -147,7 +152,9 @@ struct ct_block_header {
   uint32_t open_count;
   struct ct_section_size section[CT_SECTIONS];
   uint32_t interval_log2;
-  uint32_t reserved[5];
+  uint32_t number;
+  uint64_t first_event;
+  uint64_t first_enter;
 };
 static_assert(sizeof(struct ct_block_header) == 128, "block header");
 static_assert(offsetof(struct ct_block_header, payload_bytes) == 16, "block header");
@@ -155,6 +162,7 @@ static_assert(offsetof(struct ct_block_header, first_tsc) == 32, "block header")
 static_assert(offsetof(struct ct_block_header, depth_start) == 56, "block header");
 static_assert(offsetof(struct ct_block_header, section) == 64, "block header");
 static_assert(offsetof(struct ct_block_header, interval_log2) == 104, "block header");
+static_assert(offsetof(struct ct_block_header, first_event) == 112, "block header");
 
 /*
  * Slot of the prediction table for the state `last`: 2 * function + 1 when the latest of
@@ -205,10 +213,10 @@ ct_varint_get(const uint8_t *p, const uint8_t *end, uint64_t *value)
  * crc: of the record from its fifth byte on; bytes: of the record, this header included; given: how many bytes the call
  * was given, of which data has the first ones.
  */
-#define CT_TRACE_PRINTS "output.cto"
-#define CT_PRINTS_MAGIC 0x4f525443u /* "CTRO" */
+#define CT_TRACE_CAPTURES "output.cto"
+#define CT_CAPTURES_MAGIC 0x4f525443u /* "CTRO" */
 
-struct ct_print_record {
+struct ct_capture_record {
   uint32_t crc;
   uint32_t record_bytes;
   uint64_t tsc;
@@ -216,8 +224,8 @@ struct ct_print_record {
   uint32_t fd;
   uint64_t given;
 };
-static_assert(sizeof(struct ct_print_record) == 32, "print record");
-static_assert(offsetof(struct ct_print_record, given) == 24, "print record");
-#define CT_PRINT_RECORD_MAX (64u << 10)
+static_assert(sizeof(struct ct_capture_record) == 32, "capture record");
+static_assert(offsetof(struct ct_capture_record, given) == 24, "capture record");
+#define CT_CAPTURE_RECORD_MAX (64u << 10)
 
 #endif

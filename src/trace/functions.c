@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define IDS_MAX     (1u << 24) /* the ring has 23 bits for one */
+#define UNKNOWN_MAX (1u << 21) /* lines that are gone */
+
 /* Digits of base 10 or 16 up to a tab; NULL when there are none or the number is too large. */
 static const char *
 parse_number(const char *p, unsigned base, uint64_t max, uint64_t *out)
@@ -66,44 +69,62 @@ parse_line(const char *line, struct ct_trace_function *out)
   return true;
 }
 
+/* The number of lines, and in *ids one more than the highest id: in a child that was forked after an exec they begin
+ * far up. */
 static size_t
-count_lines(const char *text, size_t size)
+count_lines(const char *text, size_t size, size_t *ids)
 {
   size_t lines = 0;
   const char *end = text + size;
-  for (const char *p = text; (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
+  *ids = 0;
+  for (const char *p = text, *next; (next = memchr(p, '\n', (size_t)(end - p))) != NULL; p = next + 1) {
+    unsigned long id = strtoul(p, NULL, 10); /* ends at the tab, or at the line's end */
+    if (id < IDS_MAX && id >= *ids)
+      *ids = id + 1;
     lines++;
+  }
   return lines;
+}
+
+/* As many as the manifest knows, so that each whose line is gone stays apart from the others. */
+static size_t
+count_functions(const struct ct_trace *trace, size_t ids)
+{
+  json_int_t known = json_integer_value(json_object_get(trace->manifest, "function_count"));
+  return known > 0 && (size_t)known > ids && (size_t)known <= ids + UNKNOWN_MAX ? (size_t)known : ids;
 }
 
 int
 ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
 {
-  size_t size;
+  size_t size = 0, ids = 0;
   int err = ct_trace_read_file(trace, CT_TRACE_FUNCTIONS, &trace->functions_text, &size);
-  if (err == CT_ENOENT)
-    return CT_OK;
-  if (err != CT_OK)
+  if (err != CT_OK && err != CT_ENOENT)
     return ct_fail(diag, err, "cannot read %s/" CT_TRACE_FUNCTIONS ": %s", trace->path, ct_err_text(err));
   trace->bytes += size;
-  size_t lines = count_lines(trace->functions_text, size);
-  if (lines == 0)
+  size_t lines = size == 0 ? 0 : count_lines(trace->functions_text, size, &ids), count = count_functions(trace, ids);
+  if (count == 0)
     return CT_OK;
-  trace->functions = lines > CT_FUNCTION_ID_MAX ? NULL : calloc(lines, sizeof(*trace->functions));
+  trace->functions = calloc(count, sizeof(*trace->functions));
   if (trace->functions == NULL)
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the %zu functions of %s", lines, trace->path);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the %zu functions of %s", count, trace->path);
   char *line = trace->functions_text;
   for (size_t i = 0; i < lines; i++) {
     char *end = memchr(line, '\n', (size_t)(trace->functions_text + size - line));
     *end = '\0';
     struct ct_trace_function function;
-    if (parse_line(line, &function) && function.id < lines && trace->functions[function.id].raw_name == NULL) {
+    if (parse_line(line, &function) && function.id < ids && trace->functions[function.id].raw_name == NULL) {
       trace->functions[function.id] = function;
       if (function.id >= trace->function_count)
         trace->function_count = function.id + 1;
     }
     line = end + 1;
   }
+  for (size_t id = 0; count > ids && id < count; id++) {
+    if (trace->functions[id].raw_name == NULL)
+      trace->functions[id] = (struct ct_trace_function){.id = (uint32_t)id, .module = UINT32_MAX, .raw_name = ""};
+  }
+  trace->function_count = count > ids ? (uint32_t)count : trace->function_count;
   return CT_OK;
 }
 
@@ -136,7 +157,10 @@ make_name(const struct ct_trace *trace, const struct ct_trace_function *function
   char *name = malloc(size);
   if (name == NULL)
     return function->raw_name;
-  snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
+  if (function->module == UINT32_MAX && function->address == 0)
+    snprintf(name, size, "(function %u)", function->id);
+  else
+    snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
   return name;
 }
 

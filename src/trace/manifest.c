@@ -8,6 +8,8 @@
 
 typedef unsigned __int128 u128;
 
+#define COST_TICKS_MAX 1e6 /* of a hook */
+
 /* A whole number, or one written as text ("0x7f..."). */
 static uint64_t
 get_number(const json_t *object, const char *key)
@@ -49,6 +51,18 @@ load_clock(struct ct_trace *trace)
   trace->tick_scale = (uint64_t)scale;
 }
 
+/* When the recording ended, if it ended in order. */
+static void
+load_end(struct ct_trace *trace)
+{
+  uint64_t end_ns = get_number(trace->manifest, "end_ns");
+  if (!trace->complete)
+    return;
+  trace->end_tsc = get_number(trace->manifest, "end_tsc");
+  if (trace->end_tsc == 0 && end_ns > trace->ns0 && trace->tick_scale != 0)
+    trace->end_tsc = trace->tsc0 + (uint64_t)(((u128)(end_ns - trace->ns0) << trace->tick_shift) / trace->tick_scale);
+}
+
 static int
 load_modules(struct ct_trace *trace)
 {
@@ -87,9 +101,9 @@ check_format(const struct ct_trace *trace, struct ct_diag *diag)
     return ct_fail(diag, CT_EFORMAT, "%s is not a contrail trace: its " CT_TRACE_MANIFEST " is of another program",
                    trace->path);
   json_int_t version = json_integer_value(json_object_get(trace->manifest, "version"));
-  if (version != CT_TRACE_VERSION)
-    return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads version %u", trace->path,
-                   (long long)version, CT_TRACE_VERSION);
+  if (version < 0 || !ct_trace_version_ok((uint64_t)version))
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads versions %u to %u",
+                   trace->path, (long long)version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION);
   return CT_OK;
 }
 
@@ -115,26 +129,42 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
     return err;
   trace->complete = strcmp(get_text(trace->manifest, "state"), "complete") == 0;
   load_clock(trace);
+  load_end(trace);
   err = load_modules(trace);
   if (err != CT_OK)
     return ct_fail(diag, err, "out of memory for the modules of %s", trace->path);
   return CT_OK;
 }
 
-void
-ct_crash_load(struct ct_trace *trace)
+/* An object, or NULL. */
+static json_t *
+load_object(struct ct_trace *trace, const char *name)
 {
   char *text;
   size_t size;
-  if (ct_trace_read_file(trace, CT_TRACE_CRASH, &text, &size) != CT_OK)
-    return;
+  if (ct_trace_read_file(trace, name, &text, &size) != CT_OK)
+    return NULL;
   trace->bytes += size;
-  trace->crash = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+  json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
   free(text);
-  if (!json_is_object(trace->crash)) {
-    json_decref(trace->crash);
-    trace->crash = NULL;
+  if (!json_is_object(json)) {
+    json_decref(json);
+    return NULL;
   }
+  return json;
+}
+
+void
+ct_stacks_load(struct ct_trace *trace)
+{
+  trace->crash = load_object(trace, CT_TRACE_CRASH);
+  trace->stacks = load_object(trace, CT_TRACE_STACKS);
+}
+
+const json_t *
+ct_trace_stacks(const struct ct_trace *trace)
+{
+  return trace->stacks;
 }
 
 const json_t *
@@ -196,4 +226,38 @@ uint64_t
 ct_trace_start_ns(const struct ct_trace *trace)
 {
   return trace->start_ns;
+}
+
+bool
+ct_trace_has_bounds(const struct ct_trace *trace)
+{
+  return strcmp(get_text(json_object_get(trace->manifest, "switches"), "source"), "totals") == 0;
+}
+
+uint64_t
+ct_trace_end_tsc(const struct ct_trace *trace)
+{
+  return trace->end_tsc;
+}
+
+/* Bounded: nothing that a damaged manifest says makes sums of it overflow. */
+static int64_t
+get_cost(const json_t *object, const char *key)
+{
+  double ticks = json_number_value(json_object_get(object, key));
+  return ticks > -COST_TICKS_MAX && ticks < COST_TICKS_MAX ? (int64_t)(ticks * CT_COST_UNIT) : 0;
+}
+
+void
+ct_trace_costs(const struct ct_trace *trace, struct ct_trace_costs *costs)
+{
+  const json_t *json = json_object_get(trace->manifest, "hook_costs");
+  *costs = (struct ct_trace_costs){.enter_before = get_cost(json, "enter_before"),
+                                   .enter_after = get_cost(json, "enter_after"),
+                                   .return_before = get_cost(json, "return_before"),
+                                   .return_after = get_cost(json, "return_after"),
+                                   .value = get_cost(json, "value"),
+                                   .point = get_cost(json, "point"),
+                                   .sampled = get_cost(json, "sampled"),
+                                   .passed_over = get_cost(json, "passed_over")};
 }

@@ -118,6 +118,8 @@ threads_from_manifest(struct ct_trace *trace)
     thread->name = name == NULL ? "" : name;
     thread->events = get_integer(item, "events");
     thread->dropped = get_integer(item, "dropped");
+    thread->end_tsc = get_integer(item, "end_tsc");
+    thread->exited = json_is_true(json_object_get(item, "exited"));
   }
   return CT_OK;
 }
@@ -145,22 +147,52 @@ sort_threads(struct ct_trace *trace)
 
 /* Goes from block header to block header, as far as they are whole. */
 static void
-count_events(int fd, struct ct_trace_thread *thread)
+sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sums)
 {
   uint64_t offset = sizeof(struct ct_file_header);
-  uint64_t lost = 0;
+  uint64_t number = 0, first_event = 0;
   struct ct_block_header header;
-  thread->events = 0;
-  while (offset + sizeof(header) <= thread->file_bytes &&
+  *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = offset};
+  while (offset + sizeof(header) <= file_bytes &&
          ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     offset += sizeof(header) + header.payload_bytes;
-    if (offset > thread->file_bytes)
+    if (offset > file_bytes)
       break;
-    thread->events += (uint64_t)header.calls + header.returns;
-    lost += header.lost;
+    if (numbered && header.number != number) {
+      sums->missing_block = sums->missing_block == UINT64_MAX ? number : sums->missing_block;
+      sums->missing_events += header.first_event > first_event ? header.first_event - first_event : 0;
+    }
+    number = (uint64_t)header.number + 1;
+    first_event = header.first_event + header.calls + header.returns;
+    sums->events += (uint64_t)header.calls + header.returns;
+    sums->lost += header.lost;
+    sums->whole_bytes = offset;
+    sums->last_tsc = header.last_tsc;
   }
-  if (thread->dropped < lost)
-    thread->dropped = lost;
+}
+
+void
+ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums)
+{
+  uint64_t bytes = 0;
+  int fd = ct_trace_open_thread_file(trace, index, &bytes);
+  sum_blocks(fd, bytes, true, sums);
+  if (fd >= 0)
+    close(fd);
+}
+
+/* The time of the last event, and how many there are if the manifest does not say so. */
+static void
+read_blocks(struct ct_trace *trace, int fd, struct ct_trace_thread *thread, bool count)
+{
+  struct ct_block_sums sums;
+  sum_blocks(fd, thread->file_bytes, false, &sums);
+  trace->last_tsc = sums.last_tsc > trace->last_tsc ? sums.last_tsc : trace->last_tsc;
+  if (!count)
+    return;
+  thread->events = sums.events;
+  if (thread->dropped < sums.lost)
+    thread->dropped = sums.lost;
 }
 
 /* What the thread's file itself says. */
@@ -176,8 +208,8 @@ inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
     thread->tid = header.tid;
     thread->pid = header.pid;
   }
-  if (count)
-    count_events(fd, thread);
+  if (count || trace->end_tsc == 0)
+    read_blocks(trace, fd, thread, count);
   close(fd);
 }
 
@@ -230,6 +262,11 @@ threads_load(struct ct_trace *trace)
   for (uint32_t i = 0; i < listed; i++)
     inspect_file(trace, &trace->threads[i], !trace->complete);
   sort_threads(trace);
+  trace->end_tsc = trace->end_tsc != 0 ? trace->end_tsc : trace->last_tsc;
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    if (trace->threads[i].end_tsc == 0 || trace->threads[i].end_tsc > trace->end_tsc)
+      trace->threads[i].end_tsc = trace->end_tsc;
+  }
   return CT_OK;
 }
 
@@ -265,14 +302,19 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
   err = ct_manifest_load(trace, diag);
   if (err != CT_OK)
     goto fail;
-  ct_crash_load(trace);
-  trace->bytes += ct_trace_file_bytes(trace, CT_TRACE_PRINTS);
+  ct_stacks_load(trace);
+  trace->bytes += ct_trace_file_bytes(trace, CT_TRACE_CAPTURES);
   err = ct_functions_load(trace, diag);
   if (err != CT_OK)
     goto fail;
   err = threads_load(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
+    goto fail;
+  }
+  err = ct_trace_check(trace);
+  if (err != CT_OK) {
+    ct_fail(diag, err, "out of memory to check %s", dir);
     goto fail;
   }
   *out = trace;
@@ -296,10 +338,14 @@ ct_trace_close(struct ct_trace *trace)
   }
   ct_functions_free(trace);
   ct_trace_sources_free(trace);
+  for (uint32_t i = 0; i < trace->damage_count; i++)
+    free(trace->damage[i]);
+  free(trace->damage);
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);
   json_decref(trace->crash);
+  json_decref(trace->stacks);
   if (trace->dir_fd >= 0)
     close(trace->dir_fd);
   pthread_mutex_destroy(&trace->lock);

@@ -30,9 +30,13 @@ struct ct_trace {
   char *path;
   int dir_fd;
   json_t *manifest;
-  json_t *crash; /* NULL: none */
+  json_t *crash;  /* NULL: none */
+  json_t *stacks; /* likewise */
   bool complete;
   uint64_t bytes;
+  char **damage; /* a line for each file that is not as the manifest says, damage_count of them */
+  uint32_t damage_count;
+  uint64_t missing_events; /* in what is gone */
 
   struct ct_trace_thread *threads; /* by index */
   uint32_t thread_count;
@@ -48,6 +52,8 @@ struct ct_trace {
   bool sources_read;
 
   uint64_t tsc0, ns0, start_ns;
+  uint64_t end_tsc;    /* 0: not known yet */
+  uint64_t last_tsc;   /* of the blocks that were looked at */
   uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */
   unsigned tick_shift;
 
@@ -57,7 +63,7 @@ struct ct_trace {
 };
 
 /* reader.c */
-/* A whole file of the trace, with a zero byte behind it. CT_ENOENT, CT_EIO ... without a diag. */
+/* A whole file of the trace, with a zero byte after it. CT_ENOENT, CT_EIO ... without a diag. */
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
 /* The size of a file of the trace, 0 when it is not there. */
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
@@ -68,15 +74,31 @@ size_t ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
-/* manifest.c: sets crash, if there is one. */
-void ct_crash_load(struct ct_trace *trace);
+/* manifest.c: sets crash and stacks, if there are any. */
+void ct_stacks_load(struct ct_trace *trace);
 /* functions.c: an absent table is an empty one. */
 int ct_functions_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_functions_free(struct ct_trace *trace);
+/* check.c: compares files with the manifest; sets damage, missing_events, and missing of threads. 0 or CT_ENOMEM. */
+int ct_trace_check(struct ct_trace *trace);
+/* reader.c: what block headers tell. */
+struct ct_block_sums {
+  uint64_t events, lost;
+  uint64_t whole_bytes;    /* up to the end of the last whole block */
+  uint64_t last_tsc;       /* of that block; 0: there is none */
+  uint64_t missing_block;  /* the first number that is missing between others; UINT64_MAX: none */
+  uint64_t missing_events; /* what those that are missing between others had */
+};
+void ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums);
 /* sources.c */
 void ct_trace_sources_free(struct ct_trace *trace);
 
 /* cursor.c */
+static inline bool
+ct_trace_version_ok(uint64_t version)
+{
+  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION;
+}
 bool ct_file_header_ok(const struct ct_file_header *header);
 bool ct_block_header_ok(const struct ct_block_header *header);
 

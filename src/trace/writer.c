@@ -26,7 +26,7 @@
 int
 ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)
 {
-  pthread_mutex_lock(&writer->output.lock);
+  pthread_mutex_lock(&writer->writer_thread.lock);
   int first = ct_writer_error(writer);
   if (first == CT_OK) {
     va_list ap;
@@ -36,7 +36,7 @@ ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)
     /* release: pairs with the acquire in ct_trace_writer_error, which reads the text */
     atomic_store_explicit(&writer->error, first = code, memory_order_release);
   }
-  pthread_mutex_unlock(&writer->output.lock);
+  pthread_mutex_unlock(&writer->writer_thread.lock);
   return first;
 }
 
@@ -78,6 +78,14 @@ directory_failed(struct ct_diag *diag, const char *dir, int err)
   const char *parent = slash == NULL ? "." : dir;
   switch (err) {
   case ENOENT:
+    if (parent_length < (int)strlen(dir)) {
+      char *above = strndup(parent, (size_t)parent_length);
+      bool there = above != NULL && access(above, F_OK) == 0;
+      free(above);
+      if (there)
+        return ct_fail(diag, CT_ENOENT, "cannot create %s: no directory can be made in %.*s", dir, parent_length,
+                       parent);
+    }
     return ct_fail(diag, CT_ENOENT, "cannot create %s: its parent directory %.*s does not exist", dir, parent_length,
                    parent);
   case ENOTDIR:
@@ -96,17 +104,27 @@ directory_failed(struct ct_diag *diag, const char *dir, int err)
 static int
 directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag)
 {
-  if (mkdir(path, 0777) == 0) {
+  if (mkdir(path, 0700) == 0) {
     *made = true;
   } else if (errno != EEXIST) {
     return directory_failed(diag, path, errno);
   }
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOTDIR)
-    return ct_fail(diag, CT_EEXIST, "%s already exists and is not a directory", path);
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+    return ct_fail(diag, CT_EEXIST, "%s already exists and is not a directory%s", path,
+                   lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? ", but a symbolic link" : "");
   if (fd < 0) {
     int err = errno;
     return ct_fail(diag, ct_err_from_errno(err), "cannot open %s: %s", path, strerror(err));
+  }
+  if (fstat(fd, &info) != 0 || info.st_uid != geteuid()) {
+    close(fd);
+    return ct_fail(diag, CT_EACCES, "%s belongs to another user, who could change what is written there", path);
+  }
+  if (!*made && (info.st_mode & 022) != 0) {
+    close(fd);
+    return ct_fail(diag, CT_EACCES, "others may write to %s; give another name, or take that right away", path);
   }
   if (!*made && !is_empty(fd)) {
     close(fd);
@@ -121,7 +139,7 @@ directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag
 static void
 writer_free(struct ct_trace_writer *writer)
 {
-  ct_output_stop(writer);
+  ct_writer_thread_stop(writer);
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     free(writer->encoders[i]->frames);
     free(writer->encoders[i]->stream);
@@ -132,19 +150,19 @@ writer_free(struct ct_trace_writer *writer)
     free(writer->pool[i]);
   free(writer->pool);
   free(writer->encoders);
-  free(writer->output.ring);
+  free(writer->writer_thread.ring);
   free(writer->functions);
-  free(writer->prints);
+  free(writer->captures);
   ZSTD_freeCCtx(writer->compressor);
   if (writer->functions_fd >= 0)
     close(writer->functions_fd);
-  if (writer->output.prints_fd >= 0)
-    close(writer->output.prints_fd);
+  if (writer->writer_thread.captures_fd >= 0)
+    close(writer->writer_thread.captures_fd);
   if (writer->dir_fd >= 0)
     close(writer->dir_fd);
-  pthread_cond_destroy(&writer->output.room);
-  pthread_cond_destroy(&writer->output.work);
-  pthread_mutex_destroy(&writer->output.lock);
+  pthread_cond_destroy(&writer->writer_thread.room);
+  pthread_cond_destroy(&writer->writer_thread.work);
+  pthread_mutex_destroy(&writer->writer_thread.lock);
   free(writer->path);
   free(writer);
 }
@@ -164,14 +182,14 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   struct ct_trace_writer *writer = calloc(1, sizeof(*writer));
   if (writer == NULL)
     return NULL;
-  writer->dir_fd = writer->functions_fd = writer->output.prints_fd = -1;
-  pthread_mutex_init(&writer->output.lock, NULL);
+  writer->dir_fd = writer->functions_fd = writer->writer_thread.captures_fd = -1;
+  pthread_mutex_init(&writer->writer_thread.lock, NULL);
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&writer->output.work, &monotonic);
+  pthread_cond_init(&writer->writer_thread.work, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  pthread_cond_init(&writer->output.room, NULL);
+  pthread_cond_init(&writer->writer_thread.room, NULL);
   uint64_t queue = max_buffer_bytes / 3 < QUEUE_BYTES_MAX ? max_buffer_bytes / 3 : QUEUE_BYTES_MAX;
   queue = queue > QUEUE_BYTES_MIN ? queue : QUEUE_BYTES_MIN;
   uint64_t limit = max_buffer_bytes > queue ? (max_buffer_bytes - queue) / sizeof(struct ct_buffers) : 0;
@@ -184,7 +202,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL)
     writer->pool_count = 1;
   if (writer->pool_count == 0 || writer->compressor == NULL || writer->functions == NULL || writer->path == NULL ||
-      ct_output_start(writer, queue) != CT_OK) {
+      ct_writer_thread_start(writer, queue) != CT_OK) {
     writer_free(writer);
     return NULL;
   }
@@ -205,7 +223,7 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
   int err = directory_create(writer->path, &writer->dir_fd, &made, diag);
   if (err != CT_OK)
     goto fail;
-  writer->functions_fd = openat(writer->dir_fd, CT_TRACE_FUNCTIONS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  writer->functions_fd = openat(writer->dir_fd, CT_TRACE_FUNCTIONS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (writer->functions_fd < 0) {
     int saved = errno;
     err = ct_fail(diag, ct_err_from_errno(saved), "cannot create a file in %s: %s", writer->path, strerror(saved));
@@ -222,6 +240,12 @@ fail:
 }
 
 int
+ct_trace_writer_directory(const struct ct_trace_writer *writer)
+{
+  return writer->dir_fd;
+}
+
+int
 ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
 {
   if (writer == NULL)
@@ -229,8 +253,8 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
   for (uint32_t i = 0; i < writer->encoder_count; i++)
     ct_encoder_close(writer->encoders[i]);
   ct_trace_writer_flush_functions(writer);
-  ct_trace_writer_flush_prints(writer);
-  ct_output_stop(writer);
+  ct_trace_writer_flush_captures(writer);
+  ct_writer_thread_stop(writer);
   if (close(writer->functions_fd) != 0 && errno != EINTR)
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s: %s", writer->path, CT_TRACE_FUNCTIONS, strerror(errno));
   writer->functions_fd = -1;
@@ -242,7 +266,7 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
 uint64_t
 ct_trace_writer_bytes(const struct ct_trace_writer *writer)
 {
-  /* relaxed: the output thread only counts */
+  /* relaxed: the writer thread only counts */
   uint64_t unwritten = atomic_load_explicit(&writer->unwritten_bytes, memory_order_relaxed);
   return writer->queued_bytes - unwritten + writer->manifest_bytes;
 }
@@ -251,8 +275,8 @@ int
 ct_trace_writer_sync(struct ct_trace_writer *writer)
 {
   ct_trace_writer_flush_functions(writer);
-  ct_trace_writer_flush_prints(writer);
-  ct_output_wait(writer);
+  ct_trace_writer_flush_captures(writer);
+  ct_writer_thread_wait(writer);
   return ct_writer_error(writer);
 }
 
@@ -269,8 +293,8 @@ ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
       while (lines[size - 1] != '\n')
         size--;
     }
-    memcpy(ct_output_reserve(writer, size), lines, size);
-    ct_output_commit(writer, CT_OUTPUT_FUNCTIONS, NULL, size, 0);
+    memcpy(ct_writer_thread_reserve(writer, size), lines, size);
+    ct_writer_thread_commit(writer, CT_WRITER_FUNCTIONS, NULL, size, 0);
     lines += size;
   }
   if (ct_writer_error(writer) == CT_OK)
@@ -354,41 +378,43 @@ ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t m
     p = put_name(p, raw_name, length);
   *p++ = '\n';
   writer->functions_fill = (size_t)(p - writer->functions);
+  writer->function_count = id + 1 > writer->function_count ? id + 1 : writer->function_count;
   return CT_OK;
 }
 
 /* ---- what the program wrote ---- */
 
 int
-ct_trace_writer_flush_prints(struct ct_trace_writer *writer)
+ct_trace_writer_flush_captures(struct ct_trace_writer *writer)
 {
-  if (writer->prints_fill != 0 && ct_writer_error(writer) == CT_OK) {
-    memcpy(ct_output_reserve(writer, writer->prints_fill), writer->prints, writer->prints_fill);
-    ct_output_commit(writer, CT_OUTPUT_PRINTS, NULL, writer->prints_fill, 0);
-    writer->prints_fill = 0;
+  if (writer->captures_fill != 0 && ct_writer_error(writer) == CT_OK) {
+    memcpy(ct_writer_thread_reserve(writer, writer->captures_fill), writer->captures, writer->captures_fill);
+    ct_writer_thread_commit(writer, CT_WRITER_CAPTURES, NULL, writer->captures_fill, 0);
+    writer->captures_fill = 0;
   }
   return ct_writer_error(writer);
 }
 
 int
-ct_trace_writer_print(struct ct_trace_writer *writer, struct ct_print_record *record, const void *data, size_t bytes)
+ct_trace_writer_capture(struct ct_trace_writer *writer, struct ct_capture_record *record, const void *data,
+                        size_t bytes)
 {
   size_t size = sizeof(*record) + bytes;
   if (ct_writer_error(writer) != CT_OK)
     return ct_writer_error(writer);
-  if (writer->prints == NULL && (writer->prints = malloc(PRINTS_BUFFER)) == NULL)
+  if (writer->captures == NULL && (writer->captures = malloc(CAPTURES_BUFFER)) == NULL)
     return CT_ENOMEM;
-  if (size > PRINTS_BUFFER - writer->prints_fill)
-    ct_trace_writer_flush_prints(writer);
-  if (size > CT_PRINT_RECORD_MAX || size > PRINTS_BUFFER - writer->prints_fill)
+  if (size > CAPTURES_BUFFER - writer->captures_fill)
+    ct_trace_writer_flush_captures(writer);
+  if (size > CT_CAPTURE_RECORD_MAX || size > CAPTURES_BUFFER - writer->captures_fill)
     return CT_ERANGE;
   record->record_bytes = (uint32_t)size;
-  uint8_t *to = writer->prints + writer->prints_fill;
+  uint8_t *to = writer->captures + writer->captures_fill;
   memcpy(to, record, sizeof(*record));
   memcpy(to + sizeof(*record), data, bytes);
   record->crc = ct_crc32c(0, to + sizeof(record->crc), size - sizeof(record->crc));
   memcpy(to, &record->crc, sizeof(record->crc));
-  writer->prints_fill += size;
+  writer->captures_fill += size;
   return CT_OK;
 }
 
@@ -429,7 +455,8 @@ replace_file(struct ct_trace_writer *writer, const char *name, const char *text,
 {
   char temporary[64];
   snprintf(temporary, sizeof(temporary), "%s.tmp", name);
-  int fd = openat(writer->dir_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlinkat(writer->dir_fd, temporary, 0); /* nothing that is there already is written to */
+  int fd = openat(writer->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0)
     return errno;
   int err = 0;
@@ -447,20 +474,81 @@ replace_file(struct ct_trace_writer *writer, const char *name, const char *text,
   return err;
 }
 
+/*
+ * Room on the disk for the last manifest, which says that the disk was full: blocks far past the end of the function
+ * table, taken while there are some, given up just before it is written. File systems that cannot do this go without.
+ */
+#define RESERVE_OFFSET (1ll << 36)
+#define RESERVE_EXTRA  (16u << 10)
+
+static void
+reserve_room(const struct ct_trace_writer *writer, size_t size)
+{
+  (void)!fallocate(writer->functions_fd, FALLOC_FL_KEEP_SIZE, RESERVE_OFFSET, (off_t)(2 * size + RESERVE_EXTRA));
+}
+
+static void
+give_up_room(const struct ct_trace_writer *writer)
+{
+  struct stat file;
+  if (fstat(writer->functions_fd, &file) == 0)
+    (void)!ftruncate(writer->functions_fd, file.st_size); /* of what lies past the end */
+}
+
+/* The files as they are when all is written, so that a reader sees when something of them is gone. */
+static json_t *
+files_json(const struct ct_trace_writer *writer)
+{
+  json_t *files = json_object();
+  char name[64];
+  json_object_set_new(files, CT_TRACE_FUNCTIONS, json_integer((json_int_t)writer->writer_thread.functions_bytes));
+  if (writer->writer_thread.captures_fd >= 0)
+    json_object_set_new(files, CT_TRACE_CAPTURES, json_integer((json_int_t)writer->writer_thread.captures_bytes));
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
+    const struct ct_stream *stream = writer->encoders[i]->stream;
+    snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
+    json_object_set_new(files, name, json_integer((json_int_t)stream->file_bytes));
+  }
+  return files;
+}
+
+/* "complete" is said of what is on the disk, and only when all of it is there. */
+static char *
+manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final)
+{
+  struct ct_diag why = {""};
+  json_t *whole = json_copy((json_t *)manifest);
+  json_object_set_new(whole, "function_count", json_integer(writer->function_count));
+  if (final)
+    ct_trace_writer_sync(writer);
+  if (ct_trace_writer_error(writer, &why) != CT_OK) {
+    json_object_set_new(whole, "state", json_string(final ? "failed" : "recording"));
+    json_t *text = json_string(why.text);
+    json_object_set_new(whole, "error", text != NULL ? text : json_string("the trace could not be written"));
+  } else if (final) {
+    json_object_set_new(whole, "files", files_json(writer));
+  }
+  char *text = json_dumps(whole, JSON_INDENT(1));
+  json_decref(whole);
+  return text;
+}
+
 int
 ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
 {
-  char *text = json_dumps(manifest, JSON_INDENT(1));
+  bool final = is_final(manifest);
+  char *text = manifest_text(writer, manifest, final);
   if (text == NULL)
     return ct_writer_fail(writer, CT_ENOMEM, "out of memory for the manifest, or text in it that is not UTF-8");
   size_t size = strlen(text);
   /* Tried even after a failure: on a full disk a small file may still find room, and it says what was lost. */
-  bool final = is_final(manifest);
-  if (final)
-    ct_trace_writer_sync(writer); /* "complete" is true of what is on the disk */
   sigset_t old;
   size_limit_block(&old);
+  if (final)
+    give_up_room(writer);
   int err = replace_file(writer, CT_TRACE_MANIFEST, text, size, final);
+  if (!final)
+    reserve_room(writer, size);
   size_limit_restore(&old);
   free(text);
   if (err != 0)
@@ -480,18 +568,30 @@ ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t
   return err == 0 ? CT_OK : ct_err_from_errno(err);
 }
 
-int
-ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash)
+static int
+write_json(struct ct_trace_writer *writer, const char *name, const json_t *json)
 {
-  char *text = json_dumps(crash, JSON_INDENT(1));
+  char *text = json_dumps(json, JSON_INDENT(1));
   if (text == NULL)
     return CT_ENOMEM;
   sigset_t old;
   size_limit_block(&old);
-  int err = replace_file(writer, CT_TRACE_CRASH, text, strlen(text), false);
+  int err = replace_file(writer, name, text, strlen(text), false);
   size_limit_restore(&old);
   free(text);
   return err == 0 ? CT_OK : ct_err_from_errno(err);
+}
+
+int
+ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash)
+{
+  return write_json(writer, CT_TRACE_CRASH, crash);
+}
+
+int
+ct_trace_writer_stacks(struct ct_trace_writer *writer, const json_t *stacks)
+{
+  return write_json(writer, CT_TRACE_STACKS, stacks);
 }
 
 /* ---- threads ---- */
@@ -524,6 +624,8 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
     goto no_memory;
   encoder->frames = encoder->top = encoder->floor = frames;
   encoder->frame_capacity = FRAMES_AT_START;
+  encoder->frames_held = FRAMES_AT_START;
+  writer->frames_held += FRAMES_AT_START;
   encoder->writer = writer;
   encoder->stream = stream;
   encoder->tid = tid;
@@ -548,12 +650,14 @@ ct_encoder_close(struct ct_encoder *encoder)
   if (encoder->closed)
     return ct_writer_error(encoder->writer);
   ct_encoder_flush(encoder);
-  ct_output_reserve(encoder->writer, 0);
-  ct_output_commit(encoder->writer, CT_OUTPUT_CLOSE, encoder->stream, 0, 0);
+  ct_writer_thread_reserve(encoder->writer, 0);
+  ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, encoder->stream, 0, 0);
   ct_contexts_clear(&encoder->contexts);
   free(encoder->frames);
   encoder->frames = encoder->top = encoder->floor = NULL;
   encoder->frame_capacity = 0;
+  encoder->writer->frames_held -= encoder->frames_held;
+  encoder->frames_held = 0;
   encoder->closed = 1;
   return ct_writer_error(encoder->writer);
 }

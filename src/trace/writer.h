@@ -9,7 +9,7 @@
  * what was queued first is in its file first, so function lines are there before the blocks that use them.
  * What the queue holds is lost when the process is killed.
  *
- * A failure to write (full disk, read-only) is kept in the writer as soon as the output thread meets
+ * A failure to write (full disk, read-only) is kept in the writer as soon as the writer thread meets
  * it: what is still in the queue is dropped, all later calls do nothing and return the same code, what is on
  * the disk stays readable, ct_trace_writer_error gives the line. A file-size limit (RLIMIT_FSIZE) is such
  * a failure too: SIGXFSZ does not come.
@@ -31,6 +31,8 @@ struct ct_encoder;
 /* Creates DIR (must not exist unless it is an empty directory). For max_buffer_bytes see above. */
 int ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_trace_writer **out,
                            struct ct_diag *diag);
+/* A descriptor of its directory, which stays the writer's. */
+int ct_trace_writer_directory(const struct ct_trace_writer *writer);
 /* Flushes and closes every encoder and waits for the disk; accepts NULL. Returns the first error of the recording. */
 int ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag);
 int ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag);
@@ -58,15 +60,17 @@ int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manif
 int ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size);
 /* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */
 int ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash);
+/* The same of stacks.json. */
+int ct_trace_writer_stacks(struct ct_trace_writer *writer, const json_t *stacks);
 
 /*
  * Appends a record of what the program wrote; crc and record_bytes are filled in. Buffered, and queued by
- * ct_trace_writer_flush_prints, or when it is much.
+ * ct_trace_writer_flush_captures, or when it is much.
  */
-struct ct_print_record;
-int ct_trace_writer_print(struct ct_trace_writer *writer, struct ct_print_record *record, const void *data,
-                          size_t bytes);
-int ct_trace_writer_flush_prints(struct ct_trace_writer *writer);
+struct ct_capture_record;
+int ct_trace_writer_capture(struct ct_trace_writer *writer, struct ct_capture_record *record, const void *data,
+                            size_t bytes);
+int ct_trace_writer_flush_captures(struct ct_trace_writer *writer);
 
 /* A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. */
 int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What writer.c (directory, tables, manifest), block.c (blocks, buffers, queue, output thread) and
+ * What writer.c (directory, tables, manifest), block.c (blocks, buffers, queue, writer thread) and
  * encoder.c (the rare ops) share. Nothing outside src/trace includes this.
  */
 #ifndef CT_TRACE_WRITER_INTERNAL_H
@@ -17,10 +17,11 @@
 #define OPEN_FILES_MAX     256u
 #define FUNCTIONS_BUFFER   (256u << 10)
 #define FUNCTIONS_HELD_MAX (64u << 20) /* over a million lines */
-#define PRINTS_BUFFER      (256u << 10)
+#define CAPTURES_BUFFER    (256u << 10)
 #define FRAMES_AT_START    64u
+#define FRAMES_HELD_MAX    (3ull << 25) /* of all threads: 2.25 GiB */
 #define QUEUE_BYTES_MIN    (1u << 20)   /* more than the largest piece of output needs */
-#define QUEUE_WAKE_BYTES   (256u << 10) /* as much ends the nap of the output thread */
+#define QUEUE_WAKE_BYTES   (256u << 10) /* as much ends the nap of the writer thread */
 #define QUEUE_NAP_NS       (10u * 1000 * 1000)
 
 /*
@@ -42,7 +43,7 @@ struct ct_buffers {
   uint8_t open[CT_OPEN_BYTES_MAX];
 };
 
-/* One thread's file. The output thread's, but for index, which never changes, and the atomic. */
+/* One thread's file. The writer thread's, but for index, which never changes, and the atomic. */
 struct ct_stream {
   uint64_t file_bytes; /* whole blocks; 0: not even the header */
   uint64_t written_at; /* stamp of the last use of fd */
@@ -51,17 +52,17 @@ struct ct_stream {
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
 };
 
-enum ct_output_kind {
-  CT_OUTPUT_CREATE = 1, /* the thread's directory and file, with its header as data */
-  CT_OUTPUT_BLOCK,      /* appended to the file, all of it or nothing */
-  CT_OUTPUT_CLOSE,      /* the file's end; no data */
-  CT_OUTPUT_FUNCTIONS,  /* whole lines of the function table; no stream */
-  CT_OUTPUT_PRINTS,     /* whole records of what the program wrote; no stream */
-  CT_OUTPUT_SKIP,       /* the rest of the ring was too short for the next record */
+enum ct_writer_kind {
+  CT_WRITER_CREATE = 1, /* the thread's directory and file, with its header as data */
+  CT_WRITER_BLOCK,      /* appended to the file, all of it or nothing */
+  CT_WRITER_CLOSE,      /* the file's end; no data */
+  CT_WRITER_FUNCTIONS,  /* whole lines of the function table; no stream */
+  CT_WRITER_CAPTURES,   /* whole records of what the program wrote; no stream */
+  CT_WRITER_SKIP,       /* the rest of the ring was too short for the next record */
 };
 
 /* A piece of output in the queue; its data follows. */
-struct ct_output_record {
+struct ct_writer_record {
   struct ct_stream *stream;
   uint32_t kind;
   uint32_t record_bytes; /* with this header; a multiple of its size */
@@ -69,48 +70,48 @@ struct ct_output_record {
   uint32_t events; /* in the block */
   uint64_t reserved;
 };
-static_assert(sizeof(struct ct_output_record) == 32, "sizes are in units of it, so that CT_OUTPUT_SKIP always fits");
+static_assert(sizeof(struct ct_writer_record) == 32, "sizes are in units of it, so that CT_WRITER_SKIP always fits");
 
 /*
- * Waking a thread costs as much as writing a block. So when the queue has run empty the output thread naps
+ * Waking a thread costs as much as writing a block. So when the queue has run empty the writer thread naps
  * first, and is woken only when there is much to do; when nothing comes, it sleeps until something does.
  */
-enum ct_output_state { CT_OUTPUT_AWAKE, CT_OUTPUT_NAPPING, CT_OUTPUT_ASLEEP };
+enum ct_writer_state { CT_WRITER_AWAKE, CT_WRITER_NAPPING, CT_WRITER_ASLEEP };
 
 /*
- * The queue to the output thread, a ring of records:
+ * The queue to the writer thread, a ring of records:
  *
  *   tail <= head:  free | tail: records | head: free                used = head - tail, or 0, or all
  *   head <  tail:  records | head: free | tail: records, SKIP       used = head + capacity - tail
  *
- * Bytes between tail and head are the output thread's, the others the caller's; lock guards the borders.
+ * Bytes between tail and head are the writer thread's, the others the caller's; lock guards the borders.
  */
-struct ct_output {
+struct ct_writer_thread {
   pthread_t thread;
   pthread_mutex_t lock; /* also for the writer's first error */
-  pthread_cond_t work;  /* for the output thread, unless it is awake; with CLOCK_MONOTONIC */
+  pthread_cond_t work;  /* for the writer thread, unless it is awake; with CLOCK_MONOTONIC */
   pthread_cond_t room;  /* for the caller, when caller_waits */
   bool running;
-  enum ct_output_state state;
+  enum ct_writer_state state;
   bool ending;
   bool caller_waits;
   uint8_t *ring;
   size_t capacity, head, tail, used;
 
-  /* the output thread's */
+  /* the writer thread's */
   struct ct_stream *open_files[OPEN_FILES_MAX];
   uint32_t open_count, open_limit;
   uint64_t stamp;
   uint64_t functions_bytes; /* in the table's file, whole lines */
-  int prints_fd;            /* -1: not yet */
-  uint64_t prints_bytes;    /* in that file, whole records */
+  int captures_fd;          /* -1: not yet */
+  uint64_t captures_bytes;  /* in that file, whole records */
 };
 
 struct ct_trace_writer {
   char *path;
   int dir_fd;
   int functions_fd;
-  atomic_int error; /* the first one; release when it is set, acquire where error_diag is read behind it */
+  atomic_int error; /* the first one; release when it is set, acquire where error_diag is read after it */
   struct ct_diag error_diag;
 
   struct ct_encoder **encoders;
@@ -122,12 +123,14 @@ struct ct_trace_writer {
   ZSTD_CCtx *compressor;
   char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
   size_t functions_fill, functions_size;
-  uint8_t *prints; /* records not yet queued; NULL: none yet */
-  size_t prints_fill;
+  uint32_t function_count;
+  uint8_t *captures; /* records not yet queued; NULL: none yet */
+  size_t captures_fill;
   uint64_t manifest_bytes;
+  uint64_t frames_held;             /* by all encoders, at most FRAMES_HELD_MAX */
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */
-  struct ct_output output;
+  struct ct_writer_thread writer_thread;
 };
 
 /* Keeps the first error; returns the one kept. */
@@ -136,7 +139,7 @@ int ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ..
 /* All of it, at an offset, through interruptions; on failure errno is set and *written says how far it got. */
 bool ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_t *written);
 
-/* The first error so far. relaxed: whoever needs the text behind it calls ct_trace_writer_error */
+/* The first error so far. relaxed: whoever needs the text after it calls ct_trace_writer_error */
 static inline int
 ct_writer_error(const struct ct_trace_writer *writer)
 {
@@ -145,15 +148,16 @@ ct_writer_error(const struct ct_trace_writer *writer)
 
 /* block.c: the queue and its thread */
 /* Starts the thread, with a queue of so many bytes; 0 or CT_ENOMEM. */
-int ct_output_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
+int ct_writer_thread_start(struct ct_trace_writer *writer, uint64_t queue_bytes);
 /* Waits for all that is queued, ends the thread, closes the files. Does nothing when it does not run. */
-void ct_output_stop(struct ct_trace_writer *writer);
-void ct_output_wait(struct ct_trace_writer *writer);
-/* Room for a record's data (at most QUEUE_BYTES_MIN / 2), waited for if need be; ct_output_commit must follow. */
-uint8_t *ct_output_reserve(struct ct_trace_writer *writer, size_t size);
+void ct_writer_thread_stop(struct ct_trace_writer *writer);
+void ct_writer_thread_wait(struct ct_trace_writer *writer);
+/* Room for a record's data (at most QUEUE_BYTES_MIN / 2), waited for if need be; ct_writer_thread_commit must follow.
+ */
+uint8_t *ct_writer_thread_reserve(struct ct_trace_writer *writer, size_t size);
 /* Queues the record whose data was put there: at most what was reserved. */
-void ct_output_commit(struct ct_trace_writer *writer, enum ct_output_kind kind, struct ct_stream *stream,
-                      size_t data_bytes, uint32_t events);
+void ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,
+                             size_t data_bytes, uint32_t events);
 
 /* block.c: blocks */
 /* Buffers of a free or the least recently used encoder; never NULL. */

@@ -8,7 +8,7 @@
  *              #1  ...
  *              last calls:
  *                0.012345000     120 ns      helper()
- *                0.012345300       open      store_wild()
+ *                0.012345300      40 ns      store_wild()  -- unfinished
  */
 #define _GNU_SOURCE 1 /* sigabbrev_np, sigdescr_np */
 #include "views/crash.h"
@@ -28,6 +28,7 @@ enum {
   CALLS_SHOWN = 10,
   FRAMES_SHOWN = 30,
   FRAMES_OTHERS = 5,
+  FRAMES_ATTACHED = 12,
   OTHERS_SHOWN = 8,
   TAIL_OPS = 20000, /* among which the last calls are looked for */
   INDENT_MAX = 20,
@@ -35,20 +36,27 @@ enum {
 
 /* The last calls of a thread, in a ring: the nth of all is at n % CALLS_MAX. */
 struct call {
-  uint64_t enter_tsc, end_tsc;
+  uint64_t enter_tsc;
+  uint64_t began, ticks; /* of the thread's own time: when it was entered, how long it took */
   uint32_t fn, depth;
-  bool open, timed; /* not timed: a function of which only the enter is recorded */
+  bool open, timed; /* not timed: a function of which only the enter is recorded; open: ticks are those to the end */
 };
 struct calls {
   struct call ring[CALLS_MAX];
   uint64_t count;
+  uint64_t last_tsc; /* of an event */
+  struct ct_view_clock clock;
 };
 
 static void
 add_call(struct calls *calls, const struct ct_event *event, bool timed)
 {
-  calls->ring[calls->count++ % CALLS_MAX] =
-      (struct call){.enter_tsc = event->tsc, .fn = event->fn, .depth = event->depth, .open = timed, .timed = timed};
+  calls->ring[calls->count++ % CALLS_MAX] = (struct call){.enter_tsc = event->tsc,
+                                                          .began = calls->clock.now,
+                                                          .fn = event->fn,
+                                                          .depth = event->depth,
+                                                          .open = timed,
+                                                          .timed = timed};
 }
 
 static void
@@ -58,7 +66,7 @@ end_call(struct calls *calls, const struct ct_event *event)
     struct call *call = &calls->ring[i];
     if (call->open && call->depth == event->depth && call->enter_tsc == event->enter_tsc) {
       call->open = false;
-      call->end_tsc = event->tsc;
+      call->ticks = calls->clock.now - call->began;
     }
   }
 }
@@ -66,6 +74,8 @@ end_call(struct calls *calls, const struct ct_event *event)
 static void
 take_event(struct calls *calls, const struct ct_event *event)
 {
+  calls->last_tsc = event->tsc;
+  ct_view_clock_event(&calls->clock, event);
   switch (event->kind) {
   case CT_EV_ENTER:
     add_call(calls, event, true);
@@ -86,14 +96,26 @@ take_event(struct calls *calls, const struct ct_event *event)
   }
 }
 
+/* Those that are open have lasted to the end of the thread. */
+static void
+end_open_calls(struct calls *calls, const struct ct_trace *trace, uint32_t position, enum ct_cursor_state state)
+{
+  ct_view_clock_end(&calls->clock, trace, position, state, calls->last_tsc);
+  for (size_t i = 0; i < CALLS_MAX && i < calls->count; i++) {
+    if (calls->ring[i].open)
+      calls->ring[i].ticks = calls->clock.now - calls->ring[i].began;
+  }
+}
+
 /* Of the thread at this position of the trace. 0, or CT_ENOMEM; what cannot be read is not there. */
 static int
-read_calls(struct ct_trace *trace, uint32_t position, struct calls *calls)
+read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, struct calls *calls)
 {
   struct ct_cursor *cursor;
   const struct ct_event *events;
   size_t count;
   memset(calls, 0, sizeof(*calls));
+  ct_view_clock_init(&calls->clock, trace, time);
   int rc = ct_cursor_open(trace, position, 0, &cursor, NULL);
   if (rc != 0)
     return rc;
@@ -102,6 +124,7 @@ read_calls(struct ct_trace *trace, uint32_t position, struct calls *calls)
       for (size_t i = 0; i < count; i++)
         take_event(calls, &events[i]);
     }
+    end_open_calls(calls, trace, position, ct_cursor_state(cursor));
   }
   ct_cursor_close(cursor);
   return 0;
@@ -170,20 +193,18 @@ calls_json(struct ct_trace *trace, const struct calls *calls)
     json_object_set_new(item, "depth", json_integer(call->depth));
     json_object_set_new(item, "open", json_boolean(call->open));
     json_object_set_new(item, "duration_ns",
-                        call->timed && !call->open
-                            ? json_integer((json_int_t)ct_trace_ticks_ns(trace, call->end_tsc - call->enter_tsc))
-                            : json_null());
+                        call->timed ? json_integer((json_int_t)ct_trace_ticks_ns(trace, call->ticks)) : json_null());
     json_array_append_new(list, item);
   }
   return list;
 }
 
 static void
-put_calls_json(struct ct_trace *trace, json_t *thread)
+put_calls_json(struct ct_trace *trace, enum ct_view_time time, json_t *thread)
 {
   struct calls calls;
   uint32_t position = find_thread(trace, tid_of(thread));
-  if (position != UINT32_MAX && read_calls(trace, position, &calls) == 0)
+  if (position != UINT32_MAX && read_calls(trace, time, position, &calls) == 0)
     json_object_set_new(thread, "last_calls", calls_json(trace, &calls));
 }
 
@@ -199,7 +220,7 @@ add_threads(const struct ct_trace *trace, json_t *threads)
 }
 
 json_t *
-ct_crash_json(struct ct_trace *trace)
+ct_crash_json(struct ct_trace *trace, enum ct_view_time time)
 {
   const json_t *crash = ct_trace_crash(trace);
   int number = fatal_signal(trace);
@@ -220,7 +241,7 @@ ct_crash_json(struct ct_trace *trace)
     json_object_set_new(json, "time_ns", json_integer((json_int_t)since_start_ns(trace, (uint64_t)tsc)));
   size_t i;
   json_t *thread;
-  json_array_foreach(json_object_get(json, "threads"), i, thread) put_calls_json(trace, thread);
+  json_array_foreach(json_object_get(json, "threads"), i, thread) put_calls_json(trace, time, thread);
   return json;
 }
 
@@ -286,15 +307,22 @@ write_backtrace(FILE *out, const json_t *thread, size_t max)
     begin_line(out, "");
     fputs("...\n", out);
   }
+  const char *why = text_of(thread, "ends_because");
+  if (why != NULL && count <= max) {
+    begin_line(out, "");
+    fputs("further out it is not known: ", out);
+    ct_put_printable(out, why, SIZE_MAX);
+    putc('\n', out);
+  }
 }
 
 static int
-write_calls(struct ct_trace *trace, FILE *out, uint32_t position, uint64_t max)
+write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t position, uint64_t max)
 {
   struct calls calls;
   const struct call *call;
   uint32_t outermost = UINT32_MAX;
-  int rc = position == UINT32_MAX ? 0 : read_calls(trace, position, &calls);
+  int rc = position == UINT32_MAX ? 0 : read_calls(trace, time, position, &calls);
   if (rc != 0 || position == UINT32_MAX || calls.count == 0)
     return rc;
   uint64_t kept = calls.count < CALLS_MAX ? calls.count : CALLS_MAX, first = kept > max ? kept - max : 0;
@@ -306,15 +334,16 @@ write_calls(struct ct_trace *trace, FILE *out, uint32_t position, uint64_t max)
     const struct ct_trace_function *fn = ct_trace_function(trace, call->fn);
     char duration[CT_DURATION_CHARS] = "";
     uint32_t indent = call->depth - outermost;
-    if (call->timed && !call->open)
-      ct_format_duration(duration, ct_trace_ticks_ns(trace, call->end_tsc - call->enter_tsc));
+    if (call->timed)
+      ct_format_duration(duration, ct_trace_ticks_ns(trace, call->ticks));
     begin_line(out, "");
     fputs("  ", out);
     put_seconds(out, since_start_ns(trace, call->enter_tsc));
-    fprintf(out, " %10s %4u  %*s", call->open ? "open" : duration, call->depth,
-            2 * (int)(indent < INDENT_MAX ? indent : INDENT_MAX), "");
+    fprintf(out, " %10s %4u  %*s", duration, call->depth, 2 * (int)(indent < INDENT_MAX ? indent : INDENT_MAX), "");
     ct_put_printable(out, fn != NULL ? fn->name : "?", SIZE_MAX);
-    fprintf(out, " (%s)\n", ct_trace_module_name(trace, fn != NULL ? fn->module : UINT32_MAX));
+    fputs(" (", out);
+    ct_put_printable(out, ct_trace_module_name(trace, fn != NULL ? fn->module : UINT32_MAX), SIZE_MAX);
+    fputs(call->open ? ")  -- unfinished\n" : ")\n", out);
   }
   return 0;
 }
@@ -335,7 +364,10 @@ write_registers(FILE *out, const json_t *registers)
     const char *value = text_of(registers, names[i]);
     if (i % 3 == 0)
       begin_line(out, "");
-    fprintf(out, i % 3 == 2 ? "%-6s %s\n" : "%-6s %-18s  ", names[i], value != NULL ? value : "?");
+    char shown[24];
+    snprintf(shown, sizeof(shown), "%s", value != NULL ? value : "?");
+    ct_make_printable(shown);
+    fprintf(out, i % 3 == 2 ? "%-6s %s\n" : "%-6s %-18s  ", names[i], shown);
   }
 }
 
@@ -375,14 +407,14 @@ write_heading(struct ct_trace *trace, FILE *out, const json_t *crash)
 }
 
 static int
-write_crash(struct ct_trace *trace, FILE *out, const json_t *crash)
+write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const json_t *crash)
 {
   const json_t *threads = json_object_get(crash, "threads");
   size_t count = json_array_size(threads);
   write_heading(trace, out, crash);
   write_backtrace(out, json_array_get(threads, 0), FRAMES_SHOWN);
   write_registers(out, json_object_get(crash, "registers"));
-  int rc = write_calls(trace, out, find_thread(trace, tid_of(crash)), CALLS_SHOWN);
+  int rc = write_calls(trace, time, out, find_thread(trace, tid_of(crash)), CALLS_SHOWN);
   for (size_t i = 1; i < count && i <= OTHERS_SHOWN && rc == 0; i++) {
     const json_t *thread = json_array_get(threads, i);
     const json_t *number = json_object_get(thread, "system_call");
@@ -393,7 +425,7 @@ write_crash(struct ct_trace *trace, FILE *out, const json_t *crash)
       fprintf(out, ", in system call %lld", (long long)json_integer_value(number));
     fputs(":\n", out);
     write_backtrace(out, thread, FRAMES_OTHERS);
-    rc = write_calls(trace, out, find_thread(trace, tid_of(thread)), CALLS_OTHERS);
+    rc = write_calls(trace, time, out, find_thread(trace, tid_of(thread)), CALLS_OTHERS);
   }
   if (count > OTHERS_SHOWN + 1) {
     begin_line(out, "");
@@ -404,7 +436,7 @@ write_crash(struct ct_trace *trace, FILE *out, const json_t *crash)
 
 /* Only the wait status is known. */
 static int
-write_killed(struct ct_trace *trace, FILE *out, int number)
+write_killed(struct ct_trace *trace, enum ct_view_time time, FILE *out, int number)
 {
   const char *name = sigabbrev_np(number), *text = sigdescr_np(number);
   uint32_t count = ct_trace_thread_count(trace);
@@ -422,7 +454,7 @@ write_killed(struct ct_trace *trace, FILE *out, int number)
     fputs("thread ", out);
     write_thread_name(out, thread->name, thread->tid);
     fputs(":\n", out);
-    rc = write_calls(trace, out, i, i == 0 ? CALLS_SHOWN : CALLS_OTHERS);
+    rc = write_calls(trace, time, out, i, i == 0 ? CALLS_SHOWN : CALLS_OTHERS);
   }
   if (count > OTHERS_SHOWN) {
     begin_line(out, "");
@@ -432,17 +464,41 @@ write_killed(struct ct_trace *trace, FILE *out, int number)
 }
 
 int
-ct_crash_write(struct ct_trace *trace, FILE *out)
+ct_crash_write(struct ct_trace *trace, enum ct_view_time time, FILE *out)
 {
   const json_t *crash = ct_trace_crash(trace);
   int number = fatal_signal(trace), rc = 0;
   if (crash != NULL) {
-    rc = write_crash(trace, out, crash);
+    rc = write_crash(trace, time, out, crash);
   } else if (number != 0) {
-    rc = write_killed(trace, out, number);
+    rc = write_killed(trace, time, out, number);
   } else {
     return 0;
   }
   putc('\n', out);
   return rc;
+}
+
+void
+ct_stacks_write(const struct ct_trace *trace, FILE *out)
+{
+  const json_t *threads = json_object_get(ct_trace_stacks(trace), "threads"), *thread;
+  size_t count = json_array_size(threads), i;
+  json_array_foreach(threads, i, thread)
+  {
+    const json_t *number = json_object_get(thread, "system_call");
+    if (i == OTHERS_SHOWN)
+      break;
+    begin_line(out, i == 0 ? "stacks" : "");
+    fputs(i == 0 ? "when contrail attached: thread " : "thread ", out);
+    write_thread_name(out, text_of(thread, "thread_name"), tid_of(thread));
+    if (json_is_integer(number))
+      fprintf(out, ", in system call %lld", (long long)json_integer_value(number));
+    fputs(":\n", out);
+    write_backtrace(out, thread, FRAMES_ATTACHED);
+  }
+  if (count > OTHERS_SHOWN) {
+    begin_line(out, "");
+    fprintf(out, "... and %zu more threads; --json has all\n", count - OTHERS_SHOWN);
+  }
 }

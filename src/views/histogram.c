@@ -74,7 +74,7 @@ ct_histogram_add_slow(struct ct_histogram *h, uint64_t value)
   return 0;
 }
 
-/* The log of `from` goes behind that of `into`, or into its counters. */
+/* The log of `from` goes after that of `into`, or into its counters. */
 static int
 merge_log(struct ct_histogram *into, const struct ct_histogram *from)
 {

@@ -9,14 +9,23 @@
 #include "base/sized.h"
 #include "trace/batch.h"
 #include "views/crash.h"
-#include "views/family.h"
+#include "views/process_tree.h"
 #include "views/text.h"
+#include "views/warnings.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { MODULES_SHOWN = 10, THREADS_SHOWN = 20, REASONS_SHOWN = 4, PATTERNS_SHOWN = 6, LABEL_COLUMNS = 10 };
+enum {
+  MODULES_SHOWN = 10,
+  THREADS_SHOWN = 20,
+  REASONS_SHOWN = 4,
+  PATTERNS_SHOWN = 6,
+  LABEL_COLUMNS = 10,
+  WAITED_NS_SHOWN = 100000
+};
 
 struct sums {
   uint64_t events;
@@ -28,15 +37,7 @@ static struct sums
 sum_up(const struct ct_trace *trace)
 {
   struct sums sums = {.bytes = ct_trace_bytes(trace)};
-  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
-    const struct ct_trace_thread *thread = ct_trace_thread(trace, i);
-    sums.events += thread->events;
-    sums.dropped += thread->dropped;
-  }
-  /* Events of threads that have no stream are only in the total. */
-  json_int_t total = json_integer_value(json_object_get(ct_trace_manifest(trace), "dropped_total"));
-  if (total > 0 && (uint64_t)total > sums.dropped)
-    sums.dropped = (uint64_t)total;
+  ct_view_event_sums(trace, &sums.events, &sums.dropped);
   return sums;
 }
 
@@ -87,9 +88,9 @@ excluded_of(const json_t *module)
   return number(json_object_get(module, "refused"), "excluded");
 }
 
-/* Those that no pattern chose. */
+/* Those that no pattern selects. */
 static uint64_t
-unchosen_of(const json_t *module)
+unselected_of(const json_t *module)
 {
   return number(json_object_get(module, "refused"), "unchosen");
 }
@@ -106,6 +107,8 @@ modules_json(const json_t *manifest)
                              copy_or_null(module, "build_id"), "functions", copy_or_null(module, "functions"), "hooked",
                              copy_or_null(module, "hooked"), "excluded", (json_int_t)excluded_of(module), "refused",
                              copy_or_null(module, "refused"));
+    json_object_set_new(item, "code_bytes", copy_or_null(module, "code_bytes"));
+    json_object_set_new(item, "known_bytes", copy_or_null(module, "known_bytes"));
     json_t *why = json_object_get(module, "not_hooked_because");
     if (why != NULL) {
       json_object_set(item, "not_hooked_because", why);
@@ -145,33 +148,47 @@ memory_info(const json_t *manifest)
 }
 
 static int
-write_json(struct ct_trace *trace, FILE *out)
+write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
 {
   const json_t *manifest = ct_trace_manifest(trace);
   struct sums sums = sum_up(trace);
   uint64_t ns = 0;
   bool timed = duration_of(manifest, &ns);
-  json_t *info = json_pack(
-      "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
-      (json_int_t)sums.events, "dropped", (json_int_t)sums.dropped, "bytes", (json_int_t)sums.bytes, "duration_ns",
-      timed ? json_integer((json_int_t)ns) : json_null(), "user_ns", copy_or_null(manifest, "user_ns"), "system_ns",
-      copy_or_null(manifest, "system_ns"), "exit", copy_or_null(manifest, "exit"), "complete",
-      (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace), "modules",
-      modules_json(manifest), "exclude", copy_or_null(manifest, "exclude"), "install_ns",
-      copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
-      sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null(), "analysis",
-      copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
+  json_t *info =
+      json_pack("{s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
+                (json_int_t)sums.events, "dropped", (json_int_t)sums.dropped, "waited_ns",
+                copy_or_null(manifest, "waited_ns"), "bytes", (json_int_t)sums.bytes, "duration_ns",
+                timed ? json_integer((json_int_t)ns) : json_null(), "user_ns", copy_or_null(manifest, "user_ns"),
+                "system_ns", copy_or_null(manifest, "system_ns"), "exit", copy_or_null(manifest, "exit"), "complete",
+                (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace),
+                "modules", modules_json(manifest), "exclude", copy_or_null(manifest, "exclude"), "install_ns",
+                copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
+                sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null(), "analysis",
+                copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
   if (info == NULL)
     return CT_ENOMEM;
   if (json_object_get(manifest, "patterns") != NULL)
     json_object_set(info, "patterns", json_object_get(manifest, "patterns"));
+  if (json_object_get(manifest, "notes") != NULL)
+    json_object_set(info, "notes", json_object_get(manifest, "notes"));
+  json_object_set_new(info, "warnings", ct_view_warnings(trace));
+  json_object_set_new(info, "dropped_by_reason", copy_or_null(manifest, "dropped_by_reason"));
+  json_object_set_new(info, "start_wall_ns", copy_or_null(manifest, "start_wall_ns"));
+  json_object_set_new(info, "children_missed",
+                      json_boolean(json_is_true(json_object_get(manifest, "children_missed"))));
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
-  json_object_set_new(info, "crash", ct_crash_json(trace));
+  json_object_set_new(info, "crash", ct_crash_json(trace, time));
+  if (ct_trace_stacks(trace) != NULL)
+    json_object_set_new(info, "stacks", json_deep_copy(ct_trace_stacks(trace)));
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
-  json_t *family = ct_family_info(trace);
-  if (family != NULL)
-    json_object_set_new(info, "children", family);
+  json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
+  json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
+  json_t *children = ct_process_tree_info(trace);
+  if (children != NULL) {
+    json_object_set_new(info, "children", children);
+    json_object_set_new(info, "children_lost", copy_or_null(manifest, "children_lost"));
+  }
   int rc = json_dumpf(info, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0 ? 0 : CT_EIO;
   json_decref(info);
   putc('\n', out);
@@ -271,6 +288,19 @@ write_sampling(FILE *out, const json_t *manifest)
 }
 
 static void
+write_notes(FILE *out, const json_t *manifest)
+{
+  size_t i;
+  json_t *note;
+  json_array_foreach(json_object_get(manifest, "notes"), i, note)
+  {
+    label(out, i == 0 ? "note" : "");
+    ct_put_printable(out, json_is_string(note) ? json_string_value(note) : "?", SIZE_MAX);
+    putc('\n', out);
+  }
+}
+
+static void
 write_command(FILE *out, const json_t *manifest)
 {
   label(out, "command");
@@ -285,7 +315,7 @@ write_command(FILE *out, const json_t *manifest)
 }
 
 static void
-write_exit(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+write_exit(FILE *out, const json_t *manifest)
 {
   const json_t *end = json_object_get(manifest, "exit");
   const json_t *signal = json_object_get(end, "signal"), *status = json_object_get(end, "status");
@@ -301,10 +331,29 @@ write_exit(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   } else {
     fputs("unknown: the program was not seen to end\n", out);
   }
-  if (!ct_trace_is_complete(trace)) {
-    label(out, "");
-    fputs("INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written\n", out);
-  }
+}
+
+/* When it began, by the clock on the wall. */
+static void
+write_start(FILE *out, const json_t *manifest)
+{
+  char text[64];
+  time_t seconds = (time_t)(number(manifest, "start_wall_ns") / 1000000000u);
+  struct tm local;
+  if (seconds == 0 || localtime_r(&seconds, &local) == NULL ||
+      strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &local) == 0)
+    return;
+  label(out, "started");
+  fprintf(out, "%s\n", text);
+}
+
+static void
+write_missed(FILE *out, const json_t *manifest)
+{
+  if (!json_is_true(json_object_get(manifest, "children_missed")))
+    return;
+  label(out, "children");
+  fputs("not recorded; contrail record --follow records them too\n", out);
 }
 
 static void
@@ -319,6 +368,18 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   if (sums.dropped != 0 && sums.events + sums.dropped != 0)
     fprintf(out, " (%.2f %%)", 100.0 * (double)sums.dropped / ((double)sums.events + (double)sums.dropped));
   putc('\n', out);
+  for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
+    uint64_t count = number(json_object_get(manifest, "dropped_by_reason"), ct_drop_name(reason));
+    if (count != 0) {
+      label(out, "");
+      fprintf(out, "%s dropped: %s\n", ct_format_count(a, count), ct_drop_text(reason));
+    }
+  }
+  if (number(manifest, "waited_ns") >= WAITED_NS_SHOWN) {
+    label(out, "waited");
+    fprintf(out, "%s for room for events, all threads together\n",
+            ct_format_duration(b, number(manifest, "waited_ns")));
+  }
   label(out, "size");
   fputs(ct_format_bytes(b, sums.bytes), out);
   if (sums.events != 0)
@@ -377,6 +438,51 @@ write_cost(FILE *out, const json_t *manifest)
     else
       fputs("no cache\n", out);
   }
+}
+
+/* What of each call's time was its hook's, as it was measured. */
+static void
+write_hook_costs(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+{
+  struct ct_trace_costs costs;
+  if (!json_is_object(json_object_get(manifest, "hook_costs")))
+    return;
+  ct_trace_costs(trace, &costs);
+  int64_t inside = costs.enter_after + costs.return_before, outside = costs.enter_before + costs.return_after;
+  double ns = (double)ct_trace_ticks_ns(trace, 1u << 20) / ((double)(1u << 20) * CT_COST_UNIT);
+  label(out, "hooks");
+  fprintf(out, "%.1f ns a call, of which its duration had %.1f and its caller's %.1f; they are not in any time shown\n",
+          (double)(inside + outside) * ns, (double)inside * ns, (double)outside * ns);
+}
+
+/* Where it is known from when threads were off the processor; why it is not. */
+static void
+write_switches(FILE *out, const json_t *manifest)
+{
+  const json_t *switches = json_object_get(manifest, "switches");
+  const char *source = json_string_value(json_object_get(switches, "source"));
+  const char *because = json_string_value(json_object_get(switches, "because"));
+  uint64_t cpu = 0, delay = 0;
+  char a[CT_COUNT_CHARS], b[CT_DURATION_CHARS];
+  if (source == NULL || (strcmp(source, "totals") != 0 && number(switches, "lost") == 0))
+    return;
+  label(out, "off");
+  if (strcmp(source, "totals") != 0) {
+    fprintf(out, "%s context switches of the threads are not in the trace: too many at a time\n",
+            ct_format_count(a, number(switches, "lost")));
+    return;
+  }
+  size_t i;
+  json_t *thread;
+  json_array_foreach(json_object_get(manifest, "threads"), i, thread)
+  {
+    cpu += number(thread, "cpu_ns");
+    delay += number(thread, "delay_ns");
+  }
+  fputs("time off the processor is not known for each call: perf_event_open: ", out);
+  ct_put_printable(out, because != NULL ? because : "?", SIZE_MAX);
+  fprintf(out, "; all threads: %s on the processor, %s waiting for one, as last seen\n", ct_format_duration(a, cpu),
+          ct_format_duration(b, delay));
 }
 
 struct reason {
@@ -473,11 +579,23 @@ compare_modules(const void *a, const void *b)
   return number(x, "index") < number(y, "index") ? -1 : 1;
 }
 
+/* How much of its text belongs to known functions. */
+static void
+write_known(FILE *out, const json_t *module)
+{
+  uint64_t code = number(module, "code_bytes"), known = number(module, "known_bytes");
+  double share = code != 0 ? 100.0 * (double)known / (double)code : 0;
+  if (code != 0)
+    fprintf(out, "%8.*f %%  ", share < 1 ? 2 : 0, share);
+  else
+    fprintf(out, "%10s  ", "-");
+}
+
 static void
 write_modules(FILE *out, const json_t *modules)
 {
   size_t count = json_array_size(modules), i;
-  uint64_t functions = 0, hooked = 0, excluded = 0, unchosen = 0;
+  uint64_t functions = 0, hooked = 0, excluded = 0, unselected = 0;
   json_t **sorted = calloc(count + 1, sizeof(*sorted));
   json_t *module;
   if (sorted == NULL)
@@ -487,7 +605,7 @@ write_modules(FILE *out, const json_t *modules)
     functions += number(module, "functions");
     hooked += number(module, "hooked");
     excluded += excluded_of(module);
-    unchosen += unchosen_of(module);
+    unselected += unselected_of(module);
     sorted[i] = module;
   }
   qsort(sorted, count, sizeof(*sorted), compare_modules);
@@ -495,14 +613,17 @@ write_modules(FILE *out, const json_t *modules)
   label(out, "modules");
   fprintf(out, "%zu with %s functions", count, ct_format_count(a, functions));
   fprintf(out, ", %s hooked", ct_format_count(a, hooked));
+  if (functions != 0)
+    fprintf(out, " (%.1f %%)", 100.0 * (double)hooked / (double)functions);
   if (excluded != 0)
     fprintf(out, ", %s excluded", ct_format_count(a, excluded));
-  if (unchosen != 0)
-    fprintf(out, ", %s not chosen", ct_format_count(a, unchosen));
+  if (unselected != 0)
+    fprintf(out, ", %s not selected", ct_format_count(a, unselected));
   putc('\n', out);
   if (count != 0)
-    fprintf(out, "%*s %12s %12s %s%s%12s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
-            excluded != 0 ? "    excluded " : "", unchosen != 0 ? "  not chosen " : "", "left out", "module");
+    fprintf(out, "%*s %12s %12s %s%s%12s %10s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
+            excluded != 0 ? "    excluded " : "", unselected != 0 ? "not selected " : "", "left out", "text known",
+            "module");
   for (i = 0; i < count && i < MODULES_SHOWN; i++) {
     const char *path = json_string_value(json_object_get(sorted[i], "path"));
     label(out, "");
@@ -510,10 +631,11 @@ write_modules(FILE *out, const json_t *modules)
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "hooked")));
     if (excluded != 0)
       fprintf(out, "%12s ", ct_format_count(a, excluded_of(sorted[i])));
-    if (unchosen != 0)
-      fprintf(out, "%12s ", ct_format_count(a, unchosen_of(sorted[i])));
-    fprintf(out, "%12s  ",
-            ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i]) - unchosen_of(sorted[i])));
+    if (unselected != 0)
+      fprintf(out, "%12s ", ct_format_count(a, unselected_of(sorted[i])));
+    fprintf(out, "%12s ",
+            ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i]) - unselected_of(sorted[i])));
+    write_known(out, sorted[i]);
     ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
     putc('\n', out);
   }
@@ -552,24 +674,31 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
   if (rc != 0)
     return rc;
   if (options.json) {
-    rc = write_json(trace, out);
+    rc = write_json(trace, options.time, out);
   } else {
-    rc = ct_crash_write(trace, out);
-    write_exit(out, trace, manifest);
+    ct_view_put_warnings(trace, "", out);
+    rc = ct_crash_write(trace, options.time, out);
+    write_exit(out, manifest);
+    write_notes(out, manifest);
     write_command(out, manifest);
+    write_start(out, manifest);
     write_patterns(out, manifest);
     write_exclude(out, manifest);
     write_depth(out, manifest);
     write_sampling(out, manifest);
     write_sums(out, trace, manifest);
     write_output(out, manifest);
+    write_missed(out, manifest);
     write_cost(out, manifest);
+    write_hook_costs(out, trace, manifest);
+    write_switches(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));
     write_limited(out, json_object_get(manifest, "modules"), "not hooked", "not_hooked_because");
     write_limited(out, json_object_get(manifest, "modules"), "enter only", "enter_only_because");
     write_threads(out, trace);
-    ct_family_write(trace, out);
+    ct_stacks_write(trace, out);
+    ct_process_tree_write(trace, out);
   }
   if (rc == CT_ENOMEM)
     return ct_fail(diag, rc, "out of memory for the summary");

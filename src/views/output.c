@@ -6,6 +6,7 @@
 #include "trace/batch.h"
 #include "trace/format.h"
 #include "views/text.h"
+#include "views/warnings.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ name_thread(const struct ct_trace *trace, uint32_t tid, char *name, size_t size)
 }
 
 static bool
-is_wanted(const struct ct_output_options *options, const struct ct_printed *item)
+is_wanted(const struct ct_output_options *options, const struct ct_captured *item)
 {
   bool wanted = options->tid_count == 0;
   for (size_t i = 0; i < options->tid_count; i++)
@@ -33,7 +34,7 @@ is_wanted(const struct ct_output_options *options, const struct ct_printed *item
 }
 
 static uint64_t
-time_of(const struct ct_trace *trace, const struct ct_printed *call)
+time_of(const struct ct_trace *trace, const struct ct_captured *call)
 {
   uint64_t ns = ct_trace_ns(trace, call->tsc), start = ct_trace_start_ns(trace);
   return ns > start ? ns - start : 0;
@@ -41,7 +42,7 @@ time_of(const struct ct_trace *trace, const struct ct_printed *call)
 
 /* Zero bytes would end a text: they are shown like other control characters. */
 static void
-write_text(const struct ct_trace *trace, const struct ct_printed *call, FILE *out)
+write_text(const struct ct_trace *trace, const struct ct_captured *call, FILE *out)
 {
   char thread[96];
   uint64_t ns = time_of(trace, call);
@@ -62,7 +63,7 @@ write_text(const struct ct_trace *trace, const struct ct_printed *call, FILE *ou
 }
 
 static int
-write_json(const struct ct_trace *trace, const struct ct_printed *call, FILE *out)
+write_json(const struct ct_trace *trace, const struct ct_captured *call, FILE *out)
 {
   char *text = malloc(call->bytes + 1);
   if (text == NULL)
@@ -80,21 +81,42 @@ write_json(const struct ct_trace *trace, const struct ct_printed *call, FILE *ou
   return rc;
 }
 
+/* As a call that wrote nothing, to no descriptor. */
+static void
+write_warnings_json(const struct ct_trace *trace, FILE *out)
+{
+  json_t *list = ct_view_warnings(trace), *text;
+  size_t i;
+  json_array_foreach(list, i, text)
+  {
+    json_t *json = json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:O}", "time_ns", 0, "tid", 0, "fd", 0, "bytes", 0,
+                             "given", 0, "text", "", "warning", text);
+    json_dumpf(json, out, JSON_COMPACT);
+    json_decref(json);
+    putc('\n', out);
+  }
+  json_decref(list);
+}
+
 int
 ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, FILE *out, struct ct_diag *diag)
 {
-  struct ct_prints prints;
+  struct ct_captures captures;
   struct ct_output_options options;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
   if (rc != 0)
     return rc;
-  rc = ct_trace_prints(trace, &prints);
+  if (options.json)
+    write_warnings_json(trace, out);
+  else if (!options.raw)
+    ct_view_put_warnings(trace, "", out);
+  rc = ct_trace_captures(trace, &captures);
   if (rc == CT_ENOENT)
     return 0;
   if (rc != 0)
     return ct_fail(diag, rc, "cannot read what the program wrote: %s", ct_err_text(rc));
-  for (size_t i = 0; i < prints.count && rc == 0; i++) {
-    const struct ct_printed *call = &prints.items[i];
+  for (size_t i = 0; i < captures.count && rc == 0; i++) {
+    const struct ct_captured *call = &captures.items[i];
     if (!is_wanted(&options, call))
       continue;
     if (options.raw)
@@ -104,7 +126,7 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
     else
       write_text(trace, call, out);
   }
-  ct_prints_free(&prints);
+  ct_captures_free(&captures);
   if (rc == CT_ENOMEM)
     return ct_fail(diag, rc, "out of memory");
   if (rc != 0 || fflush(out) != 0 || ferror(out))

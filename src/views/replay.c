@@ -9,14 +9,14 @@
  *
  * A call is a leaf when the next event of its lane ends it: one event of look-ahead. Its
  * line is written at the enter and the end writes nothing. Values stand beside the event whose they are and are taken
- * with it: arguments behind it, a result before it.
+ * with it: arguments after it, a result before it.
  */
 #include <contrail/replay.h>
 
 #include "base/sized.h"
 #include "trace/batch.h"
 #include "views/labels.h"
-#include "views/leaving.h"
+#include "views/unwind_reason.h"
 #include "views/replay_lines.h"
 #include "views/select.h"
 #include "views/spans.h"
@@ -31,12 +31,13 @@ enum frame_flags {
   SHOWN = 1,    /* has a line */
   SELECTED = 2, /* the function filter lets it and what is below it through */
   WRITTEN = 4,  /* a leaf whose line is out */
+  BEFORE = 8,   /* open when the recording began */
 };
 
 enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64, RESULTS_MAX = 8 };
-#define NO_PRINT SIZE_MAX
+#define NO_CAPTURE SIZE_MAX
 
-/* The result of a call, told before its return. In between there may be a handler's calls. */
+/* The result of a call, reported before its return. In between there may be a handler's calls. */
 struct result {
   uint64_t value;
   uint64_t context;
@@ -46,19 +47,23 @@ struct result {
 struct lane {
   struct ct_cursor *cursor; /* NULL before its first event is due */
   const struct ct_event *events;
-  size_t count;       /* 0: no more */
-  size_t pos;         /* of the next event */
-  uint64_t next_tsc;  /* of the next event or what the thread wrote, whichever comes first */
-  uint64_t event_tsc; /* of the next event, UINT64_MAX: there is none */
-  uint64_t last_tsc;
-  size_t print;        /* position of the next thing that the thread wrote, NO_PRINT: none */
-  uint64_t told_bytes; /* to the progress line */
+  size_t count;               /* 0: no more */
+  size_t pos;                 /* of the next event */
+  uint64_t next_tsc;          /* of the next event or what the thread wrote, whichever comes first */
+  uint64_t event_tsc;         /* of the next event; after the last one of the end; UINT64_MAX: that has been too */
+  uint64_t last_tsc;          /* of the event taken last, or of the end */
+  bool is_read;               /* to the end of the stream; the cursor is closed */
+  bool has_ended;             /* and what was open has been shown */
+  struct ct_view_clock clock; /* at the event taken last */
+  size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
+  uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
   uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
   uint8_t values;                        /* ... bit enum ct_value: which of them are known */
+  bool is_before;                        /* ... and it was open when the recording began */
   struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
   uint32_t result_count;
-  uint64_t context; /* behind that event */
+  uint64_t context; /* after that event */
   struct ct_view_stacks stacks;
   char column[COLUMN_CHARS];
 };
@@ -68,10 +73,10 @@ struct replay {
   const struct ct_replay_options *options;
   struct ct_view_notes *notes;
   struct ct_labels labels;
-  struct ct_leaving leaving;
+  struct ct_unwind_reason unwind_reason;
   struct ct_line_writer lines;
-  struct ct_prints prints;
-  size_t *next_print; /* of each, the next one of the same thread */
+  struct ct_captures captures;
+  size_t *next_capture; /* of each, the next one of the same thread */
   struct lane *lanes;
   size_t lane_count;
   struct lane **heap;
@@ -86,17 +91,53 @@ struct replay {
 static void
 note_next(const struct replay *r, struct lane *lane)
 {
-  lane->event_tsc = lane->count != 0 ? lane->events[lane->pos].tsc : UINT64_MAX;
+  if (lane->count != 0)
+    lane->event_tsc = lane->events[lane->pos].tsc;
   lane->next_tsc = lane->event_tsc;
-  if (lane->print != NO_PRINT && r->prints.items[lane->print].tsc < lane->next_tsc)
-    lane->next_tsc = r->prints.items[lane->print].tsc;
+  if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc)
+    lane->next_tsc = r->captures.items[lane->capture].tsc;
 }
 
 static void
-refill(const struct replay *r, struct lane *lane)
+report_progress(struct replay *r, struct lane *lane)
+{
+  uint64_t offset = ct_cursor_offset(lane->cursor);
+  if (offset == lane->published_bytes || r->options->progress.update == NULL)
+    return;
+  r->done_bytes += offset - lane->published_bytes;
+  lane->published_bytes = offset;
+  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
+}
+
+static void
+close_cursor(struct replay *r, struct lane *lane)
+{
+  if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
+    if (r->notes->damaged_threads++ == 0)
+      r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
+  }
+  ct_cursor_close(lane->cursor);
+  lane->cursor = NULL;
+}
+
+/* Where the calls end that are open after the last event: other threads' events may come before. */
+static void
+end_of_stream(struct replay *r, struct lane *lane)
+{
+  struct ct_view_clock then = lane->clock;
+  lane->is_read = true;
+  lane->event_tsc = ct_view_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
+  close_cursor(r, lane);
+}
+
+static void
+refill(struct replay *r, struct lane *lane)
 {
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
+  report_progress(r, lane);
+  if (lane->count == 0)
+    end_of_stream(r, lane);
   note_next(r, lane);
 }
 
@@ -110,7 +151,7 @@ open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 }
 
 static void
-step(const struct replay *r, struct lane *lane)
+step(struct replay *r, struct lane *lane)
 {
   if (++lane->pos == lane->count)
     refill(r, lane);
@@ -156,12 +197,14 @@ keep_result(struct lane *lane, const struct ct_event *value)
 
 /* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
 static void
-take(const struct replay *r, struct lane *lane, struct ct_event *event)
+take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
   *event = lane->events[lane->pos];
   lane->last_tsc = event->tsc;
+  ct_view_clock_event(&lane->clock, event);
   step(r, lane);
   lane->values = 0;
+  lane->is_before = false;
   if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC)
     lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
   if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT)
@@ -175,9 +218,12 @@ take(const struct replay *r, struct lane *lane, struct ct_event *event)
     } else if (is_argument && opens && value->depth == event->depth) {
       lane->numbers[value->reason] = value->value;
       lane->values |= (uint8_t)(1u << value->reason);
+    } else if (value->reason == CT_VALUE_BEFORE && opens) {
+      lane->is_before = true;
     } else {
       break;
     }
+    ct_view_clock_event(&lane->clock, value);
     step(r, lane);
   }
 }
@@ -198,12 +244,7 @@ peek(const struct lane *lane)
 static void
 close_lane(struct replay *r, struct lane *lane)
 {
-  if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
-    if (r->notes->damaged_threads++ == 0)
-      r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
-  }
-  ct_cursor_close(lane->cursor);
-  lane->cursor = NULL;
+  close_cursor(r, lane);
   ct_view_stacks_destroy(&lane->stacks);
 }
 
@@ -253,10 +294,12 @@ full(const struct replay *r)
 }
 
 static void
-write_line(struct replay *r, const struct lane *lane, const struct ct_line *line)
+write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
 {
   if (full(r))
     return;
+  if (!line->on_other_stack)
+    line->context = lane->context;
   ct_lines_put(&r->lines, lane->column, line);
   r->line_count++;
 }
@@ -305,10 +348,13 @@ end_frames(struct replay *r, struct lane *lane, struct ct_view_stack *stack, uin
       return CT_ENOMEM;
     struct ct_line line = {.kind = CT_LINE_CLOSE,
                            .tsc = lane->last_tsc,
-                           .ticks = duration(frame->enter_tsc, lane->last_tsc),
+                           .ticks = lane->clock.now - frame->began,
                            .depth = stack->base + stack->count,
+                           .context = stack->context,
+                           .on_other_stack = true,
                            .label = label,
-                           .end = end};
+                           .end = end,
+                           .before_trace = (frame->flags & BEFORE) != 0};
     write_close(r, lane, frame, &line);
   }
   return 0;
@@ -330,14 +376,16 @@ fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
 struct lane_end {
   struct replay *replay;
   struct lane *lane;
-  uint8_t end; /* CT_SPAN_OPEN: what leaving.h says */
+  uint8_t end; /* CT_SPAN_OPEN: what unwind_reason.h says */
 };
 
 static int
 end_stack(struct ct_view_stack *stack, void *arg)
 {
   struct lane_end *a = arg;
-  uint8_t end = a->end == CT_SPAN_OPEN ? ct_leaving_end(&a->replay->leaving, &a->lane->stacks, stack) : a->end;
+  uint8_t end = a->end == CT_SPAN_OPEN
+                    ? ct_unwind_reason_at_end(&a->replay->unwind_reason, a->lane->thread, &a->lane->stacks, stack)
+                    : a->end;
   return end_frames(a->replay, a->lane, stack, 0, end);
 }
 
@@ -357,7 +405,7 @@ end_of(struct replay *r, const struct lane *lane, const struct ct_event *event)
     return CT_SPAN_RETURNED;
   if (event->kind == CT_EV_TAIL)
     return CT_SPAN_TAIL;
-  return ct_leaving_end_of(&r->leaving, lane->stacks.current, event);
+  return ct_unwind_reason_of(&r->unwind_reason, lane->stacks.current, event);
 }
 
 /* Does `next` end the frame that `event` opened? */
@@ -386,6 +434,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   if (label == NULL || frame == NULL)
     return CT_ENOMEM;
   frame->enter_tsc = event->tsc;
+  frame->began = lane->clock.now;
   frame->fn = event->fn;
   classify(r, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
   if (replaced != NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
@@ -393,10 +442,15 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     struct ct_view_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
     classify(r, frame, &above, label, event->depth);
   }
+  frame->flags |= lane->is_before ? BEFORE : 0;
   if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL))
     return 0;
-  struct ct_line line = {
-      .kind = CT_LINE_OPEN, .tsc = event->tsc, .level = frame->level, .depth = event->depth, .label = label};
+  struct ct_line line = {.kind = CT_LINE_OPEN,
+                         .tsc = event->tsc,
+                         .level = frame->level,
+                         .depth = event->depth,
+                         .label = label,
+                         .before_trace = lane->is_before};
   put_values(lane, &line);
   const struct ct_event *next = peek(lane);
   if (!r->options->json && ends_leaf(event, next)) {
@@ -406,7 +460,8 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
       line.values |= 1u << CT_VALUE_RESULT;
     }
     line.kind = CT_LINE_LEAF;
-    line.ticks = duration(event->tsc, next->tsc);
+    struct ct_view_clock then = lane->clock;
+    line.ticks = ct_view_clock_event(&then, next) - frame->began;
     line.end = end_of(r, lane, next);
     line.uncertain = next->uncertain;
     if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL)
@@ -429,7 +484,6 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     return CT_ENOMEM;
   struct ct_line line = {.kind = CT_LINE_CLOSE,
                          .tsc = event->tsc,
-                         .ticks = duration(event->enter_tsc, event->tsc),
                          .depth = event->depth,
                          .label = label,
                          .end = end_of(r, lane, event),
@@ -438,13 +492,16 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     put_values(lane, &line);
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
+    line.ticks = lane->clock.now - closed->began;
+    line.before_trace = (closed->flags & BEFORE) != 0;
   } else {
     stack->base = event->depth;
+    line.ticks = duration(event->enter_tsc, event->tsc);
     line.before_trace = true;
     classify(r, closed, NULL, label, event->depth);
   }
   if (event->kind == CT_EV_LEFT)
-    ct_leaving_left(stack, event->tsc, line.end);
+    ct_unwind_reason_applied(stack, event->tsc, line.end);
   if (r->options->json && event->kind == CT_EV_TAIL)
     return 0; /* one object tells both halves */
   if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL)
@@ -468,7 +525,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
     return 0;
   struct ct_line line = {.kind = CT_LINE_TAIL,
                          .tsc = event->tsc,
-                         .ticks = duration(event->enter_tsc, event->tsc),
+                         .ticks = had_frame ? lane->clock.now - closed.began : 0,
                          .depth = event->depth,
                          .label = ct_label_of(&r->labels, event->fn),
                          .other = had_frame ? ct_label_of(&r->labels, event->closed_fn) : NULL,
@@ -486,7 +543,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
     return CT_ENOMEM;
   struct ct_view_frame frame = {0};
   if (event->kind == CT_EV_POINT)
-    ct_leaving_point(&r->leaving, lane->stacks.current, event->fn);
+    ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
   classify(r, &frame, ct_view_stack_top(lane->stacks.current), label, event->depth);
   if ((frame.flags & SHOWN) == 0)
     return 0;
@@ -522,13 +579,19 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
 }
 
 static bool
+is_filtered(const struct replay *r)
+{
+  return r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
+}
+
+static bool
 top_is_shown(const struct lane *lane)
 {
   const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
   return top != NULL && (top->flags & SHOWN) != 0;
 }
 
-/* LOST, SWITCH, EXEC, INTERVAL. A stack switch is shown next to shown calls only when there are filters. */
+/* LOST, SWITCH, EXEC, INTERVAL, AWAY. A stack switch is shown next to shown calls only when there are filters. */
 static int
 replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
@@ -543,11 +606,15 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
       return rc;
   } else if (event->kind == CT_EV_INTERVAL) {
     line.kind = CT_LINE_INTERVAL;
+  } else if (event->kind == CT_EV_AWAY) {
+    line.kind = CT_LINE_AWAY;
+    line.ticks = event->value;
+    line.end = event->reason;
+    wanted = !is_filtered(r) || top_is_shown(lane);
   } else if (event->kind == CT_EV_SWITCH) {
     line.kind = CT_LINE_SWITCH;
-    bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
-    wanted = !filtered || top_is_shown(lane);
-    int rc = ct_leaving_switch(&r->leaving, &lane->stacks, event->value, event->tsc);
+    wanted = !is_filtered(r) || top_is_shown(lane);
+    int rc = ct_unwind_reason_switch(&r->unwind_reason, &lane->stacks, event->value, event->tsc);
     if (rc != 0)
       return rc;
     wanted = wanted || top_is_shown(lane);
@@ -580,6 +647,7 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   case CT_EV_SWITCH:
   case CT_EV_EXEC:
   case CT_EV_INTERVAL:
+  case CT_EV_AWAY:
     return replay_mark(r, lane, event);
   default:
     return 0;
@@ -588,12 +656,12 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
 
 /* A piece of what the thread wrote, a line for each of its lines. It stands below the innermost call. */
 static void
-replay_print(struct replay *r, struct lane *lane)
+replay_capture(struct replay *r, struct lane *lane)
 {
-  const struct ct_printed *item = &r->prints.items[lane->print];
-  bool filtered = r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
+  const struct ct_captured *item = &r->captures.items[lane->capture];
+  bool filtered = is_filtered(r);
   const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
-  struct ct_line line = {.kind = CT_LINE_PRINT, .tsc = item->tsc, .fd = item->fd};
+  struct ct_line line = {.kind = CT_LINE_CAPTURE, .tsc = item->tsc, .fd = item->fd};
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
   line.depth = lane->stacks.current->base + lane->stacks.current->count;
   for (size_t at = 0; at < item->bytes && (!filtered || top_is_shown(lane)) && !full(r);) {
@@ -604,21 +672,30 @@ replay_print(struct replay *r, struct lane *lane)
     at += line.value + 1;
     write_line(r, lane, &line);
   }
-  lane->print = r->next_print[lane->print];
+  lane->capture = r->next_capture[lane->capture];
   note_next(r, lane);
 }
 
 /* ---- The merge ---- */
 
-static void
-tell_progress(struct replay *r, struct lane *lane)
+/* Everything that the lane had is shown. */
+static bool
+is_over(const struct lane *lane)
 {
-  uint64_t offset = ct_cursor_offset(lane->cursor);
-  if (offset == lane->told_bytes || r->options->progress.update == NULL)
-    return;
-  r->done_bytes += offset - lane->told_bytes;
-  lane->told_bytes = offset;
-  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
+  return lane->has_ended && lane->capture == NO_CAPTURE;
+}
+
+/* After the last event: what is open there ends. */
+static int
+end_lane(struct replay *r, struct lane *lane)
+{
+  ct_view_clock_end_gap(&lane->clock, lane->event_tsc);
+  ct_view_clock_read(&lane->clock, lane->event_tsc);
+  lane->last_tsc = lane->event_tsc;
+  lane->has_ended = true;
+  lane->event_tsc = UINT64_MAX;
+  note_next(r, lane);
+  return end_stacks(r, lane, CT_SPAN_OPEN);
 }
 
 /* Replays the first lane while it is the earliest. */
@@ -626,25 +703,21 @@ static int
 run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = 0;
-  if (lane->cursor == NULL && (rc = open_lane(r, lane, diag)) != 0)
+  if (lane->cursor == NULL && !lane->is_read && (rc = open_lane(r, lane, diag)) != 0)
     return rc;
   if (lane->stacks.current == NULL)
     rc = ct_view_stacks_init(&lane->stacks);
   const struct lane *other = second(r);
-  while (rc == 0 && (lane->count != 0 || lane->print != NO_PRINT) && !full(r) &&
-         (other == NULL || !earlier(other, lane))) {
+  while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !earlier(other, lane))) {
     if (lane->next_tsc < lane->event_tsc) {
-      replay_print(r, lane);
-      continue;
+      replay_capture(r, lane);
+    } else if (lane->count == 0) {
+      rc = end_lane(r, lane);
+    } else {
+      struct ct_event event;
+      take(r, lane, &event);
+      rc = replay_event(r, lane, &event);
     }
-    struct ct_event event;
-    take(r, lane, &event);
-    rc = replay_event(r, lane, &event);
-    if (lane->pos == 0)
-      tell_progress(r, lane);
-  }
-  if (rc == 0 && lane->count == 0 && lane->print == NO_PRINT && !full(r)) {
-    rc = end_stacks(r, lane, CT_SPAN_OPEN);
   }
   return rc != 0 ? ct_fail(diag, rc, "out of memory for the open calls of a thread") : 0;
 }
@@ -657,7 +730,7 @@ merge(struct replay *r, struct ct_diag *diag)
     int rc = run_lane(r, lane, diag);
     if (rc != 0)
       return rc;
-    if (lane->count == 0 && lane->print == NO_PRINT) {
+    if (is_over(lane)) {
       close_lane(r, lane);
       r->heap[0] = r->heap[--r->heap_count];
     }
@@ -698,27 +771,27 @@ name_lanes(struct replay *r, size_t *columns)
 
 /* What was written, each piece with the next one of its thread. A file that cannot be read is as none. */
 static int
-load_prints(struct replay *r)
+load_captures(struct replay *r)
 {
-  if (r->options->no_output || ct_trace_prints(r->trace, &r->prints) != 0)
+  if (r->options->no_output || ct_trace_captures(r->trace, &r->captures) != 0)
     return 0;
-  r->next_print = malloc((r->prints.count + 1) * sizeof(*r->next_print));
-  if (r->next_print == NULL)
+  r->next_capture = malloc((r->captures.count + 1) * sizeof(*r->next_capture));
+  if (r->next_capture == NULL)
     return CT_ENOMEM;
   /* The last one of each thread so far, by tid; a table twice as large as there can be threads. */
   size_t size = 16;
-  while (size < 2 * r->prints.count)
+  while (size < 2 * r->captures.count)
     size *= 2;
   size_t *latest = malloc(size * sizeof(*latest));
   if (latest == NULL)
     return CT_ENOMEM;
   for (size_t i = 0; i < size; i++)
-    latest[i] = NO_PRINT;
-  for (size_t i = r->prints.count; i-- > 0;) {
-    size_t at = r->prints.items[i].tid & (size - 1);
-    while (latest[at] != NO_PRINT && r->prints.items[latest[at]].tid != r->prints.items[i].tid)
+    latest[i] = NO_CAPTURE;
+  for (size_t i = r->captures.count; i-- > 0;) {
+    size_t at = r->captures.items[i].tid & (size - 1);
+    while (latest[at] != NO_CAPTURE && r->captures.items[latest[at]].tid != r->captures.items[i].tid)
       at = (at + 1) & (size - 1);
-    r->next_print[i] = latest[at];
+    r->next_capture[i] = latest[at];
     latest[at] = i;
   }
   free(latest);
@@ -726,13 +799,13 @@ load_prints(struct replay *r)
 }
 
 static size_t
-first_print(const struct replay *r, uint32_t tid)
+first_capture(const struct replay *r, uint32_t tid)
 {
-  for (size_t i = 0; r->next_print != NULL && i < r->prints.count; i++) {
-    if (r->prints.items[i].tid == tid)
+  for (size_t i = 0; r->next_capture != NULL && i < r->captures.count; i++) {
+    if (r->captures.items[i].tid == tid)
       return i;
   }
-  return NO_PRINT;
+  return NO_CAPTURE;
 }
 
 static int
@@ -749,12 +822,13 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
-    lane->print = first_print(r, ct_trace_thread(r->trace, lane->thread)->tid);
+    ct_view_clock_init(&lane->clock, r->trace, r->options->time);
+    lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = open_lane(r, lane, diag);
     if (rc != 0)
       break;
-    if (lane->count == 0 && lane->print == NO_PRINT) {
+    if (lane->count == 0 && lane->capture == NO_CAPTURE) {
       close_lane(r, lane);
       continue;
     }
@@ -775,18 +849,21 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
              struct ct_diag *diag)
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes};
-  int rc = load_prints(&r);
+  int rc = load_captures(&r);
   rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
-  if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
-                  ct_leaving_init(&r.leaving, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
+  if (rc == 0 &&
+      (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
+       ct_unwind_reason_init(&r.unwind_reason, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   r.labels.source = options->source;
   if (rc == 0) {
     size_t columns;
     name_lanes(&r, &columns);
+    ct_lines_warnings(&r.lines);
     ct_lines_heading(&r.lines, columns);
     rc = merge(&r, diag);
   }
+  notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++)
     close_lane(&r, &r.lanes[i]);
   if (rc == 0 && r.lines.failed) {
@@ -795,9 +872,9 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   }
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
-  ct_leaving_destroy(&r.leaving);
-  ct_prints_free(&r.prints);
-  free(r.next_print);
+  ct_unwind_reason_destroy(&r.unwind_reason);
+  ct_captures_free(&r.captures);
+  free(r.next_capture);
   free(r.lanes);
   free(r.heap);
   return rc;

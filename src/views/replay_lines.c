@@ -13,6 +13,7 @@
 #include "views/replay_lines.h"
 
 #include "views/text.h"
+#include "views/warnings.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -154,7 +155,7 @@ has_duration(const struct ct_line *line)
 }
 
 static void
-put_remarks(struct ct_line_writer *w, const struct ct_line *line)
+put_annotations(struct ct_line_writer *w, const struct ct_line *line)
 {
   const char *separator = "  -- ";
   if (line->end == CT_SPAN_TAIL) {
@@ -175,10 +176,13 @@ put_remarks(struct ct_line_writer *w, const struct ct_line *line)
         [CT_SPAN_PTHREAD_EXIT] = "left by pthread_exit",
         [CT_SPAN_EXEC] = "ended by exec",
         [CT_SPAN_THREAD_EXIT] = "ended with its thread",
+        [CT_SPAN_UNSEEN] = "its return was not seen",
+        [CT_SPAN_SWITCHED] = "its stack was switched",
         [CT_SPAN_LOST] = "its end is among lost events",
         [CT_SPAN_EXIT] = "open when the program exited",
-        [CT_SPAN_KILLED] = "open when a signal ended the program",
-        [CT_SPAN_OPEN] = "still open at the end of the trace",
+        [CT_SPAN_EXITED] = "unfinished: open when the program exited",
+        [CT_SPAN_KILLED] = "unfinished: open when a signal ended the program",
+        [CT_SPAN_OPEN] = "unfinished: still open at the end of the trace",
     };
     put_text(w, separator);
     put_text(w, line->end <= CT_SPAN_OPEN ? texts[line->end] : "ended");
@@ -224,7 +228,7 @@ put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *
   }
 }
 
-/* f(0x1, 0x2); behind a parameter list in parentheses of its own. */
+/* f(0x1, 0x2); after a parameter list in parentheses of its own. */
 static void
 put_call(struct ct_line_writer *w, const struct ct_line *line)
 {
@@ -259,22 +263,33 @@ value_name(const struct ct_line *line)
 static void
 put_calls(struct ct_line_writer *w, const struct ct_line *line)
 {
+  static const char *const away_texts[] = {
+      [0] = " away",
+      [CT_AWAY_PREEMPTED] = " off: preempted",
+      [CT_AWAY_BLOCKED] = " off: blocked",
+      [CT_AWAY_ROOM] = " contrail's own: waiting for room for events",
+      [CT_AWAY_HELD] = " contrail's own: held, or waiting for hooks to be put in",
+      [CT_AWAY_SOME] = " at most off the processor since the line like this before",
+  };
+  char duration[CT_DURATION_CHARS];
   switch (line->kind) {
   case CT_LINE_OPEN:
     put_call(w, line);
     put_literal(w, " {");
+    if (line->before_trace)
+      put_literal(w, "  -- entered before the trace begins");
     break;
   case CT_LINE_LEAF:
     put_call(w, line);
     put_result(w, line);
     put_literal(w, ";");
-    put_remarks(w, line);
+    put_annotations(w, line);
     break;
   case CT_LINE_CLOSE:
     put_literal(w, "} ");
     put(w, line->label->text, line->label->text_length);
     put_result(w, line);
-    put_remarks(w, line);
+    put_annotations(w, line);
     break;
   case CT_LINE_VALUE:
     put_literal(w, "-- ");
@@ -320,7 +335,13 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put_number(w, line->value, 0, ' ');
     put_literal(w, " is recorded from here on --");
     break;
-  case CT_LINE_PRINT:
+  case CT_LINE_AWAY:
+    put_literal(w, "-- ");
+    put_text(w, ct_format_duration(duration, ct_trace_ticks_ns(w->trace, line->ticks)));
+    put_text(w, line->end <= CT_AWAY_SOME ? away_texts[line->end] : " away");
+    put_literal(w, " --");
+    break;
+  case CT_LINE_CAPTURE:
     put_text(w, line->fd == 1 ? "stdout | " : "stderr | ");
     for (size_t i = 0; i < line->value; i++) {
       char c = (unsigned char)line->text[i] < 0x20 || line->text[i] == 0x7f ? '?' : line->text[i];
@@ -391,8 +412,10 @@ json_kind(const struct ct_line *line)
     return "exec";
   case CT_LINE_INTERVAL:
     return "interval";
-  case CT_LINE_PRINT:
+  case CT_LINE_CAPTURE:
     return "output";
+  case CT_LINE_AWAY:
+    return "away";
   case CT_LINE_VALUE:
     return "value";
   }
@@ -408,6 +431,8 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   put_text(w, tid);
   put_literal(w, ",\"depth\":");
   put_number(w, line->depth, 0, ' ');
+  put_literal(w, ",\"stack\":");
+  put_number(w, line->context, 0, ' ');
   put_literal(w, ",\"kind\":\"");
   put_text(w, json_kind(line));
   put_literal(w, "\",");
@@ -416,7 +441,7 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   else
     put_literal(w, "\"name\":null,\"module\":null");
   put_literal(w, ",\"duration_ns\":");
-  if (line->kind == CT_LINE_CLOSE || (line->kind == CT_LINE_TAIL && line->other != NULL))
+  if (line->kind == CT_LINE_CLOSE || line->kind == CT_LINE_AWAY || (line->kind == CT_LINE_TAIL && line->other != NULL))
     put_number(w, ct_trace_ticks_ns(w->trace, line->ticks), 0, ' ');
   else
     put_literal(w, "null");
@@ -428,17 +453,21 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
     put_literal(w, ",\"reason\":\"");
     put_text(w, ct_span_end_text(line->end));
     put_literal(w, "\"");
+    if (ct_span_is_unfinished(line->end))
+      put_literal(w, ",\"unfinished\":true");
   } else if (line->kind == CT_LINE_LOST) {
     put_literal(w, ",\"events\":");
     put_number(w, line->value, 0, ' ');
-  } else if (line->kind == CT_LINE_SWITCH) {
-    put_literal(w, ",\"stack\":");
-    put_number(w, line->value, 0, ' ');
+  } else if (line->kind == CT_LINE_AWAY) {
+    static const char *const reasons[] = {"", "preempted", "blocked", "room", "held", "at most"};
+    put_literal(w, ",\"reason\":\"");
+    put_text(w, line->end <= CT_AWAY_SOME ? reasons[line->end] : "");
+    put_literal(w, "\"");
   } else if (line->kind == CT_LINE_INTERVAL || (line->kind == CT_LINE_POINT && line->value > 1)) {
     put_text(w, line->kind == CT_LINE_POINT ? ",\"sampled\":true,\"interval\":" : ",\"interval\":");
     put_number(w, line->value, 0, ' ');
   }
-  if (line->kind == CT_LINE_PRINT) {
+  if (line->kind == CT_LINE_CAPTURE) {
     put_literal(w, ",\"fd\":");
     put_number(w, line->fd, 0, ' ');
     put_literal(w, ",\"text\":");
@@ -461,9 +490,33 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
       put_literal(w, "\"");
     }
   }
+  if (line->before_trace)
+    put_literal(w, ",\"entered_before\":true");
   if (line->uncertain)
     put_literal(w, ",\"uncertain\":true");
   put_literal(w, "}\n");
+}
+
+void
+ct_lines_warnings(struct ct_line_writer *w)
+{
+  json_t *list = ct_view_warnings(w->trace), *item;
+  size_t i;
+  json_array_foreach(list, i, item)
+  {
+    const char *text = json_string_value(item);
+    if (w->json) {
+      put_literal(w, "{\"ts_ns\":0,\"tid\":0,\"depth\":0,\"kind\":\"warning\",\"name\":null,\"module\":null,"
+                     "\"duration_ns\":null,\"text\":");
+      put_json_text(w, text, strlen(text));
+      put_literal(w, "}\n");
+    } else {
+      put_text(w, text);
+      put_literal(w, "\n");
+    }
+    ct_lines_flush(w);
+  }
+  json_decref(list);
 }
 
 void

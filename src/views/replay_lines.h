@@ -21,21 +21,24 @@ enum ct_line_kind {
   CT_LINE_LOST,
   CT_LINE_SWITCH,
   CT_LINE_EXEC,
-  CT_LINE_PRINT, /* something that the program wrote: a line of it */
+  CT_LINE_CAPTURE, /* something that the program wrote: a line of it */
   CT_LINE_INTERVAL,
+  CT_LINE_AWAY,  /* the thread was off the processor, or contrail's */
   CT_LINE_VALUE, /* an argument or result apart from its call, between whose events a handler came */
 };
 
 struct ct_line {
   enum ct_line_kind kind;
   uint64_t tsc;
-  uint64_t ticks; /* CLOSE, LEAF, TAIL: duration of what ended */
+  uint64_t ticks; /* CLOSE, LEAF, TAIL: duration of what ended; AWAY: how long */
   uint64_t value; /* LOST: events; SWITCH: context; POINT: calls; INTERVAL: of sampling */
   uint32_t level; /* indentation */
   uint32_t depth;
   const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */
   const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
-  uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end */
+  uint64_t context;             /* JSON: the stack it is on, 0: the thread's own ... */
+  bool on_other_stack;          /* ... which is not that of the lane: context is set already */
+  uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end; AWAY: enum ct_away */
   uint8_t values;               /* bit enum ct_value: which are known */
   uint64_t numbers[CT_VALUE_RESULT + 1];
   bool uncertain;
@@ -58,6 +61,7 @@ struct ct_line_writer {
 
 int ct_lines_init(struct ct_line_writer *writer, struct ct_trace *trace, FILE *out, bool json); /* 0 or CT_ENOMEM */
 void ct_lines_destroy(struct ct_line_writer *writer);
+void ct_lines_warnings(struct ct_line_writer *writer); /* first of all */
 void ct_lines_heading(struct ct_line_writer *writer, size_t thread_columns);
 /* thread: the padded text of the column, or the tid for JSON. */
 void ct_lines_put(struct ct_line_writer *writer, const char *thread, const struct ct_line *line);

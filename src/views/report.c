@@ -21,6 +21,7 @@ struct collection {
   struct ct_report_thread *threads;
   size_t count;
   uint64_t total_bytes;
+  enum ct_view_time time;
   const struct ct_view_progress *progress;
   /* Relaxed: plain counters; the results are handed over by pthread_join. */
   _Atomic size_t next;
@@ -47,25 +48,25 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
   int rc = ct_choose_threads(trace, options->tids, options->tid_count, &indexes, &n, diag);
   if (rc != 0)
     return rc;
-  struct ct_report_thread *chosen = calloc(n + 1, sizeof(*chosen));
-  if (chosen == NULL) {
+  struct ct_report_thread *selected = calloc(n + 1, sizeof(*selected));
+  if (selected == NULL) {
     free(indexes);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
   }
   for (size_t i = 0; i < n; i++)
-    chosen[i].index = indexes[i];
+    selected[i].index = indexes[i];
   free(indexes);
-  *threads = chosen;
+  *threads = selected;
   *count = n;
   return 0;
 }
 
 int
-ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, struct ct_stats *stats,
-                      void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
+ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, enum ct_view_time time,
+                      struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
 {
   struct ct_spans *spans;
-  int rc = ct_spans_open(trace, thread->index, &spans, diag);
+  int rc = ct_spans_open(trace, thread->index, time, &spans, diag);
   if (rc != 0)
     return rc;
   uint64_t told = 0;
@@ -83,6 +84,10 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, s
   if (rc != 0)
     ct_fail(diag, rc, "out of memory for the statistics of the functions");
   thread->events = ct_spans_events(spans);
+  for (uint32_t i = 0; i < stats->touched_count && ct_trace_has_bounds(trace); i++)
+    stats->off[stats->touched[i]] += ct_spans_off_at_most(spans, stats->touched[i]);
+  stats->gap_ticks += ct_spans_gap_ticks(spans);
+  stats->lost += ct_spans_lost(spans);
   thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
   ct_spans_close(spans);
   return rc;
@@ -107,8 +112,8 @@ work(void *arg)
     size_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
     if (i >= job->count)
       break;
-    worker->rc =
-        ct_report_read_thread(job->trace, &job->threads[i], worker->stats, worker_moved, worker, &worker->diag);
+    worker->rc = ct_report_read_thread(job->trace, &job->threads[i], job->time, worker->stats, worker_moved, worker,
+                                       &worker->diag);
     if (worker->rc != 0)
       atomic_store_explicit(&job->stop, true, memory_order_relaxed);
   }
@@ -193,7 +198,7 @@ int
 ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                   struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag)
 {
-  struct collection job = {.trace = trace, .progress = &options->progress};
+  struct collection job = {.trace = trace, .time = options->time, .progress = &options->progress};
   int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
   if (rc != 0)
     return rc;
@@ -227,19 +232,26 @@ quantile_ns(const struct ct_trace *trace, const struct ct_fn_stats *fn, uint32_t
 }
 
 static void
-fill_numbers(const struct ct_trace *trace, const struct ct_fn_stats *fn, struct ct_report_row *row)
+fill_numbers(const struct ct_trace *trace, const struct ct_stats *stats, uint32_t id, struct ct_report_row *row)
 {
-  row->calls = ct_fn_stats_calls(fn);
+  const struct ct_fn_stats *fn = &stats->fns[id];
+  row->before = stats->before[id];
+  row->calls = ct_fn_stats_spans(fn) - row->before;
   row->points = fn->points;
   row->timed = fn->histogram->count;
-  row->uncertain = fn->uncertain;
+  row->partial = stats->partial[id];
+  row->uncertain = fn->untimed - row->partial;
+  for (int end = 0; stats->unwound[id] != NULL && end < CT_SPAN_ENDS; end++)
+    row->unfinished += ct_span_is_unfinished((unsigned)end) ? stats->unwound[id][end] : 0;
   row->orphans = fn->orphans;
   row->total_ns = ct_trace_ticks_ns(trace, fn->total_ticks);
   row->self_ns = ct_trace_ticks_ns(trace, fn->self_ticks);
+  row->off_ns = ct_trace_ticks_ns(trace, stats->off[id]);
+  row->off_is_bound = ct_trace_has_bounds(trace);
+  row->max_ns = ct_trace_ticks_ns(trace, fn->max_ticks);
   if (row->timed == 0)
     return;
   row->min_ns = ct_trace_ticks_ns(trace, fn->min_ticks);
-  row->max_ns = ct_trace_ticks_ns(trace, fn->max_ticks);
   row->avg_ns = ct_trace_ticks_ns(trace, fn->histogram->sum / row->timed);
   row->p50_ns = quantile_ns(trace, fn, 500);
   row->p95_ns = quantile_ns(trace, fn, 950);
@@ -266,6 +278,8 @@ sort_value(const struct ct_report_row *row, enum ct_report_sort sort)
     return row->p95_ns;
   case CT_SORT_P99:
     return row->p99_ns;
+  case CT_SORT_OFF:
+    return row->off_ns;
   case CT_SORT_NAME:
     return 0;
   case CT_SORT_TOTAL:
@@ -296,10 +310,10 @@ compare_by_key(const void *a, const void *b)
 }
 
 void
-ct_report_fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, bool enter_only,
+ct_report_fill_row(const struct ct_trace *trace, const struct ct_stats *stats, uint32_t id, bool enter_only,
                    enum ct_report_sort sort, struct ct_report_row *row)
 {
-  fill_numbers(trace, fn, row);
+  fill_numbers(trace, stats, id, row);
   row->enter_only = enter_only || (row->points != 0 && row->points == row->calls);
   row->sort_key = sort_value(row, sort);
 }
@@ -314,7 +328,7 @@ int
 ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
                struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
 {
-  struct ct_report_row *list = calloc((size_t)stats->touched_count + 1, sizeof(*list));
+  struct ct_report_row *list = calloc((size_t)stats->touched_count + 2, sizeof(*list));
   if (list == NULL)
     return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   size_t n = 0;
@@ -325,13 +339,20 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
         !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob))
       continue;
     struct ct_report_row *row = &list[n++];
-    row->left = stats->left[id];
+    row->unwound = stats->unwound[id];
     row->passed_over = stats->passed_over[id];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
     row->file = fn != NULL ? ct_trace_function_source(trace, id, &row->line) : NULL;
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
-    ct_report_fill_row(trace, &stats->fns[id], fn != NULL && fn->enter_only, options->sort, row);
+    ct_report_fill_row(trace, stats, id, fn != NULL && fn->enter_only, options->sort, row);
+  }
+  if (stats->gap_ticks != 0 && options->function_glob == NULL && options->module_glob == NULL) {
+    uint64_t ns = ct_trace_ticks_ns(trace, stats->gap_ticks);
+    list[n] = (struct ct_report_row){
+        .fn = UINT32_MAX, .name = "(events lost)", .module = "", .total_ns = ns, .self_ns = ns, .is_gap = true};
+    list[n].sort_key = sort_value(&list[n], options->sort);
+    n++;
   }
   ct_report_sort_rows(list, n, options->sort);
   *rows = list;

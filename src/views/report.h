@@ -20,9 +20,12 @@ struct ct_report_row {
   uint64_t calls;
   uint64_t points;
   uint64_t passed_over; /* of the calls: not in the trace, the number is an estimate */
+  bool is_gap;          /* no function: the time in which events were lost */
   uint64_t timed;
   uint64_t total_ns;
   uint64_t self_ns;
+  uint64_t off_ns;
+  bool off_is_bound; /* it may be less */
   uint64_t min_ns;
   uint64_t max_ns;
   uint64_t avg_ns;
@@ -31,11 +34,14 @@ struct ct_report_row {
   uint64_t p99_ns;
   uint64_t sort_key;
   uint64_t uncertain;
+  uint64_t before;     /* no calls: open when the recording began, with their time since then */
+  uint64_t unfinished; /* calls that had not ended when the program or the trace did */
+  uint64_t partial;    /* the trace has only a part of each; max is of these and the timed ones */
   uint64_t orphans;
-  const uint64_t *left; /* as in struct ct_stats, whose it is */
-  const char *file;     /* that it is written in; NULL: not known */
-  uint32_t line;        /* 0: not known */
-  uint32_t fn;          /* UINT32_MAX: calls of functions that the table does not have */
+  const uint64_t *unwound; /* as in struct ct_stats, whose it is */
+  const char *file;        /* that it is written in; NULL: not known */
+  uint32_t line;           /* 0: not known */
+  uint32_t fn;             /* UINT32_MAX: calls of functions that the table does not have */
   bool enter_only;
 };
 
@@ -50,12 +56,12 @@ struct ct_report_thread {
   uint64_t events;
 };
 
-/* Reads the chosen threads into stats and threads[0..*thread_count), to be freed. */
+/* Reads the selected threads into stats and threads[0..*thread_count), to be freed. */
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
 
 /* The numbers of a row. enter_only: the function's returns are not recorded. */
-void ct_report_fill_row(const struct ct_trace *trace, const struct ct_fn_stats *fn, bool enter_only,
+void ct_report_fill_row(const struct ct_trace *trace, const struct ct_stats *stats, uint32_t id, bool enter_only,
                         enum ct_report_sort sort, struct ct_report_row *row);
 void ct_report_sort_rows(struct ct_report_row *rows, size_t count, enum ct_report_sort sort);
 
@@ -72,13 +78,14 @@ void ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, cons
                           size_t count, const struct ct_report_options *options);
 
 /* Of the trace's process and those that were followed from it. */
-int ct_report_write_family(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
-                           struct ct_view_notes *notes, struct ct_diag *diag);
+int ct_report_write_tree(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
+                         struct ct_view_notes *notes, struct ct_diag *diag);
 
 /* Parts of ct_report_collect, for a reader that wants the threads one by one. */
 int ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options *options,
                              struct ct_report_thread **threads, size_t *count, struct ct_diag *diag);
-int ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, struct ct_stats *stats,
-                          void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag);
+int ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, enum ct_view_time time,
+                          struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg,
+                          struct ct_diag *diag);
 
 #endif

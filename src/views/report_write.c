@@ -6,14 +6,15 @@
 #include "views/report.h"
 
 #include "base/sized.h"
-#include "views/family.h"
+#include "views/process_tree.h"
+#include "views/warnings.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-  TIME_COLUMNS = 8, /* total, self, min, avg, p50, p95, p99, max */
+  TIME_COLUMNS = 8, /* total, self, min, avg, p50, p95, p99, max; and perhaps off */
   MODULE_COLUMNS_MAX = 24,
   NAME_COLUMNS_MIN = 16,
 };
@@ -38,12 +39,13 @@ time_or_null(bool known, uint64_t ns)
 
 /* Frames that ended without a return: {"exception": 12, ...}. */
 static json_t *
-left_json(const uint64_t *left)
+left_json(const uint64_t *unwound)
 {
   json_t *json = json_object();
-  for (int end = 0; json != NULL && left != NULL && end < CT_SPAN_ENDS; end++) {
-    if (left[end] != 0 &&
-        json_object_set_new(json, ct_span_end_text((enum ct_span_end)end), json_integer((json_int_t)left[end])) != 0) {
+  for (int end = 0; json != NULL && unwound != NULL && end < CT_SPAN_ENDS; end++) {
+    const char *text = ct_span_end_text((enum ct_span_end)end); /* some have the same */
+    json_int_t sum = (json_int_t)unwound[end] + json_integer_value(json_object_get(json, text));
+    if (unwound[end] != 0 && json_object_set_new(json, text, json_integer(sum)) != 0) {
       json_decref(json);
       return NULL;
     }
@@ -54,17 +56,21 @@ left_json(const uint64_t *left)
 static json_t *
 row_json(const struct ct_report_row *row)
 {
-  bool has_time = row->calls > row->points;
+  bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   json_t *json = json_pack(
-      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:o, s:b, s:I}", "name",
+      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:b, s:I}", "name",
       ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls, "total_ns",
-      time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "min_ns",
-      time_or_null(timed, row->min_ns), "max_ns", time_or_null(timed, row->max_ns), "avg_ns",
-      time_or_null(timed, row->avg_ns), "p50_ns", time_or_null(timed, row->p50_ns), "p95_ns",
-      time_or_null(timed, row->p95_ns), "p99_ns", time_or_null(timed, row->p99_ns), "enter_only", (int)row->enter_only,
-      "uncertain", (json_int_t)row->uncertain, "orphans", (json_int_t)row->orphans, "left", left_json(row->left),
-      "sampled", (int)(row->passed_over != 0), "recorded", (json_int_t)(row->calls - row->passed_over));
+      time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "off_ns",
+      time_or_null(has_time && !row->off_is_bound, row->off_ns), "min_ns", time_or_null(timed, row->min_ns), "max_ns",
+      time_or_null(timed || row->partial != 0, row->max_ns), "avg_ns", time_or_null(timed, row->avg_ns), "p50_ns",
+      time_or_null(timed, row->p50_ns), "p95_ns", time_or_null(timed, row->p95_ns), "p99_ns",
+      time_or_null(timed, row->p99_ns), "enter_only", (int)row->enter_only, "uncertain", (json_int_t)row->uncertain,
+      "unfinished", (json_int_t)row->unfinished, "entered_before", (json_int_t)row->before, "orphans",
+      (json_int_t)row->orphans, "left", left_json(row->unwound), "sampled", (int)(row->passed_over != 0), "recorded",
+      (json_int_t)(row->calls - row->passed_over));
+  if (json != NULL && has_time && row->off_is_bound)
+    json_object_set_new(json, "off_at_most_ns", json_integer((json_int_t)row->off_ns));
   if (json != NULL && row->file != NULL) {
     json_object_set_new(json, "file", ct_json_string(row->file));
     json_object_set_new(json, "line", row->line != 0 ? json_integer(row->line) : json_null());
@@ -110,11 +116,47 @@ any_uncertain(const struct ct_report_row *rows, size_t count)
   return false;
 }
 
+static bool
+any_unfinished(const struct ct_report_row *rows, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (rows[i].unfinished != 0)
+      return true;
+  }
+  return false;
+}
+
+static bool
+any_off(const struct ct_report_row *rows, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    if (rows[i].off_ns != 0)
+      return true;
+  }
+  return false;
+}
+
+/* Columns that are not in every table, and what a share is of. */
+struct extra {
+  bool off, uncertain, unfinished;
+  bool share;       /* of what is shown and not: only where all functions are in the rows */
+  uint64_t self_ns; /* of all rows */
+};
+
 static void
 put_time(FILE *out, bool known, uint64_t ns)
 {
   char buf[CT_DURATION_CHARS];
   fprintf(out, "%10s ", known ? ct_format_duration(buf, ns) : "-");
+}
+
+static void
+put_share(FILE *out, bool known, uint64_t part, uint64_t whole)
+{
+  if (known && whole != 0)
+    fprintf(out, "%6.1f ", 100.0 * (double)part / (double)whole);
+  else
+    fprintf(out, "%6s ", "-");
 }
 
 static void
@@ -127,21 +169,27 @@ put_padded(FILE *out, const char *text, size_t columns)
 }
 
 static void
-put_row_text(FILE *out, const struct ct_report_row *row, bool uncertain, bool source, size_t module_columns,
+put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, bool source, size_t module_columns,
              size_t name_columns)
 {
-  bool has_time = row->calls > row->points;
+  bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   char calls[CT_COUNT_CHARS + 1] = "~", odd[CT_COUNT_CHARS];
   put_time(out, has_time, row->total_ns);
   put_time(out, has_time, row->self_ns);
+  if (extra.share)
+    put_share(out, has_time, row->self_ns, extra.self_ns);
+  if (extra.off)
+    put_time(out, has_time, row->off_ns);
   ct_format_count(calls + 1, row->calls);
   fprintf(out, "%12s ", row->passed_over != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
   for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-    put_time(out, timed, times[i]);
-  if (uncertain)
+    put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
+  if (extra.uncertain)
     fprintf(out, "%10s ", ct_format_count(odd, row->uncertain));
+  if (extra.unfinished)
+    fprintf(out, "%10s ", ct_format_count(odd, row->unfinished));
   putc_unlocked(' ', out);
   put_padded(out, row->module, module_columns);
   fputs("  ", out);
@@ -162,25 +210,35 @@ static void
 put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t shown,
               const struct ct_report_options *options)
 {
-  bool uncertain = any_uncertain(rows, shown);
+  struct extra extra = {any_off(rows, shown), any_uncertain(rows, shown), any_unfinished(rows, shown),
+                        options->function_glob == NULL && options->module_glob == NULL, 0};
   size_t module_columns = strlen("module");
+  for (size_t i = 0; i < count; i++)
+    extra.self_ns += rows[i].self_ns;
   for (size_t i = 0; i < shown; i++) {
     size_t columns = ct_text_columns(rows[i].module);
     if (columns > module_columns)
       module_columns = columns < MODULE_COLUMNS_MAX ? columns : MODULE_COLUMNS_MAX;
   }
-  size_t before_name = TIME_COLUMNS * 11 + 13 + (uncertain ? 11 : 0) + 1 + module_columns + 2;
+  size_t before_name = (TIME_COLUMNS + extra.off + extra.uncertain + extra.unfinished) * 11u + extra.share * 7u + 13 +
+                       1 + module_columns + 2;
   size_t name_columns = 0;
   unsigned width = options->width;
   if (width != 0)
     name_columns = width > before_name + NAME_COLUMNS_MIN ? width - before_name : NAME_COLUMNS_MIN;
-  fprintf(out, "%10s %10s %12s %10s %10s %10s %10s %10s %10s ", "total", "self", "calls", "min", "avg", "p50", "p95",
-          "p99", "max");
-  if (uncertain)
+  fprintf(out, "%10s %10s ", "total", "self");
+  if (extra.share)
+    fprintf(out, "%6s ", "self %");
+  if (extra.off)
+    fprintf(out, "%10s ", rows[0].off_is_bound ? "off <=" : "off");
+  fprintf(out, "%12s %10s %10s %10s %10s %10s %10s ", "calls", "min", "avg", "p50", "p95", "p99", "max");
+  if (extra.uncertain)
     fprintf(out, "%10s ", "uncertain");
+  if (extra.unfinished)
+    fprintf(out, "%10s ", "unfinished");
   fprintf(out, " %-*s  %s\n", (int)module_columns, "module", "function");
   for (size_t i = 0; i < shown; i++)
-    put_row_text(out, &rows[i], uncertain, options->source, module_columns, name_columns);
+    put_row_text(out, &rows[i], extra, options->source, module_columns, name_columns);
   char more[CT_COUNT_CHARS];
   if (shown < count)
     fprintf(out, "... and %s more; --limit 0 shows all\n", ct_format_count(more, count - shown));
@@ -206,9 +264,11 @@ static void
 put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows, size_t count)
 {
   char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], number[CT_COUNT_CHARS];
-  uint64_t uncertain = 0, passed_over = 0;
+  uint64_t uncertain = 0, unfinished = 0, before = 0, passed_over = 0;
   for (size_t i = 0; i < count; i++) {
     uncertain += rows[i].uncertain;
+    unfinished += rows[i].unfinished;
+    before += rows[i].before;
     passed_over += rows[i].passed_over;
   }
   fprintf(out, "\n%s events in %zu thread%s", ct_format_count(events, totals->events), totals->threads,
@@ -218,9 +278,15 @@ put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct c
   fprintf(out, ", %s dropped\n", ct_format_count(dropped, totals->dropped));
   if (uncertain != 0)
     fprintf(out,
-            "uncertain calls: %s (open when events were lost, or at the end of the trace), "
+            "uncertain calls: %s (open when events were lost, or left on a stack that was switched), "
             "not in min, avg, max and percentiles\n",
             ct_format_count(number, uncertain));
+  if (unfinished != 0)
+    fprintf(out, "unfinished calls: %s (open when the program or the trace ended), with their time until then\n",
+            ct_format_count(number, unfinished));
+  if (before != 0)
+    fprintf(out, "open when the recording began: %s, not among the calls, with their time since then\n",
+            ct_format_count(number, before));
   if (passed_over != 0)
     fprintf(
         out,
@@ -279,7 +345,7 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
   if (rc != 0)
     return ct_fail(diag, rc, "out of memory for the statistics of the functions");
   for (size_t i = 0; i < count && rc == 0 && !ferror(out); i++) {
-    rc = ct_report_read_thread(trace, &threads[i], &one, NULL, NULL, diag);
+    rc = ct_report_read_thread(trace, &threads[i], options->time, &one, NULL, NULL, diag);
     if (rc != 0)
       break;
     struct ct_report_row *rows = NULL;
@@ -332,17 +398,49 @@ sum_threads(struct ct_trace *trace, const struct ct_report_thread *threads, size
   return totals;
 }
 
+/* What the numbers do not say by themselves. */
+static void
+put_notices(FILE *out, struct ct_trace *trace, const struct ct_report_row *rows, size_t count)
+{
+  const json_t *manifest = ct_trace_manifest(trace), *pattern;
+  const char *source = json_string_value(json_object_get(json_object_get(manifest, "switches"), "source"));
+  bool is_light = false, any_timeless = false;
+  size_t i;
+  json_array_foreach(json_object_get(manifest, "patterns"), i, pattern)
+  {
+    const char *mode = json_string_value(json_object_get(pattern, "mode"));
+    is_light = is_light || (mode != NULL && strcmp(mode, "light") == 0);
+  }
+  for (i = 0; i < count && is_light && !any_timeless; i++)
+    any_timeless = rows[i].points != 0 && rows[i].points == rows[i].calls;
+  if (any_timeless)
+    fputs("functions without times were recorded by light hooks, as patterns with many matches are; --mode full "
+          "records their times\n",
+          out);
+  if (source != NULL && strcmp(source, "totals") == 0)
+    fputs("time off the processor is not known for each call (contrail info says why), but how much it was at most, by "
+          "the time on it between two readings of /proc, some 40 ms apart\n",
+          out);
+}
+
 static int
 write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE *out, struct ct_stats *stats,
           struct ct_report_thread *threads, size_t thread_count, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   int rc = 0;
   if (options->json) {
-    fputs("{\"threads\":[", out);
+    fputs("{\"warnings\":", out);
+    rc = ct_report_put_json(out, ct_view_warnings(trace));
+    if (rc != 0)
+      return rc;
+    fputs(",\n\"threads\":[", out);
     rc = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
                              : put_threads_json(out, trace, threads, thread_count);
     fputs("],\n\"functions\":", out);
-  } else if (options->per_thread) {
+  } else {
+    ct_view_put_warnings(trace, "", out);
+  }
+  if (!options->json && options->per_thread) {
     rc = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
     fputs("all threads\n", out);
   }
@@ -355,7 +453,10 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
     return rc;
   struct ct_report_totals totals = sum_threads(trace, threads, thread_count, notes);
   ct_report_put_totals(out, &totals, rows, count, options);
-  size_t others = ct_family_size(trace);
+  notes->shown = count;
+  if (!options->json)
+    put_notices(out, trace, rows, count);
+  size_t others = ct_process_tree_size(trace);
   if (others != 0 && !options->json)
     fprintf(out, "%zu other process%s followed; --family counts %s too\n", others, others == 1 ? " was" : "es were",
             others == 1 ? "it" : "them");
@@ -397,7 +498,7 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
   if (rc == 0)
-    rc = options.family ? ct_report_write_family(trace, &options, out, &own, diag)
+    rc = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
                         : write_report(trace, &options, out, &own, diag);
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Choice of threads, functions and modules; see select.h. */
+/* Selection of threads, functions and modules; see select.h. */
 #include "views/select.h"
 
 #include "base/demangle.h"
+#include "base/likely.h"
+
+#include <contrail/view.h>
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -30,15 +33,15 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
     if (t == all)
       return ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", tids[i]);
   }
-  uint32_t *chosen = malloc(((size_t)all + 1) * sizeof(*chosen));
-  if (chosen == NULL)
+  uint32_t *selected = malloc(((size_t)all + 1) * sizeof(*selected));
+  if (selected == NULL)
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
   size_t n = 0;
   for (uint32_t t = 0; t < all; t++) {
     if (tid_count == 0 || has_tid(tids, tid_count, ct_trace_thread(trace, t)->tid))
-      chosen[n++] = t;
+      selected[n++] = t;
   }
-  *threads = chosen;
+  *threads = selected;
   *count = n;
   return 0;
 }
@@ -70,4 +73,36 @@ ct_module_matches(const struct ct_trace *trace, uint32_t module, const char *glo
   if (fnmatch(glob, ct_trace_module_name(trace, module), 0) == 0)
     return true;
   return m != NULL && m->path != NULL && fnmatch(glob, m->path, 0) == 0;
+}
+
+/* ---- what may be meant ---- */
+
+static void
+find_likely(struct ct_trace *trace, const char *glob, const char *names[], size_t size)
+{
+  struct ct_likely likely;
+  ct_likely_begin(&likely, glob);
+  for (uint32_t id = 0; likely.asked[0] != '\0' && id < ct_trace_function_count(trace); id++) {
+    const struct ct_trace_function *fn = ct_trace_function(trace, id);
+    if (fn != NULL)
+      ct_likely_add(&likely, fn->name, id);
+  }
+  for (size_t i = 0; i < size; i++)
+    names[i] = i < likely.count ? ct_trace_function(trace, likely.ids[i])->name : "";
+}
+
+size_t
+ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *module_glob, const char *likely[],
+                size_t size)
+{
+  size_t count = 0;
+  for (uint32_t id = 0; id < ct_trace_function_count(trace); id++) {
+    const struct ct_trace_function *fn = ct_trace_function(trace, id);
+    count += fn != NULL && ct_function_matches(fn, function_glob) && ct_module_matches(trace, fn->module, module_glob);
+  }
+  if (likely != NULL && size != 0)
+    likely[0] = "";
+  if (count == 0 && likely != NULL && function_glob != NULL)
+    find_likely(trace, function_glob, likely, size);
+  return count;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a view shows: the choice of threads, functions and modules that its options make. */
+/* What a view shows: the selection of threads, functions and modules that its options make. */
 #ifndef CT_VIEWS_SELECT_H
 #define CT_VIEWS_SELECT_H
 

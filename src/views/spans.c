@@ -11,7 +11,7 @@
  */
 #include "views/spans.h"
 
-#include "views/leaving.h"
+#include "views/unwind_reason.h"
 #include "views/stacks.h"
 
 #include <stdlib.h>
@@ -19,26 +19,39 @@
 enum {
   BATCH = 512,
   SLACK = 4, /* spans that one event can give without a check */
-  UNCERTAIN = 1,
 };
 
 /* How often a function is on the thread's stacks, and since when. */
 struct presence {
-  uint64_t since;
+  uint64_t since; /* own time */
+  uint64_t off_since;
   uint64_t frames;
 };
 
+/* Where it is not known when the thread was off the processor, but how much at most between two events. */
+struct bounds {
+  uint64_t *inside;  /* for each function, its fresh time since then, of spans that have ended */
+  uint64_t *before;  /* of its frames that are open, the fresh time up to then */
+  uint64_t *at_most; /* and how long it was off the processor at most until then */
+  uint32_t *touched; /* those with time inside, or about to be looked at */
+  uint32_t count;
+  uint8_t *marks; /* in that list */
+};
+
 struct ct_spans {
+  struct bounds bounds; /* inside NULL: there are none */
+  const struct ct_trace *trace;
   struct ct_cursor *cursor;
   const struct ct_event *events;
   size_t event_count;
   size_t event_pos;
   struct ct_view_stacks stacks;
-  struct ct_leaving leaving;
+  struct ct_unwind_reason unwind_reason;
   struct presence *present; /* fn_count + 1: the last one stands for ids outside the table */
   uint32_t fn_count;
   uint32_t thread;
   uint64_t last_tsc;
+  struct ct_view_clock clock;
   uint64_t total_events;
   uint64_t lost;
   bool ended;   /* the cursor gave its last event */
@@ -62,8 +75,11 @@ ct_span_end_text(enum ct_span_end end)
       [CT_SPAN_PTHREAD_EXIT] = "pthread_exit",
       [CT_SPAN_EXEC] = "exec",
       [CT_SPAN_THREAD_EXIT] = "thread exit",
+      [CT_SPAN_SWITCHED] = "stack switched",
       [CT_SPAN_LOST] = "lost",
       [CT_SPAN_EXIT] = "exit",
+      [CT_SPAN_EXITED] = "exit",
+      [CT_SPAN_UNSEEN] = "return not seen",
       [CT_SPAN_KILLED] = "killed",
       [CT_SPAN_OPEN] = "still open",
       [CT_SPAN_ORPHAN] = "orphan",
@@ -73,19 +89,34 @@ ct_span_end_text(enum ct_span_end end)
 }
 
 int
-ct_spans_open(struct ct_trace *trace, uint32_t thread, struct ct_spans **out, struct ct_diag *diag)
+ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, struct ct_spans **out,
+              struct ct_diag *diag)
 {
   struct ct_spans *spans = calloc(1, sizeof(*spans));
   if (spans == NULL)
     return ct_fail(diag, CT_ENOMEM, "out of memory for the spans of a thread");
   int rc = CT_ENOMEM;
+  spans->trace = trace;
   spans->thread = thread;
+  ct_view_clock_init(&spans->clock, trace, time);
   spans->fn_count = ct_trace_function_count(trace);
   spans->present = calloc((size_t)spans->fn_count + 1, sizeof(*spans->present));
   spans->batch_capacity = BATCH;
   spans->batch = malloc(BATCH * sizeof(*spans->batch));
+  if (ct_trace_has_bounds(trace)) {
+    spans->bounds.at_most = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.at_most));
+    spans->bounds.before = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.before));
+    spans->bounds.touched = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.touched));
+    spans->bounds.marks = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.marks));
+    spans->bounds.inside = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.inside));
+    if (spans->bounds.at_most == NULL || spans->bounds.touched == NULL || spans->bounds.marks == NULL ||
+        spans->bounds.inside == NULL || spans->bounds.before == NULL) {
+      ct_fail(diag, rc, "out of memory for the spans of a thread");
+      goto fail;
+    }
+  }
   if (spans->present == NULL || spans->batch == NULL || ct_view_stacks_init(&spans->stacks) != 0 ||
-      ct_leaving_init(&spans->leaving, trace) != 0) {
+      ct_unwind_reason_init(&spans->unwind_reason, trace) != 0) {
     ct_fail(diag, rc, "out of memory for the spans of a thread");
     goto fail;
   }
@@ -104,9 +135,14 @@ ct_spans_close(struct ct_spans *spans)
 {
   if (spans == NULL)
     return;
+  free(spans->bounds.inside);
+  free(spans->bounds.before);
+  free(spans->bounds.at_most);
+  free(spans->bounds.touched);
+  free(spans->bounds.marks);
   ct_cursor_close(spans->cursor);
   ct_view_stacks_destroy(&spans->stacks);
-  ct_leaving_destroy(&spans->leaving);
+  ct_unwind_reason_destroy(&spans->unwind_reason);
   free(spans->present);
   free(spans->batch);
   free(spans);
@@ -150,39 +186,107 @@ emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
   };
 }
 
+/* The frame, of which fn is the function now and which is off its stack, ended at tsc, the clock's present. */
 static inline void
-emit(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t enter, uint64_t tsc, uint64_t self, uint8_t end,
+emit(struct ct_spans *spans, const struct ct_view_frame *frame, uint32_t fn, uint32_t depth, uint64_t tsc, uint8_t end,
      uint8_t uncertain)
 {
   struct presence *present = presence_of(spans, fn);
-  uint64_t fresh = 0;
-  /* A frame that was open before the stream began was never counted in. */
-  if (present->frames <= 1)
-    fresh = tsc - (present->frames == 0 || present->since > enter ? enter : present->since);
-  present->frames -= present->frames != 0;
+  uint64_t now = spans->clock.now;
+  uint64_t duration = now - frame->began;
   struct ct_span *span = &spans->batch[spans->count++];
-  span->enter_tsc = enter;
-  span->end_tsc = tsc;
-  span->self_ticks = self;
-  span->fresh_ticks = fresh;
+  span->enter_tsc = frame->enter_tsc;
+  span->end_tsc = tsc > frame->enter_tsc ? tsc : frame->enter_tsc;
+  span->duration_ticks = duration;
+  span->self_ticks = duration > frame->child_ticks ? duration - frame->child_ticks : 0;
+  span->fresh_ticks = 0;
+  span->off_ticks = 0;
+  if (present->frames <= 1) {
+    /* A frame that was open before the stream began was never counted in. */
+    bool is_first = present->frames == 0 || present->since > frame->began;
+    span->fresh_ticks = now - (is_first ? frame->began : present->since);
+    span->off_ticks = spans->clock.off - (is_first ? frame->off : present->off_since);
+  }
+  present->frames -= present->frames != 0;
   span->fn = fn;
   span->depth = depth;
   span->thread = spans->thread;
   span->end = end;
-  span->uncertain = uncertain;
+  span->uncertain = (uint8_t)(uncertain | (frame->flags & CT_SPAN_BEFORE));
 }
 
-/* Pops the innermost frame of the stack as a span that ended at tsc. */
+/* Pops the innermost frame of the stack as a span that ended at tsc, the clock's present. */
 static inline void
 pop_frame(struct ct_spans *spans, struct ct_view_stack *stack, uint64_t tsc, uint8_t end)
 {
   struct ct_view_frame *frame = &stack->frames[--stack->count];
-  uint64_t duration = tsc > frame->enter_tsc ? tsc - frame->enter_tsc : 0;
-  uint64_t self = duration > frame->child_ticks ? duration - frame->child_ticks : 0;
   if (stack->count != 0)
-    frame[-1].child_ticks += duration;
-  emit(spans, frame->fn, stack->base + stack->count, frame->enter_tsc, frame->enter_tsc + duration, self, end,
-       (frame->flags & UNCERTAIN) != 0);
+    frame[-1].child_ticks += spans->clock.now - frame->began;
+  emit(spans, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
+}
+
+/* ---- Bounds ---- */
+
+static uint32_t
+touch_bounds(struct bounds *bounds, uint32_t fn)
+{
+  if (!bounds->marks[fn]) {
+    bounds->marks[fn] = 1;
+    bounds->touched[bounds->count++] = fn;
+  }
+  return fn;
+}
+
+/* Spans that have come out: what of them is in the present interval. */
+static void
+note_bounds(struct ct_spans *spans, size_t from)
+{
+  struct bounds *bounds = &spans->bounds;
+  for (size_t i = from; bounds->inside != NULL && i < spans->count; i++) {
+    const struct ct_span *span = &spans->batch[i];
+    uint32_t fn = span->fn < spans->fn_count ? span->fn : spans->fn_count;
+    if (span->fresh_ticks > bounds->before[fn])
+      bounds->inside[touch_bounds(bounds, fn)] += span->fresh_ticks - bounds->before[fn];
+    if (span->fresh_ticks != 0)
+      bounds->before[fn] = 0;
+  }
+}
+
+static int
+touch_stack(struct ct_view_stack *stack, void *arg)
+{
+  struct ct_spans *spans = arg;
+  for (uint32_t i = 0; i < stack->count; i++)
+    touch_bounds(&spans->bounds, stack->frames[i].fn < spans->fn_count ? stack->frames[i].fn : spans->fn_count);
+  return 0;
+}
+
+/* Since the last one, the thread was off the processor for at most so many ticks. */
+static void
+end_bounds(struct ct_spans *spans, uint64_t off)
+{
+  struct bounds *bounds = &spans->bounds;
+  uint64_t now = spans->clock.now;
+  if (bounds->inside == NULL)
+    return;
+  ct_view_stacks_each(&spans->stacks, touch_stack, spans);
+  for (uint32_t i = 0; i < bounds->count; i++) {
+    uint32_t fn = bounds->touched[i];
+    const struct presence *present = &spans->present[fn];
+    uint64_t open = present->frames != 0 && now > present->since ? now - present->since : 0;
+    uint64_t time = bounds->inside[fn] + (open > bounds->before[fn] ? open - bounds->before[fn] : 0);
+    bounds->at_most[fn] += time < off ? time : off;
+    bounds->inside[fn] = 0;
+    bounds->before[fn] = open;
+    bounds->marks[fn] = 0;
+  }
+  bounds->count = 0;
+}
+
+uint64_t
+ct_spans_off_at_most(const struct ct_spans *spans, uint32_t fn)
+{
+  return spans->bounds.at_most != NULL && fn <= spans->fn_count ? spans->bounds.at_most[fn] : 0;
 }
 
 /* Makes `depth` the number of open frames, whatever was open. Cold: only damage brings us here. */
@@ -210,12 +314,16 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
   if (frame == NULL)
     return CT_ENOMEM;
   frame->enter_tsc = tsc;
+  frame->began = spans->clock.now;
+  frame->off = spans->clock.off;
   frame->child_ticks = 0;
   frame->fn = fn;
   frame->flags = 0;
   struct presence *present = presence_of(spans, fn);
-  if (present->frames++ == 0)
-    present->since = tsc;
+  if (present->frames++ == 0) {
+    present->since = frame->began;
+    present->off_since = frame->off;
+  }
   return 0;
 }
 
@@ -225,19 +333,18 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
   struct ct_view_stack *stack = spans->stacks.current;
   if (__builtin_expect(stack->base + stack->count != ev->depth + 1, 0) && resync(spans, ev->depth + 1, ev->tsc) != 0)
     return CT_ENOMEM;
-  uint64_t duration = ev->tsc - ev->enter_tsc;
-  if (__builtin_expect(ev->tsc < ev->enter_tsc, 0))
-    duration = 0;
-  uint64_t self = duration;
   if (__builtin_expect(stack->count != 0, 1)) {
     struct ct_view_frame *frame = &stack->frames[--stack->count];
-    self = duration > frame->child_ticks ? duration - frame->child_ticks : 0;
     if (stack->count != 0)
-      frame[-1].child_ticks += duration;
-  } else {
-    stack->base = ev->depth; /* a frame that was open before the stream began */
+      frame[-1].child_ticks += spans->clock.now - frame->began;
+    emit(spans, frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
+    return 0;
   }
-  emit(spans, fn, ev->depth, ev->tsc - duration, ev->tsc, self, end, ev->uncertain);
+  stack->base = ev->depth; /* a frame that was open before the stream began */
+  uint64_t before = ev->tsc > ev->enter_tsc ? ev->tsc - ev->enter_tsc : 0;
+  struct ct_view_frame frame = {.enter_tsc = ev->tsc - before, .began = spans->clock.now, .off = spans->clock.off};
+  frame.began -= before < frame.began ? before : frame.began;
+  emit(spans, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
   return 0;
 }
 
@@ -246,20 +353,21 @@ mark_uncertain(struct ct_view_stack *stack, void *arg)
 {
   (void)arg;
   for (uint32_t i = 0; i < stack->count; i++)
-    stack->frames[i].flags |= UNCERTAIN;
+    stack->frames[i].flags |= CT_SPAN_UNCERTAIN;
   return 0;
 }
 
 static int
 switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 {
-  int rc = ct_leaving_switch(&spans->leaving, &spans->stacks, ev->value, ev->tsc);
+  uint64_t now = spans->clock.now;
+  int rc = ct_unwind_reason_switch(&spans->unwind_reason, &spans->stacks, ev->value, now);
   if (rc != 0)
     return rc;
   struct ct_view_stack *stack = spans->stacks.current;
   struct ct_view_frame *top = ct_view_stack_top(stack);
-  if (top != NULL && stack->away_since != 0 && ev->tsc > stack->away_since)
-    top->child_ticks += ev->tsc - stack->away_since;
+  if (top != NULL && stack->away_since != 0 && now > stack->away_since)
+    top->child_ticks += now - stack->away_since;
   stack->away_since = 0;
   return 0;
 }
@@ -267,7 +375,7 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 struct drain {
   struct ct_spans *spans;
   uint64_t tsc;
-  uint8_t end; /* CT_SPAN_OPEN: what leaving.h says */
+  uint8_t end; /* CT_SPAN_OPEN: what unwind_reason.h says */
 };
 
 /* Ends all the frames of one stack. */
@@ -278,13 +386,16 @@ drain_stack(struct ct_view_stack *stack, void *arg)
   if (reserve(drain->spans, stack->count) != 0)
     return CT_ENOMEM;
   struct ct_view_frame *top = ct_view_stack_top(stack);
-  if (top != NULL && stack->away_since != 0 && drain->tsc > stack->away_since)
-    top->child_ticks += drain->tsc - stack->away_since;
+  uint64_t tsc = drain->tsc;
   uint8_t end = drain->end;
-  if (end == CT_SPAN_OPEN)
-    end = ct_leaving_end(&drain->spans->leaving, &drain->spans->stacks, stack);
+  if (end == CT_SPAN_OPEN) {
+    end = ct_unwind_reason_at_end(&drain->spans->unwind_reason, drain->spans->thread, &drain->spans->stacks, stack);
+  }
+  uint64_t now = drain->spans->clock.now;
+  if (top != NULL && stack->away_since != 0 && now > stack->away_since)
+    top->child_ticks += now - stack->away_since;
   while (stack->count != 0)
-    pop_frame(drain->spans, stack, drain->tsc, end);
+    pop_frame(drain->spans, stack, tsc, end);
   return 0;
 }
 
@@ -299,9 +410,9 @@ static int
 leave(struct ct_spans *spans, const struct ct_event *ev)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  uint8_t end = ct_leaving_end_of(&spans->leaving, stack, ev);
+  uint8_t end = ct_unwind_reason_of(&spans->unwind_reason, stack, ev);
   int rc = close_frame(spans, ev, ev->fn, end);
-  ct_leaving_left(stack, ev->tsc, end);
+  ct_unwind_reason_applied(stack, ev->tsc, end);
   return rc;
 }
 
@@ -310,6 +421,7 @@ static __attribute__((noinline)) int
 build_other(struct ct_spans *spans, const struct ct_event *ev)
 {
   int rc;
+  ct_view_clock_event(&spans->clock, ev);
   switch (ev->kind) {
   case CT_EV_TAIL:
     spans->total_events++;
@@ -318,7 +430,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
   case CT_EV_POINT:
     spans->total_events++;
-    ct_leaving_point(&spans->leaving, spans->stacks.current, ev->fn);
+    ct_unwind_reason_point(&spans->unwind_reason, spans->stacks.current, ev->fn);
     emit_instant(spans, ev, CT_SPAN_POINT);
     return 0;
   case CT_EV_ORPHAN_RETURN:
@@ -327,6 +439,16 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return 0;
   case CT_EV_LEFT:
     return leave(spans, ev);
+  case CT_EV_AWAY:
+    if (ev->reason == CT_AWAY_SOME) {
+      ct_view_clock_read(&spans->clock, ev->tsc);
+      end_bounds(spans, ev->value);
+    }
+    return 0;
+  case CT_EV_VALUE:
+    if (ev->reason == CT_VALUE_BEFORE && ct_view_stack_top(spans->stacks.current) != NULL)
+      ct_view_stack_top(spans->stacks.current)->flags |= CT_SPAN_BEFORE;
+    return 0;
   case CT_EV_LOST:
     spans->lost += ev->value;
     return ct_view_stacks_each(&spans->stacks, mark_uncertain, NULL);
@@ -334,7 +456,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return switch_stack(spans, ev);
   case CT_EV_EXEC: /* takes all stacks of the thread with it */
     rc = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
-    return rc != 0 ? rc : ct_view_stacks_switch(&spans->stacks, 0, ev->tsc);
+    return rc != 0 ? rc : ct_view_stacks_switch(&spans->stacks, 0, spans->clock.now);
   default:
     return 0;
   }
@@ -355,30 +477,36 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
   struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + BATCH;
   struct presence *const present = spans->present;
   const uint32_t fn_count = spans->fn_count, thread = spans->thread;
+  struct ct_view_clock clock = spans->clock;
   uint32_t depth = stack->base + stack->count;
   for (; ev != end; ev++) {
     struct presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
     if (ev->kind == CT_EV_ENTER) {
       if (ev->depth != depth || top == limit)
         break;
-      *top++ = (struct ct_view_frame){.enter_tsc = ev->tsc, .fn = ev->fn};
+      uint64_t now = ct_view_clock_call(&clock, CT_EV_ENTER, ev->tsc);
+      *top++ = (struct ct_view_frame){.enter_tsc = ev->tsc, .began = now, .off = clock.off, .fn = ev->fn};
       depth++;
-      p->since = p->frames == 0 ? ev->tsc : p->since;
-      p->frames++;
+      if (p->frames++ == 0) {
+        p->since = now;
+        p->off_since = clock.off;
+      }
     } else if (ev->kind == CT_EV_RETURN) {
-      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || ev->tsc < ev->enter_tsc ||
-          out == out_limit)
+      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit)
         break;
+      uint64_t now = ct_view_clock_call(&clock, CT_EV_RETURN, ev->tsc);
       top--;
       depth--;
-      uint64_t duration = ev->tsc - ev->enter_tsc;
+      uint64_t duration = now - top->began;
       if (top != bottom)
         top[-1].child_ticks += duration;
       p->frames--;
-      out->enter_tsc = ev->enter_tsc;
+      out->enter_tsc = top->enter_tsc;
       out->end_tsc = ev->tsc;
+      out->duration_ticks = duration;
       out->self_ticks = duration > top->child_ticks ? duration - top->child_ticks : 0;
-      out->fresh_ticks = p->frames == 0 ? ev->tsc - p->since : 0;
+      out->fresh_ticks = p->frames == 0 ? now - p->since : 0;
+      out->off_ticks = p->frames == 0 ? clock.off - p->off_since : 0;
       out->fn = ev->fn;
       out->depth = depth;
       out->thread = thread;
@@ -389,6 +517,7 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
       break;
     }
   }
+  spans->clock = clock;
   stack->count = (uint32_t)(top - bottom);
   spans->count = (size_t)(out - spans->batch);
   return ev;
@@ -400,9 +529,19 @@ build_one(struct ct_spans *spans, const struct ct_event *ev)
   if (ev->kind != CT_EV_ENTER && ev->kind != CT_EV_RETURN)
     return build_other(spans, ev);
   spans->total_events++;
+  ct_view_clock_call(&spans->clock, ev->kind, ev->tsc);
   if (ev->kind == CT_EV_ENTER)
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
   return close_frame(spans, ev, ev->fn, CT_SPAN_RETURNED);
+}
+
+static int
+build_noted(struct ct_spans *spans, const struct ct_event *ev)
+{
+  size_t from = spans->count;
+  int rc = build_one(spans, ev);
+  note_bounds(spans, from);
+  return rc;
 }
 
 static int
@@ -412,11 +551,15 @@ build(struct ct_spans *spans)
   const struct ct_event *end = spans->events + spans->event_count;
   int rc = 0;
   while (ev != end && spans->count + SLACK <= BATCH && rc == 0) {
+    if (__builtin_expect(spans->clock.in_gap, 0) && ct_view_clock_goes_on(ev))
+      ct_view_clock_end_gap(&spans->clock, ev->tsc);
+    size_t from = spans->count;
     const struct ct_event *stop = build_plain(spans, ev, end);
+    note_bounds(spans, from);
     spans->total_events += (uint64_t)(stop - ev);
     ev = stop;
     if (ev != end && spans->count + SLACK <= BATCH)
-      rc = build_one(spans, ev++);
+      rc = build_noted(spans, ev++);
   }
   if (ev != spans->events)
     spans->last_tsc = ev[-1].tsc;
@@ -437,7 +580,10 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
       spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
       spans->ended = spans->event_count == 0;
     } else {
-      rc = drain_all(spans, spans->last_tsc, CT_SPAN_OPEN);
+      uint64_t tsc = ct_view_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor),
+                                       spans->last_tsc);
+      end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
+      rc = drain_all(spans, tsc, CT_SPAN_OPEN);
       spans->drained = true;
     }
   }
@@ -462,6 +608,12 @@ uint64_t
 ct_spans_lost(const struct ct_spans *spans)
 {
   return spans->lost;
+}
+
+uint64_t
+ct_spans_gap_ticks(const struct ct_spans *spans)
+{
+  return spans->clock.gap_ticks;
 }
 
 uint64_t

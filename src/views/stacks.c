@@ -70,7 +70,7 @@ find_or_add(struct ct_view_stacks *stacks, uint64_t context)
   stack->count = 0;
   stack->base = 0;
   stack->away_since = 0;
-  stack->leaving = stack->arrived_by = stack->landing_count = stack->pending.reason = 0;
+  stack->unwind_reason = stack->arrived_by = stack->landing_count = stack->pending.reason = 0;
   stack->next = stacks->buckets[b];
   stacks->buckets[b] = stack;
   stacks->stack_count++;

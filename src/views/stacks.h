@@ -16,6 +16,8 @@
 
 struct ct_view_frame {
   uint64_t enter_tsc;
+  uint64_t began; /* own time (clock.h) when it was entered ... */
+  uint64_t off;   /* ... and how long the thread had been off the processor until then */
   union {
     uint64_t child_ticks; /* spans: time in frames directly below */
     struct {
@@ -29,8 +31,8 @@ struct ct_view_frame {
 
 enum { CT_VIEW_LANDINGS = 16 };
 
-/* See leaving.h. A place on a stack (so many frames, of which the innermost is that one) and how the thread came there.
- */
+/* See unwind_reason.h. A place on a stack (so many frames, of which the innermost is that one) and how the thread came
+ * there. */
 struct ct_view_landing {
   uint64_t identity; /* when that frame was entered */
   uint32_t depth;
@@ -45,12 +47,12 @@ struct ct_view_stack {
   uint64_t context;
   uint64_t away_since; /* tsc of the switch to another stack; 0 while running */
 
-  /* leaving.h; reasons are 0 when there is none */
-  uint64_t leaving_tsc;   /* of the LEFT that closed the frame last left ... */
-  uint32_t leaving_depth; /* ... so many are open since ... */
+  /* unwind_reason.h; reasons are 0 when there is none */
+  uint64_t unwound_tsc;   /* of the LEFT that closed the frame last unwound ... */
+  uint32_t unwound_depth; /* ... so many are open since ... */
   uint32_t arrived_depth; /* frames when the thread came back from another stack ... */
-  uint8_t leaving;        /* ... for this reason */
-  uint8_t arrived_by;     /* ... left for this reason */
+  uint8_t unwind_reason;  /* ... for this reason */
+  uint8_t arrived_by;     /* ... unwound for this reason */
   uint8_t landing_count;
   struct ct_view_landing pending; /* the unwinder's function last called */
   struct ct_view_landing landings[CT_VIEW_LANDINGS];

@@ -14,13 +14,20 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   *stats = (struct ct_stats){.fn_count = fn_count};
   stats->touched = malloc(slots * sizeof(*stats->touched));
   stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
-  stats->left = calloc(slots, sizeof(*stats->left));
+  stats->unwound = calloc(slots, sizeof(*stats->unwound));
   stats->passed_over = calloc(slots, sizeof(*stats->passed_over));
-  if (stats->touched == NULL || stats->fns == NULL || stats->left == NULL || stats->passed_over == NULL) {
+  stats->off = calloc(slots, sizeof(*stats->off));
+  stats->partial = calloc(slots, sizeof(*stats->partial));
+  stats->before = calloc(slots, sizeof(*stats->before));
+  if (stats->touched == NULL || stats->fns == NULL || stats->unwound == NULL || stats->passed_over == NULL ||
+      stats->off == NULL || stats->partial == NULL || stats->before == NULL) {
     free(stats->touched);
     free(stats->fns);
-    free(stats->left);
+    free(stats->unwound);
     free(stats->passed_over);
+    free(stats->off);
+    free(stats->partial);
+    free(stats->before);
     *stats = (struct ct_stats){0};
     return CT_ENOMEM;
   }
@@ -36,11 +43,14 @@ ct_stats_clear(struct ct_stats *stats)
     ct_histogram_destroy(fn->histogram);
     free(fn->histogram);
     *fn = (struct ct_fn_stats){0};
-    free(stats->left[stats->touched[i]]);
-    stats->left[stats->touched[i]] = NULL;
+    free(stats->unwound[stats->touched[i]]);
+    stats->unwound[stats->touched[i]] = NULL;
     stats->passed_over[stats->touched[i]] = 0;
+    stats->off[stats->touched[i]] = 0;
+    stats->partial[stats->touched[i]] = stats->before[stats->touched[i]] = 0;
   }
   stats->touched_count = 0;
+  stats->gap_ticks = stats->lost = 0;
 }
 
 void
@@ -49,8 +59,11 @@ ct_stats_destroy(struct ct_stats *stats)
   ct_stats_clear(stats);
   free(stats->touched);
   free(stats->fns);
-  free(stats->left);
+  free(stats->unwound);
   free(stats->passed_over);
+  free(stats->off);
+  free(stats->partial);
+  free(stats->before);
   *stats = (struct ct_stats){0};
 }
 
@@ -65,14 +78,14 @@ touch(struct ct_stats *stats, struct ct_fn_stats *fn)
   return 0;
 }
 
-/* The counts of a function's frames that were left; NULL when memory is exhausted. */
+/* The counts of a function's frames that were unwound; NULL when memory is exhausted. */
 static __attribute__((noinline)) uint64_t *
-left_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
+unwound_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
 {
-  uint64_t **left = &stats->left[fn - stats->fns];
-  if (*left == NULL)
-    *left = calloc(CT_SPAN_ENDS, sizeof(**left));
-  return *left;
+  uint64_t **unwound = &stats->unwound[fn - stats->fns];
+  if (*unwound == NULL)
+    *unwound = calloc(CT_SPAN_ENDS, sizeof(**unwound));
+  return *unwound;
 }
 
 /* Spans without a known and certain duration. */
@@ -90,7 +103,23 @@ add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *
   }
   fn->total_ticks += span->fresh_ticks;
   fn->self_ticks += span->self_ticks;
-  fn->uncertain++;
+  fn->untimed++;
+  bool is_before = (span->uncertain & CT_SPAN_BEFORE) != 0;
+  stats->before[fn - stats->fns] += is_before;
+  if ((span->uncertain & CT_SPAN_UNCERTAIN) != 0 || !(is_before || span->end == CT_SPAN_OPEN) ||
+      span->end == CT_SPAN_SWITCHED || span->end == CT_SPAN_LOST)
+    return;
+  stats->partial[fn - stats->fns]++;
+  if (span->duration_ticks > fn->max_ticks)
+    fn->max_ticks = span->duration_ticks;
+}
+
+/* Its duration is known from its begin to its end. */
+static inline bool
+is_timed(const struct ct_span *span)
+{
+  return !span->uncertain &&
+         (span->end < CT_SPAN_SWITCHED || span->end == CT_SPAN_EXITED || span->end == CT_SPAN_KILLED);
 }
 
 int
@@ -101,16 +130,18 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
     if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0)
       return CT_ENOMEM;
     if (__builtin_expect(ct_span_is_left(span->end), 0)) {
-      uint64_t *left = left_of(stats, fn);
-      if (left == NULL)
+      uint64_t *unwound = unwound_of(stats, fn);
+      if (unwound == NULL)
         return CT_ENOMEM;
-      left[span->end]++;
+      unwound[span->end]++;
     }
-    if (__builtin_expect(span->uncertain || span->end >= CT_SPAN_LOST, 0)) {
+    if (__builtin_expect(span->off_ticks != 0, 0))
+      stats->off[fn - stats->fns] += span->off_ticks;
+    if (__builtin_expect(!is_timed(span), 0)) {
       add_other(stats, fn, span);
       continue;
     }
-    uint64_t duration = span->end_tsc - span->enter_tsc;
+    uint64_t duration = span->duration_ticks;
     fn->total_ticks += span->fresh_ticks;
     fn->self_ticks += span->self_ticks;
     if (duration < fn->min_ticks)
@@ -132,16 +163,19 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
     return CT_ENOMEM;
   dst->points += src->points;
   into->passed_over[dst - into->fns] += from->passed_over[id];
+  into->off[dst - into->fns] += from->off[id];
+  into->partial[dst - into->fns] += from->partial[id];
+  into->before[dst - into->fns] += from->before[id];
   dst->total_ticks += src->total_ticks;
   dst->self_ticks += src->self_ticks;
-  dst->uncertain += src->uncertain;
+  dst->untimed += src->untimed;
   dst->orphans += src->orphans;
-  if (from->left[id] != NULL) {
-    uint64_t *left = left_of(into, dst);
-    if (left == NULL)
+  if (from->unwound[id] != NULL) {
+    uint64_t *unwound = unwound_of(into, dst);
+    if (unwound == NULL)
       return CT_ENOMEM;
     for (int end = 0; end < CT_SPAN_ENDS; end++)
-      left[end] += from->left[id][end];
+      unwound[end] += from->unwound[id][end];
   }
   if (src->min_ticks < dst->min_ticks)
     dst->min_ticks = src->min_ticks;
@@ -154,6 +188,8 @@ int
 ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
 {
   int rc = 0;
+  into->gap_ticks += from->gap_ticks;
+  into->lost += from->lost;
   for (uint32_t i = 0; i < from->touched_count && rc == 0; i++)
     rc = ct_stats_merge_one(into, from->touched[i], from, from->touched[i]);
   return rc;

@@ -4,13 +4,14 @@
  * Several tables (one per thread or worker) can be merged into one.
  *
  * What counts to what:
- *   calls      every span but orphan returns (their call is not in the trace); points too, a sampled one as often as
- *              the calls that it stands for
- *   total      the fresh time of all spans with an enter, uncertain ones too
+ *   calls      every span but orphan returns and those that were open when the recording began; points too, a sampled
+ * one as often as the calls that it stands for total      the fresh time of all spans with an enter, uncertain ones too
  *   self       their self time
- *   min, max, avg and percentiles: the durations of spans whose end is known and certain
- *   uncertain  spans that are not among those: open when events were lost, end lost, or still
- *              open at the end of the trace
+ *   min, avg and percentiles: the durations of spans that are known from their begin to their end; max: also what is
+ *              known of those that were still open where the trace ends
+ *   uncertain  spans whose end is not known: open when events were lost, or their end is among these
+ *   partial    spans of which the trace certainly has only a part: still open where it ends, or open where it begins
+ *   untimed    uncertain or partial
  */
 #ifndef CT_VIEWS_STATS_H
 #define CT_VIEWS_STATS_H
@@ -24,21 +25,26 @@ struct ct_fn_stats {
   uint64_t self_ticks;
   uint64_t min_ticks; /* of the histogram's values */
   uint64_t max_ticks;
-  uint64_t uncertain;
+  uint64_t untimed;
   uint64_t orphans;
   struct ct_histogram *histogram; /* of the timed calls; NULL: the function has not been seen */
 };
 
+/* With those that were open when the recording began. */
 static inline uint64_t
-ct_fn_stats_calls(const struct ct_fn_stats *fn)
+ct_fn_stats_spans(const struct ct_fn_stats *fn)
 {
-  return fn->points + fn->uncertain + fn->histogram->count;
+  return fn->points + fn->untimed + fn->histogram->count;
 }
 
 struct ct_stats {
-  struct ct_fn_stats *fns; /* fn_count + 1; the last one stands for ids outside the table */
-  uint64_t *passed_over;   /* as many: calls among the points that sampling passed over, so no exact number */
-  uint64_t **left;         /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
+  struct ct_fn_stats *fns;  /* fn_count + 1; the last one stands for ids outside the table */
+  uint64_t *passed_over;    /* as many: calls among the points that sampling passed over, so no exact number */
+  uint64_t *off;            /* as many: ticks off the processor, of the fresh time; with bounds: at most */
+  uint64_t *partial;        /* as many: of the untimed ones ... */
+  uint64_t *before;         /* ... and of those, or uncertain: open when the recording began */
+  uint64_t **unwound;       /* as many; NULL, or CT_SPAN_ENDS numbers: frames without a return, by how they ended */
+  uint64_t gap_ticks, lost; /* time in which events were lost, and how many */
   uint32_t fn_count;
   uint32_t touched_count;
   uint32_t *touched; /* functions seen, in order of appearance */

@@ -365,8 +365,7 @@ ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
   out->length = (uint8_t)length;
   out->disp_bytes = (uint8_t)disp_bytes;
   out->imm_bytes = (uint8_t)imm_bytes;
-  out->modrm = (uint8_t)modrm;
-  out->sib = (uint8_t)sib;
+  out->address = (uint16_t)window;
   out->rex = (uint8_t)rex;
   return length <= CT_INSN_BYTES_MAX;
 }
@@ -580,7 +579,7 @@ ask(const uint8_t *code, uint32_t form)
 }
 
 static inline uint32_t
-look_up_form(const uint8_t *code, uint32_t form)
+find_form(const uint8_t *code, uint32_t form)
 {
   static _Thread_local uint32_t forms[1u << FORMS_BITS]; /* by a hash: form and what is known, 0 nothing */
   uint32_t *place = &forms[form * 0x9e3779b1u >> (32 - FORMS_BITS)];
@@ -613,10 +612,10 @@ decode_vector(const uint8_t *code, struct ct_insn *out)
   uint32_t form = (second & 0x83) | map << 2 | (uint32_t)no_register << 4 | (modrm >= 0xc0 ? FORM_IS_REG : 0) |
                   (evex ? FORM_IS_EVEX : 0) | opcode << 8 | vector_length << 16 | (third >> 7) << 18 |
                   (third >> 4 & 1) << 19 | (uint32_t)((third & 7) != 0) << 20;
-  uint32_t found = look_up_form(code, form);
+  uint32_t found = find_form(code, form);
   if ((found & FORM_KIND) == FORM_BY_REG) {
     form |= FORM_HAS_REG | (modrm >> 3 & 7) << 22 | first >> 7 << 25 | (first >> 4 & 1) << 26;
-    found = look_up_form(code, form);
+    found = find_form(code, form);
   }
   if ((found & FORM_KIND) == FORM_LEFT) {
     return false;
@@ -631,8 +630,7 @@ decode_vector(const uint8_t *code, struct ct_insn *out)
                           .length = (uint8_t)(head + 1 + (kind >> 4 & 15) + (four_more ? 4 : 0) + imm_bytes),
                           .disp_bytes = (uint8_t)(four_more ? 4 : kind & 7),
                           .imm_bytes = (uint8_t)imm_bytes,
-                          .modrm = (uint8_t)modrm,
-                          .sib = (uint8_t)sib,
+                          .address = (uint16_t)(modrm | sib << 8),
                           .rex = 7 ^ (uint8_t)((first >> 5 & 1) | (first >> 6 & 1) << 1 | (first >> 7) << 2)};
   return true;
 }
@@ -650,8 +648,9 @@ ct_decode_full(const uint8_t *code, size_t size, struct ct_insn *out)
   out->imm_bytes = (uint8_t)((in.raw.imm[0].size + in.raw.imm[1].size) / 8);
   if ((in.attributes & ZYDIS_ATTRIB_HAS_MODRM) != 0) {
     out->word &= ~CT_INSN_NO_MODRM;
-    out->modrm = (uint8_t)(in.raw.modrm.mod << 6 | in.raw.modrm.reg << 3 | in.raw.modrm.rm);
-    out->sib = (uint8_t)(in.raw.sib.scale << 6 | in.raw.sib.index << 3 | in.raw.sib.base);
+    unsigned modrm = in.raw.modrm.mod << 6 | in.raw.modrm.reg << 3 | in.raw.modrm.rm;
+    unsigned sib = in.raw.sib.scale << 6 | in.raw.sib.index << 3 | in.raw.sib.base;
+    out->address = (uint16_t)(modrm | sib << 8);
     out->disp_bytes = in.raw.disp.size / 8;
   }
   return true;

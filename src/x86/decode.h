@@ -59,10 +59,21 @@ struct ct_insn {
   uint8_t length;
   uint8_t disp_bytes; /* 0, 1, 4; before the immediate */
   uint8_t imm_bytes;  /* the last ones of the instruction */
-  uint8_t modrm;      /* any without one */
-  uint8_t sib;        /* any without one */
   uint8_t rex;        /* 1: B, 2: X, 4: R; of VEX and EVEX too */
+  uint16_t address;   /* ModRM and, from bit 8, SIB; any without one. In one: the scanner reads both for each */
 };
+
+static inline unsigned
+ct_insn_modrm(const struct ct_insn *in)
+{
+  return in->address & 0xff;
+}
+
+static inline unsigned
+ct_insn_sib(const struct ct_insn *in)
+{
+  return in->address >> 8;
+}
 
 static inline enum ct_op
 ct_insn_op(const struct ct_insn *in)
@@ -85,7 +96,7 @@ ct_insn_traits(const struct ct_insn *in)
 static inline uint8_t
 ct_insn_base(const struct ct_insn *in)
 {
-  unsigned rm = in->modrm & 7, mod = in->modrm >> 6;
+  unsigned rm = ct_insn_modrm(in) & 7, mod = ct_insn_modrm(in) >> 6;
   if ((in->kind & CT_INSN_MEMORY) == 0) {
     return CT_BASE_NONE;
   }
@@ -93,10 +104,10 @@ ct_insn_base(const struct ct_insn *in)
     return CT_BASE_RIP;
   }
   if (rm == 4) {
-    if ((in->sib & 0x38) != 0x20 || (in->rex & 2) != 0) {
+    if ((ct_insn_sib(in) & 0x38) != 0x20 || (in->rex & 2) != 0) {
       return CT_BASE_NONE; /* an index */
     }
-    rm = in->sib & 7;
+    rm = ct_insn_sib(in) & 7;
   }
   if ((in->rex & 1) != 0 || (rm == 5 && mod == 0)) {
     return CT_BASE_NONE;
@@ -143,13 +154,14 @@ ct_insn_value(const struct ct_insn *in)
 static inline int
 ct_insn_reg(const struct ct_insn *in)
 {
-  return (in->modrm >> 3 & 7) | (in->rex & 4) << 1;
+  return (ct_insn_modrm(in) >> 3 & 7) | (in->rex & 4) << 1;
 }
 
 static inline int
 ct_insn_rm(const struct ct_insn *in)
 {
-  unsigned rm = (in->word & CT_INSN_NO_MODRM) != 0 ? in->code[in->length - in->imm_bytes - 1] & 7 : in->modrm & 7;
+  unsigned rm =
+      (in->word & CT_INSN_NO_MODRM) != 0 ? in->code[in->length - in->imm_bytes - 1] & 7 : ct_insn_modrm(in) & 7;
   return (in->kind & CT_INSN_MEMORY) != 0 ? -1 : (int)(rm | (in->rex & 1) << 3);
 }
 

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An x86-64 emitter of just the forms that trampolines need: a cursor over a caller's buffer, one function per
- * form. Overflow is remembered, nothing is written past the end, and the caller checks once.
+ * An x86-64 emitter: a cursor over a caller's buffer, and one function for each form of an instruction, named as the
+ * system's assembler names it. Operands come in the order of Intel's manual: destination first. Without a suffix a form
+ * is 64 bits wide; _load takes its second operand from memory, _store writes its first one there, _imm has a constant.
+ *
+ * The encodings are those that the assembler chooses, with the shortest displacements and constants
+ * (tests/unit/x86_emit_test.c compares them byte for byte), except where ct_mem_wide asks for four bytes. Overflow, a
+ * target out of reach and a label that is used too often are remembered in `overflow`; nothing is written past the end,
+ * and the caller checks once.
+ *
+ * Source of the encodings: Intel SDM, volume 2, chapter 2 (instruction format) and the pages of each instruction.
  */
 #ifndef CT_X86_EMIT_H
 #define CT_X86_EMIT_H
@@ -11,7 +19,48 @@
 #include <stdint.h>
 #include <string.h>
 
-enum ct_reg { CT_RAX = 0, CT_RCX = 1, CT_RDX = 2, CT_RSP = 4, CT_R10 = 10, CT_R11 = 11 };
+/* With constant operands all of a form is found at compile time: emitting is a few stores then. */
+#define CT_INLINE static inline __attribute__((always_inline))
+
+enum ct_reg {
+  CT_RAX,
+  CT_RCX,
+  CT_RDX,
+  CT_RBX,
+  CT_RSP,
+  CT_RBP,
+  CT_RSI,
+  CT_RDI,
+  CT_R8,
+  CT_R9,
+  CT_R10,
+  CT_R11,
+  CT_R12,
+  CT_R13,
+  CT_R14,
+  CT_R15,
+  CT_NO_REG
+};
+
+/* Conditions, as in the low four bits of the opcodes of jcc. */
+enum ct_cond {
+  CT_JO,
+  CT_JNO,
+  CT_JB,
+  CT_JAE,
+  CT_JE,
+  CT_JNE,
+  CT_JBE,
+  CT_JA,
+  CT_JS,
+  CT_JNS,
+  CT_JP,
+  CT_JNP,
+  CT_JL,
+  CT_JGE,
+  CT_JLE,
+  CT_JG
+};
 
 struct ct_code {
   uint8_t *bytes;
@@ -21,13 +70,62 @@ struct ct_code {
   bool overflow;
 };
 
-static inline uint64_t
+/* An operand in memory. */
+struct ct_mem {
+  uint64_t target;     /* of CT_MEM_RIP: its address */
+  int32_t disp;        /* of the others */
+  uint8_t base, index; /* enum ct_reg */
+  uint8_t scale;       /* log2 of what the index is multiplied by */
+  enum { CT_MEM_BASE, CT_MEM_GS, CT_MEM_RIP } kind : 8;
+  bool wide; /* four bytes of displacement, whatever it is */
+};
+
+/* disp(base) */
+CT_INLINE struct ct_mem
+ct_mem(enum ct_reg base, int32_t disp)
+{
+  return (struct ct_mem){.base = base, .index = CT_NO_REG, .disp = disp};
+}
+
+/* disp(base, index), as long as index is not rsp */
+CT_INLINE struct ct_mem
+ct_mem_index(enum ct_reg base, enum ct_reg index, int32_t disp)
+{
+  return (struct ct_mem){.base = base, .index = index, .disp = disp};
+}
+
+/* The same with a displacement of four bytes, so that the form's length does not depend on it. */
+CT_INLINE struct ct_mem
+ct_mem_wide(struct ct_mem mem)
+{
+  mem.wide = true;
+  return mem;
+}
+
+/* %gs:offset */
+CT_INLINE struct ct_mem
+ct_mem_gs(uint32_t offset)
+{
+  return (struct ct_mem){.kind = CT_MEM_GS, .base = CT_NO_REG, .index = CT_NO_REG, .disp = (int32_t)offset};
+}
+
+/* The memory at that address, relative to rip. */
+CT_INLINE struct ct_mem
+ct_mem_rip(uint64_t target)
+{
+  return (struct ct_mem){.kind = CT_MEM_RIP, .base = CT_NO_REG, .index = CT_NO_REG, .target = target};
+}
+
+/* Where the next byte will run. */
+CT_INLINE uint64_t
 ct_code_pc(const struct ct_code *code)
 {
   return code->address + code->length;
 }
 
-static inline void
+/* ---- data ---- */
+
+CT_INLINE void
 ct_emit_bytes(struct ct_code *code, const void *bytes, size_t count)
 {
   if (count > code->capacity - code->length) {
@@ -38,26 +136,26 @@ ct_emit_bytes(struct ct_code *code, const void *bytes, size_t count)
   code->length += count;
 }
 
-static inline void
+CT_INLINE void
 ct_emit_u8(struct ct_code *code, uint8_t value)
 {
   ct_emit_bytes(code, &value, 1);
 }
 
-static inline void
+CT_INLINE void
 ct_emit_u32(struct ct_code *code, uint32_t value)
 {
   ct_emit_bytes(code, &value, 4);
 }
 
-static inline void
+CT_INLINE void
 ct_emit_u64(struct ct_code *code, uint64_t value)
 {
   ct_emit_bytes(code, &value, 8);
 }
 
-/* rel32 from behind the field to target; what does not reach counts as overflow. */
-static inline void
+/* rel32 from the end of the field to target */
+CT_INLINE void
 ct_emit_rel32(struct ct_code *code, uint64_t target)
 {
   int64_t distance = (int64_t)(target - (ct_code_pc(code) + 4));
@@ -67,44 +165,345 @@ ct_emit_rel32(struct ct_code *code, uint64_t target)
   ct_emit_u32(code, (uint32_t)distance);
 }
 
-/* mov %reg, disp(%rsp) */
-static inline void
-ct_emit_store_sp(struct ct_code *code, enum ct_reg reg, int8_t disp)
+/* ---- the instruction format ---- */
+
+/* Prefixes to SIB: up to six bytes, the first in the lowest bits. */
+struct ct_form {
+  uint64_t bytes;
+  unsigned count;
+};
+
+CT_INLINE void
+ct_form_add(struct ct_form *form, unsigned byte)
 {
-  uint8_t bytes[] = {(uint8_t)(0x48 | (reg >= 8 ? 4 : 0)), 0x89, (uint8_t)(0x44 | (reg & 7) << 3), 0x24, (uint8_t)disp};
-  ct_emit_bytes(code, bytes, sizeof(bytes));
+  form->bytes |= (uint64_t)byte << 8 * form->count++;
 }
 
-/* mov disp(%rsp), %reg */
-static inline void
-ct_emit_load_sp(struct ct_code *code, enum ct_reg reg, int8_t disp)
+/* What stands before ModRM. opcode: with 0x0f00 for the second map. */
+CT_INLINE void
+ct_form_begin(struct ct_form *form, bool wide, unsigned opcode, unsigned reg, unsigned index, unsigned rm)
 {
-  uint8_t bytes[] = {(uint8_t)(0x48 | (reg >= 8 ? 4 : 0)), 0x8b, (uint8_t)(0x44 | (reg & 7) << 3), 0x24, (uint8_t)disp};
-  ct_emit_bytes(code, bytes, sizeof(bytes));
+  unsigned rex = 0x40 | (unsigned)wide << 3 | reg >> 3 << 2 | index >> 3 << 1 | rm >> 3;
+  if (rex != 0x40) {
+    ct_form_add(form, rex);
+  }
+  if (opcode >> 8 != 0) {
+    ct_form_add(form, opcode >> 8);
+  }
+  ct_form_add(form, opcode & 0xff);
 }
 
-/* OP %gs:offset, %reg with a 64-bit register: 0x2b sub, 0x3b cmp, 0x03 add, 0x8b mov */
-static inline void
-ct_emit_gs64(struct ct_code *code, uint8_t opcode, enum ct_reg reg, uint32_t offset)
+/* The form, a displacement and a constant, of so many bytes each. */
+CT_INLINE void
+ct_emit_form(struct ct_code *code, struct ct_form form, uint32_t disp, unsigned disp_bytes, uint64_t imm,
+             unsigned imm_bytes)
 {
-  uint8_t bytes[] = {0x65, (uint8_t)(0x48 | (reg >= 8 ? 4 : 0)), opcode, (uint8_t)(0x04 | (reg & 7) << 3), 0x25};
-  ct_emit_bytes(code, bytes, sizeof(bytes));
-  ct_emit_u32(code, offset);
+  unsigned __int128 bytes = form.bytes;
+  bytes |= (unsigned __int128)(disp_bytes == 4 ? disp : disp & 0xff) << 8 * form.count;
+  bytes |= (unsigned __int128)imm << 8 * (form.count + disp_bytes);
+  ct_emit_bytes(code, &bytes, form.count + disp_bytes + imm_bytes);
 }
 
-/* jcc target, near form; opcode is the second byte (0x83 jae, 0x84 je, 0x85 jne) */
-static inline void
-ct_emit_jcc(struct ct_code *code, uint8_t opcode, uint64_t target)
+CT_INLINE bool
+ct_is_imm8(int32_t value)
 {
-  ct_emit_u8(code, 0x0f);
-  ct_emit_u8(code, opcode);
-  ct_emit_rel32(code, target);
+  return value == (int8_t)value;
 }
+
+/* With two registers; reg may be a part of the opcode instead. */
+CT_INLINE void
+ct_emit_rr(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, unsigned rm, uint64_t imm,
+           unsigned imm_bytes)
+{
+  struct ct_form form = {0, 0};
+  ct_form_begin(&form, wide, opcode, reg, 0, rm);
+  ct_form_add(&form, 0xc0 | (reg & 7) << 3 | (rm & 7));
+  ct_emit_form(code, form, 0, 0, imm, imm_bytes);
+}
+
+/* With memory; reg may be a part of the opcode instead. */
+CT_INLINE void
+ct_emit_rm(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, struct ct_mem mem, uint64_t imm,
+           unsigned imm_bytes)
+{
+  struct ct_form form = {0, 0};
+  unsigned base = mem.base == CT_NO_REG ? 0 : mem.base, index = mem.index == CT_NO_REG ? 4 : mem.index;
+  unsigned disp_bytes = 4, mode = (reg & 7) << 3;
+  uint32_t disp = (uint32_t)mem.disp;
+  if (mem.kind == CT_MEM_GS) {
+    ct_form_add(&form, 0x65);
+  }
+  ct_form_begin(&form, wide, opcode, reg, index, base);
+  if (mem.kind == CT_MEM_GS) {
+    ct_form_add(&form, mode | 4);
+    ct_form_add(&form, 0x25); /* neither base nor index */
+  } else if (mem.kind == CT_MEM_RIP) {
+    ct_form_add(&form, mode | 5);
+    int64_t distance = (int64_t)(mem.target - (ct_code_pc(code) + form.count + 4 + imm_bytes));
+    code->overflow |= distance != (int32_t)distance;
+    disp = (uint32_t)distance;
+  } else {
+    if (!mem.wide && ct_is_imm8(mem.disp)) {
+      disp_bytes =
+          mem.disp == 0 && (base & 7) != CT_RBP ? 0 : 1; /* without displacement, rbp and r13 mean another form */
+    }
+    mode |= disp_bytes == 4 ? 0x80 : disp_bytes << 6;
+    if (mem.index == CT_NO_REG && (base & 7) != CT_RSP) {
+      ct_form_add(&form, mode | (base & 7));
+    } else {
+      ct_form_add(&form, mode | 4);
+      ct_form_add(&form, (unsigned)mem.scale << 6 | (index & 7) << 3 | (base & 7));
+    }
+  }
+  ct_emit_form(code, form, disp, disp_bytes, imm, imm_bytes);
+}
+
+/* With a register in the opcode. */
+CT_INLINE void
+ct_emit_opcode_reg(struct ct_code *code, bool wide, unsigned opcode, enum ct_reg reg, uint64_t imm, unsigned imm_bytes)
+{
+  struct ct_form form = {0, 0};
+  ct_form_begin(&form, wide, opcode | (reg & 7u), 0, 0, reg);
+  ct_emit_form(code, form, 0, 0, imm, imm_bytes);
+}
+
+/* ---- moves ---- */
+
+CT_INLINE void
+ct_emit_mov(struct ct_code *code, enum ct_reg to, enum ct_reg from)
+{
+  ct_emit_rr(code, true, 0x89, from, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov32(struct ct_code *code, enum ct_reg to, enum ct_reg from)
+{
+  ct_emit_rr(code, false, 0x89, from, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
+{
+  ct_emit_rm(code, true, 0x8b, to, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  ct_emit_rm(code, true, 0x89, from, to, 0, 0);
+}
+
+/* The upper half becomes 0. */
+CT_INLINE void
+ct_emit_mov32_imm(struct ct_code *code, enum ct_reg to, uint32_t value)
+{
+  ct_emit_opcode_reg(code, false, 0xb8, to, value, 4);
+}
+
+CT_INLINE void
+ct_emit_movabs(struct ct_code *code, enum ct_reg to, uint64_t value)
+{
+  ct_emit_opcode_reg(code, true, 0xb8, to, value, 8);
+}
+
+CT_INLINE void
+ct_emit_lea(struct ct_code *code, enum ct_reg to, struct ct_mem of)
+{
+  ct_emit_rm(code, true, 0x8d, to, of, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_lea32(struct ct_code *code, enum ct_reg to, struct ct_mem of)
+{
+  ct_emit_rm(code, false, 0x8d, to, of, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_push(struct ct_code *code, enum ct_reg from)
+{
+  ct_emit_opcode_reg(code, false, 0x50, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_pop(struct ct_code *code, enum ct_reg to)
+{
+  ct_emit_opcode_reg(code, false, 0x58, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_push_load(struct ct_code *code, struct ct_mem from)
+{
+  ct_emit_rm(code, false, 0xff, 6, from, 0, 0);
+}
+
+/* An address with rsp is computed with what rsp is afterwards. */
+CT_INLINE void
+ct_emit_pop_store(struct ct_code *code, struct ct_mem to)
+{
+  ct_emit_rm(code, false, 0x8f, 0, to, 0, 0);
+}
+
+/* to += from, and from gets what to was, by one instruction (no lock). */
+CT_INLINE void
+ct_emit_xadd_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  ct_emit_rm(code, true, 0x0fc1, from, to, 0, 0);
+}
+
+/* ---- arithmetic ---- */
+
+/* number: of the operation, as in bits 3 to 5 of its opcodes */
+CT_INLINE void
+ct_emit_alu_imm(struct ct_code *code, bool wide, unsigned number, enum ct_reg to, int32_t value)
+{
+  struct ct_form form = {0, 0};
+  if (ct_is_imm8(value)) {
+    ct_emit_rr(code, wide, 0x83, number, to, (uint32_t)value, 1);
+  } else if (to == CT_RAX) {
+    ct_form_begin(&form, wide, number << 3 | 5, 0, 0, 0);
+    ct_emit_form(code, form, 0, 0, (uint32_t)value, 4);
+  } else {
+    ct_emit_rr(code, wide, 0x81, number, to, (uint32_t)value, 4);
+  }
+}
+
+CT_INLINE void
+ct_emit_alu_mem_imm(struct ct_code *code, bool wide, unsigned number, struct ct_mem to, int32_t value)
+{
+  bool is_short = ct_is_imm8(value);
+  ct_emit_rm(code, wide, is_short ? 0x83 : 0x81, number, to, (uint32_t)value, is_short ? 1 : 4);
+}
+
+/* ct_emit_NAME, ct_emit_NAME32: registers; _load; _imm; _store_imm: memory and a constant; 8_store_imm: a byte there */
+#define CT_EMIT_ALU(name, number)                                                                                      \
+  CT_INLINE void ct_emit_##name(struct ct_code *code, enum ct_reg to, enum ct_reg from)                                \
+  {                                                                                                                    \
+    ct_emit_rr(code, true, (number) << 3 | 1, from, to, 0, 0);                                                         \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##32(struct ct_code * code, enum ct_reg to, enum ct_reg from)                           \
+  {                                                                                                                    \
+    ct_emit_rr(code, false, (number) << 3 | 1, from, to, 0, 0);                                                        \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)                       \
+  {                                                                                                                    \
+    ct_emit_rm(code, true, (number) << 3 | 3, to, from, 0, 0);                                                         \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##_imm(struct ct_code *code, enum ct_reg to, int32_t value)                             \
+  {                                                                                                                    \
+    ct_emit_alu_imm(code, true, number, to, value);                                                                    \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##32_imm(struct ct_code * code, enum ct_reg to, int32_t value)                          \
+  {                                                                                                                    \
+    ct_emit_alu_imm(code, false, number, to, value);                                                                   \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##_store_imm(struct ct_code *code, struct ct_mem to, int32_t value)                     \
+  {                                                                                                                    \
+    ct_emit_alu_mem_imm(code, true, number, to, value);                                                                \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##32_store_imm(struct ct_code * code, struct ct_mem to, int32_t value)                  \
+  {                                                                                                                    \
+    ct_emit_alu_mem_imm(code, false, number, to, value);                                                               \
+  }                                                                                                                    \
+  CT_INLINE void ct_emit_##name##8_store_imm(struct ct_code * code, struct ct_mem to, uint8_t value)                   \
+  {                                                                                                                    \
+    ct_emit_rm(code, false, 0x80, number, to, value, 1);                                                               \
+  }
+CT_EMIT_ALU(add, 0)
+CT_EMIT_ALU(or, 1)
+CT_EMIT_ALU(and, 4)
+CT_EMIT_ALU(sub, 5)
+CT_EMIT_ALU(xor, 6)
+CT_EMIT_ALU(cmp, 7)
+#undef CT_EMIT_ALU
+
+CT_INLINE void
+ct_emit_test32_imm(struct ct_code *code, enum ct_reg reg, uint32_t value)
+{
+  if (reg == CT_RAX) {
+    struct ct_form form = {0xa9, 1};
+    ct_emit_form(code, form, 0, 0, value, 4);
+  } else {
+    ct_emit_rr(code, false, 0xf7, 0, reg, value, 4);
+  }
+}
+
+CT_INLINE void
+ct_emit_dec(struct ct_code *code, enum ct_reg reg)
+{
+  ct_emit_rr(code, true, 0xff, 1, reg, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_dec32_store(struct ct_code *code, struct ct_mem mem)
+{
+  ct_emit_rm(code, false, 0xff, 1, mem, 0, 0);
+}
+
+/* bits: 2 to 63 (by 1 the assembler has a shorter form) */
+CT_INLINE void
+ct_emit_shl(struct ct_code *code, enum ct_reg reg, uint8_t bits)
+{
+  ct_emit_rr(code, true, 0xc1, 4, reg, bits, 1);
+}
+
+CT_INLINE void
+ct_emit_shr(struct ct_code *code, enum ct_reg reg, uint8_t bits)
+{
+  ct_emit_rr(code, true, 0xc1, 5, reg, bits, 1);
+}
+
+/* ---- without operands ---- */
+
+static inline void
+ct_emit_rdtsc(struct ct_code *code)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, 0x31}, 2);
+}
+
+static inline void
+ct_emit_syscall(struct ct_code *code)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, 0x05}, 2);
+}
+
+static inline void
+ct_emit_popfq(struct ct_code *code)
+{
+  ct_emit_u8(code, 0x9d);
+}
+
+static inline void
+ct_emit_ret(struct ct_code *code)
+{
+  ct_emit_u8(code, 0xc3);
+}
+
+static inline void
+ct_emit_int3(struct ct_code *code)
+{
+  ct_emit_u8(code, 0xcc);
+}
+
+/* nopl 0(%rax,%rax): five bytes, as many as a jump */
+static inline void
+ct_emit_nop5(struct ct_code *code)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, 0x1f, 0x44, 0x00, 0x00}, 5);
+}
+
+/* ---- branches ---- */
 
 static inline void
 ct_emit_jmp(struct ct_code *code, uint64_t target)
 {
   ct_emit_u8(code, 0xe9);
+  ct_emit_rel32(code, target);
+}
+
+static inline void
+ct_emit_jcc(struct ct_code *code, enum ct_cond cond, uint64_t target)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, (uint8_t)(0x80 | cond)}, 2);
   ct_emit_rel32(code, target);
 }
 
@@ -115,29 +514,91 @@ ct_emit_call(struct ct_code *code, uint64_t target)
   ct_emit_rel32(code, target);
 }
 
-/* jmp *target(%rip) */
 static inline void
-ct_emit_jmp_mem(struct ct_code *code, uint64_t pointer)
+ct_emit_jmp_load(struct ct_code *code, struct ct_mem from)
 {
-  ct_emit_u8(code, 0xff);
-  ct_emit_u8(code, 0x25);
-  ct_emit_rel32(code, pointer);
+  ct_emit_rm(code, false, 0xff, 4, from, 0, 0);
 }
 
-/* lea target(%rip), %r11 */
+/* target: where it goes on when the transaction aborts */
 static inline void
-ct_emit_lea_r11(struct ct_code *code, uint64_t target)
+ct_emit_xbegin(struct ct_code *code, uint64_t target)
 {
-  ct_emit_bytes(code, "\x4c\x8d\x1d", 3);
+  ct_emit_bytes(code, (const uint8_t[]){0xc7, 0xf8}, 2);
   ct_emit_rel32(code, target);
 }
 
-/* movabs $value, %r11 */
+/* jmp over the next bytes */
 static inline void
-ct_emit_movabs_r11(struct ct_code *code, uint64_t value)
+ct_emit_jmp_over(struct ct_code *code, int8_t bytes)
 {
-  ct_emit_bytes(code, "\x49\xbb", 2);
-  ct_emit_u64(code, value);
+  ct_emit_bytes(code, (const uint8_t[]){0xeb, (uint8_t)bytes}, 2);
+}
+
+/* ---- labels ---- */
+
+/* A place in the code that branches go to, before it is known or afterwards. All zeros at first. */
+#define CT_LABEL_USES 4
+struct ct_label {
+  size_t uses[CT_LABEL_USES]; /* the fields to fill in */
+  size_t place;
+  uint8_t count;
+  bool is_bound;
+};
+
+static inline void
+ct_label_fill(struct ct_code *code, size_t field, size_t place)
+{
+  if (!code->overflow) {
+    int32_t distance = (int32_t)(place - (field + 4));
+    memcpy(code->bytes + field, &distance, sizeof(distance));
+  }
+}
+
+/* The rel32 of a branch whose opcode has just been emitted. */
+static inline void
+ct_emit_label(struct ct_code *code, struct ct_label *label)
+{
+  size_t field = code->length;
+  ct_emit_u32(code, 0);
+  if (label->is_bound) {
+    ct_label_fill(code, field, label->place);
+  } else if (label->count == CT_LABEL_USES) {
+    code->overflow = true;
+  } else {
+    label->uses[label->count++] = field;
+  }
+}
+
+/* The label is here. */
+static inline void
+ct_label_bind(struct ct_code *code, struct ct_label *label)
+{
+  label->is_bound = true;
+  label->place = code->length;
+  for (unsigned i = 0; i < label->count; i++) {
+    ct_label_fill(code, label->uses[i], label->place);
+  }
+}
+
+static inline bool
+ct_label_is_used(const struct ct_label *label)
+{
+  return label->count != 0;
+}
+
+static inline void
+ct_emit_jcc_label(struct ct_code *code, enum ct_cond cond, struct ct_label *label)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, (uint8_t)(0x80 | cond)}, 2);
+  ct_emit_label(code, label);
+}
+
+static inline void
+ct_emit_call_label(struct ct_code *code, struct ct_label *label)
+{
+  ct_emit_u8(code, 0xe8);
+  ct_emit_label(code, label);
 }
 
 #endif

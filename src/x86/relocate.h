@@ -39,7 +39,7 @@ struct ct_relocation_map {
 
 /*
  * Emits the window's instructions at out's position so that they do there what they did at address, followed, unless
- * the window is terminated, by a jump to the instruction behind it. map may be NULL.
+ * the window is terminated, by a jump to the instruction after it. map may be NULL.
  * A direct call pushes its original return address.
  */
 enum ct_window_refusal ct_window_relocate(const uint8_t *code, uint64_t address, const struct ct_window *window,

@@ -4,9 +4,9 @@
  *
  * A function touches its own return-address slot when, with the CFA known from its CFI row (rsp- or rbp-based), an
  * operand addresses CFA-8, when it pops with CFA = rsp+8, or when a row places the CFA closer than 8 to rsp. gcc's
- * realigning prologue, `push -8(%r10)`, copies the slot for debuggers only and is addressed off r10: not counted.
- * Without CFI the depth of the stack is followed from push, pop, sub, add, lea and leave, and handed over to branch
- * targets inside the function; behind a jump with no known depth nothing is concluded until the next known one.
+ * realigning prologue, `push -8(%r10)`, copies the return-address slot for debuggers only and is addressed off r10: not
+ * counted. Without CFI the depth of the stack is followed from push, pop, sub, add, lea and leave, and handed over to
+ * branch targets inside the function; after a jump with no known depth nothing is concluded until the next known one.
  *
  * How it can err: code that is reached only through a table of addresses is seen (the walk is linear), but jumps
  * there are not known as branch targets. A body with data in it may be decoded wrongly: a fact too many, at worst.
@@ -21,6 +21,9 @@
 #define DEPTH_UNKNOWN INT32_MIN
 #define DEPTHS_MAX    64 /* branch targets remembered in a function without CFI */
 #define RSP           4  /* as a register operand */
+#define RBP           5
+#define RDI           7
+#define ARCH_SET_GS   0x1001 /* asm/prctl.h */
 
 static size_t
 page_count(const struct ct_targets *targets)
@@ -153,12 +156,12 @@ add_flag_use(struct ct_scan *scan, struct ct_flag_use use)
 }
 
 int
-ct_scan_settle(struct ct_scan *scan)
+ct_scan_reconcile(struct ct_scan *scan)
 {
   for (size_t i = 0; i < scan->flag_use_count; i++) {
     const struct ct_flag_use *use = &scan->flag_uses[i];
     bool branched = false;
-    for (uint64_t at = use->behind; at <= use->reader && !branched; at++) {
+    for (uint64_t at = use->after; at <= use->reader && !branched; at++) {
       branched = ct_targets_has(&scan->targets, at);
     }
     if (!branched) {
@@ -220,11 +223,13 @@ struct walk {
   uint64_t known_map; /* bit address % 64 of each */
   int facts;
   bool may_take_flags;   /* on the entry's straight line, and nothing has set flags */
-  uint64_t flags_callee; /* target of the call we stand behind while no instruction has set flags, 0 none */
-  uint64_t flags_behind; /* and the instruction behind it */
+  uint64_t flags_callee; /* target of the call we stand after while no instruction has set flags, 0 none */
+  uint64_t flags_after;  /* and the instruction after it */
   uint32_t eax;          /* last constant moved to eax */
   bool eax_known;
-  uint64_t line_start; /* the entry, or behind the last jump or return */
+  uint32_t edi;        /* likewise, 0: none */
+  int caller_reg;      /* where the caller's frame pointer was loaded to, or -1 */
+  uint64_t line_start; /* the entry, or after the last jump or return */
   struct gs_use {
     uint64_t line_start, address;
   } gs_uses[16]; /* not on the entry's line */
@@ -278,15 +283,22 @@ find_cfa(struct walk *walk, uint64_t address)
     }
   }
   if (walk->cfa_reg == CT_BASE_RSP && walk->cfa_offset < 8) {
-    walk->facts |= CT_FACT_TOUCHES_SLOT;
+    walk->facts |= CT_FACT_TOUCHES_RA_SLOT;
   }
   choose_bases(walk);
 }
 
-static inline void
-check_slot(struct walk *walk, const struct ct_insn *in)
+/* mov disp(%rbp), %reg; with rbp itself it is the way back to the caller (the unwinder's). */
+static bool
+loads_other_than_rbp(const struct ct_insn *in)
 {
-  uint32_t address = in->modrm | (uint32_t)in->sib << 8;
+  return (in->code[0] & 0xf8) == 0x48 && in->code[1] == 0x8b && ct_insn_reg(in) != RBP;
+}
+
+static inline void
+check_ra_slot(struct walk *walk, const struct ct_insn *in)
+{
+  uint32_t address = in->address;
   if ((address & RM_MASK) != walk->base_bits && (address & SIB_MASK) != walk->sib_bits) {
     return;
   }
@@ -295,7 +307,9 @@ check_slot(struct walk *walk, const struct ct_insn *in)
   }
   int64_t place = (int64_t)ct_insn_disp(in) - walk->cfa_offset; /* from the CFA */
   if (place == -8) {
-    walk->facts |= CT_FACT_TOUCHES_SLOT;
+    walk->facts |= CT_FACT_TOUCHES_RA_SLOT;
+  } else if (place == -16 && walk->cfa_reg == CT_BASE_RBP && walk->cfa_offset == 16 && loads_other_than_rbp(in)) {
+    walk->caller_reg = ct_insn_reg(in);
   } else if (place < -8 && walk->cfa_offset == 8 && ct_insn_op(in) != CT_OP_LEA) {
     walk->facts |= CT_FACT_RED_ZONE;
   }
@@ -358,7 +372,7 @@ note_depth(struct walk *walk, uint64_t target)
   }
 }
 
-/* While it matters who reads flags: from the entry on, and behind a call, until some instruction sets them. */
+/* While it matters who reads flags: from the entry on, and after a call, until some instruction sets them. */
 static int
 follow_flags(struct walk *walk, const struct ct_insn *in, uint64_t address)
 {
@@ -367,7 +381,7 @@ follow_flags(struct walk *walk, const struct ct_insn *in, uint64_t address)
   if ((traits & CT_TRAIT_READS_FLAGS) != 0) {
     walk->facts |= walk->may_take_flags ? CT_FACT_FLAGS_IN : 0;
     if (walk->flags_callee != 0) {
-      code = add_flag_use(walk->scan, (struct ct_flag_use){walk->flags_callee, walk->flags_behind, address});
+      code = add_flag_use(walk->scan, (struct ct_flag_use){walk->flags_callee, walk->flags_after, address});
     }
   }
   if ((traits & CT_TRAIT_SETS_FLAGS) != 0 || ct_insn_op(in) >= CT_OP_SYSCALL) {
@@ -403,6 +417,9 @@ follow_syscall(struct walk *walk, uint64_t address)
   case 13:
     walk->facts |= CT_FACT_SIGACTION;
     break;
+  case 158: /* arch_prctl */
+    walk->facts |= walk->edi == ARCH_SET_GS ? CT_FACT_GS_SET : 0;
+    break;
   case 15:
     if (address - walk->start <= 9) {
       walk->facts |= CT_FACT_SIGRETURN;
@@ -424,8 +441,8 @@ follow_relative(struct walk *walk, const struct ct_insn *in, uint64_t address)
   if (ct_insn_op(in) == CT_OP_CALL) {
     add_target(&walk->scan->called, target);
     walk->flags_callee = target;
-    walk->flags_behind = address + in->length;
-  } else if (target == walk->start || target == walk->start + 4) { /* or behind its endbr64 */
+    walk->flags_after = address + in->length;
+  } else if (target == walk->start || target == walk->start + 4) { /* or after its endbr64 */
     walk->facts |= CT_FACT_SELF_BRANCH;
   } else if (target < walk->start || target >= walk->end) {
     return add_tail_jump(walk->scan, (struct ct_tail_jump){walk->function, target, ct_insn_op(in) == CT_OP_BRANCH});
@@ -446,8 +463,12 @@ end_line(struct walk *walk, const struct ct_insn *in, uint64_t address)
  * entry, straight on or by a direct branch.
  */
 __attribute__((cold)) static void
-note_gs(struct walk *walk, uint64_t address)
+note_gs(struct walk *walk, const struct ct_insn *in, uint64_t address)
 {
+  if (in->code[in->length - 2] == 0xae) { /* wrgsbase */
+    walk->facts |= CT_FACT_GS_SET;
+    return;
+  }
   if (walk->line_start == walk->start) {
     walk->facts |= CT_FACT_GS;
   } else if (walk->gs_use_count < sizeof(walk->gs_uses) / sizeof(walk->gs_uses[0])) {
@@ -455,9 +476,9 @@ note_gs(struct walk *walk, uint64_t address)
   }
 }
 
-/* The uses behind a jump or a return: is there a branch to the line of code that they are in? */
+/* The uses after a jump or a return: is there a branch to the line of code that they are in? */
 __attribute__((cold)) static void
-settle_gs(struct walk *walk, const uint8_t *code, size_t size, size_t readable)
+reconcile_gs(struct walk *walk, const uint8_t *code, size_t size, size_t readable)
 {
   for (size_t at = 0; at < size;) {
     struct ct_insn in;
@@ -491,13 +512,15 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
   switch (ct_insn_op(in)) {
   case CT_OP_POP:
     if (walk->cfa_reg == CT_BASE_RSP && walk->cfa_offset == 8) {
-      walk->facts |= CT_FACT_TOUCHES_SLOT;
+      walk->facts |= CT_FACT_TOUCHES_RA_SLOT;
     }
     break;
   case CT_OP_MOV_IMM:
     if (ct_insn_rm(in) == 0) {
       walk->eax = (uint32_t)ct_insn_value(in);
       walk->eax_known = true;
+    } else if (ct_insn_rm(in) == RDI) {
+      walk->edi = (uint32_t)ct_insn_value(in);
     }
     break;
   case CT_OP_LEA:
@@ -532,6 +555,51 @@ follow_op(struct walk *walk, const struct ct_insn *in, uint64_t address)
   return code;
 }
 
+/*
+ * add %reg, %rsp. What makes room for locals of any size subtracts, and goes back by mov or lea; what adds a distance
+ * that was worked out goes to another place on the stack (greenlet).
+ */
+static bool
+adds_to_rsp(const struct ct_insn *in)
+{
+  const uint8_t *code = in->code;
+  if ((in->kind & CT_INSN_MEMORY) != 0 || in->length != 3 || (code[0] & 0xf8) != 0x48) {
+    return false;
+  }
+  return (code[1] == 0x01 && ct_insn_rm(in) == RSP) || (code[1] == 0x03 && ct_insn_reg(in) == RSP);
+}
+
+/*
+ * mov %rbp, %reg where rbp is the frame pointer: __builtin_frame_address(0). With 8 added it is the address of the
+ * slot. What goes back to the frame is mov %rbp, %rsp.
+ */
+static bool
+takes_frame(const struct walk *walk, const struct ct_insn *in)
+{
+  const uint8_t *code = in->code;
+  return walk->cfa_reg == CT_BASE_RBP && walk->cfa_offset == 16 && in->length == 3 && (code[0] & 0xfe) == 0x48 &&
+         code[1] == 0x89 && (code[2] & 0xf8) == 0xe8 && (code[0] != 0x48 || ct_insn_rm(in) != RSP);
+}
+
+/* mov (%reg), %reg with the same register: from a saved rbp to the next one. */
+static bool
+is_step(const struct ct_insn *in)
+{
+  const uint8_t *code = in->code;
+  unsigned rm = code[2] & 7;
+  return in->length == 3 && (code[0] == 0x48 || code[0] == 0x4d) && code[1] == 0x8b && code[2] >> 3 == rm && rm != 4 &&
+         rm != 5;
+}
+
+/* mov 8(%reg), %other: the slot of the frame that reg points to. */
+static bool
+reads_slot_by(const struct ct_insn *in, int reg)
+{
+  const uint8_t *code = in->code;
+  return in->length == 4 && (code[0] & 0xf8) == 0x48 && code[1] == 0x8b && (code[2] & 0xc7) == (0x40 | (reg & 7)) &&
+         (code[0] & 1) == reg >> 3 && code[3] == 8;
+}
+
 int
 ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, uint64_t address, size_t size,
                  size_t readable, const struct ct_cfi_row *rows, size_t row_count)
@@ -544,8 +612,11 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
                       .row_count = row_count,
                       .depth = 8,
                       .may_take_flags = true,
+                      .caller_reg = -1,
                       .line_start = address};
   size_t at = 0;
+  bool has_frame = false, goes_on = false;
+  int frame_reg = -1; /* where the instruction before has put the frame's address */
   while (at < size) {
     struct ct_insn in;
     uint64_t here = address + at;
@@ -558,7 +629,10 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
     if (here >= walk.row_end) {
       find_cfa(&walk, here);
     }
-    check_slot(&walk, &in);
+    check_ra_slot(&walk, &in);
+    if (walk.caller_reg >= 0 && reads_slot_by(&in, walk.caller_reg)) {
+      walk.facts |= CT_FACT_READS_FRAMES;
+    }
     if (row_count == 0) {
       follow_depth(&walk, &in);
     }
@@ -566,8 +640,17 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
       return CT_ENOMEM;
     }
     if ((ct_insn_traits(&in) & CT_TRAIT_GS) != 0) {
-      note_gs(&walk, here);
+      note_gs(&walk, &in, here);
     }
+    if (ct_insn_op(&in) == CT_OP_WRITE_RM) {
+      walk.facts |= adds_to_rsp(&in) ? CT_FACT_MOVES_STACK : 0;
+    }
+    if (frame_reg >= 0 && ct_insn_op(&in) == CT_OP_ADD_IMM && ct_insn_rm(&in) == frame_reg && ct_insn_value(&in) == 8) {
+      walk.facts |= CT_FACT_TOUCHES_RA_SLOT;
+    }
+    frame_reg = ct_insn_op(&in) == CT_OP_WRITE_RM && takes_frame(&walk, &in) ? ct_insn_rm(&in) : -1;
+    has_frame |= frame_reg >= 0;
+    goes_on |= has_frame && is_step(&in);
     if ((FOLLOWED >> ct_insn_op(&in) & 1) != 0) {
       int failed = follow_op(&walk, &in, here);
       if (failed != 0) {
@@ -577,7 +660,8 @@ ct_scan_function(struct ct_scan *scan, uint32_t function, const uint8_t *code, u
     at += in.length;
   }
   if (walk.gs_use_count != 0) {
-    settle_gs(&walk, code, size, readable);
+    reconcile_gs(&walk, code, size, readable);
   }
+  walk.facts |= goes_on ? CT_FACT_TOUCHES_RA_SLOT | CT_FACT_READS_FRAMES : 0;
   return out_of_memory(scan) ? CT_ENOMEM : walk.facts;
 }

@@ -13,125 +13,129 @@
  *   ret_point:  rsp = S                                          (slot holds garbage, S + D the truth)
  *   ret:        rax rdx r11 saved; checks 1 and 3, event         else -> slow_return
  *   ret_done:   restore, put the true return address into S, ret
- *   relocated:  [callout] the displaced instructions, jump behind them
+ *   relocated:  [callout] the displaced instructions, jump after them
  *   cold:       three stubs: r11 = descriptor, jump through the region head
  *
- * With values (spec->values): the first check looks whether there is room for three events, and behind that of the
+ * With values (spec->values): the first check looks whether there is room for three events, and after that of the
  * enter two more say what is in rdi and rsi; the return half has one, before its own, of what is in rax. Each takes its
  * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
  *
- * Nothing but flags is changed on either way: at a function's entry and behind its return no compiled code
+ * Nothing but flags is changed on either way: at a function's entry and after its return no compiled code
  * has live flags; functions that have are refused by the planner. The layout up to `relocated` is the same for
  * all functions, so that one unwind table serves them all (ct_trampoline_unwind).
  *
  * Enter-only (CT_HOOK_ENTER): checks 1 and 3, event, then straight on into the displaced
- * instructions. It also looks whether the slot holds a trampoline's address (restore_slot). CT_HOOK_LOOSE
- * has check 3 only, which fails too where a thread has no segment yet. With event_last the order is: the displaced
- * instructions, which branch away or have no effect yet; the event; on into the body.
+ * instructions. It also looks whether the return-address slot holds a trampoline's address (restore_ra_slot).
+ * CT_HOOK_STACKLESS has check 3 only, which fails too where a thread has no segment yet. With event_last the order is:
+ * the displaced instructions, which branch away or have no effect yet; the event; on into the body.
  *
- * Light (CT_HOOK_LIGHT): enter only by choice, and sampled. First a compare tells whether every call is recorded. If
- * not, the call is counted down and, unless it is due, goes straight on into the displaced instructions, which
- * follow at once; of one that is due the agent writes the event (light_due). What records every call comes behind them:
- * checks 1 and 3, event, and back; the slot is not looked at, and may hold what it likes. A page that several threads
- * share is only read that far: its countdown is 1.
+ * Sampled (CT_HOOK_SAMPLED; the user's word is light): enter only by request, and perhaps sampled. First a compare
+ * shows whether every call is recorded. If not, the call is counted down and, unless it is due, goes straight on into
+ * the displaced instructions, which follow at once; of one that is due the agent writes the event (sample_due). What
+ * records every call comes after them: checks 1 and 3, event, and back; the return-address slot is not looked at, and
+ * may hold anything. A page that several threads share is only read that far: its countdown is 1.
  *
- * Quiet (CT_HOOK_QUIET): an excluded function that needs a trampoline. It only looks whether the slot holds a
- * trampoline's address (restore_quiet), through the table's address itself: the thread's gs is not looked at, so there
- * is nothing to check first.
+ * Passthrough (CT_HOOK_PASSTHROUGH): an excluded function that needs a trampoline. It only looks whether the
+ * return-address slot holds a trampoline's address (restore_passthrough), through the table's address itself: the
+ * thread's gs is not looked at, so there is nothing to check first.
  */
 #include "x86/trampoline.h"
 
 struct layout {
-  size_t popped;   /* behind pop: rsp = S+8, address in the store */
-  size_t adjusted; /* behind lea at ret_point: rsp = S, address in the store */
-  size_t restored; /* behind the store to the slot: rsp = S, address in the slot */
+  size_t popped;   /* after pop: rsp = S+8, address in the store */
+  size_t adjusted; /* after lea at ret_point: rsp = S, address in the store */
+  size_t restored; /* after the store to the return-address slot: rsp = S, address in it */
 };
 
-/* Displacements are made against cold stubs at fixed distances; patched when these are emitted. */
-struct fixups {
-  size_t slow_enter[3];
-  size_t slow_return[3];
-  size_t other; /* not_module or restore_slot; of a light hook: this call is due */
-  size_t every; /* of a light hook: every call is recorded */
+/* Places after the code that is usually run. */
+struct cold {
+  struct ct_label slow_enter, slow_return;
+  struct ct_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
+  struct ct_label every; /* of a sampled hook: every call is recorded */
+  struct ct_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
 };
 
-static size_t
-emit_jcc_later(struct ct_code *out, uint8_t opcode)
+CT_INLINE void
+emit_save(struct ct_code *out, enum ct_reg reg)
 {
-  ct_emit_u8(out, 0x0f);
-  ct_emit_u8(out, opcode);
-  ct_emit_u32(out, 0);
-  return out->length - 4;
+  int32_t place = reg == CT_RAX ? -8 : reg == CT_RDX ? -16 : reg == CT_R11 ? -24 : -32;
+  ct_emit_mov_store(out, ct_mem(CT_RSP, place), reg);
+}
+
+CT_INLINE void
+emit_restore(struct ct_code *out, enum ct_reg reg)
+{
+  int32_t place = reg == CT_RAX ? -8 : reg == CT_RDX ? -16 : reg == CT_R11 ? -24 : -32;
+  ct_emit_mov_load(out, reg, ct_mem(CT_RSP, place));
 }
 
 static void
-fix(struct ct_code *out, size_t at)
+emit_stack_check(struct ct_code *out, struct ct_label *slow)
 {
-  if (!out->overflow) {
-    int32_t distance = (int32_t)(out->length - (at + 4));
-    memcpy(out->bytes + at, &distance, sizeof(distance));
-  }
-}
-
-static void
-emit_stack_check(struct ct_code *out, size_t *fixup)
-{
-  ct_emit_bytes(out, "\x49\x89\xe3", 3); /* mov %rsp, %r11 */
-  ct_emit_gs64(out, 0x2b, CT_R11, CT_GS_STACK_LO);
-  ct_emit_gs64(out, 0x3b, CT_R11, CT_GS_STACK_LEN);
-  *fixup = emit_jcc_later(out, 0x83); /* jae */
+  ct_emit_mov(out, CT_R11, CT_RSP);
+  ct_emit_sub_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
+  ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LEN));
+  ct_emit_jcc_label(out, CT_JAE, slow);
 }
 
 /*
- * rdx:rax free. Reads the clock, then reserves; the event's address is in r11, clock in rax, tag in edx. Place and tag
- * come out of one instruction, and whether the place is one is seen from its address: a signal handler that comes in
- * between may fill the segment and begin another, what has been reserved stays valid.
+ * The place of an event in r11 and its tag in edx. Both come out of one instruction, so that a handler that interrupts
+ * takes the next place; and whether the place is one is seen from its address: a signal handler that comes in between
+ * may fill the segment and begin another, what has been reserved stays valid.
  */
 static void
-emit_reserve(struct ct_code *out, size_t *fixup)
+emit_take_place(struct ct_code *out, struct ct_label *none)
 {
-  ct_emit_bytes(out, "\x0f\x31", 2);                 /* rdtsc */
-  ct_emit_bytes(out, "\x48\xc1\xe2\x20", 4);         /* shl $32, %rdx */
-  ct_emit_bytes(out, "\x48\x09\xd0", 3);             /* or %rdx, %rax */
-  ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6); /* mov $16, %r11d */
-  ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6); /* xadd %r11, %gs:CURSOR: one instruction, so that a handler */
-  ct_emit_u32(out, CT_GS_CURSOR);                    /* that interrupts takes the next place */
-  ct_emit_bytes(out, "\x41\xf7\xc3", 3);             /* test $CT_CURSOR_VALID, %r11d */
-  ct_emit_u32(out, CT_CURSOR_VALID);
-  *fixup = emit_jcc_later(out, 0x84);        /* jz */
-  ct_emit_bytes(out, "\x44\x89\xda", 3);     /* mov %r11d, %edx */
-  ct_emit_bytes(out, "\x83\xe2\x03", 3);     /* and $CT_WORD_TAG_MASK, %edx */
-  ct_emit_bytes(out, "\x49\x83\xe3\xfc", 4); /* and $~CT_WORD_TAG_MASK, %r11 */
+  ct_emit_mov32_imm(out, CT_R11, CT_EVENT_BYTES);
+  ct_emit_xadd_store(out, ct_mem_gs(CT_GS_CURSOR), CT_R11);
+  ct_emit_test32_imm(out, CT_R11, CT_CURSOR_VALID);
+  ct_emit_jcc_label(out, CT_JE, none);
+  ct_emit_mov32(out, CT_RDX, CT_R11);
+  ct_emit_and32_imm(out, CT_RDX, CT_WORD_TAG_MASK);
+  ct_emit_and_imm(out, CT_R11, ~CT_WORD_TAG_MASK);
 }
 
-/* Stores the event: the word last, in one store. */
+/* rdx:rax free. Reads the clock, then reserves; the event's address is in r11, clock in rax, tag in edx. */
+static void
+emit_reserve(struct ct_code *out, struct ct_label *slow)
+{
+  ct_emit_rdtsc(out);
+  ct_emit_shl(out, CT_RDX, 32);
+  ct_emit_or(out, CT_RAX, CT_RDX);
+  emit_take_place(out, slow);
+}
+
+/* The word, of rsp, the tag in edx and word, into the event at r11: last, in one store. The same length for all words,
+ * see ct_trampoline_unwind. */
+static void
+emit_word(struct ct_code *out, uint32_t word)
+{
+  ct_emit_mov32(out, CT_RAX, CT_RSP);
+  ct_emit_shl(out, CT_RAX, 32);
+  if (word < 0x80000000u) {
+    ct_emit_lea(out, CT_RAX, ct_mem_wide(ct_mem_index(CT_RAX, CT_RDX, (int32_t)word)));
+  } else { /* zero-extends, unlike the form above */
+    ct_emit_lea32(out, CT_RDX, ct_mem_wide(ct_mem(CT_RDX, (int32_t)word)));
+    ct_emit_or(out, CT_RAX, CT_RDX);
+  }
+  ct_emit_mov_store(out, ct_mem(CT_R11, 8), CT_RAX);
+}
+
 static void
 emit_event(struct ct_code *out, uint32_t word)
 {
-  ct_emit_bytes(out, "\x49\x89\x03", 3); /* mov %rax, (%r11) */
-  ct_emit_bytes(out, "\x89\xe0", 2);     /* mov %esp, %eax */
-  ct_emit_bytes(out, "\x48\xc1\xe0\x20", 4);
-  if (word < 0x80000000u) {
-    ct_emit_bytes(out, "\x48\x8d\x84\x10", 4); /* lea word(%rax,%rdx), %rax */
-    ct_emit_u32(out, word);
-  } else {
-    ct_emit_bytes(out, "\x8d\x92", 2); /* lea word(%rdx), %edx: zero-extends, unlike the form above */
-    ct_emit_u32(out, word);
-    ct_emit_bytes(out, "\x48\x09\xd0", 3); /* or %rdx, %rax */
-  }
-  ct_emit_bytes(out, "\x49\x89\x43\x08", 4); /* mov %rax, 8(%r11) */
+  ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_RAX);
+  emit_word(out, word);
 }
 
 /* Is there room for so many events? r11 is free. */
 static void
-emit_room_check(struct ct_code *out, uint8_t events, size_t *fixup)
+emit_room_check(struct ct_code *out, uint8_t events, struct ct_label *slow)
 {
-  ct_emit_gs64(out, 0x8b, CT_R11, CT_GS_CURSOR);
-  ct_emit_bytes(out, "\x49\x83\xc3", 3); /* add $(events - 1) * 16, %r11 */
-  ct_emit_u8(out, (uint8_t)((events - 1) * CT_EVENT_BYTES));
-  ct_emit_bytes(out, "\x41\xf7\xc3", 3); /* test $CT_CURSOR_VALID, %r11d */
-  ct_emit_u32(out, CT_CURSOR_VALID);
-  *fixup = emit_jcc_later(out, 0x84); /* jz */
+  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_CURSOR));
+  ct_emit_add_imm(out, CT_R11, (events - 1) * (int32_t)CT_EVENT_BYTES);
+  ct_emit_test32_imm(out, CT_R11, CT_CURSOR_VALID);
+  ct_emit_jcc_label(out, CT_JE, slow);
 }
 
 /* An event with the value of rdi, rsi or rax (what it was before the hook) in place of the clock. rax, rdx, r11 are
@@ -139,182 +143,195 @@ emit_room_check(struct ct_code *out, uint8_t events, size_t *fixup)
 static void
 emit_value(struct ct_code *out, uint32_t word)
 {
-  static const char places[][5] = {"\x49\x89\x3b", "\x49\x89\x33"}; /* mov %rdi, (%r11); mov %rsi, (%r11) */
-  ct_emit_bytes(out, "\x41\xbb\x10\x00\x00\x00", 6);                /* mov $16, %r11d */
-  ct_emit_bytes(out, "\x65\x4c\x0f\xc1\x1c\x25", 6);                /* xadd %r11, %gs:CURSOR */
-  ct_emit_u32(out, CT_GS_CURSOR);
-  ct_emit_bytes(out, "\x41\xf7\xc3", 3); /* test $CT_CURSOR_VALID, %r11d */
-  ct_emit_u32(out, CT_CURSOR_VALID);
-  size_t none = emit_jcc_later(out, 0x84);   /* jz */
-  ct_emit_bytes(out, "\x44\x89\xda", 3);     /* mov %r11d, %edx */
-  ct_emit_bytes(out, "\x83\xe2\x03", 3);     /* and $CT_WORD_TAG_MASK, %edx */
-  ct_emit_bytes(out, "\x49\x83\xe3\xfc", 4); /* and $~CT_WORD_TAG_MASK, %r11 */
+  struct ct_label none = {0};
+  emit_take_place(out, &none);
   if (word == CT_WORD_RESULT) {
-    ct_emit_load_sp(out, CT_RAX, -8);
-    ct_emit_bytes(out, "\x49\x89\x03", 3); /* mov %rax, (%r11) */
-  } else {
-    ct_emit_bytes(out, places[word == CT_WORD_ARG_2], 3);
+    emit_restore(out, CT_RAX);
   }
-  ct_emit_bytes(out, "\x89\xe0", 2); /* mov %esp, %eax */
-  ct_emit_bytes(out, "\x48\xc1\xe0\x20", 4);
-  ct_emit_bytes(out, "\x48\x8d\x84\x10", 4); /* lea word(%rax,%rdx), %rax */
-  ct_emit_u32(out, word);
-  ct_emit_bytes(out, "\x49\x89\x43\x08", 4); /* mov %rax, 8(%r11) */
-  fix(out, none);
+  ct_emit_mov_store(out, ct_mem(CT_R11, 0), word == CT_WORD_RESULT ? CT_RAX : word == CT_WORD_ARG_2 ? CT_RSI : CT_RDI);
+  emit_word(out, word);
+  ct_label_bind(out, &none);
 }
 
 /* r10 = address of the return address's byte in the table */
 static void
 emit_text_lookup(struct ct_code *out)
 {
-  ct_emit_bytes(out, "\x4c\x8b\x14\x24", 4); /* mov (%rsp), %r10 */
-  ct_emit_bytes(out, "\x49\xc1\xea\x10", 4); /* shr $16, %r10 */
-  ct_emit_gs64(out, 0x03, CT_R10, CT_GS_TABLE);
+  ct_emit_mov_load(out, CT_R10, ct_mem(CT_RSP, 0));
+  ct_emit_shr(out, CT_R10, CT_TABLE_SHIFT);
+  ct_emit_add_load(out, CT_R10, ct_mem_gs(CT_GS_TABLE));
 }
 
 static void
 emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t head_field)
 {
-  ct_emit_lea_r11(out, spec->desc);
-  ct_emit_jmp_mem(out, spec->head + head_field);
+  ct_emit_lea(out, CT_R11, ct_mem_rip(spec->desc));
+  ct_emit_jmp_load(out, ct_mem_rip(spec->head + head_field));
 }
 
 static void
-emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct fixups *fixups,
+emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold,
           struct layout *layout)
 {
   size_t start = out->length;
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32);
-  emit_stack_check(out, &fixups->slow_enter[0]);
+  struct ct_label relocated = {0};
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10);
+  emit_stack_check(out, &cold->slow_enter);
   emit_text_lookup(out);
-  ct_emit_bytes(out, "\x41\x80\x3a\x01", 4); /* cmpb $CT_TEXT_MODULE, (%r10) */
-  fixups->other = emit_jcc_later(out, 0x85);
+  ct_emit_cmp8_store_imm(out, ct_mem(CT_R10, 0), CT_TEXT_MODULE);
+  ct_emit_jcc_label(out, CT_JNE, &cold->other);
   if (spec->values) {
-    emit_room_check(out, 3, &fixups->slow_enter[2]);
+    emit_room_check(out, 3, &cold->slow_enter);
   }
-  emit_reserve(out, &fixups->slow_enter[1]);
+  emit_reserve(out, &cold->slow_enter);
   emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
   if (spec->values) {
     emit_value(out, CT_WORD_ARG_1);
     emit_value(out, CT_WORD_ARG_2);
   }
-  ct_emit_load_sp(out, CT_RAX, -8);
-  ct_emit_load_sp(out, CT_RDX, -16);
-  ct_emit_load_sp(out, CT_R10, -32);
-  ct_emit_movabs_r11(out, (uint64_t)spec->store_delta);
-  ct_emit_bytes(out, "\x42\x8f\x44\x1c\xf8", 5); /* pop -8(%rsp,%r11): the address is computed with the new rsp */
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  emit_restore(out, CT_R10);
+  ct_emit_movabs(out, CT_R11, (uint64_t)spec->store_delta);
+  ct_emit_pop_store(out, ct_mem_index(CT_RSP, CT_R11, -8)); /* the address is computed with the new rsp */
   layout->popped = out->length - start;
-  ct_emit_load_sp(out, CT_R11, -32);
-  ct_emit_u8(out, 0xe8); /* call relocated */
-  size_t call = out->length;
-  ct_emit_u32(out, 0);
+  ct_emit_mov_load(out, CT_R11, ct_mem(CT_RSP, -32)); /* saved 8 bytes further up than rsp is now */
+  ct_emit_call_label(out, &relocated);
   desc->ret_point = ct_code_pc(out);
-  ct_emit_bytes(out, "\x48\x8d\x64\x24\xf8", 5); /* lea -8(%rsp), %rsp */
+  ct_emit_lea(out, CT_RSP, ct_mem(CT_RSP, -8));
   layout->adjusted = out->length - start;
   desc->ret = ct_code_pc(out);
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  emit_stack_check(out, &fixups->slow_return[0]);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_stack_check(out, &cold->slow_return);
   if (spec->values) {
-    emit_room_check(out, 2, &fixups->slow_return[2]);
+    emit_room_check(out, 2, &cold->slow_return);
     emit_value(out, CT_WORD_RESULT);
   }
-  emit_reserve(out, &fixups->slow_return[1]);
+  emit_reserve(out, &cold->slow_return);
   emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN);
   desc->ret_done = ct_code_pc(out);
-  ct_emit_load_sp(out, CT_RAX, -8);
-  ct_emit_load_sp(out, CT_RDX, -16);
-  ct_emit_movabs_r11(out, (uint64_t)spec->store_delta);
-  ct_emit_bytes(out, "\x4e\x8b\x1c\x1c", 4); /* mov (%rsp,%r11), %r11 */
-  ct_emit_bytes(out, "\x4c\x89\x1c\x24", 4); /* mov %r11, (%rsp) */
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  ct_emit_movabs(out, CT_R11, (uint64_t)spec->store_delta);
+  ct_emit_mov_load(out, CT_R11, ct_mem_index(CT_RSP, CT_R11, 0));
+  ct_emit_mov_store(out, ct_mem(CT_RSP, 0), CT_R11);
   layout->restored = out->length - start;
-  ct_emit_load_sp(out, CT_R11, -24);
-  ct_emit_u8(out, 0xc3);
-  fix(out, call);
+  emit_restore(out, CT_R11);
+  ct_emit_ret(out);
+  ct_label_bind(out, &relocated);
 }
 
 static void
-emit_enter_only(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+emit_enter_only(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32);
-  emit_stack_check(out, &fixups->slow_enter[0]);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10);
+  emit_stack_check(out, &cold->slow_enter);
   emit_text_lookup(out);
-  ct_emit_bytes(out, "\x41\x80\x3a\x02", 4); /* cmpb $CT_TEXT_TRAMPOLINE, (%r10) */
-  fixups->other = emit_jcc_later(out, 0x84);
-  emit_reserve(out, &fixups->slow_enter[1]);
+  ct_emit_cmp8_store_imm(out, ct_mem(CT_R10, 0), CT_TEXT_TRAMPOLINE);
+  ct_emit_jcc_label(out, CT_JE, &cold->other);
+  emit_reserve(out, &cold->slow_enter);
   emit_event(out, (spec->fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
-  ct_emit_load_sp(out, CT_RAX, -8);
-  ct_emit_load_sp(out, CT_RDX, -16);
-  ct_emit_load_sp(out, CT_R11, -24);
-  ct_emit_load_sp(out, CT_R10, -32);
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  emit_restore(out, CT_R11);
+  emit_restore(out, CT_R10);
 }
 
 /* What a call that sampling passes over runs through, down to the displaced instructions: one or two cache lines. */
 static void
-emit_light(struct ct_code *out, struct fixups *fixups)
+emit_sampled(struct ct_code *out, struct cold *cold)
 {
-  ct_emit_bytes(out, "\x65\x48\x83\x3c\x25", 5); /* cmpq $1, %gs:COUNTDOWN: 1, and SAMPLE 0 */
-  ct_emit_u32(out, CT_GS_COUNTDOWN);
-  ct_emit_u8(out, 1);
-  fixups->every = emit_jcc_later(out, 0x84); /* je */
-  ct_emit_bytes(out, "\x65\xff\x0c\x25", 4); /* decl %gs:COUNTDOWN: one instruction, as the xadd */
-  ct_emit_u32(out, CT_GS_COUNTDOWN);
-  fixups->other = emit_jcc_later(out, 0x8e); /* jle */
+  ct_emit_cmp_store_imm(out, ct_mem_gs(CT_GS_COUNTDOWN), 1); /* 1, and SAMPLE 0 */
+  ct_emit_jcc_label(out, CT_JE, &cold->every);
+  ct_emit_dec32_store(out, ct_mem_gs(CT_GS_COUNTDOWN)); /* one instruction, as the xadd */
+  ct_emit_jcc_label(out, CT_JLE, &cold->other);
 }
 
-/* Behind the displaced instructions: the event without sampling, and the stubs. */
+/* The same with all that the agent's stubs expect to be saved. */
 static void
-emit_light_rest(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups,
-                const struct ct_hook_desc *desc)
+emit_stub(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t head_field)
 {
-  fix(out, fixups->every);
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  emit_stack_check(out, &fixups->slow_enter[0]);
-  emit_reserve(out, &fixups->slow_enter[1]);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10);
+  emit_cold(out, spec, head_field);
+}
+
+/* After the displaced instructions: the event without sampling, and the stubs. */
+static void
+emit_sampled_rest(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
+                  const struct ct_hook_desc *desc)
+{
+  ct_label_bind(out, &cold->every);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_stack_check(out, &cold->slow_enter);
+  emit_reserve(out, &cold->slow_enter);
   emit_event(out, (spec->fn | 1u << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
-  ct_emit_load_sp(out, CT_RAX, -8);
-  ct_emit_load_sp(out, CT_RDX, -16);
-  ct_emit_load_sp(out, CT_R11, -24);
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  emit_restore(out, CT_R11);
   ct_emit_jmp(out, desc->relocated);
-  fix(out, fixups->slow_enter[0]);
-  fix(out, fixups->slow_enter[1]);
-  ct_emit_store_sp(out, CT_R10, -32); /* the slow path expects it there */
+  ct_label_bind(out, &cold->slow_enter);
+  emit_save(out, CT_R10); /* the slow path expects it there */
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
-  fix(out, fixups->other);
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32);
-  emit_cold(out, spec, offsetof(struct ct_region_head, light_due));
+  ct_label_bind(out, &cold->other);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10);
+  emit_cold(out, spec, offsetof(struct ct_region_head, sample_due));
 }
 
 static void
-emit_quiet(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+emit_passthrough(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32);
-  ct_emit_bytes(out, "\x4c\x8b\x14\x24", 4); /* mov (%rsp), %r10 */
-  ct_emit_bytes(out, "\x49\xc1\xea\x10", 4); /* shr $16, %r10 */
-  ct_emit_movabs_r11(out, spec->table);
-  ct_emit_bytes(out, "\x43\x80\x3c\x1a\x02", 5); /* cmpb $CT_TEXT_TRAMPOLINE, (%r10,%r11) */
-  fixups->other = emit_jcc_later(out, 0x84);
-  ct_emit_load_sp(out, CT_R11, -24);
-  ct_emit_load_sp(out, CT_R10, -32);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10);
+  ct_emit_mov_load(out, CT_R10, ct_mem(CT_RSP, 0));
+  ct_emit_shr(out, CT_R10, CT_TABLE_SHIFT);
+  ct_emit_movabs(out, CT_R11, spec->table);
+  ct_emit_cmp8_store_imm(out, ct_mem_index(CT_R10, CT_R11, 0), CT_TEXT_TRAMPOLINE);
+  ct_emit_jcc_label(out, CT_JE, &cold->other);
+  emit_restore(out, CT_R11);
+  emit_restore(out, CT_R10);
+}
+
+/*
+ * memcpy and the like: most copies are not of the part of the caller's stack that may have trampolines' addresses, and
+ * go on at once. After all code, in `copy`: the others, and all of a thread that has copied such a part before.
+ */
+static void
+emit_copy_check(struct ct_code *out, struct ct_label *copy)
+{
+  ct_emit_cmp32_store_imm(out, ct_mem_gs(CT_GS_COPIES), 0);
+  ct_emit_jcc_label(out, CT_JNE, copy);
+  emit_save(out, CT_R11);
+  ct_emit_mov(out, CT_R11, CT_RSI);
+  ct_emit_sub_load(out, CT_R11, ct_mem_gs(CT_GS_HOOKED_LO));
+  ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_HOOKED_LEN));
+  emit_restore(out, CT_R11);
+  ct_emit_jcc_label(out, CT_JB, copy);
 }
 
 static void
-emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
+emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
   size_t field;
+  if (spec->callout == CT_CALLOUT_COPY) {
+    emit_copy_check(out, &cold->copy);
+    return;
+  }
   switch (spec->callout) {
   case CT_CALLOUT_PARK:
     field = offsetof(struct ct_region_head, callout_park);
@@ -347,115 +364,134 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out)
   case CT_CALLOUT_SIGACTION:
     field = offsetof(struct ct_region_head, callout_sigaction);
     break;
+  case CT_CALLOUT_GS:
+    field = offsetof(struct ct_region_head, callout_gs);
+    break;
+  case CT_CALLOUT_ARCH_PRCTL:
+    field = offsetof(struct ct_region_head, callout_arch_prctl);
+    break;
   case CT_CALLOUT_WRITE:
     field = offsetof(struct ct_region_head, callout_write);
     break;
   case CT_CALLOUT_WRITEV:
     field = offsetof(struct ct_region_head, callout_writev);
     break;
+  case CT_CALLOUT_MMAP:
+  case CT_CALLOUT_MUNMAP:
+  case CT_CALLOUT_PROTECT:
+  case CT_CALLOUT_ADVISE:
+  case CT_CALLOUT_MAKECONTEXT:
+  case CT_CALLOUT_MAKE_FCONTEXT:
+    field = offsetof(struct ct_region_head, callout_map);
+    break;
   case CT_CALLOUT_SECCOMP:
+  case CT_CALLOUT_LIMIT_GET:
+  case CT_CALLOUT_LIMIT_SET:
+  case CT_CALLOUT_LIMIT_BOTH:
     field = offsetof(struct ct_region_head, callout_seccomp);
+    break;
+  case CT_CALLOUT_MOVE:
+    field = offsetof(struct ct_region_head, callout_move);
+    break;
+  case CT_CALLOUT_FRAMES:
+    field = offsetof(struct ct_region_head, callout_frames);
+    break;
+  case CT_CALLOUT_COUNT:
+    field = offsetof(struct ct_region_head, callout_count);
+    break;
+  case CT_CALLOUT_REMAP:
+    field = offsetof(struct ct_region_head, callout_remap);
     break;
   default:
     return;
   }
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32);
-  emit_cold(out, spec, field);
+  emit_stub(out, spec, field);
 }
 
 static void
-emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups,
+emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
               const struct ct_hook_desc *desc)
 {
-  if (spec->mode == CT_HOOK_LIGHT) {
-    emit_light_rest(spec, out, fixups, desc);
+  if (spec->callout == CT_CALLOUT_COPY) {
+    ct_label_bind(out, &cold->copy);
+    emit_stub(out, spec, offsetof(struct ct_region_head, callout_copy));
+  }
+  if (spec->mode == CT_HOOK_SAMPLED) {
+    emit_sampled_rest(spec, out, cold, desc);
     return;
   }
-  if (spec->mode == CT_HOOK_QUIET) {
-    fix(out, fixups->other);
-    ct_emit_store_sp(out, CT_RAX, -8);
-    ct_emit_store_sp(out, CT_RDX, -16);
-    emit_cold(out, spec, offsetof(struct ct_region_head, restore_quiet));
+  if (spec->mode == CT_HOOK_PASSTHROUGH) {
+    ct_label_bind(out, &cold->other);
+    emit_save(out, CT_RAX);
+    emit_save(out, CT_RDX);
+    emit_cold(out, spec, offsetof(struct ct_region_head, restore_passthrough));
     return;
   }
-  if (fixups->slow_enter[0] != 0) {
-    fix(out, fixups->slow_enter[0]);
-  }
-  fix(out, fixups->slow_enter[1]);
-  if (fixups->slow_enter[2] != 0) {
-    fix(out, fixups->slow_enter[2]);
-  }
+  ct_label_bind(out, &cold->slow_enter);
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
-  if (fixups->other != 0) {
-    fix(out, fixups->other);
+  if (ct_label_is_used(&cold->other)) {
+    ct_label_bind(out, &cold->other);
     emit_cold(out, spec,
               spec->mode == CT_HOOK_FULL ? offsetof(struct ct_region_head, not_module)
-                                         : offsetof(struct ct_region_head, restore_slot));
+                                         : offsetof(struct ct_region_head, restore_ra_slot));
   }
   if (spec->mode == CT_HOOK_FULL) {
-    fix(out, fixups->slow_return[0]);
-    fix(out, fixups->slow_return[1]);
-    if (fixups->slow_return[2] != 0) {
-      fix(out, fixups->slow_return[2]);
-    }
+    ct_label_bind(out, &cold->slow_return);
     emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
   }
 }
 
 static void
-emit_loose(const struct ct_trampoline_spec *spec, struct ct_code *out, struct fixups *fixups)
+emit_stackless(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
-  ct_emit_store_sp(out, CT_RAX, -8);
-  ct_emit_store_sp(out, CT_RDX, -16);
-  ct_emit_store_sp(out, CT_R11, -24);
-  ct_emit_store_sp(out, CT_R10, -32); /* the slow path expects it there */
-  emit_reserve(out, &fixups->slow_enter[1]);
+  emit_save(out, CT_RAX);
+  emit_save(out, CT_RDX);
+  emit_save(out, CT_R11);
+  emit_save(out, CT_R10); /* the slow path expects it there */
+  emit_reserve(out, &cold->slow_enter);
   emit_event(out, (spec->fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT);
-  ct_emit_load_sp(out, CT_RAX, -8);
-  ct_emit_load_sp(out, CT_RDX, -16);
-  ct_emit_load_sp(out, CT_R11, -24);
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  emit_restore(out, CT_R11);
 }
 
 /* From the trampoline's first instruction to the jump into the body. */
 static enum ct_window_refusal
-emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct fixups *fixups)
+emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold)
 {
   enum ct_window_refusal refusal;
   struct ct_relocation_map map = {0};
   struct layout layout;
-  if (spec->mode == CT_HOOK_LOOSE && spec->event_last) {
+  if (spec->mode == CT_HOOK_STACKLESS && spec->event_last) {
     struct ct_window window = *spec->window;
     window.terminated = 1; /* no jump yet */
     refusal = ct_window_relocate(spec->code, spec->function, &window, out, NULL);
-    emit_loose(spec, out, fixups);
+    emit_stackless(spec, out, cold);
     desc->relocated = ct_code_pc(out);
-    emit_callout(spec, out);
+    emit_callout(spec, out, cold);
     desc->after_callout = ct_code_pc(out);
     ct_emit_jmp(out, spec->function + window.length);
     return refusal;
   }
   switch (spec->mode) {
   case CT_HOOK_FULL:
-    emit_full(spec, out, desc, fixups, &layout);
+    emit_full(spec, out, desc, cold, &layout);
     break;
-  case CT_HOOK_LOOSE:
-    emit_loose(spec, out, fixups);
+  case CT_HOOK_STACKLESS:
+    emit_stackless(spec, out, cold);
     break;
-  case CT_HOOK_QUIET:
-    emit_quiet(spec, out, fixups);
+  case CT_HOOK_PASSTHROUGH:
+    emit_passthrough(spec, out, cold);
     break;
-  case CT_HOOK_LIGHT:
-    emit_light(out, fixups);
+  case CT_HOOK_SAMPLED:
+    emit_sampled(out, cold);
     break;
   default:
-    emit_enter_only(spec, out, fixups);
+    emit_enter_only(spec, out, cold);
     break;
   }
   desc->relocated = ct_code_pc(out);
-  emit_callout(spec, out);
+  emit_callout(spec, out, cold);
   desc->after_callout = ct_code_pc(out);
   refusal = ct_window_relocate(spec->code, spec->function, spec->window, out, &map);
   desc->map_count = map.count;
@@ -473,12 +509,12 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
                               .callout = spec->callout,
                               .self_branch = spec->self_branch,
                               .values = spec->values};
-  struct fixups fixups = {0};
+  struct cold cold = {0};
   desc.enter = ct_code_pc(out);
   desc.function = spec->function;
-  enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &fixups);
+  enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &cold);
   desc.relocated_end = ct_code_pc(out);
-  emit_all_cold(spec, out, &fixups, &desc);
+  emit_all_cold(spec, out, &cold, &desc);
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;
   }
@@ -490,17 +526,15 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
   return CT_WINDOW_OK;
 }
 
-int
-ct_jump_bytes(uint64_t function, uint64_t trampoline, uint8_t bytes[CT_JUMP_BYTES])
+bool
+ct_trampoline_returns_at(const uint8_t *code)
 {
-  int64_t distance = (int64_t)(trampoline - (function + CT_JUMP_BYTES));
-  if (distance != (int32_t)distance) {
-    return -1;
-  }
-  int32_t narrow = (int32_t)distance;
-  bytes[0] = 0xe9;
-  memcpy(bytes + 1, &narrow, sizeof(narrow));
-  return 0;
+  uint8_t expected[CT_RETURN_POINT_BYTES];
+  struct ct_code call = {.bytes = expected, .capacity = sizeof(expected)};
+  ct_emit_call(&call, 0);
+  ct_emit_lea(&call, CT_RSP, ct_mem(CT_RSP, -8));
+  return code[0] == expected[0] &&
+         memcmp(code + CT_JUMP_BYTES, expected + CT_JUMP_BYTES, sizeof(expected) - CT_JUMP_BYTES) == 0;
 }
 
 /* DWARF call frame instructions and expressions used below; DWARF 5, section 6.4.2 and 7.7. */
@@ -583,8 +617,8 @@ full_layout(bool values, struct layout *layout)
   struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x10000};
   struct ct_trampoline_spec spec = {.mode = CT_HOOK_FULL, .values = values, .head = 0x10000, .desc = 0x10000};
   struct ct_hook_desc desc;
-  struct fixups fixups = {0};
-  emit_full(&spec, &out, &desc, &fixups, layout);
+  struct cold cold = {0};
+  emit_full(&spec, &out, &desc, &cold, layout);
 }
 
 /* The FDE of call-through trampolines with these offsets. */

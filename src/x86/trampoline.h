@@ -5,6 +5,7 @@
 
 #include "ring/layout.h"
 #include "x86/emit.h"
+#include "x86/patch.h"
 #include "x86/relocate.h"
 
 #define CT_TRAMPOLINE_BYTES_MAX 896
@@ -14,11 +15,11 @@ struct ct_trampoline_spec {
   uint8_t mode;        /* CT_HOOK_* */
   uint8_t callout;     /* enum ct_callout */
   uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
-  uint8_t event_last;  /* CT_HOOK_LOOSE: the displaced instructions come before the event */
+  uint8_t event_last;  /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
   uint8_t values;      /* CT_HOOK_FULL: arguments and result too */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
-  uint64_t function;   /* runtime address of the patched instruction: entry, or behind endbr64 */
+  uint64_t function;   /* runtime address of the patched instruction: entry, or after endbr64 */
   uint64_t head;       /* runtime address of the region's struct ct_region_head */
   uint64_t desc;       /* runtime address of this trampoline's descriptor */
   const uint8_t *code; /* the displaced bytes */
@@ -31,8 +32,12 @@ struct ct_trampoline_spec {
 enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out,
                                           struct ct_hook_desc *desc);
 
-/* The five bytes to write at function so that it goes to trampoline; 0, or -1 when that is too far. */
-int ct_jump_bytes(uint64_t function, uint64_t trampoline, uint8_t bytes[CT_JUMP_BYTES]);
+/*
+ * Is that the end of a trampoline's call, five bytes further on, and what follows it? The distance of the call may be
+ * any; the instruction after it is nowhere else after a call.
+ */
+#define CT_RETURN_POINT_BYTES 10
+bool ct_trampoline_returns_at(const uint8_t *code);
 
 /* Addresses of the templates' FDEs: of call-through trampolines without and with values, of enter-only ones. */
 struct ct_trampoline_rows {

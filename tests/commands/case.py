@@ -6,6 +6,9 @@ as it is the first times, under `contrail record` the last. Everything else in t
 case can trace one command, each stage of a pipeline, or what a Makefile calls. What the script writes to stdout and
 stderr, its end and the files that it leaves must be equal.
 
+`attached COMMAND...` is a command that runs untraced at first and is attached to with --follow again and again, for half a
+second each time, up to 20 times.
+
     case(NAME, SCRIPT,
          needs="PROGRAM...",       else the case is skipped, with the reason
          prepare=SCRIPT,           run once, untraced; each run starts with a copy of the folder as it left it
@@ -17,10 +20,12 @@ stderr, its end and the files that it leaves must be equal.
                                    and files: a test-suite's own verdict, test by test; one line that begins with
                                    NOTHING_RUN when it has left everything out: then the case is skipped
          known=[(PATTERN, MECHANISM)...],  lines of the outcome that may differ: see docs/limits.md
+         shows=[TEXT...],          what the untraced run must write to stdout: else the case has tested nothing, and fails
          notes=WHY,                contrail may write lines of its own to stderr
          timeout=SECONDS)          of the untraced run; the traced one has ten times as much
 
-`wait_for COMMAND...` in a script tries until COMMAND succeeds, for a minute at most.
+`wait_for COMMAND...` in a script tries until COMMAND succeeds, for a minute at most; a case whose untraced run waits in vain
+fails.
 """
 import os
 import shutil
@@ -31,10 +36,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 class Case:
     def __init__(self, group, name, script, needs="", prepare="", normal=(), ignore=(), unordered="", outcome=None,
-                 known=(), notes="", timeout=60, environment=None):
+                 known=(), notes="", shows=(), timeout=60, environment=None):
         self.group, self.name, self.script, self.needs, self.prepare = group, name, script, needs.split(), prepare
         self.normal, self.ignore, self.unordered, self.outcome = list(normal), list(ignore), unordered, outcome
-        self.known, self.notes, self.timeout, self.environment = list(known), notes, timeout, environment or {}
+        self.known, self.notes, self.shows = list(known), notes, list(shows)
+        self.timeout, self.environment = timeout, environment or {}
 
     def missing(self):
         for need in self.needs:

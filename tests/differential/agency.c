@@ -21,9 +21,9 @@ extern const char agency_stubs[], agency_stubs_end[];
 void agency_slow_enter(void);
 void agency_slow_return(void);
 void agency_not_module(void);
-void agency_restore_slot(void);
+void agency_restore_ra_slot(void);
 void agency_callout(void);
-/* For agency_slow_enter and agency_restore_slot. */
+/* For agency_slow_enter and agency_restore_ra_slot. */
 extern uint64_t agency_delta, agency_table;
 uint64_t agency_delta, agency_table;
 
@@ -35,7 +35,7 @@ uint64_t agency_delta, agency_table;
 
 __asm__(".text\n"
         ".globl agency_stubs, agency_stubs_end, agency_slow_enter, agency_slow_return, agency_not_module\n"
-        ".globl agency_restore_slot, agency_callout\n"
+        ".globl agency_restore_ra_slot, agency_callout\n"
         "agency_stubs:\n"
         /* Nothing is recorded; but an enter-only function must find the true address. */
         "agency_slow_enter:\n"
@@ -46,7 +46,7 @@ __asm__(".text\n"
         "  add agency_table(%rip), %rax\n"
         "  cmpb $2, (%rax)\n"
         "  jne agency_not_module\n"
-        "agency_restore_slot:\n"
+        "agency_restore_ra_slot:\n"
         "  mov agency_delta(%rip), %rax\n"
         "  mov (%rsp, %rax), %rax\n"
         "  mov %rax, (%rsp)\n"
@@ -110,18 +110,18 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   agency->remote = (struct ct_remote){.process = &agency->process, .syscall = own_syscall};
   agency_delta = (uint64_t)delta;
   agency_table = (uint64_t)agency->table;
-  agency->place = (struct ct_agent_place){.config = (uint64_t)agency->config,
-                                          .table = (uint64_t)agency->table,
-                                          .ring = (uint64_t)agency->ring,
-                                          .store_delta = delta,
-                                          .head = {.slow_enter = (uint64_t)agency_slow_enter,
-                                                   .slow_return = (uint64_t)agency_slow_return,
-                                                   .not_module = (uint64_t)agency_not_module,
-                                                   .restore_slot = (uint64_t)agency_restore_slot,
-                                                   .restore_quiet = (uint64_t)agency_restore_slot}};
+  agency->layout = (struct ct_agent_layout){.config = (uint64_t)agency->config,
+                                            .table = (uint64_t)agency->table,
+                                            .ring = (uint64_t)agency->ring,
+                                            .store_delta = delta,
+                                            .head = {.slow_enter = (uint64_t)agency_slow_enter,
+                                                     .slow_return = (uint64_t)agency_slow_return,
+                                                     .not_module = (uint64_t)agency_not_module,
+                                                     .restore_ra_slot = (uint64_t)agency_restore_ra_slot,
+                                                     .restore_passthrough = (uint64_t)agency_restore_ra_slot}};
   /* All else that the agent has are callouts; each is called by some function of libc. */
-  uint64_t *stubs = (uint64_t *)&agency->place.head;
-  for (size_t i = 0; i < sizeof(agency->place.head) / sizeof(*stubs); i++)
+  uint64_t *stubs = (uint64_t *)&agency->layout.head;
+  for (size_t i = 0; i < sizeof(agency->layout.head) / sizeof(*stubs); i++)
     if (stubs[i] == 0)
       stubs[i] = (uint64_t)agency_callout;
   agency_ready(agency, stack, bytes, true);
@@ -136,7 +136,7 @@ agency_tear_down(struct agency *agency)
   munmap(agency->ring, sizeof(*agency->ring));
   if (agency->process.mem_fd > 0)
     close(agency->process.mem_fd);
-  ct_agent_place_free(&agency->place);
+  ct_agent_layout_free(&agency->layout);
 }
 
 void
@@ -157,18 +157,18 @@ agency_install(struct agency *agency, struct agency_module *module, const struct
                char *text, size_t size)
 {
   static uint32_t next_fn = 1;
-  struct ct_choice all = {0};
+  struct ct_filter_result all = {0};
   struct ct_diag diag = {""};
   memset(module, 0, sizeof(*module));
   module->plan = plan;
-  if (ct_install_module(&agency->remote, &agency->place, plan, &all, base, next_fn, &module->installed, &diag) != 0) {
+  if (ct_install_module(&agency->remote, &agency->layout, plan, &all, base, next_fn, &module->installed, &diag) != 0) {
     snprintf(text, size, "%s: %s", plan->path, diag.text);
     return -1;
   }
   next_fn += (uint32_t)plan->hooked;
-  for (uint32_t i = 0; i < agency->place.region_count; i++) {
+  for (uint32_t i = 0; i < agency->layout.region_count; i++) {
     const struct ct_region *region = &agency->config->regions[i];
-    if (agency->place.region_used[i] == module->installed.owner && region->lo == module->installed.region) {
+    if (agency->layout.region_used[i] == module->installed.owner && region->lo == module->installed.region) {
       module->descs = (const struct ct_hook_desc *)region->desc;
       module->desc_count = region->desc_count;
     }

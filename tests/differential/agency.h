@@ -11,7 +11,7 @@
 enum { AGENCY_EVENTS = 4096, AGENCY_TAG = 2 };
 
 struct agency {
-  struct ct_agent_place place;
+  struct ct_agent_layout layout;
   struct ct_remote remote;
   struct ct_process process;
   struct ct_agent_config *config;

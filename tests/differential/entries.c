@@ -6,10 +6,10 @@
  *   without   the displaced instructions, one by one, up to where they go on
  *   with      the patch, whatever leads from there to the trampoline, the trampoline, the displaced instructions
  *
- * Behind that the same registers (flags: those that the instructions themselves set), the same memory, but:
- *   - a call-through hook has its return point in the slot, and the true address in the store; when the instructions
+ * After that the same registers (flags: those that the instructions themselves set), the same memory, but:
+ *   - a call-through hook has its return point in the ra_slot, and the true address in the store; when the instructions
  *     have returned already, the return has been recorded too, and the flags are nobody's;
- *   - the 40 bytes below the slot that the trampoline uses, 120 when it goes through the agent, may differ where the
+ *   - the 40 bytes below ra_slot that the trampoline uses, 120 when it goes through the agent, may differ where the
  *     instructions have not written to them.
  */
 #include "entries.h"
@@ -49,8 +49,8 @@ struct entry_case {
   const struct ct_planned *function;
   const struct ct_hook_desc *desc;
   enum entry_kind kind;
-  uint64_t slot;    /* rsp at the entry */
-  uint64_t caller;  /* what is in the slot with the patches */
+  uint64_t ra_slot; /* rsp at the entry */
+  uint64_t caller;  /* what is in the return-address slot with the patches */
   uint64_t returns; /* the true return address */
   bool recorded;    /* nothing leads to a slow path */
   bool called_through;
@@ -108,7 +108,7 @@ load(struct patched_image *p, const char *path, uint64_t base, char *text, size_
     const struct ct_planned *f = &image->plan->functions[i];
     if (f->refusal != CT_REFUSED_NOT)
       continue;
-    bool late = p->module.installed.late != NULL && p->module.installed.late[i] != 0;
+    bool late = p->module.installed.install_refusals != NULL && p->module.installed.install_refusals[i] != 0;
     p->fn_of[i] = late ? 0 : fn;
     fn++;
     if (!late && f->tactic > CT_TACTIC_PADDING && p->rare_count < RARE_MAX)
@@ -210,10 +210,10 @@ choose(struct entry_case *c, struct rng *rng)
   uint64_t address = c->image->image.base + f->address + f->patch_offset;
   c->kind = KIND_ENTER;
   if (f->tactic == CT_TACTIC_EVICT && rng_chance(rng, 50)) {
-    const struct ct_nearby *nearby = &c->image->image.plan->nearby[f->nearby];
+    const struct ct_springboard *springboard = &c->image->image.plan->springboard[f->springboard];
     c->kind = KIND_EVICTED;
-    window = &nearby->window;
-    address = c->image->image.base + nearby->evicted;
+    window = &springboard->window;
+    address = c->image->image.base + springboard->evicted;
     c->desc = agency_desc(&c->image->module, 0, address);
     if (c->desc == NULL)
       return false;
@@ -240,21 +240,21 @@ in_region(const struct run *run, uint64_t rip)
   return rip - installed->region < installed->region_bytes;
 }
 
-/* On the way from the entry to the trampoline: the patch itself, a jump nearby, a stub. */
+/* On the way from the entry to the trampoline: the patch itself, a jump springboard, a stub. */
 static bool
 on_the_way(const struct entry_case *c, uint64_t rip)
 {
   const struct ct_planned *f = c->function;
   const struct ct_plan *plan = c->image->image.plan;
   if (f->tactic == CT_TACTIC_SHORT || f->tactic == CT_TACTIC_EVICT)
-    return rip == c->image->image.base + plan->nearby[f->nearby].relay;
-  for (size_t i = 0; f->tactic == CT_TACTIC_PUN && i < agency.place.stub_count; i++)
-    if (agency.place.stubs[i].address == rip)
+    return rip == c->image->image.base + plan->springboard[f->springboard].relay;
+  for (size_t i = 0; f->tactic == CT_TACTIC_PUN && i < agency.layout.stub_count; i++)
+    if (agency.layout.stubs[i].address == rip)
       return true;
   return false;
 }
 
-/* As the agent's handler of SIGTRAP does (agent/trap.c): behind an int3 of ours, on at the trampoline. */
+/* As the agent's handler of SIGTRAP does (agent/trap.c): after an int3 of ours, on at the trampoline. */
 static bool
 trapped(uint64_t rip)
 {
@@ -314,10 +314,10 @@ struct outcome {
 };
 
 static void
-put_slot(const struct entry_case *c, uint64_t value)
+put_ra_slot(const struct entry_case *c, uint64_t value)
 {
-  if (c->kind == KIND_ENTER && c->slot - ARENA_AT <= ARENA_BYTES - 8)
-    memcpy((void *)c->slot, &value, sizeof(value));
+  if (c->kind == KIND_ENTER && c->ra_slot - ARENA_AT <= ARENA_BYTES - 8)
+    memcpy((void *)c->ra_slot, &value, sizeof(value));
 }
 
 static void
@@ -363,7 +363,7 @@ static bool
 is_scratch(const struct entry_case *c, uint64_t at, uint8_t before, uint8_t without)
 {
   bool plain = c->recorded && agency.table[c->caller >> CT_TABLE_SHIFT] == CT_TEXT_MODULE && c->function->callout == 0;
-  return c->kind == KIND_ENTER && at < c->slot && at >= c->slot - (plain ? SCRATCH : AGENT_SCRATCH) &&
+  return c->kind == KIND_ENTER && at < c->ra_slot && at >= c->ra_slot - (plain ? SCRATCH : AGENT_SCRATCH) &&
          before == without;
 }
 
@@ -373,10 +373,10 @@ memory_differs(const struct entry_case *c, char *text, size_t size)
   const uint8_t *bytes = memory.arena.bytes;
   for (size_t i = 0; i < ARENA_BYTES; i++) {
     uint64_t at = ARENA_AT + i;
-    bool in_slot = c->called_through && !c->returned && at - c->slot < 8;
-    if (bytes[i] != memory.first[i] && !in_slot && !is_scratch(c, at, memory.before[i], memory.first[i])) {
-      snprintf(text, size, "memory at %p (slot %+lld) is %02x, not %02x", (const void *)(bytes + i),
-               (long long)(at - c->slot), bytes[i], memory.first[i]);
+    bool in_ra_slot = c->called_through && !c->returned && at - c->ra_slot < 8;
+    if (bytes[i] != memory.first[i] && !in_ra_slot && !is_scratch(c, at, memory.before[i], memory.first[i])) {
+      snprintf(text, size, "memory at %p (ra_slot %+lld) is %02x, not %02x", (const void *)(bytes + i),
+               (long long)(at - c->ra_slot), bytes[i], memory.first[i]);
       return true;
     }
   }
@@ -391,34 +391,34 @@ word_at(uint64_t address)
   return word;
 }
 
-/* The event, the slot and the store. */
+/* The event, the return-address slot and the store. */
 static bool
 record_differs(const struct entry_case *c, uint64_t first_kind, char *text, size_t size)
 {
   uint64_t fn = c->desc->fn, cursor = agency.control->cursor - (uint64_t)agency.segment - AGENCY_TAG;
   bool point = c->desc->mode != CT_HOOK_FULL;
   uint8_t who = agency.table[c->caller >> CT_TABLE_SHIFT];
-  bool expected = c->recorded && (c->desc->mode == CT_HOOK_LIGHT || c->kind == KIND_RETURN ||
+  bool expected = c->recorded && (c->desc->mode == CT_HOOK_SAMPLED || c->kind == KIND_RETURN ||
                                   (point ? who != CT_TEXT_TRAMPOLINE : who == CT_TEXT_MODULE));
-  fn |= c->desc->mode == CT_HOOK_LIGHT ? 1u << CT_FN_WEIGHT_SHIFT : 0;
+  fn |= c->desc->mode == CT_HOOK_SAMPLED ? 1u << CT_FN_WEIGHT_SHIFT : 0;
   uint64_t word = (point ? (fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT : fn << CT_WORD_FN_SHIFT | first_kind) |
-                  AGENCY_TAG | (c->slot & 0xffffffff) << 32;
+                  AGENCY_TAG | (c->ra_slot & 0xffffffff) << 32;
   if (expected && (cursor != (c->returned ? 2 : 1) * CT_EVENT_BYTES || agency.segment[0].word != word))
     snprintf(text, size, "cursor at %llu, event %#llx, not %#llx", (unsigned long long)cursor,
              (unsigned long long)agency.segment[0].word, (unsigned long long)word);
   else if (!expected && agency.segment[0].word != 0)
     snprintf(text, size, "an event %#llx where none is expected", (unsigned long long)agency.segment[0].word);
   else if (c->called_through && !c->returned &&
-           (word_at(c->slot) != c->desc->ret_point || word_at(c->slot + STORE_DELTA) != c->caller))
-    snprintf(text, size, "slot %#llx, store %#llx; not %#llx, %#llx", (unsigned long long)word_at(c->slot),
-             (unsigned long long)word_at(c->slot + STORE_DELTA), (unsigned long long)c->desc->ret_point,
+           (word_at(c->ra_slot) != c->desc->ret_point || word_at(c->ra_slot + STORE_DELTA) != c->caller))
+    snprintf(text, size, "ra_slot %#llx, store %#llx; not %#llx, %#llx", (unsigned long long)word_at(c->ra_slot),
+             (unsigned long long)word_at(c->ra_slot + STORE_DELTA), (unsigned long long)c->desc->ret_point,
              (unsigned long long)c->caller);
   else
     return false;
   return true;
 }
 
-/* A call whose pointer cannot be read faults behind the push that stands for it. Known; see windows.c. */
+/* A call whose pointer cannot be read faults after the push that stands for it. Known; see windows.c. */
 static bool
 is_known_push(const struct entry_case *c, const struct outcome *a)
 {
@@ -432,24 +432,24 @@ run_enter(struct entry_case *c, struct machine *begin, struct rng *rng, struct e
 {
   static struct outcome clean, other, patched;
   begin->rip = c->piece.address;
-  c->slot = begin->reg[RSP];
+  c->ra_slot = begin->reg[RSP];
   memory_begin(&memory, &c->image->image, &c->piece, begin, rng);
   exchange(c->image, c->piece.address, false);
-  put_slot(c, c->returns);
+  put_ra_slot(c, c->returns);
   run_one(c, false, begin, &clean);
   memory_first_done(&memory);
   /* Flags that do not depend on those at the beginning are set by the instructions themselves. */
   begin->flags ^= MACHINE_FLAGS & ~0x400ull;
-  put_slot(c, c->returns);
+  put_ra_slot(c, c->returns);
   run_one(c, false, begin, &other);
   uint64_t flags =
       c->kind == KIND_EVICTED ? MACHINE_FLAGS : MACHINE_FLAGS & ~(clean.machine.flags ^ other.machine.flags);
   begin->flags ^= MACHINE_FLAGS & ~0x400ull;
   memory_again(&memory);
   exchange(c->image, c->piece.address, true);
-  put_slot(c, c->caller);
-  if (c->slot - ARENA_AT <= ARENA_BYTES - 8)
-    memcpy((void *)(c->slot + STORE_DELTA), &c->returns, 8);
+  put_ra_slot(c, c->caller);
+  if (c->ra_slot - ARENA_AT <= ARENA_BYTES - 8)
+    memcpy((void *)(c->ra_slot + STORE_DELTA), &c->returns, 8);
   run_one(c, true, begin, &patched);
   exchange(c->image, c->piece.address, false);
   c->returned = c->called_through && clean.ending.signal == 0 && clean.machine.rip == c->returns;
@@ -471,25 +471,25 @@ run_return(struct entry_case *c, struct machine *begin, struct rng *rng, char *t
   static struct outcome back;
   struct run run = {.c = c, .patched = true, .was_in_region = true};
   memory_begin(&memory, NULL, NULL, begin, rng);
-  c->slot = begin->reg[RSP] & ~7ull;
+  c->ra_slot = begin->reg[RSP] & ~7ull;
   c->caller = any_text(c, rng);
-  begin->reg[RSP] = c->slot + 8;
+  begin->reg[RSP] = c->ra_slot + 8;
   begin->rip = c->desc->ret_point;
-  memcpy((void *)(c->slot + STORE_DELTA), &c->caller, 8);
+  memcpy((void *)(c->ra_slot + STORE_DELTA), &c->caller, 8);
   machine_run(begin, look, &run, &back.machine, &back.ending);
   if (back.ending.signal != 0 || back.machine.rip != c->caller) {
     snprintf(text, size, "returns to %#llx with signal %d, not to %#llx", (unsigned long long)back.machine.rip,
              back.ending.signal, (unsigned long long)c->caller);
     return CASE_DIFFERS;
   }
-  bool slot_is_right = word_at(c->slot) == c->caller;
-  memcpy((void *)c->slot, memory.before + (c->slot - ARENA_AT), 8);
+  bool ra_slot_is_right = word_at(c->ra_slot) == c->caller;
+  memcpy((void *)c->ra_slot, memory.before + (c->ra_slot - ARENA_AT), 8);
   memcpy(memory.first, memory.before, ARENA_BYTES);
-  if (!slot_is_right)
-    snprintf(text, size, "the true address is not in the slot again");
-  c->kind = KIND_ENTER; /* its rules of what may differ below the slot */
+  if (!ra_slot_is_right)
+    snprintf(text, size, "the true address is not in the return-address slot again");
+  c->kind = KIND_ENTER; /* its rules of what may differ below the return-address slot */
   bool differs =
-      !slot_is_right || machine_differs(begin, &back.machine, 0x400, text, size) || memory_differs(c, text, size);
+      !ra_slot_is_right || machine_differs(begin, &back.machine, 0x400, text, size) || memory_differs(c, text, size);
   c->kind = KIND_RETURN;
   return differs || record_differs(c, CT_WORD_RETURN, text, size) ? CASE_DIFFERS : CASE_SAME;
 }
@@ -537,6 +537,6 @@ entries_case(uint64_t seed, uint64_t number, struct entries_count *count, char *
                                                     : "return",
                            c.desc->mode, agency.table[c.caller >> CT_TABLE_SHIFT]);
   if (used < size)
-    piece_print(&c.piece, file_bytes(c.image, c.piece.address, c.piece.bytes), text + used, size - used);
+    piece_capture(&c.piece, file_bytes(c.image, c.piece.address, c.piece.bytes), text + used, size - used);
   return result;
 }

@@ -4,7 +4,7 @@
  *
  *   machine_run: int3 -> handler: keeps the frame as it is (the host), fills it with the state to begin with
  *   return from the handler: the code runs one instruction -> trap -> handler: look? ... fault or end:
- *   the frame becomes the state that is handed back, then the host's again -> behind the int3
+ *   the frame becomes the state that is handed back, then the host's again -> after the int3
  *
  * The handler has a stack of its own. A fault that is not of a run is let through to kill the process.
  */

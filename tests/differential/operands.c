@@ -196,7 +196,7 @@ address_in(const struct arena *arena, struct rng *rng)
 {
   uint64_t start = (uint64_t)arena->bytes;
   switch (rng_below(rng, 20)) {
-  case 0: /* across the end, or behind it */
+  case 0: /* across the end, or past it */
     return start + ARENA_BYTES - rng_below(rng, 64);
   case 1: /* in front */
     return start - 1 - rng_below(rng, 64);
@@ -284,7 +284,7 @@ piece_touches(const struct piece *piece, const struct machine *machine, struct t
 }
 
 void
-piece_print(const struct piece *piece, const uint8_t *code, char *text, size_t size)
+piece_capture(const struct piece *piece, const uint8_t *code, char *text, size_t size)
 {
   ZydisFormatter formatter;
   ZydisFormatterInit(&formatter, ZYDIS_FORMATTER_STYLE_ATT);

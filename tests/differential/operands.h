@@ -54,6 +54,6 @@ struct touch {
 size_t piece_touches(const struct piece *piece, const struct machine *machine, struct touch *touches, size_t max);
 
 /* One line for each instruction. */
-void piece_print(const struct piece *piece, const uint8_t *code, char *text, size_t size);
+void piece_capture(const struct piece *piece, const uint8_t *code, char *text, size_t size);
 
 #endif

@@ -103,9 +103,9 @@ at_an_entry(struct window_case *c, struct rng *rng)
   c->address = c->image->base + f->address + f->patch_offset;
   c->window = f->window;
   if (f->tactic == CT_TACTIC_EVICT && rng_chance(rng, 70)) {
-    const struct ct_nearby *nearby = &c->image->plan->nearby[f->nearby];
-    c->address = c->image->base + nearby->evicted;
-    c->window = nearby->window;
+    const struct ct_springboard *springboard = &c->image->plan->springboard[f->springboard];
+    c->address = c->image->base + springboard->evicted;
+    c->window = springboard->window;
   }
   return true;
 }
@@ -310,7 +310,7 @@ struct outcome {
 };
 
 /*
- * A call whose pointer cannot be read faults behind the push that stands for it: rsp is lower by 8 and the return
+ * A call whose pointer cannot be read faults after the push that stands for it: rsp is lower by 8 and the return
  * address is there. Known; the state is made that of the call.
  */
 static void
@@ -319,13 +319,13 @@ undo_push(const struct window_case *c, struct outcome *there)
   const ZydisDecodedInstruction *in = &c->piece.in[there->index];
   uint64_t next = c->address + c->piece.offset[there->index + 1], pushed;
   uint64_t in_arena = there->machine.reg[RSP] - (uint64_t)memory.arena.bytes;
-  uint8_t *slot = memory.arena.bytes + in_arena;
+  uint8_t *ra_slot = memory.arena.bytes + in_arena;
   if (there->ending.signal == 0 || in->meta.category != ZYDIS_CATEGORY_CALL || in->raw.imm[0].is_relative ||
       in_arena > ARENA_BYTES - 8)
     return;
-  memcpy(&pushed, slot, 8);
+  memcpy(&pushed, ra_slot, 8);
   if (pushed == next) {
-    memcpy(slot, memory.first + in_arena, 8);
+    memcpy(ra_slot, memory.first + in_arena, 8);
     there->machine.reg[RSP] += 8;
   }
 }
@@ -410,6 +410,6 @@ windows_case(uint64_t seed, uint64_t number, struct windows_count *count, char *
   used += (size_t)snprintf(text + used, size - used, "\n     %s, moved to %p:\n",
                            c.image != NULL ? ct_elf_path(c.image->plan->elf) : "made up", (void *)c.place);
   if (used < size)
-    piece_print(&c.piece, code, text + used, size - used);
+    piece_capture(&c.piece, code, text + used, size - used);
   return CASE_DIFFERS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Plans out of the cache. The input is a list of changes to a good file: offset (2 bytes), size (1), value (up to 8).
- * The checksum is put right, so that the checks behind it are what is tested. What is accepted must be fit to be
+ * The checksum is put right, so that the checks after it are what is tested. What is accepted must be fit to be
  * installed.
  */
 #include "fuzz.h"
@@ -55,17 +55,23 @@ make_file(const struct ct_elf *elf, const struct ct_plan_key *key, size_t *size)
        .patch_bytes = 5,
        .window = five},
       {.address = TEXT + 128, .name = "short", .tactic = CT_TACTIC_SHORT, .patch_bytes = 2, .window = two},
-      {.address = TEXT + 256, .name = "evict", .tactic = CT_TACTIC_EVICT, .patch_bytes = 2, .nearby = 1, .window = two},
+      {.address = TEXT + 256,
+       .name = "evict",
+       .tactic = CT_TACTIC_EVICT,
+       .patch_bytes = 2,
+       .springboard = 1,
+       .window = two},
       {.address = TEXT + 512, .name = "none", .refusal = CT_REFUSED_TOO_SHORT},
   };
-  struct ct_nearby nearby[] = {{.relay = TEXT + 160}, {.relay = TEXT + 291, .evicted = TEXT + 286, .window = ten}};
+  struct ct_springboard springboard[] = {{.relay = TEXT + 160},
+                                         {.relay = TEXT + 291, .evicted = TEXT + 286, .window = ten}};
   struct ct_foreign_run foreign[] = {{TEXT + 0x1000, TEXT + 0x1800}};
   struct ct_plan_alias aliases[] = {{TEXT, "first"}, {TEXT + 256, "other"}};
   struct ct_plan plan = {.elf = (struct ct_elf *)elf,
                          .functions = functions,
                          .count = sizeof(functions) / sizeof(functions[0]),
-                         .nearby = nearby,
-                         .nearby_count = 2,
+                         .springboard = springboard,
+                         .springboard_count = 2,
                          .foreign = foreign,
                          .foreign_count = 1,
                          .r_debug = TEXT + 8,
@@ -97,10 +103,11 @@ check_hook(const struct ct_plan *plan, const struct ct_planned *f)
   CHECK(code != NULL && f->patch_bytes >= 1 && f->patch_bytes <= CT_JUMP_BYTES);
   ct_trampoline_emit(&spec, &out, &desc);
   if (f->tactic == CT_TACTIC_SHORT || f->tactic == CT_TACTIC_EVICT) {
-    CHECK(f->nearby < plan->nearby_count);
-    const struct ct_nearby *nearby = &plan->nearby[f->nearby];
-    CHECK(ct_elf_bytes(plan->elf, nearby->relay, CT_JUMP_BYTES) != NULL);
-    CHECK(f->tactic == CT_TACTIC_SHORT || ct_elf_bytes(plan->elf, nearby->evicted, nearby->window.length) != NULL);
+    CHECK(f->springboard < plan->springboard_count);
+    const struct ct_springboard *springboard = &plan->springboard[f->springboard];
+    CHECK(ct_elf_bytes(plan->elf, springboard->relay, CT_JUMP_BYTES) != NULL);
+    CHECK(f->tactic == CT_TACTIC_SHORT ||
+          ct_elf_bytes(plan->elf, springboard->evicted, springboard->window.length) != NULL);
   }
 }
 

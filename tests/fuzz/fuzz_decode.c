@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "x86/decode.h"
-#include "x86/look.h"
+#include "x86/peek.h"
 
 /* What op does not say has no meaning; see decode.h. */
 static void
@@ -44,14 +44,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   uint8_t *code = input_part(&input, 64, &bytes);
   for (size_t at = 0; at < bytes;) {
     struct ct_insn fast, full, either;
-    struct ct_look look;
+    struct ct_peek peek;
     bool is_code = ct_decode_full(code + at, bytes - at, &full);
     if (ct_decode_fast(code + at, bytes - at, &fast)) {
       CHECK(is_code);
       check_same(&fast, &full);
     }
     CHECK(ct_decode(code + at, is_code ? full.length : bytes - at, bytes - at, &either) == is_code);
-    CHECK(ct_look(code + at, bytes - at, &look) == is_code);
+    CHECK(ct_peek(code + at, bytes - at, &peek) == is_code);
     if (is_code)
       CHECK(look.length == full.length && either.length == full.length);
     at += is_code ? full.length : 1;

@@ -6,13 +6,13 @@
 #include "fuzz.h"
 
 #include "base/glob.h"
-#include "base/levels.h"
+#include "base/scopes.h"
 #include <contrail/exclude.h>
 #include <contrail/select.h>
 
 static long steps; /* the plain matcher may take for ever */
 
-/* The set behind the '[' at *glob: whether c is in it; *glob is left behind it. Well-formed, since it compiled. */
+/* The set after the '[' at *glob: whether c is in it; *glob is left after it. Well-formed, since it compiled. */
 static bool
 in_set(const uint8_t **glob, uint8_t c)
 {
@@ -87,53 +87,53 @@ struct levelled {
 };
 
 static bool
-level_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *name)
+scope_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *name)
 {
   if (steps-- <= 0)
     return false;
   if (glob == all->glob_end)
     return name == all->name_end;
-  bool wall = name != all->name_end && (all->name_marks[name - all->name_start] & CT_LEVEL_WALL) != 0;
+  bool wall = name != all->name_end && (all->name_marks[name - all->name_start] & CT_SCOPE_BOUNDARY) != 0;
   if (*glob == '*') {
-    const uint8_t *behind = glob;
-    while (behind != all->glob_end && *behind == '*')
-      behind++;
-    bool deep = behind - glob > 1 && (all->glob_marks[glob - all->glob_start] & CT_LEVEL_INSIDE) == 0;
+    const uint8_t *after = glob;
+    while (after != all->glob_end && *after == '*')
+      after++;
+    bool deep = after - glob > 1 && (all->glob_marks[glob - all->glob_start] & CT_SCOPE_INSIDE) == 0;
     for (const uint8_t *at = name;; at++) {
-      if (level_matches(all, behind, at))
+      if (scope_matches(all, after, at))
         return true;
-      if (at == all->name_end || (!deep && (all->name_marks[at - all->name_start] & CT_LEVEL_WALL) != 0))
+      if (at == all->name_end || (!deep && (all->name_marks[at - all->name_start] & CT_SCOPE_BOUNDARY) != 0))
         return false;
     }
   }
   if (*glob == '[' && glob + 1 != all->glob_end && glob[1] == ']')
-    return all->name_end - name >= 2 && name[0] == '[' && name[1] == ']' && level_matches(all, glob + 2, name + 2);
+    return all->name_end - name >= 2 && name[0] == '[' && name[1] == ']' && scope_matches(all, glob + 2, name + 2);
   if (name == all->name_end)
     return false;
   if (*glob == '[') {
     bool found = in_set(&glob, *name);
-    return found && !wall && level_matches(all, glob, name + 1);
+    return found && !wall && scope_matches(all, glob, name + 1);
   }
   if (*glob == '?')
-    return !wall && level_matches(all, glob + 1, name + 1);
+    return !wall && scope_matches(all, glob + 1, name + 1);
   glob += *glob == '\\';
-  return *glob == *name && level_matches(all, glob + 1, name + 1);
+  return *glob == *name && scope_matches(all, glob + 1, name + 1);
 }
 
 static void
-check_levels(const uint8_t *text, size_t length, const uint8_t *name, size_t name_length)
+check_scopes(const uint8_t *text, size_t length, const uint8_t *name, size_t name_length)
 {
   struct ct_glob *glob = NULL;
   struct ct_diag diag = {""};
   uint8_t *marks = malloc(length + 1), *name_marks = malloc(name_length + 1);
   CHECK(marks != NULL && name_marks != NULL);
-  ct_levels_mark((const char *)text, length, marks);
-  ct_levels_mark((const char *)name, name_length, name_marks);
-  if (ct_glob_compile_levels((const char *)text, length, &glob, &diag) == 0) {
-    bool found = ct_glob_matches_levels(glob, (const char *)name, name_length, name_marks);
+  ct_scopes_mark((const char *)text, length, marks);
+  ct_scopes_mark((const char *)name, name_length, name_marks);
+  if (ct_glob_compile_scopes((const char *)text, length, &glob, &diag) == 0) {
+    bool found = ct_glob_matches_scopes(glob, (const char *)name, name_length, name_marks);
     struct levelled all = {text, text + length, marks, text, name, name + name_length, name_marks};
     steps = 200000;
-    bool expected = level_matches(&all, text, name);
+    bool expected = scope_matches(&all, text, name);
     CHECK(steps <= 0 || found == expected);
     if (ct_glob_is_all(glob))
       CHECK(found);
@@ -173,7 +173,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   text[length] = 0;
   memcpy(name, data + size - name_length, name_length);
   check_glob(text, length, name, name_length);
-  check_levels(text, length, name, name_length);
+  check_scopes(text, length, name, name_length);
   check_selection((const char *)text);
   struct ct_exclude *exclude = ct_exclude_create();
   struct ct_diag diag = {""};

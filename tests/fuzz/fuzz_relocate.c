@@ -66,21 +66,23 @@ check_same(const struct decoded *was, uint64_t from, const struct decoded *is, u
     check_same_operand(was, from, is, to, i);
 }
 
-/* push of the value, as two instructions; returns their length. */
-static size_t
-check_push(const uint8_t *bytes, size_t size, uint64_t value)
-{
-  CHECK(size >= 13 && bytes[0] == 0x68 && memcmp(bytes + 5, "\xc7\x44\x24\x04", 4) == 0);
-  CHECK(memcmp(bytes + 1, &value, 4) == 0 && memcmp(bytes + 9, (char *)&value + 4, 4) == 0);
-  return 13;
-}
-
 static void
 check_jump(const uint8_t *bytes, size_t size, uint64_t address, uint64_t target)
 {
   struct decoded d;
   decode(bytes, size, &d);
   CHECK(d.in.length == size && d.in.mnemonic == ZYDIS_MNEMONIC_JMP && target_of(&d, address) == target);
+}
+
+/* The value as a return address: a call over a jump there and the value, lea 8(%rsp), push of it. Returns their length.
+ */
+static size_t
+check_push(const uint8_t *bytes, size_t size, uint64_t address, uint64_t value)
+{
+  CHECK(size >= 29 && memcmp(bytes, "\xe8\x0d\0\0\0", 5) == 0 && memcmp(bytes + 10, &value, 8) == 0);
+  check_jump(bytes + 5, 5, address + 5, value);
+  CHECK(memcmp(bytes + 18, "\x48\x8d\x64\x24\x08\xff\x35\xed\xff\xff\xff", 11) == 0);
+  return 29;
 }
 
 /* One displaced instruction: what it was, and the bytes that stand for it at address to. */
@@ -91,7 +93,7 @@ check_one(const uint8_t *code, size_t length, uint64_t from, const uint8_t *byte
   decode(code, length, &was);
   CHECK(was.in.length == length);
   if (was.in.meta.category == ZYDIS_CATEGORY_CALL) {
-    size_t push = check_push(bytes, size, from + length);
+    size_t push = check_push(bytes, size, to, from + length);
     if (was.in.raw.imm[0].is_relative) {
       check_jump(bytes + push, size - push, to + push, target_of(&was, from));
       return;
@@ -195,7 +197,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   struct ct_window window;
   if (ct_window_find(code, code_bytes, from, need, &window) == CT_WINDOW_OK) {
     check_window(code, code_bytes, need, &window);
-    uint8_t *exact = malloc(window.length + 1); /* nothing behind the window is looked at */
+    uint8_t *exact = malloc(window.length + 1); /* nothing after the window is looked at */
     CHECK(exact != NULL);
     memcpy(exact, code, window.length);
     uint8_t buffer[256];

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "control/place.h"
+#include "control/runtime_dir.h"
 #include "control/rpc.h"
 
 static size_t calls;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Trace directories: the reader, and the views on it. The input says what the blocks hold; sizes and checksums are made
- * here, so that what is behind them is met, and then some bytes of the file are spoiled without.
+ * here, so that what is after them is met, and then some bytes of the file are spoiled without.
  *
  *   input:   flags u8 | bytes of the manifest u16 | bytes of functions.tsv u16 | these | blocks
  *   block:   flags u8 | bytes of the sections open, ops, ids, deltas, extra u16 x 5 | first tsc u32, span u32 |
  *            frames open u8 | of them listed u8 | lost u8 | the sections
  *   flags:   1 one byte of the file is spoiled, at the place that stands in front of the blocks (u16)
  *            2 what is damaged is skipped    4 JSON    8 each thread by itself    16 a second thread
- *   block's: 1 compressed    2 the number of ops is one more    4 the depth is large
+ *   block's: 1 compressed    2 the number of ops is one more    4 the depth is large    8 a block before it is missing
+ *            16 it is there twice
  */
 #include "fuzz.h"
 
@@ -31,6 +32,7 @@ enum { FILE_BYTES_MAX = 1 << 20 };
 static char folder[64];
 static uint8_t file[FILE_BYTES_MAX];
 static size_t file_bytes;
+static uint32_t block_number;
 
 static void
 leave(void)
@@ -121,6 +123,9 @@ append_block(struct input *input)
   header.lost = input_number(input, 1);
   if (flags & 4)
     header.depth_start = CT_DEPTH_MAX - header.depth_start;
+  block_number += (flags >> 3 & 1) - (flags >> 4 & 1);
+  header.number = block_number++;
+  header.first_event = header.first_enter = header.number * 5ull;
   size_t at = file_bytes;
   append(&header, sizeof(header));
   for (int i = 0; i < CT_SECTIONS; i++)
@@ -145,7 +150,7 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   CHECK(ct_cursor_open(trace, thread, flags, &cursor, NULL) == CT_OK);
   while ((count = ct_cursor_next(cursor, &events)) != 0) {
     for (size_t i = 0; i < count; i++) {
-      CHECK(events[i].kind <= CT_EV_VALUE);
+      CHECK(events[i].kind <= CT_EV_AWAY);
       if (events[i].kind == CT_EV_ENTER)
         CHECK(events[i].fn <= CT_FUNCTION_ID_MAX);
       tsc ^= events[i].tsc ^ events[i].enter_tsc; /* read all of it */
@@ -216,6 +221,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   size_t spoiled = flags & 1 ? input_number(&input, 2) : SIZE_MAX;
   file_bytes = 0;
   append_file_header(0);
+  block_number = 0;
   while (input.at < input.end)
     append_block(&input);
   if (spoiled < file_bytes)

@@ -100,7 +100,7 @@ crashing_handler(int number)
   outer(1);
 }
 static void
-leaving_handler(int number)
+unwinding_handler(int number)
 {
   siglongjmp(back, number);
 }
@@ -234,10 +234,10 @@ run(const char *how)
     for (;;)
       pause();
   if (strcmp(how, "own") == 0) {
-    printf("was default: %d\n", signal(SIGSEGV, leaving_handler) == SIG_DFL);
+    printf("was default: %d\n", signal(SIGSEGV, unwinding_handler) == SIG_DFL);
     if (sigsetjmp(back, 1) == 0)
       outer(1);
-    printf("is own: %d\n", signal(SIGSEGV, SIG_DFL) == leaving_handler);
+    printf("is own: %d\n", signal(SIGSEGV, SIG_DFL) == unwinding_handler);
     return 3;
   }
   if (strcmp(how, "chain") == 0) {

@@ -101,7 +101,7 @@ child(int vforked)
     _exit(0);
   }
   waitpid(pid, NULL, 0);
-  say("parent behind\n");
+  say("parent after\n");
   return 0;
 }
 

@@ -28,7 +28,7 @@ for layer in ("record", "process"):
 # The folder of each header of include/contrail.
 PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "hook", "cache": "hook", "exclude": "hook", "select": "hook",
           "session": "record", "control": "control", "trace": "trace", "view": "views", "report": "views",
-          "replay": "views", "info": "views", "output": "views", "busiest": "views"}
+          "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

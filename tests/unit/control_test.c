@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 #include "control/client.h"
-#include "control/place.h"
+#include "control/runtime_dir.h"
 #include "control/server.h"
 
 enum { WAIT_MS = 60000, PATIENCE = 50, BIG = 100000 };
@@ -73,33 +73,34 @@ teardown(void **state)
   return system(command);
 }
 
-static struct ct_place
-open_place(void)
+static struct ct_runtime_dir
+open_runtime_dir(void)
 {
-  struct ct_place place;
+  struct ct_runtime_dir runtime_dir;
   struct ct_diag diag = {""};
-  if (ct_place_open(&place, true, &diag) != CT_OK)
+  if (ct_runtime_dir_open(&runtime_dir, true, &diag) != CT_OK)
     fail_msg("%s", diag.text);
-  return place;
+  return runtime_dir;
 }
 
 static struct ct_server *
-serve(const struct ct_place *place, const char *id)
+serve(const struct ct_runtime_dir *runtime_dir, const char *id)
 {
   struct ct_server *server;
   struct ct_diag diag = {""};
   int fd;
-  if (ct_place_listen(place, id, &fd, &diag) != CT_OK || ct_server_start(fd, run, &calls, &server, &diag) != CT_OK)
+  if (ct_runtime_dir_listen(runtime_dir, id, &fd, &diag) != CT_OK ||
+      ct_server_start(fd, run, &calls, &server, &diag) != CT_OK)
     fail_msg("%s", diag.text);
   return server;
 }
 
 static int
-reach(const struct ct_place *place, const char *id)
+reach(const struct ct_runtime_dir *runtime_dir, const char *id)
 {
   struct ct_diag diag = {""};
   int fd;
-  if (ct_place_connect(place, id, &fd, &diag) != CT_OK)
+  if (ct_runtime_dir_connect(runtime_dir, id, &fd, &diag) != CT_OK)
     fail_msg("%s", diag.text);
   return fd;
 }
@@ -159,62 +160,62 @@ lines(const char *text)
   return n;
 }
 
-/* ---- the place ---- */
+/* ---- the runtime directory ---- */
 
 static void
-test_place(void **state)
+test_runtime_dir(void **state)
 {
   (void)state;
   char path[128];
-  struct ct_place place;
+  struct ct_runtime_dir runtime_dir;
   struct stat info;
-  assert_int_equal(ct_place_open(&place, false, NULL), CT_ENOENT);
+  assert_int_equal(ct_runtime_dir_open(&runtime_dir, false, NULL), CT_ENOENT);
   mode_t mask = umask(0);
-  place = open_place();
+  runtime_dir = open_runtime_dir();
   umask(mask);
-  assert_int_equal(fstat(place.fd, &info), 0);
+  assert_int_equal(fstat(runtime_dir.fd, &info), 0);
   assert_int_equal(info.st_mode & 07777, 0700);
   snprintf(path, sizeof(path), "%s/contrail", folder);
-  assert_string_equal(place.path, path);
+  assert_string_equal(runtime_dir.path, path);
 
   mask = umask(0);
-  struct ct_server *server = serve(&place, "one-1");
+  struct ct_server *server = serve(&runtime_dir, "one-1");
   umask(mask);
-  assert_int_equal(fstatat(place.fd, "one-1.sock", &info, 0), 0);
+  assert_int_equal(fstatat(runtime_dir.fd, "one-1.sock", &info, 0), 0);
   assert_true(S_ISSOCK(info.st_mode));
   assert_int_equal(info.st_mode & 07777, 0600);
 
   char **ids;
   size_t n;
-  assert_int_equal(ct_place_ids(&place, &ids, &n, NULL), CT_OK);
+  assert_int_equal(ct_runtime_dir_ids(&runtime_dir, &ids, &n, NULL), CT_OK);
   assert_int_equal(n, 1); /* and nothing else is left there */
   assert_string_equal(ids[0], "one-1");
-  ct_place_free_ids(ids);
-  ct_place_remove(&place, "one-1");
+  ct_runtime_dir_free_ids(ids);
+  ct_runtime_dir_remove(&runtime_dir, "one-1");
   ct_server_stop(server);
   int fd;
-  assert_int_equal(ct_place_connect(&place, "one-1", &fd, NULL), CT_ENOENT);
-  ct_place_close(&place);
+  assert_int_equal(ct_runtime_dir_connect(&runtime_dir, "one-1", &fd, NULL), CT_ENOENT);
+  ct_runtime_dir_close(&runtime_dir);
 
   /* Not what others could have put things into, nor another user's. */
   assert_int_equal(chmod(path, 0770), 0);
-  assert_int_equal(ct_place_open(&place, true, NULL), CT_EACCES);
+  assert_int_equal(ct_runtime_dir_open(&runtime_dir, true, NULL), CT_EACCES);
   assert_int_equal(chmod(path, 0700), 0);
   if (geteuid() == 0) {
     assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
-    assert_int_equal(ct_place_open(&place, true, NULL), CT_EACCES);
+    assert_int_equal(ct_runtime_dir_open(&runtime_dir, true, NULL), CT_EACCES);
   }
   char elsewhere[sizeof(path) + 1];
   snprintf(elsewhere, sizeof(elsewhere), "%s2", path);
   assert_int_equal(chown(path, geteuid(), (gid_t)-1), 0);
   assert_int_equal(rename(path, elsewhere), 0);
   assert_int_equal(symlink(elsewhere, path), 0);
-  assert_int_not_equal(ct_place_open(&place, true, NULL), CT_OK);
+  assert_int_not_equal(ct_runtime_dir_open(&runtime_dir, true, NULL), CT_OK);
 }
 
-/* Without a runtime directory of one's own the place is in /tmp. */
+/* Without a runtime directory of one's own the sockets are in /tmp. */
 static void
-test_place_in_tmp(void **state)
+test_runtime_dir_in_tmp(void **state)
 {
   (void)state;
   char path[64];
@@ -225,16 +226,16 @@ test_place_in_tmp(void **state)
       setenv("XDG_RUNTIME_DIR", values[i], 1);
     else
       unsetenv("XDG_RUNTIME_DIR");
-    struct ct_place place = open_place();
-    assert_string_equal(place.path, path);
-    ct_place_close(&place);
+    struct ct_runtime_dir runtime_dir = open_runtime_dir();
+    assert_string_equal(runtime_dir.path, path);
+    ct_runtime_dir_close(&runtime_dir);
   }
   if (geteuid() == 0) { /* sudo keeps the environment */
     assert_int_equal(chown(folder, 12345, (gid_t)-1), 0);
     setenv("XDG_RUNTIME_DIR", folder, 1);
-    struct ct_place place = open_place();
-    assert_string_equal(place.path, path);
-    ct_place_close(&place);
+    struct ct_runtime_dir runtime_dir = open_runtime_dir();
+    assert_string_equal(runtime_dir.path, path);
+    ct_runtime_dir_close(&runtime_dir);
   }
 }
 
@@ -271,34 +272,34 @@ static void
 test_stale(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
   struct ct_diag diag = {""};
   int fd, other;
   for (int i = 0; i < 2; i++) {
     pid_t child = fork();
     if (child == 0)
-      _exit(ct_place_listen(&place, "dead-1", &fd, NULL) == CT_OK ? 7 : 1);
+      _exit(ct_runtime_dir_listen(&runtime_dir, "dead-1", &fd, NULL) == CT_OK ? 7 : 1);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(WEXITSTATUS(status), 7);
-    assert_int_equal(faccessat(place.fd, "dead-1.sock", F_OK, 0), 0);
+    assert_int_equal(faccessat(runtime_dir.fd, "dead-1.sock", F_OK, 0), 0);
     if (i == 0)
-      assert_int_equal(ct_place_connect(&place, "dead-1", &other, &diag), CT_ENOENT);
+      assert_int_equal(ct_runtime_dir_connect(&runtime_dir, "dead-1", &other, &diag), CT_ENOENT);
     else
-      assert_int_equal(ct_place_listen(&place, "dead-1", &fd, &diag), CT_OK);
+      assert_int_equal(ct_runtime_dir_listen(&runtime_dir, "dead-1", &fd, &diag), CT_OK);
   }
-  assert_int_equal(faccessat(place.fd, "dead-1.sock", F_OK, 0), 0);
-  assert_int_equal(ct_place_listen(&place, "dead-1", &other, &diag), CT_EEXIST);
+  assert_int_equal(faccessat(runtime_dir.fd, "dead-1.sock", F_OK, 0), 0);
+  assert_int_equal(ct_runtime_dir_listen(&runtime_dir, "dead-1", &other, &diag), CT_EEXIST);
   assert_non_null(strstr(diag.text, "dead-1"));
-  close(reach(&place, "dead-1"));
+  close(reach(&runtime_dir, "dead-1"));
   close(fd);
   /* No other file of that name is touched. */
-  fd = openat(place.fd, "file-1.sock", O_CREAT | O_WRONLY, 0600);
+  fd = openat(runtime_dir.fd, "file-1.sock", O_CREAT | O_WRONLY, 0600);
   close(fd);
-  assert_int_equal(ct_place_connect(&place, "file-1", &other, &diag), CT_ENOENT);
-  assert_int_equal(faccessat(place.fd, "file-1.sock", F_OK, 0), 0);
-  assert_int_equal(ct_place_connect(&place, "../x", &other, &diag), CT_ENOENT);
-  ct_place_close(&place);
+  assert_int_equal(ct_runtime_dir_connect(&runtime_dir, "file-1", &other, &diag), CT_ENOENT);
+  assert_int_equal(faccessat(runtime_dir.fd, "file-1.sock", F_OK, 0), 0);
+  assert_int_equal(ct_runtime_dir_connect(&runtime_dir, "../x", &other, &diag), CT_ENOENT);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* Two processes that come at once: one gets the name. */
@@ -306,7 +307,7 @@ static void
 test_race(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
   for (int round = 0; round < 20; round++) {
     int start[2], result[2], end[2], fd, winners = 0;
     pid_t children[4];
@@ -315,12 +316,12 @@ test_race(void **state)
       children[i] = fork();
       if (children[i] == 0) {
         char c;
-        struct ct_place own = open_place();
+        struct ct_runtime_dir own = open_runtime_dir();
         close(start[1]);
         close(end[1]);
         if (read(start[0], &c, 1) < 0)
           _exit(3);
-        int code = ct_place_listen(&own, "race-1", &fd, NULL);
+        int code = ct_runtime_dir_listen(&own, "race-1", &fd, NULL);
         c = (char)(code == CT_OK ? 0 : code == CT_EEXIST ? 1 : 2);
         if (write(result[1], &c, 1) != 1 || read(end[0], &c, 1) != 0) /* until all have tried */
           _exit(3);
@@ -346,7 +347,7 @@ test_race(void **state)
       assert_int_equal(status, 0);
     }
   }
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* ---- the server ---- */
@@ -354,14 +355,14 @@ test_race(void **state)
 static void *
 call_often(void *context)
 {
-  struct ct_place place = open_place();
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
   for (int i = 0; i < 20; i++) {
-    int fd = reach(&place, context);
+    int fd = reach(&runtime_dir, context);
     for (int j = 0; j < 5; j++)
       count(fd);
     close(fd);
   }
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
   return NULL;
 }
 
@@ -369,8 +370,8 @@ static void
 test_fifty_clients(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "many-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "many-1");
   pthread_t threads[50];
   for (int i = 0; i < 50; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, call_often, "many-1"), 0);
@@ -378,7 +379,7 @@ test_fifty_clients(void **state)
     pthread_join(threads[i], NULL);
   assert_int_equal(atomic_load(&calls), 50 * 20 * 5);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* More than there is room for: those that have said nothing for long give way. */
@@ -386,11 +387,11 @@ static void
 test_too_many(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "full-1");
-  int quiet[CT_SERVER_CLIENTS_MAX], fd = reach(&place, "full-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "full-1");
+  int quiet[CT_SERVER_CLIENTS_MAX], fd = reach(&runtime_dir, "full-1");
   for (int i = 0; i < CT_SERVER_CLIENTS_MAX; i++) {
-    quiet[i] = reach(&place, "full-1");
+    quiet[i] = reach(&runtime_dir, "full-1");
     usleep(1000);
     assert_int_equal(count(fd), i + 1);
   }
@@ -403,7 +404,7 @@ test_too_many(void **state)
     close(quiet[i]);
   close(fd);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 #define COUNT "{\"jsonrpc\": \"2.0\", \"method\": \"count\", \"id\": 1}\n"
@@ -412,9 +413,9 @@ static void
 test_pieces(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "pieces-1");
-  int fd = reach(&place, "pieces-1"), other = reach(&place, "pieces-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "pieces-1");
+  int fd = reach(&runtime_dir, "pieces-1"), other = reach(&runtime_dir, "pieces-1");
   /* Byte by byte, while another one is answered. */
   for (size_t i = 0; i + 1 < strlen(COUNT); i++) {
     say(fd, COUNT + i, 1);
@@ -435,19 +436,19 @@ test_pieces(void **state)
   close(fd);
   close(other);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 static void
 test_nonsense(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "garbage-1");
-  int good = reach(&place, "garbage-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "garbage-1");
+  int good = reach(&runtime_dir, "garbage-1");
   unsigned seed = 1;
   for (int round = 0; round < 50; round++) {
-    int fd = reach(&place, "garbage-1");
+    int fd = reach(&runtime_dir, "garbage-1");
     char junk[5000];
     size_t size = 1 + (size_t)rand_r(&seed) % (sizeof(junk) - 1);
     for (size_t i = 0; i < size; i++)
@@ -459,7 +460,7 @@ test_nonsense(void **state)
     assert_int_equal(count(good), round + 1);
   }
   /* A line that does not end. */
-  int fd = reach(&place, "garbage-1");
+  int fd = reach(&runtime_dir, "garbage-1");
   char *long_line = malloc(CT_SERVER_REQUEST_BYTES_MAX * 2);
   memset(long_line, '[', CT_SERVER_REQUEST_BYTES_MAX * 2);
   for (size_t at = 0; at < CT_SERVER_REQUEST_BYTES_MAX * 2;) {
@@ -482,7 +483,7 @@ test_nonsense(void **state)
   count(good);
   close(good);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* One that asks and does not read is served no further, while others are; and gets it all when it reads after all. */
@@ -491,9 +492,9 @@ test_slow_reader(void **state)
 {
   (void)state;
   enum { ASKED = 60 };
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "slow-1");
-  int slow = reach(&place, "slow-1"), good = reach(&place, "slow-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "slow-1");
+  int slow = reach(&runtime_dir, "slow-1"), good = reach(&runtime_dir, "slow-1");
   static const char big[] = "{\"jsonrpc\": \"2.0\", \"method\": \"big\", \"id\": 1}\n";
   for (int i = 0; i < ASKED; i++)
     say(slow, big, strlen(big));
@@ -512,7 +513,7 @@ test_slow_reader(void **state)
   close(slow);
   close(good);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* The call that is under way when the server is stopped is answered. */
@@ -530,9 +531,9 @@ static void
 test_stop(void **state)
 {
   (void)state;
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "stop-1");
-  int fd = reach(&place, "stop-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "stop-1");
+  int fd = reach(&runtime_dir, "stop-1");
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, call_wait, &fd), 0);
   while (atomic_load(&calls) == 0)
@@ -544,12 +545,12 @@ test_stop(void **state)
   assert_int_equal(ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag), CT_ENOENT);
   close(fd);
   /* Without a client at all, and one that never says anything. */
-  server = serve(&place, "stop-2");
-  fd = reach(&place, "stop-2");
+  server = serve(&runtime_dir, "stop-2");
+  fd = reach(&runtime_dir, "stop-2");
   ct_server_stop(server);
   close(fd);
   ct_server_stop(NULL);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 /* The socket is open to all, by somebody's mistake: who connects is looked at all the same. */
@@ -559,11 +560,11 @@ test_other_user(void **state)
   (void)state;
   if (geteuid() != 0)
     skip();
-  struct ct_place place = open_place();
-  struct ct_server *server = serve(&place, "mine-1");
+  struct ct_runtime_dir runtime_dir = open_runtime_dir();
+  struct ct_server *server = serve(&runtime_dir, "mine-1");
   char path[128];
   snprintf(path, sizeof(path), "%s/contrail/mine-1.sock", folder);
-  assert_int_equal(chmod(folder, 0711) | fchmod(place.fd, 0711) | chmod(path, 0666), 0);
+  assert_int_equal(chmod(folder, 0711) | fchmod(runtime_dir.fd, 0711) | chmod(path, 0666), 0);
   pid_t child = fork();
   if (child == 0) {
     if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)
@@ -571,7 +572,7 @@ test_other_user(void **state)
     struct ct_diag diag = {""};
     json_t *result;
     int fd;
-    if (ct_place_connect(&place, "mine-1", &fd, &diag) != CT_OK)
+    if (ct_runtime_dir_connect(&runtime_dir, "mine-1", &fd, &diag) != CT_OK)
       _exit(4);
     int code = ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag);
     _exit(code == CT_EACCES && strstr(diag.text, "another user") != NULL ? 0 : 5);
@@ -581,7 +582,7 @@ test_other_user(void **state)
   assert_int_equal(status, 0);
   assert_int_equal(atomic_load(&calls), 0);
   ct_server_stop(server);
-  ct_place_close(&place);
+  ct_runtime_dir_close(&runtime_dir);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -590,9 +591,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(test_place),    TEST(test_place_in_tmp),  TEST(test_ids),      TEST(test_stale),
-      TEST(test_race),     TEST(test_fifty_clients), TEST(test_too_many), TEST(test_pieces),
-      TEST(test_nonsense), TEST(test_slow_reader),   TEST(test_stop),     TEST(test_other_user),
+      TEST(test_runtime_dir), TEST(test_runtime_dir_in_tmp), TEST(test_ids),      TEST(test_stale),
+      TEST(test_race),        TEST(test_fifty_clients),      TEST(test_too_many), TEST(test_pieces),
+      TEST(test_nonsense),    TEST(test_slow_reader),        TEST(test_stop),     TEST(test_other_user),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 
 static char folder[64];
 static struct ct_plan *plan;
-static struct ct_choice choice;
+static struct ct_filter_result filter_result;
 
 static const char source[] =
     ".section .note.GNU-stack, \"\", @progbits\n"
@@ -81,7 +81,7 @@ static int
 tear_down(void **state)
 {
   char command[128];
-  ct_choice_free(&choice);
+  ct_filter_result_free(&filter_result);
   ct_plan_free(plan);
   snprintf(command, sizeof(command), "rm -rf %s", folder);
   return system(command);
@@ -116,22 +116,23 @@ with(const char *first, ...)
 static void
 choose(struct ct_exclude *exclude, const char *path)
 {
-  size_t excluded = 0, quiet = 0;
-  ct_choice_free(&choice);
-  assert_int_equal(ct_exclude_choose(exclude, plan, path, &choice), CT_OK);
-  for (size_t i = 0; i < plan->count && choice.wishes != NULL; i++) {
-    excluded += choice.wishes[i] != CT_WISH_HOOK;
-    quiet += choice.wishes[i] == CT_WISH_QUIET;
-    assert_true(choice.wishes[i] == CT_WISH_HOOK || plan->functions[i].refusal == CT_REFUSED_NOT);
+  size_t excluded = 0, passthrough = 0;
+  ct_filter_result_free(&filter_result);
+  assert_int_equal(ct_exclude_filter(exclude, plan, path, &filter_result), CT_OK);
+  for (size_t i = 0; i < plan->count && filter_result.requested_modes != NULL; i++) {
+    excluded += filter_result.requested_modes[i] != CT_REQUESTED_HOOK;
+    passthrough += filter_result.requested_modes[i] == CT_REQUESTED_PASSTHROUGH;
+    assert_true(filter_result.requested_modes[i] == CT_REQUESTED_HOOK || plan->functions[i].refusal == CT_REFUSED_NOT);
   }
-  assert_int_equal(choice.excluded, excluded);
-  assert_int_equal(choice.quiet, quiet);
+  assert_int_equal(filter_result.excluded, excluded);
+  assert_int_equal(filter_result.passthrough, passthrough);
 }
 
-static enum ct_wish
-wish(const char *name)
+static enum ct_requested_mode
+requested_mode(const char *name)
 {
-  return choice.wishes == NULL ? CT_WISH_HOOK : choice.wishes[planned(name) - plan->functions];
+  return filter_result.requested_modes == NULL ? CT_REQUESTED_HOOK
+                                               : filter_result.requested_modes[planned(name) - plan->functions];
 }
 
 /* One pattern alone: the functions it excludes, by the symbol's name, separated by spaces. */
@@ -144,10 +145,10 @@ expect(const char *pattern, const char *names)
   choose(exclude, "/usr/lib/libthing-2.so");
   snprintf(expected, sizeof(expected), "%s", names);
   for (char *name = strtok_r(expected, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest), count++)
-    if (wish(name) == CT_WISH_HOOK)
+    if (requested_mode(name) == CT_REQUESTED_HOOK)
       fail_msg("'%s' does not exclude %s", pattern, name);
-  if (choice.excluded != count)
-    fail_msg("'%s' excludes %zu functions, not %zu", pattern, choice.excluded, count);
+  if (filter_result.excluded != count)
+    fail_msg("'%s' excludes %zu functions, not %zu", pattern, filter_result.excluded, count);
   assert_int_equal(ct_exclude_has_matched(exclude, 0), count != 0);
   ct_exclude_free(exclude);
 }
@@ -205,7 +206,7 @@ modules(void **state)
   expect("libthing*!foo::operator!", "_ZN3foontEv");
   struct ct_exclude *exclude = with("libthing.so.1!", NULL);
   choose(exclude, "libthing-2.so");
-  assert_int_equal(choice.excluded, plan->hooked);
+  assert_int_equal(filter_result.excluded, plan->hooked);
   ct_exclude_free(exclude);
 }
 
@@ -215,17 +216,17 @@ what_becomes_of_them(void **state)
 {
   struct ct_exclude *exclude = with("*", NULL);
   choose(NULL, "x");
-  assert_null(choice.wishes);
-  assert_int_equal(choice.excluded, 0);
+  assert_null(filter_result.requested_modes);
+  assert_int_equal(filter_result.excluded, 0);
   assert_int_not_equal(planned("touches")->why_enter, 0);
   for (int round = 0; round < 2; round++) {
     choose(exclude, "x");
-    assert_int_equal(choice.excluded, plan->hooked);
-    assert_int_equal(wish("plain"), CT_WISH_NONE);
-    assert_int_equal(wish("touches"), CT_WISH_QUIET);
-    assert_int_equal(wish("prctl"), CT_WISH_QUIET);
-    assert_int_equal(wish("execve"), CT_WISH_QUIET);
-    assert_int_equal(choice.quiet, 3);
+    assert_int_equal(filter_result.excluded, plan->hooked);
+    assert_int_equal(requested_mode("plain"), CT_REQUESTED_NONE);
+    assert_int_equal(requested_mode("touches"), CT_REQUESTED_PASSTHROUGH);
+    assert_int_equal(requested_mode("prctl"), CT_REQUESTED_PASSTHROUGH);
+    assert_int_equal(requested_mode("execve"), CT_REQUESTED_PASSTHROUGH);
+    assert_int_equal(filter_result.passthrough, 3);
   }
   assert_true(ct_exclude_has_matched(exclude, 0));
   ct_exclude_free(exclude);
@@ -261,7 +262,7 @@ many_patterns(void **state)
     assert_int_equal(ct_exclude_add(exclude, name, NULL), CT_OK);
   }
   choose(exclude, "x");
-  assert_int_equal(choice.excluded, 2);
+  assert_int_equal(filter_result.excluded, 2);
   for (size_t i = 0; i < 3000; i++)
     assert_int_equal(ct_exclude_has_matched(exclude, i), i == 1500 || i == 2999);
   ct_exclude_free(exclude);
@@ -364,8 +365,8 @@ the_built_in_list(void **state)
   assert_int_equal(ct_hot_each(stop_at_the_third, &turns), 7);
   assert_int_equal(turns, 3);
   choose(exclude, "x");
-  assert_int_not_equal(wish(VECTOR), CT_WISH_HOOK);
-  assert_int_not_equal(wish(FORWARD), CT_WISH_HOOK);
+  assert_int_not_equal(requested_mode(VECTOR), CT_REQUESTED_HOOK);
+  assert_int_not_equal(requested_mode(FORWARD), CT_REQUESTED_HOOK);
   ct_exclude_free(exclude);
 }
 
@@ -375,20 +376,20 @@ leaves(void **state)
 {
   struct ct_exclude *exclude = with("@leaf:64", NULL);
   choose(exclude, "x");
-  assert_int_not_equal(wish("plain"), CT_WISH_HOOK);
-  assert_int_not_equal(wish("_ZN3foo3barEi"), CT_WISH_HOOK);
-  assert_int_equal(wish("caller"), CT_WISH_HOOK);
-  assert_int_equal(wish("jumper"), CT_WISH_HOOK);
-  assert_int_equal(wish("asker"), CT_WISH_HOOK);
-  assert_int_equal(wish("touches"), CT_WISH_QUIET);
+  assert_int_not_equal(requested_mode("plain"), CT_REQUESTED_HOOK);
+  assert_int_not_equal(requested_mode("_ZN3foo3barEi"), CT_REQUESTED_HOOK);
+  assert_int_equal(requested_mode("caller"), CT_REQUESTED_HOOK);
+  assert_int_equal(requested_mode("jumper"), CT_REQUESTED_HOOK);
+  assert_int_equal(requested_mode("asker"), CT_REQUESTED_HOOK);
+  assert_int_equal(requested_mode("touches"), CT_REQUESTED_PASSTHROUGH);
   assert_true(ct_exclude_has_matched(exclude, 0));
   ct_exclude_free(exclude);
   exclude = with("@leaf:7", "/usr/*!@leaf:8", NULL); /* plain has 8 bytes */
   choose(exclude, "other.so");
-  assert_int_equal(wish("plain"), CT_WISH_HOOK);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_HOOK);
   assert_false(ct_exclude_has_matched(exclude, 1));
   choose(exclude, "/usr/lib/x.so");
-  assert_int_not_equal(wish("plain"), CT_WISH_HOOK);
+  assert_int_not_equal(requested_mode("plain"), CT_REQUESTED_HOOK);
   assert_true(ct_exclude_has_matched(exclude, 1));
   ct_exclude_free(exclude);
 }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/glob.h"
-#include "base/levels.h"
+#include "base/scopes.h"
 
 static struct ct_glob *
 compiled(const char *text)
@@ -28,7 +28,7 @@ static bool
 matches(const char *text, const char *name)
 {
   struct ct_glob *glob = compiled(text);
-  /* Exactly as long as it says, so that a sanitizer sees a look behind it. */
+  /* Exactly as long as it says, so that a sanitizer sees a look past it. */
   size_t length = strlen(name);
   char *exact = malloc(length + 1);
   assert_non_null(exact);
@@ -100,7 +100,7 @@ malformed(void **state)
       {"[!]", "no ']'"},
       {"[a-", "no ']'"},
       {"[z-a]", "z-a runs backwards"},
-      {"a\\", "nothing behind the backslash"},
+      {"a\\", "nothing after the backslash"},
       {"[\\", "no ']'"},
       {"a\nb", "control character at character 2"},
       {"\x7f", "control character at character 1"},
@@ -188,9 +188,9 @@ expect_marks(const char *name, const char *expected)
   char shown[512];
   size_t length = strlen(name);
   assert_true(length < sizeof(marks));
-  ct_levels_mark(name, length, marks);
+  ct_scopes_mark(name, length, marks);
   for (size_t i = 0; i < length; i++)
-    shown[i] = (marks[i] & CT_LEVEL_WALL) != 0 ? '#' : (marks[i] & CT_LEVEL_INSIDE) != 0 ? '.' : ' ';
+    shown[i] = (marks[i] & CT_SCOPE_BOUNDARY) != 0 ? '#' : (marks[i] & CT_SCOPE_INSIDE) != 0 ? '.' : ' ';
   shown[length] = '\0';
   if (strcmp(shown, expected) != 0)
     fail_msg("\n%s\n%s is not\n%s", name, shown, expected);
@@ -215,21 +215,21 @@ levels(void **state)
 }
 
 static bool
-level_matches(const char *text, const char *name)
+scope_matches(const char *text, const char *name)
 {
   struct ct_glob *glob = NULL;
   struct ct_diag diag = {""};
   uint8_t marks[512];
-  if (ct_glob_compile_levels(text, strlen(text), &glob, &diag) != 0)
+  if (ct_glob_compile_scopes(text, strlen(text), &glob, &diag) != 0)
     fail_msg("%s: %s", text, diag.text);
-  ct_levels_mark(name, strlen(name), marks);
-  bool result = ct_glob_matches_levels(glob, name, strlen(name), marks);
+  ct_scopes_mark(name, strlen(name), marks);
+  bool result = ct_glob_matches_scopes(glob, name, strlen(name), marks);
   ct_glob_free(glob);
   return result;
 }
 
 static void
-level_cases(void **state)
+scope_cases(void **state)
 {
   static const struct {
     const char *glob, *name;
@@ -281,13 +281,13 @@ level_cases(void **state)
       {"operator[]", "operator[]", true},
   };
   for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-    if (level_matches(table[i].glob, table[i].name) != table[i].expected)
+    if (scope_matches(table[i].glob, table[i].name) != table[i].expected)
       fail_msg("'%s' and '%s'", table[i].glob, table[i].name);
 }
 
 /* Longer than a word of places. */
 static void
-long_level_globs(void **state)
+long_scope_globs(void **state)
 {
   char glob[1024] = "", name[2048] = "";
   for (int i = 0; i < 60; i++) {
@@ -295,9 +295,9 @@ long_level_globs(void **state)
     snprintf(name + strlen(name), sizeof(name) - strlen(name), "n%dxx::", i);
     if (strlen(name) > 500)
       break;
-    assert_true(level_matches(glob, name));
+    assert_true(scope_matches(glob, name));
     glob[strlen(glob) - 1] = '?';
-    assert_false(level_matches(glob, name));
+    assert_false(scope_matches(glob, name));
     glob[strlen(glob) - 1] = ':';
   }
 }
@@ -312,7 +312,7 @@ deep_ones(void **state)
                {"f(char**)", false, false}, {"a\\*\\*", false, true}, {"**", true, false}};
   for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     struct ct_glob *glob = NULL;
-    assert_int_equal(ct_glob_compile_levels(table[i].glob, strlen(table[i].glob), &glob, NULL), CT_OK);
+    assert_int_equal(ct_glob_compile_scopes(table[i].glob, strlen(table[i].glob), &glob, NULL), CT_OK);
     assert_int_equal(ct_glob_is_deep(glob), table[i].deep);
     assert_int_equal(ct_glob_plain(glob) != NULL, table[i].plain);
     ct_glob_free(glob);
@@ -328,8 +328,8 @@ main(void)
       cmocka_unit_test(plain_ones),
       cmocka_unit_test(random_globs_are_as_fnmatch_has_them),
       cmocka_unit_test(levels),
-      cmocka_unit_test(level_cases),
-      cmocka_unit_test(long_level_globs),
+      cmocka_unit_test(scope_cases),
+      cmocka_unit_test(long_scope_globs),
       cmocka_unit_test(deep_ones),
   };
   return cmocka_run_group_tests_name("glob", tests, NULL, NULL);

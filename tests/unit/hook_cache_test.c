@@ -88,7 +88,7 @@ same_plan(const struct ct_plan *a, const struct ct_plan *b)
 {
   assert_int_equal(a->count, b->count);
   assert_int_equal(a->hooked, b->hooked);
-  assert_int_equal(a->nearby_count, b->nearby_count);
+  assert_int_equal(a->springboard_count, b->springboard_count);
   assert_int_equal(a->foreign_count, b->foreign_count);
   assert_int_equal(a->uses_gs, b->uses_gs);
   assert_int_equal(a->r_debug, b->r_debug);
@@ -108,8 +108,8 @@ same_plan(const struct ct_plan *a, const struct ct_plan *b)
       same_text(alias, ct_plan_alias(b, &b->functions[i], n++));
     } while (alias != NULL);
   }
-  if (a->nearby_count != 0) {
-    assert_memory_equal(a->nearby, b->nearby, a->nearby_count * sizeof(*a->nearby));
+  if (a->springboard_count != 0) {
+    assert_memory_equal(a->springboard, b->springboard, a->springboard_count * sizeof(*a->springboard));
   }
   if (a->foreign_count != 0) {
     assert_memory_equal(a->foreign, b->foreign, a->foreign_count * sizeof(*a->foreign));
@@ -237,7 +237,7 @@ test_libc_has_aliases(void **state)
 
 /* What a recording makes of a plan is not kept. Functions of one byte, close together, fit nothing but int3. */
 static void
-test_choice_is_not_kept(void **state)
+test_filter_result_is_not_kept(void **state)
 {
   (void)state;
   struct ct_diag diag = {""};
@@ -405,7 +405,7 @@ check_plan(const struct ct_plan *plan)
       assert_true(planned->tactic != CT_TACTIC_NONE && planned->tactic < CT_TACTIC_COUNT);
       assert_in_range(planned->window.count, 1, CT_RELOCATED_MAX);
       assert_int_equal(planned->window.offset[planned->window.count], planned->window.length);
-      assert_true(planned->tactic != CT_TACTIC_SHORT || planned->nearby < plan->nearby_count);
+      assert_true(planned->tactic != CT_TACTIC_SHORT || planned->springboard < plan->springboard_count);
     }
   }
   assert_int_equal(plan->hooked, hooked);
@@ -600,7 +600,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_same_again, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_libc_has_aliases, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_choice_is_not_kept, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_filter_result_is_not_kept, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_changes, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_no_build_id, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_unreadable, set_up, tear_down),

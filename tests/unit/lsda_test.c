@@ -2,7 +2,7 @@
 /*
  * The walk over exception tables, on bytes: a small ELF image is made around each table so that the file ends with the
  * table's last byte, and the image ends at a page that cannot be read. Cut at every length, and with every byte
- * changed, it must give an answer without a read behind the end.
+ * changed, it must give an answer without a read past the end.
  */
 #include <elf.h>
 #include <setjmp.h>

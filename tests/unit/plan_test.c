@@ -168,8 +168,8 @@ assert_clear_of(const struct ct_plan *plan, const char *name, enum ct_tactic tac
   assert_true(f->patch_bytes < 5 && f->patch_offset + f->patch_bytes <= offset);
   assert_true(f->window.length >= f->patch_bytes || f->window.terminated);
   if (tactic != CT_TACTIC_PUN) {
-    const struct ct_nearby *nearby = &plan->nearby[f->nearby];
-    int64_t distance = (int64_t)(nearby->relay - (f->address + f->patch_offset + 2));
+    const struct ct_springboard *springboard = &plan->springboard[f->springboard];
+    int64_t distance = (int64_t)(springboard->relay - (f->address + f->patch_offset + 2));
     assert_true(distance >= -128 && distance <= 127);
   }
 }
@@ -178,7 +178,7 @@ assert_clear_of(const struct ct_plan *plan, const char *name, enum ct_tactic tac
 #define UNFRAME " pop %rbp\n .cfi_def_cfa 7, 8\n ret\n"
 
 static void
-who_touches_the_slot(void **state)
+who_touches_the_ra_slot(void **state)
 {
   struct ct_plan *plan =
       plan_source("fn reads\n mov (%rsp), %rax\n mov %rax, %rdx\n ret\n end reads\n"
@@ -188,11 +188,11 @@ who_touches_the_slot(void **state)
                   "fn writes\n mov %rdi, %rax\n mov %rdx, (%rsp)\n ret\n end writes\n"
                   "fn takes_address\n lea (%rsp), %rdi\n mov %edi, %eax\n ret\n end takes_address\n"
                   "fn pops\n mov %rdi, %rsi\n pop %rax\n .cfi_def_cfa_offset 0\n jmp *%rax\n end pops\n"
-                  "fn pops_untold\n mov %rdi, %rsi\n pop %rax\n push %rax\n ret\n end pops_untold\n"
+                  "fn pops_unpublished\n mov %rdi, %rsi\n pop %rax\n push %rax\n ret\n end pops_unpublished\n"
                   "fn drops\n mov %rdi, %rsi\n add $8, %rsp\n .cfi_def_cfa_offset 0\n jmp *%rsi\n end drops\n"
                   "fn by_frame\n" FRAME " mov 8(%rbp), %rax\n" UNFRAME " end by_frame\n"
                   "fn adds_to_it\n mov %edi, %eax\n addq $5, (%rsp)\n ret\n end adds_to_it\n"
-                  /* Neighbours of the slot, and what only looks like it. */
+                  /* Neighbours of the return-address slot, and what only looks like it. */
                   "fn argument\n mov 8(%rsp), %rax\n ret\n end argument\n"
                   "fn red_zone\n mov %rdi, -8(%rsp)\n mov -8(%rsp), %rax\n ret\n end red_zone\n"
                   "fn frame_argument\n" FRAME " mov 16(%rbp), %rax\n mov (%rbp), %rcx\n" UNFRAME " end frame_argument\n"
@@ -206,12 +206,12 @@ who_touches_the_slot(void **state)
                   "fn saves\n push %rbx\n .cfi_def_cfa_offset 16\n mov (%rsp), %rax\n mov %edi, %ebx\n pop %rbx\n"
                   " .cfi_def_cfa_offset 8\n ret\n end saves\n"
                   "fn long_nop\n nopl (%rsp)\n nopw 0(%rax,%rax,1)\n ret\n end long_nop\n");
-  static const char *const touching[] = {"reads", "reads_later", "writes",     "by_frame",   "takes_address",
-                                         "pops",  "drops",       "adds_to_it", "pops_untold"};
+  static const char *const touching[] = {"reads", "reads_later", "writes",     "by_frame",        "takes_address",
+                                         "pops",  "drops",       "adds_to_it", "pops_unpublished"};
   static const char *const harmless[] = {"argument",    "red_zone", "frame_argument", "by_index", "other_base",
                                          "other_frame", "realigns", "saves",          "long_nop"};
   for (size_t i = 0; i < sizeof(touching) / sizeof(touching[0]); i++)
-    assert_enter_for(plan, touching[i], CT_FACT_TOUCHES_SLOT);
+    assert_enter_for(plan, touching[i], CT_FACT_TOUCHES_RA_SLOT);
   for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
     assert_full(plan, harmless[i]);
   ct_plan_free(plan);
@@ -219,32 +219,32 @@ who_touches_the_slot(void **state)
 
 /* The same with vector loads, whose prefix keeps the extension bits inverted. */
 static void
-vector_loads_of_the_slot(void **state)
+vector_loads_of_the_ra_slot(void **state)
 {
   struct ct_plan *plan = plan_source("fn sse\n movq (%rsp), %xmm0\n ret\n end sse\n"
                                      "fn vex\n vmovq (%rsp), %xmm0\n ret\n end vex\n"
                                      "fn vex3\n {vex3} vmovdqu (%rsp), %xmm0\n ret\n end vex3\n"
                                      "fn vex_frame\n" FRAME " vmovq %xmm0, 8(%rbp)\n" UNFRAME " end vex_frame\n"
                                      "fn vex_other\n vmovq (%r12), %xmm0\n ret\n end vex_other\n");
-  assert_enter_for(plan, "sse", CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "sse", CT_FACT_TOUCHES_RA_SLOT);
   assert_full(plan, "vex_other");
-  assert_enter_for(plan, "vex", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "vex3", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "vex_frame", CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "vex", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "vex3", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "vex_frame", CT_FACT_TOUCHES_RA_SLOT);
   ct_plan_free(plan);
 }
 
 /* In modules without call frame information the depth is followed from the code. */
 static void
-the_slot_without_cfi(void **state)
+the_ra_slot_without_cfi(void **state)
 {
   struct ct_plan *plan =
       plan_source(".balign 16\n bare reads\n mov (%rsp), %rax\n nop\n ret\n bare_end reads\n"
                   ".balign 16\n bare reads_deep\n push %rbx\n sub $0x108, %rsp\n lea -16(%rsp), %rsp\n"
                   " mov 0x120(%rsp), %rax\n lea 16(%rsp), %rsp\n add $0x108, %rsp\n pop %rbx\n ret\n"
                   " bare_end reads_deep\n"
-                  ".balign 16\n bare reads_behind_branch\n push %rbx\n test %edi, %edi\n je 1f\n pop %rbx\n ret\n"
-                  "1: mov 8(%rsp), %rax\n pop %rbx\n ret\n bare_end reads_behind_branch\n"
+                  ".balign 16\n bare reads_after_branch\n push %rbx\n test %edi, %edi\n je 1f\n pop %rbx\n ret\n"
+                  "1: mov 8(%rsp), %rax\n pop %rbx\n ret\n bare_end reads_after_branch\n"
                   ".balign 16\n bare pops\n nop\n nop\n nop\n pop %rdx\n jmp *%rdx\n bare_end pops\n"
                   ".balign 16\n bare balanced\n push %rbx\n sub $24, %rsp\n mov 24(%rsp), %rax\n add $24, %rsp\n"
                   " pop %rbx\n ret\n bare_end balanced\n"
@@ -254,10 +254,10 @@ the_slot_without_cfi(void **state)
                   " leave\n ret\n bare_end realigned\n"
                   ".balign 16\n bare restored\n push %rbp\n mov %rsp, %rbp\n sub $64, %rsp\n mov %rbp, %rsp\n"
                   " pop %rbp\n ret\n bare_end restored\n");
-  assert_enter_for(plan, "reads", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "reads_deep", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "reads_behind_branch", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "pops", CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "reads", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "reads_deep", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "reads_after_branch", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "pops", CT_FACT_TOUCHES_RA_SLOT);
   static const char *const harmless[] = {"balanced", "frame", "realigned", "restored"};
   for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
     assert_full(plan, harmless[i]);
@@ -266,7 +266,7 @@ the_slot_without_cfi(void **state)
 
 /* What is handed on by tail jumps, in either order of addresses, over jcc too; calls hand nothing on. */
 static void
-tail_jumps_hand_the_slot_on(void **state)
+tail_jumps_hand_the_ra_slot_on(void **state)
 {
   struct ct_plan *plan =
       plan_source("fn to_reads\n xor %eax, %eax\n mov %edi, %esi\n jmp reads\n end to_reads\n"
@@ -281,14 +281,14 @@ tail_jumps_hand_the_slot_on(void **state)
                   "fn ret_zero\n mov %edi, %eax\n mov %edi, %esi\n ret $0\n end ret_zero\n"
                   "fn to_plain\n mov %edi, %eax\n mov %edi, %esi\n jmp plain\n end to_plain\n"
                   "fn plain\n mov %edi, %eax\n mov %edi, %esi\n ret\n end plain\n");
-  assert_enter_for(plan, "reads", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "to_reads", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "to_to_reads", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "maybe_to_reads", CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "reads", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "to_reads", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "to_to_reads", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "maybe_to_reads", CT_FACT_TOUCHES_RA_SLOT);
   assert_full(plan, "calls_reads");
   assert_enter_for(plan, "ret_imm", CT_FACT_RET_IMM);
   assert_enter_for(plan, "to_ret_imm", CT_FACT_RET_IMM);
-  assert_enter_for(plan, "to_both", CT_FACT_RET_IMM | CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "to_both", CT_FACT_RET_IMM | CT_FACT_TOUCHES_RA_SLOT);
   assert_full(plan, "to_plain");
   ct_plan_free(plan);
 }
@@ -303,8 +303,8 @@ a_long_chain_of_tail_jumps(void **state)
                      "fn hop%d\n mov %%edi, %%eax\n mov %%edi, %%esi\n jmp hop%d\n end hop%d\n", i, i + 1, i);
   snprintf(source + used, sizeof(source) - (size_t)used, "fn hop30\n mov (%%rsp), %%rax\n nop\n ret\n end hop30\n");
   struct ct_plan *plan = plan_source(source);
-  assert_enter_for(plan, "hop30", CT_FACT_TOUCHES_SLOT);
-  assert_enter_for(plan, "hop0", CT_FACT_TOUCHES_SLOT);
+  assert_enter_for(plan, "hop30", CT_FACT_TOUCHES_RA_SLOT);
+  assert_enter_for(plan, "hop0", CT_FACT_TOUCHES_RA_SLOT);
   ct_plan_free(plan);
 }
 
@@ -324,7 +324,7 @@ branches_into_the_patch(void **state)
       "fn called_inside\n mov %edi, %eax\nhalf: mov %esi, %ecx\n mov %edx, %edi\n ret\n end called_inside\n"
       "fn calls_inside\n sub $8, %rsp\n .cfi_def_cfa_offset 16\n call half\n add $8, %rsp\n"
       " .cfi_def_cfa_offset 8\n ret\n end calls_inside\n"
-      /* Behind endbr64 the patch begins at +4, and so does a loop there. */
+      /* After endbr64 the patch begins at +4, and so does a loop there. */
       "fn endbr_loops_at_4\n endbr64\n1: dec %edi\n nop\n nop\n nop\n jne 1b\n ret\n end endbr_loops_at_4\n"
       "fn endbr_loops_at_6\n endbr64\n mov %edi, %eax\n1: dec %edi\n nop\n jne 1b\n ret\n"
       " end endbr_loops_at_6\n"
@@ -372,18 +372,18 @@ without_padding(void **state)
   plan = plan_source_as(source, "-no-pie -static -Wl,-e,first"); /* nothing lies below address 0 */
   assert_branch_into(plan, "loops_at_1", 1);
   assert_clear_of(plan, "loops_at_3", CT_TACTIC_EVICT, 3);
-  const struct ct_nearby *nearby = &plan->nearby[planned(plan, "loops_at_3")->nearby];
+  const struct ct_springboard *springboard = &plan->springboard[planned(plan, "loops_at_3")->springboard];
   uint64_t entry = planned(plan, "gives_way")->address;
-  assert_true(nearby->evicted >= entry + 5 && nearby->evicted + nearby->window.length <= entry + 19);
-  assert_int_equal(nearby->relay, nearby->evicted + 5);
-  assert_true(nearby->window.length >= 10);
+  assert_true(springboard->evicted >= entry + 5 && springboard->evicted + springboard->window.length <= entry + 19);
+  assert_int_equal(springboard->relay, springboard->evicted + 5);
+  assert_true(springboard->window.length >= 10);
   assert_branch_into(plan, "loops_at_3_again", 3); /* its neighbour has a jump to who knows where */
   ct_plan_free(plan);
 }
 
 /* Text and data in one segment: data is no padding, whatever it looks like, and lends no bytes to a jump. */
 static void
-data_behind_the_code(void **state)
+data_after_the_code(void **state)
 {
   static const char source[] = ".text\n fn first\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end first\n"
                                " .skip 16, 0xcc\n bare last\n .cfi_startproc\n xor %eax, %eax\n ret\n end last\n"
@@ -409,7 +409,7 @@ short_functions(void **state)
       " bare next_to_it\n .cfi_startproc\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end next_to_it\n"
       "fn before_data\n xor %eax, %eax\n ret\n end before_data\n .byte 0x90, 0x05, 0, 0, 0, 0\n"
       "fn before_short_pad\n ret\n end before_short_pad\n nop\n nop\n nop\n"
-      " bare behind_short_pad\n .cfi_startproc\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end behind_short_pad\n"
+      " bare after_short_pad\n .cfi_startproc\n mov %edi, %eax\n nop\n nop\n nop\n ret\n end after_short_pad\n"
       "fn before_nop_entry\n ret\n end before_nop_entry\n nop\n nop\n nop\n"
       " bare nop_entry\n .cfi_startproc\n nop\n mov %edi, %eax\n mov %edi, %ecx\n ret\n end nop_entry\n"
       "fn before_used_pad\n xor %eax, %eax\n ret\n end before_used_pad\npad: nop\n nop\n nop\n"
@@ -432,7 +432,7 @@ short_functions(void **state)
   assert_clear_of(plan, "before_used_pad", CT_TACTIC_SHORT, 3);
   assert_clear_of(plan, "falls_through", CT_TACTIC_SHORT, 2);
   assert_full(plan, "falls_into");
-  const struct ct_planned *endbr = planned(plan, "endbr_short"); /* behind the endbr64, into the padding */
+  const struct ct_planned *endbr = planned(plan, "endbr_short"); /* after the endbr64, into the padding */
   assert_int_equal(endbr->refusal, CT_REFUSED_NOT);
   assert_int_equal(endbr->tactic, CT_TACTIC_PADDING);
   assert_int_equal(endbr->patch_offset, 4);
@@ -501,7 +501,7 @@ gs_in_data_and_code(void **state)
   ct_plan_free(plan);
   static const char *const uses[] = {
       "fn at_once\n mov %gs:8, %rax\n ret\n end at_once\n",
-      "fn behind_branch\n test %edi, %edi\n jne 1f\n ret\n1: mov %gs:8, %rax\n ret\n end behind_branch\n",
+      "fn after_branch\n test %edi, %edi\n jne 1f\n ret\n1: mov %gs:8, %rax\n ret\n end after_branch\n",
       "fn in_loop\n jmp 2f\n1: mov %gs:8, %rax\n2: dec %edi\n jne 1b\n ret\n end in_loop\n",
       "fn sets_base\n wrgsbase %rdi\n ret\n end sets_base\n"};
   for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
@@ -661,13 +661,13 @@ runtimes_that_read_return_addresses(void **state)
   static const struct {
     const char *name;
     uint8_t event_last, window;
-  } loose[] = {{"main.grows", 1, 6}, {"main.large", 1, 14}, {"main.leaf", 0, 6}, {"main.loops", 0, 5}};
-  for (size_t i = 0; i < sizeof(loose) / sizeof(loose[0]); i++) {
-    const struct ct_planned *found = planned(plan, loose[i].name);
+  } stackless[] = {{"main.grows", 1, 6}, {"main.large", 1, 14}, {"main.leaf", 0, 6}, {"main.loops", 0, 5}};
+  for (size_t i = 0; i < sizeof(stackless) / sizeof(stackless[0]); i++) {
+    const struct ct_planned *found = planned(plan, stackless[i].name);
     assert_int_equal(found->refusal, CT_REFUSED_NOT);
-    assert_int_equal(found->mode, CT_HOOK_LOOSE);
-    assert_int_equal(found->event_last, loose[i].event_last);
-    assert_int_equal(found->window.length, loose[i].window);
+    assert_int_equal(found->mode, CT_HOOK_STACKLESS);
+    assert_int_equal(found->event_last, stackless[i].event_last);
+    assert_int_equal(found->window.length, stackless[i].window);
   }
   assert_refused(plan, "runtime.goexit", CT_REFUSED_RUNTIME);
   assert_int_equal(planned(plan, "runtime.goexit1")->refusal, CT_REFUSED_NOT);
@@ -791,14 +791,14 @@ cold_parts_of_real_code(void **state)
   ct_plan_free(plan);
 }
 
-/* The function without a name behind the named one. */
+/* The function without a name after the named one. */
 static const struct ct_planned *
-behind(const struct ct_plan *plan, const char *name)
+after(const struct ct_plan *plan, const char *name)
 {
   const struct ct_planned *next = planned(plan, name) + 1;
   assert_true(next < plan->functions + plan->count);
   if (next->name != NULL)
-    fail_msg("behind %s there is %s", name, next->name);
+    fail_msg("after %s there is %s", name, next->name);
   return next;
 }
 
@@ -821,11 +821,11 @@ parts_without_names(void **state)
       "code .Lunlikely_first\n nop\n.Lunlikely: mov $5, %eax\n jmp .Lhome\n .cfi_endproc\n"
       "fn calls\n mov %edi, %eax\n mov %edi, %esi\n call .Lcalled\n jmp .Lcalled\n end calls\n"
       "code .Lcalled\n mov %edi, -8(%rsp)\n mov -8(%rsp), %eax\n ret\n .cfi_endproc\n");
-  assert_int_equal(behind(plan, "goes_out")->refusal, CT_REFUSED_PART);
-  assert_int_equal(behind(plan, "leaf")->refusal, CT_REFUSED_PART);
-  assert_int_equal(behind(plan, "tail_calls")->refusal, CT_REFUSED_NOT);
-  assert_int_equal(behind(plan, "tail_calls_too")->refusal, CT_REFUSED_NOT);
-  assert_int_equal(behind(plan, "calls")->refusal, CT_REFUSED_NOT);
+  assert_int_equal(after(plan, "goes_out")->refusal, CT_REFUSED_PART);
+  assert_int_equal(after(plan, "leaf")->refusal, CT_REFUSED_PART);
+  assert_int_equal(after(plan, "tail_calls")->refusal, CT_REFUSED_NOT);
+  assert_int_equal(after(plan, "tail_calls_too")->refusal, CT_REFUSED_NOT);
+  assert_int_equal(after(plan, "calls")->refusal, CT_REFUSED_NOT);
   ct_plan_free(plan);
   /* BOLT's names. */
   plan = plan_source("fn hot\n mov %edi, -8(%rsp)\n jmp hot.warm\n end hot\n"
@@ -886,14 +886,14 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(who_touches_the_slot),
-      cmocka_unit_test(the_slot_without_cfi),
-      cmocka_unit_test(tail_jumps_hand_the_slot_on),
+      cmocka_unit_test(who_touches_the_ra_slot),
+      cmocka_unit_test(the_ra_slot_without_cfi),
+      cmocka_unit_test(tail_jumps_hand_the_ra_slot_on),
       cmocka_unit_test(a_long_chain_of_tail_jumps),
       cmocka_unit_test(branches_into_the_patch),
       cmocka_unit_test(an_entry_inside_an_instruction),
       cmocka_unit_test(without_padding),
-      cmocka_unit_test(data_behind_the_code),
+      cmocka_unit_test(data_after_the_code),
       cmocka_unit_test(short_functions),
       cmocka_unit_test(first_instructions),
       cmocka_unit_test(gs_in_data_and_code),
@@ -909,7 +909,7 @@ main(void)
       cmocka_unit_test(parts_without_names),
       cmocka_unit_test(refusals_have_names),
       cmocka_unit_test(failures_leave_the_plan_alone),
-      cmocka_unit_test(vector_loads_of_the_slot),
+      cmocka_unit_test(vector_loads_of_the_ra_slot),
   };
   return cmocka_run_group_tests_name("plan", tests, set_up, tear_down);
 }

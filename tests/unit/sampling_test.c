@@ -35,7 +35,7 @@ begin(struct scene *scene, bool adapts, uint32_t log2)
   assert_true(scene->drain != NULL && scene->ring != NULL && scene->memory >= 0);
   struct ct_sampling_options options = {.adapts = adapts, .log2 = log2, .mem_fd = scene->memory, .controls = CONTROLS};
   ct_drain_sample(scene->drain, &options);
-  scene->ring->segment_count = SEGMENTS;
+  scene->drain->segment_count = SEGMENTS;
   scene->drain->ring = scene->ring;
   scene->drain->tids = calloc(CT_SLOT_COUNT, sizeof(uint32_t));
   scene->drain->entries = calloc(SEGMENTS, sizeof(struct ct_segment_entry));
@@ -66,13 +66,12 @@ page_of(const struct scene *scene, uint32_t slot)
   return pread(scene->memory, &log2, sizeof(log2), at) == sizeof(log2) ? log2 : UINT32_MAX;
 }
 
-/* A cycle in three rounds, the second one with so many full segments; lights tells whether light hooks had part in it.
- */
+/* A cycle in three rounds, the second one with so many full segments; samples: sampled hooks had part in it. */
 static uint32_t
-cycle(struct scene *scene, uint32_t full, bool lights)
+cycle(struct scene *scene, uint32_t full, bool samples)
 {
   struct ct_drain *drain = scene->drain;
-  drain->lights += lights;
+  drain->samples += samples;
   drain->now += CYCLE / 2;
   drain_sampling_round(drain, full / 3);
   drain->now += CYCLE / 4;
@@ -123,7 +122,7 @@ up_and_down(void **state)
 
 /* Full hooks alone fill the ring: sampling would not help. */
 static void
-for_light_hooks_only(void **state)
+for_sampled_hooks_only(void **state)
 {
   struct scene s;
   begin(&s, true, 0);
@@ -158,7 +157,7 @@ rounds_within_a_cycle(void **state)
 {
   struct scene s;
   begin(&s, true, 0);
-  s.drain->lights = 1;
+  s.drain->samples = 1;
   for (int i = 0; i < 1000; i++) { /* however many: a cycle is a time */
     s.drain->now += CYCLE / 1000 - 1;
     drain_sampling_round(s.drain, 90);
@@ -171,7 +170,7 @@ rounds_within_a_cycle(void **state)
 }
 
 static void
-threads_are_told(void **state)
+threads_are_reported(void **state)
 {
   struct scene s;
   begin(&s, true, 0);
@@ -238,10 +237,10 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(up_and_down),
-      cmocka_unit_test(for_light_hooks_only),
+      cmocka_unit_test(for_sampled_hooks_only),
       cmocka_unit_test(active_segments_do_not_count),
       cmocka_unit_test(rounds_within_a_cycle),
-      cmocka_unit_test(threads_are_told),
+      cmocka_unit_test(threads_are_reported),
       cmocka_unit_test(fixed_or_off),
       cmocka_unit_test(images_and_history),
   };

@@ -18,7 +18,7 @@
 
 static char folder[64];
 static struct ct_plan *plan, *other;
-static struct ct_choice choice;
+static struct ct_filter_result filter_result;
 
 static const char source[] =
     ".section .note.GNU-stack, \"\", @progbits\n"
@@ -98,7 +98,7 @@ set_up(void **state)
 static int
 tear_down(void **state)
 {
-  ct_choice_free(&choice);
+  ct_filter_result_free(&filter_result);
   ct_plan_free(plan);
   ct_plan_free(other);
   return run("rm -rf %s", folder);
@@ -148,27 +148,27 @@ info(const struct ct_selection *selection, size_t n)
 static void
 choose(struct ct_selection *selection, struct ct_exclude *exclude, const char *path)
 {
-  size_t excluded = 0, quiet = 0, unchosen = 0, light = 0;
-  ct_choice_free(&choice);
-  assert_int_equal(ct_select_choose(selection, exclude, plan, path, true, &choice), CT_OK);
-  for (size_t i = 0; i < plan->count && choice.wishes != NULL; i++) {
-    bool left_out = !ct_wish_has_event(choice.wishes[i]);
+  size_t excluded = 0, passthrough = 0, unselected = 0, light = 0;
+  ct_filter_result_free(&filter_result);
+  assert_int_equal(ct_select_filter(selection, exclude, plan, path, true, &filter_result), CT_OK);
+  for (size_t i = 0; i < plan->count && filter_result.requested_modes != NULL; i++) {
+    bool left_out = !ct_requested_has_event(filter_result.requested_modes[i]);
     excluded += left_out;
-    quiet += choice.wishes[i] == CT_WISH_QUIET;
-    light += choice.wishes[i] == CT_WISH_LIGHT;
-    unchosen += left_out && ct_choice_reason(&choice, i) == CT_REFUSED_UNCHOSEN;
-    assert_true(choice.wishes[i] == CT_WISH_HOOK || plan->functions[i].refusal == CT_REFUSED_NOT);
+    passthrough += filter_result.requested_modes[i] == CT_REQUESTED_PASSTHROUGH;
+    light += filter_result.requested_modes[i] == CT_REQUESTED_LIGHT;
+    unselected += left_out && ct_filter_result_reason(&filter_result, i) == CT_REFUSED_UNSELECTED;
+    assert_true(filter_result.requested_modes[i] == CT_REQUESTED_HOOK || plan->functions[i].refusal == CT_REFUSED_NOT);
   }
-  assert_int_equal(choice.excluded, excluded);
-  assert_int_equal(choice.quiet, quiet);
-  assert_int_equal(choice.light, light);
-  assert_int_equal(choice.unchosen, unchosen);
+  assert_int_equal(filter_result.excluded, excluded);
+  assert_int_equal(filter_result.passthrough, passthrough);
+  assert_int_equal(filter_result.light, light);
+  assert_int_equal(filter_result.unselected, unselected);
 }
 
-static enum ct_wish
-wish(const char *name)
+static enum ct_requested_mode
+requested_mode(const char *name)
 {
-  return ct_choice_wish(&choice, index_of(name));
+  return ct_filter_result_mode(&filter_result, index_of(name));
 }
 
 /* One pattern alone: the functions it chooses, by the symbol's name, separated by `|`. */
@@ -183,13 +183,13 @@ expect(const char *pattern, enum ct_select_kind kind, const char *names)
   for (char *name = strtok_r(expected, "|", &rest); name != NULL; name = strtok_r(NULL, "|", &rest), count++) {
     bool has_hook = plan->functions[index_of(name)].refusal == CT_REFUSED_NOT;
     hooked += has_hook;
-    if (has_hook && !ct_wish_has_event(wish(name)))
+    if (has_hook && !ct_requested_has_event(requested_mode(name)))
       fail_msg("'%s' does not choose %s", pattern, name);
   }
   struct ct_select_info told = info(selection, 0);
-  if (told.matched != count || told.hooked != hooked || plan->hooked - choice.excluded != hooked)
-    fail_msg("'%s' matches %zu functions, not %zu; %zu hooked, not %zu; %zu chosen", pattern, told.matched, count,
-             told.hooked, hooked, plan->hooked - choice.excluded);
+  if (told.matched != count || told.hooked != hooked || plan->hooked - filter_result.excluded != hooked)
+    fail_msg("'%s' matches %zu functions, not %zu; %zu hooked, not %zu; %zu selected", pattern, told.matched, count,
+             told.hooked, hooked, plan->hooked - filter_result.excluded);
   if (told.kind != kind)
     fail_msg("'%s' is %s, not %s", pattern, ct_select_kind_name(told.kind), ct_select_kind_name(kind));
   assert_string_equal(told.pattern, pattern);
@@ -237,9 +237,9 @@ exact(void **state)
 }
 
 static void
-one_level(void **state)
+one_scope(void **state)
 {
-  const enum ct_select_kind kind = CT_SELECT_LEVEL;
+  const enum ct_select_kind kind = CT_SELECT_SCOPE;
   expect("foo::*", kind, "_ZN3foo3barEi|_ZN3foo3bazEPPc|" MAX "|_ZNK3fooclEv|_ZNK3fooltERKS_|" CONVERT "|" PART);
   expect("foo::b*", kind, "_ZN3foo3barEi|_ZN3foo3bazEPPc|" PART);
   expect("foo::operator*", kind, "_ZNK3fooclEv|_ZNK3fooltERKS_|" CONVERT);
@@ -283,8 +283,8 @@ modules(void **state)
          "|_ZNK3fooclEv|_ZNK3fooltERKS_|" CONVERT "|" PART);
   struct ct_selection *selection = with("libthing.so.1!", "**", NULL);
   choose(selection, NULL, "libthing-2.so");
-  assert_int_equal(choice.excluded, 0);
-  assert_int_equal(choice.light, plan->hooked);
+  assert_int_equal(filter_result.excluded, 0);
+  assert_int_equal(filter_result.light, plan->hooked);
   for (size_t n = 0; n < 2; n++) {
     assert_int_equal(info(selection, n).kind, CT_SELECT_DEEP);
     assert_int_equal(info(selection, n).hooked, plan->hooked);
@@ -339,23 +339,23 @@ everything(void **state)
 {
   struct ct_selection *selection = ct_selection_create();
   choose(NULL, NULL, "x");
-  assert_null(choice.wishes);
+  assert_null(filter_result.requested_modes);
   choose(selection, NULL, "x");
-  assert_null(choice.wishes);
+  assert_null(filter_result.requested_modes);
   ct_selection_set_mode(selection, CT_SELECT_LIGHT);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.light, plan->hooked);
+  assert_int_equal(filter_result.light, plan->hooked);
   ct_selection_set_mode(selection, CT_SELECT_FULL);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.light, 0);
+  assert_int_equal(filter_result.light, 0);
   add(selection, "plain", CT_SELECT_AUTO);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.unchosen, plan->hooked - 1);
+  assert_int_equal(filter_result.unselected, plan->hooked - 1);
   assert_int_equal(ct_selection_remove(selection, "plain"), CT_OK);
   assert_int_equal(ct_selection_remove(selection, "plain"), CT_ENOENT);
   assert_false(ct_selection_is_everything(selection));
   choose(selection, NULL, "x");
-  assert_int_equal(choice.unchosen, plan->hooked);
+  assert_int_equal(filter_result.unselected, plan->hooked);
   ct_selection_free(selection);
 }
 
@@ -366,10 +366,10 @@ what_becomes_of_the_others(void **state)
   struct ct_selection *selection = with("plain", "short_one", NULL);
   assert_int_not_equal(plan->functions[index_of("touches")].why_enter, 0);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_VALUES);
-  assert_int_equal(wish("touches"), CT_WISH_QUIET);
-  assert_int_equal(wish("copy_alias"), CT_WISH_NONE);
-  assert_int_equal(choice.quiet, 1);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_VALUES);
+  assert_int_equal(requested_mode("touches"), CT_REQUESTED_PASSTHROUGH);
+  assert_int_equal(requested_mode("copy_alias"), CT_REQUESTED_NONE);
+  assert_int_equal(filter_result.passthrough, 1);
   ct_selection_free(selection);
 }
 
@@ -382,10 +382,10 @@ excluded_ones(void **state)
   assert_int_equal(ct_exclude_add(exclude, "foo::b*", NULL), CT_OK);
   assert_int_equal(ct_exclude_add(exclude, "copy_alias", NULL), CT_OK);
   choose(selection, exclude, "x");
-  assert_int_equal(wish("_ZN3foo3barEi"), CT_WISH_NONE);
-  assert_int_equal(ct_choice_reason(&choice, index_of("_ZN3foo3barEi")), CT_REFUSED_EXCLUDED);
-  assert_int_equal(ct_choice_reason(&choice, index_of("copy_alias")), CT_REFUSED_EXCLUDED);
-  assert_int_equal(ct_choice_reason(&choice, index_of("versioned")), CT_REFUSED_UNCHOSEN);
+  assert_int_equal(requested_mode("_ZN3foo3barEi"), CT_REQUESTED_NONE);
+  assert_int_equal(ct_filter_result_reason(&filter_result, index_of("_ZN3foo3barEi")), CT_REFUSED_EXCLUDED);
+  assert_int_equal(ct_filter_result_reason(&filter_result, index_of("copy_alias")), CT_REFUSED_EXCLUDED);
+  assert_int_equal(ct_filter_result_reason(&filter_result, index_of("versioned")), CT_REFUSED_UNSELECTED);
   assert_int_equal(info(selection, 0).matched, 7);
   assert_int_equal(info(selection, 0).hooked, 4);
   assert_int_equal(ct_selection_refused(selection, 0, CT_REFUSED_EXCLUDED), 3);
@@ -407,7 +407,7 @@ few_and_many(void **state)
   choose(selection, NULL, "x");
   assert_int_equal(info(selection, 0).matched, 10);
   assert_int_equal(info(selection, 0).mode, CT_SELECT_FULL);
-  assert_int_equal(choice.light, 0);
+  assert_int_equal(filter_result.light, 0);
   assert_int_equal(ct_selection_generation(selection), generation);
   assert_int_equal(ct_select_count(selection, other, "y", false), CT_OK);
   assert_int_equal(ct_select_count(selection, other, "y", false), CT_OK); /* once is enough */
@@ -416,45 +416,45 @@ few_and_many(void **state)
   assert_int_equal(info(selection, 0).hooked, 10);
   assert_int_equal(info(selection, 0).mode, CT_SELECT_LIGHT);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.light, 10);
+  assert_int_equal(filter_result.light, 10);
   ct_select_forget(selection, other, "y");
   ct_select_forget(selection, other, "y");
   assert_int_equal(info(selection, 0).matched, 10);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.light, 10); /* it stays so */
+  assert_int_equal(filter_result.light, 10); /* it stays so */
   ct_selection_free(selection);
 }
 
-/* Of what narrow patterns chose in full; or of all that is full; or of nothing. */
+/* Of what narrow patterns selected in full; or of all that is full; or of nothing. */
 static void
 whose_values(void **state)
 {
   struct ct_selection *selection = ct_selection_create();
   ct_selection_set_values(selection, CT_VALUES_ALL);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_VALUES);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_VALUES);
   ct_selection_set_mode(selection, CT_SELECT_LIGHT);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_LIGHT);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_LIGHT);
   ct_selection_set_mode(selection, CT_SELECT_AUTO);
   ct_selection_set_values(selection, CT_VALUES_AUTO);
   choose(selection, NULL, "x");
-  assert_true(choice.wishes == NULL || wish("plain") == CT_WISH_HOOK);
+  assert_true(filter_result.requested_modes == NULL || requested_mode("plain") == CT_REQUESTED_HOOK);
   uint64_t generation = ct_selection_generation(selection);
   add(selection, "**", CT_SELECT_FULL);
   add(selection, "plain", CT_SELECT_AUTO);
   add(selection, "versioned", CT_SELECT_LIGHT);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_VALUES); /* full by both, narrow by one */
-  assert_int_equal(wish("versioned"), CT_WISH_HOOK);
-  assert_int_equal(wish("short_one"), CT_WISH_HOOK);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_VALUES); /* full by both, narrow by one */
+  assert_int_equal(requested_mode("versioned"), CT_REQUESTED_HOOK);
+  assert_int_equal(requested_mode("short_one"), CT_REQUESTED_HOOK);
   ct_selection_set_values(selection, CT_VALUES_NONE);
   assert_true(ct_selection_generation(selection) > generation);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_HOOK);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_HOOK);
   ct_selection_set_values(selection, CT_VALUES_ALL);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("short_one"), CT_WISH_VALUES);
+  assert_int_equal(requested_mode("short_one"), CT_REQUESTED_VALUES);
   ct_selection_free(selection);
 }
 
@@ -467,21 +467,21 @@ modes(void **state)
   add(selection, "**", CT_SELECT_AUTO);
   add(selection, "versioned", CT_SELECT_AUTO);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_LIGHT);
-  assert_int_equal(wish("versioned"), CT_WISH_VALUES);
-  assert_int_equal(choice.light, plan->hooked - 1);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_LIGHT);
+  assert_int_equal(requested_mode("versioned"), CT_REQUESTED_VALUES);
+  assert_int_equal(filter_result.light, plan->hooked - 1);
   uint64_t generation = ct_selection_generation(selection);
   add(selection, "**", CT_SELECT_FULL); /* the same pattern, another mode */
   assert_int_not_equal(ct_selection_generation(selection), generation);
   choose(selection, NULL, "x");
-  assert_int_equal(choice.light, 0);
+  assert_int_equal(filter_result.light, 0);
   assert_int_equal(info(selection, 1).asked, CT_SELECT_FULL);
   assert_int_equal(ct_selection_remove(selection, "**"), CT_OK);
   ct_selection_set_mode(selection, CT_SELECT_LIGHT);
   choose(selection, NULL, "x");
-  assert_int_equal(wish("plain"), CT_WISH_LIGHT);
-  assert_int_equal(wish("versioned"), CT_WISH_LIGHT);
-  assert_int_equal(choice.unchosen, plan->hooked - 2);
+  assert_int_equal(requested_mode("plain"), CT_REQUESTED_LIGHT);
+  assert_int_equal(requested_mode("versioned"), CT_REQUESTED_LIGHT);
+  assert_int_equal(filter_result.unselected, plan->hooked - 2);
   ct_selection_free(selection);
 }
 
@@ -508,12 +508,12 @@ changes(void **state)
       if (there[i])
         add(fresh, patterns[i], CT_SELECT_FULL);
     choose(fresh, NULL, "/usr/lib/libthing-2.so");
-    struct ct_choice expected = choice;
-    choice = (struct ct_choice){NULL};
+    struct ct_filter_result expected = filter_result;
+    filter_result = (struct ct_filter_result){NULL};
     choose(selection, NULL, "/usr/lib/libthing-2.so");
-    assert_memory_equal(choice.wishes, expected.wishes, plan->count);
-    assert_memory_equal(choice.reasons, expected.reasons, plan->count);
-    ct_choice_free(&expected);
+    assert_memory_equal(filter_result.requested_modes, expected.requested_modes, plan->count);
+    assert_memory_equal(filter_result.reasons, expected.reasons, plan->count);
+    ct_filter_result_free(&expected);
     ct_selection_free(fresh);
   }
   ct_selection_free(selection);
@@ -529,7 +529,7 @@ settled(void **state)
   late[index_of("plain")] = CT_REFUSED_BUSY;
   choose(selection, NULL, "x");
   assert_int_equal(info(selection, 0).hooked, 1);
-  ct_select_settle(selection, plan, "x", late);
+  ct_select_reconcile(selection, plan, "x", late);
   assert_int_equal(info(selection, 0).hooked, 0);
   assert_int_equal(ct_selection_refused(selection, 0, CT_REFUSED_BUSY), 1);
   assert_int_equal(ct_selection_refused(selection, 1, CT_REFUSED_BUSY), 0);
@@ -546,14 +546,14 @@ without_sources(void **state)
   struct ct_selection *selection = with("@usercode", "@file:module.s", NULL);
   assert_int_equal(ct_select_count(selection, other, "libother.so", false), CT_OK);
   choose(selection, NULL, "program");
-  assert_int_equal(choice.light, plan->hooked);
+  assert_int_equal(filter_result.light, 0);
   assert_int_equal(info(selection, 0).hooked, plan->hooked);
   assert_non_null(strstr(info(selection, 0).note, "all of the program itself: it has no debug information"));
   assert_int_equal(info(selection, 1).matched, 0);
   assert_non_null(strstr(info(selection, 1).note, "no module has debug information"));
-  ct_choice_free(&choice);
-  assert_int_equal(ct_select_choose(selection, NULL, other, "libother.so", false, &choice), CT_OK);
-  assert_int_equal(choice.unchosen, other->hooked);
+  ct_filter_result_free(&filter_result);
+  assert_int_equal(ct_select_filter(selection, NULL, other, "libother.so", false, &filter_result), CT_OK);
+  assert_int_equal(filter_result.unselected, other->hooked);
   ct_selection_free(selection);
 }
 
@@ -562,7 +562,7 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(exact),
-      cmocka_unit_test(one_level),
+      cmocka_unit_test(one_scope),
       cmocka_unit_test(deep),
       cmocka_unit_test(modules),
       cmocka_unit_test(malformed),

@@ -404,7 +404,7 @@ assert_soon(void)
   assert_true(used.tv_sec - begun.tv_sec < 60);
 }
 
-/* Each needs a jump nearby, and finds room. */
+/* Each needs a jump springboard, and finds room. */
 static void
 many_short_jumps(void **state)
 {
@@ -420,7 +420,7 @@ many_short_jumps(void **state)
   add_strings(&file, "\0f", 3);
   struct ct_plan *plan = plan_it(&file);
   assert_int_equal(plan->hooked, COUNT);
-  assert_int_equal(plan->nearby_count, COUNT);
+  assert_int_equal(plan->springboard_count, COUNT);
   assert_soon();
   ct_plan_free(plan);
   free(file.bytes);

@@ -140,7 +140,7 @@ model_point(struct model *m, uint64_t tsc, uint32_t fn)
   ct_encode_point(m->encoder, tsc, fn);
 }
 
-/* An event of a light hook; the interval in force is told when it is another one. */
+/* An event of a sampled hook; the interval in force is told when it is another one. */
 static inline void
 model_sampled(struct model *m, uint64_t tsc, uint32_t fn, uint32_t log2)
 {
@@ -166,6 +166,18 @@ model_value(struct model *m, uint8_t which, uint64_t value)
   event->reason = which;
   event->value = value;
   ct_encode_value(m->encoder, which, value);
+}
+
+static inline void
+model_away(struct model *m, uint64_t since, uint64_t until, uint8_t kind)
+{
+  const struct model_stack *stack = model_stack(m);
+  struct ct_event *event = model_expect(m, CT_EV_AWAY, until);
+  event->enter_tsc = since;
+  event->value = until - since;
+  event->fn = stack->count > 0 ? stack->frames[stack->count - 1].fn : UINT32_MAX;
+  event->reason = kind;
+  ct_encode_away(m->encoder, since, until, kind);
 }
 
 static inline void
@@ -244,6 +256,9 @@ model_step(struct model *m, uint32_t functions, bool wild)
     model_sampled(m, tsc, fn, model_random(m, 9) == 0 ? (uint32_t)model_random(m, 9) : m->interval_log2);
   else if (choice < 885)
     model_value(m, (uint8_t)(1 + model_random(m, 3)), model_random(m, UINT64_MAX) >> model_random(m, 64));
+  else if (choice < 888) /* some of them late, after events that came after them */
+    model_away(m, tsc - (tsc > 1000 ? 500 + model_random(m, 500) : tsc), tsc - (tsc > 1000 ? model_random(m, 500) : 0),
+               (uint8_t)(1 + model_random(m, 4)));
   else if (choice < 900)
     model_left(m, tsc, (uint8_t)(1 + model_random(m, 4)));
   else if (choice < 995)
@@ -277,11 +292,13 @@ remove_tree(const char *path)
   nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A directory of its own for each test, in *state; the trace goes to <it>/t. */
+/* A directory of its own for each test, in *state; the trace goes to <it>/t. In memory where that is to be had: tests
+ * make tens of thousands of files. */
 static inline int
 temporary_setup(void **state)
 {
-  char *path = strdup("/tmp/contrail-trace-test.XXXXXX");
+  char *path = strdup(access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm/contrail-trace-test.XXXXXX"
+                                                           : "/tmp/contrail-trace-test.XXXXXX");
   *state = path;
   return path == NULL || mkdtemp(path) == NULL ? -1 : 0;
 }
@@ -311,7 +328,8 @@ create_writer(void **state, uint64_t max_buffer_bytes)
   struct ct_diag diag = {""};
   if (ct_trace_writer_create(path_in(state, "t"), max_buffer_bytes, &writer, &diag) != CT_OK)
     fail_msg("%s", diag.text);
-  json_t *manifest = json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", 1, "state", "recording");
+  json_t *manifest =
+      json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   assert_int_equal(ct_trace_writer_manifest(writer, manifest), CT_OK);
   json_decref(manifest);
   return writer;

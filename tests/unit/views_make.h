@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAKE_START = 1000, MAKE_THREADS = 8 };
+enum { MAKE_START = 1000, MAKE_TICKS = 5000, MAKE_THREADS = 8 };
 
 struct make {
   char parent[64];
@@ -32,28 +32,39 @@ struct make {
   struct ct_encoder *encoders[MAKE_THREADS];
   const char *thread_names[MAKE_THREADS];
   uint32_t threads;
+  const char *hook_costs;            /* JSON, NULL: none */
+  const char *switches;              /* likewise */
+  uint64_t thread_end[MAKE_THREADS]; /* 0: it lived to the end of the trace */
 };
 
 static inline void
 make_manifest(struct make *m, bool complete, uint64_t dropped)
 {
   json_t *threads = json_array();
-  for (uint32_t i = 0; i < m->threads; i++)
+  for (uint32_t i = 0; i < m->threads; i++) {
     json_array_append_new(threads,
                           json_pack("{s:i, s:i, s:s, s:I, s:I}", "index", (int)i, "tid", (int)(100 + i), "name",
                                     m->thread_names[i], "events", (json_int_t)ct_encoder_events(m->encoders[i]),
                                     "dropped", (json_int_t)(i == 0 ? dropped : 0)));
+    if (m->thread_end[i] != 0)
+      json_object_update_new(json_array_get(threads, i),
+                             json_pack("{s:I, s:b}", "end_tsc", (json_int_t)m->thread_end[i], "exited", 1));
+  }
   json_t *manifest =
       json_pack("{s:s, s:i, s:s, s:[s,s], s:i, s:{s:i,s:i,s:i,s:i}, s:i, s:o, s:o, s:i, s:o, s:I, s:["
                 "{s:i,s:i,s:s,s:s,s:i,s:i,s:{s:i}}, {s:i,s:i,s:s,s:s,s:i,s:i,s:{}}]}",
                 "format", "contrail", "version", 1, "state", complete ? "complete" : "recording", "command", "prog",
                 "a b", "pid", 100, "clock", "tsc0", 0, "ns0", 0, "tsc1", 1000000000, "ns1", 1000000000, "start_ns",
-                MAKE_START, "end_ns", complete ? json_integer(MAKE_START + 5000) : json_null(), "exit",
+                MAKE_START, "end_ns", complete ? json_integer(MAKE_START + MAKE_TICKS) : json_null(), "exit",
                 complete ? json_pack("{s:i}", "signal", 11) : json_null(), "install_ns", 1500000, "threads", threads,
                 "dropped_total", (json_int_t)dropped, "modules", "index", 0, "image", 0, "path", "/bin/prog",
                 "build_id", "ab", "functions", 20, "hooked", 18, "refused", "too short", 2, "index", 1, "image", 0,
                 "path", "/lib/libx.so", "build_id", "cd", "functions", 30, "hooked", 30, "refused");
   assert_non_null(manifest);
+  if (m->hook_costs != NULL)
+    json_object_set_new(manifest, "hook_costs", json_loads(m->hook_costs, 0, NULL));
+  if (m->switches != NULL)
+    json_object_set_new(manifest, "switches", json_loads(m->switches, 0, NULL));
   assert_int_equal(ct_trace_writer_manifest(m->writer, manifest), 0);
   json_decref(manifest);
 }

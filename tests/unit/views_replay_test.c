@@ -127,6 +127,10 @@ odd_ends(struct make *m)
   return make_open(m, false, 13);
 }
 
+#define ODD_HEAD                                                                                                       \
+  "INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written\n"                  \
+  "54.2 % of events LOST, counts are too low\n" HEAD
+
 static void
 test_odd_ends(void **state)
 {
@@ -134,38 +138,39 @@ test_odd_ends(void **state)
   struct make m;
   struct ct_trace *trace = odd_ends(&m);
   check(trace, (struct ct_replay_options){0},
-        HEAD "   0.000000000  prog/100              } work()  -- return without its call\n"
-             "   0.000000100  prog/100              main() {\n"
-             "   0.000000200  prog/100       10 ns    work();  -- tail call to tail()\n"
-             "   0.000000210  prog/100       10 ns    tail();  -- tail call to lib_alloc()\n"
-             "   0.000000220  prog/100                lib_alloc() {\n"
-             "   0.000000230  prog/100       10 ns      ns::foo(int);  -- left without a return (longjmp, exception or "
-             "cancellation)\n"
-             "   0.000000240  prog/100       20 ns    } lib_alloc()  -- left without a return (longjmp, exception or "
-             "cancellation)\n"
-             "   0.000000300  prog/100              -- on another stack, number 2 --\n"
-             "   0.000000310  prog/100              work() {\n"
-             "   0.000000320  prog/100                -- back on the thread's own stack --\n"
-             "   0.000000330  prog/100                ns::foo(int) {\n"
-             "   0.000000400  prog/100                  -- events lost: 12 --\n"
-             "   0.000000500  prog/100      170 ns    } ns::foo(int)  -- uncertain: events were lost meanwhile\n"
-             "   0.000000600  prog/100      500 ns  } main()  -- ended by exec, uncertain: events were lost meanwhile\n"
-             "   0.000000600  prog/100      290 ns  } work()  -- ended by exec\n"
-             "   0.000000600  prog/100              -- exec: another program from here on --\n"
-             "   0.000000700  prog/100              main() {\n"
-             "   0.000000800  prog/100                work() {\n"
-             "   0.000000900  prog/100                  -- events lost: 1 --\n"
-             "   0.000000900  prog/100      100 ns    } work()  -- still open at the end of the trace\n"
-             "   0.000000900  prog/100      200 ns  } main()  -- still open at the end of the trace\n");
-  /* What a chosen function tail-calls goes on in its place. */
+        ODD_HEAD
+        "   0.000000000  prog/100              } work()  -- return without its call\n"
+        "   0.000000100  prog/100              main() {\n"
+        "   0.000000200  prog/100       10 ns    work();  -- tail call to tail()\n"
+        "   0.000000210  prog/100       10 ns    tail();  -- tail call to lib_alloc()\n"
+        "   0.000000220  prog/100                lib_alloc() {\n"
+        "   0.000000230  prog/100       10 ns      ns::foo(int);  -- left without a return (longjmp, exception or "
+        "cancellation)\n"
+        "   0.000000240  prog/100       20 ns    } lib_alloc()  -- left without a return (longjmp, exception or "
+        "cancellation)\n"
+        "   0.000000300  prog/100              -- on another stack, number 2 --\n"
+        "   0.000000310  prog/100              work() {\n"
+        "   0.000000320  prog/100                -- back on the thread's own stack --\n"
+        "   0.000000330  prog/100                ns::foo(int) {\n"
+        "   0.000000400  prog/100                  -- events lost: 12 --\n"
+        "   0.000000500  prog/100       70 ns    } ns::foo(int)  -- uncertain: events were lost meanwhile\n"
+        "   0.000000600  prog/100      400 ns  } main()  -- ended by exec, uncertain: events were lost meanwhile\n"
+        "   0.000000600  prog/100      190 ns  } work()  -- ended by exec\n"
+        "   0.000000600  prog/100              -- exec: another program from here on --\n"
+        "   0.000000700  prog/100              main() {\n"
+        "   0.000000800  prog/100                work() {\n"
+        "   0.000000900  prog/100                  -- events lost: 1 --\n"
+        "   0.000000900  prog/100      100 ns    } work()  -- unfinished: still open at the end of the trace\n"
+        "   0.000000900  prog/100      200 ns  } main()  -- unfinished: still open at the end of the trace\n");
+  /* What a selected function tail-calls goes on in its place. */
   check(trace, (struct ct_replay_options){.function_glob = "tail", .depth = 1},
-        HEAD "   0.000000210  prog/100       10 ns  tail();  -- tail call to lib_alloc()\n"
-             "   0.000000220  prog/100              lib_alloc() {\n"
-             "   0.000000240  prog/100       20 ns  } lib_alloc()  -- left without a return (longjmp, exception or "
-             "cancellation)\n"
-             "   0.000000400  prog/100              -- events lost: 12 --\n"
-             "   0.000000600  prog/100              -- exec: another program from here on --\n"
-             "   0.000000900  prog/100              -- events lost: 1 --\n");
+        ODD_HEAD "   0.000000210  prog/100       10 ns  tail();  -- tail call to lib_alloc()\n"
+                 "   0.000000220  prog/100              lib_alloc() {\n"
+                 "   0.000000240  prog/100       20 ns  } lib_alloc()  -- left without a return (longjmp, exception or "
+                 "cancellation)\n"
+                 "   0.000000400  prog/100              -- events lost: 12 --\n"
+                 "   0.000000600  prog/100              -- exec: another program from here on --\n"
+                 "   0.000000900  prog/100              -- events lost: 1 --\n");
   make_end(&m, trace);
 }
 
@@ -179,13 +184,21 @@ test_json(void **state)
                                       "switch", "enter", "switch", "enter", "lost", "return", "left", "left",
                                       "exec",   "enter", "enter",  "lost",  "left", "left"};
   char *text = replay_text(trace, (struct ct_replay_options){.json = true});
-  size_t n = 0;
+  size_t n = 0, warnings = 0;
   char *save = NULL;
   for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save), n++) {
     json_t *json = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     if (json == NULL)
       fail_msg("not JSON: %s", line);
     assert_true(n < sizeof(kinds) / sizeof(kinds[0]));
+    if (strcmp(json_string_value(json_object_get(json, "kind")), "warning") == 0) {
+      assert_int_equal(n, 0);
+      assert_non_null(json_object_get(json, "text"));
+      json_decref(json);
+      warnings++;
+      n--;
+      continue;
+    }
     assert_string_equal(json_string_value(json_object_get(json, "kind")), kinds[n]);
     assert_int_equal(json_integer_value(json_object_get(json, "tid")), 100);
     assert_non_null(json_object_get(json, "ts_ns"));
@@ -201,6 +214,7 @@ test_json(void **state)
     json_decref(json);
   }
   assert_int_equal(n, sizeof(kinds) / sizeof(kinds[0]));
+  assert_int_equal(warnings, 2);
   free(text);
   make_end(&m, trace);
 }
@@ -247,14 +261,42 @@ test_merge(void **state)
   make_end(&m, trace);
 }
 
+/* Open calls go on until their thread or the trace ends, in the order of these ends among others' events. */
+static void
+test_open_calls(void **state)
+{
+  (void)state;
+  struct make m;
+  make_begin(&m, names, 3);
+  ct_encode_enter(m.encoders[0], 1100, MAIN);
+  ct_encode_enter(m.encoders[1], 1200, WORK);
+  m.thread_end[1] = 3000;
+  ct_encode_enter(m.encoders[2], 1300, FOO);
+  ct_encode_return(m.encoders[2], 4000);
+  struct ct_trace *trace = make_open(&m, true, 0);
+  check(trace, (struct ct_replay_options){0},
+        "      time (s)  thread        duration  calls\n"
+        "   0.000000100  prog/100                main() {\n"
+        "   0.000000200  worker/101              work() {\n"
+        "   0.000000300  worker/102    2.700 us  ns::foo(int);\n"
+        "   0.000002000  worker/101    1.800 us  } work()  -- ended with its thread\n"
+        "   0.000005000  prog/100      4.900 us  } main()  -- unfinished: still open at the end of the trace\n");
+  char *text = replay_text(trace, (struct ct_replay_options){.json = true});
+  assert_non_null(strstr(text, "\"duration_ns\":4900,\"reason\":\"still open\",\"unfinished\":true}\n"));
+  free(text);
+  assert_int_equal(ct_trace_end_tsc(trace), 6000);
+  assert_int_equal(ct_trace_thread(trace, 1)->end_tsc, 3000);
+  make_end(&m, trace);
+}
+
 /* A frame that is a line of its own and one that is not, by longjmp; frames that are open at the exit. */
 static void
 test_reasons(void **state)
 {
   (void)state;
-  static const char *const leaving[] = {"main", "work", "longjmp", "exit", NULL};
+  static const char *const unwinding[] = {"main", "work", "longjmp", "exit", NULL};
   struct make m;
-  make_begin(&m, leaving, 1);
+  make_begin(&m, unwinding, 1);
   struct ct_encoder *e = m.encoders[0];
   ct_encode_enter(e, 1000, 0);
   ct_encode_enter(e, 1100, 1);
@@ -272,8 +314,8 @@ test_reasons(void **state)
              "   0.000000300  prog/100      200 ns    } work()  -- left by longjmp\n"
              "   0.000000300  prog/100      100 ns    work();\n"
              "   0.000000500  prog/100                exit() {\n"
-             "   0.000000500  prog/100        0 ns    } exit()  -- open when the program exited\n"
-             "   0.000000500  prog/100      500 ns  } main()  -- open when the program exited\n");
+             "   0.000005000  prog/100    4.500 us    } exit()  -- open when the program exited\n"
+             "   0.000005000  prog/100    5.000 us  } main()  -- open when the program exited\n");
   char *text = replay_text(trace, (struct ct_replay_options){.json = true});
   const char *at = text;
   for (int i = 0; i < 2; i++) {
@@ -301,12 +343,12 @@ test_output(void **state)
   ct_encode_enter(m.encoders[1], 1250, FOO);
   ct_encode_return(m.encoders[1], 1290);
   ct_encode_return(m.encoders[0], 2000);
-  struct ct_print_record records[] = {{.tsc = 1300, .tid = 100, .fd = 1, .given = 6},
-                                      {.tsc = 1260, .tid = 101, .fd = 2, .given = 3},
-                                      {.tsc = 2500, .tid = 100, .fd = 1, .given = 4}};
+  struct ct_capture_record records[] = {{.tsc = 1300, .tid = 100, .fd = 1, .given = 6},
+                                        {.tsc = 1260, .tid = 101, .fd = 2, .given = 3},
+                                        {.tsc = 2500, .tid = 100, .fd = 1, .given = 4}};
   static const char *const texts[] = {"one\ntw\x01", "e\"r", "last"};
   for (size_t i = 0; i < 3; i++)
-    assert_int_equal(ct_trace_writer_print(m.writer, &records[i], texts[i], strlen(texts[i])), 0);
+    assert_int_equal(ct_trace_writer_capture(m.writer, &records[i], texts[i], strlen(texts[i])), 0);
   struct ct_trace *trace = make_open(&m, true, 0);
   check(trace, (struct ct_replay_options){0},
         "      time (s)  thread        duration  calls\n"
@@ -322,9 +364,9 @@ test_output(void **state)
   assert_null(strstr(text, "|"));
   free(text);
   text = replay_text(trace, (struct ct_replay_options){.json = true});
-  assert_non_null(strstr(text,
-                         "{\"ts_ns\":260,\"tid\":101,\"depth\":1,\"kind\":\"output\",\"name\":null,\"module\":null,"
-                         "\"duration_ns\":null,\"fd\":2,\"text\":\"e\\u0022r\"}\n"));
+  assert_non_null(strstr(
+      text, "{\"ts_ns\":260,\"tid\":101,\"depth\":1,\"stack\":0,\"kind\":\"output\",\"name\":null,\"module\":null,"
+            "\"duration_ns\":null,\"fd\":2,\"text\":\"e\\u0022r\"}\n"));
   free(text);
   make_end(&m, trace);
 }
@@ -333,9 +375,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_text),     cmocka_unit_test(test_output), cmocka_unit_test(test_filters),
-      cmocka_unit_test(test_odd_ends), cmocka_unit_test(test_json),   cmocka_unit_test(test_merge),
-      cmocka_unit_test(test_reasons),
+      cmocka_unit_test(test_text),       cmocka_unit_test(test_output),  cmocka_unit_test(test_filters),
+      cmocka_unit_test(test_odd_ends),   cmocka_unit_test(test_json),    cmocka_unit_test(test_merge),
+      cmocka_unit_test(test_open_calls), cmocka_unit_test(test_reasons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static const struct {
     {"\x66\xf0", 2}, {"\x66\x66\x2e", 3}, {"\x26\x36\x66", 3},
 };
 
-/* One opcode behind prefixes and REX, with every ModRM; returns how many forms the fast decoder knows. */
+/* One opcode after prefixes and REX, with every ModRM; returns how many forms the fast decoder knows. */
 static size_t
 compare_opcode(const uint8_t *head, size_t head_bytes, const uint8_t *opcode, size_t opcode_bytes)
 {

@@ -37,30 +37,46 @@ facts_of(const char *bytes, size_t size, const struct ct_cfi_row *rows, size_t r
 #define FACTS_ROWS(bytes, rows, count) facts_of(bytes, sizeof(bytes) - 1, rows, count)
 
 static void
-test_slot_without_cfi(void **state)
+test_ra_slot_without_cfi(void **state)
 {
   (void)state;
-  assert_int_equal(FACTS("\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_SLOT);             /* mov (%rsp), %rax */
-  assert_int_equal(FACTS("\x58\xff\xe0"), CT_FACT_TOUCHES_SLOT);                     /* pop %rax; jmp *%rax */
-  assert_int_equal(FACTS("\x53\x48\x8b\x04\x24\x5b\xc3"), 0);                        /* push %rbx; mov (%rsp) */
-  assert_int_equal(FACTS("\x53\x48\x8b\x44\x24\x08\x5b\xc3"), CT_FACT_TOUCHES_SLOT); /* push %rbx; mov 8(%rsp) */
-  assert_int_equal(FACTS("\x48\x83\xec\x18\x48\x8b\x44\x24\x18\xc3"), CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS("\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_RA_SLOT);             /* mov (%rsp), %rax */
+  assert_int_equal(FACTS("\x58\xff\xe0"), CT_FACT_TOUCHES_RA_SLOT);                     /* pop %rax; jmp *%rax */
+  assert_int_equal(FACTS("\x53\x48\x8b\x04\x24\x5b\xc3"), 0);                           /* push %rbx; mov (%rsp) */
+  assert_int_equal(FACTS("\x53\x48\x8b\x44\x24\x08\x5b\xc3"), CT_FACT_TOUCHES_RA_SLOT); /* push %rbx; mov 8(%rsp) */
+  assert_int_equal(FACTS("\x48\x83\xec\x18\x48\x8b\x44\x24\x18\xc3"), CT_FACT_TOUCHES_RA_SLOT);
   assert_int_equal(FACTS("\x48\x83\xec\x18\x48\x83\xc4\x10\x48\x8b\x44\x24\x18\xc3"), 0);
-  assert_int_equal(FACTS("\x48\x8d\x64\x24\xf0\x48\x8b\x44\x24\x10\xc3"), CT_FACT_TOUCHES_SLOT); /* lea -16(%rsp) */
+  assert_int_equal(FACTS("\x48\x8d\x64\x24\xf0\x48\x8b\x44\x24\x10\xc3"), CT_FACT_TOUCHES_RA_SLOT); /* lea -16(%rsp) */
   assert_int_equal(FACTS("\x48\x89\xec\x48\x8b\x04\x24\xc3"), 0); /* mov %rbp, %rsp: nothing known */
   assert_int_equal(FACTS("\x48\x83\xe4\xf0\x48\x8b\x04\x24\xc3"), 0);
-  assert_int_equal(FACTS("\x49\x83\xec\x18\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_SLOT); /* sub of r12: no matter */
-  assert_int_equal(FACTS("\xc9\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_SLOT);             /* leave: rsp = S again */
-  assert_int_equal(FACTS("\x0f\x1f\x04\x24\xc3"), 0);                                    /* nop (%rsp) */
+  assert_int_equal(FACTS("\x49\x83\xec\x18\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_RA_SLOT); /* sub of r12: no matter */
+  assert_int_equal(FACTS("\xc9\x48\x8b\x04\x24\xc3"), CT_FACT_TOUCHES_RA_SLOT);             /* leave: rsp = S again */
+  assert_int_equal(FACTS("\x0f\x1f\x04\x24\xc3"), 0);                                       /* nop (%rsp) */
 }
 
-/* The depth goes with branches, and is not known behind a jump, also behind one out of the function. */
+/* To another place on the stack: by adding a register, and by nothing else. */
 static void
-test_depth_behind_jumps(void **state)
+test_moves_of_the_stack(void **state)
+{
+  (void)state;
+  assert_int_equal(FACTS("\x48\x01\xc4\xc3"), CT_FACT_MOVES_STACK); /* add %rax, %rsp */
+  assert_int_equal(FACTS("\x48\x03\xe0\xc3"), CT_FACT_MOVES_STACK); /* the same, encoded the other way */
+  assert_int_equal(FACTS("\x4c\x01\xe4\xc3"), CT_FACT_MOVES_STACK); /* add %r12, %rsp */
+  assert_int_equal(FACTS("\x48\x29\xc4\xc3"), 0);                   /* sub %rax, %rsp: room */
+  assert_int_equal(FACTS("\x48\x89\xc4\xc3"), 0);                   /* mov %rax, %rsp */
+  assert_int_equal(FACTS("\x48\x01\xc5\xc3"), 0);                   /* add %rax, %rbp */
+  assert_int_equal(FACTS("\x49\x01\xc4\xc3"), 0);                   /* add %rax, %r12 */
+  assert_int_equal(FACTS("\x48\x03\xc4\xc3"), 0);                   /* add %rsp, %rax */
+}
+
+/* The depth goes with branches, and is not known after a jump, also after one out of the function. */
+static void
+test_depth_after_jumps(void **state)
 {
   (void)state;
   /* push; je 1f; jmp 2f; 1: mov 8(%rsp), %rax; 2: ret */
-  assert_int_equal(FACTS("\x53\x74\x02\xeb\x05\x48\x8b\x44\x24\x08\xc3") & CT_FACT_TOUCHES_SLOT, CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS("\x53\x74\x02\xeb\x05\x48\x8b\x44\x24\x08\xc3") & CT_FACT_TOUCHES_RA_SLOT,
+                   CT_FACT_TOUCHES_RA_SLOT);
   /* the same without the branch to it */
   assert_int_equal(FACTS("\x53\x90\x90\xeb\x05\x48\x8b\x44\x24\x08\xc3"), 0);
   /* jmp OUTSIDE; mov (%rsp), %rax; ret */
@@ -70,7 +86,7 @@ test_depth_behind_jumps(void **state)
 }
 
 static void
-test_slot_with_rows(void **state)
+test_ra_slot_with_rows(void **state)
 {
   static const struct ct_cfi_row framed[] = {
       {FUNCTION, 8, RSP, 1}, {FUNCTION + 1, 16, RSP, 1}, {FUNCTION + 4, 16, RBP, 1}, {FUNCTION + 9, 8, RSP, 1}};
@@ -79,20 +95,37 @@ test_slot_with_rows(void **state)
   static const struct ct_cfi_row late[] = {{FUNCTION + 5, 8, RSP, 1}};
   (void)state;
   /* push %rbp; mov %rsp, %rbp; mov disp(%rbp), %rax; leave; ret */
-  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x45\x08\xc9\xc3", framed, 4), CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x45\x08\xc9\xc3", framed, 4), CT_FACT_TOUCHES_RA_SLOT);
   assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x45\x10\xc9\xc3", framed, 4), 0);
   assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x45\x00\xc9\xc3", framed, 4), 0);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x45\x00\x48\x8b\x40\x08\xc3", framed, 3), CT_FACT_READS_FRAMES);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x6d\x00\xc9\xc3", framed, 4), 0); /* to rbp itself */
+  /* the frame's address, lea 0(%rbp), mov %rbp, %rax; mov %rbp, %rsp; mov %rax, %rbp */
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8d\x45\x00\xc9\xc3", framed, 4), 0);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x89\xe8\x90\xc9\xc3", framed, 4), 0);
+  /* mov %rbp, %r12; add $8, %r12 or another register, add $16 */
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x49\x89\xec\x49\x83\xc4\x08\xc3", framed, 3), CT_FACT_TOUCHES_RA_SLOT);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x49\x89\xec\x48\x83\xc0\x08\xc3", framed, 3), 0);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x49\x89\xec\x49\x83\xc4\x10\xc3", framed, 3), 0);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x89\xec\x90\xc9\xc3", framed, 4), 0);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x89\xc5\x90\xc9\xc3", framed, 4), 0);
+  /* the same before rbp is the frame pointer */
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe8\xc3", framed, 2), 0);
+  /* with mov (%rax), %rax after it, and without it */
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x89\xe8\x48\x8b\x00\xc3", framed, 3),
+                   CT_FACT_TOUCHES_RA_SLOT | CT_FACT_READS_FRAMES);
+  assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x00\xc9\xc3", framed, 3), 0);
   /* 8(%rsp) while the CFA is rbp + 16 says nothing */
   assert_int_equal(FACTS_ROWS("\x55\x48\x89\xe5\x48\x8b\x44\x24\x08\xc3", framed, 4), 0);
   /* pop where the CFA is rsp + 16, and where it is rsp + 8 */
   assert_int_equal(FACTS_ROWS("\x55\x58\x90\x90\x90\x90\x90\x90\x90\xc3", framed, 4), 0);
-  assert_int_equal(FACTS_ROWS("\x55\x90\x90\x90\x90\x90\x90\x90\x90\x58", framed, 4), CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS_ROWS("\x55\x90\x90\x90\x90\x90\x90\x90\x90\x58", framed, 4), CT_FACT_TOUCHES_RA_SLOT);
   /* pushf; popf where no row tells of them */
   assert_int_equal(FACTS_ROWS("\x9c\x9d\xc3", close, 1), CT_FACT_FLAGS_IN);
-  assert_int_equal(FACTS_ROWS("\x90\x90\xc3", close, 2), CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS_ROWS("\x90\x90\xc3", close, 2), CT_FACT_TOUCHES_RA_SLOT);
   assert_int_equal(FACTS_ROWS("\xc3", close, 2), 0); /* no instruction in that row */
   assert_int_equal(FACTS_ROWS("\x48\x8b\x04\x24\xc3", expression, 1), 0);
-  assert_int_equal(FACTS_ROWS("\x48\x8b\x04\x24\x90\x48\x8b\x04\x24\xc3", late, 1), CT_FACT_TOUCHES_SLOT);
+  assert_int_equal(FACTS_ROWS("\x48\x8b\x04\x24\x90\x48\x8b\x04\x24\xc3", late, 1), CT_FACT_TOUCHES_RA_SLOT);
   assert_int_equal(FACTS_ROWS("\x48\x8b\x04\x24\xc3", late, 1), 0);
 }
 
@@ -102,22 +135,22 @@ test_flags(void **state)
   struct ct_scan scan;
   (void)state;
   assert_int_equal(FACTS("\x0f\x92\xc0\xc3"), CT_FACT_FLAGS_IN);         /* setb %al */
-  assert_int_equal(FACTS("\x89\xf8\x0f\x92\xc0\xc3"), CT_FACT_FLAGS_IN); /* behind a mov */
-  assert_int_equal(FACTS("\x85\xff\x0f\x92\xc0\xc3"), 0);                /* behind test */
-  assert_int_equal(FACTS("\xe8\x00\x00\x00\x00\x0f\x92\xc0\xc3"), 0);    /* behind a call */
+  assert_int_equal(FACTS("\x89\xf8\x0f\x92\xc0\xc3"), CT_FACT_FLAGS_IN); /* after a mov */
+  assert_int_equal(FACTS("\x85\xff\x0f\x92\xc0\xc3"), 0);                /* after test */
+  assert_int_equal(FACTS("\xe8\x00\x00\x00\x00\x0f\x92\xc0\xc3"), 0);    /* after a call */
   /* call OUTSIDE; jc +0; ret: the callee gives a flag */
   assert_int_equal(SCAN(&scan, "\xe8\xfb\x06\x00\x00\x72\x00\xc3", NULL, 0), 0);
-  assert_int_equal(ct_scan_settle(&scan), 0);
+  assert_int_equal(ct_scan_reconcile(&scan), 0);
   assert_true(ct_targets_has(&scan.flag_results, OUTSIDE));
   ct_scan_free(&scan);
   /* with a test in between */
   assert_int_equal(SCAN(&scan, "\xe8\xfb\x06\x00\x00\x85\xc0\x72\x00\xc3", NULL, 0), 0);
-  assert_int_equal(ct_scan_settle(&scan), 0);
+  assert_int_equal(ct_scan_reconcile(&scan), 0);
   assert_false(ct_targets_has(&scan.flag_results, OUTSIDE));
   ct_scan_free(&scan);
   /* test %edi, %edi; je +5; call OUTSIDE; jc +0; ret: whose flags they are cannot be told; the call may not return */
   assert_int_equal(SCAN(&scan, "\x85\xff\x74\x05\xe8\xf7\x06\x00\x00\x72\x00\xc3", NULL, 0), 0);
-  assert_int_equal(ct_scan_settle(&scan), 0);
+  assert_int_equal(ct_scan_reconcile(&scan), 0);
   assert_int_equal(scan.flag_use_count, 1);
   assert_false(ct_targets_has(&scan.flag_results, OUTSIDE));
   ct_scan_free(&scan);
@@ -139,7 +172,7 @@ test_targets(void **state)
   assert_int_equal(scan.tail_jumps[0].target, OUTSIDE);
   ct_scan_free(&scan);
   assert_int_equal(FACTS("\xeb\xfe"), CT_FACT_SELF_BRANCH);
-  assert_int_equal(FACTS("\xf3\x0f\x1e\xfa\x90\xeb\xfd"), CT_FACT_SELF_BRANCH); /* behind endbr64 */
+  assert_int_equal(FACTS("\xf3\x0f\x1e\xfa\x90\xeb\xfd"), CT_FACT_SELF_BRANCH); /* after endbr64 */
 }
 
 static void
@@ -201,10 +234,15 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_slot_without_cfi), cmocka_unit_test(test_depth_behind_jumps),
-      cmocka_unit_test(test_slot_with_rows),   cmocka_unit_test(test_flags),
-      cmocka_unit_test(test_targets),          cmocka_unit_test(test_far_apart),
-      cmocka_unit_test(test_system_calls),     cmocka_unit_test(test_others),
+      cmocka_unit_test(test_ra_slot_without_cfi),
+      cmocka_unit_test(test_moves_of_the_stack),
+      cmocka_unit_test(test_depth_after_jumps),
+      cmocka_unit_test(test_ra_slot_with_rows),
+      cmocka_unit_test(test_flags),
+      cmocka_unit_test(test_targets),
+      cmocka_unit_test(test_far_apart),
+      cmocka_unit_test(test_system_calls),
+      cmocka_unit_test(test_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

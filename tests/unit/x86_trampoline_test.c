@@ -104,7 +104,7 @@ __asm__(
                                        "  xrstor64 (%rcx)\n"
                                        "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbp\n  pop %rbx\n"
                                        "  ret\n"
-                                       /* The function called: behind its displaced instructions. */
+                                       /* The function called: after its displaced instructions. */
                                        "tramp_body:\n" SAVE_REGISTERS(
                                            tramp_inside) "  mov (%rsp), %rax\n"
                                                          "  mov %rax, tramp_inside_return(%rip)\n" LOAD_REGISTERS(
@@ -346,7 +346,7 @@ prepare(void)
 }
 
 static uint64_t
-slot_address(void)
+ra_slot_address(void)
 {
   return (uint64_t)(stack + STACK_BYTES / 2) - 8; /* of the call's return address */
 }
@@ -362,17 +362,17 @@ call_through(uint8_t seed)
   memset(&tramp_after, 0, sizeof(tramp_after));
   memset(stack, 0x44, STACK_BYTES);
   tramp_call();
-  assert_same_state("in the function", &tramp_inside, &tramp_before, slot_address());
-  assert_same_state("behind the call", &tramp_after, &tramp_answer, slot_address() + 8);
+  assert_same_state("in the function", &tramp_inside, &tramp_before, ra_slot_address());
+  assert_same_state("after the call", &tramp_after, &tramp_answer, ra_slot_address() + 8);
   for (size_t i = STACK_BYTES / 2; i < STACK_BYTES; i++)
-    assert_int_equal(stack[i], 0x44); /* nothing above the slot is touched */
+    assert_int_equal(stack[i], 0x44); /* nothing above the return-address slot is touched */
 }
 
 static void
 assert_event(size_t index, enum ct_kind kind, uint32_t fn, uint64_t not_before, uint64_t not_after)
 {
   const struct ct_ring_event *event = &segment[first + index];
-  assert_int_equal(event->word >> 32, (uint32_t)slot_address());
+  assert_int_equal(event->word >> 32, (uint32_t)ra_slot_address());
   assert_int_equal((uint32_t)event->word, fn << CT_WORD_FN_SHIFT | (uint32_t)kind << CT_WORD_KIND_SHIFT | tag);
   assert_in_range(event->tsc, not_before, not_after);
 }
@@ -393,7 +393,7 @@ assert_stubs(uint64_t enter, uint64_t back, uint64_t not_module, uint64_t restor
   assert_int_equal(tramp_callout_count, callout);
   if (enter + back + not_module + restore + callout != 0) {
     assert_int_equal(tramp_stub_desc, (uint64_t)&arena->desc);
-    assert_int_equal(tramp_stub_sp, slot_address());
+    assert_int_equal(tramp_stub_sp, ra_slot_address());
   }
 }
 
@@ -429,7 +429,7 @@ a_full_hook_records_both(void **state)
     /* The body returned to the trampoline, the truth was in the store, and nothing else of it was written. */
     assert_int_equal(tramp_inside_return, arena->desc.ret_point);
     uint64_t kept;
-    size_t offset = slot_address() - (uint64_t)stack;
+    size_t offset = ra_slot_address() - (uint64_t)stack;
     memcpy(&kept, store + offset, 8);
     assert_int_equal(kept, (uint64_t)tramp_call_returns);
     for (size_t at = 0; at < STACK_BYTES; at++)
@@ -442,12 +442,12 @@ static void
 assert_value(size_t index, enum ct_other which, uint64_t value)
 {
   const struct ct_ring_event *event = &segment[first + index];
-  assert_int_equal(event->word >> 32, (uint32_t)slot_address());
+  assert_int_equal(event->word >> 32, (uint32_t)ra_slot_address());
   assert_int_equal((uint32_t)event->word, (uint32_t)which << CT_WORD_FN_SHIFT | tag);
   assert_int_equal(event->tsc, value);
 }
 
-/* Two arguments behind the enter, the result before the return; or, without room for all of either, the agent is asked
+/* Two arguments after the enter, the result before the return; or, without room for all of either, the agent is asked
  * before anything is taken. */
 static void
 a_full_hook_records_values(void **state)
@@ -477,17 +477,17 @@ a_full_hook_records_values(void **state)
   }
 }
 
-/* The function field of an enter-only event; a light hook's stands for one call. */
+/* The function field of an enter-only event; a sampled hook's stands for one call. */
 static uint32_t
 point_of(uint32_t fn, uint8_t mode)
 {
-  return fn | CT_FN_POINT_BIT | (mode == CT_HOOK_LIGHT ? 1u << CT_FN_WEIGHT_SHIFT : 0);
+  return fn | CT_FN_POINT_BIT | (mode == CT_HOOK_SAMPLED ? 1u << CT_FN_WEIGHT_SHIFT : 0);
 }
 
 static void
 enter_only_hooks_record_one(void **state)
 {
-  static const uint8_t modes[] = {CT_HOOK_ENTER, CT_HOOK_LIGHT, CT_HOOK_LOOSE};
+  static const uint8_t modes[] = {CT_HOOK_ENTER, CT_HOOK_SAMPLED, CT_HOOK_STACKLESS};
   static const uint32_t ids[] = {0, 5, CT_FN_MAX};
   static const uint8_t texts[] = {CT_TEXT_OTHER, CT_TEXT_MODULE};
   NEED_XSAVE;
@@ -509,19 +509,19 @@ enter_only_hooks_record_one(void **state)
 static void
 outside_the_stack_range_the_agent_is_asked(void **state)
 {
-  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
+  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_SAMPLED};
   NEED_XSAVE;
   for (size_t m = 0; m < 3; m++) {
     emit(7, modes[m], CT_CALLOUT_NONE);
     bool full = modes[m] == CT_HOOK_FULL;
     for (int k = 0; k < 6; k++) {
       static const struct {
-        int64_t lo, length; /* relative to the slot */
+        int64_t lo, length; /* relative to the return-address slot */
         bool inside;
       } ranges[] = {{0, 1, true},  {0, 0, false},       {-8, 8, false},
                     {-8, 9, true}, {8, 1 << 20, false}, {INT64_MIN, 64, false}};
       prepare();
-      arena->control.stack_lo = ranges[k].lo == INT64_MIN ? 0 : slot_address() + (uint64_t)ranges[k].lo;
+      arena->control.stack_lo = ranges[k].lo == INT64_MIN ? 0 : ra_slot_address() + (uint64_t)ranges[k].lo;
       arena->control.stack_len = (uint64_t)ranges[k].length;
       call_through((uint8_t)k);
       assert_stubs(!ranges[k].inside, 0, 0, 0, 0);
@@ -539,11 +539,11 @@ static const struct {
 
 /* Under sampling: not an event, and nothing written but the countdown; the red zone is the displaced push's alone. */
 static void
-a_light_hook_passes_calls_over(void **state)
+a_sampled_hook_passes_calls_over(void **state)
 {
   NEED_XSAVE;
   for (size_t i = 0; i < 10; i++) {
-    emit(5, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    emit(5, CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
     prepare();
     arena->control.countdown = passed[i % 5].countdown;
     arena->control.sample_log2 = passed[i % 5].log2;
@@ -561,14 +561,14 @@ a_light_hook_passes_calls_over(void **state)
 }
 
 static void
-a_light_hook_is_due(void **state)
+a_sampled_hook_is_due(void **state)
 {
   NEED_XSAVE;
   struct ct_region_head good = arena->head;
   memset(&arena->head, 0, sizeof(arena->head)); /* any other field is a jump to 0 */
-  arena->head.light_due = good.restore_slot;
+  arena->head.sample_due = good.restore_ra_slot;
   for (size_t i = 0; i < 5; i++) {
-    emit(5, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    emit(5, CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
     prepare();
     arena->control.countdown = due[i].countdown;
     arena->control.sample_log2 = due[i].log2;
@@ -578,7 +578,7 @@ a_light_hook_is_due(void **state)
     assert_stubs(0, 0, 0, 1, 0);
     assert_memory_equal(&arena->control, &expected, sizeof(expected));
     uint64_t saved[4];
-    memcpy(saved, (const void *)(slot_address() - 32), sizeof(saved));
+    memcpy(saved, (const void *)(ra_slot_address() - 32), sizeof(saved));
     assert_int_equal(saved[0], tramp_before.reg[10]); /* where the agent looks for them */
     assert_int_equal(saved[1], tramp_before.reg[11]);
     assert_int_equal(saved[2], tramp_before.reg[2]);
@@ -588,10 +588,10 @@ a_light_hook_is_due(void **state)
 
 /* On whatever stack; only for room the agent is asked. */
 static void
-a_loose_hook_looks_at_no_stack(void **state)
+a_stackless_hook_looks_at_no_stack(void **state)
 {
   NEED_XSAVE;
-  emit(7, CT_HOOK_LOOSE, CT_CALLOUT_NONE);
+  emit(7, CT_HOOK_STACKLESS, CT_CALLOUT_NONE);
   for (uint64_t room = 0; room < 2; room++) {
     prepare();
     arena->control.stack_len = 0;
@@ -605,9 +605,9 @@ a_loose_hook_looks_at_no_stack(void **state)
   }
 }
 
-/* The displaced branch is taken: no call yet. It is not taken: one call, then on behind it. */
+/* The displaced branch is taken: no call yet. It is not taken: one call, then on after it. */
 static void
-an_event_behind_the_displaced_instructions(void **state)
+an_event_after_the_displaced_instructions(void **state)
 {
   static const uint8_t modes[] = {CT_CALLOUT_NONE, CT_CALLOUT_PARK};
   NEED_XSAVE;
@@ -619,7 +619,7 @@ an_event_behind_the_displaced_instructions(void **state)
     bytes[3] = taken ? 0x73 : 0x72;
     uint64_t body = (uint64_t)tramp_body, stub = (uint64_t)tramp_callout;
     struct ct_window window;
-    struct ct_trampoline_spec spec = spec_of(21, CT_HOOK_LOOSE, modes[k / 2], &window);
+    struct ct_trampoline_spec spec = spec_of(21, CT_HOOK_STACKLESS, modes[k / 2], &window);
     memset(arena->function, 0xcc, sizeof(arena->function));
     memcpy(arena->function, bytes, sizeof(bytes));
     memcpy(arena->function + 11, &body, 8);
@@ -665,7 +665,7 @@ a_full_segment_asks_the_agent(void **state)
     assert_int_equal(tramp_inside_return, room == 0 ? (uint64_t)tramp_call_returns : arena->desc.ret_point);
   }
   for (size_t m = 0; m < 2; m++) {
-    emit(9, m == 0 ? CT_HOOK_ENTER : CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    emit(9, m == 0 ? CT_HOOK_ENTER : CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
     prepare();
     arena->control.cursor = 0; /* no segment at all */
     call_through((uint8_t)(50 + m));
@@ -698,7 +698,7 @@ who_calls_decides(void **state)
     assert_stubs(0, 0, 0, kinds[k] == CT_TEXT_TRAMPOLINE, 0);
     assert_reserved(kinds[k] != CT_TEXT_TRAMPOLINE);
   }
-  emit(11, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+  emit(11, CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
   prepare();
   mark_text((uint64_t)tramp_call_returns, CT_TEXT_TRAMPOLINE);
   call_through(80);
@@ -708,17 +708,17 @@ who_calls_decides(void **state)
 
 /* An excluded function: no event, and the thread's control page is not looked at. */
 static void
-a_quiet_trampoline(void **state)
+a_passthrough_trampoline(void **state)
 {
   static const uint8_t kinds[] = {CT_TEXT_OTHER, CT_TEXT_MODULE, CT_TEXT_TRAMPOLINE, 3, 0xff};
   NEED_XSAVE;
   struct ct_region_head good = arena->head;
   memset(&arena->head, 0, sizeof(arena->head)); /* any other field is a jump to 0 */
-  arena->head.restore_quiet = good.restore_quiet;
+  arena->head.restore_passthrough = good.restore_passthrough;
   arena->head.callout_seccomp = good.callout_seccomp;
   for (size_t k = 0; k < 10; k++) {
     uint8_t callout = k < 5 ? CT_CALLOUT_NONE : CT_CALLOUT_SECCOMP;
-    emit(0, CT_HOOK_QUIET, callout);
+    emit(0, CT_HOOK_PASSTHROUGH, callout);
     prepare();
     memset(&arena->control, 0, sizeof(arena->control)); /* as of a thread that nobody knows yet */
     mark_text((uint64_t)tramp_call_returns, kinds[k % 5]);
@@ -750,9 +750,13 @@ callouts(void **state)
                {CT_CALLOUT_GO_SYSCALL, offsetof(struct ct_region_head, callout_go_syscall)},
                {CT_CALLOUT_SIGACTION, offsetof(struct ct_region_head, callout_sigaction)},
                {CT_CALLOUT_FIND_OBJECT, offsetof(struct ct_region_head, callout_find_object)},
+               {CT_CALLOUT_GS, offsetof(struct ct_region_head, callout_gs)},
+               {CT_CALLOUT_ARCH_PRCTL, offsetof(struct ct_region_head, callout_arch_prctl)},
+               {CT_CALLOUT_FRAMES, offsetof(struct ct_region_head, callout_frames)},
+               {CT_CALLOUT_COUNT, offsetof(struct ct_region_head, callout_count)},
                {CT_CALLOUT_WRITE, offsetof(struct ct_region_head, callout_write)},
                {CT_CALLOUT_WRITEV, offsetof(struct ct_region_head, callout_writev)}};
-  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT};
+  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_SAMPLED};
   NEED_XSAVE;
   struct ct_region_head good = arena->head;
   for (size_t k = 0; k < 3 * sizeof(kinds) / sizeof(kinds[0]); k++) {
@@ -773,7 +777,7 @@ callouts(void **state)
   arena->head = good;
 }
 
-/* The slot's half has any value, its sign bit among them. */
+/* The low half of the return-address slot's address has any value, its sign bit among them. */
 static void
 stacks_in_either_half_of_four_gigabytes(void **state)
 {
@@ -794,10 +798,10 @@ stacks_in_either_half_of_four_gigabytes(void **state)
     assert_reserved(2);
     assert_event(0, CT_KIND_ENTER, CT_FN_MAX, begin, clock_now());
     assert_event(1, CT_KIND_RETURN, CT_FN_MAX, begin, clock_now());
-    emit(CT_FN_MAX, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+    emit(CT_FN_MAX, CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
     prepare();
     call_through((uint8_t)(130 + i));
-    assert_event(0, CT_KIND_OTHER, point_of(CT_FN_MAX, CT_HOOK_LIGHT), begin, clock_now());
+    assert_event(0, CT_KIND_OTHER, point_of(CT_FN_MAX, CT_HOOK_SAMPLED), begin, clock_now());
     munmap(mapped, STACK_BYTES);
   }
   stack = usual;
@@ -806,7 +810,7 @@ stacks_in_either_half_of_four_gigabytes(void **state)
 static void
 a_refusal_leaves_everything(void **state)
 {
-  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_LIGHT, CT_HOOK_QUIET};
+  static const uint8_t modes[] = {CT_HOOK_FULL, CT_HOOK_ENTER, CT_HOOK_SAMPLED, CT_HOOK_PASSTHROUGH};
   for (size_t m = 0; m < 4; m++) {
     struct ct_window window;
     struct ct_trampoline_spec spec = spec_of(3, modes[m], CT_CALLOUT_PARK, &window);
@@ -1020,7 +1024,7 @@ on_step(int number, siginfo_t *info, void *context)
   memcpy(&address, (const void *)at, 8);
   steps++;
   step_rows_seen |= 1u << r;
-  if (address != (uint64_t)tramp_call_returns || caller != slot_address() + 8) {
+  if (address != (uint64_t)tramp_call_returns || caller != ra_slot_address() + 8) {
     if (step_failures++ == 0)
       first_failure = offset;
   }
@@ -1037,7 +1041,7 @@ step_through(uint8_t seed)
   tramp_before.reg[4] = (uint64_t)(stack + STACK_BYTES / 2);
   tramp_flags = 0x302; /* the trap flag */
   tramp_call();
-  assert_same_state("stepped", &tramp_after, &tramp_answer, slot_address() + 8);
+  assert_same_state("stepped", &tramp_after, &tramp_answer, ra_slot_address() + 8);
   if (step_failures != 0)
     fail_msg("%zu of %zu instructions have a wrong row, the first at +%zu", step_failures, steps, first_failure);
 }
@@ -1073,10 +1077,10 @@ rows_hold_at_every_instruction(void **state)
   assert_int_equal(step_row_count, 1);
   step_through(152);
   assert_true(steps > 15);
-  emit(2, CT_HOOK_LIGHT, CT_CALLOUT_NONE);
+  emit(2, CT_HOOK_SAMPLED, CT_CALLOUT_NONE);
   step_through(154);
   assert_true(steps > 10);
-  emit(0, CT_HOOK_QUIET, CT_CALLOUT_NONE);
+  emit(0, CT_HOOK_PASSTHROUGH, CT_CALLOUT_NONE);
   step_through(156);
   assert_true(steps > 5);
   assert_int_equal(sigaction(SIGTRAP, &before, NULL), 0);
@@ -1119,7 +1123,7 @@ on_alarm(int number)
   siglongjmp(too_long, 1);
 }
 
-/* The answer is 0, in time, and nothing is written behind the end. */
+/* The answer is 0, in time, and nothing is written past the end. */
 static void
 the_template_in_a_small_buffer(void **state)
 {
@@ -1156,7 +1160,7 @@ set_up(void **state)
   table = mmap(NULL, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   store = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  /* Its address has CT_CURSOR_VALID; behind it lies nothing. */
+  /* Its address has CT_CURSOR_VALID; after it lies nothing. */
   segment = mmap((void *)0x7e9000010000, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED || segment == MAP_FAILED)
@@ -1169,8 +1173,8 @@ set_up(void **state)
                                         .callout_find_fde = (uint64_t)tramp_callout,
                                         .callout_seccomp = (uint64_t)tramp_callout,
                                         .callout_mlockall = (uint64_t)tramp_callout,
-                                        .restore_slot = (uint64_t)tramp_restore,
-                                        .restore_quiet = (uint64_t)tramp_restore};
+                                        .restore_ra_slot = (uint64_t)tramp_restore,
+                                        .restore_passthrough = (uint64_t)tramp_restore};
   syscall(SYS_arch_prctl, 0x1004 /* ARCH_GET_GS */, &old_gs);
   return (int)syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, &arena->control);
 }
@@ -1195,13 +1199,13 @@ main(void)
       cmocka_unit_test(a_full_hook_records_values),
       cmocka_unit_test(enter_only_hooks_record_one),
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
-      cmocka_unit_test(a_light_hook_passes_calls_over),
-      cmocka_unit_test(a_light_hook_is_due),
-      cmocka_unit_test(a_loose_hook_looks_at_no_stack),
-      cmocka_unit_test(an_event_behind_the_displaced_instructions),
+      cmocka_unit_test(a_sampled_hook_passes_calls_over),
+      cmocka_unit_test(a_sampled_hook_is_due),
+      cmocka_unit_test(a_stackless_hook_looks_at_no_stack),
+      cmocka_unit_test(an_event_after_the_displaced_instructions),
       cmocka_unit_test(a_full_segment_asks_the_agent),
       cmocka_unit_test(who_calls_decides),
-      cmocka_unit_test(a_quiet_trampoline),
+      cmocka_unit_test(a_passthrough_trampoline),
       cmocka_unit_test(callouts),
       cmocka_unit_test(stacks_in_either_half_of_four_gigabytes),
       cmocka_unit_test(a_refusal_leaves_everything),

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scopes of a demangled name: what stands between the `::` that are outside of all brackets. Where one scope ends,
+ * and where a parameter list begins, is a scope boundary that the `*` of a one-scope glob does not go through
+ * (base/glob.h).
+ *
+ *   foo::max<a::b>(int) const         bounds:     ^^         ^        the :: and the (
+ *   foo::(anonymous namespace)::f()              ^^                     ^^ ^
+ *   <a::B as c::D>::f                                          ^^
+ *   a::operator()(int), a::operator<<<b::c>()     ^^         ^;  ^^              ^
+ *
+ * Names come from files that nobody vouches for: brackets that do not match cost a wrong boundary, nothing else.
+ */
+#ifndef CT_BASE_SCOPES_H
+#define CT_BASE_SCOPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_scope_mark {
+  CT_SCOPE_BOUNDARY = 1, /* a character of a `::` between scopes, or the `(` of a parameter list */
+  CT_SCOPE_INSIDE = 2,   /* a character inside brackets, the closing one not included */
+};
+
+/* Fills marks[0..length) with ct_scope_mark bits. */
+void ct_scopes_mark(const char *name, size_t length, uint8_t *marks);
+
+#endif

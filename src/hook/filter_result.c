@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What a recording wants of a plan, and what it needs to know for that; see plan.h. */
+#include "hook/plan.h"
+
+#include "target/source.h"
+
+#include <stdlib.h>
+
+enum ct_requested_mode
+ct_requested_for_none(const struct ct_planned *planned)
+{
+  return planned->why_enter != 0 || planned->callout != CT_CALLOUT_NONE ? CT_REQUESTED_PASSTHROUGH : CT_REQUESTED_NONE;
+}
+
+bool
+ct_refusal_by_user(enum ct_refusal refusal)
+{
+  return refusal == CT_REFUSED_EXCLUDED || refusal == CT_REFUSED_UNSELECTED;
+}
+
+void
+ct_filter_result_free(struct ct_filter_result *filter_result)
+{
+  free(filter_result->requested_modes);
+  free(filter_result->reasons);
+  *filter_result = (struct ct_filter_result){0};
+}
+
+const struct ct_sources *
+ct_plan_sources(const struct ct_plan *plan)
+{
+  struct ct_plan *keeper = (struct ct_plan *)plan; /* what is kept changes nothing that the plan says */
+  if (keeper->sources_read) {
+    return keeper->sources;
+  }
+  uint64_t *addresses = reallocarray(NULL, plan->count + 1, sizeof(*addresses));
+  if (addresses == NULL) {
+    return NULL;
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    addresses[i] = plan->functions[i].address;
+  }
+  int code = ct_sources_read(plan->elf, addresses, plan->count, &keeper->sources);
+  free(addresses);
+  keeper->sources_read = code != CT_ENOMEM;
+  ct_elf_drop_pages(plan->elf);
+  return keeper->sources;
+}

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stop the world: each thread is seized and interrupted, again until a look at /proc/PID/task shows no other one. A
+ * thread may stop for a signal of its own first; it gets it when it goes on. Seized threads that were stopped by a
+ * signal (SIGSTOP) stay stopped.
+ */
+#include "process/stop.h"
+
+#include "base/clock.h"
+#include "base/pause_request.h"
+#include "process/injection.h"
+#include "process/wait.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+
+#define ROUNDS_MAX     64
+#define LATE_MS        2000       /* for threads that did not stop in time, before others see to them */
+#define SLICE_MS       100        /* of the first attempt to stop all threads; further ones take twice as long ... */
+#define SLICE_MAX_MS   400        /* ... up to that */
+#define STACK_SCAN_MAX (8u << 20) /* bytes of a stack that are searched for signal frames */
+#define HANDLERS_MAX   16         /* nested in one thread */
+#define FIND_MS        10000      /* to look at all stacks ... */
+#define FIND_SOON_MS   2000       /* ... when somebody wants an end to it */
+
+static uint64_t
+now_ms(void)
+{
+  return ct_now_ns() / 1000000u;
+}
+
+/*
+ * The thread that stops the others must not wait for a processor itself: threads that were resumed take it away from
+ * those that are still to be, which amounts to some 200 ms with a hundred busy ones on two processors. The real-time
+ * class does that, where we may use it (CAP_SYS_NICE, RLIMIT_RTPRIO); threads that begin meanwhile do not inherit it.
+ */
+static void
+raise_priority(struct ct_stopped *stopped)
+{
+  struct sched_param first = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+  stopped->priority_is_raised = (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER &&
+                                sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
+}
+
+static void
+restore_priority(struct ct_stopped *stopped)
+{
+  struct sched_param none = {0};
+  /* By a limit alone one may not take SCHED_RESET_ON_FORK back (sched(7)). */
+  if (stopped->priority_is_raised && sched_setscheduler(0, SCHED_OTHER, &none) != 0) {
+    sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none);
+  }
+  stopped->priority_is_raised = false;
+}
+
+static bool
+is_stopped(const struct ct_stopped *stopped, pid_t tid)
+{
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (stopped->threads[i].tid == tid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static int
+add_thread(struct ct_stopped *stopped, pid_t tid)
+{
+  struct ct_stopped_thread *grown = realloc(stopped->threads, (stopped->thread_count + 1) * sizeof(*grown));
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  stopped->threads = grown;
+  stopped->threads[stopped->thread_count++] = (struct ct_stopped_thread){.tid = tid};
+  return 0;
+}
+
+static int
+add_pc(struct ct_stopped *stopped, uint64_t pc)
+{
+  uint64_t *grown = realloc(stopped->pcs, (stopped->pc_count + 1) * sizeof(*grown));
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  stopped->pcs = grown;
+  stopped->pcs[stopped->pc_count++] = pc;
+  return 0;
+}
+
+/*
+ * Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. A stop is looked at and not taken: what
+ * the thread is told when we are killed is what nobody has taken (current->exit_code), and so it gets its signal.
+ */
+static int
+await_stop(struct ct_stopped *stopped, struct ct_stopped_thread *thread, uint64_t deadline)
+{
+  for (;;) {
+    int status;
+    siginfo_t info = {0};
+    int failed = waitid(P_PID, (id_t)thread->tid, &info, __WALL | WSTOPPED | WEXITED | WNOHANG | WNOWAIT);
+    if (failed == 0 && info.si_pid == thread->tid && (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)) {
+      thread->signal = info.si_status >> 8 == 0 ? info.si_status & 0x7f : 0;
+      return 0;
+    }
+    if ((failed == 0 && info.si_pid == thread->tid) || (failed != 0 && errno == ECHILD)) {
+      pid_t got = waitpid(thread->tid, &status, __WALL | WNOHANG);
+      ct_process_note_end(stopped->process, got, status);
+      return CT_ESRCH;
+    }
+    if (now_ms() >= deadline) {
+      return CT_ETIMEOUT;
+    }
+    struct timespec wait = {0, 50 * 1000};
+    nanosleep(&wait, NULL);
+  }
+}
+
+/* The letter of a thread's state, 0: there is none. */
+static char
+task_state(pid_t pid, const char *tid)
+{
+  char path[320], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)pid, tid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) {
+    return 0;
+  }
+  size_t size = fread(text, 1, sizeof(text) - 1, file);
+  fclose(file);
+  text[size] = '\0';
+  const char *state = strrchr(text, ')'); /* "tid (name) state ..." */
+  return state != NULL && state[1] == ' ' ? state[2] : 0;
+}
+
+/* A leader that has ended before its threads cannot be stopped, and need not. */
+static bool
+is_dead(const struct ct_stopped *stopped, pid_t tid)
+{
+  char name[16];
+  snprintf(name, sizeof(name), "%d", (int)tid);
+  char state = task_state(stopped->process->pid, name);
+  return state == 0 || state == 'Z' || state == 'X';
+}
+
+/* Stops the threads that are not stopped yet; *fresh is their number. */
+static int
+stop_new_threads(struct ct_stopped *stopped, size_t *fresh)
+{
+  char path[64];
+  int code = 0;
+  *fresh = 0;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)stopped->process->pid);
+  DIR *tasks = opendir(path);
+  if (tasks == NULL) {
+    return CT_ESRCH;
+  }
+  const struct dirent *task;
+  while (code == 0 && (task = readdir(tasks)) != NULL) {
+    pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
+    if (tid <= 0 || is_stopped(stopped, tid)) {
+      continue;
+    }
+    if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)PTRACE_O_TRACESYSGOOD) != 0) {
+      code = errno == ESRCH || is_dead(stopped, tid) ? 0 : CT_EPERM_PTRACE;
+      continue;
+    }
+    code = add_thread(stopped, tid);
+    if (code != 0) {
+      ptrace(PTRACE_DETACH, tid, NULL, NULL);
+      break;
+    }
+    ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+    (*fresh)++;
+  }
+  closedir(tasks);
+  return code;
+}
+
+static void
+forget_thread(struct ct_stopped *stopped, size_t index)
+{
+  stopped->threads[index] = stopped->threads[--stopped->thread_count];
+}
+
+/* *stuck: on CT_ETIMEOUT, the thread that has not stopped, 0: new ones came all the time. */
+static int
+stop_all(struct ct_stopped *stopped, uint64_t deadline, pid_t *stuck)
+{
+  size_t fresh = 1, waited = 0;
+  int code = 0;
+  for (int round = 0; round < ROUNDS_MAX && fresh != 0 && code == 0; round++) {
+    code = stop_new_threads(stopped, &fresh);
+    while (code == 0 && waited < stopped->thread_count) {
+      code = await_stop(stopped, &stopped->threads[waited], deadline);
+      if (code == CT_ESRCH && !stopped->process->dead) {
+        forget_thread(stopped, waited);
+        code = 0;
+        continue;
+      }
+      *stuck = code == 0 ? 0 : stopped->threads[waited].tid;
+      waited++;
+    }
+  }
+  return code != 0 ? code : fresh != 0 ? CT_ETIMEOUT : 0;
+}
+
+/* The thread that is used for system calls comes back. */
+static void
+settle(struct ct_stopped *stopped)
+{
+  if (stopped->injection != NULL) {
+    stopped->is_lost |= stopped->injection->lost;
+    ct_injection_end(stopped->injection, &stopped->threads[stopped->lender].signal);
+    free(stopped->injection);
+    stopped->injection = NULL;
+  }
+}
+
+/* The end of the mapping around address, 0 when there is none. */
+static uint64_t
+mapping_end(const struct ct_mappings *mappings, uint64_t address)
+{
+  const struct ct_mapping *mapping = ct_mappings_at(mappings, address);
+  return mapping != NULL && mapping->readable ? mapping->end : 0;
+}
+
+/* Addresses to look for among words of stacks, nearly all of which lie outside lo .. hi. */
+struct wanted {
+  const uint64_t *list;
+  size_t count;
+  uint64_t lo, hi;
+};
+
+/* Lists may have room to spare: 0 is no address. */
+static struct wanted
+want(const uint64_t *list, size_t count)
+{
+  struct wanted wanted = {list, count, UINT64_MAX, 0};
+  for (size_t i = 0; i < count; i++) {
+    if (list[i] != 0) {
+      wanted.lo = list[i] < wanted.lo ? list[i] : wanted.lo;
+      wanted.hi = list[i] > wanted.hi ? list[i] : wanted.hi;
+    }
+  }
+  return wanted;
+}
+
+static bool
+is_wanted(const struct wanted *wanted, uint64_t word)
+{
+  if (word < wanted->lo || word > wanted->hi) {
+    return false;
+  }
+  for (size_t i = 0; i < wanted->count; i++) {
+    if (word == wanted->list[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/*
+ * The innermost signal frame at sp or above: the return address into a restorer, and after it a ucontext (kernel,
+ * struct rt_sigframe). Gives the interrupted pc and sp. Something that only looks like one does no harm.
+ */
+static bool
+find_signal_frame(const struct ct_stopped *stopped, const struct ct_mappings *mappings, uint64_t sp,
+                  const struct wanted *restorers, uint64_t *pc, uint64_t *interrupted_sp)
+{
+  uint64_t end = mapping_end(mappings, sp);
+  size_t size = end == 0 ? 0 : end - sp > STACK_SCAN_MAX ? STACK_SCAN_MAX : (size_t)(end - sp);
+  uint8_t *stack = size < sizeof(ucontext_t) ? NULL : malloc(size);
+  bool found = false;
+  if (stack != NULL && ct_process_read(stopped->process, sp, stack, size) == 0) {
+    for (size_t at = 0; at + 8 + offsetof(ucontext_t, uc_mcontext) + sizeof(mcontext_t) <= size && !found; at += 8) {
+      uint64_t word;
+      memcpy(&word, stack + at, sizeof(word));
+      if (is_wanted(restorers, word)) {
+        const uint8_t *registers = stack + at + 8 + offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
+        memcpy(pc, registers + REG_RIP * sizeof(greg_t), sizeof(*pc));
+        memcpy(interrupted_sp, registers + REG_RSP * sizeof(greg_t), sizeof(*interrupted_sp));
+        found = true;
+      }
+    }
+  }
+  free(stack);
+  return found;
+}
+
+/* The thread's stack pointer on the program's own stack. */
+static uint64_t
+outer_sp(const struct ct_stopped *stopped, const struct user_regs_struct *regs, const struct ct_inner_stacks *inner)
+{
+  uint64_t offset = regs->rsp - inner->start, sp;
+  if (regs->rsp < inner->start || offset > inner->bytes || inner->bytes == 0) {
+    return regs->rsp;
+  }
+  if (offset % inner->stride == 0) {
+    return regs->rsi;
+  }
+  uint64_t top = inner->start + (offset / inner->stride + 1) * inner->stride;
+  return ct_process_read(stopped->process, top - sizeof(sp), &sp, sizeof(sp)) == 0 ? sp : regs->rsp;
+}
+
+int
+ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_t count, struct ct_inner_stacks inner)
+{
+  struct ct_mappings mappings;
+  struct wanted wanted = want(restorers, count);
+  settle(stopped);
+  stopped->pc_count = 0;
+  uint64_t begin = now_ms();
+  int code = ct_process_mappings(stopped->process->pid, &mappings);
+  for (size_t i = 0; i < stopped->thread_count && code == 0; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
+      continue; /* killed meanwhile */
+    }
+    uint64_t pc = regs.rip, sp = outer_sp(stopped, &regs, &inner), next = 0;
+    stopped->threads[i].pc = pc;
+    stopped->threads[i].sp = sp;
+    stopped->threads[i].gs_base = regs.gs_base;
+    stopped->threads[i].in_syscall = (int64_t)regs.orig_rax >= 0;
+    code = add_pc(stopped, pc);
+    for (int n = 0; n < HANDLERS_MAX && code == 0; n++) {
+      if (!find_signal_frame(stopped, &mappings, sp, &wanted, &pc, &next) || next == sp) {
+        break;
+      }
+      code = add_pc(stopped, pc);
+      sp = next;
+    }
+    if (code == 0 && now_ms() - begin > (ct_process_is_expedited(stopped->process) ? FIND_SOON_MS : FIND_MS)) {
+      code = CT_ETIMEOUT;
+    }
+  }
+  ct_mappings_free(&mappings);
+  return code;
+}
+
+int
+ct_stopped_sweep(struct ct_stopped *stopped)
+{
+  settle(stopped);
+  return ct_injection_sweep(stopped->process, stopped->pcs, stopped->pc_count);
+}
+
+/* In vfork a thread waits for its child, and stops for nobody. */
+static bool
+waits_for_vfork(pid_t pid, const char *tid)
+{
+  char path[320], text[256];
+  snprintf(path, sizeof(path), "/proc/%d/task/%s/syscall", (int)pid, tid);
+  FILE *file = fopen(path, "re");
+  size_t size = file != NULL ? fread(text, 1, sizeof(text) - 1, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  text[size] = '\0';
+  long number = size > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : -1;
+  return number == SYS_vfork || number == SYS_clone || number == SYS_clone3;
+}
+
+/* False when the process still has such a thread at the deadline. The others run meanwhile. */
+static bool
+await_vforks(const struct ct_process *process, uint64_t deadline)
+{
+  char path[64];
+  bool waits;
+  pid_t pid = process->pid;
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+  do {
+    DIR *tasks = opendir(path);
+    const struct dirent *task;
+    waits = false;
+    while (tasks != NULL && !waits && (task = readdir(tasks)) != NULL) {
+      waits = task->d_name[0] != '.' && task_state(pid, task->d_name) == 'D' && waits_for_vfork(pid, task->d_name);
+    }
+    if (tasks != NULL) {
+      closedir(tasks);
+    }
+    if (waits && (now_ms() >= deadline || ct_process_is_expedited(process))) {
+      return false;
+    }
+    if (waits) {
+      struct timespec wait = {0, 1000 * 1000};
+      if (process->meanwhile != NULL) {
+        process->meanwhile(process->meanwhile_context);
+      }
+      nanosleep(&wait, NULL);
+    }
+  } while (waits);
+  return true;
+}
+
+/* False when threads that did not stop at an earlier attempt have not since. */
+static bool
+await_late(struct ct_process *process, uint64_t deadline)
+{
+  while (!ct_process_let_go(process)) {
+    if (now_ms() >= deadline || ct_process_is_expedited(process)) {
+      return false;
+    }
+    if (process->meanwhile != NULL) {
+      process->meanwhile(process->meanwhile_context);
+    }
+    struct timespec wait = {0, 1000 * 1000};
+    nanosleep(&wait, NULL);
+  }
+  return true;
+}
+
+/* One attempt. *late: it ended for a thread that did not stop by the deadline; all run again. */
+static int
+stop_until(struct ct_process *process, uint64_t deadline, struct ct_stopped *stopped, bool *late, struct ct_diag *diag)
+{
+  pid_t stuck = 0;
+  memset(stopped, 0, sizeof(*stopped));
+  stopped->process = process;
+  stopped->since_ns = ct_now_ns();
+  raise_priority(stopped);
+  stopped->pause_request = process->pause_request;
+  ct_pause_request_begin(stopped->pause_request);
+  int code = stop_all(stopped, deadline, &stuck);
+  if (code == 0 && stopped->thread_count == 0) {
+    code = CT_ESRCH;
+  }
+  *late = code == CT_ETIMEOUT && stuck != 0;
+  if (*late) {
+    char name[16];
+    snprintf(name, sizeof(name), "%d", (int)stuck);
+    ct_fail(diag, code, "cannot stop the threads of process %d: thread %d does not stop (its state is %c)",
+            (int)process->pid, (int)stuck, task_state(process->pid, name));
+  } else if (code != 0) {
+    ct_fail(diag, code, "cannot stop the threads of process %d: %s", (int)process->pid, ct_err_text(code));
+  }
+  if (code != 0) {
+    ct_process_resume(stopped);
+  }
+  return code;
+}
+
+/*
+ * Some thread may wait for a disk, or find no processor, and does not stop before that is over: the others shall not
+ * stand still for so long.
+ */
+int
+ct_process_stop(struct ct_process *process, int deadline_ms, struct ct_stopped *stopped, struct ct_diag *diag)
+{
+  uint64_t deadline = now_ms() + (uint64_t)deadline_ms, slice = SLICE_MS;
+  struct ct_diag why = {""};
+  bool late;
+  int code;
+  memset(stopped, 0, sizeof(*stopped));
+  do {
+    if (!await_late(process, deadline)) {
+      return ct_fail(diag, CT_ETIMEOUT, "cannot stop the threads of process %d: thread %d does not stop",
+                     (int)process->pid, (int)process->late[0]);
+    }
+    if (!await_vforks(process, deadline)) {
+      return ct_fail(diag, CT_ETIMEOUT,
+                     "cannot stop the threads of process %d: one waits for the end of a child that it made by vfork",
+                     (int)process->pid);
+    }
+    uint64_t until = now_ms() + slice;
+    code = stop_until(process, until < deadline ? until : deadline, stopped, &late, &why);
+    slice = slice * 2 < SLICE_MAX_MS ? slice * 2 : SLICE_MAX_MS;
+    if (late) { /* they run for a while */
+      struct timespec wait = {0, SLICE_MS * 1000000L};
+      nanosleep(&wait, NULL);
+    }
+  } while (late && now_ms() < deadline && !ct_process_is_expedited(process));
+  return code != 0 ? ct_fail(diag, code, "%s", why.text) : 0;
+}
+
+/* One that is not about to get a signal, if there is one. */
+static int
+lend_thread(struct ct_stopped *stopped)
+{
+  stopped->lender = 0;
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (stopped->threads[i].signal == 0) {
+      stopped->lender = i;
+      break;
+    }
+  }
+  if (stopped->thread_count == 0) {
+    return CT_ESRCH;
+  }
+  stopped->injection = calloc(1, sizeof(*stopped->injection));
+  if (stopped->injection == NULL) {
+    return CT_ENOMEM;
+  }
+  const struct ct_stopped_thread *thread = &stopped->threads[stopped->lender];
+  int code = ct_injection_begin(stopped->injection, stopped->process, thread->tid,
+                                ct_process_injection_area(stopped->process), thread->signal, NULL);
+  if (code != 0) {
+    free(stopped->injection);
+    stopped->injection = NULL;
+  }
+  return code;
+}
+
+int
+ct_stopped_syscall(struct ct_stopped *stopped, long number, const uint64_t args[6], int64_t *result)
+{
+  int code = stopped->is_lost ? CT_ETIMEOUT : stopped->injection == NULL ? lend_thread(stopped) : 0;
+  return code == 0 ? ct_injection_syscall(stopped->injection, number, args, result) : code;
+}
+
+int
+ct_stopped_gs_base(struct ct_stopped *stopped, uint64_t *base)
+{
+  *base = 0;
+  settle(stopped);
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) == 0 && regs.gs_base != 0) {
+      *base = regs.gs_base;
+    }
+  }
+  return 0;
+}
+
+int
+ct_stopped_set_gs_base(struct ct_stopped *stopped, uint64_t base)
+{
+  settle(stopped);
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
+      continue; /* killed meanwhile */
+    }
+    regs.gs_base = base;
+    if (ptrace(PTRACE_SETREGS, stopped->threads[i].tid, NULL, &regs) != 0 && errno != ESRCH) {
+      return CT_EIO;
+    }
+  }
+  return 0;
+}
+
+int
+ct_stopped_clear_gs_base(struct ct_stopped *stopped, const uint64_t (*ranges)[2], size_t count)
+{
+  settle(stopped);
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    struct user_regs_struct regs;
+    bool ours = false;
+    if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
+      continue; /* killed meanwhile */
+    }
+    for (size_t r = 0; r < count; r++) {
+      ours |= regs.gs_base - ranges[r][0] < ranges[r][1];
+    }
+    regs.gs_base = 0;
+    if (ours && ptrace(PTRACE_SETREGS, stopped->threads[i].tid, NULL, &regs) != 0 && errno != ESRCH) {
+      return CT_EIO;
+    }
+  }
+  return 0;
+}
+
+int
+ct_stopped_stack_pointer(struct ct_stopped *stopped, uint64_t *sp)
+{
+  struct user_regs_struct regs;
+  settle(stopped);
+  if (!is_stopped(stopped, stopped->process->pid) || ptrace(PTRACE_GETREGS, stopped->process->pid, NULL, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  *sp = regs.rsp;
+  return 0;
+}
+
+int
+ct_stopped_registers(const struct ct_stopped *stopped, size_t thread, struct ct_registers *registers, int64_t *number)
+{
+  struct user_regs_struct regs;
+  if (ptrace(PTRACE_GETREGS, stopped->threads[thread].tid, NULL, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  *number = (int64_t)regs.orig_rax;
+  *registers =
+      (struct ct_registers){{regs.rax, regs.rdx, regs.rcx, regs.rbx, regs.rsi, regs.rdi, regs.rbp, regs.rsp, regs.r8,
+                             regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15, regs.rip}};
+  return 0;
+}
+
+int
+ct_stopped_send(struct ct_stopped *stopped, size_t thread, const struct ct_registers *registers)
+{
+  struct user_regs_struct regs;
+  const uint64_t *values = registers->values;
+  settle(stopped);
+  if (ptrace(PTRACE_GETREGS, stopped->threads[thread].tid, NULL, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  unsigned long long *const places[CT_REGISTER_COUNT] = {
+      &regs.rax, &regs.rdx, &regs.rcx, &regs.rbx, &regs.rsi, &regs.rdi, &regs.rbp, &regs.rsp, &regs.r8,
+      &regs.r9,  &regs.r10, &regs.r11, &regs.r12, &regs.r13, &regs.r14, &regs.r15, &regs.rip};
+  for (size_t i = 0; i < CT_REGISTER_COUNT; i++) {
+    *places[i] = values[i];
+  }
+  regs.orig_rax = (unsigned long long)-1;
+  return ptrace(PTRACE_SETREGS, stopped->threads[thread].tid, NULL, &regs) == 0 ? 0 : CT_ESRCH;
+}
+
+bool
+ct_stopped_await_end(struct ct_stopped *stopped, pid_t tid, int timeout_ms)
+{
+  settle(stopped);
+  uint64_t deadline = now_ms() + (uint64_t)timeout_ms;
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    if (stopped->threads[i].tid == tid) {
+      ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)stopped->threads[i].signal);
+      forget_thread(stopped, i);
+      break;
+    }
+  }
+  while (stopped->thread_count != 0 && now_ms() < deadline) {
+    for (size_t i = 0; i < stopped->thread_count;) {
+      int status;
+      pid_t other = stopped->threads[i].tid;
+      pid_t got = waitpid(other, &status, __WALL | WNOHANG);
+      if (got == other && !WIFSTOPPED(status)) {
+        ct_process_note_end(stopped->process, got, status);
+      }
+      if ((got == other && !WIFSTOPPED(status)) || (got < 0 && errno == ECHILD)) {
+        forget_thread(stopped, i);
+      } else {
+        i++;
+      }
+    }
+    struct timespec wait = {0, 200 * 1000};
+    nanosleep(&wait, NULL);
+  }
+  return stopped->thread_count == 0;
+}
+
+uint64_t
+ct_process_resume(struct ct_stopped *stopped)
+{
+  struct ct_process *process = stopped->process;
+  settle(stopped);
+  for (size_t i = 0; i < stopped->thread_count; i++) {
+    const struct ct_stopped_thread thread = stopped->threads[i];
+    if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {
+      ct_process_leave_running(process, thread.tid); /* it has not stopped, or is dead */
+    }
+  }
+  uint64_t pause_ns = ct_now_ns() - stopped->since_ns; /* before others get the processors again */
+  ct_pause_request_end(stopped->pause_request);
+  restore_priority(stopped);
+  uint64_t deadline = now_ms() + LATE_MS;
+  while (!ct_process_let_go(process) && now_ms() < deadline) {
+    if (process->meanwhile != NULL) { /* it may wait for a vfork child that waits for the caller */
+      process->meanwhile(process->meanwhile_context);
+    }
+    struct timespec wait = {0, 50 * 1000};
+    nanosleep(&wait, NULL);
+  }
+  free(stopped->threads);
+  free(stopped->pcs);
+  memset(stopped, 0, sizeof(*stopped));
+  return pause_ns;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See wait.h. There is no wait for a traced thread that has an end, so it is looked for: soon at first, since most have
+ * little to do, and then after an eighth of the time that it has taken so far.
+ *
+ * A thread can be let go only from a stop. Which it comes to when what it is in, in the kernel, is over: a child of
+ * vfork has gone on, a disk or a file server has answered. Nobody else shall wait for that.
+ */
+#include "process/wait.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define REST_MIN_NS  5000u
+#define REST_MAX_NS  1000000u
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+
+pid_t
+ct_wait_until(pid_t tid, int *status, bool (*is_enough)(void *context), void *context)
+{
+  pid_t got = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG);
+  if (got != 0) {
+    return got;
+  }
+  uint64_t since = ct_now_ns();
+  int slack = prctl(PR_GET_TIMERSLACK);
+  prctl(PR_SET_TIMERSLACK, 1);
+  while ((got = waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+    uint64_t rest = (ct_now_ns() - since) / 8;
+    rest = rest < REST_MIN_NS ? REST_MIN_NS : rest;
+    if (rest > REST_MAX_NS) {
+      rest = REST_MAX_NS;
+      if (tid > 0 && ct_process_state(tid) == 'Z' && waitpid(tid, status, __WALL | __WNOTHREAD | WNOHANG) == 0) {
+        got = -1;
+        errno = ESRCH;
+        break;
+      }
+      if (is_enough(context)) {
+        got = 0;
+        break;
+      }
+    }
+    struct timespec wait = {0, (long)rest};
+    nanosleep(&wait, NULL);
+  }
+  int saved = errno;
+  prctl(PR_SET_TIMERSLACK, (unsigned long)(slack > 0 ? slack : 0));
+  errno = saved;
+  return got;
+}
+
+void
+ct_process_leave_running(struct ct_process *process, pid_t tid)
+{
+  pid_t *grown = reallocarray(process->late, process->late_count + 1, sizeof(*grown));
+  if (grown != NULL) { /* else it is let go when the calling thread ends */
+    process->late = grown;
+    process->late[process->late_count++] = tid;
+  }
+}
+
+/* True when it is done with: resumed, or dead. */
+static bool
+let_go(struct ct_process *process, pid_t tid)
+{
+  int status = 0;
+  pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) {
+    return false;
+  }
+  if (got == tid && WIFSTOPPED(status)) {
+    int signal = status >> 16 == 0 && WSTOPSIG(status) != SYSCALL_STOP ? WSTOPSIG(status) : 0;
+    ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal);
+  } else {
+    ct_process_note_end(process, got, status);
+  }
+  return true;
+}
+
+bool
+ct_process_let_go(struct ct_process *process)
+{
+  size_t left = 0;
+  for (size_t i = 0; i < process->late_count; i++) {
+    if (!process->dead && !let_go(process, process->late[i])) {
+      process->late[left++] = process->late[i];
+    }
+  }
+  /* The end of a process is told once the ends of all its threads have been. Its own is for its parent. */
+  if (left == 1 && process->late[0] == process->pid) {
+    char state = ct_process_state(process->pid);
+    left = state == 0 || state == 'Z' || state == 'X' ? 0 : left;
+  }
+  process->late_count = left;
+  if (left == 0) {
+    free(process->late);
+    process->late = NULL;
+  }
+  return left == 0;
+}

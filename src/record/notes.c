@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the user should know of a recording that is good: kept in the manifest, and in the session's status, which the
+ * commands show at the end.
+ */
+#include "record/session_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CODE_MIN = 65536 }; /* bytes; of less, some assembler may be half */
+
+/* By the bits of enum ct_cut. */
+static const char *const cuts[] = {
+    "the program is under a seccomp filter: its new threads and stacks, its output, libraries that come and programs "
+    "that "
+    "it goes on to are not recorded from there on",
+    "a thread went under strict seccomp, and is recorded up to there",
+    "a thread has forbidden itself the time stamp counter (PR_SET_TSC), and is recorded up to there",
+    "system calls of a thread are dispatched to itself (PR_SET_SYSCALL_USER_DISPATCH): new stacks of it and what it "
+    "writes "
+    "are not recorded from there on",
+};
+
+static bool
+has_note(const json_t *notes, const char *text)
+{
+  size_t i;
+  json_t *note;
+  json_array_foreach(notes, i, note)
+  {
+    if (strcmp(json_string_value(note), text) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void
+session_note(struct ct_session *session, const char *text)
+{
+  pthread_mutex_lock(&session->guard);
+  char *line = session->status.note;
+  size_t length = strlen(line), size = sizeof(session->status.note);
+  if (session->writer != NULL && session->manifest.notes == NULL) {
+    session->manifest.notes = json_array();
+  }
+  if (!has_note(session->manifest.notes, text)) {
+    json_array_append_new(session->manifest.notes, ct_manifest_text(text));
+    if (length == 0 || length + strlen(text) + 3 < size) {
+      snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
+    }
+    session->manifest_is_old = true;
+  }
+  pthread_mutex_unlock(&session->guard);
+}
+
+void
+session_note_unknown(struct ct_session *session)
+{
+  char text[200];
+  for (size_t i = 0; i < session->modules.count; i++) {
+    const struct ct_module *module = &session->modules.items[i];
+    const char *slash = module->path != NULL ? strrchr(module->path, '/') : NULL;
+    if (module->code_bytes < CODE_MIN || module->known_bytes >= module->code_bytes / 2) {
+      continue;
+    }
+    snprintf(text, sizeof(text),
+             "only %.2g %% of the text of %.80s belongs to known functions; calls in the rest are not recorded",
+             100.0 * (double)module->known_bytes / (double)module->code_bytes,
+             slash != NULL ? slash + 1 : module->path);
+    session_note(session, text);
+  }
+}
+
+void
+session_note_cuts(struct ct_session *session)
+{
+  uint64_t bits = session->image.ring != NULL ? __atomic_load_n(&session->image.ring->cuts, __ATOMIC_RELAXED) : 0;
+  for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+    if ((bits >> i & 1) != 0 && (session->cuts_reported >> i & 1) == 0) {
+      session->cuts_reported |= 1ull << i;
+      session_note(session, cuts[i]);
+    }
+  }
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whether the files of a trace are as they were when its manifest was made complete: "files" there has the size of
+ * each. A file of the right size is not read here; what is wrong inside it is met when it is read. Without that member
+ * (format version 1, a recording that did not end in order) there is only what the numbers of blocks tell.
+ */
+#include "trace/reader_internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_BYTES 256
+
+__attribute__((format(printf, 2, 3))) static int
+add(struct ct_trace *trace, const char *format, ...)
+{
+  uint32_t n = trace->damage_count;
+  if ((n & (n - 1)) == 0) {
+    char **damage = realloc(trace->damage, (n == 0 ? 1 : n * 2) * sizeof(*damage));
+    if (damage == NULL)
+      return CT_ENOMEM;
+    trace->damage = damage;
+  }
+  char *text = malloc(TEXT_BYTES);
+  if (text == NULL)
+    return CT_ENOMEM;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, TEXT_BYTES, format, arguments);
+  va_end(arguments);
+  trace->damage[trace->damage_count++] = text;
+  return CT_OK;
+}
+
+/* "is missing", or how its size differs. */
+static const char *
+difference(uint64_t bytes, uint64_t wanted, char *text, size_t size)
+{
+  if (bytes == 0)
+    return "is missing";
+  snprintf(text, size, "is %" PRIu64 " bytes %s than it was", bytes < wanted ? wanted - bytes : bytes - wanted,
+           bytes < wanted ? "shorter" : "longer");
+  return text;
+}
+
+static int
+check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_t *files)
+{
+  char name[64], text[64], block[64] = "";
+  struct ct_block_sums sums;
+  snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
+  const json_t *size = json_object_get(files, name);
+  if (json_is_integer(size) && (uint64_t)json_integer_value(size) == thread->file_bytes)
+    return CT_OK;
+  if (trace->complete && size == NULL)
+    return CT_OK; /* version 1 */
+  ct_trace_sum_blocks(trace, thread->index, &sums);
+  if (sums.missing_block != UINT64_MAX)
+    snprintf(block, sizeof(block), ", block %" PRIu64 " is not there", sums.missing_block);
+  if (size == NULL) {
+    thread->missing = sums.missing_events;
+    trace->missing_events += thread->missing;
+    return block[0] == '\0' ? CT_OK : add(trace, "%s%s, and %" PRIu64 " events with it", name, block, thread->missing);
+  }
+  thread->missing = thread->events > sums.events ? thread->events - sums.events : 0;
+  trace->missing_events += thread->missing;
+  return add(trace, "%s (thread %" PRIu32 ") %s%s: %" PRIu64 " of %" PRIu64 " events are gone", name, thread->tid,
+             difference(thread->file_bytes, (uint64_t)json_integer_value(size), text, sizeof(text)), block,
+             thread->missing, thread->events);
+}
+
+int
+ct_trace_check(struct ct_trace *trace)
+{
+  const json_t *files = json_object_get(trace->manifest, "files");
+  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES};
+  static const char *const effects[] = {"; functions have no names", "; output is not all there"};
+  int rc = CT_OK;
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rc == CT_OK; i++) {
+    const json_t *size = json_object_get(files, names[i]);
+    uint64_t bytes = ct_trace_file_bytes(trace, names[i]);
+    char text[64];
+    if (json_is_integer(size) && (uint64_t)json_integer_value(size) != bytes)
+      rc = add(trace, "%s %s%s", names[i], difference(bytes, (uint64_t)json_integer_value(size), text, sizeof(text)),
+               effects[i]);
+  }
+  for (uint32_t i = 0; i < trace->thread_count && rc == CT_OK; i++)
+    rc = check_thread(trace, &trace->threads[i], files);
+  return rc;
+}
+
+uint32_t
+ct_trace_damage_count(const struct ct_trace *trace)
+{
+  return trace->damage_count;
+}
+
+const char *
+ct_trace_damage(const struct ct_trace *trace, uint32_t n)
+{
+  return n < trace->damage_count ? trace->damage[n] : NULL;
+}
+
+uint64_t
+ct_trace_missing_events(const struct ct_trace *trace)
+{
+  return trace->missing_events;
+}
+
+const char *
+ct_trace_failure(const struct ct_trace *trace)
+{
+  return trace->complete ? NULL : json_string_value(json_object_get(trace->manifest, "error"));
+}

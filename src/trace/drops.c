@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Why events are lost, in words. */
+#include <contrail/trace.h>
+
+static const struct {
+  const char *name, *text;
+} drops[CT_DROP_COUNT] = {
+    [CT_DROP_OVERWRITTEN] = {"overwritten", "the program was faster than contrail"},
+    [CT_DROP_NO_SEGMENT] = {"no_segment", "the ring had no room"},
+    [CT_DROP_NO_STACK] = {"no_stack",
+                          "the stack of their thread could not be found: no /proc where the program is, or no "
+                          "memory for contrail in it"},
+    [CT_DROP_INTERRUPTED] = {"interrupted", "their hooks were interrupted for too long"},
+    [CT_DROP_NO_SLOT] = {"no_slot", "more threads at a time than contrail records"},
+    [CT_DROP_NO_THREAD] = {"no_thread", "more threads than a trace has room for"},
+};
+
+const char *
+ct_drop_name(enum ct_drop reason)
+{
+  return (unsigned)reason < CT_DROP_COUNT ? drops[reason].name : "?";
+}
+
+const char *
+ct_drop_text(enum ct_drop reason)
+{
+  return (unsigned)reason < CT_DROP_COUNT ? drops[reason].text : "?";
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* Trace directories as wholes: out of the way for a new one, and to another owner. No symbolic link is followed. */
+#ifndef CT_TRACE_TREE_H
+#define CT_TRACE_TREE_H
+
+#include "base/error.h"
+
+#include <sys/types.h>
+
+/*
+ * Moves the trace directory `dir`, if there is one, to `dir`.old, in place of the trace that is there. 0 also when dir
+ * is empty or no trace: nothing is moved then. CT_EEXIST: it is still being recorded, or the other is no trace.
+ */
+int ct_trace_move_old(const char *dir, struct ct_diag *diag);
+
+/* Gives the directory and what we have written into it to another user. What cannot be given stays as it is. */
+void ct_trace_give(int dir_fd, uid_t uid, gid_t gid);
+
+#endif

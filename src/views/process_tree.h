@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside views/: the processes that were followed from the one of a trace, as their own traces tell of them. */
+#ifndef CT_VIEWS_PROCESS_TREE_H
+#define CT_VIEWS_PROCESS_TREE_H
+
+#include <contrail/trace.h>
+
+#include <jansson.h>
+#include <stdio.h>
+
+/*
+ * An array of an object for each: pid, parent, born, directory, command, exit, complete, events, dropped; null where a
+ * trace does not tell, and not_recorded_because. NULL: children were not followed (or memory is exhausted).
+ */
+json_t *ct_process_tree_info(const struct ct_trace *trace);
+/* How many there are that have a trace. */
+size_t ct_process_tree_size(const struct ct_trace *trace);
+/* Of a member of the manifest's children: the name of its trace's directory, in the first one's; NULL: it has none. */
+const char *ct_process_tree_directory(const json_t *child);
+/* As lines; nothing when children were not followed. */
+void ct_process_tree_write(const struct ct_trace *trace, FILE *out);
+
+#endif

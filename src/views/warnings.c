@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* See warnings.h. */
+#include "views/warnings.h"
+
+#include "views/text.h"
+
+#include <stdint.h>
+
+enum { DAMAGE_SHOWN = 10 };
+
+void
+ct_view_event_sums(const struct ct_trace *trace, uint64_t *events, uint64_t *dropped)
+{
+  uint64_t sum = 0, lost = 0;
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    const struct ct_trace_thread *thread = ct_trace_thread(trace, i);
+    sum += thread->events;
+    lost += thread->dropped;
+  }
+  /* Events of threads that have no stream are only in the total. */
+  json_int_t total = json_integer_value(json_object_get(ct_trace_manifest(trace), "dropped_total"));
+  *events = sum;
+  *dropped = total > 0 && (uint64_t)total > lost ? (uint64_t)total : lost;
+}
+
+static void
+add(json_t *list, const char *text)
+{
+  json_t *json = json_string(text);
+  json_array_append_new(list, json != NULL ? json : json_string("?"));
+}
+
+json_t *
+ct_view_damage(const struct ct_trace *trace)
+{
+  json_t *list = json_array();
+  char text[640];
+  if (list == NULL)
+    return NULL;
+  const char *failure = ct_trace_failure(trace);
+  if (failure != NULL) {
+    snprintf(text, sizeof(text), "INCOMPLETE: the recording ended early: %s", failure);
+    add(list, text);
+  } else if (!ct_trace_is_complete(trace)) {
+    add(list, "INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written");
+  }
+  uint32_t count = ct_trace_damage_count(trace);
+  for (uint32_t i = 0; i < count && i < DAMAGE_SHOWN; i++) {
+    snprintf(text, sizeof(text), "DAMAGED: %s", ct_trace_damage(trace, i));
+    add(list, text);
+  }
+  if (count > DAMAGE_SHOWN) {
+    snprintf(text, sizeof(text), "DAMAGED: %u more files", count - DAMAGE_SHOWN);
+    add(list, text);
+  }
+  return list;
+}
+
+void
+ct_view_add_lost(json_t *list, uint64_t events, uint64_t dropped)
+{
+  char text[80];
+  double share = 100.0 * (double)dropped / ((double)events + (double)dropped);
+  if (dropped != 0 && list != NULL) {
+    snprintf(text, sizeof(text), "%.*f %% of events LOST, counts are too low", share < 1 ? 3 : 1, share);
+    add(list, text);
+  }
+}
+
+json_t *
+ct_view_warnings(const struct ct_trace *trace)
+{
+  uint64_t events, dropped;
+  json_t *list = ct_view_damage(trace);
+  ct_view_event_sums(trace, &events, &dropped);
+  ct_view_add_lost(list, events, dropped);
+  return list;
+}
+
+void
+ct_view_put_list(const json_t *list, const char *prefix, FILE *out)
+{
+  const json_t *text;
+  size_t i;
+  json_array_foreach((json_t *)list, i, text)
+  {
+    fputs(prefix, out);
+    ct_put_printable(out, json_string_value(text), SIZE_MAX);
+    putc('\n', out);
+  }
+}
+
+void
+ct_view_put_warnings(const struct ct_trace *trace, const char *prefix, FILE *out)
+{
+  json_t *list = ct_view_warnings(trace);
+  ct_view_put_list(list, prefix, out);
+  json_decref(list);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A target that has contrail wait for something that never comes; see tests/hostile.py.
+ *
+ *   stall exec     a request to follow a thread through exec that computes without end, and makes no system call
+ *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
+ *   stall vfork    children of vfork that stay as soon as somebody traces their parent
+ */
+#define _GNU_SOURCE
+#include "ring/layout.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct ct_ring_header *volatile ring;
+static volatile uint32_t spinning_tid;
+
+static void
+pause_ms(long ms)
+{
+  struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&wait, NULL);
+}
+
+static bool
+find_ring(void)
+{
+  char line[512];
+  FILE *maps = fopen("/proc/self/maps", "re");
+  unsigned long from;
+  while (ring == NULL && fgets(line, sizeof(line), maps) != NULL) {
+    if (strstr(line, "/memfd:" CT_RING_NAME " ") != NULL && sscanf(line, "%lx-", &from) == 1) {
+      ring = (struct ct_ring_header *)from;
+    }
+  }
+  fclose(maps);
+  return ring != NULL && ring->inside.config != 0;
+}
+
+static void *
+spin(void *argument)
+{
+  spinning_tid = (uint32_t)gettid();
+  for (;;) {
+    __asm__ volatile("pause");
+  }
+  return argument;
+}
+
+static void
+stall_exec(void)
+{
+  pthread_t thread;
+  pthread_create(&thread, NULL, spin, NULL);
+  while (spinning_tid == 0) {
+    pause_ms(1);
+  }
+  struct ct_slot *slot = (struct ct_slot *)((uint8_t *)ring + ring->slots_offset) + 9;
+  slot->tid = spinning_tid;
+  slot->request.kind = CT_REQUEST_EXEC;
+  slot->request.arg[0] = (uint64_t) "/bin/true";
+  __atomic_store_n(&slot->request.state, CT_REQ_PENDING, __ATOMIC_RELEASE);
+  __atomic_fetch_or(&ring->request_map[0], 1ull << 9, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&ring->control_doorbell, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &ring->control_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void
+stall_unmap(void)
+{
+  char line[512];
+  struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE};
+  int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY), watched = 0;
+  if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0) {
+    exit(77);
+  }
+  FILE *maps = fopen("/proc/self/maps", "re");
+  unsigned long from, to;
+  while (fgets(line, sizeof(line), maps) != NULL) {
+    if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from == ring->inside.agent) {
+      struct uffdio_register watch = {.range = {from, to - from}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+      watched += ioctl(fd, UFFDIO_REGISTER, &watch) == 0;
+    }
+  }
+  fclose(maps);
+  if (watched == 0) {
+    exit(77);
+  }
+}
+
+static int
+stay(void *argument)
+{
+  char text[4096];
+  for (int n = 0; n < 20; n++) {
+    int fd = open((const char *)argument, O_RDONLY);
+    ssize_t got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *tracer = strstr(text, "TracerPid:\t");
+    while (tracer != NULL && tracer[11] != '0') {
+      pause_ms(1000);
+    }
+    pause_ms(1);
+  }
+  _exit(0);
+}
+
+static void
+stall_vfork(void)
+{
+  static char stack[65536], path[64];
+  snprintf(path, sizeof(path), "/proc/%d/status", (int)getpid());
+  for (;;) {
+    pid_t child = clone(stay, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, path);
+    waitpid(child, NULL, 0);
+    pause_ms(1);
+  }
+}
+
+int
+main(int argc, char **argv)
+{
+  const char *what = argc > 1 ? argv[1] : "";
+  signal(SIGTERM, SIG_IGN); /* who records gives up after a while, and the program goes on */
+  printf("%d\n", (int)getpid());
+  fflush(stdout);
+  while (!find_ring()) {
+    pause_ms(5);
+  }
+  if (strcmp(what, "exec") == 0) {
+    stall_exec();
+  } else if (strcmp(what, "unmap") == 0) {
+    stall_unmap();
+  } else if (strcmp(what, "vfork") == 0) {
+    stall_vfork();
+  }
+  printf("stalls\n");
+  fflush(stdout);
+  for (;;) {
+    pause_ms(1000);
+  }
+}

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What becomes of events for which there is no room: the program waits, or they are lost, and either is said.
+
+    tests/losses.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from processes import children_of
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SOURCE = os.path.join(HERE, "programs", "losses.c")
+ROUNDS = 6_000_000
+OWN = ["--trace", "leaf", "--trace", "pair", "--no-args"]
+
+
+def expect(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+class Skip(Exception):
+    pass
+
+
+class Scene:
+    def __init__(self, options, folder):
+        self.contrail, self.folder = options.contrail, folder
+        self.program, self.trace = os.path.join(folder, "losses"), os.path.join(folder, "trace")
+        subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", self.program, SOURCE], check=True)
+
+    def start(self, *options, rounds=2_000_000):
+        return subprocess.Popen([self.contrail, "record", "-o", self.trace, *OWN, *options, "--", self.program, str(rounds)],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def stopped(self, seconds, *options, rounds=2_000_000):
+        """A recording in which contrail stands still for some time, as soon as there are events."""
+        recorder = self.start(*options, rounds=rounds)
+        wait_for(lambda: os.path.exists(os.path.join(self.trace, "thread_0", "index.ctb")), "no events")
+        recorder.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        recorder.send_signal(signal.SIGCONT)
+        out, err = recorder.communicate(timeout=300)
+        expect(recorder.returncode == 0 and out == f"{4 * rounds} {2 * rounds}\n", f"{recorder.returncode} {out!r} {err!r}")
+        return err
+
+    def view(self, *words):
+        done = subprocess.run([self.contrail, *words, self.trace], capture_output=True, text=True, timeout=300)
+        expect(done.returncode == 0, f"{words}: {done.stderr!r}")
+        return done.stdout
+
+    def ask(self, *words):
+        done = subprocess.run([self.contrail, *words], capture_output=True, text=True, timeout=300)
+        expect(done.returncode == 0, f"{words}: {done.stderr!r}")
+        return done.stdout
+
+    def row(self, name, *options):
+        return next(row for row in json.loads(self.view("report", "--json", *options))["functions"] if row["name"] == name)
+
+    def leaf_is_short(self, nobodys):
+        """A leaf of some ns has nothing of the time in which its thread waited for contrail, or was not heard of."""
+        leaf = self.row("leaf", "--time", "cpu")
+        expect(leaf["self_ns"] < max(nobodys / 2, 150 * leaf["calls"]), f"{leaf['calls']} calls of leaf have {leaf['self_ns']} ns; {nobodys} ns are nobody's")
+        print(f"     a leaf has {leaf['self_ns'] / leaf['calls']:.0f} ns")
+
+
+def wait_for(condition, text):
+    end = time.monotonic() + 60
+    while not condition():
+        expect(time.monotonic() < end, text)
+        time.sleep(0.005)
+
+
+def waits(scene):
+    """record: nothing is lost, and the time waited is told."""
+    err = scene.stopped(5, "--ring-size", "4", "-v", rounds=ROUNDS)
+    expect("nothing lost, the program waited " in err and " for room; next: " in err, f"stderr: {err!r}")
+    info = json.loads(scene.view("info", "--json"))
+    expect(info["dropped"] == 0, f"{info['dropped']} events were dropped")
+    expect(info["waited_ns"] > 1e9, f"waited for {info['waited_ns']} ns")
+    expect("for room for events" in scene.view("info"), "info does not say it")
+    expect(scene.row("leaf")["calls"] == 4 * ROUNDS and scene.row("pair")["calls"] == 2 * ROUNDS, "other counts")
+    scene.leaf_is_short(info["waited_ns"])
+
+
+def killed(scene):
+    """The program goes on soon when contrail is killed while it waits, also when nobody has waited for contrail."""
+    recorder = scene.start("--ring-size", "4", rounds=30_000_000)
+    wait_for(lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")), "no events")
+    program = child_of(recorder.pid)
+    recorder.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    before = ticks(program)
+    time.sleep(0.5)
+    expect(ticks(program) - before < 20, "the program does not wait")
+    recorder.send_signal(signal.SIGKILL)
+    wait_for(lambda: state(recorder.pid) == "Z", "contrail was not killed")
+    begin = time.monotonic()
+    while state(program) not in ("", "Z") and ticks(program) - before < 50:
+        expect(time.monotonic() - begin < 8, "the program still waits for one that is dead")
+        time.sleep(0.05)
+    recorder.communicate(timeout=300)
+
+
+def blocks_of(path):
+    """Where the blocks of a thread's file begin, and its end."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at, found = 64, []
+    while at < len(data):
+        found.append(at)
+        at += 128 + int.from_bytes(data[at + 16:at + 20], "little")
+    return data, found + [at]
+
+
+def rewrite(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def cut(folder, name, lines=False):
+    path = os.path.join(folder, name)
+    with open(path, "rb") as file:
+        data = file.read()
+    rewrite(path, data[:data.rindex(b"\n", 0, len(data) // 2) + 1] if lines else data[:-7])
+
+
+def without_block(folder, which):
+    path = os.path.join(folder, "thread_0", "index.ctb")
+    data, blocks = blocks_of(path)
+    expect(len(blocks) > 4, f"{len(blocks)} blocks")
+    rewrite(path, data[:blocks[which]] + data[blocks[which + 1]:] if which >= 0 else data[:blocks[which - 1]])
+
+
+DAMAGES = {
+    "a middle block": (lambda folder: without_block(folder, 1), ["thread_0/index.ctb", "block 1 is not there"]),
+    "the last block": (lambda folder: without_block(folder, -1), ["thread_0/index.ctb", "shorter"]),
+    "half a block": (lambda folder: cut(folder, "thread_1/index.ctb"), ["thread_1/index.ctb", "7 bytes shorter"]),
+    "a thread": (lambda folder: shutil.rmtree(os.path.join(folder, "thread_1")), ["thread_1/index.ctb", "is missing"]),
+    "functions": (lambda folder: rewrite(os.path.join(folder, "functions.tsv"), b""), ["functions.tsv", "is missing"]),
+    "some functions": (lambda folder: cut(folder, "functions.tsv", lines=True), ["functions.tsv", "shorter"]),
+    "output": (lambda folder: cut(folder, "output.cto"), ["output.cto", "7 bytes shorter"]),
+}
+
+
+def damaged(scene):
+    """What is gone from a trace is said by every command that reads it, as text and as JSON."""
+    recorder = scene.start(rounds=100_000)
+    expect(recorder.wait(timeout=300) == 0, "the recording failed")
+    whole = {words: scene.view(*words) for words in VIEWS}
+    expect(not any("DAMAGED" in text for text in whole.values()), "damage in a trace that is whole")
+    for what, (damage, words) in DAMAGES.items():
+        scene.trace = os.path.join(scene.folder, "damaged")
+        shutil.copytree(os.path.join(scene.folder, "trace"), scene.trace)
+        damage(scene.trace)
+        for view in VIEWS:
+            said = scene.view(*view)
+            for word in ["DAMAGED", *words]:
+                expect(word in said, f"without {what}: {' '.join(view)} does not say {word!r}: {said[:300]}")
+        if what == "functions":
+            rows = [row["name"] for row in json.loads(scene.view("report", "--json"))["functions"]]
+            expect(sorted(row[:10] for row in rows) == ["(function "] * 2 and len(set(rows)) == 2, f"without functions: {rows}")
+        shutil.rmtree(scene.trace)
+
+
+def full_disk(scene):
+    """The disk is full: the program does not notice, contrail says it, and so does whatever reads the trace."""
+    disk = os.path.join(scene.folder, "disk")
+    os.mkdir(disk)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skip("no right to mount a small disk")
+    try:
+        scene.trace = os.path.join(disk, "trace")
+        recorder = scene.start("-v", rounds=3 * ROUNDS)
+        out, err = recorder.communicate(timeout=300)
+        expect(out == f"{12 * ROUNDS} {6 * ROUNDS}\n" and recorder.returncode == 125, f"{recorder.returncode} {out!r}")
+        expect(err.startswith("contrail: cannot write ") and "No space left on device" in err, f"stderr: {err!r}")
+        for view in VIEWS:
+            said = scene.view(*view)
+            said = said if "--json" in view else said.splitlines()[0]
+            expect("INCOMPLETE: the recording ended early: cannot write" in said and "No space left on device" in said,
+                   f"{view} begins with {said[:200]!r}")
+        expect(json.loads(scene.view("info", "--json"))["exit"] == {"status": 0}, "the exit is not known")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+VIEWS = [("info",), ("info", "--json"), ("report",), ("report", "--json"), ("replay", "--limit", "10"),
+         ("replay", "--json", "--limit", "10"), ("output",), ("output", "--json"), ("report", "--family"),
+         ("report", "--family", "--json"), ("exclude-list", "--share", "90"), ("exclude-list", "--share", "90", "--json")]
+LOST = "% of events LOST, counts are too low"
+
+
+def loses(scene):
+    """--no-wait: what was lost is said first, and the time of the gap is no function's."""
+    err = scene.stopped(2, "--ring-size", "4", "--no-wait", rounds=4 * ROUNDS)
+    expect("were dropped" in err, f"stderr: {err!r}")
+    info = json.loads(scene.view("info", "--json"))
+    expect(info["dropped"] > 0 and info["waited_ns"] < 1e9, f"{info['dropped']} dropped, {info['waited_ns']} ns waited")
+    published_everywhere(scene, info)
+    gap, leaf = scene.row("(events lost)"), scene.row("leaf")
+    expect(5e7 < gap["total_ns"] < 2.1 * info["duration_ns"], f"the gap has {gap['total_ns']} ns")
+    expect(leaf["calls"] < 16 * ROUNDS, f"{leaf}")
+    scene.leaf_is_short(gap["total_ns"])
+
+
+def published_everywhere(scene, info):
+    """Each view of a trace with losses begins with them, and the reasons are of all of them."""
+    expect(sum(info["dropped_by_reason"].values()) == info["dropped"], f"{info['dropped_by_reason']}")
+    for view in VIEWS:
+        said = scene.view(*view)
+        expect(LOST in (said if "--json" in view else said.splitlines()[0]), f"{view} begins with {said[:200]!r}")
+
+
+def loses_light(scene):
+    """Light hooks: the same, and the sum of what is left and lost is what was called."""
+    err = scene.stopped(2, "--ring-size", "4", "--no-wait", "--no-sampling", "--mode", "light", rounds=8 * ROUNDS)
+    expect("were dropped" in err and "faster than contrail" in err and "--lossless" in err, f"stderr: {err!r}")
+    info = json.loads(scene.view("info", "--json"))
+    published_everywhere(scene, info)
+    calls = scene.row("leaf")["calls"] + scene.row("pair")["calls"]
+    expect(calls < 48 * ROUNDS <= calls + info["dropped"] < 48 * ROUNDS + 1000, f"{calls} calls, {info['dropped']} dropped")
+
+
+def published_meanwhile(scene):
+    """status, sessions and stop say it while the recording is under way, with the reasons."""
+    recorder = scene.start("--ring-size", "4", "--no-wait", rounds=100_000_000)
+    wait_for(lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")), "no events")
+    recorder.send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    recorder.send_signal(signal.SIGCONT)
+    program = child_of(recorder.pid)
+    try:
+        wait_for(lambda: json.loads(scene.ask("status", "--json", str(program)))["dropped"] != 0, "nothing was dropped")
+        status = json.loads(scene.ask("status", "--json", str(program)))
+        expect(sum(status["dropped_by_reason"].values()) == status["dropped"], f"{status}")
+        expect(LOST in scene.ask("status", str(program)).splitlines()[0], "status does not begin with it")
+        expect(LOST in scene.ask("sessions"), "sessions does not say it")
+        expect(LOST in scene.ask("stop", "--end", str(program)), "stop does not say it")
+    finally:
+        recorder.communicate(timeout=300)
+
+
+def child_of(pid):
+    children = children_of(pid)
+    expect(children, "contrail has no child")
+    return children[0]
+
+
+def stat(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def state(pid):
+    return (stat(pid) + [""])[0]
+
+
+def ticks(pid):
+    words = stat(pid)
+    return int(words[11]) + int(words[12]) if words else 0
+
+
+CASES = [waits, loses, loses_light, published_meanwhile, killed, damaged, full_disk]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
+    passed = failed = skipped = 0
+    for case in CASES:
+        name = case.__name__.replace("_", "-")
+        if not fnmatch.fnmatch(name, options.filter):
+            continue
+        with tempfile.TemporaryDirectory(prefix="contrail-losses-") as folder:
+            try:
+                case(Scene(options, folder))
+                passed += 1
+                print(f"ok   losses {name}", flush=True)
+            except Skip as why:
+                skipped += 1
+                print(f"skip losses {name}: {why}", flush=True)
+            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, StopIteration) as error:
+                failed += 1
+                print(f"FAIL losses {name}: {error}\n     again: tests/losses.py --filter {name}", flush=True)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Signals: to the process group of a recorded program, to contrail alone, and the keys of a real terminal (tmux). Each
+scene is played without contrail and with it, and must look the same.
+
+    tests/signals.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+WAIT_S = 30
+
+
+class Skip(Exception):
+    pass
+
+
+def until(what, condition, seconds=WAIT_S):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds} s for {what}")
+        time.sleep(0.02)
+
+
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return {name.strip(): int(number) for number, name in (line.split(None, 1) for line in found.splitlines())}
+
+
+class Scene:
+    def __init__(self, options, folder):
+        self.contrail, self.folder = options.contrail, folder
+        self.job = options.job
+        self.processes = []
+        self.turn = 0
+
+    def words(self, traced, *words, options=()):
+        self.turn += 1
+        trace = os.path.join(self.folder, f"trace{self.turn}")
+        return ([self.contrail, "record", *options, "-o", trace, "--"] if traced else []) + list(words)
+
+    def start(self, *words):
+        """A process group of its own, its output in a file."""
+        self.out = os.path.join(self.folder, f"out{self.turn}")
+        with open(self.out, "wb") as out:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
+                                       start_new_session=True, cwd=self.folder)
+        self.processes.append(process)
+        return process
+
+    def text(self):
+        with open(self.out, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def ready(self, process, traced):
+        """The program's process id, once it runs."""
+        until("the program", lambda: "ready" in self.text() or process.poll() is not None)
+        return children_of(process.pid)["job"] if traced else process.pid
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+
+    def both(self, play):
+        """play(traced) must give the same without contrail and with it."""
+        expected, got = play(False), play(True)
+        if expected != got:
+            raise AssertionError(f"untraced {expected!r}\n     with contrail {got!r}")
+        return got
+
+
+def tell(status):
+    return 128 - status if status < 0 else status
+
+
+def to_group(scene):
+    """kill(0, N) by the program: it reaches the program once each time, and does not end contrail."""
+    def play(traced, number):
+        process = scene.start(*scene.words(traced, scene.job, "group", str(number)))
+        return number, tell(process.wait(WAIT_S)), scene.text()
+    for number in [1, 2, 3, 10, 12, 13, 14, 15, 17, 18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 40, 64]:
+        scene.both(lambda traced: play(traced, number))
+    if "came 2" not in scene.text():
+        raise AssertionError(scene.text())
+
+
+def to_group_from_outside(scene):
+    """kill(-PGID, N), as a shell does it for its jobs."""
+    def play(traced):
+        process = scene.start(*scene.words(traced, scene.job, "count", "1500"))
+        scene.ready(process, traced)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN):
+            os.killpg(process.pid, number)
+            time.sleep(0.1)
+        return process.wait(WAIT_S), scene.text()
+    if "10:2 15:1" not in scene.both(play)[1]:
+        raise AssertionError(scene.text())
+
+
+def default_to_group(scene):
+    """A program that dies of it."""
+    def play(traced, number):
+        process = scene.start(*scene.words(traced, scene.job, "run"))
+        scene.ready(process, traced)
+        os.killpg(process.pid, number)
+        return number, tell(process.wait(WAIT_S))
+    for number in (1, 2, 3, 10, 14, 15, 34):
+        scene.both(lambda traced: play(traced, number))
+
+
+def to_contrail_alone(scene):
+    """Whoever started contrail knows no other process: it is handed on, once."""
+    def play(traced):
+        process = scene.start(*scene.words(traced, scene.job, "count", "1500"))
+        scene.ready(process, traced)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN,
+                       signal.SIGWINCH, signal.SIGALRM):
+            os.kill(process.pid, number)
+            time.sleep(0.1)
+        return process.wait(WAIT_S), scene.text()
+    if "1:1 2:1 10:2 14:1 15:1" not in scene.both(play)[1]:
+        raise AssertionError(scene.text())
+
+
+def mixed(scene):
+    """To the group and to contrail alone in turn: counted right for fifty times."""
+    def play(traced):
+        process = scene.start(*scene.words(traced, scene.job, "count", "5000"))
+        scene.ready(process, traced)
+        for turn in range(50):
+            if turn % 3 == 0:
+                os.killpg(process.pid, signal.SIGUSR1)
+            else:
+                os.kill(process.pid, signal.SIGUSR1)
+            time.sleep(0.08)
+        return process.wait(WAIT_S), scene.text()
+    if "10:50" not in scene.both(play)[1]:
+        raise AssertionError(scene.text())
+
+
+def to_parent(scene):
+    """What the program sends to its parent does not come back to it."""
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        process = scene.start(*scene.words(True, scene.job, "parent", str(int(number))))
+        if process.wait(WAIT_S) != 5 or "came 0" not in scene.text():
+            raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
+
+
+def inherited_alarm(scene):
+    """An alarm that was set before contrail was executed would have been the program's."""
+    if not shutil.which("perl"):
+        raise Skip("no perl")
+    scene.both(lambda traced: tell(scene.start("perl", "-e", "alarm 1; exec @ARGV", *scene.words(
+        traced, scene.job, "run")).wait(WAIT_S)))
+
+
+def timeout_ends(scene):
+    """timeout(1) sends to the process and then to the group."""
+    def play(traced):
+        return scene.start("timeout", "1", *scene.words(traced, scene.job, "count", "2000")).wait(WAIT_S), scene.text()
+    scene.both(play)
+
+
+def shell_kills_group(scene):
+    """A shell script's `trap 'kill 0' EXIT`."""
+    script = "trap 'echo usr1' USR1; trap 'kill 0' EXIT; sleep 30 & kill -USR1 0; echo here; sleep 0.2; echo leaving"
+    scene.both(lambda traced: (tell(scene.start(*scene.words(traced, "sh", "-c", script)).wait(WAIT_S)), scene.text()))
+
+
+def sigterm_unheard(scene):
+    """A program that ignores SIGTERM goes on, and is recorded no longer; the trace is whole."""
+    process = scene.start(*scene.words(True, scene.job, "ignore", "15", "12000"))
+    begin = time.monotonic()
+    scene.ready(process, True)
+    os.kill(process.pid, signal.SIGTERM)
+    manifest = os.path.join(scene.folder, f"trace{scene.turn}", "manifest.json")
+
+    def ended():
+        with open(manifest, encoding="utf-8") as file:
+            return json.load(file).get("detached")
+    until("the recording to end", ended, 9)
+    if process.poll() is not None or process.wait(WAIT_S) != 3 or time.monotonic() - begin < 11:
+        raise AssertionError(f"the program did not go on: status {process.returncode}")
+
+
+def stopped_program(scene):
+    """The program is stopped, by its own id: so is contrail. Continued, by its own id, contrail goes on too."""
+    process = scene.start(*scene.words(True, scene.job, "run", "3000"))
+    program = scene.ready(process, True)
+    for way in (program, process.pid, program):
+        os.kill(program, signal.SIGSTOP)
+        until("contrail to stop", lambda: state_of(process.pid) == "T")
+        os.kill(way, signal.SIGCONT)
+        until("contrail to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
+    if process.wait(WAIT_S) != 3:
+        raise AssertionError(f"status {process.returncode}")
+
+
+def stopped_group(scene):
+    """kill -STOP and kill -CONT for a job."""
+    process = scene.start(*scene.words(True, scene.job, "run", "2000"))
+    program = scene.ready(process, True)
+    for number in (signal.SIGSTOP, signal.SIGTTIN, signal.SIGSTOP):
+        os.killpg(process.pid, number)
+        # SIGTTIN stops nobody here: the group is orphaned.
+        time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGCONT)
+        until("both to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
+    if process.wait(WAIT_S) != 3:
+        raise AssertionError(f"status {process.returncode}")
+
+
+# ---- under a terminal ----
+
+class Terminal:
+    """An interactive bash in a tmux of its own, in which `run WORDS` runs WORDS, with contrail or without."""
+
+    def __init__(self, scene, traced):
+        if not shutil.which("tmux") or not shutil.which("bash"):
+            raise Skip("no tmux" if not shutil.which("tmux") else "no bash")
+        self.folder = os.path.join(scene.folder, "traced" if traced else "plain")
+        os.makedirs(self.folder)
+        self.socket = os.path.join(self.folder, "tmux")
+        front = f'exec "{scene.contrail}" record -q -o "{self.folder}/t$$" -- "$@"' if traced else 'exec "$@"'
+        for name, text in (("run", f"#!/bin/sh\n{front}\n"), ("rc", f"PS1='$ '; PATH={self.folder}:$PATH\n"),
+                           ("job", f'#!/bin/sh\nexec {scene.job} "$@"\n')):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(os.path.join(self.folder, name), 0o755)
+        result = self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "60",
+                           f"exec bash --noprofile --rcfile {self.folder}/rc")
+        if result.returncode:
+            raise Skip(f"tmux does not start: {result.stderr.strip()}")
+
+    def tmux(self, *words):
+        environment = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE")}
+        return subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True,
+                              env=dict(environment, TERM="xterm", LC_ALL="C.UTF-8"))
+
+    def screen(self):
+        lines = [line.rstrip() for line in self.tmux("capture-pane", "-p").stdout.splitlines()]
+        text = "\n".join(lines).rstrip()
+        return re.sub(r"\b\d{3,}\b", "N", text)  # process ids
+
+    def wait_for_prompt(self):
+        until("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
+
+    def play(self, steps):
+        """Steps: a command, typed when there is a prompt; "> TEXT" typed at once; C-c and the like; (TEXT,): wait until it is on
+        the screen, once more than it was when it was last waited for."""
+        seen = {}
+        for step in steps:
+            if isinstance(step, tuple):
+                text, = step
+                seen[text] = seen.get(text, 0) + 1
+                until(f"{text!r} on the screen:\n{self.screen()}\n", lambda: self.screen().count(text) >= seen[text])
+            elif re.fullmatch(r"C-.", step):
+                time.sleep(0.3)
+                self.tmux("send-keys", step)
+            else:
+                if not step.startswith("> "):
+                    self.wait_for_prompt()
+                self.tmux("send-keys", "-l", step.removeprefix("> "))
+                self.tmux("send-keys", "Enter")
+        self.wait_for_prompt()
+        return self.screen()
+
+    def close(self):
+        self.tmux("kill-server")
+
+
+def on_terminal(*steps):
+    def test(scene):
+        def play(traced):
+            terminal = Terminal(scene, traced)
+            try:
+                return terminal.play(steps)
+            finally:
+                terminal.close()
+        scene.both(play)
+    return test
+
+
+END = ("echo =$?=", ("\n=",))
+FG = ("fg", ("fg\nrun job run",))
+TERMINAL = {
+    "ctrl_c": ("run job run", ("ready",), "C-c", *END),
+    "ctrl_c_handled": ("run job ints 3", ("ready",), "C-c", ("interrupt 1",), "C-c", ("interrupt 2",), "C-c", *END),
+    "ctrl_c_ends_loop": ("for i in 1 2 3; do run job run; done", ("ready",), "C-c", *END),
+    "ctrl_backslash": ("ulimit -c 0; run job run", ("ready",), "C-\\", *END),
+    "ctrl_z_fg": ("run job run 1500", ("ready",), "C-z", ("Stopped",), *END, *FG, *END),
+    "ctrl_z_fg_ctrl_c": ("run job run", ("ready",), "C-z", ("Stopped",), "jobs", ("Stopped",), *FG, "C-z", ("Stopped",), *FG,
+                         "C-c", *END),
+    "ctrl_z_bg_fg": ("run job run", ("ready",), "C-z", ("Stopped",), "bg", "jobs", ("Running",), *FG, "C-c", *END),
+    "ctrl_z_bg_wait": ("run job run 2000", ("ready",), "C-z", ("Stopped",), "bg; wait", ("Exit 3",), *END),
+    "kill_job": ("run job run &", ("ready",), "kill %1; while kill -0 %1 2>&-; do sleep 1; done", ("Terminated",), *END),
+    "stop_job": ("run job run &", ("ready",), "kill -STOP %1; sleep 1; jobs", ("Stopped",), "kill -CONT %1; sleep 1; jobs",
+                 ("Running",), *FG, "C-c", *END),
+    "background_read": ("run job read &", ("ready",), "sleep 1; jobs", ("Stopped",), "fg", ("fg\nrun job read",), "> words",
+                        ("read words",), *END),
+    "background_write": ("stty tostop; run job run 100 &", "sleep 2; stty -tostop; jobs", ("Stopped",), "fg", ("ready",), *END),
+    "suspended_shell": ("run bash --norc", ("bash-",), "> PS1='% '", ("\n%",), "echo inner", ("\ninner",), "suspend", ("Stopped",),
+                        "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", *END),
+}
+
+CASES = [to_group, to_group_from_outside, default_to_group, to_contrail_alone, mixed, to_parent, inherited_alarm, timeout_ends,
+         shell_kills_group, sigterm_unheard, stopped_program, stopped_group]
+
+
+def tests():
+    for case in CASES:
+        yield case.__name__, case
+    for name, steps in TERMINAL.items():
+        yield "terminal_" + name, on_terminal(*steps)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--filter", action="append")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    options = parser.parse_args()
+    options.contrail = os.path.abspath(os.path.join(options.build, "contrail"))
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory() as top:
+        options.job = os.path.join(top, "job")
+        subprocess.run(["gcc", "-O2", "-g", "-D_GNU_SOURCE", "-o", options.job, os.path.join(HERE, "programs", "job.c")], check=True)
+        for name, test in tests():
+            if options.filter and not any(fnmatch.fnmatch(name, pattern) for pattern in options.filter):
+                continue
+            folder = os.path.join(top, name)
+            os.mkdir(folder)
+            scene = Scene(options, folder)
+            begin = time.monotonic()
+            try:
+                test(scene)
+                passed += 1
+                print(f"ok   {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            except Skip as reason:
+                skipped += 1
+                print(f"skip {name}: {reason}", flush=True)
+            except (AssertionError, subprocess.TimeoutExpired, KeyError, OSError) as error:
+                failed += 1
+                print(f"FAIL {name}: {error}\n     again: tests/signals.py --filter {name}", flush=True)
+            finally:
+                scene.close()
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

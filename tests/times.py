@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times: functions of known length, what hooks took is taken out, self times add up, and time off the processor is told
+apart. All against what the program measures itself in the same run, or against /proc.
+
+    tests/times.py [--filter PATTERN] [--build DIR]
+"""
+import argparse
+import fnmatch
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class Skip(Exception):
+    pass
+
+
+def expect(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def near(got, want, share, slack=0):
+    return abs(got - want) <= share * want + slack
+
+
+class Scene:
+    def __init__(self, contrail, folder):
+        self.contrail, self.folder = contrail, folder
+        self.program, self.refuse = self.compile("times"), self.compile("refuse")
+        self.trace = os.path.join(folder, "trace")
+
+    def compile(self, name):
+        path = os.path.join(self.folder, name)
+        subprocess.run(["gcc", "-O2", "-o", path, os.path.join(HERE, "programs", name + ".c"), "-lpthread", "-ldl"], check=True)
+        return path
+
+    def run(self, *words):
+        result = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120,
+                                stdin=subprocess.DEVNULL)
+        expect(result.returncode == 0, f"{words}: {result.returncode} {result.stderr}")
+        return result.stdout
+
+    def record(self, mode, *names, arguments=()):
+        options = [word for name in names for word in ("--trace", name)]
+        subprocess.run(["rm", "-rf", self.trace], check=True)
+        return self.run(self.contrail, "record", "--no-args", "--lossless", "-o", self.trace, *options, "--", self.program, mode, *arguments)
+
+    def rows(self, *options):
+        report = json.loads(self.run(self.contrail, "report", "--json", *options, self.trace))
+        return {row["name"]: row for row in report["functions"]}
+
+    def manifest(self):
+        with open(os.path.join(self.trace, "manifest.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def lines(self, *options):
+        return [json.loads(line) for line in self.run(self.contrail, "replay", "--json", *options, self.trace).splitlines()]
+
+
+def known_length(scene):
+    """A loop until the clock has gone on by a millisecond takes that, less what was contrail's own, plus what it was off."""
+    scene.record("busy", "main", "busy")
+    away = sum(line["duration_ns"] for line in scene.lines("--function", "busy") if line["kind"] == "away" and line["reason"] in ("held", "room"))
+    row = scene.rows()["busy"]
+    expect(row["calls"] == 20 and near(row["min_ns"], 1e6, 0.01), f"{row}")
+    on = scene.rows("--time", "cpu")["busy"]
+    expect(near(on["total_ns"] + row["off_ns"] + away, row["total_ns"] + away, 0.01), f"{on} {row} {away}")
+
+
+def hooks_taken_out(scene):
+    """The readings less the corrected total are the hooks of all that was called; the selves add up to the total."""
+    scene.record("parents", "main", "parents", "parent", "empty")
+    manifest, rows, raw = scene.manifest(), scene.rows(), scene.rows("--raw")
+    costs, clock = manifest["hook_costs"], manifest["clock"]
+    ns = (clock["ns1"] - clock["ns0"]) / (clock["tsc1"] - clock["tsc0"])
+    inside = (costs["enter_after"] + costs["return_before"]) * ns
+    call = inside + (costs["enter_before"] + costs["return_after"]) * ns
+    calls = rows["empty"]["calls"] + rows["parent"]["calls"]
+    expect(calls == 202000, f"{calls}")
+    own = sum(line["duration_ns"] for line in scene.lines() if line["kind"] == "away" and line["reason"] in ("held", "room"))
+    got = raw["parents"]["total_ns"] - rows["parents"]["total_ns"]
+    expect(got <= calls * call * 1.02 + own + 1e4, f"{got} taken out, {calls} calls of {call} ns, {own}")
+    expect(got >= calls * call * 0.5, f"{got} taken out, {calls} calls of {call} ns")
+    names = ("main", "parents", "parent", "empty")
+    expect(near(sum(rows[name]["self_ns"] for name in names), rows["main"]["total_ns"], 1e-6, 10), f"{rows}")
+    expect(all(value >= 0 for row in rows.values() for key, value in row.items() if key.endswith("_ns")), f"{rows}")
+    ends = {(line["name"], line["ts_ns"]): line["duration_ns"] for line in scene.lines("--function", "parent") if line["kind"] == "return"}
+    mean = sum(duration for (name, _), duration in ends.items() if name == "parent") / rows["parent"]["calls"]
+    expect(near(mean, rows["parent"]["total_ns"] / rows["parent"]["calls"], 0.01, 2), "replay and report differ")
+    expect(rows["empty"]["p50_ns"] * 2 <= raw["empty"]["p50_ns"], f"{rows['empty']} {raw['empty']}")
+    expect(rows["parent"]["p50_ns"] < raw["parent"]["p50_ns"], f"{rows['parent']} {raw['parent']}")
+    print(f"     parent's self {rows['parent']['self_ns'] / 2000:.0f} ns, raw {raw['parent']['self_ns'] / 2000:.0f}; p50 of parent "
+          f"{rows['parent']['p50_ns']} and {raw['parent']['p50_ns']}; a hook {call:.1f} ns")
+
+
+def known_parent(scene):
+    """A parent's self, 20 us with 100 calls of an empty function in between, is what the parent measures itself."""
+    own = float(scene.record("known_parents", "known_parent", "empty"))
+    rows, raw = scene.rows("--time", "cpu"), scene.rows("--raw")
+    parent, empty = rows["known_parent"], rows["empty"]
+    expect(parent["calls"] == 2000 and empty["calls"] == 200000, f"{parent} {empty}")
+    middle, before = (some["known_parent"]["p50_ns"] - 100 * some["empty"]["p50_ns"] for some in (rows, raw))
+    print(f"     self {middle:.0f} ns, mean {parent['self_ns'] / 2000:.0f}; {own:.0f} by the program; raw {before:.0f}")
+    expect(near(middle, own, 0.2), f"{middle} ns, {own} by the program")
+
+
+def off_the_processor(scene):
+    """Three threads on any number of processors, each with its own two clocks."""
+    told = [[float(word) for word in line.split()[1:]] for line in scene.record("threads", "turns", "rest").splitlines()]
+    wall, cpu, scheduled = (sum(column) for column in zip(*told))
+    switches = scene.manifest()["switches"]
+    if switches["source"] == "totals":
+        raise Skip(f"perf_event_open: {switches['because']}")
+    row = scene.rows()["turns"]
+    own = sum(line["duration_ns"] for line in scene.lines() if line["kind"] == "away" and line["reason"] in ("held", "room"))
+    expect(near(row["total_ns"] + own, wall, 0.01, own), f"total {row['total_ns']}, {wall} by the program")
+    expect(near(row["off_ns"], wall - cpu, 0.02, 1e6 + own), f"off {row['off_ns']}, {wall - cpu} by the program")
+    on = scene.rows("--time", "cpu")["turns"]["total_ns"]
+    some = 1e6 + 5e3 * sum(line["kind"] == "away" for line in scene.lines())  # the switch itself is the thread's to the kernel
+    expect(near(on, cpu, 0.02, some), f"on the processor {on}, {cpu} by the program")
+    expect(near(row["off_ns"], wall - scheduled, 0.03, 2e6 + own), f"off {row['off_ns']}, {wall - scheduled} by schedstat")
+    reasons = {line["reason"] for line in scene.lines() if line["kind"] == "away"}
+    expect("blocked" in reasons and reasons <= {"blocked", "preempted", "held", "room"}, f"{reasons}")
+    text = scene.run(scene.contrail, "replay", "--function", "rest", scene.trace)
+    expect(" off: blocked --" in text, text[:500])
+
+
+def hooks_put_in(scene):
+    """The time in which a library's hooks are put in is nobody's."""
+    scene.record("load", arguments=["libz.so.1"])
+    held = [line for line in scene.lines() if line["kind"] == "away" and line["reason"] == "held"]
+    rows, raw = scene.rows(), scene.rows("--raw")
+    expect(held, "nothing was held")
+    total = sum(line["duration_ns"] for line in held)
+    taken = raw["_dl_debug_state"]["total_ns"] - rows["_dl_debug_state"]["total_ns"]
+    expect(near(taken, total, 0.02, 1e5), f"{taken} taken out of _dl_debug_state, {total} held")
+    expect(rows["load"]["total_ns"] < raw["load"]["total_ns"], "load has it still")
+    expect(rows["_dl_debug_state"]["off_ns"] <= rows["_dl_debug_state"]["total_ns"], f"{rows['_dl_debug_state']}")
+
+
+def open_calls(scene):
+    """Calls that are open at the end last until then, those of a thread that ended before until that, in every view."""
+    for how, status, unfinished in ("exit", 0, {"waits": 1, "open_calls": 0}), ("kill", 137, {"waits": 1, "open_calls": 1}), \
+            ("abort", 134, {"waits": 1, "open_calls": 1}):
+        subprocess.run(["rm", "-rf", scene.trace], check=True)
+        done = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, "--", scene.program, "open", how],
+                              capture_output=True, text=True, timeout=120)
+        expect(done.returncode == status, f"{how}: {done.returncode} {done.stderr}")
+        rows, lines = scene.rows(), scene.lines()
+        begins, ends = ({line["name"]: line for line in lines if line["kind"] == kind} for kind in ("enter", "left"))
+        late = begins["open_calls"]["ts_ns"] + 1e9  # the program goes on for so long at least
+        expect(min(ends[name]["ts_ns"] for name in ("waits", "open_calls", "main")) >= late, f"{how}: {ends}")
+        for name, shortest in ("waits", late - begins["waits"]["ts_ns"]), ("open_calls", 1e9), ("vanishes", 1e8), ("main", 1e9):
+            row = rows[name]
+            expect(shortest * 0.98 <= row["total_ns"] <= ends[name]["ts_ns"] - begins[name]["ts_ns"] + 1, f"{how}: {row}")
+            expect(row["max_ns"] == row["total_ns"] == ends[name]["duration_ns"], f"{how}: {row} {ends[name]}")
+            expect(row["uncertain"] == 0, f"{how}: {row}")
+        for name, count in unfinished.items():
+            expect(rows[name]["unfinished"] == count and ends[name].get("unfinished", False) == bool(count), f"{how}: {name}")
+        exact = scene.manifest()["switches"]["source"] != "totals"
+        expect(not exact or ends["vanishes"]["reason"] == "thread exit", f"{how}: {ends['vanishes']}")
+        expect(not exact or ends["vanishes"]["ts_ns"] <= ends["open_calls"]["ts_ns"], f"{how}: {ends['vanishes']}")
+        times = [line["ts_ns"] for line in lines]
+        expect(times == sorted(times), f"{how}: lines out of order")
+        text = scene.run(scene.contrail, "report", scene.trace)
+        expect("unfinished calls: " in text and "uncertain" not in text, text)
+        if how == "exit":
+            start = next(row for name, row in rows.items() if name.startswith("__libc_start_main"))
+            expect(start["total_ns"] >= 1e9 and start["unfinished"] == 0, f"{start}")
+        if how == "abort":
+            crash = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["crash"]
+            open_ = {call["name"]: call for thread in crash["threads"] for call in thread["last_calls"] if call["open"]}
+            expect(open_["waits"]["duration_ns"] == rows["waits"]["total_ns"], f"{open_}")
+
+
+def hung(scene):
+    """A process that makes no calls: what its threads are in has names, lasts from the beginning, and ends when it is seen to."""
+    subprocess.run(["rm", "-rf", scene.trace], check=True)
+    with subprocess.Popen([scene.program, "hang"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+        try:
+            while len(os.listdir(f"/proc/{target.pid}/task")) < 3:
+                time.sleep(0.01)
+            time.sleep(0.2)
+            scene.run(scene.contrail, "attach", "--quiet", "--for", "4s", "--no-args", "-o", scene.trace, "--trace",
+                      "times!*", str(target.pid))
+        finally:
+            target.send_signal(signal.SIGKILL)
+    rows = scene.rows()
+    for name, unfinished in ("main", 1), ("hang", 1), ("waits", 1), ("goes_on", 1), ("returns", 0):
+        row = rows[name]
+        expect(row["calls"] == 0 and row["entered_before"] == 1 and row["unfinished"] == unfinished, f"{row}")
+        expect(row["min_ns"] is None and row["max_ns"] == row["total_ns"], f"{row}")
+        expect(row["total_ns"] >= 3.9e9 if unfinished else 0 < row["total_ns"] < 3.9e9, f"{row}")
+    if scene.manifest()["switches"]["source"] != "totals":
+        expect(near(rows["waits"]["off_ns"], rows["waits"]["total_ns"], 0.05), f"{rows['waits']}")
+    lines = [line for line in scene.lines() if line["name"] == "returns"]
+    expect([line["kind"] for line in lines] == ["enter", "left"] and lines[1]["reason"] == "return not seen"
+           and all(line["entered_before"] for line in lines), f"{lines}")
+    text = scene.run(scene.contrail, "replay", scene.trace)
+    expect("waits() {  -- entered before the trace begins" in text, text)
+    expect("} waits()  -- unfinished: still open at the end of the trace, entered before the trace begins" in text, text)
+    info = scene.run(scene.contrail, "info", scene.trace)
+    stack = info[info.index("waits+"):].splitlines()[1]
+    expect("when contrail attached: thread times/" in info and "waiter_main+" in stack, info)
+    stacks = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["stacks"]["threads"]
+    names = [[frame.get("function") for frame in thread["backtrace"]] for thread in stacks]
+    expect(len(names) == 3 and any(name[:1] != ["waits"] and "waits" in name for name in names), f"{names}")
+
+
+def attach(scene, *before):
+    subprocess.run(["rm", "-rf", scene.trace], check=True)
+    with subprocess.Popen([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+        try:
+            time.sleep(0.3)
+            scene.run(*before, scene.contrail, "attach", "--quiet", "--for", "1500ms", "--no-args", "-o", scene.trace,
+                      "--trace", "turns", "--trace", "rest", "--trace", "work", str(target.pid))
+        finally:
+            target.send_signal(signal.SIGKILL)
+
+
+def refused(scene):
+    """Without perf_event_open: sums by thread, as /proc has them, and it is said."""
+    attach(scene, scene.refuse)
+    manifest = scene.manifest()
+    expect(manifest["switches"]["source"] == "totals" and "permitted" in manifest["switches"]["because"], f"{manifest['switches']}")
+    threads = [thread for thread in manifest["threads"] if thread["events"] > 100]
+    expect(threads and all(0 < thread["cpu_ns"] < 30e9 for thread in threads), f"{manifest['threads']}")
+    expect(not any(line["kind"] == "away" and line["reason"] in ("blocked", "preempted") for line in scene.lines()), "away")
+    rows = scene.rows()
+    turns, rest = rows["turns"], rows["rest"]
+    cpu = max(thread["cpu_ns"] for thread in threads)  # also what was before
+    expect(turns["total_ns"] - cpu <= turns["off_at_most_ns"] <= turns["total_ns"] and turns["off_ns"] is None, f"{turns} {cpu}")
+    expect(0.95 * rest["total_ns"] <= rest["off_at_most_ns"] <= rest["total_ns"], f"{rest}")
+    info = scene.run(scene.contrail, "info", scene.trace)
+    expect("not known for each call" in info and "Operation not permitted" in info, info)
+    expect("not known for each call" in scene.run(scene.contrail, "report", scene.trace), "report does not say so")
+
+
+def attached(scene):
+    """A process that ran: its rests are off the processor from the first one on."""
+    attach(scene)
+    manifest, rows = scene.manifest(), scene.rows()
+    if manifest["switches"]["source"] == "totals":
+        raise Skip(f"perf_event_open: {manifest['switches']['because']}")
+    rest, work = rows["rest"], rows["work"]
+    expect(near(rest["off_ns"], rest["total_ns"], 0.03), f"{rest}")
+    expect(work["off_ns"] <= work["total_ns"], f"{work}")
+    on = scene.rows("--time", "cpu")
+    expect(near(on["work"]["total_ns"] / on["work"]["calls"], 2e6, 0.05), f"{on['work']}")
+
+
+TESTS = {"known_length": known_length, "hooks_taken_out": hooks_taken_out, "known_parent": known_parent, "off_the_processor": off_the_processor,
+         "hooks_put_in": hooks_put_in, "open_calls": open_calls,
+         "hung": hung, "attached": attached, "refused": refused}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", default="*")
+    options = parser.parse_args()
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(os.path.join(os.path.abspath(options.build), "contrail"), folder)
+        for name, test in TESTS.items():
+            if not fnmatch.fnmatch(name, options.filter):
+                continue
+            try:
+                test(scene)
+                print(f"ok   times {name}", flush=True)
+                passed += 1
+            except Skip as why:
+                print(f"skip times {name}: {why}", flush=True)
+                skipped += 1
+            except (AssertionError, KeyError, subprocess.TimeoutExpired) as error:
+                print(f"FAIL times {name}: {error!r}", flush=True)
+                failed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
