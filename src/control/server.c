@@ -10,6 +10,8 @@
  */
 #include "control/server.h"
 
+#include "base/worker.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -332,7 +334,7 @@ ct_server_start(int socket, ct_rpc_run *run, void *context, struct ct_server **o
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &old);
-  int error = server->wake < 0 ? errno : pthread_create(&server->thread, NULL, server_main, server);
+  int error = server->wake < 0 ? errno : ct_worker_create(&server->thread, NULL, server_main, server);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (error != 0) {
     if (server->wake >= 0)

@@ -15,6 +15,7 @@
  * After the target's death the ACTIVE segments are read to their last whole event: nothing is missed.
  */
 #include "drain/drain.h"
+#include "base/worker.h"
 #include "drain/internal.h"
 
 #include <errno.h>
@@ -722,9 +723,9 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pi
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = pthread_create(&drain->liveness, NULL, liveness_main, drain);
+  int code = ct_worker_create(&drain->liveness, NULL, liveness_main, drain);
   if (code == 0) {
-    code = pthread_create(&drain->thread, NULL, drain_main, drain);
+    code = ct_worker_create(&drain->thread, NULL, drain_main, drain);
     if (code != 0) {
       stop_liveness(drain);
     }

@@ -2,6 +2,7 @@
 #include "hook/delivery.h"
 
 #include "base/error.h"
+#include "base/worker.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -104,7 +105,7 @@ ct_delivery_start(const struct ct_process *process, const struct ct_plan *plan,
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int failed = pthread_create(&delivery->thread, NULL, deliver, delivery);
+  int failed = ct_worker_create(&delivery->thread, NULL, deliver, delivery);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (failed != 0) {
     free(spare);

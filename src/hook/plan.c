@@ -11,6 +11,7 @@
 #include "hook/plan_internal.h"
 
 #include "base/clock.h"
+#include "base/worker.h"
 #include "target/functions.h"
 #include "target/source.h"
 #include "target/lsda.h"
@@ -237,7 +238,7 @@ scan_all(struct planner *planner)
     }
   }
   for (size_t t = 1; t < threads && code == 0; t++) {
-    code = pthread_create(&shares[t].thread, NULL, scan_share_main, &shares[t]) == 0 ? 0 : CT_ENOMEM;
+    code = ct_worker_create(&shares[t].thread, NULL, scan_share_main, &shares[t]) == 0 ? 0 : CT_ENOMEM;
     started = code == 0 ? t : started;
   }
   if (code == 0) {

@@ -8,12 +8,12 @@
 
 #include "base/clock.h"
 #include "base/pause_request.h"
+#include "base/worker.h"
 #include "process/injection.h"
 #include "process/wait.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -49,18 +49,14 @@ now_ms(void)
 static void
 raise_priority(struct ct_stopped *stopped)
 {
-  struct sched_param first = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
-  stopped->priority_is_raised = (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_OTHER &&
-                                sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
+  stopped->priority_is_raised = ct_priority_raise();
 }
 
 static void
 restore_priority(struct ct_stopped *stopped)
 {
-  struct sched_param none = {0};
-  /* By a limit alone one may not take SCHED_RESET_ON_FORK back (sched(7)). */
-  if (stopped->priority_is_raised && sched_setscheduler(0, SCHED_OTHER, &none) != 0) {
-    sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none);
+  if (stopped->priority_is_raised) {
+    ct_priority_restore();
   }
   stopped->priority_is_raised = false;
 }

@@ -19,6 +19,7 @@
  */
 #include "record/costs.h"
 
+#include "base/worker.h"
 #include "x86/trampoline.h"
 
 #include <asm/prctl.h>
@@ -379,7 +380,7 @@ bench_main(void *context)
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  bool has_reader = ok && processors() > 1 && pthread_create(&reader, &attributes, reader_main, bench) == 0;
+  bool has_reader = ok && processors() > 1 && ct_worker_create(&reader, &attributes, reader_main, bench) == 0;
   pthread_attr_destroy(&attributes);
   for (int round = -WARM_ROUNDS; ok && round < ROUNDS; round++) {
     measure(bench, got, &ok);
@@ -412,7 +413,7 @@ ct_measure_hook_costs(int64_t store_delta)
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, bench.stack, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &every, &old);
-    if (pthread_create(&thread, &attributes, bench_main, &bench) == 0) {
+    if (ct_worker_create(&thread, &attributes, bench_main, &bench) == 0) {
       pthread_join(thread, NULL);
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);

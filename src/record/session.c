@@ -12,6 +12,7 @@
 #include <contrail/exclude.h>
 #include "base/clock.h"
 #include "base/sized.h"
+#include "base/worker.h"
 #include "hook/select.h"
 #include "record/program.h"
 #include "trace/tree.h"
@@ -118,7 +119,7 @@ void
 session_start_watching(struct ct_session *session)
 {
   session->stop_watching = eventfd(0, EFD_CLOEXEC);
-  session->watched = session->stop_watching >= 0 && pthread_create(&session->watcher, NULL, watch_main, session) == 0;
+  session->watched = session->stop_watching >= 0 && ct_worker_create(&session->watcher, NULL, watch_main, session) == 0;
 }
 
 static void
@@ -428,7 +429,7 @@ start_thread(struct ct_session *session)
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  int failed = pthread_create(&session->thread, &attributes, session_main, session);
+  int failed = ct_worker_create(&session->thread, &attributes, session_main, session);
   pthread_attr_destroy(&attributes);
   return failed;
 }
@@ -507,7 +508,22 @@ session_create(const struct ct_session_options *options, struct ct_process_tree 
 int
 ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
 {
-  return session_create(options, NULL, NULL, out, diag);
+  int code = session_create(options, NULL, NULL, out, diag);
+  if (code == 0) {
+    ct_worker_enter();
+    (*out)->creator = pthread_self();
+  }
+  return code;
+}
+
+/* From the attach on, or from the time when the program has been started, with the priority that is its own. */
+static void
+guard_workers(struct ct_session *session)
+{
+  if (!session->workers_guarded) {
+    session->workers_guarded = true;
+    ct_workers_guard();
+  }
 }
 
 struct spawn_argument {
@@ -543,6 +559,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_mutex_lock(&session->guard);
   session->status.pid = session->process.pid;
   pthread_mutex_unlock(&session->guard);
+  guard_workers(session);
   session_start_watching(session);
   return go(session, CT_STEP_STOPPED, NULL);
 }
@@ -607,6 +624,7 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
   session->status.pid = pid;
   session->status.attached = true;
   pthread_mutex_unlock(&session->guard);
+  guard_workers(session);
   code = session_attach(session, pid, diag);
   if (code != 0) {
     ct_process_close(&session->process, false);
@@ -839,6 +857,12 @@ ct_session_close(struct ct_session *session, struct ct_session_status *status, s
 {
   int code = session_command(session, CT_ERROR_ATTACH, run_close, NULL, diag);
   pthread_join(session->thread, NULL);
+  if (session->workers_guarded) {
+    ct_workers_unguard();
+  }
+  if (pthread_equal(session->creator, pthread_self())) {
+    ct_worker_leave();
+  }
   if (status != NULL && ct_sized_give(status, &session->status, sizeof(session->status), NULL) != 0 && code == 0) {
     code = ct_fail(diag, CT_EINVAL, "struct_size of the status is not set");
   }

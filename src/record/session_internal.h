@@ -35,6 +35,8 @@ struct ct_session {
   uint32_t own_doorbell;
   bool quit;
 
+  bool workers_guarded; /* by us */
+  pthread_t creator;    /* a worker until it closes the session */
   pthread_t thread;
   pthread_t watcher; /* rings the doorbell when the process ends */
   bool watched;

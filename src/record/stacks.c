@@ -13,6 +13,7 @@
 #include "record/stacks.h"
 
 #include "base/clock.h"
+#include "base/worker.h"
 #include "hook/plan.h"
 #include "process/ids.h"
 #include "record/frames.h"
@@ -309,7 +310,7 @@ ct_stacks_begin(struct ct_stacks *stacks, struct ct_drain *drain)
   ct_drain_stacks(drain, &source);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  stacks->running = pthread_create(&stacks->worker, NULL, worker_main, stacks) == 0;
+  stacks->running = ct_worker_create(&stacks->worker, NULL, worker_main, stacks) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 

@@ -25,6 +25,7 @@
 #include "trace/writer_internal.h"
 
 #include "base/crc32c.h"
+#include "base/worker.h"
 #include "trace/lanes.h"
 
 #include <assert.h>
@@ -486,7 +487,7 @@ ct_writer_thread_start(struct ct_trace_writer *writer, uint64_t queue_bytes)
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  writer_thread->running = pthread_create(&writer_thread->thread, NULL, writer_main, writer) == 0;
+  writer_thread->running = ct_worker_create(&writer_thread->thread, NULL, writer_main, writer) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return writer_thread->running ? CT_OK : CT_ENOMEM;
 }
