@@ -307,6 +307,7 @@ static void *
 guard_main(void *unused)
 {
   (void)unused;
+  pthread_setname_np(pthread_self(), "contrail-guard");
   (void)set_real_time(0, sched_get_priority_min(SCHED_RR) + 1); /* before those that it raises, where it may */
   pthread_mutex_lock(&all.sleep_lock);
   while (!all.stopping) {

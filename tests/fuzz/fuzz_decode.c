@@ -53,7 +53,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(ct_decode(code + at, is_code ? full.length : bytes - at, bytes - at, &either) == is_code);
     CHECK(ct_peek(code + at, bytes - at, &peek) == is_code);
     if (is_code)
-      CHECK(look.length == full.length && either.length == full.length);
+      CHECK(peek.length == full.length && either.length == full.length);
     at += is_code ? full.length : 1;
   }
   free(code);
