@@ -14,6 +14,7 @@
  * rax, rdx, r11 are stored by the trampoline, r10 too in the enter half. All signals are blocked
  * while the agent's stack is in use. No stub touches a vector register, x87 or mxcsr.
  */
+#include "ring/callouts.h"
 #include "ring/offsets.h"
 
 #define SYS_write          1
@@ -60,35 +61,17 @@ agent_base:
   .long agent_slow_enter - agent_base
   .long agent_slow_return - agent_base
   .long agent_not_module - agent_base
-  .long agent_callout_park - agent_base
-  .long agent_callout_request - agent_base
-  .long agent_callout_find_fde - agent_base
   .long agent_restore_ra_slot - agent_base
-  .long agent_callout_seccomp - agent_base
-  .long agent_callout_mlockall - agent_base
   .long agent_trap - agent_base
   .long agent_restorer - agent_base
   .long agent_restore_passthrough - agent_base
-  .long agent_callout_syscall - agent_base
-  .long agent_callout_go_syscall - agent_base
-  .long agent_callout_modules - agent_base
-  .long agent_callout_find_object - agent_base
-  .long agent_callout_longjmp - agent_base
   .long agent_sample_due - agent_base
-  .long agent_callout_sigaction - agent_base
-  .long agent_callout_write - agent_base
-  .long agent_callout_writev - agent_base
-  .long agent_callout_copy - agent_base
-  .long agent_callout_move - agent_base
-  .long agent_callout_remap - agent_base
-  .long agent_callout_map - agent_base
-  .long agent_callout_arch_prctl - agent_base
-  .long agent_callout_gs - agent_base
-  .long agent_callout_frames - agent_base
-  .long agent_callout_count - agent_base
   .long agent_crash - agent_base
   .long agent_watch_back - agent_base
   .long agent_page_silent - agent_base
+#define X(name) .long agent_callout_##name - agent_base;
+  CT_CALLOUT_ENTRIES(X)
+#undef X
   .size agent_base, . - agent_base
 
   .text

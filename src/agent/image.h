@@ -6,6 +6,8 @@
 #ifndef CT_AGENT_IMAGE_H
 #define CT_AGENT_IMAGE_H
 
+#include "ring/callouts.h"
+
 #include <stdint.h>
 
 #define CT_AGENT_MAGIC 0x544e4741u
@@ -20,35 +22,17 @@ struct ct_agent_image {
   uint32_t slow_enter;
   uint32_t slow_return;
   uint32_t not_module;
-  uint32_t callout_park;
-  uint32_t callout_request;
-  uint32_t callout_find_fde;
   uint32_t restore_ra_slot;
-  uint32_t callout_seccomp;
-  uint32_t callout_mlockall;
   uint32_t trap;     /* handler of SIGTRAP, for hooks by int3 */
   uint32_t restorer; /* of that handler */
   uint32_t restore_passthrough;
-  uint32_t callout_syscall;
-  uint32_t callout_go_syscall;
-  uint32_t callout_modules;
-  uint32_t callout_find_object;
-  uint32_t callout_longjmp;
   uint32_t sample_due;
-  uint32_t callout_sigaction;
-  uint32_t callout_write;
-  uint32_t callout_writev;
-  uint32_t callout_copy;
-  uint32_t callout_move;
-  uint32_t callout_remap;
-  uint32_t callout_map;
-  uint32_t callout_arch_prctl;
-  uint32_t callout_gs;
-  uint32_t callout_frames;
-  uint32_t callout_count;
   uint32_t crash;       /* handler of fatal signals, with the same restorer */
   uint32_t watch_back;  /* where a function returns to that the agent has called in the program's place */
   uint32_t page_silent; /* page_off, of threads on which the agent makes no system call */
+#define X(name) uint32_t callout_##name;
+  CT_CALLOUT_ENTRIES(X)
+#undef X
 };
 
 #endif

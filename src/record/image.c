@@ -400,30 +400,12 @@ place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_ag
       .slow_enter = layout->base + agent->slow_enter,
       .slow_return = layout->base + agent->slow_return,
       .not_module = layout->base + agent->not_module,
-      .callout_park = layout->base + agent->callout_park,
-      .callout_request = layout->base + agent->callout_request,
-      .callout_find_fde = layout->base + agent->callout_find_fde,
-      .callout_seccomp = layout->base + agent->callout_seccomp,
-      .callout_mlockall = layout->base + agent->callout_mlockall,
-      .callout_syscall = layout->base + agent->callout_syscall,
-      .callout_go_syscall = layout->base + agent->callout_go_syscall,
-      .callout_modules = layout->base + agent->callout_modules,
-      .callout_find_object = layout->base + agent->callout_find_object,
-      .callout_longjmp = layout->base + agent->callout_longjmp,
-      .callout_sigaction = layout->base + agent->callout_sigaction,
-      .callout_write = layout->base + agent->callout_write,
-      .callout_writev = layout->base + agent->callout_writev,
-      .callout_copy = layout->base + agent->callout_copy,
-      .callout_move = layout->base + agent->callout_move,
-      .callout_remap = layout->base + agent->callout_remap,
-      .callout_map = layout->base + agent->callout_map,
-      .callout_arch_prctl = layout->base + agent->callout_arch_prctl,
-      .callout_gs = layout->base + agent->callout_gs,
-      .callout_frames = layout->base + agent->callout_frames,
-      .callout_count = layout->base + agent->callout_count,
       .restore_ra_slot = layout->base + agent->restore_ra_slot,
       .restore_passthrough = layout->base + agent->restore_passthrough,
       .sample_due = layout->base + agent->sample_due,
+#define X(name) .callout_##name = layout->base + agent->callout_##name,
+      CT_CALLOUT_ENTRIES(X)
+#undef X
   };
   return code;
 }

@@ -26,6 +26,7 @@
 #ifndef CT_RING_LAYOUT_H
 #define CT_RING_LAYOUT_H
 
+#include "ring/callouts.h"
 #include "ring/offsets.h"
 
 #include <stddef.h>
@@ -477,44 +478,17 @@ _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
 
-/* enum of hook modes, offsets.h: CT_HOOK_FULL call-through; CT_HOOK_ENTER enter only, the function touches its own
- * return-address slot: a trampoline's address there is replaced first; CT_HOOK_SAMPLED enter only by request, perhaps
- * sampled (the user's word is light); CT_HOOK_PASSTHROUGH no event: an excluded function that needs what CT_HOOK_ENTER
- * does to the return-address slot, or its callout. CT_HOOK_STACKLESS enter only on stacks that a runtime looks after
- * itself: which one it is, and what that says of open frames, is not looked at. */
+/* What a function's trampoline does besides recording; callouts.h. */
 enum ct_callout {
   CT_CALLOUT_NONE = 0,
-  CT_CALLOUT_PARK = 1,         /* clone, fork: leave gs parked for the child to inherit */
-  CT_CALLOUT_EXEC = 2,         /* execve: tell the controller first */
-  CT_CALLOUT_RENDEZVOUS = 3,   /* the loader's r_brk function */
-  CT_CALLOUT_FIND_FDE = 4,     /* _Unwind_Find_FDE */
-  CT_CALLOUT_SECCOMP = 5,      /* prctl: what hooks do may be forbidden */
-  CT_CALLOUT_MLOCKALL = 6,     /* lock pages when they are touched, not before */
-  CT_CALLOUT_SYSCALL = 7,      /* syscall(number, ...): exec, clone, prctl, seccomp */
-  CT_CALLOUT_GO_SYSCALL = 8,   /* the same of Go's runtime, number in rax: exec */
-  CT_CALLOUT_MODULES = 9,      /* dl_iterate_phdr */
-  CT_CALLOUT_LONGJMP = 10,     /* the end of longjmp: rdi points to the registers */
-  CT_CALLOUT_WRITE = 12,       /* write(descriptor, buffer, bytes) */
-  CT_CALLOUT_WRITEV = 13,      /* writev(descriptor, vectors, count) */
-  CT_CALLOUT_FIND_OBJECT = 14, /* _dl_find_object */
-  CT_CALLOUT_GS = 40,          /* it sets the base of gs */
-  CT_CALLOUT_ARCH_PRCTL = 41,  /* arch_prctl(code, address) */
-  CT_CALLOUT_LIMIT_GET = 42,   /* getrlimit(resource, limit) */
-  CT_CALLOUT_LIMIT_SET = 43,   /* setrlimit(resource, limit) */
-  CT_CALLOUT_LIMIT_BOTH = 44,  /* prlimit(pid, resource, limit, old) */
-  CT_CALLOUT_SIGACTION = 11,   /* sigaction(signal, action, old): the agent's handlers of fatal signals are not seen */
-  CT_CALLOUT_COPY = 15,        /* memcpy(to, from, bytes), memmove, mempcpy: perhaps of a stack */
-  CT_CALLOUT_MOVE = 16,        /* the function goes to another place on the stack */
-  CT_CALLOUT_FRAMES = 24,      /* the function reads its callers' slots, by rbp */
-  CT_CALLOUT_COUNT = 25,       /* __mcount_internal(frompc, selfpc) of glibc, which counts calls for -pg */
-  CT_CALLOUT_REMAP = 17,       /* mremap(address, bytes, ...): perhaps of a stack */
-  CT_CALLOUT_MMAP = 18,        /* mmap(address, bytes, protection, flags, ...): perhaps over something of ours */
-  CT_CALLOUT_MUNMAP = 19,
-  CT_CALLOUT_PROTECT = 20,       /* mprotect(address, bytes, protection), pkey_mprotect */
-  CT_CALLOUT_ADVISE = 23,        /* madvise(address, bytes, advice) */
-  CT_CALLOUT_MAKECONTEXT = 21,   /* makecontext(context, ...): where a stack is */
-  CT_CALLOUT_MAKE_FCONTEXT = 22, /* make_fcontext(end of the stack, bytes, function), of Boost's */
+#define X(name, entry) CT_CALLOUT_##name,
+  CT_CALLOUTS(X)
+#undef X
+  CT_CALLOUT_KINDS
 };
+_Static_assert(CT_CALLOUT_KINDS <= 256, "struct ct_hook_desc keeps it in a byte");
+_Static_assert(CT_CALLOUT_LIMIT_SET == CT_CALLOUT_LIMIT_GET + 1 && CT_CALLOUT_LIMIT_BOTH == CT_CALLOUT_LIMIT_GET + 2,
+               "in the order of the names in plan.c");
 
 /*
  * A patch of the target's text, and what was there: kept with the region, so that whoever comes later can take it back.
@@ -555,27 +529,9 @@ struct ct_region_head {
   uint64_t slow_enter;
   uint64_t slow_return;
   uint64_t not_module;
-  uint64_t callout_park;
-  uint64_t callout_request;
-  uint64_t callout_find_fde;
-  uint64_t callout_seccomp;
-  uint64_t callout_mlockall;
-  uint64_t callout_syscall;
-  uint64_t callout_go_syscall;
-  uint64_t callout_modules;
-  uint64_t callout_find_object;
-  uint64_t callout_longjmp;
-  uint64_t callout_sigaction;
-  uint64_t callout_write;
-  uint64_t callout_writev;
-  uint64_t callout_copy;
-  uint64_t callout_move;
-  uint64_t callout_remap;
-  uint64_t callout_map;
-  uint64_t callout_arch_prctl;
-  uint64_t callout_gs;
-  uint64_t callout_frames;
-  uint64_t callout_count;
+#define X(name) uint64_t callout_##name;
+  CT_CALLOUT_ENTRIES(X)
+#undef X
   uint64_t restore_ra_slot;     /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_passthrough; /* the same of an excluded function */
   uint64_t sample_due;          /* a sampled hook under sampling: this call is to be recorded */

@@ -327,85 +327,16 @@ emit_copy_check(struct ct_code *out, struct ct_label *copy)
 static void
 emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
-  size_t field;
+  static const size_t fields[CT_CALLOUT_KINDS] = {
+#define X(name, entry) [CT_CALLOUT_##name] = offsetof(struct ct_region_head, callout_##entry),
+      CT_CALLOUTS(X)
+#undef X
+  };
   if (spec->callout == CT_CALLOUT_COPY) {
     emit_copy_check(out, &cold->copy);
-    return;
+  } else if (spec->callout != CT_CALLOUT_NONE) {
+    emit_stub(out, spec, fields[spec->callout]);
   }
-  switch (spec->callout) {
-  case CT_CALLOUT_PARK:
-    field = offsetof(struct ct_region_head, callout_park);
-    break;
-  case CT_CALLOUT_EXEC:
-  case CT_CALLOUT_RENDEZVOUS:
-    field = offsetof(struct ct_region_head, callout_request);
-    break;
-  case CT_CALLOUT_FIND_FDE:
-    field = offsetof(struct ct_region_head, callout_find_fde);
-    break;
-  case CT_CALLOUT_LONGJMP:
-    field = offsetof(struct ct_region_head, callout_longjmp);
-    break;
-  case CT_CALLOUT_MODULES:
-    field = offsetof(struct ct_region_head, callout_modules);
-    break;
-  case CT_CALLOUT_FIND_OBJECT:
-    field = offsetof(struct ct_region_head, callout_find_object);
-    break;
-  case CT_CALLOUT_MLOCKALL:
-    field = offsetof(struct ct_region_head, callout_mlockall);
-    break;
-  case CT_CALLOUT_SYSCALL:
-    field = offsetof(struct ct_region_head, callout_syscall);
-    break;
-  case CT_CALLOUT_GO_SYSCALL:
-    field = offsetof(struct ct_region_head, callout_go_syscall);
-    break;
-  case CT_CALLOUT_SIGACTION:
-    field = offsetof(struct ct_region_head, callout_sigaction);
-    break;
-  case CT_CALLOUT_GS:
-    field = offsetof(struct ct_region_head, callout_gs);
-    break;
-  case CT_CALLOUT_ARCH_PRCTL:
-    field = offsetof(struct ct_region_head, callout_arch_prctl);
-    break;
-  case CT_CALLOUT_WRITE:
-    field = offsetof(struct ct_region_head, callout_write);
-    break;
-  case CT_CALLOUT_WRITEV:
-    field = offsetof(struct ct_region_head, callout_writev);
-    break;
-  case CT_CALLOUT_MMAP:
-  case CT_CALLOUT_MUNMAP:
-  case CT_CALLOUT_PROTECT:
-  case CT_CALLOUT_ADVISE:
-  case CT_CALLOUT_MAKECONTEXT:
-  case CT_CALLOUT_MAKE_FCONTEXT:
-    field = offsetof(struct ct_region_head, callout_map);
-    break;
-  case CT_CALLOUT_SECCOMP:
-  case CT_CALLOUT_LIMIT_GET:
-  case CT_CALLOUT_LIMIT_SET:
-  case CT_CALLOUT_LIMIT_BOTH:
-    field = offsetof(struct ct_region_head, callout_seccomp);
-    break;
-  case CT_CALLOUT_MOVE:
-    field = offsetof(struct ct_region_head, callout_move);
-    break;
-  case CT_CALLOUT_FRAMES:
-    field = offsetof(struct ct_region_head, callout_frames);
-    break;
-  case CT_CALLOUT_COUNT:
-    field = offsetof(struct ct_region_head, callout_count);
-    break;
-  case CT_CALLOUT_REMAP:
-    field = offsetof(struct ct_region_head, callout_remap);
-    break;
-  default:
-    return;
-  }
-  emit_stub(out, spec, field);
 }
 
 static void
