@@ -3,7 +3,7 @@
  * What exclusion costs the controller when a module is planned, for each function of the C library: by plain names, by
  * globs, by the built-in list. The target pays nothing for it. N3: the look-up of a name takes at most 10 ns.
  */
-#include "hook/excluding.h"
+#include "select/excluding.h"
 
 #include <stdio.h>
 #include <stdlib.h>

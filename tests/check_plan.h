@@ -12,7 +12,7 @@
 #ifndef CT_TESTS_CHECK_PLAN_H
 #define CT_TESTS_CHECK_PLAN_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "target/elf.h"
 
 #include <Zydis/Zydis.h>

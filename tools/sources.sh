@@ -9,19 +9,21 @@ cd "$(dirname "$0")/.."
 check=${1:-}
 status=0
 
-put() { # put PATH < new content
+put() { # put PATH < new content; fails when it is stale and is only to be checked
   new=$(mktemp)
+  stale=0
   cat >"$new"
   if cmp -s "$new" "$1"; then
     :
   elif [ "$check" = --check ]; then
     echo "$1 is stale: run tools/sources.sh" >&2
-    status=1
+    stale=1
   else
     cat "$new" >"$1"
     echo "refreshed $1"
   fi
   rm -f "$new"
+  return $stale
 }
 
 list() { # list VARIABLE PATTERN...: one Meson files() list, in the order of the names
@@ -37,7 +39,7 @@ list() { # list VARIABLE PATTERN...: one Meson files() list, in the order of the
 src_lists() {
   cd src
   echo "# Written by tools/sources.sh; one list per folder, in the direction of the includes."
-  for folder in base target x86 hook ring process trace drain record control views cli; do
+  for folder in base ring target x86 plan select process hook trace drain record control views cli; do
     list "${folder}_sources" "$folder"/*.c
   done
   list agent_sources agent/*.S agent/*.c

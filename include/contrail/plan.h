@@ -29,8 +29,6 @@ extern "C" {
 
 struct ct_plan;          /* opaque */
 struct ct_filter_result; /* opaque */
-struct ct_exclude;       /* exclude.h */
-struct ct_selection;     /* select.h */
 
 enum ct_tactic {
   CT_TACTIC_NONE = 0,
@@ -91,20 +89,6 @@ uint64_t ct_plan_known_bytes(const struct ct_plan *plan);
 bool ct_plan_uses_gs(const struct ct_plan *plan); /* a function does: a process with it cannot be recorded */
 bool ct_plan_is_cached(const struct ct_plan *plan);
 uint64_t ct_plan_ns(const struct ct_plan *plan); /* how long it took to make, or to take out of the cache */
-
-/*
- * What a recording wants of a plan: selection, what it wants (NULL: everything); exclude, what it does not want all the
- * same (NULL: nothing); path: the module's, as users see it. The file is taken for the program itself.
- */
-int ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
-                            const char *path, struct ct_filter_result **out);
-void ct_filter_result_destroy(struct ct_filter_result *filter_result); /* accepts NULL */
-/*
- * Looks for names that are like those of patterns that have matched nothing so far (ct_select_info.likely,
- * ct_exclude_likely). path: as for ct_filter_result_create. Either may be NULL.
- */
-void ct_plan_suggest(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
-                     const char *path);
 
 /* With filter_result NULL everything is wanted. */
 struct ct_plan_function {

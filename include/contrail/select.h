@@ -48,6 +48,7 @@ enum ct_select_kind { CT_SELECT_EXACT, CT_SELECT_SCOPE, CT_SELECT_DEEP, CT_SELEC
 enum ct_select_mode { CT_SELECT_AUTO, CT_SELECT_FULL, CT_SELECT_LIGHT };
 
 struct ct_selection; /* opaque */
+struct ct_exclude;   /* exclude.h */
 
 struct ct_selection *ct_selection_create(void);         /* NULL: out of memory */
 void ct_selection_free(struct ct_selection *selection); /* accepts NULL */
@@ -93,6 +94,20 @@ size_t ct_selection_refused(const struct ct_selection *selection, size_t n, enum
 char *ct_selection_json(const struct ct_selection *selection);
 const char *ct_select_kind_name(enum ct_select_kind kind); /* "exact", "level", "deep", "file", "usercode" */
 const char *ct_select_mode_name(enum ct_select_mode mode); /* "auto", "full", "light" */
+
+/*
+ * What a recording wants of a plan: selection, what it wants (NULL: everything); exclude, what it does not want all the
+ * same (NULL: nothing); path: the module's, as users see it. The file is taken for the program itself.
+ */
+int ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                            const char *path, struct ct_filter_result **out);
+void ct_filter_result_destroy(struct ct_filter_result *filter_result); /* accepts NULL */
+/*
+ * Looks for names that are like those of patterns that have matched nothing so far (ct_select_info.likely,
+ * ct_exclude_likely). path: as for ct_filter_result_create. Either may be NULL.
+ */
+void ct_plan_suggest(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
+                     const char *path);
 
 #ifdef __cplusplus
 }

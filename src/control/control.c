@@ -7,6 +7,7 @@
 #include <contrail/version.h>
 
 #include "control/runtime_dir.h"
+#include "base/json.h"
 #include "control/server.h"
 
 #include <stdbool.h>
@@ -32,16 +33,6 @@ struct ct_control {
   char trace[PATH_MAX];
 };
 
-/* A text from outside, as JSON can have it. */
-static json_t *
-text_json(const char *text)
-{
-  char *clean = ct_utf8_copy(text);
-  json_t *json = clean != NULL ? json_string(clean) : json_null();
-  free(clean);
-  return json;
-}
-
 /* What the process runs now; *path stays as it was when that cannot be seen. */
 static void
 find_program(pid_t pid, char path[PATH_MAX])
@@ -59,7 +50,7 @@ add_child(void *context, const struct ct_session_child *child)
   char program[PATH_MAX] = "";
   find_program(child->pid, program);
   json_t *json = json_pack("{s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:I}", "pid", (int)child->pid, "parent",
-                           (int)child->parent, "program", text_json(program), "state", ct_state_name(child->state),
+                           (int)child->parent, "program", ct_json_string(program), "state", ct_state_name(child->state),
                            "events", (json_int_t)child->events, "dropped", (json_int_t)child->dropped, "functions",
                            (json_int_t)child->functions, "hooked", (json_int_t)child->hooked);
   json_array_append_new(context, json);
@@ -95,8 +86,8 @@ status_json(struct ct_control *control)
     find_program(s.pid, control->program); /* another one after an exec */
   json_t *json =
       json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:I, s:b, s:b, s:b}", "id", control->id, "version", ct_version(),
-                "pid", (int)s.pid, "controller", (int)getpid(), "program", text_json(control->program), "trace",
-                text_json(control->trace), "state", ct_state_name(s.state), "since_wall_ns",
+                "pid", (int)s.pid, "controller", (int)getpid(), "program", ct_json_string(control->program), "trace",
+                ct_json_string(control->trace), "state", ct_state_name(s.state), "since_wall_ns",
                 (json_int_t)control->since_wall_ns, "attached", s.attached, "ended", s.ended, "detached", s.detached);
   json_t *numbers =
       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "events", (json_int_t)s.events, "dropped",
@@ -109,7 +100,7 @@ status_json(struct ct_control *control)
   json_object_set_new(json, "dropped_by_reason", drops_json(s.dropped_by));
   add_children(control->session, &s, json);
   if (s.note[0] != '\0')
-    json_object_set_new(json, "note", text_json(s.note));
+    json_object_set_new(json, "note", ct_json_string(s.note));
   return json;
 }
 
@@ -281,7 +272,7 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
     all.pause_ns = one.pause_ns > all.pause_ns ? one.pause_ns : all.pause_ns;
     all.children = one.children;
     if (one.unmatched)
-      json_array_append_new(unmatched, json_pack("{s:O, s:o}", "pattern", pattern, "likely", text_json(one.likely)));
+      json_array_append_new(unmatched, json_pack("{s:O, s:o}", "pattern", pattern, "likely", ct_json_string(one.likely)));
   }
   json_t *json = excluded ? list_excluded(control, NULL, fault) : list_traced(control, NULL, fault);
   json_t *numbers =

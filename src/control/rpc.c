@@ -2,6 +2,8 @@
 /* JSON-RPC 2.0; see rpc.h. */
 #include "control/rpc.h"
 
+#include "base/json.h"
+
 #include <contrail/text.h>
 
 #include <stdarg.h>
@@ -65,22 +67,12 @@ ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *const 
   return CT_OK;
 }
 
-/* What a handler says may have come from a file or a process: not all of it need be UTF-8. */
-static json_t *
-message_json(const char *text)
-{
-  char *clean = ct_utf8_copy(text);
-  json_t *json = clean != NULL ? json_string(clean) : NULL;
-  free(clean);
-  return json;
-}
-
 /* Takes over id. */
 static json_t *
 error_answer(int code, const char *text, json_t *id)
 {
   return json_pack("{s:s, s:{s:i, s:o}, s:o}", "jsonrpc", "2.0", "error", "code", code, "message",
-                   message_json(text != NULL && text[0] != '\0' ? text : code_text(code)), "id", id);
+                   ct_json_string(text != NULL && text[0] != '\0' ? text : code_text(code)), "id", id);
 }
 
 /* The id of a request, for its answer; NULL when it has none or one that is not allowed. */

@@ -6,7 +6,7 @@
 #ifndef CT_HOOK_DELIVERY_H
 #define CT_HOOK_DELIVERY_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "process/process.h"
 
 struct ct_delivery;

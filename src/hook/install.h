@@ -6,7 +6,7 @@
 #ifndef CT_HOOK_INSTALL_H
 #define CT_HOOK_INSTALL_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "hook/text.h"
 #include "process/process.h"
 

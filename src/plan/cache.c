@@ -15,10 +15,10 @@
  * nobody else may write to it; the same for each file. The usual directory is made only below one that belongs to that
  * user, so that root with somebody else's HOME leaves nothing there. Whatever fails is no cache, and no message.
  */
-#include "hook/cache.h"
+#include "plan/cache.h"
 
 #include "base/clock.h"
-#include "hook/plan_file.h"
+#include "plan/plan_file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Of the analysis cache what <contrail/cache.h> does not give to everybody; see cache.c. */
-#ifndef CT_HOOK_CACHE_H
-#define CT_HOOK_CACHE_H
+#ifndef CT_PLAN_CACHE_H
+#define CT_PLAN_CACHE_H
 
 #include <contrail/cache.h>
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 
 struct ct_cache_stats {
   uint64_t hits;

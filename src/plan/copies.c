@@ -4,7 +4,7 @@
  * which gives one of several functions; these have no names in a stripped libc, but the resolver has their addresses in
  * it, each in a lea. All of them count: which one is taken depends on the processor.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 
 #include "target/elf.h"
 #include "x86/decode.h"

@@ -4,7 +4,7 @@
  * calls them and of its caller, and hand both to one function of glibc's, which has no name in a stripped libc. It is
  * what they call. By the time it is called the second address may be a trampoline's; its callout gives it the true one.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 
 #include "target/elf.h"
 #include "x86/decode.h"

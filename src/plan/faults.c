@@ -10,7 +10,7 @@
  *
  * Where that instruction is among those that a jump would displace it would fault at another address.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 
 #include "target/elf.h"
 #include "x86/decode.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a recording wants of a plan, and what it needs to know for that; see plan.h. */
-#include "hook/plan.h"
+#include "plan/plan.h"
 
 #include "target/source.h"
 

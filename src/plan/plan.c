@@ -8,13 +8,14 @@
  * the code ends early. A branch, another entry or a code reference into bytes 1.. of the window is a refusal.
  *   4. Its mode: call-through, unless a fact says that its return-address slot must hold the true address.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 
 #include "base/clock.h"
 #include "base/worker.h"
 #include "target/functions.h"
 #include "target/source.h"
 #include "target/lsda.h"
+#include "x86/known.h"
 #include "x86/scan.h"
 
 #include <elf.h>
@@ -29,7 +30,6 @@
 #define RUN_FUNCTIONS       256
 #define SCAN_THREADS_MAX    8
 #define EXEC_BYTES_MAX      512 /* a larger function that makes the system call does other things first */
-#define LONGJMP_BYTES_MAX   512
 #define SIGACTION_BYTES_MAX 768
 
 static const struct {
@@ -405,9 +405,9 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
     *refusal = CT_REFUSED_PLT;
     return false;
   }
-  const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, 2);
-  if (planner->plan->runtime == CT_RUNTIME_READS_RETURNS && code != NULL && code[0] == 0xff && code[1] == 0x25) {
-    *refusal = CT_REFUSED_PLT; /* jmp *(%rip): Mono reads and patches its own */
+  const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, CT_PLT_JUMP_BYTES);
+  if (planner->plan->runtime == CT_RUNTIME_READS_RETURNS && code != NULL && ct_is_plt_jump(code)) {
+    *refusal = CT_REFUSED_PLT; /* Mono reads and patches its own */
     return false;
   }
   bool unnamed_inside = function->name == NULL && (function->flags & CT_FN_INSIDE) != 0;
@@ -464,23 +464,13 @@ has_name(const struct planner *planner, const struct ct_function *function, cons
   return false;
 }
 
-/*
- * The end of longjmp, which has no name in a stripped libc: glibc's takes rsp, rbp and rip out of the buffer and takes
- * the pointer guard off them (sysdeps/x86_64/__longjmp.S, the same since 2.4), musl's has a name.
- */
 static bool
 is_longjmp(const struct planner *planner, const struct ct_function *function)
 {
-  static const uint8_t glibc[] = {0x4c, 0x8b, 0x47, 0x30, 0x4c, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x57, 0x38, 0x49,
-                                  0xc1, 0xc8, 0x11, 0x64, 0x4c, 0x33, 0x04, 0x25, 0x30, 0,    0,    0};
-  static const uint8_t musl[] = {0x48, 0x8b, 0x67, 0x30}; /* mov 0x30(%rdi), %rsp */
   static const char *const names[] = {"longjmp", "_longjmp", NULL};
-  const uint8_t *bytes = ct_elf_bytes(planner->plan->elf, function->address, function->size);
-  if (bytes == NULL || function->size < sizeof(glibc) || function->size > LONGJMP_BYTES_MAX) {
-    return false;
-  }
-  return memcmp(bytes, glibc, sizeof(glibc)) == 0 ||
-         (has_name(planner, function, names) && memmem(bytes, function->size, musl, sizeof(musl)) != NULL);
+  const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, function->size);
+  return code != NULL && (ct_is_glibc_longjmp(code, function->size) ||
+                          (has_name(planner, function, names) && ct_is_musl_longjmp(code, function->size)));
 }
 
 /* It makes the system call, or is musl's, which has one function for all calls that can be cancelled. */
@@ -722,23 +712,6 @@ plan_all(struct planner *planner)
   plan->refused[CT_REFUSED_NOT] = 0;
 }
 
-/* Is there a wrgsbase whose opcode begins in code[from, to)? length bytes of code are there. */
-static bool
-sets_gs_in(const uint8_t *code, size_t length, size_t from, size_t to)
-{
-  static const uint8_t opcode[] = {0x0f, 0xae};
-  const uint8_t *end = code + (to + 1 < length ? to + 1 : length), *at = code + from, *found;
-  while (at < end && (found = memmem(at, (size_t)(end - at), opcode, sizeof(opcode))) != NULL) {
-    size_t offset = (size_t)(found - code);
-    at = found + 1;
-    if (offset + 2 < length && (found[2] & 0xf8) == 0xd8 &&
-        ((offset >= 1 && found[-1] == 0xf3) || (offset >= 2 && (found[-1] & 0xf0) == 0x40 && found[-2] == 0xf3))) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* Does a wrgsbase stand where no function is known, so that none could tell of it? */
 static bool
 sets_gs_unseen(const struct planner *planner, uint64_t start, uint64_t end)
@@ -755,7 +728,7 @@ sets_gs_unseen(const struct planner *planner, uint64_t start, uint64_t end)
     for (uint64_t gap = at; gap < at + left;) { /* what lies between the functions, which are sorted */
       const struct ct_function *function = i < planner->count ? &planner->functions[i] : NULL;
       uint64_t stop = function != NULL && function->address < at + left ? function->address : at + left;
-      if (gap < stop && sets_gs_in(code, left, gap - at, stop - at)) {
+      if (gap < stop && ct_has_wrgsbase(code, left, gap - at, stop - at)) {
         return true;
       }
       gap = gap > stop ? gap : stop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The inside of a plan; <contrail/plan.h> says what one is. */
-#ifndef CT_HOOK_PLAN_H
-#define CT_HOOK_PLAN_H
+#ifndef CT_PLAN_H
+#define CT_PLAN_H
 
 #include <contrail/plan.h>
 
@@ -15,7 +15,7 @@ struct ct_sources; /* target/source.h */
 /* Above a program at a fixed address this much is left free for its heap. */
 #define CT_HEAP_RESERVE (768ull << 20)
 
-/* Whose code a module has, see hook/runtimes.c. */
+/* Whose code a module has, see plan/runtimes.c. */
 enum ct_runtime {
   CT_RUNTIME_PLAIN = 0,
   CT_RUNTIME_READS_RETURNS,   /* return addresses in its frames must be its own: enter only */

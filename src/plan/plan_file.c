@@ -18,7 +18,7 @@
  * lead contrail outside of what it has mapped. The checksum finds damage by accident. Who makes up a file with a right
  * checksum can have functions hooked wrongly; it is their own directory, and their own programs.
  */
-#include "hook/plan_file.h"
+#include "plan/plan_file.h"
 
 #include "base/content.h"
 #include "base/crc32c.h"

@@ -3,10 +3,10 @@
  * A plan as bytes, for the cache: see plan_file.c for the layout. Only ever read by the very build of contrail that
  * wrote it, so that the structures of plan.h are stored as they are.
  */
-#ifndef CT_HOOK_PLAN_FILE_H
-#define CT_HOOK_PLAN_FILE_H
+#ifndef CT_PLAN_FILE_H
+#define CT_PLAN_FILE_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "target/elf.h"
 
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the planner's files share; see plan.c. */
-#ifndef CT_HOOK_PLAN_INTERNAL_H
-#define CT_HOOK_PLAN_INTERNAL_H
+#ifndef CT_PLAN_INTERNAL_H
+#define CT_PLAN_INTERNAL_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "target/functions.h"
 #include "x86/scan.h"
 
@@ -20,16 +20,16 @@ struct planner {
 /* Index of the function that begins at address, or -1. */
 ptrdiff_t ct_planner_function(const struct planner *planner, uint64_t address);
 
-/* hook/copies.c: marks the functions that copy memory (CT_FACT_COPIES). */
+/* plan/copies.c: marks the functions that copy memory (CT_FACT_COPIES). */
 void ct_find_copies(struct planner *planner);
 
-/* hook/counts.c: marks what mcount calls (CT_FACT_COUNTS). */
+/* plan/counts.c: marks what mcount calls (CT_FACT_COUNTS). */
 void ct_find_counts(struct planner *planner);
 
-/* hook/faults.c: the function may fault in its first instructions, and its module has the address where it goes on. */
+/* plan/faults.c: the function may fault in its first instructions, and its module has the address where it goes on. */
 bool ct_faults_are_known(const struct planner *planner, size_t i);
 
-/* hook/runtimes.c: whose code the module has; what that means for a function that is hookable so far. */
+/* plan/runtimes.c: whose code the module has; what that means for a function that is hookable so far. */
 enum ct_runtime ct_runtime_of(const struct planner *planner);
 enum ct_refusal ct_runtime_adapt(const struct planner *planner, size_t i, struct ct_planned *planned);
 bool ct_runtime_translates(const struct ct_elf *elf);
@@ -53,7 +53,7 @@ bool ct_tactic_choose_other(const struct planner *planner, size_t i, struct ct_p
 /* Where the code of function i ends: its size, but never beyond the next entry. */
 uint64_t ct_code_end(const struct planner *planner, size_t i);
 
-/* hook/springboard.c: five bytes of padding, or ten of movable instructions, where a two-byte jump at patch can go. */
+/* plan/springboard.c: five bytes of padding, or ten of movable instructions, where a two-byte jump at patch can go. */
 bool ct_springboard_in_padding(const struct planner *planner, size_t i, uint64_t patch,
                                struct ct_springboard *springboard);
 bool ct_springboard_in_victim(const struct planner *planner, size_t i, uint64_t patch,

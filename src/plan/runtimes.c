@@ -25,16 +25,16 @@
  * And a static program without symbols whose frames are unwound (C++, Rust): the unwinder is in it, and cannot be told
  * about trampolines, since it cannot be found.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 #include "target/functions.h"
 #include "target/golang.h"
 #include "x86/decode.h"
+#include "x86/known.h"
 
 #include <ctype.h>
 #include <elf.h>
 #include <string.h>
 
-#define CHECK_INSTRUCTIONS_MAX 6
 
 const char *
 ct_runtime_text(enum ct_runtime runtime)
@@ -175,40 +175,6 @@ ct_runtime_of(const struct planner *planner)
   return unwinder_is_hidden(planner) ? CT_RUNTIME_HIDDEN_UNWINDER : CT_RUNTIME_PLAIN;
 }
 
-/* cmp 16(%reg), %reg, or 24 for the runtime's own: against the limit of the stack. */
-static bool
-is_stack_check(const uint8_t *code, size_t length)
-{
-  return length == 4 && (code[0] & 0xf8) == 0x48 && code[1] == 0x3b && code[2] >> 6 == 1 && (code[2] & 7) != 4 &&
-         (code[3] == 16 || code[3] == 24);
-}
-
-/* How many bytes a function spends on asking for stack; 0 when it does not begin so. */
-static size_t
-check_bytes(const uint8_t *code, size_t size)
-{
-  size_t at = 0;
-  bool checked = false;
-  for (int i = 0; i < CHECK_INSTRUCTIONS_MAX; i++) {
-    struct ct_insn in;
-    if (at >= size || !ct_decode(code + at, size - at, size - at, &in)) {
-      return 0;
-    }
-    bool below = (in.length == 2 && code[at] == 0x76) || (in.length == 6 && code[at] == 0x0f && code[at + 1] == 0x86);
-    if (checked) {
-      return below ? at + in.length : 0;
-    }
-    bool underflow =
-        (in.length == 2 && code[at] == 0x72) || (in.length == 6 && code[at] == 0x0f && code[at + 1] == 0x82);
-    if (ct_insn_op(&in) >= CT_OP_SYSCALL && !underflow) {
-      return 0;
-    }
-    checked = is_stack_check(code + at, in.length);
-    at += in.length;
-  }
-  return 0;
-}
-
 static enum ct_refusal
 adapt_to_go(const struct planner *planner, size_t i, struct ct_planned *planned)
 {
@@ -227,7 +193,7 @@ adapt_to_go(const struct planner *planner, size_t i, struct ct_planned *planned)
   size_t size = ct_elf_code_left(elf, planned->address);
   size = size < planned->size ? size : planned->size;
   const uint8_t *code = ct_elf_bytes(elf, planned->address, size);
-  size_t check = code != NULL && planned->self_branch ? check_bytes(code, size) : 0;
+  size_t check = code != NULL && planned->self_branch ? ct_stack_check_bytes(code, size) : 0;
   struct ct_window window;
   if (check != 0 && planned->tactic == CT_TACTIC_JUMP &&
       ct_window_find(code, size, planned->address, check, &window) == CT_WINDOW_OK && window.length == check) {

@@ -16,7 +16,7 @@
  *   5558:  add $1, %rsi                 555a:  (rest)
  *   555b:  ...                          555b:  ...
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 
 #include "x86/peek.h"
 

@@ -5,19 +5,19 @@
  *   jump      e9 rel32                    over whole instructions that are entered at the first only
  *   endbr     f3 0f 1e fa | e9 rel32      the same after endbr64
  *   padding   e9 rel32                    the code ends before five bytes, padding follows
- *   short     eb rel8 -> e9 rel32         the second jump in padding within 127 bytes (hook/springboard.c)
+ *   short     eb rel8 -> e9 rel32         the second jump in padding within 127 bytes (plan/springboard.c)
  *   pun       e9 xx [b2 b3 b4]            the last bytes of rel32 stay what they are, the first bytes of the next
  *                                         instruction, which may thus be branched to. They fix the upper bytes of the
  *                                         distance: a stub is mapped where it points (hook/install.c)
  *   evict     eb rel8 -> e9 rel32         the second jump in place of instructions that move out, for which
- *                                         five bytes before it a third jump goes to the copy (hook/springboard.c)
+ *                                         five bytes before it a third jump goes to the copy (plan/springboard.c)
  *
  *   int3      cc                          only where the user asks for it (ct_plan_use_int3)
  *
  * Tactics from short on are for functions that the first three refuse, and chosen when these have been through all
  * functions, so that none takes another's padding.
  */
-#include "hook/plan_internal.h"
+#include "plan/plan_internal.h"
 #include "x86/patch.h"
 
 #include <elf.h>

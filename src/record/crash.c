@@ -9,6 +9,7 @@
 #include "record/crash.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "record/backtrace.h"
 #include "record/frames.h"
 #include "record/manifest.h"
@@ -192,7 +193,7 @@ put_thread(struct crash *crash, pid_t tid, uint32_t own_tid, const struct ct_reg
   size_t count = crash->tracer != NULL ? ct_backtrace(crash->tracer, registers, frames, max) : 0;
   ct_process_thread_name(crash->process->pid, tid, name, sizeof(name));
   json_object_set_new(json, "tid", json_integer(own_tid));
-  json_object_set_new(json, "thread_name", ct_manifest_text(name));
+  json_object_set_new(json, "thread_name", ct_json_string(name));
   for (size_t i = 0; i < count; i++) {
     json_array_append_new(list, ct_frame_json(crash->modules, crash->tracer, &frames[i]));
   }
@@ -242,7 +243,7 @@ put_lines(struct crash *crash)
       }
       const char *file = ct_backtrace_line(crash->tracer, pc - (n == 0 ? 0 : 1), &line);
       if (file != NULL) {
-        json_object_set_new(frame, "file", ct_manifest_text(file));
+        json_object_set_new(frame, "file", ct_json_string(file));
         json_object_set_new(frame, "line", json_integer(line));
         found = true;
       }

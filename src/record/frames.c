@@ -2,6 +2,7 @@
 /* See frames.h. */
 #include "record/frames.h"
 
+#include "base/json.h"
 #include "record/manifest.h"
 
 #include <stdio.h>
@@ -52,16 +53,16 @@ ct_frame_json(const struct ct_modules *modules, struct ct_backtracer *tracer, co
   if (module == NULL) {
     const char *name = ct_backtrace_module(tracer, inside, &address);
     if (name != NULL) {
-      json_object_set_new(json, "module", ct_manifest_text(name));
+      json_object_set_new(json, "module", ct_json_string(name));
       ct_json_set_address(json, "offset", address + (frame->pc - inside));
     }
     return json;
   }
   const struct ct_planned *function = ct_function_at(module->plan, inside - module->base);
-  json_object_set_new(json, "module", ct_manifest_text(module->path));
+  json_object_set_new(json, "module", ct_json_string(module->path));
   ct_json_set_address(json, "offset", frame->pc - module->base);
   if (function != NULL && function->name != NULL) {
-    json_object_set_new(json, "function", ct_manifest_text(function->name));
+    json_object_set_new(json, "function", ct_json_string(function->name));
   }
   if (function != NULL) {
     json_object_set_new(json, "function_offset",

@@ -10,8 +10,9 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/sized.h"
-#include "hook/select.h"
+#include "select/select.h"
 
 #include <contrail/exclude.h>
 
@@ -348,7 +349,7 @@ run_exclude_list(struct ct_session *session, void *context, struct ct_diag *diag
   json_t *list = json_array();
   const char *pattern;
   for (size_t n = 0; (pattern = ct_exclude_pattern(session->options.exclude, n)) != NULL; n++) {
-    json_array_append_new(list, ct_manifest_text(pattern));
+    json_array_append_new(list, ct_json_string(pattern));
   }
   *(char **)context = json_dumps(list, JSON_COMPACT);
   json_decref(list);

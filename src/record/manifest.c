@@ -3,7 +3,8 @@
 #include "record/manifest.h"
 
 #include "base/clock.h"
-#include "hook/select.h"
+#include "base/json.h"
+#include "select/select.h"
 #include "process/process.h"
 #include "record/modules.h"
 #include "trace/format.h"
@@ -17,22 +18,6 @@
 #include <unistd.h>
 
 #define COMMAND_BYTES 65536 /* of a command line that are kept */
-
-json_t *
-ct_manifest_text(const char *bytes)
-{
-  json_t *string = json_string(bytes);
-  if (string != NULL) {
-    return string;
-  }
-  char copy[4096];
-  size_t length = strlen(bytes);
-  length = length < sizeof(copy) ? length : sizeof(copy);
-  for (size_t i = 0; i < length; i++) {
-    copy[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
-  }
-  return json_stringn(copy, length);
-}
 
 /* Both clocks at one moment: the tightest of a few tries. */
 static void
@@ -58,21 +43,11 @@ exclude_json(const struct ct_exclude *exclude)
   json_t *patterns = json_array();
   const char *pattern;
   for (size_t n = 0; (pattern = ct_exclude_pattern(exclude, n)) != NULL; n++) {
-    json_array_append_new(patterns, ct_manifest_text(pattern));
+    json_array_append_new(patterns, ct_json_string(pattern));
   }
   json_object_set_new(json, "patterns", patterns);
   json_object_set_new(json, "hot", json_boolean(ct_exclude_has_hot(exclude)));
   return json;
-}
-
-/* The patterns of --trace, and what they match. */
-static json_t *
-patterns_json(const struct ct_selection *selection)
-{
-  char *text = ct_selection_json(selection);
-  json_t *json = text != NULL ? json_loads(text, 0, NULL) : NULL;
-  free(text);
-  return json != NULL ? json : json_array();
 }
 
 static void
@@ -94,7 +69,7 @@ ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_options 
 {
   begin(manifest, options, pid);
   for (; *argv != NULL; argv++) {
-    json_array_append_new(manifest->command, ct_manifest_text(*argv));
+    json_array_append_new(manifest->command, ct_json_string(*argv));
   }
 }
 
@@ -121,7 +96,7 @@ ct_manifest_command(struct ct_manifest *manifest, pid_t pid)
   }
   json_array_clear(manifest->command);
   for (size_t at = 0; at < size; at += strlen(words + at) + 1) {
-    json_array_append_new(manifest->command, ct_manifest_text(words + at));
+    json_array_append_new(manifest->command, ct_json_string(words + at));
   }
   if (file != NULL) {
     fclose(file);
@@ -133,10 +108,10 @@ ct_manifest_image(struct ct_manifest *manifest, pid_t pid, const char *path, con
 {
   json_t *image = json_object();
   json_object_set_new(image, "pid", json_integer(pid));
-  json_object_set_new(image, "path", ct_manifest_text(path));
+  json_object_set_new(image, "path", ct_json_string(path));
   json_object_set_new(image, "recorded", json_boolean(why_not == NULL));
   if (why_not != NULL) {
-    json_object_set_new(image, "not_recorded_because", ct_manifest_text(why_not));
+    json_object_set_new(image, "not_recorded_because", ct_json_string(why_not));
   }
   json_array_append_new(manifest->images, image);
 }
@@ -155,7 +130,7 @@ ct_manifest_change(struct ct_manifest *manifest, const char *what, const char *p
   manifest->changes = manifest->changes != NULL ? manifest->changes : json_array();
   json_object_set_new(change, "ns", json_integer((json_int_t)ct_clock_ns(CLOCK_MONOTONIC)));
   json_object_set_new(change, "what", json_string(what));
-  json_object_set_new(change, "pattern", ct_manifest_text(pattern));
+  json_object_set_new(change, "pattern", ct_json_string(pattern));
   json_object_set_new(change, "hooked", json_integer((json_int_t)hooked));
   json_object_set_new(change, "held_ns", json_integer((json_int_t)pause_ns));
   json_array_append_new(manifest->changes, change);
@@ -239,7 +214,7 @@ threads_json(const struct ct_drain_thread_info *threads, size_t count)
     json_t *thread = json_object();
     json_object_set_new(thread, "index", json_integer(threads[i].index));
     json_object_set_new(thread, "tid", json_integer(threads[i].tid));
-    json_object_set_new(thread, "name", ct_manifest_text(threads[i].name));
+    json_object_set_new(thread, "name", ct_json_string(threads[i].name));
     json_object_set_new(thread, "events", json_integer((json_int_t)threads[i].events));
     json_object_set_new(thread, "dropped", json_integer((json_int_t)threads[i].dropped));
     if (threads[i].end_tsc != 0) {
@@ -285,7 +260,7 @@ analysis_json(const struct ct_manifest *manifest)
   struct ct_cache_stats stats = ct_cache_stats(manifest->cache);
   const char *path = ct_cache_path(manifest->cache);
   json_t *json = json_object();
-  json_object_set_new(json, "cache", path != NULL ? ct_manifest_text(path) : json_null());
+  json_object_set_new(json, "cache", path != NULL ? ct_json_string(path) : json_null());
   json_object_set_new(json, "hits", json_integer((json_int_t)stats.hits));
   json_object_set_new(json, "misses", json_integer((json_int_t)stats.misses));
   json_object_set_new(json, "uncacheable", json_integer((json_int_t)stats.uncacheable));
@@ -318,7 +293,7 @@ ct_manifest_modules(const struct ct_modules *modules)
     json_t *item = json_object();
     json_object_set_new(item, "index", json_integer(module->index));
     json_object_set_new(item, "image", json_integer(module->image));
-    json_object_set_new(item, "path", ct_manifest_text(module->path));
+    json_object_set_new(item, "path", ct_json_string(module->path));
     json_object_set_new(item, "build_id", json_string(module->build_id != NULL ? module->build_id : ""));
     json_object_set_new(item, "base", json_integer((json_int_t)module->base));
     json_object_set_new(item, "functions", json_integer((json_int_t)module->functions));
@@ -332,7 +307,7 @@ ct_manifest_modules(const struct ct_modules *modules)
     json_object_set_new(item, "trampoline_bytes", json_integer((json_int_t)module->trampoline_bytes));
     json_object_set_new(item, "text_bytes", json_integer((json_int_t)module->text_bytes));
     if (module->why_not != NULL) {
-      json_object_set_new(item, "not_hooked_because", ct_manifest_text(module->why_not));
+      json_object_set_new(item, "not_hooked_because", ct_json_string(module->why_not));
     }
     const char *enter_only = ct_runtime_text((enum ct_runtime)module->runtime);
     if (enter_only != NULL) {
@@ -384,7 +359,7 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "analysis", analysis_json(manifest));
   json_object_set(json, "exclude", manifest->exclude);
   if (!ct_selection_is_everything(manifest->selection)) {
-    json_object_set_new(json, "patterns", patterns_json(manifest->selection));
+    json_object_set_new(json, "patterns", ct_selection_list(manifest->selection));
   }
   json_object_set_new(json, "memory", memory_json(manifest));
   if (manifest->max_depth != 0) {

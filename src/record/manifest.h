@@ -4,7 +4,7 @@
 #define CT_RECORD_MANIFEST_H
 
 #include "drain/drain.h"
-#include "hook/cache.h"
+#include "plan/cache.h"
 #include "record/costs.h"
 #include <contrail/session.h>
 
@@ -42,8 +42,6 @@ struct ct_manifest {
   uint64_t install_ns;          /* how long the program was stopped for installation, all together */
 };
 
-/* A JSON string of bytes that may be no UTF-8: what is none becomes '?'. */
-json_t *ct_manifest_text(const char *bytes);
 void ct_manifest_start(struct ct_manifest *manifest, const struct ct_session_options *options, char *const argv[],
                        pid_t pid);
 /* The same of a process that ran before. */

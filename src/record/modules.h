@@ -4,7 +4,7 @@
 #define CT_RECORD_MODULES_H
 
 #include "drain/drain.h"
-#include "hook/select.h"
+#include "select/select.h"
 #include "record/image.h"
 #include "record/plans.h"
 #include "trace/writer.h"

@@ -5,6 +5,8 @@
  */
 #include "record/session_internal.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +48,7 @@ session_note(struct ct_session *session, const char *text)
     session->manifest.notes = json_array();
   }
   if (!has_note(session->manifest.notes, text)) {
-    json_array_append_new(session->manifest.notes, ct_manifest_text(text));
+    json_array_append_new(session->manifest.notes, ct_json_string(text));
     if (length == 0 || length + strlen(text) + 3 < size) {
       snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
     }

@@ -6,7 +6,8 @@
 #ifndef CT_RECORD_PLANS_H
 #define CT_RECORD_PLANS_H
 
-#include "hook/cache.h"
+#include "plan/cache.h"
+#include "select/select.h"
 
 #include <sys/stat.h>
 

@@ -3,6 +3,7 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -129,9 +130,9 @@ tree_list_child(struct ct_process_tree *tree, const struct ct_child_init *child_
   json_object_set_new(child, "pid", json_integer(child_init->pid));
   json_object_set_new(child, "parent", json_integer(child_init->parent));
   json_object_set_new(child, "born", json_string(child_init->kind == CT_HANDSHAKE_FORK ? "fork" : "vfork"));
-  json_object_set_new(child, "directory", name != NULL ? ct_manifest_text(name + 1) : json_null());
+  json_object_set_new(child, "directory", name != NULL ? ct_json_string(name + 1) : json_null());
   if (why_not != NULL) {
-    json_object_set_new(child, "not_recorded_because", ct_manifest_text(why_not));
+    json_object_set_new(child, "not_recorded_because", ct_json_string(why_not));
   }
   pthread_mutex_lock(&tree->lock);
   if (why_not != NULL && json_array_size(tree->children) >= LISTED_MAX) {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "base/worker.h"
-#include "hook/select.h"
+#include "select/select.h"
 #include "record/program.h"
 #include "trace/tree.h"
 

@@ -13,8 +13,9 @@
 #include "record/stacks.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/worker.h"
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "process/ids.h"
 #include "record/frames.h"
 #include "record/manifest.h"
@@ -239,7 +240,7 @@ stack_json(struct ct_stacks *stacks, size_t n)
   const struct stack *stack = &stacks->items[n];
   json_t *json = json_object(), *list = json_array();
   json_object_set_new(json, "tid", json_integer(stacks->tids[n]));
-  json_object_set_new(json, "thread_name", ct_manifest_text(stack->name));
+  json_object_set_new(json, "thread_name", ct_json_string(stack->name));
   if (stack->system_call >= 0) {
     json_object_set_new(json, "system_call", json_integer(stack->system_call));
   }
@@ -254,7 +255,7 @@ stack_json(struct ct_stacks *stacks, size_t n)
                     : stack->copy.bytes == NULL ? "its stack could not be copied"
                                                 : stack->why;
   if (why != NULL) {
-    json_object_set_new(json, "ends_because", ct_manifest_text(why));
+    json_object_set_new(json, "ends_because", ct_json_string(why));
   }
   return json;
 }

@@ -3,10 +3,10 @@
  * Exclusion; see exclude.h. Names are matched by names.c; @leaf: rules, by the code. All of it happens in the
  * controller: an excluded function is not patched, so it costs the program nothing.
  */
-#include "hook/excluding.h"
+#include "select/excluding.h"
 
-#include "hook/names.h"
-#include "hook/suggest.h"
+#include "select/names.h"
+#include "select/suggest.h"
 #include "target/elf.h"
 #include "x86/leaf.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Leaving out functions of a module by the patterns of <contrail/exclude.h>. */
-#ifndef CT_HOOK_EXCLUDING_H
-#define CT_HOOK_EXCLUDING_H
+#ifndef CT_SELECT_EXCLUDING_H
+#define CT_SELECT_EXCLUDING_H
 
 #include <contrail/exclude.h>
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 
 /*
  * Chooses among the hooks of the plan of the module at module_path (as the user sees it). exclude may be NULL: every

@@ -6,7 +6,7 @@
  * Patterns are those of exclude.h. Where other programs may have something else of that name they are limited to a
  * module.
  */
-#include "hook/excluding.h"
+#include "select/excluding.h"
 
 /* clang-format off */
 const struct ct_hot ct_hot_list[] = {

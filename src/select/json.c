@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The patterns of a selection as JSON: for manifests, plans and sessions. */
-#include "record/manifest.h"
+#include "select/select.h"
 
-#include <contrail/select.h>
-
-#include <jansson.h>
+#include "base/json.h"
 
 static json_t *
 refused_json(const struct ct_selection *selection, size_t n)
@@ -19,14 +17,14 @@ refused_json(const struct ct_selection *selection, size_t n)
   return json;
 }
 
-char *
-ct_selection_json(const struct ct_selection *selection)
+json_t *
+ct_selection_list(const struct ct_selection *selection)
 {
   struct ct_select_info info = {.struct_size = sizeof(info)};
   json_t *list = json_array();
   for (size_t n = 0; ct_selection_info(selection, n, &info) == 0; n++) {
     json_t *json = json_object();
-    json_object_set_new(json, "pattern", ct_manifest_text(info.pattern));
+    json_object_set_new(json, "pattern", ct_json_string(info.pattern));
     json_object_set_new(json, "class", json_string(ct_select_kind_name(info.kind)));
     json_object_set_new(json, "asked", json_string(ct_select_mode_name(info.asked)));
     json_object_set_new(json, "mode", json_string(ct_select_mode_name(info.mode)));
@@ -34,13 +32,20 @@ ct_selection_json(const struct ct_selection *selection)
     json_object_set_new(json, "hooked", json_integer((json_int_t)info.hooked));
     json_object_set_new(json, "refused", refused_json(selection, n));
     if (info.note[0] != '\0') {
-      json_object_set_new(json, "note", ct_manifest_text(info.note));
+      json_object_set_new(json, "note", ct_json_string(info.note));
     }
     if (info.likely[0] != '\0') {
-      json_object_set_new(json, "likely", ct_manifest_text(info.likely));
+      json_object_set_new(json, "likely", ct_json_string(info.likely));
     }
     json_array_append_new(list, json);
   }
+  return list;
+}
+
+char *
+ct_selection_json(const struct ct_selection *selection)
+{
+  json_t *list = ct_selection_list(selection);
   char *text = json_dumps(list, JSON_COMPACT);
   json_decref(list);
   return text;

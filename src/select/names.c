@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules about names; see names.h. */
-#include "hook/names.h"
+#include "select/names.h"
 
 #include "base/demangle.h"
 #include "base/glob.h"

@@ -10,10 +10,10 @@
  * wildcards are tried one after the other. For each module the rules whose module matches are made active. A name is
  * demangled only when an active rule could match the result: never for rules for C alone (raw), rarely for plain names.
  */
-#ifndef CT_HOOK_NAMES_H
-#define CT_HOOK_NAMES_H
+#ifndef CT_SELECT_NAMES_H
+#define CT_SELECT_NAMES_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 
 enum ct_names_style {
   CT_NAMES_FREE,   /* a `*` takes any characters; tried on mangled names as well */

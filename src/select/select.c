@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which functions patterns match, and what is selected by that; see select_internal.h. */
-#include "hook/select_internal.h"
+#include "select/select_internal.h"
 
 #include "target/source.h"
 

@@ -7,13 +7,15 @@
  * of the list, means that what was selected before would be selected otherwise now, ct_selection_generation is another
  * one: filter all modules again, if that is possible.
  */
-#ifndef CT_HOOK_SELECT_H
-#define CT_HOOK_SELECT_H
+#ifndef CT_SELECT_H
+#define CT_SELECT_H
 
-#include "hook/excluding.h"
-#include "hook/plan.h"
+#include "select/excluding.h"
+#include "plan/plan.h"
 
 #include <contrail/select.h>
+
+#include <jansson.h>
 
 uint64_t ct_selection_generation(const struct ct_selection *selection);
 
@@ -42,5 +44,8 @@ void ct_select_suggest(struct ct_selection *selection, const struct ct_plan *pla
 void ct_select_end(struct ct_selection *selection); /* accepts NULL */
 /* The module counts no longer. */
 void ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path);
+
+/* The patterns, what they match and what was hooked of that; a new reference. As ct_selection_json. */
+json_t *ct_selection_list(const struct ct_selection *selection);
 
 #endif

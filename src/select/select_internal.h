@@ -5,14 +5,14 @@
  * Choosing goes through these lists; the numbers that the user sees are counted from them when they are asked for, with
  * what became of each function (outcomes).
  */
-#ifndef CT_HOOK_SELECT_INTERNAL_H
-#define CT_HOOK_SELECT_INTERNAL_H
+#ifndef CT_SELECT_INTERNAL_H
+#define CT_SELECT_INTERNAL_H
 
-#include "hook/select.h"
+#include "select/select.h"
 
 #include "base/glob.h"
-#include "hook/names.h"
-#include "hook/suggest.h"
+#include "select/names.h"
+#include "select/suggest.h"
 
 struct ct_pattern {
   char *text;

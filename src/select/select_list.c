@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of patterns, and what is reported about them; see select_internal.h. */
-#include "hook/select_internal.h"
+#include "select/select_internal.h"
 
 #include "base/sized.h"
 #include "target/source.h"

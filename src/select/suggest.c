@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* See suggest.h. */
-#include "hook/suggest.h"
+#include "select/suggest.h"
 
-#include "hook/names.h"
+#include "select/names.h"
 
 #include "base/demangle.h"
 #include "target/source.h"

@@ -3,10 +3,10 @@
  * For a pattern that matches nothing: what may have been meant. Looked for in the files that were planned, of which
  * those count whose module the pattern names; where there is none, the modules' own names are what is looked at.
  */
-#ifndef CT_HOOK_SUGGEST_H
-#define CT_HOOK_SUGGEST_H
+#ifndef CT_SELECT_SUGGEST_H
+#define CT_SELECT_SUGGEST_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 
 #include "base/likely.h"
 

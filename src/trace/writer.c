@@ -6,6 +6,7 @@
 #include "trace/writer.h"
 
 #include "base/crc32c.h"
+#include "base/json.h"
 #include "trace/writer_internal.h"
 
 #include <dirent.h>
@@ -523,8 +524,7 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
     ct_trace_writer_sync(writer);
   if (ct_trace_writer_error(writer, &why) != CT_OK) {
     json_object_set_new(whole, "state", json_string(final ? "failed" : "recording"));
-    json_t *text = json_string(why.text);
-    json_object_set_new(whole, "error", text != NULL ? text : json_string("the trace could not be written"));
+    json_object_set_new(whole, "error", ct_json_string(why.text));
   } else if (final) {
     json_object_set_new(whole, "files", files_json(writer));
   }

@@ -14,6 +14,7 @@
 #include "views/crash.h"
 
 #include "base/demangle.h"
+#include "base/json.h"
 #include "views/text.h"
 
 #include <inttypes.h>

@@ -3,6 +3,7 @@
 #include <contrail/hot_functions.h>
 
 #include "base/sized.h"
+#include "base/json.h"
 #include "views/report.h"
 #include "views/warnings.h"
 

@@ -7,6 +7,7 @@
 #include <contrail/info.h>
 
 #include "base/sized.h"
+#include "base/json.h"
 #include "trace/batch.h"
 #include "views/crash.h"
 #include "views/process_tree.h"

@@ -2,6 +2,7 @@
 /* Labels of functions; see labels.h. */
 #include "views/labels.h"
 
+#include "base/json.h"
 #include "views/select.h"
 #include "views/text.h"
 

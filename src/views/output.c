@@ -3,6 +3,7 @@
 #include <contrail/output.h>
 
 #include "base/sized.h"
+#include "base/json.h"
 #include "trace/batch.h"
 #include "trace/format.h"
 #include "views/text.h"

@@ -5,6 +5,7 @@
  */
 #include "views/report.h"
 
+#include "base/json.h"
 #include "base/sized.h"
 #include "views/process_tree.h"
 #include "views/warnings.h"

@@ -23,15 +23,3 @@ ct_text_bytes_of_columns(const char *text, size_t columns)
   }
   return i;
 }
-
-json_t *
-ct_json_string(const char *text)
-{
-  json_t *json = json_string(text);
-  if (json != NULL)
-    return json;
-  char *clean = ct_utf8_copy(text);
-  json = clean != NULL ? json_string(clean) : NULL;
-  free(clean);
-  return json;
-}

@@ -5,13 +5,8 @@
 
 #include <contrail/text.h>
 
-#include <jansson.h>
-
 /* Display columns of UTF-8 text, counting each character as one, and the bytes of its first `columns`. */
 size_t ct_text_columns(const char *text);
 size_t ct_text_bytes_of_columns(const char *text, size_t columns);
-
-/* A JSON string; bytes that are not UTF-8 become U+FFFD. NULL only when memory is exhausted. */
-json_t *ct_json_string(const char *text);
 
 #endif

@@ -2,6 +2,7 @@
 /* See warnings.h. */
 #include "views/warnings.h"
 
+#include "base/json.h"
 #include "views/text.h"
 
 #include <stdint.h>
@@ -26,8 +27,7 @@ ct_view_event_sums(const struct ct_trace *trace, uint64_t *events, uint64_t *dro
 static void
 add(json_t *list, const char *text)
 {
-  json_t *json = json_string(text);
-  json_array_append_new(list, json != NULL ? json : json_string("?"));
+  json_array_append_new(list, ct_json_string(text));
 }
 
 json_t *

@@ -28,8 +28,8 @@ enum ct_scan_fact {
   CT_FACT_WRITE = 1 << 12,       /* system call write, writev */
   CT_FACT_RED_ZONE = 1 << 10,    /* uses memory below the stack pointer while that is as at the entry */
   CT_FACT_MOVES_STACK = 1 << 13, /* adds a register to rsp: goes to another place on the stack */
-  CT_FACT_COPIES = 1 << 14,      /* memcpy or one like it; not the scanner's to find, see hook/copies.c */
-  CT_FACT_COUNTS = 1 << 16,      /* what mcount calls (-pg); hook/counts.c finds it */
+  CT_FACT_COPIES = 1 << 14,      /* memcpy or one like it; not the scanner's to find, see plan/copies.c */
+  CT_FACT_COUNTS = 1 << 16,      /* what mcount calls (-pg); plan/counts.c finds it */
   CT_FACT_READS_FRAMES =
       1 << 17, /* reads the slot of its caller's frame by the saved rbp: __builtin_return_address(1) */
 };

@@ -6,7 +6,7 @@
 #ifndef CT_TESTS_IMAGE_H
 #define CT_TESTS_IMAGE_H
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "random.h"
 
 struct image {

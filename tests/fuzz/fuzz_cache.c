@@ -7,7 +7,7 @@
 #include "fuzz.h"
 
 #include "base/crc32c.h"
-#include "hook/plan_file.h"
+#include "plan/plan_file.h"
 #include "x86/trampoline.h"
 
 #include <elf.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The folders of src are stages of the data's way: includes run one way, and what knows ptrace or an
-instruction set is in one folder. A public header belongs to the folder that implements it, and the command sees nothing
-else of the library. Also: every source file carries its licence line, the plain source lists of the
+instruction set is in one folder. A header belongs to the folder that defines what it declares, and the command sees
+nothing of the library but the public ones. Also: every source file carries its licence line, the plain source lists of the
 build are fresh, and no merge left its marks."""
 import argparse
 import os
@@ -14,19 +14,21 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
-CHAIN = ["base", "ring", "target", "x86", "process", "hook", "trace", "drain", "record", "control"]
+CHAIN = ["base", "ring", "target", "x86", "plan", "select", "process", "hook", "trace", "drain", "record", "control"]
 ALLOWED = {folder: set(CHAIN[:i]) for i, folder in enumerate(CHAIN)}
 ALLOWED["trace"] = {"base"}                      # the file format knows of no engine
 ALLOWED["ring"] = set()                          # layout only, shared with the agent
 ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
+ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memory, not of what is hooked
 ALLOWED["views"] = {"base", "trace"}
-ALLOWED["cli"] = {"base", "hook", "trace", "record", "control", "views"}  # their public headers only
-ALLOWED["control"] = {"base", "hook", "record"}
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "views"}  # their public headers only
+ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
-PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "hook", "cache": "hook", "exclude": "hook", "select": "hook",
+PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "plan", "cache": "plan", "exclude": "select",
+          "select": "select",
           "session": "record", "control": "control", "trace": "trace", "view": "views", "report": "views",
           "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
 # Whom the freestanding agent may ask.
@@ -36,6 +38,12 @@ CONTRAIL = re.compile(r"contrail/(\w+)\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 PTRACE = re.compile(r"\bptrace\s*\(|\bPTRACE_[A-Z]+|<sys/ptrace\.h>|<linux/ptrace\.h>")
 ZYDIS = re.compile(r"\bZy(?:dis|an)[A-Z]\w*|<Zy(?:dis|core)/")
+# What code is made of, or known by: byte strings, tables of bytes, and comparisons of a byte of code.
+BYTES = re.compile(r'"(?:\\x[0-9a-fA-F]{2}){2,}[^"]*"|\{\s*0x[0-9a-fA-F]{2},\s*0x[0-9a-fA-F]{2}\b[^}]*\}'
+                   r'|\b\w*(?:code|opcode|insn|bytes)\[[^]]*\](?:\s*&\s*0x[0-9a-fA-F]+\))?\s*[=!]=\s*0x[0-9a-fA-F]{2}\b')
+TEXT_BYTES = {"base": {'"\\xEF\\xBF\\xBD"'}}  # U+FFFD
+DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?[ \t*]((?:ct|session|tree|drain|agent)_\w+)\([^;{}]*\)\s*;", re.M)
+DEFINED = re.compile(r"^((?:ct|session|tree|drain|agent)_\w+)\(", re.M)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
@@ -96,6 +104,32 @@ def check_words(pattern, place, word):
             yield f"{path}: {word} ({found.strip()}) belongs into src/{place}"
 
 
+def check_bytes():
+    for path, text in sources("src"):
+        folder = home(path)
+        if folder in ("x86", "agent") or not path.endswith((".c", ".h")):
+            continue
+        for found in BYTES.findall(COMMENT.sub("", text)):
+            if found not in TEXT_BYTES.get(folder, ()):
+                yield f"{path}: bytes of instructions ({' '.join(found.split())[:60]}) belong into src/x86"
+
+
+def check_definitions():
+    """What a header declares is defined in the header's folder."""
+    declared = {}
+    for path, text in sources("src", "include"):
+        if path.endswith(".h"):
+            for name in DECLARED.findall(COMMENT.sub("", text)):
+                declared[name] = (home(path), path)
+    for path, text in sources("src"):
+        if not path.endswith((".c", ".S")):
+            continue
+        for name in DEFINED.findall(COMMENT.sub("", text)):
+            folder, header = declared.get(name, (None, None))
+            if folder not in (None, home(path)):
+                yield f"{path}: {name} is declared by {header}"
+
+
 def check_licence():
     for path, text in sources("src", "include", "tests", "bench", "examples"):
         if "SPDX-License-Identifier: MIT" not in text[:200]:
@@ -138,7 +172,8 @@ def main():
     checks = [("includes run one way", check_includes), ("no two folders include each other", check_cycle),
               ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
               ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
-              ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
+              ("instruction bytes in src/x86 only", check_bytes),
+              ("definitions where their headers are", check_definitions), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
     failed = 0
     for name, check in checks:
         faults = list(check())

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "hook/excluding.h"
+#include "select/excluding.h"
 
 static char folder[64];
 static struct ct_plan *plan;

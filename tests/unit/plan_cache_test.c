@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #include "base/crc32c.h"
-#include "hook/cache.h"
-#include "hook/plan_file.h"
+#include "plan/cache.h"
+#include "plan/plan_file.h"
 #include "target/elf.h"
 
 /* Of plan_file.c: where the checksum lies, and from where on it counts. */

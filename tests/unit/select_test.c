@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "hook/select.h"
+#include "select/select.h"
 
 static char folder[64];
 static struct ct_plan *plan, *other;

@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "hook/plan.h"
+#include "plan/plan.h"
 #include "target/functions.h"
 #include "target/lsda.h"
 

@@ -4,6 +4,7 @@
 #include "views_make.h"
 
 #include <contrail/info.h>
+#include "base/json.h"
 #include "views/report.h"
 #include "views/spans.h"
 #include "views/text.h"
