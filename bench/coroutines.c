@@ -40,8 +40,9 @@ static void
 own(void)
 {
   for (;;) {
-    for (long i = 0; i < calls; i++)
+    for (long i = 0; i < calls; i++) {
       sum += work(i);
+    }
     switch_to(&sps[current], main_sp);
   }
 }
@@ -50,8 +51,9 @@ static void
 by_context(void)
 {
   for (;;) {
-    for (long i = 0; i < calls; i++)
+    for (long i = 0; i < calls; i++) {
       sum += work(i);
+    }
     swapcontext(&contexts[current], &main_context);
   }
 }
@@ -59,10 +61,11 @@ by_context(void)
 static void
 visit(int is_own)
 {
-  if (is_own)
+  if (is_own) {
     switch_to(&main_sp, sps[current]);
-  else
+  } else {
     swapcontext(&main_context, &contexts[current]);
+  }
 }
 
 /* DEPTH frames deep: CALLS calls, and all of the stack is copied out and back. */
@@ -83,8 +86,9 @@ descend(long depth, long visits)
   size_t bytes = (size_t)(base - low);
   double begin = now();
   for (long visit = 0; visit < visits; visit++) {
-    for (long i = 0; i < calls; i++)
+    for (long i = 0; i < calls; i++) {
       sum += work(i);
+    }
     memcpy(away, low, bytes);
     __asm__ volatile("" ::: "memory");
     memcpy(low, away, bytes);
@@ -104,8 +108,9 @@ now(void)
 int
 main(int argc, char **argv)
 {
-  if (argc < 5)
+  if (argc < 5) {
     return 2;
+  }
   int is_own = strcmp(argv[1], "own") == 0;
   count = atol(argv[2]);
   if (strcmp(argv[1], "copied") == 0) {
@@ -133,9 +138,11 @@ main(int argc, char **argv)
     visit(is_own);
   }
   double begin = now();
-  for (long round = 0; round < rounds; round++)
-    for (current = 0; current < count; current++)
+  for (long round = 0; round < rounds; round++) {
+    for (current = 0; current < count; current++) {
       visit(is_own);
+    }
+  }
   double ns = (now() - begin) / (double)(rounds * count);
   printf("{\"ns_per_visit\": %.2f}\n", ns);
   return 0;

@@ -59,8 +59,9 @@ static void
 make_simple(struct sample *sample)
 {
   static const uint32_t pattern[] = {1, UINT32_MAX, 2, 4, UINT32_MAX, UINT32_MAX, 3, UINT32_MAX};
-  for (uint32_t i = 0; i < SAMPLE; i++)
+  for (uint32_t i = 0; i < SAMPLE; i++) {
     sample[i] = (struct sample){52 + (uint32_t)(random_word() % 17), pattern[i % 8]};
+  }
 }
 
 static void
@@ -69,8 +70,9 @@ make_random(struct sample *sample)
   enum { FUNCTIONS = 2000, DEPTH = 60 };
   static double cumulative[FUNCTIONS];
   double sum = 0;
-  for (int i = 0; i < FUNCTIONS; i++)
+  for (int i = 0; i < FUNCTIONS; i++) {
     cumulative[i] = sum += 1.0 / (i + 1);
+  }
   uint32_t depth = 0;
   for (uint32_t i = 0; i < SAMPLE; i++) {
     double gauss = sqrt(-2 * log(random_unit())) * cos(6.283185307179586 * random_unit());
@@ -85,10 +87,11 @@ make_random(struct sample *sample)
     uint32_t low = 0, high = FUNCTIONS - 1;
     while (low < high) {
       uint32_t middle = (low + high) / 2;
-      if (cumulative[middle] < at)
+      if (cumulative[middle] < at) {
         low = middle + 1;
-      else
+      } else {
         high = middle;
+      }
     }
     sample[i] = (struct sample){ticks, low};
     depth++;
@@ -102,10 +105,11 @@ encode(struct ct_encoder *encoder, const struct sample *sample, uint64_t events)
   for (uint64_t done = 0; done < events; done += SAMPLE) {
     for (const struct sample *s = sample; s < sample + SAMPLE; s++) {
       tsc += s->ticks;
-      if (s->fn == UINT32_MAX)
+      if (s->fn == UINT32_MAX) {
         ct_encode_return(encoder, tsc);
-      else
+      } else {
         ct_encode_enter(encoder, tsc, s->fn);
+      }
     }
   }
 }
@@ -136,8 +140,9 @@ time_columns(const char *dir, const struct sample *sample, uint64_t events, doub
   struct ct_encoder *encoder, *none;
   struct ct_diag diag = {""};
   if (ct_trace_writer_create(dir, 64 << 20, &writer, &diag) != CT_OK ||
-      ct_trace_writer_thread(writer, 0, 1, 1, &encoder) != CT_OK)
+      ct_trace_writer_thread(writer, 0, 1, 1, &encoder) != CT_OK) {
     return fail("create", &diag);
+  }
   ct_trace_writer_thread(writer, 0, 1, 1, &none); /* the file exists: an error that stays */
   double start = now();
   encode(encoder, sample, events);
@@ -154,8 +159,9 @@ time_encode(const char *dir, const struct sample *sample, uint64_t events, doubl
   struct ct_encoder *encoder;
   struct ct_diag diag = {""};
   if (ct_trace_writer_create(dir, 64 << 20, &writer, &diag) != CT_OK ||
-      ct_trace_writer_thread(writer, 0, 1, 1, &encoder) != CT_OK)
+      ct_trace_writer_thread(writer, 0, 1, 1, &encoder) != CT_OK) {
     return fail("create", &diag);
+  }
   json_t *manifest =
       json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   ct_trace_writer_manifest(writer, manifest);
@@ -165,8 +171,9 @@ time_encode(const char *dir, const struct sample *sample, uint64_t events, doubl
   ct_encoder_close(encoder);
   *seconds = now() - start;
   *bytes = (double)ct_trace_writer_bytes(writer);
-  if (ct_trace_writer_close(writer, &diag) != CT_OK)
+  if (ct_trace_writer_close(writer, &diag) != CT_OK) {
     return fail("encode", &diag);
+  }
   return 0;
 }
 
@@ -176,15 +183,18 @@ time_decode(const char *dir, uint64_t events, double *seconds)
   struct ct_trace *trace;
   struct ct_cursor *cursor;
   struct ct_diag diag = {""};
-  if (ct_trace_open(dir, &trace, &diag) != CT_OK)
+  if (ct_trace_open(dir, &trace, &diag) != CT_OK) {
     return fail("open", &diag);
-  if (ct_cursor_open(trace, 0, 0, &cursor, &diag) != CT_OK)
+  }
+  if (ct_cursor_open(trace, 0, 0, &cursor, &diag) != CT_OK) {
     return fail("cursor", &diag);
+  }
   uint64_t count = 0, sum = 0;
   const struct ct_event *batch;
   double start = now();
-  for (size_t n; (n = ct_cursor_next(cursor, &batch)) > 0; count += n)
+  for (size_t n; (n = ct_cursor_next(cursor, &batch)) > 0; count += n) {
     sum += batch[n - 1].tsc;
+  }
   *seconds = now() - start;
   bool whole = count == events && ct_cursor_state(cursor) == CT_CURSOR_END && sum != 0;
   ct_cursor_close(cursor);
@@ -200,12 +210,14 @@ run(const char *parent, const char *name, const struct sample *sample, uint64_t 
   snprintf(dir, sizeof(dir), "%s/encode_bench.%ld", parent, (long)getpid());
   for (int round = 0; round < 3; round++) {
     double c, e, d = 0;
-    if (time_columns(dir, sample, events, &c) != 0 || time_encode(dir, sample, events, &e, &bytes) != 0)
+    if (time_columns(dir, sample, events, &c) != 0 || time_encode(dir, sample, events, &e, &bytes) != 0) {
       return 1;
+    }
     int result = time_decode(dir, events, &d);
     remove_trace(dir);
-    if (result != 0)
+    if (result != 0) {
       return result;
+    }
     columns = c < columns ? c : columns;
     encoding = e < encoding ? e : encoding;
     decoding = d < decoding ? d : decoding;
@@ -224,8 +236,9 @@ main(int argc, char **argv)
   uint64_t events = (argc > 2 ? strtoull(argv[2], NULL, 10) : 64) * 1000000;
   events = (events + SAMPLE - 1) / SAMPLE * SAMPLE;
   struct sample *sample = malloc(SAMPLE * sizeof(*sample));
-  if (sample == NULL || events == 0)
+  if (sample == NULL || events == 0) {
     return 2;
+  }
   make_simple(sample);
   int result = run(parent, "simple", sample, events);
   make_random(sample);

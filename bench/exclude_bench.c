@@ -34,8 +34,9 @@ time_filter(struct ct_exclude *exclude, const struct ct_plan *plan, size_t *excl
   for (int r = 0; r < ROUNDS; r++) {
     struct ct_filter_result filter_result;
     double begin = now_ns();
-    if (ct_exclude_filter(exclude, plan, "libc.so.6", &filter_result) != 0)
+    if (ct_exclude_filter(exclude, plan, "libc.so.6", &filter_result) != 0) {
       exit(1);
+    }
     ns[r] = now_ns() - begin;
     *excluded = filter_result.excluded;
     ct_filter_result_free(&filter_result);
@@ -73,8 +74,9 @@ main(void)
   size_t names = 0;
   for (size_t i = 0; i < plan->count; i++) {
     names++;
-    for (size_t n = 0; ct_plan_alias(plan, &plan->functions[i], n) != NULL; n++)
+    for (size_t n = 0; ct_plan_alias(plan, &plan->functions[i], n) != NULL; n++) {
       names++;
+    }
   }
   printf("%s: %zu functions with %.1f names each; ns per function\n", path, plan->count,
          (double)names / (double)plan->count);
@@ -96,8 +98,9 @@ main(void)
       snprintf(text, sizeof(text), "%c*name_%d*", 'a' + i % 26, i);
       code = ct_exclude_add(exclude, text, &diag);
     }
-    if (cases[c].hot && code == 0)
+    if (cases[c].hot && code == 0) {
       code = ct_exclude_add_hot(exclude, &diag);
+    }
     if (code != 0) {
       fprintf(stderr, "exclude_bench: %s\n", diag.text);
       return 1;

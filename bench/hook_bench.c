@@ -197,8 +197,9 @@ map(uint64_t at, size_t size, int protection, int flags)
 {
   void *p =
       mmap((void *)at, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
-  if (p == MAP_FAILED)
+  if (p == MAP_FAILED) {
     die("hook_bench: mmap");
+  }
   return p;
 }
 
@@ -234,11 +235,13 @@ make_place(struct place *place)
       .countdown = 1,
       .segment_base = SEGMENT_AT,
   };
-  if (syscall(SYS_arch_prctl, ARCH_SET_GS, place->control) != 0)
+  if (syscall(SYS_arch_prctl, ARCH_SET_GS, place->control) != 0) {
     die("hook_bench: arch_prctl");
+  }
   uint64_t text = (uint64_t)all_full & ~0xffffull;
-  for (int unit = -16; unit <= 16; unit++)
+  for (int unit = -16; unit <= 16; unit++) {
     place->table[(text >> CT_TABLE_SHIFT) + (uint64_t)(int64_t)unit] = CT_TEXT_MODULE;
+  }
   uint64_t at = text + (64 << 20);
   place->head = map(at, REGION, PROT_READ | PROT_WRITE | PROT_EXEC, 0);
   memset(place->table + (at >> CT_TABLE_SHIFT), CT_TEXT_TRAMPOLINE, REGION >> CT_TABLE_SHIFT);
@@ -269,8 +272,9 @@ hook(struct place *place, void *function, uint8_t mode)
                                     .desc = (uint64_t)desc,
                                     .code = code,
                                     .window = &window};
-  while (place->code.length % 16 != 0)
+  while (place->code.length % 16 != 0) {
     ct_emit_u8(&place->code, 0xcc);
+  }
   uint64_t page = (uint64_t)at & ~(uint64_t)(CT_PAGE_BYTES - 1);
   if (ct_window_find(code, sizeof(code), (uint64_t)at, CT_JUMP_BYTES, &window) != CT_WINDOW_OK ||
       window.length < CT_JUMP_BYTES || ct_trampoline_emit(&spec, &place->code, desc) != CT_WINDOW_OK ||
@@ -322,8 +326,9 @@ time_set(const struct place *place, enum mode mode, enum set set)
   uint64_t events =
       bench_swaps * CT_SEGMENT_EVENTS + (place->control->cursor - bench_segment) / CT_EVENT_BYTES - events_before;
   uint64_t expected = mode <= SKIPPED ? 0 : (uint64_t)calls[set] * (mode == FULL ? 2 : 1);
-  if (set == CHAIN)
+  if (set == CHAIN) {
     result *= 8;
+  }
   if (result != results[set] || events != expected) {
     fprintf(stderr, "hook_bench: %s %s: result %ld, expected %ld; %lu events, expected %lu\n", mode_names[mode],
             set_names[set], result, results[set], events, expected);
@@ -370,17 +375,19 @@ print_line(FILE *json, enum set set, enum mode mode, int rounds)
   costs.min = total.min - spread(call_ns[UNTRACED][set], rounds).min;
   double rate = events * 1e3 / total.median;
   double times = spread(slower, rounds).median;
-  if (mode == UNTRACED)
+  if (mode == UNTRACED) {
     printf("%-10s %-9s %8.2f %8.2f %8s %8s %8s %8s %8s\n", set_names[set], mode_names[mode], total.median, total.min,
            "", "", "", "", "");
-  else
+  } else {
     printf("%-10s %-9s %8.2f %8.2f %8.2f %8.2f %8.2f %8.1f %8.1f\n", "", mode_names[mode], total.median, total.min,
            costs.median, costs.min, ratios.median, times, rate);
-  if (json != NULL && mode != UNTRACED)
+  }
+  if (json != NULL && mode != UNTRACED) {
     fprintf(json,
             ",\n \"%s %s\": {\"call_ns\": %.3f, \"hook_ns\": %.3f, \"hook_min_ns\": %.3f, \"per_rdtsc\": %.3f, "
             "\"per_untraced_call\": %.2f, \"events_per_second\": %.0f}",
             set_names[set], mode_names[mode], total.median, costs.median, costs.min, ratios.median, times, rate * 1e6);
+  }
 }
 
 static void
@@ -389,8 +396,9 @@ pin(int cpu)
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   CPU_SET(cpu, &cpus);
-  if (sched_setaffinity(0, sizeof(cpus), &cpus) != 0)
+  if (sched_setaffinity(0, sizeof(cpus), &cpus) != 0) {
     die("hook_bench: sched_setaffinity");
+  }
 }
 
 int
@@ -399,12 +407,13 @@ main(int argc, char **argv)
   int cpu = (int)sysconf(_SC_NPROCESSORS_ONLN) - 1, rounds = 301;
   const char *json_path = NULL;
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--cpu") == 0)
+    if (strcmp(argv[i], "--cpu") == 0) {
       cpu = atoi(argv[i + 1]);
-    else if (strcmp(argv[i], "--rounds") == 0)
+    } else if (strcmp(argv[i], "--rounds") == 0) {
       rounds = atoi(argv[i + 1]);
-    else if (strcmp(argv[i], "--json") == 0)
+    } else if (strcmp(argv[i], "--json") == 0) {
       json_path = argv[i + 1];
+    }
   }
   rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
   pin(cpu);
@@ -419,23 +428,29 @@ main(int argc, char **argv)
   for (int r = -1; r < rounds && !wrong; r++) { /* round -1 warms up */
     int at = r < 0 ? 0 : r;
     rdtsc_ns[at] = time_rdtsc();
-    for (int set = 0; set < SETS; set++)
-      for (int mode = 0; mode < MODES; mode++)
+    for (int set = 0; set < SETS; set++) {
+      for (int mode = 0; mode < MODES; mode++) {
         call_ns[mode][set][at] = time_set(&place, (enum mode)mode, (enum set)set);
+      }
+    }
   }
-  if (wrong)
+  if (wrong) {
     return 1;
+  }
 
   FILE *json = json_path == NULL ? NULL : fopen(json_path, "we");
   struct spread rdtsc = spread(rdtsc_ns, rounds);
   printf("bare rdtsc %.2f ns (min %.2f); %d rounds on processor %d; ns per call\n", rdtsc.median, rdtsc.min, rounds,
          cpu);
   printf("%-10s %-9s %8s %8s %8s %8s %8s %8s %8s\n", "", "", "total", "min", "hook", "min", "/rdtsc", "/call", "Mev/s");
-  if (json != NULL)
+  if (json != NULL) {
     fprintf(json, "{\"rdtsc_ns\": %.3f", rdtsc.median);
-  for (int set = 0; set < SETS; set++)
-    for (int mode = 0; mode < MODES; mode++)
+  }
+  for (int set = 0; set < SETS; set++) {
+    for (int mode = 0; mode < MODES; mode++) {
       print_line(json, (enum set)set, (enum mode)mode, rounds);
+    }
+  }
   printf("/rdtsc: cost of the hook by one rdtsc per event. N1 full at most 1.60, N2 light at most 1.40, N4 80 Mev/s\n");
   if (json != NULL) {
     fprintf(json, "}\n");

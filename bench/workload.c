@@ -47,8 +47,9 @@ CALLED long
 fib(long n)
 {
   __asm__ volatile("" : "+r"(n)::"memory");
-  if (n < 2)
+  if (n < 2) {
     return n;
+  }
   long sum = fib(n - 1);
   sum += fib(n - 2);
   __asm__ volatile("" : "+r"(sum)::"memory"); /* or the second call becomes a loop */
@@ -57,8 +58,9 @@ fib(long n)
 CALLED long
 work(long x)
 {
-  for (int i = 0; i < 40; i++)
+  for (int i = 0; i < 40; i++) {
     __asm__ volatile("imul $5, %0, %0" : "+r"(x));
+  }
   return x;
 }
 
@@ -96,16 +98,19 @@ one_round(void)
 {
   long x = 0;
   if (!strcmp(mode, "leaf")) {
-    for (long i = 0; i < turns; i++)
+    for (long i = 0; i < turns; i++) {
       x = leaf(x);
+    }
   } else if (!strcmp(mode, "pair")) {
-    for (long i = 0; i < turns; i++)
+    for (long i = 0; i < turns; i++) {
       x = pair(x);
+    }
   } else if (!strcmp(mode, "fib")) {
     x = fib(turns);
   } else {
-    for (long i = 0; i < turns; i++)
+    for (long i = 0; i < turns; i++) {
       x = work(x);
+    }
   }
   sink = x;
 }
@@ -153,8 +158,9 @@ rdtsc_cost(void)
   double ns[ROUNDS];
   for (int round = 0; round < ROUNDS; round++) {
     uint64_t begin = now_ns(), sum = 0;
-    for (int i = 0; i < TURNS; i++)
+    for (int i = 0; i < TURNS; i++) {
       sum += __rdtsc();
+    }
     sink = (long)sum;
     ns[round] = (double)(now_ns() - begin) / TURNS;
   }
@@ -165,8 +171,9 @@ loop_cost(void)
 {
   enum { TURNS = 20000000 };
   uint64_t begin = now_ns();
-  for (int i = 0; i < TURNS; i++)
+  for (int i = 0; i < TURNS; i++) {
     __asm__ volatile("" ::: "memory");
+  }
   return (double)(now_ns() - begin) / TURNS;
 }
 
@@ -176,18 +183,21 @@ main(int count, char **words)
   mode = count > 1 ? words[1] : "pair";
   turns = count > 2 ? atol(words[2]) : 1000000;
   int threads = count > 3 ? atoi(words[3]) : 1;
-  if (threads < 1 || threads > MAX_THREADS)
+  if (threads < 1 || threads > MAX_THREADS) {
     return 2;
+  }
   long calls = !strcmp(mode, "fib") ? fib_calls(turns) : !strcmp(mode, "pair") ? 3 * turns : turns;
   double rdtsc_ns = rdtsc_cost(), loop_ns = loop_cost();
   struct cost costs[MAX_THREADS];
   pthread_t thread[MAX_THREADS];
   pthread_barrier_init(&barrier, NULL, (unsigned)threads);
-  for (int i = 1; i < threads; i++)
+  for (int i = 1; i < threads; i++) {
     pthread_create(&thread[i], NULL, thread_main, &costs[i]);
+  }
   thread_main(&costs[0]);
-  for (int i = 1; i < threads; i++)
+  for (int i = 1; i < threads; i++) {
     pthread_join(thread[i], NULL);
+  }
   qsort(costs, (size_t)threads, sizeof *costs, compare_costs);
   printf("{\"mode\": \"%s\", \"threads\": %d, \"calls\": %ld, \"rounds\": %d, \"ns_per_call\": %.3f, "
          "\"cpu_ns_per_call\": %.3f, \"rdtsc_ns\": %.3f, \"loop_ns\": %.3f}\n",

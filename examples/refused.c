@@ -21,9 +21,10 @@ show(const char *path)
   struct ct_plan_function function = {.struct_size = sizeof(function)};
   for (size_t i = 0; ct_plan_function(plan, NULL, i, &function) == 0; i++) {
     char label[256];
-    if (function.hooked == CT_HOOKED_NOT && function.callable)
+    if (function.hooked == CT_HOOKED_NOT && function.callable) {
       printf("%" PRIx64 " %s: %s\n", function.address, ct_plan_function_label(plan, i, label, sizeof(label)),
              ct_refusal_text(function.refusal));
+    }
   }
   printf("%s: %zu of %zu functions hooked\n", ct_plan_path(plan), ct_plan_hooked(plan, NULL),
          ct_plan_function_count(plan));
@@ -35,7 +36,8 @@ int
 main(int argc, char **argv)
 {
   int failed = argc < 2;
-  for (int i = 1; i < argc; i++)
+  for (int i = 1; i < argc; i++) {
     failed |= show(argv[i]);
+  }
   return failed;
 }

@@ -22,8 +22,9 @@ look_at(struct ct_trace *trace, const struct ct_event *event, const char *name, 
 {
   uint32_t fn = event->kind == CT_EV_TAIL ? event->closed_fn : event->fn;
   const struct ct_trace_function *function = ct_trace_function(trace, fn);
-  if (function == NULL || strcmp(function->name, name) != 0)
+  if (function == NULL || strcmp(function->name, name) != 0) {
     return;
+  }
   switch (event->kind) {
   case CT_EV_RETURN: /* these end a call, which the event itself tells the begin of */
   case CT_EV_TAIL:
@@ -54,17 +55,20 @@ read_thread(struct ct_trace *trace, uint32_t index, const char *name)
     return 1;
   }
   const struct ct_event *event;
-  while ((event = ct_cursor_next_event(cursor)) != NULL)
+  while ((event = ct_cursor_next_event(cursor)) != NULL) {
     look_at(trace, event, name, &slowest);
+  }
   int damaged = ct_cursor_state(cursor) == CT_CURSOR_DAMAGED;
   ct_cursor_close(cursor);
 
   char longest[CT_DURATION_CHARS], begin[CT_DURATION_CHARS];
-  if (slowest.calls != 0)
+  if (slowest.calls != 0) {
     printf("thread %" PRIu32 ": %" PRIu64 " calls, the longest %s, at %s\n", ct_trace_thread(trace, index)->tid,
            slowest.calls, ct_format_duration(longest, slowest.longest_ns), ct_format_duration(begin, slowest.begin_ns));
-  if (damaged)
+  }
+  if (damaged) {
     fprintf(stderr, "slowest: the file of thread %" PRIu32 " is damaged\n", ct_trace_thread(trace, index)->tid);
+  }
   return damaged;
 }
 
@@ -82,8 +86,9 @@ main(int argc, char **argv)
     return 1;
   }
   int failed = 0;
-  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++)
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
     failed |= read_thread(trace, i, argv[2]);
+  }
   ct_trace_close(trace);
   return failed;
 }

@@ -41,8 +41,9 @@ static inline void
 plan_wrong(struct plan_check *check, const char *fmt, ...)
 {
   va_list ap;
-  if (check->text[0] != 0)
+  if (check->text[0] != 0) {
     return;
+  }
   va_start(ap, fmt);
   vsnprintf(check->text, sizeof(check->text), fmt, ap);
   va_end(ap);
@@ -54,8 +55,9 @@ plan_add(struct plan_check *check, uint64_t start, uint64_t bytes, enum plan_cha
   if (check->count == check->capacity) {
     check->capacity = check->capacity * 2 + 256;
     check->changes = realloc(check->changes, check->capacity * sizeof(*check->changes));
-    if (check->changes == NULL)
+    if (check->changes == NULL) {
       abort();
+    }
   }
   check->changes[check->count++] = (struct plan_change){start, start + bytes, (uint8_t)kind, (uint32_t)function};
 }
@@ -74,31 +76,39 @@ plan_collect(struct plan_check *check)
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *f = &plan->functions[i];
     uint64_t at = f->address + f->patch_offset;
-    if (f->refusal != CT_REFUSED_NOT)
+    if (f->refusal != CT_REFUSED_NOT) {
       continue;
+    }
     plan_add(check, at, f->patch_bytes, CHANGE_ENTRY, i);
-    if (f->patch_bytes == 0 || f->patch_bytes > CT_JUMP_BYTES)
+    if (f->patch_bytes == 0 || f->patch_bytes > CT_JUMP_BYTES) {
       plan_wrong(check, "function %#llx changes %u bytes", (unsigned long long)f->address, f->patch_bytes);
-    if (f->tactic == CT_TACTIC_PUN && f->patch_bytes < CT_JUMP_BYTES)
+    }
+    if (f->tactic == CT_TACTIC_PUN && f->patch_bytes < CT_JUMP_BYTES) {
       plan_add(check, at + f->patch_bytes, CT_JUMP_BYTES - f->patch_bytes, CHANGE_BORROWED, i);
-    if (f->tactic != CT_TACTIC_SHORT && f->tactic != CT_TACTIC_EVICT)
+    }
+    if (f->tactic != CT_TACTIC_SHORT && f->tactic != CT_TACTIC_EVICT) {
       continue;
+    }
     const struct ct_springboard *springboard = &plan->springboard[f->springboard];
     plan_add(check, springboard->relay, CT_JUMP_BYTES, CHANGE_RELAY, i);
-    if (f->tactic == CT_TACTIC_EVICT)
+    if (f->tactic == CT_TACTIC_EVICT) {
       plan_add(check, springboard->evicted, CT_JUMP_BYTES, CHANGE_EVICTED, i);
+    }
     int64_t distance = (int64_t)(springboard->relay - (at + 2));
-    if (distance != (int8_t)distance)
+    if (distance != (int8_t)distance) {
       plan_wrong(check, "function %#llx: the short jump does not reach", (unsigned long long)f->address);
+    }
   }
-  if (check->count != 0)
+  if (check->count != 0) {
     qsort(check->changes, check->count, sizeof(*check->changes), plan_compare);
+  }
   for (size_t i = 1; i < check->count; i++) {
     const struct plan_change *a = &check->changes[i - 1], *b = &check->changes[i];
     /* Two may borrow the same bytes. */
-    if (a->end > b->start && (a->kind != CHANGE_BORROWED || b->kind != CHANGE_BORROWED))
+    if (a->end > b->start && (a->kind != CHANGE_BORROWED || b->kind != CHANGE_BORROWED)) {
       plan_wrong(check, "changes at %#llx (kind %u) and %#llx (kind %u) overlap", (unsigned long long)a->start, a->kind,
                  (unsigned long long)b->start, b->kind);
+    }
   }
 }
 
@@ -109,15 +119,17 @@ plan_inside(const struct plan_check *check, uint64_t address)
   size_t low = 0, high = check->count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (check->changes[middle].start <= address)
+    if (check->changes[middle].start <= address) {
       low = middle + 1;
-    else
+    } else {
       high = middle;
+    }
   }
   for (size_t i = low; i > 0 && low - i < 3; i--) {
     const struct plan_change *c = &check->changes[i - 1];
-    if (c->kind != CHANGE_BORROWED && address < c->end && (address != c->start || c->kind == CHANGE_RELAY))
+    if (c->kind != CHANGE_BORROWED && address < c->end && (address != c->start || c->kind == CHANGE_RELAY)) {
       return c;
+    }
   }
   return NULL;
 }
@@ -126,9 +138,10 @@ static inline void
 plan_goes_to(struct plan_check *check, uint64_t from, uint64_t to, const char *how)
 {
   const struct plan_change *c = plan_inside(check, to);
-  if (c != NULL)
+  if (c != NULL) {
     plan_wrong(check, "%#llx %s %#llx, inside the change of kind %u at %#llx", (unsigned long long)from, how,
                (unsigned long long)to, c->kind, (unsigned long long)c->start);
+  }
 }
 
 /* One instruction of the file as it is: where control goes from it. */
@@ -136,16 +149,19 @@ static inline void
 plan_instruction(struct plan_check *check, uint64_t at, const ZydisDecodedInstruction *in)
 {
   uint64_t next = at + in->length;
-  if (in->raw.imm[0].is_relative)
+  if (in->raw.imm[0].is_relative) {
     plan_goes_to(check, at, next + (uint64_t)in->raw.imm[0].value.s, "branches to");
-  if (in->mnemonic == ZYDIS_MNEMONIC_LEA && in->raw.modrm.mod == 0 && in->raw.modrm.rm == 5)
+  }
+  if (in->mnemonic == ZYDIS_MNEMONIC_LEA && in->raw.modrm.mod == 0 && in->raw.modrm.rm == 5) {
     plan_goes_to(check, at, next + (uint64_t)in->raw.disp.value, "computes");
+  }
   if (in->meta.category == ZYDIS_CATEGORY_CALL && plan_inside(check, at) == NULL) {
     const struct plan_change *c = plan_inside(check, next);
     /* What is displaced itself pushes an address that nothing returns into, unless the call comes back. */
-    if (c != NULL)
+    if (c != NULL) {
       plan_wrong(check, "the call at %#llx returns into the change at %#llx", (unsigned long long)at,
                  (unsigned long long)c->start);
+    }
   }
 }
 
@@ -156,8 +172,9 @@ plan_walk(struct plan_check *check, size_t i)
   const struct ct_plan *plan = check->plan;
   const struct ct_planned *f = &plan->functions[i];
   uint64_t end = f->address + f->size;
-  if (i + 1 < plan->count && plan->functions[i + 1].address < end)
+  if (i + 1 < plan->count && plan->functions[i + 1].address < end) {
     end = plan->functions[i + 1].address;
+  }
   size_t left = ct_elf_bytes_left(plan->elf, f->address);
   size_t size = end - f->address < left ? end - f->address : left;
   const uint8_t *code = size != 0 ? ct_elf_bytes(plan->elf, f->address, size) : NULL;
@@ -187,13 +204,15 @@ plan_window(struct plan_check *check, uint64_t at, const struct ct_window *windo
     ZydisDecodedInstruction in;
     size_t length = (size_t)(window->offset[i + 1] - window->offset[i]);
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&check->decoder, NULL, code + window->offset[i], length, &in)) ||
-        in.length != length)
+        in.length != length) {
       plan_wrong(check, "the window at %#llx is not of whole instructions", (unsigned long long)at);
-    else if (in.meta.category == ZYDIS_CATEGORY_CALL)
+    } else if (in.meta.category == ZYDIS_CATEGORY_CALL) {
       plan_goes_to(check, at, at + window->offset[i + 1], "calls and comes back to");
+    }
   }
-  if (!window->terminated)
+  if (!window->terminated) {
     plan_goes_to(check, at, at + window->length, "goes on at");
+  }
 }
 
 static inline bool
@@ -203,11 +222,13 @@ plan_is_padding(const struct plan_check *check, uint64_t from, uint64_t to)
     size_t left = ct_elf_bytes_left(check->plan->elf, at);
     const uint8_t *code = left != 0 ? ct_elf_bytes(check->plan->elf, at, left) : NULL;
     ZydisDecodedInstruction in;
-    if (code == NULL || !ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&check->decoder, NULL, code, left, &in)))
+    if (code == NULL || !ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&check->decoder, NULL, code, left, &in))) {
       return false;
+    }
     bool xchg = in.mnemonic == ZYDIS_MNEMONIC_XCHG && in.opcode == 0x90 && in.raw.rex.B == 0;
-    if (in.mnemonic != ZYDIS_MNEMONIC_NOP && in.mnemonic != ZYDIS_MNEMONIC_INT3 && !xchg)
+    if (in.mnemonic != ZYDIS_MNEMONIC_NOP && in.mnemonic != ZYDIS_MNEMONIC_INT3 && !xchg) {
       return false;
+    }
     at += in.length;
   }
   return true;
@@ -224,21 +245,25 @@ plan_check(struct plan_check *check, const struct ct_plan *plan)
   for (size_t i = 0; i < check->count; i++) {
     const struct plan_change *c = &check->changes[i];
     if (ct_elf_bytes(plan->elf, c->start, c->end - c->start) == NULL || !ct_elf_is_code(plan->elf, c->start) ||
-        !ct_elf_is_code(plan->elf, c->end - 1))
+        !ct_elf_is_code(plan->elf, c->end - 1)) {
       plan_wrong(check, "the change at %#llx is not in code", (unsigned long long)c->start);
+    }
   }
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *f = &plan->functions[i];
     plan_walk(check, i);
-    if (f->refusal != CT_REFUSED_NOT)
+    if (f->refusal != CT_REFUSED_NOT) {
       continue;
+    }
     uint64_t at = f->address + f->patch_offset;
     plan_window(check, at, &f->window, f->patch_bytes);
-    if (f->window.length < f->patch_bytes && !plan_is_padding(check, at + f->window.length, at + f->patch_bytes))
+    if (f->window.length < f->patch_bytes && !plan_is_padding(check, at + f->window.length, at + f->patch_bytes)) {
       plan_wrong(check, "the patch at %#llx ends in something else than padding", (unsigned long long)at);
-    if (f->tactic == CT_TACTIC_EVICT)
+    }
+    if (f->tactic == CT_TACTIC_EVICT) {
       plan_window(check, plan->springboard[f->springboard].evicted, &plan->springboard[f->springboard].window,
                   2 * CT_JUMP_BYTES);
+    }
   }
   return check->text;
 }

@@ -34,8 +34,9 @@ crc32c_sse42(uint32_t crc, const uint8_t *p, size_t size)
     state = __builtin_ia32_crc32di(state, word);
   }
   uint32_t tail = (uint32_t)state;
-  for (; size > 0; size--)
+  for (; size > 0; size--) {
     tail = __builtin_ia32_crc32qi(tail, *p++);
+  }
   return ~tail;
 }
 #endif
@@ -44,8 +45,9 @@ uint32_t
 ct_crc32c(uint32_t crc, const void *data, size_t size)
 {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2"))
+  if (__builtin_cpu_supports("sse4.2")) {
     return crc32c_sse42(crc, data, size);
+  }
 #endif
   return ct_crc32c_table(crc, data, size);
 }

@@ -29,15 +29,18 @@ append(const char *piece, size_t length, void *arg)
 {
   struct text *text = arg;
 
-  if (length == 0)
+  if (length == 0) {
     return; /* piece may be NULL then */
-  if (length >= TEXT_BYTES_MAX - text->used)
+  }
+  if (length >= TEXT_BYTES_MAX - text->used) {
     longjmp(text->give_up, 1);
+  }
   if (text->used + length + 1 > text->size) {
     size_t size = 2 * (text->used + length + 1);
     char *bytes = realloc(text->bytes, size);
-    if (bytes == NULL)
+    if (bytes == NULL) {
       longjmp(text->give_up, 1);
+    }
     text->bytes = bytes;
     text->size = size;
   }
@@ -49,40 +52,47 @@ append(const char *piece, size_t length, void *arg)
 static int
 demangle(const char *raw, size_t length, int options, struct text *text)
 {
-  if (rust_demangle_callback(raw, options, append, text))
+  if (rust_demangle_callback(raw, options, append, text)) {
     return 1;
+  }
   text->used = 0;
-  if (length > GUARDED_BYTES)
+  if (length > GUARDED_BYTES) {
     options |= DMGL_NO_RECURSE_LIMIT;
+  }
   return cplus_demangle_v3_callback(raw, options, append, text);
 }
 
 static char *
 demangle_with(const char *raw, int more_options)
 {
-  if (raw == NULL || raw[0] != '_')
+  if (raw == NULL || raw[0] != '_') {
     return NULL;
+  }
   size_t length = strnlen(raw, RAW_BYTES_MAX + 1);
-  if (length > RAW_BYTES_MAX)
+  if (length > RAW_BYTES_MAX) {
     return NULL;
+  }
 
   /* A symbol version is not part of the mangled name: it is cut off and put back after the text. */
   const char *version = strchr(raw, '@');
   char *plain = strndup(raw, version != NULL ? (size_t)(version - raw) : length);
   struct text *text = calloc(1, sizeof(*text));
   char *result = NULL;
-  if (plain == NULL || text == NULL)
+  if (plain == NULL || text == NULL) {
     goto out;
+  }
   if (setjmp(text->give_up) == 0 &&
       demangle(plain, strlen(plain), DMGL_PARAMS | DMGL_ANSI | DMGL_AUTO | more_options, text) && text->used != 0) {
-    if (version != NULL)
+    if (version != NULL) {
       append(version, strlen(version), text);
+    }
     result = text->bytes;
     text->bytes = NULL;
   }
 out:
-  if (text != NULL)
+  if (text != NULL) {
     free(text->bytes);
+  }
   free(text);
   free(plain);
   return result;
@@ -104,13 +114,15 @@ size_t
 ct_demangled_name_length(const char *text)
 {
   const char *close = strrchr(text, ')');
-  if (close == NULL || strstr(close, "::") != NULL || strchr(close, '>') != NULL)
+  if (close == NULL || strstr(close, "::") != NULL || strchr(close, '>') != NULL) {
     return strlen(text); /* <fn(u8) as a::B>::f, a::{closure}: what is in parentheses is no parameter list */
+  }
   int open = 0;
   for (const char *p = close; p > text; p--) {
     open += (*p == ')') - (*p == '(');
-    if (open == 0)
+    if (open == 0) {
       return (size_t)(p - text);
+    }
   }
   return strlen(text);
 }

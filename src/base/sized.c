@@ -17,8 +17,9 @@ size_of(const void *sized)
 static int
 check(size_t size, struct ct_diag *diag)
 {
-  if (size < sizeof(size_t) || size > SIZE_BELIEVED)
+  if (size < sizeof(size_t) || size > SIZE_BELIEVED) {
     return ct_fail(diag, CT_EINVAL, "struct_size is not set to the size of the structure");
+  }
   return CT_OK;
 }
 
@@ -27,11 +28,13 @@ ct_sized_take(void *own, size_t own_size, const void *given, struct ct_diag *dia
 {
   size_t size = size_of(given);
   int code = check(size, diag);
-  if (code != CT_OK)
+  if (code != CT_OK) {
     return code;
+  }
   for (size_t i = own_size; i < size; i++) {
-    if (((const unsigned char *)given)[i] != 0)
+    if (((const unsigned char *)given)[i] != 0) {
       return ct_fail(diag, CT_EUNSUPPORTED, "an option is set that this version of the library does not have");
+    }
   }
   memset(own, 0, own_size);
   memcpy(own, given, size < own_size ? size : own_size);
@@ -44,8 +47,9 @@ ct_sized_give(void *wanted, const void *own, size_t own_size, struct ct_diag *di
 {
   size_t size = size_of(wanted);
   int code = check(size, diag);
-  if (code != CT_OK)
+  if (code != CT_OK) {
     return code;
+  }
   memset(wanted, 0, size);
   memcpy(wanted, own, size < own_size ? size : own_size);
   memcpy(wanted, &size, sizeof(size));

@@ -21,8 +21,9 @@ ct_format_duration(char buf[CT_DURATION_CHARS], uint64_t ns)
     uint64_t step = units[u].unit_ns / 1000;
     for (int decimals = 3; decimals > 0; decimals--, step *= 10) {
       uint64_t digits = ns / step + (ns % step * 2 >= step);
-      if (digits >= 10000)
+      if (digits >= 10000) {
         continue;
+      }
       /* All four digits, then the point goes in: "1234 us" becomes "12.34 us". */
       int point = 4 - decimals;
       snprintf(buf, CT_DURATION_CHARS, "%04u %s", (unsigned)digits, units[u].name);
@@ -42,8 +43,9 @@ ct_format_count(char buf[CT_COUNT_CHARS], uint64_t count)
   int n = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)count);
   char *p = buf;
   for (int i = 0; i < n; i++) {
-    if (i != 0 && (n - i) % 3 == 0)
+    if (i != 0 && (n - i) % 3 == 0) {
       *p++ = ',';
+    }
     *p++ = digits[i];
   }
   *p = '\0';
@@ -73,8 +75,9 @@ static size_t
 control_bytes(const char *text)
 {
   unsigned char c = (unsigned char)text[0];
-  if (c == 0xc2 && ((unsigned char)text[1] & 0xe0) == 0x80)
+  if (c == 0xc2 && ((unsigned char)text[1] & 0xe0) == 0x80) {
     return 2;
+  }
   return c < 0x20 || c == 0x7f;
 }
 
@@ -101,18 +104,22 @@ ct_make_printable(char *text)
 static size_t
 utf8_length(const unsigned char *p)
 {
-  if (p[0] < 0x80)
+  if (p[0] < 0x80) {
     return 1;
+  }
   size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-  if (p[0] < 0xC2 || p[0] > 0xF4)
+  if (p[0] < 0xC2 || p[0] > 0xF4) {
     return 0;
+  }
   for (size_t i = 1; i < n; i++) {
-    if ((p[i] & 0xC0) != 0x80)
+    if ((p[i] & 0xC0) != 0x80) {
       return 0;
+    }
   }
   if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-      (p[0] == 0xF4 && p[1] > 0x8F))
+      (p[0] == 0xF4 && p[1] > 0x8F)) {
     return 0;
+  }
   return n;
 }
 
@@ -120,8 +127,9 @@ char *
 ct_utf8_copy(const char *text)
 {
   char *clean = malloc(strlen(text) * 3 + 1);
-  if (clean == NULL)
+  if (clean == NULL) {
     return NULL;
+  }
   char *to = clean;
   for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
     size_t n = utf8_length(p);

@@ -33,8 +33,9 @@ ct_ask_named(const struct ct_command *command, const char *name, const char *met
     return code == CT_ENOENT ? CT_EXIT_NO_SESSION : code == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
   *answer = ct_ask(id, method, params, timeout_ms, &code, &diag);
-  if (code == CT_OK)
+  if (code == CT_OK) {
     return CT_EXIT_OK;
+  }
   ct_command_failed(command, "%s", diag.text);
   /* What it lacks may be something that was asked for; or it has ended meanwhile. */
   return code == CT_ENOENT && ct_control_find(id, id, NULL) == CT_ENOENT ? CT_EXIT_NO_SESSION : CT_EXIT_FAILED;

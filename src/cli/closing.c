@@ -51,8 +51,9 @@ info_of(struct ct_trace *trace)
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
-  if (out == NULL)
+  if (out == NULL) {
     return NULL;
+  }
   int rc = ct_info_write(trace, &options, out, NULL);
   fclose(out);
   json_t *info = rc == 0 ? json_loadb(text, size, 0, NULL) : NULL;
@@ -68,8 +69,9 @@ crash_frame(const json_t *crash)
   size_t i;
   json_array_foreach(frames, i, frame)
   {
-    if (json_is_string(json_object_get(frame, "file")))
+    if (json_is_string(json_object_get(frame, "file"))) {
       return frame;
+    }
   }
   return json_array_get(frames, 0);
 }
@@ -81,8 +83,9 @@ report_crash(const json_t *crash)
   const json_t *frame = crash_frame(crash);
   const char *function = json_string_value(json_object_get(frame, "function"));
   const char *file = json_string_value(json_object_get(frame, "file"));
-  if (name == NULL)
+  if (name == NULL) {
     return;
+  }
   fputs("contrail: the program was ended by ", stderr);
   ct_put_printable(stderr, name, SIZE_MAX);
   if (function != NULL) {
@@ -106,8 +109,9 @@ ct_report_trace(const char *directory)
 {
   struct ct_trace *trace;
   char events[CT_COUNT_CHARS], threads[CT_COUNT_CHARS], size[CT_DURATION_CHARS];
-  if (ct_trace_open(directory, &trace, NULL) != 0)
+  if (ct_trace_open(directory, &trace, NULL) != 0) {
     return;
+  }
   json_t *info = info_of(trace);
   const json_t *crash = json_object_get(info, "crash");
   uint64_t seen = (uint64_t)json_integer_value(json_object_get(info, "events"));
@@ -115,18 +119,22 @@ ct_report_trace(const char *directory)
   uint64_t waited = (uint64_t)json_integer_value(json_object_get(info, "waited_ns"));
   uint32_t count = ct_trace_thread_count(trace);
   bool standard = strcmp(directory, CT_DEFAULT_TRACE) == 0;
-  if (json_is_object(crash))
+  if (json_is_object(crash)) {
     report_crash(crash);
-  if (json_is_true(json_object_get(info, "children_missed")))
+  }
+  if (json_is_true(json_object_get(info, "children_missed"))) {
     fputs("contrail: the program's children were not recorded; contrail record --follow records them too\n", stderr);
+  }
   fprintf(stderr, "contrail: %s events of %s thread%s, %s, ", ct_format_count(events, seen),
           ct_format_count(threads, count), count == 1 ? "" : "s", ct_format_bytes(size, ct_trace_bytes(trace)));
-  if (lost != 0)
+  if (lost != 0) {
     fprintf(stderr, "%.2g %% of all events LOST", 100.0 * (double)lost / ((double)seen + (double)lost));
-  else
+  } else {
     fputs("nothing lost", stderr);
-  if (waited >= WAITED_NS_SHOWN)
+  }
+  if (waited >= WAITED_NS_SHOWN) {
     fprintf(stderr, ", the program waited %s for room", ct_format_duration(size, waited));
+  }
   bool printed = json_integer_value(json_object_get(json_object_get(info, "output"), "recorded_bytes")) > 0;
   const char *next = json_is_object(crash) ? "info" : seen != 0 ? "report" : printed ? "output" : "info";
   fprintf(stderr, "; next: contrail %s%s%s\n", next, standard ? "" : " ", standard ? "" : directory);

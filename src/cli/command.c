@@ -48,12 +48,15 @@ int
 ct_bad_option(const struct ct_command *command, char **argv, int result)
 {
   const char *word = argv[optind - 1];
-  if (result == ':')
+  if (result == ':') {
     return ct_usage_error(command, "option '%s' needs a value", word);
-  if (optopt != 0 && strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL)
+  }
+  if (optopt != 0 && strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL) {
     return ct_usage_error(command, "option '%.*s' takes no value", (int)strcspn(word, "="), word);
-  if (optopt != 0)
+  }
+  if (optopt != 0) {
     return ct_usage_error(command, "unknown option '-%c'", optopt);
+  }
   return ct_usage_error(command, "unknown option '%s'", word);
 }
 
@@ -68,12 +71,14 @@ bool
 ct_parse_number(const char *text, uint64_t max, uint64_t *value)
 {
   char *end;
-  if (text[0] < '0' || text[0] > '9')
+  if (text[0] < '0' || text[0] > '9') {
     return false;
+  }
   errno = 0;
   unsigned long long n = strtoull(text, &end, 10);
-  if (errno != 0 || *end != '\0' || n > max)
+  if (errno != 0 || *end != '\0' || n > max) {
     return false;
+  }
   *value = n;
   return true;
 }
@@ -81,8 +86,9 @@ ct_parse_number(const char *text, uint64_t max, uint64_t *value)
 bool
 ct_parse_time(const char *text, enum ct_view_time *time)
 {
-  if (strcmp(text, "cpu") != 0 && strcmp(text, "wall") != 0)
+  if (strcmp(text, "cpu") != 0 && strcmp(text, "wall") != 0) {
     return false;
+  }
   *time = text[0] == 'c' ? CT_TIME_CPU : CT_TIME_WALL;
   return true;
 }
@@ -91,11 +97,13 @@ bool
 ct_tid_list_add(struct ct_tid_list *list, const char *text)
 {
   uint64_t tid;
-  if (!ct_parse_number(text, UINT32_MAX, &tid))
+  if (!ct_parse_number(text, UINT32_MAX, &tid)) {
     return false;
+  }
   uint32_t *tids = reallocarray(list->tids, list->count + 1, sizeof(*tids));
-  if (tids == NULL)
+  if (tids == NULL) {
     return false;
+  }
   list->tids = tids;
   list->tids[list->count++] = (uint32_t)tid;
   return true;
@@ -116,8 +124,9 @@ ct_open_control(struct ct_session *session)
   struct ct_control *control = NULL;
   struct ct_diag diag = {""};
   int code = ct_control_open(session, &control, &diag);
-  if (code != CT_OK && code != CT_ESRCH)
+  if (code != CT_OK && code != CT_ESRCH) {
     fprintf(stderr, "contrail: note: contrail sessions will not show this one: %s\n", diag.text);
+  }
   return control;
 }
 
@@ -138,13 +147,15 @@ ct_open_trace(const struct ct_command *command, const char *dir)
   struct ct_diag diag = {""};
   signal(SIGPIPE, SIG_IGN);
   int rc = ct_trace_open(dir, &trace, &diag);
-  if (rc == 0)
+  if (rc == 0) {
     return trace;
-  if (rc == CT_ENOENT && strcmp(dir, CT_DEFAULT_TRACE) == 0)
+  }
+  if (rc == CT_ENOENT && strcmp(dir, CT_DEFAULT_TRACE) == 0) {
     ct_command_failed(command, "no %s here; give a trace directory, or record one: contrail record -- PROGRAM",
                       CT_DEFAULT_TRACE);
-  else
+  } else {
     ct_command_failed(command, "%s", diag.text[0] != '\0' ? diag.text : ct_err_text(rc));
+  }
   return NULL;
 }
 
@@ -161,19 +172,21 @@ ct_warn_sources(struct ct_trace *trace)
 int
 ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_notes *notes, const struct ct_diag *diag)
 {
-  if (rc == CT_EIO && errno == EPIPE)
+  if (rc == CT_EIO && errno == EPIPE) {
     return CT_EXIT_OK;
+  }
   if (rc != 0) {
     ct_command_failed(command, "%s", diag->text[0] != '\0' ? diag->text : ct_err_text(rc));
     return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
-  if (notes->damaged_threads == 1)
+  if (notes->damaged_threads == 1) {
     ct_command_failed(command, "the file of thread %u is damaged or cut; what comes before that place is shown",
                       notes->first_damaged_tid);
-  else if (notes->damaged_threads != 0)
+  } else if (notes->damaged_threads != 0) {
     ct_command_failed(command,
                       "the files of %u threads (the first is %u) are damaged or cut; what comes before is shown",
                       notes->damaged_threads, notes->first_damaged_tid);
+  }
   return CT_EXIT_OK;
 }
 
@@ -181,8 +194,9 @@ FILE *
 ct_view_nowhere(const struct ct_command *command)
 {
   FILE *nowhere = fopen("/dev/null", "we");
-  if (nowhere == NULL)
+  if (nowhere == NULL) {
     ct_command_failed(command, "/dev/null: %s", strerror(errno));
+  }
   return nowhere;
 }
 
@@ -192,17 +206,19 @@ ct_report_unmatched(const struct ct_command *command, struct ct_trace *trace, co
 {
   enum { LIKELY = 3 };
   const char *likely[LIKELY];
-  if (rc != CT_EXIT_OK || notes->shown != 0 || (filter->function == NULL && filter->module == NULL))
+  if (rc != CT_EXIT_OK || notes->shown != 0 || (filter->function == NULL && filter->module == NULL)) {
     return rc;
+  }
   fflush(stdout);
   size_t count = ct_view_matches(trace, filter->function, filter->module, likely, LIKELY);
   const char *glob = filter->function != NULL ? filter->function : filter->module;
   fprintf(stderr, "contrail %s: ", command->name);
-  if (count != 0)
+  if (count != 0) {
     fprintf(stderr, "nothing: of the functions that match '%s' none was called", glob);
-  else
+  } else {
     fprintf(stderr, "nothing: no %s matches '%s'%s", filter->function != NULL ? "function" : "module", glob,
             filter->function != NULL && filter->module != NULL ? " in these modules" : "");
+  }
   for (size_t i = 0; count == 0 && i < LIKELY && likely[i][0] != '\0'; i++) {
     fputs(i == 0 ? "; perhaps " : ", ", stderr);
     ct_put_printable(stderr, likely[i], 200);

@@ -18,19 +18,23 @@ int
 ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude)
 {
   struct ct_diag diag = {""};
-  if (*exclude == NULL && (*exclude = ct_exclude_create()) == NULL)
+  if (*exclude == NULL && (*exclude = ct_exclude_create()) == NULL) {
     return ct_command_failed(command, "out of memory");
+  }
   int rc = 0;
-  if (option == CT_OPTION_EXCLUDE_HOT)
+  if (option == CT_OPTION_EXCLUDE_HOT) {
     rc = ct_exclude_add_hot(*exclude, &diag);
-  else if (option == CT_OPTION_EXCLUDE_FROM)
+  } else if (option == CT_OPTION_EXCLUDE_FROM) {
     rc = ct_exclude_add_file(*exclude, argument, &diag);
-  else
+  } else {
     rc = ct_exclude_add(*exclude, argument, &diag);
-  if (rc == 0)
+  }
+  if (rc == 0) {
     return CT_EXIT_OK;
-  if (option == CT_OPTION_EXCLUDE)
+  }
+  if (option == CT_OPTION_EXCLUDE) {
     return ct_usage_error(command, "--exclude '%.200s': %s", argument, diag.text);
+  }
   return ct_usage_error(command, "%s", diag.text);
 }
 
@@ -40,15 +44,17 @@ ct_exclude_warn(const struct ct_exclude *exclude)
   const char *pattern;
   size_t unmatched = 0;
   for (size_t n = 0; (pattern = ct_exclude_pattern(exclude, n)) != NULL; n++) {
-    if (ct_exclude_has_matched(exclude, n) || unmatched++ >= LINES_MAX)
+    if (ct_exclude_has_matched(exclude, n) || unmatched++ >= LINES_MAX) {
       continue;
+    }
     const char *likely = ct_exclude_likely(exclude, n);
     fprintf(stderr, "contrail: --exclude '%s' matched no function%s", pattern, likely[0] != '\0' ? ": " : "");
     ct_put_printable(stderr, likely, SIZE_MAX);
     fputc('\n', stderr);
   }
-  if (unmatched > LINES_MAX)
+  if (unmatched > LINES_MAX) {
     fprintf(stderr, "contrail: ... nor did %zu more patterns\n", unmatched - LINES_MAX);
+  }
 }
 
 static int
@@ -73,8 +79,9 @@ static int
 add_line(void *context, const struct ct_hot *group, const char *pattern)
 {
   const struct ct_hot **last = context;
-  if (*last != group)
+  if (*last != group) {
     printf("%s# %s\n", *last == NULL ? "" : "\n", group->what);
+  }
   *last = group;
   puts(pattern);
   return 0;
@@ -91,8 +98,9 @@ static int
 show_hot_functions(const char *dir, struct ct_hot_functions_options *options)
 {
   struct ct_trace *trace = ct_open_trace(&ct_command_exclude_list, dir);
-  if (trace == NULL)
+  if (trace == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
@@ -120,8 +128,9 @@ run(int argc, char **argv)
       hot.json = true;
       break;
     case 's':
-      if (!ct_parse_number(optarg, 100, &percent) || percent == 0)
+      if (!ct_parse_number(optarg, 100, &percent) || percent == 0) {
         return ct_usage_error(&ct_command_exclude_list, "--share takes 1 to 100 (percent), not '%s'", optarg);
+      }
       hot.percent = (unsigned)percent;
       break;
     case 'h':

@@ -28,11 +28,13 @@ run(int argc, char **argv)
     }
   }
   const char *dir = ct_trace_argument(&ct_command_info, argc, argv);
-  if (dir == NULL)
+  if (dir == NULL) {
     return CT_EXIT_USAGE;
+  }
   struct ct_trace *trace = ct_open_trace(&ct_command_info, dir);
-  if (trace == NULL)
+  if (trace == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   int rc = ct_info_write(trace, &info, stdout, &diag);

@@ -18,8 +18,9 @@ const struct ct_command *
 ct_command_find(const char *name)
 {
   for (size_t i = 0; ct_commands[i] != NULL; i++) {
-    if (strcmp(ct_commands[i]->name, name) == 0)
+    if (strcmp(ct_commands[i]->name, name) == 0) {
       return ct_commands[i];
+    }
   }
   return NULL;
 }
@@ -37,8 +38,9 @@ overview(void)
   puts("usage: contrail COMMAND [OPTION]...\n"
        "\n"
        "Records every function call of a program, with no recompilation, and shows the record.\n");
-  for (size_t i = 0; ct_commands[i] != NULL; i++)
+  for (size_t i = 0; ct_commands[i] != NULL; i++) {
     printf("  %-12s  %s\n", ct_commands[i]->name, ct_commands[i]->summary);
+  }
   puts("\n"
        "  contrail record -- PROGRAM ARGS    then    contrail report\n"
        "  contrail help COMMAND              for its options");
@@ -48,8 +50,9 @@ overview(void)
 static int
 run_help(int argc, char **argv)
 {
-  if (argc < 2 || argv[1][0] == '-')
+  if (argc < 2 || argv[1][0] == '-') {
     return overview();
+  }
   const struct ct_command *command = ct_command_find(argv[1]);
   return command != NULL ? ct_show_usage(command) : unknown_command(argv[1]);
 }
@@ -85,11 +88,12 @@ static void
 fill_standard_files(void)
 {
   int fd;
-  do
+  do {
     fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0)
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) {
     close(fd);
+  }
 }
 
 int
@@ -97,12 +101,15 @@ main(int argc, char **argv)
 {
   fill_standard_files();
   opterr = 0; /* ct_bad_option says it */
-  if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+  if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
     return overview();
-  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+  }
+  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
     return run_version(argc - 1, argv + 1);
+  }
   const struct ct_command *command = ct_command_find(argv[1]);
-  if (command == NULL)
+  if (command == NULL) {
     return unknown_command(argv[1]);
+  }
   return command->run(argc - 1, argv + 1);
 }

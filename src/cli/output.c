@@ -11,12 +11,14 @@ static int
 show(const char *dir, const struct ct_output_options *options)
 {
   struct ct_trace *trace = ct_open_trace(&ct_command_output, dir);
-  if (trace == NULL)
+  if (trace == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
-  for (uint32_t n = 0; options->raw && n < ct_trace_damage_count(trace); n++)
+  for (uint32_t n = 0; options->raw && n < ct_trace_damage_count(trace); n++) {
     ct_command_failed(&ct_command_output, "DAMAGED: %s", ct_trace_damage(trace, n));
+  }
   int rc = ct_output_write(trace, options, stdout, &diag);
   rc = ct_finish_view(&ct_command_output, rc, &notes, &diag);
   ct_trace_close(trace);
@@ -41,8 +43,9 @@ run(int argc, char **argv)
   while (rc == -1 && (c = getopt_long(argc, argv, ":t:h", longs, NULL)) != -1) {
     switch (c) {
     case 't':
-      if (!ct_tid_list_add(&tids, optarg))
+      if (!ct_tid_list_add(&tids, optarg)) {
         rc = ct_usage_error(&ct_command_output, "'%s' is not a thread id", optarg);
+      }
       break;
     case '1':
     case '2':
@@ -63,12 +66,14 @@ run(int argc, char **argv)
     }
   }
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_output, argc, argv) : NULL;
-  if (rc == -1 && dir == NULL)
+  if (rc == -1 && dir == NULL) {
     rc = CT_EXIT_USAGE;
+  }
   options.tids = tids.tids;
   options.tid_count = tids.count;
-  if (rc == -1)
+  if (rc == -1) {
     rc = show(dir, &options);
+  }
   free(tids.tids);
   return rc;
 }

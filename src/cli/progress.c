@@ -31,19 +31,22 @@ void
 ct_progress_update(void *arg, uint64_t done, uint64_t total)
 {
   struct ct_progress *progress = arg;
-  if (!progress->enabled)
+  if (!progress->enabled) {
     return;
+  }
   uint64_t now = now_ns();
-  if (now < progress->next_ns)
+  if (now < progress->next_ns) {
     return;
+  }
   progress->next_ns = now + SECOND_NS / 10;
   progress->visible = true;
   uint64_t elapsed = (now - progress->start_ns) / SECOND_NS;
-  if (total != 0)
+  if (total != 0) {
     fprintf(stderr, "\r\033[K%s: %u %%, %llu s", progress->what,
             (unsigned)(done < total ? 100.0 * (double)done / (double)total : 100.0), (unsigned long long)elapsed);
-  else
+  } else {
     fprintf(stderr, "\r\033[K%s: %llu s", progress->what, (unsigned long long)elapsed);
+  }
   fflush(stderr);
 }
 
@@ -51,8 +54,9 @@ void
 ct_progress_end(void *arg)
 {
   struct ct_progress *progress = arg;
-  if (progress->visible)
+  if (progress->visible) {
     fputs("\r\033[K", stderr);
+  }
   progress->visible = false;
   progress->enabled = false;
 }

@@ -13,26 +13,31 @@ static int
 show(const char *dir, struct ct_replay_options *options, bool quiet)
 {
   FILE *out = quiet ? ct_view_nowhere(&ct_command_replay) : stdout;
-  if (out == NULL)
+  if (out == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_trace *trace = ct_open_trace(&ct_command_replay, dir);
-  if (trace == NULL)
+  if (trace == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
-  if (isatty(STDOUT_FILENO) != 1)
+  if (isatty(STDOUT_FILENO) != 1) {
     options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
+  }
   int rc = ct_replay_write(trace, options, out, &notes, &diag);
   ct_progress_end(&progress);
   rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);
   struct ct_view_filter filter = {options->function_glob, options->module_glob, quiet || options->json};
   rc = ct_report_unmatched(&ct_command_replay, trace, &filter, &notes, rc);
-  if (quiet)
+  if (quiet) {
     fclose(out);
-  if (options->source)
+  }
+  if (options->source) {
     ct_warn_sources(trace);
+  }
   ct_trace_close(trace);
   return rc;
 }
@@ -51,16 +56,19 @@ take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid
   uint64_t number;
   switch (c) {
   case 't':
-    if (!ct_tid_list_add(tids, optarg))
+    if (!ct_tid_list_add(tids, optarg)) {
       return ct_usage_error(&ct_command_replay, "'%s' is not a thread id", optarg);
+    }
     return -1;
   case 'n':
-    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit))
+    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit)) {
       return ct_usage_error(&ct_command_replay, "'%s' is not a number of lines", optarg);
+    }
     return -1;
   case 'd':
-    if (!ct_parse_number(optarg, UINT32_MAX, &number))
+    if (!ct_parse_number(optarg, UINT32_MAX, &number)) {
       return ct_usage_error(&ct_command_replay, "'%s' is not a depth", optarg);
+    }
     options->depth = (uint32_t)number;
     return -1;
   case 'f':
@@ -82,8 +90,9 @@ take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid
     options->time = CT_TIME_RAW;
     return -1;
   case 'T':
-    if (!ct_parse_time(optarg, &options->time))
+    if (!ct_parse_time(optarg, &options->time)) {
       return ct_usage_error(&ct_command_replay, "'%s' is neither wall nor cpu", optarg);
+    }
     return -1;
   case 'h':
     return ct_show_usage(&ct_command_replay);
@@ -114,15 +123,18 @@ run(int argc, char **argv)
   struct ct_tid_list tids = {0};
   bool quiet = false;
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":t:n:d:f:m:qh", longs, NULL)) != -1)
+  while (rc == -1 && (c = getopt_long(argc, argv, ":t:n:d:f:m:qh", longs, NULL)) != -1) {
     rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids);
+  }
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
-  if (rc == -1 && dir == NULL)
+  if (rc == -1 && dir == NULL) {
     rc = CT_EXIT_USAGE;
+  }
   options.tids = tids.tids;
   options.tid_count = tids.count;
-  if (rc == -1)
+  if (rc == -1) {
     rc = show(dir, &options, quiet);
+  }
   free(tids.tids);
   return rc;
 }

@@ -36,8 +36,9 @@ static unsigned
 terminal_columns(void)
 {
   struct winsize size;
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
     return 0;
+  }
   return size.ws_col;
 }
 
@@ -45,17 +46,20 @@ static int
 show(const char *dir, struct ct_report_options *options, bool quiet)
 {
   FILE *out = quiet ? ct_view_nowhere(&ct_command_report) : stdout;
-  if (out == NULL)
+  if (out == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_trace *trace = ct_open_trace(&ct_command_report, dir);
-  if (trace == NULL)
+  if (trace == NULL) {
     return CT_EXIT_FAILED;
+  }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress progress;
   ct_progress_start(&progress, "reading the trace");
-  if (!options->per_thread || isatty(STDOUT_FILENO) != 1)
+  if (!options->per_thread || isatty(STDOUT_FILENO) != 1) {
     options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
+  }
   options->width = terminal_columns();
   options->workers = WORKERS;
   int rc = ct_report_write(trace, options, out, &notes, &diag);
@@ -63,10 +67,12 @@ show(const char *dir, struct ct_report_options *options, bool quiet)
   rc = ct_finish_view(&ct_command_report, rc, &notes, &diag);
   struct ct_view_filter filter = {options->function_glob, options->module_glob, quiet || options->json};
   rc = ct_report_unmatched(&ct_command_report, trace, &filter, &notes, rc);
-  if (quiet)
+  if (quiet) {
     fclose(out);
-  if (options->source)
+  }
+  if (options->source) {
     ct_warn_sources(trace);
+  }
   ct_trace_close(trace);
   return rc;
 }
@@ -84,17 +90,20 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
 {
   switch (c) {
   case 's':
-    if (!parse_sort(optarg, &options->sort))
+    if (!parse_sort(optarg, &options->sort)) {
       return ct_usage_error(&ct_command_report, "cannot sort by '%s'", optarg);
+    }
     return -1;
   case 't':
-    if (!ct_tid_list_add(tids, optarg))
+    if (!ct_tid_list_add(tids, optarg)) {
       return ct_usage_error(&ct_command_report, "'%s' is not a thread id", optarg);
+    }
     return -1;
   case 'n':
     *limited = true;
-    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit))
+    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit)) {
       return ct_usage_error(&ct_command_report, "'%s' is not a number of rows", optarg);
+    }
     return -1;
   case 'p':
     options->per_thread = true;
@@ -118,8 +127,9 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
     options->time = CT_TIME_RAW;
     return -1;
   case 'T':
-    if (!ct_parse_time(optarg, &options->time))
+    if (!ct_parse_time(optarg, &options->time)) {
       return ct_usage_error(&ct_command_report, "'%s' is neither wall nor cpu", optarg);
+    }
     return -1;
   case 'h':
     return ct_show_usage(&ct_command_report);
@@ -145,19 +155,24 @@ run(int argc, char **argv)
   bool limited = false;
   bool quiet = false;
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":s:t:n:f:m:qh", longs, NULL)) != -1)
+  while (rc == -1 && (c = getopt_long(argc, argv, ":s:t:n:f:m:qh", longs, NULL)) != -1) {
     rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids, &limited);
+  }
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
-  if (rc == -1 && dir == NULL)
+  if (rc == -1 && dir == NULL) {
     rc = CT_EXIT_USAGE;
-  if (rc == -1 && options.family && (options.per_thread || tids.count != 0))
+  }
+  if (rc == -1 && options.family && (options.per_thread || tids.count != 0)) {
     rc = ct_usage_error(&ct_command_report, "--family is of all threads of all processes");
-  if (!limited && !options.json)
+  }
+  if (!limited && !options.json) {
     options.limit = DEFAULT_ROWS;
+  }
   options.tids = tids.tids;
   options.tid_count = tids.count;
-  if (rc == -1)
+  if (rc == -1) {
     rc = show(dir, &options, quiet);
+  }
   free(tids.tids);
   return rc;
 }

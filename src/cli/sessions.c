@@ -18,8 +18,9 @@ format_since(char *buf, size_t size, const json_t *status)
 {
   time_t seconds = (time_t)(ct_number_of(status, "since_wall_ns") / 1000000000);
   struct tm local;
-  if (localtime_r(&seconds, &local) == NULL || strftime(buf, size, "%Y-%m-%d %H:%M:%S", &local) == 0)
+  if (localtime_r(&seconds, &local) == NULL || strftime(buf, size, "%Y-%m-%d %H:%M:%S", &local) == 0) {
     snprintf(buf, size, "?");
+  }
 }
 
 static const char *
@@ -36,8 +37,9 @@ capture_lost(const json_t *status)
   uint64_t events = ct_number_of(status, "events") + ct_number_of(status, "child_events");
   uint64_t dropped = ct_number_of(status, "dropped") + ct_number_of(status, "child_dropped");
   double share = 100.0 * (double)dropped / ((double)events + (double)dropped);
-  if (dropped != 0)
+  if (dropped != 0) {
     printf("%s: %.*f %% of events LOST, counts are too low\n", ct_text_of(status, "id"), share < 1 ? 3 : 1, share);
+  }
 }
 
 static void
@@ -58,8 +60,9 @@ static void
 print_time(const char *label, uint64_t ns)
 {
   char buf[CT_DURATION_CHARS];
-  if (ns != 0)
+  if (ns != 0) {
     printf("%-10s %s\n", label, ct_format_duration(buf, ns));
+  }
 }
 
 static void
@@ -68,15 +71,17 @@ print_children(const json_t *status)
   const json_t *live = json_object_get(status, "children_live"), *child;
   char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS];
   size_t i;
-  if (ct_number_of(status, "children") == 0)
+  if (ct_number_of(status, "children") == 0) {
     return;
+  }
   printf("%-10s %s followed, %zu of them now; those that have ended: %s events, %s dropped\n", "children",
          ct_format_count(a, ct_number_of(status, "children")), json_array_size(live),
          ct_format_count(b, ct_number_of(status, "child_events")),
          ct_format_count(c, ct_number_of(status, "child_dropped")));
-  if (json_array_size(live) != 0)
+  if (json_array_size(live) != 0) {
     printf("           %8s  %8s  %15s %12s %9s  %-12s %s\n", "pid", "parent", "events", "dropped", "hooked", "state",
            "program");
+  }
   json_array_foreach(live, i, child)
   {
     printf("           %8" PRIu64 "  %8" PRIu64 "  %15s %12s %9s  %-12s ", ct_number_of(child, "pid"),
@@ -106,8 +111,9 @@ print_status(const json_t *status)
          ct_format_count(b, ct_number_of(status, "functions")));
   printf("%-10s %s, %s dropped\n", "events", ct_format_count(a, ct_number_of(status, "events")),
          ct_format_count(b, ct_number_of(status, "dropped")));
-  if (ct_number_of(status, "interval") > 1)
+  if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
+  }
   print_time("held", ct_number_of(status, "pause_ns"));
   print_children(status);
   if (json_object_get(status, "note") != NULL) {
@@ -125,10 +131,12 @@ add_session(void *context, const char *id)
   struct ct_diag diag = {""};
   int code;
   json_t *status = ct_ask(id, "status", NULL, CT_PEEK_MS, &code, &diag);
-  if (code == CT_ENOENT)
+  if (code == CT_ENOENT) {
     return; /* it has just ended */
-  if (status == NULL)
+  }
+  if (status == NULL) {
     status = json_pack("{s:s, s:s}", "id", id, "error", diag.text);
+  }
   json_array_append_new(context, status);
 }
 
@@ -139,14 +147,17 @@ run_sessions(int argc, char **argv)
   bool json = false;
   int got;
   while ((got = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-    if (got == 'h')
+    if (got == 'h') {
       return ct_show_usage(&ct_command_sessions);
-    if (got != 'j')
+    }
+    if (got != 'j') {
       return ct_bad_option(&ct_command_sessions, argv, got);
+    }
     json = true;
   }
-  if (optind != argc)
+  if (optind != argc) {
     return ct_usage_error(&ct_command_sessions, "'%s' is too much", argv[optind]);
+  }
   json_t *sessions = json_array();
   struct ct_diag diag = {""};
   int code = ct_control_list(add_session, sessions, &diag);
@@ -159,15 +170,17 @@ run_sessions(int argc, char **argv)
   if (json) {
     code = ct_print_json(all);
   } else {
-    if (json_array_size(sessions) != 0)
+    if (json_array_size(sessions) != 0) {
       printf("%-24s %8s  %-16s %-10s %19s %15s %12s %8s\n", "session", "pid", "program", "state", "since", "events",
              "dropped", "interval");
+    }
     json_array_foreach(sessions, i, status)
     {
-      if (json_object_get(status, "error") == NULL)
+      if (json_object_get(status, "error") == NULL) {
         print_line(status);
-      else
+      } else {
         printf("%-24s %s\n", ct_text_of(status, "id"), ct_text_of(status, "error")); /* a ct_diag, made printable */
+      }
     }
     code = fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
   }
@@ -207,8 +220,9 @@ parse(int argc, char **argv, struct request *request, bool with_end, const char 
       return ct_bad_option(request->command, argv, got);
     }
   }
-  if (argc - optind > 1)
+  if (argc - optind > 1) {
     return ct_usage_error(request->command, "one session at a time, '%s' is too much", argv[optind + 1]);
+  }
   *name = argc > optind ? argv[optind] : NULL;
   return -1;
 }
@@ -219,12 +233,14 @@ do_request(struct request request, bool with_end, void (*show)(const json_t *sta
   const char *name = NULL;
   json_t *answer = NULL;
   int code = parse(argc, argv, &request, with_end, &name);
-  if (code == -1)
+  if (code == -1) {
     code = ct_ask_named(request.command, name, request.method, request.params, request.timeout_ms, &answer);
-  if (answer != NULL && request.json)
+  }
+  if (answer != NULL && request.json) {
     code = ct_print_json(answer);
-  else if (answer != NULL)
+  } else if (answer != NULL) {
     show(answer);
+  }
   json_decref(answer);
   return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
 }
@@ -263,14 +279,16 @@ show_stopped(const json_t *status)
   char events[CT_COUNT_CHARS];
   ct_format_count(events, ct_number_of(status, "events"));
   capture_lost(status);
-  if (json_is_true(json_object_get(status, "ended")))
+  if (json_is_true(json_object_get(status, "ended"))) {
     printf("%s is over, its process has ended: %s events in ", ct_text_of(status, "id"), events);
-  else if (json_is_true(json_object_get(status, "detached")))
+  } else if (json_is_true(json_object_get(status, "detached"))) {
     printf("%s is stopped, its process runs on: %s events in ", ct_text_of(status, "id"), events);
-  else
+  } else {
     printf("%s: its process was told to end", ct_text_of(status, "id"));
-  if (json_is_true(json_object_get(status, "ended")) || json_is_true(json_object_get(status, "detached")))
+  }
+  if (json_is_true(json_object_get(status, "ended")) || json_is_true(json_object_get(status, "detached"))) {
     ct_put_printable(stdout, ct_text_of(status, "trace"), SIZE_MAX);
+  }
   putchar('\n');
 }
 

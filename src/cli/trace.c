@@ -58,16 +58,19 @@ static void
 print_change(const json_t *answer)
 {
   char before[CT_COUNT_CHARS], hooked[CT_COUNT_CHARS], pause[CT_DURATION_CHARS];
-  if (json_object_get(answer, "hooked") == NULL)
+  if (json_object_get(answer, "hooked") == NULL) {
     return;
+  }
   printf("%s functions hooked, before %s; the process was held for %s\n",
          ct_format_count(hooked, ct_number_of(answer, "hooked")),
          ct_format_count(before, ct_number_of(answer, "before")),
          ct_format_duration(pause, ct_number_of(answer, "pause_ns")));
-  if (ct_number_of(answer, "children") != 0)
+  if (ct_number_of(answer, "children") != 0) {
     printf("%s further processes changed too\n", ct_format_count(hooked, ct_number_of(answer, "children")));
-  if (ct_number_of(answer, "busy") != 0)
+  }
+  if (ct_number_of(answer, "busy") != 0) {
     printf("%" PRIu64 " could not be hooked: a thread stood in their first bytes\n", ct_number_of(answer, "busy"));
+  }
 }
 
 static void
@@ -75,8 +78,9 @@ print_answer(const struct wanted *wanted, const json_t *answer)
 {
   const json_t *patterns = json_object_get(answer, "patterns"), *pattern;
   size_t i;
-  if (json_array_size(patterns) == 0)
+  if (json_array_size(patterns) == 0) {
     puts(wanted->command == &ct_command_trace ? "no patterns" : "nothing is excluded");
+  }
   json_array_foreach((json_t *)patterns, i, pattern)
   {
     if (json_is_string(pattern)) {
@@ -114,15 +118,18 @@ report_unmatched(const struct ct_command *command, const json_t *unmatched)
 static char *
 params_of(const struct wanted *wanted)
 {
-  if (strcmp(wanted->verb, "list") == 0)
+  if (strcmp(wanted->verb, "list") == 0) {
     return strdup("{}");
+  }
   json_t *patterns = json_array();
   int failed = 0;
-  for (size_t i = 0; i < wanted->pattern_count; i++)
+  for (size_t i = 0; i < wanted->pattern_count; i++) {
     failed |= json_array_append_new(patterns, json_string(wanted->patterns[i]));
+  }
   json_t *params = json_pack("{s:o}", "patterns", patterns);
-  if (wanted->mode != NULL)
+  if (wanted->mode != NULL) {
     failed |= json_object_set_new(params, "mode", json_string(wanted->mode));
+  }
   char *text = failed == 0 ? json_dumps(params, JSON_COMPACT) : NULL;
   json_decref(params);
   return text;
@@ -134,18 +141,20 @@ ask(const struct wanted *wanted)
   char method[32];
   char *params = params_of(wanted);
   json_t *answer = NULL;
-  if (params == NULL)
+  if (params == NULL) {
     return ct_usage_error(wanted->command, "a pattern is not UTF-8");
+  }
   snprintf(method, sizeof(method), "%s.%s", wanted->command->name, wanted->verb);
   int code = ct_ask_named(wanted->command, wanted->session, method, params, CT_CHANGE_MS, &answer);
   free(params);
   size_t unmatched = answer != NULL ? report_unmatched(wanted->command, json_object_get(answer, "unmatched")) : 0;
-  if (answer != NULL && wanted->json)
+  if (answer != NULL && wanted->json) {
     code = ct_print_json(answer) != CT_EXIT_OK || (unmatched != 0 && unmatched == wanted->pattern_count)
                ? CT_EXIT_FAILED
                : CT_EXIT_OK;
-  else if (answer != NULL)
+  } else if (answer != NULL) {
     print_answer(wanted, answer);
+  }
   json_decref(answer);
   return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
 }
@@ -160,8 +169,9 @@ static bool
 is_mode(const char *word)
 {
   for (int mode = CT_SELECT_AUTO; mode <= CT_SELECT_LIGHT; mode++) {
-    if (strcmp(ct_select_mode_name((enum ct_select_mode)mode), word) == 0)
+    if (strcmp(ct_select_mode_name((enum ct_select_mode)mode), word) == 0) {
       return true;
+    }
   }
   return false;
 }
@@ -171,20 +181,25 @@ static int
 take_words(struct wanted *wanted, int argc, char **argv)
 {
   int at = optind;
-  if (at < argc && !is_verb(argv[at]))
+  if (at < argc && !is_verb(argv[at])) {
     wanted->session = argv[at++];
-  if (at >= argc || !is_verb(argv[at]))
+  }
+  if (at >= argc || !is_verb(argv[at])) {
     return ct_usage_error(wanted->command, "add, remove or list?");
+  }
   wanted->verb = argv[at++];
   wanted->patterns = argv + at;
   wanted->pattern_count = (size_t)(argc - at);
   bool list = strcmp(wanted->verb, "list") == 0;
-  if (!list && wanted->pattern_count == 0)
+  if (!list && wanted->pattern_count == 0) {
     return ct_usage_error(wanted->command, "which pattern?");
-  if (list && wanted->pattern_count != 0)
+  }
+  if (list && wanted->pattern_count != 0) {
     return ct_usage_error(wanted->command, "'%s' is too much", argv[at]);
-  if (wanted->mode != NULL && strcmp(wanted->verb, "add") != 0)
+  }
+  if (wanted->mode != NULL && strcmp(wanted->verb, "add") != 0) {
     return ct_usage_error(wanted->command, "--mode goes with add");
+  }
   return -1;
 }
 
@@ -202,8 +217,9 @@ run(const struct ct_command *command, bool with_mode, int argc, char **argv)
       wanted.json = true;
       break;
     case 'm':
-      if (!is_mode(optarg))
+      if (!is_mode(optarg)) {
         return ct_usage_error(command, "--mode takes full, light or auto, not '%.200s'", optarg);
+      }
       wanted.mode = optarg;
       break;
     case 'h':

@@ -20,15 +20,17 @@ list_ids(char ***ids, size_t *count, struct ct_diag *diag)
     *count = 0;
     return CT_OK;
   }
-  if (code != CT_OK)
+  if (code != CT_OK) {
     return code;
+  }
   code = ct_runtime_dir_ids(&runtime_dir, ids, count, diag);
   /* Those that are dead are taken away by the attempt, and not reported. */
   size_t live = 0;
   for (size_t i = 0; code == CT_OK && i < *count; i++) {
     int fd = -1, reached = ct_runtime_dir_connect(&runtime_dir, (*ids)[i], &fd, NULL);
-    if (reached == CT_OK)
+    if (reached == CT_OK) {
       close(fd);
+    }
     if (reached != CT_ENOENT) {
       (*ids)[live++] = (*ids)[i];
     } else {
@@ -49,10 +51,12 @@ ct_control_list(ct_control_visit *visit, void *context, struct ct_diag *diag)
   char **ids;
   size_t count;
   int code = list_ids(&ids, &count, diag);
-  for (size_t i = 0; code == CT_OK && i < count; i++)
+  for (size_t i = 0; code == CT_OK && i < count; i++) {
     visit(context, ids[i]);
-  if (code == CT_OK)
+  }
+  if (code == CT_OK) {
     ct_runtime_dir_free_ids(ids);
+  }
   return code;
 }
 
@@ -71,20 +75,23 @@ ct_control_find(const char *name, char id[CT_CONTROL_ID_BYTES], struct ct_diag *
   char **ids;
   size_t count;
   int code = list_ids(&ids, &count, diag);
-  if (code != CT_OK)
+  if (code != CT_OK) {
     return code;
+  }
   if (name == NULL && count > 1) {
     code = ct_fail(diag, CT_ERANGE, "there are %zu sessions (contrail sessions): which one?", count);
   } else {
     size_t i = 0;
-    while (i < count && name != NULL && !is_meant(ids[i], name))
+    while (i < count && name != NULL && !is_meant(ids[i], name)) {
       i++;
-    if (i < count)
+    }
+    if (i < count) {
       strcpy(id, ids[i]); /* valid ids are shorter */
-    else if (name == NULL)
+    } else if (name == NULL) {
       code = ct_fail(diag, CT_ENOENT, "there is no session");
-    else
+    } else {
       code = ct_fail(diag, CT_ENOENT, "there is no session %.80s", name);
+    }
   }
   ct_runtime_dir_free_ids(ids);
   return code;
@@ -97,20 +104,26 @@ ct_control_call(const char *id, const char *method, const char *params, int time
   struct ct_runtime_dir runtime_dir;
   json_t *json = NULL, *answer = NULL;
   int fd = -1;
-  if (params != NULL && (json = json_loads(params, JSON_REJECT_DUPLICATES, NULL)) == NULL)
+  if (params != NULL && (json = json_loads(params, JSON_REJECT_DUPLICATES, NULL)) == NULL) {
     return ct_fail(diag, CT_EINVAL, "the parameters are no JSON");
+  }
   int code = ct_runtime_dir_open(&runtime_dir, false, diag);
-  if (code == CT_OK)
+  if (code == CT_OK) {
     code = ct_runtime_dir_connect(&runtime_dir, id, &fd, diag);
-  if (code == CT_OK)
+  }
+  if (code == CT_OK) {
     code = ct_client_call(fd, method, json, timeout_ms, &answer, diag);
+  }
   char *text = code == CT_OK ? json_dumps(answer, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-  if (code == CT_OK && text == NULL)
+  if (code == CT_OK && text == NULL) {
     code = ct_fail(diag, CT_ENOMEM, "out of memory for the answer");
-  if (code == CT_OK)
+  }
+  if (code == CT_OK) {
     *result = text;
-  if (fd >= 0)
+  }
+  if (fd >= 0) {
     close(fd);
+  }
   ct_runtime_dir_close(&runtime_dir);
   json_decref(json);
   json_decref(answer);

@@ -31,12 +31,15 @@ await(int fd, short events, int64_t deadline_ms)
     struct pollfd wait = {.fd = fd, .events = events};
     int64_t left = deadline_ms - now_ms();
     int ready = left > 0 ? poll(&wait, 1, (int)left) : 0;
-    if (ready > 0)
+    if (ready > 0) {
       return CT_OK;
-    if (ready == 0)
+    }
+    if (ready == 0) {
       return CT_ETIMEOUT;
-    if (errno != EINTR)
+    }
+    if (errno != EINTR) {
       return CT_EIO;
+    }
   }
 }
 
@@ -52,8 +55,9 @@ send_all(int fd, const char *line, int64_t deadline_ms)
       return CT_OK; /* it may have said why; the answer has it */
     } else if (errno == EAGAIN || errno == EINTR) {
       int code = await(fd, POLLOUT, deadline_ms);
-      if (code != CT_OK)
+      if (code != CT_OK) {
         return code;
+      }
     } else {
       return CT_EIO;
     }
@@ -116,10 +120,12 @@ ct_client_call(int fd, const char *method, const json_t *params, int timeout_ms,
   size_t length = 0;
   int code = request != NULL ? send_all(fd, request, deadline_ms) : CT_ENOMEM;
   free(request);
-  if (code == CT_OK)
+  if (code == CT_OK) {
     code = receive(fd, deadline_ms, &line, &length);
-  if (code != CT_OK)
+  }
+  if (code != CT_OK) {
     return explain(code, diag);
+  }
   code = ct_rpc_take_answer(line, length, ID, result, diag);
   free(line);
   return code;

@@ -40,8 +40,9 @@ find_program(pid_t pid, char path[PATH_MAX])
   char link[64];
   snprintf(link, sizeof(link), "/proc/%ld/exe", (long)pid);
   ssize_t length = readlink(link, path, PATH_MAX - 1);
-  if (length > 0)
+  if (length > 0) {
     path[length] = '\0';
+  }
 }
 
 static void
@@ -72,8 +73,9 @@ static json_t *
 drops_json(const uint64_t *dropped_by)
 {
   json_t *json = json_object();
-  for (int reason = 0; reason < CT_DROP_COUNT; reason++)
+  for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
     json_object_set_new(json, ct_drop_name(reason), json_integer((json_int_t)dropped_by[reason]));
+  }
   return json;
 }
 
@@ -82,8 +84,9 @@ status_json(struct ct_control *control)
 {
   struct ct_session_status s = {.struct_size = sizeof(s)};
   ct_session_get_status(control->session, &s);
-  if (!s.ended)
+  if (!s.ended) {
     find_program(s.pid, control->program); /* another one after an exec */
+  }
   json_t *json =
       json_pack("{s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:I, s:b, s:b, s:b}", "id", control->id, "version", ct_version(),
                 "pid", (int)s.pid, "controller", (int)getpid(), "program", ct_json_string(control->program), "trace",
@@ -99,8 +102,9 @@ status_json(struct ct_control *control)
   json_decref(numbers);
   json_object_set_new(json, "dropped_by_reason", drops_json(s.dropped_by));
   add_children(control->session, &s, json);
-  if (s.note[0] != '\0')
+  if (s.note[0] != '\0') {
     json_object_set_new(json, "note", ct_json_string(s.note));
+  }
   return json;
 }
 
@@ -145,12 +149,14 @@ terminate(struct ct_control *control, struct ct_diag *diag)
   int fd = s.pid > 0 ? (int)syscall(SYS_pidfd_open, s.pid, 0) : -1;
   ct_session_get_status(control->session, &s);
   int code = CT_OK;
-  if (s.ended || fd < 0)
+  if (s.ended || fd < 0) {
     code = ct_fail(diag, CT_ESRCH, "the process has ended");
-  else if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0)
+  } else if (syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0) != 0) {
     code = ct_fail(diag, CT_EACCES, "the process cannot be sent a signal");
-  if (fd >= 0)
+  }
+  if (fd >= 0) {
     close(fd);
+  }
   return code;
 }
 
@@ -158,8 +164,9 @@ static json_t *
 stop(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
 {
   json_t *end = json_object_get(params, "end");
-  if (end != NULL && !json_is_boolean(end))
+  if (end != NULL && !json_is_boolean(end)) {
     return ct_rpc_wrong_params(fault, "end is true or false");
+  }
   int code = json_is_true(end) ? terminate(control, &fault->diag) : ct_session_detach(control->session, &fault->diag);
   return finish(control, code, fault);
 }
@@ -226,8 +233,9 @@ check_patterns(const json_t *patterns, struct ct_rpc_fault *fault)
   json_t *pattern;
   bool wrong = json_array_size(patterns) == 0;
   json_array_foreach((json_t *)patterns, i, pattern) wrong |= !json_is_string(pattern);
-  if (wrong)
+  if (wrong) {
     ct_rpc_wrong_params(fault, "patterns is a list of texts");
+  }
   return wrong ? CT_EINVAL : CT_OK;
 }
 
@@ -253,8 +261,9 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
   struct ct_session_change all = {0}, one = {.struct_size = sizeof(one)};
   enum ct_select_mode mode;
   size_t i;
-  if (check_patterns(patterns, fault) != CT_OK || parse_mode(json_object_get(params, "mode"), &mode, fault) != CT_OK)
+  if (check_patterns(patterns, fault) != CT_OK || parse_mode(json_object_get(params, "mode"), &mode, fault) != CT_OK) {
     return NULL;
+  }
   json_t *unmatched = json_array();
   json_array_foreach((json_t *)patterns, i, pattern)
   {
@@ -271,8 +280,10 @@ change(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
     all.busy = one.busy;
     all.pause_ns = one.pause_ns > all.pause_ns ? one.pause_ns : all.pause_ns;
     all.children = one.children;
-    if (one.unmatched)
-      json_array_append_new(unmatched, json_pack("{s:O, s:o}", "pattern", pattern, "likely", ct_json_string(one.likely)));
+    if (one.unmatched) {
+      json_array_append_new(unmatched,
+                            json_pack("{s:O, s:o}", "pattern", pattern, "likely", ct_json_string(one.likely)));
+    }
   }
   json_t *json = excluded ? list_excluded(control, NULL, fault) : list_traced(control, NULL, fault);
   json_t *numbers =
@@ -329,8 +340,9 @@ static json_t *
 run_method(void *context, const char *name, const json_t *params, struct ct_rpc_fault *fault)
 {
   for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-    if (strcmp(methods[i].name, name) == 0)
+    if (strcmp(methods[i].name, name) == 0) {
       return ct_rpc_only(params, fault, methods[i].params) == CT_OK ? methods[i].run(context, params, fault) : NULL;
+    }
   }
   fault->code = CT_RPC_METHOD;
   ct_fail(&fault->diag, CT_EUNSUPPORTED, "the session does not know '%.100s'", name);
@@ -344,23 +356,27 @@ ct_control_open(struct ct_session *session, struct ct_control **out, struct ct_d
 {
   struct ct_session_status s = {.struct_size = sizeof(s)};
   ct_session_get_status(session, &s);
-  if (s.pid <= 0 || s.ended)
+  if (s.pid <= 0 || s.ended) {
     return ct_fail(diag, CT_ESRCH, "the session has no process");
+  }
   struct ct_control *control = calloc(1, sizeof(*control));
-  if (control == NULL)
+  if (control == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the control socket");
+  }
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   control->session = session;
   strcpy(control->program, "?");
   control->since_wall_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
   find_program(s.pid, control->program);
-  if (realpath(ct_session_directory(session), control->trace) == NULL)
+  if (realpath(ct_session_directory(session), control->trace) == NULL) {
     snprintf(control->trace, sizeof(control->trace), "%s", ct_session_directory(session));
+  }
   ct_session_id_make(control->id, control->program, (long)s.pid);
   int socket = -1, code = ct_runtime_dir_open(&control->runtime_dir, true, diag);
-  if (code == CT_OK)
+  if (code == CT_OK) {
     code = ct_runtime_dir_listen(&control->runtime_dir, control->id, &socket, diag);
+  }
   if (code == CT_OK) {
     code = ct_server_start(socket, run_method, control, &control->server, diag);
     if (code != CT_OK) {
@@ -386,8 +402,9 @@ ct_control_id(const struct ct_control *control)
 void
 ct_control_close(struct ct_control *control)
 {
-  if (control == NULL)
+  if (control == NULL) {
     return;
+  }
   ct_runtime_dir_remove(&control->runtime_dir, control->id);
   ct_server_stop(control->server);
   ct_runtime_dir_close(&control->runtime_dir);

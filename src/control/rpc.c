@@ -57,8 +57,9 @@ ct_rpc_only(const json_t *params, struct ct_rpc_fault *fault, const char *const 
   json_object_foreach((json_t *)params, name, value)
   {
     size_t i = 0;
-    while (members[i] != NULL && strcmp(members[i], name) != 0)
+    while (members[i] != NULL && strcmp(members[i], name) != 0) {
       i++;
+    }
     if (members[i] == NULL) {
       ct_rpc_wrong_params(fault, "there is no parameter '%.100s'", name);
       return CT_EINVAL;
@@ -88,16 +89,21 @@ fault_of_request(const json_t *request)
 {
   const char *version = json_string_value(json_object_get(request, "jsonrpc"));
   const json_t *params = json_object_get(request, "params");
-  if (!json_is_object(request))
+  if (!json_is_object(request)) {
     return "a request is an object";
-  if (version == NULL || strcmp(version, "2.0") != 0)
+  }
+  if (version == NULL || strcmp(version, "2.0") != 0) {
     return "jsonrpc is not \"2.0\"";
-  if (!json_is_string(json_object_get(request, "method")))
+  }
+  if (!json_is_string(json_object_get(request, "method"))) {
     return "method is not a string";
-  if (json_object_get(request, "id") != NULL && id_of(request) == NULL)
+  }
+  if (json_object_get(request, "id") != NULL && id_of(request) == NULL) {
     return "id is neither string, number nor null";
-  if (params != NULL && !json_is_object(params) && !json_is_array(params))
+  }
+  if (params != NULL && !json_is_object(params) && !json_is_array(params)) {
     return "params is no structure";
+  }
   return NULL;
 }
 
@@ -113,17 +119,19 @@ answer_one(const json_t *request, ct_rpc_run *run, void *context)
   json_t *params = json_object_get(request, "params");
   json_t *id = id_of(request), *result = NULL;
   struct ct_rpc_fault fault = {.code = CT_RPC_INTERNAL};
-  if (json_is_array(params) && json_array_size(params) != 0)
+  if (json_is_array(params) && json_array_size(params) != 0) {
     ct_rpc_wrong_params(&fault, "parameters are given by name");
-  else
+  } else {
     result = run(context, json_string_value(json_object_get(request, "method")), json_is_object(params) ? params : NULL,
                  &fault);
+  }
   if (id == NULL) {
     json_decref(result);
     return NULL;
   }
-  if (result == NULL)
+  if (result == NULL) {
     return error_answer(fault.code, fault.diag.text, json_incref(id));
+  }
   return json_pack("{s:s, s:o, s:O}", "jsonrpc", "2.0", "result", result, "id", id);
 }
 
@@ -132,19 +140,23 @@ answer_batch(const json_t *requests, ct_rpc_run *run, void *context)
 {
   size_t i, count = json_array_size(requests);
   json_t *request, *answers;
-  if (count == 0)
+  if (count == 0) {
     return error_answer(CT_RPC_REQUEST, "an empty batch", json_null());
-  if (count > CT_RPC_BATCH_MAX)
+  }
+  if (count > CT_RPC_BATCH_MAX) {
     return error_answer(CT_RPC_REQUEST, "too many requests in one batch", json_null());
+  }
   answers = json_array();
   json_array_foreach(requests, i, request)
   {
     json_t *answer = answer_one(request, run, context);
-    if (answer != NULL)
+    if (answer != NULL) {
       json_array_append_new(answers, answer);
+    }
   }
-  if (json_array_size(answers) != 0)
+  if (json_array_size(answers) != 0) {
     return answers;
+  }
   json_decref(answers);
   return NULL;
 }
@@ -175,8 +187,9 @@ ct_rpc_answer(const char *text, size_t length, ct_rpc_run *run, void *context, c
                                           : answer_one(request, run, context);
   json_decref(request);
   char *line = json != NULL ? line_of(json) : NULL;
-  if (json != NULL && line == NULL)
+  if (json != NULL && line == NULL) {
     return CT_ENOMEM;
+  }
   *answer = line;
   *size = line != NULL ? strlen(line) : 0;
   return CT_OK;

@@ -80,12 +80,14 @@ drop(struct ct_server *server, size_t i)
 static bool
 reserve(char **buffer, size_t used, size_t *room, size_t size)
 {
-  if (*room - used >= size)
+  if (*room - used >= size) {
     return true;
+  }
   size_t more = (used + size) * 2;
   char *moved = realloc(*buffer, more);
-  if (moved == NULL)
+  if (moved == NULL) {
     return false;
+  }
   *buffer = moved;
   *room = more;
   return true;
@@ -145,10 +147,11 @@ answer_lines(struct ct_server *server, struct client *client)
     char *answer = NULL;
     *end = '\0';
     if (!is_blank(client->in + at, length)) {
-      if (ct_rpc_answer(client->in + at, length, server->run, server->context, &answer, &size) != CT_OK)
+      if (ct_rpc_answer(client->in + at, length, server->run, server->context, &answer, &size) != CT_OK) {
         client->closing = true;
-      else if (answer != NULL)
+      } else if (answer != NULL) {
         put(client, answer, size);
+      }
     }
     at += length + 1;
     client->in_seen = at;
@@ -156,19 +159,22 @@ answer_lines(struct ct_server *server, struct client *client)
   memmove(client->in, client->in + at, client->in_size - at);
   client->in_size -= at;
   client->in_seen -= at;
-  if (client->in_size > CT_SERVER_REQUEST_BYTES_MAX && !client->line_waits && !client->closing)
+  if (client->in_size > CT_SERVER_REQUEST_BYTES_MAX && !client->line_waits && !client->closing) {
     refuse(client, CT_RPC_REQUEST, "the request is too long");
+  }
 }
 
 /* False: it has gone. */
 static bool
 take_in(struct client *client)
 {
-  if (!reserve(&client->in, client->in_size, &client->in_room, READ_BYTES))
+  if (!reserve(&client->in, client->in_size, &client->in_room, READ_BYTES)) {
     return false;
+  }
   ssize_t got = recv(client->fd, client->in + client->in_size, READ_BYTES, 0);
-  if (got < 0)
+  if (got < 0) {
     return errno == EAGAIN || errno == EINTR;
+  }
   if (got == 0) {
     client->ended = true; /* in this direction: what it asked before is answered */
     return true;
@@ -183,8 +189,9 @@ give_out(struct client *client)
 {
   while (unwritten(client) != 0) {
     ssize_t sent = send(client->fd, client->out + client->out_at, unwritten(client), MSG_NOSIGNAL);
-    if (sent < 0)
+    if (sent < 0) {
       return errno == EAGAIN || errno == EINTR;
+    }
     client->out_at += (size_t)sent;
     client->moved_ms = now_ms();
   }
@@ -207,14 +214,17 @@ static bool
 make_room(struct ct_server *server)
 {
   size_t quietest = 0;
-  if (server->count < CT_SERVER_CLIENTS_MAX)
+  if (server->count < CT_SERVER_CLIENTS_MAX) {
     return true;
-  for (size_t i = 1; i < server->count; i++) {
-    if (server->clients[i].moved_ms < server->clients[quietest].moved_ms)
-      quietest = i;
   }
-  if (now_ms() - server->clients[quietest].moved_ms < CT_SERVER_QUIET_MS)
+  for (size_t i = 1; i < server->count; i++) {
+    if (server->clients[i].moved_ms < server->clients[quietest].moved_ms) {
+      quietest = i;
+    }
+  }
+  if (now_ms() - server->clients[quietest].moved_ms < CT_SERVER_QUIET_MS) {
     return false;
+  }
   drop(server, quietest);
   return true;
 }
@@ -229,14 +239,16 @@ let_in(struct ct_server *server)
   }
   int fd = accept4(server->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       server->accept_again_ms = now_ms() + ACCEPT_AGAIN_MS;
+    }
     return false;
   }
   struct client *client = &server->clients[server->count++];
   *client = (struct client){.fd = fd, .moved_ms = now_ms()};
-  if (!is_allowed(fd))
+  if (!is_allowed(fd)) {
     refuse(client, CT_RPC_LIBRARY + CT_EACCES, "this session is another user's");
+  }
   return true;
 }
 
@@ -250,16 +262,18 @@ prepare(struct ct_server *server, struct pollfd *polls, bool more)
   bool accepting = now >= server->accept_again_ms && !server->stopping;
   polls[0] = (struct pollfd){.fd = server->wake, .events = server->stopping ? 0 : POLLIN};
   polls[1] = (struct pollfd){.fd = accepting ? server->socket : -1, .events = POLLIN};
-  if (!accepting && wait != 0)
+  if (!accepting && wait != 0) {
     wait = server->stopping ? ACCEPT_AGAIN_MS : server->accept_again_ms - now;
+  }
   for (size_t i = 0; i < server->count; i++) {
     const struct client *client = &server->clients[i];
     bool full = unwritten(client) > OUT_ENOUGH || client->in_size > CT_SERVER_REQUEST_BYTES_MAX;
     short events = client->closing || client->ended || full || server->stopping ? 0 : POLLIN;
     if (unwritten(client) != 0) {
       events |= POLLOUT;
-      if (wait < 0 || wait > ACCEPT_AGAIN_MS)
+      if (wait < 0 || wait > ACCEPT_AGAIN_MS) {
         wait = ACCEPT_AGAIN_MS; /* to see who is stuck */
+      }
     }
     polls[2 + i] = (struct pollfd){.fd = client->fd, .events = events};
   }
@@ -271,17 +285,21 @@ static bool
 serve(struct ct_server *server, struct client *client, short events, bool *more)
 {
   bool asked = (events & POLLIN) != 0;
-  if ((events & (POLLERR | POLLNVAL)) != 0 || (asked && !take_in(client)))
+  if ((events & (POLLERR | POLLNVAL)) != 0 || (asked && !take_in(client))) {
     return false;
-  if ((events & POLLHUP) != 0 && !asked)
+  }
+  if ((events & POLLHUP) != 0 && !asked) {
     return false;
+  }
   if (!server->stopping) {
-    if (client->in_size != 0)
+    if (client->in_size != 0) {
       answer_lines(server, client);
+    }
     client->closing |= client->ended && !client->line_waits;
   }
-  if (!give_out(client))
+  if (!give_out(client)) {
     return false;
+  }
   *more |= client->line_waits && unwritten(client) <= OUT_ENOUGH;
   return unwritten(client) == 0 || now_ms() - client->moved_ms < STUCK_MS;
 }
@@ -290,8 +308,9 @@ static bool
 is_all_written(const struct ct_server *server)
 {
   for (size_t i = 0; i < server->count; i++) {
-    if (unwritten(&server->clients[i]) != 0)
+    if (unwritten(&server->clients[i]) != 0) {
       return false;
+    }
   }
   return true;
 }
@@ -306,20 +325,23 @@ server_main(void *context)
   while (!server->stopping || (!is_all_written(server) && now_ms() < end_ms)) {
     size_t count = server->count;
     int wait = prepare(server, polls, more);
-    if (poll(polls, 2 + count, wait) < 0 && errno != EINTR)
+    if (poll(polls, 2 + count, wait) < 0 && errno != EINTR) {
       break;
+    }
     if ((polls[0].revents & POLLIN) != 0) {
       server->stopping = true;
       end_ms = now_ms() + LAST_WORDS_MS;
     }
     more = false;
     for (size_t i = count; i-- > 0;) { /* backwards: drop moves the last one, which has had its turn */
-      if (!serve(server, &server->clients[i], polls[2 + i].revents, &more))
+      if (!serve(server, &server->clients[i], polls[2 + i].revents, &more)) {
         drop(server, i);
+      }
     }
     bool knocks = (polls[1].revents & POLLIN) != 0 && !server->stopping;
-    for (int i = 0; i < LET_IN_A_ROUND && knocks; i++)
+    for (int i = 0; i < LET_IN_A_ROUND && knocks; i++) {
       knocks = let_in(server);
+    }
   }
   return NULL;
 }
@@ -328,8 +350,9 @@ int
 ct_server_start(int socket, ct_rpc_run *run, void *context, struct ct_server **out, struct ct_diag *diag)
 {
   struct ct_server *server = calloc(1, sizeof(*server));
-  if (server == NULL)
+  if (server == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the control socket");
+  }
   *server = (struct ct_server){.socket = socket, .wake = eventfd(0, EFD_CLOEXEC), .run = run, .context = context};
   sigset_t all, old;
   sigfillset(&all);
@@ -337,8 +360,9 @@ ct_server_start(int socket, ct_rpc_run *run, void *context, struct ct_server **o
   int error = server->wake < 0 ? errno : ct_worker_create(&server->thread, NULL, server_main, server);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (error != 0) {
-    if (server->wake >= 0)
+    if (server->wake >= 0) {
       close(server->wake);
+    }
     free(server);
     return ct_fail(diag, ct_err_from_errno(error), "no thread for the control socket: %s", strerror(error));
   }
@@ -350,13 +374,15 @@ void
 ct_server_stop(struct ct_server *server)
 {
   uint64_t one = 1;
-  if (server == NULL)
+  if (server == NULL) {
     return;
+  }
   while (write(server->wake, &one, sizeof(one)) < 0 && errno == EINTR) {
   }
   pthread_join(server->thread, NULL);
-  while (server->count != 0)
+  while (server->count != 0) {
     drop(server, server->count - 1);
+  }
   close(server->socket);
   close(server->wake);
   free(server);

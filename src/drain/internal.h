@@ -63,7 +63,7 @@ struct ct_drain {
     struct drain_thread
         *thread; /* its stream, when it has been begun without events; NULL: not yet, or it is a slot's */
     bool taken;  /* its frames are in a stream */
-  } * early;
+  } *early;
   bool early_begun;             /* so are those of threads without events */
   uint64_t alive_tsc;           /* all threads that have not been reaped were alive then */
   uint64_t last_clock;          /* of the last event of all threads that have ended */

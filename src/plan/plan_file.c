@@ -402,9 +402,9 @@ take_functions(struct ct_plan *plan, const struct extent *extent, const char *st
     bool hooked = planned->refusal == CT_REFUSED_NOT;
     if ((i != 0 && planned->address <= plan->functions[i - 1].address) || planned->refusal >= CT_REFUSED_COUNT ||
         planned->mode > CT_HOOK_STACKLESS || planned->callout >= CT_CALLOUT_KINDS || planned->event_last > 1 ||
-        planned->self_branch > 1 || planned->patch_offset > 4 || !relocate_name(&planned->name, strings, string_bytes) ||
-        hooked != (planned->tactic != CT_TACTIC_NONE) || (hooked && planned->int3_fits) ||
-        ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
+        planned->self_branch > 1 || planned->patch_offset > 4 ||
+        !relocate_name(&planned->name, strings, string_bytes) || hooked != (planned->tactic != CT_TACTIC_NONE) ||
+        (hooked && planned->int3_fits) || ((hooked || planned->int3_fits) && !is_hook(planned, extent, plan))) {
       return false;
     }
     plan->hooked += hooked;

@@ -35,7 +35,6 @@
 #include <elf.h>
 #include <string.h>
 
-
 const char *
 ct_runtime_text(enum ct_runtime runtime)
 {

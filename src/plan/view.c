@@ -84,14 +84,16 @@ int
 ct_plan_function(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t index,
                  struct ct_plan_function *function)
 {
-  if (index >= plan->count)
+  if (index >= plan->count) {
     return CT_ERANGE;
+  }
   const struct ct_planned *planned = &plan->functions[index];
   enum ct_requested_mode requested = requested_mode_of(filter_result, index);
   struct ct_plan_function own = {.address = planned->address, .size = planned->size, .name = planned->name};
   own.refusal = (enum ct_refusal)planned->refusal;
-  if (own.refusal == CT_REFUSED_NOT && !ct_requested_has_event(requested))
+  if (own.refusal == CT_REFUSED_NOT && !ct_requested_has_event(requested)) {
     own.refusal = ct_filter_result_reason(filter_result, index);
+  }
   own.callable = ct_refusal_is_callable(own.refusal);
   own.passthrough = requested == CT_REQUESTED_PASSTHROUGH;
   if (own.refusal == CT_REFUSED_NOT) {
@@ -126,8 +128,9 @@ size_t
 ct_plan_refused(const struct ct_plan *plan, const struct ct_filter_result *filter_result, enum ct_refusal refusal)
 {
   size_t count = plan->refused[refusal];
-  if (filter_result != NULL && refusal == CT_REFUSED_EXCLUDED)
+  if (filter_result != NULL && refusal == CT_REFUSED_EXCLUDED) {
     count += filter_result->excluded - filter_result->unselected;
+  }
   return filter_result != NULL && refusal == CT_REFUSED_UNSELECTED ? count + filter_result->unselected : count;
 }
 

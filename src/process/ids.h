@@ -25,7 +25,7 @@ struct ct_thread_ids {
   bool elsewhere;
   struct ct_thread_id {
     pid_t own, outside;
-  } * items;
+  } *items;
   size_t count, capacity;
   uint64_t since_ns, spent_ns; /* since then so much time has been spent on looking */
 };

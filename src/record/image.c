@@ -396,15 +396,14 @@ place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_ag
   layout->config = layout->base + agent->config;
   layout->page_off = layout->base + agent->page_off;
   layout->page_lookup = layout->base + agent->page_lookup;
-  layout->head = (struct ct_region_head){
-      .slow_enter = layout->base + agent->slow_enter,
-      .slow_return = layout->base + agent->slow_return,
-      .not_module = layout->base + agent->not_module,
-      .restore_ra_slot = layout->base + agent->restore_ra_slot,
-      .restore_passthrough = layout->base + agent->restore_passthrough,
-      .sample_due = layout->base + agent->sample_due,
+  layout->head = (struct ct_region_head){.slow_enter = layout->base + agent->slow_enter,
+                                         .slow_return = layout->base + agent->slow_return,
+                                         .not_module = layout->base + agent->not_module,
+                                         .restore_ra_slot = layout->base + agent->restore_ra_slot,
+                                         .restore_passthrough = layout->base + agent->restore_passthrough,
+                                         .sample_due = layout->base + agent->sample_due,
 #define X(name) .callout_##name = layout->base + agent->callout_##name,
-      CT_CALLOUT_ENTRIES(X)
+                                         CT_CALLOUT_ENTRIES(X)
 #undef X
   };
   return code;

@@ -484,7 +484,7 @@ enum ct_callout {
 #define X(name, entry) CT_CALLOUT_##name,
   CT_CALLOUTS(X)
 #undef X
-  CT_CALLOUT_KINDS
+      CT_CALLOUT_KINDS
 };
 _Static_assert(CT_CALLOUT_KINDS <= 256, "struct ct_hook_desc keeps it in a byte");
 _Static_assert(CT_CALLOUT_LIMIT_SET == CT_CALLOUT_LIMIT_GET + 1 && CT_CALLOUT_LIMIT_BOTH == CT_CALLOUT_LIMIT_GET + 2,

@@ -85,9 +85,9 @@
 
 /* enum ct_hook_mode */
 #define CT_HOOK_FULL        0 /* called through: enter and return */
-#define CT_HOOK_ENTER       1 /* enter only: the function touches its own slot; a trampoline's address there is replaced */
+#define CT_HOOK_ENTER       1 /* enter only: the function touches its own slot; a trampoline's address is taken out */
 #define CT_HOOK_SAMPLED     2 /* enter only by request (the user's word is light), perhaps sampled */
-#define CT_HOOK_PASSTHROUGH 3 /* no event: an excluded function that needs its callout, or what CT_HOOK_ENTER replaces */
+#define CT_HOOK_PASSTHROUGH 3 /* no event: excluded, and needs its callout, or what CT_HOOK_ENTER does to the slot */
 #define CT_HOOK_STACKLESS   4 /* enter only, on stacks that a runtime manages itself; open frames are not considered */
 
 /* struct ct_stack_map and struct ct_stack, ring/stacks.h */

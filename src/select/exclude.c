@@ -280,13 +280,16 @@ ct_exclude_suggest(struct ct_exclude *exclude, const struct ct_plan *plan, const
   ct_names_begin(exclude->names, plan, path, NULL);
   for (uint32_t i = 0; i < exclude->count && unmatched < CT_SUGGESTIONS_MAX; i++) {
     struct rule *rule = &exclude->rules[i];
-    if (rule->hot || rule->matched || rule->leaf_bytes != 0)
+    if (rule->hot || rule->matched || rule->leaf_bytes != 0) {
       continue;
+    }
     unmatched++;
-    if (rule->suggestion == NULL)
+    if (rule->suggestion == NULL) {
       rule->suggestion = ct_suggestion_create(rule->text);
-    if (rule->suggestion != NULL)
+    }
+    if (rule->suggestion != NULL) {
       ct_suggestion_match(rule->suggestion, plan, path, ct_names_is_active(exclude->names, rule->number));
+    }
   }
 }
 

@@ -9,8 +9,9 @@ ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selecti
                         const char *path, struct ct_filter_result **out)
 {
   struct ct_filter_result *filter_result = calloc(1, sizeof(*filter_result));
-  if (filter_result == NULL)
+  if (filter_result == NULL) {
     return CT_ENOMEM;
+  }
   int code = ct_select_filter(selection, exclude, plan, path, true, filter_result);
   if (code != 0) {
     ct_filter_result_destroy(filter_result);
@@ -23,8 +24,9 @@ ct_filter_result_create(const struct ct_plan *plan, struct ct_selection *selecti
 void
 ct_filter_result_destroy(struct ct_filter_result *filter_result)
 {
-  if (filter_result != NULL)
+  if (filter_result != NULL) {
     ct_filter_result_free(filter_result);
+  }
   free(filter_result);
 }
 
@@ -32,8 +34,10 @@ void
 ct_plan_suggest(const struct ct_plan *plan, struct ct_selection *selection, struct ct_exclude *exclude,
                 const char *path)
 {
-  if (selection != NULL)
+  if (selection != NULL) {
     ct_select_suggest(selection, plan, path);
-  if (exclude != NULL)
+  }
+  if (exclude != NULL) {
     ct_exclude_suggest(exclude, plan, path);
+  }
 }

@@ -334,13 +334,16 @@ ct_select_suggest(struct ct_selection *selection, const struct ct_plan *plan, co
   ct_names_begin(selection->names, plan, path, NULL);
   for (size_t i = 0; i < selection->count && unmatched < CT_SUGGESTIONS_MAX; i++) {
     struct ct_pattern *pattern = &selection->patterns[i];
-    if (pattern->kind == CT_SELECT_USERCODE || numbers_of(selection, pattern).matched != 0)
+    if (pattern->kind == CT_SELECT_USERCODE || numbers_of(selection, pattern).matched != 0) {
       continue;
+    }
     unmatched++;
-    if (pattern->suggestion == NULL)
+    if (pattern->suggestion == NULL) {
       pattern->suggestion = ct_suggestion_create(pattern->text);
-    if (pattern->suggestion != NULL)
+    }
+    if (pattern->suggestion != NULL) {
       ct_suggestion_match(pattern->suggestion, plan, path, ct_names_is_active(selection->names, pattern->rule));
+    }
   }
 }
 

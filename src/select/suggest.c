@@ -16,13 +16,15 @@ ct_suggestion_create(const char *pattern)
 {
   static const char file[] = "@file:";
   struct ct_suggestion *suggestion = calloc(1, sizeof(*suggestion));
-  if (suggestion == NULL)
+  if (suggestion == NULL) {
     return NULL;
+  }
   const char *separator = ct_names_separator(pattern);
   const char *function = separator != NULL ? separator + 1 : pattern;
   char module[CT_LIKELY_CHARS + 2] = "";
-  if (separator != NULL && (size_t)(separator - pattern) < sizeof(module))
+  if (separator != NULL && (size_t)(separator - pattern) < sizeof(module)) {
     memcpy(module, pattern, (size_t)(separator - pattern));
+  }
   suggestion->has_module = separator != NULL;
   suggestion->by_file = strncmp(function, file, sizeof(file) - 1) == 0;
   const char *path = suggestion->by_file ? function + sizeof(file) - 1 : "", *slash = strrchr(path, '/');
@@ -37,8 +39,9 @@ static void
 match_function(struct ct_likely *likely, const char *raw)
 {
   char *name = raw != NULL ? ct_demangle_name(raw) : NULL;
-  if (raw != NULL)
+  if (raw != NULL) {
     ct_likely_add(likely, name != NULL ? name : raw, 0);
+  }
   free(name);
 }
 
@@ -58,14 +61,16 @@ ct_suggestion_match(struct ct_suggestion *suggestion, const struct ct_plan *plan
   const char *slash = strrchr(path, '/');
   ct_likely_add(&suggestion->modules, slash != NULL ? slash + 1 : path, 0);
   suggestion->module_seen |= in_module;
-  if (in_module && suggestion->by_file)
+  if (in_module && suggestion->by_file) {
     match_files(&suggestion->files, ct_plan_sources(plan));
+  }
   for (size_t i = 0; in_module && suggestion->functions.asked[0] != '\0' && i < plan->count; i++) {
     const struct ct_planned *planned = &plan->functions[i];
     const char *alias;
     match_function(&suggestion->functions, planned->name);
-    for (size_t n = 0; (alias = ct_plan_alias(plan, planned, n)) != NULL; n++)
+    for (size_t n = 0; (alias = ct_plan_alias(plan, planned, n)) != NULL; n++) {
       match_function(&suggestion->functions, alias);
+    }
   }
   bool no_module = suggestion->has_module && !suggestion->module_seen;
   ct_likely_text(no_module             ? &suggestion->modules

@@ -45,8 +45,9 @@ ct_cfi_uleb(const uint8_t **at, const uint8_t *end, uint64_t *value)
 
   for (unsigned shift = 0; *at < end; shift += 7) {
     uint8_t byte = *(*at)++;
-    if (shift < 64)
+    if (shift < 64) {
       result |= (uint64_t)(byte & 0x7f) << shift;
+    }
     if ((byte & 0x80) == 0) {
       *value = result;
       return true;
@@ -62,11 +63,13 @@ ct_cfi_sleb(const uint8_t **at, const uint8_t *end, int64_t *value)
 
   for (unsigned shift = 0; *at < end; shift += 7) {
     uint8_t byte = *(*at)++;
-    if (shift < 64)
+    if (shift < 64) {
       result |= (uint64_t)(byte & 0x7f) << shift;
+    }
     if ((byte & 0x80) == 0) {
-      if ((byte & 0x40) != 0 && shift + 7 < 64)
+      if ((byte & 0x40) != 0 && shift + 7 < 64) {
         result |= ~(uint64_t)0 << (shift + 7);
+      }
       *value = (int64_t)result;
       return true;
     }
@@ -80,12 +83,14 @@ read_fixed(const uint8_t **at, const uint8_t *end, unsigned bytes, bool is_signe
 {
   uint64_t result = 0;
 
-  if ((size_t)(end - *at) < bytes)
+  if ((size_t)(end - *at) < bytes) {
     return false;
+  }
   memcpy(&result, *at, bytes);
   *at += bytes;
-  if (is_signed && bytes < 8 && (result >> (8 * bytes - 1) & 1) != 0)
+  if (is_signed && bytes < 8 && (result >> (8 * bytes - 1) & 1) != 0) {
     result |= ~(uint64_t)0 << (8 * bytes);
+  }
   *value = result;
   return true;
 }
@@ -99,8 +104,9 @@ ct_cfi_pointer(const struct ct_cfi *cfi, const uint8_t **at, const uint8_t *end,
 
   if ((encoding & PE_RELATIVE) == PE_ALIGNED) {
     uint64_t pad = -field & 7;
-    if ((uint64_t)(end - *at) < pad)
+    if ((uint64_t)(end - *at) < pad) {
       return false;
+    }
     *at += pad;
     return read_fixed(at, end, 8, false, value);
   }
@@ -128,8 +134,9 @@ ct_cfi_pointer(const struct ct_cfi *cfi, const uint8_t **at, const uint8_t *end,
   default:
     return false;
   }
-  if (!good)
+  if (!good) {
     return false;
+  }
   switch (encoding & PE_RELATIVE) {
   case 0:
     break;
@@ -151,23 +158,28 @@ read_cie_augmentation(const struct ct_cfi *cfi, struct ct_cie *cie, const char *
   for (; *letters != 0; letters++) {
     switch (*letters) {
     case 'R':
-      if (at == end)
+      if (at == end) {
         return false;
+      }
       cie->fde_encoding = *at++;
       break;
     case 'L':
-      if (at == end)
+      if (at == end) {
         return false;
+      }
       cie->lsda_encoding = *at++;
       break;
     case 'P': {
-      if (at == end)
+      if (at == end) {
         return false;
+      }
       uint8_t encoding = *at++;
-      if (encoding == PE_OMIT)
+      if (encoding == PE_OMIT) {
         break;
-      if (!ct_cfi_pointer(cfi, &at, end, encoding & ~PE_INDIRECT, &cie->personality))
+      }
+      if (!ct_cfi_pointer(cfi, &at, end, encoding & ~PE_INDIRECT, &cie->personality)) {
         return false;
+      }
       cie->personality_indirect = (encoding & PE_INDIRECT) != 0;
       break;
     }
@@ -189,39 +201,47 @@ static bool
 parse_cie(const struct ct_cfi *cfi, struct ct_cie *cie, const uint8_t *at, const uint8_t *end)
 {
   cie->lsda_encoding = PE_OMIT;
-  if (at == end)
+  if (at == end) {
     return false;
+  }
   uint8_t version = *at++;
-  if (version != 1 && version != 3 && version != 4)
+  if (version != 1 && version != 3 && version != 4) {
     return false;
+  }
   const char *letters = (const char *)at;
   const uint8_t *nul = memchr(at, 0, (size_t)(end - at));
-  if (nul == NULL)
+  if (nul == NULL) {
     return false;
+  }
   at = nul + 1;
   if (version == 4) {
-    if (end - at < 2 || at[0] != 8 || at[1] != 0) /* address and segment selector size */
+    if (end - at < 2 || at[0] != 8 || at[1] != 0) { /* address and segment selector size */
       return false;
+    }
     at += 2;
   }
   if (strncmp(letters, "eh", 2) == 0) { /* of gcc 2: a pointer to exception tables */
-    if (end - at < 8)
+    if (end - at < 8) {
       return false;
+    }
     at += 8;
     letters += 2;
   }
   uint64_t ra;
-  if (!ct_cfi_uleb(&at, end, &cie->code_align) || !ct_cfi_sleb(&at, end, &cie->data_align))
+  if (!ct_cfi_uleb(&at, end, &cie->code_align) || !ct_cfi_sleb(&at, end, &cie->data_align)) {
     return false;
-  if (version == 1 ? !read_fixed(&at, end, 1, false, &ra) : !ct_cfi_uleb(&at, end, &ra))
+  }
+  if (version == 1 ? !read_fixed(&at, end, 1, false, &ra) : !ct_cfi_uleb(&at, end, &ra)) {
     return false;
+  }
   cie->ra_register = ra < UINT32_MAX ? (uint32_t)ra : UINT32_MAX;
 
   if (*letters == 'z') {
     uint64_t bytes;
     if (!ct_cfi_uleb(&at, end, &bytes) || bytes > (uint64_t)(end - at) ||
-        !read_cie_augmentation(cfi, cie, letters + 1, at, at + bytes))
+        !read_cie_augmentation(cfi, cie, letters + 1, at, at + bytes)) {
       return false;
+    }
     at += bytes;
     cie->has_z = 1;
   } else if (*letters != 0) {
@@ -243,14 +263,17 @@ parse_fde(const struct ct_cfi *cfi, const struct ct_cie *cie, struct ct_fde *fde
   fde->body_bytes = (uint32_t)(end - at);
   if (cie->fde_encoding == PE_OMIT || (cie->fde_encoding & PE_INDIRECT) != 0 ||
       !ct_cfi_pointer(cfi, &at, end, cie->fde_encoding, &fde->start) ||
-      !ct_cfi_pointer(cfi, &at, end, cie->fde_encoding & PE_FORM, &range))
+      !ct_cfi_pointer(cfi, &at, end, cie->fde_encoding & PE_FORM, &range)) {
     return false;
-  if (range == 0 || range > UINT64_MAX - fde->start)
+  }
+  if (range == 0 || range > UINT64_MAX - fde->start) {
     return false;
+  }
   fde->end = fde->start + range;
   if (cie->has_z) {
-    if (!ct_cfi_uleb(&at, end, &bytes) || bytes > (uint64_t)(end - at))
+    if (!ct_cfi_uleb(&at, end, &bytes) || bytes > (uint64_t)(end - at)) {
       return false;
+    }
     at += bytes;
   }
   fde->code_bytes = (uint32_t)(end - at);
@@ -264,10 +287,11 @@ find_cie(const struct ct_cfi *cfi, uint64_t offset)
   uint32_t low = 0, high = cfi->cie_count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (cfi->cies[middle].offset < offset)
+    if (cfi->cies[middle].offset < offset) {
       low = middle + 1;
-    else
+    } else {
       high = middle;
+    }
   }
   return low < cfi->cie_count && cfi->cies[low].offset == offset ? low : UINT32_MAX;
 }
@@ -275,12 +299,14 @@ find_cie(const struct ct_cfi *cfi, uint64_t offset)
 static bool
 reserve(void **array, uint32_t count, uint32_t *size, size_t element_bytes)
 {
-  if (count < *size)
+  if (count < *size) {
     return true;
+  }
   uint32_t larger = *size == 0 ? 256 : 2 * *size;
   void *grown = realloc(*array, larger * element_bytes);
-  if (grown == NULL)
+  if (grown == NULL) {
     return false;
+  }
   *array = grown;
   *size = larger;
   return true;
@@ -298,37 +324,48 @@ read_records(struct ct_elf *elf, bool until_zero)
     uint32_t offset = (uint32_t)(at - cfi->bytes), id;
     uint64_t length;
     (void)read_fixed(&at, end, 4, false, &length);
-    if (length == 0 && until_zero)
+    if (length == 0 && until_zero) {
       break;
-    if (length == 0)
+    }
+    if (length == 0) {
       continue; /* an end mark: others may follow, as parts are concatenated by the linker */
-    if (length == 0xffffffff && !read_fixed(&at, end, 8, false, &length))
+    }
+    if (length == 0xffffffff && !read_fixed(&at, end, 8, false, &length)) {
       break;
-    if (length > (uint64_t)(end - at))
+    }
+    if (length > (uint64_t)(end - at)) {
       break;
+    }
     const uint8_t *record = at, *next = at + length;
     at = next;
-    if (length < 4)
+    if (length < 4) {
       continue;
+    }
     memcpy(&id, record, sizeof(id));
     if (id == 0) {
-      if (!reserve((void **)&cfi->cies, cfi->cie_count, &cie_size, sizeof(*cfi->cies)))
+      if (!reserve((void **)&cfi->cies, cfi->cie_count, &cie_size, sizeof(*cfi->cies))) {
         return CT_ENOMEM;
+      }
       struct ct_cie cie = {.offset = offset};
-      if (parse_cie(cfi, &cie, record + 4, next))
+      if (parse_cie(cfi, &cie, record + 4, next)) {
         cfi->cies[cfi->cie_count++] = cie;
+      }
       continue;
     }
     uint64_t cie_offset = (uint64_t)(record - cfi->bytes) - id;
-    if (latest == UINT32_MAX || cfi->cies[latest].offset != cie_offset)
+    if (latest == UINT32_MAX || cfi->cies[latest].offset != cie_offset) {
       latest = find_cie(cfi, cie_offset);
-    if (latest == UINT32_MAX)
+    }
+    if (latest == UINT32_MAX) {
       continue;
-    if (!reserve((void **)&cfi->fdes, cfi->fde_count, &fde_size, sizeof(*cfi->fdes)))
+    }
+    if (!reserve((void **)&cfi->fdes, cfi->fde_count, &fde_size, sizeof(*cfi->fdes))) {
       return CT_ENOMEM;
+    }
     struct ct_fde fde = {.cie = latest};
-    if (parse_fde(cfi, &cfi->cies[latest], &fde, record + 4, next) && ct_elf_is_code(elf, fde.start))
+    if (parse_fde(cfi, &cfi->cies[latest], &fde, record + 4, next) && ct_elf_is_code(elf, fde.start)) {
       cfi->fdes[cfi->fde_count++] = fde;
+    }
   }
   return CT_OK;
 }
@@ -338,20 +375,25 @@ sort_fdes(struct ct_cfi *cfi)
 {
   uint32_t count = cfi->fde_count;
   bool sorted = true;
-  for (uint32_t i = 1; i < count && sorted; i++)
+  for (uint32_t i = 1; i < count && sorted; i++) {
     sorted = cfi->fdes[i - 1].start <= cfi->fdes[i].start;
-  if (sorted)
+  }
+  if (sorted) {
     return CT_OK;
+  }
 
   struct ct_sort_key *keys = malloc(count * sizeof(*keys));
   struct ct_fde *fdes = malloc(count * sizeof(*fdes));
   bool good = keys != NULL && fdes != NULL;
-  for (uint32_t i = 0; good && i < count; i++)
+  for (uint32_t i = 0; good && i < count; i++) {
     keys[i] = (struct ct_sort_key){cfi->fdes[i].start, i};
-  if (good)
+  }
+  if (good) {
     good = ct_sort_keys(keys, count);
-  for (uint32_t i = 0; good && i < count; i++)
+  }
+  for (uint32_t i = 0; good && i < count; i++) {
     fdes[i] = cfi->fdes[keys[i].index];
+  }
   free(keys);
   if (!good) {
     free(fdes);
@@ -370,8 +412,9 @@ cut_overlaps(struct ct_cfi *cfi)
   for (uint32_t i = 0; i < cfi->fde_count; i++) {
     struct ct_fde fde = cfi->fdes[i];
     uint64_t next = i + 1 < cfi->fde_count ? cfi->fdes[i + 1].start : fde.end;
-    if (next == fde.start)
+    if (next == fde.start) {
       continue;
+    }
     fde.end = next < fde.end ? next : fde.end;
     cfi->fdes[kept++] = fde;
   }
@@ -387,10 +430,12 @@ ct_cfi_build(struct ct_elf *elf, const uint8_t *bytes, size_t size, uint64_t add
   cfi->size = size < UINT32_MAX ? (uint32_t)size : UINT32_MAX;
   cfi->address = address;
   int err = read_records(elf, until_zero);
-  if (err == CT_OK)
+  if (err == CT_OK) {
     err = sort_fdes(cfi);
-  if (err == CT_OK)
+  }
+  if (err == CT_OK) {
     cut_overlaps(cfi);
+  }
   return err;
 }
 
@@ -408,10 +453,11 @@ ct_cfi_find(const struct ct_elf *elf, uint64_t address)
 
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (cfi->fdes[middle].start <= address)
+    if (cfi->fdes[middle].start <= address) {
       low = middle + 1;
-    else
+    } else {
       high = middle;
+    }
   }
   return low != 0 && address < cfi->fdes[low - 1].end ? low - 1 : CT_FDE_NONE;
 }
@@ -420,8 +466,9 @@ int
 ct_cfi_get(const struct ct_elf *elf, uint32_t index, struct ct_cfi_fde *out)
 {
   const struct ct_cfi *cfi = &elf->cfi;
-  if (index >= cfi->fde_count)
+  if (index >= cfi->fde_count) {
     return CT_ERANGE;
+  }
 
   const struct ct_fde *fde = &cfi->fdes[index];
   const struct ct_cie *cie = &cfi->cies[fde->cie];
@@ -441,17 +488,19 @@ ct_cfi_get(const struct ct_elf *elf, uint32_t index, struct ct_cfi_fde *out)
       .code = end - fde->code_bytes,
       .code_bytes = fde->code_bytes,
   };
-  if (!cie->has_z || cie->lsda_encoding == PE_OMIT)
+  if (!cie->has_z || cie->lsda_encoding == PE_OMIT) {
     return CT_OK;
+  }
 
   /* The augmentation data of the FDE, which parse_fde found well-formed, begin with the LSDA. */
   const uint8_t *at = cfi->bytes + fde->body;
   uint64_t skipped;
   if (ct_cfi_pointer(cfi, &at, end, cie->fde_encoding, &skipped) &&
       ct_cfi_pointer(cfi, &at, end, cie->fde_encoding & PE_FORM, &skipped) && ct_cfi_uleb(&at, end, &skipped) &&
-      ct_cfi_pointer(cfi, &at, out->code, cie->lsda_encoding & ~PE_INDIRECT, &out->lsda) && out->lsda != 0)
+      ct_cfi_pointer(cfi, &at, out->code, cie->lsda_encoding & ~PE_INDIRECT, &out->lsda) && out->lsda != 0) {
     out->lsda_encoding = cie->lsda_encoding;
-  else
+  } else {
     out->lsda = 0;
+  }
   return CT_OK;
 }

@@ -80,8 +80,9 @@ set_cfa(struct machine *m, uint64_t reg, int64_t offset)
 static void
 set_rule(struct machine *m, uint64_t reg, bool at_cfa_minus_8)
 {
-  if (reg == m->cie->ra_register)
+  if (reg == m->cie->ra_register) {
     m->rule.ra_at_cfa_minus_8 = at_cfa_minus_8;
+  }
 }
 
 static bool
@@ -95,8 +96,9 @@ static bool
 skip_block(struct machine *m)
 {
   uint64_t bytes;
-  if (!ct_cfi_uleb(&m->at, m->end, &bytes) || bytes > (uint64_t)(m->end - m->at))
+  if (!ct_cfi_uleb(&m->at, m->end, &bytes) || bytes > (uint64_t)(m->end - m->at)) {
     return false;
+  }
   m->at += bytes;
   return true;
 }
@@ -106,12 +108,14 @@ static bool
 advance(struct machine *m, unsigned bytes, bool *advanced)
 {
   uint64_t delta = 0;
-  if ((size_t)(m->end - m->at) < bytes)
+  if ((size_t)(m->end - m->at) < bytes) {
     return false;
+  }
   memcpy(&delta, m->at, bytes);
   m->at += bytes;
-  if (__builtin_mul_overflow(delta, m->cie->code_align, &delta) || delta > UINT64_MAX - m->pc)
+  if (__builtin_mul_overflow(delta, m->cie->code_align, &delta) || delta > UINT64_MAX - m->pc) {
     return false;
+  }
   m->pc += delta;
   *advanced = delta != 0;
   return true;
@@ -124,8 +128,9 @@ run_register_instruction(struct machine *m, uint8_t op)
   uint64_t reg, value = 0;
   int64_t offset = 0;
 
-  if (!ct_cfi_uleb(&m->at, m->end, &reg))
+  if (!ct_cfi_uleb(&m->at, m->end, &reg)) {
     return false;
+  }
   switch (op) {
   case CFA_RESTORE_EXTENDED:
     set_rule(m, reg, m->cie->initial.ra_at_cfa_minus_8);
@@ -135,18 +140,21 @@ run_register_instruction(struct machine *m, uint8_t op)
     set_rule(m, reg, false);
     return true;
   case CFA_OFFSET_EXTENDED:
-    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX)
+    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX) {
       return false;
+    }
     set_rule(m, reg, is_minus_8(m, (int64_t)value));
     return true;
   case CFA_OFFSET_EXTENDED_SF:
-    if (!ct_cfi_sleb(&m->at, m->end, &offset))
+    if (!ct_cfi_sleb(&m->at, m->end, &offset)) {
       return false;
+    }
     set_rule(m, reg, is_minus_8(m, offset));
     return true;
   case CFA_NEGATIVE_OFFSET: /* like CFA_OFFSET_EXTENDED with the sign turned */
-    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX)
+    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX) {
       return false;
+    }
     set_rule(m, reg, is_minus_8(m, -(int64_t)value));
     return true;
   case CFA_REGISTER:
@@ -201,14 +209,16 @@ run_instruction(struct machine *m, uint8_t op, bool *advanced)
 
   switch (op & 0xc0) {
   case CFA_ADVANCE_LOC:
-    if (__builtin_mul_overflow((uint64_t)(op & 0x3f), m->cie->code_align, &value) || value > UINT64_MAX - m->pc)
+    if (__builtin_mul_overflow((uint64_t)(op & 0x3f), m->cie->code_align, &value) || value > UINT64_MAX - m->pc) {
       return false;
+    }
     m->pc += value;
     *advanced = value != 0;
     return true;
   case CFA_OFFSET:
-    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX)
+    if (!ct_cfi_uleb(&m->at, m->end, &value) || value > INT64_MAX) {
       return false;
+    }
     set_rule(m, op & 0x3f, is_minus_8(m, (int64_t)value));
     return true;
   case CFA_RESTORE:
@@ -222,8 +232,9 @@ run_instruction(struct machine *m, uint8_t op, bool *advanced)
   case CFA_ARGS_SIZE:
     return ct_cfi_uleb(&m->at, m->end, &value);
   case CFA_SET_LOC:
-    if (!ct_cfi_pointer(m->cfi, &m->at, m->end, m->cie->fde_encoding, &value) || value < m->pc)
+    if (!ct_cfi_pointer(m->cfi, &m->at, m->end, m->cie->fde_encoding, &value) || value < m->pc) {
       return false;
+    }
     *advanced = value != m->pc;
     m->pc = value;
     return true;
@@ -236,13 +247,15 @@ run_instruction(struct machine *m, uint8_t op, bool *advanced)
   case CFA_ADVANCE_LOC8:
     return advance(m, 8, advanced);
   case CFA_REMEMBER_STATE:
-    if (m->remembered == REMEMBERED_MAX)
+    if (m->remembered == REMEMBERED_MAX) {
       return false;
+    }
     m->stack[m->remembered++] = m->rule;
     return true;
   case CFA_RESTORE_STATE:
-    if (m->remembered == 0)
+    if (m->remembered == 0) {
       return false;
+    }
     m->rule = m->stack[--m->remembered];
     return true;
   default:
@@ -259,10 +272,12 @@ run(struct machine *m)
   while (m->at < m->end) {
     bool advanced = false;
     uint8_t op = *m->at++;
-    if (!run_instruction(m, op, &advanced))
+    if (!run_instruction(m, op, &advanced)) {
       return STEP_DAMAGED;
-    if (advanced)
+    }
+    if (advanced) {
       return STEP_ADVANCED;
+    }
   }
   return STEP_END;
 }
@@ -281,8 +296,9 @@ static bool
 start(struct machine *m, const struct ct_elf *elf, uint32_t index)
 {
   const struct ct_cfi *cfi = &elf->cfi;
-  if (index >= cfi->fde_count)
+  if (index >= cfi->fde_count) {
     return false;
+  }
   const struct ct_fde *fde = &cfi->fdes[index];
   m->cfi = cfi;
   m->cie = &cfi->cies[fde->cie];
@@ -307,14 +323,16 @@ ct_cfi_rows(const struct ct_elf *elf, uint32_t fde, struct ct_cfi_row *rows, siz
   size_t count = 0;
   enum step step = STEP_ADVANCED;
 
-  if (!start(&m, elf, fde))
+  if (!start(&m, elf, fde)) {
     return 0;
+  }
   uint64_t end = elf->cfi.fdes[fde].end;
   while (step == STEP_ADVANCED && m.pc < end) {
     uint64_t pc = m.pc;
     step = run(&m);
-    if (count < max)
+    if (count < max) {
       rows[count] = row_of(step == STEP_DAMAGED ? unknown : m.rule, pc);
+    }
     count++;
   }
   return count;
@@ -325,13 +343,15 @@ ct_cfi_row_at(const struct ct_elf *elf, uint32_t fde, uint64_t address, struct c
 {
   struct machine m;
 
-  if (!start(&m, elf, fde) || address < m.pc || address >= elf->cfi.fdes[fde].end)
+  if (!start(&m, elf, fde) || address < m.pc || address >= elf->cfi.fdes[fde].end) {
     return CT_ENOENT;
+  }
   for (;;) {
     uint64_t pc = m.pc;
     enum step step = run(&m);
-    if (step == STEP_ADVANCED && m.pc <= address)
+    if (step == STEP_ADVANCED && m.pc <= address) {
       continue;
+    }
     *row = row_of(step == STEP_DAMAGED ? unknown : m.rule, pc);
     return CT_OK;
   }
@@ -340,8 +360,9 @@ ct_cfi_row_at(const struct ct_elf *elf, uint32_t fde, uint64_t address, struct c
 static enum ct_entry
 state_of(const struct ct_cfi *cfi, uint32_t fde, struct ct_cfi_rule rule)
 {
-  if (cfi->cies[cfi->fdes[fde].cie].signal_frame)
+  if (cfi->cies[cfi->fdes[fde].cie].signal_frame) {
     return CT_ENTRY_SIGNAL;
+  }
   return rule.cfa_reg == RSP && rule.cfa_offset == 8 && rule.ra_at_cfa_minus_8 ? CT_ENTRY_CALLABLE : CT_ENTRY_ODD_CFI;
 }
 
@@ -350,8 +371,9 @@ ct_cfi_entry_state(const struct ct_elf *elf, uint32_t fde, uint64_t address)
 {
   struct ct_cfi_row row;
 
-  if (ct_cfi_row_at(elf, fde, address, &row) != CT_OK)
+  if (ct_cfi_row_at(elf, fde, address, &row) != CT_OK) {
     return CT_ENTRY_NOCFI;
+  }
   return state_of(&elf->cfi, fde, (struct ct_cfi_rule){row.cfa_offset, row.cfa_reg, row.ra_at_cfa_minus_8});
 }
 
@@ -372,8 +394,9 @@ ct_cfi_enter_functions(const struct ct_elf *elf, struct ct_function *functions, 
       fde = f->fde;
       step = start(&m, elf, fde) ? STEP_ADVANCED : STEP_DAMAGED;
     }
-    while (step == STEP_ADVANCED && m.pc <= f->address)
+    while (step == STEP_ADVANCED && m.pc <= f->address) {
       step = run(&m);
+    }
     f->entry = (uint8_t)state_of(&elf->cfi, fde, step == STEP_DAMAGED ? unknown : m.rule);
   }
 }

@@ -38,12 +38,14 @@ read_debuglink(const struct ct_image *image, struct debuglink *link)
 {
   size_t size;
   const uint8_t *bytes = ct_image_section_bytes(image, ct_image_section(image, ".gnu_debuglink"), &size);
-  if (bytes == NULL)
+  if (bytes == NULL) {
     return false;
+  }
   size_t length = strnlen((const char *)bytes, size);
   size_t crc_at = (length + 4) & ~(size_t)3;
-  if (length == 0 || length >= sizeof(link->name) || size < 4 || crc_at > size - 4)
+  if (length == 0 || length >= sizeof(link->name) || size < 4 || crc_at > size - 4) {
     return false;
+  }
   memcpy(link->name, bytes, length);
   link->name[length] = 0;
   memcpy(&link->crc, bytes + crc_at, sizeof(link->crc));
@@ -58,8 +60,9 @@ belongs(const struct ct_elf *elf, const struct ct_image *debug, const struct deb
   size_t our_bytes = ct_image_build_id(&elf->main, ours);
   size_t their_bytes = ct_image_build_id(debug, theirs);
 
-  if (our_bytes != 0 && their_bytes != 0)
+  if (our_bytes != 0 && their_bytes != 0) {
     return our_bytes == their_bytes && memcmp(ours, theirs, our_bytes) == 0;
+  }
   return link != NULL && lzma_crc32(debug->bytes, debug->size, 0) == link->crc;
 }
 
@@ -68,14 +71,16 @@ static bool
 try_path(struct ct_elf *elf, const char *path, const struct debuglink *link)
 {
   int fd = ct_rooted_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0)
+  if (fd < 0) {
     return false;
+  }
   struct ct_image image = {0};
   bool good = ct_image_map(&image, fd, path, NULL) == CT_OK && belongs(elf, &image, link);
   close(fd);
   /* A link to the file's own name would find the file itself, which has nothing to add. */
-  if (good && image.size == elf->main.size && memcmp(image.bytes, elf->main.bytes, image.size) == 0)
+  if (good && image.size == elf->main.size && memcmp(image.bytes, elf->main.bytes, image.size) == 0) {
     good = false;
+  }
   elf->debug_path = good ? strdup(path) : NULL;
   if (elf->debug_path == NULL) {
     ct_image_clear(&image);
@@ -99,8 +104,9 @@ set_candidate(struct candidates *candidates, int i, const char *fmt, ...)
   va_start(ap, fmt);
   int length = vsnprintf(candidates->paths[i], sizeof(candidates->paths[i]), fmt, ap);
   va_end(ap);
-  if (length < 0 || (size_t)length >= sizeof(candidates->paths[i]))
+  if (length < 0 || (size_t)length >= sizeof(candidates->paths[i])) {
     candidates->paths[i][0] = 0;
+  }
 }
 
 static void
@@ -108,20 +114,25 @@ find_candidates(const struct ct_elf *elf, struct candidates *candidates)
 {
   char real[PATH_MAX];
 
-  for (int i = 0; i < CT_DEBUG_CANDIDATES; i++)
+  for (int i = 0; i < CT_DEBUG_CANDIDATES; i++) {
     candidates->paths[i][0] = 0;
-  if (strlen(elf->build_id) > 2)
+  }
+  if (strlen(elf->build_id) > 2) {
     set_candidate(candidates, 0, "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
+  }
   size_t root = ct_rooted_prefix(elf->path); /* of another process: it has debug files of its own */
-  if (root != 0 && strlen(elf->build_id) > 2)
+  if (root != 0 && strlen(elf->build_id) > 2) {
     set_candidate(candidates, OTHER_ROOT, "%.*s%s/.build-id/%.2s/%s.debug", (int)root, elf->path, elf->debug_root,
                   elf->build_id, elf->build_id + 2);
-  if (!read_debuglink(&elf->main, &candidates->link))
+  }
+  if (!read_debuglink(&elf->main, &candidates->link)) {
     return;
-  if (root != 0)
+  }
+  if (root != 0) {
     snprintf(real, sizeof(real), "%s", elf->path);
-  else if (realpath(elf->path, real) == NULL)
+  } else if (realpath(elf->path, real) == NULL) {
     return;
+  }
   char *folder = dirname(real);
   set_candidate(candidates, 1, "%s/%s", folder, candidates->link.name);
   set_candidate(candidates, 2, "%s/.debug/%s", folder, candidates->link.name);
@@ -135,9 +146,10 @@ ct_debugfile_find(struct ct_elf *elf)
   bool found = false;
 
   find_candidates(elf, &candidates);
-  for (int i = 0; i < CT_DEBUG_CANDIDATES && !found; i++)
+  for (int i = 0; i < CT_DEBUG_CANDIDATES && !found; i++) {
     found = candidates.paths[i][0] != 0 &&
             try_path(elf, candidates.paths[i], i == 0 || i == OTHER_ROOT ? NULL : &candidates.link);
+  }
   return CT_OK;
 }
 
@@ -151,11 +163,13 @@ ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEB
     struct stat file;
     stamps[i] = (struct ct_file_stamp){0};
     int fd = candidates.paths[i][0] != 0 ? ct_rooted_open(candidates.paths[i], O_PATH | O_CLOEXEC) : -1;
-    if (fd >= 0 && fstat(fd, &file) == 0)
+    if (fd >= 0 && fstat(fd, &file) == 0) {
       stamps[i] = (struct ct_file_stamp){(uint64_t)file.st_size,
                                          (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec};
-    if (fd >= 0)
+    }
+    if (fd >= 0) {
       close(fd);
+    }
   }
 }
 
@@ -167,27 +181,31 @@ unpack_xz(const uint8_t *packed, size_t packed_bytes, size_t *bytes)
   uint8_t *out = NULL;
   size_t size = 0;
 
-  if (lzma_stream_decoder(&stream, MINIDEBUG_BYTES_MAX, 0) != LZMA_OK)
+  if (lzma_stream_decoder(&stream, MINIDEBUG_BYTES_MAX, 0) != LZMA_OK) {
     return NULL;
+  }
   stream.next_in = packed;
   stream.avail_in = packed_bytes;
   lzma_ret status = LZMA_OK;
   while (status == LZMA_OK && size < MINIDEBUG_BYTES_MAX) {
     size_t larger = size == 0 ? 1 << 20 : 2 * size;
     uint8_t *grown = realloc(out, larger);
-    if (grown == NULL)
+    if (grown == NULL) {
       break;
+    }
     out = grown;
     stream.next_out = out + size;
     stream.avail_out = larger - size;
     size = larger;
-    while (status == LZMA_OK && stream.avail_out != 0)
+    while (status == LZMA_OK && stream.avail_out != 0) {
       status = lzma_code(&stream, LZMA_FINISH);
+    }
   }
   *bytes = size - stream.avail_out;
   lzma_end(&stream);
-  if (status == LZMA_STREAM_END)
+  if (status == LZMA_STREAM_END) {
     return out;
+  }
   free(out);
   return NULL;
 }
@@ -198,15 +216,18 @@ ct_minidebug_unpack(struct ct_elf *elf)
   size_t packed_bytes, bytes;
   const uint8_t *packed =
       ct_image_section_bytes(&elf->main, ct_image_section(&elf->main, ".gnu_debugdata"), &packed_bytes);
-  if (packed == NULL)
+  if (packed == NULL) {
     return CT_OK;
+  }
   uint8_t *unpacked = unpack_xz(packed, packed_bytes, &bytes);
-  if (unpacked == NULL)
+  if (unpacked == NULL) {
     return CT_OK;
+  }
   elf->mini.mapping = unpacked;
   elf->mini.bytes = unpacked;
   elf->mini.size = bytes;
-  if (ct_image_parse(&elf->mini, elf->path, NULL) != CT_OK)
+  if (ct_image_parse(&elf->mini, elf->path, NULL) != CT_OK) {
     ct_image_clear(&elf->mini);
+  }
   return CT_OK;
 }

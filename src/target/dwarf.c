@@ -32,17 +32,22 @@ visit_subprogram(struct walk *walk, Dwarf_Die *die)
   Dwarf_Addr entry, high;
   bool external = false;
 
-  if (dwarf_hasattr(die, DW_AT_declaration) || dwarf_entrypc(die, &entry) != 0)
+  if (dwarf_hasattr(die, DW_AT_declaration) || dwarf_entrypc(die, &entry) != 0) {
     return;
-  if (dwarf_highpc(die, &high) != 0 || high < entry)
+  }
+  if (dwarf_highpc(die, &high) != 0 || high < entry) {
     high = entry; /* in pieces: the symbol's own size is not known */
+  }
   const char *name = NULL;
-  if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL)
+  if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute) != NULL) {
     name = dwarf_formstring(&attribute);
-  if (name == NULL)
+  }
+  if (name == NULL) {
     name = dwarf_diename(die);
-  if (dwarf_attr_integrate(die, DW_AT_external, &attribute) != NULL)
+  }
+  if (dwarf_attr_integrate(die, DW_AT_external, &attribute) != NULL) {
     (void)dwarf_formflag(&attribute, &external);
+  }
   walk->found(walk->arg, entry, high - entry, name, external);
 }
 
@@ -52,11 +57,13 @@ visit_children(struct walk *walk, Dwarf_Die *parent, unsigned depth)
 {
   Dwarf_Die die;
 
-  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0)
+  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0) {
     return;
+  }
   do {
-    if (walk->budget == 0)
+    if (walk->budget == 0) {
       return;
+    }
     walk->budget--;
     switch (dwarf_tag(&die)) {
     case DW_TAG_subprogram:
@@ -78,11 +85,13 @@ visit_children(struct walk *walk, Dwarf_Die *parent, unsigned depth)
 struct ct_dwarf *
 ct_dwarf_read(const struct ct_image *image, ct_dwarf_found *found, void *arg)
 {
-  if (image->bytes == NULL || (ct_image_section(image, ".debug_info") == NULL))
+  if (image->bytes == NULL || (ct_image_section(image, ".debug_info") == NULL)) {
     return NULL;
+  }
   struct ct_dwarf *dwarf = calloc(1, sizeof(*dwarf));
-  if (dwarf == NULL)
+  if (dwarf == NULL) {
     return NULL;
+  }
 
   elf_version(EV_CURRENT);
   dwarf->image = image;
@@ -98,17 +107,20 @@ ct_dwarf_read(const struct ct_image *image, ct_dwarf_found *found, void *arg)
   Dwarf_Half version;
   uint8_t type;
   Dwarf_Die die;
-  while (dwarf_get_units(dwarf->dwarf, unit, &unit, &version, &type, &die, NULL) == 0)
-    if (type == DW_UT_compile || type == DW_UT_partial)
+  while (dwarf_get_units(dwarf->dwarf, unit, &unit, &version, &type, &die, NULL) == 0) {
+    if (type == DW_UT_compile || type == DW_UT_partial) {
       visit_children(&walk, &die, 0);
+    }
+  }
   return dwarf;
 }
 
 void
 ct_dwarf_close(struct ct_dwarf *dwarf)
 {
-  if (dwarf == NULL)
+  if (dwarf == NULL) {
     return;
+  }
   dwarf_end(dwarf->dwarf);
   elf_end(dwarf->elf);
   ct_image_release_writable(dwarf->image, dwarf->bytes);

@@ -20,11 +20,14 @@ read_entries(const struct ct_elf *elf, struct dynamic *out)
   const struct ct_image *image = &elf->main;
   const Elf64_Phdr *segment = NULL;
 
-  for (uint32_t i = 0; i < image->segment_count; i++)
-    if (image->segments[i].p_type == PT_DYNAMIC)
+  for (uint32_t i = 0; i < image->segment_count; i++) {
+    if (image->segments[i].p_type == PT_DYNAMIC) {
       segment = &image->segments[i];
-  if (segment == NULL || segment->p_offset >= image->size)
+    }
+  }
+  if (segment == NULL || segment->p_offset >= image->size) {
     return false;
+  }
 
   uint64_t left = image->size - segment->p_offset;
   uint64_t count = (segment->p_filesz < left ? segment->p_filesz : left) / sizeof(Elf64_Dyn);
@@ -72,8 +75,9 @@ count_symbols(const struct ct_elf *elf, const struct dynamic *dynamic)
     return words[1];
   }
   at = dynamic->gnu_hash != 0 ? ct_elf_bytes(elf, dynamic->gnu_hash, sizeof(words)) : NULL;
-  if (at == NULL)
+  if (at == NULL) {
     return 0;
+  }
   memcpy(words, at, sizeof(words));
   uint64_t buckets = dynamic->gnu_hash + sizeof(words) + 8 * (uint64_t)words[2];
   uint64_t chains = buckets + 4 * (uint64_t)words[0];
@@ -84,16 +88,18 @@ count_symbols(const struct ct_elf *elf, const struct dynamic *dynamic)
     memcpy(&first, bucket + 4 * (size_t)i, sizeof(first));
     last = first > last ? first : last;
   }
-  if (last < words[1])
+  if (last < words[1]) {
     return words[1];
+  }
 
   uint64_t chain_bytes = ct_elf_bytes_left(elf, chains);
   const uint8_t *chain = ct_elf_bytes(elf, chains, chain_bytes);
   for (uint64_t i = last - words[1]; chain != NULL && i < chain_bytes / 4; i++) {
     uint32_t hash;
     memcpy(&hash, chain + 4 * i, sizeof(hash));
-    if ((hash & 1) != 0)
+    if ((hash & 1) != 0) {
       return i + words[1] + 1;
+    }
   }
   return 0;
 }
@@ -104,18 +110,22 @@ ct_dynamic_read(struct ct_elf *elf)
   struct dynamic dynamic = {0};
   struct ct_symbols symbols = {0};
 
-  if ((elf->sources & CT_SRC_DYNSYM) != 0)
+  if ((elf->sources & CT_SRC_DYNSYM) != 0) {
     ct_image_symbols(&elf->main, SHT_DYNSYM, &elf->dynsym);
-  if (!read_entries(elf, &dynamic) || dynamic.strings == 0)
+  }
+  if (!read_entries(elf, &dynamic) || dynamic.strings == 0) {
     return;
+  }
 
   uint64_t left = ct_elf_bytes_left(elf, dynamic.strings);
   uint64_t bytes = dynamic.strings_bytes < left ? dynamic.strings_bytes : left;
   ct_symbols_set_strings(&symbols, (const char *)ct_elf_bytes(elf, dynamic.strings, bytes), bytes);
-  if (dynamic.soname != 0 && dynamic.soname - 1 < symbols.strings_bytes)
+  if (dynamic.soname != 0 && dynamic.soname - 1 < symbols.strings_bytes) {
     elf->soname = symbols.strings + (dynamic.soname - 1);
-  if (elf->dynsym.count != 0 || dynamic.symbols == 0 || (elf->sources & CT_SRC_DYNSYM) == 0)
+  }
+  if (elf->dynsym.count != 0 || dynamic.symbols == 0 || (elf->sources & CT_SRC_DYNSYM) == 0) {
     return;
+  }
 
   left = ct_elf_bytes_left(elf, dynamic.symbols) / sizeof(Elf64_Sym);
   uint64_t count = count_symbols(elf, &dynamic);
@@ -123,6 +133,7 @@ ct_dynamic_read(struct ct_elf *elf)
   symbols.entries = ct_elf_bytes(elf, dynamic.symbols, symbols.count * sizeof(Elf64_Sym));
   symbols.versions = dynamic.versions != 0 ? ct_elf_bytes(elf, dynamic.versions, symbols.count * 2) : NULL;
   symbols.version_count = symbols.versions != NULL ? symbols.count : 0;
-  if (symbols.entries != NULL)
+  if (symbols.entries != NULL) {
     elf->dynsym = symbols;
+  }
 }

@@ -71,9 +71,10 @@ usable_name(const char *name, uint64_t *budget)
   const char *at = name, *end = name + (*budget < NAME_BYTES_MAX ? *budget : NAME_BYTES_MAX);
   for (; at < end && (unsigned char)*at > ' ' && *at != 0x7f; at++)
     ;
-  if (*at == ' ')
+  if (*at == ' ') {
     for (; at < end && (unsigned char)*at >= ' ' && *at != 0x7f; at++)
       ;
+  }
   *budget -= (uint64_t)(at - name);
   return at != name && *at == 0 ? name : NULL;
 }
@@ -95,11 +96,14 @@ add_symbols(struct candidates *all, const struct ct_symbols *table, uint16_t sou
     Elf64_Sym symbol = ct_symbol_at(table, i);
     unsigned type = ELF64_ST_TYPE(symbol.st_info);
     if ((type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) || !ct_symbol_is_defined(&symbol) ||
-        !ct_elf_is_code(elf, symbol.st_value))
+        !ct_elf_is_code(elf, symbol.st_value)) {
       continue;
-    if (type == STT_NOTYPE && (!fde_begins_at(elf, symbol.st_value) ||
-                               (elf->exec_section_count != 0 && ct_elf_exec_section_at(elf, symbol.st_value) == NULL)))
+    }
+    if (type == STT_NOTYPE &&
+        (!fde_begins_at(elf, symbol.st_value) ||
+         (elf->exec_section_count != 0 && ct_elf_exec_section_at(elf, symbol.st_value) == NULL))) {
       continue;
+    }
     add(all, (struct candidate){
                  .address = symbol.st_value,
                  .size = symbol.st_size,
@@ -116,8 +120,9 @@ add_fdes(struct candidates *all)
 {
   const struct ct_cfi *cfi = &all->elf->cfi;
 
-  for (uint32_t i = 0; i < cfi->fde_count; i++)
+  for (uint32_t i = 0; i < cfi->fde_count; i++) {
     add(all, (struct candidate){.address = cfi->fdes[i].start, .source = CT_SRC_EHFRAME, .type = STT_NOTYPE});
+  }
 }
 
 static void
@@ -125,8 +130,9 @@ add_subprogram(void *arg, uint64_t address, uint64_t size, const char *name, boo
 {
   struct candidates *all = arg;
 
-  if (!ct_elf_is_code(all->elf, address))
+  if (!ct_elf_is_code(all->elf, address)) {
     return;
+  }
   add(all, (struct candidate){
                .address = address,
                .size = size,
@@ -142,8 +148,9 @@ add_go_function(void *arg, uint64_t address, uint64_t size, const char *name)
 {
   struct candidates *all = arg;
 
-  if (!ct_elf_is_code(all->elf, address))
+  if (!ct_elf_is_code(all->elf, address)) {
     return;
+  }
   add(all, (struct candidate){
                .address = address,
                .size = size,
@@ -161,17 +168,21 @@ collect(struct candidates *all, struct ct_elf *elf)
   add_symbols(all, &elf->dynsym, CT_SRC_DYNSYM);
   add_symbols(all, &elf->debug_symtab, CT_SRC_DEBUGFILE);
   add_symbols(all, &elf->mini_symtab, CT_SRC_MINIDEBUG);
-  if ((elf->sources & CT_SRC_EHFRAME) != 0)
+  if ((elf->sources & CT_SRC_EHFRAME) != 0) {
     add_fdes(all);
+  }
   all->go_budget = SHARED_MAX * (uint64_t)elf->main.size + SHARED_FREE;
-  if ((elf->sources & CT_SRC_GO) != 0 && elf->symtab.count == 0)
+  if ((elf->sources & CT_SRC_GO) != 0 && elf->symtab.count == 0) {
     ct_golang_functions(elf, add_go_function, all);
-  if ((elf->sources & CT_SRC_DWARF) == 0 || elf->symtab.count != 0 || elf->debug_symtab.count != 0)
+  }
+  if ((elf->sources & CT_SRC_DWARF) == 0 || elf->symtab.count != 0 || elf->debug_symtab.count != 0) {
     return;
+  }
   all->dwarf_budget = SHARED_MAX * (uint64_t)(elf->debug.size + elf->main.size) + SHARED_FREE;
   elf->dwarf = ct_dwarf_read(&elf->debug, add_subprogram, all);
-  if (elf->dwarf == NULL)
+  if (elf->dwarf == NULL) {
     elf->dwarf = ct_dwarf_read(&elf->main, add_subprogram, all);
+  }
 }
 
 /* What decides between names, computed once for each. */
@@ -193,18 +204,24 @@ static bool
 is_better(const struct standing *x, const struct standing *y)
 {
   const struct candidate *a = x->candidate, *b = y->candidate;
-  if ((a->type == STT_NOTYPE) != (b->type == STT_NOTYPE))
+  if ((a->type == STT_NOTYPE) != (b->type == STT_NOTYPE)) {
     return b->type == STT_NOTYPE;
-  if ((a->binding == STB_LOCAL) != (b->binding == STB_LOCAL))
+  }
+  if ((a->binding == STB_LOCAL) != (b->binding == STB_LOCAL)) {
     return b->binding == STB_LOCAL;
-  if (x->underscores != y->underscores)
+  }
+  if (x->underscores != y->underscores) {
     return x->underscores < y->underscores;
-  if (x->version != y->version)
+  }
+  if (x->version != y->version) {
     return y->version;
-  if ((a->binding == STB_WEAK) != (b->binding == STB_WEAK))
+  }
+  if ((a->binding == STB_WEAK) != (b->binding == STB_WEAK)) {
     return b->binding == STB_WEAK;
-  if (x->bytes != y->bytes)
+  }
+  if (x->bytes != y->bytes) {
     return x->bytes < y->bytes;
+  }
   return strcmp(a->name, b->name) < 0;
 }
 
@@ -212,9 +229,11 @@ is_better(const struct standing *x, const struct standing *y)
 static bool
 has_part_suffix(const char *name)
 {
-  for (const char *at = name; (at = strchr(at, '.')) != NULL; at++)
-    if (at != name && (strncmp(at, ".cold", 5) == 0 || strncmp(at, ".warm", 5) == 0) && (at[5] == 0 || at[5] == '.'))
+  for (const char *at = name; (at = strchr(at, '.')) != NULL; at++) {
+    if (at != name && (strncmp(at, ".cold", 5) == 0 || strncmp(at, ".warm", 5) == 0) && (at[5] == 0 || at[5] == '.')) {
       return true;
+    }
+  }
   return false;
 }
 
@@ -228,10 +247,12 @@ keep_aliases(struct ct_elf *elf, const struct candidates *all, const struct ct_s
   for (size_t i = 0; i < run; i++) {
     const char *name = all->items[keys[i].index].name;
     bool known = name == NULL || name == best || strcmp(name, best) == 0;
-    for (size_t j = first; j < elf->alias_count && !known; j++)
+    for (size_t j = first; j < elf->alias_count && !known; j++) {
       known = strcmp(elf->aliases[j].name, name) == 0;
-    if (!known && elf->alias_count - first < ALIASES_MAX)
+    }
+    if (!known && elf->alias_count - first < ALIASES_MAX) {
       elf->aliases[elf->alias_count++] = (struct ct_alias){keys[i].key, name};
+    }
   }
 }
 
@@ -249,26 +270,34 @@ merge_run(struct ct_elf *elf, const struct candidates *all, const struct ct_sort
     const struct candidate *candidate = &all->items[keys[i].index];
     out->sources |= candidate->source;
     typed |= candidate->type != STT_NOTYPE;
-    if (candidate->type == STT_GNU_IFUNC)
+    if (candidate->type == STT_GNU_IFUNC) {
       out->flags |= CT_FN_IFUNC;
-    if (candidate->size > largest)
+    }
+    if (candidate->size > largest) {
       largest = candidate->size;
-    if (candidate->name == NULL)
+    }
+    if (candidate->name == NULL) {
       continue;
+    }
     struct standing standing = standing_of(candidate);
-    if (best.candidate == NULL || is_better(&standing, &best))
+    if (best.candidate == NULL || is_better(&standing, &best)) {
       best = standing;
+    }
   }
   out->size = best.candidate != NULL && best.candidate->size != 0 ? best.candidate->size : largest;
-  if (!typed)
+  if (!typed) {
     out->flags |= CT_FN_NOTYPE;
-  if (best.candidate == NULL)
+  }
+  if (best.candidate == NULL) {
     return;
+  }
   out->name = best.candidate->name;
-  if (has_part_suffix(out->name))
+  if (has_part_suffix(out->name)) {
     out->flags |= CT_FN_PART;
-  if (run > 1)
+  }
+  if (run > 1) {
     keep_aliases(elf, all, keys, run, out->name);
+  }
 }
 
 /* Where code that contains address must end: the section's end, or the segment's without section headers. */
@@ -276,8 +305,9 @@ static uint64_t
 code_limit(const struct ct_elf *elf, uint64_t address, const struct ct_elf_section *section)
 {
   uint64_t limit = address + ct_elf_code_left(elf, address);
-  if (section != NULL && section->address + section->size < limit)
+  if (section != NULL && section->address + section->size < limit) {
     limit = section->address + section->size;
+  }
   return limit;
 }
 
@@ -290,32 +320,39 @@ finish_functions(struct ct_elf *elf)
 
   for (size_t i = 0; i < elf->function_count; i++) {
     struct ct_function *f = &elf->functions[i];
-    while (fde + 1 < elf->cfi.fde_count && elf->cfi.fdes[fde + 1].start <= f->address)
+    while (fde + 1 < elf->cfi.fde_count && elf->cfi.fdes[fde + 1].start <= f->address) {
       fde++;
+    }
     bool covered =
         fde < elf->cfi.fde_count && elf->cfi.fdes[fde].start <= f->address && f->address < elf->cfi.fdes[fde].end;
     f->fde = covered ? fde : CT_FDE_NONE;
 
     const struct ct_elf_section *section = ct_elf_exec_section_at(elf, f->address);
     uint64_t limit = code_limit(elf, f->address, section);
-    if (section != NULL && section->is_plt)
+    if (section != NULL && section->is_plt) {
       f->flags |= CT_FN_PLT;
-    if (f->size == 0 && covered)
+    }
+    if (f->size == 0 && covered) {
       f->size = elf->cfi.fdes[fde].end - f->address;
+    }
     if (f->size == 0) {
       bool last = i + 1 == elf->function_count || elf->functions[i + 1].address >= limit;
       f->size = (last ? limit : elf->functions[i + 1].address) - f->address;
       f->flags |= CT_FN_GUESS;
     }
-    if (f->size > limit - f->address)
+    if (f->size > limit - f->address) {
       f->size = limit - f->address;
-    if (f->size > budget)
+    }
+    if (f->size > budget) {
       f->size = budget;
+    }
     budget -= f->size;
-    if (f->address < known_end)
+    if (f->address < known_end) {
       f->flags |= CT_FN_INSIDE;
-    if ((f->flags & CT_FN_GUESS) == 0 && f->address + f->size > known_end)
+    }
+    if ((f->flags & CT_FN_GUESS) == 0 && f->address + f->size > known_end) {
       known_end = f->address + f->size;
+    }
   }
   ct_cfi_enter_functions(elf, elf->functions, elf->function_count);
 }
@@ -327,18 +364,23 @@ merge(struct ct_elf *elf, const struct candidates *all)
   size_t distinct = 0;
   bool good = false;
 
-  if (keys == NULL)
+  if (keys == NULL) {
     return false;
-  for (size_t i = 0; i < all->count; i++)
+  }
+  for (size_t i = 0; i < all->count; i++) {
     keys[i] = (struct ct_sort_key){all->items[i].address, i};
-  if (!ct_sort_keys(keys, all->count))
+  }
+  if (!ct_sort_keys(keys, all->count)) {
     goto out;
-  for (size_t i = 0; i < all->count; i++)
+  }
+  for (size_t i = 0; i < all->count; i++) {
     distinct += i == 0 || keys[i].key != keys[i - 1].key;
+  }
   elf->functions = malloc((distinct + 1) * sizeof(*elf->functions));
   elf->aliases = malloc((all->count - distinct + 1) * sizeof(*elf->aliases));
-  if (elf->functions == NULL || elf->aliases == NULL)
+  if (elf->functions == NULL || elf->aliases == NULL) {
     goto out;
+  }
   for (size_t i = 0, run; i < all->count; i += run) {
     for (run = 1; i + run < all->count && keys[i + run].key == keys[i].key; run++)
       ;
@@ -382,10 +424,11 @@ functions_up_to(const struct ct_elf *elf, uint64_t address)
   size_t low = 0, high = elf->function_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (elf->functions[middle].address <= address)
+    if (elf->functions[middle].address <= address) {
       low = middle + 1;
-    else
+    } else {
       high = middle;
+    }
   }
   return low;
 }
@@ -401,9 +444,11 @@ const struct ct_function *
 ct_elf_function_around(const struct ct_elf *elf, uint64_t address)
 {
   size_t n = functions_up_to(elf, address);
-  for (size_t i = n; i > 0 && n - i < AROUND_STEPS; i--)
-    if (address - elf->functions[i - 1].address < elf->functions[i - 1].size)
+  for (size_t i = n; i > 0 && n - i < AROUND_STEPS; i--) {
+    if (address - elf->functions[i - 1].address < elf->functions[i - 1].size) {
       return &elf->functions[i - 1];
+    }
+  }
   return NULL;
 }
 
@@ -413,10 +458,11 @@ ct_function_alias(const struct ct_elf *elf, const struct ct_function *function, 
   size_t low = 0, high = elf->alias_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (elf->aliases[middle].address < function->address)
+    if (elf->aliases[middle].address < function->address) {
       low = middle + 1;
-    else
+    } else {
       high = middle;
+    }
   }
   return n < elf->alias_count - low && elf->aliases[low + n].address == function->address ? elf->aliases[low + n].name
                                                                                           : NULL;
@@ -427,9 +473,10 @@ ct_function_label(char *buf, size_t size, const char *module_path, const struct 
 {
   const char *slash = strrchr(module_path, '/');
 
-  if (function->name != NULL)
+  if (function->name != NULL) {
     snprintf(buf, size, "%s", function->name);
-  else
+  } else {
     snprintf(buf, size, "%s+0x%llx", slash != NULL ? slash + 1 : module_path, (unsigned long long)function->address);
+  }
   return buf;
 }

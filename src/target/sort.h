@@ -23,32 +23,38 @@ ct_sort_keys(struct ct_sort_key *keys, size_t count)
     differ |= keys[i].key ^ keys[0].key;
     sorted &= keys[i - 1].key <= keys[i].key;
   }
-  if (sorted)
+  if (sorted) {
     return true;
+  }
 
   struct ct_sort_key *scratch = malloc(count * sizeof(*scratch));
-  if (scratch == NULL)
+  if (scratch == NULL) {
     return false;
+  }
   struct ct_sort_key *from = keys, *to = scratch;
   for (unsigned shift = 0; shift < 64; shift += 8) {
-    if ((differ >> shift & 0xff) == 0)
+    if ((differ >> shift & 0xff) == 0) {
       continue;
+    }
     size_t place[256] = {0};
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
       place[from[i].key >> shift & 0xff]++;
+    }
     for (size_t byte = 0, sum = 0; byte < 256; byte++) {
       size_t n = place[byte];
       place[byte] = sum;
       sum += n;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
       to[place[from[i].key >> shift & 0xff]++] = from[i];
+    }
     struct ct_sort_key *swap = from;
     from = to;
     to = swap;
   }
-  if (from != keys)
+  if (from != keys) {
     memcpy(keys, from, count * sizeof(*keys));
+  }
   free(scratch);
   return true;
 }

@@ -17,15 +17,19 @@ static int
 rank(const struct ct_symbols *table, size_t i, const Elf64_Sym *symbol, const char *name, size_t name_bytes)
 {
   const char *have = ct_symbol_name(table, symbol);
-  if (have[0] != name[0] || strncmp(have, name, name_bytes) != 0)
+  if (have[0] != name[0] || strncmp(have, name, name_bytes) != 0) {
     return RANK_NONE;
+  }
   const char *rest = have + name_bytes;
-  if (rest[0] == '@' && rest[1] != '@')
+  if (rest[0] == '@' && rest[1] != '@') {
     return RANK_OLD_VERSION;
-  if (rest[0] != 0 && rest[0] != '@')
+  }
+  if (rest[0] != 0 && rest[0] != '@') {
     return RANK_NONE;
-  if (i < table->version_count && (table->versions[2 * i + 1] & 0x80) != 0)
+  }
+  if (i < table->version_count && (table->versions[2 * i + 1] & 0x80) != 0) {
     return RANK_OLD_VERSION;
+  }
   switch (ELF64_ST_BIND(symbol->st_info)) {
   case STB_LOCAL:
     return RANK_LOCAL;
@@ -44,8 +48,9 @@ find_in_table(const struct ct_symbols *table, const char *name, size_t name_byte
   for (size_t i = 0; i < table->count && best < RANK_GLOBAL; i++) {
     Elf64_Sym symbol = ct_symbol_at(table, i);
     unsigned type = ELF64_ST_TYPE(symbol.st_info);
-    if (!ct_symbol_is_defined(&symbol) || type == STT_TLS || type == STT_SECTION || type == STT_FILE)
+    if (!ct_symbol_is_defined(&symbol) || type == STT_TLS || type == STT_SECTION || type == STT_FILE) {
       continue;
+    }
     int found = rank(table, i, &symbol, name, name_bytes);
     if (found > best) {
       best = found;
@@ -62,8 +67,9 @@ ct_elf_symbol(const struct ct_elf *elf, const char *name, uint64_t *address)
   size_t name_bytes = strlen(name);
   uint64_t found;
 
-  if (name_bytes == 0)
+  if (name_bytes == 0) {
     return CT_ENOENT;
+  }
   for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
     if (find_in_table(tables[i], name, name_bytes, &found)) {
       *address = found;

@@ -61,8 +61,9 @@ ct_buffers_acquire(struct ct_encoder *encoder)
       buffers->owner = encoder;
       return buffers;
     }
-    if (oldest == NULL || buffers->owner->last_tsc < oldest->owner->last_tsc)
+    if (oldest == NULL || buffers->owner->last_tsc < oldest->owner->last_tsc) {
       oldest = buffers;
+    }
   }
   if (writer->pool_count < writer->pool_limit) {
     struct ct_buffers *buffers = malloc(sizeof(*buffers));
@@ -82,8 +83,9 @@ ct_buffers_acquire(struct ct_encoder *encoder)
 void
 ct_buffers_release(struct ct_encoder *encoder)
 {
-  if (encoder->buffers == NULL)
+  if (encoder->buffers == NULL) {
     return;
+  }
   encoder->buffers->owner = NULL;
   encoder->buffers = NULL;
   encoder->op = encoder->op_limit = NULL;
@@ -98,12 +100,15 @@ ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_
   size_t done = 0;
   while (done < size) {
     ssize_t n = pwrite(fd, p + done, size - done, (off_t)(offset + done));
-    if (n < 0 && errno == EINTR)
+    if (n < 0 && errno == EINTR) {
       continue;
-    if (n == 0)
+    }
+    if (n == 0) {
       errno = ENOSPC;
-    if (n <= 0)
+    }
+    if (n <= 0) {
       break;
+    }
     done += (size_t)n;
   }
   *written = done;
@@ -116,14 +121,17 @@ ct_writer_write_at(int fd, const void *data, size_t size, uint64_t offset, size_
 static bool
 find_room(struct ct_writer_thread *writer_thread, size_t need)
 {
-  if (writer_thread->used == 0)
+  if (writer_thread->used == 0) {
     writer_thread->head = writer_thread->tail = 0; /* memory that is still in the cache */
+  }
   bool wrapped = writer_thread->head < writer_thread->tail || writer_thread->used == writer_thread->capacity;
   size_t end = wrapped ? writer_thread->tail : writer_thread->capacity;
-  if (end - writer_thread->head >= need)
+  if (end - writer_thread->head >= need) {
     return true;
-  if (wrapped || writer_thread->tail < need)
+  }
+  if (wrapped || writer_thread->tail < need) {
     return false;
+  }
   size_t rest = writer_thread->capacity - writer_thread->head;
   struct ct_writer_record skip = {.kind = CT_WRITER_SKIP, .record_bytes = (uint32_t)rest};
   memcpy(writer_thread->ring + writer_thread->head, &skip, sizeof(skip));
@@ -143,8 +151,9 @@ record_size(size_t data_bytes)
 static void
 wake(struct ct_writer_thread *writer_thread)
 {
-  if (writer_thread->state == CT_WRITER_AWAKE)
+  if (writer_thread->state == CT_WRITER_AWAKE) {
     return;
+  }
   writer_thread->state = CT_WRITER_AWAKE;
   pthread_cond_signal(&writer_thread->work);
 }
@@ -164,8 +173,9 @@ ct_writer_thread_reserve(struct ct_trace_writer *writer, size_t size)
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   assert(size <= QUEUE_BYTES_MIN / 2);
   pthread_mutex_lock(&writer_thread->lock);
-  while (!find_room(writer_thread, record_size(size)))
+  while (!find_room(writer_thread, record_size(size))) {
     wait_for_record(writer_thread);
+  }
   uint8_t *data = writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record);
   pthread_mutex_unlock(&writer_thread->lock);
   return data;
@@ -190,11 +200,13 @@ ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind
   writer_thread->head = writer_thread->head + size == writer_thread->capacity ? 0 : writer_thread->head + size;
   bool wanted = writer_thread->state == CT_WRITER_ASLEEP ||
                 (writer_thread->state == CT_WRITER_NAPPING && writer_thread->used >= QUEUE_WAKE_BYTES);
-  if (wanted)
+  if (wanted) {
     writer_thread->state = CT_WRITER_AWAKE;
+  }
   pthread_mutex_unlock(&writer_thread->lock);
-  if (wanted) /* not under the lock, which is the first thing that the woken thread wants */
+  if (wanted) { /* not under the lock, which is the first thing that the woken thread wants */
     pthread_cond_signal(&writer_thread->work);
+  }
   writer->queued_bytes += data_bytes;
 }
 
@@ -203,8 +215,9 @@ ct_writer_thread_wait(struct ct_trace_writer *writer)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   pthread_mutex_lock(&writer_thread->lock);
-  while (writer_thread->used > 0)
+  while (writer_thread->used > 0) {
     wait_for_record(writer_thread);
+  }
   pthread_mutex_unlock(&writer_thread->lock);
 }
 
@@ -214,17 +227,19 @@ static void
 close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
-  if (stream->fd < 0)
+  if (stream->fd < 0) {
     return;
+  }
   for (uint32_t i = 0; i < writer_thread->open_count; i++) {
     if (writer_thread->open_files[i] == stream) {
       writer_thread->open_files[i] = writer_thread->open_files[--writer_thread->open_count];
       break;
     }
   }
-  if (close(stream->fd) != 0 && errno != EINTR)
+  if (close(stream->fd) != 0 && errno != EINTR) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR, stream->index,
                    CT_TRACE_INDEX, strerror(errno));
+  }
   stream->fd = -1;
 }
 
@@ -234,11 +249,13 @@ close_oldest_file(struct ct_trace_writer *writer)
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   struct ct_stream *oldest = NULL;
   for (uint32_t i = 0; i < writer_thread->open_count; i++) {
-    if (oldest == NULL || writer_thread->open_files[i]->written_at < oldest->written_at)
+    if (oldest == NULL || writer_thread->open_files[i]->written_at < oldest->written_at) {
       oldest = writer_thread->open_files[i];
+    }
   }
-  if (oldest == NULL)
+  if (oldest == NULL) {
     return false;
+  }
   close_file(writer, oldest);
   return true;
 }
@@ -248,8 +265,9 @@ static int
 open_in(int dir_fd, const char *folder, const char *name, int flags)
 {
   int folder_fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder_fd < 0)
+  if (folder_fd < 0) {
     return -1;
+  }
   int fd = openat(folder_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
   int err = errno;
   close(folder_fd);
@@ -263,12 +281,13 @@ open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   char name[64];
   snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
-  if (writer_thread->open_count >= writer_thread->open_limit)
+  if (writer_thread->open_count >= writer_thread->open_limit) {
     close_oldest_file(writer);
+  }
   int fd;
-  do
+  do {
     fd = open_in(writer->dir_fd, name, CT_TRACE_INDEX, flags);
-  while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
+  } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
   if (fd < 0) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s/%s: %s", writer->path, name, CT_TRACE_INDEX,
                    strerror(errno));
@@ -283,27 +302,31 @@ create_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
   char name[32];
   snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
-  if (mkdirat(writer->dir_fd, name, 0700) != 0 && errno != EEXIST)
+  if (mkdirat(writer->dir_fd, name, 0700) != 0 && errno != EEXIST) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "cannot create %s/%s: %s", writer->path, name, strerror(errno));
-  else
+  } else {
     open_file(writer, stream, O_CREAT | O_EXCL);
+  }
 }
 
 /* Appends to the thread's file all of it or nothing; false when it is nothing. */
 static bool
 append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *data, size_t size)
 {
-  if (stream->fd < 0 && ct_writer_error(writer) == CT_OK)
+  if (stream->fd < 0 && ct_writer_error(writer) == CT_OK) {
     open_file(writer, stream, 0);
-  if (ct_writer_error(writer) != CT_OK)
+  }
+  if (ct_writer_error(writer) != CT_OK) {
     return false;
+  }
   stream->written_at = ++writer->writer_thread.stamp;
   size_t written;
   if (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial block all the same. */
-    if (written > 0 && ftruncate(stream->fd, (off_t)stream->file_bytes) != 0)
+    if (written > 0 && ftruncate(stream->fd, (off_t)stream->file_bytes) != 0) {
       saved = saved != 0 ? saved : errno;
+    }
     ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
                    stream->index, CT_TRACE_INDEX, strerror(saved));
     return false;
@@ -320,11 +343,13 @@ append_functions(struct ct_trace_writer *writer, const char *lines, size_t size)
   size_t written;
   if (!ct_writer_write_at(writer->functions_fd, lines, size, *end, &written)) {
     int saved = errno;
-    while (written > 0 && lines[written - 1] != '\n')
+    while (written > 0 && lines[written - 1] != '\n') {
       written--;
+    }
     /* Should this fail too, the reader passes over the partial line all the same. */
-    if (ftruncate(writer->functions_fd, (off_t)(*end + written)) != 0)
+    if (ftruncate(writer->functions_fd, (off_t)(*end + written)) != 0) {
       saved = saved != 0 ? saved : errno;
+    }
     ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_FUNCTIONS,
                    strerror(saved));
   }
@@ -340,8 +365,9 @@ open_captures(struct ct_trace_writer *writer)
   struct ct_file_header header = {
       .magic = CT_CAPTURES_MAGIC, .version = CT_TRACE_VERSION, .header_bytes = sizeof(header)};
   size_t written;
-  if (writer_thread->captures_fd >= 0)
+  if (writer_thread->captures_fd >= 0) {
     return true;
+  }
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
   writer_thread->captures_fd = openat(writer->dir_fd, CT_TRACE_CAPTURES, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (writer_thread->captures_fd < 0 ||
@@ -360,13 +386,15 @@ append_captures(struct ct_trace_writer *writer, const void *records, size_t size
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t written;
-  if (!open_captures(writer))
+  if (!open_captures(writer)) {
     return 0;
+  }
   if (!ct_writer_write_at(writer_thread->captures_fd, records, size, writer_thread->captures_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial record all the same. */
-    if (written > 0 && ftruncate(writer_thread->captures_fd, (off_t)writer_thread->captures_bytes) != 0)
+    if (written > 0 && ftruncate(writer_thread->captures_fd, (off_t)writer_thread->captures_bytes) != 0) {
       saved = saved != 0 ? saved : errno;
+    }
     ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s: %s", writer->path, CT_TRACE_CAPTURES,
                    strerror(saved));
     return 0;
@@ -384,23 +412,27 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
   size_t done = 0;
   switch (record->kind) {
   case CT_WRITER_CREATE:
-    if (ct_writer_error(writer) == CT_OK)
+    if (ct_writer_error(writer) == CT_OK) {
       create_file(writer, record->stream);
+    }
     /* fall through */
   case CT_WRITER_BLOCK:
-    if (append(writer, record->stream, data, record->data_bytes))
+    if (append(writer, record->stream, data, record->data_bytes)) {
       done = record->data_bytes;
-    else
+    } else {
       /* relaxed: ct_writer_thread_wait brings it to the caller */
       atomic_fetch_add_explicit(&record->stream->unwritten_events, record->events, memory_order_relaxed);
+    }
     break;
   case CT_WRITER_FUNCTIONS:
-    if (ct_writer_error(writer) == CT_OK)
+    if (ct_writer_error(writer) == CT_OK) {
       done = append_functions(writer, data, record->data_bytes);
+    }
     break;
   case CT_WRITER_CAPTURES:
-    if (ct_writer_error(writer) == CT_OK)
+    if (ct_writer_error(writer) == CT_OK) {
       done = append_captures(writer, data, record->data_bytes);
+    }
     break;
   case CT_WRITER_CLOSE:
     close_file(writer, record->stream);
@@ -408,8 +440,9 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
   default:
     break;
   }
-  if (done < record->data_bytes)
+  if (done < record->data_bytes) {
     atomic_fetch_add_explicit(&writer->unwritten_bytes, record->data_bytes - done, memory_order_relaxed);
+  }
 }
 
 /* Under the lock, which the writer thread gives up meanwhile: until there is a record or the end. */
@@ -442,8 +475,9 @@ writer_main(void *context)
   pthread_mutex_lock(&writer_thread->lock);
   for (;;) {
     wait_for_work(writer_thread);
-    if (writer_thread->used == 0)
+    if (writer_thread->used == 0) {
       break;
+    }
     const struct ct_writer_record *record =
         (const struct ct_writer_record *)(writer_thread->ring + writer_thread->tail);
     pthread_mutex_unlock(&writer_thread->lock);
@@ -467,8 +501,9 @@ static uint32_t
 open_files_limit(void)
 {
   struct rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
     files.rlim_cur = 64;
+  }
   rlim_t share = files.rlim_cur / 4; /* the rest of the program needs some too */
   return share > OPEN_FILES_MAX ? OPEN_FILES_MAX : share < 8 ? 8 : (uint32_t)share;
 }
@@ -481,8 +516,9 @@ ct_writer_thread_start(struct ct_trace_writer *writer, uint64_t queue_bytes)
   writer_thread->capacity = queue_bytes < QUEUE_BYTES_MIN ? QUEUE_BYTES_MIN : queue_bytes;
   writer_thread->capacity -= writer_thread->capacity % sizeof(struct ct_writer_record);
   writer_thread->ring = malloc(writer_thread->capacity); /* pages that are never reached take no memory */
-  if (writer_thread->ring == NULL)
+  if (writer_thread->ring == NULL) {
     return CT_ENOMEM;
+  }
   /* No handler of the program runs there, and a write beyond RLIMIT_FSIZE is EFBIG and nothing else. */
   sigset_t all, old;
   sigfillset(&all);
@@ -496,8 +532,9 @@ void
 ct_writer_thread_stop(struct ct_trace_writer *writer)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
-  if (!writer_thread->running)
+  if (!writer_thread->running) {
     return;
+  }
   pthread_mutex_lock(&writer_thread->lock);
   writer_thread->ending = true;
   wake(writer_thread);
@@ -553,8 +590,9 @@ ct_block_begin(struct ct_encoder *encoder, uint64_t tsc)
   encoder->prediction = buffers->prediction;
   memset(buffers->prediction, 0, sizeof(buffers->prediction));
   encoder->last = 0;
-  if (tsc > encoder->last_tsc)
+  if (tsc > encoder->last_tsc) {
     encoder->last_tsc = tsc;
+  }
   encoder->first_tsc = encoder->last_tsc;
   encoder->block_lost = 0;
   encoder->interval_start = encoder->interval_log2;
@@ -571,8 +609,9 @@ ct_block_room(const struct ct_encoder *encoder)
   size_t ids = (size_t)(buffers->ids + IDS_BYTES - encoder->id) / CT_ID_BYTES_MAX;
   size_t extra = (size_t)(buffers->extra + EXTRA_BYTES - encoder->extra) / CT_EXTRA_BYTES_MAX;
   /* The last few ops that would fit are not worth a call for each of them. */
-  if (deltas < 16 || ids < 16 || extra < 1)
+  if (deltas < 16 || ids < 16 || extra < 1) {
     return 0;
+  }
   size_t room = ops < deltas ? ops : deltas;
   return (uint32_t)(room < ids ? room : ids);
 }
@@ -618,11 +657,13 @@ put_section(struct ct_trace_writer *writer, uint8_t *p, struct column column, st
   size_t stored = column.size;
   if (column.size > RAW_SECTION_MAX) {
     size_t n = ZSTD_compress2(writer->compressor, p, section_bound(column.size), column.bytes, column.size);
-    if (!ZSTD_isError(n) && n < column.size)
+    if (!ZSTD_isError(n) && n < column.size) {
       stored = n;
+    }
   }
-  if (stored == column.size)
+  if (stored == column.size) {
     memcpy(p, column.bytes, column.size);
+  }
   *out = (struct ct_section_size){.stored_bytes = (uint32_t)stored, .raw_bytes = (uint32_t)column.size};
   return p + stored;
 }
@@ -658,12 +699,14 @@ queue_block(struct ct_encoder *encoder)
 
   count_ops(buffers->ops, header.ops, &header.calls, &header.returns);
   size_t bound = sizeof(header);
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     bound += section_bound(columns[i].size);
+  }
   uint8_t *block = ct_writer_thread_reserve(writer, bound);
   uint8_t *payload = block + sizeof(header), *end = payload;
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     end = put_section(writer, end, columns[i], &header.section[i]);
+  }
   header.payload_bytes = (uint32_t)(end - payload);
   header.payload_crc = ct_crc32c(0, payload, header.payload_bytes);
   header.header_crc = ct_crc32c(0, &header, sizeof(header));
@@ -677,10 +720,12 @@ queue_block(struct ct_encoder *encoder)
 void
 ct_block_end(struct ct_encoder *encoder)
 {
-  if (encoder->buffers == NULL || encoder->op == NULL)
+  if (encoder->buffers == NULL || encoder->op == NULL) {
     return;
-  if (encoder->op > encoder->buffers->ops && ct_writer_error(encoder->writer) == CT_OK)
+  }
+  if (encoder->op > encoder->buffers->ops && ct_writer_error(encoder->writer) == CT_OK) {
     queue_block(encoder);
+  }
   encoder->op = encoder->op_limit = NULL;
 }
 
@@ -696,8 +741,9 @@ uint64_t
 ct_encoder_events(const struct ct_encoder *encoder)
 {
   uint32_t calls = 0, returns = 0;
-  if (encoder->op != NULL && ct_writer_error(encoder->writer) == CT_OK)
+  if (encoder->op != NULL && ct_writer_error(encoder->writer) == CT_OK) {
     count_ops(encoder->buffers->ops, (size_t)(encoder->op - encoder->buffers->ops), &calls, &returns);
+  }
   /* relaxed: the writer thread only counts */
   uint64_t unwritten = atomic_load_explicit(&encoder->stream->unwritten_events, memory_order_relaxed);
   return encoder->events - unwritten + calls + returns;

@@ -20,13 +20,15 @@ add(struct ct_trace *trace, const char *format, ...)
   uint32_t n = trace->damage_count;
   if ((n & (n - 1)) == 0) {
     char **damage = realloc(trace->damage, (n == 0 ? 1 : n * 2) * sizeof(*damage));
-    if (damage == NULL)
+    if (damage == NULL) {
       return CT_ENOMEM;
+    }
     trace->damage = damage;
   }
   char *text = malloc(TEXT_BYTES);
-  if (text == NULL)
+  if (text == NULL) {
     return CT_ENOMEM;
+  }
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, TEXT_BYTES, format, arguments);
@@ -39,8 +41,9 @@ add(struct ct_trace *trace, const char *format, ...)
 static const char *
 difference(uint64_t bytes, uint64_t wanted, char *text, size_t size)
 {
-  if (bytes == 0)
+  if (bytes == 0) {
     return "is missing";
+  }
   snprintf(text, size, "is %" PRIu64 " bytes %s than it was", bytes < wanted ? wanted - bytes : bytes - wanted,
            bytes < wanted ? "shorter" : "longer");
   return text;
@@ -53,13 +56,16 @@ check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_
   struct ct_block_sums sums;
   snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
   const json_t *size = json_object_get(files, name);
-  if (json_is_integer(size) && (uint64_t)json_integer_value(size) == thread->file_bytes)
+  if (json_is_integer(size) && (uint64_t)json_integer_value(size) == thread->file_bytes) {
     return CT_OK;
-  if (trace->complete && size == NULL)
+  }
+  if (trace->complete && size == NULL) {
     return CT_OK; /* version 1 */
+  }
   ct_trace_sum_blocks(trace, thread->index, &sums);
-  if (sums.missing_block != UINT64_MAX)
+  if (sums.missing_block != UINT64_MAX) {
     snprintf(block, sizeof(block), ", block %" PRIu64 " is not there", sums.missing_block);
+  }
   if (size == NULL) {
     thread->missing = sums.missing_events;
     trace->missing_events += thread->missing;
@@ -83,12 +89,14 @@ ct_trace_check(struct ct_trace *trace)
     const json_t *size = json_object_get(files, names[i]);
     uint64_t bytes = ct_trace_file_bytes(trace, names[i]);
     char text[64];
-    if (json_is_integer(size) && (uint64_t)json_integer_value(size) != bytes)
+    if (json_is_integer(size) && (uint64_t)json_integer_value(size) != bytes) {
       rc = add(trace, "%s %s%s", names[i], difference(bytes, (uint64_t)json_integer_value(size), text, sizeof(text)),
                effects[i]);
+    }
   }
-  for (uint32_t i = 0; i < trace->thread_count && rc == CT_OK; i++)
+  for (uint32_t i = 0; i < trace->thread_count && rc == CT_OK; i++) {
     rc = check_thread(trace, &trace->threads[i], files);
+  }
   return rc;
 }
 

@@ -16,8 +16,9 @@ static void
 insert(struct ct_contexts *contexts, const struct ct_saved_stack *stack)
 {
   uint32_t i = home_of(contexts, stack->context);
-  while (contexts->slots[i].frames != NULL)
+  while (contexts->slots[i].frames != NULL) {
     i = (i + 1) & (contexts->capacity - 1);
+  }
   contexts->slots[i] = *stack;
   contexts->count++;
 }
@@ -27,11 +28,13 @@ grow(struct ct_contexts *contexts)
 {
   struct ct_contexts bigger = {.capacity = contexts->capacity == 0 ? 16 : contexts->capacity * 2};
   bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots));
-  if (bigger.slots == NULL)
+  if (bigger.slots == NULL) {
     return CT_ENOMEM;
+  }
   for (uint32_t i = 0; i < contexts->capacity; i++) {
-    if (contexts->slots[i].frames != NULL)
+    if (contexts->slots[i].frames != NULL) {
       insert(&bigger, &contexts->slots[i]);
+    }
   }
   free(contexts->slots);
   *contexts = bigger;
@@ -43,8 +46,9 @@ ct_contexts_put(struct ct_contexts *contexts, const struct ct_saved_stack *stack
 {
   if ((uint64_t)(contexts->count + 1) * 4 > (uint64_t)contexts->capacity * 3) {
     int err = grow(contexts);
-    if (err != CT_OK)
+    if (err != CT_OK) {
       return err;
+    }
   }
   insert(contexts, stack);
   return CT_OK;
@@ -53,14 +57,17 @@ ct_contexts_put(struct ct_contexts *contexts, const struct ct_saved_stack *stack
 bool
 ct_contexts_take(struct ct_contexts *contexts, uint32_t context, struct ct_saved_stack *out)
 {
-  if (contexts->count == 0)
+  if (contexts->count == 0) {
     return false;
+  }
   uint32_t mask = contexts->capacity - 1;
   uint32_t i = home_of(contexts, context);
-  while (contexts->slots[i].frames != NULL && contexts->slots[i].context != context)
+  while (contexts->slots[i].frames != NULL && contexts->slots[i].context != context) {
     i = (i + 1) & mask;
-  if (contexts->slots[i].frames == NULL)
+  }
+  if (contexts->slots[i].frames == NULL) {
     return false;
+  }
   *out = contexts->slots[i];
   contexts->count--;
   /* Close the gap: an entry moves back unless its home lies after the gap. */
@@ -79,8 +86,9 @@ ct_contexts_take(struct ct_contexts *contexts, uint32_t context, struct ct_saved
 void
 ct_contexts_clear(struct ct_contexts *contexts)
 {
-  for (uint32_t i = 0; i < contexts->capacity; i++)
+  for (uint32_t i = 0; i < contexts->capacity; i++) {
     free(contexts->slots[i].frames);
+  }
   free(contexts->slots);
   *contexts = (struct ct_contexts){0};
 }

@@ -39,8 +39,9 @@ block_sizes_ok(const struct ct_block_header *h)
 {
   uint64_t ops = h->ops, stored = 0;
   for (int i = 0; i < CT_SECTIONS; i++) {
-    if (h->section[i].stored_bytes > h->section[i].raw_bytes)
+    if (h->section[i].stored_bytes > h->section[i].raw_bytes) {
       return false;
+    }
     stored += h->section[i].stored_bytes;
   }
   return ops >= 1 && ops <= CT_BLOCK_OPS_MAX && (uint64_t)h->calls + h->returns <= ops && stored == h->payload_bytes &&
@@ -55,8 +56,9 @@ block_sizes_ok(const struct ct_block_header *h)
 bool
 ct_block_header_ok(const struct ct_block_header *header)
 {
-  if (header->magic != CT_BLOCK_MAGIC || header->header_bytes != sizeof(*header))
+  if (header->magic != CT_BLOCK_MAGIC || header->header_bytes != sizeof(*header)) {
     return false;
+  }
   struct ct_block_header copy = *header;
   copy.header_crc = 0;
   return ct_crc32c(0, &copy, sizeof(copy)) == header->header_crc && block_sizes_ok(header);
@@ -69,14 +71,17 @@ unpacker_borrow(struct ct_trace *trace)
 {
   pthread_mutex_lock(&trace->lock);
   struct ct_unpacker *unpacker = trace->unpackers;
-  if (unpacker != NULL)
+  if (unpacker != NULL) {
     trace->unpackers = unpacker->next;
+  }
   pthread_mutex_unlock(&trace->lock);
-  if (unpacker != NULL)
+  if (unpacker != NULL) {
     return unpacker;
+  }
   unpacker = calloc(1, sizeof(*unpacker));
-  if (unpacker == NULL)
+  if (unpacker == NULL) {
     return NULL;
+  }
   unpacker->decompressor = ZSTD_createDCtx();
   if (unpacker->decompressor == NULL) {
     free(unpacker);
@@ -97,11 +102,13 @@ unpacker_give_back(struct ct_trace *trace, struct ct_unpacker *unpacker)
 static bool
 reserve(void **storage, size_t *capacity, size_t size)
 {
-  if (size <= *capacity)
+  if (size <= *capacity) {
     return true;
+  }
   void *bigger = malloc(size + size / 4);
-  if (bigger == NULL)
+  if (bigger == NULL) {
     return false;
+  }
   free(*storage);
   *storage = bigger;
   *capacity = size + size / 4;
@@ -117,12 +124,14 @@ count_numbers(const uint8_t *p, size_t size)
   size_t count = 0, i = 0;
   for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
     ct_lanes sum = {0};
-    for (size_t end = i + run; i < end; i += sizeof(sum))
+    for (size_t end = i + run; i < end; i += sizeof(sum)) {
       sum -= (ct_lanes)(ct_lanes_load(p + i) < 0x80);
+    }
     count += ct_lanes_sum(sum);
   }
-  for (; i < size; i++)
+  for (; i < size; i++) {
     count += p[i] < 0x80;
+  }
   return count;
 }
 
@@ -158,8 +167,9 @@ decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
     uint32_t word, ends;
     memcpy(&word, p, sizeof(word));
     ends = ~word & 0x80808080u;
-    if (ends == 0)
+    if (ends == 0) {
       return false;
+    }
     word &= ends ^ (ends - 1); /* up to the number's last byte */
     *out++ = (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
     p += ((unsigned)__builtin_ctz(ends) + 1) / 8;
@@ -188,26 +198,30 @@ unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
 {
   const struct ct_section_size *size = c->header.section;
   size_t total = 0;
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     total += size[i].raw_bytes + COLUMN_SLACK;
+  }
   if (!reserve((void **)&c->columns, &c->columns_capacity, total) ||
-      !reserve((void **)&c->ids, &c->ids_capacity, (size[CT_SECTION_IDS].raw_bytes + 1) * sizeof(uint32_t)))
+      !reserve((void **)&c->ids, &c->ids_capacity, (size[CT_SECTION_IDS].raw_bytes + 1) * sizeof(uint32_t))) {
     return false;
+  }
   uint8_t *begin[CT_SECTIONS + 1];
   const uint8_t *from = unpacker->input;
   begin[0] = c->columns;
   for (int i = 0; i < CT_SECTIONS; i++) {
     begin[i + 1] = begin[i];
-    if (!unpack_section(unpacker, &from, size[i], &begin[i + 1]))
+    if (!unpack_section(unpacker, &from, size[i], &begin[i + 1])) {
       return false;
+    }
   }
   const uint8_t *ids = begin[CT_SECTION_IDS], *deltas = begin[CT_SECTION_DELTAS];
   size_t ids_bytes = size[CT_SECTION_IDS].raw_bytes, deltas_bytes = size[CT_SECTION_DELTAS].raw_bytes;
   size_t with_id = count_ops_with_id(begin[CT_SECTION_OPS], c->header.ops);
   if (with_id == SIZE_MAX || count_numbers(ids, ids_bytes) != with_id ||
       count_numbers(deltas, deltas_bytes) != c->header.ops || deltas[deltas_bytes - 1] > 0x7f ||
-      !decode_ids(ids, ids + ids_bytes, c->ids))
+      !decode_ids(ids, ids + ids_bytes, c->ids)) {
     return false;
+  }
   c->ids[with_id] = 0; /* the decoder looks one further than it goes */
   c->ops = begin[CT_SECTION_OPS];
   c->delta = deltas;
@@ -225,11 +239,13 @@ static int
 file_borrow(struct ct_cursor *c)
 {
   uint64_t size;
-  if (c->fd >= 0)
+  if (c->fd >= 0) {
     return c->fd;
+  }
   int fd = ct_trace_open_thread_file(c->trace, c->thread, &size);
-  if (fd < 0)
+  if (fd < 0) {
     return -1;
+  }
   pthread_mutex_lock(&c->trace->lock);
   if (c->trace->open_files < FILES_KEPT_OPEN) {
     c->trace->open_files++;
@@ -242,18 +258,21 @@ file_borrow(struct ct_cursor *c)
 static void
 file_give_back(const struct ct_cursor *c, int fd)
 {
-  if (fd >= 0 && fd != c->fd)
+  if (fd >= 0 && fd != c->fd) {
     close(fd);
+  }
 }
 
 static enum load_result
 check_file_header(struct ct_cursor *c, int fd)
 {
   struct ct_file_header header;
-  if (c->header_seen)
+  if (c->header_seen) {
     return LOAD_OK;
-  if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header))
+  }
+  if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header)) {
     return LOAD_DAMAGED;
+  }
   c->header_seen = true;
   c->numbered = header.version > CT_TRACE_VERSION_OLD;
   return LOAD_OK;
@@ -271,8 +290,9 @@ load_block_from(struct ct_cursor *c, int fd)
     return n == 0 ? LOAD_END : LOAD_DAMAGED;
   }
   struct ct_unpacker *unpacker = unpacker_borrow(c->trace);
-  if (unpacker == NULL)
+  if (unpacker == NULL) {
     return LOAD_DAMAGED;
+  }
   bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
             ct_trace_read_at(fd, unpacker->input, header->payload_bytes, c->offset + sizeof(*header)) ==
                 header->payload_bytes &&
@@ -290,15 +310,18 @@ parse_open_section(const struct ct_cursor *c, struct ct_stack *out, uint32_t *co
   struct ct_stack stack = {0};
   uint64_t number, age;
   const uint8_t *p = ct_varint_get(c->open, c->open_end, &number);
-  if (p == NULL || number > UINT32_MAX || !ct_stack_reserve(&stack, CT_BATCH_EVENTS))
+  if (p == NULL || number > UINT32_MAX || !ct_stack_reserve(&stack, CT_BATCH_EVENTS)) {
     return false;
+  }
   *context = (uint32_t)number;
   for (uint32_t i = 0; i < c->header.open_count; i++) {
     if ((p = ct_varint_get(p, c->open_end, &number)) == NULL || number > CT_FUNCTION_ID_MAX ||
-        (p = ct_varint_get(p, c->open_end, &age)) == NULL || age > c->header.first_tsc || p == c->open_end)
+        (p = ct_varint_get(p, c->open_end, &age)) == NULL || age > c->header.first_tsc || p == c->open_end) {
       goto damaged;
-    if (!ct_stack_reserve(&stack, (uint64_t)i + 1))
+    }
+    if (!ct_stack_reserve(&stack, (uint64_t)i + 1)) {
       goto damaged;
+    }
     stack.frames[i] = (struct ct_open_frame){
         .fn = (uint32_t)number, .uncertain = *p++ & CT_OPEN_UNCERTAIN, .enter_tsc = c->header.first_tsc - age};
   }
@@ -318,8 +341,9 @@ add_pending(struct ct_cursor *c, const struct ct_event *event)
   if (c->pending_count == c->pending_capacity) {
     size_t capacity = c->pending_capacity == 0 ? 256 : c->pending_capacity * 2;
     struct ct_event *pending = realloc(c->pending, capacity * sizeof(*pending));
-    if (pending == NULL)
+    if (pending == NULL) {
       return false;
+    }
     c->pending = pending;
     c->pending_capacity = capacity;
   }
@@ -335,13 +359,15 @@ bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
   uint64_t tsc = c->tsc != 0 ? c->tsc : now->count > 0 ? now->frames[0].enter_tsc : c->header.first_tsc;
   struct ct_event event = {
       .kind = CT_EV_LOST, .tsc = tsc, .value = c->lost, .depth = old->base + old->count, .closed_fn = CT_FUNCTION_NONE};
-  if (!add_pending(c, &event))
+  if (!add_pending(c, &event)) {
     return false;
+  }
   uint32_t same = 0;
   if (context == c->context && old->base == now->base) {
     while (same < old->count && same < now->count && old->frames[same].fn == now->frames[same].fn &&
-           old->frames[same].enter_tsc == now->frames[same].enter_tsc)
+           old->frames[same].enter_tsc == now->frames[same].enter_tsc) {
       same++;
+    }
   }
   event.value = 0;
   for (; old->count > same; old->count--) {
@@ -352,8 +378,9 @@ bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
     event.fn = frame->fn;
     event.enter_tsc = frame->enter_tsc;
     event.depth = old->base + old->count - 1;
-    if (!add_pending(c, &event))
+    if (!add_pending(c, &event)) {
       return false;
+    }
   }
   event.reason = 0;
   event.enter_tsc = 0;
@@ -363,8 +390,9 @@ bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
     event.fn = 0;
     event.uncertain = 0;
     event.depth = now->base;
-    if (!add_pending(c, &event))
+    if (!add_pending(c, &event)) {
       return false;
+    }
   }
   event.kind = CT_EV_ENTER;
   event.value = 0;
@@ -373,8 +401,9 @@ bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
     event.fn = now->frames[i].fn;
     event.depth = now->base + i;
     event.tsc = now->frames[i].enter_tsc > event.tsc ? now->frames[i].enter_tsc : event.tsc;
-    if (!add_pending(c, &event))
+    if (!add_pending(c, &event)) {
       return false;
+    }
   }
   return true;
 }
@@ -392,12 +421,14 @@ adopt_open_section(struct ct_cursor *c)
 {
   struct ct_stack stack;
   uint32_t context;
-  if (!parse_open_section(c, &stack, &context))
+  if (!parse_open_section(c, &stack, &context)) {
     return false;
+  }
   bool ok = !c->damage_passed || !c->resync || bridge(c, &stack, context);
   ct_contexts_clear(&c->contexts);
-  if (c->stack.frames != NULL)
+  if (c->stack.frames != NULL) {
     free(c->stack.frames - 1);
+  }
   c->stack = stack;
   c->context = context;
   return ok;
@@ -408,12 +439,15 @@ static enum load_result
 check_number(struct ct_cursor *c)
 {
   struct ct_block_header *header = &c->header;
-  if (!c->numbered || c->next_number == NUMBER_UNKNOWN || header->number == c->next_number)
+  if (!c->numbered || c->next_number == NUMBER_UNKNOWN || header->number == c->next_number) {
     return LOAD_OK;
-  if (header->number < c->next_number) /* it was there already: nothing is lost with it */
+  }
+  if (header->number < c->next_number) { /* it was there already: nothing is lost with it */
     header->calls = header->returns = header->lost = 0;
-  if (!(c->flags & CT_READ_SKIP_DAMAGED) || header->number < c->next_number)
+  }
+  if (!(c->flags & CT_READ_SKIP_DAMAGED) || header->number < c->next_number) {
     return LOAD_DAMAGED;
+  }
   uint64_t missing = header->first_event > c->next_event ? header->first_event - c->next_event : 0;
   c->lost = missing > c->lost ? missing : c->lost;
   c->damage_passed = c->resync = true;
@@ -425,10 +459,12 @@ load_block(struct ct_cursor *c)
 {
   int fd = file_borrow(c);
   enum load_result result = check_file_header(c, fd);
-  if (result == LOAD_OK || (c->flags & CT_READ_SKIP_DAMAGED && c->damage_passed))
+  if (result == LOAD_OK || (c->flags & CT_READ_SKIP_DAMAGED && c->damage_passed)) {
     result = load_block_from(c, fd);
-  if (result == LOAD_OK)
+  }
+  if (result == LOAD_OK) {
     result = check_number(c);
+  }
   file_give_back(c, fd);
   if (result != LOAD_OK) {
     c->op = c->header.ops = 0;
@@ -466,16 +502,19 @@ find_block(int fd, uint64_t offset)
   uint64_t found = UINT64_MAX;
   while (chunk != NULL && found == UINT64_MAX) {
     size_t n = ct_trace_read_at(fd, chunk, CHUNK, offset);
-    if (n < sizeof(struct ct_block_header))
+    if (n < sizeof(struct ct_block_header)) {
       break;
+    }
     size_t last = n - sizeof(struct ct_block_header);
     for (size_t i = 0; i <= last && found == UINT64_MAX; i++) {
       struct ct_block_header header;
-      if (memcmp(chunk + i, &magic, sizeof(magic)) != 0)
+      if (memcmp(chunk + i, &magic, sizeof(magic)) != 0) {
         continue;
+      }
       memcpy(&header, chunk + i, sizeof(header));
-      if (ct_block_header_ok(&header))
+      if (ct_block_header_ok(&header)) {
         found = offset + i;
+      }
     }
     offset += last + 1;
   }
@@ -489,8 +528,9 @@ static bool
 skip_damaged(struct ct_cursor *c)
 {
   int fd = file_borrow(c);
-  if (fd < 0)
+  if (fd < 0) {
     return false;
+  }
   uint64_t from = c->offset + 1;
   if (!c->header_seen && !c->damage_passed) {
     from = c->offset; /* it was the file's header */
@@ -501,8 +541,9 @@ skip_damaged(struct ct_cursor *c)
   uint64_t next = find_block(fd, from);
   file_give_back(c, fd);
   c->damage_passed = c->resync = true;
-  if (next == UINT64_MAX)
+  if (next == UINT64_MAX) {
     return false;
+  }
   c->offset = next;
   return true;
 }
@@ -518,8 +559,9 @@ next_block(struct ct_cursor *c)
       return true;
     }
     c->state = result == LOAD_END && !c->damage_passed && !c->cut ? CT_CURSOR_END : CT_CURSOR_DAMAGED;
-    if (result == LOAD_END || !(c->flags & CT_READ_SKIP_DAMAGED) || !skip_damaged(c))
+    if (result == LOAD_END || !(c->flags & CT_READ_SKIP_DAMAGED) || !skip_damaged(c)) {
       return false;
+    }
   }
 }
 
@@ -528,11 +570,13 @@ next_block(struct ct_cursor *c)
 int
 ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct ct_cursor **out, struct ct_diag *diag)
 {
-  if (thread >= trace->thread_count)
+  if (thread >= trace->thread_count) {
     return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
+  }
   struct ct_cursor *c = calloc(1, sizeof(*c));
-  if (c == NULL)
+  if (c == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory to read thread %u", thread);
+  }
   c->trace = trace;
   c->thread = trace->threads[thread].index;
   c->cut = trace->threads[thread].missing != 0;
@@ -547,8 +591,9 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
 void
 ct_cursor_close(struct ct_cursor *c)
 {
-  if (c == NULL)
+  if (c == NULL) {
     return;
+  }
   if (c->fd >= 0) {
     close(c->fd);
     pthread_mutex_lock(&c->trace->lock);
@@ -556,8 +601,9 @@ ct_cursor_close(struct ct_cursor *c)
     pthread_mutex_unlock(&c->trace->lock);
   }
   ct_contexts_clear(&c->contexts);
-  if (c->stack.frames != NULL)
+  if (c->stack.frames != NULL) {
     free(c->stack.frames - 1);
+  }
   free(c->columns);
   free(c->ids);
   free(c->pending);
@@ -584,21 +630,25 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
         c->state = CT_CURSOR_DAMAGED;
       }
       *events = c->batch;
-      if (count > 0)
+      if (count > 0) {
         return count;
+      }
     }
-    if ((c->state == CT_CURSOR_DAMAGED && c->damage_passed && !(c->flags & CT_READ_SKIP_DAMAGED)) || !next_block(c))
+    if ((c->state == CT_CURSOR_DAMAGED && c->damage_passed && !(c->flags & CT_READ_SKIP_DAMAGED)) || !next_block(c)) {
       return 0;
+    }
   }
 }
 
 const struct ct_event *
 ct_cursor_next_event(struct ct_cursor *c)
 {
-  if (c->single_count == 0)
+  if (c->single_count == 0) {
     c->single_count = ct_cursor_next(c, &c->single);
-  if (c->single_count == 0)
+  }
+  if (c->single_count == 0) {
     return NULL;
+  }
   c->single_count--;
   return c->single++;
 }
@@ -617,8 +667,9 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
   c->next_number = NUMBER_UNKNOWN;
   c->state = CT_CURSOR_OK;
   enum load_result result = offset < sizeof(struct ct_file_header) ? LOAD_DAMAGED : load_block(c);
-  if (result == LOAD_OK)
+  if (result == LOAD_OK) {
     return CT_OK;
+  }
   c->state = CT_CURSOR_DAMAGED;
   c->damage_passed = true;
   c->offset = UINT64_MAX / 2;
@@ -633,8 +684,9 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   struct {
     uint64_t offset, before;
   } *blocks = malloc(TAIL_BLOCKS * sizeof(*blocks));
-  if (blocks == NULL)
+  if (blocks == NULL) {
     return CT_ENOMEM;
+  }
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
   int fd = file_borrow(c);
@@ -647,8 +699,9 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   }
   file_give_back(c, fd);
   uint64_t first = count == 0 ? 0 : count - 1, least = count > TAIL_BLOCKS ? count - TAIL_BLOCKS : 0;
-  while (first > least && total - blocks[first % TAIL_BLOCKS].before < ops)
+  while (first > least && total - blocks[first % TAIL_BLOCKS].before < ops) {
     first--;
+  }
   offset = count == 0 ? sizeof(struct ct_file_header) : blocks[first % TAIL_BLOCKS].offset;
   free(blocks);
   return ct_cursor_seek(c, offset);

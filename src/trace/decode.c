@@ -20,17 +20,21 @@
 bool
 ct_stack_reserve(struct ct_stack *stack, uint64_t count)
 {
-  if (count <= stack->capacity)
+  if (count <= stack->capacity) {
     return true;
+  }
   uint64_t capacity = stack->capacity < 128 ? 256 : (uint64_t)stack->capacity * 2;
-  if (capacity < count)
+  if (capacity < count) {
     capacity = count;
-  if (count > CT_DEPTH_MAX + CT_BATCH_EVENTS)
+  }
+  if (count > CT_DEPTH_MAX + CT_BATCH_EVENTS) {
     return false;
+  }
   struct ct_open_frame *old = stack->frames == NULL ? NULL : stack->frames - 1;
   struct ct_open_frame *frames = realloc(old, (capacity + 1) * sizeof(*frames));
-  if (frames == NULL)
+  if (frames == NULL) {
     return false;
+  }
   frames[0] = (struct ct_open_frame){.fn = CT_FUNCTION_NONE};
   stack->frames = frames + 1;
   stack->capacity = (uint32_t)capacity;
@@ -41,8 +45,9 @@ ct_stack_reserve(struct ct_stack *stack, uint64_t count)
 static void
 mark_uncertain(struct ct_stack *stack)
 {
-  for (uint32_t i = stack->count; i-- > 0 && !stack->frames[i].uncertain;)
+  for (uint32_t i = stack->count; i-- > 0 && !stack->frames[i].uncertain;) {
     stack->frames[i].uncertain = 1;
+  }
 }
 
 /* Removes the top frame; one that is not known when the stack of known ones is empty. */
@@ -54,8 +59,9 @@ pop(struct ct_stack *stack, struct ct_open_frame *out)
     return true;
   }
   *out = (struct ct_open_frame){.fn = CT_FUNCTION_NONE, .uncertain = 1};
-  if (stack->base == 0)
+  if (stack->base == 0) {
     return false;
+  }
   stack->base--;
   return true;
 }
@@ -67,10 +73,12 @@ save_stack(struct ct_cursor *c)
   struct ct_stack *stack = &c->stack;
   struct ct_saved_stack saved = {
       .context = c->context, .count = stack->count, .floor = stack->base, .losses = c->losses};
-  if (stack->count == 0)
+  if (stack->count == 0) {
     return true;
-  if (c->contexts.count >= CONTEXTS_MAX)
+  }
+  if (c->contexts.count >= CONTEXTS_MAX) {
     return false;
+  }
   saved.frames = malloc(stack->count * sizeof(*stack->frames));
   if (saved.frames == NULL || ct_contexts_put(&c->contexts, &saved) != CT_OK) {
     free(saved.frames);
@@ -86,8 +94,9 @@ switch_stack(struct ct_cursor *c, uint32_t context, uint32_t depth)
 {
   struct ct_stack *stack = &c->stack;
   struct ct_saved_stack saved;
-  if (!save_stack(c))
+  if (!save_stack(c)) {
     return false;
+  }
   c->context = context;
   stack->count = 0;
   stack->base = depth;
@@ -98,8 +107,9 @@ switch_stack(struct ct_cursor *c, uint32_t context, uint32_t depth)
       memcpy(stack->frames, saved.frames, saved.count * sizeof(*stack->frames));
       stack->count = saved.count;
       stack->base = saved.floor;
-      if (saved.losses != c->losses)
+      if (saved.losses != c->losses) {
         mark_uncertain(stack);
+      }
     }
     free(saved.frames);
     return room || !same;
@@ -112,8 +122,9 @@ static bool
 get_extra(struct ct_cursor *c, uint64_t max, uint64_t *value)
 {
   const uint8_t *p = ct_varint_get(c->extra, c->extra_end, value);
-  if (p == NULL || *value > max)
+  if (p == NULL || *value > max) {
     return false;
+  }
   c->extra = p;
   return true;
 }
@@ -137,8 +148,9 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   uint64_t context, depth;
   switch (op) {
   case CT_OP_LEFT:
-    if (c->extra == c->extra_end || !pop(&c->stack, &frame))
+    if (c->extra == c->extra_end || !pop(&c->stack, &frame)) {
       return false;
+    }
     event->kind = CT_EV_LEFT;
     event->reason = *c->extra++;
     event->fn = frame.fn;
@@ -148,8 +160,9 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   case CT_OP_RETURN_ID:
     event->kind = CT_EV_RETURN;
     event->fn = *c->id++;
-    if (!pop(&c->stack, &frame) || (frame.fn != event->fn && frame.fn != CT_FUNCTION_NONE))
+    if (!pop(&c->stack, &frame) || (frame.fn != event->fn && frame.fn != CT_FUNCTION_NONE)) {
       return false;
+    }
     event->enter_tsc = frame.enter_tsc;
     event->uncertain = frame.uncertain != 0;
     c->last = event->fn * 2 + 1;
@@ -163,17 +176,20 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   case CT_OP_SAMPLED:
     event->kind = CT_EV_POINT;
     event->value = 1ull << c->interval_log2;
-    if (!decode_call(c, op == CT_OP_SAMPLED, event))
+    if (!decode_call(c, op == CT_OP_SAMPLED, event)) {
       return false;
+    }
     break;
   case CT_OP_VALUE: {
     bool known = c->stack.count > 0;
-    if (c->extra == c->extra_end || (!known && c->stack.base == 0))
+    if (c->extra == c->extra_end || (!known && c->stack.base == 0)) {
       return false;
+    }
     event->kind = CT_EV_VALUE;
     event->reason = *c->extra++;
-    if (!get_extra(c, UINT64_MAX, &event->value))
+    if (!get_extra(c, UINT64_MAX, &event->value)) {
       return false;
+    }
     event->fn = known ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
     event->depth = c->stack.base + c->stack.count - 1;
     return true;
@@ -181,34 +197,39 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   case CT_OP_AWAY: {
     uint64_t age;
     event->kind = CT_EV_AWAY;
-    if (c->extra == c->extra_end)
+    if (c->extra == c->extra_end) {
       return false;
+    }
     event->reason = *c->extra++;
-    if (!get_extra(c, event->tsc, &age) || !get_extra(c, event->tsc - age, &event->value))
+    if (!get_extra(c, event->tsc, &age) || !get_extra(c, event->tsc - age, &event->value)) {
       return false;
+    }
     event->enter_tsc = event->tsc - age - event->value;
     event->fn = c->stack.count > 0 ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
     break;
   }
   case CT_OP_INTERVAL:
     event->kind = CT_EV_INTERVAL;
-    if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX)
+    if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX) {
       return false;
+    }
     c->interval_log2 = *c->extra++;
     event->value = 1ull << c->interval_log2;
     break;
   case CT_OP_LOST:
     event->kind = CT_EV_LOST;
-    if (!get_extra(c, UINT64_MAX, &event->value))
+    if (!get_extra(c, UINT64_MAX, &event->value)) {
       return false;
+    }
     c->losses++;
     mark_uncertain(&c->stack);
     break;
   case CT_OP_SWITCH:
     event->kind = CT_EV_SWITCH;
     if (!get_extra(c, UINT32_MAX, &context) || !get_extra(c, CT_DEPTH_MAX, &depth) ||
-        !switch_stack(c, (uint32_t)context, (uint32_t)depth))
+        !switch_stack(c, (uint32_t)context, (uint32_t)depth)) {
       return false;
+    }
     event->value = context;
     break;
   case CT_OP_EXEC:
@@ -251,10 +272,12 @@ get_long_delta(const uint8_t *p, uint64_t *delta)
   uint64_t value = 0;
   for (unsigned shift = 0;; shift += 7) {
     uint8_t byte = *p++;
-    if (shift < 64)
+    if (shift < 64) {
       value |= (uint64_t)(byte & 0x7f) << shift;
-    if (byte < 0x80)
+    }
+    if (byte < 0x80) {
       break;
+    }
   }
   *delta = value;
   return p;
@@ -278,10 +301,12 @@ static __attribute__((noinline)) bool
 decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
   *event = (struct ct_event){.tsc = c->tsc, .closed_fn = CT_FUNCTION_NONE};
-  if (op > CT_OP_POINT)
+  if (op > CT_OP_POINT) {
     return decode_rare(c, op, event);
-  if (!decode_call(c, op == CT_OP_TAIL || op == CT_OP_POINT, event))
+  }
+  if (!decode_call(c, op == CT_OP_TAIL || op == CT_OP_POINT, event)) {
     return false;
+  }
   decode_tail_or_point(&c->stack, op >= CT_OP_POINT_PREDICTED, event);
   return true;
 }
@@ -291,8 +316,9 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
 {
   uint32_t count = c->header.ops - c->op < CT_BATCH_EVENTS ? c->header.ops - c->op : CT_BATCH_EVENTS;
   *damaged = !ct_stack_reserve(&c->stack, (uint64_t)c->stack.count + count);
-  if (*damaged)
+  if (*damaged) {
     return 0;
+  }
   struct ct_event *event = c->batch;
   const uint8_t *op_at = c->ops + c->op, *op_end = op_at + count;
   const uint8_t *delta_at = c->delta;

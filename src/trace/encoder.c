@@ -11,8 +11,9 @@
 static bool
 hold_frames(struct ct_encoder *encoder, int64_t count)
 {
-  if (count > 0 && encoder->writer->frames_held + (uint64_t)count > FRAMES_HELD_MAX)
+  if (count > 0 && encoder->writer->frames_held + (uint64_t)count > FRAMES_HELD_MAX) {
     return false;
+  }
   encoder->frames_held += (uint64_t)count;
   encoder->writer->frames_held += (uint64_t)count;
   return true;
@@ -27,8 +28,9 @@ grow_frames(struct ct_encoder *encoder)
   size_t capacity = (size_t)encoder->frame_capacity * 2;
   struct ct_frame *old = encoder->frames, *frames = NULL;
   encoder->frames = encoder->top = encoder->floor = NULL;
-  if (capacity <= CT_DEPTH_MAX && hold_frames(encoder, (int64_t)encoder->frame_capacity))
+  if (capacity <= CT_DEPTH_MAX && hold_frames(encoder, (int64_t)encoder->frame_capacity)) {
     frames = realloc(old, capacity * sizeof(*frames));
+  }
   if (frames == NULL) {
     encoder->frames = old;
     ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for %zu open frames of thread %u", depth, encoder->tid);
@@ -45,14 +47,18 @@ void
 ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc)
 {
   assert(!encoder->closed);
-  if (encoder->frame_capacity - ct_encoder_depth(encoder) < FRAMES_AT_START / 2)
+  if (encoder->frame_capacity - ct_encoder_depth(encoder) < FRAMES_AT_START / 2) {
     grow_frames(encoder);
-  if (encoder->op != NULL && ct_block_room(encoder) == 0)
+  }
+  if (encoder->op != NULL && ct_block_room(encoder) == 0) {
     ct_block_end(encoder);
-  if (encoder->buffers == NULL)
+  }
+  if (encoder->buffers == NULL) {
     encoder->buffers = ct_buffers_acquire(encoder);
-  if (encoder->op == NULL)
+  }
+  if (encoder->op == NULL) {
     ct_block_begin(encoder, tsc);
+  }
   uint32_t room = ct_block_room(encoder);
   uint32_t frames = encoder->frame_capacity - ct_encoder_depth(encoder);
   encoder->op_limit = encoder->op + (room < frames ? room : frames);
@@ -62,8 +68,9 @@ ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc)
 static void
 room_with_extra(struct ct_encoder *encoder, uint64_t tsc)
 {
-  if (encoder->op >= encoder->op_limit || ct_block_room(encoder) == 0)
+  if (encoder->op >= encoder->op_limit || ct_block_room(encoder) == 0) {
     ct_encoder_make_room(encoder, tsc);
+  }
 }
 
 void
@@ -82,14 +89,16 @@ void
 ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
 {
   room_with_extra(encoder, tsc);
-  if (encoder->top == encoder->frames)
+  if (encoder->top == encoder->frames) {
     return;
+  }
   *encoder->op++ = CT_OP_LEFT;
   *encoder->extra++ = reason;
   ct_encoder_put_time(encoder, tsc);
   encoder->top--;
-  if (encoder->top < encoder->floor)
+  if (encoder->top < encoder->floor) {
     encoder->floor = encoder->top;
+  }
 }
 
 void
@@ -133,8 +142,9 @@ static void
 mark_uncertain(struct ct_encoder *encoder)
 {
   for (struct ct_frame *frame = encoder->top; frame-- > encoder->frames;) {
-    if (frame->flags & CT_FRAME_UNCERTAIN)
+    if (frame->flags & CT_FRAME_UNCERTAIN) {
       break;
+    }
     frame->flags |= CT_FRAME_UNCERTAIN;
   }
 }
@@ -164,8 +174,9 @@ save_stack(struct ct_encoder *encoder)
       .block = encoder->block,
       .losses = encoder->losses,
   };
-  if (saved.count == 0)
+  if (saved.count == 0) {
     return; /* the frames' memory serves the next context */
+  }
   struct ct_frame *fresh = hold_frames(encoder, FRAMES_AT_START) ? malloc(FRAMES_AT_START * sizeof(*fresh)) : NULL;
   if (fresh == NULL || ct_contexts_put(&encoder->contexts, &saved) != CT_OK) {
     ct_writer_fail(encoder->writer, CT_ENOMEM, "out of memory for the stacks of thread %u", encoder->tid);
@@ -182,8 +193,9 @@ load_stack(struct ct_encoder *encoder, uint32_t context)
 {
   struct ct_saved_stack saved;
   encoder->context = context;
-  if (!ct_contexts_take(&encoder->contexts, context, &saved))
+  if (!ct_contexts_take(&encoder->contexts, context, &saved)) {
     return;
+  }
   free(encoder->frames);
   hold_frames(encoder, -(int64_t)encoder->frame_capacity);
   encoder->frames = saved.frames;
@@ -191,15 +203,17 @@ load_stack(struct ct_encoder *encoder, uint32_t context)
   encoder->top = encoder->frames + saved.count;
   /* A reader that begins with this block has not seen how the frames of another context came about. */
   encoder->floor = saved.block == encoder->block ? encoder->frames + saved.floor : encoder->top;
-  if (saved.losses != encoder->losses)
+  if (saved.losses != encoder->losses) {
     mark_uncertain(encoder);
+  }
 }
 
 void
 ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context)
 {
-  if (context == encoder->context)
+  if (context == encoder->context) {
     return;
+  }
   room_with_extra(encoder, tsc);
   save_stack(encoder);
   load_stack(encoder, context);
@@ -213,8 +227,9 @@ ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context)
 void
 ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc)
 {
-  while (encoder->top > encoder->frames)
+  while (encoder->top > encoder->frames) {
     ct_encode_left(encoder, tsc, 2 /* CT_LEFT_EXEC */);
+  }
   ct_encoder_room(encoder, tsc);
   *encoder->op++ = CT_OP_EXEC;
   ct_encoder_put_time(encoder, tsc);

@@ -130,8 +130,9 @@ ct_encoder_pending_since(const struct ct_encoder *encoder)
 static inline void
 ct_encoder_room(struct ct_encoder *encoder, uint64_t tsc)
 {
-  if (CT_UNLIKELY(encoder->op >= encoder->op_limit))
+  if (CT_UNLIKELY(encoder->op >= encoder->op_limit)) {
     ct_encoder_make_room(encoder, tsc);
+  }
 }
 
 /* Appends the time; returns it as the reader will see it. One or two bytes without a branch between them. */
@@ -203,8 +204,9 @@ ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
   frame->enter_tsc = now;
   frame->fn = fn;
   frame->flags &= ~CT_FRAME_UNCERTAIN;
-  if (frame < encoder->floor)
+  if (frame < encoder->floor) {
     encoder->floor = frame;
+  }
 }
 
 /* A function of which only the enter is recorded. */

@@ -27,16 +27,19 @@ parse_number(const char *p, unsigned base, uint64_t max, uint64_t *out)
     unsigned digit = (unsigned char)*p - '0';
     if (digit > 9) {
       digit = ((unsigned char)*p | 0x20u) - 'a';
-      if (base == 10 || digit > 5)
+      if (base == 10 || digit > 5) {
         break;
+      }
       digit += 10;
     }
-    if (value > (max - digit) / base)
+    if (value > (max - digit) / base) {
       return NULL;
+    }
     value = value * base + digit;
   }
-  if (p == begin || *p != '\t')
+  if (p == begin || *p != '\t') {
     return NULL;
+  }
   *out = value;
   return p + 1;
 }
@@ -47,20 +50,25 @@ parse_line(const char *line, struct ct_trace_function *out)
 {
   uint64_t id, module;
   const char *p = parse_number(line, 10, UINT32_MAX, &id);
-  if (p == NULL)
+  if (p == NULL) {
     return false;
+  }
   p = parse_number(p, 10, UINT32_MAX, &module);
-  if (p == NULL)
+  if (p == NULL) {
     return false;
+  }
   p = parse_number(p[0] == '0' && p[1] == 'x' ? p + 2 : p, 16, UINT64_MAX, &out->address);
-  if (p == NULL)
+  if (p == NULL) {
     return false;
+  }
   p = parse_number(p, 10, UINT64_MAX, &out->size);
-  if (p == NULL)
+  if (p == NULL) {
     return false;
+  }
   const char *tab = strchr(p, '\t');
-  if (tab == NULL)
+  if (tab == NULL) {
     return false;
+  }
   out->enter_only = strncmp(p, "enter\t", 6) == 0;
   out->id = (uint32_t)id;
   out->module = (uint32_t)module;
@@ -79,8 +87,9 @@ count_lines(const char *text, size_t size, size_t *ids)
   *ids = 0;
   for (const char *p = text, *next; (next = memchr(p, '\n', (size_t)(end - p))) != NULL; p = next + 1) {
     unsigned long id = strtoul(p, NULL, 10); /* ends at the tab, or at the line's end */
-    if (id < IDS_MAX && id >= *ids)
+    if (id < IDS_MAX && id >= *ids) {
       *ids = id + 1;
+    }
     lines++;
   }
   return lines;
@@ -99,15 +108,18 @@ ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
 {
   size_t size = 0, ids = 0;
   int err = ct_trace_read_file(trace, CT_TRACE_FUNCTIONS, &trace->functions_text, &size);
-  if (err != CT_OK && err != CT_ENOENT)
+  if (err != CT_OK && err != CT_ENOENT) {
     return ct_fail(diag, err, "cannot read %s/" CT_TRACE_FUNCTIONS ": %s", trace->path, ct_err_text(err));
+  }
   trace->bytes += size;
   size_t lines = size == 0 ? 0 : count_lines(trace->functions_text, size, &ids), count = count_functions(trace, ids);
-  if (count == 0)
+  if (count == 0) {
     return CT_OK;
+  }
   trace->functions = calloc(count, sizeof(*trace->functions));
-  if (trace->functions == NULL)
+  if (trace->functions == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the %zu functions of %s", count, trace->path);
+  }
   char *line = trace->functions_text;
   for (size_t i = 0; i < lines; i++) {
     char *end = memchr(line, '\n', (size_t)(trace->functions_text + size - line));
@@ -115,14 +127,16 @@ ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
     struct ct_trace_function function;
     if (parse_line(line, &function) && function.id < ids && trace->functions[function.id].raw_name == NULL) {
       trace->functions[function.id] = function;
-      if (function.id >= trace->function_count)
+      if (function.id >= trace->function_count) {
         trace->function_count = function.id + 1;
+      }
     }
     line = end + 1;
   }
   for (size_t id = 0; count > ids && id < count; id++) {
-    if (trace->functions[id].raw_name == NULL)
+    if (trace->functions[id].raw_name == NULL) {
       trace->functions[id] = (struct ct_trace_function){.id = (uint32_t)id, .module = UINT32_MAX, .raw_name = ""};
+    }
   }
   trace->function_count = count > ids ? (uint32_t)count : trace->function_count;
   return CT_OK;
@@ -132,8 +146,9 @@ void
 ct_functions_free(struct ct_trace *trace)
 {
   for (uint32_t i = 0; i < trace->function_count; i++) {
-    if (trace->functions[i].name != trace->functions[i].raw_name)
+    if (trace->functions[i].name != trace->functions[i].raw_name) {
       free((char *)trace->functions[i].name);
+    }
   }
   free(trace->functions);
   free(trace->functions_text);
@@ -155,26 +170,30 @@ make_name(const struct ct_trace *trace, const struct ct_trace_function *function
   const char *module = ct_trace_module_name(trace, function->module);
   size_t size = strlen(module) + 24;
   char *name = malloc(size);
-  if (name == NULL)
+  if (name == NULL) {
     return function->raw_name;
-  if (function->module == UINT32_MAX && function->address == 0)
+  }
+  if (function->module == UINT32_MAX && function->address == 0) {
     snprintf(name, size, "(function %u)", function->id);
-  else
+  } else {
     snprintf(name, size, "%s+0x%llx", module, (unsigned long long)function->address);
+  }
   return name;
 }
 
 const struct ct_trace_function *
 ct_trace_function(struct ct_trace *trace, uint32_t id)
 {
-  if (id >= trace->function_count || trace->functions[id].raw_name == NULL)
+  if (id >= trace->function_count || trace->functions[id].raw_name == NULL) {
     return NULL;
+  }
   struct ct_trace_function *function = &trace->functions[id];
   /* Acquire: pairs with the release below, so that the text is there when the pointer is. */
   if (__atomic_load_n(&function->name, __ATOMIC_ACQUIRE) == NULL) {
     pthread_mutex_lock(&trace->lock);
-    if (function->name == NULL)
+    if (function->name == NULL) {
       __atomic_store_n(&function->name, make_name(trace, function), __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&trace->lock);
   }
   return function;

@@ -24,8 +24,9 @@ static inline uint32_t
 ct_lanes_sum(ct_lanes lanes)
 {
   uint32_t sum = 0;
-  for (size_t i = 0; i < sizeof(lanes); i++)
+  for (size_t i = 0; i < sizeof(lanes); i++) {
     sum += lanes[i];
+  }
   return sum;
 }
 

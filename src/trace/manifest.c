@@ -15,8 +15,9 @@ static uint64_t
 get_number(const json_t *object, const char *key)
 {
   const json_t *value = json_object_get(object, key);
-  if (json_is_string(value))
+  if (json_is_string(value)) {
     return strtoull(json_string_value(value), NULL, 0);
+  }
   return (uint64_t)json_integer_value(value);
 }
 
@@ -45,8 +46,9 @@ load_clock(struct ct_trace *trace)
   u128 scale;
   for (trace->tick_shift = 62;; trace->tick_shift--) {
     scale = ((u128)ns << trace->tick_shift) / ticks;
-    if (scale <= INT64_MAX || trace->tick_shift == 0)
+    if (scale <= INT64_MAX || trace->tick_shift == 0) {
       break;
+    }
   }
   trace->tick_scale = (uint64_t)scale;
 }
@@ -56,11 +58,13 @@ static void
 load_end(struct ct_trace *trace)
 {
   uint64_t end_ns = get_number(trace->manifest, "end_ns");
-  if (!trace->complete)
+  if (!trace->complete) {
     return;
+  }
   trace->end_tsc = get_number(trace->manifest, "end_tsc");
-  if (trace->end_tsc == 0 && end_ns > trace->ns0 && trace->tick_scale != 0)
+  if (trace->end_tsc == 0 && end_ns > trace->ns0 && trace->tick_scale != 0) {
     trace->end_tsc = trace->tsc0 + (uint64_t)(((u128)(end_ns - trace->ns0) << trace->tick_shift) / trace->tick_scale);
+  }
 }
 
 static int
@@ -68,21 +72,25 @@ load_modules(struct ct_trace *trace)
 {
   const json_t *modules = json_object_get(trace->manifest, "modules");
   size_t count = json_array_size(modules);
-  if (count == 0)
+  if (count == 0) {
     return CT_OK;
+  }
   trace->modules = calloc(count, sizeof(*trace->modules));
-  if (trace->modules == NULL || count > UINT32_MAX)
+  if (trace->modules == NULL || count > UINT32_MAX) {
     return CT_ENOMEM;
+  }
   trace->module_count = (uint32_t)count;
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     trace->modules[i] = (struct ct_trace_module){.index = i, .path = "", .build_id = ""};
+  }
   size_t position;
   json_t *item;
   json_array_foreach((json_t *)modules, position, item)
   {
     uint64_t index = json_object_get(item, "index") == NULL ? position : get_number(item, "index");
-    if (index >= count)
+    if (index >= count) {
       continue;
+    }
     trace->modules[index] = (struct ct_trace_module){
         .index = (uint32_t)index,
         .image = (uint32_t)get_number(item, "image"),
@@ -97,13 +105,15 @@ load_modules(struct ct_trace *trace)
 static int
 check_format(const struct ct_trace *trace, struct ct_diag *diag)
 {
-  if (strcmp(get_text(trace->manifest, "format"), CT_TRACE_FORMAT_NAME) != 0)
+  if (strcmp(get_text(trace->manifest, "format"), CT_TRACE_FORMAT_NAME) != 0) {
     return ct_fail(diag, CT_EFORMAT, "%s is not a contrail trace: its " CT_TRACE_MANIFEST " is of another program",
                    trace->path);
+  }
   json_int_t version = json_integer_value(json_object_get(trace->manifest, "version"));
-  if (version < 0 || !ct_trace_version_ok((uint64_t)version))
+  if (version < 0 || !ct_trace_version_ok((uint64_t)version)) {
     return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads versions %u to %u",
                    trace->path, (long long)version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION);
+  }
   return CT_OK;
 }
 
@@ -113,26 +123,31 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
   char *text;
   size_t size;
   int err = ct_trace_read_file(trace, CT_TRACE_MANIFEST, &text, &size);
-  if (err == CT_ENOENT)
+  if (err == CT_ENOENT) {
     return ct_fail(diag, err, "%s is not a contrail trace: it has no " CT_TRACE_MANIFEST, trace->path);
-  if (err != CT_OK)
+  }
+  if (err != CT_OK) {
     return ct_fail(diag, err, "cannot read %s/" CT_TRACE_MANIFEST ": %s", trace->path, ct_err_text(err));
+  }
   json_error_t where;
   trace->manifest = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
   free(text);
-  if (!json_is_object(trace->manifest))
+  if (!json_is_object(trace->manifest)) {
     return ct_fail(diag, CT_EFORMAT, "%s/" CT_TRACE_MANIFEST " is cut or damaged: line %d: %s", trace->path, where.line,
                    trace->manifest == NULL ? where.text : "not an object");
+  }
   trace->bytes += size;
   err = check_format(trace, diag);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     return err;
+  }
   trace->complete = strcmp(get_text(trace->manifest, "state"), "complete") == 0;
   load_clock(trace);
   load_end(trace);
   err = load_modules(trace);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     return ct_fail(diag, err, "out of memory for the modules of %s", trace->path);
+  }
   return CT_OK;
 }
 
@@ -142,8 +157,9 @@ load_object(struct ct_trace *trace, const char *name)
 {
   char *text;
   size_t size;
-  if (ct_trace_read_file(trace, name, &text, &size) != CT_OK)
+  if (ct_trace_read_file(trace, name, &text, &size) != CT_OK) {
     return NULL;
+  }
   trace->bytes += size;
   json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
   free(text);
@@ -200,8 +216,9 @@ ct_trace_module(const struct ct_trace *trace, uint32_t index)
 const char *
 ct_trace_module_name(const struct ct_trace *trace, uint32_t module)
 {
-  if (module >= trace->module_count || trace->modules[module].path[0] == '\0')
+  if (module >= trace->module_count || trace->modules[module].path[0] == '\0') {
     return "?";
+  }
   const char *path = trace->modules[module].path;
   const char *slash = strrchr(path, '/');
   return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
@@ -216,8 +233,9 @@ ct_trace_ticks_ns(const struct ct_trace *trace, uint64_t ticks)
 uint64_t
 ct_trace_ns(const struct ct_trace *trace, uint64_t tsc)
 {
-  if (tsc >= trace->tsc0)
+  if (tsc >= trace->tsc0) {
     return trace->ns0 + ct_trace_ticks_ns(trace, tsc - trace->tsc0);
+  }
   uint64_t before = ct_trace_ticks_ns(trace, trace->tsc0 - tsc);
   return before < trace->ns0 ? trace->ns0 - before : 0;
 }

@@ -21,10 +21,12 @@ ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset)
   size_t done = 0;
   while (done < size) {
     ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
-    if (n < 0 && errno == EINTR)
+    if (n < 0 && errno == EINTR) {
       continue;
-    if (n <= 0)
+    }
+    if (n <= 0) {
       break;
+    }
     done += (size_t)n;
   }
   return done;
@@ -35,8 +37,9 @@ static int
 open_regular(int dir_fd, const char *name, uint64_t *size)
 {
   int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
+  if (fd < 0) {
     return -1;
+  }
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(fd);
@@ -61,8 +64,9 @@ ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, 
 {
   uint64_t bytes;
   int fd = open_regular(trace->dir_fd, name, &bytes);
-  if (fd < 0)
+  if (fd < 0) {
     return ct_err_from_errno(errno);
+  }
   char *buffer = bytes < PTRDIFF_MAX ? malloc((size_t)bytes + 1) : NULL;
   if (buffer == NULL) {
     close(fd);
@@ -83,8 +87,9 @@ thread_add(struct ct_trace *trace, uint32_t index)
   uint32_t n = trace->thread_count;
   if ((n & (n - 1)) == 0) {
     struct ct_trace_thread *threads = realloc(trace->threads, (n == 0 ? 1 : n * 2) * sizeof(*threads));
-    if (threads == NULL)
+    if (threads == NULL) {
       return NULL;
+    }
     trace->threads = threads;
   }
   struct ct_trace_thread *thread = &trace->threads[trace->thread_count++];
@@ -107,11 +112,13 @@ threads_from_manifest(struct ct_trace *trace)
   json_array_foreach(json_object_get(trace->manifest, "threads"), position, item)
   {
     uint64_t index = json_is_integer(json_object_get(item, "index")) ? get_integer(item, "index") : position;
-    if (index > UINT32_MAX)
+    if (index > UINT32_MAX) {
       continue;
+    }
     struct ct_trace_thread *thread = thread_add(trace, (uint32_t)index);
-    if (thread == NULL)
+    if (thread == NULL) {
       return CT_ENOMEM;
+    }
     const char *name = json_string_value(json_object_get(item, "name"));
     thread->tid = (uint32_t)get_integer(item, "tid");
     thread->pid = (uint32_t)get_integer(item, "pid");
@@ -134,13 +141,15 @@ by_index(const void *a, const void *b)
 static void
 sort_threads(struct ct_trace *trace)
 {
-  if (trace->thread_count == 0)
+  if (trace->thread_count == 0) {
     return;
+  }
   qsort(trace->threads, trace->thread_count, sizeof(*trace->threads), by_index);
   uint32_t kept = 1;
   for (uint32_t i = 1; i < trace->thread_count; i++) {
-    if (trace->threads[i].index != trace->threads[kept - 1].index)
+    if (trace->threads[i].index != trace->threads[kept - 1].index) {
       trace->threads[kept++] = trace->threads[i];
+    }
   }
   trace->thread_count = kept;
 }
@@ -156,8 +165,9 @@ sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sum
   while (offset + sizeof(header) <= file_bytes &&
          ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     offset += sizeof(header) + header.payload_bytes;
-    if (offset > file_bytes)
+    if (offset > file_bytes) {
       break;
+    }
     if (numbered && header.number != number) {
       sums->missing_block = sums->missing_block == UINT64_MAX ? number : sums->missing_block;
       sums->missing_events += header.first_event > first_event ? header.first_event - first_event : 0;
@@ -177,8 +187,9 @@ ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_bloc
   uint64_t bytes = 0;
   int fd = ct_trace_open_thread_file(trace, index, &bytes);
   sum_blocks(fd, bytes, true, sums);
-  if (fd >= 0)
+  if (fd >= 0) {
     close(fd);
+  }
 }
 
 /* The time of the last event, and how many there are if the manifest does not say so. */
@@ -188,11 +199,13 @@ read_blocks(struct ct_trace *trace, int fd, struct ct_trace_thread *thread, bool
   struct ct_block_sums sums;
   sum_blocks(fd, thread->file_bytes, false, &sums);
   trace->last_tsc = sums.last_tsc > trace->last_tsc ? sums.last_tsc : trace->last_tsc;
-  if (!count)
+  if (!count) {
     return;
+  }
   thread->events = sums.events;
-  if (thread->dropped < sums.lost)
+  if (thread->dropped < sums.lost) {
     thread->dropped = sums.lost;
+  }
 }
 
 /* What the thread's file itself says. */
@@ -200,16 +213,18 @@ static void
 inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
 {
   int fd = ct_trace_open_thread_file(trace, thread->index, &thread->file_bytes);
-  if (fd < 0)
+  if (fd < 0) {
     return;
+  }
   trace->bytes += thread->file_bytes;
   struct ct_file_header header;
   if (ct_trace_read_at(fd, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
     thread->tid = header.tid;
     thread->pid = header.pid;
   }
-  if (count || trace->end_tsc == 0)
+  if (count || trace->end_tsc == 0) {
     read_blocks(trace, fd, thread, count);
+  }
   close(fd);
 }
 
@@ -218,12 +233,14 @@ static bool
 parse_thread_name(const char *name, uint32_t *index)
 {
   size_t prefix = strlen(CT_TRACE_THREAD_DIR);
-  if (strncmp(name, CT_TRACE_THREAD_DIR, prefix) != 0)
+  if (strncmp(name, CT_TRACE_THREAD_DIR, prefix) != 0) {
     return false;
+  }
   const char *digits = name + prefix;
   size_t length = strspn(digits, "0123456789");
-  if (length == 0 || length > 10 || digits[length] != '\0' || (digits[0] == '0' && length > 1))
+  if (length == 0 || length > 10 || digits[length] != '\0' || (digits[0] == '0' && length > 1)) {
     return false;
+  }
   unsigned long long value = strtoull(digits, NULL, 10);
   *index = (uint32_t)value;
   return value <= UINT32_MAX;
@@ -234,23 +251,27 @@ static int
 threads_load(struct ct_trace *trace)
 {
   int err = threads_from_manifest(trace);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     return err;
+  }
   sort_threads(trace);
   uint32_t listed = trace->thread_count;
   int fd = openat(trace->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *stream = fd < 0 ? NULL : fdopendir(fd);
   if (stream == NULL) {
-    if (fd >= 0)
+    if (fd >= 0) {
       close(fd);
+    }
     return CT_EIO;
   }
   for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
     struct ct_trace_thread key = {0};
-    if (!parse_thread_name(entry->d_name, &key.index))
+    if (!parse_thread_name(entry->d_name, &key.index)) {
       continue;
-    if (listed > 0 && bsearch(&key, trace->threads, listed, sizeof(key), by_index) != NULL)
+    }
+    if (listed > 0 && bsearch(&key, trace->threads, listed, sizeof(key), by_index) != NULL) {
       continue;
+    }
     struct ct_trace_thread *thread = thread_add(trace, key.index);
     if (thread == NULL) {
       closedir(stream);
@@ -259,13 +280,15 @@ threads_load(struct ct_trace *trace)
     inspect_file(trace, thread, true);
   }
   closedir(stream);
-  for (uint32_t i = 0; i < listed; i++)
+  for (uint32_t i = 0; i < listed; i++) {
     inspect_file(trace, &trace->threads[i], !trace->complete);
+  }
   sort_threads(trace);
   trace->end_tsc = trace->end_tsc != 0 ? trace->end_tsc : trace->last_tsc;
   for (uint32_t i = 0; i < trace->thread_count; i++) {
-    if (trace->threads[i].end_tsc == 0 || trace->threads[i].end_tsc > trace->end_tsc)
+    if (trace->threads[i].end_tsc == 0 || trace->threads[i].end_tsc > trace->end_tsc) {
       trace->threads[i].end_tsc = trace->end_tsc;
+    }
   }
   return CT_OK;
 }
@@ -283,8 +306,9 @@ int
 ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
 {
   struct ct_trace *trace = calloc(1, sizeof(*trace));
-  if (trace == NULL)
+  if (trace == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory to open %s", dir);
+  }
   trace->dir_fd = -1;
   pthread_mutex_init(&trace->lock, NULL);
   int err = CT_ENOMEM;
@@ -300,13 +324,15 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     goto fail;
   }
   err = ct_manifest_load(trace, diag);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     goto fail;
+  }
   ct_stacks_load(trace);
   trace->bytes += ct_trace_file_bytes(trace, CT_TRACE_CAPTURES);
   err = ct_functions_load(trace, diag);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     goto fail;
+  }
   err = threads_load(trace);
   if (err != CT_OK) {
     ct_fail(diag, err, "cannot read the threads of %s: %s", dir, ct_err_text(err));
@@ -328,8 +354,9 @@ fail:
 void
 ct_trace_close(struct ct_trace *trace)
 {
-  if (trace == NULL)
+  if (trace == NULL) {
     return;
+  }
   for (struct ct_unpacker *unpacker = trace->unpackers, *next; unpacker != NULL; unpacker = next) {
     next = unpacker->next;
     ZSTD_freeDCtx(unpacker->decompressor);
@@ -338,16 +365,18 @@ ct_trace_close(struct ct_trace *trace)
   }
   ct_functions_free(trace);
   ct_trace_sources_free(trace);
-  for (uint32_t i = 0; i < trace->damage_count; i++)
+  for (uint32_t i = 0; i < trace->damage_count; i++) {
     free(trace->damage[i]);
+  }
   free(trace->damage);
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);
   json_decref(trace->crash);
   json_decref(trace->stacks);
-  if (trace->dir_fd >= 0)
+  if (trace->dir_fd >= 0) {
     close(trace->dir_fd);
+  }
   pthread_mutex_destroy(&trace->lock);
   free(trace->path);
   free(trace);

@@ -14,10 +14,12 @@ parse_number(const char *p, char end, uint32_t *out)
 {
   uint64_t value = 0;
   const char *begin = p;
-  for (; *p >= '0' && *p <= '9' && value <= UINT32_MAX; p++)
+  for (; *p >= '0' && *p <= '9' && value <= UINT32_MAX; p++) {
     value = value * 10 + (uint64_t)(*p - '0');
-  if (p == begin || *p != end || value > UINT32_MAX)
+  }
+  if (p == begin || *p != end || value > UINT32_MAX) {
     return NULL;
+  }
   *out = (uint32_t)value;
   return p + 1;
 }
@@ -41,8 +43,9 @@ load(struct ct_trace *trace)
       continue;
     }
     const char *p = parse_number(line + 1, '\t', &id);
-    if (p != NULL && parse_number(p, '\0', &number) != NULL && file != NULL && id < trace->function_count)
+    if (p != NULL && parse_number(p, '\0', &number) != NULL && file != NULL && id < trace->function_count) {
       sources[id] = (struct ct_trace_source){file, number};
+    }
   }
   trace->sources = sources;
 }
@@ -58,8 +61,9 @@ static void
 load_once(struct ct_trace *trace)
 {
   pthread_mutex_lock(&trace->lock);
-  if (!trace->sources_read)
+  if (!trace->sources_read) {
     load(trace);
+  }
   trace->sources_read = true;
   pthread_mutex_unlock(&trace->lock);
 }
@@ -68,8 +72,9 @@ const char *
 ct_trace_function_source(struct ct_trace *trace, uint32_t id, uint32_t *line)
 {
   load_once(trace);
-  if (trace->sources == NULL || id >= trace->function_count || trace->sources[id].file == NULL)
+  if (trace->sources == NULL || id >= trace->function_count || trace->sources[id].file == NULL) {
     return NULL;
+  }
   *line = trace->sources[id].line;
   return trace->sources[id].file;
 }

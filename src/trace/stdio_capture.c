@@ -11,8 +11,9 @@
 static bool
 read_record(const char *text, size_t size, size_t at, struct ct_capture_record *record)
 {
-  if (size - at < sizeof(*record))
+  if (size - at < sizeof(*record)) {
     return false;
+  }
   memcpy(record, text + at, sizeof(*record));
   return record->record_bytes >= sizeof(*record) && record->record_bytes <= CT_CAPTURE_RECORD_MAX &&
          record->record_bytes <= size - at && (record->fd == 1 || record->fd == 2) &&
@@ -24,8 +25,9 @@ static int
 compare(const void *a, const void *b)
 {
   const struct ct_captured *x = a, *y = b;
-  if (x->tsc != y->tsc)
+  if (x->tsc != y->tsc) {
     return x->tsc < y->tsc ? -1 : 1;
+  }
   return x->data < y->data ? -1 : x->data > y->data;
 }
 
@@ -37,23 +39,27 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   struct ct_capture_record record;
   size_t size, at = sizeof(header), capacity = 0;
   int rc = ct_trace_read_file(trace, CT_TRACE_CAPTURES, &captures.text, &size);
-  if (rc != CT_OK)
+  if (rc != CT_OK) {
     return rc;
+  }
   rc = CT_EFORMAT;
-  if (size < sizeof(header))
+  if (size < sizeof(header)) {
     goto fail;
+  }
   memcpy(&header, captures.text, sizeof(header));
   if (header.magic != CT_CAPTURES_MAGIC || !ct_trace_version_ok(header.version) ||
       header.header_bytes != sizeof(header) ||
-      header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc)))
+      header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
     goto fail;
+  }
   rc = CT_ENOMEM;
   for (; read_record(captures.text, size, at, &record); at += record.record_bytes) {
     if (captures.count == capacity) {
       capacity = capacity == 0 ? 256 : capacity * 2;
       struct ct_captured *grown = realloc(captures.items, capacity * sizeof(*grown));
-      if (grown == NULL)
+      if (grown == NULL) {
         goto fail;
+      }
       captures.items = grown;
     }
     captures.items[captures.count++] = (struct ct_captured){.tsc = record.tsc,
@@ -65,8 +71,9 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
     captures.bytes += record.record_bytes - sizeof(record);
   }
   captures.is_damaged = at != size;
-  if (captures.count != 0)
+  if (captures.count != 0) {
     qsort(captures.items, captures.count, sizeof(*captures.items), compare);
+  }
   *out = captures;
   return CT_OK;
 

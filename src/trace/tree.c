@@ -29,15 +29,17 @@ walk(int dir_fd, int depth, visit_entry *visit, void *context)
   int copy = depth < DEPTH_MAX ? openat(dir_fd, ".", OPEN_DIRECTORY) : -1;
   DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
   if (stream == NULL) {
-    if (copy >= 0)
+    if (copy >= 0) {
       close(copy);
+    }
     return;
   }
   for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
     struct stat file;
     const char *name = entry->d_name;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || fstatat(dir_fd, name, &file, AT_SYMLINK_NOFOLLOW) != 0)
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || fstatat(dir_fd, name, &file, AT_SYMLINK_NOFOLLOW) != 0) {
       continue;
+    }
     bool is_directory = S_ISDIR(file.st_mode);
     int inner = is_directory ? openat(dir_fd, name, OPEN_DIRECTORY) : -1;
     if (inner >= 0) {
@@ -61,15 +63,17 @@ static int
 open_trace(const char *dir, json_t **manifest)
 {
   int fd = open(dir, OPEN_DIRECTORY);
-  if (fd < 0)
+  if (fd < 0) {
     return -1;
+  }
   int file = openat(fd, CT_TRACE_MANIFEST, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat status;
   bool regular = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   *manifest = regular ? json_loadfd(file, 0, NULL) : NULL;
   const char *format = json_string_value(json_object_get(*manifest, "format"));
-  if (file >= 0)
+  if (file >= 0) {
     close(file);
+  }
   if (format == NULL || strcmp(format, "contrail") != 0) {
     json_decref(*manifest);
     close(fd);
@@ -94,15 +98,18 @@ ct_trace_move_old(const char *dir, struct ct_diag *diag)
   char old[PATH_MAX];
   json_t *manifest;
   int fd = open_trace(dir, &manifest);
-  if (fd < 0)
+  if (fd < 0) {
     return 0;
+  }
   bool busy = is_recording(manifest);
   json_decref(manifest);
   close(fd);
-  if (busy)
+  if (busy) {
     return ct_fail(diag, CT_EEXIST, "%s is a recording that still goes on; give another name", dir);
-  if (snprintf(old, sizeof(old), "%s.old", dir) >= (int)sizeof(old))
+  }
+  if (snprintf(old, sizeof(old), "%s.old", dir) >= (int)sizeof(old)) {
     return ct_fail(diag, CT_EINVAL, "the name %s is too long", dir);
+  }
   fd = open_trace(old, &manifest);
   if (fd >= 0) {
     json_decref(manifest);
@@ -128,8 +135,9 @@ give_file(int fd, const struct owner *owner)
 {
   struct stat file;
   if (fstat(fd, &file) == 0 && file.st_uid == geteuid() && (S_ISDIR(file.st_mode) || file.st_nlink == 1) &&
-      fchown(fd, owner->uid, owner->gid) != 0)
+      fchown(fd, owner->uid, owner->gid) != 0) {
     return; /* it stays as it is */
+  }
 }
 
 static void

@@ -46,8 +46,9 @@ ct_trace_writer_error(const struct ct_trace_writer *writer, struct ct_diag *diag
 {
   /* acquire: pairs with the release in ct_writer_fail; neither code nor text changes after it */
   int code = atomic_load_explicit(&writer->error, memory_order_acquire);
-  if (code != CT_OK && diag != NULL)
+  if (code != CT_OK && diag != NULL) {
     *diag = writer->error_diag;
+  }
   return code;
 }
 
@@ -59,13 +60,15 @@ is_empty(int fd)
   int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *stream = copy < 0 ? NULL : fdopendir(copy);
   if (stream == NULL) {
-    if (copy >= 0)
+    if (copy >= 0) {
       close(copy);
+    }
     return false;
   }
   bool empty = true;
-  for (const struct dirent *entry; empty && (entry = readdir(stream)) != NULL;)
+  for (const struct dirent *entry; empty && (entry = readdir(stream)) != NULL;) {
     empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+  }
   closedir(stream);
   return empty;
 }
@@ -83,9 +86,10 @@ directory_failed(struct ct_diag *diag, const char *dir, int err)
       char *above = strndup(parent, (size_t)parent_length);
       bool there = above != NULL && access(above, F_OK) == 0;
       free(above);
-      if (there)
+      if (there) {
         return ct_fail(diag, CT_ENOENT, "cannot create %s: no directory can be made in %.*s", dir, parent_length,
                        parent);
+      }
     }
     return ct_fail(diag, CT_ENOENT, "cannot create %s: its parent directory %.*s does not exist", dir, parent_length,
                    parent);
@@ -112,9 +116,10 @@ directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag
   }
   struct stat info;
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+  if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
     return ct_fail(diag, CT_EEXIST, "%s already exists and is not a directory%s", path,
                    lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? ", but a symbolic link" : "");
+  }
   if (fd < 0) {
     int err = errno;
     return ct_fail(diag, ct_err_from_errno(err), "cannot open %s: %s", path, strerror(err));
@@ -147,20 +152,24 @@ writer_free(struct ct_trace_writer *writer)
     ct_contexts_clear(&writer->encoders[i]->contexts);
     free(writer->encoders[i]);
   }
-  for (uint32_t i = 0; i < writer->pool_count; i++)
+  for (uint32_t i = 0; i < writer->pool_count; i++) {
     free(writer->pool[i]);
+  }
   free(writer->pool);
   free(writer->encoders);
   free(writer->writer_thread.ring);
   free(writer->functions);
   free(writer->captures);
   ZSTD_freeCCtx(writer->compressor);
-  if (writer->functions_fd >= 0)
+  if (writer->functions_fd >= 0) {
     close(writer->functions_fd);
-  if (writer->writer_thread.captures_fd >= 0)
+  }
+  if (writer->writer_thread.captures_fd >= 0) {
     close(writer->writer_thread.captures_fd);
-  if (writer->dir_fd >= 0)
+  }
+  if (writer->dir_fd >= 0) {
     close(writer->dir_fd);
+  }
   pthread_cond_destroy(&writer->writer_thread.room);
   pthread_cond_destroy(&writer->writer_thread.work);
   pthread_mutex_destroy(&writer->writer_thread.lock);
@@ -181,8 +190,9 @@ static struct ct_trace_writer *
 writer_new(const char *dir, uint64_t max_buffer_bytes)
 {
   struct ct_trace_writer *writer = calloc(1, sizeof(*writer));
-  if (writer == NULL)
+  if (writer == NULL) {
     return NULL;
+  }
   writer->dir_fd = writer->functions_fd = writer->writer_thread.captures_fd = -1;
   pthread_mutex_init(&writer->writer_thread.lock, NULL);
   pthread_condattr_t monotonic;
@@ -200,8 +210,9 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   writer->functions = malloc(FUNCTIONS_BUFFER);
   writer->functions_size = FUNCTIONS_BUFFER;
   writer->path = strdup(dir);
-  if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL)
+  if (writer->pool != NULL && (writer->pool[0] = calloc(1, sizeof(struct ct_buffers))) != NULL) {
     writer->pool_count = 1;
+  }
   if (writer->pool_count == 0 || writer->compressor == NULL || writer->functions == NULL || writer->path == NULL ||
       ct_writer_thread_start(writer, queue) != CT_OK) {
     writer_free(writer);
@@ -209,8 +220,9 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   }
   ct_trace_writer_set_level(writer, 1);
   size_t length = strlen(writer->path);
-  while (length > 1 && writer->path[length - 1] == '/')
+  while (length > 1 && writer->path[length - 1] == '/') {
     writer->path[--length] = '\0';
+  }
   return writer;
 }
 
@@ -218,12 +230,14 @@ int
 ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_trace_writer **out, struct ct_diag *diag)
 {
   struct ct_trace_writer *writer = writer_new(dir, max_buffer_bytes);
-  if (writer == NULL)
+  if (writer == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace, or for a thread");
+  }
   bool made = false;
   int err = directory_create(writer->path, &writer->dir_fd, &made, diag);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     goto fail;
+  }
   writer->functions_fd = openat(writer->dir_fd, CT_TRACE_FUNCTIONS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (writer->functions_fd < 0) {
     int saved = errno;
@@ -234,8 +248,9 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
   return CT_OK;
 
 fail:
-  if (made)
+  if (made) {
     rmdir(writer->path);
+  }
   writer_free(writer);
   return err;
 }
@@ -249,15 +264,18 @@ ct_trace_writer_directory(const struct ct_trace_writer *writer)
 int
 ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
 {
-  if (writer == NULL)
+  if (writer == NULL) {
     return CT_OK;
-  for (uint32_t i = 0; i < writer->encoder_count; i++)
+  }
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
     ct_encoder_close(writer->encoders[i]);
+  }
   ct_trace_writer_flush_functions(writer);
   ct_trace_writer_flush_captures(writer);
   ct_writer_thread_stop(writer);
-  if (close(writer->functions_fd) != 0 && errno != EINTR)
+  if (close(writer->functions_fd) != 0 && errno != EINTR) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s: %s", writer->path, CT_TRACE_FUNCTIONS, strerror(errno));
+  }
   writer->functions_fd = -1;
   int err = ct_trace_writer_error(writer, diag);
   writer_free(writer);
@@ -291,15 +309,17 @@ ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
     size_t size = (size_t)(end - lines);
     if (size > FUNCTIONS_BUFFER) { /* in pieces of whole lines */
       size = FUNCTIONS_BUFFER;
-      while (lines[size - 1] != '\n')
+      while (lines[size - 1] != '\n') {
         size--;
+      }
     }
     memcpy(ct_writer_thread_reserve(writer, size), lines, size);
     ct_writer_thread_commit(writer, CT_WRITER_FUNCTIONS, NULL, size, 0);
     lines += size;
   }
-  if (ct_writer_error(writer) == CT_OK)
+  if (ct_writer_error(writer) == CT_OK) {
     writer->functions_fill = 0;
+  }
   return ct_writer_error(writer);
 }
 
@@ -308,12 +328,14 @@ ct_trace_writer_flush_functions(struct ct_trace_writer *writer)
 static int
 reserve_line(struct ct_trace_writer *writer, size_t bytes)
 {
-  if (bytes <= writer->functions_size - writer->functions_fill)
+  if (bytes <= writer->functions_size - writer->functions_fill) {
     return CT_OK;
+  }
   char *grown =
       writer->functions_size < FUNCTIONS_HELD_MAX ? realloc(writer->functions, 2 * writer->functions_size) : NULL;
-  if (grown == NULL)
+  if (grown == NULL) {
     return ct_trace_writer_flush_functions(writer);
+  }
   writer->functions = grown;
   writer->functions_size *= 2;
   return CT_OK;
@@ -329,8 +351,9 @@ put_number(char *out, uint64_t number, unsigned base)
     digits[count++] = "0123456789abcdef"[number % base];
     number /= base;
   } while (number != 0);
-  while (count > 0)
+  while (count > 0) {
     *out++ = digits[--count];
+  }
   *out++ = '\t';
   return out;
 }
@@ -360,13 +383,15 @@ int
 ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t module, uint64_t address, uint64_t size,
                          const char *mode, const char *raw_name)
 {
-  if (ct_writer_error(writer) != CT_OK)
+  if (ct_writer_error(writer) != CT_OK) {
     return ct_writer_error(writer);
+  }
   size_t length = raw_name == NULL ? 0 : strnlen(raw_name, FUNCTION_NAME_MAX);
   size_t mode_length = strnlen(mode, 16);
   int err = reserve_line(writer, length + 128);
-  if (err != CT_OK)
+  if (err != CT_OK) {
     return err;
+  }
   char *p = writer->functions + writer->functions_fill;
   p = put_number(p, id, 10);
   p = put_number(p, module, 10);
@@ -375,8 +400,9 @@ ct_trace_writer_function(struct ct_trace_writer *writer, uint32_t id, uint32_t m
   memcpy(p, mode, mode_length);
   p += mode_length;
   *p++ = '\t';
-  if (length != 0)
+  if (length != 0) {
     p = put_name(p, raw_name, length);
+  }
   *p++ = '\n';
   writer->functions_fill = (size_t)(p - writer->functions);
   writer->function_count = id + 1 > writer->function_count ? id + 1 : writer->function_count;
@@ -401,14 +427,18 @@ ct_trace_writer_capture(struct ct_trace_writer *writer, struct ct_capture_record
                         size_t bytes)
 {
   size_t size = sizeof(*record) + bytes;
-  if (ct_writer_error(writer) != CT_OK)
+  if (ct_writer_error(writer) != CT_OK) {
     return ct_writer_error(writer);
-  if (writer->captures == NULL && (writer->captures = malloc(CAPTURES_BUFFER)) == NULL)
+  }
+  if (writer->captures == NULL && (writer->captures = malloc(CAPTURES_BUFFER)) == NULL) {
     return CT_ENOMEM;
-  if (size > CAPTURES_BUFFER - writer->captures_fill)
+  }
+  if (size > CAPTURES_BUFFER - writer->captures_fill) {
     ct_trace_writer_flush_captures(writer);
-  if (size > CT_CAPTURE_RECORD_MAX || size > CAPTURES_BUFFER - writer->captures_fill)
+  }
+  if (size > CT_CAPTURE_RECORD_MAX || size > CAPTURES_BUFFER - writer->captures_fill) {
     return CT_ERANGE;
+  }
   record->record_bytes = (uint32_t)size;
   uint8_t *to = writer->captures + writer->captures_fill;
   memcpy(to, record, sizeof(*record));
@@ -458,20 +488,26 @@ replace_file(struct ct_trace_writer *writer, const char *name, const char *text,
   snprintf(temporary, sizeof(temporary), "%s.tmp", name);
   unlinkat(writer->dir_fd, temporary, 0); /* nothing that is there already is written to */
   int fd = openat(writer->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0)
+  if (fd < 0) {
     return errno;
+  }
   int err = 0;
   size_t written;
-  if (!ct_writer_write_at(fd, text, size, 0, &written))
+  if (!ct_writer_write_at(fd, text, size, 0, &written)) {
     err = errno;
-  if (err == 0 && final && fsync(fd) != 0 && errno != EINVAL)
+  }
+  if (err == 0 && final && fsync(fd) != 0 && errno != EINVAL) {
     err = errno;
-  if (close(fd) != 0 && errno != EINTR && err == 0)
+  }
+  if (close(fd) != 0 && errno != EINTR && err == 0) {
     err = errno;
-  if (err == 0 && renameat(writer->dir_fd, temporary, writer->dir_fd, name) != 0)
+  }
+  if (err == 0 && renameat(writer->dir_fd, temporary, writer->dir_fd, name) != 0) {
     err = errno;
-  if (err != 0)
+  }
+  if (err != 0) {
     unlinkat(writer->dir_fd, temporary, 0);
+  }
   return err;
 }
 
@@ -492,8 +528,9 @@ static void
 give_up_room(const struct ct_trace_writer *writer)
 {
   struct stat file;
-  if (fstat(writer->functions_fd, &file) == 0)
+  if (fstat(writer->functions_fd, &file) == 0) {
     (void)!ftruncate(writer->functions_fd, file.st_size); /* of what lies past the end */
+  }
 }
 
 /* The files as they are when all is written, so that a reader sees when something of them is gone. */
@@ -503,8 +540,9 @@ files_json(const struct ct_trace_writer *writer)
   json_t *files = json_object();
   char name[64];
   json_object_set_new(files, CT_TRACE_FUNCTIONS, json_integer((json_int_t)writer->writer_thread.functions_bytes));
-  if (writer->writer_thread.captures_fd >= 0)
+  if (writer->writer_thread.captures_fd >= 0) {
     json_object_set_new(files, CT_TRACE_CAPTURES, json_integer((json_int_t)writer->writer_thread.captures_bytes));
+  }
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     const struct ct_stream *stream = writer->encoders[i]->stream;
     snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
@@ -520,8 +558,9 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   struct ct_diag why = {""};
   json_t *whole = json_copy((json_t *)manifest);
   json_object_set_new(whole, "function_count", json_integer(writer->function_count));
-  if (final)
+  if (final) {
     ct_trace_writer_sync(writer);
+  }
   if (ct_trace_writer_error(writer, &why) != CT_OK) {
     json_object_set_new(whole, "state", json_string(final ? "failed" : "recording"));
     json_object_set_new(whole, "error", ct_json_string(why.text));
@@ -538,22 +577,26 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
 {
   bool final = is_final(manifest);
   char *text = manifest_text(writer, manifest, final);
-  if (text == NULL)
+  if (text == NULL) {
     return ct_writer_fail(writer, CT_ENOMEM, "out of memory for the manifest, or text in it that is not UTF-8");
+  }
   size_t size = strlen(text);
   /* Tried even after a failure: on a full disk a small file may still find room, and it says what was lost. */
   sigset_t old;
   size_limit_block(&old);
-  if (final)
+  if (final) {
     give_up_room(writer);
+  }
   int err = replace_file(writer, CT_TRACE_MANIFEST, text, size, final);
-  if (!final)
+  if (!final) {
     reserve_room(writer, size);
+  }
   size_limit_restore(&old);
   free(text);
-  if (err != 0)
+  if (err != 0) {
     return ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, CT_TRACE_MANIFEST,
                           strerror(err));
+  }
   writer->manifest_bytes = size;
   return ct_writer_error(writer);
 }
@@ -572,8 +615,9 @@ static int
 write_json(struct ct_trace_writer *writer, const char *name, const json_t *json)
 {
   char *text = json_dumps(json, JSON_INDENT(1));
-  if (text == NULL)
+  if (text == NULL) {
     return CT_ENOMEM;
+  }
   sigset_t old;
   size_limit_block(&old);
   int err = replace_file(writer, name, text, strlen(text), false);
@@ -602,8 +646,9 @@ remember(struct ct_trace_writer *writer, struct ct_encoder *encoder)
   if (writer->encoder_count == writer->encoder_capacity) {
     uint32_t capacity = writer->encoder_capacity == 0 ? 64 : writer->encoder_capacity * 2;
     struct ct_encoder **encoders = realloc(writer->encoders, capacity * sizeof(struct ct_encoder *));
-    if (encoders == NULL)
+    if (encoders == NULL) {
       return CT_ENOMEM;
+    }
     writer->encoders = encoders;
     writer->encoder_capacity = capacity;
   }
@@ -615,13 +660,15 @@ int
 ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                        struct ct_encoder **out)
 {
-  if (ct_writer_error(writer) != CT_OK)
+  if (ct_writer_error(writer) != CT_OK) {
     return ct_writer_error(writer);
+  }
   struct ct_encoder *encoder = calloc(1, sizeof(*encoder));
   struct ct_stream *stream = calloc(1, sizeof(*stream));
   struct ct_frame *frames = malloc(FRAMES_AT_START * sizeof(*frames));
-  if (encoder == NULL || stream == NULL || frames == NULL)
+  if (encoder == NULL || stream == NULL || frames == NULL) {
     goto no_memory;
+  }
   encoder->frames = encoder->top = encoder->floor = frames;
   encoder->frame_capacity = FRAMES_AT_START;
   encoder->frames_held = FRAMES_AT_START;
@@ -631,8 +678,9 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
   encoder->tid = tid;
   stream->index = index;
   stream->fd = -1;
-  if (remember(writer, encoder) != CT_OK)
+  if (remember(writer, encoder) != CT_OK) {
     goto no_memory;
+  }
   ct_thread_file_create(encoder, pid);
   *out = encoder;
   return CT_OK;
@@ -647,8 +695,9 @@ no_memory:
 int
 ct_encoder_close(struct ct_encoder *encoder)
 {
-  if (encoder->closed)
+  if (encoder->closed) {
     return ct_writer_error(encoder->writer);
+  }
   ct_encoder_flush(encoder);
   ct_writer_thread_reserve(encoder->writer, 0);
   ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, encoder->stream, 0, 0);

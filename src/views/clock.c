@@ -8,16 +8,18 @@ static void
 take_own(struct ct_view_clock *clock, uint64_t since, uint64_t until)
 {
   since = since > clock->own_until ? since : clock->own_until;
-  if (since >= until)
+  if (since >= until) {
     return;
+  }
   clock->own_until = until;
   uint64_t from = since > clock->off_since ? since : clock->off_since;
   uint64_t to = until < clock->off_until ? until : clock->off_until;
   uint64_t both = from < to ? to - from : 0;
   both = both < clock->off ? both : clock->off;
   clock->off -= both;
-  if (clock->time != CT_TIME_RAW)
+  if (clock->time != CT_TIME_RAW) {
     clock->taken += (until - since - (clock->time == CT_TIME_CPU ? both : 0)) * CT_COST_UNIT;
+  }
 }
 
 static void
@@ -25,24 +27,28 @@ take_off(struct ct_view_clock *clock, uint64_t since, uint64_t until)
 {
   since = since > clock->own_until ? since : clock->own_until;
   since = since > clock->off_until ? since : clock->off_until;
-  if (since >= until)
+  if (since >= until) {
     return;
+  }
   clock->off_since = since;
   clock->off_until = until;
   clock->off += until - since;
-  if (clock->time == CT_TIME_CPU)
+  if (clock->time == CT_TIME_CPU) {
     clock->taken += (until - since) * CT_COST_UNIT;
+  }
 }
 
 void
 ct_view_clock_end_gap(struct ct_view_clock *clock, uint64_t tsc)
 {
   uint64_t since = clock->gap_since > clock->own_until ? clock->gap_since : clock->own_until;
-  if (!clock->in_gap)
+  if (!clock->in_gap) {
     return;
+  }
   clock->in_gap = false;
-  if (tsc <= since)
+  if (tsc <= since) {
     return;
+  }
   clock->gap_ticks += tsc - since;
   clock->taken += (tsc - since) * CT_COST_UNIT;
   clock->own_until = tsc; /* what else is reported of the thread in that time does not count */
@@ -51,8 +57,9 @@ ct_view_clock_end_gap(struct ct_view_clock *clock, uint64_t tsc)
 uint64_t
 ct_view_clock_event(struct ct_view_clock *clock, const struct ct_event *event)
 {
-  if (clock->in_gap && !ct_view_clock_goes_on(event))
+  if (clock->in_gap && !ct_view_clock_goes_on(event)) {
     return clock->now;
+  }
   ct_view_clock_end_gap(clock, event->tsc);
   switch (event->kind) {
   case CT_EV_LOST:
@@ -67,16 +74,18 @@ ct_view_clock_event(struct ct_view_clock *clock, const struct ct_event *event)
   case CT_EV_ORPHAN_RETURN:
     return ct_view_clock_call(clock, CT_EV_RETURN, event->tsc);
   case CT_EV_POINT:
-    if (event->value > 1)
+    if (event->value > 1) {
       clock->taken += (uint64_t)clock->sampled + (event->value - 1) * (uint64_t)clock->passed_over;
-    else
+    } else {
       clock->taken += (uint64_t)clock->point;
+    }
     return ct_view_clock_read(clock, event->tsc);
   case CT_EV_AWAY: /* what it takes is taken from the time until the next event */
-    if (event->reason == CT_AWAY_PREEMPTED || event->reason == CT_AWAY_BLOCKED)
+    if (event->reason == CT_AWAY_PREEMPTED || event->reason == CT_AWAY_BLOCKED) {
       take_off(clock, event->enter_tsc, event->enter_tsc + event->value);
-    else if (event->reason == CT_AWAY_ROOM || event->reason == CT_AWAY_HELD)
+    } else if (event->reason == CT_AWAY_ROOM || event->reason == CT_AWAY_HELD) {
       take_own(clock, event->enter_tsc, event->enter_tsc + event->value);
+    }
     return clock->now;
   case CT_EV_VALUE:
     if (event->reason == CT_VALUE_BEFORE) { /* there was no hook to its enter */

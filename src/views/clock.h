@@ -40,8 +40,9 @@ static inline void
 ct_view_clock_init(struct ct_view_clock *clock, const struct ct_trace *trace, enum ct_view_time time)
 {
   *clock = (struct ct_view_clock){.time = time};
-  if (time == CT_TIME_RAW)
+  if (time == CT_TIME_RAW) {
     return;
+  }
   struct ct_trace_costs costs;
   ct_trace_costs(trace, &costs);
   clock->before[CT_EV_ENTER] = clock->before[CT_EV_TAIL] = costs.enter_before;
@@ -60,10 +61,11 @@ static inline uint64_t
 ct_view_clock_read(struct ct_view_clock *clock, uint64_t tsc)
 {
   int64_t ahead = (int64_t)((tsc - clock->now) * CT_COST_UNIT - clock->taken);
-  if (__builtin_expect(ahead >= 0, 1))
+  if (__builtin_expect(ahead >= 0, 1)) {
     clock->now += (uint64_t)ahead / CT_COST_UNIT;
-  else if (ahead < -clock->debt_max)
+  } else if (ahead < -clock->debt_max) {
     clock->taken += (uint64_t)(ahead + clock->debt_max);
+  }
   return clock->now;
 }
 

@@ -103,8 +103,9 @@ end_open_calls(struct calls *calls, const struct ct_trace *trace, uint32_t posit
 {
   ct_view_clock_end(&calls->clock, trace, position, state, calls->last_tsc);
   for (size_t i = 0; i < CALLS_MAX && i < calls->count; i++) {
-    if (calls->ring[i].open)
+    if (calls->ring[i].open) {
       calls->ring[i].ticks = calls->clock.now - calls->ring[i].began;
+    }
   }
 }
 
@@ -118,12 +119,14 @@ read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, st
   memset(calls, 0, sizeof(*calls));
   ct_view_clock_init(&calls->clock, trace, time);
   int rc = ct_cursor_open(trace, position, 0, &cursor, NULL);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   if (ct_cursor_seek_tail(cursor, TAIL_OPS) == 0) {
     while ((count = ct_cursor_next(cursor, &events)) != 0) {
-      for (size_t i = 0; i < count; i++)
+      for (size_t i = 0; i < count; i++) {
         take_event(calls, &events[i]);
+      }
     }
     end_open_calls(calls, trace, position, ct_cursor_state(cursor));
   }
@@ -151,8 +154,9 @@ static uint32_t
 find_thread(const struct ct_trace *trace, uint32_t tid)
 {
   for (uint32_t i = ct_trace_thread_count(trace); i-- > 0;) {
-    if (ct_trace_thread(trace, i)->tid == tid)
+    if (ct_trace_thread(trace, i)->tid == tid) {
       return i;
+    }
   }
   return UINT32_MAX;
 }
@@ -205,8 +209,9 @@ put_calls_json(struct ct_trace *trace, enum ct_view_time time, json_t *thread)
 {
   struct calls calls;
   uint32_t position = find_thread(trace, tid_of(thread));
-  if (position != UINT32_MAX && read_calls(trace, time, position, &calls) == 0)
+  if (position != UINT32_MAX && read_calls(trace, time, position, &calls) == 0) {
     json_object_set_new(thread, "last_calls", calls_json(trace, &calls));
+  }
 }
 
 /* With the threads of the trace that the list does not have. */
@@ -225,8 +230,9 @@ ct_crash_json(struct ct_trace *trace, enum ct_view_time time)
 {
   const json_t *crash = ct_trace_crash(trace);
   int number = fatal_signal(trace);
-  if (crash == NULL && number == 0)
+  if (crash == NULL && number == 0) {
     return json_null();
+  }
   json_t *json = crash != NULL ? json_deep_copy(crash) : json_object();
   if (crash == NULL) {
     char name[32];
@@ -238,8 +244,9 @@ ct_crash_json(struct ct_trace *trace, enum ct_view_time time)
     add_threads(trace, json_object_get(json, "threads"));
   }
   json_int_t tsc = json_integer_value(json_object_get(json, "tsc"));
-  if (tsc > 0)
+  if (tsc > 0) {
     json_object_set_new(json, "time_ns", json_integer((json_int_t)since_start_ns(trace, (uint64_t)tsc)));
+  }
   size_t i;
   json_t *thread;
   json_array_foreach(json_object_get(json, "threads"), i, thread) put_calls_json(trace, time, thread);
@@ -302,8 +309,9 @@ write_backtrace(FILE *out, const json_t *thread, size_t max)
 {
   const json_t *list = json_object_get(thread, "backtrace");
   size_t count = json_array_size(list);
-  for (size_t i = 0; i < count && i < max; i++)
+  for (size_t i = 0; i < count && i < max; i++) {
     write_frame(out, i, json_array_get(list, i));
+  }
   if (count > max || json_is_true(json_object_get(thread, "cut"))) {
     begin_line(out, "");
     fputs("...\n", out);
@@ -324,19 +332,22 @@ write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t 
   const struct call *call;
   uint32_t outermost = UINT32_MAX;
   int rc = position == UINT32_MAX ? 0 : read_calls(trace, time, position, &calls);
-  if (rc != 0 || position == UINT32_MAX || calls.count == 0)
+  if (rc != 0 || position == UINT32_MAX || calls.count == 0) {
     return rc;
+  }
   uint64_t kept = calls.count < CALLS_MAX ? calls.count : CALLS_MAX, first = kept > max ? kept - max : 0;
-  for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++)
+  for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++) {
     outermost = call->depth < outermost ? call->depth : outermost;
+  }
   begin_line(out, "");
   fputs("last calls (time, duration, depth):\n", out);
   for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++) {
     const struct ct_trace_function *fn = ct_trace_function(trace, call->fn);
     char duration[CT_DURATION_CHARS] = "";
     uint32_t indent = call->depth - outermost;
-    if (call->timed)
+    if (call->timed) {
       ct_format_duration(duration, ct_trace_ticks_ns(trace, call->ticks));
+    }
     begin_line(out, "");
     fputs("  ", out);
     put_seconds(out, since_start_ns(trace, call->enter_tsc));
@@ -363,8 +374,9 @@ write_registers(FILE *out, const json_t *registers)
                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15", "eflags"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     const char *value = text_of(registers, names[i]);
-    if (i % 3 == 0)
+    if (i % 3 == 0) {
       begin_line(out, "");
+    }
     char shown[24];
     snprintf(shown, sizeof(shown), "%s", value != NULL ? value : "?");
     ct_make_printable(shown);
@@ -395,9 +407,10 @@ write_heading(struct ct_trace *trace, FILE *out, const json_t *crash)
     fputs(", address ", out);
     ct_put_printable(out, address, SIZE_MAX);
   }
-  if (json_is_integer(json_object_get(crash, "sender_pid")))
+  if (json_is_integer(json_object_get(crash, "sender_pid"))) {
     fprintf(out, ", by process %lld of user %lld", (long long)json_integer_value(json_object_get(crash, "sender_pid")),
             (long long)json_integer_value(json_object_get(crash, "sender_uid")));
+  }
   putc('\n', out);
   begin_line(out, "");
   fputs("in thread ", out);
@@ -422,8 +435,9 @@ write_crash(struct ct_trace *trace, enum ct_view_time time, FILE *out, const jso
     begin_line(out, "");
     fputs("thread ", out);
     write_thread_name(out, text_of(thread, "thread_name"), tid_of(thread));
-    if (json_is_integer(number))
+    if (json_is_integer(number)) {
       fprintf(out, ", in system call %lld", (long long)json_integer_value(number));
+    }
     fputs(":\n", out);
     write_backtrace(out, thread, FRAMES_OTHERS);
     rc = write_calls(trace, time, out, find_thread(trace, tid_of(thread)), CALLS_OTHERS);
@@ -488,13 +502,15 @@ ct_stacks_write(const struct ct_trace *trace, FILE *out)
   json_array_foreach(threads, i, thread)
   {
     const json_t *number = json_object_get(thread, "system_call");
-    if (i == OTHERS_SHOWN)
+    if (i == OTHERS_SHOWN) {
       break;
+    }
     begin_line(out, i == 0 ? "stacks" : "");
     fputs(i == 0 ? "when contrail attached: thread " : "thread ", out);
     write_thread_name(out, text_of(thread, "thread_name"), tid_of(thread));
-    if (json_is_integer(number))
+    if (json_is_integer(number)) {
       fprintf(out, ", in system call %lld", (long long)json_integer_value(number));
+    }
     fputs(":\n", out);
     write_backtrace(out, thread, FRAMES_ATTACHED);
   }

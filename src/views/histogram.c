@@ -12,8 +12,9 @@ add_block(struct ct_histogram *h, unsigned block)
 {
   size_t slots = h->slots_used;
   uint32_t *counts = reallocarray(h->counts, slots + 1, CT_HISTOGRAM_BUCKETS * sizeof(*counts));
-  if (counts == NULL)
+  if (counts == NULL) {
     return CT_ENOMEM;
+  }
   memset(counts + slots * CT_HISTOGRAM_BUCKETS, 0, CT_HISTOGRAM_BUCKETS * sizeof(*counts));
   h->counts = counts;
   h->slots_used++;
@@ -25,8 +26,9 @@ add_block(struct ct_histogram *h, unsigned block)
 static int
 add_to_bucket(struct ct_histogram *h, unsigned block, unsigned bucket, uint32_t n)
 {
-  if (h->slot[block] == 0 && add_block(h, block) != 0)
+  if (h->slot[block] == 0 && add_block(h, block) != 0) {
     return CT_ENOMEM;
+  }
   uint32_t *counter = &h->counts[(h->slot[block] - 1) * CT_HISTOGRAM_BUCKETS + bucket];
   *counter = *counter > UINT32_MAX - n ? UINT32_MAX : *counter + n;
   return 0;
@@ -41,8 +43,9 @@ spread(struct ct_histogram *h)
   h->log_capacity = 0;
   h->counts = NULL;
   h->is_spread = 1;
-  for (uint64_t i = 0; i < h->count && rc == 0; i++)
+  for (uint64_t i = 0; i < h->count && rc == 0; i++) {
     rc = add_to_bucket(h, log[i] / CT_HISTOGRAM_BUCKETS, log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  }
   free(log);
   return rc;
 }
@@ -52,8 +55,9 @@ grow_log(struct ct_histogram *h)
 {
   uint16_t capacity = h->log_capacity == 0 ? CT_HISTOGRAM_LOG_MIN : (uint16_t)(h->log_capacity * 2);
   uint16_t *log = reallocarray(h->log, capacity, sizeof(*log));
-  if (log == NULL)
+  if (log == NULL) {
     return CT_ENOMEM;
+  }
   h->log = log;
   h->log_capacity = capacity;
   return 0;
@@ -63,12 +67,15 @@ int
 ct_histogram_add_slow(struct ct_histogram *h, uint64_t value)
 {
   unsigned block = ct_histogram_block(value);
-  if (!h->is_spread && h->log_capacity < CT_HISTOGRAM_LOG_MAX)
+  if (!h->is_spread && h->log_capacity < CT_HISTOGRAM_LOG_MAX) {
     return grow_log(h) != 0 ? CT_ENOMEM : ct_histogram_add(h, value);
-  if (!h->is_spread && spread(h) != 0)
+  }
+  if (!h->is_spread && spread(h) != 0) {
     return CT_ENOMEM;
-  if (add_to_bucket(h, block, ct_histogram_bucket(value, block), 1) != 0)
+  }
+  if (add_to_bucket(h, block, ct_histogram_bucket(value, block), 1) != 0) {
     return CT_ENOMEM;
+  }
   h->count++;
   h->sum += value;
   return 0;
@@ -79,17 +86,20 @@ static int
 merge_log(struct ct_histogram *into, const struct ct_histogram *from)
 {
   while (!into->is_spread && into->count + from->count > into->log_capacity) {
-    if ((into->log_capacity < CT_HISTOGRAM_LOG_MAX ? grow_log(into) : spread(into)) != 0)
+    if ((into->log_capacity < CT_HISTOGRAM_LOG_MAX ? grow_log(into) : spread(into)) != 0) {
       return CT_ENOMEM;
+    }
   }
   if (!into->is_spread) {
-    if (from->count != 0)
+    if (from->count != 0) {
       memcpy(into->log + into->count, from->log, from->count * sizeof(*from->log));
+    }
     return 0;
   }
   int rc = 0;
-  for (uint64_t i = 0; i < from->count && rc == 0; i++)
+  for (uint64_t i = 0; i < from->count && rc == 0; i++) {
     rc = add_to_bucket(into, from->log[i] / CT_HISTOGRAM_BUCKETS, from->log[i] % CT_HISTOGRAM_BUCKETS, 1);
+  }
   return rc;
 }
 
@@ -97,18 +107,21 @@ int
 ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *from)
 {
   if (!from->is_spread) {
-    if (merge_log(into, from) != 0)
+    if (merge_log(into, from) != 0) {
       return CT_ENOMEM;
+    }
   } else if (!into->is_spread && spread(into) != 0) {
     return CT_ENOMEM;
   }
   for (unsigned block = 0; from->is_spread && block < CT_HISTOGRAM_BLOCKS; block++) {
-    if (from->slot[block] == 0)
+    if (from->slot[block] == 0) {
       continue;
+    }
     const uint32_t *counts = &from->counts[(from->slot[block] - 1) * CT_HISTOGRAM_BUCKETS];
     for (unsigned bucket = 0; bucket < CT_HISTOGRAM_BUCKETS; bucket++) {
-      if (counts[bucket] != 0 && add_to_bucket(into, block, bucket, counts[bucket]) != 0)
+      if (counts[bucket] != 0 && add_to_bucket(into, block, bucket, counts[bucket]) != 0) {
         return CT_ENOMEM;
+      }
     }
   }
   into->count += from->count;
@@ -120,8 +133,9 @@ ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *from)
 static uint64_t
 bucket_value(unsigned block, unsigned bucket)
 {
-  if (block == 0)
+  if (block == 0) {
     return bucket;
+  }
   uint64_t width = UINT64_C(1) << (block - 1);
   return (CT_HISTOGRAM_BUCKETS + (uint64_t)bucket) * width + (width - 1) / 2;
 }
@@ -138,37 +152,46 @@ static uint64_t
 log_quantile(const struct ct_histogram *h, uint64_t rank)
 {
   uint16_t blocks[CT_HISTOGRAM_BLOCKS] = {0}, buckets[CT_HISTOGRAM_BUCKETS] = {0};
-  for (uint64_t i = 0; i < h->count; i++)
+  for (uint64_t i = 0; i < h->count; i++) {
     blocks[h->log[i] / CT_HISTOGRAM_BUCKETS]++;
+  }
   unsigned block = 0, bucket = 0;
-  for (; rank > blocks[block]; block++)
+  for (; rank > blocks[block]; block++) {
     rank -= blocks[block];
-  for (uint64_t i = 0; i < h->count; i++)
+  }
+  for (uint64_t i = 0; i < h->count; i++) {
     buckets[h->log[i] % CT_HISTOGRAM_BUCKETS] += h->log[i] / CT_HISTOGRAM_BUCKETS == block;
-  for (; rank > buckets[bucket]; bucket++)
+  }
+  for (; rank > buckets[bucket]; bucket++) {
     rank -= buckets[bucket];
+  }
   return bucket_value(block, bucket);
 }
 
 uint64_t
 ct_histogram_quantile(const struct ct_histogram *h, uint32_t permille)
 {
-  if (h->count == 0)
+  if (h->count == 0) {
     return 0;
-  if (!h->is_spread)
+  }
+  if (!h->is_spread) {
     return log_quantile(h, rank_of(h->count, permille));
+  }
   uint64_t total = 0; /* not h->count: a full counter has stopped counting */
-  for (size_t i = 0; i < (size_t)h->slots_used * CT_HISTOGRAM_BUCKETS; i++)
+  for (size_t i = 0; i < (size_t)h->slots_used * CT_HISTOGRAM_BUCKETS; i++) {
     total += h->counts[i];
+  }
   uint64_t rank = rank_of(total, permille), seen = 0;
   for (unsigned block = 0; block < CT_HISTOGRAM_BLOCKS; block++) {
-    if (h->slot[block] == 0)
+    if (h->slot[block] == 0) {
       continue;
+    }
     const uint32_t *counts = &h->counts[(h->slot[block] - 1) * CT_HISTOGRAM_BUCKETS];
     for (unsigned bucket = 0; bucket < CT_HISTOGRAM_BUCKETS; bucket++) {
       seen += counts[bucket];
-      if (seen >= rank)
+      if (seen >= rank) {
         return bucket_value(block, bucket);
+      }
     }
   }
   return 0;
@@ -177,9 +200,10 @@ ct_histogram_quantile(const struct ct_histogram *h, uint32_t permille)
 void
 ct_histogram_destroy(struct ct_histogram *h)
 {
-  if (h->is_spread)
+  if (h->is_spread) {
     free(h->counts);
-  else
+  } else {
     free(h->log);
+  }
   *h = (struct ct_histogram){0};
 }

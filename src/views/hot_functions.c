@@ -45,8 +45,9 @@ static void
 put_escaped(char **at, const char *text, const char *special)
 {
   for (; *text != '\0'; text++) {
-    if (strchr(special, *text) != NULL)
+    if (strchr(special, *text) != NULL) {
       *(*at)++ = '\\';
+    }
     *(*at)++ = *text;
   }
 }
@@ -59,8 +60,9 @@ pattern_of(struct ct_trace *trace, const struct ct_report_row *row)
   const char *module = ct_trace_module_name(trace, fn->module);
   const char *name = fn->raw_name[0] != '\0' ? fn->raw_name : fn->name;
   char *pattern = malloc(2 * (strlen(module) + strlen(name)) + 2);
-  if (pattern == NULL)
+  if (pattern == NULL) {
     return NULL;
+  }
   char *at = pattern;
   put_escaped(&at, module, "*?[\\!");
   *at++ = '!';
@@ -79,14 +81,16 @@ write_text(struct ct_trace *trace, struct hot_functions hot, unsigned percent, F
   const struct ct_report_row *row;
   while ((row = next_row(&hot)) != NULL) {
     char *pattern = pattern_of(trace, row);
-    if (pattern == NULL)
+    if (pattern == NULL) {
       return CT_ENOMEM;
+    }
     ct_put_printable(out, pattern, SIZE_MAX);
     putc('\n', out);
     free(pattern);
   }
-  if (hot.left != 0)
+  if (hot.left != 0) {
     fprintf(out, "# there are no more short ones; %s calls are missing\n", ct_format_count(a, hot.left));
+  }
   return 0;
 }
 
@@ -107,8 +111,9 @@ write_json(struct ct_trace *trace, struct hot_functions hot, FILE *out)
     rc = item == NULL || json_array_append_new(list, item) != 0 ? CT_ENOMEM : 0;
     free(pattern);
   }
-  if (rc == 0)
+  if (rc == 0) {
     rc = json_dumpf(json, out, JSON_INDENT(1)) == 0 ? 0 : CT_EIO;
+  }
   putc('\n', out);
   json_decref(json);
   return rc;
@@ -125,26 +130,32 @@ write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_option
   struct hot_functions hot = {0};
   size_t thread_count = 0;
   int rc = ct_report_collect(trace, &report, &stats, &threads, &thread_count, diag);
-  if (rc == 0)
+  if (rc == 0) {
     rc = ct_report_rows(trace, &stats, &report, &rows, &hot.count, diag);
+  }
   ct_stats_destroy(&stats);
-  if (rc != 0)
+  if (rc != 0) {
     goto out;
+  }
   for (size_t i = 0; i < thread_count; i++) {
-    if (threads[i].damaged && notes->damaged_threads++ == 0)
+    if (threads[i].damaged && notes->damaged_threads++ == 0) {
       notes->first_damaged_tid = ct_trace_thread(trace, threads[i].index)->tid;
+    }
   }
   hot.rows = rows;
-  for (size_t i = 0; i < hot.count; i++)
+  for (size_t i = 0; i < hot.count; i++) {
     hot.calls += rows[i].calls;
+  }
   hot.left = (uint64_t)((double)hot.calls * options->percent / 100);
-  if (options->progress.finish != NULL)
+  if (options->progress.finish != NULL) {
     options->progress.finish(options->progress.arg);
+  }
   rc = options->json ? write_json(trace, hot, out) : write_text(trace, hot, options->percent, out);
-  if (rc == CT_ENOMEM)
+  if (rc == CT_ENOMEM) {
     ct_fail(diag, rc, "out of memory for the list");
-  else if (rc != 0 || fflush(out) != 0 || ferror(out))
+  } else if (rc != 0 || fflush(out) != 0 || ferror(out)) {
     rc = ct_fail(diag, CT_EIO, "cannot write the list: %s", strerror(errno));
+  }
 out:
   free(rows);
   free(threads);
@@ -158,9 +169,11 @@ ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_opt
   struct ct_hot_functions_options options;
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc == 0 && (options.percent < 1 || options.percent > 100))
+  if (rc == 0 && (options.percent < 1 || options.percent > 100)) {
     rc = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
-  if (rc == 0)
+  }
+  if (rc == 0) {
     rc = write_hot_functions(trace, &options, out, &own, diag);
+  }
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

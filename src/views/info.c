@@ -54,8 +54,9 @@ static bool
 duration_of(const json_t *manifest, uint64_t *ns)
 {
   uint64_t start = number(manifest, "start_ns"), end = number(manifest, "end_ns");
-  if (start == 0 || end < start)
+  if (start == 0 || end < start) {
     return false;
+  }
   *ns = end - start;
   return true;
 }
@@ -166,12 +167,15 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
                 copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
                 sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null(), "analysis",
                 copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
-  if (info == NULL)
+  if (info == NULL) {
     return CT_ENOMEM;
-  if (json_object_get(manifest, "patterns") != NULL)
+  }
+  if (json_object_get(manifest, "patterns") != NULL) {
     json_object_set(info, "patterns", json_object_get(manifest, "patterns"));
-  if (json_object_get(manifest, "notes") != NULL)
+  }
+  if (json_object_get(manifest, "notes") != NULL) {
     json_object_set(info, "notes", json_object_get(manifest, "notes"));
+  }
   json_object_set_new(info, "warnings", ct_view_warnings(trace));
   json_object_set_new(info, "dropped_by_reason", copy_or_null(manifest, "dropped_by_reason"));
   json_object_set_new(info, "start_wall_ns", copy_or_null(manifest, "start_wall_ns"));
@@ -180,8 +184,9 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   json_object_set_new(info, "max_depth", copy_or_null(manifest, "max_depth"));
   json_object_set_new(info, "sampling", copy_or_null(manifest, "sampling"));
   json_object_set_new(info, "crash", ct_crash_json(trace, time));
-  if (ct_trace_stacks(trace) != NULL)
+  if (ct_trace_stacks(trace) != NULL) {
     json_object_set_new(info, "stacks", json_deep_copy(ct_trace_stacks(trace)));
+  }
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
   json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
   json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
@@ -222,16 +227,18 @@ write_exclude(FILE *out, const json_t *manifest)
   const json_t *patterns = json_object_get(exclude, "patterns");
   size_t count = json_array_size(patterns);
   bool hot = json_is_true(json_object_get(exclude, "hot"));
-  if (count == 0 && !hot)
+  if (count == 0 && !hot) {
     return;
+  }
   label(out, "excluded");
   fputs(hot ? "known hot functions" : "", out);
   for (size_t i = 0; i < count && i < PATTERNS_SHOWN; i++) {
     fputs(hot || i != 0 ? ", " : "", out);
     write_word(out, json_array_get(patterns, i));
   }
-  if (count > PATTERNS_SHOWN)
+  if (count > PATTERNS_SHOWN) {
     fprintf(out, " and %zu more", count - PATTERNS_SHOWN);
+  }
   putc('\n', out);
 }
 
@@ -266,8 +273,9 @@ static void
 write_depth(FILE *out, const json_t *manifest)
 {
   char a[CT_COUNT_CHARS];
-  if (number(manifest, "max_depth") == 0)
+  if (number(manifest, "max_depth") == 0) {
     return;
+  }
   label(out, "depth");
   fprintf(out, "calls deeper than %s are left out\n", ct_format_count(a, number(manifest, "max_depth")));
 }
@@ -278,14 +286,16 @@ write_sampling(FILE *out, const json_t *manifest)
 {
   const json_t *sampling = json_object_get(manifest, "sampling");
   char a[CT_COUNT_CHARS];
-  if (number(sampling, "interval") <= 1 && number(sampling, "changes") == 0)
+  if (number(sampling, "interval") <= 1 && number(sampling, "changes") == 0) {
     return;
+  }
   label(out, "sampling");
-  if (json_is_true(json_object_get(sampling, "adapts")))
+  if (json_is_true(json_object_get(sampling, "adapts"))) {
     fprintf(out, "of light hooks' calls 1 of %u at the end, %s changes\n", (unsigned)number(sampling, "interval"),
             ct_format_count(a, number(sampling, "changes")));
-  else
+  } else {
     fprintf(out, "of light hooks' calls 1 of %u\n", (unsigned)number(sampling, "interval"));
+  }
 }
 
 static void
@@ -342,8 +352,9 @@ write_start(FILE *out, const json_t *manifest)
   time_t seconds = (time_t)(number(manifest, "start_wall_ns") / 1000000000u);
   struct tm local;
   if (seconds == 0 || localtime_r(&seconds, &local) == NULL ||
-      strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &local) == 0)
+      strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %z", &local) == 0) {
     return;
+  }
   label(out, "started");
   fprintf(out, "%s\n", text);
 }
@@ -351,8 +362,9 @@ write_start(FILE *out, const json_t *manifest)
 static void
 write_missed(FILE *out, const json_t *manifest)
 {
-  if (!json_is_true(json_object_get(manifest, "children_missed")))
+  if (!json_is_true(json_object_get(manifest, "children_missed"))) {
     return;
+  }
   label(out, "children");
   fputs("not recorded; contrail record --follow records them too\n", out);
 }
@@ -366,8 +378,9 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   label(out, "events");
   fprintf(out, "%s, ", ct_format_count(a, sums.events));
   fprintf(out, "%s dropped", ct_format_count(a, sums.dropped));
-  if (sums.dropped != 0 && sums.events + sums.dropped != 0)
+  if (sums.dropped != 0 && sums.events + sums.dropped != 0) {
     fprintf(out, " (%.2f %%)", 100.0 * (double)sums.dropped / ((double)sums.events + (double)sums.dropped));
+  }
   putc('\n', out);
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
     uint64_t count = number(json_object_get(manifest, "dropped_by_reason"), ct_drop_name(reason));
@@ -383,8 +396,9 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   }
   label(out, "size");
   fputs(ct_format_bytes(b, sums.bytes), out);
-  if (sums.events != 0)
+  if (sums.events != 0) {
     fprintf(out, ", %.2f bytes per event", (double)sums.bytes / (double)sums.events);
+  }
   putc('\n', out);
   label(out, "duration");
   fputs(duration_of(manifest, &ns) ? ct_format_duration(b, ns) : "unknown", out);
@@ -392,8 +406,9 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
     fprintf(out, ", %s of processor time",
             ct_format_duration(b, number(manifest, "user_ns") + number(manifest, "system_ns")));
   }
-  if (json_is_integer(json_object_get(manifest, "install_ns")))
+  if (json_is_integer(json_object_get(manifest, "install_ns"))) {
     fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
+  }
   putc('\n', out);
 }
 
@@ -404,14 +419,16 @@ write_output(FILE *out, const json_t *manifest)
   const json_t *output = json_object_get(manifest, "output");
   uint64_t first = number(output, "stdout_bytes"), second = number(output, "stderr_bytes");
   char a[CT_COUNT_CHARS];
-  if (first + second == 0)
+  if (first + second == 0) {
     return;
+  }
   label(out, "output");
   fprintf(out, "%s bytes to stdout", ct_format_count(a, first));
   fprintf(out, ", %s to stderr", ct_format_count(a, second));
   uint64_t recorded = number(output, "recorded_bytes");
-  if (recorded < first + second)
+  if (recorded < first + second) {
     fprintf(out, "; %s of them recorded", ct_format_count(a, recorded));
+  }
   putc('\n', out);
 }
 
@@ -426,18 +443,20 @@ write_cost(FILE *out, const json_t *manifest)
     fprintf(out, "recorder at most %s", ct_format_bytes(b, number(memory, "recorder_peak_bytes")));
     fprintf(out, "; program: trampolines %s", ct_format_bytes(b, sum_of_modules(manifest, "trampoline_bytes")));
     fprintf(out, ", patched text %s", ct_format_bytes(b, sum_of_modules(manifest, "text_bytes")));
-    if (number(memory, "program_private_bytes") != 0)
+    if (number(memory, "program_private_bytes") != 0) {
       fprintf(out, ", private in all %s", ct_format_bytes(b, number(memory, "program_private_bytes")));
+    }
     putc('\n', out);
   }
   if (json_is_object(analysis)) {
     uint64_t hits = number(analysis, "hits"), misses = number(analysis, "misses");
     label(out, "analysis");
-    if (json_is_string(json_object_get(analysis, "cache")))
+    if (json_is_string(json_object_get(analysis, "cache"))) {
       fprintf(out, "%llu of %llu files from the cache\n", (unsigned long long)hits,
               (unsigned long long)(hits + misses));
-    else
+    } else {
       fputs("no cache\n", out);
+    }
   }
 }
 
@@ -446,8 +465,9 @@ static void
 write_hook_costs(FILE *out, const struct ct_trace *trace, const json_t *manifest)
 {
   struct ct_trace_costs costs;
-  if (!json_is_object(json_object_get(manifest, "hook_costs")))
+  if (!json_is_object(json_object_get(manifest, "hook_costs"))) {
     return;
+  }
   ct_trace_costs(trace, &costs);
   int64_t inside = costs.enter_after + costs.return_before, outside = costs.enter_before + costs.return_after;
   double ns = (double)ct_trace_ticks_ns(trace, 1u << 20) / ((double)(1u << 20) * CT_COST_UNIT);
@@ -465,8 +485,9 @@ write_switches(FILE *out, const json_t *manifest)
   const char *because = json_string_value(json_object_get(switches, "because"));
   uint64_t cpu = 0, delay = 0;
   char a[CT_COUNT_CHARS], b[CT_DURATION_CHARS];
-  if (source == NULL || (strcmp(source, "totals") != 0 && number(switches, "lost") == 0))
+  if (source == NULL || (strcmp(source, "totals") != 0 && number(switches, "lost") == 0)) {
     return;
+  }
   label(out, "off");
   if (strcmp(source, "totals") != 0) {
     fprintf(out, "%s context switches of the threads are not in the trace: too many at a time\n",
@@ -495,8 +516,9 @@ static int
 compare_reasons(const void *a, const void *b)
 {
   const struct reason *x = a, *y = b;
-  if (x->count != y->count)
+  if (x->count != y->count) {
     return x->count < y->count ? 1 : -1;
+  }
   return strcmp(x->text, y->text);
 }
 
@@ -543,9 +565,10 @@ write_reasons(FILE *out, const json_t *modules)
   {
     json_object_foreach(json_object_get(module, "refused"), key, value)
     {
-      if (strcmp(key, "excluded") != 0 && strcmp(key, "unchosen") != 0) /* they have a column */
+      if (strcmp(key, "excluded") != 0 && strcmp(key, "unchosen") != 0) { /* they have a column */
         json_object_set_new(all, key,
                             json_integer(json_integer_value(json_object_get(all, key)) + json_integer_value(value)));
+      }
     }
   }
   size_t count = 0;
@@ -575,8 +598,9 @@ compare_modules(const void *a, const void *b)
 {
   const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
   uint64_t fx = number(x, "functions"), fy = number(y, "functions");
-  if (fx != fy)
+  if (fx != fy) {
     return fx < fy ? 1 : -1;
+  }
   return number(x, "index") < number(y, "index") ? -1 : 1;
 }
 
@@ -586,10 +610,11 @@ write_known(FILE *out, const json_t *module)
 {
   uint64_t code = number(module, "code_bytes"), known = number(module, "known_bytes");
   double share = code != 0 ? 100.0 * (double)known / (double)code : 0;
-  if (code != 0)
+  if (code != 0) {
     fprintf(out, "%8.*f %%  ", share < 1 ? 2 : 0, share);
-  else
+  } else {
     fprintf(out, "%10s  ", "-");
+  }
 }
 
 static void
@@ -599,8 +624,9 @@ write_modules(FILE *out, const json_t *modules)
   uint64_t functions = 0, hooked = 0, excluded = 0, unselected = 0;
   json_t **sorted = calloc(count + 1, sizeof(*sorted));
   json_t *module;
-  if (sorted == NULL)
+  if (sorted == NULL) {
     return;
+  }
   json_array_foreach(modules, i, module)
   {
     functions += number(module, "functions");
@@ -614,34 +640,41 @@ write_modules(FILE *out, const json_t *modules)
   label(out, "modules");
   fprintf(out, "%zu with %s functions", count, ct_format_count(a, functions));
   fprintf(out, ", %s hooked", ct_format_count(a, hooked));
-  if (functions != 0)
+  if (functions != 0) {
     fprintf(out, " (%.1f %%)", 100.0 * (double)hooked / (double)functions);
-  if (excluded != 0)
+  }
+  if (excluded != 0) {
     fprintf(out, ", %s excluded", ct_format_count(a, excluded));
-  if (unselected != 0)
+  }
+  if (unselected != 0) {
     fprintf(out, ", %s not selected", ct_format_count(a, unselected));
+  }
   putc('\n', out);
-  if (count != 0)
+  if (count != 0) {
     fprintf(out, "%*s %12s %12s %s%s%12s %10s  %s\n", LABEL_COLUMNS, "", "functions", "hooked",
             excluded != 0 ? "    excluded " : "", unselected != 0 ? "not selected " : "", "left out", "text known",
             "module");
+  }
   for (i = 0; i < count && i < MODULES_SHOWN; i++) {
     const char *path = json_string_value(json_object_get(sorted[i], "path"));
     label(out, "");
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "functions")));
     fprintf(out, "%12s ", ct_format_count(a, number(sorted[i], "hooked")));
-    if (excluded != 0)
+    if (excluded != 0) {
       fprintf(out, "%12s ", ct_format_count(a, excluded_of(sorted[i])));
-    if (unselected != 0)
+    }
+    if (unselected != 0) {
       fprintf(out, "%12s ", ct_format_count(a, unselected_of(sorted[i])));
+    }
     fprintf(out, "%12s ",
             ct_format_count(a, refused_total(sorted[i]) - excluded_of(sorted[i]) - unselected_of(sorted[i])));
     write_known(out, sorted[i]);
     ct_put_printable(out, path != NULL ? path : "?", SIZE_MAX);
     putc('\n', out);
   }
-  if (count > MODULES_SHOWN)
+  if (count > MODULES_SHOWN) {
     fprintf(out, "%*s ... and %zu more\n", LABEL_COLUMNS, "", count - MODULES_SHOWN);
+  }
   free(sorted);
 }
 
@@ -652,8 +685,9 @@ write_threads(FILE *out, const struct ct_trace *trace)
   char a[CT_COUNT_CHARS];
   label(out, "threads");
   fprintf(out, "%u\n", count);
-  if (count != 0)
+  if (count != 0) {
     fprintf(out, "%*s %12s %15s %12s  %s\n", LABEL_COLUMNS, "", "tid", "events", "dropped", "name");
+  }
   for (uint32_t i = 0; i < count && i < THREADS_SHOWN; i++) {
     const struct ct_trace_thread *t = ct_trace_thread(trace, i);
     fprintf(out, "%*s %12u ", LABEL_COLUMNS, "", t->tid);
@@ -662,8 +696,9 @@ write_threads(FILE *out, const struct ct_trace *trace)
     ct_put_printable(out, t->name, SIZE_MAX);
     putc('\n', out);
   }
-  if (count > THREADS_SHOWN)
+  if (count > THREADS_SHOWN) {
     fprintf(out, "%*s ... and %u more\n", LABEL_COLUMNS, "", count - THREADS_SHOWN);
+  }
 }
 
 int
@@ -672,8 +707,9 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
   const json_t *manifest = ct_trace_manifest(trace);
   struct ct_info_options options;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   if (options.json) {
     rc = write_json(trace, options.time, out);
   } else {
@@ -701,9 +737,11 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     ct_stacks_write(trace, out);
     ct_process_tree_write(trace, out);
   }
-  if (rc == CT_ENOMEM)
+  if (rc == CT_ENOMEM) {
     return ct_fail(diag, rc, "out of memory for the summary");
-  if (rc != 0 || fflush(out) != 0 || ferror(out))
+  }
+  if (rc != 0 || fflush(out) != 0 || ferror(out)) {
     return ct_fail(diag, CT_EIO, "cannot write the summary: %s", strerror(errno));
+  }
   return 0;
 }

@@ -85,8 +85,9 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
     return NULL;
   }
   for (char *p = text; *p != '\0'; p++) {
-    if ((unsigned char)*p < 0x20 || *p == 0x7f)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) {
       *p = '?';
+    }
   }
   label->text = text;
   label->text_length = (uint32_t)strlen(text);

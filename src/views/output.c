@@ -19,8 +19,9 @@ name_thread(const struct ct_trace *trace, uint32_t tid, char *name, size_t size)
 {
   const char *known = "";
   for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
-    if (ct_trace_thread(trace, i)->tid == tid)
+    if (ct_trace_thread(trace, i)->tid == tid) {
       known = ct_trace_thread(trace, i)->name;
+    }
   }
   snprintf(name, size, "%s%s%" PRIu32, known, known[0] != '\0' ? "/" : "", tid);
 }
@@ -29,8 +30,9 @@ static bool
 is_wanted(const struct ct_output_options *options, const struct ct_captured *item)
 {
   bool wanted = options->tid_count == 0;
-  for (size_t i = 0; i < options->tid_count; i++)
+  for (size_t i = 0; i < options->tid_count; i++) {
     wanted |= options->tids[i] == item->tid;
+  }
   return wanted && (options->fd == 0 || options->fd == item->fd);
 }
 
@@ -67,10 +69,12 @@ static int
 write_json(const struct ct_trace *trace, const struct ct_captured *call, FILE *out)
 {
   char *text = malloc(call->bytes + 1);
-  if (text == NULL)
+  if (text == NULL) {
     return CT_ENOMEM;
-  for (size_t i = 0; i < call->bytes; i++) /* a JSON text of ours ends at a zero byte */
+  }
+  for (size_t i = 0; i < call->bytes; i++) { /* a JSON text of ours ends at a zero byte */
     text[i] = call->data[i] == '\0' ? '?' : call->data[i];
+  }
   text[call->bytes] = '\0';
   json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "time_ns", (json_int_t)time_of(trace, call), "tid",
                            (json_int_t)call->tid, "fd", (json_int_t)call->fd, "bytes", (json_int_t)call->bytes, "given",
@@ -105,32 +109,40 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
   struct ct_captures captures;
   struct ct_output_options options;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
-  if (options.json)
+  }
+  if (options.json) {
     write_warnings_json(trace, out);
-  else if (!options.raw)
+  } else if (!options.raw) {
     ct_view_put_warnings(trace, "", out);
+  }
   rc = ct_trace_captures(trace, &captures);
-  if (rc == CT_ENOENT)
+  if (rc == CT_ENOENT) {
     return 0;
-  if (rc != 0)
+  }
+  if (rc != 0) {
     return ct_fail(diag, rc, "cannot read what the program wrote: %s", ct_err_text(rc));
+  }
   for (size_t i = 0; i < captures.count && rc == 0; i++) {
     const struct ct_captured *call = &captures.items[i];
-    if (!is_wanted(&options, call))
+    if (!is_wanted(&options, call)) {
       continue;
-    if (options.raw)
+    }
+    if (options.raw) {
       fwrite(call->data, 1, call->bytes, out);
-    else if (options.json)
+    } else if (options.json) {
       rc = write_json(trace, call, out);
-    else
+    } else {
       write_text(trace, call, out);
+    }
   }
   ct_captures_free(&captures);
-  if (rc == CT_ENOMEM)
+  if (rc == CT_ENOMEM) {
     return ct_fail(diag, rc, "out of memory");
-  if (rc != 0 || fflush(out) != 0 || ferror(out))
+  }
+  if (rc != 0 || fflush(out) != 0 || ferror(out)) {
     return ct_fail(diag, CT_EIO, "cannot write: %s", strerror(errno));
+  }
   return 0;
 }

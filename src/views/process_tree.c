@@ -25,8 +25,9 @@ ct_process_tree_size(const struct ct_trace *trace)
 {
   const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
   size_t size = 0;
-  for (size_t i = 0; i < json_array_size(children); i++)
+  for (size_t i = 0; i < json_array_size(children); i++) {
     size += ct_process_tree_directory(json_array_get(children, i)) != NULL;
+  }
   return size;
 }
 
@@ -35,8 +36,9 @@ manifest_of(const struct ct_trace *trace, const char *name)
 {
   char path[PATH_MAX];
   if (name == NULL ||
-      snprintf(path, sizeof(path), "%s/%s/manifest.json", ct_trace_path(trace), name) >= (int)sizeof(path))
+      snprintf(path, sizeof(path), "%s/%s/manifest.json", ct_trace_path(trace), name) >= (int)sizeof(path)) {
     return NULL;
+  }
   return json_load_file(path, 0, NULL);
 }
 
@@ -45,8 +47,9 @@ sum_of(const json_t *manifest, const char *key)
 {
   const json_t *threads = json_object_get(manifest, "threads");
   json_int_t sum = 0;
-  for (size_t i = 0; i < json_array_size(threads); i++)
+  for (size_t i = 0; i < json_array_size(threads); i++) {
     sum += json_integer_value(json_object_get(json_array_get(threads, i), key));
+  }
   return json_is_array(threads) ? json_integer(sum) : json_null();
 }
 
@@ -74,8 +77,9 @@ child_info(const struct ct_trace *trace, const json_t *child)
   json_object_set_new(info, "complete", json_boolean(state != NULL && strcmp(state, "complete") == 0));
   json_object_set_new(info, "events", sum_of(manifest, "events"));
   copy(info, manifest, "dropped_total");
-  if (json_object_get(child, "not_recorded_because") != NULL)
+  if (json_object_get(child, "not_recorded_because") != NULL) {
     copy(info, child, "not_recorded_because");
+  }
   json_decref(manifest);
   return info;
 }
@@ -84,11 +88,13 @@ json_t *
 ct_process_tree_info(const struct ct_trace *trace)
 {
   const json_t *children = json_object_get(ct_trace_manifest(trace), "children");
-  if (!json_is_array(children))
+  if (!json_is_array(children)) {
     return NULL;
+  }
   json_t *list = json_array();
-  for (size_t i = 0; i < json_array_size(children); i++)
+  for (size_t i = 0; i < json_array_size(children); i++) {
     json_array_append_new(list, child_info(trace, json_array_get(children, i)));
+  }
   return list;
 }
 
@@ -97,10 +103,11 @@ write_end(FILE *out, const json_t *child)
 {
   const json_t *end = json_object_get(child, "exit");
   char text[32] = "?";
-  if (json_is_integer(json_object_get(end, "signal")))
+  if (json_is_integer(json_object_get(end, "signal"))) {
     snprintf(text, sizeof(text), "signal %lld", (long long)json_integer_value(json_object_get(end, "signal")));
-  else if (json_is_integer(json_object_get(end, "status")))
+  } else if (json_is_integer(json_object_get(end, "status"))) {
     snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(json_object_get(end, "status")));
+  }
   fprintf(out, "%9s  ", text);
 }
 
@@ -131,8 +138,9 @@ ct_process_tree_write(const struct ct_trace *trace, FILE *out)
   json_t *children = ct_process_tree_info(trace);
   size_t count = json_array_size(children);
   char a[CT_COUNT_CHARS];
-  if (children == NULL)
+  if (children == NULL) {
     return;
+  }
   json_int_t events = 0;
   size_t followed = 0;
   for (size_t i = 0; i < count; i++) {
@@ -141,9 +149,10 @@ ct_process_tree_write(const struct ct_trace *trace, FILE *out)
   }
   fprintf(out, "%-*s %zu followed, with %s events\n", LABEL_COLUMNS, "children", followed,
           ct_format_count(a, (uint64_t)(events > 0 ? events : 0)));
-  if (count != 0)
+  if (count != 0) {
     fprintf(out, "%*s %9s %9s %15s %12s %9s  %s\n", LABEL_COLUMNS, "", "pid", "parent", "events", "dropped", "exit",
             "command");
+  }
   for (size_t i = 0; i < count && i < SHOWN; i++) {
     const json_t *child = json_array_get(children, i);
     json_int_t here = json_integer_value(json_object_get(child, "events"));
@@ -155,11 +164,13 @@ ct_process_tree_write(const struct ct_trace *trace, FILE *out)
     write_end(out, child);
     write_command(out, child);
   }
-  if (count > SHOWN)
+  if (count > SHOWN) {
     fprintf(out, "%*s ... and %zu more; --json has all\n", LABEL_COLUMNS, "", count - SHOWN);
+  }
   json_int_t lost = json_integer_value(json_object_get(ct_trace_manifest(trace), "children_lost"));
-  if (lost > 0)
+  if (lost > 0) {
     fprintf(out, "%*s %lld more %s not recorded: nobody answered in time\n", LABEL_COLUMNS, "", (long long)lost,
             lost == 1 ? "was" : "were");
+  }
   json_decref(children);
 }

@@ -91,19 +91,22 @@ struct replay {
 static void
 note_next(const struct replay *r, struct lane *lane)
 {
-  if (lane->count != 0)
+  if (lane->count != 0) {
     lane->event_tsc = lane->events[lane->pos].tsc;
+  }
   lane->next_tsc = lane->event_tsc;
-  if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc)
+  if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc) {
     lane->next_tsc = r->captures.items[lane->capture].tsc;
+  }
 }
 
 static void
 report_progress(struct replay *r, struct lane *lane)
 {
   uint64_t offset = ct_cursor_offset(lane->cursor);
-  if (offset == lane->published_bytes || r->options->progress.update == NULL)
+  if (offset == lane->published_bytes || r->options->progress.update == NULL) {
     return;
+  }
   r->done_bytes += offset - lane->published_bytes;
   lane->published_bytes = offset;
   r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
@@ -113,8 +116,9 @@ static void
 close_cursor(struct replay *r, struct lane *lane)
 {
   if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
-    if (r->notes->damaged_threads++ == 0)
+    if (r->notes->damaged_threads++ == 0) {
       r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
+    }
   }
   ct_cursor_close(lane->cursor);
   lane->cursor = NULL;
@@ -136,8 +140,9 @@ refill(struct replay *r, struct lane *lane)
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
   report_progress(r, lane);
-  if (lane->count == 0)
+  if (lane->count == 0) {
     end_of_stream(r, lane);
+  }
   note_next(r, lane);
 }
 
@@ -145,18 +150,20 @@ static int
 open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
-  if (rc == 0)
+  if (rc == 0) {
     refill(r, lane);
+  }
   return rc;
 }
 
 static void
 step(struct replay *r, struct lane *lane)
 {
-  if (++lane->pos == lane->count)
+  if (++lane->pos == lane->count) {
     refill(r, lane);
-  else
+  } else {
     note_next(r, lane);
+  }
 }
 
 /* The result that is known of a frame at this depth of the current stack; NULL when none is. */
@@ -164,8 +171,9 @@ static const struct result *
 result_at(const struct lane *lane, uint32_t depth)
 {
   for (uint32_t i = lane->result_count; i-- > 0;) {
-    if (lane->results[i].context == lane->context && lane->results[i].depth == depth)
+    if (lane->results[i].context == lane->context && lane->results[i].depth == depth) {
       return &lane->results[i];
+    }
   }
   return NULL;
 }
@@ -181,8 +189,9 @@ take_result(struct lane *lane, const struct ct_event *event)
   }
   uint32_t kept = 0;
   for (uint32_t i = 0; i < lane->result_count; i++) {
-    if (lane->results[i].context != lane->context || lane->results[i].depth < event->depth)
+    if (lane->results[i].context != lane->context || lane->results[i].depth < event->depth) {
       lane->results[kept++] = lane->results[i];
+    }
   }
   lane->result_count = kept;
 }
@@ -190,8 +199,9 @@ take_result(struct lane *lane, const struct ct_event *event)
 static void
 keep_result(struct lane *lane, const struct ct_event *value)
 {
-  if (lane->result_count == RESULTS_MAX)
+  if (lane->result_count == RESULTS_MAX) {
     memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
+  }
   lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
 }
 
@@ -205,10 +215,12 @@ take(struct replay *r, struct lane *lane, struct ct_event *event)
   step(r, lane);
   lane->values = 0;
   lane->is_before = false;
-  if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC)
+  if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
     lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
-  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT)
+  }
+  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT) {
     take_result(lane, event);
+  }
   bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
   while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
     const struct ct_event *value = &lane->events[lane->pos];
@@ -251,8 +263,9 @@ close_lane(struct replay *r, struct lane *lane)
 static bool
 earlier(const struct lane *a, const struct lane *b)
 {
-  if (a->next_tsc != b->next_tsc)
+  if (a->next_tsc != b->next_tsc) {
     return a->next_tsc < b->next_tsc;
+  }
   return a->thread < b->thread;
 }
 
@@ -261,12 +274,15 @@ sift_down(struct replay *r, size_t i)
 {
   for (;;) {
     size_t child = 2 * i + 1;
-    if (child >= r->heap_count)
+    if (child >= r->heap_count) {
       return;
-    if (child + 1 < r->heap_count && earlier(r->heap[child + 1], r->heap[child]))
+    }
+    if (child + 1 < r->heap_count && earlier(r->heap[child + 1], r->heap[child])) {
       child++;
-    if (!earlier(r->heap[child], r->heap[i]))
+    }
+    if (!earlier(r->heap[child], r->heap[i])) {
       return;
+    }
     struct lane *lane = r->heap[i];
     r->heap[i] = r->heap[child];
     r->heap[child] = lane;
@@ -278,10 +294,12 @@ sift_down(struct replay *r, size_t i)
 static const struct lane *
 second(const struct replay *r)
 {
-  if (r->heap_count < 2)
+  if (r->heap_count < 2) {
     return NULL;
-  if (r->heap_count == 2 || earlier(r->heap[1], r->heap[2]))
+  }
+  if (r->heap_count == 2 || earlier(r->heap[1], r->heap[2])) {
     return r->heap[1];
+  }
   return r->heap[2];
 }
 
@@ -296,10 +314,12 @@ full(const struct replay *r)
 static void
 write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
 {
-  if (full(r))
+  if (full(r)) {
     return;
-  if (!line->on_other_stack)
+  }
+  if (!line->on_other_stack) {
     line->context = lane->context;
+  }
   ct_lines_put(&r->lines, lane->column, line);
   r->line_count++;
 }
@@ -318,21 +338,24 @@ classify(const struct replay *r, struct ct_view_frame *frame, const struct ct_vi
   const struct ct_replay_options *o = r->options;
   bool inside = above != NULL && (above->flags & SELECTED) != 0;
   bool selected = inside || label->function_matches;
-  if (o->function_glob == NULL)
+  if (o->function_glob == NULL) {
     frame->below = depth;
-  else
+  } else {
     frame->below = inside ? above->below + 1 : 0;
+  }
   frame->level = above != NULL ? above->level + (above->flags & SHOWN) : 0;
   frame->flags = selected ? SELECTED : 0;
-  if (selected && label->module_matches && (o->depth == 0 || frame->below < o->depth))
+  if (selected && label->module_matches && (o->depth == 0 || frame->below < o->depth)) {
     frame->flags |= SHOWN;
+  }
 }
 
 static void
 write_close(struct replay *r, const struct lane *lane, const struct ct_view_frame *frame, struct ct_line *line)
 {
-  if ((frame->flags & SHOWN) == 0 || (!r->options->json && (frame->flags & WRITTEN) != 0))
+  if ((frame->flags & SHOWN) == 0 || (!r->options->json && (frame->flags & WRITTEN) != 0)) {
     return;
+  }
   line->level = frame->level;
   write_line(r, lane, line);
 }
@@ -344,8 +367,9 @@ end_frames(struct replay *r, struct lane *lane, struct ct_view_stack *stack, uin
   while (stack->count > keep) {
     struct ct_view_frame *frame = &stack->frames[--stack->count];
     const struct ct_label *label = ct_label_of(&r->labels, frame->fn);
-    if (label == NULL)
+    if (label == NULL) {
       return CT_ENOMEM;
+    }
     struct ct_line line = {.kind = CT_LINE_CLOSE,
                            .tsc = lane->last_tsc,
                            .ticks = lane->clock.now - frame->began,
@@ -365,11 +389,13 @@ static int
 fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
 {
   struct ct_view_stack *stack = lane->stacks.current;
-  if (stack->base + stack->count == depth)
+  if (stack->base + stack->count == depth) {
     return 0;
+  }
   int rc = end_frames(r, lane, stack, ct_view_stack_fit(stack, depth), CT_SPAN_LOST);
-  if (stack->count == 0)
+  if (stack->count == 0) {
     stack->base = depth;
+  }
   return rc;
 }
 
@@ -401,10 +427,12 @@ end_stacks(struct replay *r, struct lane *lane, uint8_t end)
 static uint8_t
 end_of(struct replay *r, const struct lane *lane, const struct ct_event *event)
 {
-  if (event->kind == CT_EV_RETURN)
+  if (event->kind == CT_EV_RETURN) {
     return CT_SPAN_RETURNED;
-  if (event->kind == CT_EV_TAIL)
+  }
+  if (event->kind == CT_EV_TAIL) {
     return CT_SPAN_TAIL;
+  }
   return ct_unwind_reason_of(&r->unwind_reason, lane->stacks.current, event);
 }
 
@@ -412,10 +440,12 @@ end_of(struct replay *r, const struct lane *lane, const struct ct_event *event)
 static bool
 ends_leaf(const struct ct_event *event, const struct ct_event *next)
 {
-  if (next == NULL || next->depth != event->depth)
+  if (next == NULL || next->depth != event->depth) {
     return false;
-  if (next->kind == CT_EV_RETURN || next->kind == CT_EV_LEFT)
+  }
+  if (next->kind == CT_EV_RETURN || next->kind == CT_EV_LEFT) {
     return next->fn == event->fn;
+  }
   return next->kind == CT_EV_TAIL && next->closed_fn == event->fn;
 }
 
@@ -427,12 +457,14 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
 {
   struct ct_view_stack *stack = lane->stacks.current;
   int rc = fit_depth(r, lane, event->depth);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
   struct ct_view_frame *frame = ct_view_stack_push(stack);
-  if (label == NULL || frame == NULL)
+  if (label == NULL || frame == NULL) {
     return CT_ENOMEM;
+  }
   frame->enter_tsc = event->tsc;
   frame->began = lane->clock.now;
   frame->fn = event->fn;
@@ -443,8 +475,9 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     classify(r, frame, &above, label, event->depth);
   }
   frame->flags |= lane->is_before ? BEFORE : 0;
-  if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL))
+  if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
     return 0;
+  }
   struct ct_line line = {.kind = CT_LINE_OPEN,
                          .tsc = event->tsc,
                          .level = frame->level,
@@ -464,8 +497,9 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     line.ticks = ct_view_clock_event(&then, next) - frame->began;
     line.end = end_of(r, lane, next);
     line.uncertain = next->uncertain;
-    if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL)
+    if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL) {
       return CT_ENOMEM;
+    }
     frame->flags |= WRITTEN;
   }
   write_line(r, lane, &line);
@@ -480,16 +514,18 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
   struct ct_view_stack *stack = lane->stacks.current;
   const struct ct_label *label = ct_label_of(&r->labels, fn);
   int rc = fit_depth(r, lane, event->depth + 1);
-  if (rc != 0 || label == NULL)
+  if (rc != 0 || label == NULL) {
     return CT_ENOMEM;
+  }
   struct ct_line line = {.kind = CT_LINE_CLOSE,
                          .tsc = event->tsc,
                          .depth = event->depth,
                          .label = label,
                          .end = end_of(r, lane, event),
                          .uncertain = event->uncertain};
-  if (event->kind == CT_EV_RETURN)
+  if (event->kind == CT_EV_RETURN) {
     put_values(lane, &line);
+  }
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
     line.ticks = lane->clock.now - closed->began;
@@ -500,12 +536,15 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     line.before_trace = true;
     classify(r, closed, NULL, label, event->depth);
   }
-  if (event->kind == CT_EV_LEFT)
+  if (event->kind == CT_EV_LEFT) {
     ct_unwind_reason_applied(stack, event->tsc, line.end);
-  if (r->options->json && event->kind == CT_EV_TAIL)
+  }
+  if (r->options->json && event->kind == CT_EV_TAIL) {
     return 0; /* one object tells both halves */
-  if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL)
+  }
+  if (event->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, event->fn)) == NULL) {
     return CT_ENOMEM;
+  }
   write_close(r, lane, closed, &line);
   return 0;
 }
@@ -516,13 +555,16 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
   struct ct_view_frame closed = {0};
   bool had_frame = event->closed_fn != UINT32_MAX;
   int rc = had_frame ? close_frame(r, lane, event, event->closed_fn, &closed) : 0;
-  if (rc == 0)
+  if (rc == 0) {
     rc = open_frame(r, lane, event, had_frame ? &closed : NULL);
-  if (rc != 0 || !r->options->json)
+  }
+  if (rc != 0 || !r->options->json) {
     return rc;
+  }
   const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
-  if (((frame->flags | closed.flags) & SHOWN) == 0)
+  if (((frame->flags | closed.flags) & SHOWN) == 0) {
     return 0;
+  }
   struct ct_line line = {.kind = CT_LINE_TAIL,
                          .tsc = event->tsc,
                          .ticks = had_frame ? lane->clock.now - closed.began : 0,
@@ -539,14 +581,17 @@ static int
 replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
-  if (label == NULL)
+  if (label == NULL) {
     return CT_ENOMEM;
+  }
   struct ct_view_frame frame = {0};
-  if (event->kind == CT_EV_POINT)
+  if (event->kind == CT_EV_POINT) {
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
+  }
   classify(r, &frame, ct_view_stack_top(lane->stacks.current), label, event->depth);
-  if ((frame.flags & SHOWN) == 0)
+  if ((frame.flags & SHOWN) == 0) {
     return 0;
+  }
   struct ct_line line = {.kind = event->kind == CT_EV_POINT ? CT_LINE_POINT : CT_LINE_ORPHAN,
                          .tsc = event->tsc,
                          .value = event->kind == CT_EV_POINT ? event->value : 0,
@@ -563,10 +608,12 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
   const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
-  if (label == NULL)
+  if (label == NULL) {
     return CT_ENOMEM;
-  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason > CT_VALUE_RESULT)
+  }
+  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason > CT_VALUE_RESULT) {
     return 0;
+  }
   struct ct_line line = {.kind = CT_LINE_VALUE,
                          .tsc = event->tsc,
                          .value = event->value,
@@ -600,10 +647,12 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
   if (event->kind == CT_EV_EXEC) {
     line.kind = CT_LINE_EXEC;
     int rc = end_stacks(r, lane, CT_SPAN_EXEC);
-    if (rc == 0)
+    if (rc == 0) {
       rc = ct_view_stacks_switch(&lane->stacks, 0, event->tsc);
-    if (rc != 0)
+    }
+    if (rc != 0) {
       return rc;
+    }
   } else if (event->kind == CT_EV_INTERVAL) {
     line.kind = CT_LINE_INTERVAL;
   } else if (event->kind == CT_EV_AWAY) {
@@ -615,14 +664,16 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
     line.kind = CT_LINE_SWITCH;
     wanted = !is_filtered(r) || top_is_shown(lane);
     int rc = ct_unwind_reason_switch(&r->unwind_reason, &lane->stacks, event->value, event->tsc);
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
     wanted = wanted || top_is_shown(lane);
   }
   const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
-  if (wanted)
+  if (wanted) {
     write_line(r, lane, &line);
+  }
   return 0;
 }
 
@@ -703,10 +754,12 @@ static int
 run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = 0;
-  if (lane->cursor == NULL && !lane->is_read && (rc = open_lane(r, lane, diag)) != 0)
+  if (lane->cursor == NULL && !lane->is_read && (rc = open_lane(r, lane, diag)) != 0) {
     return rc;
-  if (lane->stacks.current == NULL)
+  }
+  if (lane->stacks.current == NULL) {
     rc = ct_view_stacks_init(&lane->stacks);
+  }
   const struct lane *other = second(r);
   while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !earlier(other, lane))) {
     if (lane->next_tsc < lane->event_tsc) {
@@ -728,8 +781,9 @@ merge(struct replay *r, struct ct_diag *diag)
   while (r->heap_count != 0 && !full(r)) {
     struct lane *lane = r->heap[0];
     int rc = run_lane(r, lane, diag);
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
     if (is_over(lane)) {
       close_lane(r, lane);
       r->heap[0] = r->heap[--r->heap_count];
@@ -748,23 +802,27 @@ name_lanes(struct replay *r, size_t *columns)
   for (size_t i = 0; i < r->lane_count; i++) {
     struct lane *lane = &r->lanes[i];
     const struct ct_trace_thread *thread = ct_trace_thread(r->trace, lane->thread);
-    if (r->options->json || thread->name[0] == '\0')
+    if (r->options->json || thread->name[0] == '\0') {
       snprintf(lane->column, sizeof(lane->column), "%u", thread->tid);
-    else
+    } else {
       snprintf(lane->column, sizeof(lane->column), "%.32s/%u", thread->name, thread->tid);
+    }
     for (char *p = lane->column; *p != '\0'; p++) {
-      if ((unsigned char)*p < 0x20 || *p == 0x7f)
+      if ((unsigned char)*p < 0x20 || *p == 0x7f) {
         *p = '?';
+      }
     }
     size_t length = ct_text_columns(lane->column);
-    if (length > *columns)
+    if (length > *columns) {
       *columns = length;
+    }
   }
   for (size_t i = 0; i < r->lane_count && !r->options->json; i++) {
     char *column = r->lanes[i].column;
     size_t used = ct_text_columns(column), bytes = strlen(column);
-    while (used++ < *columns && bytes + 1 < COLUMN_CHARS)
+    while (used++ < *columns && bytes + 1 < COLUMN_CHARS) {
       column[bytes++] = ' ';
+    }
     column[bytes] = '\0';
   }
 }
@@ -773,24 +831,30 @@ name_lanes(struct replay *r, size_t *columns)
 static int
 load_captures(struct replay *r)
 {
-  if (r->options->no_output || ct_trace_captures(r->trace, &r->captures) != 0)
+  if (r->options->no_output || ct_trace_captures(r->trace, &r->captures) != 0) {
     return 0;
+  }
   r->next_capture = malloc((r->captures.count + 1) * sizeof(*r->next_capture));
-  if (r->next_capture == NULL)
+  if (r->next_capture == NULL) {
     return CT_ENOMEM;
+  }
   /* The last one of each thread so far, by tid; a table twice as large as there can be threads. */
   size_t size = 16;
-  while (size < 2 * r->captures.count)
+  while (size < 2 * r->captures.count) {
     size *= 2;
+  }
   size_t *latest = malloc(size * sizeof(*latest));
-  if (latest == NULL)
+  if (latest == NULL) {
     return CT_ENOMEM;
-  for (size_t i = 0; i < size; i++)
+  }
+  for (size_t i = 0; i < size; i++) {
     latest[i] = NO_CAPTURE;
+  }
   for (size_t i = r->captures.count; i-- > 0;) {
     size_t at = r->captures.items[i].tid & (size - 1);
-    while (latest[at] != NO_CAPTURE && r->captures.items[latest[at]].tid != r->captures.items[i].tid)
+    while (latest[at] != NO_CAPTURE && r->captures.items[latest[at]].tid != r->captures.items[i].tid) {
       at = (at + 1) & (size - 1);
+    }
     r->next_capture[i] = latest[at];
     latest[at] = i;
   }
@@ -802,8 +866,9 @@ static size_t
 first_capture(const struct replay *r, uint32_t tid)
 {
   for (size_t i = 0; r->next_capture != NULL && i < r->captures.count; i++) {
-    if (r->captures.items[i].tid == tid)
+    if (r->captures.items[i].tid == tid) {
       return i;
+    }
   }
   return NO_CAPTURE;
 }
@@ -813,12 +878,14 @@ make_lanes(struct replay *r, struct ct_diag *diag)
 {
   uint32_t *threads;
   int rc = ct_choose_threads(r->trace, r->options->tids, r->options->tid_count, &threads, &r->lane_count, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   r->lanes = calloc(r->lane_count + 1, sizeof(*r->lanes));
   r->heap = malloc((r->lane_count + 1) * sizeof(struct lane *));
-  if (r->lanes == NULL || r->heap == NULL)
+  if (r->lanes == NULL || r->heap == NULL) {
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the threads of the trace");
+  }
   for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
@@ -826,8 +893,9 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = open_lane(r, lane, diag);
-    if (rc != 0)
+    if (rc != 0) {
       break;
+    }
     if (lane->count == 0 && lane->capture == NO_CAPTURE) {
       close_lane(r, lane);
       continue;
@@ -839,8 +907,9 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     }
   }
   free(threads);
-  for (size_t i = r->heap_count; i-- > 0;)
+  for (size_t i = r->heap_count; i-- > 0;) {
     sift_down(r, i);
+  }
   return rc;
 }
 
@@ -851,10 +920,11 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   struct replay r = {.trace = trace, .options = options, .notes = notes};
   int rc = load_captures(&r);
   rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
-  if (rc == 0 &&
-      (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
-       ct_unwind_reason_init(&r.unwind_reason, trace) != 0 || ct_lines_init(&r.lines, trace, out, options->json) != 0))
+  if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
+                  ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
+                  ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
+  }
   r.labels.source = options->source;
   if (rc == 0) {
     size_t columns;
@@ -864,8 +934,9 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
     rc = merge(&r, diag);
   }
   notes->shown = r.line_count;
-  for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++)
+  for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     close_lane(&r, &r.lanes[i]);
+  }
   if (rc == 0 && r.lines.failed) {
     errno = r.lines.failed_errno;
     rc = ct_fail(diag, CT_EIO, "cannot write the replay: %s", strerror(errno));
@@ -887,7 +958,8 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
   struct ct_replay_options options;
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc == 0)
+  if (rc == 0) {
     rc = write_replay(trace, &options, out, &own, diag);
+  }
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

@@ -57,8 +57,9 @@ static __attribute__((noinline, cold)) void
 put_across(struct ct_line_writer *w, const char *text, size_t length)
 {
   while (length != 0) {
-    if (w->length == w->capacity)
+    if (w->length == w->capacity) {
       ct_lines_flush(w);
+    }
     size_t n = w->capacity - w->length < length ? w->capacity - w->length : length;
     memcpy(w->buffer + w->length, text, n);
     w->length += n;
@@ -109,8 +110,9 @@ put_number(struct ct_line_writer *w, uint64_t value, size_t width, char pad)
     digits[--at] = (char)('0' + value % 10);
     value /= 10;
   } while (value != 0);
-  while (sizeof(digits) - at < width)
+  while (sizeof(digits) - at < width) {
     digits[--at] = pad;
+  }
   put(w, digits + at, sizeof(digits) - at);
 }
 
@@ -133,16 +135,18 @@ put_duration(struct ct_line_writer *w, uint64_t ns)
   char buf[CT_DURATION_CHARS];
   ct_format_duration(buf, ns);
   size_t length = strlen(buf);
-  if (length < 10)
+  if (length < 10) {
     put_spaces(w, 10 - length);
+  }
   put(w, buf, length);
 }
 
 void
 ct_lines_heading(struct ct_line_writer *w, size_t thread_columns)
 {
-  if (w->json)
+  if (w->json) {
     return;
+  }
   put_literal(w, "      time (s)  thread");
   put_spaces(w, thread_columns > 6 ? thread_columns - 6 : 0);
   put_literal(w, "    duration  calls\n");
@@ -218,10 +222,12 @@ static void
 put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *quote)
 {
   for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
-    if (!knows(line, which))
+    if (!knows(line, which)) {
       continue;
-    if (which == CT_VALUE_ARG_2 && knows(line, CT_VALUE_ARG_1))
+    }
+    if (which == CT_VALUE_ARG_2 && knows(line, CT_VALUE_ARG_1)) {
       put_text(w, quote[0] != '\0' ? "," : ", ");
+    }
     put_text(w, quote);
     put_hex(w, line->numbers[which]);
     put_text(w, quote);
@@ -248,8 +254,9 @@ put_call(struct ct_line_writer *w, const struct ct_line *line)
 static void
 put_result(struct ct_line_writer *w, const struct ct_line *line)
 {
-  if (!knows(line, CT_VALUE_RESULT))
+  if (!knows(line, CT_VALUE_RESULT)) {
     return;
+  }
   put_literal(w, " = ");
   put_hex(w, line->numbers[CT_VALUE_RESULT]);
 }
@@ -276,8 +283,9 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
   case CT_LINE_OPEN:
     put_call(w, line);
     put_literal(w, " {");
-    if (line->before_trace)
+    if (line->before_trace) {
       put_literal(w, "  -- entered before the trace begins");
+    }
     break;
   case CT_LINE_LEAF:
     put_call(w, line);
@@ -362,10 +370,11 @@ put_json_text(struct ct_line_writer *w, const char *text, size_t bytes)
   for (size_t i = 0; i < bytes; i++) {
     unsigned char c = (unsigned char)text[i];
     char escaped[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
-    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
+    if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
       put(w, &text[i], 1);
-    else
+    } else {
       put(w, escaped, sizeof(escaped));
+    }
   }
   put_literal(w, "\"");
 }
@@ -380,10 +389,11 @@ put_text_line(struct ct_line_writer *w, const char *thread, const struct ct_line
   put_literal(w, "  ");
   put_text(w, thread);
   put_literal(w, "  ");
-  if (has_duration(line))
+  if (has_duration(line)) {
     put_duration(w, ct_trace_ticks_ns(w->trace, line->ticks));
-  else
+  } else {
     put_spaces(w, 10);
+  }
   put_spaces(w, 2 + 2 * (size_t)(line->level < MAX_INDENT ? line->level : MAX_INDENT));
   put_calls(w, line);
   put_literal(w, "\n");
@@ -436,15 +446,18 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   put_literal(w, ",\"kind\":\"");
   put_text(w, json_kind(line));
   put_literal(w, "\",");
-  if (line->label != NULL)
+  if (line->label != NULL) {
     put(w, line->label->json, line->label->json_length);
-  else
+  } else {
     put_literal(w, "\"name\":null,\"module\":null");
+  }
   put_literal(w, ",\"duration_ns\":");
-  if (line->kind == CT_LINE_CLOSE || line->kind == CT_LINE_AWAY || (line->kind == CT_LINE_TAIL && line->other != NULL))
+  if (line->kind == CT_LINE_CLOSE || line->kind == CT_LINE_AWAY ||
+      (line->kind == CT_LINE_TAIL && line->other != NULL)) {
     put_number(w, ct_trace_ticks_ns(w->trace, line->ticks), 0, ' ');
-  else
+  } else {
     put_literal(w, "null");
+  }
   if (line->kind == CT_LINE_TAIL && line->other != NULL) {
     put_literal(w, ",\"ended\":{");
     put(w, line->other->json, line->other->json_length);
@@ -453,8 +466,9 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
     put_literal(w, ",\"reason\":\"");
     put_text(w, ct_span_end_text(line->end));
     put_literal(w, "\"");
-    if (ct_span_is_unfinished(line->end))
+    if (ct_span_is_unfinished(line->end)) {
       put_literal(w, ",\"unfinished\":true");
+    }
   } else if (line->kind == CT_LINE_LOST) {
     put_literal(w, ",\"events\":");
     put_number(w, line->value, 0, ' ');
@@ -490,10 +504,12 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
       put_literal(w, "\"");
     }
   }
-  if (line->before_trace)
+  if (line->before_trace) {
     put_literal(w, ",\"entered_before\":true");
-  if (line->uncertain)
+  }
+  if (line->uncertain) {
     put_literal(w, ",\"uncertain\":true");
+  }
   put_literal(w, "}\n");
 }
 
@@ -522,10 +538,12 @@ ct_lines_warnings(struct ct_line_writer *w)
 void
 ct_lines_put(struct ct_line_writer *w, const char *thread, const struct ct_line *line)
 {
-  if (w->length + FIXED_BYTES > w->capacity)
+  if (w->length + FIXED_BYTES > w->capacity) {
     ct_lines_flush(w);
-  if (w->json)
+  }
+  if (w->json) {
     put_json_line(w, thread, line);
-  else
+  } else {
     put_text_line(w, thread, line);
+  }
 }

@@ -46,15 +46,17 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
   uint32_t *indexes;
   size_t n;
   int rc = ct_choose_threads(trace, options->tids, options->tid_count, &indexes, &n, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   struct ct_report_thread *selected = calloc(n + 1, sizeof(*selected));
   if (selected == NULL) {
     free(indexes);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
   }
-  for (size_t i = 0; i < n; i++)
+  for (size_t i = 0; i < n; i++) {
     selected[i].index = indexes[i];
+  }
   free(indexes);
   *threads = selected;
   *count = n;
@@ -67,25 +69,30 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, e
 {
   struct ct_spans *spans;
   int rc = ct_spans_open(trace, thread->index, time, &spans, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   uint64_t told = 0;
   const struct ct_span *batch;
   size_t count;
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
     rc = ct_stats_add(stats, batch, count);
-    if (rc != 0)
+    if (rc != 0) {
       break;
+    }
     uint64_t offset = ct_spans_offset(spans);
-    if (offset != told && moved != NULL)
+    if (offset != told && moved != NULL) {
       moved(arg, offset - told);
+    }
     told = offset;
   }
-  if (rc != 0)
+  if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  }
   thread->events = ct_spans_events(spans);
-  for (uint32_t i = 0; i < stats->touched_count && ct_trace_has_bounds(trace); i++)
+  for (uint32_t i = 0; i < stats->touched_count && ct_trace_has_bounds(trace); i++) {
     stats->off[stats->touched[i]] += ct_spans_off_at_most(spans, stats->touched[i]);
+  }
   stats->gap_ticks += ct_spans_gap_ticks(spans);
   stats->lost += ct_spans_lost(spans);
   thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
@@ -99,8 +106,9 @@ worker_moved(void *arg, uint64_t bytes)
   struct worker *worker = arg;
   struct collection *job = worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
-  if (worker->reports_progress && job->progress->update != NULL)
+  if (worker->reports_progress && job->progress->update != NULL) {
     job->progress->update(job->progress->arg, done, job->total_bytes);
+  }
 }
 
 static void *
@@ -110,12 +118,14 @@ work(void *arg)
   struct collection *job = worker->job;
   while (!atomic_load_explicit(&job->stop, memory_order_relaxed)) {
     size_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
-    if (i >= job->count)
+    if (i >= job->count) {
       break;
+    }
     worker->rc = ct_report_read_thread(job->trace, &job->threads[i], job->time, worker->stats, worker_moved, worker,
                                        &worker->diag);
-    if (worker->rc != 0)
+    if (worker->rc != 0) {
       atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+    }
   }
   return NULL;
 }
@@ -129,8 +139,9 @@ static int
 compare_bytes(const void *a, const void *b)
 {
   const struct sized_thread *x = a, *y = b;
-  if (x->bytes != y->bytes)
+  if (x->bytes != y->bytes) {
     return x->bytes < y->bytes ? 1 : -1;
+  }
   return x->thread.index < y->thread.index ? -1 : 1;
 }
 
@@ -146,16 +157,18 @@ static int
 order_by_size(struct collection *job)
 {
   struct sized_thread *sized = malloc((job->count + 1) * sizeof(*sized));
-  if (sized == NULL)
+  if (sized == NULL) {
     return CT_ENOMEM;
+  }
   for (size_t i = 0; i < job->count; i++) {
     sized[i].thread = job->threads[i];
     sized[i].bytes = ct_trace_thread(job->trace, job->threads[i].index)->file_bytes;
     job->total_bytes += sized[i].bytes;
   }
   qsort(sized, job->count, sizeof(*sized), compare_bytes);
-  for (size_t i = 0; i < job->count; i++)
+  for (size_t i = 0; i < job->count; i++) {
     job->threads[i] = sized[i].thread;
+  }
   free(sized);
   return 0;
 }
@@ -171,8 +184,9 @@ run_workers(struct collection *job, struct ct_stats *stats, unsigned count, stru
     struct worker *w = &workers[started];
     w->job = job;
     w->stats = &w->own;
-    if (ct_stats_init(&w->own, stats->fn_count) != 0)
+    if (ct_stats_init(&w->own, stats->fn_count) != 0) {
       break;
+    }
     if (pthread_create(&w->thread, NULL, work, w) != 0) {
       ct_stats_destroy(&w->own);
       break;
@@ -180,15 +194,18 @@ run_workers(struct collection *job, struct ct_stats *stats, unsigned count, stru
   }
   work(&workers[0]);
   int rc = workers[0].rc;
-  if (rc != 0)
+  if (rc != 0) {
     ct_fail(diag, rc, "%s", workers[0].diag.text);
+  }
   for (unsigned i = 1; i < started; i++) {
     struct worker *w = &workers[i];
     pthread_join(w->thread, NULL);
-    if (rc == 0 && w->rc != 0)
+    if (rc == 0 && w->rc != 0) {
       rc = ct_fail(diag, w->rc, "%s", w->diag.text);
-    if (rc == 0 && ct_stats_merge(stats, &w->own) != 0)
+    }
+    if (rc == 0 && ct_stats_merge(stats, &w->own) != 0) {
       rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    }
     ct_stats_destroy(&w->own);
   }
   return rc;
@@ -200,8 +217,9 @@ ct_report_collect(struct ct_trace *trace, const struct ct_report_options *option
 {
   struct collection job = {.trace = trace, .time = options->time, .progress = &options->progress};
   int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   if (order_by_size(&job) != 0 || ct_stats_init(stats, ct_trace_function_count(trace)) != 0) {
     free(job.threads);
     return ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
@@ -224,10 +242,12 @@ static uint64_t
 quantile_ns(const struct ct_trace *trace, const struct ct_fn_stats *fn, uint32_t permille)
 {
   uint64_t ticks = ct_histogram_quantile(fn->histogram, permille);
-  if (ticks < fn->min_ticks)
+  if (ticks < fn->min_ticks) {
     ticks = fn->min_ticks;
-  if (ticks > fn->max_ticks)
+  }
+  if (ticks > fn->max_ticks) {
     ticks = fn->max_ticks;
+  }
   return ct_trace_ticks_ns(trace, ticks);
 }
 
@@ -241,16 +261,18 @@ fill_numbers(const struct ct_trace *trace, const struct ct_stats *stats, uint32_
   row->timed = fn->histogram->count;
   row->partial = stats->partial[id];
   row->uncertain = fn->untimed - row->partial;
-  for (int end = 0; stats->unwound[id] != NULL && end < CT_SPAN_ENDS; end++)
+  for (int end = 0; stats->unwound[id] != NULL && end < CT_SPAN_ENDS; end++) {
     row->unfinished += ct_span_is_unfinished((unsigned)end) ? stats->unwound[id][end] : 0;
+  }
   row->orphans = fn->orphans;
   row->total_ns = ct_trace_ticks_ns(trace, fn->total_ticks);
   row->self_ns = ct_trace_ticks_ns(trace, fn->self_ticks);
   row->off_ns = ct_trace_ticks_ns(trace, stats->off[id]);
   row->off_is_bound = ct_trace_has_bounds(trace);
   row->max_ns = ct_trace_ticks_ns(trace, fn->max_ticks);
-  if (row->timed == 0)
+  if (row->timed == 0) {
     return;
+  }
   row->min_ns = ct_trace_ticks_ns(trace, fn->min_ticks);
   row->avg_ns = ct_trace_ticks_ns(trace, fn->histogram->sum / row->timed);
   row->p50_ns = quantile_ns(trace, fn, 500);
@@ -293,8 +315,9 @@ compare_by_name(const void *a, const void *b)
 {
   const struct ct_report_row *x = a, *y = b;
   int order = strcmp(x->name, y->name);
-  if (order != 0)
+  if (order != 0) {
     return order;
+  }
   return (x->fn > y->fn) - (x->fn < y->fn);
 }
 
@@ -302,10 +325,12 @@ static int
 compare_by_key(const void *a, const void *b)
 {
   const struct ct_report_row *x = a, *y = b;
-  if (x->sort_key != y->sort_key)
+  if (x->sort_key != y->sort_key) {
     return x->sort_key < y->sort_key ? 1 : -1;
-  if (x->calls != y->calls)
+  }
+  if (x->calls != y->calls) {
     return x->calls < y->calls ? 1 : -1;
+  }
   return compare_by_name(a, b);
 }
 
@@ -329,15 +354,17 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
                struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
 {
   struct ct_report_row *list = calloc((size_t)stats->touched_count + 2, sizeof(*list));
-  if (list == NULL)
+  if (list == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
+  }
   size_t n = 0;
   for (uint32_t i = 0; i < stats->touched_count; i++) {
     uint32_t id = stats->touched[i];
     const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
     if (!ct_function_matches(fn, options->function_glob) ||
-        !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob))
+        !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob)) {
       continue;
+    }
     struct ct_report_row *row = &list[n++];
     row->unwound = stats->unwound[id];
     row->passed_over = stats->passed_over[id];

@@ -53,8 +53,9 @@ static int
 compare_entries(const void *a, const void *b)
 {
   const struct summed *x = a, *y = b;
-  if (x->address != y->address)
+  if (x->address != y->address) {
     return x->address < y->address ? -1 : 1;
+  }
   int order = strcmp(x->name, y->name);
   return order != 0 ? order : strcmp(x->path, y->path);
 }
@@ -75,8 +76,9 @@ static struct summed *
 new_entry(const struct summed *key)
 {
   struct summed *entry = calloc(1, sizeof(*entry));
-  if (entry == NULL)
+  if (entry == NULL) {
     return NULL;
+  }
   *entry = *key;
   entry->path = strdup(key->path);
   entry->module = strdup(key->module);
@@ -95,13 +97,15 @@ static struct summed *
 entry_of(struct tree_report *report, const struct summed *key)
 {
   struct summed *const *found = tfind(key, &report->tree, compare_entries);
-  if (found != NULL)
+  if (found != NULL) {
     return *found;
+  }
   if (report->count == report->capacity) {
     size_t grown = report->capacity == 0 ? 1024 : report->capacity * 2;
     struct summed **entries = realloc(report->entries, grown * sizeof(struct summed *));
-    if (entries == NULL)
+    if (entries == NULL) {
       return NULL;
+    }
     report->entries = entries;
     report->capacity = grown;
   }
@@ -110,8 +114,9 @@ entry_of(struct tree_report *report, const struct summed *key)
     free_entry(entry);
     return NULL;
   }
-  if (entry != NULL)
+  if (entry != NULL) {
     report->entries[report->count++] = entry;
+  }
   return entry;
 }
 
@@ -121,8 +126,9 @@ add_function(struct tree_report *report, struct ct_trace *trace, const struct ct
   const struct ct_report_options *options = report->options;
   const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
   uint32_t index = fn != NULL ? fn->module : UINT32_MAX;
-  if (!ct_function_matches(fn, options->function_glob) || !ct_module_matches(trace, index, options->module_glob))
+  if (!ct_function_matches(fn, options->function_glob) || !ct_module_matches(trace, index, options->module_glob)) {
     return 0;
+  }
   const struct ct_trace_module *module = ct_trace_module(trace, index);
   struct summed key = {
       .path = (char *)(module != NULL ? module->path : ""),
@@ -144,19 +150,22 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   struct ct_report_thread *threads = NULL;
   options.progress = (struct ct_view_progress){0};
   int rc = ct_report_collect(trace, &options, &stats, &threads, &process->threads, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   for (size_t i = 0; i < process->threads; i++) {
     const struct ct_trace_thread *info = ct_trace_thread(trace, threads[i].index);
     process->events += threads[i].events;
-    if (threads[i].damaged && report->notes.damaged_threads++ == 0)
+    if (threads[i].damaged && report->notes.damaged_threads++ == 0) {
       report->notes.first_damaged_tid = info->tid;
+    }
   }
   uint64_t unused;
   ct_view_event_sums(trace, &unused, &process->dropped);
   process->damage = ct_view_damage(trace);
-  for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++)
+  for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++) {
     rc = add_function(report, trace, &stats, stats.touched[i]);
+  }
   ct_stats_destroy(&stats);
   free(threads);
   return rc == 0 ? 0 : ct_fail(diag, rc, "out of memory for the functions of all processes");
@@ -171,8 +180,9 @@ add_child(struct tree_report *report, const struct ct_trace *first, const char *
   struct ct_diag why = {""};
   char path[PATH_MAX];
   process->directory = strdup(directory);
-  if (process->directory == NULL)
+  if (process->directory == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
+  }
   int length = snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), directory);
   if (length >= (int)sizeof(path) || ct_trace_open(path, &trace, &why) != 0) {
     process->why_not = strdup(length >= (int)sizeof(path) ? "its path is too long" : why.text);
@@ -190,24 +200,28 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
   const json_t *manifest = ct_trace_manifest(first), *children = json_object_get(manifest, "children");
   size_t total = json_array_size(children) + 1;
   report->processes = calloc(total, sizeof(*report->processes));
-  if (report->processes == NULL)
+  if (report->processes == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
+  }
   report->process_count = 1;
   report->processes[0].pid = json_integer_value(json_object_get(manifest, "pid"));
   int rc = add_trace(report, first, &report->processes[0], diag);
   for (size_t i = 1; i < total && rc == 0; i++) {
     const json_t *child = json_array_get(children, i - 1);
     const char *directory = ct_process_tree_directory(child);
-    if (progress->update != NULL)
+    if (progress->update != NULL) {
       progress->update(progress->arg, i, total);
-    if (directory == NULL)
+    }
+    if (directory == NULL) {
       continue; /* it was not recorded, which info shows */
+    }
     struct process *process = &report->processes[report->process_count++];
     process->pid = json_integer_value(json_object_get(child, "pid"));
     rc = add_child(report, first, directory, process, diag);
   }
-  if (progress->finish != NULL)
+  if (progress->finish != NULL) {
     progress->finish(progress->arg);
+  }
   return rc;
 }
 
@@ -227,8 +241,9 @@ make_rows(const struct tree_report *report, const struct ct_trace *first)
                                      .passed_over = entry->stats.passed_over[0]};
     ct_report_fill_row(first, &entry->stats, 0, entry->enter_only, report->options->sort, &rows[i]);
   }
-  if (rows != NULL)
+  if (rows != NULL) {
     ct_report_sort_rows(rows, report->count, report->options->sort);
+  }
   return rows;
 }
 
@@ -241,14 +256,17 @@ put_processes_json(FILE *out, const struct tree_report *report)
                              process->directory != NULL ? ct_json_string(process->directory) : json_null(), "threads",
                              (json_int_t)process->threads, "events", (json_int_t)process->events, "dropped",
                              (json_int_t)process->dropped);
-    if (process->damage != NULL)
+    if (process->damage != NULL) {
       json_object_set(json, "damage", process->damage);
-    if (process->why_not != NULL)
+    }
+    if (process->why_not != NULL) {
       json_object_set_new(json, "not_read_because", ct_json_string(process->why_not));
+    }
     fputs(i == 0 ? "\n" : ",\n", out);
     int rc = ct_report_put_json(out, json);
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
   }
   return 0;
 }
@@ -267,8 +285,9 @@ warnings_of(const struct tree_report *report)
     events += process->events;
     dropped += process->dropped;
     bool bad = i != 0 && (process->why_not != NULL || json_array_size(process->damage) != 0);
-    if (bad && others++ >= SHOWN)
+    if (bad && others++ >= SHOWN) {
       continue;
+    }
     if (process->why_not != NULL) {
       snprintf(text, sizeof(text), "process %lld is not in it: %s", (long long)process->pid, process->why_not);
       json_array_append_new(list, ct_json_string(text));
@@ -299,8 +318,9 @@ put_all(FILE *out, const struct tree_report *report, const struct ct_report_row 
     totals.processes++;
   }
   json_t *warnings = warnings_of(report);
-  if (!report->options->json)
+  if (!report->options->json) {
     ct_view_put_list(warnings, "", out);
+  }
   if (report->options->json) {
     fputs("{\"warnings\":", out);
     rc = ct_report_put_json(out, json_incref(warnings));
@@ -311,8 +331,9 @@ put_all(FILE *out, const struct tree_report *report, const struct ct_report_row 
   rc = rc == 0 ? ct_report_put_rows(out, rows, report->count, report->options) : rc;
   ct_report_put_totals(out, &totals, rows, report->count, report->options);
   json_decref(warnings);
-  if (rc == 0 && (fflush(out) != 0 || ferror(out)))
+  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
     rc = CT_EIO;
+  }
   return rc == 0 ? 0 : ct_fail(diag, rc, "cannot write the report: %s", strerror(errno));
 }
 
@@ -326,8 +347,9 @@ static void
 free_tree_report(struct tree_report *report)
 {
   tdestroy(report->tree, keep_entry);
-  for (size_t i = 0; i < report->count; i++)
+  for (size_t i = 0; i < report->count; i++) {
     free_entry(report->entries[i]);
+  }
   for (size_t i = 0; i < report->process_count; i++) {
     free(report->processes[i].directory);
     free(report->processes[i].why_not);

@@ -25,8 +25,9 @@ enum {
 int
 ct_report_put_json(FILE *out, json_t *json)
 {
-  if (json == NULL)
+  if (json == NULL) {
     return CT_ENOMEM;
+  }
   int rc = json_dumpf(json, out, JSON_COMPACT | JSON_ENCODE_ANY) == 0 ? 0 : CT_EIO;
   json_decref(json);
   return rc;
@@ -70,8 +71,9 @@ row_json(const struct ct_report_row *row)
       "unfinished", (json_int_t)row->unfinished, "entered_before", (json_int_t)row->before, "orphans",
       (json_int_t)row->orphans, "left", left_json(row->unwound), "sampled", (int)(row->passed_over != 0), "recorded",
       (json_int_t)(row->calls - row->passed_over));
-  if (json != NULL && has_time && row->off_is_bound)
+  if (json != NULL && has_time && row->off_is_bound) {
     json_object_set_new(json, "off_at_most_ns", json_integer((json_int_t)row->off_ns));
+  }
   if (json != NULL && row->file != NULL) {
     json_object_set_new(json, "file", ct_json_string(row->file));
     json_object_set_new(json, "line", row->line != 0 ? json_integer(row->line) : json_null());
@@ -86,8 +88,9 @@ put_rows_json(FILE *out, const struct ct_report_row *rows, size_t count)
   for (size_t i = 0; i < count; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
     int rc = ct_report_put_json(out, row_json(&rows[i]));
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
   }
   fputs("]", out);
   return 0;
@@ -111,8 +114,9 @@ static bool
 any_uncertain(const struct ct_report_row *rows, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
-    if (rows[i].uncertain != 0)
+    if (rows[i].uncertain != 0) {
       return true;
+    }
   }
   return false;
 }
@@ -121,8 +125,9 @@ static bool
 any_unfinished(const struct ct_report_row *rows, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
-    if (rows[i].unfinished != 0)
+    if (rows[i].unfinished != 0) {
       return true;
+    }
   }
   return false;
 }
@@ -131,8 +136,9 @@ static bool
 any_off(const struct ct_report_row *rows, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
-    if (rows[i].off_ns != 0)
+    if (rows[i].off_ns != 0) {
       return true;
+    }
   }
   return false;
 }
@@ -154,10 +160,11 @@ put_time(FILE *out, bool known, uint64_t ns)
 static void
 put_share(FILE *out, bool known, uint64_t part, uint64_t whole)
 {
-  if (known && whole != 0)
+  if (known && whole != 0) {
     fprintf(out, "%6.1f ", 100.0 * (double)part / (double)whole);
-  else
+  } else {
     fprintf(out, "%6s ", "-");
+  }
 }
 
 static void
@@ -165,8 +172,9 @@ put_padded(FILE *out, const char *text, size_t columns)
 {
   size_t bytes = ct_text_bytes_of_columns(text, columns);
   ct_put_printable(out, text, bytes);
-  for (size_t used = ct_text_columns(text); used < columns; used++)
+  for (size_t used = ct_text_columns(text); used < columns; used++) {
     putc_unlocked(' ', out);
+  }
 }
 
 static void
@@ -178,31 +186,38 @@ put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, boo
   char calls[CT_COUNT_CHARS + 1] = "~", odd[CT_COUNT_CHARS];
   put_time(out, has_time, row->total_ns);
   put_time(out, has_time, row->self_ns);
-  if (extra.share)
+  if (extra.share) {
     put_share(out, has_time, row->self_ns, extra.self_ns);
-  if (extra.off)
+  }
+  if (extra.off) {
     put_time(out, has_time, row->off_ns);
+  }
   ct_format_count(calls + 1, row->calls);
   fprintf(out, "%12s ", row->passed_over != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
-  for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+  for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
     put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
-  if (extra.uncertain)
+  }
+  if (extra.uncertain) {
     fprintf(out, "%10s ", ct_format_count(odd, row->uncertain));
-  if (extra.unfinished)
+  }
+  if (extra.unfinished) {
     fprintf(out, "%10s ", ct_format_count(odd, row->unfinished));
+  }
   putc_unlocked(' ', out);
   put_padded(out, row->module, module_columns);
   fputs("  ", out);
   size_t bytes = strlen(row->name);
-  if (name_columns != 0 && ct_text_columns(row->name) > name_columns)
+  if (name_columns != 0 && ct_text_columns(row->name) > name_columns) {
     bytes = ct_text_bytes_of_columns(row->name, name_columns);
+  }
   ct_put_printable(out, row->name, bytes);
   if (source && row->file != NULL) {
     fputs("  ", out);
     ct_put_printable(out, row->file, SIZE_MAX);
-    if (row->line != 0)
+    if (row->line != 0) {
       fprintf(out, ":%u", row->line);
+    }
   }
   putc_unlocked('\n', out);
 }
@@ -214,37 +229,46 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
   struct extra extra = {any_off(rows, shown), any_uncertain(rows, shown), any_unfinished(rows, shown),
                         options->function_glob == NULL && options->module_glob == NULL, 0};
   size_t module_columns = strlen("module");
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     extra.self_ns += rows[i].self_ns;
+  }
   for (size_t i = 0; i < shown; i++) {
     size_t columns = ct_text_columns(rows[i].module);
-    if (columns > module_columns)
+    if (columns > module_columns) {
       module_columns = columns < MODULE_COLUMNS_MAX ? columns : MODULE_COLUMNS_MAX;
+    }
   }
   size_t before_name = (TIME_COLUMNS + extra.off + extra.uncertain + extra.unfinished) * 11u + extra.share * 7u + 13 +
                        1 + module_columns + 2;
   size_t name_columns = 0;
   unsigned width = options->width;
-  if (width != 0)
+  if (width != 0) {
     name_columns = width > before_name + NAME_COLUMNS_MIN ? width - before_name : NAME_COLUMNS_MIN;
+  }
   fprintf(out, "%10s %10s ", "total", "self");
-  if (extra.share)
+  if (extra.share) {
     fprintf(out, "%6s ", "self %");
-  if (extra.off)
+  }
+  if (extra.off) {
     fprintf(out, "%10s ", rows[0].off_is_bound ? "off <=" : "off");
+  }
   fprintf(out, "%12s %10s %10s %10s %10s %10s %10s ", "calls", "min", "avg", "p50", "p95", "p99", "max");
-  if (extra.uncertain)
+  if (extra.uncertain) {
     fprintf(out, "%10s ", "uncertain");
-  if (extra.unfinished)
+  }
+  if (extra.unfinished) {
     fprintf(out, "%10s ", "unfinished");
+  }
   fprintf(out, " %-*s  %s\n", (int)module_columns, "module", "function");
-  for (size_t i = 0; i < shown; i++)
+  for (size_t i = 0; i < shown; i++) {
     put_row_text(out, &rows[i], extra, options->source, module_columns, name_columns);
+  }
   char more[CT_COUNT_CHARS];
-  if (shown < count)
+  if (shown < count) {
     fprintf(out, "... and %s more; --limit 0 shows all\n", ct_format_count(more, count - shown));
-  else if (count == 0)
+  } else if (count == 0) {
     fputs("no calls\n", out);
+  }
 }
 
 static void
@@ -274,26 +298,31 @@ put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct c
   }
   fprintf(out, "\n%s events in %zu thread%s", ct_format_count(events, totals->events), totals->threads,
           totals->threads == 1 ? "" : "s");
-  if (totals->processes != 0)
+  if (totals->processes != 0) {
     fprintf(out, " of %zu process%s", totals->processes, totals->processes == 1 ? "" : "es");
+  }
   fprintf(out, ", %s dropped\n", ct_format_count(dropped, totals->dropped));
-  if (uncertain != 0)
+  if (uncertain != 0) {
     fprintf(out,
             "uncertain calls: %s (open when events were lost, or left on a stack that was switched), "
             "not in min, avg, max and percentiles\n",
             ct_format_count(number, uncertain));
-  if (unfinished != 0)
+  }
+  if (unfinished != 0) {
     fprintf(out, "unfinished calls: %s (open when the program or the trace ended), with their time until then\n",
             ct_format_count(number, unfinished));
-  if (before != 0)
+  }
+  if (before != 0) {
     fprintf(out, "open when the recording began: %s, not among the calls, with their time since then\n",
             ct_format_count(number, before));
-  if (passed_over != 0)
+  }
+  if (passed_over != 0) {
     fprintf(
         out,
         "calls with ~ are estimated: light hooks were sampled, the events stand for %s calls more than there are of "
         "them\n",
         ct_format_count(number, passed_over));
+  }
 }
 
 /* ---- Both ---- */
@@ -308,8 +337,9 @@ int
 ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count, const struct ct_report_options *options)
 {
   size_t shown = cut(count, options->limit);
-  if (options->json)
+  if (options->json) {
     return put_rows_json(out, rows, shown);
+  }
   put_rows_text(out, rows, count, shown, options);
   return 0;
 }
@@ -318,11 +348,12 @@ void
 ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows, size_t count,
                      const struct ct_report_options *options)
 {
-  if (options->json)
+  if (options->json) {
     fprintf(out, ",\n\"events\":%llu,\"dropped\":%llu}\n", (unsigned long long)totals->events,
             (unsigned long long)totals->dropped);
-  else
+  } else {
     put_totals_text(out, totals, rows, count);
+  }
 }
 
 static int
@@ -330,8 +361,9 @@ put_rows(FILE *out, struct ct_trace *trace, const struct ct_stats *stats, const 
          struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
 {
   int rc = ct_report_rows(trace, stats, options, rows, count, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   rc = ct_report_put_rows(out, *rows, *count, options);
   return rc != 0 ? ct_fail(diag, rc, "cannot write the report") : 0;
 }
@@ -343,12 +375,14 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
 {
   struct ct_stats one;
   int rc = ct_stats_init(&one, stats->fn_count);
-  if (rc != 0)
+  if (rc != 0) {
     return ct_fail(diag, rc, "out of memory for the statistics of the functions");
+  }
   for (size_t i = 0; i < count && rc == 0 && !ferror(out); i++) {
     rc = ct_report_read_thread(trace, &threads[i], options->time, &one, NULL, NULL, diag);
-    if (rc != 0)
+    if (rc != 0) {
       break;
+    }
     struct ct_report_row *rows = NULL;
     size_t row_count;
     if (options->json) {
@@ -358,15 +392,18 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
     } else {
       put_thread_heading(out, trace, &threads[i]);
     }
-    if (rc == 0)
+    if (rc == 0) {
       rc = put_rows(out, trace, &one, options, &rows, &row_count, diag);
+    }
     fputs(options->json ? "}" : "\n", out);
     free(rows);
-    if (rc == 0 && ct_stats_merge(stats, &one) != 0)
+    if (rc == 0 && ct_stats_merge(stats, &one) != 0) {
       rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    }
     ct_stats_clear(&one);
-    if (options->progress.update != NULL)
+    if (options->progress.update != NULL) {
       options->progress.update(options->progress.arg, i + 1, count);
+    }
   }
   ct_stats_destroy(&one);
   return rc;
@@ -378,8 +415,9 @@ put_threads_json(FILE *out, struct ct_trace *trace, const struct ct_report_threa
   for (size_t i = 0; i < count; i++) {
     fputs(i == 0 ? "\n" : ",\n", out);
     int rc = put_thread_json(out, trace, &threads[i]);
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
     fputs("}", out);
   }
   return 0;
@@ -393,8 +431,9 @@ sum_threads(struct ct_trace *trace, const struct ct_report_thread *threads, size
     const struct ct_trace_thread *info = ct_trace_thread(trace, threads[i].index);
     totals.events += threads[i].events;
     totals.dropped += info->dropped;
-    if (threads[i].damaged && notes->damaged_threads++ == 0)
+    if (threads[i].damaged && notes->damaged_threads++ == 0) {
       notes->first_damaged_tid = info->tid;
+    }
   }
   return totals;
 }
@@ -412,16 +451,19 @@ put_notices(FILE *out, struct ct_trace *trace, const struct ct_report_row *rows,
     const char *mode = json_string_value(json_object_get(pattern, "mode"));
     is_light = is_light || (mode != NULL && strcmp(mode, "light") == 0);
   }
-  for (i = 0; i < count && is_light && !any_timeless; i++)
+  for (i = 0; i < count && is_light && !any_timeless; i++) {
     any_timeless = rows[i].points != 0 && rows[i].points == rows[i].calls;
-  if (any_timeless)
+  }
+  if (any_timeless) {
     fputs("functions without times were recorded by light hooks, as patterns with many matches are; --mode full "
           "records their times\n",
           out);
-  if (source != NULL && strcmp(source, "totals") == 0)
+  }
+  if (source != NULL && strcmp(source, "totals") == 0) {
     fputs("time off the processor is not known for each call (contrail info says why), but how much it was at most, by "
           "the time on it between two readings of /proc, some 40 ms apart\n",
           out);
+  }
 }
 
 static int
@@ -432,8 +474,9 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
   if (options->json) {
     fputs("{\"warnings\":", out);
     rc = ct_report_put_json(out, ct_view_warnings(trace));
-    if (rc != 0)
+    if (rc != 0) {
       return rc;
+    }
     fputs(",\n\"threads\":[", out);
     rc = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
                              : put_threads_json(out, trace, threads, thread_count);
@@ -445,22 +488,26 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
     rc = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
     fputs("all threads\n", out);
   }
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   struct ct_report_row *rows;
   size_t count;
   rc = put_rows(out, trace, stats, options, &rows, &count, diag);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   struct ct_report_totals totals = sum_threads(trace, threads, thread_count, notes);
   ct_report_put_totals(out, &totals, rows, count, options);
   notes->shown = count;
-  if (!options->json)
+  if (!options->json) {
     put_notices(out, trace, rows, count);
+  }
   size_t others = ct_process_tree_size(trace);
-  if (others != 0 && !options->json)
+  if (others != 0 && !options->json) {
     fprintf(out, "%zu other process%s followed; --family counts %s too\n", others, others == 1 ? " was" : "es were",
             others == 1 ? "it" : "them");
+  }
   free(rows);
   return 0;
 }
@@ -475,17 +522,21 @@ write_report(struct ct_trace *trace, const struct ct_report_options *options, FI
   int rc;
   if (options->per_thread) {
     rc = ct_report_choose_threads(trace, options, &threads, &thread_count, diag);
-    if (rc == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0)
+    if (rc == 0 && ct_stats_init(&stats, ct_trace_function_count(trace)) != 0) {
       rc = ct_fail(diag, CT_ENOMEM, "out of memory for the statistics of the functions");
+    }
   } else {
     rc = ct_report_collect(trace, options, &stats, &threads, &thread_count, diag);
   }
-  if (options->progress.finish != NULL && !options->per_thread)
+  if (options->progress.finish != NULL && !options->per_thread) {
     options->progress.finish(options->progress.arg);
-  if (rc == 0)
+  }
+  if (rc == 0) {
     rc = write_all(trace, options, out, &stats, threads, thread_count, notes, diag);
-  if (rc == 0 && (fflush(out) != 0 || ferror(out)))
+  }
+  if (rc == 0 && (fflush(out) != 0 || ferror(out))) {
     rc = ct_fail(diag, CT_EIO, "cannot write the report: %s", strerror(errno));
+  }
   ct_stats_destroy(&stats);
   free(threads);
   return rc;
@@ -498,8 +549,9 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_report_options options;
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  if (rc == 0)
+  if (rc == 0) {
     rc = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
                         : write_report(trace, &options, out, &own, diag);
+  }
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

@@ -15,8 +15,9 @@ static bool
 has_tid(const uint32_t *tids, size_t count, uint32_t tid)
 {
   for (size_t i = 0; i < count; i++) {
-    if (tids[i] == tid)
+    if (tids[i] == tid) {
       return true;
+    }
   }
   return false;
 }
@@ -28,18 +29,22 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
   uint32_t all = ct_trace_thread_count(trace);
   for (size_t i = 0; i < tid_count; i++) {
     uint32_t t = 0;
-    while (t < all && ct_trace_thread(trace, t)->tid != tids[i])
+    while (t < all && ct_trace_thread(trace, t)->tid != tids[i]) {
       t++;
-    if (t == all)
+    }
+    if (t == all) {
       return ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", tids[i]);
+    }
   }
   uint32_t *selected = malloc(((size_t)all + 1) * sizeof(*selected));
-  if (selected == NULL)
+  if (selected == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
+  }
   size_t n = 0;
   for (uint32_t t = 0; t < all; t++) {
-    if (tid_count == 0 || has_tid(tids, tid_count, ct_trace_thread(trace, t)->tid))
+    if (tid_count == 0 || has_tid(tids, tid_count, ct_trace_thread(trace, t)->tid)) {
       selected[n++] = t;
+    }
   }
   *threads = selected;
   *count = n;
@@ -49,15 +54,19 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
 bool
 ct_function_matches(const struct ct_trace_function *fn, const char *glob)
 {
-  if (glob == NULL)
+  if (glob == NULL) {
     return true;
-  if (fn == NULL)
+  }
+  if (fn == NULL) {
     return false;
-  if (fnmatch(glob, fn->name, 0) == 0 || fnmatch(glob, fn->raw_name, 0) == 0)
+  }
+  if (fnmatch(glob, fn->name, 0) == 0 || fnmatch(glob, fn->raw_name, 0) == 0) {
     return true;
+  }
   size_t length = ct_demangled_name_length(fn->name);
-  if (fn->name[length] == '\0')
+  if (fn->name[length] == '\0') {
     return false;
+  }
   char *plain = strndup(fn->name, length);
   bool matches = plain != NULL && fnmatch(glob, plain, 0) == 0;
   free(plain);
@@ -67,11 +76,13 @@ ct_function_matches(const struct ct_trace_function *fn, const char *glob)
 bool
 ct_module_matches(const struct ct_trace *trace, uint32_t module, const char *glob)
 {
-  if (glob == NULL)
+  if (glob == NULL) {
     return true;
+  }
   const struct ct_trace_module *m = ct_trace_module(trace, module);
-  if (fnmatch(glob, ct_trace_module_name(trace, module), 0) == 0)
+  if (fnmatch(glob, ct_trace_module_name(trace, module), 0) == 0) {
     return true;
+  }
   return m != NULL && m->path != NULL && fnmatch(glob, m->path, 0) == 0;
 }
 
@@ -84,11 +95,13 @@ find_likely(struct ct_trace *trace, const char *glob, const char *names[], size_
   ct_likely_begin(&likely, glob);
   for (uint32_t id = 0; likely.asked[0] != '\0' && id < ct_trace_function_count(trace); id++) {
     const struct ct_trace_function *fn = ct_trace_function(trace, id);
-    if (fn != NULL)
+    if (fn != NULL) {
       ct_likely_add(&likely, fn->name, id);
+    }
   }
-  for (size_t i = 0; i < size; i++)
+  for (size_t i = 0; i < size; i++) {
     names[i] = i < likely.count ? ct_trace_function(trace, likely.ids[i])->name : "";
+  }
 }
 
 size_t
@@ -100,9 +113,11 @@ ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *m
     const struct ct_trace_function *fn = ct_trace_function(trace, id);
     count += fn != NULL && ct_function_matches(fn, function_glob) && ct_module_matches(trace, fn->module, module_glob);
   }
-  if (likely != NULL && size != 0)
+  if (likely != NULL && size != 0) {
     likely[0] = "";
-  if (count == 0 && likely != NULL && function_glob != NULL)
+  }
+  if (count == 0 && likely != NULL && function_glob != NULL) {
     find_likely(trace, function_glob, likely, size);
+  }
   return count;
 }

@@ -93,8 +93,9 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
               struct ct_diag *diag)
 {
   struct ct_spans *spans = calloc(1, sizeof(*spans));
-  if (spans == NULL)
+  if (spans == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the spans of a thread");
+  }
   int rc = CT_ENOMEM;
   spans->trace = trace;
   spans->thread = thread;
@@ -121,8 +122,9 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
     goto fail;
   }
   rc = ct_cursor_open(trace, thread, 0, &spans->cursor, diag);
-  if (rc != 0)
+  if (rc != 0) {
     goto fail;
+  }
   *out = spans;
   return 0;
 fail:
@@ -133,8 +135,9 @@ fail:
 void
 ct_spans_close(struct ct_spans *spans)
 {
-  if (spans == NULL)
+  if (spans == NULL) {
     return;
+  }
   free(spans->bounds.inside);
   free(spans->bounds.before);
   free(spans->bounds.at_most);
@@ -158,13 +161,16 @@ static int
 reserve(struct ct_spans *spans, size_t more)
 {
   size_t need = spans->count + more + SLACK;
-  if (need <= spans->batch_capacity)
+  if (need <= spans->batch_capacity) {
     return 0;
-  if (need < spans->batch_capacity * 2)
+  }
+  if (need < spans->batch_capacity * 2) {
     need = spans->batch_capacity * 2;
+  }
   struct ct_span *batch = reallocarray(spans->batch, need, sizeof(*batch));
-  if (batch == NULL)
+  if (batch == NULL) {
     return CT_ENOMEM;
+  }
   spans->batch = batch;
   spans->batch_capacity = need;
   return 0;
@@ -220,8 +226,9 @@ static inline void
 pop_frame(struct ct_spans *spans, struct ct_view_stack *stack, uint64_t tsc, uint8_t end)
 {
   struct ct_view_frame *frame = &stack->frames[--stack->count];
-  if (stack->count != 0)
+  if (stack->count != 0) {
     frame[-1].child_ticks += spans->clock.now - frame->began;
+  }
   emit(spans, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
 }
 
@@ -245,10 +252,12 @@ note_bounds(struct ct_spans *spans, size_t from)
   for (size_t i = from; bounds->inside != NULL && i < spans->count; i++) {
     const struct ct_span *span = &spans->batch[i];
     uint32_t fn = span->fn < spans->fn_count ? span->fn : spans->fn_count;
-    if (span->fresh_ticks > bounds->before[fn])
+    if (span->fresh_ticks > bounds->before[fn]) {
       bounds->inside[touch_bounds(bounds, fn)] += span->fresh_ticks - bounds->before[fn];
-    if (span->fresh_ticks != 0)
+    }
+    if (span->fresh_ticks != 0) {
       bounds->before[fn] = 0;
+    }
   }
 }
 
@@ -256,8 +265,9 @@ static int
 touch_stack(struct ct_view_stack *stack, void *arg)
 {
   struct ct_spans *spans = arg;
-  for (uint32_t i = 0; i < stack->count; i++)
+  for (uint32_t i = 0; i < stack->count; i++) {
     touch_bounds(&spans->bounds, stack->frames[i].fn < spans->fn_count ? stack->frames[i].fn : spans->fn_count);
+  }
   return 0;
 }
 
@@ -267,8 +277,9 @@ end_bounds(struct ct_spans *spans, uint64_t off)
 {
   struct bounds *bounds = &spans->bounds;
   uint64_t now = spans->clock.now;
-  if (bounds->inside == NULL)
+  if (bounds->inside == NULL) {
     return;
+  }
   ct_view_stacks_each(&spans->stacks, touch_stack, spans);
   for (uint32_t i = 0; i < bounds->count; i++) {
     uint32_t fn = bounds->touched[i];
@@ -294,13 +305,16 @@ static __attribute__((noinline, cold)) int
 resync(struct ct_spans *spans, uint32_t depth, uint64_t tsc)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  if (reserve(spans, stack->count) != 0)
+  if (reserve(spans, stack->count) != 0) {
     return CT_ENOMEM;
+  }
   uint32_t keep = ct_view_stack_fit(stack, depth);
-  while (stack->count > keep)
+  while (stack->count > keep) {
     pop_frame(spans, stack, tsc, CT_SPAN_LOST);
-  if (stack->count == 0)
+  }
+  if (stack->count == 0) {
     stack->base = depth;
+  }
   return 0;
 }
 
@@ -308,11 +322,13 @@ static inline int
 open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  if (__builtin_expect(stack->base + stack->count != depth, 0) && resync(spans, depth, tsc) != 0)
+  if (__builtin_expect(stack->base + stack->count != depth, 0) && resync(spans, depth, tsc) != 0) {
     return CT_ENOMEM;
+  }
   struct ct_view_frame *frame = ct_view_stack_push(stack);
-  if (frame == NULL)
+  if (frame == NULL) {
     return CT_ENOMEM;
+  }
   frame->enter_tsc = tsc;
   frame->began = spans->clock.now;
   frame->off = spans->clock.off;
@@ -331,12 +347,14 @@ static inline int
 close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint8_t end)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  if (__builtin_expect(stack->base + stack->count != ev->depth + 1, 0) && resync(spans, ev->depth + 1, ev->tsc) != 0)
+  if (__builtin_expect(stack->base + stack->count != ev->depth + 1, 0) && resync(spans, ev->depth + 1, ev->tsc) != 0) {
     return CT_ENOMEM;
+  }
   if (__builtin_expect(stack->count != 0, 1)) {
     struct ct_view_frame *frame = &stack->frames[--stack->count];
-    if (stack->count != 0)
+    if (stack->count != 0) {
       frame[-1].child_ticks += spans->clock.now - frame->began;
+    }
     emit(spans, frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
     return 0;
   }
@@ -352,8 +370,9 @@ static int
 mark_uncertain(struct ct_view_stack *stack, void *arg)
 {
   (void)arg;
-  for (uint32_t i = 0; i < stack->count; i++)
+  for (uint32_t i = 0; i < stack->count; i++) {
     stack->frames[i].flags |= CT_SPAN_UNCERTAIN;
+  }
   return 0;
 }
 
@@ -362,12 +381,14 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 {
   uint64_t now = spans->clock.now;
   int rc = ct_unwind_reason_switch(&spans->unwind_reason, &spans->stacks, ev->value, now);
-  if (rc != 0)
+  if (rc != 0) {
     return rc;
+  }
   struct ct_view_stack *stack = spans->stacks.current;
   struct ct_view_frame *top = ct_view_stack_top(stack);
-  if (top != NULL && stack->away_since != 0 && now > stack->away_since)
+  if (top != NULL && stack->away_since != 0 && now > stack->away_since) {
     top->child_ticks += now - stack->away_since;
+  }
   stack->away_since = 0;
   return 0;
 }
@@ -383,8 +404,9 @@ static int
 drain_stack(struct ct_view_stack *stack, void *arg)
 {
   const struct drain *drain = arg;
-  if (reserve(drain->spans, stack->count) != 0)
+  if (reserve(drain->spans, stack->count) != 0) {
     return CT_ENOMEM;
+  }
   struct ct_view_frame *top = ct_view_stack_top(stack);
   uint64_t tsc = drain->tsc;
   uint8_t end = drain->end;
@@ -392,10 +414,12 @@ drain_stack(struct ct_view_stack *stack, void *arg)
     end = ct_unwind_reason_at_end(&drain->spans->unwind_reason, drain->spans->thread, &drain->spans->stacks, stack);
   }
   uint64_t now = drain->spans->clock.now;
-  if (top != NULL && stack->away_since != 0 && now > stack->away_since)
+  if (top != NULL && stack->away_since != 0 && now > stack->away_since) {
     top->child_ticks += now - stack->away_since;
-  while (stack->count != 0)
+  }
+  while (stack->count != 0) {
     pop_frame(drain->spans, stack, tsc, end);
+  }
   return 0;
 }
 
@@ -425,8 +449,9 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
   switch (ev->kind) {
   case CT_EV_TAIL:
     spans->total_events++;
-    if (ev->closed_fn != UINT32_MAX && (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0)
+    if (ev->closed_fn != UINT32_MAX && (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
       return rc;
+    }
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
   case CT_EV_POINT:
     spans->total_events++;
@@ -446,8 +471,9 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     }
     return 0;
   case CT_EV_VALUE:
-    if (ev->reason == CT_VALUE_BEFORE && ct_view_stack_top(spans->stacks.current) != NULL)
+    if (ev->reason == CT_VALUE_BEFORE && ct_view_stack_top(spans->stacks.current) != NULL) {
       ct_view_stack_top(spans->stacks.current)->flags |= CT_SPAN_BEFORE;
+    }
     return 0;
   case CT_EV_LOST:
     spans->lost += ev->value;
@@ -470,8 +496,9 @@ static const struct ct_event *
 build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
   struct ct_view_stack *const stack = spans->stacks.current;
-  if (stack->frames == NULL)
+  if (stack->frames == NULL) {
     return ev;
+  }
   struct ct_view_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
   struct ct_view_frame *top = bottom + stack->count; /* one past the innermost */
   struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + BATCH;
@@ -482,8 +509,9 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
   for (; ev != end; ev++) {
     struct presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
     if (ev->kind == CT_EV_ENTER) {
-      if (ev->depth != depth || top == limit)
+      if (ev->depth != depth || top == limit) {
         break;
+      }
       uint64_t now = ct_view_clock_call(&clock, CT_EV_ENTER, ev->tsc);
       *top++ = (struct ct_view_frame){.enter_tsc = ev->tsc, .began = now, .off = clock.off, .fn = ev->fn};
       depth++;
@@ -492,14 +520,16 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
         p->off_since = clock.off;
       }
     } else if (ev->kind == CT_EV_RETURN) {
-      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit)
+      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit) {
         break;
+      }
       uint64_t now = ct_view_clock_call(&clock, CT_EV_RETURN, ev->tsc);
       top--;
       depth--;
       uint64_t duration = now - top->began;
-      if (top != bottom)
+      if (top != bottom) {
         top[-1].child_ticks += duration;
+      }
       p->frames--;
       out->enter_tsc = top->enter_tsc;
       out->end_tsc = ev->tsc;
@@ -526,12 +556,14 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
 static int
 build_one(struct ct_spans *spans, const struct ct_event *ev)
 {
-  if (ev->kind != CT_EV_ENTER && ev->kind != CT_EV_RETURN)
+  if (ev->kind != CT_EV_ENTER && ev->kind != CT_EV_RETURN) {
     return build_other(spans, ev);
+  }
   spans->total_events++;
   ct_view_clock_call(&spans->clock, ev->kind, ev->tsc);
-  if (ev->kind == CT_EV_ENTER)
+  if (ev->kind == CT_EV_ENTER) {
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
+  }
   return close_frame(spans, ev, ev->fn, CT_SPAN_RETURNED);
 }
 
@@ -551,18 +583,21 @@ build(struct ct_spans *spans)
   const struct ct_event *end = spans->events + spans->event_count;
   int rc = 0;
   while (ev != end && spans->count + SLACK <= BATCH && rc == 0) {
-    if (__builtin_expect(spans->clock.in_gap, 0) && ct_view_clock_goes_on(ev))
+    if (__builtin_expect(spans->clock.in_gap, 0) && ct_view_clock_goes_on(ev)) {
       ct_view_clock_end_gap(&spans->clock, ev->tsc);
+    }
     size_t from = spans->count;
     const struct ct_event *stop = build_plain(spans, ev, end);
     note_bounds(spans, from);
     spans->total_events += (uint64_t)(stop - ev);
     ev = stop;
-    if (ev != end && spans->count + SLACK <= BATCH)
+    if (ev != end && spans->count + SLACK <= BATCH) {
       rc = build_noted(spans, ev++);
+    }
   }
-  if (ev != spans->events)
+  if (ev != spans->events) {
     spans->last_tsc = ev[-1].tsc;
+  }
   spans->event_pos = (size_t)(ev - spans->events);
   return rc;
 }

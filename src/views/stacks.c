@@ -17,12 +17,14 @@ bucket_of(const struct ct_view_stacks *stacks, uint64_t context)
 int
 ct_view_stack_grow(struct ct_view_stack *stack)
 {
-  if (stack->capacity > UINT32_MAX / 2)
+  if (stack->capacity > UINT32_MAX / 2) {
     return CT_ENOMEM;
+  }
   uint32_t capacity = stack->capacity == 0 ? FIRST_FRAMES : stack->capacity * 2;
   struct ct_view_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
-  if (frames == NULL)
+  if (frames == NULL) {
     return CT_ENOMEM;
+  }
   stack->frames = frames;
   stack->capacity = capacity;
   return 0;
@@ -34,8 +36,9 @@ rehash(struct ct_view_stacks *stacks)
   uint32_t old_count = stacks->bucket_count;
   struct ct_view_stack **old = stacks->buckets;
   struct ct_view_stack **buckets = calloc((size_t)old_count * 2, sizeof(*buckets));
-  if (buckets == NULL)
+  if (buckets == NULL) {
     return CT_ENOMEM;
+  }
   stacks->buckets = buckets;
   stacks->bucket_count = old_count * 2;
   for (uint32_t i = 0; i < old_count; i++) {
@@ -55,16 +58,19 @@ static struct ct_view_stack *
 find_or_add(struct ct_view_stacks *stacks, uint64_t context)
 {
   for (struct ct_view_stack *s = stacks->buckets[bucket_of(stacks, context)]; s != NULL; s = s->next) {
-    if (s->context == context)
+    if (s->context == context) {
       return s;
+    }
   }
-  if (stacks->stack_count >= stacks->bucket_count && rehash(stacks) != 0)
+  if (stacks->stack_count >= stacks->bucket_count && rehash(stacks) != 0) {
     return NULL;
+  }
   struct ct_view_stack *stack = stacks->spare;
-  if (stack != NULL)
+  if (stack != NULL) {
     stacks->spare = stack->next;
-  else if ((stack = calloc(1, sizeof(*stack))) == NULL)
+  } else if ((stack = calloc(1, sizeof(*stack))) == NULL) {
     return NULL;
+  }
   uint32_t b = bucket_of(stacks, context);
   stack->context = context;
   stack->count = 0;
@@ -81,8 +87,9 @@ static void
 recycle(struct ct_view_stacks *stacks, struct ct_view_stack *stack)
 {
   struct ct_view_stack **link = &stacks->buckets[bucket_of(stacks, stack->context)];
-  while (*link != stack)
+  while (*link != stack) {
     link = &(*link)->next;
+  }
   *link = stack->next;
   stacks->stack_count--;
   stack->next = stacks->spare;
@@ -94,8 +101,9 @@ ct_view_stacks_init(struct ct_view_stacks *stacks)
 {
   *stacks = (struct ct_view_stacks){.bucket_count = FIRST_BUCKETS};
   stacks->buckets = calloc(FIRST_BUCKETS, sizeof(struct ct_view_stack *));
-  if (stacks->buckets == NULL)
+  if (stacks->buckets == NULL) {
     return CT_ENOMEM;
+  }
   stacks->current = find_or_add(stacks, 0);
   if (stacks->current == NULL) {
     ct_view_stacks_destroy(stacks);
@@ -119,8 +127,9 @@ void
 ct_view_stacks_destroy(struct ct_view_stacks *stacks)
 {
   if (stacks->buckets != NULL) {
-    for (uint32_t i = 0; i < stacks->bucket_count; i++)
+    for (uint32_t i = 0; i < stacks->bucket_count; i++) {
       free_list(stacks->buckets[i]);
+    }
   }
   free_list(stacks->spare);
   free(stacks->buckets);
@@ -131,15 +140,18 @@ int
 ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t tsc)
 {
   struct ct_view_stack *left = stacks->current;
-  if (left->context == context)
+  if (left->context == context) {
     return 0;
+  }
   struct ct_view_stack *entered = find_or_add(stacks, context);
-  if (entered == NULL)
+  if (entered == NULL) {
     return CT_ENOMEM;
-  if (left->count == 0)
+  }
+  if (left->count == 0) {
     recycle(stacks, left);
-  else
+  } else {
     left->away_since = tsc;
+  }
   stacks->current = entered;
   return 0;
 }
@@ -150,8 +162,9 @@ ct_view_stacks_each(struct ct_view_stacks *stacks, int (*visit)(struct ct_view_s
   int rc = visit(stacks->current, arg);
   for (uint32_t i = 0; rc == 0 && i < stacks->bucket_count; i++) {
     for (struct ct_view_stack *s = stacks->buckets[i]; rc == 0 && s != NULL; s = s->next) {
-      if (s != stacks->current)
+      if (s != stacks->current) {
         rc = visit(s, arg);
+      }
     }
   }
   return rc;

@@ -97,8 +97,9 @@ ct_view_stack_fit(const struct ct_view_stack *stack, uint32_t depth)
 static inline struct ct_view_frame *
 ct_view_stack_push(struct ct_view_stack *stack)
 {
-  if (__builtin_expect(stack->count == stack->capacity, 0) && ct_view_stack_grow(stack) != 0)
+  if (__builtin_expect(stack->count == stack->capacity, 0) && ct_view_stack_grow(stack) != 0) {
     return NULL;
+  }
   return &stack->frames[stack->count++];
 }
 

@@ -71,8 +71,9 @@ static __attribute__((noinline, cold)) int
 touch(struct ct_stats *stats, struct ct_fn_stats *fn)
 {
   fn->histogram = calloc(1, sizeof(*fn->histogram));
-  if (fn->histogram == NULL)
+  if (fn->histogram == NULL) {
     return CT_ENOMEM;
+  }
   fn->min_ticks = UINT64_MAX;
   stats->touched[stats->touched_count++] = (uint32_t)(fn - stats->fns);
   return 0;
@@ -83,8 +84,9 @@ static __attribute__((noinline)) uint64_t *
 unwound_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
 {
   uint64_t **unwound = &stats->unwound[fn - stats->fns];
-  if (*unwound == NULL)
+  if (*unwound == NULL) {
     *unwound = calloc(CT_SPAN_ENDS, sizeof(**unwound));
+  }
   return *unwound;
 }
 
@@ -107,11 +109,13 @@ add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *
   bool is_before = (span->uncertain & CT_SPAN_BEFORE) != 0;
   stats->before[fn - stats->fns] += is_before;
   if ((span->uncertain & CT_SPAN_UNCERTAIN) != 0 || !(is_before || span->end == CT_SPAN_OPEN) ||
-      span->end == CT_SPAN_SWITCHED || span->end == CT_SPAN_LOST)
+      span->end == CT_SPAN_SWITCHED || span->end == CT_SPAN_LOST) {
     return;
+  }
   stats->partial[fn - stats->fns]++;
-  if (span->duration_ticks > fn->max_ticks)
+  if (span->duration_ticks > fn->max_ticks) {
     fn->max_ticks = span->duration_ticks;
+  }
 }
 
 /* Its duration is known from its begin to its end. */
@@ -127,16 +131,19 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
 {
   for (const struct ct_span *span = spans; span != spans + count; span++) {
     struct ct_fn_stats *fn = &stats->fns[span->fn < stats->fn_count ? span->fn : stats->fn_count];
-    if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0)
+    if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0) {
       return CT_ENOMEM;
+    }
     if (__builtin_expect(ct_span_is_left(span->end), 0)) {
       uint64_t *unwound = unwound_of(stats, fn);
-      if (unwound == NULL)
+      if (unwound == NULL) {
         return CT_ENOMEM;
+      }
       unwound[span->end]++;
     }
-    if (__builtin_expect(span->off_ticks != 0, 0))
+    if (__builtin_expect(span->off_ticks != 0, 0)) {
       stats->off[fn - stats->fns] += span->off_ticks;
+    }
     if (__builtin_expect(!is_timed(span), 0)) {
       add_other(stats, fn, span);
       continue;
@@ -144,12 +151,15 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
     uint64_t duration = span->duration_ticks;
     fn->total_ticks += span->fresh_ticks;
     fn->self_ticks += span->self_ticks;
-    if (duration < fn->min_ticks)
+    if (duration < fn->min_ticks) {
       fn->min_ticks = duration;
-    if (duration > fn->max_ticks)
+    }
+    if (duration > fn->max_ticks) {
       fn->max_ticks = duration;
-    if (__builtin_expect(ct_histogram_add(fn->histogram, duration) != 0, 0))
+    }
+    if (__builtin_expect(ct_histogram_add(fn->histogram, duration) != 0, 0)) {
       return CT_ENOMEM;
+    }
   }
   return 0;
 }
@@ -159,8 +169,9 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
 {
   const struct ct_fn_stats *src = &from->fns[id];
   struct ct_fn_stats *dst = &into->fns[to < into->fn_count ? to : into->fn_count];
-  if (dst->histogram == NULL && touch(into, dst) != 0)
+  if (dst->histogram == NULL && touch(into, dst) != 0) {
     return CT_ENOMEM;
+  }
   dst->points += src->points;
   into->passed_over[dst - into->fns] += from->passed_over[id];
   into->off[dst - into->fns] += from->off[id];
@@ -172,15 +183,19 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
   dst->orphans += src->orphans;
   if (from->unwound[id] != NULL) {
     uint64_t *unwound = unwound_of(into, dst);
-    if (unwound == NULL)
+    if (unwound == NULL) {
       return CT_ENOMEM;
-    for (int end = 0; end < CT_SPAN_ENDS; end++)
+    }
+    for (int end = 0; end < CT_SPAN_ENDS; end++) {
       unwound[end] += from->unwound[id][end];
+    }
   }
-  if (src->min_ticks < dst->min_ticks)
+  if (src->min_ticks < dst->min_ticks) {
     dst->min_ticks = src->min_ticks;
-  if (src->max_ticks > dst->max_ticks)
+  }
+  if (src->max_ticks > dst->max_ticks) {
     dst->max_ticks = src->max_ticks;
+  }
   return ct_histogram_merge(dst->histogram, src->histogram);
 }
 
@@ -190,7 +205,8 @@ ct_stats_merge(struct ct_stats *into, const struct ct_stats *from)
   int rc = 0;
   into->gap_ticks += from->gap_ticks;
   into->lost += from->lost;
-  for (uint32_t i = 0; i < from->touched_count && rc == 0; i++)
+  for (uint32_t i = 0; i < from->touched_count && rc == 0; i++) {
     rc = ct_stats_merge_one(into, from->touched[i], from, from->touched[i]);
+  }
   return rc;
 }

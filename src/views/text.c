@@ -8,8 +8,9 @@ size_t
 ct_text_columns(const char *text)
 {
   size_t columns = 0;
-  for (; *text != '\0'; text++)
+  for (; *text != '\0'; text++) {
     columns += ((unsigned char)*text & 0xC0) != 0x80;
+  }
   return columns;
 }
 
@@ -18,8 +19,9 @@ ct_text_bytes_of_columns(const char *text, size_t columns)
 {
   size_t i = 0;
   for (; text[i] != '\0'; i++) {
-    if (((unsigned char)text[i] & 0xC0) != 0x80 && columns-- == 0)
+    if (((unsigned char)text[i] & 0xC0) != 0x80 && columns-- == 0) {
       break;
+    }
   }
   return i;
 }

@@ -64,15 +64,17 @@ static uint8_t
 find_kind(struct ct_trace *trace, uint32_t fn)
 {
   const struct ct_trace_function *function = ct_trace_function(trace, fn);
-  if (function == NULL)
+  if (function == NULL) {
     return KIND_NONE;
+  }
   if (function->raw_name[0] == '\0') {
     const char *module = ct_trace_module_name(trace, function->module);
     return strncmp(module, "libc.so", 7) == 0 || strncmp(module, "libpthread", 10) == 0 ? KIND_LIBC : KIND_NONE;
   }
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (strcmp(function->raw_name, names[i].name) == 0)
+    if (strcmp(function->raw_name, names[i].name) == 0) {
       return names[i].kind;
+    }
   }
   return KIND_NONE;
 }
@@ -80,10 +82,12 @@ find_kind(struct ct_trace *trace, uint32_t fn)
 static inline uint8_t
 kind_of(struct ct_unwind_reason *unwind_reason, uint32_t fn)
 {
-  if (fn >= unwind_reason->fn_count)
+  if (fn >= unwind_reason->fn_count) {
     return KIND_NONE;
-  if (unwind_reason->kinds[fn] == KIND_UNKNOWN)
+  }
+  if (unwind_reason->kinds[fn] == KIND_UNKNOWN) {
     unwind_reason->kinds[fn] = find_kind(unwind_reason->trace, fn);
+  }
   return unwind_reason->kinds[fn];
 }
 
@@ -93,15 +97,17 @@ ct_unwind_reason_init(struct ct_unwind_reason *unwind_reason, struct ct_trace *t
   *unwind_reason =
       (struct ct_unwind_reason){.trace = trace, .fn_count = ct_trace_function_count(trace), .at_end = CT_SPAN_OPEN};
   unwind_reason->kinds = calloc((size_t)unwind_reason->fn_count + 1, 1);
-  if (unwind_reason->kinds == NULL)
+  if (unwind_reason->kinds == NULL) {
     return CT_ENOMEM;
+  }
   const json_t *manifest = ct_trace_manifest(trace), *end = json_object_get(manifest, "exit");
   /* With more than one image a thread may have ended by the exec of another one. */
   if (ct_trace_is_complete(trace) && json_array_size(json_object_get(manifest, "images")) == 1) {
-    if (json_object_get(end, "status") != NULL)
+    if (json_object_get(end, "status") != NULL) {
       unwind_reason->at_end = CT_SPAN_EXITED;
-    else if (json_object_get(end, "signal") != NULL)
+    } else if (json_object_get(end, "signal") != NULL) {
       unwind_reason->at_end = CT_SPAN_KILLED;
+    }
   }
   return 0;
 }
@@ -132,8 +138,9 @@ landed_by(const struct ct_view_stack *stack, uint32_t depth)
 {
   for (uint32_t i = stack->landing_count; i-- > 0;) {
     const struct ct_view_landing *landing = &stack->landings[i];
-    if (landing->depth == depth && landing->identity == identity(stack, depth))
+    if (landing->depth == depth && landing->identity == identity(stack, depth)) {
       return landing->reason;
+    }
   }
   return CT_SPAN_UNWOUND;
 }
@@ -150,8 +157,9 @@ rethrown(const struct ct_view_stack *stack)
 {
   for (uint32_t i = stack->landing_count; i-- > 0;) {
     const struct ct_view_landing *landing = &stack->landings[i];
-    if (landing->identity == identity(stack, landing->depth))
+    if (landing->identity == identity(stack, landing->depth)) {
       return is_forced(landing->reason) ? landing->reason : CT_SPAN_EXCEPTION;
+    }
   }
   return CT_SPAN_EXCEPTION;
 }
@@ -202,8 +210,9 @@ ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_view_st
 {
   uint32_t depth = depth_of(stack);
   uint8_t reason = reason_of(unwind_reason, stack, kind_of(unwind_reason, fn), depth);
-  if (reason == CT_SPAN_UNWOUND)
+  if (reason == CT_SPAN_UNWOUND) {
     return;
+  }
   stack->pending = (struct ct_view_landing){.depth = depth, .reason = reason, .identity = identity(stack, depth)};
 }
 
@@ -226,11 +235,13 @@ find_reason(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *
   uint32_t depth = depth_of(stack);
   for (uint32_t i = 0; i < INNERMOST && i < stack->count; i++) {
     uint8_t kind = kind_of(unwind_reason, stack->frames[stack->count - 1 - i].fn);
-    if (kind == KIND_JUMP && is_forced(waiting))
+    if (kind == KIND_JUMP && is_forced(waiting)) {
       return waiting;
+    }
     uint8_t reason = reason_of(unwind_reason, stack, kind, depth - 1 - i);
-    if (reason != CT_SPAN_UNWOUND)
+    if (reason != CT_SPAN_UNWOUND) {
       return reason;
+    }
   }
   return waiting;
 }
@@ -256,11 +267,13 @@ ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view
     break;
   }
   uint32_t depth = depth_of(stack);
-  if (stack->unwind_reason != 0 && stack->unwound_tsc == event->tsc && stack->unwound_depth == depth)
+  if (stack->unwind_reason != 0 && stack->unwound_tsc == event->tsc && stack->unwound_depth == depth) {
     return stack->unwind_reason;
+  }
   uint8_t reason = find_reason(unwind_reason, stack);
-  if (reason != CT_SPAN_UNWOUND)
+  if (reason != CT_SPAN_UNWOUND) {
     return reason;
+  }
   /* Not where the thread landed after all: its first events there were of calls further in than this frame (lazy
    * binding takes much stack). */
   return stack->arrived_by != 0 && stack->arrived_depth == depth ? stack->arrived_by : landed_by(stack, depth);
@@ -270,17 +283,20 @@ void
 ct_unwind_reason_applied(struct ct_view_stack *stack, uint64_t tsc, uint8_t reason)
 {
   uint32_t depth = depth_of(stack);
-  if (reason < CT_SPAN_UNWOUND || reason > CT_SPAN_PTHREAD_EXIT)
+  if (reason < CT_SPAN_UNWOUND || reason > CT_SPAN_PTHREAD_EXIT) {
     return;
+  }
   stack->unwind_reason = reason;
   stack->unwound_tsc = tsc;
   stack->unwound_depth = depth;
   stack->arrived_by = 0;
   stack->pending.reason = 0;
-  while (stack->landing_count != 0 && stack->landings[stack->landing_count - 1].depth >= depth)
+  while (stack->landing_count != 0 && stack->landings[stack->landing_count - 1].depth >= depth) {
     stack->landing_count--;
-  if (reason == CT_SPAN_UNWOUND)
+  }
+  if (reason == CT_SPAN_UNWOUND) {
     return;
+  }
   if (stack->landing_count == CT_VIEW_LANDINGS) {
     memmove(stack->landings, stack->landings + 1, sizeof(stack->landings) - sizeof(stack->landings[0]));
     stack->landing_count--;
@@ -296,8 +312,9 @@ ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_view_s
   struct ct_view_stack *from = stacks->current;
   uint8_t reason = find_reason(unwind_reason, from);
   int rc = ct_view_stacks_switch(stacks, context, tsc);
-  if (rc != 0 || stacks->current == from)
+  if (rc != 0 || stacks->current == from) {
     return rc;
+  }
   stacks->current->arrived_by = reason != CT_SPAN_UNWOUND ? reason : 0;
   stacks->current->arrived_depth = depth_of(stacks->current);
   return 0;
@@ -309,15 +326,18 @@ ct_unwind_reason_at_end(struct ct_unwind_reason *unwind_reason, uint32_t thread,
 {
   const struct ct_view_stack *stack = stacks->current;
   uint8_t before = ended != stack ? find_reason(unwind_reason, ended) : CT_SPAN_UNWOUND;
-  if (before != CT_SPAN_UNWOUND)
+  if (before != CT_SPAN_UNWOUND) {
     return before;
+  }
   for (uint32_t i = stack->count; i-- > 0;) {
     uint8_t kind = kind_of(unwind_reason, stack->frames[i].fn);
-    if (kind == KIND_EXIT)
+    if (kind == KIND_EXIT) {
       return CT_SPAN_EXIT;
+    }
     if (kind == KIND_PTHREAD_EXIT || (kind == KIND_THREAD && i + 1 == stack->count) ||
-        (kind == KIND_LIBC && stack->base + stack->count == 1))
+        (kind == KIND_LIBC && stack->base + stack->count == 1)) {
       return CT_SPAN_THREAD_EXIT;
+    }
   }
   return ct_trace_thread(unwind_reason->trace, thread)->exited ? CT_SPAN_THREAD_EXIT : unwind_reason->at_end;
 }

@@ -35,8 +35,9 @@ ct_view_damage(const struct ct_trace *trace)
 {
   json_t *list = json_array();
   char text[640];
-  if (list == NULL)
+  if (list == NULL) {
     return NULL;
+  }
   const char *failure = ct_trace_failure(trace);
   if (failure != NULL) {
     snprintf(text, sizeof(text), "INCOMPLETE: the recording ended early: %s", failure);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define LONGJMP_BYTES_MAX   512
+#define LONGJMP_BYTES_MAX      512
 #define CHECK_INSTRUCTIONS_MAX 6
 
 bool

@@ -18,12 +18,15 @@ change(struct ct_session *session, const char *what, const char *mode_name, cons
   enum ct_select_mode mode = strcmp(mode_name, "full") == 0    ? CT_SELECT_FULL
                              : strcmp(mode_name, "light") == 0 ? CT_SELECT_LIGHT
                                                                : CT_SELECT_AUTO;
-  if (strcmp(what, "add") == 0)
+  if (strcmp(what, "add") == 0) {
     return ct_session_trace_add(session, pattern, mode, done, diag);
-  if (strcmp(what, "remove") == 0)
+  }
+  if (strcmp(what, "remove") == 0) {
     return ct_session_trace_remove(session, pattern, done, diag);
-  if (strcmp(what, "exclude") == 0)
+  }
+  if (strcmp(what, "exclude") == 0) {
     return ct_session_exclude_add(session, pattern, done, diag);
+  }
   return ct_session_exclude_remove(session, pattern, done, diag);
 }
 
@@ -35,8 +38,9 @@ main(int argc, char **argv)
   struct ct_session *session;
   struct ct_diag diag = {""};
   char line[1024], what[16], mode[16], pattern[900];
-  if (argc != 3)
+  if (argc != 3) {
     return 2;
+  }
   options.directory = argv[2];
   options.selection = ct_selection_create();
   ct_selection_add(options.selection, "red_leaf_0", CT_SELECT_FULL, &diag);
@@ -50,10 +54,11 @@ main(int argc, char **argv)
   while (fgets(line, sizeof(line), stdin) != NULL && sscanf(line, "%15s %15s %899s", what, mode, pattern) == 3) {
     struct ct_session_change done = {.struct_size = sizeof(done)};
     int code = change(session, what, mode, pattern, &done, &diag);
-    if (code != 0)
+    if (code != 0) {
       printf("error %d %s\n", code, diag.text);
-    else
+    } else {
       printf("%zu %zu %zu %" PRIu64 "\n", done.hooked, done.before, done.busy, done.pause_ns);
+    }
     fflush(stdout);
   }
   char *list = ct_session_trace_list(session);

@@ -43,8 +43,9 @@ descend(int me, int depth)
 static __attribute__((noipa)) void
 body(int me)
 {
-  for (volatile int round = 0;; round++)
+  for (volatile int round = 0;; round++) {
     sums[me] += descend(me, 2 + (me + round) % 9);
+  }
 }
 
 static __attribute__((noipa)) void
@@ -74,22 +75,26 @@ run(void *number)
         }
       }
     }
-    if (turn % ROUNDS != 0)
+    if (turn % ROUNDS != 0) {
       continue;
+    }
     for (int i = 0; i < COUNT; i++) {
       long sum = 0;
-      for (long round = 0; round < turn - 1; round++)
+      for (long round = 0; round < turn - 1; round++) {
         sum += 3 + (i + round) % 9;
-      if (sum != sums[i])
+      }
+      if (sum != sums[i]) {
         _exit(3);
+      }
     }
     if (number != NULL) {
       printf("%ld\n", ++printed);
       fflush(stdout);
     }
     turn = 0;
-    for (who = 0; who < COUNT; who++)
+    for (who = 0; who < COUNT; who++) {
       sums[who] = started[who] = 0;
+    }
   }
   return number;
 }

@@ -18,33 +18,39 @@
 
 static std::atomic<unsigned long> handled, work;
 
-static void fail(const char *what)
+static void
+fail(const char *what)
 {
   fprintf(stderr, "%s\n", what);
   abort();
 }
 
-static void on_signal(int)
+static void
+on_signal(int)
 {
   handled++;
 }
 
-__attribute__((noinline)) static long fib(int n)
+__attribute__((noinline)) static long
+fib(int n)
 {
   return n < 2 ? n : fib(n - 1) + fib(n - 2);
 }
 
-static void compute()
+static void
+compute()
 {
   for (;;) {
-    if (fib(15) != 610)
+    if (fib(15) != 610) {
       fail("fib");
+    }
     work++;
     usleep(500);
   }
 }
 
-static void sleeping()
+static void
+sleeping()
 {
   for (;;) {
     timespec wait = {0, 20 * 1000 * 1000};
@@ -54,66 +60,79 @@ static void sleeping()
   }
 }
 
-static void polling()
+static void
+polling()
 {
   int ends[2];
-  if (pipe(ends) != 0)
+  if (pipe(ends) != 0) {
     fail("pipe");
+  }
   for (unsigned char n = 0;; n++) {
     unsigned char got = 0;
     pollfd wait = {ends[0], POLLIN, 0};
-    if (poll(&wait, 1, 1) < 0)
+    if (poll(&wait, 1, 1) < 0) {
       continue;
-    if (write(ends[1], &n, 1) != 1 || read(ends[0], &got, 1) != 1 || got != n)
+    }
+    if (write(ends[1], &n, 1) != 1 || read(ends[0], &got, 1) != 1 || got != n) {
       fail("pipe data");
+    }
     work++;
   }
 }
 
-__attribute__((noinline)) static void thrower(int depth)
+__attribute__((noinline)) static void
+thrower(int depth)
 {
   std::string text(static_cast<size_t>(depth) + 1, 'x');
-  if (depth == 0)
+  if (depth == 0) {
     throw std::runtime_error(text);
+  }
   thrower(depth - 1);
 }
 
-static void throwing()
+static void
+throwing()
 {
   for (;;) {
     try {
       thrower(10);
       fail("not thrown");
     } catch (const std::runtime_error &error) {
-      if (error.what() != std::string("x"))
+      if (error.what() != std::string("x")) {
         fail("what");
+      }
     }
     work++;
     usleep(1000);
   }
 }
 
-static void allocating()
+static void
+allocating()
 {
   for (;;) {
     std::map<int, std::string> all;
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
       all[i * 7 % 101] = std::to_string(i);
-    if (all.size() != 100)
+    }
+    if (all.size() != 100) {
       fail("map");
+    }
     work++;
     usleep(1000);
   }
 }
 
-static void spawning()
+static void
+spawning()
 {
   for (;;) {
     int result = 0;
     std::thread other([&result] { result = 7; });
     other.join();
-    if (result != 7)
+    if (result != 7) {
       fail("thread");
+    }
     work++;
     usleep(2000);
   }
@@ -121,15 +140,18 @@ static void spawning()
 
 static sem_t never;
 
-static void waiting()
+static void
+waiting()
 {
   for (;;) {
-    if (sem_wait(&never) == 0)
+    if (sem_wait(&never) == 0) {
       fail("semaphore");
+    }
   }
 }
 
-int main()
+int
+main()
 {
   void (*const kinds[])() = {compute, sleeping, polling, throwing, allocating, spawning, waiting};
   struct sigaction action = {};
@@ -138,16 +160,20 @@ int main()
   sigaction(SIGUSR1, &action, nullptr);
   sem_init(&never, 0, 0);
   std::vector<std::thread> all;
-  for (size_t i = 0; i < 100; i++)
+  for (size_t i = 0; i < 100; i++) {
     all.emplace_back(kinds[i % (sizeof(kinds) / sizeof(kinds[0]))]);
+  }
   for (int n = 1;; n++) {
     unsigned long before = work;
-    for (size_t i = 0; i < all.size(); i += 3)
+    for (size_t i = 0; i < all.size(); i += 3) {
       pthread_kill(all[i].native_handle(), SIGUSR1);
-    for (int waits = 0; waits < 200 && (waits == 0 || work == before); waits++)
+    }
+    for (int waits = 0; waits < 200 && (waits == 0 || work == before); waits++) {
       usleep(100 * 1000);
-    if (work == before)
+    }
+    if (work == before) {
       fail("nothing is done");
+    }
     printf("%d\n", n);
     fflush(stdout);
   }

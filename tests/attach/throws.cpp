@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Loaded by hosts.c: an exception thrown and caught here, past frames of the program.
-extern "C" int guard(int (*function)(int), int argument)
+extern "C" int
+guard(int (*function)(int), int argument)
 {
   try {
     return function(argument);
@@ -9,7 +10,8 @@ extern "C" int guard(int (*function)(int), int argument)
   }
 }
 
-extern "C" void hurl(int value)
+extern "C" void
+hurl(int value)
 {
   throw value;
 }

@@ -104,8 +104,9 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
   agency->table = map(0, CT_TABLE_BYTES);
   agency->ring = map(0, sizeof(*agency->ring));
   if (agency->config == NULL || agency->ring == NULL || agency->control == NULL || segment == CT_CURSOR_VALID ||
-      agency->table == NULL || map(stack + (uint64_t)delta, bytes) == NULL)
+      agency->table == NULL || map(stack + (uint64_t)delta, bytes) == NULL) {
     return -1;
+  }
   agency->process = (struct ct_process){.pid = getpid(), .mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC)};
   agency->remote = (struct ct_remote){.process = &agency->process, .syscall = own_syscall};
   agency_delta = (uint64_t)delta;
@@ -121,9 +122,11 @@ agency_set_up(struct agency *agency, uint64_t stack, uint64_t bytes, int64_t del
                                                      .restore_passthrough = (uint64_t)agency_restore_ra_slot}};
   /* All else that the agent has are callouts; each is called by some function of libc. */
   uint64_t *stubs = (uint64_t *)&agency->layout.head;
-  for (size_t i = 0; i < sizeof(agency->layout.head) / sizeof(*stubs); i++)
-    if (stubs[i] == 0)
+  for (size_t i = 0; i < sizeof(agency->layout.head) / sizeof(*stubs); i++) {
+    if (stubs[i] == 0) {
       stubs[i] = (uint64_t)agency_callout;
+    }
+  }
   agency_ready(agency, stack, bytes, true);
   return agency->process.mem_fd >= 0 && syscall(SYS_arch_prctl, ARCH_SET_GS, agency->control) == 0 ? 0 : -1;
 }
@@ -134,8 +137,9 @@ agency_tear_down(struct agency *agency)
   syscall(SYS_arch_prctl, ARCH_SET_GS, 0);
   munmap(agency->table, CT_TABLE_BYTES);
   munmap(agency->ring, sizeof(*agency->ring));
-  if (agency->process.mem_fd > 0)
+  if (agency->process.mem_fd > 0) {
     close(agency->process.mem_fd);
+  }
   ct_agent_layout_free(&agency->layout);
 }
 
@@ -173,16 +177,19 @@ agency_install(struct agency *agency, struct agency_module *module, const struct
       module->desc_count = region->desc_count;
     }
   }
-  if (module->descs == NULL)
+  if (module->descs == NULL) {
     snprintf(text, size, "%s: the agent was told of no region", plan->path);
+  }
   return module->descs == NULL ? -1 : 0;
 }
 
 const struct ct_hook_desc *
 agency_desc(const struct agency_module *module, uint32_t fn, uint64_t function)
 {
-  for (size_t i = 0; i < module->desc_count; i++)
-    if (module->descs[i].fn == fn && module->descs[i].function == function)
+  for (size_t i = 0; i < module->desc_count; i++) {
+    if (module->descs[i].fn == fn && module->descs[i].function == function) {
       return &module->descs[i];
+    }
+  }
   return NULL;
 }

@@ -87,8 +87,9 @@ next_word(const char *at, char *word, size_t size, const char *ends)
 static void
 add_target(const char *name, uint64_t address, const char *arguments)
 {
-  if (target_count == TARGETS_MAX || address == 0)
+  if (target_count == TARGETS_MAX || address == 0) {
     return;
+  }
   struct target *target = &targets[target_count++];
   snprintf(target->name, sizeof(target->name), "%s", name);
   target->address[0] = address;
@@ -104,28 +105,32 @@ add_sequence(void *library, const char *text)
   for (const char *at = text; at != NULL && target.steps < STEPS_MAX;) {
     const char *arguments = next_word(at, word, sizeof(word), ":");
     target.address[target.steps] = (uint64_t)dlsym(library, word);
-    if (target.address[target.steps] == 0)
+    if (target.address[target.steps] == 0) {
       return;
+    }
     snprintf(target.name, sizeof(target.name), "%s", word);
     target.arguments[target.steps++] = arguments;
     at = strchr(arguments, ';');
     at = at != NULL ? at + 1 : NULL;
   }
-  if (target_count < TARGETS_MAX)
+  if (target_count < TARGETS_MAX) {
     targets[target_count++] = target;
+  }
 }
 
 /* The arguments of a function by its name in a library's signatures; NULL. */
 static const char *
 arguments_of(const struct signature *signatures, const char *name, size_t length)
 {
-  for (; signatures->arguments != NULL; signatures++)
+  for (; signatures->arguments != NULL; signatures++) {
     for (const char *at = signatures->names; at != NULL && *at != 0; at += *at == ' ') {
       size_t word = strcspn(at, " ");
-      if (word == length && strncmp(at, name, length) == 0)
+      if (word == length && strncmp(at, name, length) == 0) {
         return signatures->arguments;
+      }
       at += word;
     }
+  }
   return NULL;
 }
 
@@ -138,26 +143,31 @@ add_variant(const struct signature *signatures, const char *name, uint64_t addre
   const char *plain = name + strspn(name, "_");
   plain += strncmp(plain, "ieee754_", 8) == 0 ? 8 : 0;
   const char *suffix = strchr(plain, '_');
-  if (suffix == NULL || plain == name)
+  if (suffix == NULL || plain == name) {
     return;
+  }
   char word[32];
   next_word(suffix + 1, word, sizeof(word), "_");
   const char *arguments = arguments_of(signatures, plain, (size_t)(suffix - plain));
-  for (size_t i = 0; arguments != NULL && i < sizeof(words) / sizeof(words[0]); i++)
-    if (strcmp(word, words[i]) == 0)
+  for (size_t i = 0; arguments != NULL && i < sizeof(words) / sizeof(words[0]); i++) {
+    if (strcmp(word, words[i]) == 0) {
       add_target(name, address, arguments);
+    }
+  }
 }
 
 /* _ZGVdN4vv_pow: N lanes in registers of kind d, two vectors. */
 static void
 add_vector(const char *name, uint64_t address)
 {
-  if (strncmp(name, "_ZGV", 4) != 0 || name[5] != 'N')
+  if (strncmp(name, "_ZGV", 4) != 0 || name[5] != 'N') {
     return;
+  }
   const char *kinds = name + 6 + strspn(name + 6, "0123456789");
   size_t vectors = strspn(kinds, "v");
-  if (kinds[vectors] == '_' && vectors <= 2 && strstr(kinds, "sincos") == NULL)
+  if (kinds[vectors] == '_' && vectors <= 2 && strstr(kinds, "sincos") == NULL) {
     add_target(name, address, vectors == 1 ? ".V" : ".VV");
+  }
 }
 
 static void
@@ -165,8 +175,9 @@ add_library(void *library, const struct library *entry, const struct loaded *mod
 {
   for (const struct signature *s = entry->signatures; s->arguments != NULL; s++) {
     char word[64];
-    if (s->names == NULL)
+    if (s->names == NULL) {
       add_sequence(library, s->arguments);
+    }
     for (const char *at = s->names; at != NULL;) {
       at = next_word(at, word, sizeof(word), " ");
       add_target(word, (uint64_t)dlsym(library, word), s->arguments);
@@ -174,8 +185,9 @@ add_library(void *library, const struct library *entry, const struct loaded *mod
   }
   for (size_t i = 0; i < module->plan->count; i++) {
     const struct ct_planned *f = &module->plan->functions[i];
-    if (f->name == NULL)
+    if (f->name == NULL) {
       continue;
+    }
     add_vector(f->name, module->base + f->address);
     add_variant(entry->signatures, f->name, module->base + f->address);
   }
@@ -186,8 +198,9 @@ note_module(struct dl_phdr_info *info, size_t size, void *context)
 {
   struct ct_diag diag;
   struct loaded *module = &modules[module_count];
-  if (info->dlpi_name[0] == 0 || module_count == MODULES_MAX || access(info->dlpi_name, R_OK) != 0)
+  if (info->dlpi_name[0] == 0 || module_count == MODULES_MAX || access(info->dlpi_name, R_OK) != 0) {
     return 0;
+  }
   snprintf(module->path, sizeof(module->path), "%s", info->dlpi_name);
   module->base = info->dlpi_addr;
   module_count += ct_plan_create(module->path, &module->plan, &diag) == CT_OK;
@@ -199,8 +212,9 @@ module_named(const char *name)
 {
   for (size_t i = 0; i < module_count; i++) {
     const char *slash = strrchr(modules[i].path, '/');
-    if (slash != NULL && strcmp(slash + 1, name) == 0)
+    if (slash != NULL && strcmp(slash + 1, name) == 0) {
       return &modules[i];
+    }
   }
   return NULL;
 }
@@ -208,14 +222,16 @@ module_named(const char *name)
 static int
 prepare(void)
 {
-  for (const struct library *l = libraries; l->path != NULL; l++)
+  for (const struct library *l = libraries; l->path != NULL; l++) {
     (void)dlopen(l->path, RTLD_NOW);
+  }
   dl_iterate_phdr(note_module, NULL);
   for (const struct library *l = libraries; l->path != NULL; l++) {
     void *library = dlopen(l->path, RTLD_NOW | RTLD_NOLOAD);
     const struct loaded *module = module_named(l->path);
-    if (library != NULL && module != NULL)
+    if (library != NULL && module != NULL) {
       add_library(library, l, module);
+    }
   }
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
   data = mmap((void *)DATA_AT, DATA_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -256,8 +272,9 @@ static uint8_t *
 place(struct builder *b, unsigned part, size_t room)
 {
   uint8_t *start = data + part * (DATA_BYTES / 8);
-  if (part == 7 && rng_chance(b->rng, 50))
+  if (part == 7 && rng_chance(b->rng, 50)) {
     return data + DATA_BYTES - room;
+  }
   return start + rng_below(b->rng, DATA_BYTES / 8 - room);
 }
 
@@ -274,8 +291,9 @@ put_string(struct builder *b, unsigned part, const char *alphabet, size_t max, s
 {
   size_t bytes = length(b, max), letters = strlen(alphabet);
   uint8_t *at = place(b, part, bytes + 1 + room);
-  for (size_t i = 0; i < bytes; i++)
+  for (size_t i = 0; i < bytes; i++) {
     at[i] = (uint8_t)alphabet[rng_below(b->rng, letters)];
+  }
   at[bytes] = 0;
   return (uint64_t)at;
 }
@@ -343,9 +361,11 @@ put_vector(struct builder *b, char letter)
     low[14] = (uint8_t)(0xf8 + rng_below(b->rng, 8));
     break;
   default: /* doubles and floats that are neither too large nor too small, whichever they are taken for */
-    for (unsigned part = 0; part < machine_vector_parts(); part++)
-      for (unsigned i = 0; i < 16; i += 4)
+    for (unsigned part = 0; part < machine_vector_parts(); part++) {
+      for (unsigned i = 0; i < 16; i += 4) {
         machine_vector(b->machine, n, part)[i + 3] = (uint8_t)(0x3f + rng_below(b->rng, 2));
+      }
+    }
     break;
   }
 }
@@ -372,8 +392,9 @@ put_pointer(struct builder *b, char letter)
   case 'W': {
     size_t count = length(b, 1000);
     uint8_t *at = (uint8_t *)((uint64_t)place(b, 4, 4 * count + 8) & ~3ull);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
       memcpy(at + 4 * i, &(uint32_t){(uint32_t)(97 + rng_below(b->rng, 3))}, 4);
+    }
     memset(at + 4 * count, 0, 4);
     put_general(b, (uint64_t)at);
     break;
@@ -467,8 +488,9 @@ make_call(struct rng *rng, const char *arguments, struct machine *machine)
   machine->reg[RSP] = STACK_AT + STACK_BYTES - ARGUMENTS_ON_STACK;
   b.stack = (uint8_t *)machine->reg[RSP];
   memset(b.stack, 0, ARGUMENTS_ON_STACK);
-  for (arguments += *arguments == '=' || *arguments == '.'; *arguments != 0 && *arguments != ';'; arguments++)
+  for (arguments += *arguments == '=' || *arguments == '.'; *arguments != 0 && *arguments != ';'; arguments++) {
     put_argument(&b, *arguments);
+  }
   machine->reg[RAX] = b.vectors; /* as for variable arguments */
 }
 
@@ -505,10 +527,12 @@ make_case(uint64_t seed, uint64_t number, bool hooked, struct call_outcome *out)
     make_call(&rng, target->arguments[step], &out->begin[step]);
     agency_ready(&agency, STACK_AT, STACK_BYTES, true);
     machine_call(&out->begin[step], target->address[step], &out->machine[step], &out->ending[step]);
-    if (hooked)
+    if (hooked) {
       shared->events += (agency.control->cursor - (uint64_t)agency.segment) / CT_EVENT_BYTES;
-    if (out->ending[step].signal != 0)
+    }
+    if (out->ending[step].signal != 0) {
       break;
+    }
   }
   out->data = sum_of_data();
 }
@@ -520,11 +544,13 @@ static bool
 hook_everything(void)
 {
   char text[512];
-  if (agency_set_up(&agency, STACK_AT, STACK_BYTES, STORE_DELTA) != 0)
+  if (agency_set_up(&agency, STACK_AT, STACK_BYTES, STORE_DELTA) != 0) {
     return false;
+  }
   extern const char __executable_start[], etext[];
-  for (uint64_t at = (uint64_t)__executable_start >> CT_TABLE_SHIFT; at <= (uint64_t)etext >> CT_TABLE_SHIFT; at++)
+  for (uint64_t at = (uint64_t)__executable_start >> CT_TABLE_SHIFT; at <= (uint64_t)etext >> CT_TABLE_SHIFT; at++) {
     agency.table[at] = CT_TEXT_MODULE; /* our own code calls, and is called back */
+  }
   for (size_t i = 0; i < module_count; i++) {
     if (agency_install(&agency, &installed[i], modules[i].plan, modules[i].base, text, sizeof(text)) != 0) {
       printf("     %s\n", text);
@@ -544,8 +570,9 @@ unhook_everything(void)
     for (size_t p = 0; p < in->patch_count; p++) {
       const struct ct_patch *patch = &in->patches[p];
       const uint8_t *bytes = ct_elf_bytes(modules[i].plan->elf, patch->address - in->base, patch->length);
-      if (bytes == NULL || ct_process_write(&agency.process, patch->address, bytes, patch->length) != 0)
+      if (bytes == NULL || ct_process_write(&agency.process, patch->address, bytes, patch->length) != 0) {
         return false;
+      }
     }
   }
   return true;
@@ -557,15 +584,17 @@ child(uint64_t seed, int who, int in, int out)
 {
   char byte;
   alarm(600);
-  if (!hook_everything() || (who == 0 && !unhook_everything()))
+  if (!hook_everything() || (who == 0 && !unhook_everything())) {
     _exit(3);
+  }
   while (read(in, &byte, 1) == 1 && shared->batch_from != shared->batch_to) {
     for (uint64_t number = shared->batch_from; number < shared->batch_to; number++) {
       shared->at[who] = number;
       make_case(seed, number, who == 1, &shared->outcome[who][number - shared->batch_from]);
     }
-    if (write(out, &byte, 1) != 1)
+    if (write(out, &byte, 1) != 1) {
       break;
+    }
   }
   _exit(0);
 }
@@ -583,8 +612,9 @@ outcome_differs(const struct target *target, const struct call_outcome *a, const
                (unsigned long long)y->address, x->signal, (unsigned long long)x->address);
       return true;
     }
-    if (x->signal != 0)
+    if (x->signal != 0) {
       return false; /* in the middle of something: registers may hold what the stack has from before */
+    }
     size_t used = (size_t)snprintf(text, size, "call %zu: ", step + 1);
     const char *arguments = target->arguments[step];
     unsigned results = arguments[0] == '=' ? 2 : arguments[0] == '.' ? 0 : 1;
@@ -592,8 +622,9 @@ outcome_differs(const struct target *target, const struct call_outcome *a, const
                      : strcspn(arguments, "Q;") < strcspn(arguments, ";") ? 2
                                                                           : 1;
     if (machine_results_differ(&a->begin[step], &a->machine[step], &b->machine[step], results, words, text + used,
-                               size - used))
+                               size - used)) {
       return true;
+    }
   }
   snprintf(text, size, "memory differs");
   return a->data != b->data;
@@ -615,9 +646,10 @@ compare_batch(uint64_t seed, struct calls_count *count)
       continue;
     }
     bad++;
-    if (shown++ < SHOWN_MAX)
+    if (shown++ < SHOWN_MAX) {
       printf("FAIL calls --seed %llu --case %llu: %s (%s): %s\n", (unsigned long long)seed, (unsigned long long)number,
              target->name, target->arguments[0], text);
+    }
   }
   return bad;
 }
@@ -631,8 +663,9 @@ static bool
 start(struct worker *worker, uint64_t seed, int who)
 {
   int to[2], from[2];
-  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)
+  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
     return false;
+  }
   fflush(stdout);
   worker->pid = fork();
   if (worker->pid == 0) {
@@ -652,12 +685,14 @@ static bool
 make_batch(uint64_t seed, struct worker workers[2])
 {
   char byte = 0;
-  for (int who = 0; who < 2; who++)
+  for (int who = 0; who < 2; who++) {
     (void)!write(workers[who].to, &byte, 1);
+  }
   for (int who = 0; who < 2; who++) {
     int status = 0;
-    if (read(workers[who].from, &byte, 1) == 1)
+    if (read(workers[who].from, &byte, 1) == 1) {
       continue;
+    }
     waitpid(workers[who].pid, &status, 0);
     if (shared->at[who] == HOOKING) {
       printf("FAIL calls: a process ended with status %#x while its libraries were hooked\n", status);
@@ -685,13 +720,15 @@ calls_run(uint64_t seed, uint64_t from, uint64_t to, double seconds, struct call
   struct worker workers[2];
   int64_t bad = 0;
   double begin = now();
-  if (prepare() != 0)
+  if (prepare() != 0) {
     return -1;
+  }
   count->functions = target_count;
   signal(SIGPIPE, SIG_IGN);
   shared->at[0] = shared->at[1] = HOOKING;
-  if (!start(&workers[0], seed, 0) || !start(&workers[1], seed, 1))
+  if (!start(&workers[0], seed, 0) || !start(&workers[1], seed, 1)) {
     return -1;
+  }
   for (uint64_t at = from; seconds != 0 ? now() - begin < seconds : at < to; at += BATCH) {
     shared->batch_from = at;
     shared->batch_to = seconds == 0 && to - at < BATCH ? to : at + BATCH;

@@ -50,11 +50,13 @@ run_windows(const struct options *options)
   }
   for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
     uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
-    if (windows_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX)
+    if (windows_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX) {
       printf("FAIL windows --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
              text);
-    if (options->only >= 0)
+    }
+    if (options->only >= 0) {
       break;
+    }
   }
   windows_tear_down();
   printf("%s windows: %llu same, %llu differ, %llu not run (faults %llu, branches %llu, rip-relative %llu, calls %llu, "
@@ -81,17 +83,20 @@ run_entries(const struct options *options)
   }
   for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
     uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
-    if (entries_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX)
+    if (entries_case(options->seed, number, &count, text, sizeof(text)) == CASE_DIFFERS && bad++ < SHOWN_MAX) {
       printf("FAIL entries --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
              text);
-    if (options->only >= 0)
+    }
+    if (options->only >= 0) {
       break;
+    }
   }
   entries_tear_down();
   printf("%s entries: %llu same, %llu differ, %llu not run (", bad != 0 ? "FAIL" : "ok  ",
          (unsigned long long)count.same, (unsigned long long)bad, (unsigned long long)count.skipped);
-  for (int t = CT_TACTIC_JUMP; t < CT_TACTIC_COUNT; t++)
+  for (int t = CT_TACTIC_JUMP; t < CT_TACTIC_COUNT; t++) {
     printf("%s %llu, ", ct_tactic_name((enum ct_tactic)t), (unsigned long long)count.tactic[t]);
+  }
   printf("moved out %llu, returns %llu, enter only %llu, tail calls %llu, slow %llu, faults %llu)\n",
          (unsigned long long)count.evicted, (unsigned long long)count.returns, (unsigned long long)count.enter_only,
          (unsigned long long)count.tails, (unsigned long long)count.slow, (unsigned long long)count.faults);
@@ -161,10 +166,12 @@ read_options(int argc, char **argv, struct options *options)
       usage();
     }
   }
-  for (; optind < argc && options->path_count < PATHS_MAX; optind++)
+  for (; optind < argc && options->path_count < PATHS_MAX; optind++) {
     options->paths[options->path_count++] = argv[optind];
-  if (options->path_count == 0)
+  }
+  if (options->path_count == 0) {
     options->path_count = image_paths(options->paths, PATHS_MAX);
+  }
 }
 
 int
@@ -179,9 +186,11 @@ main(int argc, char **argv)
            PARTS);
     return 0;
   }
-  for (size_t i = 0; i < PARTS; i++)
-    if (options.part == NULL || strcmp(options.part, parts[i].name) == 0)
+  for (size_t i = 0; i < PARTS; i++) {
+    if (options.part == NULL || strcmp(options.part, parts[i].name) == 0) {
       count[parts[i].run(&options) + 1]++;
+    }
+  }
   printf("%d passed, %d failed, %d skipped\n", count[1], count[2], count[0]);
   return count[2] != 0;
 }

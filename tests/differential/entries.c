@@ -74,8 +74,10 @@ exchange(const struct patched_image *p, uint64_t around, bool patched)
   uint64_t hi = around + AROUND < p->image.hi ? around + AROUND : p->image.hi;
   size_t left = ct_elf_bytes_left(p->image.plan->elf, around - p->image.base);
   uint64_t start = around;
-  while (start > lo && ct_elf_bytes_left(p->image.plan->elf, start - 1 - p->image.base) == left + (around - start) + 1)
+  while (start > lo &&
+         ct_elf_bytes_left(p->image.plan->elf, start - 1 - p->image.base) == left + (around - start) + 1) {
     start--;
+  }
   hi = hi < around + left ? hi : around + left;
   image_protect(&p->image, start, hi - start, true);
   memcpy((void *)start, patched ? p->patched + (start - p->image.lo) : file_bytes(p, start, hi - start), hi - start);
@@ -86,18 +88,21 @@ static bool
 load(struct patched_image *p, const char *path, uint64_t base, char *text, size_t size)
 {
   struct image *image = &p->image;
-  if (!image_load(image, path, base))
+  if (!image_load(image, path, base)) {
     return false;
+  }
   ct_plan_use_int3(image->plan);
   size_t bytes = image->hi - image->lo;
   p->patched = malloc(bytes);
   p->fn_of = calloc(image->plan->count, sizeof(*p->fn_of));
-  if (p->patched == NULL || p->fn_of == NULL)
+  if (p->patched == NULL || p->fn_of == NULL) {
     return false;
+  }
   uint8_t *clean = malloc(bytes);
   memcpy(clean, (void *)image->lo, bytes);
-  if (agency_install(&agency, &p->module, image->plan, image->base, text, size) != 0)
+  if (agency_install(&agency, &p->module, image->plan, image->base, text, size) != 0) {
     return false;
+  }
   memcpy(p->patched, (void *)image->lo, bytes);
   image_protect(image, image->lo, bytes, true);
   memcpy((void *)image->lo, clean, bytes);
@@ -106,13 +111,15 @@ load(struct patched_image *p, const char *path, uint64_t base, char *text, size_
   uint32_t fn = p->module.installed.first_fn;
   for (size_t i = 0; i < image->plan->count; i++) {
     const struct ct_planned *f = &image->plan->functions[i];
-    if (f->refusal != CT_REFUSED_NOT)
+    if (f->refusal != CT_REFUSED_NOT) {
       continue;
+    }
     bool late = p->module.installed.install_refusals != NULL && p->module.installed.install_refusals[i] != 0;
     p->fn_of[i] = late ? 0 : fn;
     fn++;
-    if (!late && f->tactic > CT_TACTIC_PADDING && p->rare_count < RARE_MAX)
+    if (!late && f->tactic > CT_TACTIC_PADDING && p->rare_count < RARE_MAX) {
       p->rare[p->rare_count++] = (uint32_t)i;
+    }
   }
   return true;
 }
@@ -121,13 +128,15 @@ int
 entries_set_up(const char *const *paths, size_t count, char *text, size_t size)
 {
   text[0] = 0;
-  if (memory_set_up(&memory, ARENA_AT) != 0 || agency_set_up(&agency, ARENA_AT, ARENA_BYTES, STORE_DELTA) != 0)
+  if (memory_set_up(&memory, ARENA_AT) != 0 || agency_set_up(&agency, ARENA_AT, ARENA_BYTES, STORE_DELTA) != 0) {
     return -1;
+  }
   for (size_t i = 0; i < count && image_count < IMAGES_MAX; i++) {
     struct patched_image *p = &images[image_count];
     memset(p, 0, sizeof(*p));
-    if (load(p, paths[i], IMAGES_AT + image_count * SLOT + SLOT / 2, text, size))
+    if (load(p, paths[i], IMAGES_AT + image_count * SLOT + SLOT / 2, text, size)) {
       image_count++;
+    }
   }
   return image_count != 0 && text[0] == 0 ? 0 : -1;
 }
@@ -156,8 +165,9 @@ choose_function(struct entry_case *c, struct rng *rng)
   for (int attempt = 0; attempt < 32; attempt++) {
     size_t i = p->rare_count != 0 && rng_chance(rng, 50) ? p->rare[rng_below(rng, p->rare_count)]
                                                          : rng_below(rng, plan->count);
-    if (p->fn_of[i] == 0)
+    if (p->fn_of[i] == 0) {
       continue;
+    }
     c->function = &plan->functions[i];
     c->desc = agency_desc(&p->module, p->fn_of[i], p->image.base + c->function->address + c->function->patch_offset);
     return c->desc != NULL;
@@ -184,12 +194,15 @@ choose_caller(struct entry_case *c, struct rng *rng)
   c->recorded = true;
   c->caller = c->returns = true_address;
   agency_ready(&agency, ARENA_AT, ARENA_BYTES, kind != 0);
-  if (kind == 1)
+  if (kind == 1) {
     agency.control->stack_len = 0;
-  if (kind <= 1)
+  }
+  if (kind <= 1) {
     c->recorded = false;
-  if (kind == 2) /* code of a JIT compiler */
+  }
+  if (kind == 2) { /* code of a JIT compiler */
     c->caller = c->returns = 0x123400000000 + rng_below(rng, 1 << 20);
+  }
   if (kind >= 3 && kind <= 5) { /* a tail call out of another hooked function */
     const struct agency_module *module = &c->image->module;
     const struct ct_hook_desc *other = &module->descs[rng_below(rng, module->desc_count)];
@@ -203,8 +216,9 @@ choose_caller(struct entry_case *c, struct rng *rng)
 static bool
 choose(struct entry_case *c, struct rng *rng)
 {
-  if (!choose_function(c, rng))
+  if (!choose_function(c, rng)) {
     return false;
+  }
   const struct ct_planned *f = c->function;
   const struct ct_window *window = &f->window;
   uint64_t address = c->image->image.base + f->address + f->patch_offset;
@@ -215,8 +229,9 @@ choose(struct entry_case *c, struct rng *rng)
     window = &springboard->window;
     address = c->image->image.base + springboard->evicted;
     c->desc = agency_desc(&c->image->module, 0, address);
-    if (c->desc == NULL)
+    if (c->desc == NULL) {
       return false;
+    }
   } else if (c->desc->mode == CT_HOOK_FULL && rng_chance(rng, 20)) {
     c->kind = KIND_RETURN;
   }
@@ -246,11 +261,14 @@ on_the_way(const struct entry_case *c, uint64_t rip)
 {
   const struct ct_planned *f = c->function;
   const struct ct_plan *plan = c->image->image.plan;
-  if (f->tactic == CT_TACTIC_SHORT || f->tactic == CT_TACTIC_EVICT)
+  if (f->tactic == CT_TACTIC_SHORT || f->tactic == CT_TACTIC_EVICT) {
     return rip == c->image->image.base + plan->springboard[f->springboard].relay;
-  for (size_t i = 0; f->tactic == CT_TACTIC_PUN && i < agency.layout.stub_count; i++)
-    if (agency.layout.stubs[i].address == rip)
+  }
+  for (size_t i = 0; f->tactic == CT_TACTIC_PUN && i < agency.layout.stub_count; i++) {
+    if (agency.layout.stubs[i].address == rip) {
       return true;
+    }
+  }
   return false;
 }
 
@@ -278,10 +296,12 @@ look_patched(struct run *run, uint64_t rip)
     run->was_in_region = true;
     return true;
   }
-  if (run->was_in_region)
+  if (run->was_in_region) {
     return agency_is_stub(rip);
-  if (run->c->function->tactic == CT_TACTIC_INT3 && rip == run->c->piece.address + 1 && trapped(rip))
+  }
+  if (run->c->function->tactic == CT_TACTIC_INT3 && rip == run->c->piece.address + 1 && trapped(rip)) {
     return true;
+  }
   run->lost = !on_the_way(run->c, rip);
   return !run->lost;
 }
@@ -291,10 +311,12 @@ look_clean(struct run *run, uint64_t rip)
 {
   const struct piece *piece = &run->c->piece;
   uint64_t now = piece->address + piece->offset[run->index], next = piece->address + piece->offset[run->index + 1];
-  if (rip == now && piece->repeats[run->index])
+  if (rip == now && piece->repeats[run->index]) {
     return true;
-  if (rip != next || run->index + 1 >= piece->count)
+  }
+  if (rip != next || run->index + 1 >= piece->count) {
     return false;
+  }
   run->index++;
   return true;
 }
@@ -316,8 +338,9 @@ struct outcome {
 static void
 put_ra_slot(const struct entry_case *c, uint64_t value)
 {
-  if (c->kind == KIND_ENTER && c->ra_slot - ARENA_AT <= ARENA_BYTES - 8)
+  if (c->kind == KIND_ENTER && c->ra_slot - ARENA_AT <= ARENA_BYTES - 8) {
     memcpy((void *)c->ra_slot, &value, sizeof(value));
+  }
 }
 
 static void
@@ -327,12 +350,14 @@ run_one(struct entry_case *c, bool patched, const struct machine *begin, struct 
   machine_run(begin, look, &run, &out->machine, &out->ending);
   out->index = run.index;
   out->lost = run.lost;
-  if (!patched || out->ending.signal == 0)
+  if (!patched || out->ending.signal == 0) {
     return;
+  }
   /* The displaced instruction that has faulted. */
   uint64_t at = out->machine.rip - c->desc->after_callout;
-  for (out->index = 0; out->index + 1 < c->desc->map_count && at >= c->desc->map_new[out->index + 1];)
+  for (out->index = 0; out->index + 1 < c->desc->map_count && at >= c->desc->map_new[out->index + 1];) {
     out->index++;
+  }
 }
 
 /* ---- comparing ---- */
@@ -403,18 +428,19 @@ record_differs(const struct entry_case *c, uint64_t first_kind, char *text, size
   fn |= c->desc->mode == CT_HOOK_SAMPLED ? 1u << CT_FN_WEIGHT_SHIFT : 0;
   uint64_t word = (point ? (fn | CT_FN_POINT_BIT) << CT_WORD_FN_SHIFT : fn << CT_WORD_FN_SHIFT | first_kind) |
                   AGENCY_TAG | (c->ra_slot & 0xffffffff) << 32;
-  if (expected && (cursor != (c->returned ? 2 : 1) * CT_EVENT_BYTES || agency.segment[0].word != word))
+  if (expected && (cursor != (c->returned ? 2 : 1) * CT_EVENT_BYTES || agency.segment[0].word != word)) {
     snprintf(text, size, "cursor at %llu, event %#llx, not %#llx", (unsigned long long)cursor,
              (unsigned long long)agency.segment[0].word, (unsigned long long)word);
-  else if (!expected && agency.segment[0].word != 0)
+  } else if (!expected && agency.segment[0].word != 0) {
     snprintf(text, size, "an event %#llx where none is expected", (unsigned long long)agency.segment[0].word);
-  else if (c->called_through && !c->returned &&
-           (word_at(c->ra_slot) != c->desc->ret_point || word_at(c->ra_slot + STORE_DELTA) != c->caller))
+  } else if (c->called_through && !c->returned &&
+             (word_at(c->ra_slot) != c->desc->ret_point || word_at(c->ra_slot + STORE_DELTA) != c->caller)) {
     snprintf(text, size, "ra_slot %#llx, store %#llx; not %#llx, %#llx", (unsigned long long)word_at(c->ra_slot),
              (unsigned long long)word_at(c->ra_slot + STORE_DELTA), (unsigned long long)c->desc->ret_point,
              (unsigned long long)c->caller);
-  else
+  } else {
     return false;
+  }
   return true;
 }
 
@@ -448,17 +474,20 @@ run_enter(struct entry_case *c, struct machine *begin, struct rng *rng, struct e
   memory_again(&memory);
   exchange(c->image, c->piece.address, true);
   put_ra_slot(c, c->caller);
-  if (c->ra_slot - ARENA_AT <= ARENA_BYTES - 8)
+  if (c->ra_slot - ARENA_AT <= ARENA_BYTES - 8) {
     memcpy((void *)(c->ra_slot + STORE_DELTA), &c->returns, 8);
+  }
   run_one(c, true, begin, &patched);
   exchange(c->image, c->piece.address, false);
   c->returned = c->called_through && clean.ending.signal == 0 && clean.machine.rip == c->returns;
   flags = c->returned ? 0x400 : flags;
   bool differs = ending_differs(&clean, &patched, text, size);
-  if (!differs && !is_known_push(c, &clean))
+  if (!differs && !is_known_push(c, &clean)) {
     differs = machine_differs(&clean.machine, &patched.machine, flags, text, size) || memory_differs(c, text, size);
-  if (!differs && c->kind == KIND_ENTER && clean.ending.signal == 0)
+  }
+  if (!differs && c->kind == KIND_ENTER && clean.ending.signal == 0) {
     differs = record_differs(c, CT_WORD_ENTER, text, size);
+  }
   memory_end(&memory);
   count->faults += clean.ending.signal != 0;
   return differs ? CASE_DIFFERS : CASE_SAME;
@@ -485,8 +514,9 @@ run_return(struct entry_case *c, struct machine *begin, struct rng *rng, char *t
   bool ra_slot_is_right = word_at(c->ra_slot) == c->caller;
   memcpy((void *)c->ra_slot, memory.before + (c->ra_slot - ARENA_AT), 8);
   memcpy(memory.first, memory.before, ARENA_BYTES);
-  if (!ra_slot_is_right)
+  if (!ra_slot_is_right) {
     snprintf(text, size, "the true address is not in the return-address slot again");
+  }
   c->kind = KIND_ENTER; /* its rules of what may differ below the return-address slot */
   bool differs =
       !ra_slot_is_right || machine_differs(begin, &back.machine, 0x400, text, size) || memory_differs(c, text, size);
@@ -500,8 +530,9 @@ count_it(const struct entry_case *c, struct entries_count *count)
   count->same++;
   count->returns += c->kind == KIND_RETURN;
   count->evicted += c->kind == KIND_EVICTED;
-  if (c->kind != KIND_ENTER)
+  if (c->kind != KIND_ENTER) {
     return;
+  }
   count->tactic[c->function->tactic]++;
   count->enter_only += c->desc->mode != CT_HOOK_FULL;
   count->tails += agency.table[c->caller >> CT_TABLE_SHIFT] == CT_TEXT_TRAMPOLINE;
@@ -536,7 +567,8 @@ entries_case(uint64_t seed, uint64_t number, struct entries_count *count, char *
                            : c.kind == KIND_EVICTED ? "evicted"
                                                     : "return",
                            c.desc->mode, agency.table[c.caller >> CT_TABLE_SHIFT]);
-  if (used < size)
+  if (used < size) {
     piece_capture(&c.piece, file_bytes(c.image, c.piece.address, c.piece.bytes), text + used, size - used);
+  }
   return result;
 }

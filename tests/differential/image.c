@@ -26,8 +26,9 @@ image_protect(const struct image *image, uint64_t address, uint64_t bytes, bool 
   uint64_t from = address & ~(uint64_t)(PAGE - 1), to = (address + bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
   from = from > image->lo ? from : image->lo;
   to = to < image->hi ? to : image->hi;
-  if (from < to && mprotect((void *)from, to - from, PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0)) != 0)
+  if (from < to && mprotect((void *)from, to - from, PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0)) != 0) {
     abort();
+  }
 }
 
 static bool
@@ -47,12 +48,14 @@ map(struct image *image)
   image->hi = image->base + hi;
   void *at = mmap((void *)image->lo, hi - lo, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (at != (void *)image->lo)
+  if (at != (void *)image->lo) {
     return false;
+  }
   for (size_t i = 0; i < count; i++) {
     const uint8_t *bytes = ct_elf_bytes(image->plan->elf, segments[i].address, segments[i].file_bytes);
-    if (bytes != NULL)
+    if (bytes != NULL) {
       memcpy((void *)(image->base + segments[i].address), bytes, segments[i].file_bytes);
+    }
   }
   image_protect(image, image->lo, image->hi - image->lo, false);
   return true;
@@ -63,11 +66,13 @@ image_load(struct image *image, const char *path, uint64_t base)
 {
   struct ct_diag diag;
   memset(image, 0, sizeof(*image));
-  if (ct_plan_create(path, &image->plan, &diag) != CT_OK)
+  if (ct_plan_create(path, &image->plan, &diag) != CT_OK) {
     return false;
+  }
   image->base = ct_elf_type(image->plan->elf) == ET_EXEC ? 0 : base;
-  if (image->plan->hooked != 0 && map(image))
+  if (image->plan->hooked != 0 && map(image)) {
     return true;
+  }
   ct_plan_free(image->plan);
   image->plan = NULL;
   return false;
@@ -76,8 +81,9 @@ image_load(struct image *image, const char *path, uint64_t base)
 void
 image_unload(struct image *image)
 {
-  if (image->plan == NULL)
+  if (image->plan == NULL) {
     return;
+  }
   munmap((void *)image->lo, image->hi - image->lo);
   ct_plan_free(image->plan);
   image->plan = NULL;
@@ -109,8 +115,10 @@ image_paths(const char **paths, size_t max)
                                       "/usr/bin/bash"};
 #undef LIB
   size_t count = 0;
-  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && count < max; i++)
-    if (access(known[i], R_OK) == 0)
+  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && count < max; i++) {
+    if (access(known[i], R_OK) == 0) {
       paths[count++] = known[i];
+    }
+  }
   return count;
 }

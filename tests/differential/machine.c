@@ -70,13 +70,17 @@ take_extended(const uint8_t *frame, uint8_t *out)
     memset(out + ST, 0, XMM - ST);
     memcpy(out, "\x7f\x03", 2);
   }
-  for (unsigned r = 0; r < 8; r++)
+  for (unsigned r = 0; r < 8; r++) {
     memset(out + ST + 16 * r + 10, 0, 6);
-  if ((present & 2) == 0)
+  }
+  if ((present & 2) == 0) {
     memset(out + XMM, 0, LEGACY_BYTES - XMM);
-  for (unsigned i = 0; i < PARTS; i++)
-    if (has(parts[i]) && (present >> parts[i] & 1) != 0)
+  }
+  for (unsigned i = 0; i < PARTS; i++) {
+    if (has(parts[i]) && (present >> parts[i] & 1) != 0) {
       memcpy(out + engine.offset[parts[i]], frame + engine.offset[parts[i]], engine.bytes[parts[i]]);
+    }
+  }
 }
 
 static void
@@ -90,17 +94,20 @@ give_extended(uint8_t *frame, const uint8_t *in)
   memcpy(frame, in, LEGACY_BYTES);
   memcpy(frame + 28, &mask, sizeof(mask));
   memcpy(frame + HEADER, &present, sizeof(present));
-  for (unsigned i = 0; i < PARTS; i++)
-    if (has(parts[i]))
+  for (unsigned i = 0; i < PARTS; i++) {
+    if (has(parts[i])) {
       memcpy(frame + engine.offset[parts[i]], in + engine.offset[parts[i]], engine.bytes[parts[i]]);
+    }
+  }
 }
 
 static void
 take(const ucontext_t *uc, struct machine *out)
 {
   const greg_t *gregs = uc->uc_mcontext.gregs;
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     out->reg[r] = (uint64_t)gregs[reg_places[r]];
+  }
   out->rip = (uint64_t)gregs[REG_RIP];
   out->flags = (uint64_t)gregs[REG_EFL] & MACHINE_FLAGS;
   take_extended((const uint8_t *)uc->uc_mcontext.fpregs, out->extended);
@@ -120,8 +127,9 @@ static void
 finish(ucontext_t *uc, int signal, const siginfo_t *info)
 {
   take(uc, engine.end);
-  if (signal != 0)
+  if (signal != 0) {
     note_fault(uc, signal, info);
+  }
   memcpy(uc->uc_mcontext.gregs, engine.host, sizeof(engine.host));
   memcpy(uc->uc_mcontext.fpregs, engine.host_extended, engine.frame_bytes);
   engine.phase = PHASE_HOST;
@@ -132,8 +140,9 @@ static bool
 goes_on(const ucontext_t *uc)
 {
   uint64_t reg[16];
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     reg[r] = (uint64_t)uc->uc_mcontext.gregs[reg_places[r]];
+  }
   return engine.ending->steps <= MACHINE_STEPS_MAX &&
          engine.look(engine.context, reg, (uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
 }
@@ -144,8 +153,9 @@ begin(ucontext_t *uc)
   greg_t *gregs = uc->uc_mcontext.gregs;
   memcpy(engine.host, gregs, sizeof(engine.host));
   memcpy(engine.host_extended, uc->uc_mcontext.fpregs, engine.frame_bytes);
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     gregs[reg_places[r]] = (greg_t)engine.begin->reg[r];
+  }
   gregs[REG_RIP] = (greg_t)engine.begin->rip;
   gregs[REG_EFL] = (greg_t)(0x202 | TRAP_FLAG | (engine.begin->flags & MACHINE_FLAGS));
   give_extended((uint8_t *)uc->uc_mcontext.fpregs, engine.begin->extended);
@@ -167,10 +177,11 @@ on_signal(int number, siginfo_t *info, void *context)
     }
     engine.ending->steps++;
     engine.redirect = 0;
-    if (!goes_on(uc))
+    if (!goes_on(uc)) {
       finish(uc, 0, info);
-    else if (engine.redirect != 0)
+    } else if (engine.redirect != 0) {
       uc->uc_mcontext.gregs[REG_RIP] = (greg_t)engine.redirect;
+    }
     return;
   case PHASE_CALLS:
     take(uc, engine.end);
@@ -228,22 +239,27 @@ machine_set_up(void)
   stack_t stack = {.ss_size = STACK_BYTES};
   struct sigaction action = {.sa_sigaction = on_probe, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   stack.ss_sp = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (stack.ss_sp == MAP_FAILED || sigaltstack(&stack, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0)
+  if (stack.ss_sp == MAP_FAILED || sigaltstack(&stack, NULL) != 0 || sigaction(SIGUSR1, &action, NULL) != 0) {
     return -1;
+  }
   raise(SIGUSR1);
-  if (engine.frame_bytes == 0 || engine.frame_bytes > 3 * MACHINE_EXTENDED_BYTES)
+  if (engine.frame_bytes == 0 || engine.frame_bytes > 3 * MACHINE_EXTENDED_BYTES) {
     return -1;
+  }
   for (unsigned i = 0; i < PARTS; i++) {
     unsigned p = parts[i], c, d;
     __cpuid_count(0xd, p, engine.bytes[p], engine.offset[p], c, d);
-    if (has(p) && engine.offset[p] + engine.bytes[p] > MACHINE_EXTENDED_BYTES)
+    if (has(p) && engine.offset[p] + engine.bytes[p] > MACHINE_EXTENDED_BYTES) {
       return -1;
+    }
   }
   engine.frame_bytes = engine.frame_bytes < MACHINE_EXTENDED_BYTES ? engine.frame_bytes : MACHINE_EXTENDED_BYTES;
   action.sa_sigaction = on_signal;
-  for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-    if (sigaction(signals[i], &action, NULL) != 0)
+  for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+    if (sigaction(signals[i], &action, NULL) != 0) {
       return -1;
+    }
+  }
   return 0;
 }
 
@@ -265,10 +281,12 @@ uint8_t *
 machine_vector(struct machine *machine, unsigned n, unsigned part)
 {
   uint8_t *at = machine->extended;
-  if (n >= 16)
+  if (n >= 16) {
     return at + engine.offset[PART_ZMM_MORE] + 64 * (n - 16) + 16 * part;
-  if (part == 0)
+  }
+  if (part == 0) {
     return at + XMM + 16 * n;
+  }
   return part == 1 ? at + engine.offset[PART_AVX] + 16 * n
                    : at + engine.offset[PART_ZMM_HIGH] + 32 * n + 16 * (part - 2);
 }
@@ -279,14 +297,18 @@ random_control(struct machine *machine, struct rng *rng)
 {
   uint16_t control = 0x37f, status = 0;
   uint32_t mxcsr = 0x1f80;
-  if (rng_chance(rng, 30))
+  if (rng_chance(rng, 30)) {
     control = (uint16_t)(0x7f | rng_below(rng, 4) << 10 | (rng_below(rng, 2) + 2) << 8);
-  if (rng_chance(rng, 30))
+  }
+  if (rng_chance(rng, 30)) {
     status = (uint16_t)(rng_below(rng, 8) << 11 | (rng_next(rng) & 0x4700));
-  if (rng_chance(rng, 30))
+  }
+  if (rng_chance(rng, 30)) {
     mxcsr |= (uint32_t)(rng_next(rng) & 0xe040);
-  if (rng_chance(rng, 3))
+  }
+  if (rng_chance(rng, 3)) {
     mxcsr &= ~(uint32_t)(rng_next(rng) & 0x1f80);
+  }
   memcpy(machine->extended, &control, 2);
   memcpy(machine->extended + 2, &status, 2);
   machine->extended[4] = rng_chance(rng, 50) ? 0 : (uint8_t)rng_next(rng);
@@ -297,35 +319,40 @@ void
 machine_random(struct machine *machine, struct rng *rng)
 {
   memset(machine, 0, sizeof(*machine));
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     machine->reg[r] = rng_next(rng);
+  }
   machine->flags = rng_next(rng) & (rng_chance(rng, 20) ? MACHINE_FLAGS : MACHINE_FLAGS & ~0x400ull);
   random_control(machine, rng);
-  for (unsigned r = 0; r < 8; r++)
+  for (unsigned r = 0; r < 8; r++) {
     rng_fill(rng, machine->extended + ST + 16 * r, 10);
+  }
   rng_fill(rng, machine->extended + XMM, LEGACY_BYTES - XMM);
-  for (unsigned i = 0; i < PARTS; i++)
-    if (has(parts[i]))
+  for (unsigned i = 0; i < PARTS; i++) {
+    if (has(parts[i])) {
       rng_fill(rng, machine->extended + engine.offset[parts[i]], engine.bytes[parts[i]]);
+    }
+  }
 }
 
 static void
 name_of(size_t offset, char *text, size_t size)
 {
-  if (offset < ST)
+  if (offset < ST) {
     snprintf(text, size, "x87 and mxcsr control, byte %zu", offset);
-  else if (offset < XMM)
+  } else if (offset < XMM) {
     snprintf(text, size, "st%zu", (offset - ST) / 16);
-  else if (offset < LEGACY_BYTES)
+  } else if (offset < LEGACY_BYTES) {
     snprintf(text, size, "xmm%zu", (offset - XMM) / 16);
-  else if (has(PART_AVX) && offset - engine.offset[PART_AVX] < engine.bytes[PART_AVX])
+  } else if (has(PART_AVX) && offset - engine.offset[PART_AVX] < engine.bytes[PART_AVX]) {
     snprintf(text, size, "ymm%zu's upper half", (offset - engine.offset[PART_AVX]) / 16);
-  else if (has(PART_MASKS) && offset - engine.offset[PART_MASKS] < engine.bytes[PART_MASKS])
+  } else if (has(PART_MASKS) && offset - engine.offset[PART_MASKS] < engine.bytes[PART_MASKS]) {
     snprintf(text, size, "k%zu", (offset - engine.offset[PART_MASKS]) / 8);
-  else if (has(PART_ZMM_HIGH) && offset - engine.offset[PART_ZMM_HIGH] < engine.bytes[PART_ZMM_HIGH])
+  } else if (has(PART_ZMM_HIGH) && offset - engine.offset[PART_ZMM_HIGH] < engine.bytes[PART_ZMM_HIGH]) {
     snprintf(text, size, "zmm%zu's upper half", (offset - engine.offset[PART_ZMM_HIGH]) / 32);
-  else
+  } else {
     snprintf(text, size, "zmm%zu", 16 + (offset - engine.offset[PART_ZMM_MORE]) / 64);
+  }
 }
 
 static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
@@ -334,22 +361,24 @@ static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "r
 bool
 machine_differs(const struct machine *a, const struct machine *b, uint64_t flags, char *text, size_t size)
 {
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     if (a->reg[r] != b->reg[r]) {
       snprintf(text, size, "%s is %#llx, not %#llx", names[r], (unsigned long long)b->reg[r],
                (unsigned long long)a->reg[r]);
       return true;
     }
+  }
   if (((a->flags ^ b->flags) & flags) != 0) {
     snprintf(text, size, "flags are %#llx, not %#llx", (unsigned long long)b->flags, (unsigned long long)a->flags);
     return true;
   }
-  for (size_t i = 0; i < MACHINE_EXTENDED_BYTES; i++)
+  for (size_t i = 0; i < MACHINE_EXTENDED_BYTES; i++) {
     if (a->extended[i] != b->extended[i]) {
       name_of(i, text, size);
       strncat(text, " differs", size - strlen(text) - 1);
       return true;
     }
+  }
   return false;
 }
 
@@ -359,19 +388,24 @@ without_leftovers(const struct machine *begin, const struct machine *plain, unsi
                   struct machine *m)
 {
   static const uint8_t scratch[] = {RAX, RDX, RCX, RSI, RDI, R8, R9, R10, R11};
-  for (size_t i = results; i < sizeof(scratch); i++)
-    if (plain->reg[scratch[i]] != begin->reg[scratch[i]])
+  for (size_t i = results; i < sizeof(scratch); i++) {
+    if (plain->reg[scratch[i]] != begin->reg[scratch[i]]) {
       m->reg[scratch[i]] = begin->reg[scratch[i]];
-  for (unsigned n = 0; n < machine_vector_count(); n++)
+    }
+  }
+  for (unsigned n = 0; n < machine_vector_count(); n++) {
     for (unsigned word = n < 2 ? result_words : 0; word < 2 * machine_vector_parts(); word++) {
       size_t at = (size_t)(machine_vector(m, n, word / 2) - m->extended) + 8 * (word % 2);
-      if (memcmp(plain->extended + at, begin->extended + at, 8) != 0)
+      if (memcmp(plain->extended + at, begin->extended + at, 8) != 0) {
         memcpy(m->extended + at, begin->extended + at, 8);
+      }
     }
+  }
   for (unsigned k = 0; has(PART_MASKS) && k < 8; k++) {
     size_t at = engine.offset[PART_MASKS] + 8 * k;
-    if (memcmp(plain->extended + at, begin->extended + at, 8) != 0)
+    if (memcmp(plain->extended + at, begin->extended + at, 8) != 0) {
       memcpy(m->extended + at, begin->extended + at, 8);
+    }
   }
 }
 
@@ -452,8 +486,9 @@ machine_call(const struct machine *from, uint64_t code, struct machine *end, str
   engine.phase = PHASE_CALLS;
   machine_call_raw();
   engine.phase = PHASE_HOST;
-  if (ending->signal != 0)
+  if (ending->signal != 0) {
     return;
+  }
   memcpy(end->reg, machine_call_end.reg, sizeof(end->reg));
   end->rip = end->flags = 0;
   take_extended(machine_call_end.extended, end->extended);

@@ -29,8 +29,9 @@ memory_set_up(struct memory *memory, uint64_t address)
 void
 memory_tear_down(struct memory *memory)
 {
-  if (memory->arena.bytes != NULL)
+  if (memory->arena.bytes != NULL) {
     munmap(memory->arena.bytes, ARENA_BYTES);
+  }
   free(memory->before);
   free(memory->first);
 }
@@ -48,8 +49,9 @@ memory_begin(struct memory *memory, const struct image *image, const struct piec
     uint64_t from = touches[i].address - 64, to = touches[i].address + KEPT_BYTES - 64;
     from = from > image->lo ? from : image->lo;
     to = to < image->hi ? to : image->hi;
-    if (touches[i].address < image->lo || touches[i].address >= image->hi || !touches[i].written)
+    if (touches[i].address < image->lo || touches[i].address >= image->hi || !touches[i].written) {
       continue;
+    }
     image_protect(image, from, to - from, true);
     struct kept *kept = &memory->kept[memory->kept_count++];
     kept->at = (uint8_t *)from;
@@ -63,29 +65,33 @@ void
 memory_again(struct memory *memory)
 {
   memcpy(memory->arena.bytes, memory->before, ARENA_BYTES);
-  for (size_t i = memory->kept_count; i-- > 0;)
+  for (size_t i = memory->kept_count; i-- > 0;) {
     memcpy(memory->kept[i].at, memory->kept[i].before, memory->kept[i].bytes);
+  }
 }
 
 void
 memory_first_done(struct memory *memory)
 {
   memcpy(memory->first, memory->arena.bytes, ARENA_BYTES);
-  for (size_t i = 0; i < memory->kept_count; i++)
+  for (size_t i = 0; i < memory->kept_count; i++) {
     memcpy(memory->kept[i].first, memory->kept[i].at, memory->kept[i].bytes);
+  }
   memory_again(memory);
 }
 
 bool
 memory_image_differs(const struct memory *memory, char *text, size_t size)
 {
-  for (size_t k = 0; k < memory->kept_count; k++)
-    for (size_t i = 0; i < memory->kept[k].bytes; i++)
+  for (size_t k = 0; k < memory->kept_count; k++) {
+    for (size_t i = 0; i < memory->kept[k].bytes; i++) {
       if (memory->kept[k].at[i] != memory->kept[k].first[i]) {
         snprintf(text, size, "memory at %p is %02x, not %02x", (void *)(memory->kept[k].at + i), memory->kept[k].at[i],
                  memory->kept[k].first[i]);
         return true;
       }
+    }
+  }
   return false;
 }
 
@@ -93,6 +99,7 @@ void
 memory_end(struct memory *memory)
 {
   memory_again(memory);
-  for (size_t i = 0; i < memory->kept_count; i++)
+  for (size_t i = 0; i < memory->kept_count; i++) {
     image_protect(memory->image, (uint64_t)memory->kept[i].at, memory->kept[i].bytes, false);
+  }
 }

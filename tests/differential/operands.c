@@ -88,10 +88,12 @@ is_safe(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands)
   for (unsigned i = 0; i < in->operand_count; i++) {
     const ZydisDecodedOperand *o = &operands[i];
     if (o->type == ZYDIS_OPERAND_TYPE_REGISTER && (o->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0 &&
-        ZydisRegisterGetClass(o->reg.value) == ZYDIS_REGCLASS_SEGMENT)
+        ZydisRegisterGetClass(o->reg.value) == ZYDIS_REGCLASS_SEGMENT) {
       return false;
-    if (o->type == ZYDIS_OPERAND_TYPE_MEMORY && o->mem.segment == ZYDIS_REGISTER_GS)
+    }
+    if (o->type == ZYDIS_OPERAND_TYPE_MEMORY && o->mem.segment == ZYDIS_REGISTER_GS) {
       return false;
+    }
   }
   return !far_transfer;
 }
@@ -100,10 +102,11 @@ static unsigned
 traits_of(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands)
 {
   unsigned traits = 0;
-  if (in->raw.imm[0].is_relative)
+  if (in->raw.imm[0].is_relative) {
     traits |= in->meta.category == ZYDIS_CATEGORY_CALL ? PIECE_CALL : PIECE_BRANCH;
-  else if (in->meta.category == ZYDIS_CATEGORY_CALL)
+  } else if (in->meta.category == ZYDIS_CATEGORY_CALL) {
     traits |= PIECE_INDIRECT_CALL;
+  }
   switch (in->mnemonic) {
   case ZYDIS_MNEMONIC_LOOP:
   case ZYDIS_MNEMONIC_LOOPE:
@@ -116,17 +119,23 @@ traits_of(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands
   default:
     break;
   }
-  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX)
+  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX) {
     traits |= PIECE_VEX;
-  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX)
+  }
+  if (in->encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX) {
     traits |= PIECE_EVEX;
-  if (in->meta.category == ZYDIS_CATEGORY_STRINGOP)
+  }
+  if (in->meta.category == ZYDIS_CATEGORY_STRINGOP) {
     traits |= PIECE_STRING;
-  if (in->meta.category == ZYDIS_CATEGORY_X87_ALU)
+  }
+  if (in->meta.category == ZYDIS_CATEGORY_X87_ALU) {
     traits |= PIECE_X87;
-  for (unsigned i = 0; i < in->operand_count; i++)
-    if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && operands[i].mem.base == ZYDIS_REGISTER_RIP)
+  }
+  for (unsigned i = 0; i < in->operand_count; i++) {
+    if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY && operands[i].mem.base == ZYDIS_REGISTER_RIP) {
       traits |= PIECE_RIP;
+    }
+  }
   return traits;
 }
 
@@ -142,14 +151,16 @@ piece_take(struct piece *piece, const uint8_t *code, uint64_t address, const str
     ZydisDecodedInstruction *in = &piece->in[i];
     size_t at = window->offset[i], length = (size_t)window->offset[i + 1] - at;
     if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), code + at, length, in, piece->operands[i])) ||
-        in->length != length || !is_safe(in, piece->operands[i]))
+        in->length != length || !is_safe(in, piece->operands[i])) {
       return false;
+    }
     piece->traits |= traits_of(in, piece->operands[i]);
     piece->repeats[i] = (in->attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE | ZYDIS_ATTRIB_HAS_REPNE)) != 0;
     if (in->raw.imm[0].is_relative) {
       uint64_t target = address + at + length + (uint64_t)in->raw.imm[0].value.s;
-      if (target > address && target < address + window->length)
+      if (target > address && target < address + window->length) {
         return false; /* into itself: such a window is never moved */
+      }
     }
   }
   return true;
@@ -181,8 +192,9 @@ is_vector(ZydisRegister reg)
 static void
 tame_vector(struct machine *machine, unsigned n, struct rng *rng)
 {
-  if (n >= machine_vector_count())
+  if (n >= machine_vector_count()) {
     return;
+  }
   for (unsigned part = 0; part < machine_vector_parts(); part++) {
     uint8_t *at = machine_vector(machine, n, part);
     memset(at, 0, 16);
@@ -222,37 +234,46 @@ place_operand(const ZydisDecodedOperand *o, unsigned address_width, const struct
     machine->reg[index] = rng_below(rng, 64);
     scaled = machine->reg[index] * o->mem.scale;
   }
-  if (base < 0 || base == RSP)
+  if (base < 0 || base == RSP) {
     return;
+  }
   uint64_t wanted = address_in(arena, rng);
   machine->reg[base] = wanted - (uint64_t)o->mem.disp.value - scaled;
-  if (address_width == 32)
+  if (address_width == 32) {
     machine->reg[base] &= 0xffffffff;
+  }
 }
 
 void
 piece_place(const struct piece *piece, const struct arena *arena, struct machine *machine, struct rng *rng)
 {
-  for (unsigned r = 0; r < 16; r++)
-    if (rng_chance(rng, 40))
+  for (unsigned r = 0; r < 16; r++) {
+    if (rng_chance(rng, 40)) {
       machine->reg[r] = rng_chance(rng, 50) ? rng_below(rng, 100) : address_in(arena, rng);
+    }
+  }
   uint64_t sp = (uint64_t)arena->bytes + ARENA_BYTES / 2 + rng_below(rng, ARENA_BYTES / 4);
   machine->reg[RSP] = rng_chance(rng, 90) ? sp & ~15ull : rng_chance(rng, 60) ? sp & ~7ull : sp;
   for (uint32_t i = piece->count; i-- > 0;) {
     const ZydisDecodedInstruction *in = &piece->in[i];
-    for (unsigned k = 0; k < in->operand_count; k++)
-      if (piece->operands[i][k].type == ZYDIS_OPERAND_TYPE_MEMORY)
+    for (unsigned k = 0; k < in->operand_count; k++) {
+      if (piece->operands[i][k].type == ZYDIS_OPERAND_TYPE_MEMORY) {
         place_operand(&piece->operands[i][k], in->address_width, arena, machine, rng);
-    if (piece->repeats[i])
+      }
+    }
+    if (piece->repeats[i]) {
       machine->reg[RCX] = rng_below(rng, 40);
-    if ((piece->traits & PIECE_LOOP) != 0 && rng_chance(rng, 70))
+    }
+    if ((piece->traits & PIECE_LOOP) != 0 && rng_chance(rng, 70)) {
       machine->reg[RCX] = rng_below(rng, 3) + (rng_chance(rng, 30) ? 1ull << 32 : 0);
+    }
     if (in->mnemonic == ZYDIS_MNEMONIC_BT || in->mnemonic == ZYDIS_MNEMONIC_BTS || in->mnemonic == ZYDIS_MNEMONIC_BTR ||
         in->mnemonic == ZYDIS_MNEMONIC_BTC) {
       int source =
           piece->operands[i][1].type == ZYDIS_OPERAND_TYPE_REGISTER ? general(piece->operands[i][1].reg.value) : -1;
-      if (source >= 0 && source != RSP)
+      if (source >= 0 && source != RSP) {
         machine->reg[source] = rng_below(rng, 300);
+      }
     }
   }
 }
@@ -265,18 +286,22 @@ piece_touches(const struct piece *piece, const struct machine *machine, struct t
     const ZydisDecodedInstruction *in = &piece->in[i];
     for (unsigned k = 0; k < in->operand_count && count < max; k++) {
       const ZydisDecodedOperand *o = &piece->operands[i][k];
-      if (o->type != ZYDIS_OPERAND_TYPE_MEMORY || o->mem.type == ZYDIS_MEMOP_TYPE_AGEN)
+      if (o->type != ZYDIS_OPERAND_TYPE_MEMORY || o->mem.type == ZYDIS_MEMOP_TYPE_AGEN) {
         continue;
+      }
       uint64_t address = (uint64_t)o->mem.disp.value;
       int base = general(o->mem.base), index = general(o->mem.index);
-      if (o->mem.base == ZYDIS_REGISTER_RIP)
+      if (o->mem.base == ZYDIS_REGISTER_RIP) {
         address += piece->address + piece->offset[i + 1];
-      else if (base >= 0)
+      } else if (base >= 0) {
         address += machine->reg[base];
-      if (index >= 0)
+      }
+      if (index >= 0) {
         address += machine->reg[index] * o->mem.scale;
-      if (in->address_width == 32)
+      }
+      if (in->address_width == 32) {
         address &= 0xffffffff;
+      }
       touches[count++] = (struct touch){address, o->size / 8, (o->actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) != 0};
     }
   }
@@ -295,9 +320,11 @@ piece_capture(const struct piece *piece, const uint8_t *code, char *text, size_t
                                     line, sizeof(line), piece->address + piece->offset[i], NULL);
     used += (size_t)snprintf(text + used, size - used,
                              "     %llx: ", (unsigned long long)(piece->address + piece->offset[i]));
-    for (size_t b = piece->offset[i]; b < piece->offset[i + 1] && used < size; b++)
+    for (size_t b = piece->offset[i]; b < piece->offset[i + 1] && used < size; b++) {
       used += (size_t)snprintf(text + used, size - used, "%02x ", code[b]);
-    if (used < size)
+    }
+    if (used < size) {
       used += (size_t)snprintf(text + used, size - used, "  %s\n", line);
+    }
   }
 }

@@ -55,17 +55,20 @@ map_place(uint64_t address)
 int
 windows_set_up(const char *const *paths, size_t count)
 {
-  if (memory_set_up(&memory, ARENA_AT) != 0 || map_place(MADE_AT) == NULL)
+  if (memory_set_up(&memory, ARENA_AT) != 0 || map_place(MADE_AT) == NULL) {
     return -1;
+  }
   for (size_t i = 0; i < count && image_count < IMAGES_MAX; i++) {
     struct image *image = &images[image_count];
-    if (!image_load(image, paths[i], IMAGES_AT + image_count * SLOT + SLOT / 2))
+    if (!image_load(image, paths[i], IMAGES_AT + image_count * SLOT + SLOT / 2)) {
       continue;
+    }
     /* Below it and above, near and far. */
     uint64_t far = ((0x10000000ull + image_count * 0x9000000) % 0x70000000) & ~0xffffull;
     places[image_count] = map_place(image_count % 2 == 0 ? image->lo - far : image->hi + far);
-    if (places[image_count] == NULL)
+    if (places[image_count] == NULL) {
       return -1;
+    }
     image_count++;
   }
   places[image_count] = map_place(MADE_AT + 0x65430000);
@@ -75,8 +78,9 @@ windows_set_up(const char *const *paths, size_t count)
 void
 windows_tear_down(void)
 {
-  for (size_t i = 0; i < image_count; i++)
+  for (size_t i = 0; i < image_count; i++) {
     image_unload(&images[i]);
+  }
   memory_tear_down(&memory);
 }
 
@@ -88,8 +92,9 @@ any_function(const struct image *image, struct rng *rng, bool hooked)
   const struct ct_plan *plan = image->plan;
   for (int attempt = 0; attempt < 32; attempt++) {
     const struct ct_planned *f = &plan->functions[rng_below(rng, plan->count)];
-    if (f->size != 0 && (f->refusal == CT_REFUSED_NOT || !hooked))
+    if (f->size != 0 && (f->refusal == CT_REFUSED_NOT || !hooked)) {
       return f;
+    }
   }
   return NULL;
 }
@@ -98,8 +103,9 @@ static bool
 at_an_entry(struct window_case *c, struct rng *rng)
 {
   const struct ct_planned *f = any_function(c->image, rng, true);
-  if (f == NULL)
+  if (f == NULL) {
     return false;
+  }
   c->address = c->image->base + f->address + f->patch_offset;
   c->window = f->window;
   if (f->tactic == CT_TACTIC_EVICT && rng_chance(rng, 70)) {
@@ -116,8 +122,9 @@ interest(unsigned traits)
 {
   static const uint8_t weights[] = {4, 2, 4, 6, 1, 2, 6, 12, 1};
   unsigned sum = 0;
-  for (size_t i = 0; i < sizeof(weights); i++)
+  for (size_t i = 0; i < sizeof(weights); i++) {
     sum += (traits >> i & 1) * weights[i];
+  }
   return sum;
 }
 
@@ -128,22 +135,26 @@ in_a_body(struct window_case *c, struct rng *rng)
   const struct ct_planned *f = any_function(c->image, rng, false);
   uint64_t best = 0;
   unsigned most = 0;
-  if (f == NULL)
+  if (f == NULL) {
     return false;
+  }
   uint64_t start = c->image->base + f->address;
   size_t size = f->size < 4096 ? f->size : 4096, wanted[CANDIDATES], at = 0;
-  for (int i = 0; i < CANDIDATES; i++)
+  for (int i = 0; i < CANDIDATES; i++) {
     wanted[i] = rng_below(rng, size);
+  }
   while (at + CT_JUMP_BYTES < size) {
     struct ct_window one;
     const uint8_t *code = image_at(c->image, start + at);
-    if (code == NULL || ct_window_find(code, size - at, start + at, 1, &one) != CT_WINDOW_OK)
+    if (code == NULL || ct_window_find(code, size - at, start + at, 1, &one) != CT_WINDOW_OK) {
       break;
+    }
     for (int i = 0; i < CANDIDATES; i++) {
       if (wanted[i] < at || wanted[i] >= at + one.length ||
           ct_window_find(code, size - at, start + at, CT_JUMP_BYTES, &c->window) != CT_WINDOW_OK ||
-          !piece_take(&c->piece, code, start + at, &c->window) || interest(c->piece.traits) < most)
+          !piece_take(&c->piece, code, start + at, &c->window) || interest(c->piece.traits) < most) {
         continue;
+      }
       most = interest(c->piece.traits);
       best = start + at;
     }
@@ -160,8 +171,9 @@ make_instruction(uint8_t *at, struct rng *rng)
 {
   static const uint8_t legacy[] = {0x66, 0xf2, 0xf3, 0x2e, 0x3e, 0x64, 0x67, 0xf0};
   size_t n = 0;
-  while (rng_chance(rng, 25) && n < 3)
+  while (rng_chance(rng, 25) && n < 3) {
     at[n++] = legacy[rng_below(rng, sizeof(legacy))];
+  }
   switch (rng_below(rng, 8)) {
   case 0: /* VEX, two bytes */
     at[n++] = 0xc5;
@@ -206,8 +218,9 @@ make_branch(uint8_t *at, struct rng *rng)
 {
   static const uint8_t prefixes[] = {0x67, 0x67, 0x2e, 0x3e, 0xf2};
   size_t n = 0;
-  while (rng_chance(rng, 30) && n < 2)
+  while (rng_chance(rng, 30) && n < 2) {
     at[n++] = prefixes[rng_below(rng, sizeof(prefixes))];
+  }
   switch (rng_below(rng, 6)) {
   case 0:
     at[n++] = (uint8_t)(0x70 | rng_below(rng, 16));
@@ -223,8 +236,9 @@ make_branch(uint8_t *at, struct rng *rng)
     at[n++] = (uint8_t)(0xe8 | rng_below(rng, 4));
     break;
   default: /* call, jmp and push of registers and memory; often of rsp, r12 and rip */
-    if (rng_chance(rng, 50))
+    if (rng_chance(rng, 50)) {
       at[n++] = (uint8_t)(0x40 | rng_below(rng, 16));
+    }
     at[n++] = 0xff;
     at[n] = (uint8_t)((rng_next(rng) & 0xc7) | (1 + rng_below(rng, 3)) << 4);
     at[n] = rng_chance(rng, 40) ? (uint8_t)((at[n] & 0xf8) | 4 | rng_below(rng, 2)) : at[n];
@@ -264,10 +278,12 @@ look_here(struct run *run, uint64_t rip)
 {
   const struct piece *piece = &run->c->piece;
   uint64_t now = piece->address + piece->offset[run->index], next = piece->address + piece->offset[run->index + 1];
-  if (rip == now && piece->repeats[run->index])
+  if (rip == now && piece->repeats[run->index]) {
     return true;
-  if (rip != next || run->index + 1 >= piece->count)
+  }
+  if (rip != next || run->index + 1 >= piece->count) {
     return false;
+  }
   run->index++;
   return true;
 }
@@ -277,10 +293,12 @@ look_there(struct run *run, uint64_t rip)
 {
   const struct window_case *c = run->c;
   uint64_t offset = rip - (uint64_t)c->place;
-  if (offset >= c->moved_bytes)
+  if (offset >= c->moved_bytes) {
     return false;
-  while (run->index + 1 < c->map.count && offset >= c->map.to[run->index + 1])
+  }
+  while (run->index + 1 < c->map.count && offset >= c->map.to[run->index + 1]) {
     run->index++;
+  }
   return true;
 }
 
@@ -295,11 +313,12 @@ static bool
 memory_differs(char *text, size_t size)
 {
   const uint8_t *bytes = memory.arena.bytes;
-  for (size_t i = 0; i < ARENA_BYTES; i++)
+  for (size_t i = 0; i < ARENA_BYTES; i++) {
     if (bytes[i] != memory.first[i]) {
       snprintf(text, size, "memory at %p is %02x, not %02x", (const void *)(bytes + i), bytes[i], memory.first[i]);
       return true;
     }
+  }
   return memory_image_differs(&memory, text, size);
 }
 
@@ -321,8 +340,9 @@ undo_push(const struct window_case *c, struct outcome *there)
   uint64_t in_arena = there->machine.reg[RSP] - (uint64_t)memory.arena.bytes;
   uint8_t *ra_slot = memory.arena.bytes + in_arena;
   if (there->ending.signal == 0 || in->meta.category != ZYDIS_CATEGORY_CALL || in->raw.imm[0].is_relative ||
-      in_arena > ARENA_BYTES - 8)
+      in_arena > ARENA_BYTES - 8) {
     return;
+  }
   memcpy(&pushed, ra_slot, 8);
   if (pushed == next) {
     memcpy(ra_slot, memory.first + in_arena, 8);
@@ -409,7 +429,8 @@ windows_case(uint64_t seed, uint64_t number, struct windows_count *count, char *
   size_t used = strlen(text);
   used += (size_t)snprintf(text + used, size - used, "\n     %s, moved to %p:\n",
                            c.image != NULL ? ct_elf_path(c.image->plan->elf) : "made up", (void *)c.place);
-  if (used < size)
+  if (used < size) {
     piece_capture(&c.piece, code, text + used, size - used);
+  }
   return CASE_DIFFERS;
 }

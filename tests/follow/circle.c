@@ -27,8 +27,9 @@ leaf(int x)
 __attribute__((noinline)) static void
 work(int n)
 {
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     sum = leaf(sum);
+  }
 }
 
 static void
@@ -36,8 +37,9 @@ on_alarm(int signal)
 {
   char byte = 'w';
   (void)signal;
-  if (write(wanted[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1)
+  if (write(wanted[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 1) {
     _exit(1);
+  }
 }
 
 static void
@@ -46,8 +48,9 @@ backend(void)
   struct itimerval often = {{0, 20000}, {0, 20000}};
   signal(SIGALRM, on_alarm);
   setitimer(ITIMER_REAL, &often, NULL);
-  for (;;)
+  for (;;) {
     work(1000);
+  }
 }
 
 static void
@@ -65,22 +68,27 @@ main(int count, char **words)
   int workers = 0, failed = 0, status;
   snprintf(end, sizeof(end), "%s/end", words[1]);
   snprintf(ready, sizeof(ready), "%s/ready", words[1]);
-  if (count != 2 || pipe(wanted) != 0 || pipe(done) != 0)
+  if (count != 2 || pipe(wanted) != 0 || pipe(done) != 0) {
     return 1;
+  }
   while (access(end, F_OK) != 0) { /* a new backend now and then: the first one was there before an attach */
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
       backend();
+    }
     for (int i = 0; i < 40 && access(end, F_OK) != 0; i++) {
-      if (read(wanted[0], &byte, 1) != 1)
+      if (read(wanted[0], &byte, 1) != 1) {
         return 1;
+      }
       pid_t pid = fork();
-      if (pid == 0)
+      if (pid == 0) {
         worker();
+      }
       failed += waitpid(pid, &status, 0) != pid || status != 0;
       workers++;
-      if (workers == 2)
+      if (workers == 2) {
         fclose(fopen(ready, "w"));
+      }
     }
     kill(child, SIGKILL);
     waitpid(child, &status, 0);

@@ -29,8 +29,9 @@ static int
 work_for(int status)
 {
   long done = 0;
-  for (int i = 0; i < 100 + status; i++)
+  for (int i = 0; i < 100 + status; i++) {
     done = work(done);
+  }
   return done == 100 + status ? status : 255;
 }
 
@@ -40,8 +41,9 @@ static void
 expect(pid_t child, int status)
 {
   int got = -1;
-  if (waitpid(child, &got, 0) != child || !WIFEXITED(got) || WEXITSTATUS(got) != status)
+  if (waitpid(child, &got, 0) != child || !WIFEXITED(got) || WEXITSTATUS(got) != status) {
     __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);
+  }
 }
 
 static void
@@ -62,8 +64,9 @@ fork_one(int status, int depth)
 static void *
 fork_many(void *argument)
 {
-  for (int i = 0; i < (int)(long)argument; i++)
+  for (int i = 0; i < (int)(long)argument; i++) {
     fork_one(i, 0);
+  }
   return NULL;
 }
 
@@ -71,10 +74,12 @@ static void
 in_threads(int count)
 {
   pthread_t threads[4];
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     pthread_create(&threads[i], NULL, fork_many, (void *)(long)count);
-  for (int i = 0; i < 4; i++)
+  }
+  for (int i = 0; i < 4; i++) {
     pthread_join(threads[i], NULL);
+  }
 }
 
 static void
@@ -86,8 +91,9 @@ execute(const char *way, int status)
   snprintf(text, sizeof(text), "%d", status);
   if (strcmp(way, "spawn") == 0) {
     if (posix_spawn(&child, "/nonexistent", NULL, NULL, words, environ) != ENOENT ||
-        posix_spawn(&child, self, NULL, NULL, words, environ) != 0)
+        posix_spawn(&child, self, NULL, NULL, words, environ) != 0) {
       failures++;
+    }
   } else if (strcmp(way, "vfork") == 0) {
     child = vfork();
     if (child == 0) {
@@ -127,8 +133,9 @@ leave(const char *folder, const char *name, int number)
   char path[300];
   snprintf(path, sizeof(path), "%s/%s-%d", folder, name, number);
   int fd = open(path, O_CREAT | O_WRONLY, 0600);
-  if (fd >= 0)
+  if (fd >= 0) {
     close(fd);
+  }
 }
 
 /* In each phase, when it has begun, work() 1000 times more than in the one before. */
@@ -138,14 +145,18 @@ work_in_phases(const char *folder, int phases)
   for (int phase = 1; phase <= phases; phase++) {
     char name[32];
     long done = 0;
-    while (!is_there(folder, "begin", phase))
+    while (!is_there(folder, "begin", phase)) {
       usleep(500);
-    for (int i = 0; i < 1000 * phase; i++)
+    }
+    for (int i = 0; i < 1000 * phase; i++) {
       done = work(done);
-    for (int i = 0; i < 10 * phase; i++)
+    }
+    for (int i = 0; i < 10 * phase; i++) {
       done = other(done);
-    if (done != 1020 * phase)
+    }
+    if (done != 1020 * phase) {
       failures++;
+    }
     snprintf(name, sizeof(name), "done-%d", phase);
     leave(folder, name, (int)getpid());
   }
@@ -159,22 +170,25 @@ workers(const char *folder, const char *phases)
   char *words[] = {self, "phases", (char *)folder, (char *)phases, NULL};
   for (int i = 0; i < 4; i++) {
     if (i >= 2) {
-      if (posix_spawn(&children[i], self, NULL, NULL, words, environ) != 0)
+      if (posix_spawn(&children[i], self, NULL, NULL, words, environ) != 0) {
         failures++;
+      }
       continue;
     }
     children[i] = fork();
     if (children[i] == 0) {
       pid_t own = i == 0 ? fork() : -1;
       work_in_phases(folder, atoi(phases));
-      if (own > 0)
+      if (own > 0) {
         expect(own, 0);
+      }
       _exit(failures != 0);
     }
   }
   work_in_phases(folder, atoi(phases));
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     expect(children[i], 0);
+  }
 }
 
 /* By a system call that nobody has hooked: the child comes to a hook when it calls work(), and not before. */
@@ -196,8 +210,9 @@ unseen(const char *folder)
   }
   pid_t late = fork_unseen();
   if (late == 0) {
-    while (!is_there(folder, "late", 0))
+    while (!is_there(folder, "late", 0)) {
       usleep(500);
+    }
     _exit(work_for(3));
   }
   work_in_phases(folder, 4);
@@ -215,8 +230,9 @@ many(const char *folder)
     pid_t child = count % 2 ? fork() : fork_unseen();
     if (child == 0) {
       while (!is_there(folder, "end", 0)) {
-        if (work(1) != 2 || other(1) != 3)
+        if (work(1) != 2 || other(1) != 3) {
           _exit(1);
+        }
         usleep(2000);
       }
       _exit(0);
@@ -225,8 +241,9 @@ many(const char *folder)
     usleep(1000);
   }
   leave(folder, "ready", 0);
-  while (count > 0)
+  while (count > 0) {
     expect(children[--count], 0);
+  }
 }
 
 static const char *mark_folder;
@@ -239,12 +256,14 @@ make_marked(void *way)
 {
   while (!is_there(mark_folder, "end", 0)) {
     int marks = 0;
-    while (is_there(mark_folder, "mark", marks + 1))
+    while (is_there(mark_folder, "mark", marks + 1)) {
       marks++;
-    if (way == NULL)
+    }
+    if (way == NULL) {
       fork_one(marks, 0);
-    else
+    } else {
       execute(way, marks);
+    }
   }
   return NULL;
 }
@@ -255,10 +274,12 @@ stream(const char *folder)
   static char *ways[] = {NULL, NULL, "spawn"};
   pthread_t threads[3];
   mark_folder = folder;
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < 3; i++) {
     pthread_create(&threads[i], NULL, make_marked, ways[i]);
-  for (int i = 0; i < 3; i++)
+  }
+  for (int i = 0; i < 3; i++) {
     pthread_join(threads[i], NULL);
+  }
 }
 
 /* More than there are pages to ask on, and all live for a while. */
@@ -273,8 +294,9 @@ crowd(void)
       _exit(work_for(i % 50));
     }
   }
-  for (int i = 0; i < 150; i++)
+  for (int i = 0; i < 150; i++) {
     expect(children[i], i % 50);
+  }
 }
 
 static int
@@ -293,8 +315,9 @@ newpids(void)
     children[i] = clone(work_and_leave, stacks[i] + sizeof(stacks[i]), CLONE_NEWPID | SIGCHLD, (void *)(long)i);
     failures += children[i] < 0;
   }
-  for (int i = 0; i < 8; i++)
+  for (int i = 0; i < 8; i++) {
     expect(children[i], i);
+  }
 }
 
 int
@@ -302,8 +325,9 @@ main(int count, char **words)
 {
   const char *way = words[1];
   self = words[0];
-  if (strcmp(way, "work") == 0)
+  if (strcmp(way, "work") == 0) {
     return work_for(atoi(words[2]));
+  }
   if (strcmp(way, "phases") == 0) {
     work_in_phases(words[2], atoi(words[3]));
     return failures != 0;
@@ -317,11 +341,13 @@ main(int count, char **words)
   } else if (strcmp(way, "stream") == 0) {
     stream(words[2]);
   } else if (strcmp(way, "fork") == 0) {
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
       fork_one(i, 0);
+    }
   } else if (strcmp(way, "nested") == 0) {
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 6; i++) {
       fork_one(i, 2);
+    }
   } else if (strcmp(way, "threads") == 0) {
     in_threads(5);
   } else if (strcmp(way, "crowd") == 0) {
@@ -348,8 +374,9 @@ main(int count, char **words)
     fclose(out);
     sleep(1);
   } else {
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++) {
       execute(way, i);
+    }
   }
   printf("%d failures\n", failures);
   return failures != 0;

@@ -81,13 +81,15 @@ static void
 elf_change(uint8_t *data, size_t size, uint64_t table, uint64_t entry_bytes, uint64_t count, const struct field *fields,
            size_t field_count, uint32_t *state)
 {
-  if (count == 0 || table > size || entry_bytes > size)
+  if (count == 0 || table > size || entry_bytes > size) {
     return;
+  }
   uint64_t at = table + entry_bytes * (elf_random(state) % count);
   const struct field *field = &fields[elf_random(state) % field_count];
   at += field->offset;
-  if (at > size || field->bytes > size - at)
+  if (at > size || field->bytes > size - at) {
     return;
+  }
   uint64_t value = elf_value(data, size, field, data + at, state);
   memcpy(data + at, &value, field->bytes);
 }
@@ -99,13 +101,15 @@ static void
 elf_change_section_content(uint8_t *data, size_t size, const Elf64_Ehdr *header, uint32_t *state)
 {
   Elf64_Shdr section;
-  if (header->e_shnum == 0 || header->e_shoff > size || size - header->e_shoff < header->e_shnum * sizeof(section))
+  if (header->e_shnum == 0 || header->e_shoff > size || size - header->e_shoff < header->e_shnum * sizeof(section)) {
     return;
+  }
   for (int attempt = 0; attempt < 16; attempt++) {
     uint32_t i = elf_random(state) % header->e_shnum;
     memcpy(&section, data + header->e_shoff + i * sizeof(section), sizeof(section));
-    if (section.sh_offset >= size || section.sh_size == 0 || section.sh_type == SHT_NOBITS)
+    if (section.sh_offset >= size || section.sh_size == 0 || section.sh_type == SHT_NOBITS) {
       continue;
+    }
     uint64_t left = size - section.sh_offset, bytes = section.sh_size < left ? section.sh_size : left;
     switch (section.sh_type) {
     case SHT_SYMTAB:
@@ -129,8 +133,9 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned se
 {
   uint32_t random = seed, *state = &random;
   Elf64_Ehdr header;
-  if (size < sizeof(header) || elf_random(state) % 4 == 0)
+  if (size < sizeof(header) || elf_random(state) % 4 == 0) {
     return LLVMFuzzerMutate(data, size, max_size);
+  }
   unsigned changes = 1 + elf_random(state) % 3;
   for (unsigned i = 0; i < changes; i++) {
     memcpy(&header, data, sizeof(header));

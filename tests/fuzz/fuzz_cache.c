@@ -121,16 +121,18 @@ check_plan(const struct ct_plan *plan)
     CHECK(i == 0 || plan->functions[i - 1].address < f->address);
     CHECK(f->refusal < CT_REFUSED_COUNT && ct_refusal_text(f->refusal) != NULL);
     CHECK(f->name == NULL || strlen(f->name) < 100000);
-    for (size_t n = 0; (alias = ct_plan_alias(plan, f, n)) != NULL; n++)
+    for (size_t n = 0; (alias = ct_plan_alias(plan, f, n)) != NULL; n++) {
       CHECK(strlen(alias) < 100000);
+    }
     if (f->refusal == CT_REFUSED_NOT) {
       hooked++;
       check_hook(plan, f);
     }
   }
   CHECK(plan->hooked == hooked);
-  for (size_t i = 0; i < plan->foreign_count; i++)
+  for (size_t i = 0; i < plan->foreign_count; i++) {
     CHECK(plan->foreign[i].start < plan->foreign[i].end && plan->foreign[i].end <= TEXT + CODE_BYTES);
+  }
 }
 
 int
@@ -161,8 +163,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   int code = ct_plan_decode(bytes, good_bytes, &key, &plan);
   CHECK(code == 0 || code == CT_EFORMAT || code == CT_ENOENT);
   CHECK(size != 0 || code == 0); /* unchanged it is good */
-  if (code == 0)
+  if (code == 0) {
     check_plan(&plan);
+  }
   free(bytes);
   return 0;
 }

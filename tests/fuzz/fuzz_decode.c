@@ -12,8 +12,9 @@ check_same(const struct ct_insn *a, const struct ct_insn *b)
   enum ct_op op = ct_insn_op(a);
   CHECK(a->length == b->length && op == ct_insn_op(b) && ct_insn_traits(a) == ct_insn_traits(b));
   CHECK((a->kind & CT_INSN_MEMORY) == (b->kind & CT_INSN_MEMORY) && ct_insn_base(a) == ct_insn_base(b));
-  if ((a->kind & CT_INSN_MEMORY) != 0)
+  if ((a->kind & CT_INSN_MEMORY) != 0) {
     CHECK(ct_insn_disp(a) == ct_insn_disp(b));
+  }
   switch (op) {
   case CT_OP_ADD_IMM:
   case CT_OP_SUB_IMM:
@@ -52,8 +53,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     CHECK(ct_decode(code + at, is_code ? full.length : bytes - at, bytes - at, &either) == is_code);
     CHECK(ct_peek(code + at, bytes - at, &peek) == is_code);
-    if (is_code)
+    if (is_code) {
       CHECK(peek.length == full.length && either.length == full.length);
+    }
     at += is_code ? full.length : 1;
   }
   free(code);

@@ -10,8 +10,9 @@ check_functions(struct ct_elf *elf, const char *path)
   const struct ct_function *functions;
   size_t count;
   char label[300];
-  if (ct_elf_functions(elf, &functions, &count, NULL) != CT_OK)
+  if (ct_elf_functions(elf, &functions, &count, NULL) != CT_OK) {
     return;
+  }
   for (size_t i = 0; i < count; i++) {
     const struct ct_function *f = &functions[i];
     CHECK(i == 0 || functions[i - 1].address < f->address);
@@ -24,8 +25,9 @@ check_functions(struct ct_elf *elf, const char *path)
     CHECK(f->size == 0 || around == f);
     CHECK(strlen(ct_function_label(label, sizeof(label), path, f)) != 0);
     const char *alias;
-    for (size_t n = 0; (alias = ct_function_alias(elf, f, n)) != NULL; n++)
+    for (size_t n = 0; (alias = ct_function_alias(elf, f, n)) != NULL; n++) {
       CHECK(alias[0] != 0 && f->name != NULL && strcmp(alias, f->name) != 0);
+    }
   }
 }
 
@@ -53,16 +55,19 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)ct_elf_is_code(elf, segments[i].address + segments[i].memory_bytes - 1);
   }
   count = ct_elf_exec_sections(elf, &sections);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     CHECK(i == 0 || sections[i - 1].address <= sections[i].address);
+  }
   uint64_t address;
   (void)ct_elf_symbol(elf, "main", &address);
   (void)ct_elf_symbol(elf, "_dl_debug_state", &address);
   CHECK(ct_elf_build_id(elf) != NULL && ct_elf_path(elf) != NULL && ct_elf_debug_path(elf) == NULL);
-  if (ct_elf_interp(elf) != NULL)
+  if (ct_elf_interp(elf) != NULL) {
     (void)strlen(ct_elf_interp(elf));
-  if (ct_elf_soname(elf) != NULL)
+  }
+  if (ct_elf_soname(elf) != NULL) {
     (void)strlen(ct_elf_soname(elf));
+  }
   check_functions(elf, "(memory)");
   ct_elf_close(elf);
   free(copy);

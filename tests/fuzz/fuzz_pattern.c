@@ -36,23 +36,29 @@ in_set(const uint8_t **glob, uint8_t c)
 static bool
 matches(const uint8_t *glob, const uint8_t *glob_end, const uint8_t *name, const uint8_t *name_end)
 {
-  if (steps-- <= 0)
+  if (steps-- <= 0) {
     return false;
-  if (glob == glob_end)
+  }
+  if (glob == glob_end) {
     return name == name_end;
-  if (*glob == '*')
+  }
+  if (*glob == '*') {
     return matches(glob + 1, glob_end, name, name_end) ||
            (name != name_end && matches(glob, glob_end, name + 1, name_end));
-  if (*glob == '[' && glob + 1 != glob_end && glob[1] == ']')
+  }
+  if (*glob == '[' && glob + 1 != glob_end && glob[1] == ']') {
     return name_end - name >= 2 && name[0] == '[' && name[1] == ']' && matches(glob + 2, glob_end, name + 2, name_end);
-  if (name == name_end)
+  }
+  if (name == name_end) {
     return false;
+  }
   if (*glob == '[') {
     bool found = in_set(&glob, *name);
     return found && matches(glob, glob_end, name + 1, name_end);
   }
-  if (*glob == '?')
+  if (*glob == '?') {
     return matches(glob + 1, glob_end, name + 1, name_end);
+  }
   glob += *glob == '\\';
   return *glob == *name && matches(glob + 1, glob_end, name + 1, name_end);
 }
@@ -71,12 +77,15 @@ check_glob(const uint8_t *text, size_t length, const uint8_t *name, size_t name_
   bool expected = matches(text, text + length, name, name + name_length);
   CHECK(steps <= 0 || found == expected);
   const char *plain = ct_glob_plain(glob);
-  if (plain != NULL)
+  if (plain != NULL) {
     CHECK(found == (strlen(plain) == name_length && memcmp(plain, name, name_length) == 0));
-  if (ct_glob_is_all(glob))
+  }
+  if (ct_glob_is_all(glob)) {
     CHECK(found);
-  if (found && ct_glob_first(glob) != CT_GLOB_FIRST_ANY)
+  }
+  if (found && ct_glob_first(glob) != CT_GLOB_FIRST_ANY) {
     CHECK(name_length != 0 && name[0] == ct_glob_first(glob));
+  }
   ct_glob_free(glob);
 }
 
@@ -89,33 +98,41 @@ struct levelled {
 static bool
 scope_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *name)
 {
-  if (steps-- <= 0)
+  if (steps-- <= 0) {
     return false;
-  if (glob == all->glob_end)
+  }
+  if (glob == all->glob_end) {
     return name == all->name_end;
+  }
   bool wall = name != all->name_end && (all->name_marks[name - all->name_start] & CT_SCOPE_BOUNDARY) != 0;
   if (*glob == '*') {
     const uint8_t *after = glob;
-    while (after != all->glob_end && *after == '*')
+    while (after != all->glob_end && *after == '*') {
       after++;
+    }
     bool deep = after - glob > 1 && (all->glob_marks[glob - all->glob_start] & CT_SCOPE_INSIDE) == 0;
     for (const uint8_t *at = name;; at++) {
-      if (scope_matches(all, after, at))
+      if (scope_matches(all, after, at)) {
         return true;
-      if (at == all->name_end || (!deep && (all->name_marks[at - all->name_start] & CT_SCOPE_BOUNDARY) != 0))
+      }
+      if (at == all->name_end || (!deep && (all->name_marks[at - all->name_start] & CT_SCOPE_BOUNDARY) != 0)) {
         return false;
+      }
     }
   }
-  if (*glob == '[' && glob + 1 != all->glob_end && glob[1] == ']')
+  if (*glob == '[' && glob + 1 != all->glob_end && glob[1] == ']') {
     return all->name_end - name >= 2 && name[0] == '[' && name[1] == ']' && scope_matches(all, glob + 2, name + 2);
-  if (name == all->name_end)
+  }
+  if (name == all->name_end) {
     return false;
+  }
   if (*glob == '[') {
     bool found = in_set(&glob, *name);
     return found && !wall && scope_matches(all, glob, name + 1);
   }
-  if (*glob == '?')
+  if (*glob == '?') {
     return !wall && scope_matches(all, glob + 1, name + 1);
+  }
   glob += *glob == '\\';
   return *glob == *name && scope_matches(all, glob + 1, name + 1);
 }
@@ -135,8 +152,9 @@ check_scopes(const uint8_t *text, size_t length, const uint8_t *name, size_t nam
     steps = 200000;
     bool expected = scope_matches(&all, text, name);
     CHECK(steps <= 0 || found == expected);
-    if (ct_glob_is_all(glob))
+    if (ct_glob_is_all(glob)) {
       CHECK(found);
+    }
   } else {
     CHECK(diag.text[0] != '\0');
   }
@@ -178,10 +196,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   struct ct_exclude *exclude = ct_exclude_create();
   struct ct_diag diag = {""};
   CHECK(exclude != NULL);
-  if (ct_exclude_add(exclude, (const char *)text, &diag) == 0)
+  if (ct_exclude_add(exclude, (const char *)text, &diag) == 0) {
     CHECK(strcmp(ct_exclude_pattern(exclude, 0), (const char *)text) == 0);
-  else
+  } else {
     CHECK(ct_exclude_is_empty(exclude) && diag.text[0] != '\0');
+  }
   ct_exclude_free(exclude);
   free(text);
   free(name);

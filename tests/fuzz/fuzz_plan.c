@@ -41,20 +41,24 @@ check_plan(const struct ct_plan *plan)
     const struct ct_planned *f = &plan->functions[i];
     CHECK(i == 0 || plan->functions[i - 1].address < f->address);
     CHECK(f->refusal < CT_REFUSED_COUNT && ct_refusal_text(f->refusal) != NULL);
-    if (f->refusal != CT_REFUSED_NOT)
+    if (f->refusal != CT_REFUSED_NOT) {
       continue;
+    }
     hooked++;
     check_hooked(plan, f);
   }
-  for (size_t i = 0; i < CT_REFUSED_COUNT; i++)
+  for (size_t i = 0; i < CT_REFUSED_COUNT; i++) {
     refused += plan->refused[i];
+  }
   CHECK(plan->hooked == hooked && plan->hooked + refused == plan->count);
-  for (size_t i = 0; i < plan->foreign_count; i++)
+  for (size_t i = 0; i < plan->foreign_count; i++) {
     CHECK(plan->foreign[i].start < plan->foreign[i].end);
+  }
   struct plan_check check;
   const char *wrong = plan_check(&check, plan);
-  if (wrong[0] != 0)
+  if (wrong[0] != 0) {
     fprintf(stderr, "%s\n", wrong);
+  }
   CHECK(wrong[0] == 0);
   plan_check_free(&check);
 }

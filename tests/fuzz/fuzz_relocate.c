@@ -47,10 +47,11 @@ check_same_operand(const struct decoded *was, uint64_t from, const struct decode
   case ZYDIS_OPERAND_TYPE_MEMORY:
     CHECK(a->mem.segment == b->mem.segment && a->mem.base == b->mem.base && a->mem.index == b->mem.index &&
           a->mem.scale == b->mem.scale);
-    if (a->mem.base == ZYDIS_REGISTER_RIP)
+    if (a->mem.base == ZYDIS_REGISTER_RIP) {
       CHECK(from + was->in.length + (uint64_t)a->mem.disp.value == to + is->in.length + (uint64_t)b->mem.disp.value);
-    else
+    } else {
       CHECK(a->mem.base != ZYDIS_REGISTER_EIP && a->mem.disp.value == b->mem.disp.value);
+    }
     break;
   default:
     CHECK(a->ptr.offset == b->ptr.offset && a->ptr.segment == b->ptr.segment);
@@ -62,8 +63,9 @@ check_same(const struct decoded *was, uint64_t from, const struct decoded *is, u
 {
   CHECK(was->in.mnemonic == is->in.mnemonic && was->in.length == is->in.length &&
         was->in.operand_count == is->in.operand_count && was->in.attributes == is->in.attributes);
-  for (unsigned i = 0; i < was->in.operand_count; i++)
+  for (unsigned i = 0; i < was->in.operand_count; i++) {
     check_same_operand(was, from, is, to, i);
+  }
 }
 
 static void
@@ -174,8 +176,9 @@ check_trampoline(const uint8_t *code, const struct ct_window *window, uint64_t f
       CHECK(desc.after_callout + desc.map_new[i] < desc.relocated_end);
     }
   }
-  if (relocated != CT_WINDOW_OK)
+  if (relocated != CT_WINDOW_OK) {
     CHECK(refusal != CT_WINDOW_OK || relocated == CT_WINDOW_UNREACHABLE); /* it lies a little nearer, or further */
+  }
   free(buffer);
 }
 
@@ -213,8 +216,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_one(exact + window.offset[i], window.offset[i + 1] - window.offset[i], from + window.offset[i],
                   buffer + at, next - at, to + at);
       }
-      if (!window.terminated)
+      if (!window.terminated) {
         check_jump(buffer + end, CT_JUMP_BYTES, to + end, from + window.length);
+      }
     }
     check_trampoline(exact, &window, from, to, flags, refusal);
     free(exact);

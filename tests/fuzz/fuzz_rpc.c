@@ -65,10 +65,12 @@ count_expected(const json_t *request)
 {
   size_t count = 0, i;
   const json_t *one;
-  if (!json_is_array(request))
+  if (!json_is_array(request)) {
     return request == NULL || !is_request(request) || json_object_get(request, "id") != NULL;
-  if (json_array_size(request) == 0 || json_array_size(request) > CT_RPC_BATCH_MAX)
+  }
+  if (json_array_size(request) == 0 || json_array_size(request) > CT_RPC_BATCH_MAX) {
     return 1;
+  }
   json_array_foreach((json_t *)request, i, one) count += !is_request(one) || json_object_get(one, "id") != NULL;
   return count;
 }

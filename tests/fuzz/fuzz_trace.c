@@ -42,8 +42,9 @@ leave(void)
   char path[128];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
-    if (unlink(path) != 0)
+    if (unlink(path) != 0) {
       rmdir(path);
+    }
   }
   rmdir(folder);
 }
@@ -114,22 +115,25 @@ append_block(struct input *input)
   struct ct_block_header header = {.magic = CT_BLOCK_MAGIC, .header_bytes = sizeof(header)};
   size_t bytes[CT_SECTIONS];
   uint8_t flags = (uint8_t)input_number(input, 1);
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     bytes[i] = input_number(input, 2) & 0x3ff;
+  }
   header.first_tsc = input_number(input, 4);
   header.last_tsc = header.first_tsc + input_number(input, 4);
   header.depth_start = (uint32_t)input_number(input, 1);
   header.open_count = (uint32_t)input_number(input, 1);
   header.lost = input_number(input, 1);
-  if (flags & 4)
+  if (flags & 4) {
     header.depth_start = CT_DEPTH_MAX - header.depth_start;
+  }
   block_number += (flags >> 3 & 1) - (flags >> 4 & 1);
   header.number = block_number++;
   header.first_event = header.first_enter = header.number * 5ull;
   size_t at = file_bytes;
   append(&header, sizeof(header));
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     append_section(input, bytes[i], flags & 1, &header.section[i]);
+  }
   header.ops = header.section[CT_SECTION_OPS].raw_bytes + (flags >> 1 & 1);
   header.payload_bytes = (uint32_t)(file_bytes - at - sizeof(header));
   const uint8_t *payload = file + at + sizeof(header);
@@ -151,16 +155,19 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   while ((count = ct_cursor_next(cursor, &events)) != 0) {
     for (size_t i = 0; i < count; i++) {
       CHECK(events[i].kind <= CT_EV_AWAY);
-      if (events[i].kind == CT_EV_ENTER)
+      if (events[i].kind == CT_EV_ENTER) {
         CHECK(events[i].fn <= CT_FUNCTION_ID_MAX);
+      }
       tsc ^= events[i].tsc ^ events[i].enter_tsc; /* read all of it */
     }
   }
   CHECK(ct_cursor_state(cursor) != CT_CURSOR_OK);
   CHECK(ct_cursor_open_frames(cursor, &frames) <= ct_cursor_depth(cursor));
-  for (uint64_t at = sizeof(struct ct_file_header); at < file_bytes && at < 4096; at += 32 + (tsc & 31))
-    if (ct_cursor_seek(cursor, at) == CT_OK)
+  for (uint64_t at = sizeof(struct ct_file_header); at < file_bytes && at < 4096; at += 32 + (tsc & 31)) {
+    if (ct_cursor_seek(cursor, at) == CT_OK) {
       (void)ct_cursor_next(cursor, &events);
+    }
+  }
   ct_cursor_close(cursor);
 }
 
@@ -200,8 +207,9 @@ check_views(struct ct_trace *trace, uint8_t flags)
                : view == 1 ? ct_report_write(trace, &report, out, &notes, NULL)
                            : ct_replay_write(trace, &replay, out, &notes, NULL);
     CHECK(fclose(out) == 0);
-    if (code == CT_OK && json)
+    if (code == CT_OK && json) {
       check_json(text, view == 2);
+    }
     free(text);
   }
 }
@@ -209,8 +217,9 @@ check_views(struct ct_trace *trace, uint8_t flags)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-  if (folder[0] == 0)
+  if (folder[0] == 0) {
     enter();
+  }
   struct input input = {data, data + (size < 32768 ? size : 32768)};
   uint8_t flags = (uint8_t)input_number(&input, 1);
   size_t manifest_bytes = input_number(&input, 2), function_bytes = input_number(&input, 2);
@@ -222,10 +231,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   file_bytes = 0;
   append_file_header(0);
   block_number = 0;
-  while (input.at < input.end)
+  while (input.at < input.end) {
     append_block(&input);
-  if (spoiled < file_bytes)
+  }
+  if (spoiled < file_bytes) {
     file[spoiled] ^= 0x10;
+  }
   put_file("thread_0/index.ctb", file, file_bytes);
   if (flags & 16) {
     file[8] = 1;
@@ -236,8 +247,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   struct ct_trace *trace;
   struct ct_diag diag = {""};
   if (ct_trace_open(folder, &trace, &diag) == CT_OK) {
-    for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++)
+    for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
       check_events(trace, i, flags & 2 ? CT_READ_SKIP_DAMAGED : 0);
+    }
     check_views(trace, flags);
     ct_trace_close(trace);
   } else {

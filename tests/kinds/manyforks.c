@@ -18,8 +18,9 @@ counted_fork(int code)
   pid_t child = fork();
   if (child == 0) {
     int x = code;
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++) {
       x = counted_work(x);
+    }
     _exit(x == code + 50 ? code : 255);
   }
   int status;
@@ -29,8 +30,9 @@ static void *
 forks(void *count)
 {
   long good = 0;
-  for (long i = 0; i < (long)count; i++)
+  for (long i = 0; i < (long)count; i++) {
     good += counted_fork((int)(i % 100)) && counted_work(1) == 2;
+  }
   return (void *)good;
 }
 
@@ -39,8 +41,9 @@ main(void)
 {
   pthread_t threads[4];
   long good = (long)forks((void *)2500);
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     pthread_create(&threads[i], NULL, forks, (void *)625);
+  }
   for (int i = 0; i < 4; i++) {
     void *result;
     pthread_join(threads[i], &result);

@@ -18,11 +18,13 @@ __attribute__((noipa)) void *
 counted_thread(void *argument)
 {
   long sum = 0;
-  for (int i = 0; i < 20; i++)
+  for (int i = 0; i < 20; i++) {
     sum = counted_work(sum);
+  }
   pthread_barrier_wait(&barrier);
-  for (int i = 0; i < 20; i++)
+  for (int i = 0; i < 20; i++) {
     sum = counted_work(sum);
+  }
   return (void *)sum;
 }
 
@@ -35,9 +37,11 @@ main(void)
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 64 << 10);
   pthread_barrier_init(&barrier, NULL, COUNT);
-  for (int i = 0; i < COUNT; i++)
-    if (pthread_create(&threads[i], &small, counted_thread, NULL) != 0)
+  for (int i = 0; i < COUNT; i++) {
+    if (pthread_create(&threads[i], &small, counted_thread, NULL) != 0) {
       return 1;
+    }
+  }
   for (int i = 0; i < COUNT; i++) {
     void *sum;
     pthread_join(threads[i], &sum);

@@ -13,16 +13,19 @@
 static int sum;
 static jmp_buf back;
 
-extern "C" __attribute__((noinline)) void counted_thrower(int depth)
+extern "C" __attribute__((noinline)) void
+counted_thrower(int depth)
 {
   char room[64];
   memset(room, depth, sizeof room);
-  if (depth == 0)
+  if (depth == 0) {
     throw std::runtime_error("thrown");
+  }
   counted_thrower(depth - 1);
   sum += room[3];
 }
-__attribute__((noinline)) static int catcher(int i)
+__attribute__((noinline)) static int
+catcher(int i)
 {
   try {
     counted_thrower(5);
@@ -31,17 +34,20 @@ __attribute__((noinline)) static int catcher(int i)
   }
   return -1;
 }
-extern "C" __attribute__((noinline)) void counted_jumper(int depth)
+extern "C" __attribute__((noinline)) void
+counted_jumper(int depth)
 {
   volatile char room[100];
   room[0] = (char)depth;
-  if (depth == 0)
+  if (depth == 0) {
     longjmp(back, 1);
+  }
   counted_jumper(depth - 1);
   sum += room[0];
 }
 
-static void error(const char *kind)
+static void
+error(const char *kind)
 {
   volatile int twelve = 12;
   if (!strcmp(kind, "beyond")) {
@@ -60,26 +66,34 @@ static void error(const char *kind)
   }
 }
 
-int main(int count, char **words)
+int
+main(int count, char **words)
 {
   long total = 0;
-  for (int i = 0; i < 300; i++)
+  for (int i = 0; i < 300; i++) {
     total += catcher(i);
-  for (volatile int i = 0; i < 50; i++)
-    if (!setjmp(back))
+  }
+  for (volatile int i = 0; i < 50; i++) {
+    if (!setjmp(back)) {
       counted_jumper(5);
+    }
+  }
   std::vector<std::thread> threads;
   std::map<std::string, int> maps[8];
-  for (int t = 0; t < 8; t++)
+  for (int t = 0; t < 8; t++) {
     threads.emplace_back([&maps, t] {
-      for (int i = 0; i < 500; i++)
+      for (int i = 0; i < 500; i++) {
         maps[t][std::to_string(i % 50)]++;
+      }
     });
-  for (auto &thread : threads)
+  }
+  for (auto &thread : threads) {
     thread.join();
+  }
   printf("%ld %zu\n", total, maps[3].size());
   fflush(stdout);
-  if (count > 1)
+  if (count > 1) {
     error(words[1]);
+  }
   return 7;
 }

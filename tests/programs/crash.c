@@ -130,8 +130,9 @@ static void *
 sleeper(void *argument)
 {
   pthread_barrier_wait(&barrier);
-  for (;;)
+  for (;;) {
     pause();
+  }
   return argument;
 }
 static void *
@@ -154,8 +155,9 @@ among_threads(void *(*last)(void *))
 {
   pthread_t thread;
   pthread_barrier_init(&barrier, NULL, 10);
-  for (int i = 0; i < 9; i++)
+  for (int i = 0; i < 9; i++) {
     pthread_create(&thread, NULL, i == 8 ? last : last == both ? both : sleeper, (void *)(intptr_t)(i % 2));
+  }
   pthread_barrier_wait(&barrier);
   pthread_join(thread, NULL);
   return 0;
@@ -185,30 +187,42 @@ in_child(int how)
 static int
 run(const char *how)
 {
-  if (strcmp(how, "main") == 0)
+  if (strcmp(how, "main") == 0) {
     return outer(1);
-  if (strcmp(how, "thread") == 0)
+  }
+  if (strcmp(how, "thread") == 0) {
     return among_threads(crasher);
-  if (strcmp(how, "many") == 0)
+  }
+  if (strcmp(how, "many") == 0) {
     return among_threads(both);
-  if (strcmp(how, "divide") == 0)
+  }
+  if (strcmp(how, "divide") == 0) {
     return divide(3);
-  if (strcmp(how, "null") == 0)
+  }
+  if (strcmp(how, "null") == 0) {
     call_nothing();
-  if (strcmp(how, "noncanonical") == 0)
+  }
+  if (strcmp(how, "noncanonical") == 0) {
     jump_to_noncanonical();
-  if (strcmp(how, "abort") == 0)
+  }
+  if (strcmp(how, "abort") == 0) {
     abort();
-  if (strcmp(how, "first") == 0)
+  }
+  if (strcmp(how, "first") == 0) {
     return call_first(1);
-  if (strcmp(how, "int3") == 0)
+  }
+  if (strcmp(how, "int3") == 0) {
     breakpoint();
-  if (strcmp(how, "ud2") == 0)
+  }
+  if (strcmp(how, "ud2") == 0) {
     illegal();
-  if (strcmp(how, "bus") == 0)
+  }
+  if (strcmp(how, "bus") == 0) {
     return beyond_file(5);
-  if (strcmp(how, "overflow") == 0)
+  }
+  if (strcmp(how, "overflow") == 0) {
     return recurse(1);
+  }
   if (strcmp(how, "overflow-alternate") == 0) {
     use_alternate_stack();
     return recurse(1);
@@ -228,15 +242,19 @@ run(const char *how)
       }
     }
   }
-  if (strcmp(how, "itself") == 0)
+  if (strcmp(how, "itself") == 0) {
     kill(getpid(), SIGBUS);
-  if (strcmp(how, "outside") == 0)
-    for (;;)
+  }
+  if (strcmp(how, "outside") == 0) {
+    for (;;) {
       pause();
+    }
+  }
   if (strcmp(how, "own") == 0) {
     printf("was default: %d\n", signal(SIGSEGV, unwinding_handler) == SIG_DFL);
-    if (sigsetjmp(back, 1) == 0)
+    if (sigsetjmp(back, 1) == 0) {
       outer(1);
+    }
     printf("is own: %d\n", signal(SIGSEGV, SIG_DFL) == unwinding_handler);
     return 3;
   }
@@ -260,20 +278,25 @@ run(const char *how)
     kill(getpid(), SIGSEGV);
     return outer(1);
   }
-  if (strcmp(how, "fork") == 0)
+  if (strcmp(how, "fork") == 0) {
     return in_child(0);
-  if (strcmp(how, "vfork") == 0)
+  }
+  if (strcmp(how, "vfork") == 0) {
     return in_child(1);
+  }
   if (strcmp(how, "pipe") == 0) {
     int ends[2];
-    if (pipe(ends) == 0)
+    if (pipe(ends) == 0) {
       close(ends[0]);
+    }
     return (int)write(ends[1], "x", 1);
   }
   if (strcmp(how, "dispositions") == 0) {
-    for (int i = 1; i < 65; i++)
-      if (!is_default(i) && i != SIGKILL && i != SIGSTOP && i != 32 && i != 33)
+    for (int i = 1; i < 65; i++) {
+      if (!is_default(i) && i != SIGKILL && i != SIGSTOP && i != 32 && i != 33) {
         printf("%d is not at its default\n", i);
+      }
+    }
     struct sigaction mine = {.sa_handler = SIG_DFL, .sa_flags = SA_RESTART}, seen;
     sigaddset(&mine.sa_mask, SIGINT);
     sigaction(SIGABRT, &mine, NULL);

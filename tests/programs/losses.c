@@ -24,8 +24,9 @@ static void *
 run(void *unused)
 {
   (void)unused;
-  for (long i = 0; i < rounds; i++)
+  for (long i = 0; i < rounds; i++) {
     pair();
+  }
   return NULL;
 }
 
@@ -34,10 +35,12 @@ main(int argc, char **argv)
 {
   pthread_t threads[2];
   rounds = argc > 1 ? atol(argv[1]) : 1000;
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
     pthread_create(&threads[i], NULL, run, NULL);
-  for (int i = 0; i < 2; i++)
+  }
+  for (int i = 0; i < 2; i++) {
     pthread_join(threads[i], NULL);
+  }
   printf("%ld %ld\n", 4 * rounds, 2 * rounds);
   return 0;
 }

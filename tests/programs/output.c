@@ -18,8 +18,9 @@ static char block[200000];
 static void
 say(const char *text)
 {
-  if (write(1, text, strlen(text)) < 0)
+  if (write(1, text, strlen(text)) < 0) {
     exit(9);
+  }
 }
 
 static void *
@@ -38,10 +39,12 @@ threads(void)
 {
   static char names[] = "abcd";
   pthread_t ids[4];
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     pthread_create(&ids[i], NULL, writer, &names[i]);
-  for (int i = 0; i < 4; i++)
+  }
+  for (int i = 0; i < 4; i++) {
     pthread_join(ids[i], NULL);
+  }
   return 0;
 }
 
@@ -67,8 +70,9 @@ bad_pointers(void)
   TRY(3, writev(1, vectors, 2))
   TRY(4, write(1, pages, (size_t)-1))
   TRY(5, writev(1, vectors, -1))
-  for (int i = 0; i < 6; i++)
+  for (int i = 0; i < 6; i++) {
     fprintf(stderr, "%ld %d\n", results[i].got, results[i].error);
+  }
   return 0;
 }
 
@@ -118,8 +122,9 @@ static int
 vectors_of_all_sizes(void)
 {
   struct iovec many[1000];
-  for (int i = 0; i < 1000; i++)
+  for (int i = 0; i < 1000; i++) {
     many[i] = (struct iovec){block + i, (size_t)(i % 7)};
+  }
   memset(block, 'v', 5000);
   return writev(1, many, 1000) < 0 || writev(2, many, 0) < 0 || writev(1, many + 3, 1) < 0;
 }
@@ -139,8 +144,9 @@ mixed(void)
 static int
 binary(void)
 {
-  for (size_t i = 0; i < 70000; i++)
+  for (size_t i = 0; i < 70000; i++) {
     block[i] = (char)(i * 7 + i / 256);
+  }
   return write(1, block, 300) != 300 || write(1, block, 4055) != 4055 || write(1, block, 4056) != 4056 ||
          write(1, block, 4057) != 4057 || write(1, block, 20000) != 20000 || write(1, block, 0) != 0;
 }
@@ -157,8 +163,9 @@ much(void)
 {
   for (int i = 0; i < 1600; i++) {
     memset(block, 'a' + i % 26, 65536);
-    if (write(1, block, 65536) < 0)
+    if (write(1, block, 65536) < 0) {
       return 1;
+    }
   }
   return 0;
 }
@@ -187,8 +194,9 @@ static int
 stdio_until_full(void)
 {
   int failed = 0;
-  for (int i = 0; i < 10; i++)
+  for (int i = 0; i < 10; i++) {
     failed += printf("line %d\n", i) < 0;
+  }
   failed += fflush(stdout) != 0;
   fprintf(stderr, "%d %d\n", failed, errno);
   return failed != 0;
@@ -199,8 +207,9 @@ sleeper(void *argument)
 {
   int *ends = argument;
   dup2(ends[1], 1);
-  for (;;) /* until the pipe is full; then it is cancelled in write */
+  for (;;) { /* until the pipe is full; then it is cancelled in write */
     say("x");
+  }
   return NULL;
 }
 
@@ -210,8 +219,9 @@ cancelled(void)
   int ends[2];
   pthread_t thread;
   void *result;
-  if (pipe(ends) != 0)
+  if (pipe(ends) != 0) {
     return 1;
+  }
   pthread_create(&thread, NULL, sleeper, ends);
   usleep(100000);
   pthread_cancel(thread);
@@ -233,8 +243,9 @@ main(int argc, char **argv)
               {"cancelled", cancelled}};
   const char *how = argc > 1 ? argv[1] : "";
   for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-    if (strcmp(how, ways[i].name) == 0)
+    if (strcmp(how, ways[i].name) == 0) {
       return ways[i].run();
+    }
   }
   return strcmp(how, "fork") == 0 ? child(0) : strcmp(how, "vfork") == 0 ? child(1) : 2;
 }

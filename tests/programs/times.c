@@ -42,15 +42,17 @@ empty(void)
 __attribute__((noinline)) void
 parent(void)
 {
-  for (int i = 0; i < CHILDREN; i++)
+  for (int i = 0; i < CHILDREN; i++) {
     empty();
+  }
 }
 
 __attribute__((noinline)) void
 parents(void)
 {
-  for (int i = 0; i < PARENTS; i++)
+  for (int i = 0; i < PARENTS; i++) {
     parent();
+  }
 }
 
 /* 100 empty children, and in between 100 times some 200 ns of its own; returns these in ticks. */
@@ -61,9 +63,9 @@ known_parent(unsigned long ticks)
   for (int i = 0; i < CHILDREN; i++) {
     empty();
     unsigned long begin = __rdtsc(), now;
-    do
+    do {
       now = __rdtsc();
-    while (now - begin < ticks);
+    } while (now - begin < ticks);
     own += now - begin < 2 * ticks ? now - begin : ticks; /* it was interrupted */
   }
   return own;
@@ -102,8 +104,9 @@ scheduled(void)
 {
   unsigned long ns = 0;
   FILE *file = fopen("/proc/thread-self/schedstat", "re");
-  if (file == NULL || fscanf(file, "%lu", &ns) != 1)
+  if (file == NULL || fscanf(file, "%lu", &ns) != 1) {
     exit(1);
+  }
   fclose(file);
   return (double)ns;
 }
@@ -122,8 +125,9 @@ thread_main(void *unused)
 __attribute__((noinline)) void
 load(const char *path)
 {
-  if (dlopen(path, RTLD_NOW) == NULL)
+  if (dlopen(path, RTLD_NOW) == NULL) {
     exit(1);
+  }
 }
 
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
@@ -165,10 +169,12 @@ open_calls(const char *how)
   pthread_create(&all[0], NULL, waiter_main, NULL);
   pthread_create(&all[1], NULL, vanishing_main, NULL);
   usleep(1000000);
-  if (strcmp(how, "exit") == 0)
+  if (strcmp(how, "exit") == 0) {
     exit(0);
-  if (strcmp(how, "abort") == 0)
+  }
+  if (strcmp(how, "abort") == 0) {
     abort();
+  }
   raise(SIGKILL);
 }
 
@@ -217,21 +223,25 @@ main(int argc, char **argv)
   usleep(20000);
   ticks_per_ns = (double)(__rdtsc() - ticks) / ((seconds(CLOCK_MONOTONIC_RAW) - begin) * 1e9);
   if (strcmp(mode, "busy") == 0) {
-    for (int i = 1; i <= ROUNDS; i++)
+    for (int i = 1; i <= ROUNDS; i++) {
       busy((unsigned long)(1e6 * ticks_per_ns));
+    }
   } else if (strcmp(mode, "parents") == 0) {
     parents();
   } else if (strcmp(mode, "known_parents") == 0) {
     unsigned long own = 0;
-    for (int i = 0; i < PARENTS; i++)
+    for (int i = 0; i < PARENTS; i++) {
       own += known_parent((unsigned long)(200 * ticks_per_ns));
+    }
     printf("%.1f\n", (double)own / ticks_per_ns / PARENTS);
   } else if (strcmp(mode, "threads") == 0) {
     pthread_t all[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
       pthread_create(&all[i], NULL, thread_main, NULL);
-    for (int i = 0; i < 3; i++)
+    }
+    for (int i = 0; i < 3; i++) {
       pthread_join(all[i], NULL);
+    }
   } else if (strcmp(mode, "load") == 0) {
     load(argv[2]);
   } else if (strcmp(mode, "open") == 0) {
@@ -240,8 +250,9 @@ main(int argc, char **argv)
     hang();
   } else { /* to be attached to */
     double wall, cpu;
-    for (;;)
+    for (;;) {
       turns(&wall, &cpu);
+    }
   }
   return 0;
 }

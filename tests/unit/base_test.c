@@ -17,8 +17,9 @@ every_code_has_a_text(void **state)
   for (int code = CT_OK; code >= CT_ERANGE; code--) {
     assert_non_null(ct_err_text(code));
     assert_true(strlen(ct_err_text(code)) > 0);
-    for (int other = CT_OK; other > code; other--)
+    for (int other = CT_OK; other > code; other--) {
       assert_string_not_equal(ct_err_text(code), ct_err_text(other));
+    }
   }
   assert_non_null(ct_err_text(-9999));
   assert_non_null(ct_err_text(5));
@@ -46,8 +47,9 @@ a_long_reason_is_cut(void **state)
   memset(box.guard, 0x5a, sizeof box.guard);
   ct_fail(&box.diag, CT_EFORMAT, "%s", text);
   assert_int_equal(strlen(box.diag.text), sizeof box.diag.text - 1);
-  for (size_t i = 0; i < sizeof box.guard; i++)
+  for (size_t i = 0; i < sizeof box.guard; i++) {
     assert_int_equal(box.guard[i], 0x5a);
+  }
 }
 
 static void
@@ -55,8 +57,9 @@ sum_of(const uint8_t *bytes, size_t size, size_t piece, uint64_t sum[2])
 {
   struct ct_content content;
   ct_content_begin(&content);
-  for (size_t at = 0; at < size; at += piece)
+  for (size_t at = 0; at < size; at += piece) {
     ct_content_add(&content, bytes + at, size - at < piece ? size - at : piece);
+  }
   ct_content_end(&content, sum);
 }
 
@@ -67,8 +70,9 @@ contents_are_told_apart(void **state)
   enum { SIZE = 333 };
   uint8_t bytes[SIZE + 1] = {0};
   uint64_t whole[2], other[2];
-  for (size_t i = 0; i < SIZE; i++)
+  for (size_t i = 0; i < SIZE; i++) {
     bytes[i] = (uint8_t)(i * 7);
+  }
   sum_of(bytes, SIZE, SIZE, whole);
   for (size_t piece = CT_CONTENT_STEP; piece <= SIZE; piece += CT_CONTENT_STEP) {
     sum_of(bytes, SIZE, piece, other);

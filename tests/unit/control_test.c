@@ -38,8 +38,9 @@ run(void *context, const char *method, const json_t *params, struct ct_rpc_fault
   (void)params;
   assert_ptr_equal(context, &calls);
   atomic_fetch_add(&calls, 1);
-  if (strcmp(method, "count") == 0)
+  if (strcmp(method, "count") == 0) {
     return json_integer(atomic_load(&calls));
+  }
   if (strcmp(method, "big") == 0) {
     static char text[BIG + 1];
     memset(text, 'x', BIG);
@@ -78,8 +79,9 @@ open_runtime_dir(void)
 {
   struct ct_runtime_dir runtime_dir;
   struct ct_diag diag = {""};
-  if (ct_runtime_dir_open(&runtime_dir, true, &diag) != CT_OK)
+  if (ct_runtime_dir_open(&runtime_dir, true, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return runtime_dir;
 }
 
@@ -90,8 +92,9 @@ serve(const struct ct_runtime_dir *runtime_dir, const char *id)
   struct ct_diag diag = {""};
   int fd;
   if (ct_runtime_dir_listen(runtime_dir, id, &fd, &diag) != CT_OK ||
-      ct_server_start(fd, run, &calls, &server, &diag) != CT_OK)
+      ct_server_start(fd, run, &calls, &server, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return server;
 }
 
@@ -100,8 +103,9 @@ reach(const struct ct_runtime_dir *runtime_dir, const char *id)
 {
   struct ct_diag diag = {""};
   int fd;
-  if (ct_runtime_dir_connect(runtime_dir, id, &fd, &diag) != CT_OK)
+  if (ct_runtime_dir_connect(runtime_dir, id, &fd, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return fd;
 }
 
@@ -110,8 +114,9 @@ count(int fd)
 {
   struct ct_diag diag = {""};
   json_t *result;
-  if (ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag) != CT_OK)
+  if (ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   json_int_t n = json_integer_value(result);
   json_decref(result);
   return n;
@@ -143,8 +148,9 @@ hear_all(int fd)
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
     ssize_t got = recv(fd, text + size, 65536, 0);
-    if (got <= 0)
+    if (got <= 0) {
       break;
+    }
     size += (size_t)got;
   }
   text[size] = '\0';
@@ -155,8 +161,9 @@ static int
 lines(const char *text)
 {
   int n = 0;
-  for (; *text != '\0'; text++)
+  for (; *text != '\0'; text++) {
     n += *text == '\n';
+  }
   return n;
 }
 
@@ -222,10 +229,11 @@ test_runtime_dir_in_tmp(void **state)
   snprintf(path, sizeof(path), "/tmp/contrail-%lu", (unsigned long)geteuid());
   static const char *const values[] = {"", "relative", "/does/not/exist", NULL};
   for (size_t i = 0; i < 4; i++) {
-    if (values[i] != NULL)
+    if (values[i] != NULL) {
       setenv("XDG_RUNTIME_DIR", values[i], 1);
-    else
+    } else {
       unsetenv("XDG_RUNTIME_DIR");
+    }
     struct ct_runtime_dir runtime_dir = open_runtime_dir();
     assert_string_equal(runtime_dir.path, path);
     ct_runtime_dir_close(&runtime_dir);
@@ -247,10 +255,12 @@ test_ids(void **state)
   static const char *const bad[] = {
       "",    ".",   "..",       ".a", "a/b",
       "a b", "a\n", "\xc3\xa9", "/",  "0123456789012345678901234567890123456789012345678901234567890123"};
-  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+  for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
     assert_true(ct_session_id_is_valid(good[i]));
-  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+  }
+  for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
     assert_false(ct_session_id_is_valid(bad[i]));
+  }
   static const char *const made[][2] = {
       {"/usr/bin/python3", "python3-42"},
       {"a b/c d", "c_d-42"},
@@ -277,16 +287,18 @@ test_stale(void **state)
   int fd, other;
   for (int i = 0; i < 2; i++) {
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
       _exit(ct_runtime_dir_listen(&runtime_dir, "dead-1", &fd, NULL) == CT_OK ? 7 : 1);
+    }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(WEXITSTATUS(status), 7);
     assert_int_equal(faccessat(runtime_dir.fd, "dead-1.sock", F_OK, 0), 0);
-    if (i == 0)
+    if (i == 0) {
       assert_int_equal(ct_runtime_dir_connect(&runtime_dir, "dead-1", &other, &diag), CT_ENOENT);
-    else
+    } else {
       assert_int_equal(ct_runtime_dir_listen(&runtime_dir, "dead-1", &fd, &diag), CT_OK);
+    }
   }
   assert_int_equal(faccessat(runtime_dir.fd, "dead-1.sock", F_OK, 0), 0);
   assert_int_equal(ct_runtime_dir_listen(&runtime_dir, "dead-1", &other, &diag), CT_EEXIST);
@@ -319,12 +331,14 @@ test_race(void **state)
         struct ct_runtime_dir own = open_runtime_dir();
         close(start[1]);
         close(end[1]);
-        if (read(start[0], &c, 1) < 0)
+        if (read(start[0], &c, 1) < 0) {
           _exit(3);
+        }
         int code = ct_runtime_dir_listen(&own, "race-1", &fd, NULL);
         c = (char)(code == CT_OK ? 0 : code == CT_EEXIST ? 1 : 2);
-        if (write(result[1], &c, 1) != 1 || read(end[0], &c, 1) != 0) /* until all have tried */
+        if (write(result[1], &c, 1) != 1 || read(end[0], &c, 1) != 0) { /* until all have tried */
           _exit(3);
+        }
         _exit(0);
       }
     }
@@ -358,8 +372,9 @@ call_often(void *context)
   struct ct_runtime_dir runtime_dir = open_runtime_dir();
   for (int i = 0; i < 20; i++) {
     int fd = reach(&runtime_dir, context);
-    for (int j = 0; j < 5; j++)
+    for (int j = 0; j < 5; j++) {
       count(fd);
+    }
     close(fd);
   }
   ct_runtime_dir_close(&runtime_dir);
@@ -373,10 +388,12 @@ test_fifty_clients(void **state)
   struct ct_runtime_dir runtime_dir = open_runtime_dir();
   struct ct_server *server = serve(&runtime_dir, "many-1");
   pthread_t threads[50];
-  for (int i = 0; i < 50; i++)
+  for (int i = 0; i < 50; i++) {
     assert_int_equal(pthread_create(&threads[i], NULL, call_often, "many-1"), 0);
-  for (int i = 0; i < 50; i++)
+  }
+  for (int i = 0; i < 50; i++) {
     pthread_join(threads[i], NULL);
+  }
   assert_int_equal(atomic_load(&calls), 50 * 20 * 5);
   ct_server_stop(server);
   ct_runtime_dir_close(&runtime_dir);
@@ -400,8 +417,9 @@ test_too_many(void **state)
   char c;
   assert_int_equal(recv(quiet[0], &c, 1, 0), 0);
   count(quiet[CT_SERVER_CLIENTS_MAX - 1]);
-  for (int i = 0; i < CT_SERVER_CLIENTS_MAX; i++)
+  for (int i = 0; i < CT_SERVER_CLIENTS_MAX; i++) {
     close(quiet[i]);
+  }
   close(fd);
   ct_server_stop(server);
   ct_runtime_dir_close(&runtime_dir);
@@ -424,8 +442,9 @@ test_pieces(void **state)
   say(fd, "\n\n \r\n", 5); /* and empty lines, which mean nothing */
   /* Many in one piece, the last one without its end, which nobody answers. */
   char *text = calloc(501, strlen(COUNT));
-  for (int i = 0; i < 500; i++)
+  for (int i = 0; i < 500; i++) {
     strcat(text, COUNT);
+  }
   strcat(text, "{\"jsonrpc\"");
   say(fd, text, strlen(text));
   free(text);
@@ -451,11 +470,13 @@ test_nonsense(void **state)
     int fd = reach(&runtime_dir, "garbage-1");
     char junk[5000];
     size_t size = 1 + (size_t)rand_r(&seed) % (sizeof(junk) - 1);
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++) {
       junk[i] = (char)(rand_r(&seed) % (round % 2 == 0 ? 256 : 8) + (round % 2 == 0 ? 0 : '\n'));
+    }
     say(fd, junk, size);
-    if (round % 3 == 0)
+    if (round % 3 == 0) {
       shutdown(fd, SHUT_WR), free(hear_all(fd));
+    }
     close(fd);
     assert_int_equal(count(good), round + 1);
   }
@@ -466,13 +487,15 @@ test_nonsense(void **state)
   for (size_t at = 0; at < CT_SERVER_REQUEST_BYTES_MAX * 2;) {
     ssize_t sent = send(fd, long_line + at, CT_SERVER_REQUEST_BYTES_MAX * 2 - at, MSG_NOSIGNAL | MSG_DONTWAIT);
     struct pollfd wait = {.fd = fd, .events = POLLIN | POLLOUT};
-    if (sent > 0)
+    if (sent > 0) {
       at += (size_t)sent;
-    else if (errno == EPIPE || errno == ECONNRESET)
+    } else if (errno == EPIPE || errno == ECONNRESET) {
       break;
+    }
     assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
-    if ((wait.revents & POLLIN) != 0)
+    if ((wait.revents & POLLIN) != 0) {
       break;
+    }
   }
   char *text = hear_all(fd);
   assert_non_null(strstr(text, "too long"));
@@ -496,8 +519,9 @@ test_slow_reader(void **state)
   struct ct_server *server = serve(&runtime_dir, "slow-1");
   int slow = reach(&runtime_dir, "slow-1"), good = reach(&runtime_dir, "slow-1");
   static const char big[] = "{\"jsonrpc\": \"2.0\", \"method\": \"big\", \"id\": 1}\n";
-  for (int i = 0; i < ASKED; i++)
+  for (int i = 0; i < ASKED; i++) {
     say(slow, big, strlen(big));
+  }
   int before, after = 0;
   do {
     before = after;
@@ -536,8 +560,9 @@ test_stop(void **state)
   int fd = reach(&runtime_dir, "stop-1");
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, call_wait, &fd), 0);
-  while (atomic_load(&calls) == 0)
+  while (atomic_load(&calls) == 0) {
     usleep(1000);
+  }
   ct_server_stop(server);
   pthread_join(thread, NULL);
   struct ct_diag diag = {""};
@@ -558,8 +583,9 @@ static void
 test_other_user(void **state)
 {
   (void)state;
-  if (geteuid() != 0)
+  if (geteuid() != 0) {
     skip();
+  }
   struct ct_runtime_dir runtime_dir = open_runtime_dir();
   struct ct_server *server = serve(&runtime_dir, "mine-1");
   char path[128];
@@ -567,13 +593,15 @@ test_other_user(void **state)
   assert_int_equal(chmod(folder, 0711) | fchmod(runtime_dir.fd, 0711) | chmod(path, 0666), 0);
   pid_t child = fork();
   if (child == 0) {
-    if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)
+    if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) {
       _exit(3);
+    }
     struct ct_diag diag = {""};
     json_t *result;
     int fd;
-    if (ct_runtime_dir_connect(&runtime_dir, "mine-1", &fd, &diag) != CT_OK)
+    if (ct_runtime_dir_connect(&runtime_dir, "mine-1", &fd, &diag) != CT_OK) {
       _exit(4);
+    }
     int code = ct_client_call(fd, "count", NULL, WAIT_MS, &result, &diag);
     _exit(code == CT_EACCES && strstr(diag.text, "another user") != NULL ? 0 : 5);
   }

@@ -17,8 +17,9 @@ mappings(void)
   FILE *file = fopen("/proc/self/maps", "re");
   size_t lines = 0;
   assert_non_null(file);
-  for (int c; (c = fgetc(file)) != EOF;)
+  for (int c; (c = fgetc(file)) != EOF;) {
     lines += c == '\n';
+  }
   fclose(file);
   return lines;
 }

@@ -130,8 +130,9 @@ text_of(char *out, size_t size, const struct ct_event *event)
   case CT_EV_TAIL:
     return snprintf(out, size, "T%u<%d.%u%s", event->fn, (int)event->closed_fn, event->depth, doubt);
   case CT_EV_POINT:
-    if (event->value > 1)
+    if (event->value > 1) {
       return snprintf(out, size, "P%u.%u*%u%s", event->fn, event->depth, (unsigned)event->value, doubt);
+    }
     return snprintf(out, size, "P%u.%u%s", event->fn, event->depth, doubt);
   case CT_EV_VALUE:
     return snprintf(out, size, "%c=%llx.%u", "?12rb"[event->reason], (unsigned long long)event -> value,
@@ -535,8 +536,9 @@ scribbled_point_bits(void **state)
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       fail_msg("kind %d with the point bit: status %#x", (int)kinds[k], (unsigned)status);
+    }
   }
 }
 

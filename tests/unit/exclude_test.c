@@ -58,21 +58,25 @@ set_up(void **state)
   char path[128], command[256];
   struct ct_diag diag = {""};
   snprintf(folder, sizeof(folder), "/tmp/exclude_test.XXXXXX");
-  if (mkdtemp(folder) == NULL)
+  if (mkdtemp(folder) == NULL) {
     return -1;
+  }
   snprintf(path, sizeof(path), "%s/module.s", folder);
   FILE *file = fopen(path, "w");
-  if (file == NULL || fputs(source, file) < 0 || fclose(file) != 0)
+  if (file == NULL || fputs(source, file) < 0 || fclose(file) != 0) {
     return -1;
+  }
   snprintf(path, sizeof(path), "%s/map", folder);
   file = fopen(path, "w");
-  if (file == NULL || fputs("V1 { global: *; };\n", file) < 0 || fclose(file) != 0)
+  if (file == NULL || fputs("V1 { global: *; };\n", file) < 0 || fclose(file) != 0) {
     return -1;
+  }
   snprintf(command, sizeof(command),
            "cd %s && gcc -shared -nostdlib -Wl,-soname,libthing.so.1,--version-script,map -o libthing-2.so module.s",
            folder);
-  if (system(command) != 0)
+  if (system(command) != 0) {
     return -1;
+  }
   snprintf(path, sizeof(path), "%s/libthing-2.so", folder);
   return ct_plan_create(path, &plan, &diag);
 }
@@ -90,9 +94,11 @@ tear_down(void **state)
 static const struct ct_planned *
 planned(const char *name)
 {
-  for (size_t i = 0; i < plan->count; i++)
-    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0)
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0) {
       return &plan->functions[i];
+    }
+  }
   fail_msg("no function %s", name);
   return NULL;
 }
@@ -105,9 +111,11 @@ with(const char *first, ...)
   va_list ap;
   assert_non_null(exclude);
   va_start(ap, first);
-  for (const char *pattern = first; pattern != NULL; pattern = va_arg(ap, const char *))
-    if (ct_exclude_add(exclude, pattern, &diag) != 0)
+  for (const char *pattern = first; pattern != NULL; pattern = va_arg(ap, const char *)) {
+    if (ct_exclude_add(exclude, pattern, &diag) != 0) {
       fail_msg("%s: %s", pattern, diag.text);
+    }
+  }
   va_end(ap);
   return exclude;
 }
@@ -144,11 +152,14 @@ expect(const char *pattern, const char *names)
   size_t count = 0;
   choose(exclude, "/usr/lib/libthing-2.so");
   snprintf(expected, sizeof(expected), "%s", names);
-  for (char *name = strtok_r(expected, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest), count++)
-    if (requested_mode(name) == CT_REQUESTED_HOOK)
+  for (char *name = strtok_r(expected, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest), count++) {
+    if (requested_mode(name) == CT_REQUESTED_HOOK) {
       fail_msg("'%s' does not exclude %s", pattern, name);
-  if (filter_result.excluded != count)
+    }
+  }
+  if (filter_result.excluded != count) {
     fail_msg("'%s' excludes %zu functions, not %zu", pattern, filter_result.excluded, count);
+  }
   assert_int_equal(ct_exclude_has_matched(exclude, 0), count != 0);
   ct_exclude_free(exclude);
 }
@@ -240,8 +251,9 @@ which_have_matched(void **state)
   static const bool expected[] = {true, true, true, false, false, true};
   assert_false(ct_exclude_has_matched(exclude, 0));
   choose(exclude, "x");
-  for (size_t i = 0; i < 6; i++)
+  for (size_t i = 0; i < 6; i++) {
     assert_int_equal(ct_exclude_has_matched(exclude, i), expected[i]);
+  }
   assert_string_equal(ct_exclude_pattern(exclude, 3), "nothing");
   assert_null(ct_exclude_pattern(exclude, 6));
   assert_false(ct_exclude_has_matched(exclude, 6));
@@ -263,8 +275,9 @@ many_patterns(void **state)
   }
   choose(exclude, "x");
   assert_int_equal(filter_result.excluded, 2);
-  for (size_t i = 0; i < 3000; i++)
+  for (size_t i = 0; i < 3000; i++) {
     assert_int_equal(ct_exclude_has_matched(exclude, i), i == 1500 || i == 2999);
+  }
   ct_exclude_free(exclude);
 }
 
@@ -282,8 +295,9 @@ malformed(void **state)
   for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     struct ct_diag diag = {""};
     assert_int_equal(ct_exclude_add(exclude, table[i].pattern, &diag), CT_EINVAL);
-    if (strstr(diag.text, table[i].reason) == NULL)
+    if (strstr(diag.text, table[i].reason) == NULL) {
       fail_msg("'%s': %s", table[i].pattern, diag.text);
+    }
   }
   assert_true(ct_exclude_is_empty(exclude));
   assert_true(ct_exclude_is_empty(NULL));
@@ -329,8 +343,9 @@ static int
 look_at(void *context, const struct ct_hot *group, const char *pattern)
 {
   struct seen *seen = context;
-  for (size_t i = 0; i < seen->count; i++)
+  for (size_t i = 0; i < seen->count; i++) {
     assert_string_not_equal(seen->patterns[i], pattern);
+  }
   assert_true(seen->count < sizeof(seen->patterns) / sizeof(seen->patterns[0]));
   seen->patterns[seen->count++] = strdup(pattern);
   seen->longest = strlen(pattern) > seen->longest ? strlen(pattern) : seen->longest;
@@ -352,16 +367,18 @@ the_built_in_list(void **state)
   static struct seen seen;
   int turns = 0;
   assert_false(ct_exclude_has_hot(exclude));
-  if (ct_exclude_add_hot(exclude, &diag) != CT_OK)
+  if (ct_exclude_add_hot(exclude, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   assert_int_equal(ct_exclude_add_hot(exclude, &diag), CT_OK);
   assert_true(ct_exclude_has_hot(exclude));
   assert_false(ct_exclude_is_empty(exclude));
   assert_null(ct_exclude_pattern(exclude, 0)); /* those are of the user only */
   assert_int_equal(ct_hot_each(look_at, &seen), 0);
   assert_true(seen.count > 300 && seen.longest < 200);
-  while (seen.count > 0)
+  while (seen.count > 0) {
     free(seen.patterns[--seen.count]);
+  }
   assert_int_equal(ct_hot_each(stop_at_the_third, &turns), 7);
   assert_int_equal(turns, 3);
   choose(exclude, "x");

@@ -19,8 +19,9 @@ compiled(const char *text)
 {
   struct ct_glob *glob = NULL;
   struct ct_diag diag = {""};
-  if (ct_glob_compile(text, strlen(text), &glob, &diag) != 0)
+  if (ct_glob_compile(text, strlen(text), &glob, &diag) != 0) {
     fail_msg("%s: %s", text, diag.text);
+  }
   return glob;
 }
 
@@ -83,9 +84,11 @@ cases(void **state)
       {"*[!_]x*", "__xx", true},
       {"[\x80-\xff]", "\xc3", true},
   };
-  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-    if (matches(table[i].glob, table[i].name) != table[i].expected)
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    if (matches(table[i].glob, table[i].name) != table[i].expected) {
       fail_msg("'%s' on '%s' must%s match", table[i].glob, table[i].name, table[i].expected ? "" : " not");
+    }
+  }
 }
 
 static void
@@ -110,8 +113,9 @@ malformed(void **state)
     struct ct_diag diag = {""};
     assert_int_equal(ct_glob_compile(table[i].glob, strlen(table[i].glob), &glob, &diag), CT_EINVAL);
     assert_ptr_equal(glob, &table);
-    if (strstr(diag.text, table[i].reason) == NULL)
+    if (strstr(diag.text, table[i].reason) == NULL) {
       fail_msg("'%s': %s", table[i].glob, diag.text);
+    }
   }
   char *text = malloc(CT_GLOB_BYTES_MAX + 2);
   struct ct_glob *glob;
@@ -121,8 +125,9 @@ malformed(void **state)
   assert_int_equal(ct_glob_compile(text, CT_GLOB_BYTES_MAX, &glob, NULL), CT_OK);
   assert_true(ct_glob_is_all(glob));
   ct_glob_free(glob);
-  for (size_t i = 0; i < CT_GLOB_BYTES_MAX; i += 2)
+  for (size_t i = 0; i < CT_GLOB_BYTES_MAX; i += 2) {
     memcpy(text + i, "[]", 2);
+  }
   assert_int_equal(ct_glob_compile(text, CT_GLOB_BYTES_MAX, &glob, NULL), CT_OK);
   assert_true(ct_glob_matches(glob, text, CT_GLOB_BYTES_MAX));
   ct_glob_free(glob);
@@ -148,8 +153,9 @@ plain_ones(void **state)
     struct ct_glob *glob = compiled(table[i].glob);
     const char *plain = ct_glob_plain(glob);
     assert_true((plain == NULL) == (table[i].plain == NULL));
-    if (plain != NULL)
+    if (plain != NULL) {
       assert_string_equal(plain, table[i].plain);
+    }
     assert_int_equal(ct_glob_is_all(glob), table[i].all);
     ct_glob_free(glob);
   }
@@ -166,13 +172,16 @@ random_globs_are_as_fnmatch_has_them(void **state)
   unsigned hits = 0;
   for (int i = 0; i < 200000; i++) {
     char glob[64] = "", name[16] = "";
-    for (unsigned n = NEXT(7); n > 0; n--)
+    for (unsigned n = NEXT(7); n > 0; n--) {
       strcat(glob, parts[NEXT(sizeof(parts) / sizeof(parts[0]))]);
-    for (unsigned n = NEXT(9), at = 0; at < n; at++)
+    }
+    for (unsigned n = NEXT(9), at = 0; at < n; at++) {
       name[at] = letters[NEXT(sizeof(letters) - 1)];
+    }
     bool expected = fnmatch(glob, name, 0) == 0;
-    if (matches(glob, name) != expected)
+    if (matches(glob, name) != expected) {
       fail_msg("'%s' on '%s' must%s match", glob, name, expected ? "" : " not");
+    }
     hits += expected;
   }
   assert_true(hits > 10000);
@@ -189,11 +198,13 @@ expect_marks(const char *name, const char *expected)
   size_t length = strlen(name);
   assert_true(length < sizeof(marks));
   ct_scopes_mark(name, length, marks);
-  for (size_t i = 0; i < length; i++)
+  for (size_t i = 0; i < length; i++) {
     shown[i] = (marks[i] & CT_SCOPE_BOUNDARY) != 0 ? '#' : (marks[i] & CT_SCOPE_INSIDE) != 0 ? '.' : ' ';
+  }
   shown[length] = '\0';
-  if (strcmp(shown, expected) != 0)
+  if (strcmp(shown, expected) != 0) {
     fail_msg("\n%s\n%s is not\n%s", name, shown, expected);
+  }
 }
 
 static void
@@ -220,8 +231,9 @@ scope_matches(const char *text, const char *name)
   struct ct_glob *glob = NULL;
   struct ct_diag diag = {""};
   uint8_t marks[512];
-  if (ct_glob_compile_scopes(text, strlen(text), &glob, &diag) != 0)
+  if (ct_glob_compile_scopes(text, strlen(text), &glob, &diag) != 0) {
     fail_msg("%s: %s", text, diag.text);
+  }
   ct_scopes_mark(name, strlen(name), marks);
   bool result = ct_glob_matches_scopes(glob, name, strlen(name), marks);
   ct_glob_free(glob);
@@ -280,9 +292,11 @@ scope_cases(void **state)
       {"\\*a", "*a", true},
       {"operator[]", "operator[]", true},
   };
-  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-    if (scope_matches(table[i].glob, table[i].name) != table[i].expected)
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+    if (scope_matches(table[i].glob, table[i].name) != table[i].expected) {
       fail_msg("'%s' and '%s'", table[i].glob, table[i].name);
+    }
+  }
 }
 
 /* Longer than a word of places. */
@@ -293,8 +307,9 @@ long_scope_globs(void **state)
   for (int i = 0; i < 60; i++) {
     snprintf(glob + strlen(glob), sizeof(glob) - strlen(glob), "n%d*::", i);
     snprintf(name + strlen(name), sizeof(name) - strlen(name), "n%dxx::", i);
-    if (strlen(name) > 500)
+    if (strlen(name) > 500) {
       break;
+    }
     assert_true(scope_matches(glob, name));
     glob[strlen(glob) - 1] = '?';
     assert_false(scope_matches(glob, name));

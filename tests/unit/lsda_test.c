@@ -32,8 +32,9 @@ static void
 note_pad(void *context, uint64_t address)
 {
   struct pads *pads = context;
-  if (pads->count < 64)
+  if (pads->count < 64) {
     pads->address[pads->count] = address;
+  }
   pads->count++;
 }
 
@@ -66,8 +67,9 @@ walk(const void *table, size_t size, struct pads *pads)
   memcpy(image + HEADERS, table, size);
   struct ct_elf *elf;
   struct ct_diag diag = {{0}};
-  if (ct_elf_open_bytes(image, image_bytes, "table", NULL, &elf, &diag) != CT_OK)
+  if (ct_elf_open_bytes(image, image_bytes, "table", NULL, &elf, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   assert_int_equal(ct_elf_bytes_left(elf, TABLE_ADDRESS), size);
   struct ct_cfi_fde fde = {.start = FUNCTION, .end = FUNCTION + 0x1000, .lsda = TABLE_ADDRESS};
   memset(pads, 0, sizeof(*pads));
@@ -83,8 +85,9 @@ static void
 expect_pads(const struct pads *pads, size_t count, const uint64_t *expected)
 {
   assert_int_equal(pads->count, count);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     assert_int_equal(pads->address[i], expected[i]);
+  }
 }
 
 /* As gcc writes it: no LPStart, types, uleb128 call sites; a pad of 0 is none. */
@@ -200,8 +203,9 @@ cut_at_every_length(void **state)
     for (size_t size = 1; size < tables[t].size; size++) {
       size_t count = walk(tables[t].bytes, size, &pads);
       assert_true(count <= whole);
-      if (t != 0)
+      if (t != 0) {
         assert_int_equal(count, 0);
+      }
     }
   }
 }
@@ -248,8 +252,9 @@ static int
 set_up(void **state)
 {
   uint8_t *map = mmap(NULL, IMAGE_MAX + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED)
+  if (map == MAP_FAILED) {
     return -1;
+  }
   fence = map + IMAGE_MAX;
   return mprotect(fence, 4096, PROT_NONE);
 }

@@ -61,8 +61,9 @@ plan_file(const char *name)
   struct ct_plan *plan = NULL;
   struct ct_diag diag = {{0}};
   snprintf(path, sizeof(path), "%s/%s", folder, name);
-  if (ct_plan_create(path, &plan, &diag) != CT_OK)
+  if (ct_plan_create(path, &plan, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   size_t hooked = 0, refused = 0;
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *f = &plan->functions[i];
@@ -70,14 +71,16 @@ plan_file(const char *name)
     hooked += f->refusal == CT_REFUSED_NOT;
     assert_int_equal(f->refusal == CT_REFUSED_NOT, f->tactic != CT_TACTIC_NONE);
   }
-  for (size_t r = 0; r < CT_REFUSED_COUNT; r++)
+  for (size_t r = 0; r < CT_REFUSED_COUNT; r++) {
     refused += plan->refused[r];
+  }
   assert_int_equal(plan->hooked, hooked);
   assert_int_equal(hooked + refused, plan->count);
   struct plan_check check;
   const char *wrong = plan_check(&check, plan);
-  if (wrong[0] != 0)
+  if (wrong[0] != 0) {
     fail_msg("%s", wrong);
+  }
   plan_check_free(&check);
   return plan;
 }
@@ -91,10 +94,12 @@ plan_source_as(const char *source, const char *flags)
   strcat(strcpy(text, MACROS), source);
   put_file("module.s", text);
   free(text);
-  if (shell("gcc --version") != 0)
+  if (shell("gcc --version") != 0) {
     skip();
-  if (shell("gcc %s -nostdlib -o module.so module.s", flags) != 0)
+  }
+  if (shell("gcc %s -nostdlib -o module.so module.s", flags) != 0) {
     fail_msg("the source of this test does not assemble");
+  }
   return plan_file("module.so");
 }
 
@@ -107,9 +112,11 @@ plan_source(const char *source)
 static const struct ct_planned *
 planned(const struct ct_plan *plan, const char *name)
 {
-  for (size_t i = 0; i < plan->count; i++)
-    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0)
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0) {
       return &plan->functions[i];
+    }
+  }
   fail_msg("no function %s", name);
   return NULL;
 }
@@ -118,15 +125,19 @@ static void
 assert_hooked(const struct ct_plan *plan, const char *name, enum ct_tactic tactic, uint8_t mode)
 {
   const struct ct_planned *f = planned(plan, name);
-  if (f->refusal != CT_REFUSED_NOT)
+  if (f->refusal != CT_REFUSED_NOT) {
     fail_msg("%s is refused: %s", name, ct_refusal_key(f->refusal));
-  if (f->tactic != tactic)
+  }
+  if (f->tactic != tactic) {
     fail_msg("%s by %s, not %s", name, ct_tactic_name(f->tactic), ct_tactic_name(tactic));
-  if (f->mode != mode)
+  }
+  if (f->mode != mode) {
     fail_msg("%s in mode %u, not %u", name, f->mode, mode);
+  }
   assert_int_equal(f->mode != CT_HOOK_FULL, f->why_enter != 0);
-  if (tactic == CT_TACTIC_JUMP || tactic == CT_TACTIC_ENDBR)
+  if (tactic == CT_TACTIC_JUMP || tactic == CT_TACTIC_ENDBR) {
     assert_int_equal(f->patch_offset, tactic == CT_TACTIC_ENDBR ? 4 : 0);
+  }
 }
 
 static void
@@ -139,16 +150,18 @@ static void
 assert_enter_for(const struct ct_plan *plan, const char *name, uint16_t why)
 {
   assert_hooked(plan, name, CT_TACTIC_JUMP, CT_HOOK_ENTER);
-  if (planned(plan, name)->why_enter != why)
+  if (planned(plan, name)->why_enter != why) {
     fail_msg("%s is enter-only for %#x, not %#x", name, planned(plan, name)->why_enter, why);
+  }
 }
 
 static void
 assert_refused(const struct ct_plan *plan, const char *name, enum ct_refusal refusal)
 {
   const struct ct_planned *f = planned(plan, name);
-  if (f->refusal != refusal)
+  if (f->refusal != refusal) {
     fail_msg("%s: %s, not %s", name, ct_refusal_key(f->refusal), ct_refusal_key(refusal));
+  }
 }
 
 /* No room in front of the next entry: said in either way. */
@@ -210,10 +223,12 @@ who_touches_the_ra_slot(void **state)
                                          "pops",  "drops",       "adds_to_it", "pops_unpublished"};
   static const char *const harmless[] = {"argument",    "red_zone", "frame_argument", "by_index", "other_base",
                                          "other_frame", "realigns", "saves",          "long_nop"};
-  for (size_t i = 0; i < sizeof(touching) / sizeof(touching[0]); i++)
+  for (size_t i = 0; i < sizeof(touching) / sizeof(touching[0]); i++) {
     assert_enter_for(plan, touching[i], CT_FACT_TOUCHES_RA_SLOT);
-  for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+  }
+  for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++) {
     assert_full(plan, harmless[i]);
+  }
   ct_plan_free(plan);
 }
 
@@ -259,8 +274,9 @@ the_ra_slot_without_cfi(void **state)
   assert_enter_for(plan, "reads_after_branch", CT_FACT_TOUCHES_RA_SLOT);
   assert_enter_for(plan, "pops", CT_FACT_TOUCHES_RA_SLOT);
   static const char *const harmless[] = {"balanced", "frame", "realigned", "restored"};
-  for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+  for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++) {
     assert_full(plan, harmless[i]);
+  }
   ct_plan_free(plan);
 }
 
@@ -298,9 +314,10 @@ a_long_chain_of_tail_jumps(void **state)
 {
   char source[4096];
   int used = 0;
-  for (int i = 0; i < 30; i++)
+  for (int i = 0; i < 30; i++) {
     used += snprintf(source + used, sizeof(source) - (size_t)used,
                      "fn hop%d\n mov %%edi, %%eax\n mov %%edi, %%esi\n jmp hop%d\n end hop%d\n", i, i + 1, i);
+  }
   snprintf(source + used, sizeof(source) - (size_t)used, "fn hop30\n mov (%%rsp), %%rax\n nop\n ret\n end hop30\n");
   struct ct_plan *plan = plan_source(source);
   assert_enter_for(plan, "hop30", CT_FACT_TOUCHES_RA_SLOT);
@@ -421,8 +438,9 @@ short_functions(void **state)
       "fn exactly_five\n mov $1, %eax\n end exactly_five\n .skip 8, 0xcc\n"
       "fn last\n nop\n ret\n end last\n");
   static const char *const in_padding[] = {"before_int3", "before_nops", "jumps_before_int3", "traps"};
-  for (size_t i = 0; i < sizeof(in_padding) / sizeof(in_padding[0]); i++)
+  for (size_t i = 0; i < sizeof(in_padding) / sizeof(in_padding[0]); i++) {
     assert_hooked(plan, in_padding[i], CT_TACTIC_PADDING, CT_HOOK_FULL);
+  }
   assert_int_equal(planned(plan, "before_int3")->window.length, 1);
   assert_int_equal(planned(plan, "before_nops")->window.length, 3);
   assert_clear_of(plan, "before_code", CT_TACTIC_SHORT, 3);
@@ -555,10 +573,11 @@ system_calls(void **state)
   char source[4096];
   int used = 0;
   /* The number moved in both of the usual forms. */
-  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     used += snprintf(source + used, sizeof(source) - (size_t)used,
                      "fn %s\n mov $%d, %%%s\n mov %%rcx, %%r10\n syscall\n ret\n end %s\n", calls[i].name,
                      calls[i].number, i % 2 == 0 ? "eax" : "rax", calls[i].name);
+  }
   snprintf(source + used, sizeof(source) - (size_t)used,
            "fn sys_vfork\n mov $58, %%eax\n mov %%rcx, %%r10\n syscall\n ret\n end sys_vfork\n"
            "fn restorer\n mov $15, %%rax\n syscall\n end restorer\n nop\n nop\n"
@@ -573,8 +592,9 @@ system_calls(void **state)
   struct ct_plan *plan = plan_source(source);
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     assert_full(plan, calls[i].name);
-    if (planned(plan, calls[i].name)->callout != calls[i].callout)
+    if (planned(plan, calls[i].name)->callout != calls[i].callout) {
       fail_msg("%s calls out %u", calls[i].name, planned(plan, calls[i].name)->callout);
+    }
   }
   assert_enter_for(plan, "sys_vfork", CT_FACT_VFORK);
   assert_int_equal(planned(plan, "sys_vfork")->callout, CT_CALLOUT_PARK);
@@ -610,16 +630,18 @@ names_that_call_out(void **state)
                {"execve_not", CT_CALLOUT_NONE}};
   char source[4096];
   int used = 0;
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     used += snprintf(source + used, sizeof(source) - (size_t)used,
                      "fn f%zu\n .type \"%s\", @function\n .set \"%s\", f%zu\n .globl \"%s\"\n mov $%zu, %%eax\n ret\n"
                      " end f%zu\n",
                      i, names[i].name, names[i].name, i, names[i].name, i, i);
+  }
   struct ct_plan *plan = plan_source(source);
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     assert_full(plan, names[i].name);
-    if (planned(plan, names[i].name)->callout != names[i].callout)
+    if (planned(plan, names[i].name)->callout != names[i].callout) {
       fail_msg("%s calls out %u", names[i].name, planned(plan, names[i].name)->callout);
+    }
   }
   ct_plan_free(plan);
 }
@@ -633,8 +655,9 @@ users_of_gs(void **state)
     char source[256];
     snprintf(source, sizeof(source), "fn user\n nop\n %s\n ret\n end user\n", users[i]);
     struct ct_plan *plan = plan_source(source);
-    if (!plan->uses_gs)
+    if (!plan->uses_gs) {
       fail_msg("not seen: %s", users[i]);
+    }
     ct_plan_free(plan);
   }
 }
@@ -770,8 +793,9 @@ cold_parts_of_real_code(void **state)
 {
   put_file("cold.cc", "extern void risky(int); extern void note(int) __attribute__((cold));\n"
                       "int caught(int x) { try { risky(x); } catch (...) { note(x); return -1; } return x; }\n");
-  if (shell("g++ -O2 -shared -fPIC -o cold.so cold.cc && g++ -O2 -shared -fPIC -s -o cold_stripped.so cold.cc") != 0)
+  if (shell("g++ -O2 -shared -fPIC -o cold.so cold.cc && g++ -O2 -shared -fPIC -s -o cold_stripped.so cold.cc") != 0) {
     skip();
+  }
   struct ct_plan *plan = plan_file("cold.so");
   bool parts = false;
   for (size_t i = 0; i < plan->count; i++) {
@@ -783,11 +807,13 @@ cold_parts_of_real_code(void **state)
   }
   assert_int_equal(planned(plan, "_Z6caughti")->refusal, CT_REFUSED_NOT);
   ct_plan_free(plan);
-  if (!parts)
+  if (!parts) {
     skip();
+  }
   plan = plan_file("cold_stripped.so");
-  for (size_t i = 0; i < plan->count; i++) /* without a name its frame or its landing pad must tell */
+  for (size_t i = 0; i < plan->count; i++) { /* without a name its frame or its landing pad must tell */
     assert_true(plan->functions[i].name != NULL || plan->functions[i].refusal != CT_REFUSED_NOT);
+  }
   ct_plan_free(plan);
 }
 
@@ -797,8 +823,9 @@ after(const struct ct_plan *plan, const char *name)
 {
   const struct ct_planned *next = planned(plan, name) + 1;
   assert_true(next < plan->functions + plan->count);
-  if (next->name != NULL)
+  if (next->name != NULL) {
     fail_msg("after %s there is %s", name, next->name);
+  }
   return next;
 }
 
@@ -845,8 +872,9 @@ refusals_have_names(void **state)
   for (int r = 0; r < CT_REFUSED_COUNT; r++) {
     assert_true(strlen(ct_refusal_key((enum ct_refusal)r)) != 0);
     assert_true(strlen(ct_refusal_text((enum ct_refusal)r)) != 0);
-    for (int s = 0; s < r; s++)
+    for (int s = 0; s < r; s++) {
       assert_string_not_equal(ct_refusal_key((enum ct_refusal)r), ct_refusal_key((enum ct_refusal)s));
+    }
   }
   assert_true(ct_refusal_is_callable(CT_REFUSED_TOO_SHORT));
   assert_false(ct_refusal_is_callable(CT_REFUSED_PLT));

@@ -21,10 +21,12 @@ run(void *context, const char *method, const json_t *params, struct ct_rpc_fault
   assert_ptr_equal(context, &notified);
   if (strcmp(method, "subtract") == 0) {
     json_int_t a, b;
-    if (ct_rpc_only(params, fault, members) != CT_OK)
+    if (ct_rpc_only(params, fault, members) != CT_OK) {
       return NULL;
-    if (params == NULL || json_unpack((json_t *)params, "{s:I, s:I}", "minuend", &a, "subtrahend", &b) != 0)
+    }
+    if (params == NULL || json_unpack((json_t *)params, "{s:I, s:I}", "minuend", &a, "subtrahend", &b) != 0) {
       return ct_rpc_wrong_params(fault, "minuend and subtrahend are numbers");
+    }
     return json_integer(a - b);
   }
   if (strcmp(method, "notify") == 0) {
@@ -35,8 +37,9 @@ run(void *context, const char *method, const json_t *params, struct ct_rpc_fault
     ct_fail(&fault->diag, CT_EACCES, "caf\xe9 is closed");
     return ct_rpc_failed(fault, CT_EACCES);
   }
-  if (strcmp(method, "crash") == 0)
+  if (strcmp(method, "crash") == 0) {
     return NULL;
+  }
   fault->code = CT_RPC_METHOD;
   return NULL;
 }
@@ -49,8 +52,9 @@ check(const char *text, const char *expected)
   size_t size;
   assert_int_equal(ct_rpc_answer(text, strlen(text), run, &notified, &answer, &size), CT_OK);
   if (expected == NULL) {
-    if (answer != NULL)
+    if (answer != NULL) {
       fail_msg("%s: answered by %s", text, answer);
+    }
     assert_int_equal(size, 0);
     return;
   }
@@ -59,10 +63,12 @@ check(const char *text, const char *expected)
   assert_ptr_equal(strchr(answer, '\n'), answer + size - 1);
   json_error_t error;
   json_t *got = json_loads(answer, 0, NULL), *want = json_loads(expected, 0, &error);
-  if (want == NULL)
+  if (want == NULL) {
     fail_msg("%s: %s", expected, error.text);
-  if (!json_equal(got, want))
+  }
+  if (!json_equal(got, want)) {
     fail_msg("%s: answered by %s, not %s", text, answer, expected);
+  }
   json_decref(got);
   json_decref(want);
   free(answer);
@@ -165,9 +171,10 @@ test_batches(void **state)
   for (int count = CT_RPC_BATCH_MAX; count <= CT_RPC_BATCH_MAX + 1; count++) {
     notified = 0;
     strcpy(many, "[");
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
       strcat(many,
              i == 0 ? "{\"jsonrpc\":\"2.0\",\"method\":\"notify\"}" : ",{\"jsonrpc\":\"2.0\",\"method\":\"notify\"}");
+    }
     strcat(many, "]");
     check(many, count <= CT_RPC_BATCH_MAX ? NULL : ERROR("-32600", "too many requests in one batch", "null"));
     assert_int_equal(notified, count <= CT_RPC_BATCH_MAX ? count : 0);
@@ -182,10 +189,11 @@ take(const char *answer, json_int_t *value, struct ct_diag *diag)
 {
   json_t *result = NULL;
   int code = ct_rpc_take_answer(answer, strlen(answer), 5, &result, diag);
-  if (code == CT_OK)
+  if (code == CT_OK) {
     *value = json_integer_value(result);
-  else
+  } else {
     assert_null(result);
+  }
   json_decref(result);
   return code;
 }
@@ -214,8 +222,9 @@ test_answers(void **state)
   assert_int_equal(take(ERROR("12", "no", "5"), &value, &diag), CT_EIO);
   static const char *const wrong[] = {
       "", "{}", "[]", "7", RESULT("1", "6"), RESULT("1", "\"5\""), RESULT("1", "null"), "\xff"};
-  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     assert_int_equal(take(wrong[i], &value, &diag), CT_EFORMAT);
+  }
 
   request = ct_rpc_request("notify", NULL, 1);
   assert_null(strstr(request, "params"));

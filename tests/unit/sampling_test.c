@@ -94,20 +94,25 @@ up_and_down(void **state)
   assert_int_equal(cycle(&s, 50, true), 2); /* not in a row */
   assert_int_equal(cycle(&s, 51, true), 2);
   assert_int_equal(cycle(&s, 100, true), 4);
-  for (int i = 0; i < 20; i++)
+  for (int i = 0; i < 20; i++) {
     cycle(&s, 90, true);
+  }
   assert_int_equal(cycle(&s, 90, true), 256); /* and no further */
   assert_int_equal(cycle(&s, 90, true), 256);
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     assert_int_equal(cycle(&s, 9, true), 256);
+  }
   assert_int_equal(cycle(&s, 10, true), 256);
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < 4; i++) {
     assert_int_equal(cycle(&s, 9, true), 256);
+  }
   assert_int_equal(cycle(&s, 9, true), 128);
-  for (int i = 0; i < 7 * 5; i++)
+  for (int i = 0; i < 7 * 5; i++) {
     cycle(&s, 0, false);
-  for (int i = 0; i < 10; i++)
+  }
+  for (int i = 0; i < 10; i++) {
     assert_int_equal(cycle(&s, 0, false), 1);
+  }
   struct ct_sampling_state told;
   ct_drain_sampling(s.drain, &told);
   assert_int_equal(told.changes, 16);
@@ -115,8 +120,9 @@ up_and_down(void **state)
   assert_int_equal(told.last[0].interval, 2);
   assert_int_equal(told.last[7].interval, 256);
   assert_int_equal(told.last[15].interval, 1);
-  for (int i = 1; i < 16; i++)
+  for (int i = 1; i < 16; i++) {
     assert_true(told.last[i].ns > told.last[i - 1].ns);
+  }
   end(&s);
 }
 
@@ -126,8 +132,9 @@ for_sampled_hooks_only(void **state)
 {
   struct scene s;
   begin(&s, true, 0);
-  for (int i = 0; i < 20; i++)
+  for (int i = 0; i < 20; i++) {
     assert_int_equal(cycle(&s, 100, false), 1);
+  }
   assert_int_equal(cycle(&s, 100, true), 1);
   assert_int_equal(cycle(&s, 100, true), 2);
   end(&s);
@@ -139,15 +146,17 @@ active_segments_do_not_count(void **state)
 {
   struct scene s;
   begin(&s, true, 0);
-  for (uint32_t i = 0; i < 52; i++)
+  for (uint32_t i = 0; i < 52; i++) {
     s.drain->entries[i].state = CT_SEG_WORD(CT_SEG_ACTIVE, i, i);
+  }
   cycle(&s, 24, true);
   cycle(&s, 24, true);
   assert_int_equal(cycle(&s, 24, true), 1);
   cycle(&s, 25, true);
   assert_int_equal(cycle(&s, 25, true), 2);
-  for (uint32_t i = 0; i < SEGMENTS; i++)
+  for (uint32_t i = 0; i < SEGMENTS; i++) {
     s.drain->entries[i].state = CT_SEG_WORD(CT_SEG_ACTIVE, i, i); /* nothing else: no division by it */
+  }
   cycle(&s, 0, true);
   end(&s);
 }
@@ -197,8 +206,9 @@ fixed_or_off(void **state)
     begin(&s, false, log2);
     assert_int_equal(s.ring->sample_log2, log2);
     assert_int_equal(page_of(&s, 7), log2);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
       assert_int_equal(cycle(&s, i < 10 ? 100 : 0, true), 1u << log2);
+    }
     end(&s);
   }
 }
@@ -212,8 +222,9 @@ images_and_history(void **state)
   for (int i = 0; i < 600; i++) {
     cycle(&s, 90, true);
     cycle(&s, 90, true);
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 5; k++) {
       cycle(&s, 0, true);
+    }
   }
   cycle(&s, 90, true);
   cycle(&s, 90, true);

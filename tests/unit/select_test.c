@@ -82,15 +82,18 @@ set_up(void **state)
   struct ct_diag diag = {""};
   snprintf(folder, sizeof(folder), "/tmp/select_test.XXXXXX");
   if (mkdtemp(folder) == NULL || write_file("module.s", source) != 0 ||
-      write_file("map", "V1 { global: *; };\n") != 0 || write_file("other.s", source) != 0)
+      write_file("map", "V1 { global: *; };\n") != 0 || write_file("other.s", source) != 0) {
     return -1;
+  }
   if (run("cd %s && gcc -shared -nostdlib -Wl,-soname,libthing.so.1,--version-script,map -o libthing-2.so module.s && "
           "gcc -shared -nostdlib -Wl,-soname,libother.so.1,--version-script,map -o libother.so other.s",
-          folder) != 0)
+          folder) != 0) {
     return -1;
+  }
   snprintf(path, sizeof(path), "%s/libthing-2.so", folder);
-  if (ct_plan_create(path, &plan, &diag) != 0)
+  if (ct_plan_create(path, &plan, &diag) != 0) {
     return -1;
+  }
   snprintf(path, sizeof(path), "%s/libother.so", folder);
   return ct_plan_create(path, &other, &diag);
 }
@@ -107,9 +110,11 @@ tear_down(void **state)
 static size_t
 index_of(const char *name)
 {
-  for (size_t i = 0; i < plan->count; i++)
-    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0)
+  for (size_t i = 0; i < plan->count; i++) {
+    if (plan->functions[i].name != NULL && strcmp(plan->functions[i].name, name) == 0) {
       return i;
+    }
+  }
   fail_msg("no function %s", name);
   return 0;
 }
@@ -118,8 +123,9 @@ static void
 add(struct ct_selection *selection, const char *pattern, enum ct_select_mode mode)
 {
   struct ct_diag diag = {""};
-  if (ct_selection_add(selection, pattern, mode, &diag) != 0)
+  if (ct_selection_add(selection, pattern, mode, &diag) != 0) {
     fail_msg("%s: %s", pattern, diag.text);
+  }
 }
 
 /* A list that NULL ends, all in mode auto. */
@@ -130,8 +136,9 @@ with(const char *first, ...)
   va_list ap;
   assert_non_null(selection);
   va_start(ap, first);
-  for (const char *pattern = first; pattern != NULL; pattern = va_arg(ap, const char *))
+  for (const char *pattern = first; pattern != NULL; pattern = va_arg(ap, const char *)) {
     add(selection, pattern, CT_SELECT_AUTO);
+  }
   va_end(ap);
   return selection;
 }
@@ -183,15 +190,18 @@ expect(const char *pattern, enum ct_select_kind kind, const char *names)
   for (char *name = strtok_r(expected, "|", &rest); name != NULL; name = strtok_r(NULL, "|", &rest), count++) {
     bool has_hook = plan->functions[index_of(name)].refusal == CT_REFUSED_NOT;
     hooked += has_hook;
-    if (has_hook && !ct_requested_has_event(requested_mode(name)))
+    if (has_hook && !ct_requested_has_event(requested_mode(name))) {
       fail_msg("'%s' does not choose %s", pattern, name);
+    }
   }
   struct ct_select_info told = info(selection, 0);
-  if (told.matched != count || told.hooked != hooked || plan->hooked - filter_result.excluded != hooked)
+  if (told.matched != count || told.hooked != hooked || plan->hooked - filter_result.excluded != hooked) {
     fail_msg("'%s' matches %zu functions, not %zu; %zu hooked, not %zu; %zu selected", pattern, told.matched, count,
              told.hooked, hooked, plan->hooked - filter_result.excluded);
-  if (told.kind != kind)
+  }
+  if (told.kind != kind) {
     fail_msg("'%s' is %s, not %s", pattern, ct_select_kind_name(told.kind), ct_select_kind_name(kind));
+  }
   assert_string_equal(told.pattern, pattern);
   ct_selection_free(selection);
 }
@@ -321,8 +331,9 @@ malformed(void **state)
   for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
     struct ct_diag diag = {""};
     assert_int_equal(ct_selection_add(selection, table[i].pattern, CT_SELECT_AUTO, &diag), CT_EINVAL);
-    if (strstr(diag.text, table[i].reason) == NULL || strchr(diag.text, '\n') != NULL)
+    if (strstr(diag.text, table[i].reason) == NULL || strchr(diag.text, '\n') != NULL) {
       fail_msg("'%s': %s", table[i].pattern, diag.text);
+    }
   }
   struct ct_diag diag = {""};
   assert_int_equal(ct_selection_set_root(selection, "/nowhere/at/all", &diag), CT_EINVAL);
@@ -504,9 +515,11 @@ changes(void **state)
     }
     there[which] = !there[which];
     struct ct_selection *fresh = with("short_one", NULL);
-    for (size_t i = 0; i < COUNT; i++)
-      if (there[i])
+    for (size_t i = 0; i < COUNT; i++) {
+      if (there[i]) {
         add(fresh, patterns[i], CT_SELECT_FULL);
+      }
+    }
     choose(fresh, NULL, "/usr/lib/libthing-2.so");
     struct ct_filter_result expected = filter_result;
     filter_result = (struct ct_filter_result){NULL};

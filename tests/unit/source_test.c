@@ -36,16 +36,18 @@ set_up(void **state)
 {
   char path[128], command[512];
   snprintf(folder, sizeof(folder), "/tmp/source_test.XXXXXX");
-  if (mkdtemp(folder) == NULL)
+  if (mkdtemp(folder) == NULL) {
     return -1;
+  }
   const struct {
     const char *name, *text;
   } files[] = {{"code.c", c_source}, {"hand.s", assembly}};
   for (size_t i = 0; i < 2; i++) {
     snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
     FILE *file = fopen(path, "w");
-    if (file == NULL || fputs(files[i].text, file) < 0 || fclose(file) != 0)
+    if (file == NULL || fputs(files[i].text, file) < 0 || fclose(file) != 0) {
       return -1;
+    }
   }
   snprintf(command, sizeof(command),
            "cd %s && gcc -g -O2 -fno-inline -shared -fPIC -z execstack -o both.so code.c hand.s && "
@@ -89,8 +91,9 @@ paths(void **state)
     char *path = strdup(table[i].path); /* exactly as long as it is, for a sanitizer */
     assert_non_null(path);
     ct_source_path_normalize(path);
-    if (strcmp(path, table[i].expected) != 0)
+    if (strcmp(path, table[i].expected) != 0) {
       fail_msg("'%s' becomes '%s', not '%s'", table[i].path, path, table[i].expected);
+    }
     free(path);
   }
 }
@@ -102,8 +105,9 @@ read_sources(struct ct_elf *elf, const struct ct_function **functions, size_t *c
   assert_int_equal(ct_elf_functions(elf, functions, count, NULL), CT_OK);
   uint64_t *addresses = calloc(*count + 1, sizeof(*addresses));
   assert_non_null(addresses);
-  for (size_t i = 0; i < *count; i++)
+  for (size_t i = 0; i < *count; i++) {
     addresses[i] = (*functions)[i].address;
+  }
   int code = ct_sources_read(elf, addresses, *count, &sources);
   free(addresses);
   assert_true(code == CT_OK || code == CT_ENOENT);
@@ -129,19 +133,23 @@ unusual_functions(void **state)
     bool found = false;
     for (size_t i = 0; i < count; i++) {
       const char *name = functions[i].name != NULL ? functions[i].name : "";
-      if (strncmp(name, expected[e].prefix, strlen(expected[e].prefix)) != 0)
+      if (strncmp(name, expected[e].prefix, strlen(expected[e].prefix)) != 0) {
         continue;
+      }
       snprintf(file, sizeof(file), "%s/%s", folder, expected[e].file);
-      if (sources->functions[i].file == CT_NO_SOURCE)
+      if (sources->functions[i].file == CT_NO_SOURCE) {
         fail_msg("%s has no file", name);
+      }
       assert_string_equal(sources->files[sources->functions[i].file], file);
-      if (expected[e].line != 0)
+      if (expected[e].line != 0) {
         assert_int_equal(sources->functions[i].line, expected[e].line);
+      }
       parts += strcmp(name, "outer.cold") == 0;
       found = true;
     }
-    if (!found)
+    if (!found) {
       fail_msg("no function %s", expected[e].prefix);
+    }
   }
   assert_int_equal(parts, 1); /* it belongs where the rest is */
   assert_int_equal(sources->file_count, 2);

@@ -104,8 +104,9 @@ add_frame(struct file *file, uint64_t start, uint32_t range, bool table, const c
   put(file, "\x04", 1);
   int32_t distance = table ? (int32_t)(file->table - file->size) : 0;
   put(file, &distance, sizeof(distance));
-  for (uint32_t i = 0; i < repeats; i++)
+  for (uint32_t i = 0; i < repeats; i++) {
     put(file, code, 4);
+  }
   file->frame_bytes = file->size - file->frames;
 }
 
@@ -133,8 +134,9 @@ add_symbol(struct file *file, uint32_t name, uint64_t address, uint64_t size)
 static void
 add_strings(struct file *file, const void *strings, size_t bytes)
 {
-  if (file->strings == 0)
+  if (file->strings == 0) {
     file->strings = file->size;
+  }
   put(file, strings, bytes);
   file->string_bytes = file->size - file->strings;
 }
@@ -152,13 +154,14 @@ finish(struct file *file)
                                    .sh_addr = BASE + file->text,
                                    .sh_offset = file->text,
                                    .sh_size = file->text_bytes};
-  if (file->frames != 0)
+  if (file->frames != 0) {
     table[sections++] = (Elf64_Shdr){.sh_name = 1,
                                      .sh_type = SHT_PROGBITS,
                                      .sh_flags = SHF_ALLOC,
                                      .sh_addr = BASE + file->frames,
                                      .sh_offset = file->frames,
                                      .sh_size = file->frame_bytes};
+  }
   if (file->symbols != 0) {
     table[sections] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
                                    .sh_offset = file->symbols,
@@ -194,8 +197,9 @@ open_it(struct file *file)
   struct ct_elf *elf;
   struct ct_diag diag = {""};
   finish(file);
-  if (ct_elf_open_bytes(file->bytes, file->size, NULL, NULL, &elf, &diag) != CT_OK)
+  if (ct_elf_open_bytes(file->bytes, file->size, NULL, NULL, &elf, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return elf;
 }
 
@@ -221,8 +225,9 @@ plan_it(struct file *file)
   int code = ct_plan_create(path, &plan, &diag);
   assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
   close(fd);
-  if (code != CT_OK)
+  if (code != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return plan;
 }
 
@@ -236,14 +241,16 @@ functions_that_overlap(void **state)
   uint64_t sum = 0;
   begin(&file, 500000);
   begin_symbols(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_symbol(&file, 1, BASE + TEXT + 8 * i, 500000 - 8 * i);
+  }
   add_strings(&file, "\0f", 3);
   struct ct_elf *elf = open_it(&file);
   assert_int_equal(ct_elf_functions(elf, &functions, &count, NULL), CT_OK);
   assert_int_equal(count, COUNT);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     sum += functions[i].size;
+  }
   assert_in_range(sum, 500000, 4 * file.size + (1 << 20));
   ct_elf_close(elf);
   struct ct_plan *plan = plan_it(&file);
@@ -262,8 +269,9 @@ names_that_share_their_ends(void **state)
   uint64_t sum = 0;
   begin(&file, COUNT);
   begin_symbols(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_symbol(&file, STRINGS - 16000 + i % 8000, BASE + TEXT + i, 1);
+  }
   char *strings = calloc(1, STRINGS);
   assert_non_null(strings);
   memset(strings + 1, 'a', STRINGS - 2);
@@ -272,8 +280,9 @@ names_that_share_their_ends(void **state)
   struct ct_elf *elf = open_it(&file);
   assert_int_equal(ct_elf_functions(elf, &functions, &count, NULL), CT_OK);
   assert_int_equal(count, COUNT);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     sum += functions[i].name != NULL ? strlen(functions[i].name) : 0;
+  }
   assert_non_null(functions[0].name);
   assert_in_range(sum, STRINGS, 4 * STRINGS + (1 << 20));
   ct_elf_close(elf);
@@ -295,11 +304,13 @@ frames_that_share_a_table(void **state)
   begin(&file, 4 * COUNT);
   file.table = file.size;
   put(&file, "\xff\xff\x01\xc0\x9a\x0c", 6); /* uleb128, SITES * 4 bytes */
-  for (unsigned i = 0; i < SITES; i++)
+  for (unsigned i = 0; i < SITES; i++) {
     put(&file, "\0\0\1\0", 4);
+  }
   begin_frames(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_frame(&file, BASE + TEXT + 4 * i, 4, true, "", 0);
+  }
   struct ct_elf *elf = open_it(&file);
   assert_int_equal(ct_cfi_count(elf), COUNT);
   for (uint32_t i = 0; i < COUNT; i++) {
@@ -329,8 +340,9 @@ frames_that_overlap(void **state)
   struct file file;
   begin(&file, 4096);
   begin_frames(&file);
-  for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
+  for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
     add_frame(&file, BASE + TEXT + frames[i].start, frames[i].range, false, "", 0);
+  }
   struct ct_elf *elf = open_it(&file);
   assert_int_equal(ct_cfi_count(elf), KEPT);
   for (uint32_t i = 0; i < KEPT; i++) {
@@ -359,8 +371,9 @@ functions_inside_a_frame(void **state)
   add_frame(&file, BASE + TEXT, 2000, false, "\x41\x0e\x10\0", 40);       /* forward by 1, CFA = rsp + 16, nop */
   add_frame(&file, BASE + TEXT + 3000, 20, false, "\x45\x0e\x08\x0b", 1); /* ends in a restore of nothing */
   begin_symbols(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_symbol(&file, 1, BASE + TEXT + 17 * i, 4);
+  }
   add_strings(&file, "\0f", 3);
   struct ct_elf *elf = open_it(&file);
   assert_int_equal(ct_elf_functions(elf, &functions, &count, NULL), CT_OK);
@@ -380,12 +393,15 @@ segments_far_apart(void **state)
 {
   struct file file;
   begin(&file, 200000);
-  for (uint64_t i = 1; i < 200; i++)
+  for (uint64_t i = 1; i < 200; i++) {
     add_segment(&file, BASE + i * (256 << 20), 150000);
+  }
   begin_symbols(&file);
-  for (uint64_t i = 0; i < 200; i++)
-    for (unsigned j = 0; j < 5; j++)
+  for (uint64_t i = 0; i < 200; i++) {
+    for (unsigned j = 0; j < 5; j++) {
       add_symbol(&file, 1, BASE + i * (256 << 20) + (i == 0 ? TEXT : 0) + 64 * j, 64);
+    }
+  }
   add_strings(&file, "\0f", 3);
   struct ct_plan *plan = plan_it(&file);
   assert_int_equal(plan->count, 1000);
@@ -412,11 +428,13 @@ many_short_jumps(void **state)
   struct file file;
   begin(&file, 16 * COUNT);
   memset(file.bytes + TEXT, 0xcc, 16 * COUNT);
-  for (unsigned i = 0; i < COUNT; i++) /* xor eax; 1: inc eax; jne 1b; ret */
+  for (unsigned i = 0; i < COUNT; i++) { /* xor eax; 1: inc eax; jne 1b; ret */
     memcpy(file.bytes + TEXT + 16 * i, "\x31\xc0\xff\xc0\x75\xfc\xc3", 7);
+  }
   begin_symbols(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_symbol(&file, 1, BASE + TEXT + 16 * i, 7);
+  }
   add_strings(&file, "\0f", 3);
   struct ct_plan *plan = plan_it(&file);
   assert_int_equal(plan->hooked, COUNT);
@@ -435,8 +453,9 @@ many_functions_in_a_frame_of_many_rows(void **state)
   begin_frames(&file);
   add_frame(&file, BASE + TEXT, 150000, false, "\x41\x0e\x10\0", 100000);
   begin_symbols(&file);
-  for (unsigned i = 0; i < COUNT; i++)
+  for (unsigned i = 0; i < COUNT; i++) {
     add_symbol(&file, 1, BASE + TEXT + 100000 + i, 1);
+  }
   add_strings(&file, "\0f", 3);
   struct ct_plan *plan = plan_it(&file);
   assert_int_equal(plan->count, COUNT + 1);

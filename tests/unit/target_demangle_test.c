@@ -72,8 +72,9 @@ harmful(void **state)
   size_t used = (size_t)sprintf(raw, "_Z1f1AIiiE");
   for (int i = 0; i < 30; i++) {
     used += (size_t)sprintf(raw + used, "S_IS%c_S%c_E", digits[i], digits[i]);
-    if (i == 0)
+    if (i == 0) {
       check(raw, "f(A<int, int>, A<A<int, int>, A<int, int> >)");
+    }
   }
   check(raw, NULL);
 }

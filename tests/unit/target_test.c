@@ -171,8 +171,9 @@ open_file_with(const char *name, uint32_t sources)
   struct ct_elf_options options = {.debug_root = root, .sources = sources};
   int fd = open(in_folder(name), O_RDONLY);
   assert_true(fd >= 0);
-  if (ct_elf_open_fd(fd, in_folder(name), &options, &elf, &diag) != CT_OK)
+  if (ct_elf_open_fd(fd, in_folder(name), &options, &elf, &diag) != CT_OK) {
     fail_msg("%s: %s", name, diag.text);
+  }
   close(fd);
   return elf;
 }
@@ -188,8 +189,9 @@ list(struct ct_elf *elf, const struct ct_function **functions)
 {
   size_t count;
   assert_int_equal(ct_elf_functions(elf, functions, &count, NULL), CT_OK);
-  for (size_t i = 1; i < count; i++)
+  for (size_t i = 1; i < count; i++) {
     assert_true((*functions)[i - 1].address < (*functions)[i].address);
+  }
   return count;
 }
 
@@ -198,9 +200,11 @@ find(struct ct_elf *elf, const char *name)
 {
   const struct ct_function *functions;
   size_t count = list(elf, &functions);
-  for (size_t i = 0; i < count; i++)
-    if (functions[i].name != NULL && strcmp(functions[i].name, name) == 0)
+  for (size_t i = 0; i < count; i++) {
+    if (functions[i].name != NULL && strcmp(functions[i].name, name) == 0) {
       return &functions[i];
+    }
+  }
   return NULL;
 }
 
@@ -208,9 +212,11 @@ static bool
 has_alias(const struct ct_elf *elf, const struct ct_function *function, const char *name)
 {
   const char *alias;
-  for (size_t n = 0; (alias = ct_function_alias(elf, function, n)) != NULL; n++)
-    if (strcmp(alias, name) == 0)
+  for (size_t n = 0; (alias = ct_function_alias(elf, function, n)) != NULL; n++) {
+    if (strcmp(alias, name) == 0) {
       return true;
+    }
+  }
   return false;
 }
 
@@ -242,8 +248,9 @@ whole_program(void **state)
   assert_int_equal(f->entry, CT_ENTRY_ODD_CFI); /* its return address is undefined */
   assert_int_equal(f->address, ct_elf_entry(elf));
   f = find(elf, "splits.cold");
-  if (f != NULL)
+  if (f != NULL) {
     assert_true((f->flags & CT_FN_PART) != 0);
+  }
 
   assert_int_equal(ct_elf_type(elf), ET_DYN);
   assert_non_null(ct_elf_interp(elf));
@@ -303,8 +310,9 @@ stripped_program(void **state)
   list(elf, &functions);
   size_t count = list(whole, &functions);
   for (size_t i = 0; i < count; i++) {
-    if ((functions[i].sources & CT_SRC_EHFRAME) == 0)
+    if ((functions[i].sources & CT_SRC_EHFRAME) == 0) {
       continue;
+    }
     const struct ct_function *f = ct_elf_function_at(elf, functions[i].address);
     assert_non_null(f);
     assert_int_equal(f->entry, functions[i].entry);
@@ -532,10 +540,11 @@ no_section_headers(void **state)
   for (size_t i = 0; i < count; i++) {
     assert_int_equal(functions[i].address, expected[i].address);
     assert_int_equal(functions[i].entry, expected[i].entry);
-    if (expected[i].name == NULL)
+    if (expected[i].name == NULL) {
       assert_null(functions[i].name);
-    else
+    } else {
       assert_string_equal(functions[i].name, expected[i].name);
+    }
   }
   ct_elf_close(bare);
   ct_elf_close(whole);
@@ -547,8 +556,9 @@ assert_refused(const char *path, int code, const char *text)
   struct ct_elf *elf = (struct ct_elf *)&elf, *before = elf;
   struct ct_diag diag = {{0}};
   int err = ct_elf_open(path, &elf, &diag);
-  if (err != code || strstr(diag.text, text) == NULL || strchr(diag.text, '\n') != NULL)
+  if (err != code || strstr(diag.text, text) == NULL || strchr(diag.text, '\n') != NULL) {
     fail_msg("%s: code %d, text '%s'", path, err, diag.text);
+  }
   assert_ptr_equal(elf, before); /* outputs stay untouched */
 }
 
@@ -661,8 +671,9 @@ rows_of_a_function(void **state)
   for (size_t i = 0; i < count; i++) {
     assert_int_equal(rows[i].pc, f->address + expected[i].pc);
     assert_int_equal(rows[i].cfa_reg, expected[i].cfa_reg);
-    if (expected[i].cfa_reg != CT_CFA_EXPRESSION)
+    if (expected[i].cfa_reg != CT_CFA_EXPRESSION) {
       assert_int_equal(rows[i].cfa_offset, expected[i].cfa_offset);
+    }
     assert_int_equal(rows[i].ra_at_cfa_minus_8, expected[i].ra_at_cfa_minus_8);
     assert_int_equal(ct_cfi_row_at(elf, f->fde, rows[i].pc, &row), CT_OK);
     assert_int_equal(row.pc, rows[i].pc);
@@ -719,15 +730,17 @@ system_libc(void **state)
   struct ct_diag diag;
   uint64_t address, other;
 
-  if (access(path, R_OK) != 0)
+  if (access(path, R_OK) != 0) {
     skip();
+  }
   assert_int_equal(ct_elf_open(path, &elf, &diag), CT_OK);
   assert_string_equal(ct_elf_soname(elf), "libc.so.6");
   const struct ct_function *functions;
   size_t callable = 0, count = list(elf, &functions);
   assert_in_range(count, 2000, 10000);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     callable += functions[i].entry == CT_ENTRY_CALLABLE;
+  }
   assert_true(callable * 100 > count * 95);
   static const char *const names[] = {"malloc", "free", "read", "write", "open", "printf", "qsort", "getenv"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -735,8 +748,9 @@ system_libc(void **state)
     const struct ct_function *f = ct_elf_function_at(elf, address);
     assert_non_null(f);
     assert_int_equal(f->entry, CT_ENTRY_CALLABLE);
-    if (strcmp(f->name, names[i]) != 0)
+    if (strcmp(f->name, names[i]) != 0) {
       assert_true(has_alias(elf, f, names[i]));
+    }
   }
   assert_int_equal(ct_elf_symbol(elf, "memcpy", &address), CT_OK);
   assert_int_equal(ct_elf_symbol(elf, "memmove", &other), CT_OK);
@@ -763,25 +777,30 @@ exercise(const uint8_t *bytes, size_t size)
     size_t count = list(elf, &functions), sum = 0;
     for (size_t i = 0; i < count; i++) {
       const uint8_t *code = ct_elf_bytes(elf, functions[i].address, functions[i].size);
-      for (size_t j = 0; code != NULL && j < functions[i].size; j++)
+      for (size_t j = 0; code != NULL && j < functions[i].size; j++) {
         sum += code[j];
+      }
       sum += strlen(ct_function_label(label, sizeof(label), ct_elf_path(elf), &functions[i]));
       const char *alias;
-      for (size_t n = 0; (alias = ct_function_alias(elf, &functions[i], n)) != NULL; n++)
+      for (size_t n = 0; (alias = ct_function_alias(elf, &functions[i], n)) != NULL; n++) {
         sum += strlen(alias);
+      }
       (void)ct_elf_function_around(elf, functions[i].address + functions[i].size - 1);
     }
     struct ct_cfi_fde fde;
     for (uint32_t i = 0; i < ct_cfi_count(elf); i++) {
       sum += ct_cfi_rows(elf, i, rows, 8);
       assert_int_equal(ct_cfi_get(elf, i, &fde), CT_OK);
-      for (uint32_t j = 0; j < fde.code_bytes; j++)
+      for (uint32_t j = 0; j < fde.code_bytes; j++) {
         sum += fde.code[j];
-      for (uint32_t j = 0; j < fde.cie_code_bytes; j++)
+      }
+      for (uint32_t j = 0; j < fde.cie_code_bytes; j++) {
         sum += fde.cie_code[j];
+      }
     }
-    for (size_t i = 0, n = ct_elf_exec_sections(elf, &sections); i < n; i++)
+    for (size_t i = 0, n = ct_elf_exec_sections(elf, &sections); i < n; i++) {
       sum += strlen(sections[i].name);
+    }
     sum += ct_elf_symbol(elf, "whole", &address) == CT_OK;
     sum += strlen(ct_elf_build_id(elf));
     sum += ct_elf_interp(elf) != NULL ? strlen(ct_elf_interp(elf)) : 0;
@@ -797,12 +816,14 @@ truncated_files(void **state)
 {
   static const char *const names[] = {"prog", "prog.mini", "lib.so", "lib.bare", "prog.dwarf"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (access(in_folder(names[i]), R_OK) != 0)
+    if (access(in_folder(names[i]), R_OK) != 0) {
       continue;
+    }
     size_t size;
     uint8_t *bytes = get_file(in_folder(names[i]), &size);
-    for (size_t cut = 0; cut < size; cut += cut < 1024 ? 7 : 61)
+    for (size_t cut = 0; cut < size; cut += cut < 1024 ? 7 : 61) {
       exercise(bytes, cut);
+    }
     free(bytes);
   }
 }
@@ -826,8 +847,9 @@ interesting_ranges(const uint8_t *bytes, size_t size, size_t ranges[][2])
   for (unsigned i = 1; i < header.e_shnum && count < 60; i++) {
     Elf64_Shdr section;
     memcpy(&section, bytes + header.e_shoff + i * sizeof(section), sizeof(section));
-    if ((section.sh_flags & SHF_EXECINSTR) != 0 || section.sh_type == SHT_NOBITS || section.sh_size == 0)
+    if ((section.sh_flags & SHF_EXECINSTR) != 0 || section.sh_type == SHT_NOBITS || section.sh_size == 0) {
       continue;
+    }
     ranges[count][0] = section.sh_offset;
     ranges[count++][1] = section.sh_size;
   }
@@ -848,8 +870,9 @@ flipped_bytes(void **state)
   uint64_t seed = 20240607;
 
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-    if (access(in_folder(names[i]), R_OK) != 0)
+    if (access(in_folder(names[i]), R_OK) != 0) {
       continue;
+    }
     size_t size, ranges[64][2];
     uint8_t *good = get_file(in_folder(names[i]), &size), *bytes = malloc(size);
     size_t range_count = interesting_ranges(good, size, ranges);
@@ -873,8 +896,9 @@ static int
 set_up(void **state)
 {
   snprintf(folder, sizeof(folder), "/tmp/ct_target_test.XXXXXX");
-  if (mkdtemp(folder) == NULL)
+  if (mkdtemp(folder) == NULL) {
     return -1;
+  }
   put_file("prog.c", program_source, strlen(program_source));
   put_file("rows.s", rows_source, strlen(rows_source));
   return shell("mkdir root && gcc -O2 -Wl,--build-id=sha1 -o prog prog.c");

@@ -23,8 +23,9 @@ assert_create_fails(const char *path, int code, const char *text)
   struct ct_diag diag = {""};
   assert_int_equal(ct_trace_writer_create(path, 1 << 20, &writer, &diag), code);
   assert_null(writer);
-  if (strstr(diag.text, text) == NULL)
+  if (strstr(diag.text, text) == NULL) {
     fail_msg("\"%s\" does not say \"%s\"", diag.text, text);
+  }
 }
 
 static void
@@ -53,8 +54,9 @@ test_read_only(void **state)
     assert_int_equal(chmod(*state, 0755), 0);
     return;
   }
-  if (mount("tmpfs", *state, "tmpfs", MS_RDONLY, "size=64k") != 0)
+  if (mount("tmpfs", *state, "tmpfs", MS_RDONLY, "size=64k") != 0) {
     skip();
+  }
   assert_create_fails(path_in(state, "t"), CT_EACCES, "read-only");
   assert_int_equal(umount(*state), 0);
 }
@@ -64,8 +66,9 @@ test_read_only(void **state)
 static void
 test_full_disk(void **state)
 {
-  if (geteuid() != 0 || mount("tmpfs", *state, "tmpfs", 0, "size=64k") != 0)
+  if (geteuid() != 0 || mount("tmpfs", *state, "tmpfs", 0, "size=64k") != 0) {
     skip();
+  }
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct model m = {.random = 77};
   struct ct_diag diag = {""};
@@ -74,16 +77,18 @@ test_full_disk(void **state)
   assert_int_equal(ct_trace_writer_function(writer, 0, 0, 0x10, 4, "full", "main"), CT_OK);
   for (int i = 0; i < 300000; i++) {
     model_step(&m, 3000, true);
-    if (i % 3000 == 0)
+    if (i % 3000 == 0) {
       ct_encoder_flush(m.encoder);
+    }
   }
   assert_int_equal(ct_trace_writer_sync(writer), CT_ENOSPC);
   uint64_t events = ct_encoder_events(m.encoder);
   assert_int_equal(ct_trace_writer_error(writer, &diag), CT_ENOSPC);
   assert_non_null(strstr(diag.text, "t/thread_0/index.ctb: No space left"));
   /* Everything after it gives the same code and changes nothing, and the stack goes on. */
-  for (int i = 0; i < 50000; i++)
+  for (int i = 0; i < 50000; i++) {
     model_step(&m, 3000, true);
+  }
   assert_int_equal(ct_encoder_depth(m.encoder), model_stack(&m)->count);
   assert_int_equal(ct_encoder_flush(m.encoder), CT_ENOSPC);
   assert_int_equal(ct_encoder_events(m.encoder), events);
@@ -109,12 +114,14 @@ test_full_disk(void **state)
 static void
 test_full_disk_functions(void **state)
 {
-  if (geteuid() != 0 || mount("tmpfs", *state, "tmpfs", 0, "size=64k") != 0)
+  if (geteuid() != 0 || mount("tmpfs", *state, "tmpfs", 0, "size=64k") != 0) {
     skip();
+  }
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   uint32_t id = 0;
-  while (ct_trace_writer_function(writer, id, 0, id, 4, "full", "_ZN3foo3barEv") == CT_OK)
+  while (ct_trace_writer_function(writer, id, 0, id, 4, "full", "_ZN3foo3barEv") == CT_OK) {
     id++;
+  }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_ENOSPC);
   size_t size;
   uint8_t *text = read_bytes(path_in(state, "t/functions.tsv"), &size);
@@ -137,36 +144,44 @@ write_beyond_limit(void **state, uint64_t *events)
   struct model m = {.random = 21};
   struct ct_diag diag = {""};
   sigset_t pending;
-  if (signal(SIGXFSZ, SIG_DFL) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+  if (signal(SIGXFSZ, SIG_DFL) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0) {
     return 1;
+  }
   if (ct_trace_writer_create(path_in(state, "t"), 1 << 20, &writer, NULL) != CT_OK ||
-      ct_trace_writer_thread(writer, 0, 1, 1, &m.encoder) != CT_OK)
+      ct_trace_writer_thread(writer, 0, 1, 1, &m.encoder) != CT_OK) {
     return 2;
+  }
   json_t *manifest =
       json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
-  if (ct_trace_writer_manifest(writer, manifest) != CT_OK)
+  if (ct_trace_writer_manifest(writer, manifest) != CT_OK) {
     return 3;
+  }
   for (int i = 0; i < 200000; i++) {
     model_step(&m, 3000, true);
-    if (i % 3000 == 0)
+    if (i % 3000 == 0) {
       ct_encoder_flush(m.encoder);
+    }
   }
   if (ct_trace_writer_sync(writer) != CT_ENOSPC || ct_trace_writer_error(writer, &diag) != CT_ENOSPC ||
-      strstr(diag.text, "index.ctb: File too large") == NULL)
+      strstr(diag.text, "index.ctb: File too large") == NULL) {
     return 4;
+  }
   *events = ct_encoder_events(m.encoder);
   char *text = malloc(200001); /* a manifest that is beyond the limit too: the old one stays */
-  if (text == NULL)
+  if (text == NULL) {
     return 5;
+  }
   memset(text, 'x', 200000);
   text[200000] = '\0';
   json_object_set_new(manifest, "command", json_string(text));
   free(text);
-  if (ct_trace_writer_manifest(writer, manifest) != CT_ENOSPC)
+  if (ct_trace_writer_manifest(writer, manifest) != CT_ENOSPC) {
     return 6;
+  }
   json_decref(manifest);
-  if (ct_trace_writer_close(writer, NULL) != CT_ENOSPC)
+  if (ct_trace_writer_close(writer, NULL) != CT_ENOSPC) {
     return 7;
+  }
   model_free(&m);
   sigpending(&pending);
   return sigismember(&pending, SIGXFSZ) ? 8 : 0;
@@ -180,8 +195,9 @@ test_file_size_limit(void **state)
   assert_ptr_not_equal(events, MAP_FAILED);
   pid_t child = fork();
   assert_true(child >= 0);
-  if (child == 0)
+  if (child == 0) {
     _exit(write_beyond_limit(state, events));
+  }
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
 
@@ -227,8 +243,9 @@ release_stall(void *context)
 static void
 flush_noise(struct model *m, struct ct_encoder *encoder, uint64_t *tsc)
 {
-  for (int i = 0; i < 2000; i++)
+  for (int i = 0; i < 2000; i++) {
     ct_encode_point(encoder, *tsc += model_random(m, 1u << 28), (uint32_t)model_random(m, CT_FUNCTION_ID_MAX));
+  }
   ct_encoder_flush(encoder);
 }
 
@@ -252,8 +269,9 @@ test_stalled_disk(void **state)
   few.rlim_max = before.rlim_max;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
   struct ct_trace_writer *writer = create_writer(state, 3 * QUEUE);
-  for (uint32_t i = 0; i < THREADS; i++)
+  for (uint32_t i = 0; i < THREADS; i++) {
     assert_int_equal(ct_trace_writer_thread(writer, i, 1 + i, 1, &encoders[i]), CT_OK);
+  }
   assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
   uint64_t bytes = ct_trace_writer_bytes(writer);
 
@@ -261,8 +279,9 @@ test_stalled_disk(void **state)
   assert_int_equal(unlink(stall.fifo), 0);
   assert_int_equal(mkfifo(stall.fifo, 0666), 0);
   flush_noise(&m, encoders[0], &tsc);
-  for (int i = 0; i < 20; i++, events += 2000)
+  for (int i = 0; i < 20; i++, events += 2000) {
     flush_noise(&m, encoders[THREADS - 1], &tsc);
+  }
   assert_int_equal(ct_trace_writer_error(writer, NULL), CT_OK);
   assert_int_equal(ct_encoder_events(encoders[THREADS - 1]), events);
   assert_int_equal(stat(path_in(state, "t/thread_39/index.ctb"), &st), 0);
@@ -272,8 +291,9 @@ test_stalled_disk(void **state)
   while (ct_trace_writer_error(writer, NULL) == CT_OK) {
     flush_noise(&m, encoders[THREADS - 1], &tsc);
     atomic_fetch_add(&stall.progress, 1);
-    if (!atomic_load(&stall.released))
+    if (!atomic_load(&stall.released)) {
       bytes_stalled = ct_trace_writer_bytes(writer) - bytes;
+    }
   }
   assert_true(bytes_stalled > QUEUE / 2 && bytes_stalled < QUEUE);
   assert_int_equal(ct_trace_writer_sync(writer), CT_EIO);
@@ -390,14 +410,17 @@ test_many_threads(void **state)
   }
   for (int round = 0; round < ROUNDS; round++) {
     for (uint32_t i = 0; i < THREADS; i++) {
-      if ((i + (uint32_t)round) % 3 == 0)
+      if ((i + (uint32_t)round) % 3 == 0) {
         continue;
-      for (int n = 0; n < 30; n++)
+      }
+      for (int n = 0; n < 30; n++) {
         model_step(&models[i], 500, true);
+      }
     }
   }
-  for (uint32_t i = 0; i < THREADS; i += 2)
+  for (uint32_t i = 0; i < THREADS; i += 2) {
     assert_int_equal(ct_encoder_close(models[i].encoder), CT_OK);
+  }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
 
   struct ct_trace *trace = open_trace(state);
@@ -410,8 +433,9 @@ test_many_threads(void **state)
     assert_true(ct_cursor_next(cursors[i], &events) > 0);
     assert_event_equal(&events[0], &models[i].events[0], 0);
   }
-  for (uint32_t i = 0; i < THREADS; i++)
+  for (uint32_t i = 0; i < THREADS; i++) {
     ct_cursor_close(cursors[i]);
+  }
   for (uint32_t i = 0; i < THREADS; i++) {
     assert_int_equal(ct_trace_thread(trace, i)->index, i);
     assert_int_equal(ct_trace_thread(trace, i)->tid, 100 + i);
@@ -522,8 +546,9 @@ assert_open_fails(void **state, int code, const char *text)
   struct ct_diag diag = {""};
   assert_int_equal(ct_trace_open(path_in(state, "t"), &trace, &diag), code);
   assert_null(trace);
-  if (strstr(diag.text, text) == NULL || strchr(diag.text, '\n') != NULL)
+  if (strstr(diag.text, text) == NULL || strchr(diag.text, '\n') != NULL) {
     fail_msg("\"%s\" does not say \"%s\"", diag.text, text);
+  }
 }
 
 static void
@@ -564,8 +589,9 @@ test_threads(void **state)
   struct ct_encoder *encoder;
   for (uint32_t i = 0; i < 12; i++) {
     assert_int_equal(ct_trace_writer_thread(writer, i, 50 + i, 50, &encoder), CT_OK);
-    for (uint32_t n = 0; n <= i; n++)
+    for (uint32_t n = 0; n <= i; n++) {
       ct_encode_point(encoder, 10 + n, 1);
+    }
   }
   json_t *manifest = json_pack("{s:s, s:i, s:s, s:[{s:i, s:i, s:s, s:i, s:i}, {s:i, s:s, s:i}]}", "format", "contrail",
                                "version", 1, "state", "complete", "threads", "index", 3, "tid", 53, "name", "worker",
@@ -647,8 +673,9 @@ int
 main(void)
 {
   /* Mounts of our own, that end with us. */
-  if (geteuid() == 0 && unshare(CLONE_NEWNS) == 0)
+  if (geteuid() == 0 && unshare(CLONE_NEWNS) == 0) {
     mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+  }
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
   const struct CMUnitTest tests[] = {
       TEST(test_create),       TEST(test_read_only),     TEST(test_full_disk),      TEST(test_full_disk_functions),

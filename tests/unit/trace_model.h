@@ -94,10 +94,11 @@ model_pop(struct model *m, struct ct_event *event)
   event->enter_tsc = frame->enter_tsc;
   event->uncertain = frame->uncertain != 0;
   event->depth = stack->count;
-  if (event->kind == CT_EV_TAIL)
+  if (event->kind == CT_EV_TAIL) {
     event->closed_fn = frame->fn;
-  else
+  } else {
     event->fn = frame->fn;
+  }
 }
 
 static inline void
@@ -125,8 +126,9 @@ model_tail(struct model *m, uint64_t tsc, uint32_t fn)
 {
   struct ct_event *event = model_expect(m, CT_EV_TAIL, tsc);
   event->fn = fn;
-  if (model_stack(m)->count > 0)
+  if (model_stack(m)->count > 0) {
     model_pop(m, event);
+  }
   model_push(m, fn);
   ct_encode_tail(m->encoder, tsc, fn);
 }
@@ -158,8 +160,9 @@ static inline void
 model_value(struct model *m, uint8_t which, uint64_t value)
 {
   const struct model_stack *stack = model_stack(m);
-  if (stack->count == 0)
+  if (stack->count == 0) {
     return;
+  }
   struct ct_event *event = model_expect(m, CT_EV_VALUE, m->tsc);
   event->fn = stack->frames[stack->count - 1].fn;
   event->depth = stack->count - 1;
@@ -183,8 +186,9 @@ model_away(struct model *m, uint64_t since, uint64_t until, uint8_t kind)
 static inline void
 model_left(struct model *m, uint64_t tsc, uint8_t reason)
 {
-  if (model_stack(m)->count == 0)
+  if (model_stack(m)->count == 0) {
     return;
+  }
   struct ct_event *event = model_expect(m, CT_EV_LEFT, tsc);
   event->reason = reason;
   model_pop(m, event);
@@ -196,8 +200,9 @@ model_lost(struct model *m, uint64_t tsc, uint64_t count)
 {
   model_expect(m, CT_EV_LOST, tsc)->value = count;
   for (int i = 0; i < MODEL_CONTEXTS; i++) {
-    for (uint32_t j = 0; j < m->stacks[i].count; j++)
+    for (uint32_t j = 0; j < m->stacks[i].count; j++) {
       m->stacks[i].frames[j].uncertain = 1;
+    }
   }
   ct_encode_lost(m->encoder, tsc, count);
 }
@@ -221,8 +226,9 @@ model_exec(struct model *m, uint64_t tsc)
     model_pop(m, event);
   }
   model_expect(m, CT_EV_EXEC, tsc);
-  for (int i = 0; i < MODEL_CONTEXTS; i++)
+  for (int i = 0; i < MODEL_CONTEXTS; i++) {
     m->stacks[i].count = 0;
+  }
   m->context = 0;
   ct_encode_exec(m->encoder, tsc);
 }
@@ -244,36 +250,38 @@ model_step(struct model *m, uint32_t functions, bool wild)
   }
   uint32_t fn = (uint32_t)model_random(m, model_random(m, 3) == 0 ? functions : functions < 30 ? functions : 30);
   uint64_t choice = model_random(m, wild ? 1000 : 900);
-  if (choice < 400)
+  if (choice < 400) {
     model_enter(m, tsc, fn);
-  else if (choice < 770)
+  } else if (choice < 770) {
     model_return(m, tsc, fn);
-  else if (choice < 820)
+  } else if (choice < 820) {
     model_tail(m, tsc, fn);
-  else if (choice < 840)
+  } else if (choice < 840) {
     model_point(m, tsc, fn);
-  else if (choice < 870)
+  } else if (choice < 870) {
     model_sampled(m, tsc, fn, model_random(m, 9) == 0 ? (uint32_t)model_random(m, 9) : m->interval_log2);
-  else if (choice < 885)
+  } else if (choice < 885) {
     model_value(m, (uint8_t)(1 + model_random(m, 3)), model_random(m, UINT64_MAX) >> model_random(m, 64));
-  else if (choice < 888) /* some of them late, after events that came after them */
+  } else if (choice < 888) { /* some of them late, after events that came after them */
     model_away(m, tsc - (tsc > 1000 ? 500 + model_random(m, 500) : tsc), tsc - (tsc > 1000 ? model_random(m, 500) : 0),
                (uint8_t)(1 + model_random(m, 4)));
-  else if (choice < 900)
+  } else if (choice < 900) {
     model_left(m, tsc, (uint8_t)(1 + model_random(m, 4)));
-  else if (choice < 995)
+  } else if (choice < 995) {
     model_switch(m, tsc, (uint32_t)model_random(m, model_random(m, 2) ? 3 : MODEL_CONTEXTS));
-  else if (choice < 999)
+  } else if (choice < 999) {
     model_lost(m, tsc, model_random(m, 1u << 20));
-  else if (model_random(m, 20) == 0)
+  } else if (model_random(m, 20) == 0) {
     model_exec(m, tsc);
+  }
 }
 
 static inline void
 model_free(struct model *m)
 {
-  for (int i = 0; i < MODEL_CONTEXTS; i++)
+  for (int i = 0; i < MODEL_CONTEXTS; i++) {
     free(m->stacks[i].frames);
+  }
   free(m->events);
 }
 
@@ -326,8 +334,9 @@ create_writer(void **state, uint64_t max_buffer_bytes)
 {
   struct ct_trace_writer *writer;
   struct ct_diag diag = {""};
-  if (ct_trace_writer_create(path_in(state, "t"), max_buffer_bytes, &writer, &diag) != CT_OK)
+  if (ct_trace_writer_create(path_in(state, "t"), max_buffer_bytes, &writer, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   json_t *manifest =
       json_pack("{s:s, s:i, s:s}", "format", "contrail", "version", CT_TRACE_VERSION, "state", "recording");
   assert_int_equal(ct_trace_writer_manifest(writer, manifest), CT_OK);
@@ -340,8 +349,9 @@ open_trace(void **state)
 {
   struct ct_trace *trace = NULL;
   struct ct_diag diag = {""};
-  if (ct_trace_open(path_in(state, "t"), &trace, &diag) != CT_OK)
+  if (ct_trace_open(path_in(state, "t"), &trace, &diag) != CT_OK) {
     fail_msg("%s", diag.text);
+  }
   return trace;
 }
 
@@ -378,13 +388,14 @@ assert_event_equal(const struct ct_event *got, const struct ct_event *expected, 
 {
   if (got->tsc != expected->tsc || got->enter_tsc != expected->enter_tsc || got->value != expected->value ||
       got->fn != expected->fn || got->closed_fn != expected->closed_fn || got->depth != expected->depth ||
-      got->kind != expected->kind || got->reason != expected->reason || got->uncertain != expected->uncertain)
+      got->kind != expected->kind || got->reason != expected->reason || got->uncertain != expected->uncertain) {
     fail_msg("event %zu: kind %u fn %u depth %u tsc %llu enter %llu closed %u reason %u uncertain %u value %llu; "
              "expected kind %u fn %u depth %u tsc %llu enter %llu closed %u reason %u uncertain %u value %llu",
              position, got->kind, got->fn, got->depth, (unsigned long long)got->tsc, (unsigned long long)got->enter_tsc,
              got->closed_fn, got->reason, got->uncertain, (unsigned long long)got->value, expected->kind, expected->fn,
              expected->depth, (unsigned long long)expected->tsc, (unsigned long long)expected->enter_tsc,
              expected->closed_fn, expected->reason, expected->uncertain, (unsigned long long)expected->value);
+  }
 }
 
 /* Reads a thread to its end, in batches and one by one; every event must be the expected one. How many came. */

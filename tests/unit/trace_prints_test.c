@@ -28,13 +28,15 @@ make_trace(struct make *m)
   make_begin(m, names, 1);
   for (uint32_t i = 0; i < RECORDS; i++) {
     sizes[i] = random_below(sizeof(data[i]));
-    for (size_t k = 0; k < sizes[i]; k++)
+    for (size_t k = 0; k < sizes[i]; k++) {
       data[i][k] = (uint8_t)random_below(256);
+    }
     records[i] =
         (struct ct_capture_record){.tsc = 1000 + i, .tid = 100 + i % 3, .fd = 1 + i % 2, .given = sizes[i] + i % 5};
     assert_int_equal(ct_trace_writer_capture(m->writer, &records[i], data[i], sizes[i]), 0);
-    if (i % 7 == 0)
+    if (i % 7 == 0) {
       assert_int_equal(ct_trace_writer_flush_captures(m->writer), 0);
+    }
   }
   return make_open(m, true, 0);
 }
@@ -105,12 +107,14 @@ cut_and_flipped(void **state)
     write_file(&m, whole, cut);
     int rc = ct_trace_captures(trace, &captures);
     assert_int_equal(rc, cut < sizeof(struct ct_file_header) ? CT_EFORMAT : 0);
-    if (rc != 0)
+    if (rc != 0) {
       continue;
+    }
     assert_true(captures.count >= last && captures.count <= RECORDS);
     last = captures.count;
-    for (size_t i = 0; i < captures.count; i++)
+    for (size_t i = 0; i < captures.count; i++) {
       assert_is_record(&captures.items[i]);
+    }
     ct_captures_free(&captures);
   }
   for (int turn = 0; turn < 2000; turn++) {
@@ -119,8 +123,9 @@ cut_and_flipped(void **state)
     other[at] ^= (uint8_t)(1u << random_below(8));
     write_file(&m, other, size);
     if (ct_trace_captures(trace, &captures) == 0) {
-      for (size_t i = 0; i < captures.count; i++)
+      for (size_t i = 0; i < captures.count; i++) {
         assert_is_record(&captures.items[i]);
+      }
       assert_true(captures.is_damaged);
       ct_captures_free(&captures);
     } else {

@@ -11,11 +11,13 @@ test_crc32c(void **state)
   uint8_t bytes[300];
   assert_int_equal(ct_crc32c(0, "123456789", 9), 0xe3069283u);
   assert_int_equal(ct_crc32c_table(0, "123456789", 9), 0xe3069283u);
-  for (size_t i = 0; i < sizeof(bytes); i++)
+  for (size_t i = 0; i < sizeof(bytes); i++) {
     bytes[i] = (uint8_t)(i * 7 + i / 5);
+  }
   for (size_t at = 0; at < 9; at++) {
-    for (size_t size = 0; size + at <= sizeof(bytes); size++)
+    for (size_t size = 0; size + at <= sizeof(bytes); size++) {
       assert_int_equal(ct_crc32c(5, bytes + at, size), ct_crc32c_table(5, bytes + at, size));
+    }
   }
   assert_int_equal(ct_crc32c(ct_crc32c(0, bytes, 100), bytes + 100, 200), ct_crc32c(0, bytes, 300));
 }
@@ -53,11 +55,13 @@ assert_event_compatible(const struct ct_event *got, struct ct_event expected, si
     expected.uncertain = 1;
     expected.enter_tsc = 0;
     expected.closed_fn = UINT32_MAX;
-    if (expected.kind == CT_EV_LEFT)
+    if (expected.kind == CT_EV_LEFT) {
       expected.fn = UINT32_MAX;
+    }
   }
-  if ((expected.kind == CT_EV_VALUE || expected.kind == CT_EV_AWAY) && got->fn == UINT32_MAX)
+  if ((expected.kind == CT_EV_VALUE || expected.kind == CT_EV_AWAY) && got->fn == UINT32_MAX) {
     expected.fn = UINT32_MAX;
+  }
   assert_event_equal(got, &expected, position);
 }
 
@@ -83,10 +87,11 @@ check_block_alone(struct ct_cursor *cursor, const struct block *block, const str
     size_t n = ct_cursor_next(cursor, &events);
     assert_true(n > 0 && got + n <= block->header.ops);
     for (size_t i = 0; i < n; i++, got++) {
-      if (whole)
+      if (whole) {
         assert_event_equal(&events[i], &expected[got], block->first + got);
-      else
+      } else {
         assert_event_compatible(&events[i], expected[got], block->first + got);
+      }
     }
   }
 }
@@ -108,14 +113,16 @@ check_blocks_alone(void **state, struct ct_trace *trace, const struct model *m)
     before += blocks[i].header.calls + blocks[i].header.returns;
     calls += blocks[i].header.calls;
   }
-  for (size_t i = count; i-- > 0;)
+  for (size_t i = count; i-- > 0;) {
     check_block_alone(cursor, &blocks[i], m);
+  }
   assert_int_equal(ct_cursor_seek(cursor, 65), CT_EFORMAT);
   /* The tail: the fewest whole blocks that have so many ops. */
   for (uint64_t ops = 1; count != 0 && ops <= m->count; ops = ops * 7 + 1) {
     size_t first = count - 1;
-    while (first > 0 && m->count - blocks[first].first < ops)
+    while (first > 0 && m->count - blocks[first].first < ops) {
       first--;
+    }
     const struct ct_event *events;
     assert_int_equal(ct_cursor_seek_tail(cursor, ops), CT_OK);
     assert_true(ct_cursor_next(cursor, &events) != 0);
@@ -137,12 +144,14 @@ round_trip(void **state, uint64_t seed, uint32_t functions, size_t ops, bool wil
   uint64_t counted = 0;
   for (size_t i = 0; i < ops; i++) {
     model_step(&m, functions, wild);
-    if (model_random(&m, 5000) == 0)
+    if (model_random(&m, 5000) == 0) {
       assert_int_equal(ct_encoder_flush(m.encoder), CT_OK);
+    }
     assert_int_equal(ct_encoder_depth(m.encoder), model_stack(&m)->count);
   }
-  for (size_t i = 0; i < m.count; i++)
+  for (size_t i = 0; i < m.count; i++) {
     counted += m.events[i].kind <= CT_EV_POINT || m.events[i].kind == CT_EV_ORPHAN_RETURN;
+  }
   assert_int_equal(ct_encoder_events(m.encoder), counted);
   assert_int_equal(ct_encoder_close(m.encoder), CT_OK);
   assert_int_equal(ct_encoder_events(m.encoder), counted);
@@ -180,18 +189,22 @@ test_deep_stack(void **state)
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct model m = {.random = 7, .tsc = 1};
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &m.encoder), CT_OK);
-  for (uint32_t i = 0; i < FRAMES; i++)
+  for (uint32_t i = 0; i < FRAMES; i++) {
     model_enter(&m, m.tsc + model_random(&m, 90), i % 3 == 0 ? 7 : i);
+  }
   model_lost(&m, m.tsc + 1, 5);
   for (uint32_t i = 0; i < FRAMES; i++) {
-    if (i % 1000 == 0)
+    if (i % 1000 == 0) {
       model_tail(&m, m.tsc + 3, i);
-    if (i % 3000 == 5)
+    }
+    if (i % 3000 == 5) {
       model_enter(&m, m.tsc + 3, i);
-    if (i % 500 == 9)
+    }
+    if (i % 500 == 9) {
       model_left(&m, m.tsc, CT_LEFT_UNWOUND);
-    else
+    } else {
       model_return(&m, m.tsc + model_random(&m, 90), 0);
+    }
   }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
   struct ct_trace *trace = open_trace(state);
@@ -262,8 +275,9 @@ test_open_frames(void **state)
   assert_int_equal(frames[1].enter_tsc, 70);
   assert_int_equal(frames[2].fn, 4);
   assert_int_equal(frames[2].uncertain, 0);
-  for (uint32_t n = 0; n < 3; n++)
+  for (uint32_t n = 0; n < 3; n++) {
     assert_ptr_equal(ct_cursor_open_frame(cursor, n), &frames[n]);
+  }
   assert_null(ct_cursor_open_frame(cursor, 3));
   assert_int_equal(ct_cursor_offset(cursor), ct_trace_thread(trace, 0)->file_bytes);
   ct_cursor_close(cursor);
@@ -283,8 +297,9 @@ small_trace(void **state, struct model *m, size_t ops, size_t flush_every, size_
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &m->encoder), CT_OK);
   for (size_t i = 0; i < ops; i++) {
     model_step(m, 100, true);
-    if (i % flush_every == flush_every - 1)
+    if (i % flush_every == flush_every - 1) {
       ct_encoder_flush(m->encoder);
+    }
   }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
   return read_bytes(path_in(state, "t/thread_0/index.ctb"), size);
@@ -295,8 +310,9 @@ events_before(const struct block *blocks, size_t count, uint64_t offset)
 {
   size_t events = 0;
   for (size_t i = 0; i < count; i++) {
-    if (blocks[i].offset + sizeof(blocks[i].header) + blocks[i].header.payload_bytes <= offset)
+    if (blocks[i].offset + sizeof(blocks[i].header) + blocks[i].header.payload_bytes <= offset) {
       events = blocks[i].first + blocks[i].header.ops;
+    }
   }
   return events;
 }
@@ -333,8 +349,9 @@ test_cut_anywhere(void **state)
     struct ct_trace *trace = open_trace(state);
     size_t expected = events_before(blocks, count, cut);
     bool at_border = cut == sizeof(struct ct_file_header);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
       at_border |= cut == blocks[i].offset + sizeof(blocks[i].header) + blocks[i].header.payload_bytes;
+    }
     assert_int_equal(compare_thread(trace, 0, &m, at_border ? CT_CURSOR_END : CT_CURSOR_DAMAGED), expected);
     check_skipping(trace);
     ct_trace_close(trace);
@@ -392,12 +409,14 @@ test_numbers(void **state)
       uint64_t lost = 0, told = 0, expected = 0;
       assert_int_equal(ct_cursor_open(trace, 0, CT_READ_SKIP_DAMAGED, &cursor, NULL), CT_OK);
       for (size_t n; (n = ct_cursor_next(cursor, &events)) > 0;) {
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++) {
           told += events[k].kind == CT_EV_LOST ? events[k].value : 0;
+        }
       }
       assert_int_equal(ct_cursor_state(cursor), last ? CT_CURSOR_END : CT_CURSOR_DAMAGED);
-      for (size_t k = 0; k < count; k++)
+      for (size_t k = 0; k < count; k++) {
         expected += k != i || twice ? blocks[k].header.lost : 0;
+      }
       lost = twice || last ? 0 : blocks[i].header.calls + blocks[i].header.returns;
       assert_int_equal(told, expected + lost);
       ct_cursor_close(cursor);
@@ -430,20 +449,24 @@ test_documented_example(void **state)
   char path[512], line[256];
   snprintf(path, sizeof(path), "%s/docs/format.md", root != NULL ? root : ".");
   FILE *text = fopen(path, "r");
-  if (text == NULL)
+  if (text == NULL) {
     skip();
+  }
   while (fgets(line, sizeof(line), text) != NULL) {
     unsigned offset, byte;
     int used, more;
-    if (sscanf(line, "    %2x  %n%2x ", &offset, &used, &byte) != 2 || strncmp(line, "    ", 4) != 0)
+    if (sscanf(line, "    %2x  %n%2x ", &offset, &used, &byte) != 2 || strncmp(line, "    ", 4) != 0) {
       continue;
+    }
     at = offset;
     for (const char *p = line + used; sscanf(p, "%2x%n", &byte, &more) == 1 && more == 2; p += more + 1, at++) {
-      if (at >= size || file[at] != byte)
+      if (at >= size || file[at] != byte) {
         fail_msg("offset 0x%zx: the file has %02x, docs/format.md %02x", at, at < size ? file[at] : 0, byte);
+      }
       compared++;
-      if (p[2] != ' ' || p[3] == ' ')
+      if (p[2] != ' ' || p[3] == ' ') {
         break;
+      }
     }
   }
   fclose(text);
@@ -464,8 +487,9 @@ test_skip_damaged(void **state)
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &m.encoder), CT_OK);
   for (size_t i = 0; i < 3000; i++) {
     model_step(&m, 50, false);
-    if (i % 1000 == 999)
+    if (i % 1000 == 999) {
       ct_encoder_flush(m.encoder);
+    }
   }
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
   struct block blocks[8];
@@ -494,8 +518,9 @@ test_skip_damaged(void **state)
         assert_int_equal(e->closed_fn, stack[depth - 1]);
         stack[depth - 1] = e->fn;
       }
-      if (e->tsc >= blocks[2].header.first_tsc)
+      if (e->tsc >= blocks[2].header.first_tsc) {
         assert_int_equal(e->kind, m.events[blocks[2].first + tail++].kind);
+      }
     }
   }
   assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_DAMAGED);
@@ -524,13 +549,15 @@ test_forged_blocks(void **state)
     struct ct_block_header header = block->header;
     uint8_t *payload = copy + block->offset + sizeof(header);
     for (uint64_t n = 1 + model_random(&m, 3); n > 0; n--) {
-      if (model_random(&m, 2))
+      if (model_random(&m, 2)) {
         payload[model_random(&m, block->header.payload_bytes)] = (uint8_t)model_random(&m, 256);
-      else
+      } else {
         ((uint8_t *)&header)[16 + model_random(&m, 88)] ^= (uint8_t)(1u << model_random(&m, 8));
+      }
     }
-    if (header.payload_bytes <= block->header.payload_bytes)
+    if (header.payload_bytes <= block->header.payload_bytes) {
       header.payload_crc = ct_crc32c(0, payload, header.payload_bytes);
+    }
     header.header_crc = 0;
     header.header_crc = ct_crc32c(0, &header, sizeof(header));
     memcpy(copy + block->offset, &header, sizeof(header));
@@ -540,8 +567,9 @@ test_forged_blocks(void **state)
       struct ct_cursor *cursor;
       const struct ct_event *events;
       assert_int_equal(ct_cursor_open(trace, 0, flags, &cursor, NULL), CT_OK);
-      for (size_t n, total = 0; (n = ct_cursor_next(cursor, &events)) > 0; total += n)
+      for (size_t n, total = 0; (n = ct_cursor_next(cursor, &events)) > 0; total += n) {
         assert_true(total < 1000000);
+      }
       ct_cursor_close(cursor);
     }
     ct_trace_close(trace);
@@ -554,8 +582,9 @@ test_forged_blocks(void **state)
 static uint8_t *
 put_random(struct model *m, uint8_t *p, uint64_t numbers)
 {
-  while (numbers-- > 0)
+  while (numbers-- > 0) {
     p = ct_varint_put(p, model_random(m, model_random(m, 4) == 0 ? 1u << 20 : 4));
+  }
   return p;
 }
 
@@ -580,16 +609,18 @@ random_block(struct model *m, uint8_t *block)
   at[CT_SECTION_IDS] = at[CT_SECTION_OPS] + header.ops;
   for (uint32_t i = 0; i < header.ops; i++) {
     uint8_t op = (uint8_t)(model_random(m, 100) ? model_random(m, likely) : model_random(m, CT_OP_COUNT));
-    if (op == CT_OP_ENTER_PREDICTED && i == 0)
+    if (op == CT_OP_ENTER_PREDICTED && i == 0) {
       op = CT_OP_ENTER;
+    }
     with_id += CT_OPS_WITH_ID >> op & 1;
     at[CT_SECTION_OPS][i] = op;
   }
   at[CT_SECTION_DELTAS] = put_random(m, at[CT_SECTION_IDS], with_id);
   at[CT_SECTION_EXTRA] = put_random(m, at[CT_SECTION_DELTAS], header.ops);
   at[CT_SECTIONS] = put_random(m, at[CT_SECTION_EXTRA], model_random(m, header.ops));
-  for (int i = 0; i < CT_SECTIONS; i++)
+  for (int i = 0; i < CT_SECTIONS; i++) {
     header.section[i].stored_bytes = header.section[i].raw_bytes = (uint32_t)(at[i + 1] - at[i]);
+  }
   header.payload_bytes = (uint32_t)(at[CT_SECTIONS] - at[0]);
   header.payload_crc = ct_crc32c(0, at[0], header.payload_bytes);
   header.header_crc = ct_crc32c(0, &header, sizeof(header));
@@ -608,8 +639,9 @@ test_random_blocks(void **state)
   memcpy(bytes, file, sizeof(struct ct_file_header));
   for (int round = 0; round < 2000; round++) {
     size_t fill = sizeof(struct ct_file_header);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
       fill += random_block(&m, bytes + fill);
+    }
     write_bytes(path_in(state, "t/thread_0/index.ctb"), bytes, fill);
     struct ct_trace *trace = open_trace(state);
     for (uint32_t flags = 0; flags < 2; flags++) {

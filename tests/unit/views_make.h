@@ -46,9 +46,10 @@ make_manifest(struct make *m, bool complete, uint64_t dropped)
                           json_pack("{s:i, s:i, s:s, s:I, s:I}", "index", (int)i, "tid", (int)(100 + i), "name",
                                     m->thread_names[i], "events", (json_int_t)ct_encoder_events(m->encoders[i]),
                                     "dropped", (json_int_t)(i == 0 ? dropped : 0)));
-    if (m->thread_end[i] != 0)
+    if (m->thread_end[i] != 0) {
       json_object_update_new(json_array_get(threads, i),
                              json_pack("{s:I, s:b}", "end_tsc", (json_int_t)m->thread_end[i], "exited", 1));
+    }
   }
   json_t *manifest =
       json_pack("{s:s, s:i, s:s, s:[s,s], s:i, s:{s:i,s:i,s:i,s:i}, s:i, s:o, s:o, s:i, s:o, s:I, s:["
@@ -61,10 +62,12 @@ make_manifest(struct make *m, bool complete, uint64_t dropped)
                 "build_id", "ab", "functions", 20, "hooked", 18, "refused", "too short", 2, "index", 1, "image", 0,
                 "path", "/lib/libx.so", "build_id", "cd", "functions", 30, "hooked", 30, "refused");
   assert_non_null(manifest);
-  if (m->hook_costs != NULL)
+  if (m->hook_costs != NULL) {
     json_object_set_new(manifest, "hook_costs", json_loads(m->hook_costs, 0, NULL));
-  if (m->switches != NULL)
+  }
+  if (m->switches != NULL) {
     json_object_set_new(manifest, "switches", json_loads(m->switches, 0, NULL));
+  }
   assert_int_equal(ct_trace_writer_manifest(m->writer, manifest), 0);
   json_decref(manifest);
 }
@@ -77,8 +80,9 @@ make_begin(struct make *m, const char *const *names, uint32_t threads)
   *m = (struct make){.parent = "/tmp/contrail-views-XXXXXX", .threads = threads};
   assert_non_null(mkdtemp(m->parent));
   snprintf(m->dir, sizeof(m->dir), "%s/t", m->parent);
-  if (ct_trace_writer_create(m->dir, 64u << 20, &m->writer, &diag) != 0)
+  if (ct_trace_writer_create(m->dir, 64u << 20, &m->writer, &diag) != 0) {
     fail_msg("%s", diag.text);
+  }
   for (uint32_t i = 0; names[i] != NULL; i++) {
     uint32_t module = strncmp(names[i], "lib", 3) == 0;
     assert_int_equal(ct_trace_writer_function(m->writer, i, module, 0x1000 + 16 * i, 16, "full", names[i]), 0);
@@ -95,11 +99,13 @@ make_open(struct make *m, bool complete, uint64_t dropped)
 {
   struct ct_diag diag = {""};
   struct ct_trace *trace = NULL;
-  for (uint32_t i = 0; i < m->threads; i++)
+  for (uint32_t i = 0; i < m->threads; i++) {
     assert_int_equal(ct_encoder_close(m->encoders[i]), 0);
+  }
   make_manifest(m, complete, dropped);
-  if (ct_trace_writer_close(m->writer, &diag) != 0 || ct_trace_open(m->dir, &trace, &diag) != 0)
+  if (ct_trace_writer_close(m->writer, &diag) != 0 || ct_trace_open(m->dir, &trace, &diag) != 0) {
     fail_msg("%s", diag.text);
+  }
   return trace;
 }
 
@@ -123,8 +129,9 @@ make_end(struct make *m, struct ct_trace *trace)
 static inline void
 assert_text(const char *got, const char *want)
 {
-  if (strcmp(got, want) != 0)
+  if (strcmp(got, want) != 0) {
     print_error("--- got\n%s--- want\n%s---\n", got, want);
+  }
   assert_string_equal(got, want);
 }
 

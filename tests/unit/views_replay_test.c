@@ -21,8 +21,9 @@ replay_text(struct ct_trace *trace, struct ct_replay_options options)
   FILE *out = open_memstream(&text, &size);
   int rc = ct_replay_write(trace, &options, out, &notes, &diag);
   fclose(out);
-  if (rc != 0)
+  if (rc != 0) {
     fail_msg("%s", diag.text);
+  }
   return text;
 }
 
@@ -188,8 +189,9 @@ test_json(void **state)
   char *save = NULL;
   for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save), n++) {
     json_t *json = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    if (json == NULL)
+    if (json == NULL) {
       fail_msg("not JSON: %s", line);
+    }
     assert_true(n < sizeof(kinds) / sizeof(kinds[0]));
     if (strcmp(json_string_value(json_object_get(json, "kind")), "warning") == 0) {
       assert_int_equal(n, 0);
@@ -247,15 +249,17 @@ test_merge(void **state)
   free(text);
   text = replay_text(trace, (struct ct_replay_options){0});
   lines = 0;
-  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++)
+  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++) {
     assert_true(lines == 0 || strchr(p, '\n')[-1] == ';'); /* all are leaves */
+  }
   assert_int_equal(lines, MAKE_THREADS * CALLS + 1);
   free(text);
   uint32_t tid = 103;
   text = replay_text(trace, (struct ct_replay_options){.tids = &tid, .tid_count = 1, .json = true});
   lines = 0;
-  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++)
+  for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++) {
     assert_memory_equal(strchr(p, ',') + 1, "\"tid\":103,", 10);
+  }
   assert_int_equal(lines, CALLS * 2);
   free(text);
   make_end(&m, trace);
@@ -347,8 +351,9 @@ test_output(void **state)
                                         {.tsc = 1260, .tid = 101, .fd = 2, .given = 3},
                                         {.tsc = 2500, .tid = 100, .fd = 1, .given = 4}};
   static const char *const texts[] = {"one\ntw\x01", "e\"r", "last"};
-  for (size_t i = 0; i < 3; i++)
+  for (size_t i = 0; i < 3; i++) {
     assert_int_equal(ct_trace_writer_capture(m.writer, &records[i], texts[i], strlen(texts[i])), 0);
+  }
   struct ct_trace *trace = make_open(&m, true, 0);
   check(trace, (struct ct_replay_options){0},
         "      time (s)  thread        duration  calls\n"

@@ -36,8 +36,9 @@ static void
 assert_within_1_percent(uint64_t got, uint64_t want)
 {
   uint64_t error = got > want ? got - want : want - got;
-  if (error * 100 >= (want != 0 ? want : 1) && error != 0)
+  if (error * 100 >= (want != 0 ? want : 1) && error != 0) {
     fail_msg("%llu is more than 1 %% off %llu", (unsigned long long)got, (unsigned long long)want);
+  }
 }
 
 /* ---- Histogram ---- */
@@ -108,8 +109,9 @@ test_durations(void **state)
       {9999999, "10.00 ms"}, {61200000000, "61.20 s"}, {3600000000000, "3600 s"}, {UINT64_MAX, "18446744073 s"},
   };
   char buf[CT_DURATION_CHARS];
-  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     assert_string_equal(ct_format_duration(buf, cases[i].ns), cases[i].text);
+  }
   char count[CT_COUNT_CHARS];
   assert_string_equal(ct_format_count(count, 0), "0");
   assert_string_equal(ct_format_count(count, 999), "999");
@@ -211,8 +213,9 @@ gen_switch(struct generator *g, int to)
 {
   g->left_at[g->current] = g->now;
   g->current = to;
-  if (g->depth[to] != 0 && g->left_at[to] != 0)
+  if (g->depth[to] != 0 && g->left_at[to] != 0) {
     g->ref->calls[g->stack[to][g->depth[to] - 1]].away += g->now - g->left_at[to];
+  }
 }
 
 static void
@@ -227,39 +230,45 @@ gen_rare(struct generator *g, uint32_t fn)
     g->ref->events++;
     break;
   case 1:
-    if (depth == 0)
+    if (depth == 0) {
       break;
+    }
     ct_encode_left(g->encoder, g->now, CT_LEFT_UNWOUND);
     gen_close(g, KNOWN);
     break;
   case 2:
-    if (depth == 0)
+    if (depth == 0) {
       break;
+    }
     ct_encode_left(g->encoder, g->now, CT_LEFT_LOST);
     gen_close(g, UNKNOWN);
     break;
   case 3:
-    if (random_below(20) != 0)
+    if (random_below(20) != 0) {
       break;
+    }
     ct_encode_lost(g->encoder, g->now, 5);
     ct_encode_point(g->encoder, g->now, fn); /* the gap has no length: one that has some is in views_replay_test */
     g->ref->calls_of[fn]++;
     g->ref->points_of[fn]++;
     g->ref->events++;
-    for (int s = 0; s < STACKS; s++)
+    for (int s = 0; s < STACKS; s++) {
       memset(g->uncertain[s], 1, sizeof(g->uncertain[s]));
+    }
     break;
   case 4: {
     int to = (int)random_below(STACKS);
-    if (to == g->current)
+    if (to == g->current) {
       break;
+    }
     ct_encode_switch(g->encoder, g->now, (uint32_t)to * 77);
     gen_switch(g, to);
     break;
   }
   case 5:
-    if (depth != 0)
+    if (depth != 0) {
       break;
+    }
     ct_encode_orphan_return(g->encoder, g->now, fn);
     g->ref->orphans_of[fn]++;
     g->ref->events++;
@@ -267,8 +276,9 @@ gen_rare(struct generator *g, uint32_t fn)
   default:
     ct_encode_tail(g->encoder, g->now, fn);
     g->ref->events++;
-    if (depth != 0)
+    if (depth != 0) {
       gen_close(g, KNOWN);
+    }
     gen_open(g, fn);
     break;
   }
@@ -300,12 +310,14 @@ generate(struct reference *ref, struct ct_encoder *encoder, size_t steps)
   ref->points_of[0]++;
   ref->events++;
   for (int s = 0; s < STACKS; s++) {
-    if (s != g.current && g.depth[s] != 0)
+    if (s != g.current && g.depth[s] != 0) {
       ref->calls[g.stack[s][g.depth[s] - 1]].away += g.now - g.left_at[s];
+    }
   }
   for (g.current = 0; g.current < STACKS; g.current++) {
-    while (g.depth[g.current] > 0)
+    while (g.depth[g.current] > 0) {
       gen_close(&g, AT_END);
+    }
   }
 }
 
@@ -322,15 +334,17 @@ evaluate(struct reference *ref)
 {
   uint64_t *children = calloc(ref->count + 1, sizeof(*children));
   for (size_t i = 0; i < ref->count; i++) {
-    if (ref->calls[i].parent >= 0)
+    if (ref->calls[i].parent >= 0) {
       children[ref->calls[i].parent] += ref->calls[i].to - ref->calls[i].from;
+    }
   }
   for (size_t i = 0; i < ref->count; i++) {
     const struct call *c = &ref->calls[i];
     uint64_t taken = children[i] + c->away, duration = c->to - c->from;
     ref->self_of[c->fn] += duration > taken ? duration - taken : 0;
-    if (c->partial && duration > ref->longest_partial_of[c->fn])
+    if (c->partial && duration > ref->longest_partial_of[c->fn]) {
       ref->longest_partial_of[c->fn] = duration;
+    }
     if (c->timed) {
       size_t n = ref->duration_count[c->fn]++;
       ref->durations[c->fn] = realloc(ref->durations[c->fn], (n + 1) * sizeof(uint64_t));
@@ -368,11 +382,13 @@ check_row(struct reference *ref, const struct ct_report_row *row)
   size_t count = ref->duration_count[fn];
   uint64_t *durations = ref->durations[fn];
   assert_int_equal(row->timed, count);
-  if (count == 0)
+  if (count == 0) {
     return;
+  }
   uint64_t sum = 0;
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     sum += durations[i];
+  }
   qsort(durations, count, sizeof(*durations), compare_u64);
   assert_int_equal(row->min_ns, durations[0]);
   uint64_t partial = ref->longest_partial_of[fn];
@@ -401,16 +417,19 @@ check_report(struct ct_trace *trace, struct reference *ref, unsigned workers)
   }
   assert_int_equal(events, ref->events);
   size_t seen = 0;
-  for (uint32_t fn = 0; fn < FNS; fn++)
+  for (uint32_t fn = 0; fn < FNS; fn++) {
     seen += ref->calls_of[fn] + ref->orphans_of[fn] != 0;
+  }
   size_t gaps = 0; /* the time in which events were lost has a row of its own */
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
     gaps += rows[i].is_gap;
+  }
   assert_int_equal(count - gaps, seen);
   assert_true(gaps <= 1);
   for (size_t i = 0; i < count; i++) {
-    if (!rows[i].is_gap)
+    if (!rows[i].is_gap) {
       check_row(ref, &rows[i]);
+    }
     assert_true(i == 0 || rows[i - 1].self_ns >= rows[i].self_ns);
   }
   free(rows);
@@ -436,8 +455,9 @@ test_report_random(void **state)
     check_report(trace, &ref, 1);
     check_report(trace, &ref, 2);
     make_end(&m, trace);
-    for (uint32_t fn = 0; fn < FNS; fn++)
+    for (uint32_t fn = 0; fn < FNS; fn++) {
       free(ref.durations[fn]);
+    }
     free(ref.calls);
   }
 }
@@ -454,8 +474,9 @@ report_text(struct ct_trace *trace, const struct ct_report_options *options)
   FILE *out = open_memstream(&text, &size);
   int rc = ct_report_write(trace, options, out, &notes, &diag);
   fclose(out);
-  if (rc != 0)
+  if (rc != 0) {
     fail_msg("%s", diag.text);
+  }
   assert_int_equal(notes.damaged_threads, 0);
   return text;
 }
@@ -688,8 +709,9 @@ check_own_times(struct ct_trace *trace, enum ct_view_time time, const struct own
   assert_int_equal(ct_spans_open(trace, 0, time, &spans, NULL), 0);
   while (ct_spans_next(spans, &batch, &count) == 0 && count != 0) {
     for (size_t i = 0; i < count; i++) {
-      if (batch[i].end == CT_SPAN_POINT)
+      if (batch[i].end == CT_SPAN_POINT) {
         continue;
+      }
       assert_true(n < want_count);
       assert_int_equal(batch[i].fn, want[n].fn);
       assert_int_equal(batch[i].duration_ticks, want[n].duration);
@@ -842,12 +864,14 @@ check_ends(struct ct_trace *trace, uint32_t thread, const struct expected_end *e
   size_t n, at = 0;
   while (ct_spans_next(spans, &batch, &n) == 0 && n != 0) {
     for (size_t i = 0; i < n; i++) {
-      if (batch[i].end == CT_SPAN_POINT)
+      if (batch[i].end == CT_SPAN_POINT) {
         continue;
+      }
       assert_true(at < count);
-      if (batch[i].fn != expected[at].fn || batch[i].end != expected[at].end)
+      if (batch[i].fn != expected[at].fn || batch[i].end != expected[at].end) {
         fail_msg("span %zu: function %u %s, not %u %s", at, batch[i].fn, ct_span_end_text(batch[i].end),
                  expected[at].fn, ct_span_end_text(expected[at].end));
+      }
       at++;
     }
   }
@@ -874,8 +898,9 @@ static void
 left(struct ct_encoder *e, int frames)
 {
   unwind_now += 10;
-  while (frames-- > 0)
+  while (frames-- > 0) {
     ct_encode_left(e, unwind_now, CT_LEFT_UNWOUND);
+  }
 }
 
 /* A throw passes three frames, two of which clean up, the inner one with an exception of its own, thrown and caught. */

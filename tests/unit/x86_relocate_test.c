@@ -111,8 +111,9 @@ struct outcome {
 static void
 fill_memory(uint64_t first_word_on_stack)
 {
-  for (size_t i = 0; i < PAGE; i++)
+  for (size_t i = 0; i < PAGE; i++) {
     arena[DATA + i] = (uint8_t)(i * 7 + 3);
+  }
   memset(arena + STACK, 0x5e, 4 * PAGE);
   memcpy(arena + STACK_TOP, &first_word_on_stack, 8);
 }
@@ -297,11 +298,13 @@ static struct machine
 machine_of(size_t input)
 {
   struct machine machine = {.flags = inputs[input].flags};
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     machine.reg[r] = 0x1111111111111111ull * r + input;
+  }
   machine.reg[1] = inputs[input].rcx;
-  for (unsigned i = 0; i < 16; i++)
+  for (unsigned i = 0; i < 16; i++) {
     machine.xmm3[i] = (uint8_t)(i * 17 + input);
+  }
   return machine;
 }
 
@@ -310,22 +313,28 @@ compare(const char *name, size_t input, const struct outcome *there, const struc
 {
   static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
                                       "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
-  if (there->exit != here->exit)
+  if (there->exit != here->exit) {
     fail_msg("%s, input %zu: goes on at exit %u, not %u", name, input, there->exit, here->exit);
+  }
   for (unsigned r = 0; r < 16; r++) {
-    if (there->machine.reg[r] != here->machine.reg[r])
+    if (there->machine.reg[r] != here->machine.reg[r]) {
       fail_msg("%s, input %zu: %s is %#llx, not %#llx", name, input, names[r],
                (unsigned long long)there->machine.reg[r], (unsigned long long)here->machine.reg[r]);
+    }
   }
-  if ((there->machine.flags & ARITHMETIC_FLAGS) != (here->machine.flags & ARITHMETIC_FLAGS))
+  if ((there->machine.flags & ARITHMETIC_FLAGS) != (here->machine.flags & ARITHMETIC_FLAGS)) {
     fail_msg("%s, input %zu: flags are %#llx, not %#llx", name, input, (unsigned long long)there->machine.flags,
              (unsigned long long)here->machine.flags);
-  if (memcmp(there->machine.xmm3, here->machine.xmm3, 16) != 0)
+  }
+  if (memcmp(there->machine.xmm3, here->machine.xmm3, 16) != 0) {
     fail_msg("%s, input %zu: xmm3 differs", name, input);
-  if (memcmp(there->stack, here->stack, sizeof(here->stack)) != 0)
+  }
+  if (memcmp(there->stack, here->stack, sizeof(here->stack)) != 0) {
     fail_msg("%s, input %zu: the stack differs", name, input);
-  if (memcmp(there->data, here->data, sizeof(here->data)) != 0)
+  }
+  if (memcmp(there->data, here->data, sizeof(here->data)) != 0) {
     fail_msg("%s, input %zu: the data differ", name, input);
+  }
 }
 
 static void
@@ -334,15 +343,17 @@ every_form_does_what_it_did(void **state)
   static struct outcome here, there;
   for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
     const struct form *form = &forms[f];
-    if (!cpu_runs(form))
+    if (!cpu_runs(form)) {
       continue;
+    }
     struct ct_window window;
     place(form, &window);
     struct ct_code out = {.bytes = arena + MOVED, .capacity = PAGE, .address = (uint64_t)(arena + MOVED)};
     enum ct_window_refusal refusal =
         ct_window_relocate(arena + CODE + ENTRY, (uint64_t)(arena + CODE + ENTRY), &window, &out, NULL);
-    if (refusal != CT_WINDOW_OK)
+    if (refusal != CT_WINDOW_OK) {
       fail_msg("%s: refused, %d", form->name, refusal);
+    }
     uint16_t seen = 0;
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
       struct machine machine = machine_of(i);
@@ -352,8 +363,9 @@ every_form_does_what_it_did(void **state)
       compare(form->name, i, &there, &here);
       seen |= (uint16_t)(1u << here.exit);
     }
-    if (seen != form->exits)
+    if (seen != form->exits) {
       fail_msg("%s: the inputs lead to exits %#x, not %#x", form->name, seen, form->exits);
+    }
   }
 }
 
@@ -520,8 +532,9 @@ relocate_at(const void *bytes, size_t size, uint64_t from, uint64_t to, size_t c
   assert_int_equal(buffer[capacity], 0x77);
   assert_true(out.length <= capacity);
   free(buffer);
-  if (length != NULL)
+  if (length != NULL) {
     *length = out.length;
+  }
   return refusal;
 }
 
@@ -585,9 +598,10 @@ a_small_buffer_is_no_overflow(void **state)
     size_t whole;
     assert_int_equal(relocate_at(cases[i].bytes, cases[i].size, from, from + 0x10000, 200, &whole), CT_WINDOW_OK);
     assert_true(whole < 100);
-    for (size_t capacity = 0; capacity < whole; capacity++)
+    for (size_t capacity = 0; capacity < whole; capacity++) {
       assert_int_equal(relocate_at(cases[i].bytes, cases[i].size, from, from + 0x10000, capacity, NULL),
                        CT_WINDOW_UNREACHABLE);
+    }
     assert_int_equal(relocate_at(cases[i].bytes, cases[i].size, from, from + 0x10000, whole, NULL), CT_WINDOW_OK);
   }
 }
@@ -615,17 +629,20 @@ an_indirect_call_pushes_where_it_stood(void **state)
     memset(arena + CODE, 0xcc, 8 * PAGE);
     memcpy(entry, calls[c].bytes, calls[c].length);
     int32_t distance = (int32_t)(pointer - (uint64_t)(entry + calls[c].length));
-    if (calls[c].disp != 0)
+    if (calls[c].disp != 0) {
       memcpy(entry + calls[c].disp, &distance, 4);
+    }
     memcpy(arena + DATA + PAGE, &target, 8);
     emit_exit(arena + CODE + FAR_TARGET, EXIT_FAR);
     struct ct_window window;
     enum ct_window_refusal refusal = ct_window_find(entry, 64, (uint64_t)entry, 5, &window);
     struct ct_code out = {.bytes = arena + MOVED, .capacity = PAGE, .address = (uint64_t)(arena + MOVED)};
-    if (refusal == CT_WINDOW_OK && window.length == calls[c].length)
+    if (refusal == CT_WINDOW_OK && window.length == calls[c].length) {
       refusal = ct_window_relocate(entry, (uint64_t)entry, &window, &out, NULL);
-    if (refusal == CT_WINDOW_INDIRECT_CALL)
+    }
+    if (refusal == CT_WINDOW_INDIRECT_CALL) {
       continue;
+    }
     assert_int_equal(refusal, CT_WINDOW_OK);
     if (strstr(calls[c].name, "lea") != NULL) { /* the window ends before the call */
       assert_int_equal(window.length, 8);
@@ -651,11 +668,13 @@ xbegin_stays_xbegin(void **state)
   uint8_t code[] = {0xc7, 0xf8, 0x20, 0, 0, 0, 0xc3}, buffer[64] = {0};
   struct ct_window window;
   enum ct_window_refusal refusal = ct_window_find(code, sizeof(code), 0x1000, 5, &window);
-  if (refusal != CT_WINDOW_OK)
+  if (refusal != CT_WINDOW_OK) {
     return;
+  }
   struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x9000};
-  if (ct_window_relocate(code, 0x1000, &window, &out, NULL) != CT_WINDOW_OK)
+  if (ct_window_relocate(code, 0x1000, &window, &out, NULL) != CT_WINDOW_OK) {
     return;
+  }
   int32_t distance;
   assert_memory_equal(buffer, "\xc7\xf8", 2);
   memcpy(&distance, buffer + 2, 4);
@@ -672,8 +691,9 @@ branches_on_masks_are_refused(void **state)
     struct ct_window window;
     struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x9000};
     enum ct_window_refusal refusal = ct_window_find(codes[i], sizeof(codes[i]), 0x1000, 5, &window);
-    if (refusal == CT_WINDOW_OK)
+    if (refusal == CT_WINDOW_OK) {
       refusal = ct_window_relocate(codes[i], 0x1000, &window, &out, NULL);
+    }
     assert_int_equal(refusal, CT_WINDOW_UNDECODABLE);
   }
 }
@@ -739,8 +759,9 @@ static int
 set_up(void **state)
 {
   arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (arena == MAP_FAILED)
+  if (arena == MAP_FAILED) {
     return -1;
+  }
   uint64_t out = (uint64_t)relocate_harness_out; /* see emit_exit */
   memcpy(arena + ARENA - PAGE, &out, 8);
   return 0;

@@ -180,8 +180,9 @@ static uint64_t
 state_components(void)
 {
   unsigned eax, ebx, ecx, edx;
-  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & bit_OSXSAVE) == 0)
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & bit_OSXSAVE) == 0) {
     return 0;
+  }
   __asm__("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
   return eax & 0xe7;
 }
@@ -197,8 +198,9 @@ static void
 fill_pattern(struct state *state, uint8_t seed)
 {
   memset(state, 0, sizeof(*state));
-  for (unsigned r = 0; r < 16; r++)
+  for (unsigned r = 0; r < 16; r++) {
     state->reg[r] = 0x0101010101010101ull * (uint8_t)(seed + r) ^ (uint64_t)r << 60;
+  }
   uint8_t *v = state->vectors;
   uint16_t control_word = seed % 2 != 0 ? 0x0f7f : 0x027f; /* precision and rounding */
   uint16_t status_word = seed % 2 != 0 ? 0x1800 : 0x3000;  /* top of stack */
@@ -207,21 +209,26 @@ fill_pattern(struct state *state, uint8_t seed)
   memcpy(v + 2, &status_word, 2);
   v[4] = 0xff; /* all eight in use */
   memcpy(v + 24, &mxcsr, 4);
-  for (unsigned r = 0; r < 8; r++)
-    for (unsigned i = 0; i < 10; i++)
+  for (unsigned r = 0; r < 8; r++) {
+    for (unsigned i = 0; i < 10; i++) {
       v[32 + r * 16 + i] = (uint8_t)(seed * 3 + r * 16 + i + 1);
-  for (unsigned i = 0; i < 256; i++)
+    }
+  }
+  for (unsigned i = 0; i < 256; i++) {
     v[160 + i] = (uint8_t)(seed * 5 + i);
+  }
   uint64_t components = state_components();
   memcpy(v + 512, &components, 8);
   for (unsigned c = 2; c < 8; c++) {
     unsigned offset, bytes;
-    if ((components >> c & 1) == 0)
+    if ((components >> c & 1) == 0) {
       continue;
+    }
     component(c, &offset, &bytes);
     assert_true(offset + bytes <= STATE_BYTES);
-    for (unsigned i = 0; i < bytes; i++)
+    for (unsigned i = 0; i < bytes; i++) {
       v[offset + i] = (uint8_t)(seed * 7 + c * 31 + i);
+    }
   }
 }
 
@@ -230,26 +237,34 @@ assert_same_state(const char *where, const struct state *got, const struct state
 {
   for (unsigned r = 0; r < 16; r++) {
     uint64_t want = r == 4 ? rsp : expected->reg[r];
-    if (got->reg[r] != want)
+    if (got->reg[r] != want) {
       fail_msg("%s: register %u is %#llx, not %#llx", where, r, (unsigned long long)got->reg[r],
                (unsigned long long)want);
+    }
   }
-  if (memcmp(got->vectors, expected->vectors, 5) != 0)
+  if (memcmp(got->vectors, expected->vectors, 5) != 0) {
     fail_msg("%s: x87 control, status or tags", where);
-  if (memcmp(got->vectors + 24, expected->vectors + 24, 4) != 0)
+  }
+  if (memcmp(got->vectors + 24, expected->vectors + 24, 4) != 0) {
     fail_msg("%s: mxcsr", where);
-  for (unsigned r = 0; r < 8; r++)
-    if (memcmp(got->vectors + 32 + r * 16, expected->vectors + 32 + r * 16, 10) != 0)
+  }
+  for (unsigned r = 0; r < 8; r++) {
+    if (memcmp(got->vectors + 32 + r * 16, expected->vectors + 32 + r * 16, 10) != 0) {
       fail_msg("%s: st(%u)", where, r);
-  if (memcmp(got->vectors + 160, expected->vectors + 160, 256) != 0)
+    }
+  }
+  if (memcmp(got->vectors + 160, expected->vectors + 160, 256) != 0) {
     fail_msg("%s: xmm registers", where);
+  }
   for (unsigned c = 2; c < 8; c++) {
     unsigned offset, bytes;
-    if ((state_components() >> c & 1) == 0)
+    if ((state_components() >> c & 1) == 0) {
       continue;
+    }
     component(c, &offset, &bytes);
-    if (memcmp(got->vectors + offset, expected->vectors + offset, bytes) != 0)
+    if (memcmp(got->vectors + offset, expected->vectors + offset, bytes) != 0) {
       fail_msg("%s: vector component %u", where, c);
+    }
   }
 }
 
@@ -364,8 +379,9 @@ call_through(uint8_t seed)
   tramp_call();
   assert_same_state("in the function", &tramp_inside, &tramp_before, ra_slot_address());
   assert_same_state("after the call", &tramp_after, &tramp_answer, ra_slot_address() + 8);
-  for (size_t i = STACK_BYTES / 2; i < STACK_BYTES; i++)
+  for (size_t i = STACK_BYTES / 2; i < STACK_BYTES; i++) {
     assert_int_equal(stack[i], 0x44); /* nothing above the return-address slot is touched */
+  }
 }
 
 static void
@@ -432,9 +448,11 @@ a_full_hook_records_both(void **state)
     size_t offset = ra_slot_address() - (uint64_t)stack;
     memcpy(&kept, store + offset, 8);
     assert_int_equal(kept, (uint64_t)tramp_call_returns);
-    for (size_t at = 0; at < STACK_BYTES; at++)
-      if (at < offset || at >= offset + 8)
+    for (size_t at = 0; at < STACK_BYTES; at++) {
+      if (at < offset || at >= offset + 8) {
         assert_int_equal(store[at], 0x33);
+      }
+    }
   }
 }
 
@@ -472,8 +490,9 @@ a_full_hook_records_values(void **state)
       assert_event(4, CT_KIND_RETURN, 0x4321, segment[first].tsc, end);
     }
     size_t written = room < 3 ? 0 : room < 5 ? 3 : 5;
-    for (size_t i = first + written; i < CT_SEGMENT_EVENTS; i++)
+    for (size_t i = first + written; i < CT_SEGMENT_EVENTS; i++) {
       assert_int_equal(segment[i].word | segment[i].tsc, 0);
+    }
   }
 }
 
@@ -501,8 +520,9 @@ enter_only_hooks_record_one(void **state)
     assert_reserved(1);
     assert_event(0, CT_KIND_OTHER, point_of(ids[i % 3], modes[i / 3 % 3]), begin, clock_now());
     assert_int_equal(tramp_inside_return, (uint64_t)tramp_call_returns);
-    for (size_t at = 0; at < STACK_BYTES; at++)
+    for (size_t at = 0; at < STACK_BYTES; at++) {
       assert_int_equal(store[at], 0x33);
+    }
   }
 }
 
@@ -547,16 +567,18 @@ a_sampled_hook_passes_calls_over(void **state)
     prepare();
     arena->control.countdown = passed[i % 5].countdown;
     arena->control.sample_log2 = passed[i % 5].log2;
-    if (i >= 5)
+    if (i >= 5) {
       arena->control.stack_len = 0; /* as of a thread that is not registered: nothing of the page is looked at */
+    }
     struct ct_control expected = arena->control;
     expected.countdown--;
     call_through((uint8_t)(160 + i));
     assert_stubs(0, 0, 0, 0, 0);
     assert_memory_equal(&arena->control, &expected, sizeof(expected));
     assert_int_equal(segment[first].word | segment[first].tsc, 0);
-    for (size_t at = 0; at < STACK_BYTES / 2 - 16; at++)
+    for (size_t at = 0; at < STACK_BYTES / 2 - 16; at++) {
       assert_int_equal(stack[at], 0x44);
+    }
   }
 }
 
@@ -600,8 +622,9 @@ a_stackless_hook_looks_at_no_stack(void **state)
     uint64_t begin = clock_now();
     call_through((uint8_t)(60 + room));
     assert_stubs(room == 0, 0, 0, 0, 0);
-    if (room != 0)
+    if (room != 0) {
       assert_event(0, CT_KIND_OTHER, 7 | CT_FN_POINT_BIT, begin, clock_now());
+    }
   }
 }
 
@@ -631,17 +654,19 @@ an_event_after_the_displaced_instructions(void **state)
     struct ct_code out = {.bytes = arena->code, .capacity = CT_TRAMPOLINE_BYTES_MAX, .address = (uint64_t)arena->code};
     assert_int_equal(ct_trampoline_emit(&spec, &out, &arena->desc), CT_WINDOW_OK);
     assert_true(arena->desc.relocated > arena->desc.enter);
-    if (taken)
+    if (taken) {
       memset(arena->function + 5, 0xcc, 14); /* not that way */
-    else
+    } else {
       memset(arena->function + 19, 0xcc, 14);
+    }
     prepare();
     uint64_t begin = clock_now();
     call_through((uint8_t)(70 + k));
     assert_stubs(0, 0, 0, 0, !taken && modes[k / 2] == CT_CALLOUT_PARK);
     assert_reserved(taken ? 0 : 1);
-    if (!taken)
+    if (!taken) {
       assert_event(0, CT_KIND_OTHER, 21 | CT_FN_POINT_BIT, begin, clock_now());
+    }
   }
   arena->head = good;
 }
@@ -658,10 +683,12 @@ a_full_segment_asks_the_agent(void **state)
     call_through((uint8_t)(40 + room));
     assert_stubs(room == 0, room == 1, 0, 0, 0);
     assert_reserved(room == 0 ? 1 : 2); /* the cursor runs past the limit */
-    if (room > 0)
+    if (room > 0) {
       assert_event(0, CT_KIND_ENTER, 9, begin, clock_now());
-    for (size_t i = 0; i < first; i++)
+    }
+    for (size_t i = 0; i < first; i++) {
       assert_int_equal(segment[i].word | segment[i].tsc, 0);
+    }
     assert_int_equal(tramp_inside_return, room == 0 ? (uint64_t)tramp_call_returns : arena->desc.ret_point);
   }
   for (size_t m = 0; m < 2; m++) {
@@ -727,8 +754,9 @@ a_passthrough_trampoline(void **state)
     assert_int_equal(arena->control.cursor, 0);
     assert_int_equal(segment[first + 0].word, 0);
     assert_int_equal(tramp_inside_return, (uint64_t)tramp_call_returns);
-    for (size_t at = 0; at < STACK_BYTES; at++)
+    for (size_t at = 0; at < STACK_BYTES; at++) {
       assert_int_equal(store[at], 0x33);
+    }
   }
   arena->head = good;
 }
@@ -769,10 +797,11 @@ callouts(void **state)
     call_through((uint8_t)(90 + k));
     assert_stubs(0, 0, 0, 0, 1);
     assert_reserved(modes[k % 3] == CT_HOOK_FULL ? 2 : 1);
-    if (modes[k % 3] == CT_HOOK_FULL)
+    if (modes[k % 3] == CT_HOOK_FULL) {
       assert_event(0, CT_KIND_ENTER, 13, begin, clock_now());
-    else
+    } else {
       assert_event(0, CT_KIND_OTHER, point_of(13, modes[k % 3]), begin, clock_now());
+    }
   }
   arena->head = good;
 }
@@ -788,8 +817,9 @@ stacks_in_either_half_of_four_gigabytes(void **state)
   for (size_t i = 0; i < 4; i++) {
     uint8_t *mapped = mmap((void *)hints[i], STACK_BYTES, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (mapped != (uint8_t *)hints[i])
+    if (mapped != (uint8_t *)hints[i]) {
       continue;
+    }
     stack = mapped;
     emit(CT_FN_MAX, CT_HOOK_FULL, CT_CALLOUT_NONE);
     prepare();
@@ -914,8 +944,9 @@ read_leb(const uint8_t **at, bool is_signed)
     value |= (uint64_t)(byte & 0x7f) << shift;
     shift += 7;
   } while ((byte & 0x80) != 0);
-  if (is_signed && shift < 64 && (byte & 0x40) != 0)
+  if (is_signed && shift < 64 && (byte & 0x40) != 0) {
     value |= ~0ull << shift;
+  }
   return (int64_t)value;
 }
 
@@ -1011,11 +1042,13 @@ on_step(int number, siginfo_t *info, void *context)
   const greg_t *regs = ((const ucontext_t *)context)->uc_mcontext.gregs;
   uint64_t pc = (uint64_t)regs[REG_RIP], rsp = (uint64_t)regs[REG_RSP];
   bool inside = pc >= arena->desc.enter && pc < (uint64_t)arena->code + sizeof(arena->code);
-  if (!inside || (pc >= arena->desc.relocated && pc < arena->desc.relocated_end))
+  if (!inside || (pc >= arena->desc.relocated && pc < arena->desc.relocated_end)) {
     return; /* the displaced instructions have rows of their own */
+  }
   size_t offset = pc - arena->desc.enter, r = 0;
-  while (r + 1 < step_row_count && step_rows[r + 1].at <= offset)
+  while (r + 1 < step_row_count && step_rows[r + 1].at <= offset) {
     r++;
+  }
   const struct row *row = &step_rows[r];
   uint64_t cfa = rsp + (uint64_t)row->cfa;
   uint64_t caller = row->rsp_by_expression ? rsp + (uint64_t)row->rsp_offset : cfa;
@@ -1025,8 +1058,9 @@ on_step(int number, siginfo_t *info, void *context)
   steps++;
   step_rows_seen |= 1u << r;
   if (address != (uint64_t)tramp_call_returns || caller != ra_slot_address() + 8) {
-    if (step_failures++ == 0)
+    if (step_failures++ == 0) {
       first_failure = offset;
+    }
   }
 }
 
@@ -1042,8 +1076,9 @@ step_through(uint8_t seed)
   tramp_flags = 0x302; /* the trap flag */
   tramp_call();
   assert_same_state("stepped", &tramp_after, &tramp_answer, ra_slot_address() + 8);
-  if (step_failures != 0)
+  if (step_failures != 0) {
     fail_msg("%zu of %zu instructions have a wrong row, the first at +%zu", step_failures, steps, first_failure);
+  }
 }
 
 static void
@@ -1060,8 +1095,9 @@ rows_hold_at_every_instruction(void **state)
 
   emit(2, CT_HOOK_FULL, CT_CALLOUT_NONE);
   for (int values = 0; values < 2; values++) {
-    if (values != 0)
+    if (values != 0) {
       emit_values(2);
+    }
     step_row_count = read_fde(buffer, 0x10000, values != 0 ? rows.values : rows.full, step_rows);
     assert_int_equal(step_row_count, 4); /* slot; popped; adjusted; restored */
     assert_int_equal(step_rows[1].cfa % 2, 1);
@@ -1133,8 +1169,9 @@ the_template_in_a_small_buffer(void **state)
   volatile size_t capacity = 0;
   struct sigaction action = {.sa_handler = on_alarm}, before;
   assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-  if (sigsetjmp(too_long, 1) != 0)
+  if (sigsetjmp(too_long, 1) != 0) {
     fail_msg("does not come to an end with %zu bytes", capacity);
+  }
   for (; capacity < size; capacity++) {
     uint8_t *exact = malloc(capacity + 1);
     assert_non_null(exact);
@@ -1163,8 +1200,10 @@ set_up(void **state)
   /* Its address has CT_CURSOR_VALID; after it lies nothing. */
   segment = mmap((void *)0x7e9000010000, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED || segment == MAP_FAILED)
+  if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED ||
+      segment == MAP_FAILED) {
     return -1;
+  }
   arena->head = (struct ct_region_head){.slow_enter = (uint64_t)tramp_slow_enter,
                                         .slow_return = (uint64_t)tramp_slow_return,
                                         .not_module = (uint64_t)tramp_not_module,
