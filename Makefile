@@ -66,7 +66,7 @@ demo: setup build
 	@tools/demo.sh
 
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@git ls-files '*.c' '*.h' | xargs clang-format-16 -i
 
 install: build
 	@meson install -C $(BUILD)
