@@ -20,7 +20,6 @@
  */
 #include "plan/plan_file.h"
 
-#include "base/content.h"
 #include "base/crc32c.h"
 #include "target/functions.h"
 #include "x86/decode.h"
@@ -32,6 +31,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #define FORMAT         2
 #define FUNCTIONS_MAX  (1u << 27)
@@ -148,12 +150,12 @@ identify_planner(uint8_t out[48])
 static int
 read_content(int fd, uint64_t bytes, uint64_t sum[2])
 {
-  struct ct_content content;
+  XXH3_state_t content;
   uint8_t *buffer = malloc(CONTENT_CHUNK);
   if (buffer == NULL) {
     return CT_ENOMEM;
   }
-  ct_content_begin(&content);
+  XXH3_128bits_reset(&content);
   uint64_t at = 0;
   int code = 0;
   while (at < bytes && code == 0) {
@@ -163,10 +165,12 @@ read_content(int fd, uint64_t bytes, uint64_t sum[2])
       code = more > 0 || (more < 0 && errno == EINTR) ? 0 : CT_EIO;
       got += more > 0 ? (size_t)more : 0;
     }
-    ct_content_add(&content, buffer, got);
+    XXH3_128bits_update(&content, buffer, got);
     at += got;
   }
-  ct_content_end(&content, sum);
+  XXH128_hash_t hash = XXH3_128bits_digest(&content);
+  sum[0] = hash.low64;
+  sum[1] = hash.high64;
   free(buffer);
   return code;
 }

@@ -21,7 +21,7 @@ struct ct_plan_key {
   char build_id[136]; /* hex, the rest zero; "" without one */
   uint64_t file_bytes;
   int64_t changed_ns;                              /* of the file; 0 without a build-id */
-  uint64_t content[2];                             /* of the file without a build-id (base/content.h), else 0 */
+  uint64_t content[2];                             /* XXH3 of the file without a build-id, else 0 */
   struct ct_file_stamp debug[CT_DEBUG_CANDIDATES]; /* the separate debug files that there are */
   uint8_t planner[48];                             /* this build of contrail */
 };
