@@ -13,23 +13,6 @@
 #include <string.h>
 
 #define LAYERS_MAX 4096
-#define LOOKS      8 /* at patches, to find out whether a module's are in place */
-
-void
-ct_module_drop_layers(struct ct_module *module)
-{
-  for (size_t i = 0; i < module->layer_count; i++) {
-    ct_installed_free(&module->layers[i].installed);
-    free(module->layers[i].modes);
-  }
-  free(module->layers);
-  free(module->active);
-  free(module->modes);
-  module->layers = NULL;
-  module->layer_count = 0;
-  module->active = NULL;
-  module->modes = NULL;
-}
 
 static bool
 can_change(const struct ct_module *module)
@@ -76,39 +59,6 @@ static const uint8_t *
 modes_of(const struct ct_module *module, size_t which)
 {
   return which == 1 ? module->modes : module->layers[which - 2].modes;
-}
-
-static const struct ct_installed *
-installed_of(const struct ct_module *module, size_t which)
-{
-  return which == 1 ? &module->installed : &module->layers[which - 2].installed;
-}
-
-/* The entry of the function goes to this trampoline now. */
-static bool
-is_active(const struct ct_module *module, size_t which, const struct ct_patch *patch)
-{
-  return !ct_patch_is_relay(patch) && (module->active == NULL ? which == 1 : module->active[patch->function] == which);
-}
-
-bool
-ct_module_holds(const struct ct_module *module, const struct ct_remote *remote)
-{
-  size_t looked = 0;
-  for (size_t which = 1; which < module->layer_count + 2; which++) {
-    const struct ct_installed *installed = installed_of(module, which);
-    size_t stride = installed->patch_count / LOOKS + 1, next = 0;
-    for (size_t i = 0; i < installed->patch_count; i++) {
-      if (i >= next && is_active(module, which, &installed->patches[i])) {
-        if (ct_patch_holds(remote, &installed->patches[i])) {
-          return true;
-        }
-        looked++;
-        next = i + stride;
-      }
-    }
-  }
-  return looked == 0;
 }
 
 /* Of what a function shall have (ct_planned_sort). */
@@ -191,7 +141,7 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
   struct ct_layer layer = {.modes = calloc(plan->count + 1, 1)};
   int code = others == NULL || layer.modes == NULL ? CT_ENOMEM : 0;
   for (size_t which = 1; which < module->layer_count + 2 && code == 0; which++) {
-    others[which - 1] = installed_of(module, which);
+    others[which - 1] = ct_module_installed(module, which);
   }
   if (code == 0) {
     code = ct_install_layer(remote, layout, plan, missing, module->base, module->installed.first_fn, others,
@@ -237,7 +187,7 @@ switch_all(struct ct_module *module, const struct ct_filter_result *filter_resul
       switches[i] = off ? CT_SWITCH_OFF : on ? CT_SWITCH_ON : CT_SWITCH_LEAVE;
       any |= off || on;
     }
-    *code = any ? ct_install_switch(remote, installed_of(module, which), switches) : 0;
+    *code = any ? ct_install_switch(remote, ct_module_installed(module, which), switches) : 0;
     for (size_t i = 0; i < plan->count && *code == 0; i++) {
       if (switches[i] == CT_SWITCH_ON || switches[i] == CT_SWITCH_OFF) {
         module->active[i] = next[i];

@@ -160,7 +160,7 @@ give_up(struct ct_session *session, int code, const struct ct_diag *diag)
   if (code != CT_ENOENT && !has_ended) {
     tree_list_child(session->tree, child_init, NULL, diag->text[0] != '\0' ? diag->text : ct_err_text(code));
   }
-  session_go(session, CT_STEP_FAIL);
+  session_go(session, CT_STEP_FAIL, NULL);
   pthread_mutex_lock(&session->guard);
   session->finished = true;
   pthread_cond_broadcast(&session->changed);
@@ -177,7 +177,7 @@ session_start_child(struct ct_session *session)
   session->status.pid = child_init->pid;
   session->status.attached = true;
   pthread_mutex_unlock(&session->guard);
-  session_go(session, CT_STEP_ATTACH);
+  session_go(session, CT_STEP_ATTACH, NULL);
   int code = open_process(session, &diag);
   if (code == 0) {
     code = child_init->kind == CT_HANDSHAKE_FORK ? start_forked(session, &diag) : start_executed(session, &diag);
@@ -189,8 +189,8 @@ session_start_child(struct ct_session *session)
     session->manifest.parent = child_init->parent;
     tree_list_child(session->tree, child_init, session->options.directory, NULL);
     session_start_watching(session);
-    session_go(session, CT_STEP_HOOKED);
-    session_go(session, CT_STEP_RESUME);
+    session_go(session, CT_STEP_HOOKED, NULL);
+    session_go(session, CT_STEP_RESUME, NULL);
     session_catch_up(session);
     session_write_manifest(session, false);
   }

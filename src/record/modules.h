@@ -92,6 +92,8 @@ void ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter
  * alone does not tell, somebody may have set a breakpoint there.
  */
 bool ct_module_holds(const struct ct_module *module, const struct ct_remote *remote);
+/* What layer number which, from 1 on, has put in. */
+const struct ct_installed *ct_module_installed(const struct ct_module *module, size_t which);
 /* Forgets the layers and what is active, but not what is in the process. */
 void ct_module_drop_layers(struct ct_module *module);
 

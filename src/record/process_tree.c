@@ -18,6 +18,7 @@
 
 struct ct_process_tree {
   struct ct_session *first;
+  const struct ct_tree_sessions *calls;
   struct ct_plans *plans;
   pthread_mutex_t lock;
   struct ct_session **sessions; /* of children, not freed yet */
@@ -32,13 +33,14 @@ struct ct_process_tree {
 };
 
 struct ct_process_tree *
-ct_process_tree_create(struct ct_session *first)
+ct_process_tree_create(struct ct_session *first, const struct ct_tree_sessions *sessions)
 {
   struct ct_process_tree *tree = calloc(1, sizeof(*tree));
   if (tree == NULL) {
     return NULL;
   }
   tree->first = first;
+  tree->calls = sessions;
   tree->plans = ct_plans_create(first->options.int3, first->options.no_cache);
   tree->children = json_array();
   pthread_mutex_init(&tree->lock, NULL);
@@ -249,7 +251,7 @@ close_child(struct ct_session *first, struct ct_session *session)
 {
   struct ct_diag diag = {""};
   struct ct_session_status status = {.struct_size = sizeof(status)};
-  int code = ct_session_close(session, &status, &diag);
+  int code = first->tree->calls->close(session, &status, &diag);
   if (code != 0 && first->result == 0) {
     first->result = code;
     first->why = diag;
@@ -448,7 +450,7 @@ tree_add_session(struct ct_process_tree *tree, struct ct_child_init *child_init)
     options.directory = directory;
     uint32_t ring = options.child_ring_mib != 0 ? options.child_ring_mib : CT_CHILD_RING_MIB_DEFAULT;
     options.ring_mib = ring < tree->first->options.ring_mib ? ring : tree->first->options.ring_mib;
-    code = session_create(&options, tree, child_init, &session, NULL);
+    code = tree->calls->create(&options, tree, child_init, &session, NULL);
   }
   if (code == 0) {
     tree->sessions[tree->count++] = session;

@@ -76,7 +76,15 @@ struct ct_lingering_image {
   struct ct_handshake_queue handshake_queue;
 };
 
-struct ct_process_tree *ct_process_tree_create(struct ct_session *first);
+/* How the tree makes the session of a child, which takes child_init over, and frees it. */
+struct ct_tree_sessions {
+  int (*create)(const struct ct_session_options *options, struct ct_process_tree *tree,
+                struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
+  int (*close)(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag);
+};
+
+/* sessions lives as long as the tree. NULL: out of memory. */
+struct ct_process_tree *ct_process_tree_create(struct ct_session *first, const struct ct_tree_sessions *sessions);
 void ct_process_tree_free(struct ct_process_tree *tree); /* accepts NULL; all children are closed */
 struct ct_plans *ct_process_tree_plans(struct ct_process_tree *tree);
 struct ct_hook_costs tree_costs(const struct ct_process_tree *tree); /* as the first session has measured them */

@@ -1,426 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A session as an object; see session.h. Its thread does everything: calls of the interface are commands, which
- * callers put into a list and wait for. In between it serves the process.
- *
- * ptrace stops the process only after an exec and while hooks are put in, changed or taken out; otherwise it runs
- * free. When it needs us it rings the doorbell, control_doorbell in the ring; commands and the end of the process (a
- * second thread waits for that, by a pidfd) ring the same.
- */
+/* A session as an object, and the calls of session.h, each a command of the session's thread (loop.c). */
 #include "record/session_internal.h"
 
-#include <contrail/exclude.h>
-#include "base/clock.h"
 #include "base/sized.h"
 #include "base/worker.h"
-#include "select/select.h"
 #include "record/program.h"
+#include "select/select.h"
 #include "trace/tree.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <poll.h>
-#include <stdio.h>
+#include <contrail/exclude.h>
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_MS     200
-#define COUNT_NS    200000000  /* between looks at the numbers */
 #define STACK_BYTES (8u << 20) /* of its thread */
-#define CHECK_MS    50         /* where no loader reports libraries */
-#define LINGER_MS   5
-
-/* A call of the interface, on the caller's stack. */
-struct command {
-  int (*run)(struct ct_session *session, void *argument, struct ct_diag *diag);
-  void *argument;
-  struct ct_diag *diag;
-  int result;
-  bool done;
-  struct command *next;
-};
-
-void
-session_wake(uint32_t *word)
-{
-  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void
-session_wait_ms(uint32_t *word, uint32_t value, int ms)
-{
-  struct timespec wait = {ms / 1000, ms % 1000 * 1000000L};
-  syscall(SYS_futex, word, FUTEX_WAIT, value, &wait, NULL, 0);
-}
-
-/* Under the guard, so that the ring is not unmapped meanwhile. */
-static void
-ring_doorbell(struct ct_session *session)
-{
-  __atomic_fetch_add(session->doorbell, 1, __ATOMIC_RELEASE);
-  session_wake(session->doorbell);
-}
-
-void
-session_set_doorbell(struct ct_session *session, uint32_t *doorbell)
-{
-  pthread_mutex_lock(&session->guard);
-  session->doorbell = doorbell != NULL ? doorbell : &session->own_doorbell;
-  pthread_mutex_unlock(&session->guard);
-}
-
-void
-session_ring(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->guard);
-  ring_doorbell(session);
-  pthread_mutex_unlock(&session->guard);
-}
-
-static int
-go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag)
-{
-  pthread_mutex_lock(&session->guard);
-  int code = ct_state_go(&session->status.state, step, diag);
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
-  return code;
-}
-
-void
-session_go(struct ct_session *session, enum ct_session_step step)
-{
-  go(session, step, NULL);
-}
-
-/* ---- the end of the process ---- */
-
-static void *
-watch_main(void *context)
-{
-  struct ct_session *session = context;
-  struct pollfd wait[2] = {{.fd = session->process.pidfd, .events = POLLIN},
-                           {.fd = session->stop_watching, .events = POLLIN}};
-  while (poll(wait, 2, -1) < 0 && errno == EINTR) {
-  }
-  pthread_mutex_lock(&session->guard);
-  ring_doorbell(session);
-  pthread_mutex_unlock(&session->guard);
-  return NULL;
-}
-
-void
-session_start_watching(struct ct_session *session)
-{
-  session->stop_watching = eventfd(0, EFD_CLOEXEC);
-  session->watched = session->stop_watching >= 0 && ct_worker_create(&session->watcher, NULL, watch_main, session) == 0;
-}
-
-static void
-stop_watching(struct ct_session *session)
-{
-  uint64_t one = 1;
-  if (session->watched) {
-    if (write(session->stop_watching, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
-      pthread_join(session->watcher, NULL);
-    }
-    session->watched = false;
-  }
-  if (session->stop_watching >= 0) {
-    close(session->stop_watching);
-    session->stop_watching = -1;
-  }
-}
-
-/* The process has ended, as wait_status says if that is known; or is lost. */
-static void
-note_end(struct ct_session *session, bool has_status, int wait_status, bool lost)
-{
-  ct_manifest_stop(&session->manifest);
-  session_resume_threads(session);
-  session_end_image(session, false);
-  if (session->writer != NULL) {
-    ct_manifest_end(&session->manifest, has_status, wait_status);
-    session_close_trace(session);
-  }
-  stop_watching(session);
-  ct_process_close(&session->process, false);
-  pthread_mutex_lock(&session->guard);
-  session->status.ended = true;
-  session->status.has_status = has_status;
-  session->status.wait_status = wait_status;
-  session->lost = lost;
-  session->finished = true;
-  ct_state_go(&session->status.state, CT_STEP_ENDED, NULL);
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
-}
-
-/* Before it has been waited for: did it have children? */
-static void
-note_children(struct ct_session *session)
-{
-  siginfo_t info = {.si_pid = 0};
-  if (session->tree != NULL || session->status.children_missed ||
-      waitid(P_PID, (id_t)session->process.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) {
-    return;
-  }
-  bool missed = ct_process_had_children(session->process.pid);
-  session->manifest.children_missed = missed;
-  pthread_mutex_lock(&session->guard);
-  session->status.children_missed = missed;
-  pthread_mutex_unlock(&session->guard);
-}
-
-/* Has it ended? True then. */
-static bool
-check_for_end(struct ct_session *session)
-{
-  int status = 0;
-  struct ct_process *process = &session->process;
-  if (process->pid == 0 || session->status.ended) {
-    return false;
-  }
-  if (process->dead) {
-    note_end(session, true, process->wait_status, false);
-    return true;
-  }
-  if (session->status.attached) {
-    if (ct_process_has_died(process)) {
-      bool known = ct_process_end_status(process, &status);
-      note_end(session, known, status, false);
-      return true;
-    }
-    return false;
-  }
-  note_children(session);
-  pid_t got = waitpid(process->pid, &status, WNOHANG | __WALL);
-  if (got == process->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
-    note_end(session, true, status, false);
-    return true;
-  }
-  if (got < 0 && errno == ECHILD) {
-    note_end(session, false, 0, true);
-    return true;
-  }
-  return false;
-}
-
-/* ---- the thread ---- */
-
-bool
-session_has_commands(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->guard);
-  bool has = session->commands != NULL;
-  pthread_mutex_unlock(&session->guard);
-  return has;
-}
-
-static bool
-run_commands(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->guard);
-  struct command *command = session->commands;
-  if (command != NULL) {
-    session->commands = command->next;
-  }
-  pthread_mutex_unlock(&session->guard);
-  if (command == NULL) {
-    return false;
-  }
-  int result = command->run(session, command->argument, command->diag);
-  pthread_mutex_lock(&session->guard);
-  command->result = result;
-  command->done = true;
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
-  return true;
-}
-
-void
-session_count(struct ct_session *session)
-{
-  struct ct_drain_stats stats;
-  struct ct_sampling_state sampling;
-  if (session->drain == NULL) {
-    return;
-  }
-  pthread_mutex_lock(&session->writer_lock);
-  ct_drain_stats(session->drain, &stats);
-  ct_drain_sampling(session->drain, &sampling);
-  pthread_mutex_unlock(&session->writer_lock);
-  pthread_mutex_lock(&session->guard);
-  session->status.events = stats.events;
-  session->status.dropped = stats.dropped;
-  memcpy(session->status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
-  session->status.sample_interval = sampling.interval;
-  session->status.sample_changes = sampling.changes;
-  ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
-  pthread_mutex_unlock(&session->guard);
-}
-
-/* The same, waiting for nobody: while requests of the process may come. */
-static void
-count_roughly(struct ct_session *session)
-{
-  struct ct_drain_numbers numbers;
-  if (session->drain == NULL) {
-    return;
-  }
-  session->counted_ns = ct_now_ns();
-  ct_drain_numbers(session->drain, &numbers);
-  pthread_mutex_lock(&session->guard);
-  struct ct_session_status *status = &session->status;
-  if (numbers.interval != 0 && numbers.events >= status->events) { /* it has reported them, and since the last count */
-    status->events = numbers.events;
-    status->dropped = numbers.dropped;
-    memcpy(status->dropped_by, numbers.dropped_by, sizeof(numbers.dropped_by));
-    status->sample_interval = numbers.interval;
-    status->sample_changes = numbers.changes;
-  }
-  ct_modules_count(&session->modules, &status->functions, &status->hooked);
-  pthread_mutex_unlock(&session->guard);
-}
-
-/* What children need, and the first session for them. */
-static void
-serve_tree(struct ct_session *session)
-{
-  if (session->image_live) {
-    session_serve_handshakes(session);
-  }
-  session_serve_lingering_image(session, false);
-  session_trim_history(session);
-  if (!session->is_child) {
-    tree_free_ended(session);
-  } else if (session->finished && !session->image_lingers && !session->over) {
-    tree_child_is_over(session);
-  }
-}
-
-static void *
-session_main(void *context)
-{
-  struct ct_session *session = context;
-  uint32_t served = 0;
-  const uint32_t *served_doorbell = NULL;
-  if (session->child_init != NULL) {
-    session_start_child(session);
-  }
-  while (!session->quit) {
-    uint32_t *doorbell = session->doorbell; /* only this thread changes it */
-    uint32_t rung = __atomic_load_n(doorbell, __ATOMIC_ACQUIRE);
-    if (run_commands(session)) {
-      continue;
-    }
-    if (session->tree != NULL) {
-      serve_tree(session);
-    }
-    bool running = session->status.state == CT_STATE_RUNNING;
-    if (session->image_live && running && (rung != served || doorbell != served_doorbell)) {
-      served = rung;
-      served_doorbell = doorbell;
-      if (session_serve_requests(session)) {
-        served_doorbell = NULL;
-        continue;
-      }
-    }
-    if (check_for_end(session)) {
-      continue;
-    }
-    if (session->process.late_count != 0) {
-      ct_process_let_go(&session->process);
-    }
-    if (session->writer != NULL && running) {
-      session_refresh_manifest(session);
-    }
-    if (doorbell != session->doorbell) {
-      continue;
-    }
-    if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
-      count_roughly(session);
-    }
-    session_wait_ms(doorbell, rung,
-                    session->image_lingers || session->handshake_queue.later != 0 ? LINGER_MS
-                    : ct_modules_have_rendezvous(&session->modules) || !running   ? IDLE_MS
-                                                                                  : CHECK_MS);
-    if (session->writer == NULL || !running) {
-      continue;
-    }
-    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
-      ct_plans_store(session->modules.plans);
-      count_roughly(session);
-    }
-    uint64_t begin = ct_now_ns();
-    session_check_for_modules(session);
-    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
-      session->manifest.install_ns += ct_now_ns() - begin;
-    }
-  }
-  return NULL;
-}
-
-const char *
-ct_error_class_name(enum ct_error_class error)
-{
-  static const char *const names[] = {"none", "init", "spawn", "attach", "hook", "permission", "timeout"};
-  return (unsigned)error < sizeof(names) / sizeof(names[0]) ? names[error] : "unknown";
-}
-
-static enum ct_error_class
-class_of(enum ct_error_class at, int code)
-{
-  switch (code) {
-  case CT_EACCES:
-  case CT_EPERM_PTRACE:
-    return CT_ERROR_PERMISSION;
-  case CT_ETIMEOUT:
-    return CT_ERROR_TIMEOUT;
-  case CT_ENOMEM:
-  case CT_EINVAL:
-    return CT_ERROR_INIT;
-  default:
-    return at;
-  }
-}
-
-/* Has the thread run it, and waits for that. */
-int
-session_command(struct ct_session *session, enum ct_error_class at,
-                int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag)
-{
-  struct ct_diag unused;
-  struct command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
-  mine.diag->text[0] = '\0';
-  pthread_mutex_lock(&session->guard);
-  struct command **last = &session->commands;
-  while (*last != NULL) {
-    last = &(*last)->next;
-  }
-  *last = &mine;
-  ring_doorbell(session);
-  while (!mine.done) {
-    pthread_cond_wait(&session->changed, &session->guard);
-  }
-  if (mine.result != 0) {
-    if (mine.diag->text[0] == '\0') {
-      ct_fail(mine.diag, mine.result, "%s", ct_err_text(mine.result));
-    }
-    session->status.error = class_of(at, mine.result);
-    memcpy(session->status.error_text, mine.diag->text, sizeof(session->status.error_text));
-  }
-  pthread_mutex_unlock(&session->guard);
-  return mine.result;
-}
-
-/* ---- the calls ---- */
 
 /* With room for what it does, whatever the limit on stacks is that the program is started with. */
 static int
@@ -449,9 +44,15 @@ free_session(struct ct_session *session)
   free(session);
 }
 
-int
-session_create(const struct ct_session_options *options, struct ct_process_tree *tree, struct ct_child_init *child_init,
-               struct ct_session **out, struct ct_diag *diag)
+static int create(const struct ct_session_options *options, struct ct_process_tree *tree,
+                  struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
+
+static const struct ct_tree_sessions of_children = {.create = create, .close = ct_session_close};
+
+/* child_init: of a child, which is the new session's then; NULL: it is a first one. */
+static int
+create(const struct ct_session_options *options, struct ct_process_tree *tree, struct ct_child_init *child_init,
+       struct ct_session **out, struct ct_diag *diag)
 {
   struct ct_session_options own;
   int code = ct_sized_take(&own, sizeof(own), options, diag);
@@ -486,7 +87,7 @@ session_create(const struct ct_session_options *options, struct ct_process_tree 
   session->child_init = child_init;
   session->child_pid = child_init != NULL ? child_init->pid : 0;
   session->parent = child_init != NULL ? child_init->parent : 0;
-  session->tree = tree == NULL && own.follow ? ct_process_tree_create(session) : tree;
+  session->tree = tree == NULL && own.follow ? ct_process_tree_create(session, &of_children) : tree;
   have_all = have_all && (!own.follow || session->tree != NULL);
   pthread_mutex_init(&session->guard, NULL);
   pthread_mutex_init(&session->writer_lock, NULL);
@@ -508,7 +109,7 @@ session_create(const struct ct_session_options *options, struct ct_process_tree 
 int
 ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
 {
-  int code = session_create(options, NULL, NULL, out, diag);
+  int code = create(options, NULL, NULL, out, diag);
   if (code == 0) {
     ct_worker_enter();
     (*out)->creator = pthread_self();
@@ -536,7 +137,7 @@ static int
 run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   struct spawn_argument *spawn = argument;
-  int code = go(session, CT_STEP_SPAWN, diag);
+  int code = session_go(session, CT_STEP_SPAWN, diag);
   if (code != 0) {
     return code;
   }
@@ -552,7 +153,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   }
   if (code != 0) {
     session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-    go(session, CT_STEP_FAIL, NULL);
+    session_go(session, CT_STEP_FAIL, NULL);
     return code;
   }
   ct_manifest_start(&session->manifest, &session->options, spawn->argv, session->process.pid);
@@ -561,7 +162,7 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_mutex_unlock(&session->guard);
   guard_workers(session);
   session_start_watching(session);
-  return go(session, CT_STEP_STOPPED, NULL);
+  return session_go(session, CT_STEP_STOPPED, NULL);
 }
 
 int
@@ -581,16 +182,16 @@ static int
 run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  int code = go(session, CT_STEP_INSTALL, diag);
+  int code = session_go(session, CT_STEP_INSTALL, diag);
   if (code != 0) {
     return code;
   }
   code = session_begin_image(session, diag);
   if (code == 0) {
-    return go(session, CT_STEP_HOOKED, NULL);
+    return session_go(session, CT_STEP_HOOKED, NULL);
   }
   if (ct_process_reap(&session->process)) { /* it was killed while it was stopped */
-    check_for_end(session);
+    session_check_for_end(session);
     return 0;
   }
   if (code == CT_ETIMEOUT) { /* it runs on without us */
@@ -598,11 +199,11 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
     session_detach(session, NULL);
   } else {
     session_end_image(session, false);
-    stop_watching(session);
+    session_stop_watching(session);
     ct_process_close(&session->process, true);
   }
   session_drop_trace(session);
-  go(session, CT_STEP_FAIL, NULL);
+  session_go(session, CT_STEP_FAIL, NULL);
   return code;
 }
 
@@ -616,7 +217,7 @@ static int
 run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   pid_t pid = *(pid_t *)argument;
-  int code = go(session, CT_STEP_ATTACH, diag);
+  int code = session_go(session, CT_STEP_ATTACH, diag);
   if (code != 0) {
     return code;
   }
@@ -629,14 +230,14 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code != 0) {
     ct_process_close(&session->process, false);
     session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-    go(session, CT_STEP_FAIL, NULL);
+    session_go(session, CT_STEP_FAIL, NULL);
     return code;
   }
   pthread_mutex_lock(&session->guard);
   ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
   pthread_mutex_unlock(&session->guard);
   session_start_watching(session);
-  return go(session, CT_STEP_HOOKED, NULL);
+  return session_go(session, CT_STEP_HOOKED, NULL);
 }
 
 int
@@ -649,7 +250,7 @@ static int
 run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  int code = go(session, CT_STEP_RESUME, diag);
+  int code = session_go(session, CT_STEP_RESUME, diag);
   if (code == 0) {
     if (session->stacks != NULL && !session->stacks_begun) {
       ct_stacks_begin(session->stacks, session->drain);
@@ -679,7 +280,7 @@ run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code == 0) {
     code = session_stop_threads(session, diag);
   }
-  return code == 0 ? go(session, CT_STEP_PAUSE, diag) : code;
+  return code == 0 ? session_go(session, CT_STEP_PAUSE, diag) : code;
 }
 
 int
@@ -696,15 +297,6 @@ end_tree(struct ct_session *session)
     session_serve_lingering_image(session, true);
     tree_end(session);
   }
-}
-
-bool
-session_has_children(struct ct_session *session)
-{
-  pthread_mutex_lock(&session->guard);
-  bool has = session->status.children_live != 0;
-  pthread_mutex_unlock(&session->guard);
-  return has;
 }
 
 /* The first process has ended, and others go on. */
@@ -726,7 +318,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
     let_children_go(session);
     return 0;
   }
-  int code = go(session, CT_STEP_DETACH, diag);
+  int code = session_go(session, CT_STEP_DETACH, diag);
   if (code != 0) {
     return code;
   }
@@ -734,14 +326,14 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   session_turn_away(session);            /* others may wait for who waits for us, and we for them */
   end_tree(session);
   code = session_detach(session, diag);
-  if (check_for_end(session)) { /* a child too, that had ended just before the first process did */
+  if (session_check_for_end(session)) { /* a child too, that had ended just before the first process did */
     return 0;
   }
   ct_manifest_detach(&session->manifest);
   session_close_trace(session);
   bool attached = session->status.attached;
   if (attached) {
-    stop_watching(session);
+    session_stop_watching(session);
     ct_process_close(&session->process, false);
     session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   }
@@ -770,7 +362,7 @@ static int
 run_reset(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  return go(session, CT_STEP_RESET, diag);
+  return session_go(session, CT_STEP_RESET, diag);
 }
 
 int
@@ -837,7 +429,7 @@ run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (session->is_child) {
     tree_child_is_over(session);
   }
-  stop_watching(session);
+  session_stop_watching(session);
   ct_process_close(&session->process, false);
   session_close_trace(session);
   tree_amend(session);

@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-struct command; /* session.c */
+struct command; /* command.c */
 
 struct ct_session {
   struct ct_session_options options;
@@ -86,25 +86,35 @@ struct ct_session {
   struct ct_diag why;  /* ... and its line */
 };
 
-/* session.c */
+/* command.c: what other threads share with the session's. */
 /* Any thread's: has the session's thread run it, and waits for that. at: what a failure is one of. */
 int session_command(struct ct_session *session, enum ct_error_class at,
                     int (*run)(struct ct_session *, void *, struct ct_diag *), void *argument, struct ct_diag *diag);
 /* True when somebody waits for a command to be run. */
 bool session_has_commands(struct ct_session *session);
-/* Brings the numbers of the status up to date. */
-void session_count(struct ct_session *session);
-/* child_init: of a child, which is the new session's then; NULL: it is a first one. Options as in ct_session_create. */
-int session_create(const struct ct_session_options *options, struct ct_process_tree *tree,
-                   struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
-void session_go(struct ct_session *session, enum ct_session_step step);
-void session_ring(struct ct_session *session); /* wakes its thread; any thread */
-void session_start_watching(struct ct_session *session);
-bool session_has_children(struct ct_session *session);        /* that live */
+/* By the session's thread: runs the first one; false: there is none. */
+bool session_run_command(struct ct_session *session);
+/* The state after the step. 0, or an error when the step is not one of the state's. */
+int session_go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag);
+void session_ring(struct ct_session *session);                /* wakes its thread; any thread */
 void session_wake(uint32_t *word);                            /* a futex */
 void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
 /* The word to wait on as the doorbell; NULL: the session's own. */
 void session_set_doorbell(struct ct_session *session, uint32_t *doorbell);
+
+/* status.c: brings the numbers of the status up to date; roughly: waiting for nobody. */
+void session_count(struct ct_session *session);
+void session_count_roughly(struct ct_session *session);
+bool session_has_children(struct ct_session *session); /* that live */
+
+/* end.c: the end of the process. */
+void session_start_watching(struct ct_session *session);
+void session_stop_watching(struct ct_session *session);
+/* Has it ended? True then, and the recording has its end. */
+bool session_check_for_end(struct ct_session *session);
+
+/* loop.c: the session's thread; context: the session. */
+void *session_main(void *context);
 
 /* notes.c: what the user should know although all is well; once. */
 void session_note(struct ct_session *session, const char *text);

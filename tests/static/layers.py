@@ -130,6 +130,26 @@ def check_definitions():
                 yield f"{path}: {name} is declared by {header}"
 
 
+def check_circles():
+    """Files of src/record that know each other in a circle, by the functions that they use of one another."""
+    texts = {path: re.sub(r'"(?:\\.|[^"\\\n])*"', "", COMMENT.sub("", text)) for path, text in sources("src/record")
+             if path.endswith(".c")}
+    defined = {name: path for path, text in texts.items() for name in DEFINED.findall(text)}
+    uses = {path: {defined[word] for word in set(re.findall(r"\w+", text)) & set(defined)} - {path}
+            for path, text in texts.items()}
+
+    def reachable(start):
+        seen, next_ones = set(), [start]
+        while next_ones:
+            for path in uses[next_ones.pop()] - seen:
+                seen.add(path)
+                next_ones.append(path)
+        return seen
+
+    for path in sorted(path for path in texts if path in reachable(path)):
+        yield f"{path}: is in a circle of files"
+
+
 def check_licence():
     for path, text in sources("src", "include", "tests", "bench", "examples"):
         if "SPDX-License-Identifier: MIT" not in text[:200]:
@@ -173,7 +193,7 @@ def main():
               ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
               ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
               ("instruction bytes in src/x86 only", check_bytes),
-              ("definitions where their headers are", check_definitions), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
+              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
     failed = 0
     for name, check in checks:
         faults = list(check())

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* The layers of a module: what was first installed for it is number 1, then those of changes (change.c). */
+#include "record/modules.h"
+
+#include <stdlib.h>
+
+#define LOOKS 8 /* at patches, to find out whether a module's are in place */
+
+void
+ct_module_drop_layers(struct ct_module *module)
+{
+  for (size_t i = 0; i < module->layer_count; i++) {
+    ct_installed_free(&module->layers[i].installed);
+    free(module->layers[i].modes);
+  }
+  free(module->layers);
+  free(module->active);
+  free(module->modes);
+  module->layers = NULL;
+  module->layer_count = 0;
+  module->active = NULL;
+  module->modes = NULL;
+}
+
+const struct ct_installed *
+ct_module_installed(const struct ct_module *module, size_t which)
+{
+  return which == 1 ? &module->installed : &module->layers[which - 2].installed;
+}
+
+/* The entry of the function goes to this trampoline now. */
+static bool
+is_active(const struct ct_module *module, size_t which, const struct ct_patch *patch)
+{
+  return !ct_patch_is_relay(patch) && (module->active == NULL ? which == 1 : module->active[patch->function] == which);
+}
+
+bool
+ct_module_holds(const struct ct_module *module, const struct ct_remote *remote)
+{
+  size_t looked = 0;
+  for (size_t which = 1; which < module->layer_count + 2; which++) {
+    const struct ct_installed *installed = ct_module_installed(module, which);
+    size_t stride = installed->patch_count / LOOKS + 1, next = 0;
+    for (size_t i = 0; i < installed->patch_count; i++) {
+      if (i >= next && is_active(module, which, &installed->patches[i])) {
+        if (ct_patch_holds(remote, &installed->patches[i])) {
+          return true;
+        }
+        looked++;
+        next = i + stride;
+      }
+    }
+  }
+  return looked == 0;
+}

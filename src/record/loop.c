@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session's thread, which does everything: it runs commands and serves the process in between.
+ *
+ * ptrace stops the process only after an exec and while hooks are put in, changed or taken out; otherwise it runs
+ * free. When it needs us it rings the doorbell, control_doorbell in the ring; commands and the end of the process (a
+ * second thread waits for that, by a pidfd) ring the same.
+ */
+#include "record/session_internal.h"
+
+#include "base/clock.h"
+
+#define IDLE_MS   200
+#define COUNT_NS  200000000 /* between looks at the numbers */
+#define CHECK_MS  50        /* where no loader reports libraries */
+#define LINGER_MS 5
+
+/* What children need, and the first session for them. */
+static void
+serve_tree(struct ct_session *session)
+{
+  if (session->image_live) {
+    session_serve_handshakes(session);
+  }
+  session_serve_lingering_image(session, false);
+  session_trim_history(session);
+  if (!session->is_child) {
+    tree_free_ended(session);
+  } else if (session->finished && !session->image_lingers && !session->over) {
+    tree_child_is_over(session);
+  }
+}
+
+void *
+session_main(void *context)
+{
+  struct ct_session *session = context;
+  uint32_t served = 0;
+  const uint32_t *served_doorbell = NULL;
+  if (session->child_init != NULL) {
+    session_start_child(session);
+  }
+  while (!session->quit) {
+    uint32_t *doorbell = session->doorbell; /* only this thread changes it */
+    uint32_t rung = __atomic_load_n(doorbell, __ATOMIC_ACQUIRE);
+    if (session_run_command(session)) {
+      continue;
+    }
+    if (session->tree != NULL) {
+      serve_tree(session);
+    }
+    bool running = session->status.state == CT_STATE_RUNNING;
+    if (session->image_live && running && (rung != served || doorbell != served_doorbell)) {
+      served = rung;
+      served_doorbell = doorbell;
+      if (session_serve_requests(session)) {
+        served_doorbell = NULL;
+        continue;
+      }
+    }
+    if (session_check_for_end(session)) {
+      continue;
+    }
+    if (session->process.late_count != 0) {
+      ct_process_let_go(&session->process);
+    }
+    if (session->writer != NULL && running) {
+      session_refresh_manifest(session);
+    }
+    if (doorbell != session->doorbell) {
+      continue;
+    }
+    if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
+      session_count_roughly(session);
+    }
+    session_wait_ms(doorbell, rung,
+                    session->image_lingers || session->handshake_queue.later != 0 ? LINGER_MS
+                    : ct_modules_have_rendezvous(&session->modules) || !running   ? IDLE_MS
+                                                                                  : CHECK_MS);
+    if (session->writer == NULL || !running) {
+      continue;
+    }
+    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
+      ct_plans_store(session->modules.plans);
+      session_count_roughly(session);
+    }
+    uint64_t begin = ct_now_ns();
+    session_check_for_modules(session);
+    if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
+      session->manifest.install_ns += ct_now_ns() - begin;
+    }
+  }
+  return NULL;
+}
