@@ -38,17 +38,17 @@ stopped_syscall(void *context, long number, const uint64_t args[6], int64_t *res
 struct ct_remote
 session_stopped_remote(struct ct_session *session)
 {
-  return (struct ct_remote){.process = &session->process,
+  return (struct ct_remote){.process = &session->target.process,
                             .syscall = stopped_syscall,
-                            .context = &session->stopped,
-                            .pcs = session->stopped.pcs,
-                            .pc_count = session->stopped.pc_count};
+                            .context = &session->target.stopped,
+                            .pcs = session->target.stopped.pcs,
+                            .pc_count = session->target.stopped.pc_count};
 }
 
 static struct ct_inner_stacks
 agent_stacks(const struct ct_session *session)
 {
-  uint64_t start = session->image.layout.controls;
+  uint64_t start = session->recording.image.layout.controls;
   return (struct ct_inner_stacks){start, start != 0 ? (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE : 0,
                                   CT_CONTROL_STRIDE};
 }
@@ -63,7 +63,7 @@ serve_handshakes(void *context)
 static const struct ct_session *
 first_of(const struct ct_session *session)
 {
-  return session->is_child ? tree_first(session->tree) : session;
+  return session->node.is_child ? tree_first(session->node.tree) : session;
 }
 
 static bool
@@ -75,46 +75,47 @@ has_commands(void *context)
 void
 session_bound_waits(struct ct_session *session)
 {
-  session->process.expedited = &first_of(session)->expedited;
-  session->process.asked = has_commands;
-  session->process.asked_context = session;
+  session->target.process.expedited = &first_of(session)->sync.expedited;
+  session->target.process.asked = has_commands;
+  session->target.process.asked_context = session;
 }
 
 /* For a wait at the end: of all processes together it is not much longer than of one. */
 static int
 ending_ms(const struct ct_session *session, int most)
 {
-  return session->tree != NULL ? tree_ending_ms(session->tree, most, ENDING_MS_MIN) : most;
+  return session->node.tree != NULL ? tree_ending_ms(session->node.tree, most, ENDING_MS_MIN) : most;
 }
 
 int
 session_stop_threads(struct ct_session *session, struct ct_diag *diag)
 {
   uint64_t restorers[CT_RESTORER_MAX];
-  if (session->is_stopped) {
+  if (session->target.is_stopped) {
     return 0;
   }
-  size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
+  size_t count =
+      ct_modules_restorers(&session->recording.modules, session->target.process.pid, restorers, CT_RESTORER_MAX);
   uint64_t begin = __builtin_ia32_rdtsc();
-  session->process.pause_request = &session->pause_request;
+  session->target.process.pause_request = &session->target.pause_request;
   session_bound_waits(session);
-  session->process.meanwhile = session->image_live ? serve_handshakes : NULL;
-  session->process.meanwhile_context = session;
-  int wait_ms = session->image_live ? ending_ms(session, STOP_LATER_MS) : STOP_MS;
-  int code = ct_process_stop(&session->process, wait_ms, &session->stopped, diag);
+  session->target.process.meanwhile = session->recording.image_live ? serve_handshakes : NULL;
+  session->target.process.meanwhile_context = session;
+  int wait_ms = session->recording.image_live ? ending_ms(session, STOP_LATER_MS) : STOP_MS;
+  int code = ct_process_stop(&session->target.process, wait_ms, &session->target.stopped, diag);
   if (code != 0) {
-    session->process.pause_request = NULL;
+    session->target.process.pause_request = NULL;
     return code;
   }
-  session->stopped_since_ns = session->stopped.since_ns;
-  session->stopped_since_tsc = begin;
-  session->is_stopped = true;
-  code = ct_stopped_find_pcs(&session->stopped, restorers, count, agent_stacks(session));
-  code = code == 0 ? ct_stopped_sweep(&session->stopped) : code;
+  session->target.stopped_since_ns = session->target.stopped.since_ns;
+  session->target.stopped_since_tsc = begin;
+  session->target.is_stopped = true;
+  code = ct_stopped_find_pcs(&session->target.stopped, restorers, count, agent_stacks(session));
+  code = code == 0 ? ct_stopped_sweep(&session->target.stopped) : code;
   if (code != 0) {
     session_resume_threads(session);
-    return ct_fail(diag, code, "cannot find where the threads of process %d stand: %s", (int)session->process.pid,
-                   ct_err_text(code));
+    return ct_fail(diag, code, "cannot find where the threads of process %d stand: %s",
+                   (int)session->target.process.pid, ct_err_text(code));
   }
   return 0;
 }
@@ -122,30 +123,30 @@ session_stop_threads(struct ct_session *session, struct ct_diag *diag)
 static void
 note_pause(struct ct_session *session, size_t threads, uint64_t pause)
 {
-  pthread_mutex_lock(&session->guard);
-  struct ct_session_status *status = &session->status;
+  pthread_mutex_lock(&session->sync.guard);
+  struct ct_session_status *status = &session->sync.status;
   status->pause_ns = pause > status->pause_ns ? pause : status->pause_ns;
   status->threads = threads;
   if (status->attached && status->attach_ns == 0) {
     status->attach_ns = pause;
   }
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 uint64_t
 session_resume_threads(struct ct_session *session)
 {
   uint64_t pause = 0;
-  if (session->is_stopped) {
-    size_t threads = session->stopped.thread_count;
-    if (session->drain != NULL) {
-      ct_drain_add_stop(session->drain, session->stopped_since_tsc, __builtin_ia32_rdtsc());
+  if (session->target.is_stopped) {
+    size_t threads = session->target.stopped.thread_count;
+    if (session->recording.drain != NULL) {
+      ct_drain_add_stop(session->recording.drain, session->target.stopped_since_tsc, __builtin_ia32_rdtsc());
     }
-    pause = ct_process_resume(&session->stopped);
-    session->is_stopped = false;
+    pause = ct_process_resume(&session->target.stopped);
+    session->target.is_stopped = false;
     note_pause(session, threads, pause);
   }
-  session->process.pause_request = NULL; /* whoever stops it for another reason may need the drain */
+  session->target.process.pause_request = NULL; /* whoever stops it for another reason may need the drain */
   return pause;
 }
 
@@ -206,8 +207,8 @@ check_target(pid_t pid, struct ct_diag *diag)
 static int
 check_program(struct ct_session *session, struct ct_image_options *options, bool *crashes, struct ct_diag *diag)
 {
-  pid_t pid = session->process.pid;
-  const struct ct_plan *program = ct_modules_program(&session->modules, pid);
+  pid_t pid = session->target.process.pid;
+  const struct ct_plan *program = ct_modules_program(&session->recording.modules, pid);
   if (program != NULL && program->gs_unsafe) {
     return ct_fail(diag, CT_EUNSUPPORTED,
                    "process %d cannot be recorded: its program uses the gs register itself, "
@@ -269,29 +270,29 @@ take_over(struct ct_session *session, struct ct_diag *diag)
 {
   struct ct_detection found;
   struct ct_undone undone;
-  int code = ct_detect(&session->process, &found, diag);
+  int code = ct_detect(&session->target.process, &found, diag);
   for (size_t n = 0; code == 0; n++) {
-    if (is_of_its_parent(&session->process, &found)) {
-      code = separate(&session->stopped, &found, diag);
+    if (is_of_its_parent(&session->target.process, &found)) {
+      code = separate(&session->target.stopped, &found, diag);
     } else if (ct_detection_is_in_use(&found)) {
       code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d, already",
-                     (int)session->process.pid, (int)found.header->controller_pid);
+                     (int)session->target.process.pid, (int)found.header->controller_pid);
     } else if (n == IMAGES_MAX) {
-      code = too_many_images(session->process.pid, diag);
+      code = too_many_images(session->target.process.pid, diag);
     }
     if (code == 0) {
-      code = ct_undo(&session->stopped, &found, UNDO_MS, NULL, &undone, diag);
-      session->is_stopped = session->stopped.thread_count != 0;
+      code = ct_undo(&session->target.stopped, &found, UNDO_MS, NULL, &undone, diag);
+      session->target.is_stopped = session->target.stopped.thread_count != 0;
     }
     if (code == 0 && undone.kept) {
       code = ct_fail(diag, CT_ETIMEOUT,
                      "process %d has a signal handler running since an earlier recording; try again "
                      "when it has returned",
-                     (int)session->process.pid);
+                     (int)session->target.process.pid);
     }
     ct_detection_free(&found);
     if (code == 0) {
-      code = ct_detect(&session->process, &found, diag); /* there may be more than one */
+      code = ct_detect(&session->target.process, &found, diag); /* there may be more than one */
     }
   }
   return code == CT_ENOENT ? 0 : code;
@@ -301,37 +302,40 @@ static int
 put_in(struct ct_session *session, const struct ct_image_options *options, bool crashes, struct ct_diag *diag)
 {
   uint64_t base, sp = 0, restorers[CT_RESTORER_MAX];
-  ct_stopped_gs_base(&session->stopped, &base);
+  ct_stopped_gs_base(&session->target.stopped, &base);
   if (base != 0) {
     return ct_fail(diag, CT_EUNSUPPORTED,
                    "process %d cannot be recorded: it uses the gs register itself, which hooks "
                    "need",
-                   (int)session->process.pid);
+                   (int)session->target.process.pid);
   }
-  ct_stopped_stack_pointer(&session->stopped, &sp);
+  ct_stopped_stack_pointer(&session->target.stopped, &sp);
   struct ct_remote remote = session_stopped_remote(session);
-  int code = ct_image_create(&remote, sp, options, &session->image, diag);
+  int code = ct_image_create(&remote, sp, options, &session->recording.image, diag);
   if (code != 0) {
     return code;
   }
-  session->image_live = true;
-  code = ct_stopped_set_gs_base(&session->stopped, session->image.layout.page_lookup);
-  size_t count = ct_modules_restorers(&session->modules, session->process.pid, restorers, CT_RESTORER_MAX);
+  session->recording.image_live = true;
+  code = ct_stopped_set_gs_base(&session->target.stopped, session->recording.image.layout.page_lookup);
+  size_t count =
+      ct_modules_restorers(&session->recording.modules, session->target.process.pid, restorers, CT_RESTORER_MAX);
   if (code == 0) {
-    code = ct_stopped_find_pcs(&session->stopped, restorers, count, agent_stacks(session));
+    code = ct_stopped_find_pcs(&session->target.stopped, restorers, count, agent_stacks(session));
   }
   if (code != 0) {
-    return ct_fail(diag, code, "lost process %d: %s", (int)session->process.pid, ct_err_text(code));
+    return ct_fail(diag, code, "lost process %d: %s", (int)session->target.process.pid, ct_err_text(code));
   }
   remote = session_stopped_remote(session);
-  remote.deadline_ns =
-      ct_modules_deadline(&session->modules, session->process.pid, false, session->options.deadline_ms);
+  remote.deadline_ns = ct_modules_deadline(&session->recording.modules, session->target.process.pid, false,
+                                           session->options.deadline_ms);
   struct ct_module_sinks to = session_sinks(session);
-  code = ct_modules_update(&session->modules, session->image_count++, &remote, &session->image.layout, &to, diag);
+  code = ct_modules_update(&session->recording.modules, session->recording.image_count++, &remote,
+                           &session->recording.image.layout, &to, diag);
   if (code >= 0 && crashes) {
     /* Who is in sigaction gets the kernel's answer. */
-    bool later = ct_modules_in_sigaction(&session->modules, session->stopped.pcs, session->stopped.pc_count);
-    code = ct_signals_take(&remote, &session->image.layout, false, later);
+    bool later = ct_modules_in_sigaction(&session->recording.modules, session->target.stopped.pcs,
+                                         session->target.stopped.pc_count);
+    code = ct_signals_take(&remote, &session->recording.image.layout, false, later);
   }
   return code < 0 ? code : 0;
 }
@@ -341,10 +345,10 @@ static int
 take_out(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_undone *undone, struct ct_diag *diag)
 {
   struct ct_detection found;
-  int code = ct_detect(&session->process, &found, diag);
+  int code = ct_detect(&session->target.process, &found, diag);
   if (code == 0) {
-    code = ct_undo(&session->stopped, &found, ending_ms(session, UNDO_MS), wait, undone, diag);
-    session->is_stopped = session->stopped.thread_count != 0;
+    code = ct_undo(&session->target.stopped, &found, ending_ms(session, UNDO_MS), wait, undone, diag);
+    session->target.is_stopped = session->target.stopped.thread_count != 0;
     ct_detection_free(&found);
   }
   return code;
@@ -357,12 +361,12 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .running = true,
-                                     .follow = session->tree != NULL,
+                                     .follow = session->node.tree != NULL,
                                      .no_crash = true}; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);
   if (code == 0) {
-    code = ct_process_open(pid, &session->process, diag);
+    code = ct_process_open(pid, &session->target.process, diag);
   }
   if (code != 0) {
     return code;
@@ -371,10 +375,10 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  ct_modules_check(&session->modules, pid); /* plans all files */
+  ct_modules_check(&session->recording.modules, pid); /* plans all files */
   code = check_program(session, &options, &crashes, diag);
   if (code == 0) {
-    session->stacks = ct_stacks_create(&session->process, session->writer);
+    session->recording.stacks = ct_stacks_create(&session->target.process, session->recording.writer);
   }
   if (code == 0) {
     code = session_stop_threads(session, diag);
@@ -383,19 +387,19 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     code = take_over(session, diag);
   }
   if (code == 0) {
-    if (session->stacks != NULL) {
-      ct_stacks_copy(session->stacks, &session->stopped);
+    if (session->recording.stacks != NULL) {
+      ct_stacks_copy(session->recording.stacks, &session->target.stopped);
     }
-    ct_manifest_attach(&session->manifest, &session->options, pid);
+    ct_manifest_attach(&session->recording.manifest, &session->options, pid);
     code = put_in(session, &options, crashes, diag);
     if (code == 0) {
       session_sample(session);
-      code = ct_drain_start(session->drain, &session->image.parts, pid);
+      code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
     }
-    if (code == 0 && session->stacks != NULL) {
-      ct_stacks_know(session->stacks, &session->modules);
+    if (code == 0 && session->recording.stacks != NULL) {
+      ct_stacks_know(session->recording.stacks, &session->recording.modules);
     }
-    if (code != 0 && session->image_live && session->is_stopped) {
+    if (code != 0 && session->recording.image_live && session->target.is_stopped) {
       take_out(session, NULL, &undone, NULL);
     }
   }
@@ -405,8 +409,8 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     session_drop_trace(session);
     return code;
   }
-  session_set_doorbell(session, &session->image.ring->control_doorbell);
-  session->manifest.install_ns += ct_now_ns() - session->stopped_since_ns;
+  session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
+  session->recording.manifest.install_ns += ct_now_ns() - session->target.stopped_since_ns;
   return 0;
 }
 
@@ -479,12 +483,12 @@ is_unheard(struct ct_session *session, pid_t pid, const struct ct_inside *inside
   struct ct_detection found;
   uint64_t own = 1;
   bool is = false;
-  if (tree_knows(session->tree, pid) || ct_process_open(pid, &process, NULL) != 0) {
+  if (tree_knows(session->node.tree, pid) || ct_process_open(pid, &process, NULL) != 0) {
     return false;
   }
   if (ct_detect(&process, &found, NULL) == 0) {
     is = is_of_its_parent(&process, &found) && found.header->controller_pid == (uint32_t)getpid() &&
-         found.header->target_pid == session->image.ring->target_pid &&
+         found.header->target_pid == session->recording.image.ring->target_pid &&
          ct_process_read(&process, inside->controls + CT_CONTROL_OWN, &own, sizeof(own)) == 0 && own == 0;
     ct_detection_free(&found);
   }
@@ -517,10 +521,10 @@ static void
 clean_children(struct ct_session *session, const struct ct_inside *inside)
 {
   size_t cleaned = 1;
-  session->image.ring->inside = *inside;
+  session->recording.image.ring->inside = *inside;
   for (size_t round = 0; round < CLEAN_ROUNDS && cleaned != 0; round++) {
     struct pids pids = {0};
-    ct_process_descendants(session->process.pid, add_pid, &pids);
+    ct_process_descendants(session->target.process.pid, add_pid, &pids);
     cleaned = 0;
     for (size_t i = 0; i < pids.count; i++) {
       struct ct_clean_report report = {.struct_size = sizeof(report)};
@@ -539,13 +543,13 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
 {
   struct ct_undone undone = {0};
   struct ct_inside inside;
-  bool failed_before = !session->image_live;
-  bool ending = session->tree != NULL && tree_is_ending(session->tree);
+  bool failed_before = !session->recording.image_live;
+  bool ending = session->node.tree != NULL && tree_is_ending(session->node.tree);
   int code = session_stop_threads(session, diag);
   if (code == 0 && !failed_before) {
-    ct_manifest_stop(&session->manifest);
-    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
-    inside = session->image.ring->inside;
+    ct_manifest_stop(&session->recording.manifest);
+    __atomic_store_n(&session->recording.image.ring->closed, 1, __ATOMIC_RELEASE);
+    inside = session->recording.image.ring->inside;
     if (ending) {
       session_serve_handshakes(session); /* who waits is refused */
     }
@@ -558,14 +562,14 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
   if (code != 0 && wait != NULL && wait->failed != NULL && !failed_before) {
     wait->failed(wait->context);
   }
-  if (code != 0 && ct_process_has_died(&session->process)) {
+  if (code != 0 && ct_process_has_died(&session->target.process)) {
     code = 0; /* as good */
   }
   session_end_image(session, false);
-  pthread_mutex_lock(&session->guard);
-  session->status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
-  session->status.kept = undone.kept;
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.detach_ns = undone.pause_ns > pause ? undone.pause_ns : pause;
+  session->sync.status.kept = undone.kept;
+  pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
 

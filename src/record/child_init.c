@@ -17,11 +17,11 @@
 static bool
 is_waiting(struct ct_session *session)
 {
-  const struct ct_child_init *child_init = session->child_init;
+  const struct ct_child_init *child_init = session->node.child_init;
   struct ct_handshake handshake;
-  return ct_process_read(&session->process, child_init->handshake, &handshake, sizeof(handshake)) == 0 &&
+  return ct_process_read(&session->target.process, child_init->handshake, &handshake, sizeof(handshake)) == 0 &&
          handshake.owner == child_init->owner && handshake.state == CT_HANDSHAKE_PENDING &&
-         handshake.tid == (uint32_t)child_init->own_tid && session->process.own_pid == child_init->own_pid;
+         handshake.tid == (uint32_t)child_init->own_tid && session->target.process.own_pid == child_init->own_pid;
 }
 
 static int
@@ -29,26 +29,26 @@ make_own(struct ct_session *session, struct ct_diag *diag)
 {
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless};
-  struct ct_child_init *child_init = session->child_init;
-  session->image.layout = child_init->layout;
+  struct ct_child_init *child_init = session->node.child_init;
+  session->recording.image.layout = child_init->layout;
   memset(&child_init->layout, 0, sizeof(child_init->layout));
   session_bound_waits(session);
-  int code = ct_process_stop(&session->process, STOP_MS, &session->stopped, diag);
+  int code = ct_process_stop(&session->target.process, STOP_MS, &session->target.stopped, diag);
   if (code != 0) {
     return code;
   }
-  session->stopped_since_ns = session->stopped.since_ns;
-  session->is_stopped = true;
+  session->target.stopped_since_ns = session->target.stopped.since_ns;
+  session->target.is_stopped = true;
   if (!is_waiting(session)) {
     return ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
   }
   struct ct_remote remote = session_stopped_remote(session);
-  code = ct_image_adopt(&remote, &options, child_init->handshake, &session->image, diag);
+  code = ct_image_adopt(&remote, &options, child_init->handshake, &session->recording.image, diag);
   if (code == 0) {
     child_init_release_page(child_init);
-    session->image_live = true;
-    session->image_count = 1;
-    code = ct_modules_complete(&session->modules, &remote, child_init->since_ns);
+    session->recording.image_live = true;
+    session->recording.image_count = 1;
+    code = ct_modules_complete(&session->recording.modules, &remote, child_init->since_ns);
   }
   return code;
 }
@@ -56,47 +56,47 @@ make_own(struct ct_session *session, struct ct_diag *diag)
 static void
 begin_manifest(struct ct_session *session)
 {
-  ct_plans_lock(session->modules.plans); /* patterns may just be changed */
-  ct_manifest_attach(&session->manifest, &session->options, session->child_init->pid);
-  ct_plans_unlock(session->modules.plans);
+  ct_plans_lock(session->recording.modules.plans); /* patterns may just be changed */
+  ct_manifest_attach(&session->recording.manifest, &session->options, session->node.child_init->pid);
+  ct_plans_unlock(session->recording.modules.plans);
 }
 
 static int
 start_forked(struct ct_session *session, struct ct_diag *diag)
 {
-  struct ct_child_init *child_init = session->child_init;
+  struct ct_child_init *child_init = session->node.child_init;
   struct ct_module_sinks to;
   char exe[64], program[PATH_MAX];
   int code = session_open_trace(session, diag);
   if (code != 0) {
     return code;
   }
-  session->modules.items = child_init->modules.items;
-  session->modules.count = child_init->modules.count;
-  session->modules.capacity = child_init->modules.capacity;
-  session->modules.next_fn = child_init->modules.next_fn;
+  session->recording.modules.items = child_init->modules.items;
+  session->recording.modules.count = child_init->modules.count;
+  session->recording.modules.capacity = child_init->modules.capacity;
+  session->recording.modules.next_fn = child_init->modules.next_fn;
   memset(&child_init->modules, 0, sizeof(child_init->modules));
-  session->generation = child_init->generation;
-  session->hooks_version = child_init->hooks_version;
+  session->node.generation = child_init->generation;
+  session->node.hooks_version = child_init->hooks_version;
   begin_manifest(session);
   code = make_own(session, diag);
   session_resume_threads(session);
   if (code == 0) { /* it runs while names are written; its events wait */
     to = session_sinks(session);
     session_sample(session);
-    code = ct_modules_publish_again(&session->modules, child_init->pid, session->drain);
-    ct_modules_publish(&session->modules, &to);
+    code = ct_modules_publish_again(&session->recording.modules, child_init->pid, session->recording.drain);
+    ct_modules_publish(&session->recording.modules, &to);
   }
   if (code == 0) {
-    code = ct_drain_start(session->drain, &session->image.parts, child_init->pid);
+    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, child_init->pid);
   }
   if (code == 0) {
     ct_process_path(child_init->pid, "exe", exe, sizeof(exe));
     ssize_t length = readlink(exe, program, sizeof(program) - 1);
     program[length > 0 ? length : 0] = '\0';
-    ct_manifest_image(&session->manifest, child_init->pid, program, NULL);
-    session_set_doorbell(session, &session->image.ring->control_doorbell);
-    session->manifest.install_ns = ct_now_ns() - session->stopped_since_ns;
+    ct_manifest_image(&session->recording.manifest, child_init->pid, program, NULL);
+    session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
+    session->recording.manifest.install_ns = ct_now_ns() - session->target.stopped_since_ns;
   }
   return code;
 }
@@ -105,28 +105,28 @@ static void
 answer_exec(void *context)
 {
   struct ct_session *session = context;
-  child_init_answer(session->child_init, CT_HANDSHAKE_DONE);
-  session->child_init->answered = true;
+  child_init_answer(session->node.child_init, CT_HANDSHAKE_DONE);
+  session->node.child_init->answered = true;
 }
 
 /* The child of vfork goes through its exec with us. CT_ENOENT: there was none. */
 static int
 start_executed(struct ct_session *session, struct ct_diag *diag)
 {
-  struct ct_child_init *child_init = session->child_init;
+  struct ct_child_init *child_init = session->node.child_init;
   if (session_exec_loses_privilege(session, child_init->path)) {
     return ct_fail(diag, CT_EUNSUPPORTED, "a setuid or setgid program is not recorded");
   }
   session_bound_waits(session);
-  int code = ct_process_follow_exec(&session->process, child_init->tid, answer_exec, session, diag);
+  int code = ct_process_follow_exec(&session->target.process, child_init->tid, answer_exec, session, diag);
   if (code == 0) {
     code = session_open_trace(session, diag);
     if (code == 0) {
       begin_manifest(session);
-      session->generation = tree_generation(session->tree); /* it looks patterns up from here on */
+      session->node.generation = tree_generation(session->node.tree); /* it looks patterns up from here on */
       code = session_begin_image(session, diag);
     }
-    ct_process_release(&session->process);
+    ct_process_release(&session->target.process);
   }
   return code;
 }
@@ -134,7 +134,7 @@ start_executed(struct ct_session *session, struct ct_diag *diag)
 static int
 open_process(struct ct_session *session, struct ct_diag *diag)
 {
-  int code = ct_process_open(session->child_init->pid, &session->process, diag);
+  int code = ct_process_open(session->node.child_init->pid, &session->target.process, diag);
   if (code == 0 && !is_waiting(session)) {
     code = ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
   }
@@ -145,9 +145,9 @@ open_process(struct ct_session *session, struct ct_diag *diag)
 static void
 give_up(struct ct_session *session, int code, const struct ct_diag *diag)
 {
-  struct ct_child_init *child_init = session->child_init;
-  bool has_ended = session->process.pid == 0 || ct_process_has_died(&session->process);
-  if (session->image_live && !has_ended) {
+  struct ct_child_init *child_init = session->node.child_init;
+  bool has_ended = session->target.process.pid == 0 || ct_process_has_died(&session->target.process);
+  if (session->recording.image_live && !has_ended) {
     session_detach(session, NULL);
   }
   session_end_image(session, false);
@@ -155,16 +155,16 @@ give_up(struct ct_session *session, int code, const struct ct_diag *diag)
   if (!has_ended && !child_init->answered) {
     child_init_answer(child_init, CT_HANDSHAKE_REFUSED);
   }
-  ct_process_close(&session->process, false);
-  session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  ct_process_close(&session->target.process, false);
+  session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   if (code != CT_ENOENT && !has_ended) {
-    tree_list_child(session->tree, child_init, NULL, diag->text[0] != '\0' ? diag->text : ct_err_text(code));
+    tree_list_child(session->node.tree, child_init, NULL, diag->text[0] != '\0' ? diag->text : ct_err_text(code));
   }
   session_go(session, CT_STEP_FAIL, NULL);
-  pthread_mutex_lock(&session->guard);
-  session->finished = true;
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.finished = true;
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
   tree_child_is_over(session);
 }
 
@@ -172,11 +172,11 @@ void
 session_start_child(struct ct_session *session)
 {
   struct ct_diag diag = {""};
-  struct ct_child_init *child_init = session->child_init;
-  pthread_mutex_lock(&session->guard);
-  session->status.pid = child_init->pid;
-  session->status.attached = true;
-  pthread_mutex_unlock(&session->guard);
+  struct ct_child_init *child_init = session->node.child_init;
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.pid = child_init->pid;
+  session->sync.status.attached = true;
+  pthread_mutex_unlock(&session->sync.guard);
   session_go(session, CT_STEP_ATTACH, NULL);
   int code = open_process(session, &diag);
   if (code == 0) {
@@ -185,9 +185,9 @@ session_start_child(struct ct_session *session)
   if (code != 0) {
     give_up(session, code, &diag);
   } else {
-    session->manifest.born = child_init->kind == CT_HANDSHAKE_FORK ? "fork" : "vfork";
-    session->manifest.parent = child_init->parent;
-    tree_list_child(session->tree, child_init, session->options.directory, NULL);
+    session->recording.manifest.born = child_init->kind == CT_HANDSHAKE_FORK ? "fork" : "vfork";
+    session->recording.manifest.parent = child_init->parent;
+    tree_list_child(session->node.tree, child_init, session->options.directory, NULL);
     session_start_watching(session);
     session_go(session, CT_STEP_HOOKED, NULL);
     session_go(session, CT_STEP_RESUME, NULL);
@@ -195,5 +195,5 @@ session_start_child(struct ct_session *session)
     session_write_manifest(session, false);
   }
   ct_child_init_free(child_init);
-  session->child_init = NULL;
+  session->node.child_init = NULL;
 }

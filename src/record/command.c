@@ -41,63 +41,63 @@ session_wait_ms(uint32_t *word, uint32_t value, int ms)
 static void
 ring_doorbell(struct ct_session *session)
 {
-  __atomic_fetch_add(session->doorbell, 1, __ATOMIC_RELEASE);
-  session_wake(session->doorbell);
+  __atomic_fetch_add(session->sync.doorbell, 1, __ATOMIC_RELEASE);
+  session_wake(session->sync.doorbell);
 }
 
 void
 session_set_doorbell(struct ct_session *session, uint32_t *doorbell)
 {
-  pthread_mutex_lock(&session->guard);
-  session->doorbell = doorbell != NULL ? doorbell : &session->own_doorbell;
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.doorbell = doorbell != NULL ? doorbell : &session->sync.own_doorbell;
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 void
 session_ring(struct ct_session *session)
 {
-  pthread_mutex_lock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
   ring_doorbell(session);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 int
 session_go(struct ct_session *session, enum ct_session_step step, struct ct_diag *diag)
 {
-  pthread_mutex_lock(&session->guard);
-  int code = ct_state_go(&session->status.state, step, diag);
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  int code = ct_state_go(&session->sync.status.state, step, diag);
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
 
 bool
 session_has_commands(struct ct_session *session)
 {
-  pthread_mutex_lock(&session->guard);
-  bool has = session->commands != NULL;
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  bool has = session->sync.commands != NULL;
+  pthread_mutex_unlock(&session->sync.guard);
   return has;
 }
 
 bool
 session_run_command(struct ct_session *session)
 {
-  pthread_mutex_lock(&session->guard);
-  struct command *command = session->commands;
+  pthread_mutex_lock(&session->sync.guard);
+  struct command *command = session->sync.commands;
   if (command != NULL) {
-    session->commands = command->next;
+    session->sync.commands = command->next;
   }
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_unlock(&session->sync.guard);
   if (command == NULL) {
     return false;
   }
   int result = command->run(session, command->argument, command->diag);
-  pthread_mutex_lock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
   command->result = result;
   command->done = true;
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
   return true;
 }
 
@@ -132,23 +132,23 @@ session_command(struct ct_session *session, enum ct_error_class at,
   struct ct_diag unused;
   struct command mine = {.run = run, .argument = argument, .diag = diag != NULL ? diag : &unused};
   mine.diag->text[0] = '\0';
-  pthread_mutex_lock(&session->guard);
-  struct command **last = &session->commands;
+  pthread_mutex_lock(&session->sync.guard);
+  struct command **last = &session->sync.commands;
   while (*last != NULL) {
     last = &(*last)->next;
   }
   *last = &mine;
   ring_doorbell(session);
   while (!mine.done) {
-    pthread_cond_wait(&session->changed, &session->guard);
+    pthread_cond_wait(&session->sync.changed, &session->sync.guard);
   }
   if (mine.result != 0) {
     if (mine.diag->text[0] == '\0') {
       ct_fail(mine.diag, mine.result, "%s", ct_err_text(mine.result));
     }
-    session->status.error = class_of(at, mine.result);
-    memcpy(session->status.error_text, mine.diag->text, sizeof(session->status.error_text));
+    session->sync.status.error = class_of(at, mine.result);
+    memcpy(session->sync.status.error_text, mine.diag->text, sizeof(session->sync.status.error_text));
   }
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_unlock(&session->sync.guard);
   return mine.result;
 }

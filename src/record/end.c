@@ -14,8 +14,8 @@ static void *
 watch_main(void *context)
 {
   struct ct_session *session = context;
-  struct pollfd wait[2] = {{.fd = session->process.pidfd, .events = POLLIN},
-                           {.fd = session->stop_watching, .events = POLLIN}};
+  struct pollfd wait[2] = {{.fd = session->target.process.pidfd, .events = POLLIN},
+                           {.fd = session->threads.stop_watching, .events = POLLIN}};
   while (poll(wait, 2, -1) < 0 && errno == EINTR) {
   }
   session_ring(session);
@@ -25,23 +25,24 @@ watch_main(void *context)
 void
 session_start_watching(struct ct_session *session)
 {
-  session->stop_watching = eventfd(0, EFD_CLOEXEC);
-  session->watched = session->stop_watching >= 0 && ct_worker_create(&session->watcher, NULL, watch_main, session) == 0;
+  session->threads.stop_watching = eventfd(0, EFD_CLOEXEC);
+  session->threads.watched = session->threads.stop_watching >= 0 &&
+                             ct_worker_create(&session->threads.watcher, NULL, watch_main, session) == 0;
 }
 
 void
 session_stop_watching(struct ct_session *session)
 {
   uint64_t one = 1;
-  if (session->watched) {
-    if (write(session->stop_watching, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
-      pthread_join(session->watcher, NULL);
+  if (session->threads.watched) {
+    if (write(session->threads.stop_watching, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
+      pthread_join(session->threads.watcher, NULL);
     }
-    session->watched = false;
+    session->threads.watched = false;
   }
-  if (session->stop_watching >= 0) {
-    close(session->stop_watching);
-    session->stop_watching = -1;
+  if (session->threads.stop_watching >= 0) {
+    close(session->threads.stop_watching);
+    session->threads.stop_watching = -1;
   }
 }
 
@@ -49,24 +50,24 @@ session_stop_watching(struct ct_session *session)
 static void
 note_end(struct ct_session *session, bool has_status, int wait_status, bool lost)
 {
-  ct_manifest_stop(&session->manifest);
+  ct_manifest_stop(&session->recording.manifest);
   session_resume_threads(session);
   session_end_image(session, false);
-  if (session->writer != NULL) {
-    ct_manifest_end(&session->manifest, has_status, wait_status);
+  if (session->recording.writer != NULL) {
+    ct_manifest_end(&session->recording.manifest, has_status, wait_status);
     session_close_trace(session);
   }
   session_stop_watching(session);
-  ct_process_close(&session->process, false);
-  pthread_mutex_lock(&session->guard);
-  session->status.ended = true;
-  session->status.has_status = has_status;
-  session->status.wait_status = wait_status;
-  session->lost = lost;
-  session->finished = true;
-  ct_state_go(&session->status.state, CT_STEP_ENDED, NULL);
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  ct_process_close(&session->target.process, false);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.ended = true;
+  session->sync.status.has_status = has_status;
+  session->sync.status.wait_status = wait_status;
+  session->sync.lost = lost;
+  session->sync.finished = true;
+  ct_state_go(&session->sync.status.state, CT_STEP_ENDED, NULL);
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 /* Before it has been waited for: did it have children? */
@@ -74,30 +75,31 @@ static void
 note_children(struct ct_session *session)
 {
   siginfo_t info = {.si_pid = 0};
-  if (session->tree != NULL || session->status.children_missed ||
-      waitid(P_PID, (id_t)session->process.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 || info.si_pid == 0) {
+  if (session->node.tree != NULL || session->sync.status.children_missed ||
+      waitid(P_PID, (id_t)session->target.process.pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 ||
+      info.si_pid == 0) {
     return;
   }
-  bool missed = ct_process_had_children(session->process.pid);
-  session->manifest.children_missed = missed;
-  pthread_mutex_lock(&session->guard);
-  session->status.children_missed = missed;
-  pthread_mutex_unlock(&session->guard);
+  bool missed = ct_process_had_children(session->target.process.pid);
+  session->recording.manifest.children_missed = missed;
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.children_missed = missed;
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 bool
 session_check_for_end(struct ct_session *session)
 {
   int status = 0;
-  struct ct_process *process = &session->process;
-  if (process->pid == 0 || session->status.ended) {
+  struct ct_process *process = &session->target.process;
+  if (process->pid == 0 || session->sync.status.ended) {
     return false;
   }
   if (process->dead) {
     note_end(session, true, process->wait_status, false);
     return true;
   }
-  if (session->status.attached) {
+  if (session->sync.status.attached) {
     if (ct_process_has_died(process)) {
       bool known = ct_process_end_status(process, &status);
       note_end(session, known, status, false);

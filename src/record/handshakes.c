@@ -414,32 +414,33 @@ serve(struct ct_process_tree *tree, const struct parent *parent, bool last)
 static struct parent
 parent_of(struct ct_session *session)
 {
-  return (struct parent){session->process.pid, &session->image,        &session->handshake_queue, &session->modules,
-                         session->generation,  session->hooks_version, session->history};
+  return (struct parent){session->target.process.pid, &session->recording.image, &session->node.handshake_queue,
+                         &session->recording.modules, session->node.generation,  session->node.hooks_version,
+                         session->node.history};
 }
 
 void
 session_serve_handshakes(struct ct_session *session)
 {
   struct parent parent = parent_of(session);
-  if (session->tree != NULL) {
-    serve(session->tree, &parent, false);
+  if (session->node.tree != NULL) {
+    serve(session->node.tree, &parent, false);
   }
 }
 
 void
 session_turn_away(struct ct_session *session)
 {
-  struct ct_ring_header *ring = session->image.ring;
-  if (session->tree == NULL || ring == NULL) {
+  struct ct_ring_header *ring = session->recording.image.ring;
+  if (session->node.tree == NULL || ring == NULL) {
     return;
   }
   /* Who comes after this sees it; who came before has its bit set. */
   __atomic_store_n(&ring->handshakes_end, 1, __ATOMIC_SEQ_CST);
-  uint64_t bits = __atomic_exchange_n(&ring->handshake_map, 0, __ATOMIC_SEQ_CST) | session->handshake_queue.later;
-  session->handshake_queue.later = 0;
+  uint64_t bits = __atomic_exchange_n(&ring->handshake_map, 0, __ATOMIC_SEQ_CST) | session->node.handshake_queue.later;
+  session->node.handshake_queue.later = 0;
   for (; bits != 0; bits &= bits - 1) {
-    answer(page_of(&session->image, (uint32_t)__builtin_ctzll(bits)), CT_HANDSHAKE_REFUSED);
+    answer(page_of(&session->recording.image, (uint32_t)__builtin_ctzll(bits)), CT_HANDSHAKE_REFUSED);
   }
   __atomic_fetch_add(&ring->handshake_doorbell, 1, __ATOMIC_RELEASE);
   session_wake(&ring->handshake_doorbell);
@@ -462,8 +463,8 @@ free_history(struct ct_hook_history *history)
 void
 session_clear_history(struct ct_session *session)
 {
-  free_history(session->history);
-  session->history = NULL;
+  free_history(session->node.history);
+  session->node.history = NULL;
 }
 
 /* Those from which nobody comes any more. */
@@ -471,7 +472,7 @@ void
 session_trim_history(struct ct_session *session)
 {
   uint64_t now = ct_now_ns();
-  struct ct_hook_history **link = &session->history;
+  struct ct_hook_history **link = &session->node.history;
   for (size_t n = 0; *link != NULL && n < HISTORY_MAX && (*link)->until_ns > now; n++) {
     link = &(*link)->earlier;
   }
@@ -487,28 +488,28 @@ session_push_history(struct ct_session *session)
   if (history == NULL) {
     return CT_ENOMEM;
   }
-  history->modules.plans = session->modules.plans;
-  history->hooks_version = session->hooks_version;
-  history->generation = session->generation;
+  history->modules.plans = session->recording.modules.plans;
+  history->hooks_version = session->node.hooks_version;
+  history->generation = session->node.generation;
   history->until_ns = UINT64_MAX;
-  int code = ct_modules_clone(&session->modules, &history->modules);
+  int code = ct_modules_clone(&session->recording.modules, &history->modules);
   if (code == 0) {
-    code = copy_layout(&session->image.layout, &history->layout);
+    code = copy_layout(&session->recording.image.layout, &history->layout);
   }
   if (code != 0) {
     free_history(history);
     return code;
   }
-  history->earlier = session->history;
-  session->history = history;
+  history->earlier = session->node.history;
+  session->node.history = history;
   return 0;
 }
 
 void
 session_date_history(struct ct_session *session)
 {
-  if (session->history != NULL) {
-    session->history->until_ns = ct_now_ns() + LINGER_NS;
+  if (session->node.history != NULL) {
+    session->node.history->until_ns = ct_now_ns() + LINGER_NS;
   }
 }
 
@@ -517,29 +518,29 @@ session_date_history(struct ct_session *session)
 void
 session_keep_lingering_image(struct ct_session *session)
 {
-  struct ct_lingering_image *kept = &session->lingering;
-  struct ct_ring_header *ring = session->image.ring;
-  if (session->tree == NULL || __atomic_load_n(&ring->forks, __ATOMIC_RELAXED) == 0) {
+  struct ct_lingering_image *kept = &session->node.lingering;
+  struct ct_ring_header *ring = session->recording.image.ring;
+  if (session->node.tree == NULL || __atomic_load_n(&ring->forks, __ATOMIC_RELAXED) == 0) {
     return;
   }
   session_serve_lingering_image(session, true); /* of the image before */
-  if (ct_modules_clone(&session->modules, &kept->modules) != 0) {
+  if (ct_modules_clone(&session->recording.modules, &kept->modules) != 0) {
     ct_modules_free(&kept->modules);
     return;
   }
-  kept->modules.plans = session->modules.plans;
-  kept->image = session->image;
-  kept->handshake_queue = session->handshake_queue;
-  memset(&session->image, 0, sizeof(session->image));
-  kept->parent = session->process.pid;
-  kept->generation = session->generation;
-  kept->hooks_version = session->hooks_version;
-  kept->history = session->history;
-  session->history = NULL;
+  kept->modules.plans = session->recording.modules.plans;
+  kept->image = session->recording.image;
+  kept->handshake_queue = session->node.handshake_queue;
+  memset(&session->recording.image, 0, sizeof(session->recording.image));
+  kept->parent = session->target.process.pid;
+  kept->generation = session->node.generation;
+  kept->hooks_version = session->node.hooks_version;
+  kept->history = session->node.history;
+  session->node.history = NULL;
   kept->until_ns = ct_now_ns() + LINGER_NS;
-  pthread_mutex_lock(&session->guard);
-  session->image_lingers = true;
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->node.image_lingers = true;
+  pthread_mutex_unlock(&session->sync.guard);
   /* The events have been read; what children need is the head. */
   const struct ct_ring_parts *parts = &kept->image.parts;
   madvise(parts->segments, parts->bytes - parts->segments_offset, MADV_REMOVE);
@@ -548,24 +549,24 @@ session_keep_lingering_image(struct ct_session *session)
 void
 session_serve_lingering_image(struct ct_session *session, bool now)
 {
-  struct ct_lingering_image *kept = &session->lingering;
+  struct ct_lingering_image *kept = &session->node.lingering;
   if (kept->image.ring == NULL) {
     return;
   }
   struct parent parent = {kept->parent,     &kept->image,        &kept->handshake_queue, &kept->modules,
                           kept->generation, kept->hooks_version, kept->history};
-  serve(session->tree, &parent, false);
+  serve(session->node.tree, &parent, false);
   if (now || ct_now_ns() > kept->until_ns) {
     __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
-    serve(session->tree, &parent, true);
-    tree_count_lost(session->tree, __atomic_load_n(&kept->image.ring->handshakes_lost, __ATOMIC_RELAXED));
+    serve(session->node.tree, &parent, true);
+    tree_count_lost(session->node.tree, __atomic_load_n(&kept->image.ring->handshakes_lost, __ATOMIC_RELAXED));
     ct_image_free(&kept->image);
     ct_modules_free(&kept->modules);
     free_history(kept->history);
     memset(kept, 0, sizeof(*kept));
-    pthread_mutex_lock(&session->guard);
-    session->image_lingers = false;
-    pthread_cond_broadcast(&session->changed);
-    pthread_mutex_unlock(&session->guard);
+    pthread_mutex_lock(&session->sync.guard);
+    session->node.image_lingers = false;
+    pthread_cond_broadcast(&session->sync.changed);
+    pthread_mutex_unlock(&session->sync.guard);
   }
 }

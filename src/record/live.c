@@ -66,12 +66,12 @@ change_patterns(struct ct_session *session, const struct change_argument *argume
 static int
 number_hooks(struct ct_session *session)
 {
-  uint64_t version = session->hooks_version + 1;
-  int code = ct_process_write(&session->process,
-                              session->image.layout.config + offsetof(struct ct_agent_config, hooks_version), &version,
-                              sizeof(version));
+  uint64_t version = session->node.hooks_version + 1;
+  int code = ct_process_write(&session->target.process,
+                              session->recording.image.layout.config + offsetof(struct ct_agent_config, hooks_version),
+                              &version, sizeof(version));
   if (code == 0) {
-    session->hooks_version = version;
+    session->node.hooks_version = version;
     session_date_history(session);
   }
   return code;
@@ -82,9 +82,9 @@ static int
 change_once(struct ct_session *session, struct ct_filter_result *filter_results, size_t *busy, uint64_t *pause_ns,
             struct ct_diag *diag)
 {
-  bool was_stopped = session->is_stopped;
+  bool was_stopped = session->target.is_stopped;
   uint64_t begin = ct_now_ns();
-  int code = session->tree != NULL ? session_push_history(session) : 0;
+  int code = session->node.tree != NULL ? session_push_history(session) : 0;
   if (code == 0) {
     code = session_stop_threads(session, diag);
   }
@@ -93,9 +93,10 @@ change_once(struct ct_session *session, struct ct_filter_result *filter_results,
     return code;
   }
   struct ct_remote remote = session_stopped_remote(session);
-  code = session->tree != NULL ? number_hooks(session) : 0;
+  code = session->node.tree != NULL ? number_hooks(session) : 0;
   if (code == 0) {
-    code = ct_modules_change(&session->modules, &remote, &session->image.layout, filter_results, busy, diag);
+    code = ct_modules_change(&session->recording.modules, &remote, &session->recording.image.layout, filter_results,
+                             busy, diag);
   }
   uint64_t pause = was_stopped ? ct_now_ns() - begin : session_resume_threads(session);
   *pause_ns = pause > *pause_ns ? pause : *pause_ns;
@@ -106,7 +107,7 @@ static int
 apply(struct ct_session *session, struct ct_filter_result *filter_results, struct ct_session_change *change,
       struct ct_diag *diag)
 {
-  int tries = session->is_stopped ? 1 : TRIES;
+  int tries = session->target.is_stopped ? 1 : TRIES;
   int code = change_once(session, filter_results, &change->busy, &change->pause_ns, diag);
   while (code == 0 && change->busy != 0 && --tries > 0) {
     struct timespec wait = {0, TRY_NS};
@@ -121,39 +122,40 @@ static int
 bring_up_to_date(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
 {
   size_t functions;
-  ct_modules_count(&session->modules, &functions, &change->before);
-  ct_plans_lock(session->modules.plans);
-  uint32_t generation = session->tree != NULL ? tree_generation(session->tree) : 0;
-  struct ct_filter_result *filter_results = ct_modules_filter(&session->modules, session->process.pid);
-  ct_plans_unlock(session->modules.plans);
+  ct_modules_count(&session->recording.modules, &functions, &change->before);
+  ct_plans_lock(session->recording.modules.plans);
+  uint32_t generation = session->node.tree != NULL ? tree_generation(session->node.tree) : 0;
+  struct ct_filter_result *filter_results = ct_modules_filter(&session->recording.modules, session->target.process.pid);
+  ct_plans_unlock(session->recording.modules.plans);
   int code = filter_results != NULL ? apply(session, filter_results, change, diag) : CT_ENOMEM;
-  ct_modules_filter_results_free(&session->modules, filter_results);
+  ct_modules_filter_results_free(&session->recording.modules, filter_results);
   if (code == 0) {
-    session->generation = generation;
+    session->node.generation = generation;
   } else {
-    ct_modules_reconcile(&session->modules);
+    ct_modules_reconcile(&session->recording.modules);
   }
-  ct_modules_count(&session->modules, &functions, &change->hooked);
+  ct_modules_count(&session->recording.modules, &functions, &change->hooked);
   return code;
 }
 
 static bool
 is_recorded(const struct ct_session *session)
 {
-  enum ct_session_state state = session->status.state;
-  return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->image_live &&
-         !ct_process_has_died(&session->process);
+  enum ct_session_state state = session->sync.status.state;
+  return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->recording.image_live &&
+         !ct_process_has_died(&session->target.process);
 }
 
 static void
 note_change(struct ct_session *session, const struct change_argument *argument, const struct ct_session_change *change)
 {
   static const char *const names[] = {"trace", "untrace", "exclude", "include"};
-  ct_manifest_change(&session->manifest, names[argument->what], argument->pattern, change->hooked, change->pause_ns);
-  ct_plans_lock(session->modules.plans);
-  ct_manifest_exclude(&session->manifest, session->options.exclude);
-  ct_plans_unlock(session->modules.plans);
-  session->manifest_is_old = true;
+  ct_manifest_change(&session->recording.manifest, names[argument->what], argument->pattern, change->hooked,
+                     change->pause_ns);
+  ct_plans_lock(session->recording.modules.plans);
+  ct_manifest_exclude(&session->recording.manifest, session->options.exclude);
+  ct_plans_unlock(session->recording.modules.plans);
+  session->recording.manifest_is_old = true;
   session_count(session);
 }
 
@@ -175,7 +177,7 @@ check_matched(struct ct_session *session, struct change_argument *argument)
   done->unmatched = (argument->what == TRACE_ADD && info.matched == 0) ||
                     (argument->what == EXCLUDE_ADD && !ct_exclude_has_matched(exclude, excluded));
   if (done->unmatched) {
-    ct_plans_suggest(session->modules.plans, selection, exclude);
+    ct_plans_suggest(session->recording.modules.plans, selection, exclude);
     (void)ct_selection_info(selection, traced, &info);
     snprintf(done->likely, sizeof(done->likely), "%s",
              argument->what == TRACE_ADD ? info.likely : ct_exclude_likely(exclude, excluded));
@@ -187,19 +189,20 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct change_argument *argument = context;
   bool recorded = is_recorded(session), alone = !session_has_children(session);
-  if (alone && session->image_live && ct_process_has_died(&session->process)) {
+  if (alone && session->recording.image_live && ct_process_has_died(&session->target.process)) {
     return ct_fail(diag, CT_ESRCH, "the process has ended");
   }
   if (alone && !recorded) {
     return ct_fail(diag, CT_EINVAL, "the session is %s: what is traced can be changed while it runs",
-                   ct_state_name(session->status.state));
+                   ct_state_name(session->sync.status.state));
   }
-  struct ct_plans *plans = session->tree != NULL ? ct_process_tree_plans(session->tree) : session->modules.plans;
+  struct ct_plans *plans =
+      session->node.tree != NULL ? ct_process_tree_plans(session->node.tree) : session->recording.modules.plans;
   ct_plans_lock(plans);
   int code = change_patterns(session, argument, diag);
   argument->changed = code == 0;
-  if (code == 0 && session->tree != NULL) {
-    tree_change(session->tree);
+  if (code == 0 && session->node.tree != NULL) {
+    tree_change(session->node.tree);
   }
   ct_plans_unlock(plans);
   if (code == 0 && recorded) {
@@ -217,9 +220,9 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 static void
 note_failure(struct ct_session *session, int code, const struct ct_diag *diag)
 {
-  char note[sizeof(session->status.note)];
-  if (!ct_process_has_died(&session->process)) {
-    snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->process.pid,
+  char note[sizeof(session->sync.status.note)];
+  if (!ct_process_has_died(&session->target.process)) {
+    snprintf(note, sizeof(note), "process %d keeps the hooks that it had: %.180s", (int)session->target.process.pid,
              diag->text[0] != '\0' ? diag->text : ct_err_text(code));
     tree_note(session, note);
   }
@@ -251,7 +254,7 @@ session_catch_up(struct ct_session *session)
 {
   struct ct_session_change change = {0};
   struct ct_diag diag = {""};
-  if (session->generation != tree_generation(session->tree)) {
+  if (session->node.generation != tree_generation(session->node.tree)) {
     int code = bring_up_to_date(session, &change, &diag);
     if (code != 0) {
       note_failure(session, code, &diag);
@@ -268,8 +271,8 @@ change_all(struct ct_session *session, struct change_argument *argument, struct 
     return CT_EINVAL;
   }
   int code = session_command(session, CT_ERROR_HOOK, run_change, argument, diag);
-  if (argument->changed && session->tree != NULL) {
-    int failed = tree_each(session->tree, run_change_of_child, argument);
+  if (argument->changed && session->node.tree != NULL) {
+    int failed = tree_each(session->node.tree, run_change_of_child, argument);
     code = code != 0 ? code : failed;
   }
   return code != 0 || change == NULL ? code : ct_sized_give(change, &argument->done, sizeof(argument->done), diag);
@@ -311,16 +314,16 @@ ct_session_exclude_remove(struct ct_session *session, const char *pattern, struc
 static void
 lock_patterns(struct ct_session *session)
 {
-  if (session->tree != NULL) {
-    ct_plans_lock(ct_process_tree_plans(session->tree));
+  if (session->node.tree != NULL) {
+    ct_plans_lock(ct_process_tree_plans(session->node.tree));
   }
 }
 
 static void
 unlock_patterns(struct ct_session *session)
 {
-  if (session->tree != NULL) {
-    ct_plans_unlock(ct_process_tree_plans(session->tree));
+  if (session->node.tree != NULL) {
+    ct_plans_unlock(ct_process_tree_plans(session->node.tree));
   }
 }
 

@@ -19,14 +19,14 @@
 static void
 serve_tree(struct ct_session *session)
 {
-  if (session->image_live) {
+  if (session->recording.image_live) {
     session_serve_handshakes(session);
   }
   session_serve_lingering_image(session, false);
   session_trim_history(session);
-  if (!session->is_child) {
+  if (!session->node.is_child) {
     tree_free_ended(session);
-  } else if (session->finished && !session->image_lingers && !session->over) {
+  } else if (session->sync.finished && !session->node.image_lingers && !session->node.over) {
     tree_child_is_over(session);
   }
 }
@@ -37,20 +37,20 @@ session_main(void *context)
   struct ct_session *session = context;
   uint32_t served = 0;
   const uint32_t *served_doorbell = NULL;
-  if (session->child_init != NULL) {
+  if (session->node.child_init != NULL) {
     session_start_child(session);
   }
-  while (!session->quit) {
-    uint32_t *doorbell = session->doorbell; /* only this thread changes it */
+  while (!session->sync.quit) {
+    uint32_t *doorbell = session->sync.doorbell; /* only this thread changes it */
     uint32_t rung = __atomic_load_n(doorbell, __ATOMIC_ACQUIRE);
     if (session_run_command(session)) {
       continue;
     }
-    if (session->tree != NULL) {
+    if (session->node.tree != NULL) {
       serve_tree(session);
     }
-    bool running = session->status.state == CT_STATE_RUNNING;
-    if (session->image_live && running && (rung != served || doorbell != served_doorbell)) {
+    bool running = session->sync.status.state == CT_STATE_RUNNING;
+    if (session->recording.image_live && running && (rung != served || doorbell != served_doorbell)) {
       served = rung;
       served_doorbell = doorbell;
       if (session_serve_requests(session)) {
@@ -61,33 +61,33 @@ session_main(void *context)
     if (session_check_for_end(session)) {
       continue;
     }
-    if (session->process.late_count != 0) {
-      ct_process_let_go(&session->process);
+    if (session->target.process.late_count != 0) {
+      ct_process_let_go(&session->target.process);
     }
-    if (session->writer != NULL && running) {
+    if (session->recording.writer != NULL && running) {
       session_refresh_manifest(session);
     }
-    if (doorbell != session->doorbell) {
+    if (doorbell != session->sync.doorbell) {
       continue;
     }
-    if (running && ct_now_ns() - session->counted_ns >= COUNT_NS) {
+    if (running && ct_now_ns() - session->recording.counted_ns >= COUNT_NS) {
       session_count_roughly(session);
     }
     session_wait_ms(doorbell, rung,
-                    session->image_lingers || session->handshake_queue.later != 0 ? LINGER_MS
-                    : ct_modules_have_rendezvous(&session->modules) || !running   ? IDLE_MS
-                                                                                  : CHECK_MS);
-    if (session->writer == NULL || !running) {
+                    session->node.image_lingers || session->node.handshake_queue.later != 0 ? LINGER_MS
+                    : ct_modules_have_rendezvous(&session->recording.modules) || !running   ? IDLE_MS
+                                                                                            : CHECK_MS);
+    if (session->recording.writer == NULL || !running) {
       continue;
     }
     if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) == rung) { /* nobody waits */
-      ct_plans_store(session->modules.plans);
+      ct_plans_store(session->recording.modules.plans);
       session_count_roughly(session);
     }
     uint64_t begin = ct_now_ns();
     session_check_for_modules(session);
     if (__atomic_load_n(doorbell, __ATOMIC_ACQUIRE) != rung) { /* somebody may wait since then: plans take their time */
-      session->manifest.install_ns += ct_now_ns() - begin;
+      session->recording.manifest.install_ns += ct_now_ns() - begin;
     }
   }
   return NULL;

@@ -41,28 +41,28 @@ has_note(const json_t *notes, const char *text)
 void
 session_note(struct ct_session *session, const char *text)
 {
-  pthread_mutex_lock(&session->guard);
-  char *line = session->status.note;
-  size_t length = strlen(line), size = sizeof(session->status.note);
-  if (session->writer != NULL && session->manifest.notes == NULL) {
-    session->manifest.notes = json_array();
+  pthread_mutex_lock(&session->sync.guard);
+  char *line = session->sync.status.note;
+  size_t length = strlen(line), size = sizeof(session->sync.status.note);
+  if (session->recording.writer != NULL && session->recording.manifest.notes == NULL) {
+    session->recording.manifest.notes = json_array();
   }
-  if (!has_note(session->manifest.notes, text)) {
-    json_array_append_new(session->manifest.notes, ct_json_string(text));
+  if (!has_note(session->recording.manifest.notes, text)) {
+    json_array_append_new(session->recording.manifest.notes, ct_json_string(text));
     if (length == 0 || length + strlen(text) + 3 < size) {
       snprintf(line + length, size - length, "%s%s", length != 0 ? "; " : "", text);
     }
-    session->manifest_is_old = true;
+    session->recording.manifest_is_old = true;
   }
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 void
 session_note_unknown(struct ct_session *session)
 {
   char text[200];
-  for (size_t i = 0; i < session->modules.count; i++) {
-    const struct ct_module *module = &session->modules.items[i];
+  for (size_t i = 0; i < session->recording.modules.count; i++) {
+    const struct ct_module *module = &session->recording.modules.items[i];
     const char *slash = module->path != NULL ? strrchr(module->path, '/') : NULL;
     if (module->code_bytes < CODE_MIN || module->known_bytes >= module->code_bytes / 2) {
       continue;
@@ -78,10 +78,12 @@ session_note_unknown(struct ct_session *session)
 void
 session_note_cuts(struct ct_session *session)
 {
-  uint64_t bits = session->image.ring != NULL ? __atomic_load_n(&session->image.ring->cuts, __ATOMIC_RELAXED) : 0;
+  uint64_t bits = session->recording.image.ring != NULL
+                      ? __atomic_load_n(&session->recording.image.ring->cuts, __ATOMIC_RELAXED)
+                      : 0;
   for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
-    if ((bits >> i & 1) != 0 && (session->cuts_reported >> i & 1) == 0) {
-      session->cuts_reported |= 1ull << i;
+    if ((bits >> i & 1) != 0 && (session->recording.cuts_reported >> i & 1) == 0) {
+      session->recording.cuts_reported |= 1ull << i;
       session_note(session, cuts[i]);
     }
   }

@@ -70,7 +70,7 @@ ct_process_tree_free(struct ct_process_tree *tree)
 struct ct_hook_costs
 tree_costs(const struct ct_process_tree *tree)
 {
-  return tree->first->manifest.costs; /* it was there before there were children */
+  return tree->first->recording.manifest.costs; /* it was there before there were children */
 }
 
 struct ct_plans *
@@ -105,9 +105,9 @@ static void
 count_not_recorded(struct ct_process_tree *tree, uint64_t count)
 {
   struct ct_session *first = tree->first;
-  pthread_mutex_lock(&first->guard);
-  first->status.children_lost += count;
-  pthread_mutex_unlock(&first->guard);
+  pthread_mutex_lock(&first->sync.guard);
+  first->sync.status.children_lost += count;
+  pthread_mutex_unlock(&first->sync.guard);
 }
 
 void
@@ -168,8 +168,8 @@ void
 tree_amend(struct ct_session *first)
 {
   char path[PATH_MAX], fresh[PATH_MAX];
-  struct ct_process_tree *tree = first->tree;
-  if (tree == NULL || first->is_child || !tree->amended) {
+  struct ct_process_tree *tree = first->node.tree;
+  if (tree == NULL || first->node.is_child || !tree->amended) {
     return;
   }
   snprintf(path, sizeof(path), "%s/manifest.json", first->options.directory);
@@ -194,23 +194,23 @@ void
 tree_count_live(struct ct_process_tree *tree, int step)
 {
   struct ct_session *first = tree->first;
-  pthread_mutex_lock(&first->guard);
-  first->status.children += step > 0;
-  first->status.children_live += (size_t)step;
-  pthread_cond_broadcast(&first->changed);
-  pthread_mutex_unlock(&first->guard);
+  pthread_mutex_lock(&first->sync.guard);
+  first->sync.status.children += step > 0;
+  first->sync.status.children_live += (size_t)step;
+  pthread_cond_broadcast(&first->sync.changed);
+  pthread_mutex_unlock(&first->sync.guard);
 }
 
 void
 tree_child_is_over(struct ct_session *session)
 {
-  struct ct_session *first = session->tree->first;
-  pthread_mutex_lock(&session->guard);
-  bool already = session->over;
-  session->over = true;
-  pthread_mutex_unlock(&session->guard);
+  struct ct_session *first = session->node.tree->first;
+  pthread_mutex_lock(&session->sync.guard);
+  bool already = session->node.over;
+  session->node.over = true;
+  pthread_mutex_unlock(&session->sync.guard);
   if (!already) {
-    tree_count_live(session->tree, -1);
+    tree_count_live(session->node.tree, -1);
     session_ring(first);
   }
 }
@@ -222,12 +222,12 @@ take_unpinned(struct ct_process_tree *tree, bool any)
   struct ct_session *taken = NULL;
   for (size_t i = 0; i < tree->count && taken == NULL; i++) {
     struct ct_session *session = tree->sessions[i];
-    pthread_mutex_lock(&session->guard);
-    if ((any || session->over) && session->pins == 0) {
+    pthread_mutex_lock(&session->sync.guard);
+    if ((any || session->node.over) && session->node.pins == 0) {
       taken = session;
       tree->sessions[i] = tree->sessions[--tree->count];
     }
-    pthread_mutex_unlock(&session->guard);
+    pthread_mutex_unlock(&session->sync.guard);
   }
   return taken;
 }
@@ -251,28 +251,28 @@ close_child(struct ct_session *first, struct ct_session *session)
 {
   struct ct_diag diag = {""};
   struct ct_session_status status = {.struct_size = sizeof(status)};
-  int code = first->tree->calls->close(session, &status, &diag);
-  if (code != 0 && first->result == 0) {
-    first->result = code;
-    first->why = diag;
+  int code = first->node.tree->calls->close(session, &status, &diag);
+  if (code != 0 && first->recording.result == 0) {
+    first->recording.result = code;
+    first->recording.why = diag;
   }
   if (status.note[0] != '\0') {
     session_note(first, status.note);
   }
-  pthread_mutex_lock(&first->guard);
-  first->status.child_events += status.events;
-  first->status.child_dropped += status.dropped;
+  pthread_mutex_lock(&first->sync.guard);
+  first->sync.status.child_events += status.events;
+  first->sync.status.child_dropped += status.dropped;
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    first->status.child_dropped_by[reason] += status.dropped_by[reason];
+    first->sync.status.child_dropped_by[reason] += status.dropped_by[reason];
   }
-  pthread_mutex_unlock(&first->guard);
+  pthread_mutex_unlock(&first->sync.guard);
 }
 
 void
 tree_free_ended(struct ct_session *first)
 {
   struct ct_session *session;
-  while ((session = take_session(first->tree, false)) != NULL) {
+  while ((session = take_session(first->node.tree, false)) != NULL) {
     close_child(first, session);
   }
 }
@@ -281,13 +281,13 @@ void
 tree_end(struct ct_session *first)
 {
   struct ct_session *session;
-  pthread_mutex_lock(&first->tree->lock);
-  if (!first->tree->ending) {
-    first->tree->ending_ns = ct_now_ns();
+  pthread_mutex_lock(&first->node.tree->lock);
+  if (!first->node.tree->ending) {
+    first->node.tree->ending_ns = ct_now_ns();
   }
-  first->tree->ending = true;
-  pthread_mutex_unlock(&first->tree->lock);
-  while ((session = take_session(first->tree, true)) != NULL) {
+  first->node.tree->ending = true;
+  pthread_mutex_unlock(&first->node.tree->lock);
+  while ((session = take_session(first->node.tree, true)) != NULL) {
     close_child(first, session);
   }
 }
@@ -295,7 +295,7 @@ tree_end(struct ct_session *first)
 void
 tree_note(struct ct_session *session, const char *text)
 {
-  session_note(session->tree->first, text);
+  session_note(session->node.tree->first, text);
 }
 
 bool
@@ -323,7 +323,7 @@ tree_knows(struct ct_process_tree *tree, pid_t pid)
   bool knows = false;
   pthread_mutex_lock(&tree->lock);
   for (size_t i = 0; i < tree->count && !knows; i++) {
-    knows = tree->sessions[i]->child_pid == pid;
+    knows = tree->sessions[i]->node.child_pid == pid;
   }
   pthread_mutex_unlock(&tree->lock);
   return knows;
@@ -351,13 +351,13 @@ tree_each(struct ct_process_tree *tree, int (*run)(struct ct_session *, void *, 
   struct ct_session **pinned = calloc(count + 1, sizeof(struct ct_session *));
   for (size_t i = 0; pinned != NULL && i < count; i++) {
     pinned[i] = tree->sessions[i];
-    pinned[i]->pins++;
+    pinned[i]->node.pins++;
   }
   pthread_mutex_unlock(&tree->lock);
   for (size_t i = 0; pinned != NULL && i < count; i++) {
     session_command(pinned[i], CT_ERROR_HOOK, run, argument, NULL);
     pthread_mutex_lock(&tree->lock);
-    pinned[i]->pins--;
+    pinned[i]->node.pins--;
     pthread_cond_broadcast(&tree->unpinned);
     pthread_mutex_unlock(&tree->lock);
   }
@@ -383,14 +383,14 @@ collect_children(struct ct_process_tree *tree, struct ct_session_child **out, si
   *out = calloc(tree->count + 1, sizeof(**out));
   for (size_t i = 0; *out != NULL && i < tree->count; i++) {
     struct ct_session *session = tree->sessions[i];
-    pthread_mutex_lock(&session->guard);
-    const struct ct_session_status *status = &session->status;
-    if (!status->ended && !session->over) {
+    pthread_mutex_lock(&session->sync.guard);
+    const struct ct_session_status *status = &session->sync.status;
+    if (!status->ended && !session->node.over) {
       (*out)[(*count)++] =
-          (struct ct_session_child){sizeof(**out),  session->child_pid, session->parent,   status->state,
-                                    status->events, status->dropped,    status->functions, status->hooked};
+          (struct ct_session_child){sizeof(**out),  session->node.child_pid, session->node.parent, status->state,
+                                    status->events, status->dropped,         status->functions,    status->hooked};
     }
-    pthread_mutex_unlock(&session->guard);
+    pthread_mutex_unlock(&session->sync.guard);
   }
   pthread_mutex_unlock(&tree->lock);
   return *out != NULL ? 0 : CT_ENOMEM;
@@ -401,10 +401,10 @@ ct_session_children(struct ct_session *session, ct_session_child_visit *visit, v
 {
   struct ct_session_child *children;
   size_t count;
-  if (session->tree == NULL) {
+  if (session->node.tree == NULL) {
     return 0;
   }
-  int code = collect_children(session->tree, &children, &count);
+  int code = collect_children(session->node.tree, &children, &count);
   if (code == 0) {
     qsort(children, count, sizeof(*children), compare_children);
     for (size_t i = 0; i < count; i++) {

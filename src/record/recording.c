@@ -21,27 +21,27 @@ session_write_manifest(struct ct_session *session, bool complete)
 {
   const struct ct_drain_thread_info *threads;
   struct ct_drain_stats stats;
-  pthread_mutex_lock(&session->writer_lock);
+  pthread_mutex_lock(&session->recording.writer_lock);
   if (complete) {
-    ct_trace_writer_sync(session->writer); /* so that the counts are of what is on the disk */
+    ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
   }
-  size_t count = ct_drain_threads(session->drain, &threads);
-  ct_drain_stats(session->drain, &stats);
-  ct_plans_lock(session->modules.plans); /* what patterns have matched */
-  json_t *json =
-      ct_manifest_json(&session->manifest, ct_manifest_modules(&session->modules), threads, count, &stats, complete);
-  ct_plans_unlock(session->modules.plans);
-  json_object_set_new(json, "sampling", ct_manifest_sampling(session->drain));
-  json_object_set_new(json, "output", ct_manifest_output(session->drain));
-  json_object_set_new(json, "switches", ct_manifest_switches(session->drain));
-  if (session->tree != NULL && !session->is_child) {
-    tree_put(session->tree, json);
+  size_t count = ct_drain_threads(session->recording.drain, &threads);
+  ct_drain_stats(session->recording.drain, &stats);
+  ct_plans_lock(session->recording.modules.plans); /* what patterns have matched */
+  json_t *json = ct_manifest_json(&session->recording.manifest, ct_manifest_modules(&session->recording.modules),
+                                  threads, count, &stats, complete);
+  ct_plans_unlock(session->recording.modules.plans);
+  json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
+  json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
+  json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
+  if (session->node.tree != NULL && !session->node.is_child) {
+    tree_put(session->node.tree, json);
   }
-  ct_trace_writer_manifest(session->writer, json);
+  ct_trace_writer_manifest(session->recording.writer, json);
   json_decref(json);
-  pthread_mutex_unlock(&session->writer_lock);
-  session->manifest_is_old = false;
-  session->manifest_ns = ct_now_ns();
+  pthread_mutex_unlock(&session->recording.writer_lock);
+  session->recording.manifest_is_old = false;
+  session->recording.manifest_ns = ct_now_ns();
 }
 
 /* While libraries come and go: now and then is enough. */
@@ -49,9 +49,9 @@ void
 session_refresh_manifest(struct ct_session *session)
 {
   session_note_cuts(session);
-  if (session->manifest_is_old && ct_now_ns() - session->manifest_ns > MANIFEST_NS) {
-    uint64_t bytes = session->image_live ? ct_process_private_bytes(session->process.pid) : 0;
-    session->manifest.private_bytes = bytes != 0 ? bytes : session->manifest.private_bytes;
+  if (session->recording.manifest_is_old && ct_now_ns() - session->recording.manifest_ns > MANIFEST_NS) {
+    uint64_t bytes = session->recording.image_live ? ct_process_private_bytes(session->target.process.pid) : 0;
+    session->recording.manifest.private_bytes = bytes != 0 ? bytes : session->recording.manifest.private_bytes;
     session_write_manifest(session, false);
   }
 }
@@ -59,20 +59,20 @@ session_refresh_manifest(struct ct_session *session)
 struct ct_module_sinks
 session_sinks(struct ct_session *session)
 {
-  return (struct ct_module_sinks){session->writer, &session->writer_lock, session->drain};
+  return (struct ct_module_sinks){session->recording.writer, &session->recording.writer_lock, session->recording.drain};
 }
 
 void
 session_sample(struct ct_session *session)
 {
   uint32_t mib = session->options.output_mib != 0 ? session->options.output_mib : CT_OUTPUT_MIB_DEFAULT;
-  ct_drain_capture(session->drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
+  ct_drain_capture(session->recording.drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
   uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
   struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
                                         .log2 = (uint32_t)__builtin_ctz(interval),
-                                        .mem_fd = session->process.mem_fd,
-                                        .controls = session->image.layout.controls};
-  ct_drain_sample(session->drain, &options);
+                                        .mem_fd = session->target.process.mem_fd,
+                                        .controls = session->recording.image.layout.controls};
+  ct_drain_sample(session->recording.drain, &options);
 }
 
 /* The process stands after an exec: makes the new image ready and resumes it. */
@@ -83,13 +83,13 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                      .lossless = session->options.lossless,
                                      .int3 = session->options.int3,
-                                     .follow = session->tree != NULL};
+                                     .follow = session->node.tree != NULL};
   char path[64], target[PATH_MAX];
-  ct_process_path(session->process.pid, "exe", path, sizeof(path));
+  ct_process_path(session->target.process.pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
   target[length > 0 ? length : 0] = '\0';
   int code = 0;
-  if (ct_process_seccomp(session->process.pid) != 0) {
+  if (ct_process_seccomp(session->target.process.pid) != 0) {
     code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
                    target);
   }
@@ -100,7 +100,8 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
       code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
     }
   }
-  const struct ct_plan *program = code == 0 ? ct_modules_program(&session->modules, session->process.pid) : NULL;
+  const struct ct_plan *program =
+      code == 0 ? ct_modules_program(&session->recording.modules, session->target.process.pid) : NULL;
   if (program != NULL && program->gs_unsafe) {
     code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
                    target);
@@ -112,33 +113,35 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   }
   options.no_stores = program != NULL && program->no_stores;
   options.no_crash = program == NULL || !ct_plan_hides_handlers(program);
-  struct ct_remote remote = ct_image_remote(&session->process);
+  struct ct_remote remote = ct_image_remote(&session->target.process);
   uint64_t sp = 0;
-  if (code == 0 && ct_process_stack_pointer(&session->process, &sp) != 0) {
+  if (code == 0 && ct_process_stack_pointer(&session->target.process, &sp) != 0) {
     code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
   }
   if (code == 0) {
-    code = ct_image_create(&remote, sp, &options, &session->image, diag);
+    code = ct_image_create(&remote, sp, &options, &session->recording.image, diag);
   }
-  ct_manifest_image(&session->manifest, session->process.pid, target, code == 0 ? NULL : diag->text);
+  ct_manifest_image(&session->recording.manifest, session->target.process.pid, target, code == 0 ? NULL : diag->text);
   if (code != 0) {
     return code;
   }
-  session->image_live = true;
+  session->recording.image_live = true;
   struct ct_module_sinks to = session_sinks(session);
-  remote.deadline_ns = ct_modules_deadline(&session->modules, session->process.pid, true, session->options.deadline_ms);
+  remote.deadline_ns =
+      ct_modules_deadline(&session->recording.modules, session->target.process.pid, true, session->options.deadline_ms);
   /* Before there are hooks: from here on we may be killed, and the program goes on. */
-  code = ct_process_set_gs_base(&session->process, session->image.layout.page_lookup);
+  code = ct_process_set_gs_base(&session->target.process, session->recording.image.layout.page_lookup);
   if (code == 0) {
-    code = ct_modules_update(&session->modules, session->image_count, &remote, &session->image.layout, &to, diag);
+    code = ct_modules_update(&session->recording.modules, session->recording.image_count, &remote,
+                             &session->recording.image.layout, &to, diag);
   }
-  session->image_count++;
+  session->recording.image_count++;
   if (code >= 0) {
     session_sample(session);
-    code = ct_drain_start(session->drain, &session->image.parts, session->process.pid);
+    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, session->target.process.pid);
   }
-  session_set_doorbell(session, &session->image.ring->control_doorbell);
-  session->manifest.install_ns += ct_now_ns() - begin;
+  session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
+  session->recording.manifest.install_ns += ct_now_ns() - begin;
   session_write_manifest(session, false);
   return code;
 }
@@ -147,40 +150,41 @@ void
 session_publish(struct ct_session *session)
 {
   struct ct_module_sinks to = session_sinks(session);
-  ct_modules_publish(&session->modules, &to);
+  ct_modules_publish(&session->recording.modules, &to);
 }
 
 /* The image has ended, by exec or with the process. */
 void
 session_end_image(struct ct_session *session, bool by_exec)
 {
-  if (!session->image_live) {
+  if (!session->recording.image_live) {
     return;
   }
   session_publish(session);
   session_note_cuts(session);
   if (!by_exec) {
-    ct_manifest_stop(&session->manifest);
+    ct_manifest_stop(&session->recording.manifest);
   }
-  ct_drain_stop(session->drain, by_exec ? session->process.own_pid : 0,
-                by_exec ? __builtin_ia32_rdtsc() : session->manifest.end_tsc);
+  ct_drain_stop(session->recording.drain, by_exec ? session->target.process.own_pid : 0,
+                by_exec ? __builtin_ia32_rdtsc() : session->recording.manifest.end_tsc);
   session_set_doorbell(session, NULL);
-  if (session->image.ring->closed == 0) {
+  if (session->recording.image.ring->closed == 0) {
     session_keep_lingering_image(session);
   }
-  if (session->image.ring != NULL) {
-    if (session->tree != NULL) {
-      tree_count_lost(session->tree, __atomic_load_n(&session->image.ring->handshakes_lost, __ATOMIC_RELAXED));
+  if (session->recording.image.ring != NULL) {
+    if (session->node.tree != NULL) {
+      tree_count_lost(session->node.tree,
+                      __atomic_load_n(&session->recording.image.ring->handshakes_lost, __ATOMIC_RELAXED));
     }
-    __atomic_store_n(&session->image.ring->closed, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&session->recording.image.ring->closed, 1, __ATOMIC_RELEASE);
   }
-  ct_image_free(&session->image);
-  session->crashes = 0;
-  ct_modules_forget(&session->modules);
+  ct_image_free(&session->recording.image);
+  session->recording.crashes = 0;
+  ct_modules_forget(&session->recording.modules);
   session_clear_history(session);
-  memset(&session->handshake_queue, 0, sizeof(session->handshake_queue));
-  session->hooks_version = 0; /* of the next one */
-  session->image_live = false;
+  memset(&session->node.handshake_queue, 0, sizeof(session->node.handshake_queue));
+  session->node.hooks_version = 0; /* of the next one */
+  session->recording.image_live = false;
 }
 
 static void
@@ -201,67 +205,68 @@ int
 session_open_trace(struct ct_session *session, struct ct_diag *diag)
 {
   const struct ct_session_options *options = &session->options;
-  if (options->replace && !session->is_child) {
+  if (options->replace && !session->node.is_child) {
     int moved = ct_trace_move_old(options->directory, diag);
     if (moved != 0) {
       return moved;
     }
   }
-  session->existed = access(options->directory, F_OK) == 0;
-  int code = ct_trace_writer_create(options->directory, session->is_child ? CHILD_BYTES : BUFFER_BYTES,
-                                    &session->writer, diag);
+  session->recording.existed = access(options->directory, F_OK) == 0;
+  int code = ct_trace_writer_create(options->directory, session->node.is_child ? CHILD_BYTES : BUFFER_BYTES,
+                                    &session->recording.writer, diag);
   if (code != 0) {
-    session->writer = NULL;
+    session->recording.writer = NULL;
     return code;
   }
-  if (options->give && !session->is_child) {
-    session->directory_fd = fcntl(ct_trace_writer_directory(session->writer), F_DUPFD_CLOEXEC, 0);
+  if (options->give && !session->node.is_child) {
+    session->recording.directory_fd = fcntl(ct_trace_writer_directory(session->recording.writer), F_DUPFD_CLOEXEC, 0);
   }
-  code =
-      ct_drain_create(session->writer, &session->writer_lock, options->max_depth != 0 ? options->max_depth : UINT32_MAX,
-                      &session->pause_request, &session->drain);
+  code = ct_drain_create(session->recording.writer, &session->recording.writer_lock,
+                         options->max_depth != 0 ? options->max_depth : UINT32_MAX, &session->target.pause_request,
+                         &session->recording.drain);
   if (code != 0) {
     session_drop_trace(session);
     return ct_fail(diag, code, "out of memory");
   }
-  session->manifest.costs =
-      session->is_child ? tree_costs(session->tree) : ct_measure_hook_costs(ct_image_store_delta());
-  session->modules.exclude = options->exclude;
-  session->modules.selection = options->selection;
-  if (session->tree == NULL) {
-    session->own_plans = ct_plans_create(options->int3, options->no_cache);
-    if (session->own_plans == NULL) {
+  session->recording.manifest.costs =
+      session->node.is_child ? tree_costs(session->node.tree) : ct_measure_hook_costs(ct_image_store_delta());
+  session->recording.modules.exclude = options->exclude;
+  session->recording.modules.selection = options->selection;
+  if (session->node.tree == NULL) {
+    session->recording.own_plans = ct_plans_create(options->int3, options->no_cache);
+    if (session->recording.own_plans == NULL) {
       session_drop_trace(session);
       return ct_fail(diag, CT_ENOMEM, "out of memory");
     }
   }
-  session->modules.plans = session->tree != NULL ? ct_process_tree_plans(session->tree) : session->own_plans;
-  session->manifest.cache = ct_plans_cache(session->modules.plans);
+  session->recording.modules.plans =
+      session->node.tree != NULL ? ct_process_tree_plans(session->node.tree) : session->recording.own_plans;
+  session->recording.manifest.cache = ct_plans_cache(session->recording.modules.plans);
   return 0;
 }
 
 static void
 free_stacks(struct ct_session *session)
 {
-  ct_stacks_free(session->stacks);
-  session->stacks = NULL;
-  session->stacks_begun = false;
+  ct_stacks_free(session->recording.stacks);
+  session->recording.stacks = NULL;
+  session->recording.stacks_begun = false;
 }
 
 static void
 free_trace(struct ct_session *session)
 {
-  ct_drain_free(session->drain);
-  session->drain = NULL;
-  session->writer = NULL;
-  ct_manifest_free(&session->manifest);
-  memset(&session->manifest, 0, sizeof(session->manifest));
-  ct_modules_free(&session->modules);
-  if (session->own_plans != NULL) {
+  ct_drain_free(session->recording.drain);
+  session->recording.drain = NULL;
+  session->recording.writer = NULL;
+  ct_manifest_free(&session->recording.manifest);
+  memset(&session->recording.manifest, 0, sizeof(session->recording.manifest));
+  ct_modules_free(&session->recording.modules);
+  if (session->recording.own_plans != NULL) {
     ct_select_end(session->options.selection);
   }
-  ct_plans_free(session->own_plans);
-  session->own_plans = NULL;
+  ct_plans_free(session->recording.own_plans);
+  session->recording.own_plans = NULL;
 }
 
 void
@@ -269,30 +274,30 @@ session_close_trace(struct ct_session *session)
 {
   struct ct_diag diag = {""};
   struct ct_drain_stats stats;
-  if (session->writer == NULL) {
+  if (session->recording.writer == NULL) {
     return;
   }
   free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
-  (void)ct_modules_write_sources(&session->modules, session->options.sources, session->writer);
+  (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
   session_note_unknown(session);
-  if (!session->is_child) {
-    ct_plans_suggest(session->modules.plans, session->options.selection, session->options.exclude);
+  if (!session->node.is_child) {
+    ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);
   }
   session_write_manifest(session, true);
-  ct_drain_stats(session->drain, &stats);
-  int code = ct_trace_writer_close(session->writer, &diag);
-  while (ct_plans_store(session->modules.plans)) {
+  ct_drain_stats(session->recording.drain, &stats);
+  int code = ct_trace_writer_close(session->recording.writer, &diag);
+  while (ct_plans_store(session->recording.modules.plans)) {
   }
-  if (session->result == 0 && code != 0) {
-    session->result = code;
-    session->why = diag;
+  if (session->recording.result == 0 && code != 0) {
+    session->recording.result = code;
+    session->recording.why = diag;
   }
-  pthread_mutex_lock(&session->guard);
-  session->status.events = stats.events;
-  session->status.dropped = stats.dropped;
-  memcpy(session->status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.events = stats.events;
+  session->sync.status.dropped = stats.dropped;
+  memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
+  pthread_mutex_unlock(&session->sync.guard);
   free_trace(session);
 }
 
@@ -300,9 +305,9 @@ void
 session_drop_trace(struct ct_session *session)
 {
   free_stacks(session);
-  if (session->writer != NULL) {
-    ct_trace_writer_close(session->writer, NULL);
+  if (session->recording.writer != NULL) {
+    ct_trace_writer_close(session->recording.writer, NULL);
     free_trace(session);
-    remove_empty_trace(session->options.directory, !session->existed);
+    remove_empty_trace(session->options.directory, !session->recording.existed);
   }
 }

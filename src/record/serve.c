@@ -54,7 +54,7 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
 {
   struct agent_remote *remote = context;
   struct ct_request *request = remote->request;
-  uint32_t *doorbell = &remote->session->image.ring->control_doorbell;
+  uint32_t *doorbell = &remote->session->recording.image.ring->control_doorbell;
   request->number = (uint64_t)number;
   memcpy(request->arg, args, sizeof(request->arg));
   if (!change_state(remote, CT_REQ_SYSCALL)) {
@@ -67,7 +67,7 @@ agent_syscall(void *context, long number, const uint64_t args[6], int64_t *resul
       *result = request->result;
       return state == remote->pending ? 0 : CT_ESRCH;
     }
-    if (ct_process_has_died(&remote->session->process)) {
+    if (ct_process_has_died(&remote->session->target.process)) {
       return CT_ESRCH;
     }
     if (step > REMOTE_STEPS_ASKED && session_has_commands(remote->session)) {
@@ -104,7 +104,7 @@ leave(struct ct_session *session, const struct ct_undo_wait *wait, const char *w
   if (session_leave(session, wait, &diag) != 0) {
     session_note(session, diag.text);
   }
-  session->manifest_is_old = true;
+  session->recording.manifest_is_old = true;
 }
 
 static void
@@ -131,7 +131,7 @@ static bool
 gs_is_in_danger(struct ct_session *session, struct agent_remote *via)
 {
   char who[128];
-  const struct ct_module *module = ct_modules_gs_danger(&session->modules);
+  const struct ct_module *module = ct_modules_gs_danger(&session->recording.modules);
   if (module == NULL) {
     return false;
   }
@@ -147,22 +147,22 @@ serve_rendezvous(struct ct_session *session, struct agent_remote *via)
 {
   uint64_t begin = ct_now_ns();
   struct ct_remote remote = {
-      .process = &session->process, .syscall = agent_syscall, .context = via, .waits = still_waits};
+      .process = &session->target.process, .syscall = agent_syscall, .context = via, .waits = still_waits};
   struct ct_module_sinks to = session_sinks(session);
   struct ct_diag diag = {""};
-  int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.layout, &to, &diag);
+  int added = ct_modules_update(&session->recording.modules, session->recording.image_count - 1, &remote,
+                                &session->recording.image.layout, &to, &diag);
   if (added > 0 && gs_is_in_danger(session, via)) {
     return;
   }
   answer_request(via);
-  session->manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_publish(&session->modules, &to);
+  session->recording.manifest.install_ns += ct_now_ns() - begin;
+  ct_modules_publish(&session->recording.modules, &to);
   if (added < 0) {
     session_note(session, diag.text);
   }
-  session->manifest_is_old |= added > 0;
-  session->seen_before = false;
+  session->recording.manifest_is_old |= added > 0;
+  session->recording.seen_before = false;
   session_refresh_manifest(session);
 }
 
@@ -173,17 +173,17 @@ hook_found_modules(struct ct_session *session)
   struct ct_diag diag = {""};
   uint64_t begin = ct_now_ns();
   if (session_stop_threads(session, NULL) != 0) {
-    session->next_check_ns = ct_now_ns() + RETRY_NS;
+    session->recording.next_check_ns = ct_now_ns() + RETRY_NS;
     return;
   }
   struct ct_remote remote = session_stopped_remote(session);
   struct ct_module_sinks to = session_sinks(session);
-  int added =
-      ct_modules_update(&session->modules, session->image_count - 1, &remote, &session->image.layout, &to, &diag);
+  int added = ct_modules_update(&session->recording.modules, session->recording.image_count - 1, &remote,
+                                &session->recording.image.layout, &to, &diag);
   session_resume_threads(session);
-  session->manifest.install_ns += ct_now_ns() - begin;
-  ct_modules_publish(&session->modules, &to);
-  session->manifest_is_old |= added > 0;
+  session->recording.manifest.install_ns += ct_now_ns() - begin;
+  ct_modules_publish(&session->recording.modules, &to);
+  session->recording.manifest_is_old |= added > 0;
   if (added < 0) {
     session_note(session, diag.text);
   }
@@ -201,19 +201,19 @@ void
 session_check_for_modules(struct ct_session *session)
 {
   uint64_t begin = ct_now_ns();
-  if (!session->image_live || begin < session->next_check_ns) {
+  if (!session->recording.image_live || begin < session->recording.next_check_ns) {
     return;
   }
-  bool told = ct_modules_have_rendezvous(&session->modules);
-  bool changed = ct_modules_check(&session->modules, session->process.pid);
+  bool told = ct_modules_have_rendezvous(&session->recording.modules);
+  bool changed = ct_modules_check(&session->recording.modules, session->target.process.pid);
   uint64_t pause = told ? CHECK_PUBLISHED_NS : CHECK_NS;
   uint64_t took = ct_now_ns() - begin;
-  session->next_check_ns = begin + (took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause);
-  if (changed && (!told || session->seen_before)) {
+  session->recording.next_check_ns = begin + (took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause);
+  if (changed && (!told || session->recording.seen_before)) {
     hook_found_modules(session);
     changed = false;
   }
-  session->seen_before = changed;
+  session->recording.seen_before = changed;
 }
 
 bool
@@ -225,7 +225,7 @@ session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
   while (length + 1 < sizeof(path)) {
     size_t step = CT_PAGE_BYTES - (path_address + length) % CT_PAGE_BYTES;
     step = step < sizeof(path) - 1 - length ? step : sizeof(path) - 1 - length;
-    if (ct_process_read(&session->process, path_address + length, path + length, step) != 0) {
+    if (ct_process_read(&session->target.process, path_address + length, path + length, step) != 0) {
       return false;
     }
     if (memchr(path + length, '\0', step) != NULL) {
@@ -235,7 +235,7 @@ session_exec_loses_privilege(struct ct_session *session, uint64_t path_address)
   }
   path[sizeof(path) - 1] = '\0';
   snprintf(rest, sizeof(rest), "%s%s", path[0] == '/' ? "root" : "cwd/", path);
-  ct_process_path(session->process.pid, rest, seen, sizeof(seen));
+  ct_process_path(session->target.process.pid, rest, seen, sizeof(seen));
   int fd = ct_rooted_open(seen, O_PATH | O_CLOEXEC);
   if (fd < 0) {
     return false;
@@ -255,34 +255,34 @@ serve_exec(struct ct_session *session, struct agent_remote *via, pid_t own_tid)
     session_note(session, "the program went on to a setuid or setgid program, which is not recorded");
     return;
   }
-  pid_t tid = ct_thread_by_own_id(session->process.pid, own_tid);
+  pid_t tid = ct_thread_by_own_id(session->target.process.pid, own_tid);
   if (tid == 0) { /* it has been killed */
     answer_request(via);
     return;
   }
   session_bound_waits(session);
-  int code = ct_process_follow_exec(&session->process, tid, answer_request, via, &diag);
+  int code = ct_process_follow_exec(&session->target.process, tid, answer_request, via, &diag);
   if (code == CT_ENOENT) {
     return; /* the exec failed; the program goes on */
   }
   if (code != 0) {
-    if (diag.text[0] != '\0' && !session->process.dead) {
+    if (diag.text[0] != '\0' && !session->target.process.dead) {
       session_note(session, diag.text);
     }
     return;
   }
   session_end_image(session, true);
   code = session_begin_image(session, &diag);
-  if (session->is_child) {
-    ct_manifest_command(&session->manifest, session->process.pid);
+  if (session->node.is_child) {
+    ct_manifest_command(&session->recording.manifest, session->target.process.pid);
   }
-  if (code != 0 && !ct_process_reap(&session->process)) {
+  if (code != 0 && !ct_process_reap(&session->target.process)) {
     session_note(session, diag.text);
   }
   if (code != 0) {
     session_end_image(session, false);
   }
-  ct_process_release(&session->process);
+  ct_process_release(&session->target.process);
   session_publish(session);
 }
 
@@ -291,12 +291,12 @@ static void
 serve_crash(struct ct_session *session)
 {
   struct ct_diag diag = {""};
-  if (++session->crashes > CRASHES_MAX) {
-    ct_crash_dismiss(&session->image.parts);
+  if (++session->recording.crashes > CRASHES_MAX) {
+    ct_crash_dismiss(&session->recording.image.parts);
     return;
   }
-  if (ct_crash_serve(&session->process, &session->image.parts, &session->image.layout, &session->modules,
-                     session->writer, session->drain, &diag) != 0) {
+  if (ct_crash_serve(&session->target.process, &session->recording.image.parts, &session->recording.image.layout,
+                     &session->recording.modules, session->recording.writer, session->recording.drain, &diag) != 0) {
     session_note(session, diag.text);
   }
 }
@@ -305,11 +305,11 @@ serve_crash(struct ct_session *session)
 bool
 session_serve_requests(struct ct_session *session)
 {
-  if (ct_crash_is_pending(&session->image.parts)) {
+  if (ct_crash_is_pending(&session->recording.image.parts)) {
     serve_crash(session);
     return true;
   }
-  struct ct_ring_header *ring = session->image.ring;
+  struct ct_ring_header *ring = session->recording.image.ring;
   if (__atomic_load_n(&ring->leave, __ATOMIC_ACQUIRE) == CT_LEAVE_PENDING) {
     struct ct_undo_wait wait = {say_it_is_left, say_it_is_not, ring,
                                 __atomic_load_n(&ring->leave_frame, __ATOMIC_RELAXED)};
@@ -317,7 +317,7 @@ session_serve_requests(struct ct_session *session)
           wait.frame != 0 ? "memory of contrail's own" : THE_GS_REGISTER);
     return false;
   }
-  struct ct_slot *slots = session->image.parts.slots;
+  struct ct_slot *slots = session->recording.image.parts.slots;
   uint64_t begin = ct_now_ns();
   for (uint32_t word = 0; word < CT_SLOT_COUNT / 64; word++) {
     /* acquire: pairs with the agent's release of the bit, after the request */
@@ -337,7 +337,7 @@ session_serve_requests(struct ct_session *session)
         return true; /* the ring may be another one now */
       }
       serve_rendezvous(session, &via);
-      if (!session->image_live) {
+      if (!session->recording.image_live) {
         return false; /* the ring is gone */
       }
       if (ct_now_ns() - begin > SERVE_NS) { /* a process can ask without end */

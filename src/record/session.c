@@ -24,7 +24,7 @@ start_thread(struct ct_session *session)
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  int failed = ct_worker_create(&session->thread, &attributes, session_main, session);
+  int failed = ct_worker_create(&session->threads.thread, &attributes, session_main, session);
   pthread_attr_destroy(&attributes);
   return failed;
 }
@@ -32,14 +32,14 @@ start_thread(struct ct_session *session)
 static void
 free_session(struct ct_session *session)
 {
-  if (!session->is_child) {
-    ct_process_tree_free(session->tree);
+  if (!session->node.is_child) {
+    ct_process_tree_free(session->node.tree);
   }
-  pthread_mutex_destroy(&session->guard);
-  pthread_mutex_destroy(&session->writer_lock);
-  pthread_cond_destroy(&session->changed);
-  ct_selection_free(session->own_selection);
-  ct_exclude_free(session->own_exclude);
+  pthread_mutex_destroy(&session->sync.guard);
+  pthread_mutex_destroy(&session->recording.writer_lock);
+  pthread_cond_destroy(&session->sync.changed);
+  ct_selection_free(session->recording.own_selection);
+  ct_exclude_free(session->recording.own_exclude);
   free((char *)session->options.directory);
   free(session);
 }
@@ -70,29 +70,29 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   session->options.ring_mib = own.ring_mib != 0 ? own.ring_mib : CT_RING_MIB_DEFAULT;
   session->options.directory = strdup(own.directory);
   if (own.selection == NULL) {
-    session->options.selection = session->own_selection = ct_selection_create();
+    session->options.selection = session->recording.own_selection = ct_selection_create();
   }
   if (tree == NULL && session->options.selection != NULL) {
     ct_select_forks(session->options.selection, own.follow);
   }
   if (own.exclude == NULL) {
-    session->options.exclude = session->own_exclude = ct_exclude_create();
+    session->options.exclude = session->recording.own_exclude = ct_exclude_create();
   }
   bool have_all =
       session->options.directory != NULL && session->options.selection != NULL && session->options.exclude != NULL;
-  session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
-  session->doorbell = &session->own_doorbell;
-  session->stop_watching = session->directory_fd = -1;
-  session->is_child = child_init != NULL;
-  session->child_init = child_init;
-  session->child_pid = child_init != NULL ? child_init->pid : 0;
-  session->parent = child_init != NULL ? child_init->parent : 0;
-  session->tree = tree == NULL && own.follow ? ct_process_tree_create(session, &of_children) : tree;
-  have_all = have_all && (!own.follow || session->tree != NULL);
-  pthread_mutex_init(&session->guard, NULL);
-  pthread_mutex_init(&session->writer_lock, NULL);
-  pthread_cond_init(&session->changed, NULL);
-  ct_state_go(&session->status.state, CT_STEP_CREATE, NULL);
+  session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  session->sync.doorbell = &session->sync.own_doorbell;
+  session->threads.stop_watching = session->recording.directory_fd = -1;
+  session->node.is_child = child_init != NULL;
+  session->node.child_init = child_init;
+  session->node.child_pid = child_init != NULL ? child_init->pid : 0;
+  session->node.parent = child_init != NULL ? child_init->parent : 0;
+  session->node.tree = tree == NULL && own.follow ? ct_process_tree_create(session, &of_children) : tree;
+  have_all = have_all && (!own.follow || session->node.tree != NULL);
+  pthread_mutex_init(&session->sync.guard, NULL);
+  pthread_mutex_init(&session->recording.writer_lock, NULL);
+  pthread_cond_init(&session->sync.changed, NULL);
+  ct_state_go(&session->sync.status.state, CT_STEP_CREATE, NULL);
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &session->caller_mask);
@@ -112,7 +112,7 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
   int code = create(options, NULL, NULL, out, diag);
   if (code == 0) {
     ct_worker_enter();
-    (*out)->creator = pthread_self();
+    (*out)->threads.creator = pthread_self();
   }
   return code;
 }
@@ -121,8 +121,8 @@ ct_session_create(const struct ct_session_options *options, struct ct_session **
 static void
 guard_workers(struct ct_session *session)
 {
-  if (!session->workers_guarded) {
-    session->workers_guarded = true;
+  if (!session->threads.workers_guarded) {
+    session->threads.workers_guarded = true;
     ct_workers_guard();
   }
 }
@@ -146,20 +146,20 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
     code = session_open_trace(session, diag);
   }
   if (code == 0) {
-    code = ct_process_spawn(spawn->argv, &spawn->mask, &session->process, spawn->exec_errno, diag);
+    code = ct_process_spawn(spawn->argv, &spawn->mask, &session->target.process, spawn->exec_errno, diag);
     if (code != 0) {
       session_drop_trace(session);
     }
   }
   if (code != 0) {
-    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+    session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
     session_go(session, CT_STEP_FAIL, NULL);
     return code;
   }
-  ct_manifest_start(&session->manifest, &session->options, spawn->argv, session->process.pid);
-  pthread_mutex_lock(&session->guard);
-  session->status.pid = session->process.pid;
-  pthread_mutex_unlock(&session->guard);
+  ct_manifest_start(&session->recording.manifest, &session->options, spawn->argv, session->target.process.pid);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.pid = session->target.process.pid;
+  pthread_mutex_unlock(&session->sync.guard);
   guard_workers(session);
   session_start_watching(session);
   return session_go(session, CT_STEP_STOPPED, NULL);
@@ -190,17 +190,17 @@ run_install(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code == 0) {
     return session_go(session, CT_STEP_HOOKED, NULL);
   }
-  if (ct_process_reap(&session->process)) { /* it was killed while it was stopped */
+  if (ct_process_reap(&session->target.process)) { /* it was killed while it was stopped */
     session_check_for_end(session);
     return 0;
   }
   if (code == CT_ETIMEOUT) { /* it runs on without us */
-    ct_process_release(&session->process);
+    ct_process_release(&session->target.process);
     session_detach(session, NULL);
   } else {
     session_end_image(session, false);
     session_stop_watching(session);
-    ct_process_close(&session->process, true);
+    ct_process_close(&session->target.process, true);
   }
   session_drop_trace(session);
   session_go(session, CT_STEP_FAIL, NULL);
@@ -221,21 +221,21 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  pthread_mutex_lock(&session->guard);
-  session->status.pid = pid;
-  session->status.attached = true;
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.pid = pid;
+  session->sync.status.attached = true;
+  pthread_mutex_unlock(&session->sync.guard);
   guard_workers(session);
   code = session_attach(session, pid, diag);
   if (code != 0) {
-    ct_process_close(&session->process, false);
-    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+    ct_process_close(&session->target.process, false);
+    session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
     session_go(session, CT_STEP_FAIL, NULL);
     return code;
   }
-  pthread_mutex_lock(&session->guard);
-  ct_modules_count(&session->modules, &session->status.functions, &session->status.hooked);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
+  pthread_mutex_unlock(&session->sync.guard);
   session_start_watching(session);
   return session_go(session, CT_STEP_HOOKED, NULL);
 }
@@ -252,11 +252,11 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
   (void)argument;
   int code = session_go(session, CT_STEP_RESUME, diag);
   if (code == 0) {
-    if (session->stacks != NULL && !session->stacks_begun) {
-      ct_stacks_begin(session->stacks, session->drain);
-      session->stacks_begun = true;
+    if (session->recording.stacks != NULL && !session->recording.stacks_begun) {
+      ct_stacks_begin(session->recording.stacks, session->recording.drain);
+      session->recording.stacks_begun = true;
     }
-    ct_process_release(&session->process);
+    ct_process_release(&session->target.process);
     session_resume_threads(session);
     session_publish(session);
     session_write_manifest(session, false);
@@ -275,7 +275,7 @@ static int
 run_pause(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  enum ct_session_state state = session->status.state;
+  enum ct_session_state state = session->sync.status.state;
   int code = ct_state_go(&state, CT_STEP_PAUSE, diag);
   if (code == 0) {
     code = session_stop_threads(session, diag);
@@ -293,7 +293,7 @@ ct_session_pause(struct ct_session *session, struct ct_diag *diag)
 static void
 end_tree(struct ct_session *session)
 {
-  if (session->tree != NULL && !session->is_child) {
+  if (session->node.tree != NULL && !session->node.is_child) {
     session_serve_lingering_image(session, true);
     tree_end(session);
   }
@@ -304,17 +304,17 @@ static void
 let_children_go(struct ct_session *session)
 {
   end_tree(session);
-  pthread_mutex_lock(&session->guard);
-  session->status.detached = true;
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.detached = true;
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
 }
 
 static int
 run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  if (session->status.ended && (session->image_lingers || session_has_children(session))) {
+  if (session->sync.status.ended && (session->node.image_lingers || session_has_children(session))) {
     let_children_go(session);
     return 0;
   }
@@ -322,34 +322,34 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  ct_process_release(&session->process); /* spawned, and not resumed yet */
-  session_turn_away(session);            /* others may wait for who waits for us, and we for them */
+  ct_process_release(&session->target.process); /* spawned, and not resumed yet */
+  session_turn_away(session);                   /* others may wait for who waits for us, and we for them */
   end_tree(session);
   code = session_detach(session, diag);
   if (session_check_for_end(session)) { /* a child too, that had ended just before the first process did */
     return 0;
   }
-  ct_manifest_detach(&session->manifest);
+  ct_manifest_detach(&session->recording.manifest);
   session_close_trace(session);
-  bool attached = session->status.attached;
+  bool attached = session->sync.status.attached;
   if (attached) {
     session_stop_watching(session);
-    ct_process_close(&session->process, false);
-    session->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+    ct_process_close(&session->target.process, false);
+    session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   }
-  pthread_mutex_lock(&session->guard);
-  session->status.detached = true;
-  session->finished |= attached;
-  ct_state_go(&session->status.state, code == 0 ? CT_STEP_UNDONE : CT_STEP_FAIL, NULL);
-  pthread_cond_broadcast(&session->changed);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  session->sync.status.detached = true;
+  session->sync.finished |= attached;
+  ct_state_go(&session->sync.status.state, code == 0 ? CT_STEP_UNDONE : CT_STEP_FAIL, NULL);
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
 
 void
 ct_session_expedite(struct ct_session *session)
 {
-  __atomic_store_n(&session->expedited, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&session->sync.expedited, 1, __ATOMIC_RELAXED);
 }
 
 int
@@ -374,8 +374,9 @@ ct_session_reset(struct ct_session *session, struct ct_diag *diag)
 static bool
 has_finished(const struct ct_session *session)
 {
-  bool waits = session->options.wait_for_all && (session->image_lingers || session->status.children_live != 0);
-  return session->finished && (!waits || session->status.detached);
+  bool waits =
+      session->options.wait_for_all && (session->node.image_lingers || session->sync.status.children_live != 0);
+  return session->sync.finished && (!waits || session->sync.status.detached);
 }
 
 int
@@ -388,13 +389,13 @@ ct_session_wait(struct ct_session *session, int timeout_ms)
   until.tv_sec += until.tv_nsec / 1000000000L;
   until.tv_nsec %= 1000000000L;
   int late = 0;
-  pthread_mutex_lock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
   while (!has_finished(session) && late == 0) {
-    late = timeout_ms < 0 ? pthread_cond_wait(&session->changed, &session->guard)
-                          : pthread_cond_timedwait(&session->changed, &session->guard, &until);
+    late = timeout_ms < 0 ? pthread_cond_wait(&session->sync.changed, &session->sync.guard)
+                          : pthread_cond_timedwait(&session->sync.changed, &session->sync.guard, &until);
   }
-  int code = !has_finished(session) ? CT_ETIMEOUT : session->lost ? CT_ESRCH : 0;
-  pthread_mutex_unlock(&session->guard);
+  int code = !has_finished(session) ? CT_ETIMEOUT : session->sync.lost ? CT_ESRCH : 0;
+  pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
 
@@ -407,9 +408,9 @@ ct_session_directory(const struct ct_session *session)
 int
 ct_session_get_status(struct ct_session *session, struct ct_session_status *status)
 {
-  pthread_mutex_lock(&session->guard);
-  int code = ct_sized_give(status, &session->status, sizeof(session->status), NULL);
-  pthread_mutex_unlock(&session->guard);
+  pthread_mutex_lock(&session->sync.guard);
+  int code = ct_sized_give(status, &session->sync.status, sizeof(session->sync.status), NULL);
+  pthread_mutex_unlock(&session->sync.guard);
   return code;
 }
 
@@ -417,45 +418,46 @@ static int
 run_close(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
   (void)argument;
-  enum ct_session_state state = session->status.state;
+  enum ct_session_state state = session->sync.status.state;
   if (state == CT_STATE_ATTACHED || state == CT_STATE_RUNNING) {
     run_detach(session, NULL, diag);
   } else if (state == CT_STATE_SUSPENDED) {
-    ct_process_close(&session->process, true);
+    ct_process_close(&session->target.process, true);
     session_drop_trace(session);
   }
   end_tree(session);
   session_serve_lingering_image(session, true);
-  if (session->is_child) {
+  if (session->node.is_child) {
     tree_child_is_over(session);
   }
   session_stop_watching(session);
-  ct_process_close(&session->process, false);
+  ct_process_close(&session->target.process, false);
   session_close_trace(session);
   tree_amend(session);
-  if (session->directory_fd >= 0) {
-    ct_trace_give(session->directory_fd, session->options.owner, session->options.owner_group);
-    close(session->directory_fd);
+  if (session->recording.directory_fd >= 0) {
+    ct_trace_give(session->recording.directory_fd, session->options.owner, session->options.owner_group);
+    close(session->recording.directory_fd);
   }
-  session->quit = true;
-  if (session->result != 0) {
-    *diag = session->why;
+  session->sync.quit = true;
+  if (session->recording.result != 0) {
+    *diag = session->recording.why;
   }
-  return session->result;
+  return session->recording.result;
 }
 
 int
 ct_session_close(struct ct_session *session, struct ct_session_status *status, struct ct_diag *diag)
 {
   int code = session_command(session, CT_ERROR_ATTACH, run_close, NULL, diag);
-  pthread_join(session->thread, NULL);
-  if (session->workers_guarded) {
+  pthread_join(session->threads.thread, NULL);
+  if (session->threads.workers_guarded) {
     ct_workers_unguard();
   }
-  if (pthread_equal(session->creator, pthread_self())) {
+  if (pthread_equal(session->threads.creator, pthread_self())) {
     ct_worker_leave();
   }
-  if (status != NULL && ct_sized_give(status, &session->status, sizeof(session->status), NULL) != 0 && code == 0) {
+  if (status != NULL && ct_sized_give(status, &session->sync.status, sizeof(session->sync.status), NULL) != 0 &&
+      code == 0) {
     code = ct_fail(diag, CT_EINVAL, "struct_size of the status is not set");
   }
   free_session(session);

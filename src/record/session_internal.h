@@ -20,11 +20,8 @@
 
 struct command; /* command.c */
 
-struct ct_session {
-  struct ct_session_options options;
-  sigset_t caller_mask; /* of the thread that wants a program started */
-
-  /* Between threads, under the guard. */
+/* What other threads use as well, under the guard. */
+struct session_sync {
   pthread_mutex_t guard;
   pthread_cond_t changed; /* a command is done, the state is another one, the process has ended */
   struct command *commands;
@@ -34,19 +31,27 @@ struct ct_session {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
+  uint32_t expedited; /* of the first one, atomic: who waits for a detach gives up soon */
+};
 
-  bool workers_guarded; /* by us */
-  pthread_t creator;    /* a worker until it closes the session */
+struct session_threads {
   pthread_t thread;
   pthread_t watcher; /* rings the doorbell when the process ends */
   bool watched;
-  int stop_watching; /* eventfd */
+  int stop_watching;    /* eventfd */
+  bool workers_guarded; /* by us */
+  pthread_t creator;    /* a worker until it closes the session */
+};
 
+struct session_target {
   struct ct_process process;
   struct ct_stopped stopped; /* the threads of a process that was attached to */
   bool is_stopped;
   uint64_t stopped_since_ns, stopped_since_tsc;
   struct ct_pause_request pause_request;
+};
+
+struct session_recording {
   struct ct_image image;
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
@@ -54,12 +59,27 @@ struct ct_session {
   struct ct_modules modules;
   struct ct_selection *own_selection; /* when the options bring none */
   struct ct_exclude *own_exclude;
+  struct ct_plans *own_plans; /* NULL: the tree's are used */
   struct ct_drain *drain;
   struct ct_stacks *stacks;       /* of the threads when it was attached to; NULL: none */
   bool stacks_begun;              /* the process has run since */
   struct ct_trace_writer *writer; /* NULL: no trace yet */
   pthread_mutex_t writer_lock;
-  struct ct_plans *own_plans;       /* NULL: the tree's are used */
+  struct ct_manifest manifest;
+  bool manifest_is_old;
+  uint64_t cuts_reported; /* enum ct_cut: noted */
+  uint64_t manifest_ns;   /* when it was written */
+  uint64_t next_check_ns;
+  uint64_t counted_ns; /* when the numbers of the status were brought up to date */
+  bool seen_before;    /* a library, at the last look, with no word from the loader since */
+  bool existed;        /* the trace directory, before us */
+  int directory_fd;    /* it, if it is to be given to somebody; else -1 */
+  int result;          /* the first failure ... */
+  struct ct_diag why;  /* ... and its line */
+};
+
+/* Its place in the process tree. */
+struct session_node {
   struct ct_process_tree *tree;     /* NULL: children are not followed */
   struct ct_child_init *child_init; /* of a child, until it is recorded */
   uint32_t generation;              /* of the hooks (tree_generation) */
@@ -72,18 +92,16 @@ struct ct_session {
   bool image_lingers; /* under the guard: lingering is in use */
   struct ct_lingering_image lingering;
   struct ct_handshake_queue handshake_queue;
-  uint32_t expedited; /* of the first one, atomic: who waits for a detach gives up soon */
-  struct ct_manifest manifest;
-  bool manifest_is_old;
-  uint64_t cuts_reported; /* enum ct_cut: noted */
-  uint64_t manifest_ns;   /* when it was written */
-  uint64_t next_check_ns;
-  uint64_t counted_ns; /* when the numbers of the status were brought up to date */
-  bool seen_before;    /* a library, at the last look, with no word from the loader since */
-  bool existed;        /* the trace directory, before us */
-  int directory_fd;    /* it, if it is to be given to somebody; else -1 */
-  int result;          /* of the recording: the first failure ... */
-  struct ct_diag why;  /* ... and its line */
+};
+
+struct ct_session {
+  struct ct_session_options options;
+  sigset_t caller_mask; /* of the thread that wants a program started */
+  struct session_sync sync;
+  struct session_threads threads;
+  struct session_target target;
+  struct session_recording recording;
+  struct session_node node;
 };
 
 /* command.c: what other threads share with the session's. */
