@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "control/server.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <limits.h>
 #include <signal.h>
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(CT_CONTROL_ID_BYTES == CT_SESSION_ID_BYTES, "one of them is public");
+static_assert(CT_CONTROL_ID_BYTES == CT_SESSION_ID_BYTES, "one of them is public");
 
 struct ct_control {
   struct ct_session *session;

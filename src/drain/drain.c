@@ -16,7 +16,7 @@
  */
 #include "drain/drain.h"
 #include "base/worker.h"
-#include "drain/internal.h"
+#include "drain/drain_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* See sampling.h. */
 #include "drain/sampling.h"
 
-#include "drain/internal.h"
+#include "drain/drain_internal.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The ring's segments: taking events out of them, waiting for those that are reserved, giving them back. */
-#include "drain/internal.h"
+#include "drain/drain_internal.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * ct_capture_pool) to the trace. What is there at a time is put in order of time; between threads one may still come a
  * little late.
  */
-#include "drain/internal.h"
+#include "drain/drain_internal.h"
 
 #include "trace/format.h"
 #include "trace/writer.h"

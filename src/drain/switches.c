@@ -22,6 +22,7 @@
 
 #include <contrail/trace.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <dirent.h>
 #include <linux/perf_event.h>
@@ -35,7 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert((int)CT_RING_AWAY_HELD == (int)CT_AWAY_HELD && (int)CT_RING_AWAY_ROOM == (int)CT_AWAY_ROOM, "away");
+static_assert((int)CT_RING_AWAY_HELD == (int)CT_AWAY_HELD && (int)CT_RING_AWAY_ROOM == (int)CT_AWAY_ROOM, "away");
 
 enum {
   DATA_BYTES_MAX = 256 << 10, /* of a processor's ring */

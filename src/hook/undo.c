@@ -33,6 +33,7 @@
 #include "hook/text.h"
 #include "x86/trampoline.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -285,7 +286,7 @@ static int
 send_who_waits(struct undo *undo)
 {
   struct ct_registers registers;
-  _Static_assert(sizeof(registers) == sizeof(struct ct_leave_frame), "registers");
+  static_assert(sizeof(registers) == sizeof(struct ct_leave_frame), "registers");
   int code = 0;
   for (size_t i = 0; i < undo->stopped->thread_count && code == 0; i++) {
     if (waits_to_be_sent(undo, &undo->stopped->threads[i])) {

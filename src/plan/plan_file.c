@@ -24,6 +24,7 @@
 #include "target/functions.h"
 #include "x86/decode.h"
 
+#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
@@ -65,11 +66,11 @@ struct plan_file {
   uint8_t facts[FACTS_BYTES];
 };
 #define CHECKSUM_FROM offsetof(struct plan_file, bytes)
-_Static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays after it are aligned");
-_Static_assert(sizeof(struct ct_plan) == 176 + sizeof(size_t) * CT_REFUSED_COUNT,
-               "a new field of struct ct_plan? store it, best among the facts");
-_Static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_CANDIDATES + 48,
-               "compared as bytes, so without padding");
+static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays after it are aligned");
+static_assert(sizeof(struct ct_plan) == 176 + sizeof(size_t) * CT_REFUSED_COUNT,
+              "a new field of struct ct_plan? store it, best among the facts");
+static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_CANDIDATES + 48,
+              "compared as bytes, so without padding");
 
 /* ---- the key ---- */
 

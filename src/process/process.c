@@ -5,6 +5,7 @@
 #include "process/ids.h"
 #include "process/wait.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -122,7 +123,7 @@ bool
 ct_process_end_status(const struct ct_process *process, int *status)
 {
   struct pidfd_info_exit info = {.mask = PIDFD_INFO_EXIT_MASK};
-  _Static_assert(sizeof(info) == 64, "PIDFD_INFO_SIZE_VER0");
+  static_assert(sizeof(info) == 64, "PIDFD_INFO_SIZE_VER0");
   if (ct_process_exit_status(process->pid, status)) {
     return true;
   }

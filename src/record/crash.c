@@ -16,6 +16,7 @@
 #include "process/stop.h"
 #include "process/ids.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -116,7 +117,7 @@ put_signal(struct crash *crash)
 {
   siginfo_t info;
   char name[32];
-  _Static_assert(sizeof(info) == CT_CRASH_SIGINFO_BYTES, "siginfo");
+  static_assert(sizeof(info) == CT_CRASH_SIGINFO_BYTES, "siginfo");
   memcpy(&info, crash->record.siginfo, sizeof(info));
   int number = (int)crash->record.signal;
   const char *short_name = sigabbrev_np(number);

@@ -16,6 +16,7 @@
 #include "ring/stacks.h"
 #include "x86/trampoline.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -41,9 +42,9 @@ extern const uint8_t ct_agent_blob_end[];
  */
 #define STORE_APART 0x1840ll
 #define STORE_DELTA (-(1ll << 45) + STORE_APART)
-_Static_assert(STORE_APART % 64 == 0, "a return-address slot that lies in one cache line has its store in one");
-_Static_assert((STORE_APART & 0xfff) != 0 && (STORE_APART & 0xffff000) != 0,
-               "neither the low bits nor the page's agree");
+static_assert(STORE_APART % 64 == 0, "a return-address slot that lies in one cache line has its store in one");
+static_assert((STORE_APART & 0xfff) != 0 && (STORE_APART & 0xffff000) != 0,
+              "neither the low bits nor the page's agree");
 /*
  * Where our own mappings go: BASE_BELOW below where the kernel puts what asks for no address, and in which order. Far
  * enough that libraries find their usual addresses; near enough that, as with those, no program can count on an address

@@ -11,10 +11,11 @@
  */
 #include "trace/cursor_internal.h"
 
+#include "base/branch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define UNLIKELY(x)  __builtin_expect(!!(x), 0)
 #define CONTEXTS_MAX (1u << 22) /* more than that at one time is no program's doing */
 
 bool
@@ -331,7 +332,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
     uint32_t op = *op_at;
     uint16_t word;
     memcpy(&word, delta_at, sizeof(word)); /* the column has slack after it */
-    if (UNLIKELY((word & 0x8080) == 0x8080)) {
+    if (CT_UNLIKELY((word & 0x8080) == 0x8080)) {
       uint64_t delta;
       delta_at = get_long_delta(delta_at, &delta);
       tsc += delta;
@@ -340,7 +341,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       tsc += (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
       delta_at += 1 + more;
     }
-    if (UNLIKELY(op > CT_OP_ENTER)) {
+    if (CT_UNLIKELY(op > CT_OP_ENTER)) {
       c->delta = delta_at;
       c->id = id;
       c->stack.count = (uint32_t)(top - bottom);
@@ -363,7 +364,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
     const struct ct_open_frame *frame = top - 1;
     uint32_t slot = ct_prediction_slot(last);
     uint32_t fn = (frame->fn & if_return) | (*id & if_id) | ((prediction[slot] - 1) & if_predicted);
-    if (UNLIKELY(fn == CT_FUNCTION_NONE)) { /* no prediction, or the entry below the bottom of the stack */
+    if (CT_UNLIKELY(fn == CT_FUNCTION_NONE)) { /* no prediction, or the entry below the bottom of the stack */
       *damaged = true;
       break;
     }

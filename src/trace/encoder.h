@@ -18,13 +18,11 @@
 #ifndef CT_TRACE_ENCODER_H
 #define CT_TRACE_ENCODER_H
 
+#include "base/branch.h"
 #include "trace/contexts.h"
 #include "trace/format.h"
 
 #include <string.h>
-
-#define CT_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define CT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #define CT_FRAME_UNCERTAIN 1u /* events were lost while it was open; the other bits of flags belong to the drain */
 

@@ -17,6 +17,7 @@
 
 #include <contrail/view.h>
 
+#include "base/branch.h"
 #include "trace/batch.h"
 
 enum { CT_CLOCK_KINDS = 3 }; /* RETURN, ENTER, TAIL: by enum ct_event_kind */
@@ -61,7 +62,7 @@ static inline uint64_t
 ct_view_clock_read(struct ct_view_clock *clock, uint64_t tsc)
 {
   int64_t ahead = (int64_t)((tsc - clock->now) * CT_COST_UNIT - clock->taken);
-  if (__builtin_expect(ahead >= 0, 1)) {
+  if (CT_LIKELY(ahead >= 0)) {
     clock->now += (uint64_t)ahead / CT_COST_UNIT;
   } else if (ahead < -clock->debt_max) {
     clock->taken += (uint64_t)(ahead + clock->debt_max);

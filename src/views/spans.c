@@ -11,6 +11,7 @@
  */
 #include "views/spans.h"
 
+#include "base/branch.h"
 #include "views/unwind_reason.h"
 #include "views/stacks.h"
 
@@ -322,7 +323,7 @@ static inline int
 open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  if (__builtin_expect(stack->base + stack->count != depth, 0) && resync(spans, depth, tsc) != 0) {
+  if (CT_UNLIKELY(stack->base + stack->count != depth) && resync(spans, depth, tsc) != 0) {
     return CT_ENOMEM;
   }
   struct ct_view_frame *frame = ct_view_stack_push(stack);
@@ -347,10 +348,10 @@ static inline int
 close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint8_t end)
 {
   struct ct_view_stack *stack = spans->stacks.current;
-  if (__builtin_expect(stack->base + stack->count != ev->depth + 1, 0) && resync(spans, ev->depth + 1, ev->tsc) != 0) {
+  if (CT_UNLIKELY(stack->base + stack->count != ev->depth + 1) && resync(spans, ev->depth + 1, ev->tsc) != 0) {
     return CT_ENOMEM;
   }
-  if (__builtin_expect(stack->count != 0, 1)) {
+  if (CT_LIKELY(stack->count != 0)) {
     struct ct_view_frame *frame = &stack->frames[--stack->count];
     if (stack->count != 0) {
       frame[-1].child_ticks += spans->clock.now - frame->began;
@@ -583,7 +584,7 @@ build(struct ct_spans *spans)
   const struct ct_event *end = spans->events + spans->event_count;
   int rc = 0;
   while (ev != end && spans->count + SLACK <= BATCH && rc == 0) {
-    if (__builtin_expect(spans->clock.in_gap, 0) && ct_view_clock_goes_on(ev)) {
+    if (CT_UNLIKELY(spans->clock.in_gap) && ct_view_clock_goes_on(ev)) {
       ct_view_clock_end_gap(&spans->clock, ev->tsc);
     }
     size_t from = spans->count;

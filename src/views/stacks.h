@@ -11,6 +11,8 @@
 #ifndef CT_VIEWS_STACKS_H
 #define CT_VIEWS_STACKS_H
 
+#include "base/branch.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -97,7 +99,7 @@ ct_view_stack_fit(const struct ct_view_stack *stack, uint32_t depth)
 static inline struct ct_view_frame *
 ct_view_stack_push(struct ct_view_stack *stack)
 {
-  if (__builtin_expect(stack->count == stack->capacity, 0) && ct_view_stack_grow(stack) != 0) {
+  if (CT_UNLIKELY(stack->count == stack->capacity) && ct_view_stack_grow(stack) != 0) {
     return NULL;
   }
   return &stack->frames[stack->count++];

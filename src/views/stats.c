@@ -2,10 +2,13 @@
 /* Per-function totals; see stats.h. ct_stats_add is the hot loop of the report. */
 #include "views/stats.h"
 
+#include "base/branch.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct ct_fn_stats) == 64, "one cache line per function");
+static_assert(sizeof(struct ct_fn_stats) == 64, "one cache line per function");
 
 int
 ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
@@ -131,20 +134,20 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
 {
   for (const struct ct_span *span = spans; span != spans + count; span++) {
     struct ct_fn_stats *fn = &stats->fns[span->fn < stats->fn_count ? span->fn : stats->fn_count];
-    if (__builtin_expect(fn->histogram == NULL, 0) && touch(stats, fn) != 0) {
+    if (CT_UNLIKELY(fn->histogram == NULL) && touch(stats, fn) != 0) {
       return CT_ENOMEM;
     }
-    if (__builtin_expect(ct_span_is_left(span->end), 0)) {
+    if (CT_UNLIKELY(ct_span_is_left(span->end))) {
       uint64_t *unwound = unwound_of(stats, fn);
       if (unwound == NULL) {
         return CT_ENOMEM;
       }
       unwound[span->end]++;
     }
-    if (__builtin_expect(span->off_ticks != 0, 0)) {
+    if (CT_UNLIKELY(span->off_ticks != 0)) {
       stats->off[fn - stats->fns] += span->off_ticks;
     }
-    if (__builtin_expect(!is_timed(span), 0)) {
+    if (CT_UNLIKELY(!is_timed(span))) {
       add_other(stats, fn, span);
       continue;
     }
@@ -157,7 +160,7 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
     if (duration > fn->max_ticks) {
       fn->max_ticks = duration;
     }
-    if (__builtin_expect(ct_histogram_add(fn->histogram, duration) != 0, 0)) {
+    if (CT_UNLIKELY(ct_histogram_add(fn->histogram, duration) != 0)) {
       return CT_ENOMEM;
     }
   }

@@ -35,6 +35,8 @@
  */
 #include "x86/decode.h"
 
+#include "base/branch.h"
+
 #include <Zydis/Zydis.h>
 #include <string.h>
 
@@ -314,12 +316,12 @@ static bool decode_vector(const uint8_t *code, struct ct_insn *out);
 bool
 ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
 {
-  if (__builtin_expect(size < CT_DECODE_READABLE, 0)) {
+  if (CT_UNLIKELY(size < CT_DECODE_READABLE)) {
     return decode_copy(code, size, out);
   }
   const uint8_t *at = code;
   uint32_t needed = NP;
-  if (__builtin_expect(prefixes[*at] != 0, 0)) {
+  if (CT_UNLIKELY(prefixes[*at] != 0)) {
     needed = read_prefixes(&at);
     if (is_endbr(at, needed)) {
       *out = (struct ct_insn){.code = code, .length = (uint8_t)(at + 3 - code)};
@@ -345,7 +347,7 @@ ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
   uint32_t kind = modrms[modrm | (word & NOMRM)];
   bool known = (word & needed) != 0;
   word |= groups[(word >> GROUP_SHIFT) + (modrm >> 3 & 7)];
-  if (__builtin_expect(!known || (word & kind & (MEM | REG | NONE)) != 0, 0)) {
+  if (CT_UNLIKELY(!known || (word & kind & (MEM | REG | NONE)) != 0)) {
     return (*code == 0xc5 || *code == 0xc4 || *code == 0x62) && decode_vector(code, out);
   }
   unsigned disp_bytes = kind & 7;
@@ -355,7 +357,7 @@ ct_decode_fast(const uint8_t *code, size_t size, struct ct_insn *out)
     length += 4;
   }
   unsigned imm_bytes = word >> IMM_SHIFT & 7;
-  if (__builtin_expect((word & (IMMV | TEST)) != 0 || needed == P66, 0)) {
+  if (CT_UNLIKELY((word & (IMMV | TEST)) != 0 || needed == P66)) {
     imm_bytes = odd_immediate(word, needed, rex, modrm);
   }
   length += imm_bytes;
@@ -583,7 +585,7 @@ find_form(const uint8_t *code, uint32_t form)
 {
   static _Thread_local uint32_t forms[1u << FORMS_BITS]; /* by a hash: form and what is known, 0 nothing */
   uint32_t *place = &forms[form * 0x9e3779b1u >> (32 - FORMS_BITS)];
-  if (__builtin_expect(*place >> FORM_SHIFT != form, 0)) {
+  if (CT_UNLIKELY(*place >> FORM_SHIFT != form)) {
     *place = form << FORM_SHIFT | ask(code, form);
   }
   return *place;

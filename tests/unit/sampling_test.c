@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "drain/internal.h"
+#include "drain/drain_internal.h"
 
 enum { SEGMENTS = 100, CYCLE = 10000000 };
 #define CONTROLS 0x100000ull
