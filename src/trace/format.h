@@ -36,7 +36,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 
 #define CT_BLOCK_OPS_MAX   32768u
 #define CT_BLOCK_OPEN_MAX  1024u
-#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the ring has 28 bits for it, the id column at most 4 bytes */
+#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the id column has at most 4 bytes for it; in the ring it is below 2^23 */
 #define CT_FUNCTION_NONE   UINT32_MAX
 #define CT_DEPTH_MAX       (1u << 28) /* frames of one stack */
 
