@@ -29,8 +29,6 @@
 #define ROWS_MAX            4096
 #define RUN_FUNCTIONS       256
 #define SCAN_THREADS_MAX    8
-#define EXEC_BYTES_MAX      512 /* a larger function that makes the system call does other things first */
-#define SIGACTION_BYTES_MAX 768
 
 static const struct {
   const char *key, *text;
@@ -437,168 +435,6 @@ callable(const struct planner *planner, size_t i, enum ct_refusal *refusal)
   return false;
 }
 
-static bool
-named(const char *name, const char *const *names)
-{
-  for (; name != NULL && *names != NULL; names++) {
-    if (strcmp(name, *names) == 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/* True when the function bears one of the names, as its first name or as an alias. */
-static bool
-has_name(const struct planner *planner, const struct ct_function *function, const char *const *names)
-{
-  if (named(function->name, names)) {
-    return true;
-  }
-  const char *alias;
-  for (size_t n = 0; (alias = ct_function_alias(planner->plan->elf, function, n)) != NULL; n++) {
-    if (named(alias, names)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-static bool
-is_longjmp(const struct planner *planner, const struct ct_function *function)
-{
-  static const char *const names[] = {"longjmp", "_longjmp", NULL};
-  const uint8_t *code = ct_elf_bytes(planner->plan->elf, function->address, function->size);
-  return code != NULL && (ct_is_glibc_longjmp(code, function->size) ||
-                          (has_name(planner, function, names) && ct_is_musl_longjmp(code, function->size)));
-}
-
-/* It makes the system call, or is musl's, which has one function for all calls that can be cancelled. */
-static bool
-writes_itself(const struct planner *planner, uint32_t facts)
-{
-  const struct ct_elf *elf = planner->plan->elf;
-  uint64_t unused;
-  return (facts & CT_FACT_WRITE) != 0 || ct_elf_symbol(elf, "__syscall_cp", &unused) == 0 ||
-         (ct_elf_symbol(elf, "__libc_start_main", &unused) == 0 && ct_elf_symbol(elf, "_dl_debug_state", &unused) == 0);
-}
-
-static uint8_t
-callout_of(const struct planner *planner, const struct ct_function *function, uint32_t facts)
-{
-  static const char *const rendezvous[] = {"_dl_debug_state", NULL};
-  static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
-  static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
-  static const char *const mlockall[] = {"mlockall", NULL};
-  static const char *const mremap[] = {"mremap", "__mremap", NULL};
-  static const char *const seccomp[] = {"prctl", "__prctl", NULL};
-  static const char *const any_syscall[] = {"syscall", NULL};
-  static const char *const limits[][5] = {{"getrlimit", "getrlimit64", "__getrlimit", "__getrlimit64", NULL},
-                                          {"setrlimit", "setrlimit64", "__setrlimit", "__setrlimit64", NULL},
-                                          {"prlimit", "prlimit64", NULL}};
-  static const char *const arch_prctl[] = {"arch_prctl", "__arch_prctl", NULL};
-  static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
-  static const char *const find_object[] = {"_dl_find_object", NULL};
-  static const char *const write[] = {"write", "__write", "__libc_write", "__write_nocancel", NULL};
-  static const char *const writev[] = {"writev", "__writev", "__libc_writev", NULL};
-  static const char *const mmap[] = {"mmap", "mmap64", "__mmap", "__mmap64", NULL};
-  static const char *const munmap[] = {"munmap", "__munmap", NULL};
-  static const char *const protect[] = {"mprotect", "__mprotect", "pkey_mprotect", NULL};
-  static const char *const advise[] = {"madvise", "__madvise", NULL};
-  static const char *const makecontext[] = {"makecontext", "__makecontext", NULL};
-  static const char *const make_fcontext[] = {"make_fcontext", NULL};
-  static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
-  if ((facts & CT_FACT_GS_SET) != 0) {
-    return CT_CALLOUT_GS;
-  }
-  if ((facts & CT_FACT_EXEC) != 0 && function->size <= EXEC_BYTES_MAX) {
-    return CT_CALLOUT_EXEC;
-  }
-  if ((facts & (CT_FACT_CLONE | CT_FACT_VFORK)) != 0) {
-    return CT_CALLOUT_PARK;
-  }
-  if (is_longjmp(planner, function)) {
-    return CT_CALLOUT_LONGJMP;
-  }
-  if ((facts & CT_FACT_COPIES) != 0) {
-    return CT_CALLOUT_COPY;
-  }
-  if ((facts & CT_FACT_MOVES_STACK) != 0) {
-    return CT_CALLOUT_MOVE;
-  }
-  if ((facts & CT_FACT_COUNTS) != 0) {
-    return CT_CALLOUT_COUNT;
-  }
-  if ((facts & CT_FACT_READS_FRAMES) != 0) {
-    return CT_CALLOUT_FRAMES;
-  }
-  if (function->name == NULL) { /* in a stripped program that has a libc in it */
-    return (facts & CT_FACT_SIGACTION) != 0 && function->size <= SIGACTION_BYTES_MAX ? CT_CALLOUT_SIGACTION
-                                                                                     : CT_CALLOUT_NONE;
-  }
-  if (has_name(planner, function, sigaction)) {
-    return CT_CALLOUT_SIGACTION;
-  }
-  /* Not what calls another one by that name, which reports it. */
-  if (has_name(planner, function, write) && writes_itself(planner, facts)) {
-    return CT_CALLOUT_WRITE;
-  }
-  if (has_name(planner, function, writev) && writes_itself(planner, facts)) {
-    return CT_CALLOUT_WRITEV;
-  }
-  if (has_name(planner, function, mmap)) {
-    return CT_CALLOUT_MMAP;
-  }
-  if (has_name(planner, function, munmap)) {
-    return CT_CALLOUT_MUNMAP;
-  }
-  if (has_name(planner, function, protect)) {
-    return CT_CALLOUT_PROTECT;
-  }
-  if (has_name(planner, function, advise)) {
-    return CT_CALLOUT_ADVISE;
-  }
-  if (has_name(planner, function, makecontext)) {
-    return CT_CALLOUT_MAKECONTEXT;
-  }
-  if (has_name(planner, function, make_fcontext)) {
-    return CT_CALLOUT_MAKE_FCONTEXT;
-  }
-  if (has_name(planner, function, rendezvous)) {
-    return CT_CALLOUT_RENDEZVOUS;
-  }
-  if (has_name(planner, function, find_fde)) {
-    return CT_CALLOUT_FIND_FDE;
-  }
-  if (has_name(planner, function, modules)) {
-    return CT_CALLOUT_MODULES;
-  }
-  if (has_name(planner, function, find_object)) {
-    return CT_CALLOUT_FIND_OBJECT;
-  }
-  if (has_name(planner, function, exec)) {
-    return CT_CALLOUT_EXEC;
-  }
-  if (has_name(planner, function, mlockall)) {
-    return CT_CALLOUT_MLOCKALL;
-  }
-  if (has_name(planner, function, mremap)) {
-    return CT_CALLOUT_REMAP;
-  }
-  if (has_name(planner, function, any_syscall)) {
-    return CT_CALLOUT_SYSCALL;
-  }
-  if (has_name(planner, function, arch_prctl)) {
-    return CT_CALLOUT_ARCH_PRCTL;
-  }
-  for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-    if (has_name(planner, function, limits[i])) {
-      return (uint8_t)(CT_CALLOUT_LIMIT_GET + i);
-    }
-  }
-  return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
-}
-
 static void
 plan_one(const struct planner *planner, size_t i)
 {
@@ -629,7 +465,7 @@ plan_one(const struct planner *planner, size_t i)
       (uint16_t)(facts & (CT_FACT_TOUCHES_RA_SLOT | CT_FACT_RET_IMM | CT_FACT_VFORK | CT_FACT_MOVES_STACK));
   planned->mode = planned->why_enter != 0 ? CT_HOOK_ENTER : CT_HOOK_FULL;
   planned->self_branch = (facts & CT_FACT_SELF_BRANCH) != 0;
-  planned->callout = callout_of(planner, function, facts);
+  planned->callout = ct_planner_callout(planner, function, facts);
   refusal = ct_runtime_adapt(planner, i, planned);
   if (refusal != CT_REFUSED_NOT) {
     planned->refusal = refusal;
@@ -710,58 +546,6 @@ plan_all(struct planner *planner)
     plan->refused[planned->refusal]++;
   }
   plan->refused[CT_REFUSED_NOT] = 0;
-}
-
-/* Does a wrgsbase stand where no function is known, so that none could tell of it? */
-static bool
-sets_gs_unseen(const struct planner *planner, uint64_t start, uint64_t end)
-{
-  const struct ct_elf *elf = planner->plan->elf;
-  size_t i = 0;
-  for (uint64_t at = start; at < end;) {
-    size_t left = ct_elf_code_left(elf, at);
-    const uint8_t *code = left != 0 ? ct_elf_bytes(elf, at, left) : NULL;
-    if (code == NULL) {
-      at += CT_PAGE_BYTES;
-      continue;
-    }
-    for (uint64_t gap = at; gap < at + left;) { /* what lies between the functions, which are sorted */
-      const struct ct_function *function = i < planner->count ? &planner->functions[i] : NULL;
-      uint64_t stop = function != NULL && function->address < at + left ? function->address : at + left;
-      if (gap < stop && ct_has_wrgsbase(code, left, gap - at, stop - at)) {
-        return true;
-      }
-      gap = gap > stop ? gap : stop;
-      if (stop < at + left) {
-        gap = function->address + function->size > gap ? function->address + function->size : gap;
-        i++;
-      }
-    }
-    at += left;
-  }
-  return false;
-}
-
-/*
- * gs is the hooks'. A function that sets it says so first (CT_CALLOUT_GS, and libc's syscall and arch_prctl), and the
- * hooks go. What only uses it does so after that; a module that nobody is known to set it for, or does so where we
- * cannot see it, may not run with hooks at all.
- */
-static void
-reconcile_gs(struct planner *planner, uint64_t start, uint64_t end)
-{
-  struct ct_plan *plan = planner->plan;
-  bool tells = ct_elf_links(plan->elf, "syscall") || ct_elf_links(plan->elf, "arch_prctl"), silent = false;
-  for (size_t i = 0; i < plan->count; i++) {
-    const struct ct_planned *planned = &plan->functions[i];
-    bool sets = (planner->facts[i] & CT_FACT_GS_SET) != 0;
-    bool has_callout = planned->refusal == CT_REFUSED_NOT && planned->callout != CT_CALLOUT_NONE;
-    tells |=
-        has_callout && (sets || planned->callout == CT_CALLOUT_SYSCALL || planned->callout == CT_CALLOUT_ARCH_PRCTL);
-    silent |= sets && !has_callout;
-    plan->uses_gs |= sets;
-  }
-  plan->gs_unsafe = silent || (plan->uses_gs && (!tells || sets_gs_unseen(planner, start, end)));
 }
 
 /* LLVM's and nongnu's steps. Of libgcc's unwinder _Unwind_Find_FDE is hooked. */
@@ -853,7 +637,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   }
   if (code == 0) {
     plan_all(&planner);
-    reconcile_gs(&planner, start, end);
+    ct_planner_reconcile_gs(&planner, start, end);
   }
   measure_text(plan);
   plan->no_stores = ct_runtime_forbids_stores(plan->elf);

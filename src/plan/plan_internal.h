@@ -20,6 +20,12 @@ struct planner {
 /* Index of the function that begins at address, or -1. */
 ptrdiff_t ct_planner_function(const struct planner *planner, uint64_t address);
 
+/* plan/callouts.c: enum ct_callout of the function; facts: as scanned. */
+uint8_t ct_planner_callout(const struct planner *planner, const struct ct_function *function, uint32_t facts);
+
+/* plan/gs.c: when all functions are planned: who sets and uses gs in the text from start to end. */
+void ct_planner_reconcile_gs(struct planner *planner, uint64_t start, uint64_t end);
+
 /* plan/copies.c: marks the functions that copy memory (CT_FACT_COPIES). */
 void ct_find_copies(struct planner *planner);
 
