@@ -33,13 +33,10 @@
 #define CHECK_NS      (4 * 1000 * 1000)  /* between two looks into active segments ... */
 #define IDLE_ROUNDS   16                 /* ... and when so many have found nothing ... */
 #define IDLE_NS       (16 * 1000 * 1000) /* ... this */
-#define BLOCK_AGE_NS  (40 * 1000 * 1000) /* a block in progress is written when it is older */
 #define REAP_NS       (20 * 1000 * 1000)
-#define LIVENESS_NS   50000000
 #define SCARCE_NS     (1000 * 1000)
 #define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS  50000
-#define NAMES_NS      (500 * 1000 * 1000)
 #define PUBLISH_NS    (50 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
@@ -206,23 +203,6 @@ new_thread(struct ct_drain *drain, uint32_t slot)
   return thread;
 }
 
-static void
-read_name(struct ct_drain *drain, struct drain_thread *thread)
-{
-  char path[64];
-  char name[32];
-  snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", drain->pid, thread->outside);
-  FILE *file = fopen(path, "re");
-  if (file == NULL) {
-    return;
-  }
-  if (fgets(name, sizeof(name), file) != NULL) {
-    name[strcspn(name, "\n")] = '\0';
-    memcpy(drain->infos[thread->info].name, name, sizeof(name));
-  }
-  fclose(file);
-}
-
 /* Of events, as the target has counted them: sums of a few thousand of these do not overflow. */
 static uint64_t
 lost_count(const uint64_t *count)
@@ -270,56 +250,13 @@ drain_report_lost(struct ct_drain *drain, struct drain_thread *thread, uint32_t 
   }
 }
 
-/* How long the thread was on the processor, and how long it was ready without one, by the scheduler's own count. */
-static void
-read_totals(struct ct_drain *drain, struct drain_thread *thread)
-{
-  char path[64], text[128];
-  snprintf(path, sizeof(path), "/proc/%d/task/%u/schedstat", drain->pid, thread->outside);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) {
-    close(fd);
-  }
-  if (got > 0) {
-    char *end;
-    text[got] = '\0';
-    drain->infos[thread->info].cpu_ns = strtoull(text, &end, 10);
-    drain->infos[thread->info].delay_ns = strtoull(end, NULL, 10);
-    drain_switches_total(drain->switches, thread, drain->infos[thread->info].cpu_ns);
-  }
-}
-
-/* How often: at each block where nothing else is known. */
-static uint64_t
-totals_ns(const struct ct_drain *drain)
-{
-  return drain_switches_stats(drain->switches).source == CT_SWITCHES_TOTALS ? BLOCK_AGE_NS : NAMES_NS;
-}
-
-/* It has not ended, as far as can be seen: a thread that has exited may be there as a zombie. */
-static bool
-lives(const struct ct_drain *drain, const struct drain_thread *thread)
-{
-  char path[64], text[512];
-  snprintf(path, sizeof(path), "/proc/%d/task/%u/stat", drain->pid, thread->outside);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) {
-    close(fd);
-  }
-  text[got > 0 ? got : 0] = '\0';
-  const char *name_end = strrchr(text, ')');
-  return name_end != NULL && name_end[1] == ' ' && strchr("ZXx", name_end[2]) == NULL;
-}
-
 /* until: no calls are after that. ended: what to take for its end if that is not known, 0: the trace's. */
 static void
 end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, uint64_t ended)
 {
-  read_totals(drain, thread);
+  drain_read_totals(drain, thread);
   struct ct_drain_thread_info *info = &drain->infos[thread->info];
-  bool alive = until != UINT64_MAX && lives(drain, thread);
+  bool alive = until != UINT64_MAX && drain_lives(drain, thread);
   uint64_t exit = drain_switches_end(drain->switches, thread, until, alive);
   info->end_tsc = exit != 0 ? exit : alive ? 0 : ended;
   info->end_is_exact = exit != 0;
@@ -347,7 +284,7 @@ begin_early(struct ct_drain *drain)
     struct early *early = &drain->early[n];
     if (!early->taken && early->thread == NULL && (early->thread = make_thread(drain, drain->stacks.tids[n])) != NULL) {
       open_frames(drain, early->thread, n);
-      read_name(drain, early->thread);
+      drain_read_name(drain, early->thread);
     }
   }
   drain->early_begun = true;
@@ -401,8 +338,8 @@ drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
   if (thread != NULL) {
     thread->generation = generation;
     drain->threads[slot] = thread;
-    read_name(drain, thread);
-    read_totals(drain, thread);
+    drain_read_name(drain, thread);
+    drain_read_totals(drain, thread);
   }
   return thread;
 }
@@ -589,58 +526,6 @@ warm_up(struct ct_drain *drain)
   }
 }
 
-/*
- * A thread that does nothing else, so that a thread of the target that waits for an answer can tell a controller that
- * is busy (a large library to install, a slow disk, no processor to be had) from one that is gone.
- */
-static void *
-liveness_main(void *context)
-{
-  struct ct_drain *drain = context;
-  while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
-    struct timespec wait = {0, LIVENESS_NS};
-    __atomic_fetch_add(&drain->ring->controller_liveness, 1, __ATOMIC_RELAXED);
-    syscall(SYS_futex, &drain->stopping, FUTEX_WAIT_PRIVATE, 0, &wait, NULL, 0);
-  }
-  return NULL;
-}
-
-static void
-stop_liveness(struct ct_drain *drain)
-{
-  __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
-  syscall(SYS_futex, &drain->stopping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-  pthread_join(drain->liveness, NULL);
-}
-
-static void
-publish_numbers(struct ct_drain *drain)
-{
-  struct ct_drain_stats stats;
-  struct ct_sampling_state sampling;
-  ct_drain_stats(drain, &stats);
-  ct_drain_sampling(drain, &sampling);
-  __atomic_store_n(&drain->told.events, stats.events, __ATOMIC_RELAXED);
-  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    __atomic_store_n(&drain->told.dropped_by[reason], stats.dropped_by[reason], __ATOMIC_RELAXED);
-  }
-  __atomic_store_n(&drain->told.changes, sampling.changes, __ATOMIC_RELAXED);
-  __atomic_store_n(&drain->told.interval, sampling.interval, __ATOMIC_RELAXED);
-}
-
-void
-ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
-{
-  numbers->events = __atomic_load_n(&drain->told.events, __ATOMIC_RELAXED);
-  numbers->dropped = 0;
-  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    numbers->dropped_by[reason] = __atomic_load_n(&drain->told.dropped_by[reason], __ATOMIC_RELAXED);
-    numbers->dropped += numbers->dropped_by[reason];
-  }
-  numbers->changes = __atomic_load_n(&drain->told.changes, __ATOMIC_RELAXED);
-  numbers->interval = __atomic_load_n(&drain->told.interval, __ATOMIC_RELAXED);
-}
-
 static void *
 drain_main(void *context)
 {
@@ -668,15 +553,15 @@ drain_main(void *context)
     if (now - named > NAMES_NS) {
       for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
         if (drain->threads[slot] != NULL) {
-          read_name(drain, drain->threads[slot]);
+          drain_read_name(drain, drain->threads[slot]);
         }
       }
       named = now;
     }
-    if (now - totalled > totals_ns(drain)) {
+    if (now - totalled > drain_totals_ns(drain)) {
       for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
         if (drain->threads[slot] != NULL) {
-          read_totals(drain, drain->threads[slot]);
+          drain_read_totals(drain, drain->threads[slot]);
         }
       }
       totalled = now;
@@ -685,7 +570,7 @@ drain_main(void *context)
       begin_early(drain);
     }
     if (now - told > PUBLISH_NS) {
-      publish_numbers(drain);
+      drain_publish_numbers(drain);
       told = now;
     }
     pthread_mutex_unlock(drain->lock);
@@ -723,11 +608,11 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pi
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int code = ct_worker_create(&drain->liveness, NULL, liveness_main, drain);
+  int code = drain_start_liveness(drain);
   if (code == 0) {
     code = ct_worker_create(&drain->thread, NULL, drain_main, drain);
     if (code != 0) {
-      stop_liveness(drain);
+      drain_stop_liveness(drain);
     }
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -754,7 +639,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
   __atomic_fetch_add(&drain->ring->drain_doorbell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &drain->ring->drain_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
   pthread_join(drain->thread, NULL);
-  stop_liveness(drain);
+  drain_stop_liveness(drain);
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);

@@ -13,6 +13,8 @@
 
 #define RETIRED_MAX    64
 #define NO_SEGMENT_SEQ UINT64_MAX
+#define BLOCK_AGE_NS   (40 * 1000 * 1000) /* a block in progress is written when it is older */
+#define NAMES_NS       (500 * 1000 * 1000)
 #define SLOT_DROPS     (CT_DROP_NO_STACK + 1) /* the reasons that the target counts for each slot */
 
 /* A segment that is given back late, and which of its entries have been given up. */
@@ -84,6 +86,21 @@ bool drain_take_captures(struct ct_drain *drain);
 /* The ring is about to go, or to come. */
 void drain_begin_captures(struct ct_drain *drain);
 void drain_end_captures(struct ct_drain *drain);
+
+/* task.c */
+void drain_read_name(struct ct_drain *drain, struct drain_thread *thread);
+/* How long the thread was on the processor, and how long it was ready without one, by the scheduler's own count. */
+void drain_read_totals(struct ct_drain *drain, struct drain_thread *thread);
+/* How often: at each block where nothing else is known. */
+uint64_t drain_totals_ns(const struct ct_drain *drain);
+/* It has not ended, as far as can be seen: a thread that has exited may be there as a zombie. */
+bool drain_lives(const struct ct_drain *drain, const struct drain_thread *thread);
+
+/* liveness.c. start: 0, or an error of pthread_create. */
+int drain_start_liveness(struct ct_drain *drain);
+void drain_stop_liveness(struct ct_drain *drain);
+/* For ct_drain_numbers. */
+void drain_publish_numbers(struct ct_drain *drain);
 
 /* A segment, and its activation when it was seen. */
 struct candidate {

@@ -198,8 +198,8 @@ list_our_code(struct undo *undo)
 }
 
 /* True when the address is in code of ours. */
-static bool
-is_ours(const struct undo *undo, uint64_t at)
+bool
+undo_is_ours(const struct undo *undo, uint64_t at)
 {
   size_t low = 0, high = undo->ours_count;
   while (low < high) {
@@ -265,7 +265,7 @@ static bool
 waits_to_be_sent(const struct undo *undo, const struct ct_stopped_thread *thread)
 {
   return undo->frame != 0 && thread->sp < undo->frame && undo->frame - thread->sp < FRAME_BYTES &&
-         is_ours(undo, thread->pc);
+         undo_is_ours(undo, thread->pc);
 }
 
 static bool
@@ -273,7 +273,7 @@ anybody_inside(const struct undo *undo)
 {
   size_t inside = 0;
   for (size_t i = 0; i < undo->stopped->pc_count; i++) {
-    inside += is_ours(undo, undo->stopped->pcs[i]);
+    inside += undo_is_ours(undo, undo->stopped->pcs[i]);
   }
   for (size_t i = 0; i < undo->stopped->thread_count; i++) {
     inside -= waits_to_be_sent(undo, &undo->stopped->threads[i]);
@@ -421,7 +421,7 @@ check_threads(struct undo *undo)
     const struct ct_stopped_thread *thread = &undo->stopped->threads[i];
     uint64_t end;
     bool unwinds = thread_unwinds(undo, thread, now, &end);
-    if ((unwinds || is_ours(undo, thread->pc)) && !waits_to_be_sent(undo, thread)) {
+    if ((unwinds || undo_is_ours(undo, thread->pc)) && !waits_to_be_sent(undo, thread)) {
       undo->busy[undo->busy_count++] =
           (struct busy){thread->tid, thread->sp, unwinds ? end : thread->sp, unwinds ? 0 : control_of(undo, thread)};
     }
@@ -434,7 +434,7 @@ static bool
 handler_above_us(const struct undo *undo)
 {
   for (size_t i = 0; i < undo->stopped->pc_count; i++) {
-    bool current = !is_ours(undo, undo->stopped->pcs[i]);
+    bool current = !undo_is_ours(undo, undo->stopped->pcs[i]);
     for (size_t t = 0; t < undo->stopped->thread_count && !current; t++) {
       current = undo->stopped->threads[t].pc == undo->stopped->pcs[i];
     }
@@ -515,8 +515,8 @@ note_pending(struct undo *undo)
 }
 
 /* The busy ones are sorted by where their stacks end, and a frame has its bounds. */
-static bool
-in_unwinder(const struct undo *undo, uint64_t at)
+bool
+undo_in_unwinder(const struct undo *undo, uint64_t at)
 {
   size_t low = 0, high = undo->busy_count;
   while (low < high) { /* the first one after it */
@@ -533,80 +533,6 @@ in_unwinder(const struct undo *undo, uint64_t at)
     }
   }
   return false;
-}
-
-/* Does a frame return to that address? What else there is of ours on a stack is the agent's and the trampolines' own.
- */
-static bool
-is_return_point(const struct undo *undo, uint64_t at)
-{
-  uint8_t bytes[CT_RETURN_POINT_BYTES];
-  return is_ours(undo, at) && ct_process_read(process_of(undo), at - CT_JUMP_BYTES, bytes, sizeof(bytes)) == 0 &&
-         ct_trampoline_returns_at(bytes);
-}
-
-/* A piece of a return store, and the piece of the stack that it is of, which lies within a page. */
-static int
-put_back_piece(struct undo *undo, const uint64_t *store, uint64_t stack_at, size_t words, bool skip)
-{
-  uint64_t stack[CT_PAGE_BYTES / 8];
-  if (ct_process_read(process_of(undo), stack_at, stack, words * sizeof(stack[0])) != 0) {
-    return 0; /* the stack is gone */
-  }
-  for (size_t i = 0; i < words; i++) {
-    if (store[i] != 0 && is_return_point(undo, stack[i]) && !(skip && in_unwinder(undo, stack_at + 8 * i))) {
-      int code = ct_process_write(process_of(undo), stack_at + 8 * i, &store[i], sizeof(store[i]));
-      if (code != 0) {
-        return code;
-      }
-      undo->undone->frames++;
-    }
-  }
-  return 0;
-}
-
-/* One page of a return store. It is of parts of two pages of stacks, which need not be there both. */
-static int
-put_back_page(struct undo *undo, uint64_t store_page, bool skip)
-{
-  uint64_t store[CT_PAGE_BYTES / 8];
-  uint64_t stack_at = store_page - (uint64_t)undo->config->store_delta;
-  size_t first = (CT_PAGE_BYTES - stack_at % CT_PAGE_BYTES) / 8;
-  if (ct_process_read(process_of(undo), store_page, store, sizeof(store)) != 0) {
-    return 0;
-  }
-  int code = put_back_piece(undo, store, stack_at, first, skip);
-  return code != 0 ? code : put_back_piece(undo, store + first, stack_at + 8 * first, CT_PAGE_BYTES / 8 - first, skip);
-}
-
-static int
-put_back_run(struct undo *undo, struct ct_pagemap *map, uint64_t at, uint64_t end, bool skip)
-{
-  int code = 0;
-  while (code == 0 && !undo_is_late(undo) && (at = ct_pagemap_find(map, at, end, true)) < end) {
-    code = put_back_page(undo, at, skip);
-    at += CT_PAGE_BYTES;
-  }
-  return code;
-}
-
-/* skip: not what unwinders have in their frames. */
-static int
-put_back_returns(struct undo *undo, bool skip)
-{
-  struct ct_pagemap map;
-  int code = 0;
-  ct_pagemap_open(&map, process_of(undo)->pid);
-  for (size_t i = 0; i < undo->chunk_count && code == 0 && !undo_is_late(undo); i++) {
-    const struct ct_store_chunk *chunk = &undo->chunks[i].is;
-    uint32_t next;
-    for (uint32_t page = 0; code == 0 && ct_store_chunk_run(chunk, CT_CHUNK_PAGES, 1, &page, &next); page = next) {
-      uint64_t at = chunk->base + (uint64_t)page * CT_PAGE_BYTES;
-      code = put_back_run(undo, &map, at, chunk->base + (uint64_t)next * CT_PAGE_BYTES, skip);
-    }
-  }
-  ct_pagemap_close(&map);
-  return code;
 }
 
 static int
@@ -676,7 +602,7 @@ check_once(struct undo *undo, bool last, bool *done)
   undo->undone->patches = undo->undone->strange = 0;
   bool guards = last || undo->wait != NULL; /* who waits may take gs, which guards need as all hooks do */
   if (code == 0 && guards) {
-    code = put_back_returns(undo, false); /* before the guards go */
+    code = undo_put_back_returns(undo, false); /* before the guards go */
   }
   if (code == 0) {
     code = take_back_patches(undo, guards);
@@ -684,7 +610,7 @@ check_once(struct undo *undo, bool last, bool *done)
   if (code == 0) {
     check_threads(undo);
     note_pending(undo);
-    code = put_back_returns(undo, !last);
+    code = undo_put_back_returns(undo, !last);
   }
   if (undo_is_late(undo)) { /* not all has been looked at */
     *done = false;

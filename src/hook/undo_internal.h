@@ -81,6 +81,14 @@ process_of(const struct undo *undo)
 /* Past the deadline, which is near as soon as somebody wants it to end. */
 bool undo_is_late(struct undo *undo);
 
+/* Code of ours is at that address. */
+bool undo_is_ours(const struct undo *undo, uint64_t at);
+/* That address of a stack is of an unwinder's frame. The busy ones are sorted by where their stacks end. */
+bool undo_in_unwinder(const struct undo *undo, uint64_t at);
+
+/* undo_returns.c. skip: not what unwinders have in their frames. */
+int undo_put_back_returns(struct undo *undo, bool skip);
+
 /* unmap.c. Errors: those of ct_stopped_syscall, ct_process_read and ct_process_write, CT_ENOMEM. */
 /* Text whose pages are as in the file becomes the file's own pages again. Not where locking or the kernel forbids: then
  * the pages stay copies, which are as good. */

@@ -11,16 +11,10 @@
  * line is written at the enter and the end writes nothing. Values stand beside the event whose they are and are taken
  * with it: arguments after it, a result before it.
  */
-#include <contrail/replay.h>
+#include "views/replay_internal.h"
 
 #include "base/sized.h"
-#include "trace/batch.h"
-#include "views/labels.h"
-#include "views/unwind_reason.h"
-#include "views/replay_lines.h"
 #include "views/select.h"
-#include "views/spans.h"
-#include "views/stacks.h"
 #include "views/text.h"
 
 #include <errno.h>
@@ -34,274 +28,7 @@ enum frame_flags {
   BEFORE = 8,   /* open when the recording began */
 };
 
-enum { KEEP_OPEN_LANES = 16, COLUMN_CHARS = 64, RESULTS_MAX = 8 };
-#define NO_CAPTURE SIZE_MAX
-
-/* The result of a call, reported before its return. In between there may be a handler's calls. */
-struct result {
-  uint64_t value;
-  uint64_t context;
-  uint32_t depth;
-};
-
-struct lane {
-  struct ct_cursor *cursor; /* NULL before its first event is due */
-  const struct ct_event *events;
-  size_t count;               /* 0: no more */
-  size_t pos;                 /* of the next event */
-  uint64_t next_tsc;          /* of the next event or what the thread wrote, whichever comes first */
-  uint64_t event_tsc;         /* of the next event; after the last one of the end; UINT64_MAX: that has been too */
-  uint64_t last_tsc;          /* of the event taken last, or of the end */
-  bool is_read;               /* to the end of the stream; the cursor is closed */
-  bool has_ended;             /* and what was open has been shown */
-  struct ct_view_clock clock; /* at the event taken last */
-  size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
-  uint64_t published_bytes;   /* to the progress line */
-  uint32_t thread;
-  uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
-  uint8_t values;                        /* ... bit enum ct_value: which of them are known */
-  bool is_before;                        /* ... and it was open when the recording began */
-  struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
-  uint32_t result_count;
-  uint64_t context; /* after that event */
-  struct ct_view_stacks stacks;
-  char column[COLUMN_CHARS];
-};
-
-struct replay {
-  struct ct_trace *trace;
-  const struct ct_replay_options *options;
-  struct ct_view_notes *notes;
-  struct ct_labels labels;
-  struct ct_unwind_reason unwind_reason;
-  struct ct_line_writer lines;
-  struct ct_captures captures;
-  size_t *next_capture; /* of each, the next one of the same thread */
-  struct lane *lanes;
-  size_t lane_count;
-  struct lane **heap;
-  size_t heap_count;
-  uint64_t line_count;
-  uint64_t done_bytes;
-  uint64_t total_bytes;
-};
-
-/* ---- Lanes ---- */
-
-static void
-note_next(const struct replay *r, struct lane *lane)
-{
-  if (lane->count != 0) {
-    lane->event_tsc = lane->events[lane->pos].tsc;
-  }
-  lane->next_tsc = lane->event_tsc;
-  if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc) {
-    lane->next_tsc = r->captures.items[lane->capture].tsc;
-  }
-}
-
-static void
-report_progress(struct replay *r, struct lane *lane)
-{
-  uint64_t offset = ct_cursor_offset(lane->cursor);
-  if (offset == lane->published_bytes || r->options->progress.update == NULL) {
-    return;
-  }
-  r->done_bytes += offset - lane->published_bytes;
-  lane->published_bytes = offset;
-  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
-}
-
-static void
-close_cursor(struct replay *r, struct lane *lane)
-{
-  if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
-    if (r->notes->damaged_threads++ == 0) {
-      r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
-    }
-  }
-  ct_cursor_close(lane->cursor);
-  lane->cursor = NULL;
-}
-
-/* Where the calls end that are open after the last event: other threads' events may come before. */
-static void
-end_of_stream(struct replay *r, struct lane *lane)
-{
-  struct ct_view_clock then = lane->clock;
-  lane->is_read = true;
-  lane->event_tsc = ct_view_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
-  close_cursor(r, lane);
-}
-
-static void
-refill(struct replay *r, struct lane *lane)
-{
-  lane->pos = 0;
-  lane->count = ct_cursor_next(lane->cursor, &lane->events);
-  report_progress(r, lane);
-  if (lane->count == 0) {
-    end_of_stream(r, lane);
-  }
-  note_next(r, lane);
-}
-
-static int
-open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
-{
-  int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
-  if (rc == 0) {
-    refill(r, lane);
-  }
-  return rc;
-}
-
-static void
-step(struct replay *r, struct lane *lane)
-{
-  if (++lane->pos == lane->count) {
-    refill(r, lane);
-  } else {
-    note_next(r, lane);
-  }
-}
-
-/* The result that is known of a frame at this depth of the current stack; NULL when none is. */
-static const struct result *
-result_at(const struct lane *lane, uint32_t depth)
-{
-  for (uint32_t i = lane->result_count; i-- > 0;) {
-    if (lane->results[i].context == lane->context && lane->results[i].depth == depth) {
-      return &lane->results[i];
-    }
-  }
-  return NULL;
-}
-
-/* What a frame that ends leaves behind: its own result, which is the event's when it returns, and those further in. */
-static void
-take_result(struct lane *lane, const struct ct_event *event)
-{
-  const struct result *result = result_at(lane, event->depth);
-  if (result != NULL && event->kind == CT_EV_RETURN) {
-    lane->numbers[CT_VALUE_RESULT] = result->value;
-    lane->values = 1u << CT_VALUE_RESULT;
-  }
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < lane->result_count; i++) {
-    if (lane->results[i].context != lane->context || lane->results[i].depth < event->depth) {
-      lane->results[kept++] = lane->results[i];
-    }
-  }
-  lane->result_count = kept;
-}
-
-static void
-keep_result(struct lane *lane, const struct ct_event *value)
-{
-  if (lane->result_count == RESULTS_MAX) {
-    memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
-  }
-  lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
-}
-
-/* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
-static void
-take(struct replay *r, struct lane *lane, struct ct_event *event)
-{
-  *event = lane->events[lane->pos];
-  lane->last_tsc = event->tsc;
-  ct_view_clock_event(&lane->clock, event);
-  step(r, lane);
-  lane->values = 0;
-  lane->is_before = false;
-  if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
-    lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
-  }
-  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT) {
-    take_result(lane, event);
-  }
-  bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
-  while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
-    const struct ct_event *value = &lane->events[lane->pos];
-    bool is_argument = value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2;
-    if (value->reason == CT_VALUE_RESULT) {
-      keep_result(lane, value);
-    } else if (is_argument && opens && value->depth == event->depth) {
-      lane->numbers[value->reason] = value->value;
-      lane->values |= (uint8_t)(1u << value->reason);
-    } else if (value->reason == CT_VALUE_BEFORE && opens) {
-      lane->is_before = true;
-    } else {
-      break;
-    }
-    ct_view_clock_event(&lane->clock, value);
-    step(r, lane);
-  }
-}
-
-static void
-put_values(const struct lane *lane, struct ct_line *line)
-{
-  line->values = lane->values;
-  memcpy(line->numbers, lane->numbers, sizeof(line->numbers));
-}
-
-static const struct ct_event *
-peek(const struct lane *lane)
-{
-  return lane->count != 0 ? &lane->events[lane->pos] : NULL;
-}
-
-static void
-close_lane(struct replay *r, struct lane *lane)
-{
-  close_cursor(r, lane);
-  ct_view_stacks_destroy(&lane->stacks);
-}
-
-static bool
-earlier(const struct lane *a, const struct lane *b)
-{
-  if (a->next_tsc != b->next_tsc) {
-    return a->next_tsc < b->next_tsc;
-  }
-  return a->thread < b->thread;
-}
-
-static void
-sift_down(struct replay *r, size_t i)
-{
-  for (;;) {
-    size_t child = 2 * i + 1;
-    if (child >= r->heap_count) {
-      return;
-    }
-    if (child + 1 < r->heap_count && earlier(r->heap[child + 1], r->heap[child])) {
-      child++;
-    }
-    if (!earlier(r->heap[child], r->heap[i])) {
-      return;
-    }
-    struct lane *lane = r->heap[i];
-    r->heap[i] = r->heap[child];
-    r->heap[child] = lane;
-    i = child;
-  }
-}
-
-/* The lane that comes after the first one; NULL when there is one lane only. */
-static const struct lane *
-second(const struct replay *r)
-{
-  if (r->heap_count < 2) {
-    return NULL;
-  }
-  if (r->heap_count == 2 || earlier(r->heap[1], r->heap[2])) {
-    return r->heap[1];
-  }
-  return r->heap[2];
-}
+enum { KEEP_OPEN_LANES = 16 };
 
 /* ---- Lines ---- */
 
@@ -484,10 +211,10 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
                          .depth = event->depth,
                          .label = label,
                          .before_trace = lane->is_before};
-  put_values(lane, &line);
-  const struct ct_event *next = peek(lane);
+  replay_put_values(lane, &line);
+  const struct ct_event *next = replay_peek(lane);
   if (!r->options->json && ends_leaf(event, next)) {
-    const struct result *result = next->kind == CT_EV_RETURN ? result_at(lane, event->depth) : NULL;
+    const struct result *result = next->kind == CT_EV_RETURN ? replay_result_at(lane, event->depth) : NULL;
     if (result != NULL) {
       line.numbers[CT_VALUE_RESULT] = result->value;
       line.values |= 1u << CT_VALUE_RESULT;
@@ -524,7 +251,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
                          .end = end_of(r, lane, event),
                          .uncertain = event->uncertain};
   if (event->kind == CT_EV_RETURN) {
-    put_values(lane, &line);
+    replay_put_values(lane, &line);
   }
   if (stack->count != 0) {
     *closed = stack->frames[--stack->count];
@@ -572,7 +299,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
                          .label = ct_label_of(&r->labels, event->fn),
                          .other = had_frame ? ct_label_of(&r->labels, event->closed_fn) : NULL,
                          .uncertain = event->uncertain};
-  put_values(lane, &line);
+  replay_put_values(lane, &line);
   write_line(r, lane, &line);
   return 0;
 }
@@ -724,7 +451,7 @@ replay_capture(struct replay *r, struct lane *lane)
     write_line(r, lane, &line);
   }
   lane->capture = r->next_capture[lane->capture];
-  note_next(r, lane);
+  replay_note_next(r, lane);
 }
 
 /* ---- The merge ---- */
@@ -745,7 +472,7 @@ end_lane(struct replay *r, struct lane *lane)
   lane->last_tsc = lane->event_tsc;
   lane->has_ended = true;
   lane->event_tsc = UINT64_MAX;
-  note_next(r, lane);
+  replay_note_next(r, lane);
   return end_stacks(r, lane, CT_SPAN_OPEN);
 }
 
@@ -754,21 +481,21 @@ static int
 run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = 0;
-  if (lane->cursor == NULL && !lane->is_read && (rc = open_lane(r, lane, diag)) != 0) {
+  if (lane->cursor == NULL && !lane->is_read && (rc = replay_open_lane(r, lane, diag)) != 0) {
     return rc;
   }
   if (lane->stacks.current == NULL) {
     rc = ct_view_stacks_init(&lane->stacks);
   }
-  const struct lane *other = second(r);
-  while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !earlier(other, lane))) {
+  const struct lane *other = replay_second(r);
+  while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !replay_earlier(other, lane))) {
     if (lane->next_tsc < lane->event_tsc) {
       replay_capture(r, lane);
     } else if (lane->count == 0) {
       rc = end_lane(r, lane);
     } else {
       struct ct_event event;
-      take(r, lane, &event);
+      replay_take(r, lane, &event);
       rc = replay_event(r, lane, &event);
     }
   }
@@ -785,10 +512,10 @@ merge(struct replay *r, struct ct_diag *diag)
       return rc;
     }
     if (is_over(lane)) {
-      close_lane(r, lane);
+      replay_close_lane(r, lane);
       r->heap[0] = r->heap[--r->heap_count];
     }
-    sift_down(r, 0);
+    replay_sift_down(r, 0);
   }
   ct_lines_flush(&r->lines);
   return 0;
@@ -892,12 +619,12 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     ct_view_clock_init(&lane->clock, r->trace, r->options->time);
     lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
-    rc = open_lane(r, lane, diag);
+    rc = replay_open_lane(r, lane, diag);
     if (rc != 0) {
       break;
     }
     if (lane->count == 0 && lane->capture == NO_CAPTURE) {
-      close_lane(r, lane);
+      replay_close_lane(r, lane);
       continue;
     }
     r->heap[r->heap_count++] = lane;
@@ -908,7 +635,7 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   }
   free(threads);
   for (size_t i = r->heap_count; i-- > 0;) {
-    sift_down(r, i);
+    replay_sift_down(r, i);
   }
   return rc;
 }
@@ -935,7 +662,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   }
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
-    close_lane(&r, &r.lanes[i]);
+    replay_close_lane(&r, &r.lanes[i]);
   }
   if (rc == 0 && r.lines.failed) {
     errno = r.lines.failed_errno;

@@ -44,6 +44,8 @@ BYTES = re.compile(r'"(?:\\x[0-9a-fA-F]{2}){2,}[^"]*"|\{\s*0x[0-9a-fA-F]{2},\s*0
 TEXT_BYTES = {"base": {'"\\xEF\\xBF\\xBD"'}}  # U+FFFD
 DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?[ \t*]((?:ct|session|tree|drain|agent)_\w+)\([^;{}]*\)\s*;", re.M)
 DEFINED = re.compile(r"^((?:ct|session|tree|drain|agent)_\w+)\(", re.M)
+LINES_MAX = 800
+LONG = {"src/agent/entry.S"}  # its head says why
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
@@ -150,6 +152,13 @@ def check_circles():
         yield f"{path}: is in a circle of files"
 
 
+def check_length():
+    for path, text in sources("src"):
+        lines = text.count("\n")
+        if lines > LINES_MAX and path not in LONG:
+            yield f"{path}: {lines} lines, more than {LINES_MAX}"
+
+
 def check_licence():
     for path, text in sources("src", "include", "tests", "bench", "examples"):
         if "SPDX-License-Identifier: MIT" not in text[:200]:
@@ -193,7 +202,7 @@ def main():
               ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
               ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
               ("instruction bytes in src/x86 only", check_bytes),
-              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
+              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), (f"files up to {LINES_MAX} lines", check_length), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
     failed = 0
     for name, check in checks:
         faults = list(check())

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* What /proc/PID/task says of a thread. */
+#include "drain/drain_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void
+drain_read_name(struct ct_drain *drain, struct drain_thread *thread)
+{
+  char path[64];
+  char name[32];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/comm", drain->pid, thread->outside);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) {
+    return;
+  }
+  if (fgets(name, sizeof(name), file) != NULL) {
+    name[strcspn(name, "\n")] = '\0';
+    memcpy(drain->infos[thread->info].name, name, sizeof(name));
+  }
+  fclose(file);
+}
+
+void
+drain_read_totals(struct ct_drain *drain, struct drain_thread *thread)
+{
+  char path[64], text[128];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/schedstat", drain->pid, thread->outside);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (got > 0) {
+    char *end;
+    text[got] = '\0';
+    drain->infos[thread->info].cpu_ns = strtoull(text, &end, 10);
+    drain->infos[thread->info].delay_ns = strtoull(end, NULL, 10);
+    drain_switches_total(drain->switches, thread, drain->infos[thread->info].cpu_ns);
+  }
+}
+
+uint64_t
+drain_totals_ns(const struct ct_drain *drain)
+{
+  return drain_switches_stats(drain->switches).source == CT_SWITCHES_TOTALS ? BLOCK_AGE_NS : NAMES_NS;
+}
+
+bool
+drain_lives(const struct ct_drain *drain, const struct drain_thread *thread)
+{
+  char path[64], text[512];
+  snprintf(path, sizeof(path), "/proc/%d/task/%u/stat", drain->pid, thread->outside);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+  if (fd >= 0) {
+    close(fd);
+  }
+  text[got > 0 ? got : 0] = '\0';
+  const char *name_end = strrchr(text, ')');
+  return name_end != NULL && name_end[1] == ' ' && strchr("ZXx", name_end[2]) == NULL;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inside replay: each thread is a lane, a cursor and the stacks of its open frames. A heap gives the lane whose next
+ * event is the earliest.
+ */
+#ifndef CT_VIEWS_REPLAY_INTERNAL_H
+#define CT_VIEWS_REPLAY_INTERNAL_H
+
+#include <contrail/replay.h>
+
+#include "trace/batch.h"
+#include "views/labels.h"
+#include "views/replay_lines.h"
+#include "views/spans.h"
+#include "views/stacks.h"
+#include "views/unwind_reason.h"
+
+enum { COLUMN_CHARS = 64, RESULTS_MAX = 8 };
+#define NO_CAPTURE SIZE_MAX
+
+/* The result of a call, reported before its return. In between there may be a handler's calls. */
+struct result {
+  uint64_t value;
+  uint64_t context;
+  uint32_t depth;
+};
+
+struct lane {
+  struct ct_cursor *cursor; /* NULL before its first event is due */
+  const struct ct_event *events;
+  size_t count;               /* 0: no more */
+  size_t pos;                 /* of the next event */
+  uint64_t next_tsc;          /* of the next event or what the thread wrote, whichever comes first */
+  uint64_t event_tsc;         /* of the next event; after the last one of the end; UINT64_MAX: that has been too */
+  uint64_t last_tsc;          /* of the event taken last, or of the end */
+  bool is_read;               /* to the end of the stream; the cursor is closed */
+  bool has_ended;             /* and what was open has been shown */
+  struct ct_view_clock clock; /* at the event taken last */
+  size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
+  uint64_t published_bytes;   /* to the progress line */
+  uint32_t thread;
+  uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
+  uint8_t values;                        /* ... bit enum ct_value: which of them are known */
+  bool is_before;                        /* ... and it was open when the recording began */
+  struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
+  uint32_t result_count;
+  uint64_t context; /* after that event */
+  struct ct_view_stacks stacks;
+  char column[COLUMN_CHARS];
+};
+
+struct replay {
+  struct ct_trace *trace;
+  const struct ct_replay_options *options;
+  struct ct_view_notes *notes;
+  struct ct_labels labels;
+  struct ct_unwind_reason unwind_reason;
+  struct ct_line_writer lines;
+  struct ct_captures captures;
+  size_t *next_capture; /* of each, the next one of the same thread */
+  struct lane *lanes;
+  size_t lane_count;
+  struct lane **heap;
+  size_t heap_count;
+  uint64_t line_count;
+  uint64_t done_bytes;
+  uint64_t total_bytes;
+};
+
+/* replay_lanes.c */
+/* After a change of what the lane shows next (capture, event_tsc): brings next_tsc up to date. */
+void replay_note_next(const struct replay *r, struct lane *lane);
+/* 0, or an error of ct_cursor_open. */
+int replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag);
+/* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
+void replay_take(struct replay *r, struct lane *lane, struct ct_event *event);
+/* The values of the event taken last. */
+void replay_put_values(const struct lane *lane, struct ct_line *line);
+/* The next event; NULL: there is no more. */
+static inline const struct ct_event *
+replay_peek(const struct lane *lane)
+{
+  return lane->count != 0 ? &lane->events[lane->pos] : NULL;
+}
+
+void replay_close_lane(struct replay *r, struct lane *lane);
+/* The heap's order, and its repair from entry i down. */
+static inline bool
+replay_earlier(const struct lane *a, const struct lane *b)
+{
+  if (a->next_tsc != b->next_tsc) {
+    return a->next_tsc < b->next_tsc;
+  }
+  return a->thread < b->thread;
+}
+
+void replay_sift_down(struct replay *r, size_t i);
+/* The lane that comes after the first one; NULL when there is one lane only. */
+static inline const struct lane *
+replay_second(const struct replay *r)
+{
+  if (r->heap_count < 2) {
+    return NULL;
+  }
+  if (r->heap_count == 2 || replay_earlier(r->heap[1], r->heap[2])) {
+    return r->heap[1];
+  }
+  return r->heap[2];
+}
+
+/* The result that is known of a frame at this depth of the current stack; NULL when none is. */
+const struct result *replay_result_at(const struct lane *lane, uint32_t depth);
+
+#endif

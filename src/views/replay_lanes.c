@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Lanes: a thread's events one by one with their values, and which lane is due; see replay_internal.h. */
+#include "views/replay_internal.h"
+
+#include <string.h>
+
+void
+replay_note_next(const struct replay *r, struct lane *lane)
+{
+  if (lane->count != 0) {
+    lane->event_tsc = lane->events[lane->pos].tsc;
+  }
+  lane->next_tsc = lane->event_tsc;
+  if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc) {
+    lane->next_tsc = r->captures.items[lane->capture].tsc;
+  }
+}
+
+static void
+report_progress(struct replay *r, struct lane *lane)
+{
+  uint64_t offset = ct_cursor_offset(lane->cursor);
+  if (offset == lane->published_bytes || r->options->progress.update == NULL) {
+    return;
+  }
+  r->done_bytes += offset - lane->published_bytes;
+  lane->published_bytes = offset;
+  r->options->progress.update(r->options->progress.arg, r->done_bytes, r->total_bytes);
+}
+
+static void
+close_cursor(struct replay *r, struct lane *lane)
+{
+  if (lane->cursor != NULL && ct_cursor_state(lane->cursor) == CT_CURSOR_DAMAGED) {
+    if (r->notes->damaged_threads++ == 0) {
+      r->notes->first_damaged_tid = ct_trace_thread(r->trace, lane->thread)->tid;
+    }
+  }
+  ct_cursor_close(lane->cursor);
+  lane->cursor = NULL;
+}
+
+/* Where the calls end that are open after the last event: other threads' events may come before. */
+static void
+end_of_stream(struct replay *r, struct lane *lane)
+{
+  struct ct_view_clock then = lane->clock;
+  lane->is_read = true;
+  lane->event_tsc = ct_view_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
+  close_cursor(r, lane);
+}
+
+static void
+refill(struct replay *r, struct lane *lane)
+{
+  lane->pos = 0;
+  lane->count = ct_cursor_next(lane->cursor, &lane->events);
+  report_progress(r, lane);
+  if (lane->count == 0) {
+    end_of_stream(r, lane);
+  }
+  replay_note_next(r, lane);
+}
+
+int
+replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
+{
+  int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
+  if (rc == 0) {
+    refill(r, lane);
+  }
+  return rc;
+}
+
+static void
+step(struct replay *r, struct lane *lane)
+{
+  if (++lane->pos == lane->count) {
+    refill(r, lane);
+  } else {
+    replay_note_next(r, lane);
+  }
+}
+
+const struct result *
+replay_result_at(const struct lane *lane, uint32_t depth)
+{
+  for (uint32_t i = lane->result_count; i-- > 0;) {
+    if (lane->results[i].context == lane->context && lane->results[i].depth == depth) {
+      return &lane->results[i];
+    }
+  }
+  return NULL;
+}
+
+/* What a frame that ends leaves behind: its own result, which is the event's when it returns, and those further in. */
+static void
+take_result(struct lane *lane, const struct ct_event *event)
+{
+  const struct result *result = replay_result_at(lane, event->depth);
+  if (result != NULL && event->kind == CT_EV_RETURN) {
+    lane->numbers[CT_VALUE_RESULT] = result->value;
+    lane->values = 1u << CT_VALUE_RESULT;
+  }
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < lane->result_count; i++) {
+    if (lane->results[i].context != lane->context || lane->results[i].depth < event->depth) {
+      lane->results[kept++] = lane->results[i];
+    }
+  }
+  lane->result_count = kept;
+}
+
+static void
+keep_result(struct lane *lane, const struct ct_event *value)
+{
+  if (lane->result_count == RESULTS_MAX) {
+    memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
+  }
+  lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
+}
+
+void
+replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
+{
+  *event = lane->events[lane->pos];
+  lane->last_tsc = event->tsc;
+  ct_view_clock_event(&lane->clock, event);
+  step(r, lane);
+  lane->values = 0;
+  lane->is_before = false;
+  if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
+    lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
+  }
+  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT) {
+    take_result(lane, event);
+  }
+  bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
+  while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
+    const struct ct_event *value = &lane->events[lane->pos];
+    bool is_argument = value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2;
+    if (value->reason == CT_VALUE_RESULT) {
+      keep_result(lane, value);
+    } else if (is_argument && opens && value->depth == event->depth) {
+      lane->numbers[value->reason] = value->value;
+      lane->values |= (uint8_t)(1u << value->reason);
+    } else if (value->reason == CT_VALUE_BEFORE && opens) {
+      lane->is_before = true;
+    } else {
+      break;
+    }
+    ct_view_clock_event(&lane->clock, value);
+    step(r, lane);
+  }
+}
+
+void
+replay_put_values(const struct lane *lane, struct ct_line *line)
+{
+  line->values = lane->values;
+  memcpy(line->numbers, lane->numbers, sizeof(line->numbers));
+}
+
+void
+replay_close_lane(struct replay *r, struct lane *lane)
+{
+  close_cursor(r, lane);
+  ct_view_stacks_destroy(&lane->stacks);
+}
+
+void
+replay_sift_down(struct replay *r, size_t i)
+{
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= r->heap_count) {
+      return;
+    }
+    if (child + 1 < r->heap_count && replay_earlier(r->heap[child + 1], r->heap[child])) {
+      child++;
+    }
+    if (!replay_earlier(r->heap[child], r->heap[i])) {
+      return;
+    }
+    struct lane *lane = r->heap[i];
+    r->heap[i] = r->heap[child];
+    r->heap[child] = lane;
+    i = child;
+  }
+}
