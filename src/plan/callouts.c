@@ -56,31 +56,39 @@ writes_itself(const struct planner *planner, uint32_t facts)
          (ct_elf_symbol(elf, "__libc_start_main", &unused) == 0 && ct_elf_symbol(elf, "_dl_debug_state", &unused) == 0);
 }
 
-uint8_t
-ct_planner_callout(const struct planner *planner, const struct ct_function *function, uint32_t facts)
+/* By name, the first that fits. */
+static const struct {
+  const char *names[6];
+  uint8_t callout;
+} by_name[] = {
+    {{"sigaction", "__sigaction", "__libc_sigaction"}, CT_CALLOUT_SIGACTION},
+    {{"write", "__write", "__libc_write", "__write_nocancel"}, CT_CALLOUT_WRITE},
+    {{"writev", "__writev", "__libc_writev"}, CT_CALLOUT_WRITEV},
+    {{"mmap", "mmap64", "__mmap", "__mmap64"}, CT_CALLOUT_MMAP},
+    {{"munmap", "__munmap"}, CT_CALLOUT_MUNMAP},
+    {{"mprotect", "__mprotect", "pkey_mprotect"}, CT_CALLOUT_PROTECT},
+    {{"madvise", "__madvise"}, CT_CALLOUT_ADVISE},
+    {{"makecontext", "__makecontext"}, CT_CALLOUT_MAKECONTEXT},
+    {{"make_fcontext"}, CT_CALLOUT_MAKE_FCONTEXT},
+    {{"_dl_debug_state"}, CT_CALLOUT_RENDEZVOUS},
+    {{"_Unwind_Find_FDE"}, CT_CALLOUT_FIND_FDE},
+    {{"dl_iterate_phdr", "__dl_iterate_phdr"}, CT_CALLOUT_MODULES},
+    {{"_dl_find_object"}, CT_CALLOUT_FIND_OBJECT},
+    {{"execve", "__execve", "execveat", "fexecve"}, CT_CALLOUT_EXEC},
+    {{"mlockall"}, CT_CALLOUT_MLOCKALL},
+    {{"mremap", "__mremap"}, CT_CALLOUT_REMAP},
+    {{"syscall"}, CT_CALLOUT_SYSCALL},
+    {{"arch_prctl", "__arch_prctl"}, CT_CALLOUT_ARCH_PRCTL},
+    {{"getrlimit", "getrlimit64", "__getrlimit", "__getrlimit64"}, CT_CALLOUT_LIMIT_GET},
+    {{"setrlimit", "setrlimit64", "__setrlimit", "__setrlimit64"}, CT_CALLOUT_LIMIT_SET},
+    {{"prlimit", "prlimit64"}, CT_CALLOUT_LIMIT_BOTH},
+    {{"prctl", "__prctl"}, CT_CALLOUT_SECCOMP},
+};
+
+/* By what the code does, whatever its name. */
+static uint8_t
+callout_by_code(const struct planner *planner, const struct ct_function *function, uint32_t facts)
 {
-  static const char *const rendezvous[] = {"_dl_debug_state", NULL};
-  static const char *const find_fde[] = {"_Unwind_Find_FDE", NULL};
-  static const char *const exec[] = {"execve", "__execve", "execveat", "fexecve", NULL};
-  static const char *const mlockall[] = {"mlockall", NULL};
-  static const char *const mremap[] = {"mremap", "__mremap", NULL};
-  static const char *const seccomp[] = {"prctl", "__prctl", NULL};
-  static const char *const any_syscall[] = {"syscall", NULL};
-  static const char *const limits[][5] = {{"getrlimit", "getrlimit64", "__getrlimit", "__getrlimit64", NULL},
-                                          {"setrlimit", "setrlimit64", "__setrlimit", "__setrlimit64", NULL},
-                                          {"prlimit", "prlimit64", NULL}};
-  static const char *const arch_prctl[] = {"arch_prctl", "__arch_prctl", NULL};
-  static const char *const modules[] = {"dl_iterate_phdr", "__dl_iterate_phdr", NULL};
-  static const char *const find_object[] = {"_dl_find_object", NULL};
-  static const char *const write[] = {"write", "__write", "__libc_write", "__write_nocancel", NULL};
-  static const char *const writev[] = {"writev", "__writev", "__libc_writev", NULL};
-  static const char *const mmap[] = {"mmap", "mmap64", "__mmap", "__mmap64", NULL};
-  static const char *const munmap[] = {"munmap", "__munmap", NULL};
-  static const char *const protect[] = {"mprotect", "__mprotect", "pkey_mprotect", NULL};
-  static const char *const advise[] = {"madvise", "__madvise", NULL};
-  static const char *const makecontext[] = {"makecontext", "__makecontext", NULL};
-  static const char *const make_fcontext[] = {"make_fcontext", NULL};
-  static const char *const sigaction[] = {"sigaction", "__sigaction", "__libc_sigaction", NULL};
   if ((facts & CT_FACT_GS_SET) != 0) {
     return CT_CALLOUT_GS;
   }
@@ -102,72 +110,26 @@ ct_planner_callout(const struct planner *planner, const struct ct_function *func
   if ((facts & CT_FACT_COUNTS) != 0) {
     return CT_CALLOUT_COUNT;
   }
-  if ((facts & CT_FACT_READS_FRAMES) != 0) {
-    return CT_CALLOUT_FRAMES;
+  return (facts & CT_FACT_READS_FRAMES) != 0 ? CT_CALLOUT_FRAMES : CT_CALLOUT_NONE;
+}
+
+uint8_t
+ct_planner_callout(const struct planner *planner, const struct ct_function *function, uint32_t facts)
+{
+  uint8_t callout = callout_by_code(planner, function, facts);
+  if (callout != CT_CALLOUT_NONE) {
+    return callout;
   }
   if (function->name == NULL) { /* in a stripped program that has a libc in it */
     return (facts & CT_FACT_SIGACTION) != 0 && function->size <= SIGACTION_BYTES_MAX ? CT_CALLOUT_SIGACTION
                                                                                      : CT_CALLOUT_NONE;
   }
-  if (has_name(planner, function, sigaction)) {
-    return CT_CALLOUT_SIGACTION;
-  }
-  /* Not what calls another one by that name, which reports it. */
-  if (has_name(planner, function, write) && writes_itself(planner, facts)) {
-    return CT_CALLOUT_WRITE;
-  }
-  if (has_name(planner, function, writev) && writes_itself(planner, facts)) {
-    return CT_CALLOUT_WRITEV;
-  }
-  if (has_name(planner, function, mmap)) {
-    return CT_CALLOUT_MMAP;
-  }
-  if (has_name(planner, function, munmap)) {
-    return CT_CALLOUT_MUNMAP;
-  }
-  if (has_name(planner, function, protect)) {
-    return CT_CALLOUT_PROTECT;
-  }
-  if (has_name(planner, function, advise)) {
-    return CT_CALLOUT_ADVISE;
-  }
-  if (has_name(planner, function, makecontext)) {
-    return CT_CALLOUT_MAKECONTEXT;
-  }
-  if (has_name(planner, function, make_fcontext)) {
-    return CT_CALLOUT_MAKE_FCONTEXT;
-  }
-  if (has_name(planner, function, rendezvous)) {
-    return CT_CALLOUT_RENDEZVOUS;
-  }
-  if (has_name(planner, function, find_fde)) {
-    return CT_CALLOUT_FIND_FDE;
-  }
-  if (has_name(planner, function, modules)) {
-    return CT_CALLOUT_MODULES;
-  }
-  if (has_name(planner, function, find_object)) {
-    return CT_CALLOUT_FIND_OBJECT;
-  }
-  if (has_name(planner, function, exec)) {
-    return CT_CALLOUT_EXEC;
-  }
-  if (has_name(planner, function, mlockall)) {
-    return CT_CALLOUT_MLOCKALL;
-  }
-  if (has_name(planner, function, mremap)) {
-    return CT_CALLOUT_REMAP;
-  }
-  if (has_name(planner, function, any_syscall)) {
-    return CT_CALLOUT_SYSCALL;
-  }
-  if (has_name(planner, function, arch_prctl)) {
-    return CT_CALLOUT_ARCH_PRCTL;
-  }
-  for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-    if (has_name(planner, function, limits[i])) {
-      return (uint8_t)(CT_CALLOUT_LIMIT_GET + i);
+  for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]); i++) {
+    /* Not what calls another one by that name, which reports it. */
+    bool writes = by_name[i].callout == CT_CALLOUT_WRITE || by_name[i].callout == CT_CALLOUT_WRITEV;
+    if (has_name(planner, function, by_name[i].names) && (!writes || writes_itself(planner, facts))) {
+      return by_name[i].callout;
     }
   }
-  return has_name(planner, function, seccomp) ? CT_CALLOUT_SECCOMP : CT_CALLOUT_NONE;
+  return CT_CALLOUT_NONE;
 }

@@ -487,8 +487,6 @@ enum ct_callout {
       CT_CALLOUT_KINDS
 };
 _Static_assert(CT_CALLOUT_KINDS <= 256, "struct ct_hook_desc keeps it in a byte");
-_Static_assert(CT_CALLOUT_LIMIT_SET == CT_CALLOUT_LIMIT_GET + 1 && CT_CALLOUT_LIMIT_BOTH == CT_CALLOUT_LIMIT_GET + 2,
-               "in the order of the names in plan.c");
 
 /*
  * A patch of the target's text, and what was there: kept with the region, so that whoever comes later can take it back.
