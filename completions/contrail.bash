@@ -178,7 +178,7 @@ _contrail() {
       ;;
     --time) mapfile -t COMPREPLY < <(compgen -W 'wall cpu' -- "$cur") ;;
     -t | --thread) mapfile -t COMPREPLY < <(compgen -W "$(_contrail_tids)" -- "$cur") ;;
-    --share | -n | --limit | -d | --depth | -f | --function | -m | --module) ;;
+    --share | -n | --limit | -d | --depth | -f | -F | --function | -m | --module) ;;
     *)
       if [[ $cur == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")

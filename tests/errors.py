@@ -627,6 +627,31 @@ def stack_copied_inline(scene):
         raise AssertionError(f"it is not broken: {out}{err}")
 
 
+def usage_error(scene, words, part, guesses=False):
+    got, out, err = scene.run(scene.contrail, *words)
+    if got != 2 or out or len(err.splitlines()) != 1 or part not in err or ("perhaps" in err) != guesses:
+        raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
+
+
+def mistyped(scene):
+    """A command or an option that is nearly one of ours: the one that may be meant is named."""
+    for words, hint in [(["reprot"], "perhaps report?"), (["recrod", "--", "true"], "perhaps record?"),
+                        (["report", "--functoin", "x"], "perhaps --function?"),
+                        (["record", "--exculde=x", "--", "true"], "perhaps --exclude?"), (["frobnicate"], "unknown command"),
+                        (["plan", "--frobnicate", "x"], "unknown option")]:
+        usage_error(scene, words, hint, "perhaps" in hint)
+
+
+def given_twice(scene):
+    """An option with a value replaces no earlier one silently: it is refused, or adds up."""
+    for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"],
+                  ["record", "-o", "a", "--output", "b", "--", "true"], ["plan", "--mode", "full", "--mode", "light", "/bin/true"]]:
+        usage_error(scene, words, "is given twice")
+    got, out, err = scene.run(scene.contrail, "plan", "--exclude", "main", "--exclude", "exit", "/bin/true")
+    if got != 0:
+        raise AssertionError(f"--exclude does not add up: {err}")
+
+
 CASES = [stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
          attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
          missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
@@ -635,7 +660,7 @@ CASES = [stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, atta
          output_without_parent, read_only_output, no_permission_for_output, output_is_a_link,
          output_of_another_user, output_open_to_all, output_is_private, runtime_directory_is_taken,
          names_for_a_terminal, debug_file_is_a_fifo, full_disk, disk_full_at_once,
-         ptrace_forbidden, no_program, unknown_option, status_passes, signal_passes, nothing_known, script_with_interpreter,
+         ptrace_forbidden, no_program, unknown_option, mistyped, given_twice, status_passes, signal_passes, nothing_known, script_with_interpreter,
          read_nothing, read_damaged, plan_of_nothing, killed_recorder, killed_just_now, unwinder_comes_late]
 
 

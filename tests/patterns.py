@@ -402,7 +402,7 @@ def written_at(scene):
         status, out, _ = scene.run("replay", "--json", "--function", "second_util", trace)
         first = json.loads(out.splitlines()[0])
         assert first["file"].endswith("b/util.c") and first["line"] == lines["second_util"], first
-        assert main_text(scene, "--limit", "0", trace) == [] and "util.c" not in scene.run("replay", "-f", "main", trace)[1]
+        assert main_text(scene, "--limit", "0", trace) == [] and "util.c" not in scene.run("replay", "-F", "main", trace)[1]
     assert not os.path.exists(os.path.join(plain, "sources.tsv"))
     status, out, err = scene.run("report", "--source", plain)
     assert status == 0 and "does not say where functions are written" in err, err

@@ -25,6 +25,11 @@ void ct_put_printable(FILE *out, const char *text, size_t max_bytes);
 /* The same in place. The two control characters of a UTF-8 sequence (U+0080 to U+009F) become one '?' each. */
 void ct_make_printable(char *text);
 
+/*
+ * The word of the list (ended by NULL) that is most like a mistyped, cut or wrongly capitalised one; NULL when none is.
+ */
+const char *ct_closest_word(const char *word, const char *const *words);
+
 /* A malloc'd copy in which bytes that are not UTF-8 are U+FFFD, fit for JSON. NULL when memory is exhausted. */
 char *ct_utf8_copy(const char *text);
 

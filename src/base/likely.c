@@ -4,6 +4,8 @@
 
 #include "base/demangle.h"
 
+#include <contrail/text.h>
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,4 +106,15 @@ ct_likely_text(const struct ct_likely *likely, char *buf, size_t size)
     at += (size_t)snprintf(buf + at, size - at, "%s%s", i == 0 ? "" : ", ", likely->names[i]);
   }
   return buf;
+}
+
+const char *
+ct_closest_word(const char *word, const char *const *words)
+{
+  struct ct_likely likely;
+  ct_likely_begin(&likely, word);
+  for (uint32_t i = 0; words[i] != NULL; i++) {
+    ct_likely_add(&likely, words[i], i);
+  }
+  return likely.count != 0 ? words[likely.ids[0]] : NULL;
 }

@@ -96,7 +96,7 @@ parse_attach(int argc, char **argv, struct attach *attach)
   };
   double seconds;
   int got, code;
-  while ((got = getopt_long(argc, argv, ":o:fqh", options, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, ":o:fqh", options)) != -1) {
     switch (got) {
     case 'F':
       if (!parse_duration(optarg, &attach->seconds)) {
@@ -308,7 +308,7 @@ static int
 run_clean(int argc, char **argv)
 {
   static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-  int got = getopt_long(argc, argv, ":h", options, NULL);
+  int got = ct_next_option(argc, argv, ":h", options);
   pid_t pid = 0;
   if (got != -1) {
     return got == 'h' ? ct_show_usage(&ct_command_clean) : ct_bad_option(&ct_command_clean, argv, got);

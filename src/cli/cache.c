@@ -119,7 +119,7 @@ run_cache(int argc, char **argv)
       {"clear", no_argument, NULL, 'c'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
   bool json = false, clear_it = false;
   int got;
-  while ((got = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, ":h", options)) != -1) {
     switch (got) {
     case 'c':
       clear_it = true;

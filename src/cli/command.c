@@ -2,6 +2,8 @@
 /* What the commands share; see command.h. */
 #include "cli/command.h"
 
+#include "cli/select.h"
+
 #include <contrail/control.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
@@ -44,6 +46,57 @@ ct_command_failed(const struct ct_command *command, const char *fmt, ...)
   return CT_EXIT_FAILED;
 }
 
+/* What ct_next_option knows for ct_bad_option. One command is run by a process, and parsed by one thread. */
+static const struct option *known_options;
+static bool is_repeated;
+static bool seen[CT_OPTION_MAX];
+
+static bool
+adds_up(int option)
+{
+  return option == 't' || option == CT_OPTION_EXCLUDE || option == CT_OPTION_EXCLUDE_FROM || option == CT_OPTION_TRACE;
+}
+
+int
+ct_next_option(int argc, char **argv, const char *short_options, const struct option *options)
+{
+  known_options = options;
+  int got = getopt_long(argc, argv, short_options, options, NULL);
+  if (got > 0 && got < CT_OPTION_MAX && got != '?' && got != ':' && optarg != NULL && !adds_up(got)) {
+    is_repeated = seen[got];
+    seen[got] = true;
+    if (is_repeated) {
+      optopt = got;
+      return '?';
+    }
+  }
+  return got;
+}
+
+/* The long form of an option, or NULL. */
+static const char *
+long_name(int option)
+{
+  for (const struct option *o = known_options; o != NULL && o->name != NULL; o++) {
+    if (o->val == option) {
+      return o->name;
+    }
+  }
+  return NULL;
+}
+
+static const char *
+closest_option(const char *word)
+{
+  const char *names[CT_OPTION_MAX + 1];
+  size_t count = 0;
+  for (const struct option *o = known_options; o != NULL && o->name != NULL && count < CT_OPTION_MAX; o++) {
+    names[count++] = o->name;
+  }
+  names[count] = NULL;
+  return ct_closest_word(word, names);
+}
+
 int
 ct_bad_option(const struct ct_command *command, char **argv, int result)
 {
@@ -51,13 +104,32 @@ ct_bad_option(const struct ct_command *command, char **argv, int result)
   if (result == ':') {
     return ct_usage_error(command, "option '%s' needs a value", word);
   }
+  if (is_repeated) {
+    const char *name = long_name(optopt);
+    return name != NULL ? ct_usage_error(command, "option '--%s' is given twice", name)
+                        : ct_usage_error(command, "option '-%c' is given twice", optopt);
+  }
   if (optopt != 0 && strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL) {
     return ct_usage_error(command, "option '%.*s' takes no value", (int)strcspn(word, "="), word);
   }
   if (optopt != 0) {
     return ct_usage_error(command, "unknown option '-%c'", optopt);
   }
+  char name[64];
+  snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+  const char *closest = closest_option(name);
+  if (closest != NULL) {
+    return ct_usage_error(command, "unknown option '%s'; perhaps --%s?", word, closest);
+  }
   return ct_usage_error(command, "unknown option '%s'", word);
+}
+
+void
+ct_old_short_option(const struct ct_command *command, int old, int now, const char *name)
+{
+  fprintf(stderr,
+          "contrail %s: note: -%c is --follow in other commands; here it is -%c or --%s, and -%c for this release\n",
+          command->name, old, now, name, old);
 }
 
 int

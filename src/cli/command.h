@@ -56,8 +56,15 @@ const struct ct_command *ct_command_find(const char *name);
 int ct_usage_error(const struct ct_command *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "contrail NAME: text" on stderr; returns CT_EXIT_FAILED. */
 int ct_command_failed(const struct ct_command *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The usage error for what getopt_long has just refused (it returned '?' or ':'; short_options begins with ':'). */
+/*
+ * As getopt_long with these (short_options has a ':' in front). An option that takes a value and is given a second time
+ * is refused too, unless it is one that adds up: nothing is replaced silently.
+ */
+int ct_next_option(int argc, char **argv, const char *short_options, const struct option *options);
+/* The usage error for what ct_next_option has just refused (it returned '?' or ':'). */
 int ct_bad_option(const struct ct_command *command, char **argv, int result);
+/* A short option that means something else in other commands is another one now: a line that says so, on stderr. */
+void ct_old_short_option(const struct ct_command *command, int old, int now, const char *name);
 int ct_show_usage(const struct ct_command *command); /* on stdout; CT_EXIT_OK */
 
 /* "wall" or "cpu". */
@@ -83,7 +90,7 @@ bool ct_tid_list_add(struct ct_tid_list *list, const char *text); /* false: not 
   {                                                                                                                    \
     "exclude-hot", no_argument, NULL, CT_OPTION_EXCLUDE_HOT                                                            \
   }
-enum { CT_OPTION_EXCLUDE = 256, CT_OPTION_EXCLUDE_FROM, CT_OPTION_EXCLUDE_HOT };
+enum { CT_OPTION_EXCLUDE = 256, CT_OPTION_EXCLUDE_FROM, CT_OPTION_EXCLUDE_HOT, CT_OPTION_MAX = 512 };
 struct ct_exclude;
 int ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude);
 void ct_exclude_warn(const struct ct_exclude *exclude);

@@ -122,7 +122,7 @@ run(int argc, char **argv)
   struct ct_hot_functions_options hot = {.struct_size = sizeof(hot), .percent = SHARE};
   uint64_t percent;
   int c;
-  while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+  while ((c = ct_next_option(argc, argv, ":h", options)) != -1) {
     switch (c) {
     case 'j':
       hot.json = true;

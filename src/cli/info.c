@@ -13,7 +13,7 @@ run(int argc, char **argv)
       {"json", no_argument, NULL, 'j'}, {"raw", no_argument, NULL, 'R'}, {"help", no_argument, NULL, 'h'}, {0}};
   struct ct_info_options info = {.struct_size = sizeof(info)};
   int c;
-  while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+  while ((c = ct_next_option(argc, argv, ":h", options)) != -1) {
     switch (c) {
     case 'j':
       info.json = true;

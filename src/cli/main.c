@@ -2,6 +2,8 @@
 /* The contrail command: the table of commands, help, version. */
 #include "cli/command.h"
 
+#include <contrail/text.h>
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +30,13 @@ ct_command_find(const char *name)
 static int
 unknown_command(const char *name)
 {
-  fprintf(stderr, "contrail: unknown command '%s' (contrail help lists the commands)\n", name);
+  const char *names[sizeof(ct_commands) / sizeof(ct_commands[0])];
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    names[i] = ct_commands[i] != NULL ? ct_commands[i]->name : NULL;
+  }
+  const char *closest = ct_closest_word(name, names);
+  fprintf(stderr, "contrail: unknown command '%s'%s%s%s (contrail help lists the commands)\n", name,
+          closest != NULL ? "; perhaps " : "", closest != NULL ? closest : "", closest != NULL ? "?" : "");
   return CT_EXIT_USAGE;
 }
 

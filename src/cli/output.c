@@ -40,7 +40,7 @@ run(int argc, char **argv)
   struct ct_output_options options = {.struct_size = sizeof(options)};
   struct ct_tid_list tids = {0};
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":t:h", longs, NULL)) != -1) {
+  while (rc == -1 && (c = ct_next_option(argc, argv, ":t:h", longs)) != -1) {
     switch (c) {
     case 't':
       if (!ct_tid_list_add(&tids, optarg)) {

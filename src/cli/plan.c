@@ -232,7 +232,7 @@ run_plan(int argc, char **argv)
   };
   struct wanted wanted = {false};
   int got, code = CT_EXIT_OK;
-  while (code == CT_EXIT_OK && (got = getopt_long(argc, argv, ":jh", options, NULL)) != -1) {
+  while (code == CT_EXIT_OK && (got = ct_next_option(argc, argv, ":jh", options)) != -1) {
     switch (got) {
     case 'j':
       wanted.json = true;

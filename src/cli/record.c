@@ -51,7 +51,7 @@ parse(int argc, char **argv, struct ct_session_options *record, struct run *run)
       {NULL, 0, NULL, 0},
   };
   int got, code;
-  while ((got = getopt_long(argc, argv, "+:o:vqfph", options, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, "+:o:vqfph", options)) != -1) {
     switch (got) {
     case 'v':
       run->verbose = true;

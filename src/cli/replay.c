@@ -72,6 +72,9 @@ take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid
     options->depth = (uint32_t)number;
     return -1;
   case 'f':
+    ct_old_short_option(&ct_command_replay, 'f', 'F', "function");
+    __attribute__((fallthrough));
+  case 'F':
     options->function_glob = optarg;
     return -1;
   case 'm':
@@ -108,7 +111,7 @@ run(int argc, char **argv)
       {"thread", required_argument, NULL, 't'},
       {"limit", required_argument, NULL, 'n'},
       {"depth", required_argument, NULL, 'd'},
-      {"function", required_argument, NULL, 'f'},
+      {"function", required_argument, NULL, 'F'},
       {"module", required_argument, NULL, 'm'},
       {"json", no_argument, NULL, 'j'},
       {"no-output", no_argument, NULL, 'O'},
@@ -123,7 +126,7 @@ run(int argc, char **argv)
   struct ct_tid_list tids = {0};
   bool quiet = false;
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":t:n:d:f:m:qh", longs, NULL)) != -1) {
+  while (rc == -1 && (c = ct_next_option(argc, argv, ":t:n:d:f:F:m:qh", longs)) != -1) {
     rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids);
   }
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
@@ -148,7 +151,7 @@ const struct ct_command ct_command_replay = {
              "threads together.\n"
              "\n"
              "  -t, --thread TID      only this thread; may be given several times\n"
-             "  -f, --function GLOB   only calls of functions whose name matches, with what is called inside\n"
+             "  -F, --function GLOB   only calls of functions whose name matches, with what is called inside\n"
              "  -m, --module GLOB     only calls of functions in modules whose path or file name matches\n"
              "  -d, --depth N         only N levels (counted from the calls selected by --function)\n"
              "  -n, --limit N         stop after N lines\n"

@@ -109,6 +109,9 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
     options->per_thread = true;
     return -1;
   case 'f':
+    ct_old_short_option(&ct_command_report, 'f', 'F', "function");
+    __attribute__((fallthrough));
+  case 'F':
     options->function_glob = optarg;
     return -1;
   case 'm':
@@ -120,7 +123,7 @@ take_option(int c, char **argv, struct ct_report_options *options, struct ct_tid
   case 'S':
     options->source = true;
     return -1;
-  case 'F':
+  case 'A':
     options->family = true;
     return -1;
   case 'R':
@@ -144,9 +147,9 @@ run(int argc, char **argv)
   static const struct option longs[] = {
       {"sort", required_argument, NULL, 's'},     {"thread", required_argument, NULL, 't'},
       {"limit", required_argument, NULL, 'n'},    {"per-thread", no_argument, NULL, 'p'},
-      {"function", required_argument, NULL, 'f'}, {"module", required_argument, NULL, 'm'},
+      {"function", required_argument, NULL, 'F'}, {"module", required_argument, NULL, 'm'},
       {"source", no_argument, NULL, 'S'},         {"json", no_argument, NULL, 'j'},
-      {"family", no_argument, NULL, 'F'},         {"raw", no_argument, NULL, 'R'},
+      {"family", no_argument, NULL, 'A'},         {"raw", no_argument, NULL, 'R'},
       {"time", required_argument, NULL, 'T'},     {"quiet", no_argument, NULL, 'q'},
       {"help", no_argument, NULL, 'h'},           {0},
   };
@@ -155,7 +158,7 @@ run(int argc, char **argv)
   bool limited = false;
   bool quiet = false;
   int c, rc = -1;
-  while (rc == -1 && (c = getopt_long(argc, argv, ":s:t:n:f:m:qh", longs, NULL)) != -1) {
+  while (rc == -1 && (c = ct_next_option(argc, argv, ":s:t:n:f:F:m:qh", longs)) != -1) {
     rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids, &limited);
   }
   const char *dir = rc == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
@@ -186,7 +189,7 @@ const struct ct_command ct_command_report = {
              "\n"
              "  -s, --sort KEY        total (default), self, off, calls, min, max, avg, p50, p95, p99 or name\n"
              "  -n, --limit N         at most N rows, 0 for all (default 30; all with --json)\n"
-             "  -f, --function GLOB   only functions whose name matches\n"
+             "  -F, --function GLOB   only functions whose name matches\n"
              "  -m, --module GLOB     only functions of modules whose path or file name matches\n"
              "  -t, --thread TID      only this thread; may be given several times\n"
              "      --per-thread      a table for each thread too\n"

@@ -146,7 +146,7 @@ run_sessions(int argc, char **argv)
   static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
   bool json = false;
   int got;
-  while ((got = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, ":h", options)) != -1) {
     if (got == 'h') {
       return ct_show_usage(&ct_command_sessions);
     }
@@ -206,7 +206,7 @@ parse(int argc, char **argv, struct request *request, bool with_end, const char 
       {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"end", no_argument, NULL, 'e'}, {0}};
   static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
   int got;
-  while ((got = getopt_long(argc, argv, ":h", with_end ? options : fewer, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, ":h", with_end ? options : fewer)) != -1) {
     switch (got) {
     case 'j':
       request->json = true;

@@ -211,7 +211,7 @@ run(const struct ct_command *command, bool with_mode, int argc, char **argv)
   static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
   struct wanted wanted = {.command = command};
   int got;
-  while ((got = getopt_long(argc, argv, ":h", with_mode ? options : fewer, NULL)) != -1) {
+  while ((got = ct_next_option(argc, argv, ":h", with_mode ? options : fewer)) != -1) {
     switch (got) {
     case 'j':
       wanted.json = true;
