@@ -644,7 +644,7 @@ def mistyped(scene):
 
 def given_twice(scene):
     """An option with a value replaces no earlier one silently: it is refused, or adds up."""
-    for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"],
+    for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"], ["report", "-F", "a", "-f", "b"],
                   ["record", "-o", "a", "--output", "b", "--", "true"], ["plan", "--mode", "full", "--mode", "light", "/bin/true"]]:
         usage_error(scene, words, "is given twice")
     got, out, err = scene.run(scene.contrail, "plan", "--exclude", "main", "--exclude", "exit", "/bin/true")

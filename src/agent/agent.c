@@ -445,8 +445,8 @@ register_thread(struct ct_control *control, uint32_t tid)
  * own. Of a stack that is mistakable nothing is reported but that it is one, and again right before each of its events:
  * in between an interrupted hook may have written its own.
  */
-static void
-put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context, uint64_t sp)
+void
+agent_put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context, uint64_t sp)
 {
   uint64_t pages = control->mistakable != 0 ? 0 : (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
   if (control->context != context + 1 || control->stack_published != stack_lo || control->mistakable != 0) {
@@ -518,7 +518,7 @@ enter_stack(struct ct_control *control, uint64_t sp)
   control->stack_len = 0;
   if (sp - control->storeless_lo < control->storeless_len) {
     if (was_mistakable == 0) {
-      put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
+      agent_put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
     }
     return 0;
   }
@@ -534,7 +534,7 @@ enter_stack(struct ct_control *control, uint64_t sp)
   if (control->mistakable != 0) {
     return 0; /* put_point reports it */
   }
-  put_switch(control, range.lo, range.hi - range.lo, range.context, sp);
+  agent_put_switch(control, range.lo, range.hi - range.lo, range.context, sp);
   if (range.storeless != 0) {
     return 0;
   }
@@ -588,7 +588,7 @@ put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t 
   uint32_t weight = desc->mode == CT_HOOK_SAMPLED ? count_sampled_call(control) : 0;
   if (desc->mode != CT_HOOK_SAMPLED || weight != 0) {
     if (control->mistakable != 0) {
-      put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
+      agent_put_switch(control, control->storeless_lo, control->storeless_len, control->storeless_context, sp);
     }
     agent_put_event(control, CT_KIND_OTHER, desc->fn | weight << CT_FN_WEIGHT_SHIFT | CT_FN_POINT_BIT, (uint32_t)sp);
   }

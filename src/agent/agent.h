@@ -178,6 +178,9 @@ AGENT_HIDDEN int agent_relieve(void);
 /* agent.c: room for count events in the thread's segment, perhaps a new one; and an event of that room. */
 AGENT_HIDDEN int agent_has_room(struct ct_control *control, uint32_t count);
 AGENT_HIDDEN void agent_put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t ra_slot_low);
+/* The thread is on that stack from here on, unless that was the last word on it; for two events there is room. */
+AGENT_HIDDEN void agent_put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context,
+                                   uint64_t sp);
 /* unwind.c: is it the point after the call of a trampoline? */
 AGENT_HIDDEN int agent_is_return_point(uint64_t address);
 

@@ -18,6 +18,7 @@
  * further out comes here by the slow path and moves the end: one step of OUT_BYTES at a time.
  */
 #include "agent/agent.h"
+#include "agent/map.h"
 
 #define OUT_BYTES 4096u
 
@@ -152,6 +153,32 @@ move(struct ct_control *control, uint64_t sp)
   tell(control, CT_COPY_NONE, sp, control->stack_hi, 0);
 }
 
+/*
+ * A part of a stack goes elsewhere, perhaps of another one than the thread is on. Events have only the low half of an
+ * address, which may be one of the current stack's too, so the drain is told which stack is meant.
+ */
+static void
+tell_gone(struct ct_control *control, uint64_t lo, uint64_t hi)
+{
+  int is_current = control->stack_len != 0 && lo - control->stack_lo < control->stack_hi - control->stack_lo;
+  const struct ct_stack *stack = agent_map_find(lo);
+  if (is_current || stack == 0 || control->mistakable != 0) {
+    tell(control, CT_COPY_NONE, lo, hi, 0);
+    return;
+  }
+  if (agent_ring()->closed != 0 || !agent_has_room(control, 6)) {
+    return;
+  }
+  agent_put_switch(control, stack->lo, stack->hi - stack->lo, stack->context, lo);
+  tell(control, CT_COPY_NONE, lo, hi, 0);
+  const struct ct_stack *current = control->stack_len != 0 ? agent_map_find(control->stack_lo) : 0;
+  if (current != 0) {
+    agent_put_switch(control, current->lo, current->hi - current->lo, current->context, control->stack_lo);
+  } else {
+    control->context = 0; /* the next hook says where it is */
+  }
+}
+
 static void
 remap(struct ct_control *control, uint64_t lo, uint64_t bytes)
 {
@@ -163,7 +190,7 @@ remap(struct ct_control *control, uint64_t lo, uint64_t bytes)
       return;
     }
     if (unhook(lo, hi, &native) != 0) {
-      tell(control, CT_COPY_NONE, lo, hi, 0);
+      tell_gone(control, lo, hi);
     }
     lo = hi;
   }

@@ -63,8 +63,9 @@ ct_next_option(int argc, char **argv, const char *short_options, const struct op
   known_options = options;
   int got = getopt_long(argc, argv, short_options, options, NULL);
   if (got > 0 && got < CT_OPTION_MAX && got != '?' && got != ':' && optarg != NULL && !adds_up(got)) {
-    is_repeated = seen[got];
-    seen[got] = true;
+    int key = got == 'f' ? 'F' : got; /* the old letter of --function */
+    is_repeated = seen[key];
+    seen[key] = true;
     if (is_repeated) {
       optopt = got;
       return '?';
