@@ -652,7 +652,19 @@ def given_twice(scene):
         raise AssertionError(f"--exclude does not add up: {err}")
 
 
-CASES = [stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
+def contradictions(scene):
+    """Two options of which one would silently win are refused; so are operands that nobody looks at."""
+    for words in [["report", "--time", "cpu", "--raw"], ["record", "--args", "--no-args", "--", "true"], ["report", "--family", "-t", "1"],
+                  ["record", "--no-wait", "--lossless", "--", "true"], ["output", "--stderr", "--stdout"],
+                  ["record", "--sample", "2", "--no-sampling", "--", "true"]]:
+        usage_error(scene, words, "contradict each other")
+    usage_error(scene, ["report", "--s", "x"], "may be one of --sort, --source")
+    usage_error(scene, ["report", "--json=yes"], "takes no value")
+    usage_error(scene, ["help", "report", "replay"], "is too much")
+    usage_error(scene, ["version", "x"], "is too much")
+
+
+CASES = [contradictions, stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
          attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
          missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
          missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,

@@ -82,7 +82,8 @@ class Scene:
 
 def files(scene):
     wanted = ["bin/contrail", "include/contrail/contrail.h", "share/man/man1/contrail.1",
-              "share/bash-completion/completions/contrail"]
+              "share/bash-completion/completions/contrail", "share/zsh/site-functions/_contrail",
+              "share/fish/vendor_completions.d/contrail.fish"]
     wanted = [os.path.join(scene.prefix, name) for name in wanted] + [os.path.join(scene.lib, name) for name in (
         "libcontrail.a", "libcontrail.so", "libcontrail.so.0", "pkgconfig/contrail.pc")]
     missing = [name for name in wanted if name not in scene.installed]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* contrail attach: record a process that runs. contrail clean: take out what a recording left that was killed. */
+/* contrail attach: record a process that runs. */
 #include "cli/closing.h"
 #include "cli/processes.h"
 #include "cli/recording.h"
@@ -8,6 +8,7 @@
 #include <contrail/session.h>
 #include <contrail/text.h>
 
+#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { GO_ON = -1, STEP_MS = 50 };
+enum { STEP_MS = 50 };
 
 struct attach {
   struct ct_session_options options;
@@ -47,17 +48,6 @@ parse_duration(const char *text, double *seconds)
   return false;
 }
 
-static int
-parse_pid(const struct ct_command *command, const char *text, pid_t *pid)
-{
-  uint64_t number;
-  if (!ct_parse_number(text, INT32_MAX, &number) || number == 0) {
-    return ct_usage_error(command, "'%s' is no process id", text);
-  }
-  *pid = (pid_t)number;
-  return GO_ON;
-}
-
 /* A process id, or a name that one process has. */
 static int
 parse_process(const struct ct_command *command, const char *text, pid_t *pid)
@@ -66,12 +56,12 @@ parse_process(const struct ct_command *command, const char *text, pid_t *pid)
   pid_t pids[SHOWN];
   char list[SHOWN * 12] = "";
   if (text[0] >= '0' && text[0] <= '9') {
-    return parse_pid(command, text, pid);
+    return ct_parse_pid(command, text, pid);
   }
   size_t count = ct_processes_named(text, pids, SHOWN);
   if (count == 1) {
     *pid = pids[0];
-    return GO_ON;
+    return CT_EXIT_OK;
   }
   if (count == 0) {
     return ct_usage_error(command, "there is no process named '%s'", text);
@@ -84,48 +74,63 @@ parse_process(const struct ct_command *command, const char *text, pid_t *pid)
 }
 
 static int
-parse_attach(int argc, char **argv, struct attach *attach)
+apply_for(const struct ct_applied *applied)
 {
-  static const struct option options[] = {
-      CT_RECORDING_OPTIONS,
-      {"for", required_argument, NULL, 'F'},
-      {"deadline", required_argument, NULL, 'D'},
-      {"quiet", no_argument, NULL, 'q'},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
-  };
+  return parse_duration(applied->value, applied->member)
+             ? CT_EXIT_OK
+             : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
+                              applied->value);
+}
+
+static int
+apply_deadline(const struct ct_applied *applied)
+{
   double seconds;
-  int got, code;
-  while ((got = ct_next_option(argc, argv, ":o:fqh", options)) != -1) {
-    switch (got) {
-    case 'F':
-      if (!parse_duration(optarg, &attach->seconds)) {
-        return ct_usage_error(&ct_command_attach, "--for takes a time such as 10s, 500ms or 2m, not '%s'", optarg);
-      }
-      break;
-    case 'D':
-      if (!parse_duration(optarg, &seconds) || seconds > 3600) {
-        return ct_usage_error(&ct_command_attach, "--deadline takes a time such as 10s or 500ms, not '%s'", optarg);
-      }
-      attach->options.deadline_ms = seconds < 0.001 ? 1 : (uint32_t)(seconds * 1000);
-      break;
-    case 'q':
-      attach->quiet = true;
-      break;
-    case 'h':
-      return ct_show_usage(&ct_command_attach);
-    default:
-      code = ct_recording_option(&ct_command_attach, got, argv, &attach->options);
-      if (code != CT_EXIT_OK) {
-        return code;
-      }
-    }
+  if (!parse_duration(applied->value, &seconds) || seconds > 3600) {
+    return ct_usage_error(applied->command, "--deadline takes a time such as 10s or 500ms, not '%s'", applied->value);
   }
+  *(uint32_t *)applied->member = seconds < 0.001 ? 1 : (uint32_t)(seconds * 1000);
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    CT_OPTION_OUTPUT(struct attach, options),
+    {.name = "for",
+     .argument = "TIME",
+     .help = "detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM or SIGHUP, or when the process ends)",
+     .apply = apply_for,
+     .offset = offsetof(struct attach, seconds)},
+    {.name = "deadline",
+     .argument = "TIME",
+     .help = "give up, and leave the process as it was, when the hooks are not in by then (default: 3 s and 50 us for "
+             "each function)",
+     .apply = apply_deadline,
+     .offset = offsetof(struct attach, options.deadline_ms)},
+    {.name = "follow",
+     .letter = 'f',
+     .help =
+         "record the children that it makes from now on too, and theirs: each in a directory process-PID of its own "
+         "in DIR",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct attach, options.follow)},
+    CT_OPTION_GROUP(ct_recording_options, struct attach, options),
+    {.name = "quiet",
+     .letter = 'q',
+     .help = "say nothing but errors",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct attach, quiet)},
+    CT_OPTIONS_END,
+};
+
+/* PID|NAME [PATTERN]...; CT_EXIT_OK, or the exit code. */
+static int
+take_operands(struct attach *attach, int argc, char **argv)
+{
   if (optind >= argc) {
     return ct_usage_error(&ct_command_attach, "which process?");
   }
   for (int i = optind + 1; i < argc; i++) {
-    code = ct_select_option(&ct_command_attach, CT_OPTION_TRACE, argv[i], &attach->options.selection);
+    int code = ct_select_pattern(&ct_command_attach, argv[i], &attach->options.selection);
     if (code != CT_EXIT_OK) {
       return code;
     }
@@ -295,84 +300,24 @@ static int
 run_attach(int argc, char **argv)
 {
   struct attach attach = {.options = {.struct_size = sizeof(attach.options)}};
-  int code = parse_attach(argc, argv, &attach);
-  ct_place_trace(&attach.options);
-  if (code == GO_ON) {
-    code = attach_it(&attach);
+  int code = ct_parse(&ct_command_attach, argc, argv, &attach);
+  if (code == -1) {
+    ct_place_trace(&attach.options);
+    code = take_operands(&attach, argc, argv);
+    code = code == CT_EXIT_OK ? attach_it(&attach) : code;
   }
   ct_recording_options_free(&attach.options);
   return code;
 }
 
-static int
-run_clean(int argc, char **argv)
-{
-  static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-  int got = ct_next_option(argc, argv, ":h", options);
-  pid_t pid = 0;
-  if (got != -1) {
-    return got == 'h' ? ct_show_usage(&ct_command_clean) : ct_bad_option(&ct_command_clean, argv, got);
-  }
-  if (argc - optind != 1) {
-    return ct_usage_error(&ct_command_clean, optind >= argc ? "which process?" : "one process at a time");
-  }
-  int code = parse_pid(&ct_command_clean, argv[optind], &pid);
-  if (code != GO_ON) {
-    return code;
-  }
-  char patches[CT_COUNT_CHARS], frames[CT_COUNT_CHARS];
-  struct ct_clean_report report = {.struct_size = sizeof(report)};
-  struct ct_diag diag = {""};
-  code = ct_clean(pid, &report, &diag);
-  if (code == CT_ENOENT) {
-    fprintf(stderr, "contrail: %s\n", diag.text);
-    return CT_EXIT_OK;
-  }
-  if (code != 0) {
-    fprintf(stderr, "contrail: %s\n", diag.text);
-    return CT_EXIT_RECORDING;
-  }
-  fprintf(stderr, "contrail: process %d is clean: %s patches and %s return addresses put back, held for %.1f ms\n",
-          (int)pid, ct_format_count(patches, report.patches), ct_format_count(frames, report.frames),
-          ms(report.pause_ns));
-  if (report.kept) {
-    fprintf(stderr,
-            "contrail: note: a thread has not left a hook yet (a signal handler runs above it, or others have the "
-            "processors): what it goes back to is still there; clean again later\n");
-  }
-  return CT_EXIT_OK;
-}
-
 const struct ct_command ct_command_attach = {
     .name = "attach",
     .summary = "record a process that runs already",
-    .usage = "usage: contrail attach [OPTION]... PID|NAME [PATTERN]...\n"
-             "\n"
-             "NAME is that of one process only.\n"
-             "\n"
-             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "; a trace that is\n"
-             "                           there moves to " CT_DEFAULT_TRACE ".old); any other must not exist yet\n"
-             "      --for TIME           detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM\n"
-             "                           or SIGHUP, or when the process ends)\n"
-             "      --deadline TIME      give up, and leave the process as it was, when the hooks are not in\n"
-             "                           by then (default: 3 s and 50 us for each function)\n"
-             "  -f, --follow             record the children that it makes from now on too, and theirs: each\n"
-             "                           in a directory process-PID of its own in DIR\n" CT_RECORDING_USAGE
-             "  -q, --quiet              say nothing but errors\n"
-             "\n"
-             "The process is stopped while the hooks go in and come out again; how long is printed. It is left\n"
-             "as it was. Exits with 0, with 125 when it could not be attached to or recorded.\n",
+    .synopsis = "[OPTION]... PID|NAME [PATTERN]...",
+    .about = "NAME is that of one process only. Each PATTERN is as one of --trace.\n",
+    .options = options,
+    .closing = "The process is stopped while the hooks go in and come out again; how long is printed. It is left\n"
+               "as it was. Exits with 0, with 125 when it could not be attached to or recorded.\n",
+    .operands = CT_COMPLETE_PROCESS,
     .run = run_attach,
-};
-
-const struct ct_command ct_command_clean = {
-    .name = "clean",
-    .summary = "take out of a process what a killed recording left there",
-    .usage = "usage: contrail clean PID\n"
-             "\n"
-             "When contrail is killed the process that it recorded runs on, with hooks whose events nobody\n"
-             "reads. This takes them out. (contrail attach does so too, before it begins anew.)\n"
-             "\n"
-             "Exits with 0, also when there was nothing to do, with 125 when it could not be done.\n",
-    .run = run_clean,
 };

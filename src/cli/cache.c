@@ -112,36 +112,31 @@ clear(struct ct_cache *cache, bool json)
   return CT_EXIT_OK;
 }
 
+/* What the options choose. */
+struct wanted {
+  bool json, clear;
+};
+
+static const struct ct_option options[] = {
+    {.name = "clear", .help = "removes it all", .apply = ct_apply_flag, .offset = offsetof(struct wanted, clear)},
+    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
 static int
 run_cache(int argc, char **argv)
 {
-  static const struct option options[] = {
-      {"clear", no_argument, NULL, 'c'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  bool json = false, clear_it = false;
-  int got;
-  while ((got = ct_next_option(argc, argv, ":h", options)) != -1) {
-    switch (got) {
-    case 'c':
-      clear_it = true;
-      break;
-    case 'j':
-      json = true;
-      break;
-    case 'h':
-      return ct_show_usage(&ct_command_cache);
-    default:
-      return ct_bad_option(&ct_command_cache, argv, got);
-    }
-  }
-  if (optind != argc) {
-    return ct_usage_error(&ct_command_cache, "'%s' is too much", argv[optind]);
+  struct wanted wanted = {false};
+  int code = ct_parse(&ct_command_cache, argc, argv, &wanted);
+  if (code != -1 || (code = ct_no_operands(&ct_command_cache, argc, argv)) != CT_EXIT_OK) {
+    return code;
   }
   struct ct_diag diag = {""};
   struct ct_cache *cache = ct_cache_open(NULL, &diag);
   if (cache == NULL) {
     return ct_command_failed(&ct_command_cache, "no cache is used: %s", diag.text);
   }
-  int code = clear_it ? clear(cache, json) : list(cache, json);
+  code = wanted.clear ? clear(cache, wanted.json) : list(cache, wanted.json);
   ct_cache_close(cache);
   return code == CT_EXIT_OK && (fflush(stdout) != 0 || ferror(stdout)) ? CT_EXIT_FAILED : code;
 }
@@ -149,16 +144,12 @@ run_cache(int argc, char **argv)
 const struct ct_command ct_command_cache = {
     .name = "cache",
     .summary = "show or clear the analysis cache",
-    .usage = "usage: contrail cache [--clear] [--json]\n"
-             "\n"
-             "record and plan keep what they found out about each file, and use\n"
+    .synopsis = "[--clear] [--json]",
+    .about = "record and plan keep what they found out about each file, and use\n"
              "it again when neither the file, its separate debug file nor contrail has changed.\n"
-             "Shows what is kept, last used first.\n"
-             "\n"
-             "  --clear   removes it all\n"
-             "  --json    as one JSON object\n"
-             "\n"
-             "It lies in $CONTRAIL_CACHE, or $XDG_CACHE_HOME/contrail, or ~/.cache/contrail, and\n"
-             "takes at most 512 MiB: the least recently used files go first.\n",
+             "Shows what is kept, last used first.\n",
+    .options = options,
+    .closing = "It lies in $CONTRAIL_CACHE, or $XDG_CACHE_HOME/contrail, or ~/.cache/contrail, and\n"
+               "takes at most 512 MiB: the least recently used files go first.\n",
     .run = run_cache,
 };

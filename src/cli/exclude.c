@@ -8,35 +8,53 @@
 #include <contrail/text.h>
 #include <contrail/trace.h>
 
+#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { LINES_MAX = 8, WORKERS = 2, SHARE = 80 };
 
-int
-ct_exclude_option(const struct ct_command *command, int option, const char *argument, struct ct_exclude **exclude)
+static int
+apply_exclude(const struct ct_applied *applied)
 {
+  struct ct_exclude **exclude = applied->member;
+  const char *name = applied->option->name;
   struct ct_diag diag = {""};
   if (*exclude == NULL && (*exclude = ct_exclude_create()) == NULL) {
-    return ct_command_failed(command, "out of memory");
+    return ct_command_failed(applied->command, "out of memory");
   }
-  int rc = 0;
-  if (option == CT_OPTION_EXCLUDE_HOT) {
-    rc = ct_exclude_add_hot(*exclude, &diag);
-  } else if (option == CT_OPTION_EXCLUDE_FROM) {
-    rc = ct_exclude_add_file(*exclude, argument, &diag);
-  } else {
-    rc = ct_exclude_add(*exclude, argument, &diag);
+  if (applied->value == NULL) {
+    return ct_exclude_add_hot(*exclude, &diag) == 0 ? CT_EXIT_OK : ct_usage_error(applied->command, "%s", diag.text);
   }
-  if (rc == 0) {
-    return CT_EXIT_OK;
+  if (strcmp(name, "exclude-from") == 0) {
+    return ct_exclude_add_file(*exclude, applied->value, &diag) == 0
+               ? CT_EXIT_OK
+               : ct_usage_error(applied->command, "%s", diag.text);
   }
-  if (option == CT_OPTION_EXCLUDE) {
-    return ct_usage_error(command, "--exclude '%.200s': %s", argument, diag.text);
-  }
-  return ct_usage_error(command, "%s", diag.text);
+  return ct_exclude_add(*exclude, applied->value, &diag) == 0
+             ? CT_EXIT_OK
+             : ct_usage_error(applied->command, "--exclude '%.200s': %s", applied->value, diag.text);
 }
+
+const struct ct_option ct_exclude_options[] = {
+    {.name = "exclude",
+     .argument = "PATTERN",
+     .help = "leave these functions alone: FUNCTION, MODULE!FUNCTION or MODULE!, exact or globs (* ? [a-z]); may be "
+             "given several times",
+     .adds_up = true,
+     .apply = apply_exclude},
+    {.name = "exclude-from",
+     .argument = "FILE",
+     .help = "the same for each line of FILE (# begins a comment)",
+     .values = CT_COMPLETE_FILE,
+     .adds_up = true,
+     .apply = apply_exclude},
+    {.name = "exclude-hot",
+     .help = "leave out known functions that are called all the time and do little (contrail exclude-list shows them)",
+     .apply = apply_exclude},
+    CT_OPTIONS_END,
+};
 
 void
 ct_exclude_warn(const struct ct_exclude *exclude)
@@ -114,30 +132,26 @@ show_hot_functions(const char *dir, struct ct_hot_functions_options *options)
   return rc;
 }
 
+static const struct ct_option options[] = {
+    {.name = "share",
+     .argument = "PERCENT",
+     .help = "how much of all calls they make up (default 80)",
+     .least = 1,
+     .most = 100,
+     .unit = " (percent)",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct ct_hot_functions_options, percent)},
+    CT_OPTION_JSON(struct ct_hot_functions_options, json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
 static int
 run(int argc, char **argv)
 {
-  static const struct option options[] = {
-      {"json", no_argument, NULL, 'j'}, {"share", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
   struct ct_hot_functions_options hot = {.struct_size = sizeof(hot), .percent = SHARE};
-  uint64_t percent;
-  int c;
-  while ((c = ct_next_option(argc, argv, ":h", options)) != -1) {
-    switch (c) {
-    case 'j':
-      hot.json = true;
-      break;
-    case 's':
-      if (!ct_parse_number(optarg, 100, &percent) || percent == 0) {
-        return ct_usage_error(&ct_command_exclude_list, "--share takes 1 to 100 (percent), not '%s'", optarg);
-      }
-      hot.percent = (unsigned)percent;
-      break;
-    case 'h':
-      return ct_show_usage(&ct_command_exclude_list);
-    default:
-      return ct_bad_option(&ct_command_exclude_list, argv, c);
-    }
+  int code = ct_parse(&ct_command_exclude_list, argc, argv, &hot);
+  if (code != -1) {
+    return code;
   }
   if (optind < argc) {
     const char *dir = ct_trace_argument(&ct_command_exclude_list, argc, argv);
@@ -150,16 +164,14 @@ run(int argc, char **argv)
 const struct ct_command ct_command_exclude_list = {
     .name = "exclude-list",
     .summary = "show functions not worth recording: a built-in list, or those of a trace",
-    .usage = "usage: contrail exclude-list [--json] [[--share PERCENT] DIR]\n"
-             "\n"
-             "Shows functions that are called all the time and do little in each call, in the form\n"
+    .synopsis = "[--json] [[--share PERCENT] DIR]",
+    .about = "Shows functions that are called all the time and do little in each call, in the form\n"
              "that record --exclude-from reads.\n"
              "\n"
              "Without DIR those that record --exclude-hot leaves out.\n"
              "With DIR those of the recording in it: the most often called ones that take less\n"
-             "than a microsecond each, until they make up PERCENT of all calls.\n"
-             "\n"
-             "  --share PERCENT  (default 80)\n"
-             "  --json           as one JSON object\n",
+             "than a microsecond each, until they make up PERCENT of all calls.\n",
+    .options = options,
+    .operands = CT_COMPLETE_TRACE,
     .run = run,
 };

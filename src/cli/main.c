@@ -5,6 +5,8 @@
 #include <contrail/text.h>
 
 #include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,21 +57,66 @@ overview(void)
   return CT_EXIT_OK;
 }
 
+/* ---- help ---- */
+
+struct wanted {
+  bool json;
+};
+
+static const struct ct_option help_options[] = {
+    CT_OPTION_JSON(struct wanted, json,
+                   "all commands with their options, as one JSON object; of one command: only that"),
+    CT_OPTIONS_END,
+};
+
+static int
+help_json(const struct ct_command *command)
+{
+  json_t *list = json_array();
+  for (size_t i = 0; ct_commands[i] != NULL; i++) {
+    if (command == NULL || command == ct_commands[i]) {
+      json_array_append_new(list, ct_command_json(ct_commands[i]));
+    }
+  }
+  json_t *json = json_pack("{s:s, s:o}", "version", ct_version(), "commands", list);
+  int failed = json == NULL || json_dumpf(json, stdout, JSON_INDENT(2)) != 0;
+  putchar('\n');
+  json_decref(json);
+  return failed || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
+}
+
 static int
 run_help(int argc, char **argv)
 {
-  if (argc < 2 || argv[1][0] == '-') {
+  struct wanted wanted = {false};
+  int code = ct_parse(&ct_command_help, argc, argv, &wanted);
+  if (code != -1) {
+    return code;
+  }
+  if (argc - optind > 1) {
+    return ct_usage_error(&ct_command_help, "one command at a time, '%s' is too much", argv[optind + 1]);
+  }
+  const struct ct_command *command = argc > optind ? ct_command_find(argv[optind]) : NULL;
+  if (argc > optind && command == NULL) {
+    return unknown_command(argv[optind]);
+  }
+  if (wanted.json) {
+    return help_json(command);
+  }
+  if (command == NULL) {
     return overview();
   }
-  const struct ct_command *command = ct_command_find(argv[1]);
-  return command != NULL ? ct_show_usage(command) : unknown_command(argv[1]);
+  ct_print_usage(command);
+  return CT_EXIT_OK;
 }
 
 static int
 run_version(int argc, char **argv)
 {
-  (void)argc;
-  (void)argv;
+  int code = ct_parse(&ct_command_version, argc, argv, NULL);
+  if (code != -1 || (code = ct_no_operands(&ct_command_version, argc, argv)) != CT_EXIT_OK) {
+    return code;
+  }
   printf("contrail %s\n", ct_version());
   return CT_EXIT_OK;
 }
@@ -77,14 +124,16 @@ run_version(int argc, char **argv)
 const struct ct_command ct_command_help = {
     .name = "help",
     .summary = "show the commands, or the options of one",
-    .usage = "usage: contrail help [COMMAND]\n",
+    .synopsis = "[--json] [COMMAND]",
+    .options = help_options,
+    .operands = CT_COMPLETE_COMMAND,
     .run = run_help,
 };
 
 const struct ct_command ct_command_version = {
     .name = "version",
     .summary = "show the version",
-    .usage = "usage: contrail version\n",
+    .synopsis = "",
     .run = run_version,
 };
 
@@ -108,12 +157,13 @@ int
 main(int argc, char **argv)
 {
   fill_standard_files();
-  opterr = 0; /* ct_bad_option says it */
+  opterr = 0; /* ct_parse says it */
   if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
     return overview();
   }
   if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-    return run_version(argc - 1, argv + 1);
+    char *version[] = {argv[1], NULL};
+    return run_version(1, version);
   }
   const struct ct_command *command = ct_command_find(argv[1]);
   if (command == NULL) {

@@ -8,6 +8,7 @@
 #include <contrail/plan.h>
 #include <contrail/text.h>
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -218,54 +219,29 @@ plan_it(const char *path, const struct wanted *wanted)
   return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
 }
 
+static const struct ct_option options[] = {
+    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTION_GROUP(ct_select_options, struct wanted, selection),
+    CT_OPTION_GROUP(ct_exclude_options, struct wanted, exclude),
+    {.name = "int3",
+     .help = "as if recorded with --int3",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, int3)},
+    {.name = "no-cache",
+     .help = "analyse the file anew, and keep nothing (see contrail help cache)",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, no_cache)},
+    CT_OPTIONS_END,
+};
+
 static int
 run_plan(int argc, char **argv)
 {
-  static const struct option options[] = {
-      {"json", no_argument, NULL, 'j'},
-      {"int3", no_argument, NULL, '3'},
-      {"no-cache", no_argument, NULL, 'n'},
-      CT_EXCLUDE_OPTIONS,
-      CT_SELECT_OPTIONS,
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
-  };
   struct wanted wanted = {false};
-  int got, code = CT_EXIT_OK;
-  while (code == CT_EXIT_OK && (got = ct_next_option(argc, argv, ":jh", options)) != -1) {
-    switch (got) {
-    case 'j':
-      wanted.json = true;
-      break;
-    case '3':
-      wanted.int3 = true;
-      break;
-    case 'n':
-      wanted.no_cache = true;
-      break;
-    case CT_OPTION_EXCLUDE:
-    case CT_OPTION_EXCLUDE_FROM:
-    case CT_OPTION_EXCLUDE_HOT:
-      code = ct_exclude_option(&ct_command_plan, got, optarg, &wanted.exclude);
-      break;
-    case CT_OPTION_TRACE:
-    case CT_OPTION_MODE:
-    case CT_OPTION_ROOT:
-      code = ct_select_option(&ct_command_plan, got, optarg, &wanted.selection);
-      break;
-    case 'h':
-      ct_selection_free(wanted.selection);
-      ct_exclude_free(wanted.exclude);
-      return ct_show_usage(&ct_command_plan);
-    default:
-      code = ct_bad_option(&ct_command_plan, argv, got);
-    }
-  }
-  if (code == CT_EXIT_OK && optind + 1 != argc) {
-    code = ct_usage_error(&ct_command_plan, "exactly one file is needed");
-  }
-  if (code == CT_EXIT_OK) {
-    code = plan_it(argv[optind], &wanted);
+  int code = ct_parse(&ct_command_plan, argc, argv, &wanted);
+  if (code == -1) {
+    code = optind + 1 == argc ? plan_it(argv[optind], &wanted)
+                              : ct_usage_error(&ct_command_plan, "exactly one file is needed");
   }
   ct_selection_free(wanted.selection);
   ct_exclude_free(wanted.exclude);
@@ -275,16 +251,12 @@ run_plan(int argc, char **argv)
 const struct ct_command ct_command_plan = {
     .name = "plan",
     .summary = "show which functions of a file would be hooked, and how",
-    .usage = "usage: contrail plan [OPTION]... FILE\n"
-             "\n"
-             "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
+    .synopsis = "[OPTION]... FILE",
+    .about = "Reads the ELF file only; nothing is run. For each function: address, size, mode\n"
              "(full: enter and return; enter: enter only; light: enter only, by choice), tactic, or\n"
-             "why it is left out.\n"
-             "\n"
-             "  --json\n"
-             "  --trace PATTERN  what this pattern would choose, and how many functions it matches; as\n"
-             "                   in record, FILE as the program itself; may be given several times\n"
-             "  --mode MODE, --project-root DIR, --int3, --exclude PATTERN, --exclude-from FILE,\n"
-             "  --exclude-hot    as if recorded with that option\n",
+             "why it is left out. With --trace only what the patterns choose, and how many functions\n"
+             "each of them matches; FILE is taken for the program itself.\n",
+    .options = options,
+    .operands = CT_COMPLETE_FILE,
     .run = run_plan,
 };

@@ -9,6 +9,7 @@
 #include <contrail/session.h>
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,60 +28,62 @@ failure(int exec_errno, const struct ct_diag *diag)
   return exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-enum { GO_ON = -1, STEP_MS = 50 };
+enum { STEP_MS = 50 };
 
-/* A recording under way. */
+/* A recording under way, and what the options choose. */
 struct run {
-  struct ct_session_options *options;
+  struct ct_session_options options;
   struct ct_session *session;
   struct ct_signals *signals;
   bool verbose, quiet;
 };
 
-/* GO_ON with the program at argv[optind], or an exit code. */
 static int
-parse(int argc, char **argv, struct ct_session_options *record, struct run *run)
+apply_wait_for_all(const struct ct_applied *applied)
 {
-  static const struct option options[] = {
-      CT_RECORDING_OPTIONS,
-      {"int3", no_argument, NULL, '3'},
-      {"verbose", no_argument, NULL, 'v'},
-      {"quiet", no_argument, NULL, 'q'},
-      {"wait-for-all", no_argument, NULL, 'w'},
-      {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0},
-  };
-  int got, code;
-  while ((got = ct_next_option(argc, argv, "+:o:vqfph", options)) != -1) {
-    switch (got) {
-    case 'v':
-      run->verbose = true;
-      break;
-    case 'q':
-      run->quiet = true;
-      break;
-    case 'w':
-      record->follow = record->wait_for_all = true;
-      break;
-    case '3':
-      record->int3 = true;
-      break;
-    case 'p':
-      return ct_usage_error(&ct_command_record, "a process that runs already is recorded by: contrail attach PID");
-    case 'h':
-      return ct_show_usage(&ct_command_record);
-    default:
-      code = ct_recording_option(&ct_command_record, got, argv, record);
-      if (code != CT_EXIT_OK) {
-        return code;
-      }
-    }
-  }
-  if (optind >= argc) {
-    return ct_usage_error(&ct_command_record, "which program?");
-  }
-  return GO_ON;
+  struct ct_session_options *session = applied->member;
+  session->follow = session->wait_for_all = true;
+  return CT_EXIT_OK;
 }
+
+static int
+refuse_pid(const struct ct_applied *applied)
+{
+  return ct_usage_error(applied->command, "a process that runs already is recorded by: contrail attach PID");
+}
+
+static const struct ct_option options[] = {
+    CT_OPTION_OUTPUT(struct run, options),
+    {.name = "follow",
+     .letter = 'f',
+     .help = "record the program's children too, and theirs: each in a directory process-PID of its own in DIR. Those "
+             "that outlive the program are detached when it ends",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct run, options.follow)},
+    {.name = "wait-for-all",
+     .help =
+         "the same, and go on until the last of them has ended, or until SIGINT, SIGTERM or SIGHUP when the program "
+         "has (for daemons)",
+     .apply = apply_wait_for_all,
+     .offset = offsetof(struct run, options)},
+    {.name = "int3",
+     .help = "hook by a trap what no jump fits; the program must leave SIGTRAP alone",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct run, options.int3)},
+    CT_OPTION_GROUP(ct_recording_options, struct run, options),
+    {.name = "verbose",
+     .letter = 'v',
+     .help = "say at the end what is in the trace, as is done on a terminal, and what sampling did",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct run, verbose)},
+    {.name = "quiet",
+     .letter = 'q',
+     .help = "say nothing but errors",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct run, quiet)},
+    {.letter = 'p', .apply = refuse_pid},
+    CT_OPTIONS_END,
+};
 
 /* The program has had SIGTERM from us some seconds ago: it goes on, and the recording ends. */
 static void
@@ -108,7 +111,7 @@ static void
 warn(const struct ct_session_options *record, const struct ct_session_status *status, bool verbose)
 {
   ct_recording_warn(record, status);
-  if (verbose) {
+  if (verbose && (status->sample_changes != 0 || status->sample_interval > 1)) {
     fprintf(stderr, "contrail: light hooks: the interval of sampling changed %" PRIu64 " times and is %" PRIu32 "\n",
             status->sample_changes, status->sample_interval);
   }
@@ -144,7 +147,7 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
   if (code == 0 || code == CT_ETIMEOUT) {
     int waited;
     do {
-      waited = ct_session_wait(session, run->options->wait_for_all ? STEP_MS : -1);
+      waited = ct_session_wait(session, run->options.wait_for_all ? STEP_MS : -1);
       ct_session_get_status(session, &status);
     } while (waited == CT_ETIMEOUT && !status.ended);
     if (waited == CT_ETIMEOUT) {
@@ -167,8 +170,8 @@ record_it(struct run *run, char **argv)
   struct ct_session_status status = {.struct_size = sizeof(status)};
   struct ct_diag diag = {""}, closing = {""};
   int exec_errno = 0;
-  run->options->signal_mask = ct_signals_mask(run->signals);
-  int code = ct_session_create(run->options, &run->session, &diag);
+  run->options.signal_mask = ct_signals_mask(run->signals);
+  int code = ct_session_create(&run->options, &run->session, &diag);
   if (code == 0) {
     code = run_program(run, argv, &exec_errno, &diag);
     ct_signals_stop(run->signals);
@@ -182,9 +185,9 @@ record_it(struct run *run, char **argv)
     return failure(exec_errno, &diag);
   }
   if (!run->quiet) {
-    warn(run->options, &status, run->verbose);
+    warn(&run->options, &status, run->verbose);
     if (run->verbose || isatty(STDERR_FILENO) == 1) {
-      ct_report_trace(run->options->directory);
+      ct_report_trace(run->options.directory);
     }
   }
   if (WIFSIGNALED(status.wait_status)) {
@@ -197,39 +200,30 @@ record_it(struct run *run, char **argv)
 static int
 run_record(int argc, char **argv)
 {
-  struct ct_session_options record = {.struct_size = sizeof(record), .lossless = true};
-  struct run run = {.options = &record};
-  int code = parse(argc, argv, &record, &run);
-  ct_place_trace(&record);
-  if (code == GO_ON) {
+  struct run run = {.options = {.struct_size = sizeof(run.options), .lossless = true}};
+  int code = ct_parse(&ct_command_record, argc, argv, &run);
+  if (code == -1 && optind >= argc) {
+    code = ct_usage_error(&ct_command_record, "which program?");
+  }
+  ct_place_trace(&run.options);
+  if (code == -1) {
     run.signals = ct_signals_create();
     code =
         run.signals != NULL ? record_it(&run, argv + optind) : ct_command_failed(&ct_command_record, "out of memory");
     ct_signals_destroy(run.signals);
   }
-  ct_recording_options_free(&record);
+  ct_recording_options_free(&run.options);
   return code;
 }
 
 const struct ct_command ct_command_record = {
     .name = "record",
     .summary = "run a program and record every function call",
-    .usage = "usage: contrail record [OPTION]... [--] PROGRAM [ARG]...\n"
-             "\n"
-             "  -o, --output DIR         where the trace goes (default " CT_DEFAULT_TRACE "; a trace that is\n"
-             "                           there moves to " CT_DEFAULT_TRACE ".old); any other must not exist yet\n"
-             "  -f, --follow             record the program's children too, and theirs: each in a directory\n"
-             "                           process-PID of its own in DIR. Those that outlive the program\n"
-             "                           are detached when it ends\n"
-             "      --wait-for-all       the same, and go on until the last of them has ended, or until\n"
-             "                           SIGINT, SIGTERM or SIGHUP when the program has (for daemons)\n"
-             "      --int3               hook by a trap what no jump fits; the program must leave\n"
-             "                           SIGTRAP alone\n" CT_RECORDING_USAGE
-             "  -v, --verbose            say at the end what is in the trace, as is done on a terminal, and\n"
-             "                           what sampling did\n"
-             "  -q, --quiet              say nothing but errors\n"
-             "\n"
-             "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
-             "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+    .synopsis = "[OPTION]... [--] PROGRAM [ARG]...",
+    .options = options,
+    .closing = "Exits with the program's own status, 128+n when signal n ended it, 125 when\n"
+               "recording failed, 126 or 127 when the program cannot be executed or found.\n",
+    .operands = CT_COMPLETE_PROGRAM,
+    .stops_at_operand = true,
     .run = run_record,
 };

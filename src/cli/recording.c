@@ -8,98 +8,126 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SAMPLE_MAX = 256, RING_MIB_MAX = 256, OUTPUT_MIB_MAX = 4096, MAX_DEPTH = 1000000 };
 
 static int
-set_values(const struct ct_command *command, enum ct_select_values values, struct ct_selection **selection)
+apply_values(const struct ct_applied *applied)
 {
+  struct ct_selection **selection = applied->member;
   if (*selection == NULL && (*selection = ct_selection_create()) == NULL) {
-    return ct_command_failed(command, "out of memory");
+    return ct_command_failed(applied->command, "out of memory");
   }
-  ct_selection_set_values(*selection, values);
+  ct_selection_set_values(*selection, strcmp(applied->option->name, "args") == 0 ? CT_VALUES_ALL : CT_VALUES_NONE);
   return CT_EXIT_OK;
 }
 
-/* A number from 1 to max, of unit. */
 static int
-set_number(const struct ct_command *command, const char *name, uint32_t max, const char *unit, uint32_t *value)
+apply_sample(const struct ct_applied *applied)
 {
   uint64_t number;
-  if (!ct_parse_number(optarg, max, &number) || number < 1) {
-    return ct_usage_error(command, "--%s takes 1 to %" PRIu32 "%s, not '%s'", name, max, unit, optarg);
+  if (!ct_parse_number(applied->value, SAMPLE_MAX, &number) || number < 1 || (number & (number - 1)) != 0) {
+    return ct_usage_error(applied->command, "--sample takes a power of two, 1 to %u, not '%s'", SAMPLE_MAX,
+                          applied->value);
   }
-  *value = (uint32_t)number;
+  *(uint32_t *)applied->member = (uint32_t)number;
+  return CT_EXIT_OK;
+}
+
+/* Nothing is lost, nothing is estimated. */
+static int
+apply_lossless(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  session->lossless = session->no_sampling = true;
   return CT_EXIT_OK;
 }
 
 static int
-set_sample(const struct ct_command *command, uint32_t *sample)
+apply_no_wait(const struct ct_applied *applied)
 {
-  uint64_t number;
-  if (!ct_parse_number(optarg, SAMPLE_MAX, &number) || number < 1 || (number & (number - 1)) != 0) {
-    return ct_usage_error(command, "--sample takes a power of two, 1 to %u, not '%s'", SAMPLE_MAX, optarg);
-  }
-  *sample = (uint32_t)number;
+  *(bool *)applied->member = false;
   return CT_EXIT_OK;
 }
 
-static int
-set_flag(bool *flag)
-{
-  *flag = true;
-  return CT_EXIT_OK;
-}
+#define MEMBER(member) .offset = offsetof(struct ct_session_options, member)
 
-int
-ct_recording_option(const struct ct_command *command, int option, char **argv, struct ct_session_options *session)
-{
-  switch (option) {
-  case 'o':
-    session->directory = optarg;
-    return CT_EXIT_OK;
-  case 'f':
-    return set_flag(&session->follow);
-  case CT_OPTION_LOSSLESS: /* nothing is lost, nothing is estimated */
-    session->no_sampling = true;
-    return set_flag(&session->lossless);
-  case CT_OPTION_NO_WAIT:
-    session->lossless = false;
-    return CT_EXIT_OK;
-  case CT_OPTION_NO_CACHE:
-    return set_flag(&session->no_cache);
-  case CT_OPTION_NO_OUTPUT:
-    return set_flag(&session->no_output);
-  case CT_OPTION_SOURCE:
-    return set_flag(&session->sources);
-  case CT_OPTION_NO_SAMPLING:
-    return set_flag(&session->no_sampling);
-  case CT_OPTION_RING_SIZE:
-    return set_number(command, "ring-size", RING_MIB_MAX, " (MiB)", &session->ring_mib);
-  case CT_OPTION_CHILD_RING_SIZE:
-    return set_number(command, "child-ring-size", RING_MIB_MAX, " (MiB)", &session->child_ring_mib);
-  case CT_OPTION_MAX_OUTPUT:
-    return set_number(command, "max-output", OUTPUT_MIB_MAX, " (MiB)", &session->output_mib);
-  case CT_OPTION_MAX_DEPTH:
-    return set_number(command, "max-depth", MAX_DEPTH, "", &session->max_depth);
-  case CT_OPTION_SAMPLE:
-    return set_sample(command, &session->sample);
-  case CT_OPTION_ARGS:
-    return set_values(command, CT_VALUES_ALL, &session->selection);
-  case CT_OPTION_NO_ARGS:
-    return set_values(command, CT_VALUES_NONE, &session->selection);
-  case CT_OPTION_EXCLUDE:
-  case CT_OPTION_EXCLUDE_FROM:
-  case CT_OPTION_EXCLUDE_HOT:
-    return ct_exclude_option(command, option, optarg, &session->exclude);
-  case CT_OPTION_TRACE:
-  case CT_OPTION_MODE:
-  case CT_OPTION_ROOT:
-    return ct_select_option(command, option, optarg, &session->selection);
-  default:
-    return ct_bad_option(command, argv, option);
-  }
-}
+const struct ct_option ct_recording_options[] = {
+    {.name = "ring-size",
+     .argument = "M",
+     .help = "shared memory for events on their way, 1 to 256 MiB (default 80)",
+     .values = "16 64 128 256",
+     .least = 1,
+     .most = RING_MIB_MAX,
+     .unit = " (MiB)",
+     .apply = ct_apply_count32,
+     MEMBER(ring_mib)},
+    {.name = "lossless",
+     .help =
+         "let the process wait, bounded, where there is no room for its events; record does, attach only when asked "
+         "to",
+     .against = "no-wait",
+     .apply = apply_lossless},
+    {.name = "no-wait", .help = "let it go on, and lose events", .apply = apply_no_wait, MEMBER(lossless)},
+    {.name = "child-ring-size",
+     .argument = "M",
+     .help = "as --ring-size, for each child (default 16)",
+     .values = "16 64 128 256",
+     .least = 1,
+     .most = RING_MIB_MAX,
+     .unit = " (MiB)",
+     .apply = ct_apply_count32,
+     MEMBER(child_ring_mib)},
+    {.name = "no-cache",
+     .help = "analyse all files anew, and keep nothing (see contrail help cache)",
+     .apply = ct_apply_flag,
+     MEMBER(no_cache)},
+    CT_OPTION_GROUP(ct_select_options, struct ct_session_options, selection),
+    {.name = "source",
+     .help = "write source files and lines into the trace, where debug information tells, for report --source",
+     .apply = ct_apply_flag,
+     MEMBER(sources)},
+    CT_OPTION_GROUP(ct_exclude_options, struct ct_session_options, exclude),
+    {.name = "no-output",
+     .help = "do not record what the process writes to its standard output and error",
+     .against = "max-output",
+     .apply = ct_apply_flag,
+     MEMBER(no_output)},
+    {.name = "max-output",
+     .argument = "M",
+     .help = "record at most M MiB of that (default 64)",
+     .least = 1,
+     .most = OUTPUT_MIB_MAX,
+     .unit = " (MiB)",
+     .apply = ct_apply_count32,
+     MEMBER(output_mib)},
+    {.name = "max-depth",
+     .argument = "N",
+     .help = "leave calls that are deeper out of the trace (outermost: 1)",
+     .least = 1,
+     .most = MAX_DEPTH,
+     .apply = ct_apply_count32,
+     MEMBER(max_depth)},
+    {.name = "args",
+     .help =
+         "record the first two arguments and the result of all functions that are hooked in full; default: of those "
+         "that --trace selected exactly or by one level",
+     .against = "no-args",
+     .apply = apply_values,
+     MEMBER(selection)},
+    {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
+    {.name = "sample",
+     .argument = "N",
+     .help = "record one of N calls of light hooks, N = 1, 2, 4 to 256; default: all, fewer while the recorder cannot "
+             "keep up",
+     .values = "1 2 4 8 16 32 64 128 256",
+     .against = "no-sampling",
+     .apply = apply_sample,
+     MEMBER(sample)},
+    {.name = "no-sampling", .help = "all in any case", .apply = ct_apply_flag, MEMBER(no_sampling)},
+    CT_OPTIONS_END,
+};
 
 /* A line for each reason: what helps against one does not help against another. */
 static void

@@ -1,165 +1,94 @@
 /* SPDX-License-Identifier: MIT */
 /* contrail replay: the calls in time order. */
-#include "cli/command.h"
-#include "cli/progress.h"
+#include "cli/view.h"
 
 #include <contrail/replay.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-static int
-show(const char *dir, struct ct_replay_options *options, bool quiet)
-{
-  FILE *out = quiet ? ct_view_nowhere(&ct_command_replay) : stdout;
-  if (out == NULL) {
-    return CT_EXIT_FAILED;
-  }
-  struct ct_trace *trace = ct_open_trace(&ct_command_replay, dir);
-  if (trace == NULL) {
-    return CT_EXIT_FAILED;
-  }
-  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
-  struct ct_diag diag = {""};
-  struct ct_progress progress;
-  ct_progress_start(&progress, "reading the trace");
-  if (isatty(STDOUT_FILENO) != 1) {
-    options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
-  }
-  int rc = ct_replay_write(trace, options, out, &notes, &diag);
-  ct_progress_end(&progress);
-  rc = ct_finish_view(&ct_command_replay, rc, &notes, &diag);
-  struct ct_view_filter filter = {options->function_glob, options->module_glob, quiet || options->json};
-  rc = ct_report_unmatched(&ct_command_replay, trace, &filter, &notes, rc);
-  if (quiet) {
-    fclose(out);
-  }
-  if (options->source) {
-    ct_warn_sources(trace);
-  }
-  ct_trace_close(trace);
-  return rc;
-}
+/* What the options choose. */
+struct wanted {
+  struct ct_view_choice choice;
+  uint64_t limit;
+  uint32_t depth;
+  bool no_output;
+};
+
+static const struct ct_option options[] = {
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_FUNCTION(struct wanted, choice, "only calls of functions whose name matches, with what is called inside"),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .help = "only N levels (counted from the calls selected by --function)",
+     .most = UINT32_MAX,
+     .unit = " of levels",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct wanted, depth)},
+    {.name = "limit",
+     .letter = 'n',
+     .argument = "N",
+     .help = "stop after N lines",
+     .most = UINT64_MAX,
+     .unit = " of lines",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct wanted, limit)},
+    {.name = "no-output",
+     .help = "without what the program wrote to its standard output and error",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, no_output)},
+    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_source_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, choice.json, "one JSON object a line; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTIONS_END,
+};
 
 static int
-set_quiet(bool *quiet)
+write_replay(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
+             struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  *quiet = true;
-  return -1;
-}
-
-/* One option; -1, or the exit code when it is wrong. */
-static int
-take_option(int c, char **argv, struct ct_replay_options *options, struct ct_tid_list *tids)
-{
-  uint64_t number;
-  switch (c) {
-  case 't':
-    if (!ct_tid_list_add(tids, optarg)) {
-      return ct_usage_error(&ct_command_replay, "'%s' is not a thread id", optarg);
-    }
-    return -1;
-  case 'n':
-    if (!ct_parse_number(optarg, UINT64_MAX, &options->limit)) {
-      return ct_usage_error(&ct_command_replay, "'%s' is not a number of lines", optarg);
-    }
-    return -1;
-  case 'd':
-    if (!ct_parse_number(optarg, UINT32_MAX, &number)) {
-      return ct_usage_error(&ct_command_replay, "'%s' is not a depth", optarg);
-    }
-    options->depth = (uint32_t)number;
-    return -1;
-  case 'f':
-    ct_old_short_option(&ct_command_replay, 'f', 'F', "function");
-    __attribute__((fallthrough));
-  case 'F':
-    options->function_glob = optarg;
-    return -1;
-  case 'm':
-    options->module_glob = optarg;
-    return -1;
-  case 'O':
-    options->no_output = true;
-    return -1;
-  case 'j':
-    options->json = true;
-    return -1;
-  case 'S':
-    options->source = true;
-    return -1;
-  case 'R':
-    options->time = CT_TIME_RAW;
-    return -1;
-  case 'T':
-    if (!ct_parse_time(optarg, &options->time)) {
-      return ct_usage_error(&ct_command_replay, "'%s' is neither wall nor cpu", optarg);
-    }
-    return -1;
-  case 'h':
-    return ct_show_usage(&ct_command_replay);
-  default:
-    return ct_bad_option(&ct_command_replay, argv, c);
-  }
+  const struct wanted *wanted = context;
+  const struct ct_view_choice *choice = &wanted->choice;
+  struct ct_replay_options replay = {
+      .struct_size = sizeof(replay),
+      .tids = choice->tids.tids,
+      .tid_count = choice->tids.count,
+      .function_glob = choice->function,
+      .module_glob = choice->module,
+      .depth = wanted->depth,
+      .limit = wanted->limit,
+      .json = choice->json,
+      .progress = *progress,
+      .no_output = wanted->no_output,
+      .source = choice->source,
+      .time = choice->time,
+  };
+  return ct_replay_write(trace, &replay, out, notes, diag);
 }
 
 static int
 run(int argc, char **argv)
 {
-  static const struct option longs[] = {
-      {"thread", required_argument, NULL, 't'},
-      {"limit", required_argument, NULL, 'n'},
-      {"depth", required_argument, NULL, 'd'},
-      {"function", required_argument, NULL, 'F'},
-      {"module", required_argument, NULL, 'm'},
-      {"json", no_argument, NULL, 'j'},
-      {"no-output", no_argument, NULL, 'O'},
-      {"source", no_argument, NULL, 'S'},
-      {"raw", no_argument, NULL, 'R'},
-      {"time", required_argument, NULL, 'T'},
-      {"quiet", no_argument, NULL, 'q'},
-      {"help", no_argument, NULL, 'h'},
-      {0},
-  };
-  struct ct_replay_options options = {.struct_size = sizeof(options)};
-  struct ct_tid_list tids = {0};
-  bool quiet = false;
-  int c, rc = -1;
-  while (rc == -1 && (c = ct_next_option(argc, argv, ":t:n:d:f:F:m:qh", longs)) != -1) {
-    rc = c == 'q' ? set_quiet(&quiet) : take_option(c, argv, &options, &tids);
+  struct wanted wanted = {.limit = 0};
+  int code = ct_parse(&ct_command_replay, argc, argv, &wanted);
+  const char *dir = code == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
+  if (dir != NULL) {
+    code = ct_show_view(&ct_command_replay, dir, &wanted.choice, isatty(STDOUT_FILENO) != 1, write_replay, &wanted);
   }
-  const char *dir = rc == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
-  if (rc == -1 && dir == NULL) {
-    rc = CT_EXIT_USAGE;
-  }
-  options.tids = tids.tids;
-  options.tid_count = tids.count;
-  if (rc == -1) {
-    rc = show(dir, &options, quiet);
-  }
-  free(tids.tids);
-  return rc;
+  ct_view_choice_free(&wanted.choice);
+  return code == -1 ? CT_EXIT_USAGE : code;
 }
 
 const struct ct_command ct_command_replay = {
     .name = "replay",
     .summary = "the calls in time order, indented",
-    .usage = "usage: contrail replay [OPTION]... [DIR]\n"
-             "\n"
-             "Shows the calls of the trace in DIR (default " CT_DEFAULT_TRACE ") in time order, of all\n"
-             "threads together.\n"
-             "\n"
-             "  -t, --thread TID      only this thread; may be given several times\n"
-             "  -F, --function GLOB   only calls of functions whose name matches, with what is called inside\n"
-             "  -m, --module GLOB     only calls of functions in modules whose path or file name matches\n"
-             "  -d, --depth N         only N levels (counted from the calls selected by --function)\n"
-             "  -n, --limit N         stop after N lines\n"
-             "      --no-output       without what the program wrote to its standard output and error\n"
-             "      --time cpu|wall   durations without the time off the processor, or with it (default)\n"
-             "      --raw             durations as the clock gave them, with what hooks and contrail took\n"
-             "      --source          where each function is written, if the trace says (record --source)\n"
-             "      --json            one JSON object a line; status 1 when nothing matches\n"
-             "  -q, --quiet           show nothing: the status tells whether anything matches\n",
+    .synopsis = "[OPTION]... [DIR]",
+    .about = "Shows the calls of the trace in DIR (default " CT_DEFAULT_TRACE ") in time order, of all\n"
+             "threads together.\n",
+    .options = options,
+    .operands = CT_COMPLETE_TRACE,
     .run = run,
 };

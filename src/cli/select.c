@@ -11,42 +11,86 @@
 enum { LINES_MAX = 8 };
 
 static int
-parse_mode(const struct ct_command *command, const char *text, enum ct_select_mode *mode)
+need_selection(const struct ct_command *command, struct ct_selection **selection)
 {
-  for (int m = CT_SELECT_AUTO; m <= CT_SELECT_LIGHT; m++) {
-    if (strcmp(text, ct_select_mode_name((enum ct_select_mode)m)) == 0) {
-      *mode = (enum ct_select_mode)m;
-      return CT_EXIT_OK;
-    }
-  }
-  return ct_usage_error(command, "--mode takes full, light or auto, not '%.200s'", text);
-}
-
-int
-ct_select_option(const struct ct_command *command, int option, const char *argument, struct ct_selection **selection)
-{
-  struct ct_diag diag = {""};
-  enum ct_select_mode mode = CT_SELECT_AUTO;
   if (*selection == NULL && (*selection = ct_selection_create()) == NULL) {
     return ct_command_failed(command, "out of memory");
   }
-  if (option == CT_OPTION_MODE) {
-    int code = parse_mode(command, argument, &mode);
-    if (code == CT_EXIT_OK) {
-      ct_selection_set_mode(*selection, mode);
-    }
+  return CT_EXIT_OK;
+}
+
+int
+ct_select_pattern(const struct ct_command *command, const char *pattern, struct ct_selection **selection)
+{
+  struct ct_diag diag = {""};
+  int code = need_selection(command, selection);
+  if (code != CT_EXIT_OK) {
     return code;
   }
-  if (option == CT_OPTION_TRACE && strcmp(argument, "none") == 0) {
+  if (strcmp(pattern, "none") == 0) {
     ct_selection_set_none(*selection);
     return CT_EXIT_OK;
   }
-  int rc = option == CT_OPTION_ROOT ? ct_selection_set_root(*selection, argument, &diag)
-                                    : ct_selection_add(*selection, argument, CT_SELECT_AUTO, &diag);
-  return rc == 0 ? CT_EXIT_OK
-                 : ct_usage_error(command, "%s '%.200s': %s", option == CT_OPTION_ROOT ? "--project-root" : "--trace",
-                                  argument, diag.text);
+  return ct_selection_add(*selection, pattern, CT_SELECT_AUTO, &diag) == 0
+             ? CT_EXIT_OK
+             : ct_usage_error(command, "--trace '%.200s': %s", pattern, diag.text);
 }
+
+static int
+apply_trace(const struct ct_applied *applied)
+{
+  return ct_select_pattern(applied->command, applied->value, applied->member);
+}
+
+static int
+apply_mode(const struct ct_applied *applied)
+{
+  struct ct_selection **selection = applied->member;
+  int code = need_selection(applied->command, selection);
+  for (int m = CT_SELECT_AUTO; code == CT_EXIT_OK && m <= CT_SELECT_LIGHT; m++) {
+    if (strcmp(applied->value, ct_select_mode_name((enum ct_select_mode)m)) == 0) {
+      ct_selection_set_mode(*selection, (enum ct_select_mode)m);
+      return CT_EXIT_OK;
+    }
+  }
+  return code != CT_EXIT_OK
+             ? code
+             : ct_usage_error(applied->command, "--mode takes full, light or auto, not '%.200s'", applied->value);
+}
+
+static int
+apply_root(const struct ct_applied *applied)
+{
+  struct ct_selection **selection = applied->member;
+  struct ct_diag diag = {""};
+  int code = need_selection(applied->command, selection);
+  if (code == CT_EXIT_OK && ct_selection_set_root(*selection, applied->value, &diag) != 0) {
+    code = ct_usage_error(applied->command, "--project-root '%.200s': %s", applied->value, diag.text);
+  }
+  return code;
+}
+
+const struct ct_option ct_select_options[] = {
+    {.name = "trace",
+     .argument = "PATTERN",
+     .help = "hook only what a pattern matches: foo::bar, foo::* (one level), foo::** (deep), @file:FILE, @usercode, "
+             "MODULE!PATTERN; may be given several times. none: nothing, until contrail trace add",
+     .values = CT_COMPLETE_PATTERN,
+     .adds_up = true,
+     .apply = apply_trace},
+    {.name = "mode",
+     .argument = "MODE",
+     .help = "full (enter and return), light (enter only), or auto: light for **, @file: and @usercode that match more "
+             "than ten functions, else full (the default)",
+     .values = "full light auto",
+     .apply = apply_mode},
+    {.name = "project-root",
+     .argument = "DIR",
+     .help = "where @usercode looks (default: the current directory)",
+     .values = CT_COMPLETE_DIRECTORY,
+     .apply = apply_root},
+    CT_OPTIONS_END,
+};
 
 void
 ct_select_warn(const struct ct_selection *selection)

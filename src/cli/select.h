@@ -10,16 +10,10 @@
 
 #include <jansson.h>
 
-#define CT_SELECT_OPTIONS                                                                                              \
-  {"trace", required_argument, NULL, CT_OPTION_TRACE}, {"mode", required_argument, NULL, CT_OPTION_MODE},              \
-  {                                                                                                                    \
-    "project-root", required_argument, NULL, CT_OPTION_ROOT                                                            \
-  }
-enum { CT_OPTION_TRACE = 300, CT_OPTION_MODE, CT_OPTION_ROOT, CT_OPTION_SOURCE };
-
-/* What to do with one of them: *selection is made when there is none. An exit code, CT_EXIT_OK to go on. */
-int ct_select_option(const struct ct_command *command, int option, const char *argument,
-                     struct ct_selection **selection);
+/* Member: struct ct_selection *, made when there is none. */
+extern const struct ct_option ct_select_options[];
+/* One more pattern, as with --trace. An exit code, CT_EXIT_OK to go on. */
+int ct_select_pattern(const struct ct_command *command, const char *pattern, struct ct_selection **selection);
 /* On stderr: patterns that matched nothing, and what @usercode stood for. */
 void ct_select_warn(const struct ct_selection *selection);
 /* The patterns with their numbers: as an array, and as a table on stdout. */

@@ -5,6 +5,7 @@
 #include <contrail/control.h>
 #include <contrail/text.h>
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,34 +141,34 @@ add_session(void *context, const char *id)
   json_array_append_new(context, status);
 }
 
+/* What the options of these commands choose. */
+struct wanted {
+  bool json, end;
+};
+
+static const struct ct_option options[] = {
+    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
 static int
 run_sessions(int argc, char **argv)
 {
-  static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  bool json = false;
-  int got;
-  while ((got = ct_next_option(argc, argv, ":h", options)) != -1) {
-    if (got == 'h') {
-      return ct_show_usage(&ct_command_sessions);
-    }
-    if (got != 'j') {
-      return ct_bad_option(&ct_command_sessions, argv, got);
-    }
-    json = true;
-  }
-  if (optind != argc) {
-    return ct_usage_error(&ct_command_sessions, "'%s' is too much", argv[optind]);
+  struct wanted wanted = {false};
+  int code = ct_parse(&ct_command_sessions, argc, argv, &wanted);
+  if (code != -1 || (code = ct_no_operands(&ct_command_sessions, argc, argv)) != CT_EXIT_OK) {
+    return code;
   }
   json_t *sessions = json_array();
   struct ct_diag diag = {""};
-  int code = ct_control_list(add_session, sessions, &diag);
+  code = ct_control_list(add_session, sessions, &diag);
   if (code != CT_OK) {
     json_decref(sessions);
     return ct_command_failed(&ct_command_sessions, "%s", diag.text);
   }
   json_t *all = json_pack("{s:o}", "sessions", sessions), *status;
   size_t i;
-  if (json) {
+  if (wanted.json) {
     code = ct_print_json(all);
   } else {
     if (json_array_size(sessions) != 0) {
@@ -193,53 +194,28 @@ run_sessions(int argc, char **argv)
 struct request {
   const struct ct_command *command;
   const char *method;
-  const char *params;
   int timeout_ms;
-  bool json;
+  void (*show)(const json_t *status);
 };
 
-/* The options that the three have, and --end where with_end is set; -1, with the name of the session or NULL. */
 static int
-parse(int argc, char **argv, struct request *request, bool with_end, const char **name)
+do_request(const struct request *request, int argc, char **argv)
 {
-  static const struct option options[] = {
-      {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"end", no_argument, NULL, 'e'}, {0}};
-  static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  int got;
-  while ((got = ct_next_option(argc, argv, ":h", with_end ? options : fewer)) != -1) {
-    switch (got) {
-    case 'j':
-      request->json = true;
-      break;
-    case 'e':
-      request->params = "{\"end\": true}";
-      break;
-    case 'h':
-      return ct_show_usage(request->command);
-    default:
-      return ct_bad_option(request->command, argv, got);
-    }
+  struct wanted wanted = {false};
+  json_t *answer = NULL;
+  int code = ct_parse(request->command, argc, argv, &wanted);
+  if (code != -1) {
+    return code;
   }
   if (argc - optind > 1) {
     return ct_usage_error(request->command, "one session at a time, '%s' is too much", argv[optind + 1]);
   }
-  *name = argc > optind ? argv[optind] : NULL;
-  return -1;
-}
-
-static int
-do_request(struct request request, bool with_end, void (*show)(const json_t *status), int argc, char **argv)
-{
-  const char *name = NULL;
-  json_t *answer = NULL;
-  int code = parse(argc, argv, &request, with_end, &name);
-  if (code == -1) {
-    code = ct_ask_named(request.command, name, request.method, request.params, request.timeout_ms, &answer);
-  }
-  if (answer != NULL && request.json) {
+  code = ct_ask_named(request->command, argc > optind ? argv[optind] : NULL, request->method,
+                      wanted.end ? "{\"end\": true}" : NULL, request->timeout_ms, &answer);
+  if (answer != NULL && wanted.json) {
     code = ct_print_json(answer);
   } else if (answer != NULL) {
-    show(answer);
+    request->show(answer);
   }
   json_decref(answer);
   return code == CT_EXIT_OK && fflush(stdout) != 0 ? CT_EXIT_FAILED : code;
@@ -248,8 +224,8 @@ do_request(struct request request, bool with_end, void (*show)(const json_t *sta
 static int
 run_status(int argc, char **argv)
 {
-  return do_request((struct request){&ct_command_status, "status", NULL, CT_PEEK_MS, false}, false, print_status, argc,
-                    argv);
+  static const struct request request = {&ct_command_status, "status", CT_PEEK_MS, print_status};
+  return do_request(&request, argc, argv);
 }
 
 static void
@@ -262,15 +238,15 @@ show_state(const json_t *status)
 static int
 run_pause(int argc, char **argv)
 {
-  return do_request((struct request){&ct_command_pause, "pause", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
-                    argv);
+  static const struct request request = {&ct_command_pause, "pause", CT_CHANGE_MS, show_state};
+  return do_request(&request, argc, argv);
 }
 
 static int
 run_resume(int argc, char **argv)
 {
-  return do_request((struct request){&ct_command_resume, "resume", NULL, CT_CHANGE_MS, false}, false, show_state, argc,
-                    argv);
+  static const struct request request = {&ct_command_resume, "resume", CT_CHANGE_MS, show_state};
+  return do_request(&request, argc, argv);
 }
 
 static void
@@ -295,68 +271,78 @@ show_stopped(const json_t *status)
 static int
 run_stop(int argc, char **argv)
 {
-  return do_request((struct request){&ct_command_stop, "stop", NULL, CT_CHANGE_MS, false}, true, show_stopped, argc,
-                    argv);
+  static const struct request request = {&ct_command_stop, "stop", CT_CHANGE_MS, show_stopped};
+  return do_request(&request, argc, argv);
 }
+
+static const struct ct_option change_options[] = {
+    CT_OPTION_JSON(struct wanted, json, "the session's status, as one JSON object"),
+    CT_OPTIONS_END,
+};
+
+static const struct ct_option stop_options[] = {
+    {.name = "end",
+     .help = "ask the process to end (SIGTERM) instead; it is recorded up to there",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, end)},
+    CT_OPTION_JSON(struct wanted, json, "the session's status, as one JSON object"),
+    CT_OPTIONS_END,
+};
 
 const struct ct_command ct_command_sessions = {
     .name = "sessions",
     .summary = "show the recordings that are under way",
-    .usage = "usage: contrail sessions [--json]\n"
-             "\n"
-             "Shows all live sessions of this user: each contrail record and contrail attach is one.\n"
-             "\n"
-             "  --json   as one JSON object\n"
-             "\n"
-             "interval: of so many calls of light hooks one is recorded.\n",
+    .synopsis = "[--json]",
+    .about = "Shows all live sessions of this user: each contrail record and contrail attach is one.\n",
+    .options = options,
+    .closing = "interval: of so many calls of light hooks one is recorded.\n",
     .run = run_sessions,
 };
 
 const struct ct_command ct_command_status = {
     .name = "status",
     .summary = "show how a recording that is under way goes",
-    .usage = "usage: contrail status [--json] [SESSION]\n"
-             "\n"
-             "Also each process that is followed and has not ended.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --json   as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+    .synopsis = "[--json] [SESSION]",
+    .about = "Also each process that is followed and has not ended.\n"
+             "\n" CT_WHICH_SESSION,
+    .options = options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION,
     .run = run_status,
 };
 
 const struct ct_command ct_command_pause = {
     .name = "pause",
     .summary = "pause the process of a recording",
-    .usage = "usage: contrail pause [--json] [SESSION]\n"
-             "\n"
-             "Stops all threads of the process until contrail resume.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --json   the session's status, as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+    .synopsis = "[--json] [SESSION]",
+    .about = "Stops all threads of the process until contrail resume.\n"
+             "\n" CT_WHICH_SESSION,
+    .options = change_options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION,
     .run = run_pause,
 };
 
 const struct ct_command ct_command_resume = {
     .name = "resume",
     .summary = "resume the process of a recording",
-    .usage = "usage: contrail resume [--json] [SESSION]\n"
-             "\n"
-             "Resumes a process that contrail pause has stopped.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --json   the session's status, as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+    .synopsis = "[--json] [SESSION]",
+    .about = "Resumes a process that contrail pause has stopped.\n"
+             "\n" CT_WHICH_SESSION,
+    .options = change_options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION,
     .run = run_resume,
 };
 
 const struct ct_command ct_command_stop = {
     .name = "stop",
     .summary = "end a recording, and leave its process running",
-    .usage = "usage: contrail stop [--end] [--json] [SESSION]\n"
-             "\n"
-             "Takes the hooks out of the process, which runs on; the trace is complete then.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --end    ask the process to end (SIGTERM) instead; it is recorded up to there\n"
-             "  --json   the session's status, as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+    .synopsis = "[--end] [--json] [SESSION]",
+    .about = "Takes the hooks out of the process, which runs on; the trace is complete then.\n"
+             "\n" CT_WHICH_SESSION,
+    .options = stop_options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION,
     .run = run_stop,
 };

@@ -6,6 +6,7 @@
 #include <contrail/select.h>
 #include <contrail/text.h>
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,74 +205,80 @@ take_words(struct wanted *wanted, int argc, char **argv)
 }
 
 static int
-run(const struct ct_command *command, bool with_mode, int argc, char **argv)
+apply_mode(const struct ct_applied *applied)
 {
-  static const struct option options[] = {
-      {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {"mode", required_argument, NULL, 'm'}, {0}};
-  static const struct option fewer[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-  struct wanted wanted = {.command = command};
-  int got;
-  while ((got = ct_next_option(argc, argv, ":h", with_mode ? options : fewer)) != -1) {
-    switch (got) {
-    case 'j':
-      wanted.json = true;
-      break;
-    case 'm':
-      if (!is_mode(optarg)) {
-        return ct_usage_error(command, "--mode takes full, light or auto, not '%.200s'", optarg);
-      }
-      wanted.mode = optarg;
-      break;
-    case 'h':
-      return ct_show_usage(command);
-    default:
-      return ct_bad_option(command, argv, got);
-    }
+  if (!is_mode(applied->value)) {
+    return ct_usage_error(applied->command, "--mode takes full, light or auto, not '%.200s'", applied->value);
   }
-  int code = take_words(&wanted, argc, argv);
+  return ct_apply_text(applied);
+}
+
+static const struct ct_option trace_options[] = {
+    {.name = "mode",
+     .argument = "MODE",
+     .help = "full (enter and return), light (enter only) or auto (by the pattern); add with a pattern that is there "
+             "changes its mode",
+     .values = "full light auto",
+     .apply = apply_mode,
+     .offset = offsetof(struct wanted, mode)},
+    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
+static const struct ct_option exclude_options[] = {
+    CT_OPTION_JSON(struct wanted, json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
+static int
+run(const struct ct_command *command, int argc, char **argv)
+{
+  struct wanted wanted = {.command = command};
+  int code = ct_parse(command, argc, argv, &wanted);
+  if (code == -1) {
+    code = take_words(&wanted, argc, argv);
+  }
   return code == -1 ? ask(&wanted) : code;
 }
 
 static int
 run_trace(int argc, char **argv)
 {
-  return run(&ct_command_trace, true, argc, argv);
+  return run(&ct_command_trace, argc, argv);
 }
 
 static int
 run_exclude(int argc, char **argv)
 {
-  return run(&ct_command_exclude, false, argc, argv);
+  return run(&ct_command_exclude, argc, argv);
 }
 
 const struct ct_command ct_command_trace = {
     .name = "trace",
     .summary = "change which functions a recording hooks while it runs",
-    .usage = "usage: contrail trace [SESSION] add [--mode MODE] PATTERN...\n"
-             "       contrail trace [SESSION] remove PATTERN...\n"
-             "       contrail trace [SESSION] list\n"
-             "\n"
-             "Patterns are those of record --trace. For each: how many functions it matches, how many\n"
+    .synopsis = "[SESSION] add [--mode MODE] PATTERN...\n"
+                "[SESSION] remove PATTERN...\n"
+                "[SESSION] list",
+    .about = "Patterns are those of record --trace. For each: how many functions it matches, how many\n"
              "are hooked, and why the others are not. The process is stopped while hooks go in or out.\n"
              "The first pattern of a session that recorded everything narrows it down to what matches.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --mode MODE  full (enter and return), light (enter only) or auto (by the pattern);\n"
-             "               add with a pattern that is there changes its mode\n"
-             "  --json       as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+             "\n" CT_WHICH_SESSION,
+    .options = trace_options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION " " CT_COMPLETE_VERB,
     .run = run_trace,
 };
 
 const struct ct_command ct_command_exclude = {
     .name = "exclude",
     .summary = "change which functions a recording leaves out while it runs",
-    .usage = "usage: contrail exclude [SESSION] add PATTERN...\n"
-             "       contrail exclude [SESSION] remove PATTERN...\n"
-             "       contrail exclude [SESSION] list\n"
-             "\n"
-             "Patterns are those of record --exclude; they say more than those of contrail trace.\n"
-             "\n" CT_WHICH_SESSION "\n"
-             "  --json   as one JSON object\n"
-             "\n" CT_SESSION_EXIT_CODES,
+    .synopsis = "[SESSION] add PATTERN...\n"
+                "[SESSION] remove PATTERN...\n"
+                "[SESSION] list",
+    .about = "Patterns are those of record --exclude; they say more than those of contrail trace.\n"
+             "\n" CT_WHICH_SESSION,
+    .options = exclude_options,
+    .closing = CT_SESSION_EXIT_CODES,
+    .operands = CT_COMPLETE_SESSION " " CT_COMPLETE_VERB,
     .run = run_exclude,
 };

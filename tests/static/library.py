@@ -96,7 +96,7 @@ def version(options):
 
     find("meson.build", r"version: '([^']+)'")
     find("include/contrail/version.h", r'#define CT_VERSION "([^"]+)"')
-    find("docs/contrail.1", r'"contrail ([^"]+)"')
+    find(os.path.join(os.path.abspath(options.build), "contrail.1"), r'"contrail ([^"]+)"')
     find("NEWS.md", r"\n## (\S+)")
     if len(set(found.values())) != 1 or None in found.values():
         yield f"versions differ: {json.dumps(found)}"

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The manual page and the completion know each command and each option that the command itself knows."""
+"""The manual page and the completions, which tools/reference.py makes of the commands' tables of options: that the page
+is good roff and has a section of each command, and that the shells complete from them what the command takes."""
 import argparse
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def read(*path):
-    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+def built(options, *path):
+    with open(os.path.join(options.build, *path), encoding="utf-8") as file:
         return file.read()
 
 
@@ -20,40 +23,93 @@ def contrail(options, *words):
 
 
 def commands(options):
-    """(name, its long options) of all commands, as the command's help tells."""
-    for name in re.findall(r"(?m)^  ([a-z-]+)  +\S", contrail(options, "help")):
-        if name != "contrail":
-            yield name, sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", contrail(options, "help", name))))
-
-
-def sections():
-    """The text of each `.SS contrail NAME` of the manual page, plain."""
-    text = read("docs", "contrail.1").replace("\\-", "-").replace("\\&", "")
-    return {part.split("\n", 1)[0].split()[-1]: part for part in re.split(r"(?m)^\.SS (?=contrail )", text)[1:]}
+    return json.loads(contrail(options, "help", "--json"))["commands"]
 
 
 def page(options):
-    found, synopsis = sections(), read("docs", "contrail.1").split(".SH DESCRIPTION")[0].replace("\\-", "-")
-    for name, words in commands(options):
-        if f"contrail {name}\n" not in synopsis:
-            yield f"docs/contrail.1: contrail {name} is not in the synopsis"
-        if words and name not in found:
-            yield f"docs/contrail.1 has no section of contrail {name}"
+    text = built(options, "contrail.1")
+    plain = re.sub(r"\\f[BIR]", "", text).replace("\\-", "-").replace("\\&", "")
+    sections = {part.split("\n", 1)[0].split()[-1]: part for part in re.split(r"(?m)^\.SS (?=contrail )", plain)[1:]}
+    for command in commands(options):
+        name = command["name"]
+        if name not in sections:
+            yield f"docs/contrail.1.in has no section of contrail {name}"
             continue
-        for word in words:
-            if not re.search(re.escape(word) + r"(?![a-z-])", found[name]):
-                yield f"docs/contrail.1: contrail {name} does not tell of {word}"
+        for option in command["options"]:
+            if not re.search("--" + option["name"] + r"(?![a-z-])", sections[name]):
+                yield f"contrail {name} does not tell of --{option['name']}"
+    for name in set(sections) - {command["name"] for command in commands(options)}:
+        yield f"docs/contrail.1.in has a section of contrail {name}, which is none"
+    if shutil.which("groff"):
+        done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-z"], input=text, capture_output=True, text=True)
+        yield from done.stderr.splitlines()
+
+
+def usage(options):
+    """What the table says is what the usage shows: each option with its letter and argument, on lines that fit."""
+    for command in commands(options):
+        text = contrail(options, "help", command["name"])
+        for option in command["options"]:
+            words = (f"-{option['letter']}, " if "letter" in option else "") + f"--{option['name']}"
+            words += f" {option['argument']}" if "argument" in option else ""
+            if not re.search(r"(?m)^ +" + re.escape(words) + r"(?:  | *$)", text):
+                yield f"contrail help {command['name']} does not show {words}"
+        yield from (f"contrail help {command['name']}: long line: {line}" for line in text.splitlines() if len(line) > 100)
+
+
+BASH = r"""
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+COMPREPLY=()
+_contrail
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(options, *words):
+    environment = {**os.environ, "PATH": os.path.abspath(options.build) + ":" + os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", BASH, "bash", os.path.join(options.build, "completions", "contrail"), "contrail", *words],
+                          check=True, capture_output=True, text=True, env=environment)
+    return set(done.stdout.split())
 
 
 def completion(options):
-    text = read("completions", "contrail.bash")
-    for name, words in commands(options):
-        for word in [name, *words]:
-            if not re.search(r"(?<![\w-])" + re.escape(word) + r"(?![\w-])", text):
-                yield f"completions/contrail.bash does not know {word} (contrail {name})"
+    """bash completes all commands, all options and all values of options that are words."""
+    def faults(words, want):
+        missing = set(want) - completed(options, *words)
+        if missing:
+            yield f"contrail {' '.join(words)}: {' '.join(sorted(missing))} missing"
+    everything = commands(options)
+    yield from faults([""], [command["name"] for command in everything])
+    for command in everything:
+        name = command["name"]
+        yield from faults([name, "--"], ["--" + option["name"] for option in command["options"]])
+        for option in command["options"]:
+            words = [word for word in option.get("values", []) if not word.startswith("@")]
+            yield from faults([name, "--" + option["name"], ""], words)
+            yield from faults([name, "--" + option["name"], "=", ""], words)
+            if "letter" in option:
+                yield from faults([name, "-" + option["letter"], ""], words)
+    yield from faults(["record", "--mode", "full", "--", "/bin/tr"], ["/bin/true"])
+    if completed(options, "record", "true", "--mo"):
+        yield "the program's own options are completed as record's"
 
 
-CHECKS = [("manual page", page), ("completion", completion)]
+def other_shells(options):
+    for shell, name in (("zsh", "_contrail"), ("fish", "contrail.fish")):
+        if shutil.which(shell):
+            done = subprocess.run([shell, "-n", os.path.join(options.build, "completions", name)], capture_output=True, text=True)
+            yield from done.stderr.splitlines()
+        text = built(options, "completions", name)
+        for command in commands(options):
+            for option in command["options"]:
+                if not re.search(r"(?<![\w-])" + ("--" if shell == "zsh" else "-l ") + option["name"] + r"(?![\w-])", text):
+                    yield f"{name} does not know --{option['name']} (contrail {command['name']})"
+
+
+CHECKS = [("manual page", page), ("usage", usage), ("completion for bash", completion), ("completions for zsh and fish", other_shells)]
 
 
 def main():
