@@ -179,27 +179,30 @@ def malformed(scene):
     assert not os.path.exists(os.path.join(scene.project, "never"))
 
 
+NAMES = (
+    ("main", "exact", "full", some("main")),
+    ("all::plain", "exact", "full", some("all::plain(int)")),
+    ("all::made_of<all::thing>", "exact", "full", some("int all::made_of<all::thing>(all::thing)")),
+    ("all::pointers(char**)", "level", "full", some("all::pointers(char**)")),
+    ("all::(anonymous namespace)::hidden", "exact", "full", some("all::(anonymous namespace)::hidden(int)")),
+    ("all::levels::op::operator()", "exact", "full", some("all::levels::op::operator()(int) const")),
+    ("all::*", "level", "full", some("all::plain(int)", "all::pointers(char**)", "int all::made_of<int>(int)",
+                                     "int all::made_of<all::thing>(all::thing)")),
+    ("all::levels::op::*", "level", "full", {name: 7 for name in LEVELS if "::op::" in name}),
+    ("all::*::hidden", "level", "full", some("all::(anonymous namespace)::hidden(int)")),
+    ("all::levels::**", "deep", "full", {name: 7 for name in LEVELS if name.startswith("all::levels")}),
+    ("all::**", "deep", "light", LEVELS),
+    ("**::deepest", "deep", "full", some("all::levels::below::deepest(int)")),
+    ("first_*", "level", "full", A_UTIL),
+    ("pro*!second_util", "exact", "full", B_UTIL),
+    ("lib*!second_util", "exact", "full", {}),
+    ("no::such", "exact", "full", {}))
+
+
 def by_name(scene):
     """Each kind of pattern, alone: the functions that are called are those selected, as often as they are, and no other."""
     program = scene.build()
-    for pattern, kind, mode, expected in (
-            ("main", "exact", "full", some("main")),
-            ("all::plain", "exact", "full", some("all::plain(int)")),
-            ("all::made_of<all::thing>", "exact", "full", some("int all::made_of<all::thing>(all::thing)")),
-            ("all::pointers(char**)", "level", "full", some("all::pointers(char**)")),
-            ("all::(anonymous namespace)::hidden", "exact", "full", some("all::(anonymous namespace)::hidden(int)")),
-            ("all::levels::op::operator()", "exact", "full", some("all::levels::op::operator()(int) const")),
-            ("all::*", "level", "full", some("all::plain(int)", "all::pointers(char**)", "int all::made_of<int>(int)",
-                                             "int all::made_of<all::thing>(all::thing)")),
-            ("all::levels::op::*", "level", "full", {name: 7 for name in LEVELS if "::op::" in name}),
-            ("all::*::hidden", "level", "full", some("all::(anonymous namespace)::hidden(int)")),
-            ("all::levels::**", "deep", "full", {name: 7 for name in LEVELS if name.startswith("all::levels")}),
-            ("all::**", "deep", "light", LEVELS),
-            ("**::deepest", "deep", "full", some("all::levels::below::deepest(int)")),
-            ("first_*", "level", "full", A_UTIL),
-            ("pro*!second_util", "exact", "full", B_UTIL),
-            ("lib*!second_util", "exact", "full", {}),
-            ("no::such", "exact", "full", {})):
+    for pattern, kind, mode, expected in NAMES:
         trace, err = scene.record(given(pattern), program)
         assert scene.calls(trace) == expected, (pattern, scene.calls(trace))
         told = scene.patterns(trace)[pattern]
@@ -251,6 +254,26 @@ def by_file(scene):
     whole = scene.path("project/a/util.c")
     trace, _ = scene.record(given(f"@file:{whole}"), program)
     assert scene.calls(trace) == A_UTIL
+
+
+def in_views(scene):
+    """report and replay --function choose by the same patterns, from a recording of everything, what record chooses."""
+    program = scene.build()
+    trace, _ = scene.record(["--source"], program)
+    for pattern, expected in [(row[0], row[3]) for row in NAMES] + list(FILES):
+        status, out, err = scene.run("report", "--json", "--limit", "0", "--function", pattern, "--module", "program", trace)
+        called = {row["name"]: row["calls"] for row in json.loads(out)["functions"] if row["calls"]}
+        assert called == expected and status == (0 if expected else 1), (pattern, called, status, err)
+        status, out, err = scene.run("replay", "--json", "--depth", "1", "--function", pattern, trace)
+        entered = {line["name"] for line in map(json.loads, out.splitlines()) if line["kind"] in ("enter", "tail", "point")}
+        assert set(expected) >= entered and bool(expected) == bool(entered), (pattern, entered)
+    usercode = {**USERS, **LEVELS}
+    called = {row["name"] for row in scene.json("report", "--json", "--limit", "0", "--function", "@usercode", trace)["functions"]}
+    assert set(usercode) & called and not set(FOREIGN) & called, called
+    for pattern, reason in (("", "empty"), ("!foo", "no module"), ("foo[", "no ']'"), ("@files:x", "@usercode"), ("@file:", "name of a file")):
+        for view in ("report", "replay"):
+            status, out, err = scene.run(view, "--function", pattern, trace)
+            assert status == 2 and not out and reason in err and len(err.splitlines()) == 1, (pattern, status, out, err)
 
 
 def chosen(scene, program, *options):
@@ -460,7 +483,7 @@ fn main() {
             assert set(calls.values()) <= {9, 18}, (mangling, pattern, calls)
 
 
-CASES = [malformed, by_name, together, by_file, debug_information, usercode, mapped_paths, reported_by_plan, reported_by_info,
+CASES = [malformed, by_name, in_views, together, by_file, debug_information, usercode, mapped_paths, reported_by_plan, reported_by_info,
          written_at, rust]
 
 

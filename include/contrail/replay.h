@@ -26,7 +26,8 @@ struct ct_replay_options {
   size_t struct_size;
   const uint32_t *tids; /* only these threads; all when tid_count is 0 */
   size_t tid_count;
-  const char *function_glob; /* only calls of these functions and what is called inside them, on the same stack */
+  const char *function_glob; /* a pattern (select.h): only these functions' calls and what is called inside, on the same
+                                stack */
   const char *module_glob;   /* only calls of functions in these modules */
   uint32_t depth;            /* so many levels (below a call selected by function_glob); 0: all */
   uint64_t limit;            /* stop after so many lines; 0: never */

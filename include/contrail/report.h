@@ -33,7 +33,7 @@ struct ct_report_options {
   enum ct_report_sort sort;
   const uint32_t *tids; /* only these threads; all when tid_count is 0 */
   size_t tid_count;
-  const char *function_glob; /* only functions whose name matches; NULL: all */
+  const char *function_glob; /* only functions that this pattern (select.h) matches; NULL: all */
   const char *module_glob;   /* only functions of modules whose path or its last part matches; NULL: all */
   uint64_t limit;            /* rows; 0: all */
   unsigned width;            /* cut lines to so many columns; 0: never */

@@ -443,3 +443,24 @@ ct_glob_matches_scopes(const struct ct_glob *glob, const char *text, size_t leng
   }
   return has_bit(at, glob->positions);
 }
+
+/* The first '!' that is neither in a set nor part of an operator's name. */
+const char *
+ct_glob_separator(const char *pattern)
+{
+  static const char word[] = "operator";
+  const size_t word_length = sizeof(word) - 1;
+  bool in_set = false;
+  for (const char *p = pattern; *p != '\0'; p++) {
+    if (*p == '\\' && p[1] != '\0') {
+      p++;
+    } else if (in_set) {
+      in_set = *p != ']';
+    } else if (*p == '[' && p[1] != ']') {
+      in_set = true;
+    } else if (*p == '!' && ((size_t)(p - pattern) < word_length || memcmp(p - word_length, word, word_length) != 0)) {
+      return p;
+    }
+  }
+  return NULL;
+}

@@ -42,4 +42,7 @@ int ct_glob_first(const struct ct_glob *glob);
 /* True for a glob that matches every text. */
 bool ct_glob_is_all(const struct ct_glob *glob);
 
+/* Where the module of a pattern [MODULE!]FUNCTION ends: its '!'. NULL when it has none. */
+const char *ct_glob_separator(const char *pattern);
+
 #endif

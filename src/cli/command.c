@@ -136,7 +136,7 @@ ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_no
   }
   if (rc != 0) {
     ct_command_failed(command, "%s", diag->text[0] != '\0' ? diag->text : ct_err_text(rc));
-    return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+    return rc == CT_ERANGE || rc == CT_EINVAL ? CT_EXIT_USAGE : CT_EXIT_FAILED;
   }
   if (notes->damaged_threads == 1) {
     ct_command_failed(command, "the file of thread %u is damaged or cut; what comes before that place is shown",

@@ -61,7 +61,9 @@ static const struct ct_option options[] = {
      .argument = "N",
      .help = "at most N rows, 0 for all (default 30; all with --json)",
      .apply = apply_limit},
-    CT_OPTION_FUNCTION(struct wanted, choice, "only functions whose name matches"),
+    CT_OPTION_FUNCTION(
+        struct wanted, choice,
+        "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
     {.name = "per-thread",

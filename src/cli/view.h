@@ -14,7 +14,7 @@ struct ct_tid_list {
 /* What these options choose. */
 struct ct_view_choice {
   struct ct_tid_list tids;       /* of --thread; free with ct_view_choice_free */
-  const char *function, *module; /* globs; NULL: not given */
+  const char *function, *module; /* a pattern as of record --trace, a glob; NULL: not given */
   enum ct_view_time time;
   bool json, quiet, source;
 };
@@ -29,8 +29,8 @@ extern const struct ct_option ct_quiet_options[];  /* --quiet */
 /* --function, of which each command says what it does. */
 #define CT_OPTION_FUNCTION(type, where, text)                                                                          \
   {                                                                                                                    \
-    .name = "function", .letter = 'F', .old_letter = 'f', .argument = "GLOB", .help = (text), .apply = ct_apply_text,  \
-    .offset = offsetof(type, where.function)                                                                           \
+    .name = "function", .letter = 'F', .old_letter = 'f', .argument = "PATTERN", .help = (text),                       \
+    .values = CT_COMPLETE_PATTERN, .apply = ct_apply_text, .offset = offsetof(type, where.function)                    \
   }
 
 void ct_view_choice_free(struct ct_view_choice *choice);

@@ -5,6 +5,7 @@
  */
 #include "select/excluding.h"
 
+#include "base/glob.h"
 #include "select/names.h"
 #include "select/suggest.h"
 #include "target/elf.h"
@@ -104,7 +105,7 @@ parse_class(const char *text, struct rule *rule, struct ct_diag *diag)
 static int
 add(struct ct_exclude *exclude, const char *pattern, const struct ct_hot *hot, struct ct_diag *diag)
 {
-  const char *separator = ct_names_separator(pattern);
+  const char *separator = ct_glob_separator(pattern);
   const char *function = separator != NULL ? separator + 1 : pattern;
   struct rule rule = {.text = strdup(pattern), .hot = hot != NULL};
   int code = rule.text == NULL || grow(exclude) != 0 ? ct_fail(diag, CT_ENOMEM, "out of memory") : 0;

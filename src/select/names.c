@@ -151,27 +151,6 @@ grow(struct ct_names *names)
   return 0;
 }
 
-/* The first '!' that is neither in a set nor part of an operator's name. */
-const char *
-ct_names_separator(const char *pattern)
-{
-  static const char word[] = "operator";
-  const size_t word_length = sizeof(word) - 1;
-  bool in_set = false;
-  for (const char *p = pattern; *p != '\0'; p++) {
-    if (*p == '\\' && p[1] != '\0') {
-      p++;
-    } else if (in_set) {
-      in_set = *p != ']';
-    } else if (*p == '[' && p[1] != ']') {
-      in_set = true;
-    } else if (*p == '!' && ((size_t)(p - pattern) < word_length || memcmp(p - word_length, word, word_length) != 0)) {
-      return p;
-    }
-  }
-  return NULL;
-}
-
 static bool
 is_identifier(char c)
 {
@@ -244,7 +223,7 @@ ct_names_add(struct ct_names *names, const char *pattern, const char *function, 
   if (grow(names) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
-  const char *separator = ct_names_separator(pattern);
+  const char *separator = ct_glob_separator(pattern);
   if (pattern[0] == '\0') {
     return ct_fail(diag, CT_EINVAL, "it is empty");
   }

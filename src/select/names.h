@@ -25,9 +25,6 @@ struct ct_names; /* opaque; of one thread */
 struct ct_names *ct_names_create(enum ct_names_style style); /* NULL: out of memory */
 void ct_names_free(struct ct_names *names);                  /* accepts NULL */
 
-/* Where the module of a pattern ends: its '!'. NULL when it has none. */
-const char *ct_names_separator(const char *pattern);
-
 /*
  * Adds a rule and gives its number: the smallest that is free. The module is that of the pattern; function is the
  * pattern's, or NULL for a rule that is about modules only: it becomes active and matches no name. Both are copied. 0,

@@ -131,41 +131,6 @@ count_names(struct ct_selection *selection, struct ct_select_module *module)
   return code;
 }
 
-static bool
-name_matches(const struct ct_pattern *pattern, const char *name)
-{
-  size_t length = strlen(name);
-  const char *slash = strrchr(name, '/'), *last = slash != NULL ? slash + 1 : name;
-  const char *dot = strrchr(last, '.');
-  return ct_glob_matches(pattern->file, name, length) ||
-         (dot != NULL && dot != last && ct_glob_matches(pattern->file, name, (size_t)(dot - name)));
-}
-
-static bool
-file_matches(const struct ct_pattern *pattern, const char *path)
-{
-  const char *slash = strrchr(path, '/');
-  if (!pattern->file_has_folder) {
-    return name_matches(pattern, slash != NULL ? slash + 1 : path);
-  }
-  for (const char *at = path; at != NULL;) {
-    if (name_matches(pattern, at)) {
-      return true;
-    }
-    slash = strchr(at, '/');
-    at = slash != NULL ? slash + 1 : NULL;
-  }
-  return false;
-}
-
-static bool
-is_below(const char *path, const char *root)
-{
-  size_t length = strlen(root);
-  length -= length == 1; /* of "/" */
-  return strncmp(path, root, length) == 0 && path[length] == '/';
-}
-
 /* A relative path is one that the compiler was told to write so: it counts from the root when there is such a file. */
 static bool
 is_users(const struct ct_selection *selection, const char *path)
@@ -174,10 +139,10 @@ is_users(const struct ct_selection *selection, const char *path)
   if (path[0] != '/') {
     int length = snprintf(whole, sizeof(whole), "%s/%s", selection->real_root, path);
     path = length > 0 && (size_t)length < sizeof(whole) && access(whole, F_OK) == 0 ? whole : NULL;
-  } else if (is_below(path, selection->root) || is_below(path, selection->real_root)) {
+  } else if (ct_path_is_below(path, selection->root) || ct_path_is_below(path, selection->real_root)) {
     return true;
   }
-  return path != NULL && realpath(path, real) != NULL && is_below(real, selection->real_root);
+  return path != NULL && realpath(path, real) != NULL && ct_path_is_below(real, selection->real_root);
 }
 
 /* @file: and @usercode. */
@@ -195,7 +160,7 @@ count_sources(struct ct_selection *selection, const struct ct_pattern *pattern, 
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < sources->file_count; i++) {
-    wanted[i] = pattern->kind == CT_SELECT_FILE ? file_matches(pattern, sources->files[i])
+    wanted[i] = pattern->kind == CT_SELECT_FILE ? ct_source_glob_matches(&pattern->file, sources->files[i])
                                                 : is_users(selection, sources->files[i]);
   }
   int code = 0;

@@ -10,7 +10,7 @@
 
 #include "select/select.h"
 
-#include "base/glob.h"
+#include "base/source_glob.h"
 #include "select/names.h"
 #include "select/suggest.h"
 
@@ -18,9 +18,8 @@ struct ct_pattern {
   char *text;
   enum ct_select_kind kind;
   enum ct_select_mode asked;
-  uint32_t rule;        /* in names; of no function with @file: and @usercode */
-  struct ct_glob *file; /* CT_SELECT_FILE */
-  bool file_has_folder;
+  uint32_t rule;                    /* in names; of no function with @file: and @usercode */
+  struct ct_source_glob file;       /* CT_SELECT_FILE */
   size_t matched;                   /* in all modules that were counted */
   bool many;                        /* has been more than CT_SELECT_FEW */
   struct ct_suggestion *suggestion; /* NULL: it was not looked for */

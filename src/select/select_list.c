@@ -26,7 +26,7 @@ static void
 clear_pattern(struct ct_pattern *pattern)
 {
   free(pattern->text);
-  ct_glob_free(pattern->file);
+  ct_source_glob_free(&pattern->file);
   free(pattern->suggestion);
 }
 
@@ -125,38 +125,15 @@ find_pattern(const struct ct_selection *selection, const char *text)
   return NULL;
 }
 
-/* What begins with an @. */
-static int
-parse_class(const char *text, struct ct_pattern *pattern, struct ct_diag *diag)
-{
-  static const char file[] = "@file:";
-  if (strcmp(text, "@usercode") == 0) {
-    pattern->kind = CT_SELECT_USERCODE;
-    return 0;
-  }
-  if (strncmp(text, file, sizeof(file) - 1) != 0) {
-    return ct_fail(diag, CT_EINVAL, "only @file:FILE and @usercode begin with @ (\\@ stands for itself)");
-  }
-  const char *name = text + sizeof(file) - 1;
-  while (strncmp(name, "./", 2) == 0) {
-    name += 2;
-  }
-  if (name[0] == '\0' || name[strlen(name) - 1] == '/') {
-    return ct_fail(diag, CT_EINVAL, "@file: takes the name of a file");
-  }
-  pattern->kind = CT_SELECT_FILE;
-  pattern->file_has_folder = strchr(name, '/') != NULL;
-  return ct_glob_compile(name, strlen(name), &pattern->file, diag);
-}
-
 static int
 parse(struct ct_selection *selection, const char *text, struct ct_pattern *pattern, struct ct_diag *diag)
 {
-  const char *separator = ct_names_separator(text);
+  const char *separator = ct_glob_separator(text);
   const char *function = separator != NULL ? separator + 1 : text;
   int code = 0;
   if (function[0] == '@') {
-    code = parse_class(function, pattern, diag);
+    code = ct_source_glob_compile(function, &pattern->file, diag);
+    pattern->kind = pattern->file.glob != NULL ? CT_SELECT_FILE : CT_SELECT_USERCODE;
     function = NULL;
   }
   if (code == 0) {

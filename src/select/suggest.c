@@ -2,6 +2,7 @@
 /* See suggest.h. */
 #include "select/suggest.h"
 
+#include "base/glob.h"
 #include "select/names.h"
 
 #include "base/demangle.h"
@@ -19,7 +20,7 @@ ct_suggestion_create(const char *pattern)
   if (suggestion == NULL) {
     return NULL;
   }
-  const char *separator = ct_names_separator(pattern);
+  const char *separator = ct_glob_separator(pattern);
   const char *function = separator != NULL ? separator + 1 : pattern;
   char module[CT_LIKELY_CHARS + 2] = "";
   if (separator != NULL && (size_t)(separator - pattern) < sizeof(module)) {

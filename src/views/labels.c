@@ -3,7 +3,6 @@
 #include "views/labels.h"
 
 #include "base/json.h"
-#include "views/select.h"
 #include "views/text.h"
 
 #include <stdio.h>
@@ -11,11 +10,10 @@
 #include <string.h>
 
 int
-ct_labels_init(struct ct_labels *labels, struct ct_trace *trace, const char *function_glob, const char *module_glob)
+ct_labels_init(struct ct_labels *labels, struct ct_trace *trace, struct ct_view_pattern *pattern)
 {
   uint32_t count = ct_trace_function_count(trace);
-  *labels =
-      (struct ct_labels){.trace = trace, .function_glob = function_glob, .module_glob = module_glob, .fn_count = count};
+  *labels = (struct ct_labels){.trace = trace, .pattern = pattern, .fn_count = count};
   labels->of = calloc((size_t)count + 1, sizeof(*labels->of));
   return labels->of != NULL ? 0 : CT_ENOMEM;
 }
@@ -93,7 +91,7 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   label->text_length = (uint32_t)strlen(text);
   label->json = json;
   label->json_length = (uint32_t)strlen(json);
-  label->function_matches = ct_function_matches(function, labels->function_glob);
-  label->module_matches = ct_module_matches(labels->trace, module, labels->module_glob);
+  label->function_matches = ct_view_pattern_has_function(labels->pattern, function);
+  label->module_matches = ct_view_pattern_has_module(labels->pattern, module);
   return label;
 }

@@ -6,7 +6,7 @@
 #ifndef CT_VIEWS_LABELS_H
 #define CT_VIEWS_LABELS_H
 
-#include "trace/batch.h"
+#include "views/pattern.h"
 
 struct ct_label {
   char *text; /* name with "()" unless it has a parameter list; control characters replaced */
@@ -19,16 +19,14 @@ struct ct_label {
 
 struct ct_labels {
   struct ct_trace *trace;
-  const char *function_glob;
-  const char *module_glob;
+  struct ct_view_pattern *pattern;
   bool source;         /* the text says where the function is written */
   struct ct_label *of; /* fn_count + 1; the last one stands for ids outside the table */
   uint32_t fn_count;
 };
 
-/* Borrows all three; 0 or CT_ENOMEM. */
-int ct_labels_init(struct ct_labels *labels, struct ct_trace *trace, const char *function_glob,
-                   const char *module_glob);
+/* Borrows both; 0 or CT_ENOMEM. */
+int ct_labels_init(struct ct_labels *labels, struct ct_trace *trace, struct ct_view_pattern *pattern);
 void ct_labels_destroy(struct ct_labels *labels); /* accepts a zeroed one */
 const struct ct_label *ct_labels_make(struct ct_labels *labels, uint32_t fn);
 

@@ -645,11 +645,16 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
              struct ct_diag *diag)
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes};
-  int rc = load_captures(&r);
+  struct ct_view_pattern pattern;
+  int rc = ct_view_pattern_init(&pattern, trace, options->function_glob, options->module_glob, diag);
+  if (rc != 0) {
+    return rc;
+  }
+  rc = load_captures(&r);
   rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
-  if (rc == 0 && (ct_labels_init(&r.labels, trace, options->function_glob, options->module_glob) != 0 ||
-                  ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
-                  ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
+  if (rc == 0 &&
+      (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
+       ct_lines_init(&r.lines, trace, out, options->json) != 0)) {
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
@@ -670,6 +675,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
   }
   ct_lines_destroy(&r.lines);
   ct_labels_destroy(&r.labels);
+  ct_view_pattern_destroy(&pattern);
   ct_unwind_reason_destroy(&r.unwind_reason);
   ct_captures_free(&r.captures);
   free(r.next_capture);

@@ -7,6 +7,7 @@
  */
 #include "views/report.h"
 
+#include "views/pattern.h"
 #include "views/select.h"
 
 #include <pthread.h>
@@ -357,12 +358,18 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
   if (list == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   }
+  struct ct_view_pattern pattern;
+  int rc = ct_view_pattern_init(&pattern, trace, options->function_glob, options->module_glob, diag);
+  if (rc != 0) {
+    free(list);
+    return rc;
+  }
   size_t n = 0;
   for (uint32_t i = 0; i < stats->touched_count; i++) {
     uint32_t id = stats->touched[i];
     const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
-    if (!ct_function_matches(fn, options->function_glob) ||
-        !ct_module_matches(trace, fn != NULL ? fn->module : UINT32_MAX, options->module_glob)) {
+    if (!ct_view_pattern_has_function(&pattern, fn) ||
+        !ct_view_pattern_has_module(&pattern, fn != NULL ? fn->module : UINT32_MAX)) {
       continue;
     }
     struct ct_report_row *row = &list[n++];
@@ -374,6 +381,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
     ct_report_fill_row(trace, stats, id, fn != NULL && fn->enter_only, options->sort, row);
   }
+  ct_view_pattern_destroy(&pattern);
   if (stats->gap_ticks != 0 && options->function_glob == NULL && options->module_glob == NULL) {
     uint64_t ns = ct_trace_ticks_ns(trace, stats->gap_ticks);
     list[n] = (struct ct_report_row){

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/sized.h"
 #include "views/process_tree.h"
-#include "views/select.h"
+#include "views/pattern.h"
 #include "views/warnings.h"
 
 #include <errno.h>
@@ -121,12 +121,12 @@ entry_of(struct tree_report *report, const struct summed *key)
 }
 
 static int
-add_function(struct tree_report *report, struct ct_trace *trace, const struct ct_stats *stats, uint32_t id)
+add_function(struct tree_report *report, struct ct_trace *trace, struct ct_view_pattern *pattern,
+             const struct ct_stats *stats, uint32_t id)
 {
-  const struct ct_report_options *options = report->options;
   const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
   uint32_t index = fn != NULL ? fn->module : UINT32_MAX;
-  if (!ct_function_matches(fn, options->function_glob) || !ct_module_matches(trace, index, options->module_glob)) {
+  if (!ct_view_pattern_has_function(pattern, fn) || !ct_view_pattern_has_module(pattern, index)) {
     return 0;
   }
   const struct ct_trace_module *module = ct_trace_module(trace, index);
@@ -163,9 +163,12 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   uint64_t unused;
   ct_view_event_sums(trace, &unused, &process->dropped);
   process->damage = ct_view_damage(trace);
+  struct ct_view_pattern pattern;
+  rc = ct_view_pattern_init(&pattern, trace, options.function_glob, options.module_glob, diag);
   for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++) {
-    rc = add_function(report, trace, &stats, stats.touched[i]);
+    rc = add_function(report, trace, &pattern, &stats, stats.touched[i]);
   }
+  ct_view_pattern_destroy(&pattern);
   ct_stats_destroy(&stats);
   free(threads);
   return rc == 0 ? 0 : ct_fail(diag, rc, "out of memory for the functions of all processes");

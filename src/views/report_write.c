@@ -3,6 +3,7 @@
  * The report as a text table or as JSON; the numbers come from report.c.
  * JSON is written one function at a time: a trace can have 200,000.
  */
+#include "views/pattern.h"
 #include "views/report.h"
 
 #include "base/json.h"
@@ -549,6 +550,11 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
   struct ct_report_options options;
   struct ct_view_notes own = {0};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc == 0) { /* before all of the trace is read */
+    struct ct_view_pattern pattern;
+    rc = ct_view_pattern_init(&pattern, trace, options.function_glob, options.module_glob, diag);
+    ct_view_pattern_destroy(&pattern);
+  }
   if (rc == 0) {
     rc = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
                         : write_report(trace, &options, out, &own, diag);

@@ -2,12 +2,11 @@
 /* Selection of threads, functions and modules; see select.h. */
 #include "views/select.h"
 
-#include "base/demangle.h"
 #include "base/likely.h"
+#include "views/pattern.h"
 
 #include <contrail/view.h>
 
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,41 +50,6 @@ ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid
   return 0;
 }
 
-bool
-ct_function_matches(const struct ct_trace_function *fn, const char *glob)
-{
-  if (glob == NULL) {
-    return true;
-  }
-  if (fn == NULL) {
-    return false;
-  }
-  if (fnmatch(glob, fn->name, 0) == 0 || fnmatch(glob, fn->raw_name, 0) == 0) {
-    return true;
-  }
-  size_t length = ct_demangled_name_length(fn->name);
-  if (fn->name[length] == '\0') {
-    return false;
-  }
-  char *plain = strndup(fn->name, length);
-  bool matches = plain != NULL && fnmatch(glob, plain, 0) == 0;
-  free(plain);
-  return matches;
-}
-
-bool
-ct_module_matches(const struct ct_trace *trace, uint32_t module, const char *glob)
-{
-  if (glob == NULL) {
-    return true;
-  }
-  const struct ct_trace_module *m = ct_trace_module(trace, module);
-  if (fnmatch(glob, ct_trace_module_name(trace, module), 0) == 0) {
-    return true;
-  }
-  return m != NULL && m->path != NULL && fnmatch(glob, m->path, 0) == 0;
-}
-
 /* ---- what may be meant ---- */
 
 static void
@@ -109,10 +73,16 @@ ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *m
                 size_t size)
 {
   size_t count = 0;
+  struct ct_view_pattern pattern;
+  if (ct_view_pattern_init(&pattern, trace, function_glob, module_glob, NULL) != 0) {
+    return 0;
+  }
   for (uint32_t id = 0; id < ct_trace_function_count(trace); id++) {
     const struct ct_trace_function *fn = ct_trace_function(trace, id);
-    count += fn != NULL && ct_function_matches(fn, function_glob) && ct_module_matches(trace, fn->module, module_glob);
+    count +=
+        fn != NULL && ct_view_pattern_has_function(&pattern, fn) && ct_view_pattern_has_module(&pattern, fn->module);
   }
+  ct_view_pattern_destroy(&pattern);
   if (likely != NULL && size != 0) {
     likely[0] = "";
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a view shows: the selection of threads, functions and modules that its options make. */
+/* What a view shows: the selection of threads that its options make. */
 #ifndef CT_VIEWS_SELECT_H
 #define CT_VIEWS_SELECT_H
 
@@ -14,13 +14,5 @@
  */
 int ct_choose_threads(const struct ct_trace *trace, const uint32_t *tids, size_t tid_count, uint32_t **threads,
                       size_t *count, struct ct_diag *diag);
-
-/*
- * Does a function match a glob (fnmatch)? Tried on the demangled name, the demangled name
- * without its parameter list, and the raw name. glob NULL matches everything.
- */
-bool ct_function_matches(const struct ct_trace_function *fn, const char *glob);
-/* Does a module match: by path or by last path component? */
-bool ct_module_matches(const struct ct_trace *trace, uint32_t module, const char *glob);
 
 #endif

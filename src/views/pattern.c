@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* See pattern.h. */
+#include "views/pattern.h"
+
+#include "base/demangle.h"
+#include "base/scopes.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool
+looks_mangled(const char *name)
+{
+  return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
+}
+
+/* A relative path is one that the compiler was told to write so: it counts when there is such a file below the root. */
+static bool
+is_written_below(const struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
+{
+  char whole[PATH_MAX];
+  uint32_t line;
+  const char *file = ct_trace_function_source(pattern->trace, fn->id, &line);
+  if (file == NULL || file[0] == '/') {
+    return file != NULL && ct_path_is_below(file, pattern->root);
+  }
+  int length = snprintf(whole, sizeof(whole), "%s/%s", pattern->root, file);
+  return length < (int)sizeof(whole) && access(whole, F_OK) == 0;
+}
+
+/* Whether no function of the trace is the user's by its file: then @usercode is the program. */
+static bool
+has_no_usercode(const struct ct_view_pattern *pattern)
+{
+  for (uint32_t id = 0; id < ct_trace_function_count(pattern->trace); id++) {
+    const struct ct_trace_function *fn = ct_trace_function(pattern->trace, id);
+    if (fn != NULL && is_written_below(pattern, fn)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int
+compile_function(struct ct_view_pattern *pattern, const char *text, struct ct_diag *diag)
+{
+  const char *separator = ct_glob_separator(text);
+  const char *function = separator != NULL ? separator + 1 : text;
+  if (text[0] == '\0' || separator == text) {
+    return ct_fail(diag, CT_EINVAL, text[0] == '\0' ? "it is empty" : "no module before the '!'");
+  }
+  int code = separator != NULL ? ct_glob_compile(text, (size_t)(separator - text), &pattern->owner, diag) : 0;
+  if (code != 0) {
+    return code;
+  }
+  if (function[0] == '@') {
+    pattern->is_about_sources = true;
+    code = ct_source_glob_compile(function, &pattern->source, diag);
+    if (code == 0 && pattern->source.glob == NULL) {
+      pattern->root = realpath(".", NULL);
+      pattern->is_program = pattern->root == NULL || has_no_usercode(pattern);
+    }
+    return code;
+  }
+  if (function[0] == '\0' && separator != NULL) {
+    return 0; /* all functions of these modules */
+  }
+  pattern->is_mangled = looks_mangled(function);
+  return ct_glob_compile_scopes(function, strlen(function), &pattern->function, diag);
+}
+
+int
+ct_view_pattern_init(struct ct_view_pattern *pattern, struct ct_trace *trace, const char *function, const char *module,
+                     struct ct_diag *diag)
+{
+  struct ct_diag why = {""};
+  *pattern = (struct ct_view_pattern){.trace = trace, .has_function = function != NULL};
+  int code = module != NULL ? ct_glob_compile(module, strlen(module), &pattern->module, &why) : 0;
+  if (code != 0) {
+    return ct_fail(diag, code, "--module '%.200s': %s", module, why.text);
+  }
+  code = function != NULL ? compile_function(pattern, function, &why) : 0;
+  if (code != 0) {
+    ct_view_pattern_destroy(pattern);
+    return ct_fail(diag, code, "--function '%.200s': %s", function, why.text);
+  }
+  return 0;
+}
+
+void
+ct_view_pattern_destroy(struct ct_view_pattern *pattern)
+{
+  ct_glob_free(pattern->module);
+  ct_glob_free(pattern->owner);
+  ct_glob_free(pattern->function);
+  ct_source_glob_free(&pattern->source);
+  free(pattern->root);
+  free(pattern->marks);
+  *pattern = (struct ct_view_pattern){0};
+}
+
+static bool
+module_matches(const struct ct_view_pattern *pattern, const struct ct_glob *glob, uint32_t index)
+{
+  if (glob == NULL) {
+    return true;
+  }
+  const struct ct_trace_module *module = ct_trace_module(pattern->trace, index);
+  const char *name = ct_trace_module_name(pattern->trace, index);
+  return ct_glob_matches(glob, name, strlen(name)) ||
+         (module != NULL && module->path != NULL && ct_glob_matches(glob, module->path, strlen(module->path)));
+}
+
+bool
+ct_view_pattern_has_module(const struct ct_view_pattern *pattern, uint32_t module)
+{
+  return module_matches(pattern, pattern->module, module);
+}
+
+static bool
+name_matches(struct ct_view_pattern *pattern, const char *name, size_t length)
+{
+  if (length > pattern->marks_size) {
+    uint8_t *marks = realloc(pattern->marks, 2 * length);
+    if (marks == NULL) {
+      return false;
+    }
+    pattern->marks = marks;
+    pattern->marks_size = 2 * length;
+  }
+  ct_scopes_mark(name, length, pattern->marks);
+  return ct_glob_matches_scopes(pattern->function, name, length, pattern->marks);
+}
+
+/* With its parameter list and without. */
+static bool
+demangled_matches(struct ct_view_pattern *pattern, const char *name)
+{
+  size_t whole = strlen(name), plain = ct_demangled_name_length(name);
+  return name_matches(pattern, name, whole) || (plain != whole && name_matches(pattern, name, plain));
+}
+
+/* Demangled without its return type, which templates have. */
+static bool
+bare_name_matches(struct ct_view_pattern *pattern, const char *raw_name)
+{
+  char *raw = looks_mangled(raw_name) ? strndup(raw_name, strcspn(raw_name, "@")) : NULL;
+  char *name = raw != NULL ? ct_demangle_name(raw) : NULL;
+  bool matches = name != NULL && demangled_matches(pattern, name);
+  free(name);
+  free(raw);
+  return matches;
+}
+
+/* As in the symbol table: whole, without a version (@GLIBC_2.14), and without what the compiler appended (.isra.0). */
+static bool
+raw_name_matches(struct ct_view_pattern *pattern, const char *name)
+{
+  size_t whole = strlen(name), length = strcspn(name, "@"), stem = strcspn(name, ".@");
+  bool has_wildcard = ct_glob_plain(pattern->function) == NULL;
+  if (looks_mangled(name) && has_wildcard && !pattern->is_mangled && !ct_glob_is_all(pattern->function)) {
+    return false;
+  }
+  return name_matches(pattern, name, whole) ||
+         (length != 0 && length != whole && name_matches(pattern, name, length)) ||
+         (stem != 0 && stem != length && !looks_mangled(name) && name_matches(pattern, name, stem));
+}
+
+bool
+ct_view_pattern_has_function(struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
+{
+  if (!pattern->has_function) {
+    return true;
+  }
+  if (fn == NULL || !module_matches(pattern, pattern->owner, fn->module)) {
+    return false;
+  }
+  if (pattern->is_about_sources) {
+    uint32_t line;
+    const char *file = ct_trace_function_source(pattern->trace, fn->id, &line);
+    return pattern->is_program            ? fn->module == 0
+           : pattern->source.glob == NULL ? is_written_below(pattern, fn)
+                                          : file != NULL && ct_source_glob_matches(&pattern->source, file);
+  }
+  if (pattern->function == NULL) {
+    return true;
+  }
+  return demangled_matches(pattern, fn->name) || raw_name_matches(pattern, fn->raw_name) ||
+         bare_name_matches(pattern, fn->raw_name);
+}
