@@ -36,14 +36,16 @@ now_ns(void)
 static bool
 same(const struct ct_insn *a, const struct ct_insn *b)
 {
-  enum ct_op op = ct_insn_op(a);
-  bool with_rm = op == CT_OP_ADD_IMM || op == CT_OP_SUB_IMM || op == CT_OP_MOV_IMM || op == CT_OP_WRITE_RM;
-  bool with_value = (with_rm && op != CT_OP_WRITE_RM) || op == CT_OP_BRANCH || op == CT_OP_JUMP || op == CT_OP_CALL;
+  enum ct_trace_op op = ct_insn_op(a);
+  bool with_rm =
+      op == CT_TRACE_OP_ADD_IMM || op == CT_TRACE_OP_SUB_IMM || op == CT_TRACE_OP_MOV_IMM || op == CT_TRACE_OP_WRITE_RM;
+  bool with_value = (with_rm && op != CT_TRACE_OP_WRITE_RM) || op == CT_TRACE_OP_BRANCH || op == CT_TRACE_OP_JUMP ||
+                    op == CT_TRACE_OP_CALL;
   bool memory = (a->kind & CT_INSN_MEMORY) != 0;
   return a->length == b->length && op == ct_insn_op(b) && ct_insn_traits(a) == ct_insn_traits(b) &&
          memory == ((b->kind & CT_INSN_MEMORY) != 0) && ct_insn_base(a) == ct_insn_base(b) &&
          (!memory || ct_insn_disp(a) == ct_insn_disp(b)) && (!with_value || ct_insn_value(a) == ct_insn_value(b)) &&
-         (!with_rm || ct_insn_rm(a) == ct_insn_rm(b)) && (op != CT_OP_LEA || ct_insn_reg(a) == ct_insn_reg(b));
+         (!with_rm || ct_insn_rm(a) == ct_insn_rm(b)) && (op != CT_TRACE_OP_LEA || ct_insn_reg(a) == ct_insn_reg(b));
 }
 
 static void

@@ -204,7 +204,7 @@ map(uint64_t at, size_t size, int protection, int flags)
 }
 
 struct place {
-  struct ct_control *control;
+  struct ct_control_page *control;
   uint8_t *table;
   struct ct_region_head *head;
   struct ct_code code; /* after the head, one 64 KiB unit or more away from this program's text */
@@ -225,7 +225,7 @@ make_place(struct place *place)
   place->table = map(0, CT_TABLE_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
   bench_segment = (uint64_t)map(SEGMENT_AT, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE) | 1; /* its tag */
   place->control = map(0, CT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_POPULATE);
-  *place->control = (struct ct_control){
+  *place->control = (struct ct_control_page){
       .cursor = bench_segment,
       .stack_lo = (uint64_t)stack,
       .stack_len = stack_bytes,

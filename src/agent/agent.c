@@ -21,13 +21,13 @@
 #define AWAY_TICKS_MIN      4096 /* a microsecond or two */
 
 __attribute__((section(".data"), visibility("hidden"))) struct ct_agent_config agent_config = {.signal_mask = ~0ull};
-__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_off = {
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control_page agent_page_off = {
     .mode = CT_MODE_OFF, .countdown = 1};
-__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_lookup = {
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control_page agent_page_lookup = {
     .mode = CT_MODE_LOOKUP, .countdown = 1};
 
 /* page_off, of threads on which the agent makes no system call. */
-__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control agent_page_silent = {
+__attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_control_page agent_page_silent = {
     .mode = CT_MODE_OFF, .countdown = 1, .silent = 1};
 
 uint64_t agent_dead_drain __attribute__((section(".data"))) = ~0ull;
@@ -258,7 +258,7 @@ find_segment(const struct ct_slot *slot, int *waited)
  * for.
  */
 static void
-hand_over(struct ct_control *control)
+hand_over(struct ct_control_page *control)
 {
   uint64_t cursor = control->cursor;
   uint32_t index = control->segment;
@@ -294,7 +294,7 @@ read_clock(void)
  * (no system calls) a handler may take that room: then the event is lost.
  */
 static void
-put_event_at(struct ct_control *control, uint64_t tsc, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
+put_event_at(struct ct_control_page *control, uint64_t tsc, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
 {
   uint64_t entry = CT_EVENT_BYTES;
   /* One instruction, as in the trampolines. */
@@ -311,14 +311,14 @@ put_event_at(struct ct_control *control, uint64_t tsc, uint32_t kind, uint32_t f
 }
 
 void
-agent_put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
+agent_put_event(struct ct_control_page *control, uint32_t kind, uint32_t function, uint32_t ra_slot_low)
 {
   put_event_at(control, read_clock(), kind, function, ra_slot_low);
 }
 
 /* The thread waited for us from `since` until now. What is too short to be seen is not told. */
 static void
-put_away(struct ct_control *control, enum ct_ring_away kind, uint64_t since)
+put_away(struct ct_control_page *control, enum ct_ring_away kind, uint64_t since)
 {
   uint64_t now = read_clock(), length = (now - since) >> CT_AWAY_SHIFT;
   if (now - since >= AWAY_TICKS_MIN) {
@@ -329,7 +329,7 @@ put_away(struct ct_control *control, enum ct_ring_away kind, uint64_t since)
 
 /* Gives the thread a new active segment; 0 when there is none to be had. */
 static int
-next_segment(struct ct_control *control)
+next_segment(struct ct_control_page *control)
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_slot *slot = slot_of(control);
@@ -361,7 +361,7 @@ next_segment(struct ct_control *control)
 
 /* Where in a block of calls its event is: 0 .. mask. Not by the clock, which a loop may fall into step with. */
 static uint32_t
-draw(struct ct_control *control, uint32_t mask)
+draw(struct ct_control_page *control, uint32_t mask)
 {
   control->draw = control->draw * CT_DRAW_FACTOR + CT_DRAW_STEP;
   return control->draw >> 24 & mask;
@@ -372,7 +372,7 @@ draw(struct ct_control *control, uint32_t mask)
  * first and then in the pages of all threads that have one, so one that begins meanwhile looks twice.
  */
 static void
-begin_sampling(struct ct_control *control)
+begin_sampling(struct ct_control_page *control)
 {
   struct ct_ring_header *r = agent_ring();
   uint32_t log2;
@@ -392,7 +392,7 @@ begin_sampling(struct ct_control *control)
  * recorded; else what its event says of its weight (CT_FN_WEIGHT).
  */
 static uint32_t
-count_sampled_call(struct ct_control *control)
+count_sampled_call(struct ct_control_page *control)
 {
   if (--control->countdown > 0) {
     return 0;
@@ -407,7 +407,7 @@ count_sampled_call(struct ct_control *control)
 
 /* The slot is new to this thread, or its last owner has died: begin afresh. */
 static void
-register_thread(struct ct_control *control, uint32_t tid)
+register_thread(struct ct_control_page *control, uint32_t tid)
 {
   struct ct_slot *slot;
   uint64_t index = ((uint64_t)control - agent_config.controls) / CT_CONTROL_STRIDE;
@@ -446,7 +446,7 @@ register_thread(struct ct_control *control, uint32_t tid)
  * in between an interrupted hook may have written its own.
  */
 void
-agent_put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context, uint64_t sp)
+agent_put_switch(struct ct_control_page *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context, uint64_t sp)
 {
   uint64_t pages = control->mistakable != 0 ? 0 : (stack_len + CT_PAGE_BYTES - 1) / CT_PAGE_BYTES;
   if (control->context != context + 1 || control->stack_published != stack_lo || control->mistakable != 0) {
@@ -460,7 +460,7 @@ agent_put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_l
 
 /* True when count events fit into the active segment, perhaps after a swap. */
 int
-agent_has_room(struct ct_control *control, uint32_t count)
+agent_has_room(struct ct_control_page *control, uint32_t count)
 {
   uint64_t cursor = control->cursor;
   if ((cursor & CT_CURSOR_VALID) != 0 &&
@@ -510,7 +510,7 @@ is_mistakable(struct ct_stack_range *range, uint64_t sp, uint64_t before_lo, uin
  * or is mistakable; calls on it are recorded by their enter only, from here.
  */
 static int
-enter_stack(struct ct_control *control, uint64_t sp)
+enter_stack(struct ct_control_page *control, uint64_t sp)
 {
   struct ct_stack_range range;
   uint64_t before_lo = control->stack_lo, before_len = control->stack_len != 0 ? control->stack_hi - before_lo : 0;
@@ -548,7 +548,7 @@ enter_stack(struct ct_control *control, uint64_t sp)
  * the guard at fs:0x30, which leaves hardly one of 2^17 that looks like an address. slow_common has put rdi at sp - 56.
  */
 static void
-put_longjmp(struct ct_control *control, uint64_t sp)
+put_longjmp(struct ct_control_page *control, uint64_t sp)
 {
   uint64_t registers = *(const uint64_t *)(sp - 56);
   uint64_t target = *(const uint64_t *)(registers + 0x30);
@@ -573,7 +573,7 @@ put_longjmp(struct ct_control *control, uint64_t sp)
  * that sampling passes over gives none.
  */
 static uint64_t
-events_of(struct ct_control *control, const struct ct_hook_desc *desc, uint32_t half)
+events_of(struct ct_control_page *control, const struct ct_hook_desc *desc, uint32_t half)
 {
   if (desc->mode == CT_HOOK_SAMPLED) {
     return count_sampled_call(control) != 0;
@@ -583,7 +583,7 @@ events_of(struct ct_control *control, const struct ct_hook_desc *desc, uint32_t 
 
 /* The event of a call on a stack without return store. */
 static void
-put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t sp)
+put_point(struct ct_control_page *control, const struct ct_hook_desc *desc, uint64_t sp)
 {
   uint32_t weight = desc->mode == CT_HOOK_SAMPLED ? count_sampled_call(control) : 0;
   if (desc->mode != CT_HOOK_SAMPLED || weight != 0) {
@@ -600,8 +600,8 @@ put_point(struct ct_control *control, const struct ct_hook_desc *desc, uint64_t 
  * be recorded.
  */
 uint64_t
-agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half, uint32_t tid,
-                uint32_t found)
+agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half,
+                uint32_t tid, uint32_t found)
 {
   /* A page found by our id while it was not parked belongs to a dead thread that had the same id. */
   if (control->magic != CT_CONTROL_MAGIC || control->tid != tid || (found != 0 && control->parked == 0)) {

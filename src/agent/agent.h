@@ -87,7 +87,7 @@ segment_entry(uint32_t index)
 }
 
 static inline struct ct_slot *
-slot_of(const struct ct_control *control)
+slot_of(const struct ct_control_page *control)
 {
   return (struct ct_slot *)(agent_config.ring + agent_ring()->slots_offset) + control->slot;
 }
@@ -153,7 +153,7 @@ agent_is_traced(void)
 }
 
 /* stack.c: the stack on which sp lies, its return store mapped, is the thread's now; 0 when that cannot be had. */
-AGENT_HIDDEN int agent_stack_range(struct ct_control *control, uint64_t sp, struct ct_stack_range *range);
+AGENT_HIDDEN int agent_stack_range(struct ct_control_page *control, uint64_t sp, struct ct_stack_range *range);
 /* The first part of a range of addresses whose return store is mapped; 0 when none is. */
 AGENT_HIDDEN int agent_store_part(uint64_t *lo, uint64_t *hi);
 
@@ -161,13 +161,13 @@ AGENT_HIDDEN int agent_store_part(uint64_t *lo, uint64_t *hi);
  * copy.c: a thread with return-address slot sp is about to copy or to leave a part of its stack (half: CT_HALF_COPY,
  * CT_HALF_MOVE, CT_HALF_REMAP, CT_HALF_MAP of syscall, CT_HALF_FRAMES), with registers saved below sp.
  */
-AGENT_HIDDEN void agent_stack_copied(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
+AGENT_HIDDEN void agent_stack_copied(struct ct_control_page *control, uint64_t sp, const struct ct_hook_desc *desc,
                                      uint32_t half);
 /* The thread is on this stack from here on; of len 0: on none that is known. */
-AGENT_HIDDEN void agent_set_stack(struct ct_control *control, uint64_t lo, uint64_t len);
+AGENT_HIDDEN void agent_set_stack(struct ct_control_page *control, uint64_t lo, uint64_t len);
 /* True when sp is on the thread's stack, further out than where it was when that was looked through: it may have
  * hooked frames there now. */
-AGENT_HIDDEN int agent_goes_out(struct ct_control *control, uint64_t sp);
+AGENT_HIDDEN int agent_goes_out(struct ct_control_page *control, uint64_t sp);
 
 /*
  * relieve.c: each segment may be some live thread's active one: hands over those of threads that have recorded nothing
@@ -176,11 +176,12 @@ AGENT_HIDDEN int agent_goes_out(struct ct_control *control, uint64_t sp);
 AGENT_HIDDEN int agent_relieve(void);
 
 /* agent.c: room for count events in the thread's segment, perhaps a new one; and an event of that room. */
-AGENT_HIDDEN int agent_has_room(struct ct_control *control, uint32_t count);
-AGENT_HIDDEN void agent_put_event(struct ct_control *control, uint32_t kind, uint32_t function, uint32_t ra_slot_low);
+AGENT_HIDDEN int agent_has_room(struct ct_control_page *control, uint32_t count);
+AGENT_HIDDEN void agent_put_event(struct ct_control_page *control, uint32_t kind, uint32_t function,
+                                  uint32_t ra_slot_low);
 /* The thread is on that stack from here on, unless that was the last word on it; for two events there is room. */
-AGENT_HIDDEN void agent_put_switch(struct ct_control *control, uint64_t stack_lo, uint64_t stack_len, uint32_t context,
-                                   uint64_t sp);
+AGENT_HIDDEN void agent_put_switch(struct ct_control_page *control, uint64_t stack_lo, uint64_t stack_len,
+                                   uint32_t context, uint64_t sp);
 /* unwind.c: is it the point after the call of a trampoline? */
 AGENT_HIDDEN int agent_is_return_point(uint64_t address);
 
@@ -218,7 +219,7 @@ struct dwarf_eh_bases; /* unwind.c */
 struct dl_find_object;
 
 /* Called by entry.S, on the agent's stack with all signals blocked. */
-AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc,
+AGENT_HIDDEN uint64_t agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_hook_desc *desc,
                                       uint32_t half, uint32_t tid, uint32_t found);
 
 /* siginfo_t and ucontext_t as the kernel lays them out (asm/siginfo.h, asm/sigcontext.h). */
@@ -280,7 +281,8 @@ AGENT_HIDDEN void agent_capture(uint32_t fd, uint64_t address, uint64_t count, u
  */
 AGENT_HIDDEN uint32_t agent_map_concerns(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
                                          const struct ct_hook_desc *desc);
-AGENT_HIDDEN void agent_mappings_change(const struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc);
+AGENT_HIDDEN void agent_mappings_change(const struct ct_control_page *control, uint64_t sp,
+                                        const struct ct_hook_desc *desc);
 /* agent.c: wakes the drain if it sleeps. */
 AGENT_HIDDEN void agent_wake_drain(void);
 /* Called by entry.S on the unwinder's stack. */

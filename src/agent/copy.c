@@ -23,7 +23,7 @@
 #define OUT_BYTES 4096u
 
 void
-agent_set_stack(struct ct_control *control, uint64_t lo, uint64_t len)
+agent_set_stack(struct ct_control_page *control, uint64_t lo, uint64_t len)
 {
   control->stack_lo = lo;
   control->stack_len = len;
@@ -33,7 +33,7 @@ agent_set_stack(struct ct_control *control, uint64_t lo, uint64_t len)
 }
 
 int
-agent_goes_out(struct ct_control *control, uint64_t sp)
+agent_goes_out(struct ct_control_page *control, uint64_t sp)
 {
   uint64_t whole = control->stack_hi - control->stack_lo, at = sp - control->stack_lo;
   if (control->stack_len == 0 || at < control->stack_len || at >= whole) {
@@ -95,7 +95,7 @@ unhook(uint64_t lo, uint64_t hi, uint32_t *native)
 }
 
 static void
-tell(struct ct_control *control, enum ct_copy what, uint64_t lo, uint64_t hi, uint64_t distance)
+tell(struct ct_control_page *control, enum ct_copy what, uint64_t lo, uint64_t hi, uint64_t distance)
 {
   if (agent_ring()->closed == 0 && agent_has_room(control, 2)) {
     agent_put_event(control, CT_KIND_OTHER, (uint32_t)what << 4 | CT_OTHER_COPY, (uint32_t)lo);
@@ -112,7 +112,7 @@ least(uint64_t a, uint64_t b)
 
 /* memcpy(to, from, bytes) from the thread's stack, or to it. */
 static void
-copy(struct ct_control *control, uint64_t sp, uint64_t to, uint64_t from, uint64_t bytes)
+copy(struct ct_control_page *control, uint64_t sp, uint64_t to, uint64_t from, uint64_t bytes)
 {
   uint64_t whole = control->stack_hi - control->hooked_lo;
   uint64_t hooked_hi = control->hooked_lo + control->hooked_len;
@@ -137,7 +137,7 @@ copy(struct ct_control *control, uint64_t sp, uint64_t to, uint64_t from, uint64
 }
 
 static void
-move(struct ct_control *control, uint64_t sp)
+move(struct ct_control_page *control, uint64_t sp)
 {
   uint64_t at = sp - control->hooked_lo;
   uint32_t native = 0;
@@ -158,7 +158,7 @@ move(struct ct_control *control, uint64_t sp)
  * address, which may be one of the current stack's too, so the drain is told which stack is meant.
  */
 static void
-tell_gone(struct ct_control *control, uint64_t lo, uint64_t hi)
+tell_gone(struct ct_control_page *control, uint64_t lo, uint64_t hi)
 {
   int is_current = control->stack_len != 0 && lo - control->stack_lo < control->stack_hi - control->stack_lo;
   const struct ct_stack *stack = agent_map_find(lo);
@@ -180,7 +180,7 @@ tell_gone(struct ct_control *control, uint64_t lo, uint64_t hi)
 }
 
 static void
-remap(struct ct_control *control, uint64_t lo, uint64_t bytes)
+remap(struct ct_control_page *control, uint64_t lo, uint64_t bytes)
 {
   uint64_t end = lo + bytes;
   uint32_t native = 0;
@@ -198,7 +198,7 @@ remap(struct ct_control *control, uint64_t lo, uint64_t bytes)
 
 /* As agent_callout_frames; sp is the slot of a function that reads those further out. */
 static void
-show_frames(struct ct_control *control, uint64_t sp)
+show_frames(struct ct_control_page *control, uint64_t sp)
 {
   uint64_t last = control->hooked_lo + control->hooked_len - 8, before = sp, frame = *(const uint64_t *)(sp - 128);
   if (sp - control->hooked_lo >= control->hooked_len) {
@@ -215,7 +215,7 @@ show_frames(struct ct_control *control, uint64_t sp)
 }
 
 void
-agent_stack_copied(struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half)
+agent_stack_copied(struct ct_control_page *control, uint64_t sp, const struct ct_hook_desc *desc, uint32_t half)
 {
   uint64_t first = *(const uint64_t *)(sp - 56), second = *(const uint64_t *)(sp - 48);
   if (half == CT_HALF_MAP) { /* a stack is moved by syscall(SYS_mremap, address, bytes, ...) */

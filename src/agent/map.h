@@ -47,7 +47,7 @@ AGENT_HIDDEN void agent_map_lock(void);
 AGENT_HIDDEN void agent_map_unlock(void);
 AGENT_HIDDEN void agent_stack_disown(struct ct_stack *stack);
 /* This page has not. 1: it had it until now. */
-AGENT_HIDDEN int agent_stack_leave(struct ct_control *control, const struct ct_stack *stack);
+AGENT_HIDDEN int agent_stack_leave(struct ct_control_page *control, const struct ct_stack *stack);
 
 /* store.c, with the lock. Maps the store of the stack; 0 when something of the target's lies there. */
 AGENT_HIDDEN int agent_store_take(struct ct_stack *stack);

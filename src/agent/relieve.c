@@ -27,7 +27,7 @@
 struct taken {
   uint32_t index;
   uint64_t cursor;
-  struct ct_control *control;
+  struct ct_control_page *control;
 };
 
 static int
@@ -64,8 +64,8 @@ take_cursor(uint32_t index, struct taken *taken)
   if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SLOT(word) >= CT_SLOT_COUNT) {
     return 0;
   }
-  struct ct_control *control =
-      (struct ct_control *)(agent_config.controls + (uint64_t)CT_SEG_SLOT(word) * CT_CONTROL_STRIDE);
+  struct ct_control_page *control =
+      (struct ct_control_page *)(agent_config.controls + (uint64_t)CT_SEG_SLOT(word) * CT_CONTROL_STRIDE);
   uint64_t cursor = __atomic_load_n(&control->cursor, __ATOMIC_RELAXED);
   if (control->magic != CT_CONTROL_MAGIC || !is_entry_in(cursor, address_of(index)) || !is_idle(entry, cursor)) {
     return 0;

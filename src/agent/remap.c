@@ -295,9 +295,9 @@ put_back(uint64_t lo, uint64_t hi)
 
 /* Threads that were last on a stack whose store goes. */
 struct others {
-  const struct ct_control *own; /* who asks */
-  uint32_t count;               /* may be more than there is room for */
-  struct ct_control *pages[OTHERS_MAX];
+  const struct ct_control_page *own; /* who asks */
+  uint32_t count;                    /* may be more than there is room for */
+  struct ct_control_page *pages[OTHERS_MAX];
   uint64_t entered[OTHERS_MAX];
   uint64_t ran_ns[OTHERS_MAX]; /* 0: not known */
   uint64_t changed;            /* bits: it has run since the first look, to ran_ns */
@@ -419,7 +419,8 @@ wait_for_others(struct others *others)
 static void
 add_owner(struct others *others, uint32_t slot)
 {
-  struct ct_control *control = (struct ct_control *)(agent_config.controls + (uint64_t)slot * CT_CONTROL_STRIDE);
+  struct ct_control_page *control =
+      (struct ct_control_page *)(agent_config.controls + (uint64_t)slot * CT_CONTROL_STRIDE);
   if (control == others->own) {
     return;
   }
@@ -476,7 +477,7 @@ release_stacks(struct range taken, uint64_t sp, int pass, struct others *others)
 /* With the lock, but not while others are waited for: who comes out of a hook may need it. Meanwhile no stack is given
  * a store there. */
 static void
-release(struct range taken, uint64_t sp, const struct ct_control *own)
+release(struct range taken, uint64_t sp, const struct ct_control_page *own)
 {
   struct others others = {.own = own};
   agent_store_reserve(taken.lo, taken.hi);
@@ -532,7 +533,7 @@ declare(struct range range)
 }
 
 void
-agent_mappings_change(const struct ct_control *control, uint64_t sp, const struct ct_hook_desc *desc)
+agent_mappings_change(const struct ct_control_page *control, uint64_t sp, const struct ct_hook_desc *desc)
 {
   /* As slow_common has saved them: rdi, rsi, rdx, rcx, r8, r9. */
   const uint64_t args[6] = {*(const uint64_t *)(sp - 56), *(const uint64_t *)(sp - 48), *(const uint64_t *)(sp - 16),

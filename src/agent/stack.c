@@ -149,7 +149,7 @@ agent_map_unlock(void)
 }
 
 int
-agent_stack_leave(struct ct_control *control, const struct ct_stack *stack)
+agent_stack_leave(struct ct_control_page *control, const struct ct_stack *stack)
 {
   int was_on_it = control->stack_lo < stack->hi && control->stack_lo + control->stack_len > stack->lo;
   if (was_on_it) {
@@ -166,8 +166,8 @@ void
 agent_stack_disown(struct ct_stack *stack)
 {
   if (stack->owner != 0) {
-    agent_stack_leave((struct ct_control *)(agent_config.controls + (uint64_t)(stack->owner - 1) * CT_CONTROL_STRIDE),
-                      stack);
+    agent_stack_leave(
+        (struct ct_control_page *)(agent_config.controls + (uint64_t)(stack->owner - 1) * CT_CONTROL_STRIDE), stack);
     stack->owner = 0;
   }
 }
@@ -261,7 +261,7 @@ note_stack(uint64_t sp, const struct ct_stack_range *fresh)
 }
 
 static void
-publish_range(struct ct_stack *stack, struct ct_control *control, uint64_t sp, struct ct_stack_range *range)
+publish_range(struct ct_stack *stack, struct ct_control_page *control, uint64_t sp, struct ct_stack_range *range)
 {
   if (stack->state == CT_STACK_DECLARED) {
     make_ready(stack, sp);
@@ -274,7 +274,7 @@ publish_range(struct ct_stack *stack, struct ct_control *control, uint64_t sp, s
 }
 
 int
-agent_stack_range(struct ct_control *control, uint64_t sp, struct ct_stack_range *range)
+agent_stack_range(struct ct_control_page *control, uint64_t sp, struct ct_stack_range *range)
 {
   struct ct_stack_range fresh = {0, 0, 0, 0};
   if (agent_map_find(sp) == 0 && (!find_mapping(sp, &fresh) || sp < fresh.lo || sp >= fresh.hi)) {

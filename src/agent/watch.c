@@ -46,7 +46,7 @@ enum kind {
   KIND_LIMIT
 };
 
-extern AGENT_HIDDEN struct ct_control agent_page_silent;
+extern AGENT_HIDDEN struct ct_control_page agent_page_silent;
 
 static void
 set_gs(uint64_t page)
@@ -59,7 +59,7 @@ set_gs(uint64_t page)
 }
 
 /* The thread's own control page, or 0. */
-static struct ct_control *
+static struct ct_control_page *
 own_page(void)
 {
   uint32_t mode;
@@ -69,7 +69,7 @@ own_page(void)
     return 0;
   }
   __asm__ volatile("movq %%gs:%c1, %0" : "=r"(top) : "i"(CT_GS_AGENT_SP));
-  return (struct ct_control *)(top - CT_CONTROL_STRIDE);
+  return (struct ct_control_page *)(top - CT_CONTROL_STRIDE);
 }
 
 enum process { MINE, FORKED, IN_FOREIGN_MEMORY /* a child of vfork, in that of the traced one */ };
@@ -128,7 +128,7 @@ kind_of(const struct agent_watch *watch)
 static void
 leave_thread(struct agent_watch *watch)
 {
-  struct ct_control *own = own_page();
+  struct ct_control_page *own = own_page();
   watch->on_own_page = own != 0;
   if (own != 0) {
     own->parked = 1; /* it finds its page by its id, should it come back */
@@ -227,7 +227,7 @@ agent_watched(struct agent_watch *watch)
     return;
   }
   if (watch->kind == KIND_DISPATCH_OFF) {
-    struct ct_control *own = own_page();
+    struct ct_control_page *own = own_page();
     if (own != 0 && !failed) {
       own->silent = 0;
     }

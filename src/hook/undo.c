@@ -457,7 +457,8 @@ static uint64_t
 visits_of(const struct undo *undo, uint64_t control)
 {
   uint64_t visits = 0;
-  return ct_process_read(process_of(undo), control + offsetof(struct ct_control, visits), &visits, sizeof(visits)) == 0
+  return ct_process_read(process_of(undo), control + offsetof(struct ct_control_page, visits), &visits,
+                         sizeof(visits)) == 0
              ? visits
              : 0;
 }

@@ -40,7 +40,7 @@ struct busy {
 /* A thread that has not been seen elsewhere since the first look. */
 struct pending {
   pid_t tid;
-  uint64_t control, visits; /* 0: not known; struct ct_control's when it was first known */
+  uint64_t control, visits; /* 0: not known; struct ct_control_page's when it was first known */
 };
 
 struct undo {

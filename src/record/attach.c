@@ -205,7 +205,7 @@ check_target(pid_t pid, struct ct_diag *diag)
 
 /* What the program itself speaks against it, or against parts of it. *crashes: its fatal signals can be handled. */
 static int
-check_program(struct ct_session *session, struct ct_image_options *options, bool *crashes, struct ct_diag *diag)
+check_program(struct ct_session *session, struct ct_injected_options *options, bool *crashes, struct ct_diag *diag)
 {
   pid_t pid = session->target.process.pid;
   const struct ct_plan *program = ct_modules_program(&session->recording.modules, pid);
@@ -239,18 +239,18 @@ separate(struct ct_stopped *stopped, struct ct_detection *found, struct ct_diag 
 {
   const struct ct_inside *inside = &found->header->inside;
   struct ct_remote remote = {.process = stopped->process, .syscall = stopped_syscall, .context = stopped};
-  struct ct_image_options options = {.ring_bytes = 1};
-  struct ct_image image = {.layout = {.ring = found->ring,
-                                      .config = inside->config,
-                                      .controls = inside->controls,
-                                      .scratch = inside->agent + inside->agent_bytes - CT_SIGNAL_SCRATCH_BYTES}};
+  struct ct_injected_options options = {.ring_bytes = 1};
+  struct ct_injected image = {.layout = {.ring = found->ring,
+                                         .config = inside->config,
+                                         .controls = inside->controls,
+                                         .scratch = inside->agent + inside->agent_bytes - CT_SIGNAL_SCRATCH_BYTES}};
   if (inside->config == 0) {
     return ct_fail(diag, CT_EUNSUPPORTED, "the hooks of process %d cannot be told from those of its parent",
                    (int)stopped->process->pid);
   }
-  int code = ct_image_adopt(&remote, &options, 0, &image, diag);
+  int code = ct_injected_adopt(&remote, &options, 0, &image, diag);
   if (code == 0) {
-    ct_image_free(&image);
+    ct_injected_free(&image);
     ct_detection_free(found);
     code = ct_detect(stopped->process, found, diag);
   }
@@ -299,7 +299,7 @@ take_over(struct ct_session *session, struct ct_diag *diag)
 }
 
 static int
-put_in(struct ct_session *session, const struct ct_image_options *options, bool crashes, struct ct_diag *diag)
+put_in(struct ct_session *session, const struct ct_injected_options *options, bool crashes, struct ct_diag *diag)
 {
   uint64_t base, sp = 0, restorers[CT_RESTORER_MAX];
   ct_stopped_gs_base(&session->target.stopped, &base);
@@ -311,7 +311,7 @@ put_in(struct ct_session *session, const struct ct_image_options *options, bool 
   }
   ct_stopped_stack_pointer(&session->target.stopped, &sp);
   struct ct_remote remote = session_stopped_remote(session);
-  int code = ct_image_create(&remote, sp, options, &session->recording.image, diag);
+  int code = ct_injected_create(&remote, sp, options, &session->recording.image, diag);
   if (code != 0) {
     return code;
   }
@@ -358,11 +358,11 @@ int
 session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
   struct ct_undone undone;
-  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                     .lossless = session->options.lossless,
-                                     .running = true,
-                                     .follow = session->node.tree != NULL,
-                                     .no_crash = true}; /* not yet */
+  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                        .lossless = session->options.lossless,
+                                        .running = true,
+                                        .follow = session->node.tree != NULL,
+                                        .no_crash = true}; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);
   if (code == 0) {

@@ -27,8 +27,8 @@ is_waiting(struct ct_session *session)
 static int
 make_own(struct ct_session *session, struct ct_diag *diag)
 {
-  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                     .lossless = session->options.lossless};
+  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                        .lossless = session->options.lossless};
   struct ct_child_init *child_init = session->node.child_init;
   session->recording.image.layout = child_init->layout;
   memset(&child_init->layout, 0, sizeof(child_init->layout));
@@ -43,7 +43,7 @@ make_own(struct ct_session *session, struct ct_diag *diag)
     return ct_fail(diag, CT_ESRCH, "it did not wait for the recorder");
   }
   struct ct_remote remote = session_stopped_remote(session);
-  code = ct_image_adopt(&remote, &options, child_init->handshake, &session->recording.image, diag);
+  code = ct_injected_adopt(&remote, &options, child_init->handshake, &session->recording.image, diag);
   if (code == 0) {
     child_init_release_page(child_init);
     session->recording.image_live = true;

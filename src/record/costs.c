@@ -53,7 +53,7 @@ struct bench {
   size_t store_bytes;
   uint8_t *stack, *store, *table, *segments,
       *text; /* text: a unit of functions, one of nothing, one of trampolines, one of descriptors */
-  struct ct_control *control;
+  struct ct_control_page *control;
   struct ct_code functions, trampolines;
   struct ct_hook_desc *descs; /* in the last unit: trampolines reach them */
   void (*loops[SUBJECTS])(long);
@@ -216,12 +216,12 @@ set_up(struct bench *bench)
   bench->table[(uint64_t)bench->text >> CT_TABLE_SHIFT] = CT_TEXT_MODULE;
   bench->table[((uint64_t)bench->text >> CT_TABLE_SHIFT) + 2] = CT_TEXT_TRAMPOLINE;
   /* As in a program that is recorded: CT_CURSOR_VALID is set in the address of each entry. */
-  *bench->control = (struct ct_control){.stack_lo = (uint64_t)bench->stack,
-                                        .stack_len = STACK_BYTES,
-                                        .table = (uint64_t)bench->table,
-                                        .magic = CT_CONTROL_MAGIC,
-                                        .mode = CT_MODE_ON,
-                                        .countdown = 1};
+  *bench->control = (struct ct_control_page){.stack_lo = (uint64_t)bench->stack,
+                                             .stack_len = STACK_BYTES,
+                                             .table = (uint64_t)bench->table,
+                                             .magic = CT_CONTROL_MAGIC,
+                                             .mode = CT_MODE_ON,
+                                             .countdown = 1};
   return emit_all(bench);
 }
 
@@ -250,7 +250,7 @@ segment_base(const struct bench *bench, uint32_t number)
 static double
 call(struct bench *bench, enum subject subject, unsigned events, bool *ok)
 {
-  struct ct_control *control = bench->control;
+  struct ct_control_page *control = bench->control;
   long calls = events != 0 ? EVENTS / events : PLAIN_CALLS;
   control->segment_base = segment_base(bench, bench->written);
   control->cursor = control->segment_base | TAG;

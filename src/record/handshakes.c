@@ -76,7 +76,7 @@ began_ns(pid_t pid)
 /* Of those who come. */
 struct parent {
   pid_t pid;
-  struct ct_image *image;
+  struct ct_injected *image;
   struct ct_handshake_queue *handshake_queue;
   const struct ct_modules *modules;
   uint32_t generation;
@@ -103,14 +103,14 @@ inherit(const struct parent *parent, uint64_t version, struct ct_child_init *chi
 }
 
 static struct ct_handshake *
-page_of(const struct ct_image *image, uint32_t index)
+page_of(const struct ct_injected *image, uint32_t index)
 {
   return ct_ring_handshake(&image->parts, index);
 }
 
 /* Maps the head of the ring once more, until ct_child_init_free: the image may be gone before. */
 static int
-map_ring_head(struct ct_child_init *child_init, const struct ct_image *image, uint32_t index)
+map_ring_head(struct ct_child_init *child_init, const struct ct_injected *image, uint32_t index)
 {
   child_init->ring_head_bytes = CT_HANDSHAKES_OFFSET + (size_t)CT_HANDSHAKE_COUNT * CT_HANDSHAKE_BYTES;
   void *ring_head = mremap(image->ring, 0, child_init->ring_head_bytes, MREMAP_MAYMOVE);
@@ -560,7 +560,7 @@ session_serve_lingering_image(struct ct_session *session, bool now)
     __atomic_store_n(&kept->image.ring->closed, 1, __ATOMIC_RELEASE);
     serve(session->node.tree, &parent, true);
     tree_count_lost(session->node.tree, __atomic_load_n(&kept->image.ring->handshakes_lost, __ATOMIC_RELAXED));
-    ct_image_free(&kept->image);
+    ct_injected_free(&kept->image);
     ct_modules_free(&kept->modules);
     free_history(kept->history);
     memset(kept, 0, sizeof(*kept));

@@ -5,7 +5,7 @@
 
 #include "drain/drain.h"
 #include "select/select.h"
-#include "record/image.h"
+#include "record/injected.h"
 #include "record/plans.h"
 #include "trace/writer.h"
 

@@ -66,7 +66,7 @@ struct ct_handshake_queue {
  * yet: for a moment they are still answered.
  */
 struct ct_lingering_image {
-  struct ct_image image; /* without a ring: there is none */
+  struct ct_injected image; /* without a ring: there is none */
   struct ct_modules modules;
   pid_t parent;
   uint64_t until_ns;

@@ -80,10 +80,10 @@ int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
 {
   uint64_t begin = ct_now_ns();
-  struct ct_image_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                     .lossless = session->options.lossless,
-                                     .int3 = session->options.int3,
-                                     .follow = session->node.tree != NULL};
+  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
+                                        .lossless = session->options.lossless,
+                                        .int3 = session->options.int3,
+                                        .follow = session->node.tree != NULL};
   char path[64], target[PATH_MAX];
   ct_process_path(session->target.process.pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
@@ -113,13 +113,13 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   }
   options.no_stores = program != NULL && program->no_stores;
   options.no_crash = program == NULL || !ct_plan_hides_handlers(program);
-  struct ct_remote remote = ct_image_remote(&session->target.process);
+  struct ct_remote remote = ct_injected_remote(&session->target.process);
   uint64_t sp = 0;
   if (code == 0 && ct_process_stack_pointer(&session->target.process, &sp) != 0) {
     code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
   }
   if (code == 0) {
-    code = ct_image_create(&remote, sp, &options, &session->recording.image, diag);
+    code = ct_injected_create(&remote, sp, &options, &session->recording.image, diag);
   }
   ct_manifest_image(&session->recording.manifest, session->target.process.pid, target, code == 0 ? NULL : diag->text);
   if (code != 0) {
@@ -178,7 +178,7 @@ session_end_image(struct ct_session *session, bool by_exec)
     }
     __atomic_store_n(&session->recording.image.ring->closed, 1, __ATOMIC_RELEASE);
   }
-  ct_image_free(&session->recording.image);
+  ct_injected_free(&session->recording.image);
   session->recording.crashes = 0;
   ct_modules_forget(&session->recording.modules);
   session_clear_history(session);
@@ -229,7 +229,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
     return ct_fail(diag, code, "out of memory");
   }
   session->recording.manifest.costs =
-      session->node.is_child ? tree_costs(session->node.tree) : ct_measure_hook_costs(ct_image_store_delta());
+      session->node.is_child ? tree_costs(session->node.tree) : ct_measure_hook_costs(ct_injected_store_delta());
   session->recording.modules.exclude = options->exclude;
   session->recording.modules.selection = options->selection;
   if (session->node.tree == NULL) {

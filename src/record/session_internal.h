@@ -9,7 +9,7 @@
 #include "drain/drain.h"
 #include "process/stop.h"
 #include "record/process_tree.h"
-#include "record/image.h"
+#include "record/injected.h"
 #include "record/manifest.h"
 #include "record/modules.h"
 #include "record/stacks.h"
@@ -52,7 +52,7 @@ struct session_target {
 };
 
 struct session_recording {
-  struct ct_image image;
+  struct ct_injected image;
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
   uint32_t crashes; /* of the image, that its process has reported */

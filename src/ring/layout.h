@@ -311,7 +311,7 @@ struct ct_ring_header {
   uint32_t lossless; /* wait for a free segment instead of taking the oldest */
   uint32_t closed;   /* the controller is done: record nothing more */
   uint32_t controller_pid;
-  uint32_t sample_log2;       /* atomic: what new threads begin with, see struct ct_control */
+  uint32_t sample_log2;       /* atomic: what new threads begin with, see struct ct_control_page */
   uint64_t crash_offset;      /* struct ct_crash */
   uint64_t handshakes_offset; /* CT_HANDSHAKE_COUNT pages */
   uint64_t handshake_map;     /* atomic bits: the handshake is PENDING; cleared before it is looked at */
@@ -376,7 +376,7 @@ ct_ring_handshake(const struct ct_ring_parts *parts, uint32_t index)
  * The control page of a thread, at gs. Private, wiped on fork: in a forked child the
  * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
  */
-struct ct_control {
+struct ct_control_page {
   /* Address of the next event, and in its lowest bits the tag of the segment; advanced by xadd. After the segment's
    * end CT_CURSOR_VALID is not set in it, nor in 0, which stands for no segment. */
   uint64_t cursor;
@@ -425,28 +425,29 @@ struct ct_control {
 #define CT_HOOK_VISITS_MAX 3 /* for room, its enter half again, its callout */
 #define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
 
-_Static_assert(offsetof(struct ct_control, cursor) == CT_GS_CURSOR, "gs");
+_Static_assert(offsetof(struct ct_control_page, cursor) == CT_GS_CURSOR, "gs");
 _Static_assert(CT_SEGMENT_BYTES == CT_CURSOR_VALID && CT_SEGMENT_STRIDE == 2 * CT_CURSOR_VALID, "segments");
-_Static_assert(offsetof(struct ct_control, stack_lo) == CT_GS_STACK_LO, "gs");
-_Static_assert(offsetof(struct ct_control, stack_len) == CT_GS_STACK_LEN, "gs");
-_Static_assert(offsetof(struct ct_control, table) == CT_GS_TABLE, "gs");
-_Static_assert(offsetof(struct ct_control, countdown) == CT_GS_COUNTDOWN, "gs");
-_Static_assert(offsetof(struct ct_control, sample_log2) == CT_GS_SAMPLE && CT_GS_SAMPLE == CT_GS_COUNTDOWN + 4, "gs");
-_Static_assert(offsetof(struct ct_control, draw) == CT_GS_DRAW, "gs");
-_Static_assert(offsetof(struct ct_control, block) == CT_GS_BLOCK, "gs");
-_Static_assert(offsetof(struct ct_control, mode) == CT_GS_MODE, "gs");
-_Static_assert(offsetof(struct ct_control, tid) == CT_GS_TID, "gs");
-_Static_assert(offsetof(struct ct_control, agent_sp) == CT_GS_AGENT_SP, "gs");
-_Static_assert(offsetof(struct ct_control, silent) == CT_GS_SILENT, "gs");
-_Static_assert(offsetof(struct ct_control, slot) == CT_GS_SLOT, "gs");
-_Static_assert(offsetof(struct ct_control, parked) == CT_GS_PARKED, "gs");
-_Static_assert(offsetof(struct ct_control, copies) == CT_GS_COPIES, "gs");
-_Static_assert(offsetof(struct ct_control, hooked_lo) == CT_GS_HOOKED_LO, "gs");
-_Static_assert(offsetof(struct ct_control, hooked_len) == CT_GS_HOOKED_LEN, "gs");
+_Static_assert(offsetof(struct ct_control_page, stack_lo) == CT_GS_STACK_LO, "gs");
+_Static_assert(offsetof(struct ct_control_page, stack_len) == CT_GS_STACK_LEN, "gs");
+_Static_assert(offsetof(struct ct_control_page, table) == CT_GS_TABLE, "gs");
+_Static_assert(offsetof(struct ct_control_page, countdown) == CT_GS_COUNTDOWN, "gs");
+_Static_assert(offsetof(struct ct_control_page, sample_log2) == CT_GS_SAMPLE && CT_GS_SAMPLE == CT_GS_COUNTDOWN + 4,
+               "gs");
+_Static_assert(offsetof(struct ct_control_page, draw) == CT_GS_DRAW, "gs");
+_Static_assert(offsetof(struct ct_control_page, block) == CT_GS_BLOCK, "gs");
+_Static_assert(offsetof(struct ct_control_page, mode) == CT_GS_MODE, "gs");
+_Static_assert(offsetof(struct ct_control_page, tid) == CT_GS_TID, "gs");
+_Static_assert(offsetof(struct ct_control_page, agent_sp) == CT_GS_AGENT_SP, "gs");
+_Static_assert(offsetof(struct ct_control_page, silent) == CT_GS_SILENT, "gs");
+_Static_assert(offsetof(struct ct_control_page, slot) == CT_GS_SLOT, "gs");
+_Static_assert(offsetof(struct ct_control_page, parked) == CT_GS_PARKED, "gs");
+_Static_assert(offsetof(struct ct_control_page, copies) == CT_GS_COPIES, "gs");
+_Static_assert(offsetof(struct ct_control_page, hooked_lo) == CT_GS_HOOKED_LO, "gs");
+_Static_assert(offsetof(struct ct_control_page, hooked_len) == CT_GS_HOOKED_LEN, "gs");
 _Static_assert(CT_GS_HOOKED_LO % 16 == 0 && CT_GS_HOOKED_LEN == CT_GS_HOOKED_LO + 8 && CT_GS_STACK_LO % 16 == 0 &&
                    CT_GS_STACK_LEN == CT_GS_STACK_LO + 8,
                "both change by one instruction");
-_Static_assert(offsetof(struct ct_control, stack_hi) == CT_GS_STACK_HI, "gs");
+_Static_assert(offsetof(struct ct_control_page, stack_hi) == CT_GS_STACK_HI, "gs");
 
 /* After every trampoline, in the region's descriptor table, sorted by enter address. */
 struct ct_hook_desc {
@@ -637,18 +638,18 @@ _Static_assert(offsetof(struct ct_agent_config, no_syscalls) == CT_CFG_NO_SYSCAL
 _Static_assert(offsetof(struct ct_agent_config, crash_signals) == CT_CFG_CRASH_SIGNALS, "config");
 _Static_assert(offsetof(struct ct_agent_config, handshakes) == CT_CFG_HANDSHAKES, "config");
 _Static_assert(offsetof(struct ct_agent_config, stacks) == CT_CFG_STACKS, "config");
-_Static_assert(offsetof(struct ct_control, context) == CT_GS_CONTEXT, "gs");
-_Static_assert(offsetof(struct ct_control, mistakable) == CT_GS_MISTAKABLE, "gs");
+_Static_assert(offsetof(struct ct_control_page, context) == CT_GS_CONTEXT, "gs");
+_Static_assert(offsetof(struct ct_control_page, mistakable) == CT_GS_MISTAKABLE, "gs");
 _Static_assert(CT_WORD_SWITCH == CT_OTHER_SWITCH << CT_WORD_FN_SHIFT &&
                    CT_WORD_STACK == CT_OTHER_STACK << CT_WORD_FN_SHIFT && CT_WORD_FN_SHIFT + 4 == 8,
                "word");
 _Static_assert(offsetof(struct ct_ring_header, forks) == CT_RING_FORKS, "header");
 _Static_assert(offsetof(struct ct_ring_header, handshake_doorbell) == CT_RING_HANDSHAKE_DOORBELL, "header");
-_Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
+_Static_assert(CT_CONTROL_OWN >= sizeof(struct ct_control_page) && CT_CONTROL_OWN < CT_PAGE_BYTES, "control page");
 _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_handshake) < CT_HANDSHAKE_BYTES / 4,
                "handshake");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
-_Static_assert(offsetof(struct ct_control, busy) == CT_GS_BUSY, "gs");
+_Static_assert(offsetof(struct ct_control_page, busy) == CT_GS_BUSY, "gs");
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                    CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
                    CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT && CT_KIND_OTHER == 0,

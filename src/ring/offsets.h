@@ -3,12 +3,12 @@
 #ifndef CT_RING_OFFSETS_H
 #define CT_RING_OFFSETS_H
 
-/* struct ct_control, relative to gs */
+/* struct ct_control_page, relative to gs */
 #define CT_GS_CURSOR     0
 #define CT_GS_STACK_LO   16
 #define CT_GS_STACK_LEN  24
 #define CT_GS_TABLE      32
-#define CT_GS_COUNTDOWN  40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control */
+#define CT_GS_COUNTDOWN  40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control_page */
 #define CT_GS_SAMPLE     44
 #define CT_GS_MAGIC      48
 #define CT_GS_MODE       56
@@ -68,7 +68,8 @@
 #define CT_HANDSHAKE_COUNT 64
 #define CT_HANDSHAKE_BYTES 4096
 #define CT_HANDSHAKE_TAKEN 1
-/* In the first control page, after struct ct_control: not 0 in a process that has the page itself, or shares it. */
+/* In the first control page, after struct ct_control_page: not 0 in a process that has the page itself, or shares it.
+ */
 #define CT_CONTROL_OWN 4088
 
 /* struct ct_ring_header */

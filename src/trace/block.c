@@ -625,9 +625,9 @@ count_ops(const uint8_t *ops, size_t count, uint32_t *calls, uint32_t *returns)
     ct_lanes call = {0}, ret = {0};
     for (size_t end = i + run; i < end; i += sizeof(call)) {
       ct_lanes op = ct_lanes_load(ops + i);
-      call -= (ct_lanes)((op - CT_OP_ENTER_PREDICTED <= CT_OP_POINT - CT_OP_ENTER_PREDICTED) |
-                         (op - CT_OP_SAMPLED_PREDICTED <= CT_OP_SAMPLED - CT_OP_SAMPLED_PREDICTED));
-      ret -= (ct_lanes)((op == CT_OP_RETURN) | (op == CT_OP_RETURN_ORPHAN) | (op == CT_OP_RETURN_ID));
+      call -= (ct_lanes)((op - CT_TRACE_OP_ENTER_PREDICTED <= CT_TRACE_OP_POINT - CT_TRACE_OP_ENTER_PREDICTED) |
+                         (op - CT_TRACE_OP_SAMPLED_PREDICTED <= CT_TRACE_OP_SAMPLED - CT_TRACE_OP_SAMPLED_PREDICTED));
+      ret -= (ct_lanes)((op == CT_TRACE_OP_RETURN) | (op == CT_TRACE_OP_RETURN_ORPHAN) | (op == CT_TRACE_OP_RETURN_ID));
     }
     *calls += ct_lanes_sum(call);
     *returns += ct_lanes_sum(ret);

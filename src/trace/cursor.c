@@ -145,15 +145,16 @@ count_ops_with_id(const uint8_t *ops, size_t size)
     ct_lanes sum = {0};
     for (size_t end = i + run; i < end; i += sizeof(sum)) {
       ct_lanes op = ct_lanes_load(ops + i);
-      unknown |= (ct_lanes)(op >= CT_OP_COUNT);
-      sum -= (ct_lanes)((op == CT_OP_ENTER) | (op == CT_OP_TAIL) | (op == CT_OP_POINT) | (op == CT_OP_RETURN_ORPHAN) |
-                        (op == CT_OP_RETURN_ID) | (op == CT_OP_SAMPLED));
+      unknown |= (ct_lanes)(op >= CT_TRACE_OP_COUNT);
+      sum -=
+          (ct_lanes)((op == CT_TRACE_OP_ENTER) | (op == CT_TRACE_OP_TAIL) | (op == CT_TRACE_OP_POINT) |
+                     (op == CT_TRACE_OP_RETURN_ORPHAN) | (op == CT_TRACE_OP_RETURN_ID) | (op == CT_TRACE_OP_SAMPLED));
     }
     count += ct_lanes_sum(sum);
   }
   bool valid = ct_lanes_sum(unknown) == 0;
   for (; i < size; i++) {
-    valid &= ops[i] < CT_OP_COUNT;
+    valid &= ops[i] < CT_TRACE_OP_COUNT;
     count += CT_OPS_WITH_ID >> (ops[i] & 31) & 1;
   }
   return valid ? count : SIZE_MAX;

@@ -148,7 +148,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   struct ct_open_frame frame;
   uint64_t context, depth;
   switch (op) {
-  case CT_OP_LEFT:
+  case CT_TRACE_OP_LEFT:
     if (c->extra == c->extra_end || !pop(&c->stack, &frame)) {
       return false;
     }
@@ -158,7 +158,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->enter_tsc = frame.enter_tsc;
     event->uncertain = frame.uncertain != 0;
     break;
-  case CT_OP_RETURN_ID:
+  case CT_TRACE_OP_RETURN_ID:
     event->kind = CT_EV_RETURN;
     event->fn = *c->id++;
     if (!pop(&c->stack, &frame) || (frame.fn != event->fn && frame.fn != CT_FUNCTION_NONE)) {
@@ -168,20 +168,20 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->uncertain = frame.uncertain != 0;
     c->last = event->fn * 2 + 1;
     break;
-  case CT_OP_RETURN_ORPHAN:
+  case CT_TRACE_OP_RETURN_ORPHAN:
     event->kind = CT_EV_ORPHAN_RETURN;
     event->fn = *c->id++;
     c->last = event->fn * 2 + 1;
     break;
-  case CT_OP_SAMPLED_PREDICTED:
-  case CT_OP_SAMPLED:
+  case CT_TRACE_OP_SAMPLED_PREDICTED:
+  case CT_TRACE_OP_SAMPLED:
     event->kind = CT_EV_POINT;
     event->value = 1ull << c->interval_log2;
-    if (!decode_call(c, op == CT_OP_SAMPLED, event)) {
+    if (!decode_call(c, op == CT_TRACE_OP_SAMPLED, event)) {
       return false;
     }
     break;
-  case CT_OP_VALUE: {
+  case CT_TRACE_OP_VALUE: {
     bool known = c->stack.count > 0;
     if (c->extra == c->extra_end || (!known && c->stack.base == 0)) {
       return false;
@@ -195,7 +195,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->depth = c->stack.base + c->stack.count - 1;
     return true;
   }
-  case CT_OP_AWAY: {
+  case CT_TRACE_OP_AWAY: {
     uint64_t age;
     event->kind = CT_EV_AWAY;
     if (c->extra == c->extra_end) {
@@ -209,7 +209,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     event->fn = c->stack.count > 0 ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
     break;
   }
-  case CT_OP_INTERVAL:
+  case CT_TRACE_OP_INTERVAL:
     event->kind = CT_EV_INTERVAL;
     if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX) {
       return false;
@@ -217,7 +217,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     c->interval_log2 = *c->extra++;
     event->value = 1ull << c->interval_log2;
     break;
-  case CT_OP_LOST:
+  case CT_TRACE_OP_LOST:
     event->kind = CT_EV_LOST;
     if (!get_extra(c, UINT64_MAX, &event->value)) {
       return false;
@@ -225,7 +225,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     c->losses++;
     mark_uncertain(&c->stack);
     break;
-  case CT_OP_SWITCH:
+  case CT_TRACE_OP_SWITCH:
     event->kind = CT_EV_SWITCH;
     if (!get_extra(c, UINT32_MAX, &context) || !get_extra(c, CT_DEPTH_MAX, &depth) ||
         !switch_stack(c, (uint32_t)context, (uint32_t)depth)) {
@@ -233,7 +233,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     }
     event->value = context;
     break;
-  case CT_OP_EXEC:
+  case CT_TRACE_OP_EXEC:
     event->kind = CT_EV_EXEC;
     c->stack.count = c->stack.base = 0;
     c->context = 0;
@@ -302,13 +302,13 @@ static __attribute__((noinline)) bool
 decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
   *event = (struct ct_event){.tsc = c->tsc, .closed_fn = CT_FUNCTION_NONE};
-  if (op > CT_OP_POINT) {
+  if (op > CT_TRACE_OP_POINT) {
     return decode_rare(c, op, event);
   }
-  if (!decode_call(c, op == CT_OP_TAIL || op == CT_OP_POINT, event)) {
+  if (!decode_call(c, op == CT_TRACE_OP_TAIL || op == CT_TRACE_OP_POINT, event)) {
     return false;
   }
-  decode_tail_or_point(&c->stack, op >= CT_OP_POINT_PREDICTED, event);
+  decode_tail_or_point(&c->stack, op >= CT_TRACE_OP_POINT_PREDICTED, event);
   return true;
 }
 
@@ -341,7 +341,7 @@ ct_decode_batch(struct ct_cursor *c, bool *damaged)
       tsc += (word & 0x7fu) | (((uint32_t)word >> 1) & (0u - more) & 0x3f80u);
       delta_at += 1 + more;
     }
-    if (CT_UNLIKELY(op > CT_OP_ENTER)) {
+    if (CT_UNLIKELY(op > CT_TRACE_OP_ENTER)) {
       c->delta = delta_at;
       c->id = id;
       c->stack.count = (uint32_t)(top - bottom);

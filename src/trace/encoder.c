@@ -78,7 +78,7 @@ ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc)
 {
   /* The caller has made room. */
   struct ct_frame *frame = encoder->top - 1;
-  *encoder->op++ = CT_OP_RETURN_ID;
+  *encoder->op++ = CT_TRACE_OP_RETURN_ID;
   ct_encoder_put_id(encoder, frame->fn, 1);
   ct_encoder_put_time(encoder, tsc);
   encoder->last = frame->fn * 2 + 1;
@@ -92,7 +92,7 @@ ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
   if (encoder->top == encoder->frames) {
     return;
   }
-  *encoder->op++ = CT_OP_LEFT;
+  *encoder->op++ = CT_TRACE_OP_LEFT;
   *encoder->extra++ = reason;
   ct_encoder_put_time(encoder, tsc);
   encoder->top--;
@@ -106,13 +106,13 @@ ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_
 {
   if (interval_log2 != encoder->interval_log2) {
     room_with_extra(encoder, tsc);
-    *encoder->op++ = CT_OP_INTERVAL;
+    *encoder->op++ = CT_TRACE_OP_INTERVAL;
     *encoder->extra++ = (uint8_t)interval_log2;
     ct_encoder_put_time(encoder, tsc);
     encoder->interval_log2 = interval_log2;
   }
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, interval_log2 == 0 ? CT_OP_POINT_PREDICTED : CT_OP_SAMPLED_PREDICTED);
+  ct_encoder_put_call(encoder, fn, interval_log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED);
   ct_encoder_put_time(encoder, tsc);
 }
 
@@ -120,7 +120,7 @@ void
 ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
 {
   room_with_extra(encoder, encoder->last_tsc);
-  *encoder->op++ = CT_OP_VALUE;
+  *encoder->op++ = CT_TRACE_OP_VALUE;
   *encoder->extra++ = which;
   encoder->extra = ct_varint_put(encoder->extra, value);
   ct_encoder_put_time(encoder, encoder->last_tsc);
@@ -130,7 +130,7 @@ void
 ct_encode_away(struct ct_encoder *encoder, uint64_t since, uint64_t until, uint8_t kind)
 {
   room_with_extra(encoder, until);
-  *encoder->op++ = CT_OP_AWAY;
+  *encoder->op++ = CT_TRACE_OP_AWAY;
   *encoder->extra++ = kind;
   uint64_t now = ct_encoder_put_time(encoder, until);
   encoder->extra = ct_varint_put(encoder->extra, now - until);
@@ -153,7 +153,7 @@ void
 ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count)
 {
   room_with_extra(encoder, tsc);
-  *encoder->op++ = CT_OP_LOST;
+  *encoder->op++ = CT_TRACE_OP_LOST;
   encoder->extra = ct_varint_put(encoder->extra, count);
   ct_encoder_put_time(encoder, tsc);
   encoder->block_lost += count;
@@ -217,7 +217,7 @@ ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context)
   room_with_extra(encoder, tsc);
   save_stack(encoder);
   load_stack(encoder, context);
-  *encoder->op++ = CT_OP_SWITCH;
+  *encoder->op++ = CT_TRACE_OP_SWITCH;
   encoder->extra = ct_varint_put(encoder->extra, context);
   encoder->extra = ct_varint_put(encoder->extra, ct_encoder_depth(encoder));
   ct_encoder_put_time(encoder, tsc);
@@ -231,7 +231,7 @@ ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc)
     ct_encode_left(encoder, tsc, 2 /* CT_LEFT_EXEC */);
   }
   ct_encoder_room(encoder, tsc);
-  *encoder->op++ = CT_OP_EXEC;
+  *encoder->op++ = CT_TRACE_OP_EXEC;
   ct_encoder_put_time(encoder, tsc);
   ct_contexts_clear(&encoder->contexts);
   encoder->context = 0;

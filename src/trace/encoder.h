@@ -181,7 +181,7 @@ static inline void
 ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_OP_ENTER_PREDICTED);
+  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_ENTER_PREDICTED);
   uint64_t now = ct_encoder_put_time(encoder, tsc);
   struct ct_frame *frame = encoder->top++;
   *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
@@ -192,7 +192,7 @@ static inline void
 ct_encode_tail(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_OP_TAIL_PREDICTED);
+  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_TAIL_PREDICTED);
   uint64_t now = ct_encoder_put_time(encoder, tsc);
   if (CT_UNLIKELY(encoder->top == encoder->frames)) {
     *encoder->top++ = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
@@ -212,7 +212,7 @@ static inline void
 ct_encode_point(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  ct_encoder_put_call(encoder, fn, CT_OP_POINT_PREDICTED);
+  ct_encoder_put_call(encoder, fn, CT_TRACE_OP_POINT_PREDICTED);
   ct_encoder_put_time(encoder, tsc);
 }
 
@@ -226,7 +226,7 @@ ct_encode_return(struct ct_encoder *encoder, uint64_t tsc)
     ct_encode_return_id(encoder, tsc);
     return;
   }
-  *encoder->op++ = CT_OP_RETURN;
+  *encoder->op++ = CT_TRACE_OP_RETURN;
   ct_encoder_put_time(encoder, tsc);
   encoder->last = frame->fn * 2 + 1;
   encoder->top = frame;
@@ -237,7 +237,7 @@ static inline void
 ct_encode_orphan_return(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
 {
   ct_encoder_room(encoder, tsc);
-  *encoder->op++ = CT_OP_RETURN_ORPHAN;
+  *encoder->op++ = CT_TRACE_OP_RETURN_ORPHAN;
   ct_encoder_put_id(encoder, fn, 1);
   ct_encoder_put_time(encoder, tsc);
   encoder->last = fn * 2 + 1;

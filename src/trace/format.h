@@ -36,9 +36,10 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 
 #define CT_BLOCK_OPS_MAX   32768u
 #define CT_BLOCK_OPEN_MAX  1024u
-#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the id column has at most 4 bytes for it; in the ring it is below 2^23 */
-#define CT_FUNCTION_NONE   UINT32_MAX
-#define CT_DEPTH_MAX       (1u << 28) /* frames of one stack */
+#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the id column has at most 4 bytes for it; in the ring it is below 2^23  \
+                                             */
+#define CT_FUNCTION_NONE UINT32_MAX
+#define CT_DEPTH_MAX     (1u << 28) /* frames of one stack */
 
 #define CT_PREDICTION_ENTRIES 4096u
 
@@ -49,26 +50,26 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 #define CT_OPEN_BYTES_MAX  (5u + CT_BLOCK_OPEN_MAX * (CT_ID_BYTES_MAX + CT_DELTA_BYTES_MAX + 1u))
 
 /* What an op does to the stack of frames, and what it has in the columns ids (I) and extra (E). */
-enum ct_op {
-  CT_OP_RETURN = 0,             /* closes the top frame, which the block knows */
-  CT_OP_ENTER_PREDICTED = 1,    /* opens a frame */
-  CT_OP_ENTER = 2,              /* I: function */
-  CT_OP_TAIL_PREDICTED = 3,     /* closes the top frame, if any; a new one takes its place */
-  CT_OP_TAIL = 4,               /* I: function */
-  CT_OP_POINT_PREDICTED = 5,    /* no frame */
-  CT_OP_POINT = 6,              /* I: function */
-  CT_OP_LEFT = 7,               /* closes the top frame; E: u8 reason (enum ct_left_reason) */
-  CT_OP_RETURN_ORPHAN = 8,      /* closes nothing; I: function */
-  CT_OP_LOST = 9,               /* open frames of all contexts become uncertain; E: varint count */
-  CT_OP_SWITCH = 10,            /* E: varint context, varint frames open in it */
-  CT_OP_EXEC = 11,              /* all contexts are empty afterwards, the current one is 0 */
-  CT_OP_RETURN_ID = 12,         /* RETURN of a frame from before the block and not in its open section; I: function */
-  CT_OP_SAMPLED_PREDICTED = 13, /* POINT that stands for as many calls as the interval in force says */
-  CT_OP_SAMPLED = 14,           /* I: function */
-  CT_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
-  CT_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
-  CT_OP_AWAY = 17, /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
-  CT_OP_COUNT = 18,
+enum ct_trace_op {
+  CT_TRACE_OP_RETURN = 0,          /* closes the top frame, which the block knows */
+  CT_TRACE_OP_ENTER_PREDICTED = 1, /* opens a frame */
+  CT_TRACE_OP_ENTER = 2,           /* I: function */
+  CT_TRACE_OP_TAIL_PREDICTED = 3,  /* closes the top frame, if any; a new one takes its place */
+  CT_TRACE_OP_TAIL = 4,            /* I: function */
+  CT_TRACE_OP_POINT_PREDICTED = 5, /* no frame */
+  CT_TRACE_OP_POINT = 6,           /* I: function */
+  CT_TRACE_OP_LEFT = 7,            /* closes the top frame; E: u8 reason (enum ct_left_reason) */
+  CT_TRACE_OP_RETURN_ORPHAN = 8,   /* closes nothing; I: function */
+  CT_TRACE_OP_LOST = 9,            /* open frames of all contexts become uncertain; E: varint count */
+  CT_TRACE_OP_SWITCH = 10,         /* E: varint context, varint frames open in it */
+  CT_TRACE_OP_EXEC = 11,           /* all contexts are empty afterwards, the current one is 0 */
+  CT_TRACE_OP_RETURN_ID = 12, /* RETURN of a frame from before the block and not in its open section; I: function */
+  CT_TRACE_OP_SAMPLED_PREDICTED = 13, /* POINT that stands for as many calls as the interval in force says */
+  CT_TRACE_OP_SAMPLED = 14,           /* I: function */
+  CT_TRACE_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
+  CT_TRACE_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
+  CT_TRACE_OP_AWAY = 17, /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
+  CT_TRACE_OP_COUNT = 18,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
 

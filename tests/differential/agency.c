@@ -146,13 +146,13 @@ agency_tear_down(struct agency *agency)
 void
 agency_ready(struct agency *agency, uint64_t stack, uint64_t bytes, bool room)
 {
-  *agency->control = (struct ct_control){.cursor = room ? (uint64_t)agency->segment | AGENCY_TAG : 0,
-                                         .stack_lo = stack,
-                                         .stack_len = bytes,
-                                         .table = (uint64_t)agency->table,
-                                         .magic = CT_CONTROL_MAGIC,
-                                         .mode = CT_MODE_ON,
-                                         .countdown = 1};
+  *agency->control = (struct ct_control_page){.cursor = room ? (uint64_t)agency->segment | AGENCY_TAG : 0,
+                                              .stack_lo = stack,
+                                              .stack_len = bytes,
+                                              .table = (uint64_t)agency->table,
+                                              .magic = CT_CONTROL_MAGIC,
+                                              .mode = CT_MODE_ON,
+                                              .countdown = 1};
   memset(agency->segment, 0, 8 * sizeof(*agency->segment));
 }
 

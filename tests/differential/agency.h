@@ -15,7 +15,7 @@ struct agency {
   struct ct_remote remote;
   struct ct_process process;
   struct ct_agent_config *config;
-  struct ct_control *control;
+  struct ct_control_page *control;
   struct ct_ring_event *segment; /* AGENCY_EVENTS */
   uint8_t *table;
   struct ct_ring_header *ring; /* what is told there is not looked at */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "record/costs.h"
-#include "record/image.h"
+#include "record/injected.h"
 
 static size_t
 mappings(void)
@@ -28,10 +28,10 @@ static void
 measured(void **state)
 {
   (void)state;
-  struct ct_hook_costs costs = ct_measure_hook_costs(ct_image_store_delta());
+  struct ct_hook_costs costs = ct_measure_hook_costs(ct_injected_store_delta());
   size_t before = mappings();
   for (int i = 0; i < 4; i++) {
-    costs = ct_measure_hook_costs(ct_image_store_delta());
+    costs = ct_measure_hook_costs(ct_injected_store_delta());
     assert_true(costs.known);
     double inside = costs.enter_after + costs.return_before, outside = costs.enter_before + costs.return_after;
     assert_true(inside > 1 && outside > 1 && costs.value >= 0);

@@ -62,7 +62,7 @@ static uint32_t
 page_of(const struct scene *scene, uint32_t slot)
 {
   uint32_t log2 = UINT32_MAX;
-  off_t at = (off_t)(CONTROLS + (uint64_t)slot * CT_CONTROL_STRIDE + offsetof(struct ct_control, sample_log2));
+  off_t at = (off_t)(CONTROLS + (uint64_t)slot * CT_CONTROL_STRIDE + offsetof(struct ct_control_page, sample_log2));
   return pread(scene->memory, &log2, sizeof(log2), at) == sizeof(log2) ? log2 : UINT32_MAX;
 }
 

@@ -599,7 +599,7 @@ random_block(struct model *m, uint8_t *block)
   header.first_tsc = 1u << 30;
   header.last_tsc = 1u << 31;
   uint8_t *at[CT_SECTIONS + 1];
-  uint64_t with_id = 0, likely = 1 + model_random(m, CT_OP_COUNT);
+  uint64_t with_id = 0, likely = 1 + model_random(m, CT_TRACE_OP_COUNT);
   at[CT_SECTION_OPEN] = block + sizeof(header);
   at[CT_SECTION_OPS] = put_random(m, at[CT_SECTION_OPEN], 1);
   for (uint32_t i = 0; i < header.open_count; i++) {
@@ -608,9 +608,9 @@ random_block(struct model *m, uint8_t *block)
   }
   at[CT_SECTION_IDS] = at[CT_SECTION_OPS] + header.ops;
   for (uint32_t i = 0; i < header.ops; i++) {
-    uint8_t op = (uint8_t)(model_random(m, 100) ? model_random(m, likely) : model_random(m, CT_OP_COUNT));
-    if (op == CT_OP_ENTER_PREDICTED && i == 0) {
-      op = CT_OP_ENTER;
+    uint8_t op = (uint8_t)(model_random(m, 100) ? model_random(m, likely) : model_random(m, CT_TRACE_OP_COUNT));
+    if (op == CT_TRACE_OP_ENTER_PREDICTED && i == 0) {
+      op = CT_TRACE_OP_ENTER;
     }
     with_id += CT_OPS_WITH_ID >> op & 1;
     at[CT_SECTION_OPS][i] = op;

@@ -166,7 +166,7 @@ struct arena {
   struct ct_hook_desc desc;
   _Alignas(4096) uint8_t code[4096];
   _Alignas(4096) uint8_t function[4096];
-  _Alignas(4096) struct ct_control control;
+  _Alignas(4096) struct ct_control_page control;
 };
 
 static struct arena *arena;
@@ -570,7 +570,7 @@ a_sampled_hook_passes_calls_over(void **state)
     if (i >= 5) {
       arena->control.stack_len = 0; /* as of a thread that is not registered: nothing of the page is looked at */
     }
-    struct ct_control expected = arena->control;
+    struct ct_control_page expected = arena->control;
     expected.countdown--;
     call_through((uint8_t)(160 + i));
     assert_stubs(0, 0, 0, 0, 0);
@@ -594,7 +594,7 @@ a_sampled_hook_is_due(void **state)
     prepare();
     arena->control.countdown = due[i].countdown;
     arena->control.sample_log2 = due[i].log2;
-    struct ct_control expected = arena->control;
+    struct ct_control_page expected = arena->control;
     expected.countdown--;
     call_through((uint8_t)(170 + i));
     assert_stubs(0, 0, 0, 1, 0);

@@ -9,7 +9,7 @@
  *             does not count as the program's data (RLIMIT_DATA)
  *   stacks    the map of stacks and return stores, private, unreserved; stores are mapped by the agent
  */
-#include "record/image.h"
+#include "record/injected.h"
 
 #include "agent/image.h"
 #include "hook/signals.h"
@@ -71,7 +71,7 @@ remote_syscall(void *context, long number, const uint64_t args[6], int64_t *resu
 }
 
 struct ct_remote
-ct_image_remote(struct ct_process *process)
+ct_injected_remote(struct ct_process *process)
 {
   return (struct ct_remote){.process = process, .syscall = remote_syscall, .context = process};
 }
@@ -97,7 +97,7 @@ remote_mmap(const struct ct_remote *remote, uint64_t address, uint64_t size, int
 
 /* One of our own, announced before it is there (see ct_near_announce) if it can be had at its usual address. */
 static int
-map_own(const struct ct_remote *remote, struct ct_image *image, uint64_t hint, uint64_t size, int prot, int flags,
+map_own(const struct ct_remote *remote, struct ct_injected *image, uint64_t hint, uint64_t size, int prot, int flags,
         uint64_t *result)
 {
   struct ct_pending *pending = &image->ring->inside.pending[CT_PENDING_OTHER];
@@ -119,7 +119,7 @@ page_up(uint64_t value)
 
 /* Fills in a fresh, zeroed header. */
 static void
-lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_image_options *options, int pid)
+lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_injected_options *options, int pid)
 {
   ring->version = CT_RING_VERSION;
   ring->target_pid = (uint32_t)pid;
@@ -145,7 +145,7 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_ima
 
 /* From the layout that nobody else has seen yet. */
 static void
-find_parts(struct ct_image *image, const struct ct_ring_header *ring_layout)
+find_parts(struct ct_injected *image, const struct ct_ring_header *ring_layout)
 {
   uint8_t *base = (uint8_t *)image->ring;
   image->parts = (struct ct_ring_parts){
@@ -168,7 +168,7 @@ find_parts(struct ct_image *image, const struct ct_ring_header *ring_layout)
 /* Moves the segments to where their addresses in the target have CT_CURSOR_VALID. address: of the ring in the target.
  */
 static void
-align_segments(struct ct_image *image, uint64_t address)
+align_segments(struct ct_injected *image, uint64_t address)
 {
   uint64_t at = (address + image->parts.segments_offset) % CT_SEGMENT_STRIDE;
   uint64_t step = (CT_CURSOR_VALID - at) % CT_SEGMENT_STRIDE;
@@ -239,8 +239,8 @@ map_sealed(int fd, uint64_t bytes)
 
 /* Maps the memfd that the target has as fd, here. */
 static int
-map_ring_here(const struct ct_remote *remote, int fd, const struct ct_image_options *options, struct ct_image *image,
-              struct ct_diag *diag)
+map_ring_here(const struct ct_remote *remote, int fd, const struct ct_injected_options *options,
+              struct ct_injected *image, struct ct_diag *diag)
 {
   uint32_t segments = (uint32_t)(options->ring_bytes / CT_SEGMENT_BYTES);
   segments = segments < 16 ? 16 : segments > CT_SEGMENT_MAX ? CT_SEGMENT_MAX : segments;
@@ -291,7 +291,7 @@ close_memfd(const struct ct_remote *remote, int64_t fd)
 }
 
 static int
-create_ring(const struct ct_remote *remote, const struct ct_image_options *options, struct ct_image *image,
+create_ring(const struct ct_remote *remote, const struct ct_injected_options *options, struct ct_injected *image,
             struct ct_diag *diag)
 {
   int64_t fd;
@@ -347,7 +347,7 @@ find_main_stack(int pid, uint64_t sp, uint64_t *lo, uint64_t *hi, uint64_t *belo
 
 /* The main stack, as far down as it may grow. The agent maps its store when it comes there, as that of any other. */
 static int
-find_first_stack(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
+find_first_stack(const struct ct_remote *remote, uint64_t sp, const struct ct_injected_options *options,
                  struct ct_stack_range *range, struct ct_diag *diag)
 {
   uint64_t lo, hi, below;
@@ -366,7 +366,7 @@ find_first_stack(const struct ct_remote *remote, uint64_t sp, const struct ct_im
 }
 
 static int
-place_agent(const struct ct_remote *remote, struct ct_image *image, struct ct_agent_image *agent)
+place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct_agent_image *agent)
 {
   struct ct_agent_layout *layout = &image->layout;
   memcpy(agent, ct_agent_blob, sizeof(*agent));
@@ -419,7 +419,7 @@ mark_own(const struct ct_process *process, const struct ct_agent_layout *layout)
 }
 
 static int
-place_controls(const struct ct_remote *remote, struct ct_image *image)
+place_controls(const struct ct_remote *remote, struct ct_injected *image)
 {
   struct ct_agent_layout *layout = &image->layout;
   uint64_t size = (uint64_t)CT_SLOT_COUNT * CT_CONTROL_STRIDE;
@@ -458,8 +458,8 @@ place_controls(const struct ct_remote *remote, struct ct_image *image)
 }
 
 static int
-configure(const struct ct_process *process, struct ct_image *image, const struct ct_agent_image *agent,
-          const struct ct_image_options *options, const struct ct_stack_range *stack)
+configure(const struct ct_process *process, struct ct_injected *image, const struct ct_agent_image *agent,
+          const struct ct_injected_options *options, const struct ct_stack_range *stack)
 {
   struct ct_agent_layout *layout = &image->layout;
   struct ct_agent_config *config = calloc(1, sizeof(*config)); /* large */
@@ -519,7 +519,7 @@ take_out(const struct ct_remote *remote, const struct ct_agent_layout *layout, u
 
 /* The agent is ready: another controller finds everything from here on. */
 static void
-publish_inside(struct ct_image *image, const struct ct_agent_image *agent)
+publish_inside(struct ct_injected *image, const struct ct_agent_image *agent)
 {
   struct ct_inside *inside = &image->ring->inside;
   inside->back = image->layout.base + agent->watch_back;
@@ -528,14 +528,14 @@ publish_inside(struct ct_image *image, const struct ct_agent_image *agent)
 }
 
 int64_t
-ct_image_store_delta(void)
+ct_injected_store_delta(void)
 {
   return STORE_DELTA;
 }
 
 int
-ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_image_options *options,
-                struct ct_image *image, struct ct_diag *diag)
+ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_injected_options *options,
+                   struct ct_injected *image, struct ct_diag *diag)
 {
   struct ct_agent_image agent;
   struct ct_stack_range stack;
@@ -574,7 +574,7 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
   }
   if (code != 0) {
     take_out(remote, &image->layout, image->ring_bytes);
-    ct_image_free(image);
+    ct_injected_free(image);
     return code;
   }
   return 0;
@@ -582,7 +582,7 @@ ct_image_create(const struct ct_remote *remote, uint64_t sp, const struct ct_ima
 
 /* Children wait in their handshake pages, which are their stacks. page: it has that one, 0: it is not known. */
 static int
-carry_over_handshakes(const struct ct_remote *remote, struct ct_image *image, uint64_t page)
+carry_over_handshakes(const struct ct_remote *remote, struct ct_injected *image, uint64_t page)
 {
   for (uint32_t i = 0; i < CT_HANDSHAKE_COUNT; i++) {
     uint64_t at = image->layout.ring + CT_HANDSHAKES_OFFSET + (uint64_t)i * CT_HANDSHAKE_BYTES;
@@ -616,11 +616,11 @@ become_own(const struct ct_process *process, const struct ct_agent_layout *layou
 }
 
 int
-ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *options, uint64_t page,
-               struct ct_image *image, struct ct_diag *diag)
+ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_options *options, uint64_t page,
+                  struct ct_injected *image, struct ct_diag *diag)
 {
   struct ct_ring_header *old = malloc(sizeof(*old));
-  struct ct_image_options fitting = *options;
+  struct ct_injected_options fitting = *options;
   uint64_t ring = image->layout.ring, at = 0;
   int64_t fd, ignored;
   if (old == NULL) {
@@ -671,7 +671,7 @@ ct_image_adopt(const struct ct_remote *remote, const struct ct_image_options *op
 }
 
 void
-ct_image_free(struct ct_image *image)
+ct_injected_free(struct ct_injected *image)
 {
   if (image->ring != NULL) {
     munmap(image->ring, image->ring_bytes);
