@@ -26,7 +26,7 @@ GROUPS = {
     "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")],
                [os.path.join(HERE, "static", "hazards.py")], [os.path.join(HERE, "static", "library.py")],
                [os.path.join(HERE, "static", "manual.py")], [os.path.join(HERE, "static", "golden.py")],
-               [os.path.join(HERE, "static", "hardening.py")]],
+               [os.path.join(HERE, "static", "hardening.py")], [os.path.join(HERE, "static", "harness.py")]],
     "fixtures": [[os.path.join(HERE, "run.py")]],
     "exclude": [[os.path.join(HERE, "exclude.py")]],
     "patterns": [[os.path.join(HERE, "patterns.py")]],

@@ -5,44 +5,29 @@ same functions; what cannot be cached, written or trusted is planned anew, witho
 
     tests/cache.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
-import shlex
 import shutil
 import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import case, expect, main, need, need_root
+
 PROGRAM = ["sort", "--version"]
 
 
-class Skip(Exception):
-    pass
-
-
-class Scene:
-    """A fresh folder, and a cache in it unless the case says otherwise."""
+class Scene(harness.Scene):
+    """A cache in the scene's folder unless the case says otherwise."""
 
     def __init__(self, options, folder):
-        self.contrail, self.folder = options.contrail, folder
+        super().__init__(options, folder)
         self.environment = dict(os.environ, CONTRAIL_CACHE=self.path("cache"))
         self.count = 0
 
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
     def run(self, *command, status=0, silent=True):
-        self.command = shlex.join(command)
-        result = subprocess.run(command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, errors="replace", timeout=120)
-        if result.returncode != status:
-            raise AssertionError(f"status {result.returncode}, not {status}: {result.stderr.strip()[-300:]}")
-        if silent and result.stderr:
-            raise AssertionError(f"stderr is not empty: {result.stderr.strip()[-300:]}")
+        result = self.execute(*command)
+        expect(result.returncode == status, f"status {result.returncode}, not {status}: {result.stderr.strip()[-300:]}")
+        expect(not silent or not result.stderr, f"stderr is not empty: {result.stderr.strip()[-300:]}")
         return result.stdout
 
     def record(self, *inside, before=(), program=PROGRAM):
@@ -50,11 +35,9 @@ class Scene:
         self.count += 1
         trace = self.path(f"trace{self.count}")
         self.run(*before, self.contrail, "record", "-o", trace, *inside, "--", *program)
-        with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
-            manifest = json.load(file)
         with open(os.path.join(trace, "functions.tsv"), encoding="utf-8", errors="surrogateescape") as file:
             functions = [line.split("\t", 1)[1] for line in file]
-        return manifest, functions
+        return self.manifest(trace), functions
 
     def files(self):
         return sorted(os.listdir(self.path("cache"))) if os.path.isdir(self.path("cache")) else []
@@ -74,6 +57,7 @@ def by_module(functions):
     return sorted(line.split("\t", 1)[1] for line in functions)
 
 
+@case
 def second_run(scene):
     manifest, functions = scene.record()
     count = len(manifest["modules"])
@@ -91,6 +75,7 @@ def second_run(scene):
         raise AssertionError("the second trace has no calls")
 
 
+@case
 def no_cache(scene):
     manifest, _ = scene.record("--no-cache")
     equal("cache", manifest["analysis"]["cache"], None)
@@ -98,6 +83,7 @@ def no_cache(scene):
     equal("files", scene.files(), [])
 
 
+@case
 def plan_twice(scene):
     file = os.path.realpath(shutil.which("sort"))
     plans = [json.loads(scene.run(scene.contrail, "plan", "--json", *words, file))
@@ -111,6 +97,7 @@ def plan_twice(scene):
         raise AssertionError("the text does not say that it is from the cache")
 
 
+@case
 def list_and_clear(scene):
     manifest, _ = scene.record()
     listed = json.loads(scene.run(scene.contrail, "cache", "--json"))
@@ -126,6 +113,7 @@ def list_and_clear(scene):
     equal("removed", scene.run(scene.contrail, "cache", "--clear"), f"{scene.path('cache')}: 0 files removed\n")
 
 
+@case
 def damaged(scene):
     _, functions = scene.record()
     for name in scene.files():
@@ -140,6 +128,7 @@ def damaged(scene):
     equal("hits", scene.record()[0]["analysis"]["misses"], 0)
 
 
+@case
 def file_replaced(scene):
     shutil.copy(shutil.which("sort"), scene.path("program"))
     scene.record(program=[scene.path("program"), "--version"])
@@ -148,10 +137,10 @@ def file_replaced(scene):
     equal("misses", manifest["analysis"]["misses"], 1)
 
 
+@case
 def without_build_id(scene):
     """Known by its content, wherever it is and whenever it was made."""
-    if not shutil.which("objcopy"):
-        raise Skip("no objcopy")
+    need("objcopy")
     shutil.copy(shutil.which("sort"), scene.path("program"))
     scene.run("objcopy", "--remove-section", ".note.gnu.build-id", scene.path("program"))
     _, functions = scene.record(program=[scene.path("program"), "--version"])
@@ -189,10 +178,10 @@ syscall
 TWO = ["mov $3, %eax\nnop\nnop\nnop", "xor %eax, %eax\nmov $4, %al\nnop\nnop\nnop\nnop"]
 
 
+@case
 def rewritten_in_place(scene):
     """Without build-id, of the same size and in the same inode, within a tick of the clock, and with its times put back."""
-    if not shutil.which("gcc"):
-        raise Skip("no gcc")
+    need("gcc")
     contents = []
     for text in TWO:
         with open(scene.path("two.s"), "w", encoding="ascii") as file:
@@ -218,6 +207,7 @@ def rewritten_in_place(scene):
     equal("files", len(scene.files()), 2)
 
 
+@case
 def no_place(scene):
     """Nowhere to put it: nothing is said, nothing is made."""
     for variables in ({"HOME": "/proc/nowhere"}, {"HOME": ""}, {"XDG_CACHE_HOME": scene.path("missing")},
@@ -231,10 +221,10 @@ def no_place(scene):
     equal("missing", os.path.exists(scene.path("missing")), False)
 
 
+@case
 def home_of_another(scene):
     """Root with somebody else's home leaves nothing there."""
-    if os.geteuid() != 0:
-        raise Skip("not root")
+    need_root()
     os.mkdir(scene.path("home"))
     os.chown(scene.path("home"), 12345, 12345)
     scene.environment = dict(os.environ, HOME=scene.path("home"))
@@ -245,10 +235,11 @@ def home_of_another(scene):
     equal("home", os.listdir(scene.path("home")), [])
 
 
+@case
 def another_user(scene):
     """A cache of root's is not used, and not touched, by another user."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        raise Skip("not root, or no setpriv")
+    need_root()
+    need("setpriv")
     os.chmod(scene.folder, 0o777)
     scene.record()
     os.chmod(scene.path("cache"), 0o777)
@@ -258,6 +249,7 @@ def another_user(scene):
     equal("files", scene.files(), before)
 
 
+@case
 def at_once(scene):
     """Several recordings fill one cache."""
     running = []
@@ -273,37 +265,5 @@ def at_once(scene):
     equal("files", len(scene.files()), len(manifest["modules"]))
 
 
-CASES = [second_run, no_cache, plan_twice, list_and_clear, damaged, file_replaced, without_build_id,
-         rewritten_in_place, no_place, home_of_another, another_user, at_once]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    for case in CASES:
-        name = case.__name__
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-cache.") as folder:
-            scene = Scene(options, folder)
-            scene.command = ""
-            try:
-                case(scene)
-                count["passed"] += 1
-            except Skip as reason:
-                count["skipped"] += 1
-                print(f"skip cache {name}: {reason}", flush=True)
-            except (AssertionError, OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
-                count["failed"] += 1
-                print(f"FAIL cache {name}: {error!r}\n     command: {scene.command}\n"
-                      f"     again: tests/cache.py --filter {name}", flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

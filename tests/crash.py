@@ -5,23 +5,19 @@ and `contrail info` tell the signal, where, and in which thread.
 
     tests/crash.py [--filter PATTERN] [--build DIR]       PATTERN: of BUILD/MODE, as in gcc-O2/null
 """
-import argparse
-import fnmatch
 import json
 import os
 import resource
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
+import harness
+from harness import Skip, case, expect, main, need, wait_for
 from processes import children_of
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-SOURCE = os.path.join(HERE, "programs", "crash.c")
 BUILDS = {
     "gcc-O2": ["gcc", "-O2", "-g"],
     "gcc-O0": ["gcc", "-O0", "-g"],
@@ -63,15 +59,6 @@ MODES = {
 }
 
 
-class Skip(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise AssertionError(text)
-
-
 def no_core():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -89,20 +76,24 @@ def status_of(returncode):
     return 128 - returncode if returncode < 0 else returncode
 
 
-class Scene:
-    def __init__(self, options, folder, program):
-        self.contrail, self.folder, self.program = options.contrail, folder, program
-        self.trace = os.path.join(folder, "trace")
+class Scene(harness.Scene):
+    def __init__(self, options, folder, variant="gcc-O2", mode=None):
+        super().__init__(options, folder)
+        compiler, *words = BUILDS[variant]
+        self.variant, self.mode = variant, mode
+        self.program = self.compile("programs/crash.c", *words, "-D_GNU_SOURCE", "-pthread", name=variant, compiler=compiler)
 
     def record(self, *words, before=no_core):
         return run([self.contrail, "record", "-o", self.trace, "--", self.program, *words], self.folder, before)
 
     def crash(self):
-        path = os.path.join(self.trace, "crash.json")
-        if not os.path.exists(path):
+        if self.crash_is_missing():
             return None
-        with open(path, encoding="utf-8") as file:
+        with open(self.path("trace", "crash.json"), encoding="utf-8") as file:
             return json.load(file)
+
+    def crash_is_missing(self):
+        return not os.path.exists(self.path("trace", "crash.json"))
 
     def info(self, *options):
         result = run([self.contrail, "info", *options, self.trace], self.folder)
@@ -155,7 +146,8 @@ def check_crash(scene, mode, stripped, tells):
         expect(crash["registers"]["rip"] == thread["backtrace"][0]["pc"], "rip is not that of the first frame")
 
 
-def check_mode(scene, mode, stripped, tells):
+def check_mode(scene):
+    mode, stripped, tells = scene.mode, "stripped" in scene.variant, scene.variant != "musl-stripped"
     plain = run([scene.program, mode], scene.folder)
     traced = scene.record(mode)
     if mode in ("thread", "many") and tells and len(scene.crash()["threads"]) == 1:
@@ -177,14 +169,14 @@ def from_outside(scene, number):
                                 cwd=scene.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=no_core)
     expect(recorder.stdout.readline() == b"outside\n", "it did not begin")
     target = children_of(recorder.pid)[0]
-    while in_system_call(target) != "34": # pause
-        time.sleep(0.001)
+    wait_for("pause", lambda: in_system_call(target) == "34")
     os.kill(target, number)
     expect(recorder.wait(60) == 128 + number, f"status {recorder.returncode}")
     recorder.stdout.close()
     return target
 
 
+@case("gcc-O2/outside_fault")
 def outside_fault(scene):
     target = from_outside(scene, signal.SIGSEGV)
     crash = scene.crash()
@@ -193,6 +185,7 @@ def outside_fault(scene):
     expect("pause" in [frame.get("function") for frame in crash["threads"][0]["backtrace"]], "not in pause")
 
 
+@case("gcc-O2/outside_kill")
 def outside_kill(scene):
     from_outside(scene, signal.SIGKILL)
     expect(scene.crash() is None, "crash.json")
@@ -215,9 +208,9 @@ def core_of(scene, words, mode):
     return [line for line in told if line.startswith("$") or " in section " in line]
 
 
+@case("gcc-O2/core_dump")
 def core_dump(scene):
-    if not shutil.which("gdb"):
-        raise Skip("no gdb")
+    need("gdb")
     with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
         if file.read().strip() != "core":
             raise Skip("core dumps do not go to a file named core")
@@ -232,6 +225,7 @@ def core_dump(scene):
         shutil.rmtree(scene.trace)
 
 
+@case("gcc-O2/recorder_killed")
 def recorder_killed(scene):
     """What is known of a crash survives the recorder."""
     command = [scene.contrail, "record", "-o", scene.trace, "--", scene.program, "main"]
@@ -253,6 +247,7 @@ def caught(pid):
     return {number + 1 for number in range(64) if mask >> number & 1}
 
 
+@case("gcc-O2/attached")
 def attached(scene):
     """Attached to and detached from, again and again, while the program asks for dispositions; then it crashes."""
     program = subprocess.Popen([scene.program, "asks"], cwd=scene.folder, stdin=subprocess.DEVNULL, preexec_fn=no_core,
@@ -260,8 +255,7 @@ def attached(scene):
     try:
         expect(program.stdout.readline() == b"asks\n", "it did not begin")
         before = {signal.SIGUSR1}
-        while caught(program.pid) != before:
-            time.sleep(0.001)
+        wait_for("its own handler", lambda: caught(program.pid) == before)
         faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
         for turn in range(12):
             command = [scene.contrail, "attach", "-o", scene.trace, str(program.pid)]
@@ -294,52 +288,10 @@ def attached(scene):
         program.stdout.close()
 
 
-Scene.crash_is_missing = lambda self: not os.path.exists(os.path.join(self.trace, "crash.json"))
-OTHERS = [outside_fault, outside_kill, core_dump, recorder_killed, attached]
-
-
-def compile_program(build, into):
-    command = BUILDS[build]
-    if not shutil.which(command[0]):
-        return None
-    program = os.path.join(into, build)
-    subprocess.run(["nice", *command, "-D_GNU_SOURCE", "-pthread", "-o", program, SOURCE], check=True)
-    return program
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    with tempfile.TemporaryDirectory(prefix="contrail-crash.") as into:
-        programs = {}
-        cases = [(build, mode, lambda scene, m=mode, b=build: check_mode(scene, m, "stripped" in b, b != "musl-stripped"))
-                 for build in BUILDS for mode in MODES]
-        cases += [("gcc-O2", case.__name__, case) for case in OTHERS]
-        for build, mode, case in cases:
-            if not fnmatch.fnmatch(f"{build}/{mode}", options.filter):
-                continue
-            if build not in programs:
-                programs[build] = compile_program(build, into)
-            with tempfile.TemporaryDirectory(prefix="scene.", dir=into) as folder:
-                try:
-                    if programs[build] is None:
-                        raise Skip("no compiler")
-                    case(Scene(options, folder, programs[build]))
-                    count["passed"] += 1
-                except Skip as reason:
-                    count["skipped"] += 1
-                    print(f"skip crash {build}/{mode}: {reason}", flush=True)
-                except (AssertionError, OSError, KeyError, IndexError, ValueError, subprocess.SubprocessError) as error:
-                    count["failed"] += 1
-                    print(f"FAIL crash {build}/{mode}: {error!r}\n     again: tests/crash.py --filter {build}/{mode}",
-                          flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
+for variant_name in BUILDS:
+    for mode_name in MODES:
+        case(f"{variant_name}/{mode_name}", variant=variant_name, mode=mode_name)(check_mode)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -6,27 +6,24 @@ of what remains must be as ever.
 
     tests/exclude.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import re
 import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-SETS = ["libc.so.6!*", "[a-m]*", "[n-z]*", "*"]
+import harness
+from harness import Counts, HERE, case, expect, main
+
+SETS = {"libc": "libc.so.6!*", "a-m": "[a-m]*", "n-z": "[n-z]*", "all": "*"}
 
 
-class Scene:
-    def __init__(self, contrail, folder):
-        self.contrail, self.folder = contrail, folder
+class Scene(harness.Scene):
+    def __init__(self, options, folder, excluded=None):
+        super().__init__(options, folder)
+        self.excluded = excluded
 
     def run(self, *words):
-        result = subprocess.run([self.contrail, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
-                                stdin=subprocess.DEVNULL)
+        result = self.execute(self.contrail, *words, timeout=300)
         return result.returncode, result.stdout, result.stderr
 
     def record(self, *options, program=("/bin/echo", "text")):
@@ -46,6 +43,7 @@ def libc():
         return next(line.split()[-1] for line in maps if re.search(r"/libc\.so\.6$|/libc-[\d.]+\.so$", line))
 
 
+@case
 def malformed(scene):
     for command in (["record"], ["plan"]):
         for pattern, reason in (("", "empty"), ("!foo", "no module"), ("foo[", "no ']'"), ("[z-a]", "runs backwards"),
@@ -62,6 +60,7 @@ def malformed(scene):
     assert not os.path.exists(os.path.join(scene.folder, "contrail.out"))
 
 
+@case
 def matches_nothing(scene):
     _, err = scene.record("--exclude", "no_such_function", "--exclude", "malloc", "--exclude", "libnone*!")
     assert err == ("contrail: --exclude 'no_such_function' matched no function\n"
@@ -74,6 +73,7 @@ def matches_nothing(scene):
     assert err == "", err
 
 
+@case
 def reported_by_plan(scene):
     plain = scene.json("plan", "--json", libc())
     plan = scene.json("plan", "--json", "--exclude", "mem*", "--exclude", "setjmp", "--exclude", "prctl", libc())
@@ -91,6 +91,7 @@ def reported_by_plan(scene):
             assert function == before[function["address"]], function
 
 
+@case
 def reported_by_info(scene):
     trace, _ = scene.record("--exclude", "libc.so.6!", "--exclude=main", "--exclude-hot")
     info = scene.json("info", "--json", trace)
@@ -108,6 +109,7 @@ def reported_by_info(scene):
     assert "exclude" not in scene.run("info", trace)[1]
 
 
+@case
 def from_a_file(scene):
     with open(os.path.join(scene.folder, "list"), "w", encoding="ascii") as file:
         file.write("# all of libc\nlibc.so.6!*\n  \n  ld-linux*!*  \n")
@@ -117,6 +119,7 @@ def from_a_file(scene):
     assert {os.path.basename(f["module"]) for f in report["functions"] if f["calls"]} == {"echo"}, report["functions"][:3]
 
 
+@case
 def the_list(scene):
     """What exclude-list prints can be given back, and does the same."""
     status, out, err = scene.run("exclude-list")
@@ -137,6 +140,7 @@ TIMES = 100000 # so that no pause of the machine makes their average one of func
 NAMES = ["plain", "a*b", "c[1]d", "e?f", "not!me", "@leaf:9", "operator[]"]
 
 
+@case
 def of_a_trace(scene):
     """The list of a recording, given back: what it names is gone, whatever characters are in the names; all else stays."""
     source = f"int main(void) {{ for (int i = 0; i < {TIMES}; i++) all_of_them(); return 0; }}\n"
@@ -178,44 +182,20 @@ def of_a_trace(scene):
     assert scene.run("exclude-list", "nowhere")[0] == 1
 
 
-CASES = [malformed, matches_nothing, reported_by_plan, reported_by_info, from_a_file, the_list, of_a_trace]
-
-
-def with_fixtures(options, glob):
-    command = [os.path.join(HERE, "run.py"), "--build", options.build, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
-               "--exclude", glob]
+def fixtures(scene):
+    command = [os.path.join(HERE, "run.py"), "--build", scene.build, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
+               "--exclude", scene.excluded]
     result = subprocess.run(command, capture_output=True, text=True)
     lines = result.stdout.splitlines()
     found = re.match(r"(\d+) passed, (\d+) failed, (\d+) skipped", lines[-1] if lines else "")
-    assert found, f"no summary: {result.stderr[-500:]}"
+    expect(found, f"no summary: {result.stderr[-500:]}")
     print("\n".join(lines[:-1]) + "\n" if lines[:-1] else "", end="", flush=True)
-    return [int(n) for n in found.groups()]
+    return Counts(*map(int, found.groups()))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
-    count = [0, 0, 0]
-    for case in CASES:
-        if not fnmatch.fnmatch(case.__name__, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-exclude.") as folder:
-            try:
-                case(Scene(os.path.join(options.build, "contrail"), folder))
-                count[0] += 1
-            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                count[1] += 1
-                print(f"FAIL exclude {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
-                      f"     again: tests/exclude.py --filter {case.__name__}", flush=True)
-    for glob in SETS:
-        if fnmatch.fnmatch("fixtures", options.filter):
-            count = [a + b for a, b in zip(count, with_fixtures(options, glob))]
-    print(f"{count[0]} passed, {count[1]} failed, {count[2]} skipped")
-    return 1 if count[1] else 0
+for name_of_set, pattern_of_set in SETS.items():
+    case(f"fixtures/{name_of_set}", excluded=pattern_of_set)(fixtures)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

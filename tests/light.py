@@ -5,36 +5,30 @@ scaled back, at fixed intervals; what report, replay and the manifest say of it.
 
     tests/light.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import math
 import os
 import re
 import subprocess
-import sys
-import tempfile
 
 import fixture as fx
+import harness
+from harness import Counts, HERE, case, expect, main
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 # One variant of each fixture, and those of the hazards that concern stacks, threads and signals in all of theirs.
 FIXTURES = ["*/gcc-O2", "*/gcc-O2/*", "altstack*", "coroutines*", "handlerfull*", "longjmp*", "signals*", "tail*"]
 
 
-class Scene:
-    def __init__(self, build, folder):
-        self.build, self.folder = build, folder
-        self.contrail = os.path.join(build, "contrail")
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
         fixture = fx.Fixture(os.path.join(fx.FIXTURES, "light.c"))
-        self.program = fx.build(fixture, "gcc-O2", os.path.join(build, "tests", "fixtures"))
+        self.program = fx.build(fixture, "gcc-O2", os.path.join(self.build, "tests", "fixtures"))
         self.traces = 0
 
     def run(self, *words):
         environment = dict(os.environ, CT_COUNTS=os.path.join(self.folder, "counts"))
-        result = subprocess.run([self.contrail, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
-                                stdin=subprocess.DEVNULL, env=environment)
+        result = self.execute(self.contrail, *words, timeout=300, env=environment)
         return result.returncode, result.stdout, result.stderr
 
     def record(self, *options, arguments=()):
@@ -63,6 +57,7 @@ class Scene:
 OWN = ("--exclude=lib*!", "--exclude=ld-*!")  # all calls are the program's own then
 
 
+@case
 def options(scene):
     for words, reason in ((["--mode", "faint"], "full"), (["--sample", "3"], "power of two"),
                           (["--sample", "512"], "256"), (["--sample", "0"], "power of two")):
@@ -70,6 +65,7 @@ def options(scene):
         assert status == 2 and not out and len(err.splitlines()) == 1 and reason in err, (words, status, out, err)
 
 
+@case
 def every_call(scene):
     """Interval 1, in which all light hooks begin: exact, of all threads, and nothing is said of sampling."""
     for arguments in ((), ("handlers",)):
@@ -86,6 +82,7 @@ def every_call(scene):
         assert manifest["dropped"] == 0, manifest["dropped"]
 
 
+@case
 def scaled_back(scene):
     """A fixed interval: the sum over all functions differs from the truth by less than one interval for each thread; each
     function's number by what chance allows."""
@@ -110,6 +107,7 @@ def scaled_back(scene):
                 assert abs(row["calls"] - number) <= allowed, (interval, arguments, name, row["calls"], number)
 
 
+@case
 def few_threads(scene):
     """Threads of many calls alone: the bound is some thousandth of the number, which a step in time with the loop, or a
     weight that is wrong, misses by far."""
@@ -122,6 +120,7 @@ def few_threads(scene):
     assert total > 1000000 and abs(found - total) < interval * 9 + 1000, (found, total)
 
 
+@case
 def told(scene):
     trace, err, _ = scene.record("--sample", "16", "--verbose")
     assert "contrail: light hooks: the interval of sampling changed 0 times and is 16" in err.splitlines(), err
@@ -145,6 +144,7 @@ def told(scene):
     assert all(line["sampled"] and line["interval"] == 16 for line in lines if line["name"] == "light_often")
 
 
+@case
 def adapts(scene):
     """As it stands in the manifest when nothing was sampled: on, and never changed where the recorder keeps up."""
     trace, _, truth = scene.record("--exclude=light_often", "--exclude=light_half", "--exclude=light_mix", *OWN)
@@ -154,47 +154,19 @@ def adapts(scene):
     assert scene.calls(trace)["light_rare"]["calls"] == truth["light_rare"]
 
 
-CASES = [options, every_call, scaled_back, few_threads, told, adapts]
-
-
-def with_fixtures(options_):
-    command = [os.path.join(HERE, "run.py"), "--build", options_.build, "--light"]
+@case
+def fixtures(scene):
+    command = [os.path.join(HERE, "run.py"), "--build", scene.build, "--light"]
     for pattern in FIXTURES:
         command += ["--filter", pattern]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     *lines, last = process.stdout.splitlines() or [""]
     found = re.match(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
+    expect(found, f"{last} {process.stderr[-500:]}")
     if lines:
         print("\n".join(lines), flush=True)
-    if not found:
-        print(f"FAIL light fixtures: {last} {process.stderr[-500:]}")
-        return [0, 1, 0]
-    return [int(number) for number in found.groups()]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    chosen = parser.parse_args()
-    chosen.build = os.path.abspath(chosen.build)
-    count = [0, 0, 0]
-    for case in CASES:
-        if not fnmatch.fnmatch(case.__name__, chosen.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-light.") as folder:
-            try:
-                case(Scene(chosen.build, folder))
-                count[0] += 1
-            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                count[1] += 1
-                print(f"FAIL light {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
-                      f"     again: tests/light.py --filter {case.__name__}", flush=True)
-    if fnmatch.fnmatch("fixtures", chosen.filter):
-        count = [a + b for a, b in zip(count, with_fixtures(chosen))]
-    print(f"{count[0]} passed, {count[1]} failed, {count[2]} skipped")
-    return 1 if count[1] else 0
+    return Counts(*map(int, found.groups()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

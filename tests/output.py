@@ -5,18 +5,14 @@ and thread.
 
     tests/output.py [--filter PATTERN] [--build DIR]       PATTERN: of BUILD/MODE, as in gcc-O2/threads
 """
-import argparse
-import fnmatch
 import json
 import os
 import shutil
 import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-SOURCE = os.path.join(HERE, "programs", "output.c")
+import harness
+from harness import case, expect, main
+
 BUILDS = {
     "gcc-O2": ["gcc", "-O2", "-g"],
     "static": ["gcc", "-O0", "-g", "-static"],
@@ -24,28 +20,21 @@ BUILDS = {
 }
 
 
-class Skip(Exception):
-    pass
+class Scene(harness.Scene):
+    def __init__(self, options, folder, variant):
+        super().__init__(options, folder)
+        compiler, *words = BUILDS[variant]
+        self.variant = variant
+        self.program = self.compile("programs/output.c", *words, "-D_GNU_SOURCE", "-pthread", "-w", compiler=compiler)
 
-
-def expect(condition, text):
-    if not condition:
-        raise AssertionError(text)
-
-
-class Scene:
-    def __init__(self, options, folder, build, program):
-        self.contrail, self.folder, self.build, self.program = options.contrail, folder, build, program
-        self.trace = os.path.join(folder, "trace")
-
-    def run(self, words, stdout=subprocess.PIPE):
+    def outcome(self, words, stdout=subprocess.PIPE):
         return subprocess.run(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
-                              timeout=120)
+                              timeout=120, check=False)
 
     def both(self, mode, *options, stdout=subprocess.PIPE):
         """The outcomes without and with contrail; they must be the same."""
-        plain = self.run([self.program, mode], stdout)
-        traced = self.run([self.contrail, "record", "-o", self.trace, *options, "--", self.program, mode], stdout)
+        plain = self.outcome([self.program, mode], stdout)
+        traced = self.outcome([self.contrail, "record", "-o", self.trace, *options, "--", self.program, mode], stdout)
         order = sorted if mode == "threads" else lambda lines: lines
         if stdout == subprocess.PIPE:
             expect(order(traced.stdout.splitlines()) == order(plain.stdout.splitlines()),
@@ -55,7 +44,7 @@ class Scene:
         return traced
 
     def view(self, *words):
-        result = self.run([self.contrail, *words, self.trace])
+        result = self.outcome([self.contrail, *words, self.trace])
         expect(result.returncode == 0, f"{words}: {result.stderr!r}")
         return result.stdout
 
@@ -69,9 +58,16 @@ class Scene:
         return json.loads(self.view("info", "--json"))["output"]
 
 
+def in_all_builds(function):
+    for variant in BUILDS:
+        case(f"{variant}/{function.__name__}", variant=variant)(function)
+    return function
+
+
+@in_all_builds
 def mixed(scene):
     traced = scene.both("mixed")
-    if scene.build != "musl":  # whose stdio makes the system call in a function of its own
+    if scene.variant != "musl":  # whose stdio makes the system call in a function of its own
         expect(scene.raw("--stdout") == traced.stdout, "another stdout")
         expect(scene.raw("--stderr") == traced.stderr, "another stderr")
         info = scene.info()
@@ -86,6 +82,7 @@ def mixed(scene):
         expect(len(lines) == 4 and lines[0].endswith("  out  one") and lines[1].endswith("  err  two 2"), f"{lines}")
 
 
+@in_all_builds
 def threads(scene):
     traced = scene.both("threads")
     calls = scene.calls()
@@ -99,17 +96,20 @@ def threads(scene):
            [call["text"].strip().encode() for call in calls if call["tid"] == calls[0]["tid"]], "--thread")
 
 
+@in_all_builds
 def bad_pointers(scene):
     scene.both("bad")
     given = [(call["bytes"], call["given"]) for call in scene.calls() if call["fd"] == 1]
     expect(given == [(96, 106), (4096, 2**63 - 1)], f"{given}")
 
 
+@in_all_builds
 def in_handler(scene):
     traced = scene.both("handler")
     expect(scene.raw() == traced.stdout, "another text")
 
 
+@in_all_builds
 def forked(scene):
     for mode in ("fork", "vfork"):
         scene.both(mode)
@@ -117,22 +117,26 @@ def forked(scene):
         shutil.rmtree(scene.trace)
 
 
+@in_all_builds
 def raw_system_calls(scene):
     traced = scene.both("raw")
     expect(scene.raw() == traced.stdout == b"raw\nvector\n", f"{scene.raw()!r}")
 
 
+@in_all_builds
 def vectors(scene):
     traced = scene.both("vectors")
     expect(scene.raw() == traced.stdout, "another text")
 
 
+@in_all_builds
 def binary(scene):
     traced = scene.both("binary")
     expect(scene.raw() == traced.stdout, "other bytes")
     expect([call["bytes"] for call in scene.calls()] == [300, 4055, 4056, 4057, 20000], "other calls")
 
 
+@in_all_builds
 def large(scene):
     """Of one call no more than 32 KiB are taken."""
     traced = scene.both("large")
@@ -143,6 +147,7 @@ def large(scene):
     expect(b"-- not all of it" in scene.view("output"), "output does not say so")
 
 
+@in_all_builds
 def much(scene):
     """100 MiB: counted, and recorded up to the limit."""
     traced = scene.both("much", "--max-output", "4", stdout=subprocess.DEVNULL)
@@ -152,31 +157,37 @@ def much(scene):
     expect(traced.returncode == 0, "status")
 
 
+@in_all_builds
 def elsewhere(scene):
     scene.both("elsewhere")
     expect(scene.raw() == b"to the device\nback\n", f"{scene.raw()!r}")
 
 
+@in_all_builds
 def closed(scene):
     scene.both("closed")
     expect(scene.raw("--stdout") == b"nobody\n", f"{scene.raw('--stdout')!r}")
 
 
+@in_all_builds
 def full_disk(scene):
     with open("/dev/full", "wb") as full:
         scene.both("full", stdout=full)
 
 
+@in_all_builds
 def cancelled(scene):
     scene.both("cancelled")
 
 
+@in_all_builds
 def left_out(scene):
     scene.both("mixed", "--no-output")
     expect(not os.path.exists(os.path.join(scene.trace, "output.cto")), "output.cto")
     expect(scene.info()["stdout_bytes"] == 0 and scene.raw() == b"", "something was recorded")
 
 
+@in_all_builds
 def cut(scene):
     """The file opens up to its last whole record, wherever it is cut."""
     scene.both("binary")
@@ -189,44 +200,9 @@ def cut(scene):
         got = scene.raw()
         expect(whole.startswith(got) and len(got) < len(whole), f"cut to {size}: {len(got)} bytes")
     os.truncate(path, 10)
-    result = scene.run([scene.contrail, "output", scene.trace])
+    result = scene.outcome([scene.contrail, "output", scene.trace])
     expect(result.returncode == 1 and result.stderr.startswith(b"contrail output: "), f"{result.stderr!r}")
 
 
-CASES = [mixed, threads, bad_pointers, in_handler, forked, raw_system_calls, vectors, binary, large, much, elsewhere, closed,
-         full_disk, cancelled, left_out, cut]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    with tempfile.TemporaryDirectory(prefix="contrail-output.") as into:
-        for build, command in BUILDS.items():
-            cases = [case for case in CASES if fnmatch.fnmatch(f"{build}/{case.__name__}", options.filter)]
-            program = os.path.join(into, build)
-            if cases and shutil.which(command[0]):
-                subprocess.run(["nice", *command, "-D_GNU_SOURCE", "-pthread", "-w", "-o", program, SOURCE], check=True)
-            for case in cases:
-                with tempfile.TemporaryDirectory(prefix="scene.", dir=into) as folder:
-                    try:
-                        if not os.path.exists(program):
-                            raise Skip("no compiler")
-                        case(Scene(options, folder, build, program))
-                        count["passed"] += 1
-                    except Skip as reason:
-                        count["skipped"] += 1
-                        print(f"skip output {build}/{case.__name__}: {reason}", flush=True)
-                    except (AssertionError, OSError, KeyError, IndexError, ValueError, subprocess.SubprocessError) as error:
-                        count["failed"] += 1
-                        print(f"FAIL output {build}/{case.__name__}: {error!r}\n"
-                              f"     again: tests/output.py --filter {build}/{case.__name__}", flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -5,27 +5,14 @@ apart. All against what the program measures itself in the same run, or against 
 
     tests/times.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-
-
-class Skip(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise AssertionError(text)
+import harness
+from harness import Skip, case, expect, main
 
 
 def near(got, want, share, slack=0):
@@ -38,40 +25,17 @@ def stolen():
         return int(file.readline().split()[8]) * 1e9 / os.sysconf("SC_CLK_TCK")
 
 
-class Scene:
-    def __init__(self, contrail, folder):
-        self.contrail, self.folder = contrail, folder
-        self.program, self.refuse = self.compile("times"), self.compile("refuse")
-        self.trace = os.path.join(folder, "trace")
-
-    def compile(self, name):
-        path = os.path.join(self.folder, name)
-        subprocess.run(["gcc", "-O2", "-o", path, os.path.join(HERE, "programs", name + ".c"), "-lpthread", "-ldl"], check=True)
-        return path
-
-    def run(self, *words):
-        result = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=120,
-                                stdin=subprocess.DEVNULL)
-        expect(result.returncode == 0, f"{words}: {result.returncode} {result.stderr}")
-        return result.stdout
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.program, self.refuse = (self.compile(f"programs/{name}.c", "-O2", "-lpthread", "-ldl") for name in ("times", "refuse"))
 
     def record(self, mode, *names, arguments=()):
         options = [word for name in names for word in ("--trace", name)]
-        subprocess.run(["rm", "-rf", self.trace], check=True)
-        return self.run(self.contrail, "record", "--no-args", "--lossless", "-o", self.trace, *options, "--", self.program, mode, *arguments)
-
-    def rows(self, *options):
-        report = json.loads(self.run(self.contrail, "report", "--json", *options, self.trace))
-        return {row["name"]: row for row in report["functions"]}
-
-    def manifest(self):
-        with open(os.path.join(self.trace, "manifest.json"), encoding="utf-8") as file:
-            return json.load(file)
-
-    def lines(self, *options):
-        return [json.loads(line) for line in self.run(self.contrail, "replay", "--json", *options, self.trace).splitlines()]
+        return super().record("--no-args", "--lossless", *options, "--", self.program, mode, *arguments)
 
 
+@case
 def known_length(scene):
     """A loop until the clock has gone on by a millisecond takes that, less what was contrail's own, plus what it was off."""
     scene.record("busy", "main", "busy")
@@ -82,6 +46,7 @@ def known_length(scene):
     expect(near(on["total_ns"] + row["off_ns"] + away, row["total_ns"] + away, 0.01), f"{on} {row} {away}")
 
 
+@case
 def hooks_taken_out(scene):
     """The readings less the corrected total are the hooks of all that was called; the selves add up to the total."""
     scene.record("parents", "main", "parents", "parent", "empty")
@@ -108,6 +73,7 @@ def hooks_taken_out(scene):
           f"{rows['parent']['p50_ns']} and {raw['parent']['p50_ns']}; a hook {call:.1f} ns")
 
 
+@case
 def known_parent(scene):
     """A parent's self, 20 us with 100 calls of an empty function in between, is what the parent measures itself."""
     own = float(scene.record("known_parents", "known_parent", "empty"))
@@ -119,6 +85,7 @@ def known_parent(scene):
     expect(near(middle, own, 0.2), f"{middle} ns, {own} by the program")
 
 
+@case
 def off_the_processor(scene):
     """Three threads on any number of processors, each with its own two clocks."""
     before = stolen()
@@ -142,6 +109,7 @@ def off_the_processor(scene):
     expect(" off: blocked --" in text, text[:500])
 
 
+@case
 def hooks_put_in(scene):
     """The time in which a library's hooks are put in is nobody's."""
     scene.record("load", arguments=["libz.so.1"])
@@ -155,6 +123,7 @@ def hooks_put_in(scene):
     expect(rows["_dl_debug_state"]["off_ns"] <= rows["_dl_debug_state"]["total_ns"], f"{rows['_dl_debug_state']}")
 
 
+@case
 def open_calls(scene):
     """Calls that are open at the end last until then, those of a thread that ended before until that, in every view."""
     for how, status, unfinished in ("exit", 0, {"waits": 1, "open_calls": 0}), ("kill", 137, {"waits": 1, "open_calls": 1}), \
@@ -190,6 +159,7 @@ def open_calls(scene):
             expect(open_["waits"]["duration_ns"] == rows["waits"]["total_ns"], f"{open_}")
 
 
+@case
 def hung(scene):
     """A process that makes no calls: what its threads are in has names, lasts from the beginning, and ends when it is seen to."""
     subprocess.run(["rm", "-rf", scene.trace], check=True)
@@ -235,6 +205,7 @@ def attach(scene, *before):
             target.send_signal(signal.SIGKILL)
 
 
+@case
 def refused(scene):
     """Without perf_event_open: sums by thread, as /proc has them, and it is said."""
     attach(scene, scene.refuse)
@@ -253,6 +224,7 @@ def refused(scene):
     expect("not known for each call" in scene.run(scene.contrail, "report", scene.trace), "report does not say so")
 
 
+@case
 def attached(scene):
     """A process that ran: its rests are off the processor from the first one on."""
     before = stolen()
@@ -269,35 +241,5 @@ def attached(scene):
     expect(near(on["total_ns"] / on["calls"], 2e6, 0.05, taken / on["calls"]), f"{on}, {taken:.0f} ns taken by the host")
 
 
-TESTS = {"known_length": known_length, "hooks_taken_out": hooks_taken_out, "known_parent": known_parent, "off_the_processor": off_the_processor,
-         "hooks_put_in": hooks_put_in, "open_calls": open_calls,
-         "hung": hung, "attached": attached, "refused": refused}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    passed = failed = skipped = 0
-    with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(os.path.join(os.path.abspath(options.build), "contrail"), folder)
-        for name, test in TESTS.items():
-            if not fnmatch.fnmatch(name, options.filter):
-                continue
-            try:
-                test(scene)
-                print(f"ok   times {name}", flush=True)
-                passed += 1
-            except Skip as why:
-                print(f"skip times {name}: {why}", flush=True)
-                skipped += 1
-            except (AssertionError, KeyError, subprocess.TimeoutExpired) as error:
-                print(f"FAIL times {name}: {error!r}", flush=True)
-                failed += 1
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

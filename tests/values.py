@@ -5,29 +5,23 @@ option and by pattern; and that a recording without them has none.
 
     tests/values.py [--filter PATTERN] [--build DIR]
 """
-import argparse
 import collections
-import fnmatch
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 
 import fixture as fx
+import harness
+from harness import case, main
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 WORD = (1 << 64) - 1
 RESULTS = {"values_mix": lambda a, b: (a * 31 & WORD) ^ b, "values_handled": lambda a, b: (a + b) & WORD,
            "values_deep": lambda a, b: (a + b) & WORD}
 
 
-class Scene:
-    def __init__(self, build, folder):
-        self.build, self.folder = build, folder
-        self.contrail = os.path.join(build, "contrail")
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
         self.traces = 0
 
     def program(self, variant="gcc-O2"):
@@ -36,8 +30,7 @@ class Scene:
 
     def run(self, *words):
         environment = dict(os.environ, CT_COUNTS=os.path.join(self.folder, "counts"))
-        result = subprocess.run([self.contrail, *words], cwd=self.folder, capture_output=True, text=True, timeout=300,
-                                stdin=subprocess.DEVNULL, env=environment)
+        result = self.execute(self.contrail, *words, timeout=300, env=environment)
         return result.returncode, result.stdout, result.stderr
 
     def record(self, *options, variant="gcc-O2"):
@@ -96,6 +89,7 @@ class Calls:
         assert len(seen) == total - missing, (name, len(seen), total, missing)  # each call has its own
 
 
+@case
 def fit_together(scene):
     for variant in ("gcc-O0", "gcc-O2", "clang-O2"):
         trace, truth = scene.record("--args", "--exclude=lib*!", "--exclude=ld-*!", variant=variant)
@@ -107,6 +101,7 @@ def fit_together(scene):
         assert signals > 50, signals
 
 
+@case
 def looks(scene):
     trace, _ = scene.record("--args")
     status, out, _ = scene.run("replay", "--function", "values_deep", trace)
@@ -119,6 +114,7 @@ def looks(scene):
     assert lines[0]["args"] == ["0x32", "0x7"] and lines[-1]["result"] == "0x39", (lines[0], lines[-1])
 
 
+@case
 def by_choice(scene):
     """Nothing without being asked; with a pattern that is exact or of one level, those; with --args all, --no-args none."""
     def with_values(*options):
@@ -142,6 +138,7 @@ def by_choice(scene):
     assert everything == {"values_mix", "values_handled", "values_deep", "values_jump"}, everything
 
 
+@case
 def as_before(scene):
     """Counts and ends are those of a recording without values."""
     reports = []
@@ -156,30 +153,5 @@ def as_before(scene):
     assert set(reports[0]) == set(reports[1])
 
 
-CASES = [fit_together, looks, by_choice, as_before]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    build = os.path.abspath(options.build)
-    count = [0, 0]
-    for case in CASES:
-        if not fnmatch.fnmatch(case.__name__, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-values.") as folder:
-            try:
-                case(Scene(build, folder))
-                count[0] += 1
-            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                count[1] += 1
-                print(f"FAIL values {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
-                      f"     again: tests/values.py --filter {case.__name__}", flush=True)
-    print(f"{count[0]} passed, {count[1]} failed, 0 skipped")
-    return 1 if count[1] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+"""What the groups of tests share. A group is a program:
+
+    from harness import Scene, case, expect, main
+
+    @case
+    def what_is_true(scene):
+        scene.record("/bin/true")
+        expect(scene.rows()["main"]["calls"] == 1, "main was not called")
+
+    if __name__ == "__main__":
+        main(__doc__)
+
+Each case has a scene of its own, in a fresh folder, and is named after its function. It passes when it returns, with a line
+of facts if it likes; it fails by any exception; Skip and need() skip it. A function whose only argument is `scene`, which
+nobody calls and which is no case, is a forgotten test: the group fails. The last line of a group is `N passed, N failed,
+N skipped`, and each result has a line before it.
+"""
+import argparse
+import collections
+import fnmatch
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import symtable
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+Case = collections.namedtuple("Case", "name function keywords")
+Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
+CASES = []
+
+
+class Skip(Exception):
+    """The machine lacks what the case needs."""
+
+
+def expect(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def need(*programs, places=()):
+    """Skips the case unless all of these are installed; the path of the first."""
+    path = os.pathsep.join((os.environ["PATH"], "/usr/sbin", *places))
+    found = [shutil.which(program, path=path) for program in programs]
+    for program, place in zip(programs, found):
+        if place is None:
+            raise Skip(f"no {program}")
+    return found[0]
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("not root")
+
+
+def wait_for(what, condition, seconds=60):
+    """Until the condition holds, whose value is returned; a case that waits in vain fails."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        expect(time.monotonic() < end, f"waited {seconds} s in vain: {what}")
+        time.sleep(0.005)
+
+
+def case(function=None, /, **keywords):
+    """Makes the function a case: @case, or @case(name="another", build="gcc-O2"), whose scene is made with build="gcc-O2"."""
+    if isinstance(function, str):
+        keywords["name"], function = function, None
+    if function is None:
+        return lambda found: case(found, **keywords)
+    name = keywords.pop("name", function.__name__)
+    CASES.append(Case(name, function, keywords))
+    return function
+
+
+class Scene:
+    """What a case works with: the command, a fresh folder, a trace in it."""
+
+    def __init__(self, options, folder):
+        self.options, self.contrail, self.build, self.folder = options, options.contrail, options.build, folder
+        self.trace = self.path("trace")
+        self.command = None  # the last, for who reads of a failure
+        self.environment = None  # that of execute() and run(), if not ours
+
+    def close(self):
+        """Ends what the case left behind."""
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text, mode=0o644):
+        with open(self.path(name), "wb") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def compile(self, source, *words, name=None, compiler="gcc"):
+        """The program of a source file below tests/, in the scene's folder."""
+        need(compiler)
+        path = os.path.join(HERE, source)
+        target = self.path(name or os.path.splitext(os.path.basename(source))[0])
+        shutil.copy(compiled(self.build, path, [compiler, *words]), target)
+        return target
+
+    def execute(self, *words, timeout=120, **more):
+        """The outcome, whatever it is."""
+        self.command = shlex.join(words)
+        options = {"cwd": self.folder, "stdin": subprocess.DEVNULL, "env": self.environment, "text": True,
+                   "errors": "replace", **more}
+        return subprocess.run(words, capture_output=True, timeout=timeout, check=False, **options)
+
+    def run(self, *words, status=0, **more):
+        """Standard output; the status must be that."""
+        result = self.execute(*words, **more)
+        expect(result.returncode == status, f"status {result.returncode}, not {status}: {result.stderr.strip()[-1000:]}")
+        return result.stdout
+
+    def record(self, *words):
+        """Anew, into the scene's trace."""
+        shutil.rmtree(self.trace, ignore_errors=True)
+        return self.run(self.contrail, "record", "-o", self.trace, *words)
+
+    def manifest(self, trace=None):
+        with open(os.path.join(trace or self.trace, "manifest.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def info(self, trace=None):
+        return json.loads(self.run(self.contrail, "info", "--json", trace or self.trace))
+
+    def rows(self, *options, trace=None):
+        """The report's functions, by name."""
+        report = json.loads(self.run(self.contrail, "report", "--json", *options, trace or self.trace))
+        return {row["name"]: row for row in report["functions"]}
+
+    def lines(self, *options, trace=None):
+        """The replay's lines."""
+        text = self.run(self.contrail, "replay", "--json", *options, trace or self.trace)
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def compiled(build, source, command):
+    """The program that the command makes of the source file, from an earlier run if neither has changed since."""
+    folder = os.path.dirname(source)
+    headers = sorted(name for name in os.listdir(folder) if name.endswith(".h"))
+    driver = os.stat(shutil.which(command[0]))
+    digest = hashlib.sha256(repr((command, source, driver.st_mtime_ns, driver.st_size)).encode())
+    for path in [source] + [os.path.join(folder, name) for name in headers]:
+        with open(path, "rb") as file:
+            digest.update(hashlib.sha256(file.read()).digest())
+    target = os.path.join(build, "tests", "compiled", digest.hexdigest()[:32])
+    if not os.path.exists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(target)) as scratch:
+            made = os.path.join(scratch, "program")
+            # The source comes first: libraries follow what needs them.
+            result = subprocess.run([command[0], source, *command[1:], "-o", made], capture_output=True, text=True,
+                                    errors="replace", check=False)
+            expect(result.returncode == 0, f"{shlex.join(command)} {source}: {result.stderr.strip()[:1000]}")
+            os.rename(made, target)
+    return target
+
+
+def forgotten(path):
+    """Faults in the file of a group: functions of a scene that nobody calls and that are no cases, names given twice."""
+    with open(path, encoding="utf-8") as file:
+        top = symtable.symtable(file.read(), path, "exec")
+    functions = [child for child in top.get_children() if child.get_type() == "function"]
+    used = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
+    scopes = [(scope, scope.get_name()) for scope in top.get_children()]
+    while scopes:
+        scope, own = scopes.pop()
+        used |= {symbol.get_name() for symbol in scope.get_symbols()
+                 if symbol.is_global() and symbol.is_referenced() and symbol.get_name() != own}
+        scopes += [(child, own) for child in scope.get_children()]
+    cases = {one.function for one in CASES}
+    cases = {function.__name__ for function in cases}
+    names = collections.Counter(function.get_name() for function in functions)
+    return [f"line {f.get_lineno()}: {f.get_name()} is no case and nobody calls it: @case is missing" for f in functions
+            if f.get_parameters() == ("scene",) and f.get_name() not in used | cases] + \
+           [f"{name} is defined {count} times" for name, count in names.items() if count > 1 and name != "lambda"]
+
+
+def explain(error, path):
+    """What is said of a failure, and where in the group's file it was."""
+    text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+    said = getattr(error, "stderr", None)
+    if said:
+        said = said.decode(errors="replace") if isinstance(said, bytes) else said
+        text += f"\n     stderr: {said.strip()[-1000:]}"
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.abspath(frame.filename) == path]
+    if places:
+        text += f"\n     line {places[-1].lineno}: {places[-1].line}"
+    return text[:4000]
+
+
+class Group:
+    """The cases of one file, and what became of them."""
+
+    def __init__(self, path):
+        self.path, self.name = path, os.path.splitext(os.path.basename(path))[0]
+        self.counts = [0, 0, 0]
+        self.cases = [one for one in CASES if one.function.__module__ == "__main__"]
+
+    def say(self, kind, name, text):
+        self.counts[kind] += 1
+        print(f"{('ok  ', 'FAIL', 'skip')[kind]} {self.name} {name}{text}", flush=True)
+
+    def check(self):
+        for fault in forgotten(self.path):
+            self.say(1, os.path.basename(self.path), f": {fault}")
+        for name, count in collections.Counter(one.name for one in self.cases).items():
+            if count > 1:
+                self.say(1, name, f": {count} cases of this name")
+
+    def play(self, one, scene_class, options):
+        scene, begin = None, time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=f"{self.name}.", dir=options.top, ignore_cleanup_errors=True) as folder:
+            try:
+                try:
+                    scene = scene_class(options, os.path.realpath(folder), **one.keywords)
+                    facts = one.function(scene)
+                finally:
+                    if scene is not None:
+                        scene.close()
+                if isinstance(facts, Counts):
+                    self.counts = [a + b for a, b in zip(self.counts, facts)]
+                else:
+                    self.say(0, one.name, f"{f': {facts}' if facts else ''} ({time.monotonic() - begin:.1f} s)")
+            except Skip as why:
+                self.say(2, one.name, f": {why}")
+            except Exception as error:  # pylint: disable=broad-except
+                command = getattr(scene, "command", None)
+                again = f"tests/{self.name}.py --filter {shlex.quote(one.name)}"
+                self.say(1, one.name, f": {explain(error, self.path)}" + (f"\n     command: {command}" if command else "") +
+                         f"\n     again: {again}")
+
+
+def isolate(build, folder):
+    """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM."""
+    os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))
+    os.environ["XDG_RUNTIME_DIR"] = os.path.join(folder, "sessions")
+    os.mkdir(os.environ["XDG_RUNTIME_DIR"], 0o700)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what the cases have started is ended
+
+
+def main(doc, scene_class=Scene, arguments=None):
+    """Runs the cases of the group whose program this is, and exits. arguments(parser) adds the group's own options."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
+    parser.add_argument("--list", action="store_true")
+    if arguments:
+        arguments(parser)
+    options = parser.parse_args()
+    options.build = os.path.abspath(options.build)
+    options.contrail = os.path.join(options.build, "contrail")
+    group = Group(os.path.abspath(sys.modules["__main__"].__file__))
+    chosen = [one for one in group.cases
+              if not options.filter or any(fnmatch.fnmatch(one.name, pattern) for pattern in options.filter)]
+    if options.list:
+        print("\n".join(one.name for one in chosen))
+        sys.exit(0)
+    group.check()
+    with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
+        os.chmod(options.top, 0o755)  # other users' programs run in it too
+        isolate(options.build, options.top)
+        for one in chosen:
+            group.play(one, scene_class, options)
+    if not chosen:
+        group.say(1, "", f"no case is named {' or '.join(options.filter)}")
+    print("{} passed, {} failed, {} skipped".format(*group.counts))
+    sys.exit(1 if group.counts[1] else 0)

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tests/harness.py itself: what it says of small groups that are written here, in which everything that can happen does."""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HEAD = f"import sys\nsys.path.insert(0, {TESTS!r})\nfrom harness import Counts, Scene, Skip, case, expect, main, need, wait_for\n"
+GOOD = "@case\ndef good(scene):\n    pass\n"
+# What is in the group, the last line, and words that are said.
+GROUPS = {
+    "a case that returns": (GOOD, "1 passed, 0 failed, 0 skipped", ["ok   group good ("]),
+    "facts": ("@case\ndef good(scene):\n    return 'seven'\n", "1 passed, 0 failed, 0 skipped", ["ok   group good: seven ("]),
+    "a failure": (GOOD + "@case\ndef bad(scene):\n    expect(1 == 2, 'two is one')\n", "1 passed, 1 failed, 0 skipped",
+                  ["FAIL group bad: two is one", "expect(1 == 2", "again: tests/group.py --filter bad"]),
+    "an error": ("@case\ndef bad(scene):\n    {}['x']\n", "0 passed, 1 failed, 0 skipped", ["FAIL group bad: KeyError: 'x'"]),
+    "a command that fails": ("@case\ndef bad(scene):\n    scene.run('sh', '-c', 'echo why >&2; exit 3')\n",
+                             "0 passed, 1 failed, 0 skipped", ["status 3, not 0: why", "command: sh -c "]),
+    "a scene that cannot be made": ("class Mine(Scene):\n    def __init__(self, *_):\n        raise OSError('no room')\n" + GOOD,
+                                    "0 passed, 1 failed, 0 skipped", ["OSError: no room"]),
+    "what was left behind": ("class Mine(Scene):\n    def close(self):\n        print('closed')\n@case\ndef bad(scene):\n    assert 0\n",
+                             "0 passed, 1 failed, 0 skipped", ["closed"]),
+    "a wait in vain": ("@case\ndef bad(scene):\n    wait_for('rain', lambda: 0, seconds=0.02)\n", "0 passed, 1 failed, 0 skipped",
+                       ["waited 0.02 s in vain: rain"]),
+    "a program that is missing": (GOOD + "@case\ndef lacks(scene):\n    need('sh', 'no-such-program')\n",
+                                  "1 passed, 0 failed, 1 skipped", ["skip group lacks: no no-such-program"]),
+    "many in one": ("@case\ndef many(scene):\n    return Counts(5, 0, 2)\n", "5 passed, 0 failed, 2 skipped", []),
+    "a forgotten case": (GOOD + "def lost(scene):\n    report = 1\n    return lost(report)\n", "1 passed, 1 failed, 0 skipped",
+                         ["line 7: lost is no case"]),
+    "a name that another function has for itself": (GOOD + "def lost(scene):\n    pass\ndef other():\n    lost = 1\n    return lost\n",
+                                                    "1 passed, 1 failed, 0 skipped", ["lost is no case"]),
+    "a function that a case calls": ("def used(scene):\n    pass\n@case\ndef good(scene):\n    used(scene)\n",
+                                     "1 passed, 0 failed, 0 skipped", []),
+    "two of one name": (GOOD + GOOD, "2 passed, 2 failed, 0 skipped", ["good is defined 2 times", "2 cases of this name"]),
+    "keywords": ("class Mine(Scene):\n    def __init__(self, options, folder, number):\n        super().__init__(options, folder)\n"
+                 "        self.number = number\ndef odd(scene):\n    assert scene.number % 2\n"
+                 "for n in (1, 2):\n    case(f'odd/{n}', number=n)(odd)\n", "1 passed, 1 failed, 0 skipped", ["ok   group odd/1", "FAIL group odd/2"]),
+}
+
+
+def judge(body, summary, words, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "group.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(HEAD + body + f"main('', {'Mine' if 'class Mine' in body else 'Scene'})\n")
+        result = subprocess.run([sys.executable, path, "--build", folder, *options], capture_output=True, text=True, timeout=60, check=False)
+    said = result.stdout + result.stderr
+    faults = [f"does not say {word!r}" for word in words if word not in said]
+    if result.stdout.splitlines()[-1:] != [summary]:
+        faults.append(f"does not end with {summary!r}")
+    if result.returncode != (0 if ", 0 failed" in summary else 1):
+        faults.append(f"status {result.returncode}")
+    return [f"{fault}: {said.strip()}" for fault in faults]
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__).parse_known_args()
+    checks = {name: judge(*group) for name, group in GROUPS.items()}
+    checks["no case of the name"] = judge(GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
+    failed = 0
+    for name, faults in checks.items():
+        print(f"{'FAIL' if faults else 'ok  '} static harness: {name}")
+        print("".join(f"     {fault}\n" for fault in faults), end="")
+        failed += bool(faults)
+    print(f"{len(checks) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
