@@ -16,7 +16,7 @@ import time
 
 import harness
 from harness import Skip, case, expect, main, need, wait_for
-from processes import children_of
+from processes import PAUSE, children_of, system_call_of
 
 BUILDS = {
     "gcc-O2": ["gcc", "-O2", "-g"],
@@ -158,18 +158,13 @@ def check_mode(scene):
     check_crash(scene, mode, stripped, tells)
 
 
-def in_system_call(pid):
-    with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
-        return file.read().split()[0]
-
-
 def from_outside(scene, number):
     """A signal of another process, to a program that sleeps."""
     recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--", scene.program, "outside"],
                                 cwd=scene.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=no_core)
     expect(recorder.stdout.readline() == b"outside\n", "it did not begin")
     target = children_of(recorder.pid)[0]
-    wait_for("pause", lambda: in_system_call(target) == "34")
+    wait_for("pause", lambda: system_call_of(target) == PAUSE)
     os.kill(target, number)
     expect(recorder.wait(60) == 128 + number, f"status {recorder.returncode}")
     recorder.stdout.close()

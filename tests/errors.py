@@ -5,8 +5,6 @@ executable, 125 all else), and what the program wrote is untouched.
 
     tests/errors.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import shlex
@@ -14,45 +12,27 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import HERE, Skip, case, main, need, need_root, wait_for
+from processes import state_of
+
 # A program with output of its own, and enough calls to fill a small disk.
 BUSY = "print('begin'); import json; x = [json.loads(json.dumps(list(range(200)))) for _ in range(1500)]; print('end')"
 
 
-class Skip(Exception):
-    pass
-
-
-class Scene:
-    """A fresh folder with what the cases need."""
-
-    def __init__(self, options, folder):
-        self.contrail, self.build, self.folder = options.contrail, options.build, folder
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, data, mode=0o644):
-        with open(self.path(name), "wb") as file:
-            file.write(data)
-        os.chmod(self.path(name), mode)
-        return self.path(name)
-
+class Scene(harness.Scene):
     def record(self, *words, before=(), output=None, inside=()):
         command = [*before, self.contrail, "record", "-o", output or self.path("out.trace"), *inside, "--", *words]
         return self.run(*command)
 
     def run(self, *command):
-        self.command = shlex.join(command)
-        result = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
-        return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+        result = self.execute(*command)
+        return result.returncode, result.stdout, result.stderr
 
 
-def expect(outcome, status, stdout="", lines=1, words=()):
+def judge(outcome, status, stdout="", lines=1, words=()):
     got, out, err = outcome
     wanted = status if isinstance(status, tuple) else (status,)
     faults = []
@@ -65,16 +45,6 @@ def expect(outcome, status, stdout="", lines=1, words=()):
     faults += [f"stderr does not say {word!r}" for word in words if word.lower() not in err.lower()]
     if faults:
         raise AssertionError("; ".join(faults) + f"\n     stderr: {err.strip()[:500]}")
-
-
-def need_root():
-    if os.geteuid() != 0:
-        raise Skip("not root")
-
-
-def need(program):
-    if not shutil.which(program):
-        raise Skip(f"no {program}")
 
 
 def as_nobody(scene):
@@ -95,123 +65,144 @@ def with_mount(scene, options, *command):
     return scene.run("unshare", "-m", "sh", "-c", script, "sh", *command)
 
 
+@case
 def missing_path(scene):
-    expect(scene.record(scene.path("nowhere")), 127, words=["nowhere"])
+    judge(scene.record(scene.path("nowhere")), 127, words=["nowhere"])
 
 
+@case
 def missing_in_path(scene):
-    expect(scene.record("no-such-program-anywhere"), 127, words=["no-such-program-anywhere"])
+    judge(scene.record("no-such-program-anywhere"), 127, words=["no-such-program-anywhere"])
 
 
+@case
 def missing_makes_no_trace(scene):
     scene.record("no-such-program-anywhere")
     if os.path.exists(scene.path("out.trace")):
         raise AssertionError("an output directory was left behind")
 
 
+@case
 def directory(scene):
     os.mkdir(scene.path("folder"))
-    expect(scene.record(scene.path("folder")), 126, words=["folder"])
+    judge(scene.record(scene.path("folder")), 126, words=["folder"])
 
 
+@case
 def not_executable(scene):
-    expect(scene.record(scene.write("text", b"#!/bin/sh\necho no\n")), 126, words=["text"])
+    judge(scene.record(scene.write("text", b"#!/bin/sh\necho no\n")), 126, words=["text"])
 
 
+@case
 def path_is_no_folder(scene):
-    expect(scene.record(scene.write("file", b"x", 0o755) + "/below"), (126, 127))
+    judge(scene.record(scene.write("file", b"x", 0o755) + "/below"), (126, 127))
 
 
+@case
 def missing_interpreter(scene):
-    expect(scene.record(scene.write("script", b"#!/no/such/interpreter\n", 0o755)), (126, 127))
+    judge(scene.record(scene.write("script", b"#!/no/such/interpreter\n", 0o755)), (126, 127))
 
 
+@case
 def garbage(scene):
-    expect(scene.record(scene.write("garbage", b"\x7fELF\x02\x01\x01garbage" * 20, 0o755)), (125, 126))
+    judge(scene.record(scene.write("garbage", b"\x7fELF\x02\x01\x01garbage" * 20, 0o755)), (125, 126))
 
 
+@case
 def other_machine(scene):
     header = bytearray(open("/bin/true", "rb").read(4096))
     header[18:20] = b"\xb7\x00"  # aarch64
-    expect(scene.record(scene.write("arm", bytes(header), 0o755)), (125, 126))
+    judge(scene.record(scene.write("arm", bytes(header), 0o755)), (125, 126))
 
 
+@case
 def program_32_bit(scene):
     program = scene.path("tiny32")
     for command in (["as", "--32", "-o", program + ".o", os.path.join(HERE, "programs", "tiny32.S")],
                     ["ld", "-m", "elf_i386", "-o", program, program + ".o"]):
         if subprocess.run(command, capture_output=True).returncode:
             raise Skip("no 32-bit assembler")
-    expect(scene.record(program), 125, words=["64-bit"])
+    judge(scene.record(program), 125, words=["64-bit"])
 
 
+@case
 def unreadable(scene):
     words = as_nobody(scene)
     shutil.copy("/bin/true", scene.path("secret"))
     os.chmod(scene.path("secret"), 0o711)
-    expect(scene.record(scene.path("secret"), before=words), 125, words=["secret"])
+    judge(scene.record(scene.path("secret"), before=words), 125, words=["secret"])
 
 
+@case
 def setuid_program(scene):
     """It would run without its privileges when traced by another user."""
     words = as_nobody(scene)
     for name, mode in (("setuid", 0o4755), ("setgid", 0o2755)):
         shutil.copy("/bin/true", scene.path(name))
         os.chmod(scene.path(name), mode)
-        expect(scene.record(scene.path(name), before=words, output=scene.path("t." + name)), 125, words=["setuid", name])
+        judge(scene.record(scene.path(name), before=words, output=scene.path("t." + name)), 125, words=["setuid", name])
 
 
+@case
 def existing_output(scene):
     os.mkdir(scene.path("out.trace"))
     scene.write("out.trace/precious", b"data")
-    expect(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
+    judge(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
     if os.listdir(scene.path("out.trace")) != ["precious"]:
         raise AssertionError("the existing directory was touched")
 
 
+@case
 def output_is_a_file(scene):
     scene.write("out.trace", b"data")
-    expect(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
+    judge(scene.record("/bin/echo", "ran"), 125, words=["out.trace"])
 
 
+@case
 def output_without_parent(scene):
-    expect(scene.record("/bin/echo", "ran", output=scene.path("a/b/c")), 125, words=["a/b/c"])
+    judge(scene.record("/bin/echo", "ran", output=scene.path("a/b/c")), 125, words=["a/b/c"])
 
 
+@case
 def read_only_output(scene):
     outcome = with_mount(scene, "ro", scene.contrail, "record", "-o", scene.path("disk/t"), "--", "/bin/echo", "ran")
-    expect(outcome, 125, words=["read-only"])
+    judge(outcome, 125, words=["read-only"])
 
 
+@case
 def no_permission_for_output(scene):
     words = as_nobody(scene)
     os.mkdir(scene.path("closed"))
     os.chmod(scene.path("closed"), 0o755)
-    expect(scene.record("/bin/echo", "ran", before=words, output=scene.path("closed/t")), 125, words=["permission"])
+    judge(scene.record("/bin/echo", "ran", before=words, output=scene.path("closed/t")), 125, words=["permission"])
 
 
+@case
 def output_is_a_link(scene):
     os.mkdir(scene.path("elsewhere"))
     os.symlink("elsewhere", scene.path("out.trace"))
-    expect(scene.record("true"), 125, words=["out.trace", "symbolic link"])
+    judge(scene.record("true"), 125, words=["out.trace", "symbolic link"])
     if os.listdir(scene.path("elsewhere")):
         raise AssertionError("the link was followed")
 
 
+@case
 def output_of_another_user(scene):
     """Who owns a folder can put links in the place of what we make in it."""
     need_root()
     os.mkdir(scene.path("out.trace"))
     os.chown(scene.path("out.trace"), 65534, 65534)
-    expect(scene.record("true"), 125, words=["out.trace", "another user"])
+    judge(scene.record("true"), 125, words=["out.trace", "another user"])
 
 
+@case
 def output_open_to_all(scene):
     os.mkdir(scene.path("out.trace"))
     os.chmod(scene.path("out.trace"), 0o777)
-    expect(scene.record("true"), 125, words=["out.trace", "others may write"])
+    judge(scene.record("true"), 125, words=["out.trace", "others may write"])
 
 
+@case
 def output_is_private(scene):
     """Whatever the umask."""
     script = 'umask 0; exec "$@"'
@@ -225,17 +216,19 @@ def output_is_private(scene):
                 raise AssertionError(f"{os.path.join(folder, name)} has mode {mode:o}, not {wanted:o}")
 
 
+@case
 def runtime_directory_is_taken(scene):
     """Somebody else has a folder of our name in /tmp: the next name is taken, and found by who looks for sessions."""
     need_root()
     script = """cp "$1" /dev/shm/contrail.$$ && mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir /tmp/contrail-0 &&
-                chown 65534 /tmp/contrail-0 && { /dev/shm/contrail.$$ record -o /tmp/t -- sleep 1 & } && sleep 0.5 &&
-                /dev/shm/contrail.$$ sessions; wait; ls -d /tmp/contrail-0.1; rm -f /dev/shm/contrail.$$"""
+                chown 65534 /tmp/contrail-0 && { /dev/shm/contrail.$$ record -o /tmp/t -- sleep 2 & } &&
+                for n in $(seq 100); do /dev/shm/contrail.$$ sessions | grep . && break; sleep 0.02; done; wait; ls -d /tmp/contrail-0.1; rm -f /dev/shm/contrail.$$"""
     status, out, err = scene.run("unshare", "-m", "env", "-u", "XDG_RUNTIME_DIR", "sh", "-c", script, "sh", scene.contrail)
     if "sleep" not in out or "/tmp/contrail-0.1" not in out:
         raise AssertionError(f"status {status}: {out!r} {err!r}")
 
 
+@case
 def names_for_a_terminal(scene):
     """A program whose name and threads would drive a terminal, in all that shows names."""
     evil = "a\x1b]0;x\x07\x1b[2J\xc2\x9b31mb"
@@ -251,7 +244,7 @@ def names_for_a_terminal(scene):
     shown.append(scene.run(scene.contrail, "info", program))
     recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.path("third"), "--", program, "3"], cwd=scene.folder,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1)
+    wait_for("a session", lambda: "evil" in scene.run(scene.contrail, "sessions")[1])
     shown += [scene.run(scene.contrail, "sessions"), scene.run(scene.contrail, "status")]
     recorder.send_signal(signal.SIGTERM)
     recorder.wait(30)
@@ -263,11 +256,11 @@ def names_for_a_terminal(scene):
                 raise AssertionError(f"{bad[0]!r} in {text[max(0, at - 60):at + 60]!r}")
 
 
+@case
 def debug_file_is_a_fifo(scene):
     """What a debuglink leads to, and what a crash looks at, is a FIFO: nobody waits for who writes into it."""
-    need("gcc"), need("objcopy")
-    with open(scene.path("x.c"), "w", encoding="utf-8") as file:
-        file.write("int main(void) { __builtin_trap(); }\n")
+    need("gcc", "objcopy")
+    scene.write("x.c", "int main(void) { __builtin_trap(); }\n")
     for words in (["gcc", "-g", "-o", "x", "x.c"], ["objcopy", "--only-keep-debug", "x", "x.debug"],
                   ["objcopy", "--strip-all", "--remove-section=.note.gnu.build-id", "--add-gnu-debuglink=x.debug", "x"]):
         subprocess.run(words, cwd=scene.folder, check=True)
@@ -283,40 +276,46 @@ def debug_file_is_a_fifo(scene):
             raise AssertionError(f"{words[0]}: status {status}: {err}")
 
 
+@case
 def full_disk(scene):
     """The program runs to its end; what fitted can be read."""
     trace = scene.path("disk/t")
     script = (f"{scene.contrail} record -o {trace} -- /usr/bin/python3 -c \"$1\"; status=$?; "
               f"{scene.contrail} report --json {trace} >{scene.path('report')} || echo unreadable; exit $status")
     outcome = with_mount(scene, "size=600k", "sh", "-c", script, "sh", BUSY)
-    expect(outcome, 125, stdout="begin\nend\n", words=["space"])
+    judge(outcome, 125, stdout="begin\nend\n", words=["space"])
 
 
+@case
 def disk_full_at_once(scene):
     outcome = with_mount(scene, "size=4k", scene.contrail, "record", "-o", scene.path("disk/t"), "--", "/bin/echo", "ran")
     if outcome[1] not in ("", "ran\n"):
         raise AssertionError(f"stdout is {outcome[1]!r}")
-    expect((outcome[0], "", outcome[2]), 125, words=["space"])
+    judge((outcome[0], "", outcome[2]), 125, words=["space"])
 
 
+@case
 def ptrace_forbidden(scene):
     helper = scene.path("deny_ptrace")
     subprocess.run(["gcc", "-o", helper, os.path.join(HERE, "programs", "deny_ptrace.c")], check=True)
-    expect(scene.record("/bin/echo", "ran", before=[helper]), 125, words=["ptrace"])
+    judge(scene.record("/bin/echo", "ran", before=[helper]), 125, words=["ptrace"])
 
 
+@case
 def no_program(scene):
     got, out, err = scene.run(scene.contrail, "record")
     if got not in (2, 125) or out or not err.startswith("contrail"):
         raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
 
 
+@case
 def unknown_option(scene):
     got, out, err = scene.run(scene.contrail, "record", "--no-such-option", "--", "/bin/true")
     if got not in (2, 125) or out or "--no-such-option" not in err:
         raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
 
 
+@case
 def status_passes(scene):
     for code in (0, 1, 77, 125, 126, 127, 200, 255):
         outcome = scene.record("/bin/sh", "-c", f"echo out; echo err >&2; exit {code}", output=scene.path(f"t{code}"))
@@ -324,6 +323,7 @@ def status_passes(scene):
             raise AssertionError(f"exit {code}: {outcome}")
 
 
+@case
 def signal_passes(scene):
     for number in (1, 2, 6, 9, 11, 15):
         got, out, err = scene.record("/bin/sh", "-c", f"echo out; kill -{number} $$", output=scene.path(f"t{number}"))
@@ -331,14 +331,16 @@ def signal_passes(scene):
             raise AssertionError(f"signal {number}: {(got, out, err)}")
 
 
+@case
 def nothing_known(scene):
     need("gcc")
     scene.write("bare.S", b".globl _start\n_start: mov $60, %eax\n mov $7, %edi\n syscall\n")
     subprocess.run(["gcc", "-static", "-nostdlib", "-s", "-Wl,--build-id=none", "-o", scene.path("bare"), scene.path("bare.S")],
                    check=True, stderr=subprocess.DEVNULL)
-    expect(scene.record(scene.path("bare")), 7, words=["nothing was recorded", "contrail plan"])
+    judge(scene.record(scene.path("bare")), 7, words=["nothing was recorded", "contrail plan"])
 
 
+@case
 def script_with_interpreter(scene):
     script = scene.write("script", b"#!/bin/sh\necho from a script $1\nexit 3\n", 0o755)
     outcome = scene.record(script, "word")
@@ -346,6 +348,7 @@ def script_with_interpreter(scene):
         raise AssertionError(str(outcome))
 
 
+@case
 def read_nothing(scene):
     for command in ("info", "report", "replay"):
         got, out, err = scene.run(scene.contrail, command, scene.path("nowhere"))
@@ -353,6 +356,7 @@ def read_nothing(scene):
             raise AssertionError(f"{command}: {(got, out, err)}")
 
 
+@case
 def read_damaged(scene):
     """Cut anywhere, with bytes changed: an answer or one line, never a crash."""
     if scene.record("/bin/ls", "/")[0]:
@@ -385,6 +389,7 @@ def read_damaged(scene):
             file.write(good)
 
 
+@case
 def plan_of_nothing(scene):
     for path in (scene.path("nowhere"), scene.folder, scene.write("text", b"no ELF file\n")):
         got, out, err = scene.run(scene.contrail, "plan", "--json", path)
@@ -392,13 +397,14 @@ def plan_of_nothing(scene):
             raise AssertionError(f"plan {path}: {(got, out[:200], err)}")
 
 
+@case
 def killed_recorder(scene):
     """SIGKILL to contrail: the program goes on to its end, and the trace so far can be read."""
     process = subprocess.Popen([scene.contrail, "record", "-o", scene.path("out.trace"), "--", "/bin/sh", "-c",
                                 "echo begin; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1; echo end"],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     first = process.stdout.readline()
-    time.sleep(0.2)
+    wait_for("events", lambda: os.path.exists(scene.path("out.trace", "thread_0", "index.ctb")))
     process.send_signal(signal.SIGKILL)
     rest = process.stdout.read()  # to the end of the program, which holds the pipe
     process.wait()
@@ -417,7 +423,7 @@ class Odd:
     def __init__(self, scene, *words):
         self.scene, program = scene, scene.path("odd")
         if not os.path.exists(program):
-            subprocess.run(["gcc", "-O2", "-g", "-o", program, os.path.join(HERE, "attach", "odd.c"), "-lpthread"], check=True)
+            scene.compile("attach/odd.c", "-O2", "-g", "-lpthread")
         self.process = subprocess.Popen([program, *words], stdout=subprocess.PIPE, text=True)
         self.pid = int(self.process.stdout.readline())
 
@@ -441,18 +447,11 @@ class Odd:
         with open(f"/proc/{self.pid}/maps", encoding="utf-8") as file:
             return file.read()
 
-    def state(self):
-        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0]
-
     def await_state(self, state):
-        end = time.monotonic() + 10
-        while self.state() != state:
-            if time.monotonic() > end:
-                raise AssertionError(f"state {self.state()}, not {state}")
-            time.sleep(0.005)
+        wait_for(f"state {state}", lambda: state_of(self.pid) == state, seconds=10)
 
 
+@case
 def attach_nobody(scene):
     for pid, status, words in (("999999999", 125, ["no process"]), ("0", 2, ["process id"]), ("2", 125, ["kernel"])):
         got, out, err = scene.run(scene.contrail, "attach", "-o", scene.path("out.trace"), pid)
@@ -462,27 +461,30 @@ def attach_nobody(scene):
             raise AssertionError(f"{pid}: status {got}: {err}")
 
 
+@case
 def attach_zombie(scene):
     with Odd(scene, "zombie") as odd:
-        expect(odd.attach(), 125, words=["has ended"])
+        judge(odd.attach(), 125, words=["has ended"])
 
 
+@case
 def attach_stopped(scene):
     """It stays stopped while it is attached to and detached from, and works when it is continued."""
     with Odd(scene, "work") as odd:
         odd.process.send_signal(signal.SIGSTOP)
         odd.await_state("T")
         outcome = odd.attach("--for", "200ms") # it calls nothing: with no event at all, that is said
-        expect(outcome, 125 if "nothing was recorded" in outcome[2] else 0, lines=2 + ("nothing was recorded" in outcome[2]))
+        judge(outcome, 125 if "nothing was recorded" in outcome[2] else 0, lines=2 + ("nothing was recorded" in outcome[2]))
         odd.await_state("T")
         odd.process.send_signal(signal.SIGCONT)
         odd.await_state("S")
         shutil.rmtree(scene.path("out.trace"))
-        expect(odd.attach("--for", "200ms"), 0, lines=2)
+        judge(odd.attach("--for", "200ms"), 0, lines=2)
         if odd.calls("step") < 3:
             raise AssertionError(f"{odd.calls('step')} calls")
 
 
+@case
 def attach_in_vfork(scene):
     """The thread cannot be stopped before the child has ended; the other one runs meanwhile."""
     with Odd(scene, "vfork", "1") as odd:
@@ -495,20 +497,22 @@ def attach_in_vfork(scene):
             raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
 
 
+@case
 def attach_in_long_vfork(scene):
     with Odd(scene, "vfork", "60") as odd:
-        expect(odd.attach("--for", "300ms"), 125, words=["vfork"])
+        judge(odd.attach("--for", "300ms"), 125, words=["vfork"])
         if os.path.exists(scene.path("out.trace")):
             raise AssertionError("an output directory was left behind")
 
 
+@case
 def attach_heir(scene):
     """The main thread has ended, another one goes on."""
     for words in (["attach", "-o", scene.path("out.trace")], ["record", "-o", scene.path("out.trace"), "--"]):
         if words[0] == "attach":
             with Odd(scene, "heir", "3000") as odd:
                 odd.await_state("Z")
-                expect(odd.attach(), 0, lines=2)
+                judge(odd.attach(), 0, lines=2)
                 status = odd.process.wait(60)
         else:
             status = scene.run(scene.contrail, *words, scene.path("odd"), "heir", "300")[0]
@@ -517,41 +521,46 @@ def attach_heir(scene):
         shutil.rmtree(scene.path("out.trace"))
 
 
+@case
 def attach_under_seccomp(scene):
     with Odd(scene, "seccomp") as odd:
-        expect(odd.attach(), 125, words=["seccomp"])
+        judge(odd.attach(), 125, words=["seccomp"])
 
 
+@case
 def attach_traced(scene):
     need("strace")
     with Odd(scene, "work") as odd:
         tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(odd.pid)], stderr=subprocess.PIPE)
         tracer.stderr.readline()
         try:
-            expect(odd.attach(), 125, words=["traced by process", str(tracer.pid)])
+            judge(odd.attach(), 125, words=["traced by process", str(tracer.pid)])
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.communicate(timeout=30)
-        expect(odd.attach("--for", "100ms"), 0, lines=2)
+        judge(odd.attach("--for", "100ms"), 0, lines=2)
 
 
+@case
 def attach_not_ours(scene):
     with Odd(scene, "work") as odd:
-        expect(odd.attach(before=as_nobody(scene)), 125, words=["may not be traced"])
+        judge(odd.attach(before=as_nobody(scene)), 125, words=["may not be traced"])
 
 
+@case
 def attach_no_place(scene):
     """The output cannot be: the process is not touched."""
     with Odd(scene, "work") as odd:
         os.mkdir(scene.path("out.trace"))
         scene.write("out.trace/file", b"mine")
-        expect(odd.attach("--for", "100ms"), 125, words=["out.trace"])
+        judge(odd.attach("--for", "100ms"), 125, words=["out.trace"])
         got = scene.run(scene.contrail, "attach", "--for", "100ms", "-o", scene.path("no/folder"), str(odd.pid))
-        expect(got, 125, words=["no/folder"])
-        if odd.state() not in "SR" or os.listdir(scene.path("out.trace")) != ["file"]:
+        judge(got, 125, words=["no/folder"])
+        if state_of(odd.pid) not in "SR" or os.listdir(scene.path("out.trace")) != ["file"]:
             raise AssertionError("the process or the folder was touched")
 
 
+@case
 def attach_bad_pattern(scene):
     with Odd(scene, "work") as odd:
         for pattern in ("@nothing:", ""):
@@ -562,6 +571,7 @@ def attach_bad_pattern(scene):
                 raise AssertionError(f"{pattern!r}: an output directory was left behind")
 
 
+@case
 def attach_at_its_end(scene):
     """It is killed at some moment while it is attached to: one line says so, or it was recorded up to there."""
     for turn in range(30):
@@ -577,13 +587,13 @@ def attach_at_its_end(scene):
             shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
 
 
+@case
 def killed_just_now(scene):
     """contrail is killed, and who cleans up, or attaches, does not wait until it has gone."""
     with Odd(scene, "work") as odd:
         for turn in range(20):
             with subprocess.Popen([scene.contrail, "attach", "-q", "-o", scene.path("out.trace"), str(odd.pid)]) as recorder:
-                while not os.path.exists(scene.path("out.trace")) or "memfd:contrail" not in odd.maps():
-                    time.sleep(0.002)
+                wait_for("its memory", lambda: os.path.exists(scene.path("out.trace")) and "memfd:contrail" in odd.maps())
                 time.sleep(turn % 5 * 0.02)
                 recorder.kill()
                 if turn % 2:
@@ -596,13 +606,12 @@ def killed_just_now(scene):
             shutil.rmtree(scene.path("out.trace"))
 
 
+@case
 def unwinder_comes_late(scene):
     """contrail is killed; then the program loads an unwinder, which nobody hooks, and exceptions pass hooked frames."""
     need("g++")
-    sources = os.path.join(HERE, "attach")
-    subprocess.run(["g++", "-O2", "-fPIC", "-shared", "-o", scene.path("throws.so"), os.path.join(sources, "throws.cpp")],
-                   check=True)
-    subprocess.run(["gcc", "-O2", "-fexceptions", "-o", scene.path("hosts"), os.path.join(sources, "hosts.c")], check=True)
+    scene.compile("attach/throws.cpp", "-O2", "-fPIC", "-shared", name="throws.so", compiler="g++")
+    scene.compile("attach/hosts.c", "-O2", "-fexceptions")
     with subprocess.Popen([scene.path("hosts"), scene.path("throws.so")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as program:
         pid = int(program.stdout.readline())
@@ -615,12 +624,12 @@ def unwinder_comes_late(scene):
         raise AssertionError(f"it ended with {program.returncode}")
 
 
+@case
 def stack_copied_inline(scene):
     """A limit, as limits.md says: what copies its stack by an instruction of its own, and goes back by longjmp, breaks. If
     it does not any more, that is to be said there, and the fixture need not exclude anything."""
-    source = os.path.join(HERE, "fixtures", "inlinecopies.c")
-    subprocess.run(["gcc", "-O2", "-o", scene.path("copies"), source], check=True)
-    expect(scene.run(scene.path("copies")), 0, "inlinecopies: all right\n", lines=0)
+    scene.compile("fixtures/inlinecopies.c", "-O2", name="copies")
+    judge(scene.run(scene.path("copies")), 0, "inlinecopies: all right\n", lines=0)
     before = ("timeout", "20")
     got, out, err = scene.record(scene.path("copies"), before=before)
     if got == 0:
@@ -633,6 +642,7 @@ def usage_error(scene, words, part, guesses=False):
         raise AssertionError(f"status {got}, stdout {out!r}, stderr {err!r}")
 
 
+@case
 def mistyped(scene):
     """A command or an option that is nearly one of ours: the one that may be meant is named."""
     for words, hint in [(["reprot"], "perhaps report?"), (["recrod", "--", "true"], "perhaps record?"),
@@ -642,6 +652,7 @@ def mistyped(scene):
         usage_error(scene, words, hint, "perhaps" in hint)
 
 
+@case
 def given_twice(scene):
     """An option with a value replaces no earlier one silently: it is refused, or adds up."""
     for words in [["report", "--sort", "self", "-s", "calls"], ["replay", "-n", "3", "--limit", "4"], ["report", "-F", "a", "-f", "b"],
@@ -652,6 +663,7 @@ def given_twice(scene):
         raise AssertionError(f"--exclude does not add up: {err}")
 
 
+@case
 def contradictions(scene):
     """Two options of which one would silently win are refused; so are operands that nobody looks at."""
     for words in [["report", "--time", "cpu", "--raw"], ["record", "--args", "--no-args", "--", "true"], ["report", "--family", "-t", "1"],
@@ -664,46 +676,5 @@ def contradictions(scene):
     usage_error(scene, ["version", "x"], "is too much")
 
 
-CASES = [contradictions, stack_copied_inline, attach_nobody, attach_zombie, attach_stopped, attach_in_vfork, attach_in_long_vfork, attach_heir,
-         attach_under_seccomp, attach_traced, attach_not_ours, attach_no_place, attach_bad_pattern, attach_at_its_end,
-         missing_path, missing_in_path, missing_makes_no_trace, directory, not_executable, path_is_no_folder,
-         missing_interpreter, garbage, other_machine, program_32_bit, unreadable, setuid_program,
-         existing_output, output_is_a_file,
-         output_without_parent, read_only_output, no_permission_for_output, output_is_a_link,
-         output_of_another_user, output_open_to_all, output_is_private, runtime_directory_is_taken,
-         names_for_a_terminal, debug_file_is_a_fifo, full_disk, disk_full_at_once,
-         ptrace_forbidden, no_program, unknown_option, mistyped, given_twice, status_passes, signal_passes, nothing_known, script_with_interpreter,
-         read_nothing, read_damaged, plan_of_nothing, killed_recorder, killed_just_now, unwinder_comes_late]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
-    options.contrail = os.path.join(options.build, "contrail")
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    for case in CASES:
-        name = case.__name__
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-error.") as folder:
-            scene = Scene(options, folder)
-            scene.command = ""
-            try:
-                case(scene)
-                count["passed"] += 1
-            except Skip as reason:
-                count["skipped"] += 1
-                print(f"skip error {name}: {reason}", flush=True)
-            except (AssertionError, OSError, StopIteration, subprocess.SubprocessError) as error:
-                count["failed"] += 1
-                print(f"FAIL error {name}: {error}\n     command: {scene.command}\n"
-                      f"     again: tests/errors.py --filter {name}", flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

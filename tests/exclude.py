@@ -183,7 +183,7 @@ def of_a_trace(scene):
 
 
 def fixtures(scene):
-    command = [os.path.join(HERE, "run.py"), "--build", scene.build, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
+    command = [os.path.join(HERE, "run.py"), "--build", scene.build_dir, "--filter", "*/gcc-O2", "--filter", "*/gcc-O2/*",
                "--exclude", scene.excluded]
     result = subprocess.run(command, capture_output=True, text=True)
     lines = result.stdout.splitlines()

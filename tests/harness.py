@@ -89,7 +89,7 @@ class Scene:
     """What a case works with: the command, a fresh folder, a trace in it."""
 
     def __init__(self, options, folder):
-        self.options, self.contrail, self.build, self.folder = options, options.contrail, options.build, folder
+        self.options, self.contrail, self.build_dir, self.folder = options, options.contrail, options.build, folder
         self.trace = self.path("trace")
         self.command = None  # the last, for who reads of a failure
         self.environment = None  # that of execute() and run(), if not ours
@@ -111,7 +111,7 @@ class Scene:
         need(compiler)
         path = os.path.join(HERE, source)
         target = self.path(name or os.path.splitext(os.path.basename(source))[0])
-        shutil.copy(compiled(self.build, path, [compiler, *words]), target)
+        shutil.copy(compiled(self.build_dir, path, [compiler, *words]), target)
         return target
 
     def execute(self, *words, timeout=120, **more):

@@ -23,7 +23,7 @@ class Scene(harness.Scene):
     def __init__(self, options, folder):
         super().__init__(options, folder)
         fixture = fx.Fixture(os.path.join(fx.FIXTURES, "light.c"))
-        self.program = fx.build(fixture, "gcc-O2", os.path.join(self.build, "tests", "fixtures"))
+        self.program = fx.build(fixture, "gcc-O2", os.path.join(self.build_dir, "tests", "fixtures"))
         self.traces = 0
 
     def run(self, *words):
@@ -156,7 +156,7 @@ def adapts(scene):
 
 @case
 def fixtures(scene):
-    command = [os.path.join(HERE, "run.py"), "--build", scene.build, "--light"]
+    command = [os.path.join(HERE, "run.py"), "--build", scene.build_dir, "--light"]
     for pattern in FIXTURES:
         command += ["--filter", pattern]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

@@ -4,40 +4,25 @@
 
     tests/losses.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-from processes import children_of
+import harness
+from harness import Skip, case, expect, main, wait_for
+from processes import children_of, state_of, ticks_of
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-SOURCE = os.path.join(HERE, "programs", "losses.c")
 ROUNDS = 6_000_000
 OWN = ["--trace", "leaf", "--trace", "pair", "--no-args"]
 
 
-def expect(condition, text):
-    if not condition:
-        raise AssertionError(text)
-
-
-class Skip(Exception):
-    pass
-
-
-class Scene:
+class Scene(harness.Scene):
     def __init__(self, options, folder):
-        self.contrail, self.folder = options.contrail, folder
-        self.program, self.trace = os.path.join(folder, "losses"), os.path.join(folder, "trace")
-        subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", self.program, SOURCE], check=True)
+        super().__init__(options, folder)
+        self.program = self.compile("programs/losses.c", "-O2", "-g", "-pthread")
 
     def start(self, *options, rounds=2_000_000):
         return subprocess.Popen([self.contrail, "record", "-o", self.trace, *OWN, *options, "--", self.program, str(rounds)],
@@ -46,7 +31,7 @@ class Scene:
     def stopped(self, seconds, *options, rounds=2_000_000):
         """A recording in which contrail stands still for some time, as soon as there are events."""
         recorder = self.start(*options, rounds=rounds)
-        wait_for(lambda: os.path.exists(os.path.join(self.trace, "thread_0", "index.ctb")), "no events")
+        wait_for("events", lambda: os.path.exists(os.path.join(self.trace, "thread_0", "index.ctb")))
         recorder.send_signal(signal.SIGSTOP)
         time.sleep(seconds)
         recorder.send_signal(signal.SIGCONT)
@@ -55,14 +40,10 @@ class Scene:
         return err
 
     def view(self, *words):
-        done = subprocess.run([self.contrail, *words, self.trace], capture_output=True, text=True, timeout=300)
-        expect(done.returncode == 0, f"{words}: {done.stderr!r}")
-        return done.stdout
+        return self.run(self.contrail, *words, self.trace, timeout=300)
 
     def ask(self, *words):
-        done = subprocess.run([self.contrail, *words], capture_output=True, text=True, timeout=300)
-        expect(done.returncode == 0, f"{words}: {done.stderr!r}")
-        return done.stdout
+        return self.run(self.contrail, *words, timeout=300)
 
     def row(self, name, *options):
         return next(row for row in json.loads(self.view("report", "--json", *options))["functions"] if row["name"] == name)
@@ -74,13 +55,7 @@ class Scene:
         print(f"     a leaf has {leaf['self_ns'] / leaf['calls']:.0f} ns")
 
 
-def wait_for(condition, text):
-    end = time.monotonic() + 60
-    while not condition():
-        expect(time.monotonic() < end, text)
-        time.sleep(0.005)
-
-
+@case
 def waits(scene):
     """record: nothing is lost, and the time waited is told."""
     err = scene.stopped(5, "--ring-size", "4", "-v", rounds=ROUNDS)
@@ -93,20 +68,21 @@ def waits(scene):
     scene.leaf_is_short(info["waited_ns"])
 
 
+@case
 def killed(scene):
     """The program goes on soon when contrail is killed while it waits, also when nobody has waited for contrail."""
     recorder = scene.start("--ring-size", "4", rounds=30_000_000)
-    wait_for(lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")), "no events")
+    wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     program = child_of(recorder.pid)
     recorder.send_signal(signal.SIGSTOP)
     time.sleep(0.5)
-    before = ticks(program)
+    before = ticks_of(program)
     time.sleep(0.5)
-    expect(ticks(program) - before < 20, "the program does not wait")
+    expect(ticks_of(program) - before < 20, "the program does not wait")
     recorder.send_signal(signal.SIGKILL)
-    wait_for(lambda: state(recorder.pid) == "Z", "contrail was not killed")
+    wait_for("the end of contrail", lambda: state_of(recorder.pid) == "Z")
     begin = time.monotonic()
-    while state(program) not in ("", "Z") and ticks(program) - before < 50:
+    while state_of(program) not in ("", "Z") and ticks_of(program) - before < 50:
         expect(time.monotonic() - begin < 8, "the program still waits for one that is dead")
         time.sleep(0.05)
     recorder.communicate(timeout=300)
@@ -153,6 +129,7 @@ DAMAGES = {
 }
 
 
+@case
 def damaged(scene):
     """What is gone from a trace is said by every command that reads it, as text and as JSON."""
     recorder = scene.start(rounds=100_000)
@@ -173,6 +150,7 @@ def damaged(scene):
         shutil.rmtree(scene.trace)
 
 
+@case
 def full_disk(scene):
     """The disk is full: the program does not notice, contrail says it, and so does whatever reads the trace."""
     disk = os.path.join(scene.folder, "disk")
@@ -201,6 +179,7 @@ VIEWS = [("info",), ("info", "--json"), ("report",), ("report", "--json"), ("rep
 LOST = "% of events LOST, counts are too low"
 
 
+@case
 def loses(scene):
     """--no-wait: what was lost is said first, and the time of the gap is no function's."""
     err = scene.stopped(2, "--ring-size", "4", "--no-wait", rounds=4 * ROUNDS)
@@ -222,6 +201,7 @@ def published_everywhere(scene, info):
         expect(LOST in (said if "--json" in view else said.splitlines()[0]), f"{view} begins with {said[:200]!r}")
 
 
+@case
 def loses_light(scene):
     """Light hooks: the same, and the sum of what is left and lost is what was called."""
     err = scene.stopped(2, "--ring-size", "4", "--no-wait", "--no-sampling", "--mode", "light", rounds=8 * ROUNDS)
@@ -232,16 +212,17 @@ def loses_light(scene):
     expect(calls < 48 * ROUNDS <= calls + info["dropped"] < 48 * ROUNDS + 1000, f"{calls} calls, {info['dropped']} dropped")
 
 
+@case
 def published_meanwhile(scene):
     """status, sessions and stop say it while the recording is under way, with the reasons."""
     recorder = scene.start("--ring-size", "4", "--no-wait", rounds=100_000_000)
-    wait_for(lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")), "no events")
+    wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
     recorder.send_signal(signal.SIGSTOP)
     time.sleep(1)
     recorder.send_signal(signal.SIGCONT)
     program = child_of(recorder.pid)
     try:
-        wait_for(lambda: json.loads(scene.ask("status", "--json", str(program)))["dropped"] != 0, "nothing was dropped")
+        wait_for("losses", lambda: json.loads(scene.ask("status", "--json", str(program)))["dropped"] != 0)
         status = json.loads(scene.ask("status", "--json", str(program)))
         expect(sum(status["dropped_by_reason"].values()) == status["dropped"], f"{status}")
         expect(LOST in scene.ask("status", str(program)).splitlines()[0], "status does not begin with it")
@@ -257,51 +238,5 @@ def child_of(pid):
     return children[0]
 
 
-def stat(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def state(pid):
-    return (stat(pid) + [""])[0]
-
-
-def ticks(pid):
-    words = stat(pid)
-    return int(words[11]) + int(words[12]) if words else 0
-
-
-CASES = [waits, loses, loses_light, published_meanwhile, killed, damaged, full_disk]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    passed = failed = skipped = 0
-    for case in CASES:
-        name = case.__name__.replace("_", "-")
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-losses-") as folder:
-            try:
-                case(Scene(options, folder))
-                passed += 1
-                print(f"ok   losses {name}", flush=True)
-            except Skip as why:
-                skipped += 1
-                print(f"skip losses {name}: {why}", flush=True)
-            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, StopIteration) as error:
-                failed += 1
-                print(f"FAIL losses {name}: {error}\n     again: tests/losses.py --filter {name}", flush=True)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -6,18 +6,13 @@ places; what plan, info and the manifest tell.
 
     tests/patterns.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import case, main, need
 
 # Each function says in its name how often it is called. Two files of one name, a header, and one from elsewhere.
 SOURCES = {
@@ -102,18 +97,14 @@ def some(*names):
     return {name: calls for name, calls in {**USERS, **FOREIGN}.items() if name in names}
 
 
-class Scene:
-    def __init__(self, contrail, folder):
-        self.contrail, self.folder = contrail, folder
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
         for name, text in SOURCES.items():
             os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-            with open(self.path(name), "w", encoding="ascii") as file:
-                file.write(text)
+            self.write(name, text)
         self.project = self.path("project")
         self.traces = 0
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def build(self, name="program", flags=("-g",), compilers=("gcc", "g++"), after=()):
         """Each file is compiled where it lies, by relative names: debug information knows the folder by itself."""
@@ -134,8 +125,7 @@ class Scene:
         return program
 
     def run(self, *words, cwd=None):
-        result = subprocess.run([self.contrail, *words], cwd=cwd or self.project, capture_output=True, text=True,
-                                timeout=300, stdin=subprocess.DEVNULL)
+        result = self.execute(self.contrail, *words, cwd=cwd or self.project, timeout=300)
         return result.returncode, result.stdout, result.stderr
 
     def record(self, options, *program, cwd=None):
@@ -167,6 +157,7 @@ def given(*patterns):
     return [f"--trace={pattern}" for pattern in patterns]
 
 
+@case
 def malformed(scene):
     for command in (["record", "-o", "never"], ["plan"]):
         for words, reason in ((["--trace", ""], "empty"), (["--trace", "!foo"], "no module"), (["--trace", "foo["], "no ']'"),
@@ -199,6 +190,7 @@ NAMES = (
     ("no::such", "exact", "full", {}))
 
 
+@case
 def by_name(scene):
     """Each kind of pattern, alone: the functions that are called are those selected, as often as they are, and no other."""
     program = scene.build()
@@ -214,6 +206,7 @@ def by_name(scene):
         assert scene.modes(trace) <= {mode} | ({"full"} if mode == "light" else set()), (pattern, scene.modes(trace))
 
 
+@case
 def together(scene):
     """Several patterns: a function is full when one says so; excluded ones are left out, by reason; --mode says more."""
     program = scene.build()
@@ -242,6 +235,7 @@ FILES = (("@file:util.c", {**A_UTIL, **B_UTIL}), ("@file:util", {**A_UTIL, **B_U
          ("pro*!@file:foreign.c", FOREIGN), ("libc*!@file:foreign.c", {}))
 
 
+@case
 def by_file(scene):
     program = scene.build()
     for pattern, expected in FILES:
@@ -256,6 +250,7 @@ def by_file(scene):
     assert scene.calls(trace) == A_UTIL
 
 
+@case
 def in_views(scene):
     """report and replay --function choose by the same patterns, from a recording of everything, what record chooses."""
     program = scene.build()
@@ -284,6 +279,7 @@ def chosen(scene, program, *options):
     return set(text.splitlines()), plan
 
 
+@case
 def debug_information(scene):
     """The same files, from debug information of other versions, of other compilers, and at other places."""
     variants = [("dwarf4", ("-g", "-gdwarf-4"), ("gcc", "g++"), ()), ("dwarf5", ("-g", "-gdwarf-5"), ("gcc", "g++"), ()),
@@ -313,6 +309,7 @@ def debug_information(scene):
             assert plan["patterns"][0]["matched"] >= len(found), (name, plan["patterns"])
 
 
+@case
 def usercode(scene):
     """Below the root; where nothing is, the program itself: for two reasons, each told."""
     program = scene.build()
@@ -353,6 +350,7 @@ def usercode(scene):
     assert scene.calls(trace) == some("main") and "matched no function: no module has debug information" in err, err
 
 
+@case
 def mapped_paths(scene):
     """Relative paths, by -ffile-prefix-map: they count from the root where there is such a file."""
     program = scene.build("mapped", ("-g", f"-ffile-prefix-map={scene.folder}/project=."))
@@ -362,6 +360,7 @@ def mapped_paths(scene):
     assert scene.calls(trace) == A_UTIL
 
 
+@case
 def reported_by_plan(scene):
     program = scene.build()
     plain = scene.json("plan", "--json", program)
@@ -387,6 +386,7 @@ def reported_by_plan(scene):
     assert re.search(r"(?m)^ +12 +12 +0  light deep +all::\*\*$", out), out
 
 
+@case
 def reported_by_info(scene):
     program = scene.build()
     trace, _ = scene.record(given("first_*", "libc.so.6!str*"), program)
@@ -401,6 +401,7 @@ def reported_by_info(scene):
     assert "patterns" not in scene.json("info", "--json", trace) and "not selected" not in scene.run("info", trace)[1]
 
 
+@case
 def written_at(scene):
     """Files and lines in the trace: of the modules that a pattern asked about, or with --source of all; readable when
     the program is gone."""
@@ -446,6 +447,7 @@ def main_text(scene, *words):
     return [line for line in scene.run("report", *words)[1].splitlines() if "/main.cc" in line]
 
 
+@case
 def rust(scene):
     """Names of Rust, and its source files."""
     source = """
@@ -463,8 +465,7 @@ fn main() {
     std::process::exit((sum == 0) as i32);
 }
 """
-    if shutil.which("rustc") is None:
-        return
+    need("rustc")
     with open(scene.path("project/prog.rs"), "w", encoding="ascii") as file:
         file.write(source)
     for mangling in ("legacy", "v0"):
@@ -483,31 +484,5 @@ fn main() {
             assert set(calls.values()) <= {9, 18}, (mangling, pattern, calls)
 
 
-CASES = [malformed, by_name, in_views, together, by_file, debug_information, usercode, mapped_paths, reported_by_plan, reported_by_info,
-         written_at, rust]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    count = [0, 0, 0]
-    for case in CASES:
-        if not fnmatch.fnmatch(case.__name__, options.filter):
-            continue
-        with tempfile.TemporaryDirectory(prefix="contrail-patterns.") as folder:
-            try:
-                case(Scene(contrail, os.path.realpath(folder)))
-                count[0] += 1
-            except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                count[1] += 1
-                print(f"FAIL patterns {case.__name__}: {type(error).__name__}: {str(error)[:1000]}\n"
-                      f"     again: tests/patterns.py --filter {case.__name__}", flush=True)
-    print(f"{count[0]} passed, {count[1]} failed, {count[2]} skipped")
-    return 1 if count[1] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

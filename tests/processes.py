@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Of the processes that contrail record starts, the program's: not the further one that watches signals."""
+"""What /proc tells of processes. Of those that contrail record starts, the program's: not the further one that watches signals."""
 import os
 
 WITNESS = "group-witness\n"
@@ -23,3 +23,35 @@ def is_witness(pid):
             return file.read() == WITNESS
     except OSError:
         return True # it has gone
+
+
+def stat_of(pid):
+    """The words after the name; [] when it has gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def state_of(pid):
+    """R, S, T, Z and so on; "" when it has gone."""
+    return (stat_of(pid) + [""])[0]
+
+
+def ticks_of(pid):
+    """How long it has run, in ticks of the clock."""
+    words = stat_of(pid)
+    return int(words[11]) + int(words[12]) if words else 0
+
+
+def system_call_of(pid):
+    """The number of the system call that the main thread waits in; "running" when it runs."""
+    try:
+        with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+            return file.read().split()[0]
+    except OSError:
+        return ""
+
+
+NANOSLEEP, PAUSE = "230", "34"

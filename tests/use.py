@@ -5,49 +5,36 @@ there is nothing.
 
     tests/use.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import pty
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import case, main, need_root, wait_for
+from processes import NANOSLEEP, system_call_of
+
 CRASH = "int wrong(volatile int *p) { return *p; } /* line 1 */\nint main(void) { return wrong((int *)0) + 1; }\n"
 BARE = ".globl _start\n_start: mov $60, %eax\n mov $7, %edi\n syscall\n"
 LOOP = ("#include <unistd.h>\nint step(int n) { usleep(5000); return n + 1; }\n"
         "int main(void) { int n = 0; while (n < 4000) n = step(n); return n == 0; }\n")
 
 
-class Skip(Exception):
-    pass
-
-
-class Scene:
+class Scene(harness.Scene):
     def __init__(self, options, folder):
-        self.contrail, self.folder = options.contrail, folder
+        super().__init__(options, folder)
         self.processes = []
 
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
     def build(self, name, text, *flags):
-        source = self.path(name + (".s" if text is BARE else ".c"))
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text)
+        source = self.write(name + (".s" if text is BARE else ".c"), text)
         subprocess.run(["gcc", "-O1", "-g", "-fno-inline", "-w", *flags, "-o", self.path(name), source], check=True)
         return self.path(name)
 
     def run(self, *words, status=0, environment=None):
         """Standard error; the status must be that."""
-        result = subprocess.run([self.contrail, *words], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=60, env=dict(os.environ, **(environment or {})))
+        result = self.execute(self.contrail, *words, env=dict(os.environ, **(environment or {})))
         if result.returncode not in (status if isinstance(status, tuple) else (status,)):
             raise AssertionError(f"status {result.returncode}, not {status}: {result.stderr}")
         self.out = result.stdout
@@ -73,8 +60,15 @@ class Scene:
         return text.decode().replace("\r", "")
 
     def start(self, *words):
-        self.processes.append(subprocess.Popen(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+        self.processes.append(subprocess.Popen(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                               stderr=subprocess.DEVNULL))
         return self.processes[-1]
+
+    def sleeper(self, *words):
+        """Started, and in its first sleep: the dynamic linker is done."""
+        process = self.start(*words)
+        wait_for("its first sleep", lambda: system_call_of(process.pid) == NANOSLEEP)
+        return process
 
     def close(self):
         for process in self.processes:
@@ -82,18 +76,19 @@ class Scene:
             process.wait()
 
 
-def expect(text, *patterns):
+def tells(text, *patterns):
     for pattern in patterns:
         if not re.search(pattern, text):
             raise AssertionError(f"{pattern!r} is not in {text!r}")
 
 
+@case
 def closing_line(scene):
     """On a terminal and with -v, not else, and not with -q."""
     line = r"contrail: [\d,]+ events of 1 thread, [\d.]+ .iB, nothing lost; next: contrail report\n"
-    expect(scene.on_terminal("record", "--", "/bin/true"), line)
-    expect(scene.run("record", "-v", "--", "/bin/true"), line)
-    expect(scene.run("record", "-v", "-o", "named", "--", "/bin/true"), "next: contrail report named\n")
+    tells(scene.on_terminal("record", "--", "/bin/true"), line)
+    tells(scene.run("record", "-v", "--", "/bin/true"), line)
+    tells(scene.run("record", "-v", "-o", "named", "--", "/bin/true"), "next: contrail report named\n")
     for words in (("record", "--", "/bin/true"), ("record", "-q", "--", "/bin/true"), ("record", "-qv", "--", "/bin/true")):
         if scene.run(*words):
             raise AssertionError(f"{words} said something")
@@ -101,12 +96,14 @@ def closing_line(scene):
         raise AssertionError("-q said something on a terminal")
 
 
+@case
 def crash_line(scene):
     scene.build("crash", CRASH)
-    expect(scene.run("record", "-v", "--", "./crash", status=139),
+    tells(scene.run("record", "-v", "--", "./crash", status=139),
            r"ended by SIGSEGV in wrong at crash.c:1\n", r"next: contrail info\n")
 
 
+@case
 def old_directory(scene):
     """Two traces are kept, what is no trace is left alone, and so is one that is being recorded."""
     def words(name):
@@ -119,23 +116,22 @@ def old_directory(scene):
     scene.run("record", "--", "/no/such/program", status=127)
     if words("contrail.out") != "3":
         raise AssertionError("moved for a program that is not there")
-    expect(scene.run("record", "-o", "contrail.out", "--", "/bin/true", status=125), "already exists")
+    tells(scene.run("record", "-o", "contrail.out", "--", "/bin/true", status=125), "already exists")
     shutil.rmtree(scene.path("contrail.out.old"))
     os.mkdir(scene.path("contrail.out.old"))
     with open(scene.path("contrail.out.old/precious"), "w", encoding="utf-8"):
         pass
-    expect(scene.run("record", "--", "/bin/true", status=125), "contrail.out.old")
+    tells(scene.run("record", "--", "/bin/true", status=125), "contrail.out.old")
     if os.listdir(scene.path("contrail.out.old")) != ["precious"] or words("contrail.out") != "3":
         raise AssertionError("something was touched")
     shutil.rmtree(scene.path("contrail.out.old"))
     shutil.rmtree(scene.path("contrail.out"))
     scene.start(scene.contrail, "record", "--", "/bin/sleep", "30")
-    end = time.monotonic() + 20
-    while time.monotonic() < end and not os.path.exists(scene.path("contrail.out/manifest.json")):
-        time.sleep(0.05)
-    expect(scene.run("record", "--", "/bin/true", status=125), "still goes on")
+    wait_for("a manifest", lambda: os.path.exists(scene.path("contrail.out/manifest.json")))
+    tells(scene.run("record", "--", "/bin/true", status=125), "still goes on")
 
 
+@case
 def no_link_followed(scene):
     """A link in the place of the default directory, or in an old trace, leads nowhere."""
     scene.run("record", "--", "/bin/true")
@@ -151,9 +147,9 @@ def no_link_followed(scene):
         raise AssertionError("a link was followed, or left")
 
 
+@case
 def under_sudo(scene):
-    if os.geteuid() != 0:
-        raise Skip("not root")
+    need_root()
     scene.run("record", "--follow", "-o", "t", "--", "sh", "-c", "/bin/true; /bin/true",
               environment={"SUDO_UID": "12345", "SUDO_GID": "23456"})
     found = []
@@ -163,40 +159,42 @@ def under_sudo(scene):
         raise AssertionError([(file.st_uid, file.st_gid) for file in found])
 
 
+@case
 def children_missed(scene):
     command = ("sh", "-c", "/bin/true; /bin/true; :")
-    expect(scene.run("record", "-v", "--", *command), "children were not recorded; contrail record --follow")
+    tells(scene.run("record", "-v", "--", *command), "children were not recorded; contrail record --follow")
     scene.run("info")
-    expect(scene.out, r"children +not recorded", r"started +2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d", r"hooked \(\d+\.\d %\)")
+    tells(scene.out, r"children +not recorded", r"started +2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d", r"hooked \(\d+\.\d %\)")
     for words in (("-v", "--follow", "--", *command), ("-v", "--", "/bin/true")):
         if "children were not" in scene.run("record", *words):
             raise AssertionError(f"children are missed in {words}")
 
 
+@case
 def option_p(scene):
-    expect(scene.run("record", "-p", "1", status=2), "contrail attach PID")
+    tells(scene.run("record", "-p", "1", status=2), "contrail attach PID")
 
 
+@case
 def by_name(scene):
     program = scene.build("uniquely-named", LOOP)
-    scene.start(program)
-    time.sleep(0.3)
-    expect(scene.run("attach", "--for", "300ms", "uniquely-named", "step"), "attached to process", r"[1-9]\d* events")
-    scene.start(program)
-    time.sleep(0.3)
-    expect(scene.run("attach", "--for", "300ms", "uniquely-named", status=2), r"2 processes are named .* \(\d+, \d+\)")
-    expect(scene.run("attach", "no-such-name-anywhere", status=2), "there is no process named")
+    scene.sleeper(program)
+    tells(scene.run("attach", "--for", "300ms", "uniquely-named", "step"), "attached to process", r"[1-9]\d* events")
+    scene.sleeper(program)
+    tells(scene.run("attach", "--for", "300ms", "uniquely-named", status=2), r"2 processes are named .* \(\d+, \d+\)")
+    tells(scene.run("attach", "no-such-name-anywhere", status=2), "there is no process named")
 
 
+@case
 def nothing_recorded(scene):
     scene.build("bare", BARE, "-nostdlib", "-static", "-s")
-    expect(scene.run("record", "--", "./bare", status=7), "nothing was recorded: no function of the program is known")
-    expect(scene.run("record", "--trace", "nosuch", "--", "/bin/true"), "nothing was recorded: none of the functions")
-    process = scene.start(scene.build("loop", LOOP))
-    time.sleep(0.3)
-    expect(scene.run("attach", "--for", "300ms", str(process.pid), "nosuch", status=125), "nothing was recorded: none of the")
+    tells(scene.run("record", "--", "./bare", status=7), "nothing was recorded: no function of the program is known")
+    tells(scene.run("record", "--trace", "nosuch", "--", "/bin/true"), "nothing was recorded: none of the functions")
+    process = scene.sleeper(scene.build("loop", LOOP))
+    tells(scene.run("attach", "--for", "300ms", str(process.pid), "nosuch", status=125), "nothing was recorded: none of the")
 
 
+@case
 def trace_none(scene):
     """Nothing is hooked; output and the crash are there, and patterns may come."""
     scene.build("crash", CRASH)
@@ -206,116 +204,85 @@ def trace_none(scene):
     info = json.loads(scene.out)
     if info["events"] != 0 or sum(module["hooked"] for module in info["modules"]) != 0 or info["crash"]["name"] != "SIGSEGV":
         raise AssertionError(info)
-    expect(scene.run("record", "-v", "--trace", "none", "--", "/bin/echo", "words"), r"next: contrail output\n")
+    tells(scene.run("record", "-v", "--trace", "none", "--", "/bin/echo", "words"), r"next: contrail output\n")
     scene.run("output")
-    expect(scene.out, "words")
+    tells(scene.out, "words")
     scene.start(scene.contrail, "record", "-o", "live", "--trace", "none", "--", scene.build("none-loop", LOOP))
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
+    def sessions():
         scene.run("sessions", "--json")
-        mine = [s["id"] for s in json.loads(scene.out)["sessions"] if "none-loop" in json.dumps(s)]
-        if mine:
-            break
-        time.sleep(0.1)
-    scene.run("trace", mine[0], "add", "step")
-    time.sleep(0.5)
-    scene.run("stop", mine[0])
+        return [s["id"] for s in json.loads(scene.out)["sessions"] if "none-loop" in json.dumps(s)]
+    mine = wait_for("a session", sessions)[0]
+    scene.run("trace", mine, "add", "step")
+
+    def events():
+        scene.run("status", "--json", mine)
+        return json.loads(scene.out)["events"]
+    wait_for("events", events)
+    scene.run("stop", mine)
     scene.run("report", "--json", "live")
     if [row["name"] for row in json.loads(scene.out)["functions"]] != ["step"]:
         raise AssertionError(scene.out)
 
 
+@case
 def little_known(scene):
     """A program of whose text little is known."""
     text = "int main(void) { return 0; }\nasm(\".text\\n.fill 200000, 1, 0x90\\n\");\n"
     scene.build("vast", text, "-s")
-    expect(scene.run("record", "--", "./vast"), r"note: only [\d.]+ % of the text of vast belongs to known functions")
+    tells(scene.run("record", "--", "./vast"), r"note: only [\d.]+ % of the text of vast belongs to known functions")
     scene.run("info")
-    expect(scene.out, r"note +only", r"0\.\d\d %  .*/vast")
+    tells(scene.out, r"note +only", r"0\.\d\d %  .*/vast")
     scene.run("plan", "vast")
-    expect(scene.out, r"0\.\d\d % of 19\d\.\d KiB of text belongs to known functions; calls in the rest")
+    tells(scene.out, r"0\.\d\d % of 19\d\.\d KiB of text belongs to known functions; calls in the rest")
 
 
+@case
 def nothing_matches(scene):
     """It is said, with names that may be meant; with --json and -q it is status 1."""
     scene.build("crash", CRASH)
     scene.run("record", "--", "./crash", status=139)
     for command in ("report", "replay"):
-        expect(scene.run(command, "--function", "wrogn"), "no function matches 'wrogn'; perhaps wrong\n")
-        expect(scene.run(command, "--function", "Wrong*", "--json", status=1), "perhaps wrong\n")
-        expect(scene.run(command, "--module", "nosuch", "-q", status=1), "no module matches 'nosuch'")
+        tells(scene.run(command, "--function", "wrogn"), "no function matches 'wrogn'; perhaps wrong\n")
+        tells(scene.run(command, "--function", "Wrong*", "--json", status=1), "perhaps wrong\n")
+        tells(scene.run(command, "--module", "nosuch", "-q", status=1), "no module matches 'nosuch'")
         if scene.run(command, "--function", "wrong", "-q") or scene.out:
             raise AssertionError("-q showed something")
         if scene.run(command, "--function", "wrong", "--json") or "wrong" not in scene.out:
             raise AssertionError("not found")
-    expect(scene.run("report", "--function", "deregister_tm_clones", "--json", "--module", "crash", status=(0, 1)), "^$|none was called")
+    tells(scene.run("report", "--function", "deregister_tm_clones", "--json", "--module", "crash", status=(0, 1)), "^$|none was called")
 
 
+@case
 def places(scene):
-    expect(scene.run("record", "-o", "/proc/trace", "--", "/bin/true", status=125), "no directory can be made in /proc")
+    tells(scene.run("record", "-o", "/proc/trace", "--", "/bin/true", status=125), "no directory can be made in /proc")
 
 
+@case
 def patterns_match_nothing(scene):
     """Patterns of record, attach, plan, trace and exclude: the same, of all modules that were looked at."""
     scene.build("loop", LOOP)
     for pattern, likely in (("stpe", "perhaps step"), ("ste", "perhaps step"), ("loop!maim", "perhaps main"),
                             ("libc.so.6!mallocc", "perhaps malloc"), ("looop!main", "no such module; perhaps loop"),
                             ("@file:looop.c", "perhaps loop.c")):
-        expect(scene.run("plan", "--trace", pattern, "--json", "./loop", status=1), "matched no function")
+        tells(scene.run("plan", "--trace", pattern, "--json", "./loop", status=1), "matched no function")
         target = scene.start("./loop")
         err = scene.run("attach", "--for", "50ms", "-o", "t", str(target.pid), pattern, status=125)
-        expect(err, f"--trace '{re.escape(pattern)}' matched no function: {re.escape(likely)}")
+        tells(err, f"--trace '{re.escape(pattern)}' matched no function: {re.escape(likely)}")
         shutil.rmtree(scene.path("t"))
         target.kill()
-    expect(scene.run("record", "--exclude", "stpe", "--trace", "none", "--", "/bin/true"), "--exclude 'stpe' matched no function")
+    tells(scene.run("record", "--exclude", "stpe", "--trace", "none", "--", "/bin/true"), "--exclude 'stpe' matched no function")
     target = scene.start("./loop")
     attach = scene.start(scene.contrail, "attach", "-q", "-o", "t", str(target.pid), "main")
-    end = time.monotonic() + 30
-    while subprocess.run([scene.contrail, "status", str(target.pid)], capture_output=True, check=False).returncode != 0:
-        if time.monotonic() > end:
-            raise AssertionError("no session")
-        time.sleep(0.02)
+    wait_for("a session", lambda: scene.execute(scene.contrail, "status", str(target.pid)).returncode == 0)
     for verb in ("trace", "exclude"):
         said = f"^contrail {verb}: 'stpe' matches no function of the process: perhaps step\n$"
-        expect(scene.run(verb, str(target.pid), "add", "stpe"), said)
-        expect(scene.run(verb, str(target.pid), "add", "--json", "stpe", status=1), said)
+        tells(scene.run(verb, str(target.pid), "add", "stpe"), said)
+        tells(scene.run(verb, str(target.pid), "add", "--json", "stpe", status=1), said)
     if scene.run("trace", str(target.pid), "add", "--json", "step"):
         raise AssertionError("a pattern that matches")
     attach.terminate()
     attach.wait(60)
 
 
-CASES = [patterns_match_nothing, closing_line, crash_line, old_directory, no_link_followed, under_sudo, children_missed, option_p, by_name, nothing_recorded,
-         trace_none, little_known, nothing_matches, places]
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--filter", action="append")
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    options = parser.parse_args()
-    options.contrail = os.path.abspath(os.path.join(options.build, "contrail"))
-    passed = failed = skipped = 0
-    for case in CASES:
-        if options.filter and not any(fnmatch.fnmatch(case.__name__, pattern) for pattern in options.filter):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            scene = Scene(options, folder)
-            try:
-                case(scene)
-                passed += 1
-                print(f"ok   {case.__name__}", flush=True)
-            except Skip as reason:
-                skipped += 1
-                print(f"skip {case.__name__}: {reason}", flush=True)
-            except (AssertionError, subprocess.SubprocessError, OSError, KeyError, IndexError, ValueError) as error:
-                failed += 1
-                print(f"FAIL {case.__name__}: {error!r}\n     again: tests/use.py --filter {case.__name__}", flush=True)
-            finally:
-                scene.close()
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -26,7 +26,7 @@ class Scene(harness.Scene):
 
     def program(self, variant="gcc-O2"):
         fixture = fx.Fixture(os.path.join(fx.FIXTURES, "values.c"))
-        return fx.build(fixture, variant, os.path.join(self.build, "tests", "fixtures"))
+        return fx.build(fixture, variant, os.path.join(self.build_dir, "tests", "fixtures"))
 
     def run(self, *words):
         environment = dict(os.environ, CT_COUNTS=os.path.join(self.folder, "counts"))
