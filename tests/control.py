@@ -5,51 +5,22 @@ that run meanwhile and count for themselves.
 
     tests/control.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import case, main, need, need_root
+
 WAIT = 60
-# Each line of its input is `FUNCTION N`: so many calls; it answers when they are done.
-PROGRAM = r"""
-#include <stdio.h>
-#include <string.h>
-static volatile int seen;
-__attribute__((noinline)) void first(int i) { seen = i; }
-__attribute__((noinline)) void second(int i) { seen = i + 1; }
-__attribute__((noinline)) void third(int i) { seen = i + 2; }
-int main(void)
-{
-  char name[32];
-  int n;
-  setvbuf(stdout, NULL, _IOLBF, 0);
-  puts("ready");
-  while (scanf("%31s %d", name, &n) == 2) {
-    for (int i = 0; i < n; i++)
-      strcmp(name, "first") == 0 ? first(i) : strcmp(name, "second") == 0 ? second(i) : third(i);
-    printf("%s %d\n", name, n);
-  }
-  return 7;
-}
-"""
-
-
-class Skip(Exception):
-    pass
 
 
 class Program:
@@ -79,22 +50,22 @@ class Program:
         return self.process.returncode, errors
 
 
-class Scene:
+class Scene(harness.Scene):
     def __init__(self, options, folder):
-        self.contrail, self.folder = options.contrail, folder
+        super().__init__(options, folder)
         self.runtime = os.path.join(folder, "runtime")
         self.sockets = os.path.join(self.runtime, "contrail")
         os.mkdir(self.runtime, 0o700)
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.runtime)
-        self.program, self.programs, self.others, self.traces = options.program, [], [], 0
+        self.program = self.compile("programs/calls.c", "-O1", name="program", compiler="cc")
+        self.programs, self.others, self.traces = [], [], 0
 
-    def trace(self):
+    def next_trace(self):
         self.traces += 1
         return os.path.join(self.folder, f"{self.traces}.trace")
 
     def run(self, *words, status=0, prefix=()):
-        result = subprocess.run([*prefix, self.contrail, *words], env=self.environment, capture_output=True, text=True,
-                                timeout=WAIT, stdin=subprocess.DEVNULL)
+        result = self.execute(*prefix, self.contrail, *words)
         if result.returncode != status:
             raise AssertionError(f"contrail {' '.join(words)}: status {result.returncode}, not {status}: "
                                  f"{result.stdout.strip()} {result.stderr.strip()}")
@@ -102,9 +73,8 @@ class Scene:
 
     def json(self, *words, status=0):
         """Of a failure too the answer is on stdout."""
-        result = subprocess.run([self.contrail, *words, "--json"], env=self.environment, capture_output=True, text=True,
-                                timeout=WAIT, stdin=subprocess.DEVNULL)
-        expect(result.returncode, status, f"status of {words}: {result.stderr}")
+        result = self.execute(self.contrail, *words, "--json")
+        equal(result.returncode, status, f"status of {words}: {result.stderr}")
         return json.loads(result.stdout)
 
     def start(self):
@@ -112,14 +82,14 @@ class Scene:
         return self.programs[-1]
 
     def record(self, *options):
-        trace = self.trace()
+        trace = self.next_trace()
         program = Program([self.contrail, "record", "-o", trace, *options, "--", self.program], self.environment)
         self.programs.append(program)
         return program, trace
 
     def attach(self, program, *options, prefix=()):
         """(contrail, id, trace) of a session whose hooks are in."""
-        trace = self.trace()
+        trace = self.next_trace()
         words = [*prefix, self.contrail, "attach", "-o", trace, *options, str(program.process.pid)]
         contrail = subprocess.Popen(words, env=self.environment, stderr=subprocess.PIPE, text=True)
         self.others.append(contrail)
@@ -160,7 +130,7 @@ class Scene:
             child.communicate()
 
 
-def expect(found, wanted, what):
+def equal(found, wanted, what):
     if found != wanted:
         raise AssertionError(f"{what}: {found!r}, not {wanted!r}")
 
@@ -172,10 +142,11 @@ def call(method, number=1, **params):
 # ---- the commands ----
 
 
+@case("sessions and status")
 def listed(scene):
     """A recording of each kind, what is shown of them, and how they are named."""
-    expect(scene.json("sessions"), {"sessions": []}, "sessions before there was one")
-    expect(scene.run("sessions"), "", "sessions before there was one")
+    equal(scene.json("sessions"), {"sessions": []}, "sessions before there was one")
+    equal(scene.run("sessions"), "", "sessions before there was one")
     scene.run("status", status=3), scene.run("stop", status=3)
     program = scene.start()
     contrail, name, trace = scene.attach(program)
@@ -183,22 +154,22 @@ def listed(scene):
     status = scene.json("status")
     wanted = {"id": name, "pid": program.process.pid, "controller": contrail.pid, "program": scene.program, "trace": trace,
               "state": "running", "attached": True, "ended": False, "detached": False, "dropped": 0, "interval": 1}
-    expect({key: status[key] for key in wanted}, wanted, "status")
+    equal({key: status[key] for key in wanted}, wanted, "status")
     if not 0 < status["hooked"] <= status["functions"] or not abs(status["since_wall_ns"] / 1e9 - time.time()) < 3600:
         raise AssertionError(f"status: {status}")
     for word in (name, str(program.process.pid)):
-        expect(scene.json("status", word)["id"], name, f"status {word}")
+        equal(scene.json("status", word)["id"], name, f"status {word}")
     text = scene.run("status")
     if name not in text or "state      running" not in text:
         raise AssertionError(f"status as text: {text}")
 
     other, other_trace = scene.record()
     sessions = scene.json("sessions")["sessions"]
-    expect(sorted(s["controller"] for s in sessions), sorted([contrail.pid, other.process.pid]), "two sessions")
+    equal(sorted(s["controller"] for s in sessions), sorted([contrail.pid, other.process.pid]), "two sessions")
     second = scene.session_of(other.process.pid)
-    expect((second["attached"], second["trace"]), (False, other_trace), "the recorded program")
+    equal((second["attached"], second["trace"]), (False, other_trace), "the recorded program")
     lines = scene.run("sessions").splitlines()
-    expect([line.split()[0] for line in lines], ["session"] + sorted([name, second["id"]]), "sessions as text")
+    equal([line.split()[0] for line in lines], ["session"] + sorted([name, second["id"]]), "sessions as text")
     if "which one" not in scene.run("status", status=2):
         raise AssertionError("several sessions, and none is asked for")
     scene.run("status", "program", status=3), scene.run("status", "1", status=3), scene.run("status", "../x", status=3)
@@ -210,6 +181,7 @@ def listed(scene):
         raise AssertionError(f"the end: {left}")
 
 
+@case("stop, attached")
 def stop_attached(scene):
     """What is called up to there is in the trace, what comes later is not, and it can be attached to again."""
     program = scene.start()
@@ -217,15 +189,16 @@ def stop_attached(scene):
         contrail, name, trace = scene.attach(program)
         program.call("first", 1000 + turn), program.call("second", 10)
         status = scene.json("stop", name)
-        expect((status["detached"], status["state"]), (True, "initialized"), "status of a session that was stopped")
+        equal((status["detached"], status["state"]), (True, "initialized"), "status of a session that was stopped")
         program.call("first", 500)
-        expect(contrail.wait(WAIT), 0, "status of contrail attach")
-        expect(scene.calls(trace, "first", "second"), (1000 + turn, 10), "calls")
-        expect(os.listdir(scene.sockets), [], "sockets after the end")
+        equal(contrail.wait(WAIT), 0, "status of contrail attach")
+        equal(scene.calls(trace, "first", "second"), (1000 + turn, 10), "calls")
+        equal(os.listdir(scene.sockets), [], "sockets after the end")
         scene.run("stop", name, status=3)
-    expect(program.end()[0], 7, "the program's status")
+    equal(program.end()[0], 7, "the program's status")
 
 
+@case("stop, recorded")
 def stop_recorded(scene):
     """The program runs on; its status is that of contrail record."""
     program, trace = scene.record()
@@ -233,98 +206,103 @@ def stop_recorded(scene):
     session = scene.session_of(program.process.pid)["id"]
     scene.run("stop", session)
     program.call("first", 500)
-    expect(program.end()[0], 7, "the program's status")
-    expect(scene.calls(trace, "first"), (1234,), "calls")
+    equal(program.end()[0], 7, "the program's status")
+    equal(scene.calls(trace, "first"), (1234,), "calls")
 
 
+@case("stop, twice")
 def stop_twice(scene):
     program, _ = scene.record()
     session = scene.session_of(program.process.pid)["id"]
     scene.run("stop", session)
     if "detach" not in scene.run("stop", session, status=1):
         raise AssertionError("stopped twice")
-    expect(scene.json("status", session)["detached"], True, "status after stop")
-    expect(program.end()[0], 7, "the program's status")
+    equal(scene.json("status", session)["detached"], True, "status after stop")
+    equal(program.end()[0], 7, "the program's status")
 
 
+@case("stop --end")
 def end(scene):
     """With --end it is recorded to the last call before SIGTERM."""
     program, trace = scene.record()
     program.call("second", 77)
     scene.run("stop", "--end")
-    expect(program.end()[0], 128 + signal.SIGTERM, "contrail's status")
-    expect(scene.calls(trace, "second"), (77,), "calls")
+    equal(program.end()[0], 128 + signal.SIGTERM, "contrail's status")
+    equal(scene.calls(trace, "second"), (77,), "calls")
     program = scene.start()
     contrail, name, trace = scene.attach(program)
     program.call("second", 78)
     scene.run("stop", "--end", name)
-    expect(program.end()[0], -signal.SIGTERM, "the program's status")
-    expect(contrail.wait(WAIT), 0, "status of contrail attach")
-    expect(scene.calls(trace, "second"), (78,), "calls")
+    equal(program.end()[0], -signal.SIGTERM, "the program's status")
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+    equal(scene.calls(trace, "second"), (78,), "calls")
 
 
+@case("pause and resume")
 def pause(scene):
     """While it is paused it does nothing; then it goes on, and nothing is lost or counted twice."""
     program = scene.start()
     contrail, name, trace = scene.attach(program)
     for turn in range(5):
-        expect(scene.json("pause", name)["state"], "attached", "state when paused")
+        equal(scene.json("pause", name)["state"], "attached", "state when paused")
         program.say("third", 100)
         with open(f"/proc/{program.process.pid}/stat", encoding="ascii") as file:
-            expect(file.read().rpartition(")")[2].split()[0], "t", "the program's own state")
+            equal(file.read().rpartition(")")[2].split()[0], "t", "the program's own state")
         if "paus" not in scene.run("pause", name, status=1):
             raise AssertionError("paused twice")
-        expect(scene.json("resume", name)["state"], "running", "state when resumed")
+        equal(scene.json("resume", name)["state"], "running", "state when resumed")
         program.hear("third 100")
         scene.run("resume", name, status=1)
     scene.run("pause", name)
     scene.run("stop", name)
     program.call("third", 10)
     contrail.wait(WAIT)
-    expect(scene.calls(trace, "third"), (500,), "calls")
+    equal(scene.calls(trace, "third"), (500,), "calls")
 
 
+@case("several sessions")
 def several(scene):
     """Each has its own target; none is recorded twice."""
     programs = [scene.start() for _ in range(4)]
     sessions = [scene.attach(program) for program in programs]
-    expect(len(scene.json("sessions")["sessions"]), 4, "sessions")
+    equal(len(scene.json("sessions")["sessions"]), 4, "sessions")
     for i, program in enumerate(programs):
         program.call("first", 100 + i)
-    trace = scene.trace()
+    trace = scene.next_trace()
     error = scene.run("attach", "-o", trace, str(programs[0].process.pid), status=125)
     if len(error.splitlines()) != 1 or os.path.exists(trace):
         raise AssertionError(f"attached twice: {error}")
     for i, (contrail, name, trace) in enumerate(sessions):
         programs[i].call("second", 5)
         scene.run("stop", str(programs[i].process.pid))
-        expect(contrail.wait(WAIT), 0, "status of contrail attach")
-        expect(scene.calls(trace, "first", "second"), (100 + i, 5), "calls")
-        expect(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
+        equal(contrail.wait(WAIT), 0, "status of contrail attach")
+        equal(scene.calls(trace, "first", "second"), (100 + i, 5), "calls")
+        equal(len(scene.json("sessions")["sessions"]), 3 - i, "sessions left")
 
 
 # ---- patterns ----
 
 
+@case("patterns changed")
 def changed(scene):
     """What is traced changes by commands, and the trace has exactly the calls of what was hooked."""
     program = scene.start()
     contrail, name, trace = scene.attach(program, "--exclude", "program!third")
-    expect(scene.json("trace", "list")["patterns"], [], "patterns of a session that traces everything")
-    expect(scene.json("exclude", "list")["patterns"], ["program!third"], "exclusions")
+    equal(scene.json("trace", "list")["patterns"], [], "patterns of a session that traces everything")
+    equal(scene.json("exclude", "list")["patterns"], ["program!third"], "exclusions")
     program.call("first", 3), program.call("second", 4), program.call("third", 5)
     answer = scene.json("trace", name, "add", "program!first", "program!nothing")
-    expect([(p["pattern"], p["class"], p["matched"], p["hooked"]) for p in answer["patterns"]],
-           [("program!first", "exact", 1, 1), ("program!nothing", "exact", 0, 0)], "patterns")
-    expect((answer["hooked"], answer["busy"], answer["before"] > 100), (1, 0, True), "numbers")
+    equal([(p["pattern"], p["class"], p["matched"], p["hooked"]) for p in answer["patterns"]],
+          [("program!first", "exact", 1, 1), ("program!nothing", "exact", 0, 0)], "patterns")
+    equal((answer["hooked"], answer["busy"], answer["before"] > 100), (1, 0, True), "numbers")
     program.call("first", 10), program.call("second", 20), program.call("third", 30)
     scene.run("trace", str(program.process.pid), "add", "program!*")
     program.call("first", 100), program.call("second", 200), program.call("third", 300)
     text = scene.run("trace", "list")
     if "program!first  (exact, full): 1 matched, 1 hooked" not in text or "1 excluded" not in text:
         raise AssertionError(f"list as text: {text}")
-    expect(scene.json("exclude", "remove", "program!third")["patterns"], [], "exclusions")
-    expect(scene.json("exclude", "add", "program!second")["patterns"], ["program!second"], "exclusions")
+    equal(scene.json("exclude", "remove", "program!third")["patterns"], [], "exclusions")
+    equal(scene.json("exclude", "add", "program!second")["patterns"], ["program!second"], "exclusions")
     program.call("first", 1000), program.call("second", 2000), program.call("third", 3000)
     scene.run("trace", "remove", "program!*", "program!first")
     program.call("first", 10000), program.call("second", 20000), program.call("third", 30000)
@@ -335,10 +313,11 @@ def changed(scene):
         if len(scene.run(*words, status=status).splitlines()) != 1:
             raise AssertionError(f"{words}: not one line")
     scene.run("stop")
-    expect(contrail.wait(WAIT), 0, "status of contrail attach")
-    expect(scene.calls(trace, "first", "second", "third"), (3 + 10 + 100 + 1000, 4 + 200, 3000), "calls")
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+    equal(scene.calls(trace, "first", "second", "third"), (3 + 10 + 100 + 1000, 4 + 200, 3000), "calls")
 
 
+@case("patterns changed at random")
 def changed_often(scene):
     """A hundred changes at random over the socket, while other clients ask for the status: counts are exact."""
     names = ("first", "second", "third")
@@ -369,8 +348,8 @@ def changed_often(scene):
         verb = "remove" if function in target else "add"
         (target.remove if verb == "remove" else target.add)(function)
         answer = scene.ask(name, call(f"{which}.{verb}", patterns=["program!" + function]))
-        expect(answer.get("error"), None, f"{which}.{verb}")
-        expect((answer["result"]["hooked"], answer["result"]["busy"]), (len(traced - excluded), 0), "hooked")
+        equal(answer.get("error"), None, f"{which}.{verb}")
+        equal((answer["result"]["hooked"], answer["result"]["busy"]), (len(traced - excluded), 0), "hooked")
         for function in names:
             number = dice.randrange(200)
             program.call(function, number)
@@ -378,28 +357,30 @@ def changed_often(scene):
     stop.set()
     for thread in threads:
         thread.join()
-    expect(wrong[:3], [], "other clients")
+    equal(wrong[:3], [], "other clients")
     scene.run("stop")
-    expect(contrail.wait(WAIT), 0, "status of contrail attach")
-    expect(scene.calls(trace, *names), tuple(counts[function] for function in names), "calls")
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+    equal(scene.calls(trace, *names), tuple(counts[function] for function in names), "calls")
 
 
+@case("patterns of a recorded program")
 def changed_recorded(scene):
     """The same of a program that was started: patterns given then, and modes."""
     program, trace = scene.record("--trace", "program!first")
     program.call("first", 10), program.call("second", 10)
     session = scene.session_of(program.process.pid)["id"]
     answer = scene.json("trace", session, "add", "--mode", "light", "program!first", "program!second")
-    expect([(p["pattern"], p["asked"], p["mode"], p["hooked"]) for p in answer["patterns"]],
-           [("program!first", "light", "light", 1), ("program!second", "light", "light", 1)], "patterns")
+    equal([(p["pattern"], p["asked"], p["mode"], p["hooked"]) for p in answer["patterns"]],
+          [("program!first", "light", "light", 1), ("program!second", "light", "light", 1)], "patterns")
     program.call("first", 20), program.call("second", 20)
-    expect(program.end()[0], 7, "the program's status")
-    expect(scene.calls(trace, "first", "second"), (30, 20), "calls")
+    equal(program.end()[0], 7, "the program's status")
+    equal(scene.calls(trace, "first", "second"), (30, 20), "calls")
 
 
 # ---- the socket ----
 
 
+@case("mode bits")
 def modes(scene):
     umask = os.umask(0)
     try:
@@ -407,13 +388,13 @@ def modes(scene):
         contrail, name, _ = scene.attach(program)
     finally:
         os.umask(umask)
-    expect(stat.S_IMODE(os.stat(scene.sockets).st_mode), 0o700, "mode of the directory")
-    expect(os.listdir(scene.sockets), [name + ".sock"], "the directory")
+    equal(stat.S_IMODE(os.stat(scene.sockets).st_mode), 0o700, "mode of the directory")
+    equal(os.listdir(scene.sockets), [name + ".sock"], "the directory")
     info = os.stat(os.path.join(scene.sockets, name + ".sock"))
-    expect((stat.S_ISSOCK(info.st_mode), stat.S_IMODE(info.st_mode)), (True, 0o600), "mode of the socket")
+    equal((stat.S_ISSOCK(info.st_mode), stat.S_IMODE(info.st_mode)), (True, 0o600), "mode of the socket")
     contrail.send_signal(signal.SIGINT)
-    expect(contrail.wait(WAIT) in (0, 125), True, "status of contrail attach")  # 125: nothing was called
-    expect(os.listdir(scene.sockets), [], "the directory after the end")
+    equal(contrail.wait(WAIT) in (0, 125), True, "status of contrail attach")  # 125: nothing was called
+    equal(os.listdir(scene.sockets), [], "the directory after the end")
 
 
 def real_time(*pids):
@@ -428,10 +409,11 @@ def real_time(*pids):
     return found
 
 
+@case("raised priority")
 def raised_priority(scene):
     """The thread that stops a program's threads has a real-time priority meanwhile, if it may, and nobody has afterwards."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        raise Skip("not root, or no setpriv")
+    need_root()
+    need("setpriv")
     unable = ["setpriv", "--bounding-set=-sys_nice"]
     limited = ["prlimit", "--rtprio=1", *unable]
     may_limit = subprocess.run([*limited, "true"], capture_output=True, check=False).returncode == 0
@@ -443,12 +425,13 @@ def raised_priority(scene):
             until = time.monotonic() + 5  # a thread of contrail's that waits for a processor is raised for a moment
             while (raised := real_time(contrail.pid, program.process.pid)) and time.monotonic() < until:
                 time.sleep(0.01)
-            expect(raised, [], f"threads with a real-time priority, {prefix}")
+            equal(raised, [], f"threads with a real-time priority, {prefix}")
         scene.run("stop", name)
-        expect(contrail.wait(WAIT) in (0, 125), True, "status of contrail attach")  # 125: nothing was called
-        expect(program.end()[0], 7, "the program's status")
+        equal(contrail.wait(WAIT) in (0, 125), True, "status of contrail attach")  # 125: nothing was called
+        equal(program.end()[0], 7, "the program's status")
 
 
+@case("no place for sockets")
 def no_runtime_dir(scene):
     """Without a directory of one's own the recording is as it is, with a line that says so."""
     os.mkdir(scene.sockets, 0o777)
@@ -456,12 +439,13 @@ def no_runtime_dir(scene):
     program, trace = scene.record()
     program.call("first", 10)
     status, errors = program.end()
-    expect((status, len(errors.splitlines())), (7, 1), "status and lines")
+    equal((status, len(errors.splitlines())), (7, 1), "status and lines")
     if "others may write" not in errors:
         raise AssertionError(f"stderr: {errors}")
-    expect(scene.calls(trace, "first"), (10,), "calls")
+    equal(scene.calls(trace, "first"), (10,), "calls")
 
 
+@case("contrail killed")
 def killed(scene):
     """A session that was killed is not shown, its socket goes, and the next one has the name."""
     program = scene.start()
@@ -469,24 +453,25 @@ def killed(scene):
         contrail, name, _ = scene.attach(program)
         contrail.kill()
         contrail.wait(WAIT)
-        expect(os.listdir(scene.sockets), [name + ".sock"], "the directory")
-        expect(scene.json("sessions"), {"sessions": []}, "sessions")
-        expect(os.listdir(scene.sockets), [], "the directory, cleaned")
+        equal(os.listdir(scene.sockets), [name + ".sock"], "the directory")
+        equal(scene.json("sessions"), {"sessions": []}, "sessions")
+        equal(os.listdir(scene.sockets), [], "the directory, cleaned")
     contrail, name, _ = scene.attach(program)
     contrail.kill()
     contrail.wait(WAIT)
     contrail, again, _ = scene.attach(program)
-    expect(again, name, "the name")
-    expect(scene.json("status", name)["controller"], contrail.pid, "whose session it is")
+    equal(again, name, "the name")
+    equal(scene.json("status", name)["controller"], contrail.pid, "whose session it is")
     program.call("first", 10)
     scene.run("stop")
-    expect(program.end()[0], 7, "the program's status")
+    equal(program.end()[0], 7, "the program's status")
 
 
+@case
 def requests(scene):
     program = scene.start()
     _, name, _ = scene.attach(program)
-    expect(scene.ask(name, call("status", 5))["result"]["id"], name, "status")
+    equal(scene.ask(name, call("status", 5))["result"]["id"], name, "status")
     codes = {
         "nowhere": (call("nowhere"), -32601), "wrong parameter": (call("stop", end="now"), -32602),
         "unknown parameter": (call("status", all=True), -32602), "by position": ({**call("stop"), "params": [True]}, -32602),
@@ -499,15 +484,16 @@ def requests(scene):
             raise AssertionError(f"{what}: {answer}, not {code}")
     answers = scene.ask(name, [call("status", "a"), {"jsonrpc": "2.0", "method": "pause"}, 3, call("status", "b"), call("resume", "c")])
     states = [answer.get("result", {}).get("state") or answer["error"]["code"] for answer in answers]
-    expect(states, ["running", -32600, "attached", "running"], "batch")
-    expect(scene.ask(name, {"jsonrpc": "2.0", "method": "stop"}), None, "a notification's answer")
+    equal(states, ["running", -32600, "attached", "running"], "batch")
+    equal(scene.ask(name, {"jsonrpc": "2.0", "method": "stop"}), None, "a notification's answer")
     program.call("first", 1)
     deadline = time.monotonic() + WAIT
     while scene.json("sessions")["sessions"] and time.monotonic() < deadline:
         time.sleep(0.05)
-    expect(scene.json("sessions"), {"sessions": []}, "sessions after a notification to stop")
+    equal(scene.json("sessions"), {"sessions": []}, "sessions after a notification to stop")
 
 
+@case("fifty clients")
 def crowd(scene):
     """Fifty clients at once, and some that send nonsense or say nothing, while the program runs: none is in its way."""
     program = scene.start()
@@ -549,13 +535,14 @@ def crowd(scene):
         thread.join()
     stop.set()
     pest.join()
-    expect(wrong[:3], [], "wrong answers")
+    equal(wrong[:3], [], "wrong answers")
     program.call("second", 3)
     scene.run("stop")
-    expect(contrail.wait(WAIT), 0, "status of contrail attach")
-    expect(scene.calls(trace, "first", "second"), (100000, 3), "calls")
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+    equal(scene.calls(trace, "first", "second"), (100000, 3), "calls")
 
 
+@case("a client that does not read")
 def slow_client(scene):
     """One that asks for much and reads nothing: it keeps nobody, and is kept at no more than a bound."""
     program = scene.start()
@@ -571,20 +558,21 @@ def slow_client(scene):
         if sent >= 64 << 20:
             raise AssertionError("all that a client sends is taken, though it reads no answers")
         program.call("first", 5000)
-        expect(scene.json("status")["state"], "running", "state")
+        equal(scene.json("status")["state"], "running", "state")
         with open(f"/proc/{contrail.pid}/status", encoding="ascii") as file:
             before = int(re.search(r"VmRSS:\s*(\d+)", file.read())[1])
         if before > 512 << 10:
             raise AssertionError(f"contrail has taken {before} KiB")
         scene.run("stop")
-    expect(contrail.wait(WAIT), 0, "status of contrail attach")
-    expect(scene.calls(trace, "first"), (5000,), "calls")
+    equal(contrail.wait(WAIT), 0, "status of contrail attach")
+    equal(scene.calls(trace, "first"), (5000,), "calls")
 
 
+@case("another user")
 def other_user(scene):
     """Another user sees nothing, cannot connect, and is not answered when the files let him through."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        raise Skip("not root, or no setpriv")
+    need_root()
+    need("setpriv")
     program = scene.start()
     contrail, name, _ = scene.attach(program)
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -598,7 +586,7 @@ def other_user(scene):
         return subprocess.run([*nobody, sys.executable, "-c", script, path], capture_output=True, text=True, timeout=WAIT)
 
     os.chmod(scene.folder, 0o711), os.chmod(scene.runtime, 0o711)
-    expect(connect().returncode, 13, "connecting as another user")
+    equal(connect().returncode, 13, "connecting as another user")
     os.chmod(scene.sockets, 0o711), os.chmod(path, 0o666)
     answer = connect()
     if "another user" not in answer.stdout:
@@ -609,52 +597,8 @@ def other_user(scene):
                                 text=True, timeout=WAIT)
         if result.returncode != 126 and json.loads(result.stdout or "{}") != {"sessions": []}:
             raise AssertionError(f"another user's sessions: {result.stdout} {result.stderr}")
-    expect(scene.json("status")["state"], "running", "state")
-
-
-CASES = {
-    "sessions and status": listed, "stop, attached": stop_attached, "stop, recorded": stop_recorded, "stop, twice": stop_twice,
-    "stop --end": end, "pause and resume": pause, "several sessions": several, "patterns changed": changed, "patterns changed at random": changed_often,
-    "patterns of a recorded program": changed_recorded, "mode bits": modes, "raised priority": raised_priority, "no place for sockets": no_runtime_dir,
-    "contrail killed": killed, "requests": requests, "fifty clients": crowd, "a client that does not read": slow_client,
-    "another user": other_user,
-}
-
-
-def run_case(case, options):
-    with tempfile.TemporaryDirectory(prefix="contrail-control-") as folder:
-        scene = Scene(options, folder)
-        try:
-            case(scene)
-        finally:
-            scene.close()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    counts = {"ok  ": 0, "FAIL": 0, "skip": 0}
-    with tempfile.TemporaryDirectory(prefix="contrail-control-") as folder:
-        options.program = os.path.join(folder, "program")
-        subprocess.run(["cc", "-O1", "-x", "c", "-", "-o", options.program], input=PROGRAM, text=True, check=True)
-        for name, case in CASES.items():
-            if not fnmatch.fnmatch(name, options.filter):
-                continue
-            result, why = "ok  ", ""
-            try:
-                run_case(case, options)
-            except Skip as reason:
-                result, why = "skip", f": {reason}"
-            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration) as error:
-                result, why = "FAIL", f": {error!r}"
-            counts[result] += 1
-            print(f"{result} control {name}{why}", flush=True)
-    print(f"{counts['ok  ']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
-    return 1 if counts["FAIL"] else 0
+    equal(scene.json("status")["state"], "running", "state")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)

@@ -5,8 +5,6 @@ program alone, every process has a whole trace with nothing dropped, and calls a
 
     tests/follow.py [--filter PATTERN] [--repeat N] [--build DIR]
 """
-import argparse
-import fnmatch
 import functools
 import glob
 import json
@@ -16,33 +14,19 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-FIXTURE = os.path.join(HERE, "follow", "process_tree.c")
+import harness
+from harness import Skip, case, main, need, need_root, wait_for
 
 
-class Skip(Exception):
-    pass
-
-
-def need(program, *places):
-    path = shutil.which(program, path=os.pathsep.join((os.environ["PATH"], "/usr/sbin") + places))
-    if not path:
-        raise Skip(f"no {program}")
-    return path
-
-
-class Bench:
-    def __init__(self, contrail, folder):
-        self.contrail, self.folder = contrail, folder
-        self.fixture = os.path.join(folder, "tree")
-        subprocess.run(["gcc", "-O2", "-pthread", "-o", self.fixture, FIXTURE], check=True)
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.fixture = self.compile("follow/process_tree.c", "-O2", "-pthread", name="tree")
 
     def record(self, *words, options=(), **more):
         """Runs it alone and followed: the same output and status. The manifests of the process tree, by pid."""
@@ -85,23 +69,25 @@ class Bench:
         return sum(row["calls"] for row in report["functions"] if row["name"] == function)
 
 
-def fork_counts(bench):
+@case
+def fork_counts(scene):
     """Children by fork, of a fork's child, and from threads: each has worked as often as its status says."""
     for way in ("fork", "nested", "threads"):
-        tree = bench.record(bench.fixture, way)
+        tree = scene.record(scene.fixture, way)
         assert len(tree) > 10, (way, len(tree))
         for process in tree[1:]:
             assert process["born"] == "fork"
-            assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
+            assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-def report(bench):
+@case
+def report(scene):
     """report --family is the sum of the reports of each process; what cannot be read is reported."""
-    tree = bench.record("sh", "-c", "for i in 1 2 3; do ls / | sort | head -n $i; done; (true); wc -l </etc/passwd; exec true")
+    tree = scene.record("sh", "-c", "for i in 1 2 3; do ls / | sort | head -n $i; done; (true); wc -l </etc/passwd; exec true")
     trace = tree[0]["path"]
 
     def rows(*words):
-        return json.loads(subprocess.run([bench.contrail, "report", "--json", *words], check=True, capture_output=True,
+        return json.loads(subprocess.run([scene.contrail, "report", "--json", *words], check=True, capture_output=True,
                                          timeout=300).stdout)
 
     def add(counts, told):
@@ -121,82 +107,82 @@ def report(bench):
     some = rows("--family", "--function", "malloc", "--module", "libc*", trace)["functions"]
     assert [row["name"] for row in some] == ["malloc"] and some[0]["calls"] == wanted[("libc.so.6", "malloc")][0], some
     os.unlink(os.path.join(tree[2]["path"], "functions.tsv"))
-    text = subprocess.run([bench.contrail, "report", "--family", trace], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([scene.contrail, "report", "--family", trace], check=True, capture_output=True, text=True).stdout
     assert text.startswith(f"process {tree[2]['pid']}: DAMAGED: "), text[:200]
     told = rows("--family", trace)
     assert told["processes"][2]["damage"] and len(told["warnings"]) == 1, (told["processes"][2], told["warnings"])
     os.unlink(os.path.join(tree[1]["path"], "manifest.json"))
-    text = subprocess.run([bench.contrail, "report", "--family", trace], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([scene.contrail, "report", "--family", trace], check=True, capture_output=True, text=True).stdout
     assert f"of {len(tree)} processes" in text and f"process {tree[1]['pid']} is not in it: " in text, text
     assert "not_read_because" in rows("--family", trace)["processes"][1]
-    alone = subprocess.run([bench.contrail, "report", trace], check=True, capture_output=True, text=True).stdout
+    alone = subprocess.run([scene.contrail, "report", trace], check=True, capture_output=True, text=True).stdout
     assert f"{len(tree) - 1} other processes were followed" in alone, alone
     for wrong in ("--per-thread", "--thread=1"):
-        assert subprocess.run([bench.contrail, "report", "--family", wrong, trace], stderr=subprocess.DEVNULL).returncode == 2
+        assert subprocess.run([scene.contrail, "report", "--family", wrong, trace], stderr=subprocess.DEVNULL).returncode == 2
 
 
-def storm(bench):
+@case
+def storm(scene):
     """Two hundred forks, as fast as they go, from four threads."""
-    tree = bench.record(bench.fixture, "storm")
+    tree = scene.record(scene.fixture, "storm")
     assert len(tree) == 201, len(tree)
     for process in tree[1:]:
-        assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
+        assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-def crowd(bench):
+@case
+def crowd(scene):
     """More children at a time than there are pages to ask on, which live on with a ring of their own."""
-    tree = bench.record(bench.fixture, "crowd")
+    tree = scene.record(scene.fixture, "crowd")
     assert len(tree) == 151, len(tree)
     for process in tree[1:]:
-        assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
+        assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-def need_root():
-    if os.geteuid() != 0:
-        raise Skip("not root")
-
-
-def new_namespaces(bench):
+@case
+def new_namespaces(scene):
     """Children that are the first ones of pid namespaces, which ask at a time and all call themselves 1; and theirs."""
     need_root()
     nested = (need("unshare"), "--pid", "--fork", "--mount-proc")
-    for words, workers in (((bench.fixture, "newpids"), 8), ((*nested, bench.fixture, "nested"), 6),
-                           ((*nested, bench.fixture, "vfork"), 10), ((*nested, *nested, bench.fixture, "fork"), 12)):
+    for words, workers in (((scene.fixture, "newpids"), 8), ((*nested, scene.fixture, "nested"), 6),
+                           ((*nested, scene.fixture, "vfork"), 10), ((*nested, *nested, scene.fixture, "fork"), 12)):
         counts = []
-        for process in bench.record(*words)[1:]:
-            counts.append(bench.calls(process, "work"))
+        for process in scene.record(*words)[1:]:
+            counts.append(scene.calls(process, "work"))
             assert counts[-1] in (0, 100 + process["exit"]["status"]), (process["path"], counts[-1], process["exit"])
         assert sum(count > 0 for count in counts) >= workers, (words, counts)
 
 
-def no_proc(bench):
+@case
+def no_proc(scene):
     """Where /proc has other numbers than contrail nothing can be found: said at once."""
     need_root()
-    for words in (["record", "-o", os.path.join(bench.folder, "t"), bench.fixture, "fork"], ["attach", "1"]):
-        told = subprocess.run([need("unshare"), "--pid", "--fork", bench.contrail, *words], capture_output=True,
+    for words in (["record", "-o", os.path.join(scene.folder, "t"), scene.fixture, "fork"], ["attach", "1"]):
+        told = subprocess.run([need("unshare"), "--pid", "--fork", scene.contrail, *words], capture_output=True,
                               timeout=60, check=False)
         assert told.returncode == 125 and b"another pid namespace" in told.stderr, (told.returncode, told.stderr)
         assert told.stdout == b"" and told.stderr.count(b"\n") == 1, told
 
 
-def sandbox(bench):
+@case
+def sandbox(scene):
     """Namespaces of all kinds, as an ordinary user makes them."""
     bwrap = need("bwrap")
     words = (bwrap, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
     for more in (("--unshare-pid",), ("--unshare-all",)):
         begin = time.monotonic()
-        tree = bench.record(*words, *more, bench.fixture, "forkexec")
+        tree = scene.record(*words, *more, scene.fixture, "forkexec")
         assert sum(process["command"][1:2] == ["work"] for process in tree) == 10, len(tree)
         assert time.monotonic() - begin < 60
 
 
-def make_root(bench):
+def make_root(scene):
     """A root with the fixture, its libraries, and absolute links in it, which outside lead elsewhere."""
-    root = os.path.join(bench.folder, "root")
+    root = os.path.join(scene.folder, "root")
     shutil.rmtree(root, ignore_errors=True)
     os.makedirs(os.path.join(root, "real"))
-    shutil.copy(bench.fixture, os.path.join(root, "tree"))
-    told = subprocess.run(["ldd", bench.fixture], check=True, capture_output=True, text=True).stdout
+    shutil.copy(scene.fixture, os.path.join(root, "tree"))
+    told = subprocess.run(["ldd", scene.fixture], check=True, capture_output=True, text=True).stdout
     for path in {word for line in told.splitlines() for word in line.split() if word.startswith("/")}:
         os.makedirs(root + os.path.dirname(path), exist_ok=True)
         shutil.copy(path, os.path.join(root, "real"))
@@ -204,30 +190,28 @@ def make_root(bench):
     return root
 
 
-def other_root(bench):
+@case
+def other_root(scene):
     """In a chroot, of this mount namespace and of another, functions are found in the files that are mapped."""
     need_root()
-    root = make_root(bench)
+    root = make_root(scene)
     for words in ((), (need("unshare"), "--mount")):
-        tree = bench.record(*words, need("chroot"), root, "/tree", "fork")
+        tree = scene.record(*words, need("chroot"), root, "/tree", "fork")
         assert len(tree) == 13, len(tree)
         for process in tree[1:]:
-            assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
+            assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
             assert not any(module.get("not_hooked_because") for module in process["modules"]), process["modules"]
 
 
 class Circle:
     """tests/follow/circle.c, which runs from when it is made until it is asked for its output."""
 
-    def __init__(self, bench, *before):
-        program = os.path.join(bench.folder, "circle")
-        if not os.path.exists(program):
-            subprocess.run(["gcc", "-O2", "-o", program, os.path.join(HERE, "follow", "circle.c")], check=True)
-        self.folder = tempfile.mkdtemp(dir=bench.folder)
+    def __init__(self, scene, *before):
+        program = scene.compile("follow/circle.c", "-O2")
+        self.folder = tempfile.mkdtemp(dir=scene.folder)
         self.process = subprocess.Popen([*before, program, self.folder], stdout=subprocess.PIPE)
-        while not os.path.exists(os.path.join(self.folder, "ready")):
-            assert self.process.poll() is None
-            time.sleep(0.01)
+        wait_for("circle", lambda: os.path.exists(os.path.join(self.folder, "ready")) or self.process.poll() is not None)
+        assert self.process.poll() is None
 
     def end(self):
         with open(os.path.join(self.folder, "end"), "w", encoding="utf-8"):
@@ -236,14 +220,13 @@ class Circle:
         assert self.process.returncode == 0 and told == b"0 failures, many workers\n", (self.process.returncode, told)
 
 
-def attach_circle(bench, pid):
-    trace = os.path.join(bench.folder, "circle-trace")
+def attach_circle(scene, pid):
+    trace = os.path.join(scene.folder, "circle-trace")
     shutil.rmtree(trace, ignore_errors=True)
-    recorder = subprocess.Popen([bench.contrail, "attach", "--follow", "--child-ring-size=1", "-o", trace, str(pid)],
+    recorder = subprocess.Popen([scene.contrail, "attach", "--follow", "--child-ring-size=1", "-o", trace, str(pid)],
                                 stderr=subprocess.PIPE)
-    while not glob.glob(os.path.join(trace, "process-*")):
-        assert recorder.poll() is None, recorder.stderr.read()
-        time.sleep(0.01)
+    wait_for("a child", lambda: glob.glob(os.path.join(trace, "process-*")) or recorder.poll() is not None)
+    assert recorder.poll() is None, recorder.stderr.read()
     time.sleep(1)
     begin = time.monotonic()
     recorder.terminate()
@@ -252,12 +235,13 @@ def attach_circle(bench, pid):
     return trace, time.monotonic() - begin
 
 
-def circle(bench):
+@case
+def circle(scene):
     """A detach waits for nobody who waits for it: for a backend that waits, in a handler above a hook, for a child of
     the first process that asks. Done again, since it is a matter of luck where it stands."""
-    program = Circle(bench)
+    program = Circle(scene)
     for _ in range(6):
-        trace, took = attach_circle(bench, program.process.pid)
+        trace, took = attach_circle(scene, program.process.pid)
         assert took < 10, took
         with open(f"/proc/{program.process.pid}/maps", encoding="utf-8") as file:
             assert "memfd:contrail" not in file.read()
@@ -266,13 +250,14 @@ def circle(bench):
     program.end()
 
 
-def attached_inside(bench):
+@case
+def attached_inside(scene):
     """Attached to from outside its pid namespace: its threads, and its children, are recorded."""
     need_root()
-    program = Circle(bench, need("unshare"), "--pid", "--fork", "--mount-proc")
+    program = Circle(scene, need("unshare"), "--pid", "--fork", "--mount-proc")
     with open(f"/proc/{program.process.pid}/task/{program.process.pid}/children", encoding="utf-8") as file:
         inner = int(file.read())
-    trace = attach_circle(bench, inner)[0]
+    trace = attach_circle(scene, inner)[0]
     program.end()
     with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
         first = json.load(file)
@@ -282,58 +267,64 @@ def attached_inside(bench):
     assert followed and all(os.path.isdir(os.path.join(trace, child["directory"])) for child in followed)
 
 
-def executes(bench):
+@case
+def executes(scene):
     """vfork, posix_spawn and fork, each with an exec of the program itself, which then works; and execs that fail."""
     for way in ("vfork", "spawn", "forkexec"):
-        tree = bench.record(bench.fixture, way)
+        tree = scene.record(scene.fixture, way)
         assert len(tree) == 11, (way, [process["command"] for process in tree])
         for process in tree[1:]:
             assert process["born"] == ("fork" if way == "forkexec" else "vfork")
             assert process["command"][1] == "work"
-            assert bench.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
+            assert scene.calls(process, "work") == 100 + process["exit"]["status"], process["path"]
 
 
-def pipeline(bench):
-    tree = bench.record("sh", "-c", "ls /usr | sort | tr a-z A-Z; (exit 3); echo $?; kill -9 $$")
+@case
+def pipeline(scene):
+    tree = scene.record("sh", "-c", "ls /usr | sort | tr a-z A-Z; (exit 3); echo $?; kill -9 $$")
     exits = [process["exit"] for process in tree]
     assert sum(one == {"status": 0} for one in exits) >= 3 and {"status": 3} in exits, exits
 
 
-def daemon(bench):
+@case
+def daemon(scene):
     """The first process ends at once: with --wait-for-all the recording goes on, and is whole."""
-    tree = bench.record(bench.fixture, "daemon", options=["--wait-for-all"])
+    tree = scene.record(scene.fixture, "daemon", options=["--wait-for-all"])
     assert len(tree) == 2 and tree[1]["exit"] == {"status": 7}, tree[1]["exit"]
-    assert bench.calls(tree[1], "work") == 107
+    assert scene.calls(tree[1], "work") == 107
 
 
-def detached(bench):
+@case
+def detached(scene):
     """Without it contrail detaches from the daemon, which has no hook left and lives on."""
-    check_detached(bench)
+    check_detached(scene)
 
 
-def stopped_late(bench):
+@case
+def stopped_late(scene):
     """With it, but contrail stop comes, after the first process has ended or just then: the same."""
     for after in (0.7, 0.9, 0.95, 1.0, 1.05, 1.2):
-        check_detached(bench, after)
+        check_detached(scene, after)
 
 
-def check_detached(bench, stop_after=None):
-    trace = os.path.join(bench.folder, "detached")
+def check_detached(scene, stop_after=None):
+    trace = os.path.join(scene.folder, "detached")
     shutil.rmtree(trace, ignore_errors=True)
-    out = os.path.join(bench.folder, "pid")
+    out = os.path.join(scene.folder, "pid")
     if os.path.exists(out):
         os.unlink(out)
-    recorder = subprocess.Popen([bench.contrail, "record", "--follow"] + ["--wait-for-all"] * (stop_after is not None) +
-                                ["-o", trace, bench.fixture, "linger", out])
+    recorder = subprocess.Popen([scene.contrail, "record", "--follow"] + ["--wait-for-all"] * (stop_after is not None) +
+                                ["-o", trace, scene.fixture, "linger", out], stdout=subprocess.DEVNULL)
     if stop_after is not None:
-        while not os.path.exists(out) or os.path.getsize(out) == 0: # it lives for a second from then on
+        def lingers(): # it lives for a second from then on
             assert recorder.poll() is None
-            time.sleep(0.005)
+            return os.path.exists(out) and os.path.getsize(out)
+        wait_for("linger", lingers)
         time.sleep(stop_after)
         names = [session["id"] for session in json.loads(
-            subprocess.run([bench.contrail, "sessions", "--json"], check=True, capture_output=True).stdout)["sessions"]
+            subprocess.run([scene.contrail, "sessions", "--json"], check=True, capture_output=True).stdout)["sessions"]
                  if session.get("controller") == recorder.pid]
-        subprocess.run([bench.contrail, "stop", names[0]], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        subprocess.run([scene.contrail, "stop", names[0]], check=True, timeout=60, stdout=subprocess.DEVNULL)
     status = recorder.wait(60)
     assert status == 0, status
     with open(out, encoding="utf-8") as file:
@@ -348,9 +339,10 @@ def check_detached(bench, stop_after=None):
         os.kill(pid, signal.SIGTERM)
 
 
-def make(bench):
+@case
+def make(scene):
     """make -j2 of forty files: each compiler, assembler and linker has a trace; the program is the same."""
-    project = os.path.join(bench.folder, "project")
+    project = os.path.join(scene.folder, "project")
     os.makedirs(project, exist_ok=True)
     names = [f"part{n}" for n in range(40)]
     for n, name in enumerate(names):
@@ -370,7 +362,7 @@ def make(bench):
     subprocess.run(["make", "-s", "-j2", "all"], cwd=project, check=True)
     with open(built, "rb") as file:
         alone = file.read()
-    tree = bench.record("sh", "-c", f"make -s -C {project} clean; make -s -j2 -C {project} all",
+    tree = scene.record("sh", "-c", f"make -s -C {project} clean; make -s -j2 -C {project} all",
                           options=["--mode", "light", "--trace", "main", "--trace", "_exit"])
     with open(built, "rb") as file:
         assert file.read() == alone
@@ -384,9 +376,10 @@ def make(bench):
     subprocess.run([built], check=True)
 
 
-def make_whole(bench):
+@case
+def make_whole(scene):
     """The same with every function of every process hooked, of fewer files; as many traces as there are processes."""
-    project = os.path.join(bench.folder, "project")
+    project = os.path.join(scene.folder, "project")
     os.makedirs(project)
     for n in range(4):
         with open(os.path.join(project, f"part{n}.c"), "w", encoding="utf-8") as file:
@@ -394,26 +387,27 @@ def make_whole(bench):
     with open(os.path.join(project, "Makefile"), "w", encoding="utf-8") as file:
         file.write("all: clean\n\t@$(MAKE) -s parts.so\nparts.so: part0.o part1.o part2.o part3.o\n\t@gcc -shared -o $@ $^\n"
                    "%.o: %.c\n\t@gcc -O2 -fPIC -c -o $@ $<\nclean:\n\t@rm -f *.o parts.so\n")
-    seen = os.path.join(bench.folder, "strace")
+    seen = os.path.join(scene.folder, "strace")
     subprocess.run([need("strace"), "-f", "-qq", "-e", "trace=execve", "-o", seen, "make", "-s", "-j2", "-C", project],
                    check=True)
     with open(seen, encoding="utf-8") as file:
         processes = {line.split()[0] for line in file}
     with open(os.path.join(project, "parts.so"), "rb") as file:
         alone = file.read()
-    tree = bench.record("make", "-s", "-j2", "-C", project, options=["--lossless"])
+    tree = scene.record("make", "-s", "-j2", "-C", project, options=["--lossless"])
     with open(os.path.join(project, "parts.so"), "rb") as file:
         assert file.read() == alone
     assert len(tree) == len(processes), (len(tree), len(processes))
     assert sum(thread["events"] for process in tree for thread in process["threads"]) > 1000000
 
 
-def postgres(bench):
+@case
+def postgres(scene):
     """The whole of a server, by a user who is not root, with the parallel workers of a query: as many statements parsed
     as the server's own log has, as many children as it forked."""
-    home = os.path.join(bench.folder, "postgres")
+    home = os.path.join(scene.folder, "postgres")
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    server = need("postgres", *programs)
+    server = need("postgres", places=programs)
     if not os.path.exists(os.path.join(os.path.dirname(server), "initdb")):
         server = os.path.join(programs[-1], "postgres") if programs else server
     tools = os.path.dirname(server)
@@ -425,11 +419,11 @@ def postgres(bench):
         except KeyError as error:
             raise Skip("no user postgres") from error
         other = [need("setpriv"), f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-        os.chmod(bench.folder, 0o755)
+        os.chmod(scene.folder, 0o755)
         os.chown(home, user.pw_uid, user.pw_gid)
     environment = dict(os.environ, HOME=home, PATH=tools + os.pathsep + os.environ["PATH"])
     contrail, trace, data = (os.path.join(home, name) for name in ("contrail", "trace", "data"))
-    shutil.copy(bench.contrail, contrail)  # where that user can read it
+    shutil.copy(scene.contrail, contrail)  # where that user can read it
 
     def run(*words, **more):
         return subprocess.run(other + list(words), env=environment, cwd=home, capture_output=True, text=True,
@@ -445,11 +439,8 @@ def postgres(bench):
                                              "-D", data], env=environment, cwd=home, stdout=log, stderr=log)
     ask = ["psql", "-h", home, "-At", "postgres"]
     try:
-        for _ in range(300):
-            if subprocess.run(other + ask + ["-c", "select 1"], env=environment, cwd=home, capture_output=True,
-                              check=False).returncode == 0:
-                break
-            time.sleep(0.1)
+        wait_for("the server", lambda: subprocess.run(other + ask + ["-c", "select 1"], env=environment, cwd=home,
+                                                      capture_output=True, check=False).returncode == 0)
         run(*ask, input="create table t as select i from generate_series(1, 50000) i;\nanalyze t;\n" +
             "".join(f"insert into t values ({n});\n" for n in range(200)))
         got = run(*ask, input="set max_parallel_workers_per_gather=0;\nselect count(*), sum(i) from t;\n")
@@ -462,10 +453,10 @@ def postgres(bench):
     with open(os.path.join(home, "log"), encoding="utf-8") as file:
         text = file.read()
     assert status == 0, text[-2000:]
-    tree = Bench.tree(trace)
-    parsed, workers = (sum(bench.calls(process, name) for process in tree)
+    tree = Scene.tree(trace)
+    parsed, workers = (sum(scene.calls(process, name) for process in tree)
                        for name in ("pg_parse_query", "ParallelWorkerMain"))
-    forked = bench.calls(tree[0], "fork")
+    forked = scene.calls(tree[0], "fork")
     assert parsed == text.count("LOG:  statement: "), (parsed, text.count("LOG:  statement: "))
     assert workers == 2, workers
     assert forked == len(tree) - 1, (forked, len(tree))
@@ -478,21 +469,21 @@ class TooLate(Exception):
 class Live:
     """A recording of the fixture that goes on, with what its processes leave in its folder."""
 
-    def __init__(self, bench, *words, trace="nothing_of_that_name"):
-        self.bench = bench
-        self.folder = os.path.join(bench.folder, "live")
-        self.trace = os.path.join(bench.folder, "live-trace")
+    def __init__(self, scene, *words, trace="nothing_of_that_name"):
+        self.scene = scene
+        self.folder = os.path.join(scene.folder, "live")
+        self.trace = os.path.join(scene.folder, "live-trace")
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.trace, ignore_errors=True)
         os.mkdir(self.folder)
         words = [self.folder if word == "FOLDER" else word for word in words]
-        self.recorder = subprocess.Popen([bench.contrail, "record", "--follow", "--trace", trace,
-                                          "-o", self.trace, bench.fixture, *words],
+        self.recorder = subprocess.Popen([scene.contrail, "record", "--follow", "--trace", trace,
+                                          "-o", self.trace, scene.fixture, *words],
                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.name = None
 
     def ask(self, *words):
-        told = subprocess.run([self.bench.contrail, *words, "--json"], capture_output=True, text=True, timeout=60,
+        told = subprocess.run([self.scene.contrail, *words, "--json"], capture_output=True, text=True, timeout=60,
                               check=False)
         assert told.returncode == 0 or "matches no function" in told.stderr, (words, told.stderr)
         return json.loads(told.stdout)
@@ -504,11 +495,10 @@ class Live:
         return self.name
 
     def until(self, holds):
-        end = time.monotonic() + 60
-        while not holds():
+        def held():
             assert self.recorder.poll() is None, self.recorder.stderr.read()
-            assert time.monotonic() < end, "nothing more happens"
-            time.sleep(0.005)
+            return holds()
+        wait_for("the processes", held)
 
     def leave(self, name):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8"):
@@ -532,7 +522,7 @@ class Live:
         return self.trace
 
     def end(self):
-        tree = self.bench.tree(self.finish(), few=True)
+        tree = self.scene.tree(self.finish(), few=True)
         for process in tree:
             assert process["exit"] and "status" in process["exit"], (process["pid"], process["exit"])
         return tree
@@ -542,12 +532,12 @@ def lives(*words, **options):
     """For a test that has the fixture recorded."""
     def wrap(test):
         @functools.wraps(test)
-        def run(bench):
+        def run(scene):
             for again in (True, True, False):
-                live = Live(bench, *words, **options)
+                live = Live(scene, *words, **options)
                 try:
                     live.until(live.find)
-                    test(bench, live)
+                    test(scene, live)
                     break
                 except TooLate:
                     assert again, "too late, three times"
@@ -568,8 +558,9 @@ def all_have_counted(status, events):
     return all(process["events"] >= events for process in [status, *live])
 
 
+@case
 @lives("workers", "FOLDER", "6")
-def live_workers(bench, live):
+def live_workers(scene, live):
     """What is traced is changed while six processes run: each is changed, and counts exactly what it did in between."""
     counted = 0
     for phase in range(1, 7):
@@ -589,13 +580,14 @@ def live_workers(bench, live):
     assert len(tree) == 6, len(tree)
     for process in tree:
         assert process["exit"] == {"status": 0}, process["exit"]
-        assert bench.calls(process, "work") == counted, (process["path"], bench.calls(process, "work"))
+        assert scene.calls(process, "work") == counted, (process["path"], scene.calls(process, "work"))
         changes = [change["what"] for change in process["changes"]]
         assert changes == ["trace", "untrace", "trace", "untrace", "trace"], changes
 
 
+@case
 @lives("unseen", "FOLDER", trace="work")
-def live_unseen(bench, live):
+def live_unseen(scene, live):
     """Children that were forked before a change and come to a hook after it: one soon, which has every change from
     then on, and one that comes when nobody remembers any more what it has, and runs on unrecorded."""
     def phase(number):
@@ -626,13 +618,14 @@ def live_unseen(bench, live):
             process = json.load(file)
         process["path"] = path
         assert process["exit"] == {"status": 0}, process["exit"]
-        assert bench.calls(process, "work") == 10000, (path, bench.calls(process, "work"))
-        first = bench.calls(process, "other") - 20 - 40  # it may not have been there yet in the first phase
+        assert scene.calls(process, "work") == 10000, (path, scene.calls(process, "work"))
+        first = scene.calls(process, "other") - 20 - 40  # it may not have been there yet in the first phase
         assert first == 10 if path == live.trace else 0 <= first <= 10, (path, first)
 
 
+@case
 @lives("many", "FOLDER", trace="other")
-def live_many(bench, live):
+def live_many(scene, live):
     """contrail stop while children come as fast as they can, half of them by a fork that nobody sees: nothing of
     contrail is left in any."""
     live.until(lambda: len(glob.glob(os.path.join(live.trace, "process-*"))) >= 5)
@@ -652,8 +645,9 @@ def live_many(bench, live):
     assert len(pids) > 10 and not with_traces, (len(pids), with_traces)
 
 
+@case
 @lives("stream", "FOLDER")
-def live_stream(bench, live):
+def live_stream(scene, live):
     """The same while two threads fork and one spawns as fast as they can: who is made after a change has it from the
     beginning. A thread that waits for its vfork child's exec does not hold the change up, which the exec waits for."""
     for mark in range(1, 10):
@@ -667,7 +661,7 @@ def live_stream(bench, live):
     live.leave("end-0")
     counts = {}
     for process in live.end()[1:]:
-        marks, calls = process["exit"]["status"], bench.calls(process, "work")
+        marks, calls = process["exit"]["status"], scene.calls(process, "work")
         counts.setdefault(marks, []).append(calls)
         assert calls <= 100 + marks, (process["path"], marks, calls)
     assert len(counts) >= 6, counts
@@ -681,20 +675,21 @@ def workers_of(pid):
         return file.read().split()
 
 
-def nginx(bench):
+@case
+def nginx(scene):
     """attach --follow to nginx's master, then two new workers by a reload: they are traced, no request fails."""
     program = need("nginx")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = os.path.join(bench.folder, "nginx.conf")
+    config = os.path.join(scene.folder, "nginx.conf")
     with open(config, "w", encoding="utf-8") as file:
-        file.write(f"daemon off; pid {bench.folder}/nginx.pid; error_log {bench.folder}/error.log; worker_processes 2;\n"
+        file.write(f"daemon off; pid {scene.folder}/nginx.pid; error_log {scene.folder}/error.log; worker_processes 2;\n"
                    "events { worker_connections 64; }\n"
                    f"http {{ access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}\n")
-    os.chmod(bench.folder, 0o755)
+    os.chmod(scene.folder, 0o755)
     master = subprocess.Popen([program, "-c", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    trace = os.path.join(bench.folder, "nginx")
+    trace = os.path.join(scene.folder, "nginx")
     shutil.rmtree(trace, ignore_errors=True)
 
     def ask():
@@ -709,56 +704,25 @@ def nginx(bench):
 
     try:
         ask()
-        attached = subprocess.Popen([bench.contrail, "attach", "--follow", "-o", trace, str(master.pid)],
+        attached = subprocess.Popen([scene.contrail, "attach", "--follow", "-o", trace, str(master.pid)],
                                     stderr=subprocess.PIPE, text=True)
         attached.stderr.readline()
         before = set(workers_of(master.pid))
         master.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 60
-        while before & set(workers_of(master.pid)) or len(workers_of(master.pid)) != 2:
-            assert time.monotonic() < end, "the old workers do not end"
-            time.sleep(0.05)
+        wait_for("new workers", lambda: not before & set(workers_of(master.pid)) and len(workers_of(master.pid)) == 2)
         for _ in range(200):
             ask()
         attached.send_signal(signal.SIGINT)
         assert attached.wait(60) == 0, attached.stderr.read()
         attached.stderr.close()
         ask()
-        tree = Bench.tree(trace)
-        answers = [bench.calls(process, "writev") for process in tree[1:]]  # nginx itself may be stripped
+        tree = Scene.tree(trace)
+        answers = [scene.calls(process, "writev") for process in tree[1:]]  # nginx itself may be stripped
         assert len(answers) >= 2 and sum(answers) == 200, answers
     finally:
         master.terminate()
         master.wait()
 
 
-CASES = [fork_counts, report, storm, crowd, new_namespaces, no_proc, sandbox, other_root, circle, attached_inside, executes, pipeline, daemon, detached, stopped_late, make, make_whole, live_workers, live_unseen, live_many, live_stream, nginx, postgres]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--filter", default="*")
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    arguments = parser.parse_args()
-    failed = passed = skipped = 0
-    for case in CASES:
-        if not fnmatch.fnmatch(case.__name__, arguments.filter):
-            continue
-        for _ in range(arguments.repeat):
-            with tempfile.TemporaryDirectory(prefix="contrail-follow-") as folder:
-                try:
-                    case(Bench(os.path.join(arguments.build, "contrail"), folder))
-                    passed += 1
-                except Skip as why:
-                    skipped += 1
-                    print(f"skip {case.__name__}: {why}")
-                except Exception as error:  # pylint: disable=broad-except
-                    failed += 1
-                    print(f"FAIL {case.__name__}: {type(error).__name__} {str(error)[:2000]}", flush=True)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)
