@@ -5,8 +5,6 @@ or of descriptors, every byte of code as in the file afterwards, the mappings as
 
     tests/attach.py [--turns N] [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import random
@@ -15,23 +13,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-
-
-class Skip(Exception):
-    pass
-
-
-def need(program):
-    path = shutil.which(program)
-    if not path:
-        raise Skip(f"no {program}")
-    return path
+import harness
+from harness import HERE, Skip, case, main, need, wait_for
+from processes import state_of
 
 
 def free_port():
@@ -88,11 +73,10 @@ class Counting(Target):
         return len(lines)
 
     def wait_for(self, number):
-        end = time.monotonic() + 60
-        while self.last() < number:
+        def reached():
             assert self.process.poll() is None, f"it ended with {self.process.returncode}"
-            assert time.monotonic() < end, "it does nothing any more"
-            time.sleep(0.02)
+            return self.last() >= number
+        wait_for("its next line", reached)
 
     def check(self):
         self.wait_for(self.last() + 2)
@@ -114,13 +98,12 @@ class Redis(Target):
             return line.recv(65536).decode()
 
     def wait_until_up(self):
-        for _ in range(200):
+        def answers():
             try:
-                assert self.ask("PING") == "+PONG\r\n"
-                return
+                return self.ask("PING") == "+PONG\r\n"
             except OSError:
-                time.sleep(0.05)
-        raise AssertionError("redis does not come up")
+                return False
+        wait_for("redis", answers)
 
     def check(self):
         value = str(random.randrange(10**9))
@@ -301,22 +284,12 @@ def code_differs(pid):
     if wrong:  # once more, while nothing can be loaded and unloaded
         os.kill(pid, signal.SIGSTOP)
         try:
-            end = time.monotonic() + 10
-            while any(state_of(f"/proc/{pid}/task/{tid}") not in "TZX" for tid in os.listdir(f"/proc/{pid}/task")):
-                assert time.monotonic() < end, "it does not stop"
-                time.sleep(0.001)
+            wait_for("a stop", lambda: all(state_of(f"{pid}/task/{tid}") in ("T", "Z", "X", "")
+                                           for tid in os.listdir(f"/proc/{pid}/task")), seconds=10)
             wrong = look_at_code(pid)
         finally:
             os.kill(pid, signal.SIGCONT)
     return wrong
-
-
-def state_of(task):
-    try:
-        with open(f"{task}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "X"
 
 
 def look_at_code(pid):
@@ -392,25 +365,30 @@ def one_turn(options, target, turn, figures):
     assert not left, f"turn {turn}: left behind: {left[:3]}; said: {error.strip()}"
 
 
-def run_target(options, make):
-    figures = {"attach": [], "detach": [], "events": 0}
-    with tempfile.TemporaryDirectory(prefix="contrail-attach-") as folder:
-        target = make(folder)
-        try:
-            one_turn(options, target, 0, figures)
-            target.check()
-            before = usage(target.process.pid)
-            for turn in range(1, options.turns + 1):
-                one_turn(options, target, turn, figures)
-                if turn % 5 == 0:
-                    target.check()
-            target.check()
-            after = usage(target.process.pid)
-            wrong = code_differs(target.process.pid)
-            assert not wrong, f"code is not as in the file: {wrong[:3]}"
-            assert after[1] <= before[1] + 12, f"descriptors: {before[1]} before, {after[1]} after"
-        finally:
-            target.stop()
+class Scene(harness.Scene):
+    def __init__(self, options, folder, make):
+        super().__init__(options, folder)
+        self.make = make
+
+
+def attach_often(scene):
+    figures, options = {"attach": [], "detach": [], "events": 0}, scene.options
+    target = scene.make(scene.folder)
+    try:
+        one_turn(options, target, 0, figures)
+        target.check()
+        before = usage(target.process.pid)
+        for turn in range(1, options.turns + 1):
+            one_turn(options, target, turn, figures)
+            if turn % 5 == 0:
+                target.check()
+        target.check()
+        after = usage(target.process.pid)
+        wrong = code_differs(target.process.pid)
+        assert not wrong, f"code is not as in the file: {wrong[:3]}"
+        assert after[1] <= before[1] + 12, f"descriptors: {before[1]} before, {after[1]} after"
+    finally:
+        target.stop()
     middle = {key: sorted(figures[key])[len(figures[key]) // 2] for key in ("attach", "detach")}
     return (f"{options.turns} turns, {figures['events']:,} events, held {middle['attach']:.1f} ms to attach, "
             f"{middle['detach']:.1f} to detach (most {max(figures['attach']):.0f}, {max(figures['detach']):.0f}); private "
@@ -418,32 +396,13 @@ def run_target(options, make):
             f"then {after[2]}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+def arguments(parser):
     parser.add_argument("--turns", type=int, default=15)
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    passed = failed = skipped = 0
-    for make in TARGETS:
-        name = make.__name__
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        try:
-            print(f"ok   attach {name}: {run_target(options, make)}", flush=True)
-            passed += 1
-        except Skip as why:
-            print(f"skip attach {name}: {why}", flush=True)
-            skipped += 1
-        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
-            print(f"FAIL attach {name}\n     {error}", flush=True)
-            failed += 1
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+
+
+for target_made in TARGETS:
+    case(target_made.__name__, make=target_made)(attach_often)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # targets are ended
-    sys.exit(main())
+    main(__doc__, Scene, arguments)

@@ -92,6 +92,7 @@ class Scene:
         self.options, self.contrail, self.build_dir, self.folder = options, options.contrail, options.build, folder
         self.trace = self.path("trace")
         self.command = None  # the last, for who reads of a failure
+        self.again = ""  # further options that play it the same way
         self.environment = None  # that of execute() and run(), if not ours
 
     def close(self):
@@ -242,7 +243,7 @@ class Group:
                 self.say(2, one.name, f": {why}")
             except Exception as error:  # pylint: disable=broad-except
                 command = getattr(scene, "command", None)
-                again = f"tests/{self.name}.py --filter {shlex.quote(one.name)}"
+                again = f"tests/{self.name}.py --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
                 self.say(1, one.name, f": {explain(error, self.path)}" + (f"\n     command: {command}" if command else "") +
                          f"\n     again: {again}")
 

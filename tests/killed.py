@@ -7,9 +7,7 @@ ours is mapped or open, gs is 0, and the trace so far can be read.
 
     tests/killed.py [--turns N] [--seconds N] [--filter PATTERN] [--build DIR] [--seed N]
 """
-import argparse
 import ctypes
-import fnmatch
 import json
 import os
 import random
@@ -18,16 +16,15 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import attach
-from attach import Counting, Skip, Target, need
+import harness
+from attach import Counting, Target
+from harness import case, main, need
 from processes import children_of
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 STORES = range(0x5c0000000000, 0x600000000000)  # the stacks' addresses, less 2^45
 REGISTERS = 27 * 8  # struct user_regs_struct
 GS_BASE = 22  # its place there
@@ -465,38 +462,29 @@ def record_turns(options, make, dice):
     return str(tally)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+class Scene(harness.Scene):
+    def __init__(self, options, folder, make, turns):
+        super().__init__(options, folder)
+        seed = random.randrange(10**9) if options.seed is None else options.seed
+        self.make, self.turns, self.dice = make, turns, random.Random(f"{seed} {make.__name__}")
+        self.again = f" --seed {seed}"
+
+
+def kill_often(scene):
+    return scene.turns(scene.options, scene.make, scene.dice)
+
+
+def arguments(parser):
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=600, help="at most so long for each target")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    seed = random.randrange(10**9) if options.seed is None else options.seed
-    passed = failed = skipped = 0
-    kinds = [(make, attach_turns) for make in attach.TARGETS + [loads, forks]]
-    kinds += [(make, record_turns) for make in RECORDED]
-    for make, turns in kinds:
-        name = make.__name__
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        try:
-            print(f"ok   killed {name}: {turns(options, make, random.Random(f'{seed} {name}'))}", flush=True)
-            passed += 1
-        except Skip as why:
-            print(f"skip killed {name}: {why}", flush=True)
-            skipped += 1
-        except (AssertionError, subprocess.SubprocessError, OSError, ValueError) as error:
-            print(f"FAIL killed {name}\n     {error}\n     again: tests/killed.py --filter {name} --seed {seed}",
-                  flush=True)
-            failed += 1
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+
+
+for target_made in attach.TARGETS + [loads, forks]:
+    case(target_made.__name__, make=target_made, turns=attach_turns)(kill_often)
+for target_made in RECORDED:
+    case(target_made.__name__, make=target_made, turns=record_turns)(kill_often)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # targets are ended
-    sys.exit(main())
+    main(__doc__, Scene, arguments)
