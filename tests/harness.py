@@ -177,7 +177,8 @@ def forgotten(path):
     """Faults in the file of a group: functions of a scene that nobody calls and that are no cases, names given twice."""
     with open(path, encoding="utf-8") as file:
         top = symtable.symtable(file.read(), path, "exec")
-    functions = [child for child in top.get_children() if child.get_type() == "function"]
+    nameless = ("lambda", "listcomp", "setcomp", "dictcomp", "genexpr")
+    functions = [child for child in top.get_children() if child.get_type() == "function" and child.get_name() not in nameless]
     used = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     scopes = [(scope, scope.get_name()) for scope in top.get_children()]
     while scopes:
@@ -190,7 +191,7 @@ def forgotten(path):
     names = collections.Counter(function.get_name() for function in functions)
     return [f"line {f.get_lineno()}: {f.get_name()} is no case and nobody calls it: @case is missing" for f in functions
             if f.get_parameters() == ("scene",) and f.get_name() not in used | cases] + \
-           [f"{name} is defined {count} times" for name, count in names.items() if count > 1 and name != "lambda"]
+           [f"{name} is defined {count} times" for name, count in names.items() if count > 1]
 
 
 def explain(error, path):

@@ -34,6 +34,7 @@ GROUPS = {
                                                     "1 passed, 1 failed, 0 skipped", ["lost is no case"]),
     "a function that a case calls": ("def used(scene):\n    pass\n@case\ndef good(scene):\n    used(scene)\n",
                                      "1 passed, 0 failed, 0 skipped", []),
+    "comprehensions": (GOOD + "a = {x: 1 for x in 'a'}\nb = {x: 1 for x in 'b'}\n", "1 passed, 0 failed, 0 skipped", []),
     "two of one name": (GOOD + GOOD, "2 passed, 2 failed, 0 skipped", ["good is defined 2 times", "2 cases of this name"]),
     "keywords": ("class Mine(Scene):\n    def __init__(self, options, folder, number):\n        super().__init__(options, folder)\n"
                  "        self.number = number\ndef odd(scene):\n    assert scene.number % 2\n"
