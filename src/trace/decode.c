@@ -141,32 +141,115 @@ decode_call(struct ct_cursor *c, bool with_id, struct ct_event *event)
   return event->fn != CT_FUNCTION_NONE;
 }
 
-/* The ops without a fast path, with the cursor's fields up to date. False: damaged. */
+/* LEFT and RETURN_ID: the top frame ends. */
 static bool
-decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
+decode_end(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
   struct ct_open_frame frame;
-  uint64_t context, depth;
-  switch (op) {
-  case CT_TRACE_OP_LEFT:
+  if (op == CT_TRACE_OP_LEFT) {
     if (c->extra == c->extra_end || !pop(&c->stack, &frame)) {
       return false;
     }
     event->kind = CT_EV_LEFT;
     event->reason = *c->extra++;
     event->fn = frame.fn;
-    event->enter_tsc = frame.enter_tsc;
-    event->uncertain = frame.uncertain != 0;
-    break;
-  case CT_TRACE_OP_RETURN_ID:
+  } else {
     event->kind = CT_EV_RETURN;
     event->fn = *c->id++;
     if (!pop(&c->stack, &frame) || (frame.fn != event->fn && frame.fn != CT_FUNCTION_NONE)) {
       return false;
     }
-    event->enter_tsc = frame.enter_tsc;
-    event->uncertain = frame.uncertain != 0;
     c->last = event->fn * 2 + 1;
+  }
+  event->enter_tsc = frame.enter_tsc;
+  event->uncertain = frame.uncertain != 0;
+  return true;
+}
+
+/* Of the top frame, whose depth it has. */
+static bool
+decode_value(struct ct_cursor *c, struct ct_event *event)
+{
+  bool known = c->stack.count > 0;
+  if (c->extra == c->extra_end || (!known && c->stack.base == 0)) {
+    return false;
+  }
+  event->kind = CT_EV_VALUE;
+  event->reason = *c->extra++;
+  if (!get_extra(c, UINT64_MAX, &event->value)) {
+    return false;
+  }
+  event->fn = known ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
+  event->depth = c->stack.base + c->stack.count - 1;
+  return true;
+}
+
+static bool
+decode_away(struct ct_cursor *c, struct ct_event *event)
+{
+  uint64_t age;
+  if (c->extra == c->extra_end) {
+    return false;
+  }
+  event->kind = CT_EV_AWAY;
+  event->reason = *c->extra++;
+  if (!get_extra(c, event->tsc, &age) || !get_extra(c, event->tsc - age, &event->value)) {
+    return false;
+  }
+  event->enter_tsc = event->tsc - age - event->value;
+  event->fn = c->stack.count > 0 ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
+  return true;
+}
+
+static bool
+decode_switch(struct ct_cursor *c, struct ct_event *event)
+{
+  uint64_t context, depth;
+  if (!get_extra(c, UINT32_MAX, &context) || !get_extra(c, CT_DEPTH_MAX, &depth) ||
+      !switch_stack(c, (uint32_t)context, (uint32_t)depth)) {
+    return false;
+  }
+  event->kind = CT_EV_SWITCH;
+  event->value = context;
+  return true;
+}
+
+/* What has no function, and no frame of its own. */
+static bool
+decode_state(struct ct_cursor *c, uint8_t op, struct ct_event *event)
+{
+  if (op == CT_TRACE_OP_INTERVAL) {
+    if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX) {
+      return false;
+    }
+    event->kind = CT_EV_INTERVAL;
+    c->interval_log2 = *c->extra++;
+    event->value = 1ull << c->interval_log2;
+  } else if (op == CT_TRACE_OP_LOST) {
+    if (!get_extra(c, UINT64_MAX, &event->value)) {
+      return false;
+    }
+    event->kind = CT_EV_LOST;
+    c->losses++;
+    mark_uncertain(&c->stack);
+  } else {
+    event->kind = CT_EV_EXEC;
+    c->stack.count = c->stack.base = 0;
+    c->context = 0;
+    ct_contexts_clear(&c->contexts);
+  }
+  return true;
+}
+
+/* The ops without a fast path, with the cursor's fields up to date. False: damaged. */
+static bool
+decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
+{
+  bool good = true;
+  switch (op) {
+  case CT_TRACE_OP_LEFT:
+  case CT_TRACE_OP_RETURN_ID:
+    good = decode_end(c, op, event);
     break;
   case CT_TRACE_OP_RETURN_ORPHAN:
     event->kind = CT_EV_ORPHAN_RETURN;
@@ -177,73 +260,26 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   case CT_TRACE_OP_SAMPLED:
     event->kind = CT_EV_POINT;
     event->value = 1ull << c->interval_log2;
-    if (!decode_call(c, op == CT_TRACE_OP_SAMPLED, event)) {
-      return false;
-    }
+    good = decode_call(c, op == CT_TRACE_OP_SAMPLED, event);
     break;
-  case CT_TRACE_OP_VALUE: {
-    bool known = c->stack.count > 0;
-    if (c->extra == c->extra_end || (!known && c->stack.base == 0)) {
-      return false;
-    }
-    event->kind = CT_EV_VALUE;
-    event->reason = *c->extra++;
-    if (!get_extra(c, UINT64_MAX, &event->value)) {
-      return false;
-    }
-    event->fn = known ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
-    event->depth = c->stack.base + c->stack.count - 1;
-    return true;
-  }
-  case CT_TRACE_OP_AWAY: {
-    uint64_t age;
-    event->kind = CT_EV_AWAY;
-    if (c->extra == c->extra_end) {
-      return false;
-    }
-    event->reason = *c->extra++;
-    if (!get_extra(c, event->tsc, &age) || !get_extra(c, event->tsc - age, &event->value)) {
-      return false;
-    }
-    event->enter_tsc = event->tsc - age - event->value;
-    event->fn = c->stack.count > 0 ? c->stack.frames[c->stack.count - 1].fn : CT_FUNCTION_NONE;
-    break;
-  }
-  case CT_TRACE_OP_INTERVAL:
-    event->kind = CT_EV_INTERVAL;
-    if (c->extra == c->extra_end || *c->extra > CT_INTERVAL_LOG2_MAX) {
-      return false;
-    }
-    c->interval_log2 = *c->extra++;
-    event->value = 1ull << c->interval_log2;
-    break;
-  case CT_TRACE_OP_LOST:
-    event->kind = CT_EV_LOST;
-    if (!get_extra(c, UINT64_MAX, &event->value)) {
-      return false;
-    }
-    c->losses++;
-    mark_uncertain(&c->stack);
+  case CT_TRACE_OP_VALUE:
+    return decode_value(c, event);
+  case CT_TRACE_OP_AWAY:
+    good = decode_away(c, event);
     break;
   case CT_TRACE_OP_SWITCH:
-    event->kind = CT_EV_SWITCH;
-    if (!get_extra(c, UINT32_MAX, &context) || !get_extra(c, CT_DEPTH_MAX, &depth) ||
-        !switch_stack(c, (uint32_t)context, (uint32_t)depth)) {
-      return false;
-    }
-    event->value = context;
+    good = decode_switch(c, event);
     break;
+  case CT_TRACE_OP_INTERVAL:
+  case CT_TRACE_OP_LOST:
   case CT_TRACE_OP_EXEC:
-    event->kind = CT_EV_EXEC;
-    c->stack.count = c->stack.base = 0;
-    c->context = 0;
-    ct_contexts_clear(&c->contexts);
+    good = decode_state(c, op, event);
     break;
   default:
     return false;
   }
   event->depth = c->stack.base + c->stack.count;
-  return true;
+  return good;
 }
 
 /* TAIL and POINT of fn. */
@@ -312,6 +348,7 @@ decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   return true;
 }
 
+/* One function, longer than others: its state is in registers from the first event of the batch to the last. */
 size_t
 ct_decode_batch(struct ct_cursor *c, bool *damaged)
 {

@@ -267,10 +267,34 @@ value_name(const struct ct_line *line)
   return knows(line, CT_VALUE_RESULT) ? "result" : knows(line, CT_VALUE_ARG_1) ? "argument 1" : "argument 2";
 }
 
+/* A call: where it begins, where it ends, or both in one line. */
 static void
-put_calls(struct ct_line_writer *w, const struct ct_line *line)
+put_call_line(struct ct_line_writer *w, const struct ct_line *line)
 {
-  static const char *const away_texts[] = {
+  if (line->kind == CT_LINE_CLOSE) {
+    put_literal(w, "} ");
+    put(w, line->label->text, line->label->text_length);
+    put_result(w, line);
+    put_annotations(w, line);
+    return;
+  }
+  put_call(w, line);
+  if (line->kind == CT_LINE_LEAF) {
+    put_result(w, line);
+    put_literal(w, ";");
+    put_annotations(w, line);
+    return;
+  }
+  put_literal(w, " {");
+  if (line->before_trace) {
+    put_literal(w, "  -- entered before the trace begins");
+  }
+}
+
+static void
+put_away(struct ct_line_writer *w, const struct ct_line *line)
+{
+  static const char *const texts[] = {
       [0] = " away",
       [CT_AWAY_PREEMPTED] = " off: preempted",
       [CT_AWAY_BLOCKED] = " off: blocked",
@@ -279,25 +303,39 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
       [CT_AWAY_SOME] = " at most off the processor since the line like this before",
   };
   char duration[CT_DURATION_CHARS];
+  put_literal(w, "-- ");
+  put_text(w, ct_format_duration(duration, ct_trace_ticks_ns(w->trace, line->ticks)));
+  put_text(w, line->end <= CT_AWAY_SOME ? texts[line->end] : " away");
+  put_literal(w, " --");
+}
+
+static void
+put_capture(struct ct_line_writer *w, const struct ct_line *line)
+{
+  put_text(w, line->fd == 1 ? "stdout | " : "stderr | ");
+  for (size_t i = 0; i < line->value; i++) {
+    char c = (unsigned char)line->text[i] < 0x20 || line->text[i] == 0x7f ? '?' : line->text[i];
+    put(w, &c, 1);
+  }
+}
+
+/* before, a number, after. */
+static void
+put_counted(struct ct_line_writer *w, const char *before, uint64_t number, const char *after)
+{
+  put_text(w, before);
+  put_number(w, number, 0, ' ');
+  put_text(w, after);
+}
+
+static void
+put_calls(struct ct_line_writer *w, const struct ct_line *line)
+{
   switch (line->kind) {
   case CT_LINE_OPEN:
-    put_call(w, line);
-    put_literal(w, " {");
-    if (line->before_trace) {
-      put_literal(w, "  -- entered before the trace begins");
-    }
-    break;
   case CT_LINE_LEAF:
-    put_call(w, line);
-    put_result(w, line);
-    put_literal(w, ";");
-    put_annotations(w, line);
-    break;
   case CT_LINE_CLOSE:
-    put_literal(w, "} ");
-    put(w, line->label->text, line->label->text_length);
-    put_result(w, line);
-    put_annotations(w, line);
+    put_call_line(w, line);
     break;
   case CT_LINE_VALUE:
     put_literal(w, "-- ");
@@ -312,8 +350,7 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put(w, line->label->text, line->label->text_length);
     put_literal(w, "  -- enter only");
     if (line->value > 1) {
-      put_literal(w, ", sampled: 1 of ");
-      put_number(w, line->value, 0, ' ');
+      put_counted(w, ", sampled: 1 of ", line->value, "");
     }
     break;
   case CT_LINE_ORPHAN:
@@ -322,39 +359,26 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put_literal(w, "  -- return without its call");
     break;
   case CT_LINE_LOST:
-    put_literal(w, "-- events lost: ");
-    put_number(w, line->value, 0, ' ');
-    put_literal(w, " --");
+    put_counted(w, "-- events lost: ", line->value, " --");
     break;
   case CT_LINE_SWITCH:
     if (line->value == 0) {
       put_literal(w, "-- back on the thread's own stack --");
     } else {
-      put_literal(w, "-- on another stack, number ");
-      put_number(w, line->value, 0, ' ');
-      put_literal(w, " --");
+      put_counted(w, "-- on another stack, number ", line->value, " --");
     }
     break;
   case CT_LINE_EXEC:
     put_literal(w, "-- exec: another program from here on --");
     break;
   case CT_LINE_INTERVAL:
-    put_literal(w, "-- sampling: of light hooks' calls 1 of ");
-    put_number(w, line->value, 0, ' ');
-    put_literal(w, " is recorded from here on --");
+    put_counted(w, "-- sampling: of light hooks' calls 1 of ", line->value, " is recorded from here on --");
     break;
   case CT_LINE_AWAY:
-    put_literal(w, "-- ");
-    put_text(w, ct_format_duration(duration, ct_trace_ticks_ns(w->trace, line->ticks)));
-    put_text(w, line->end <= CT_AWAY_SOME ? away_texts[line->end] : " away");
-    put_literal(w, " --");
+    put_away(w, line);
     break;
   case CT_LINE_CAPTURE:
-    put_text(w, line->fd == 1 ? "stdout | " : "stderr | ");
-    for (size_t i = 0; i < line->value; i++) {
-      char c = (unsigned char)line->text[i] < 0x20 || line->text[i] == 0x7f ? '?' : line->text[i];
-      put(w, &c, 1);
-    }
+    put_capture(w, line);
     break;
   case CT_LINE_TAIL:
     break;
@@ -432,6 +456,62 @@ json_kind(const struct ct_line *line)
   return "";
 }
 
+/* The members that only lines of this kind have. */
+static void
+put_json_kind(struct ct_line_writer *w, const struct ct_line *line)
+{
+  static const char *const reasons[] = {"", "preempted", "blocked", "room", "held", "at most"};
+  if (line->kind == CT_LINE_TAIL && line->other != NULL) {
+    put_literal(w, ",\"ended\":{");
+    put(w, line->other->json, line->other->json_length);
+    put_literal(w, "}");
+  } else if (line->kind == CT_LINE_CLOSE && line->end != CT_SPAN_RETURNED) {
+    put_literal(w, ",\"reason\":\"");
+    put_text(w, ct_span_end_text(line->end));
+    put_literal(w, "\"");
+    if (ct_span_is_unfinished(line->end)) {
+      put_literal(w, ",\"unfinished\":true");
+    }
+  } else if (line->kind == CT_LINE_LOST) {
+    put_counted(w, ",\"events\":", line->value, "");
+  } else if (line->kind == CT_LINE_AWAY) {
+    put_literal(w, ",\"reason\":\"");
+    put_text(w, line->end <= CT_AWAY_SOME ? reasons[line->end] : "");
+    put_literal(w, "\"");
+  } else if (line->kind == CT_LINE_INTERVAL || (line->kind == CT_LINE_POINT && line->value > 1)) {
+    put_counted(w, line->kind == CT_LINE_POINT ? ",\"sampled\":true,\"interval\":" : ",\"interval\":", line->value, "");
+  }
+}
+
+/* What the program wrote; or arguments and results, as far as they were recorded. */
+static void
+put_json_values(struct ct_line_writer *w, const struct ct_line *line)
+{
+  if (line->kind == CT_LINE_CAPTURE) {
+    put_counted(w, ",\"fd\":", line->fd, ",\"text\":");
+    put_json_text(w, line->text, line->value);
+    return;
+  }
+  if (line->kind == CT_LINE_VALUE) {
+    put_literal(w, ",\"which\":\"");
+    put_text(w, value_name(line));
+    put_literal(w, "\",\"value\":\"");
+    put_hex(w, line->value);
+    put_literal(w, "\"");
+    return;
+  }
+  if (knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2)) {
+    put_literal(w, ",\"args\":[");
+    put_arguments(w, line, "\"");
+    put_literal(w, "]");
+  }
+  if (knows(line, CT_VALUE_RESULT)) {
+    put_literal(w, ",\"result\":\"");
+    put_hex(w, line->numbers[CT_VALUE_RESULT]);
+    put_literal(w, "\"");
+  }
+}
+
 static void
 put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *line)
 {
@@ -458,52 +538,8 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   } else {
     put_literal(w, "null");
   }
-  if (line->kind == CT_LINE_TAIL && line->other != NULL) {
-    put_literal(w, ",\"ended\":{");
-    put(w, line->other->json, line->other->json_length);
-    put_literal(w, "}");
-  } else if (line->kind == CT_LINE_CLOSE && line->end != CT_SPAN_RETURNED) {
-    put_literal(w, ",\"reason\":\"");
-    put_text(w, ct_span_end_text(line->end));
-    put_literal(w, "\"");
-    if (ct_span_is_unfinished(line->end)) {
-      put_literal(w, ",\"unfinished\":true");
-    }
-  } else if (line->kind == CT_LINE_LOST) {
-    put_literal(w, ",\"events\":");
-    put_number(w, line->value, 0, ' ');
-  } else if (line->kind == CT_LINE_AWAY) {
-    static const char *const reasons[] = {"", "preempted", "blocked", "room", "held", "at most"};
-    put_literal(w, ",\"reason\":\"");
-    put_text(w, line->end <= CT_AWAY_SOME ? reasons[line->end] : "");
-    put_literal(w, "\"");
-  } else if (line->kind == CT_LINE_INTERVAL || (line->kind == CT_LINE_POINT && line->value > 1)) {
-    put_text(w, line->kind == CT_LINE_POINT ? ",\"sampled\":true,\"interval\":" : ",\"interval\":");
-    put_number(w, line->value, 0, ' ');
-  }
-  if (line->kind == CT_LINE_CAPTURE) {
-    put_literal(w, ",\"fd\":");
-    put_number(w, line->fd, 0, ' ');
-    put_literal(w, ",\"text\":");
-    put_json_text(w, line->text, line->value);
-  } else if (line->kind == CT_LINE_VALUE) {
-    put_literal(w, ",\"which\":\"");
-    put_text(w, value_name(line));
-    put_literal(w, "\",\"value\":\"");
-    put_hex(w, line->value);
-    put_literal(w, "\"");
-  } else {
-    if (knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2)) {
-      put_literal(w, ",\"args\":[");
-      put_arguments(w, line, "\"");
-      put_literal(w, "]");
-    }
-    if (knows(line, CT_VALUE_RESULT)) {
-      put_literal(w, ",\"result\":\"");
-      put_hex(w, line->numbers[CT_VALUE_RESULT]);
-      put_literal(w, "\"");
-    }
-  }
+  put_json_kind(w, line);
+  put_json_values(w, line);
   if (line->before_trace) {
     put_literal(w, ",\"entered_before\":true");
   }
