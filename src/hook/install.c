@@ -502,8 +502,9 @@ write_patches(struct build *build)
                                 installed->region + offsetof(struct ct_region_head, region_bytes), head, sizeof(head));
 }
 
+/* The trampolines and their descriptions, delivered. */
 static int
-put_region(struct build *build)
+write_region(struct build *build)
 {
   struct ct_installed *installed = build->installed;
   begin_chunk(build, installed->region);
@@ -522,28 +523,31 @@ put_region(struct build *build)
     build->delivery = NULL;
     code = code != 0 ? code : end_code;
   }
+  return code;
+}
+
+static int
+put_region(struct build *build)
+{
+  const struct ct_installed *installed = build->installed;
+  int code = write_region(build);
+  if (code != 0) {
+    return code;
+  }
   struct ct_install_region region = {.start = installed->region,
                                      .descs_at = build->descs_at,
                                      .desc_count = build->desc_count,
                                      .store_delta = build->layout->store_delta};
-  if (code == 0) {
-    code = ct_install_write_frames(build->remote->process, &region, CT_REGION_FRAMES_PLAIN);
+  if ((code = ct_install_write_frames(build->remote->process, &region, CT_REGION_FRAMES_PLAIN)) != 0 ||
+      (code = ct_install_write_frames(build->remote->process, &region, CT_REGION_FRAMES_SIGNAL)) != 0 ||
+      (code = write_patches(build)) != 0) {
+    return code;
   }
-  if (code == 0) {
-    code = ct_install_write_frames(build->remote->process, &region, CT_REGION_FRAMES_SIGNAL);
-  }
-  if (code == 0) {
-    code = write_patches(build);
-  }
-  if (code == 0) {
-    code = ct_install_mark_range(build->remote, build->layout, installed->region, installed->region + installed->region_bytes,
-                      CT_TEXT_TRAMPOLINE);
-  }
-  if (code == 0) {
-    code = publish_to_agent(build, installed->owner, installed->region, build->descs_at, build->descs_at,
-                            build->desc_count, CT_REGION_MAX);
-  }
-  return code;
+  code = ct_install_mark_range(build->remote, build->layout, installed->region,
+                               installed->region + installed->region_bytes, CT_TEXT_TRAMPOLINE);
+  return code != 0 ? code
+                   : publish_to_agent(build, installed->owner, installed->region, build->descs_at, build->descs_at,
+                                      build->desc_count, CT_REGION_MAX);
 }
 
 /* Names that are free again when their module is removed; 0 is nobody's. */
@@ -794,4 +798,3 @@ ct_install_again(const struct ct_remote *remote, const struct ct_agent_layout *l
   installed->install_ns = ct_now_ns() - begin;
   return code;
 }
-

@@ -681,6 +681,39 @@ give_back_signals(struct undo *undo)
   return inside->config == 0 ? 0 : ct_signals_give_back(&remote, inside->config, inside->agent, inside->agent_bytes);
 }
 
+/* The hooks go out, and the threads with them. */
+static int
+undo_hooks(struct undo *undo, uint64_t *stopped_since, struct ct_diag *diag)
+{
+  int code = read_all(undo);
+  if (code != 0 || (code = list_our_code(undo)) != 0 || (code = find_pcs(undo)) != 0) {
+    return code;
+  }
+  if ((code = ct_stopped_sweep(undo->stopped)) != 0 || (code = give_back_signals(undo)) != 0) {
+    return code;
+  }
+  if ((code = leave_our_code(undo, stopped_since, diag)) != 0) {
+    return code;
+  }
+  return give_back_signals(undo); /* once more: a thread may have been about to put one in */
+}
+
+/* What is ours in the process goes away. */
+static int
+undo_mappings(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  const uint64_t ranges[][2] = {{inside->controls, inside->controls_bytes}, {inside->agent, inside->agent_bytes}};
+  uint64_t end = ct_now_ns() + END_NS;
+  undo->deadline_ns = undo->deadline_ns > end ? undo->deadline_ns : end;
+  undo->expedited = false;
+  int code = ct_stopped_clear_gs_base(undo->stopped, ranges, 2);
+  if (code != 0 || (code = undo_give_up_copies(undo)) != 0) {
+    return code;
+  }
+  return undo_unmap_all(undo);
+}
+
 static int
 undo_all(struct undo *undo, struct ct_diag *diag)
 {
@@ -691,45 +724,15 @@ undo_all(struct undo *undo, struct ct_diag *diag)
   }
   int code = ct_process_write(process_of(undo), undo->found->ring + offsetof(struct ct_ring_header, closed), &closed,
                               sizeof(closed));
-  if (code == 0) {
-    code = read_all(undo);
+  if (code != 0 || (code = undo_hooks(undo, &stopped_since, diag)) != 0) {
+    goto measure_pause;
   }
-  if (code == 0) {
-    code = list_our_code(undo);
-  }
-  if (code == 0) {
-    code = find_pcs(undo);
-  }
-  if (code == 0) {
-    code = ct_stopped_sweep(undo->stopped);
-  }
-  if (code == 0) {
-    code = give_back_signals(undo);
-  }
-  if (code == 0) {
-    code = leave_our_code(undo, &stopped_since, diag);
-  }
-  if (code == 0) {
-    code = give_back_signals(undo); /* once more: a thread may have been about to put one in */
-  }
-  if (code == 0) {
-    undo->undone->threads = undo->stopped->thread_count;
-    code = send_who_waits(undo);
-  }
+  undo->undone->threads = undo->stopped->thread_count;
+  code = send_who_waits(undo);
   if (code == 0 && !undo->undone->kept) {
-    const struct ct_inside *inside = &undo->found->header->inside;
-    uint64_t end = ct_now_ns() + END_NS;
-    undo->deadline_ns = undo->deadline_ns > end ? undo->deadline_ns : end;
-    undo->expedited = false;
-    const uint64_t ranges[][2] = {{inside->controls, inside->controls_bytes}, {inside->agent, inside->agent_bytes}};
-    code = ct_stopped_clear_gs_base(undo->stopped, ranges, 2);
-    if (code == 0) {
-      code = undo_give_up_copies(undo);
-    }
-    if (code == 0) {
-      code = undo_unmap_all(undo);
-    }
+    code = undo_mappings(undo);
   }
+measure_pause:;
   uint64_t stopped_ns = ct_now_ns() - stopped_since;
   undo->undone->pause_ns = stopped_ns > undo->undone->pause_ns ? stopped_ns : undo->undone->pause_ns;
   return code;

@@ -245,43 +245,59 @@ unmap_stores(struct undo *undo)
   return code;
 }
 
-int
-undo_unmap_all(struct undo *undo)
+/* The regions of trampolines, and the pages of stubs. */
+static int
+unmap_regions(struct undo *undo)
 {
-  const struct ct_inside *inside = &undo->found->header->inside;
-  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside);
-  int code = unmap_pending(undo);
+  uint64_t listed_at = undo->found->header->inside.config + offsetof(struct ct_agent_config, regions);
+  int code = 0;
   for (size_t i = 0; i < undo->region_count && code == 0; i++) {
     const struct region *region = &undo->regions[i];
-    uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + region->index * sizeof(struct ct_region);
-    code = unmap(undo, at, sizeof(struct ct_region), region->start, region->bytes);
+    code = unmap(undo, listed_at + region->index * sizeof(struct ct_region), sizeof(struct ct_region), region->start,
+                 region->bytes);
   }
   for (size_t i = 0; i < undo->config->region_count && i < CT_REGION_MAX && code == 0; i++) {
     const struct ct_region *listed = &undo->config->regions[i];
     if (listed->desc_count == 0 && listed->desc == 0 && listed->hi - listed->lo == CT_STUB_PAGES_BYTES) {
-      uint64_t at = inside->config + offsetof(struct ct_agent_config, regions) + i * sizeof(struct ct_region);
-      code = unmap(undo, at, sizeof(struct ct_region), listed->lo, CT_STUB_PAGES_BYTES);
+      code = unmap(undo, listed_at + i * sizeof(struct ct_region), sizeof(struct ct_region), listed->lo,
+                   CT_STUB_PAGES_BYTES);
     }
   }
-  code = code == 0 ? unmap_stores(undo) : code;
-  if (undo->undone->kept) {
+  return code;
+}
+
+int
+undo_unmap_all(struct undo *undo)
+{
+  const struct ct_inside *inside = &undo->found->header->inside;
+  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside), none = 0;
+  /* In this order; the configuration's address goes before the agent, which holds it. */
+  const struct {
+    uint64_t told, start, bytes;
+  } parts[] = {
+      {told + offsetof(struct ct_inside, stacks), inside->stacks, inside->stacks_bytes},
+      {told + offsetof(struct ct_inside, table), inside->table, inside->table_bytes},
+      {told + offsetof(struct ct_inside, controls), inside->controls, inside->controls_bytes},
+  };
+  int code = unmap_pending(undo);
+  if (code != 0 || (code = unmap_regions(undo)) != 0) {
     return code;
   }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, stacks), 8, inside->stacks, inside->stacks_bytes);
+  code = unmap_stores(undo);
+  if (code != 0 || undo->undone->kept) {
+    return code;
   }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, table), 8, inside->table, inside->table_bytes);
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    if ((code = unmap(undo, parts[i].told, 8, parts[i].start, parts[i].bytes)) != 0) {
+      return code;
+    }
   }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, controls), 8, inside->controls, inside->controls_bytes);
-  }
-  uint64_t none = 0;
-  if (code == 0 && inside->config != 0) {
+  if (inside->config != 0) {
     code = ct_process_write(process_of(undo), told + offsetof(struct ct_inside, config), &none, sizeof(none));
   }
-  if (code == 0) {
-    code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes);
+  if (code != 0 ||
+      (code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes)) != 0) {
+    return code;
   }
-  return code == 0 ? undo_call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0) : code;
+  return undo_call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0);
 }

@@ -26,9 +26,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROWS_MAX            4096
-#define RUN_FUNCTIONS       256
-#define SCAN_THREADS_MAX    8
+#define ROWS_MAX         4096
+#define RUN_FUNCTIONS    256
+#define SCAN_THREADS_MAX 8
 
 static const struct {
   const char *key, *text;
@@ -589,6 +589,44 @@ measure_text(struct ct_plan *plan)
   }
 }
 
+/* From where to where there is text. */
+static void
+text_extent(const struct ct_elf *elf, uint64_t *start, uint64_t *end)
+{
+  const struct ct_elf_segment *segments;
+  size_t count = ct_elf_segments(elf, &segments);
+  *start = UINT64_MAX;
+  *end = 0;
+  for (size_t i = 0; i < count; i++) {
+    if ((segments[i].flags & PF_X) != 0 && segments[i].file_bytes != 0) {
+      uint64_t last = segments[i].address + segments[i].file_bytes;
+      *start = segments[i].address < *start ? segments[i].address : *start;
+      *end = last > *end ? last : *end;
+    }
+  }
+  if (*start > *end) {
+    *start = *end = 0;
+  }
+}
+
+/* Looks at all code: what calls, jumps and points where. */
+static int
+look_at_code(struct planner *planner, uint64_t start, uint64_t end)
+{
+  struct ct_plan *plan = planner->plan;
+  plan->runtime = ct_runtime_of(planner);
+  int code = plan->runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(planner);
+  if (code != 0 || (code = scan_all(planner)) != 0 || (code = ct_scan_reconcile(&planner->scan)) != 0) {
+    return code;
+  }
+  ct_find_copies(planner);
+  ct_find_counts(planner);
+  follow_tail_jumps(planner);
+  code = find_parts(planner);
+  add_landing_pads(planner);
+  return planner->scan.targets.out_of_memory ? CT_ENOMEM : code;
+}
+
 static int
 plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 {
@@ -597,18 +635,8 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   if (code != 0) {
     return code;
   }
-  uint64_t start = UINT64_MAX, end = 0;
-  const struct ct_elf_segment *segments;
-  size_t segment_count = ct_elf_segments(plan->elf, &segments);
-  for (size_t i = 0; i < segment_count; i++) {
-    if ((segments[i].flags & PF_X) != 0 && segments[i].file_bytes != 0) {
-      start = segments[i].address < start ? segments[i].address : start;
-      end = segments[i].address + segments[i].file_bytes > end ? segments[i].address + segments[i].file_bytes : end;
-    }
-  }
-  if (start > end) {
-    start = end = 0;
-  }
+  uint64_t start, end;
+  text_extent(plan->elf, &start, &end);
   plan->count = planner.count;
   plan->functions = calloc(planner.count + 1, sizeof(*plan->functions));
   planner.facts = calloc(planner.count + 1, sizeof(*planner.facts));
@@ -617,28 +645,11 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   if (plan->functions == NULL || planner.facts == NULL || planner.is_part == NULL) {
     code = CT_ENOMEM;
   }
-  if (code == 0) {
-    plan->runtime = ct_runtime_of(&planner);
-    code = plan->runtime == CT_RUNTIME_READS_RETURNS ? add_foreign_run(plan, start, end) : find_foreign_code(&planner);
+  if (code != 0 || (code = look_at_code(&planner, start, end)) != 0) {
+    goto free_planner;
   }
-  if (code == 0) {
-    code = scan_all(&planner);
-  }
-  if (code == 0) {
-    code = ct_scan_reconcile(&planner.scan);
-  }
-  if (code == 0) {
-    ct_find_copies(&planner);
-    ct_find_counts(&planner);
-    follow_tail_jumps(&planner);
-    code = find_parts(&planner);
-    add_landing_pads(&planner);
-    code = planner.scan.targets.out_of_memory ? CT_ENOMEM : code;
-  }
-  if (code == 0) {
-    plan_all(&planner);
-    ct_planner_reconcile_gs(&planner, start, end);
-  }
+  plan_all(&planner);
+  ct_planner_reconcile_gs(&planner, start, end);
   measure_text(plan);
   plan->no_stores = ct_runtime_forbids_stores(plan->elf);
   plan->own_unwinder = has_own_unwinder(plan->elf);
@@ -646,6 +657,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;
   }
+free_planner:
   ct_scan_free(&planner.scan);
   free(planner.facts);
   free(planner.is_part);

@@ -354,10 +354,40 @@ take_out(struct ct_session *session, const struct ct_undo_wait *wait, struct ct_
   return code;
 }
 
+/* All threads stand: hooks go in, and what they were in is kept. */
+static int
+hook_stopped(struct ct_session *session, const struct ct_injected_options *options, bool crashes, struct ct_diag *diag)
+{
+  struct ct_stacks *stacks = session->recording.stacks;
+  pid_t pid = session->target.process.pid;
+  if (stacks != NULL) {
+    ct_stacks_copy(stacks, &session->target.stopped);
+  }
+  ct_manifest_attach(&session->recording.manifest, &session->options, pid);
+  int code = put_in(session, options, crashes, diag);
+  if (code != 0) {
+    goto take_out;
+  }
+  session_sample(session);
+  code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
+  if (code != 0) {
+    goto take_out;
+  }
+  if (stacks != NULL) {
+    ct_stacks_know(stacks, &session->recording.modules);
+  }
+  return 0;
+take_out:
+  if (session->recording.image_live && session->target.is_stopped) {
+    struct ct_undone undone;
+    take_out(session, NULL, &undone, NULL);
+  }
+  return code;
+}
+
 int
 session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
-  struct ct_undone undone;
   struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
                                         .lossless = session->options.lossless,
                                         .running = true,
@@ -365,53 +395,28 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
                                         .no_crash = true}; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);
-  if (code == 0) {
-    code = ct_process_open(pid, &session->target.process, diag);
-  }
-  if (code != 0) {
-    return code;
-  }
-  code = session_open_trace(session, diag);
-  if (code != 0) {
+  if (code != 0 || (code = ct_process_open(pid, &session->target.process, diag)) != 0 ||
+      (code = session_open_trace(session, diag)) != 0) {
     return code;
   }
   ct_modules_check(&session->recording.modules, pid); /* plans all files */
   code = check_program(session, &options, &crashes, diag);
-  if (code == 0) {
-    session->recording.stacks = ct_stacks_create(&session->target.process, session->recording.writer);
-  }
-  if (code == 0) {
-    code = session_stop_threads(session, diag);
-  }
-  if (code == 0) {
-    code = take_over(session, diag);
-  }
-  if (code == 0) {
-    if (session->recording.stacks != NULL) {
-      ct_stacks_copy(session->recording.stacks, &session->target.stopped);
-    }
-    ct_manifest_attach(&session->recording.manifest, &session->options, pid);
-    code = put_in(session, &options, crashes, diag);
-    if (code == 0) {
-      session_sample(session);
-      code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
-    }
-    if (code == 0 && session->recording.stacks != NULL) {
-      ct_stacks_know(session->recording.stacks, &session->recording.modules);
-    }
-    if (code != 0 && session->recording.image_live && session->target.is_stopped) {
-      take_out(session, NULL, &undone, NULL);
-    }
-  }
   if (code != 0) {
-    session_resume_threads(session);
-    session_end_image(session, false);
-    session_drop_trace(session);
-    return code;
+    goto drop_trace;
+  }
+  session->recording.stacks = ct_stacks_create(&session->target.process, session->recording.writer);
+  if ((code = session_stop_threads(session, diag)) != 0 || (code = take_over(session, diag)) != 0 ||
+      (code = hook_stopped(session, &options, crashes, diag)) != 0) {
+    goto drop_trace;
   }
   session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
   session->recording.manifest.install_ns += ct_now_ns() - session->target.stopped_since_ns;
   return 0;
+drop_trace:
+  session_resume_threads(session);
+  session_end_image(session, false);
+  session_drop_trace(session);
+  return code;
 }
 
 /* ---- cleaning up ---- */

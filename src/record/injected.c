@@ -432,28 +432,28 @@ place_controls(const struct ct_remote *remote, struct ct_injected *image)
   image->ring->inside.controls = layout->controls;
   uint64_t args[6] = {layout->controls, size, MADV_WIPEONFORK};
   int64_t result = -1;
-  code = remote->syscall(remote->context, SYS_madvise, args, &result);
-  if (code == 0 && result != 0) {
-    code = CT_EUNSUPPORTED; /* Linux before 4.14 */
+  if ((code = remote->syscall(remote->context, SYS_madvise, args, &result)) != 0) {
+    return code;
   }
-  if (code == 0) {
-    code = map_own(remote, image, image->at + TABLE_AT, CT_TABLE_BYTES, PROT_READ, MAP_NORESERVE, &layout->table);
+  if (result != 0) {
+    return CT_EUNSUPPORTED; /* Linux before 4.14 */
   }
-  if (code == 0) {
-    image->ring->inside.table_bytes = CT_TABLE_BYTES;
-    image->ring->inside.table = layout->table;
-    code = map_own(remote, image, image->at + STACKS_AT, sizeof(struct ct_stack_map), PROT_READ | PROT_WRITE,
-                   MAP_NORESERVE, &layout->stacks);
+  code = map_own(remote, image, image->at + TABLE_AT, CT_TABLE_BYTES, PROT_READ, MAP_NORESERVE, &layout->table);
+  if (code != 0) {
+    return code;
   }
-  if (code == 0) {
-    image->ring->inside.stacks_bytes = sizeof(struct ct_stack_map);
-    image->ring->inside.stacks = layout->stacks;
+  image->ring->inside.table_bytes = CT_TABLE_BYTES;
+  image->ring->inside.table = layout->table;
+  code = map_own(remote, image, image->at + STACKS_AT, sizeof(struct ct_stack_map), PROT_READ | PROT_WRITE,
+                 MAP_NORESERVE, &layout->stacks);
+  if (code != 0) {
+    return code;
   }
+  image->ring->inside.stacks_bytes = sizeof(struct ct_stack_map);
+  image->ring->inside.stacks = layout->stacks;
   /* What the agent calls back is called from a module: it looks at no return-address slot of its own. */
   static const uint8_t module = CT_TEXT_MODULE;
-  if (code == 0) {
-    code = ct_process_write(remote->process, layout->table + (layout->base >> CT_TABLE_SHIFT), &module, sizeof(module));
-  }
+  code = ct_process_write(remote->process, layout->table + (layout->base >> CT_TABLE_SHIFT), &module, sizeof(module));
   return code == 0 ? mark_own(remote->process, layout) : code;
 }
 
@@ -533,6 +533,24 @@ ct_injected_store_delta(void)
   return STORE_DELTA;
 }
 
+/* Everything that the agent needs besides its image. */
+static int
+furnish(const struct ct_remote *remote, struct ct_injected *image, const struct ct_agent_image *agent,
+        const struct ct_injected_options *options, const struct ct_stack_range *stack)
+{
+  int code = place_controls(remote, image);
+  if (code != 0 || (code = configure(remote->process, image, agent, options, stack)) != 0) {
+    return code;
+  }
+  publish_inside(image, agent);
+  if (options->int3) {
+    struct ct_signal_action traps = {image->layout.base + agent->trap,
+                                     SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER, image->layout.restorer, 0};
+    code = ct_signal_set(remote, image->layout.scratch, SIGTRAP, &traps);
+  }
+  return code == 0 && !options->no_crash ? ct_signals_take(remote, &image->layout, options->int3, false) : code;
+}
+
 int
 ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_injected_options *options,
                    struct ct_injected *image, struct ct_diag *diag)
@@ -543,41 +561,28 @@ ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_
   image->layout.store_delta = STORE_DELTA;
   image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
-  if (code == 0) {
-    code = place_agent(remote, image, &agent);
-    if (code != 0) {
-      ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
-    }
-  }
-  if (code == 0) {
-    code = find_first_stack(remote, sp, options, &stack, diag);
-  }
-  if (code == 0) {
-    code = place_controls(remote, image);
-    if (code == 0) {
-      code = configure(remote->process, image, &agent, options, &stack);
-    }
-    if (code == 0) {
-      publish_inside(image, &agent);
-    }
-    if (code == 0 && options->int3) {
-      struct ct_signal_action traps = {image->layout.base + agent.trap,
-                                       SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER, image->layout.restorer, 0};
-      code = ct_signal_set(remote, image->layout.scratch, SIGTRAP, &traps);
-    }
-    if (code == 0 && !options->no_crash) {
-      code = ct_signals_take(remote, &image->layout, options->int3, false);
-    }
-    if (code != 0) {
-      ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
-    }
-  }
   if (code != 0) {
-    take_out(remote, &image->layout, image->ring_bytes);
-    ct_injected_free(image);
-    return code;
+    goto take_out;
+  }
+  code = place_agent(remote, image, &agent);
+  if (code != 0) {
+    ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
+    goto take_out;
+  }
+  code = find_first_stack(remote, sp, options, &stack, diag);
+  if (code != 0) {
+    goto take_out;
+  }
+  code = furnish(remote, image, &agent, options, &stack);
+  if (code != 0) {
+    ct_fail(diag, code, "cannot place the agent in the process: %s (a limit on address space?)", ct_err_text(code));
+    goto take_out;
   }
   return 0;
+take_out:
+  take_out(remote, &image->layout, image->ring_bytes);
+  ct_injected_free(image);
+  return code;
 }
 
 /* Children wait in their handshake pages, which are their stacks. page: it has that one, 0: it is not known. */

@@ -628,29 +628,27 @@ ct_modules_update(struct ct_modules *modules, uint32_t image, const struct ct_re
                   struct ct_agent_layout *layout, const struct ct_module_sinks *sinks, struct ct_diag *diag)
 {
   struct ct_mappings mappings;
+  int added = 0;
   int code = ct_process_mappings(remote->process->pid, &mappings);
   if (code != 0) {
     return ct_fail(diag, code, "cannot read the mappings of process %d", (int)remote->process->pid);
   }
-  int added = 0;
   int gone = forget_unloaded(modules, &mappings, remote, layout);
   code = gone < 0 ? gone : gone > 0 ? mark_text_again(modules, remote, layout) : 0;
-  code = code == 0 ? count_matches(modules, &mappings, remote->process->pid) : code;
-  if (code == 0 && remote->pcs != NULL) {
+  if (code != 0 || (code = count_matches(modules, &mappings, remote->process->pid)) != 0) {
+    goto free_mappings;
+  }
+  if (remote->pcs != NULL && (code = publish_restorers(modules, remote, layout)) != 0) {
+    goto free_mappings;
+  }
+  if ((code = add_modules(modules, image, &mappings, remote, layout, sinks, &added, diag)) != 0 ||
+      (code = patch_all(modules, remote, true)) != 0 || (code = patch_all(modules, remote, false)) != 0) {
+    goto free_mappings;
+  }
+  if (added > 0) {
     code = publish_restorers(modules, remote, layout);
   }
-  if (code == 0) {
-    code = add_modules(modules, image, &mappings, remote, layout, sinks, &added, diag);
-  }
-  if (code == 0) {
-    code = patch_all(modules, remote, true);
-  }
-  if (code == 0) {
-    code = patch_all(modules, remote, false);
-  }
-  if (code == 0 && added > 0) {
-    code = publish_restorers(modules, remote, layout);
-  }
+free_mappings:
   ct_mappings_free(&mappings);
   return code != 0 ? code : added;
 }

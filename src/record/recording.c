@@ -75,6 +75,36 @@ session_sample(struct ct_session *session)
   ct_drain_sample(session->recording.drain, &options);
 }
 
+/* Whether the program at path (target: what its users call it) can be recorded at all; and what it needs left out. */
+static int
+check_image(struct ct_session *session, const char *path, const char *target, struct ct_injected_options *options,
+            struct ct_diag *diag)
+{
+  struct ct_diag why = {""};
+  int unused;
+  if (ct_process_seccomp(session->target.process.pid) != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
+                   target);
+  }
+  if (ct_program_check(path, &unused, &why) != 0) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
+  }
+  const struct ct_plan *program = ct_modules_program(&session->recording.modules, session->target.process.pid);
+  if (program != NULL && program->gs_unsafe) {
+    return ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
+                   target);
+  }
+  if (program != NULL && program->translates) {
+    return ct_fail(diag, CT_EUNSUPPORTED,
+                   "%s cannot be recorded: it translates code, some of its own too, and must find it as it is in the "
+                   "file",
+                   target);
+  }
+  options->no_stores = program != NULL && program->no_stores;
+  options->no_crash = program == NULL || !ct_plan_hides_handlers(program);
+  return 0;
+}
+
 /* The process stands after an exec: makes the new image ready and resumes it. */
 int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
@@ -85,50 +115,26 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
                                         .int3 = session->options.int3,
                                         .follow = session->node.tree != NULL};
   char path[64], target[PATH_MAX];
-  ct_process_path(session->target.process.pid, "exe", path, sizeof(path));
+  pid_t pid = session->target.process.pid;
+  ct_process_path(pid, "exe", path, sizeof(path));
   ssize_t length = readlink(path, target, sizeof(target) - 1);
   target[length > 0 ? length : 0] = '\0';
-  int code = 0;
-  if (ct_process_seccomp(session->target.process.pid) != 0) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s starts under a seccomp filter, which may forbid what recording needs",
-                   target);
-  }
-  if (code == 0) {
-    struct ct_diag why = {""};
-    int unused;
-    if (ct_program_check(path, &unused, &why) != 0) {
-      code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: not a readable 64-bit x86 program", target);
-    }
-  }
-  const struct ct_plan *program =
-      code == 0 ? ct_modules_program(&session->recording.modules, session->target.process.pid) : NULL;
-  if (program != NULL && program->gs_unsafe) {
-    code = ct_fail(diag, CT_EUNSUPPORTED, "%s cannot be recorded: it uses the gs register itself, which hooks need",
-                   target);
-  } else if (program != NULL && program->translates) {
-    code = ct_fail(diag, CT_EUNSUPPORTED,
-                   "%s cannot be recorded: it translates code, some of its own too, and must find it as it is in the "
-                   "file",
-                   target);
-  }
-  options.no_stores = program != NULL && program->no_stores;
-  options.no_crash = program == NULL || !ct_plan_hides_handlers(program);
   struct ct_remote remote = ct_injected_remote(&session->target.process);
   uint64_t sp = 0;
+  int code = check_image(session, path, target, &options, diag);
   if (code == 0 && ct_process_stack_pointer(&session->target.process, &sp) != 0) {
     code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
   }
   if (code == 0) {
     code = ct_injected_create(&remote, sp, &options, &session->recording.image, diag);
   }
-  ct_manifest_image(&session->recording.manifest, session->target.process.pid, target, code == 0 ? NULL : diag->text);
+  ct_manifest_image(&session->recording.manifest, pid, target, code == 0 ? NULL : diag->text);
   if (code != 0) {
     return code;
   }
   session->recording.image_live = true;
   struct ct_module_sinks to = session_sinks(session);
-  remote.deadline_ns =
-      ct_modules_deadline(&session->recording.modules, session->target.process.pid, true, session->options.deadline_ms);
+  remote.deadline_ns = ct_modules_deadline(&session->recording.modules, pid, true, session->options.deadline_ms);
   /* Before there are hooks: from here on we may be killed, and the program goes on. */
   code = ct_process_set_gs_base(&session->target.process, session->recording.image.layout.page_lookup);
   if (code == 0) {
@@ -138,7 +144,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   session->recording.image_count++;
   if (code >= 0) {
     session_sample(session);
-    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, session->target.process.pid);
+    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
   }
   session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
   session->recording.manifest.install_ns += ct_now_ns() - begin;
