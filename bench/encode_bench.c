@@ -108,7 +108,7 @@ encode(struct ct_encoder *encoder, const struct sample *sample, uint64_t events)
       if (s->fn == UINT32_MAX) {
         ct_encode_return(encoder, tsc);
       } else {
-        ct_encode_enter(encoder, tsc, s->fn);
+        ct_encode_enter(encoder, tsc, s->fn, 0);
       }
     }
   }

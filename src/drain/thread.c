@@ -102,9 +102,7 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
   } else if (replaces) {
     ct_encode_tail(encoder, tsc, fn);
   } else if (!is_full(encoder, thread->max_depth)) {
-    ct_encode_enter(encoder, tsc, fn);
-    ct_encoder_top(encoder)->ra_slot = ra_slot;
-    ct_encoder_top(encoder)->root_fn = UINT32_MAX; /* the frame that jumped here is not in the trace */
+    ct_encode_enter(encoder, tsc, fn, ra_slot)->root_fn = UINT32_MAX; /* what jumped here is not in the trace */
   }
 }
 
@@ -347,9 +345,7 @@ void
 drain_thread_open(struct drain_thread *thread, uint64_t tsc, const struct ct_drain_frame *frames, size_t count)
 {
   for (size_t i = 0; i < count && !is_full(thread->encoder, thread->max_depth); i++) {
-    ct_encode_enter(thread->encoder, tsc, frames[i].fn);
-    ct_encoder_top(thread->encoder)->ra_slot = frames[i].ra_slot;
-    ct_encoder_top(thread->encoder)->flags |= DRAIN_FRAME_BEFORE;
+    ct_encode_enter(thread->encoder, tsc, frames[i].fn, frames[i].ra_slot)->flags |= DRAIN_FRAME_BEFORE;
     ct_encode_value(thread->encoder, CT_VALUE_BEFORE, 0);
     thread->has_before = true;
   }
@@ -401,8 +397,7 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
     case CT_KIND_ENTER:
       leave_inside_or_at(encoder, tsc, ra_slot);
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
-        ct_encode_enter(encoder, tsc, fn);
-        encoder->top[-1].ra_slot = ra_slot;
+        ct_encode_enter(encoder, tsc, fn, ra_slot);
       }
       break;
     case CT_KIND_RETURN:

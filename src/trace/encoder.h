@@ -29,8 +29,8 @@
 struct ct_frame {
   uint64_t enter_tsc;
   uint32_t fn;
-  uint32_t ra_slot; /* low half of the address of the return-address slot; for the drain, 0 after an enter */
-  uint32_t root_fn; /* for the drain; fn after an enter, kept by a tail call */
+  uint32_t ra_slot; /* the caller's: low half of the address of the return-address slot */
+  uint32_t root_fn; /* the caller's: whose return ends the frame. fn after an enter, kept by a tail call */
   uint32_t flags;
 };
 static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many");
@@ -176,15 +176,16 @@ ct_encoder_put_call(struct ct_encoder *encoder, uint32_t fn, uint8_t predicted)
   ct_encoder_put_id(encoder, fn, missed);
 }
 
-/* fn is at most CT_FUNCTION_ID_MAX in all of these. */
-static inline void
-ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn)
+/* fn is at most CT_FUNCTION_ID_MAX in all of these. The new frame; it belongs to ra_slot, and fn is its root. */
+static inline struct ct_frame *
+ct_encode_enter(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   ct_encoder_room(encoder, tsc);
   ct_encoder_put_call(encoder, fn, CT_TRACE_OP_ENTER_PREDICTED);
   uint64_t now = ct_encoder_put_time(encoder, tsc);
   struct ct_frame *frame = encoder->top++;
-  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = 0, .root_fn = fn, .flags = 0};
+  *frame = (struct ct_frame){.enter_tsc = now, .fn = fn, .ra_slot = ra_slot, .root_fn = fn, .flags = 0};
+  return frame;
 }
 
 /* The top frame, if any, ends here and fn takes its place; ra_slot, root_fn and the drain's flags stay as they are. */

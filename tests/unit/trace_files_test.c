@@ -330,7 +330,7 @@ write_short_threads(struct ct_trace_writer *writer, uint32_t threads)
   for (uint32_t i = 0; i < threads; i++) {
     assert_int_equal(ct_trace_writer_thread(writer, i, 1 + i, 1, &encoder), CT_OK);
     for (uint32_t n = 0; n < short_thread_calls(i); n++) {
-      ct_encode_enter(encoder, tsc += 50 + n, (i + n) % 300);
+      ct_encode_enter(encoder, tsc += 50 + n, (i + n) % 300, 0);
       ct_encode_return(encoder, tsc += 100);
     }
     assert_int_equal(ct_encoder_close(encoder), CT_OK);
@@ -467,7 +467,7 @@ test_functions(void **state)
   assert_int_equal(ct_trace_writer_function(writer, 4, UINT32_MAX, 1, 1, "full", "plain"), CT_OK);
   struct ct_encoder *encoder;
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &encoder), CT_OK);
-  ct_encode_enter(encoder, 10, 12345);
+  ct_encode_enter(encoder, 10, 12345, 0);
   assert_int_equal(ct_trace_writer_close(writer, NULL), CT_OK);
   FILE *file = fopen(path_in(state, "t/functions.tsv"), "a");
   assert_non_null(file);
@@ -657,7 +657,7 @@ test_follow(void **state)
   for (uint32_t i = 0; i < 5; i++) {
     assert_int_equal(ct_cursor_next(cursor, &events), 0);
     assert_int_equal(ct_cursor_state(cursor), CT_CURSOR_END);
-    ct_encode_enter(encoder, 100 + i, i);
+    ct_encode_enter(encoder, 100 + i, i, 0);
     assert_int_equal(ct_encoder_flush(encoder), CT_OK);
     assert_int_equal(ct_trace_writer_sync(writer), CT_OK);
     assert_int_equal(ct_cursor_next(cursor, &events), 1);

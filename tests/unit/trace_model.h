@@ -106,7 +106,7 @@ model_enter(struct model *m, uint64_t tsc, uint32_t fn)
 {
   model_expect(m, CT_EV_ENTER, tsc)->fn = fn;
   model_push(m, fn);
-  ct_encode_enter(m->encoder, tsc, fn);
+  ct_encode_enter(m->encoder, tsc, fn, 0);
 }
 
 static inline void

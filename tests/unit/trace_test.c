@@ -223,7 +223,7 @@ test_frames(void **state)
   assert_int_equal(ct_trace_writer_thread(writer, 0, 1, 1, &e), CT_OK);
   assert_null(ct_encoder_top(e));
   assert_int_equal(ct_encoder_pending_since(e), 0);
-  ct_encode_enter(e, 100, 5);
+  ct_encode_enter(e, 100, 5, 0);
   ct_encoder_top(e)->ra_slot = 77;
   assert_int_equal(ct_encoder_top(e)->root_fn, 5);
   assert_int_equal(ct_encoder_pending_since(e), 100);
@@ -233,7 +233,7 @@ test_frames(void **state)
   assert_int_equal(ct_encoder_top(e)->root_fn, 5);
   ct_encode_switch(e, 120, 9);
   assert_null(ct_encoder_top(e));
-  ct_encode_enter(e, 130, 8);
+  ct_encode_enter(e, 130, 8, 0);
   assert_int_equal(ct_encoder_top(e)->ra_slot, 0);
   ct_encode_switch(e, 140, 0);
   assert_int_equal(ct_encoder_top(e)->ra_slot, 77);
@@ -436,9 +436,9 @@ test_documented_example(void **state)
   struct ct_trace_writer *writer = create_writer(state, 1 << 20);
   struct ct_encoder *e;
   assert_int_equal(ct_trace_writer_thread(writer, 0, 4711, 4700, &e), CT_OK);
-  ct_encode_enter(e, 1000, 3);
+  ct_encode_enter(e, 1000, 3, 0);
   for (uint64_t tsc = 1060; tsc <= 1540; tsc += 240) {
-    ct_encode_enter(e, tsc, 200);
+    ct_encode_enter(e, tsc, 200, 0);
     ct_encode_return(e, tsc + 190);
   }
   ct_encode_return(e, 1750);

@@ -40,13 +40,13 @@ one_thread(struct make *m)
 {
   make_begin(m, names, 1);
   struct ct_encoder *e = m->encoders[0];
-  ct_encode_enter(e, 1000, MAIN);
-  ct_encode_enter(e, 1100, WORK);
-  ct_encode_enter(e, 1110, ALLOC);
+  ct_encode_enter(e, 1000, MAIN, 0);
+  ct_encode_enter(e, 1100, WORK, 0);
+  ct_encode_enter(e, 1110, ALLOC, 0);
   ct_encode_return(e, 1140);
   ct_encode_point(e, 1150, FOO);
   ct_encode_return(e, 1200);
-  ct_encode_enter(e, 1300, FOO);
+  ct_encode_enter(e, 1300, FOO, 0);
   ct_encode_return(e, 3534);
   ct_encode_return(e, 4000);
   return make_open(m, true, 0);
@@ -108,22 +108,22 @@ odd_ends(struct make *m)
   make_begin(m, names, 1);
   struct ct_encoder *e = m->encoders[0];
   ct_encode_orphan_return(e, 1000, WORK);
-  ct_encode_enter(e, 1100, MAIN);
-  ct_encode_enter(e, 1200, WORK);
+  ct_encode_enter(e, 1100, MAIN, 0);
+  ct_encode_enter(e, 1200, WORK, 0);
   ct_encode_tail(e, 1210, TAIL);
   ct_encode_tail(e, 1220, ALLOC);
-  ct_encode_enter(e, 1230, FOO);
+  ct_encode_enter(e, 1230, FOO, 0);
   ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
   ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
   ct_encode_switch(e, 1300, 2);
-  ct_encode_enter(e, 1310, WORK);
+  ct_encode_enter(e, 1310, WORK, 0);
   ct_encode_switch(e, 1320, 0);
-  ct_encode_enter(e, 1330, FOO);
+  ct_encode_enter(e, 1330, FOO, 0);
   ct_encode_lost(e, 1400, 12);
   ct_encode_return(e, 1500);
   ct_encode_exec(e, 1600);
-  ct_encode_enter(e, 1700, MAIN);
-  ct_encode_enter(e, 1800, WORK);
+  ct_encode_enter(e, 1700, MAIN, 0);
+  ct_encode_enter(e, 1800, WORK, 0);
   ct_encode_lost(e, 1900, 1);
   return make_open(m, false, 13);
 }
@@ -231,7 +231,7 @@ test_merge(void **state)
   make_begin(&m, names, MAKE_THREADS);
   for (uint32_t t = 0; t < MAKE_THREADS; t++) {
     for (uint64_t i = 0; i < CALLS; i++) {
-      ct_encode_enter(m.encoders[t], 1000 + i * 100 + (t * 7919 + i * 31) % 90, t % 4);
+      ct_encode_enter(m.encoders[t], 1000 + i * 100 + (t * 7919 + i * 31) % 90, t % 4, 0);
       ct_encode_return(m.encoders[t], 1000 + i * 100 + 95);
     }
   }
@@ -272,10 +272,10 @@ test_open_calls(void **state)
   (void)state;
   struct make m;
   make_begin(&m, names, 3);
-  ct_encode_enter(m.encoders[0], 1100, MAIN);
-  ct_encode_enter(m.encoders[1], 1200, WORK);
+  ct_encode_enter(m.encoders[0], 1100, MAIN, 0);
+  ct_encode_enter(m.encoders[1], 1200, WORK, 0);
   m.thread_end[1] = 3000;
-  ct_encode_enter(m.encoders[2], 1300, FOO);
+  ct_encode_enter(m.encoders[2], 1300, FOO, 0);
   ct_encode_return(m.encoders[2], 4000);
   struct ct_trace *trace = make_open(&m, true, 0);
   check(trace, (struct ct_replay_options){0},
@@ -302,14 +302,14 @@ test_reasons(void **state)
   struct make m;
   make_begin(&m, unwinding, 1);
   struct ct_encoder *e = m.encoders[0];
-  ct_encode_enter(e, 1000, 0);
-  ct_encode_enter(e, 1100, 1);
-  ct_encode_enter(e, 1200, 2);
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1100, 1, 0);
+  ct_encode_enter(e, 1200, 2, 0);
   ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
   ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
-  ct_encode_enter(e, 1300, 1);
+  ct_encode_enter(e, 1300, 1, 0);
   ct_encode_return(e, 1400);
-  ct_encode_enter(e, 1500, 3);
+  ct_encode_enter(e, 1500, 3, 0);
   struct ct_trace *trace = make_open(&m, true, 0);
   check(trace, (struct ct_replay_options){0},
         HEAD "   0.000000000  prog/100              main() {\n"
@@ -341,10 +341,10 @@ test_output(void **state)
   (void)state;
   struct make m;
   make_begin(&m, names, 2);
-  ct_encode_enter(m.encoders[0], 1100, MAIN);
-  ct_encode_enter(m.encoders[0], 1200, WORK);
+  ct_encode_enter(m.encoders[0], 1100, MAIN, 0);
+  ct_encode_enter(m.encoders[0], 1200, WORK, 0);
   ct_encode_return(m.encoders[0], 1400);
-  ct_encode_enter(m.encoders[1], 1250, FOO);
+  ct_encode_enter(m.encoders[1], 1250, FOO, 0);
   ct_encode_return(m.encoders[1], 1290);
   ct_encode_return(m.encoders[0], 2000);
   struct ct_capture_record records[] = {{.tsc = 1300, .tid = 100, .fd = 1, .given = 6},

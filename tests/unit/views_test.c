@@ -294,7 +294,7 @@ generate(struct reference *ref, struct ct_encoder *encoder, size_t steps)
     if (kind < 12) {
       gen_rare(&g, fn);
     } else if (kind < 56 && g.depth[g.current] < MAX_DEPTH - 1) {
-      ct_encode_enter(encoder, g.now, fn);
+      ct_encode_enter(encoder, g.now, fn, 0);
       gen_open(&g, fn);
       ref->events++;
     } else if (g.depth[g.current] > 0) {
@@ -489,20 +489,20 @@ small_trace(struct make *m)
 {
   make_begin(m, small_names, 2);
   struct ct_encoder *e = m->encoders[0];
-  ct_encode_enter(e, 1000, 0);
-  ct_encode_enter(e, 1100, 1);
-  ct_encode_enter(e, 1110, 2);
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1100, 1, 0);
+  ct_encode_enter(e, 1110, 2, 0);
   ct_encode_return(e, 1140);
   ct_encode_return(e, 1200);
-  ct_encode_enter(e, 1300, 1);
+  ct_encode_enter(e, 1300, 1, 0);
   ct_encode_left(e, 1350, CT_LEFT_UNWOUND);
-  ct_encode_enter(e, 1400, 3);
-  ct_encode_enter(e, 1420, 3);
+  ct_encode_enter(e, 1400, 3, 0);
+  ct_encode_enter(e, 1420, 3, 0);
   ct_encode_return(e, 1440);
   ct_encode_return(e, 1500);
   ct_encode_return(e, 2000);
   e = m->encoders[1];
-  ct_encode_enter(e, 1500, 1);
+  ct_encode_enter(e, 1500, 1, 0);
   ct_encode_point(e, 1600, 2);
   return make_open(m, true, 7);
 }
@@ -626,14 +626,14 @@ test_span_ends(void **state)
   make_begin(&m, small_names, 1);
   struct ct_encoder *e = m.encoders[0];
   ct_encode_orphan_return(e, 1000, 3);
-  ct_encode_enter(e, 1010, 0);
+  ct_encode_enter(e, 1010, 0, 0);
   ct_encode_switch(e, 1020, 9);
-  ct_encode_enter(e, 1030, 1);
+  ct_encode_enter(e, 1030, 1, 0);
   ct_encode_switch(e, 1050, 0);
   ct_encode_left(e, 1060, CT_LEFT_THREAD_EXIT);
-  ct_encode_enter(e, 1070, 2);
+  ct_encode_enter(e, 1070, 2, 0);
   ct_encode_exec(e, 1080);
-  ct_encode_enter(e, 1090, 3);
+  ct_encode_enter(e, 1090, 3, 0);
   ct_encode_tail(e, 1100, 0);
   struct ct_trace *trace = make_open(&m, true, 0);
   static const struct ct_span want[] = {
@@ -674,11 +674,11 @@ test_bounds(void **state)
   make_begin(&m, small_names, 1);
   m.switches = "{\"source\": \"totals\"}";
   struct ct_encoder *e = m.encoders[0];
-  ct_encode_enter(e, 1000, 0);
-  ct_encode_enter(e, 1100, 1);
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1100, 1, 0);
   ct_encode_return(e, 1200);
   ct_encode_away(e, 1250, 1300, CT_AWAY_SOME);
-  ct_encode_enter(e, 1400, 1);
+  ct_encode_enter(e, 1400, 1, 0);
   ct_encode_return(e, 1500);
   ct_encode_away(e, 1350, 1600, CT_AWAY_SOME);
   ct_encode_return(e, 1700); /* of the last 100 nothing is known */
@@ -735,12 +735,12 @@ test_own_times(void **state)
   m.hook_costs = "{\"enter_before\": 4, \"enter_after\": 6, \"return_before\": 5, \"return_after\": 3, \"value\": 2,"
                  " \"point\": 8.5, \"sampled\": 9, \"passed_over\": 1}";
   struct ct_encoder *e = m.encoders[0];
-  ct_encode_enter(e, 1000, 0);
-  ct_encode_enter(e, 1030, 1); /* 20 of main's own */
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1030, 1, 0); /* 20 of main's own */
   ct_encode_return(e, 1061);   /* 20 */
-  ct_encode_enter(e, 1088, 1); /* 20 */
+  ct_encode_enter(e, 1088, 1, 0); /* 20 */
   ct_encode_return(e, 1097);   /* 9 for a hook of 11: 0, and a debt of 2 */
-  ct_encode_enter(e, 1126, 1); /* 22 - 2 */
+  ct_encode_enter(e, 1126, 1, 0); /* 22 - 2 */
   ct_encode_value(e, CT_VALUE_ARG_1, 7);
   ct_encode_point(e, 1150, 2);
   ct_encode_point(e, 1160, 2);
@@ -766,9 +766,9 @@ test_debt_is_bounded(void **state)
   m.hook_costs = "{\"enter_before\": 5, \"enter_after\": 5, \"return_before\": 5, \"return_after\": 5}";
   struct ct_encoder *e = m.encoders[0];
   uint64_t t = 1000;
-  ct_encode_enter(e, t, 0);
+  ct_encode_enter(e, t, 0, 0);
   for (int i = 0; i < 1000; i++) {
-    ct_encode_enter(e, t += 8, 1);
+    ct_encode_enter(e, t += 8, 1, 0);
     ct_encode_return(e, t += 8);
   }
   ct_encode_return(e, t + 10000);
@@ -799,8 +799,8 @@ test_away(void **state)
   struct make m;
   make_begin(&m, small_names, 1);
   struct ct_encoder *e = m.encoders[0];
-  ct_encode_enter(e, 1000, 0);
-  ct_encode_enter(e, 1010, 1);
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1010, 1, 0);
   ct_encode_away(e, 1020, 1120, CT_AWAY_BLOCKED);
   ct_encode_away(e, 1130, 1140, CT_AWAY_PREEMPTED);
   ct_encode_return(e, 1200);
@@ -884,7 +884,7 @@ static uint64_t unwind_now;
 static void
 enter(struct ct_encoder *e, uint32_t fn)
 {
-  ct_encode_enter(e, unwind_now += 10, fn);
+  ct_encode_enter(e, unwind_now += 10, fn, 0);
 }
 
 static void
@@ -1071,7 +1071,7 @@ test_info_incomplete(void **state)
   (void)state;
   struct make m;
   make_begin(&m, small_names, 1);
-  ct_encode_enter(m.encoders[0], 1000, 0);
+  ct_encode_enter(m.encoders[0], 1000, 0, 0);
   struct ct_trace *trace = make_open(&m, false, 0);
   char *text = info_text(trace, false);
   assert_non_null(strstr(text, "INCOMPLETE"));
@@ -1093,11 +1093,11 @@ crashed_trace(struct make *m, const char *crash)
 {
   static const char *const names[] = {"main", "_Z4leafi", NULL};
   make_begin(m, names, 2);
-  ct_encode_enter(m->encoders[0], 1100, 0);
-  ct_encode_enter(m->encoders[0], 1200, 1);
+  ct_encode_enter(m->encoders[0], 1100, 0, 0);
+  ct_encode_enter(m->encoders[0], 1200, 1, 0);
   ct_encode_return(m->encoders[0], 1350);
-  ct_encode_enter(m->encoders[0], 2000, 1);
-  ct_encode_enter(m->encoders[1], 1300, 0);
+  ct_encode_enter(m->encoders[0], 2000, 1, 0);
+  ct_encode_enter(m->encoders[1], 1300, 0, 0);
   json_t *json = json_loads(crash, 0, NULL);
   assert_non_null(json);
   assert_int_equal(ct_trace_writer_crash(m->writer, json), 0);
