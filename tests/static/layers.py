@@ -46,6 +46,8 @@ DECLARED = re.compile(r"^[A-Za-z][\w \t*]*?[ \t*]((?:ct|session|tree|drain|agent
 DEFINED = re.compile(r"^((?:ct|session|tree|drain|agent)_\w+)\(", re.M)
 LINES_MAX = 800
 LONG = {"src/agent/entry.S"}  # its head says why
+FUNCTION_LINES_MAX = 70
+CHILDREN, CHILDREN_CALLS_MAX = ("src/record/process_tree.c", "src/record/handshakes.c"), 10
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
@@ -159,6 +161,37 @@ def check_length():
             yield f"{path}: {lines} lines, more than {LINES_MAX}"
 
 
+def check_function_length():
+    """From the brace to the brace; the comment at the head of a longer one says why."""
+    for path, text in sources("src"):
+        if path.endswith(".S"):
+            continue
+        lines = text.split("\n")
+        start = None
+        for number, line in enumerate(lines):
+            if line == "{":
+                start = number
+            elif line == "}" and start is not None:
+                head = start - 1
+                while head > 0 and not re.match(r"[A-Za-z_]\w*\(", lines[head]):
+                    head -= 1
+                comment = "\n".join(lines[max(head - 4, 0):head])
+                if number - start + 1 > FUNCTION_LINES_MAX and "longer than others" not in comment:
+                    yield f"{path}:{head + 1}: {number - start + 1} lines in a function, more than {FUNCTION_LINES_MAX}"
+                start = None
+
+
+def check_children():
+    """What followed children do is apart from sessions: the tree and the handshakes call few of a session's functions."""
+    texts = dict(sources("src/record"))
+    called, own = set(), set()
+    for path in CHILDREN:
+        called |= set(re.findall(r"\b((?:ct_)?session_\w+)\(", COMMENT.sub("", texts[path])))
+        own |= set(DEFINED.findall(texts[path]))
+    if not called - own or len(called - own) > CHILDREN_CALLS_MAX:
+        yield f"{', '.join(CHILDREN)} call {len(called - own)} functions of a session: {', '.join(sorted(called - own))}"
+
+
 def check_licence():
     for path, text in sources("src", "include", "tests", "bench", "examples"):
         if "SPDX-License-Identifier: MIT" not in text[:200]:
@@ -202,7 +235,9 @@ def main():
               ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
               ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
               ("instruction bytes in src/x86 only", check_bytes),
-              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), (f"files up to {LINES_MAX} lines", check_length), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
+              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), (f"files up to {LINES_MAX} lines", check_length),
+              (f"functions up to {FUNCTION_LINES_MAX} lines", check_function_length),
+              (f"children speak to sessions through {CHILDREN_CALLS_MAX} functions at most", check_children), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
     failed = 0
     for name, check in checks:
         faults = list(check())
