@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""docs/hazards.md names every fixture, and only fixtures and tests that exist."""
+"""docs/hazards.md names every fixture, and only fixtures and tests that exist; docs/transparency.md shows what its data say."""
 import argparse
 import os
 import re
+import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -37,7 +38,14 @@ def check_named():
         yield f"tests/fixtures/{name}: not in docs/hazards.md"
 
 
-CHECKS = [("hazards name fixtures that exist", check_exist), ("every fixture is for a hazard", check_named)]
+def check_rendered():
+    result = subprocess.run([os.path.join(ROOT, "tools", "transparency.py"), "--check"], capture_output=True, text=True)
+    if result.returncode:
+        yield (result.stdout + result.stderr).strip()
+
+
+CHECKS = [("hazards name fixtures that exist", check_exist), ("every fixture is for a hazard", check_named),
+          ("transparency's tables are rendered from their data", check_rendered)]
 
 
 def main():
