@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: MIT
 """All tests of the project, or the groups named, and one last line with the sum.
 
-    tests/all.py [--build DIR] [GROUP...]      groups: static unit fixtures exclude patterns light times values errors crash
-                                               output attach follow changes losses killed hostile cache library use control
-                                               signals programs kinds transparency callgrind libraries differential fuzz
+    tests/all.py [--build DIR] [GROUP...]      --list: the groups
 
-A group is a program that prints what it likes and, as its last line, `N passed, N failed, N skipped`.
-The unit tests are cmocka programs and are counted here from their TAP output.
+A group is one or more programs that print what they like and, as their last line, `N passed, N failed, N skipped`. The
+unit tests are cmocka programs and are counted here from their TAP output.
+
+As many programs run side by side as there are processors, those beside them that mostly wait; a group can be played in
+several parts. What measures times, or has deadlines that a busy machine would miss, comes after that, alone: groups
+marked so here, and cases marked so in their files. What a group has printed is shown when all of it has ended.
 """
 import argparse
+import collections
 import concurrent.futures
 import os
 import re
@@ -17,157 +20,200 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
+PROCESSORS = len(os.sched_getaffinity(0))
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
+# The programs with their words; how: "busy" keeps a processor, "waits" hardly uses one, "alone" is disturbed by others,
+# "both" is busy but for the cases that are marked; in how many parts each program is played; how long it may take in all.
+Group = collections.namedtuple("Group", "programs how parts seconds", defaults=("busy", 1, 600))
 GROUPS = {
-    "static": [[os.path.join(HERE, "static", "layers.py")], [os.path.join(HERE, "static", "agent.py")],
-               [os.path.join(HERE, "static", "hazards.py")], [os.path.join(HERE, "static", "library.py")],
-               [os.path.join(HERE, "static", "manual.py")], [os.path.join(HERE, "static", "golden.py")],
-               [os.path.join(HERE, "static", "hardening.py")], [os.path.join(HERE, "static", "harness.py")]],
-    "fixtures": [[os.path.join(HERE, "run.py")]],
-    "exclude": [[os.path.join(HERE, "exclude.py")]],
-    "patterns": [[os.path.join(HERE, "patterns.py")]],
-    "light": [[os.path.join(HERE, "light.py")]],
-    "times": [[os.path.join(HERE, "times.py")]],
-    "values": [[os.path.join(HERE, "values.py")]],
-    "errors": [[os.path.join(HERE, "errors.py")]],
-    "attach": [[os.path.join(HERE, "attach.py"), "--turns", "6"]],
-    "follow": [[os.path.join(HERE, "follow.py")]],
-    "changes": [[os.path.join(HERE, "changes.py")]],
-    "output": [[os.path.join(HERE, "output.py")]],
-    "hostile": [[os.path.join(HERE, "hostile.py"), "--seconds", "10"]],
-    "losses": [[os.path.join(HERE, "losses.py")]],
-    "killed": [[os.path.join(HERE, "killed.py"), "--seconds", "5"]],
-    "crash": [[os.path.join(HERE, "crash.py")]],
-    "cache": [[os.path.join(HERE, "cache.py")]],
-    "library": [[os.path.join(HERE, "library.py")]],
-    "signals": [[os.path.join(HERE, "signals.py")]],
-    "use": [[os.path.join(HERE, "use.py")]],
-    "control": [[os.path.join(HERE, "control.py")]],
-    "programs": [[os.path.join(HERE, "programs.py")]],
-    "kinds": [[os.path.join(HERE, "kinds.py")]],
-    "transparency": [[os.path.join(HERE, "transparency.py")]],
-    "callgrind": [[os.path.join(HERE, "callgrind.py")]],
-    "libraries": [[os.path.join(HERE, "dlstorm.py")]],
-    "differential": [[os.path.join(HERE, "differential", "run.py")]],
-    "fuzz": [[os.path.join(HERE, "fuzz", "run.py"), "--seconds", "6"]],
+    "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
+                     "static/golden.py", "static/hardening.py", "static/harness.py"]),
+    "unit": Group([]),
+    "fixtures": Group(["run.py"], parts=4, seconds=1800),
+    "exclude": Group(["exclude.py"], parts=4),
+    "patterns": Group(["patterns.py"]),
+    "light": Group(["light.py"], "both"),
+    "times": Group(["times.py"], "alone"),
+    "values": Group(["values.py"]),
+    "errors": Group(["errors.py"], "both"),
+    "crash": Group(["crash.py"], "both"),
+    "output": Group(["output.py"]),
+    "attach": Group(["attach.py --turns 6"], "alone"),
+    "follow": Group(["follow.py"], "both"),
+    "changes": Group(["changes.py"], "alone"),
+    "losses": Group(["losses.py"], "alone"),
+    "killed": Group(["killed.py --seconds 5"], "alone", parts=2),
+    "hostile": Group(["hostile.py --seconds 10"], "alone"),
+    "cache": Group(["cache.py"]),
+    "library": Group(["library.py"]),
+    "use": Group(["use.py"]),
+    "control": Group(["control.py"], "both"),
+    "signals": Group(["signals.py"], "waits"),
+    "programs": Group(["programs.py"]),
+    "kinds": Group(["kinds.py"], seconds=1800),
+    "transparency": Group(["transparency.py"], "waits", seconds=1800),
+    "callgrind": Group(["callgrind.py"]),
+    "libraries": Group(["dlstorm.py"]),
+    "differential": Group(["differential/run.py"]),
+    "fuzz": Group(["fuzz/run.py --seconds 6"]),
 }
-ORDER = ["static", "unit", "fixtures", "exclude", "patterns", "light", "times", "values", "errors", "crash", "output", "attach",
-         "follow", "changes", "losses", "killed", "hostile", "cache", "library", "use", "control", "signals", "programs", "kinds",
-         "transparency", "callgrind", "libraries", "differential", "fuzz"]
-# Each of these keeps one processor busy, and nobody else's load changes what it finds: two at a time, the longest first.
-PAIRED = ["fuzz", "values", "callgrind", "programs", "patterns", "unit", "libraries", "errors", "differential"]
+# Those that take long begin first, so that none of them is left over at the end.
+LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "values", "kinds", "follow", "crash", "unit", "programs"]
 
 
-def run_command(command, build, say):
-    """Says each line of the output and returns the three counts; a program without the last line has failed."""
-    counts = None
-    process = subprocess.Popen(command + ["--build", build], stdout=subprocess.PIPE, text=True, errors="replace")
-    for line in process.stdout:
-        found = SUMMARY.match(line)
-        if found:
-            counts = tuple(int(n) for n in found.groups())
-        else:
-            say(line.rstrip("\n"))
-    status = process.wait()
-    if counts is None:
-        say(f"FAIL {' '.join(command)}: ended with status {status} and no summary")
-        return 0, 1, 0
-    if status != 0 and counts[1] == 0:
-        say(f"FAIL {' '.join(command)}: status {status} although no test failed")
-        return counts[0], 1, counts[2]
-    return counts
+class Job:
+    """One program of a group, or a part of its cases."""
 
+    def __init__(self, group, words, is_alone):
+        self.group, self.words, self.is_alone = group, words, is_alone
+        self.lines, self.counts, self.begin, self.end, self.used = [], (0, 1, 0), 0, 0, 0
 
-def run_unit(build, say):
-    folder = os.path.join(build, "tests")
-    sources = os.path.join(HERE, "unit")
-    passed = failed = skipped = 0
-    for name in sorted(os.listdir(sources)):
-        if not name.endswith(".c"):
-            continue
-        program = os.path.join(folder, name[:-2])
-        environment = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP", CT_SOURCE_ROOT=ROOT, CT_BUILD_ROOT=build)
+    def run(self, build):
+        self.begin = time.monotonic()
+        # Sessions of ours are none of the user's, nor theirs ours.
+        with tempfile.TemporaryDirectory(prefix="contrail-tests-") as sessions:
+            environment = dict(os.environ, XDG_RUNTIME_DIR=sessions)
+            if not self.is_alone and GROUPS[self.group].how != "waits":
+                environment["CONTRAIL_TEST_JOBS"] = "1"
+            try:
+                self.counts = self.run_unit(build, environment) if self.words is None else self.run_program(build, environment)
+            except OSError as error:
+                self.lines.append(f"FAIL {self.group}: {error}")
+        self.end = time.monotonic()
+
+    def run_program(self, build, environment):
+        """The counts; a program without the last line has failed."""
+        process = subprocess.Popen([os.path.join(HERE, self.words[0]), *self.words[1:], "--build", build], env=environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        counts = None
+        for line in process.stdout:
+            found = SUMMARY.match(line)
+            if found:
+                counts = tuple(int(n) for n in found.groups())
+            else:
+                self.lines.append(line.rstrip("\n"))
+        process.stdout.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.used = usage.ru_utime + usage.ru_stime
+        name = " ".join(self.words)
+        if counts is None:
+            self.lines.append(f"FAIL {name}: ended with status {process.returncode} and no summary")
+            return 0, 1, 0
+        if process.returncode != 0 and counts[1] == 0:
+            self.lines.append(f"FAIL {name}: status {process.returncode} although no test failed")
+            return counts[0], 1, counts[2]
+        return counts
+
+    def run_unit(self, build, environment):
+        names = sorted(name[:-2] for name in os.listdir(os.path.join(HERE, "unit")) if name.endswith(".c"))
+        environment.update(CMOCKA_MESSAGE_OUTPUT="TAP", CT_SOURCE_ROOT=ROOT, CT_BUILD_ROOT=build)
+        return tuple(map(sum, zip(*(self.run_cmocka(os.path.join(build, "tests", name), environment) for name in names))))
+
+    def run_cmocka(self, program, environment):
+        name = os.path.basename(program)
         try:
             result = subprocess.run([program], cwd=ROOT, env=environment, capture_output=True, text=True,
-                                    errors="replace", timeout=300)
+                                    errors="replace", timeout=300, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            say(f"FAIL unit {name}: {error}")
-            failed += 1
-            continue
+            self.lines.append(f"FAIL unit {name}: {error}")
+            return 0, 1, 0
         lines = result.stdout.splitlines()
-        skips = sum(bool(re.match(r"(not )?ok .*# SKIP", line)) for line in lines)
-        good = sum(line.startswith("ok ") for line in lines) - sum(
-            bool(re.match(r"ok .*# SKIP", line)) for line in lines)
+        skipped = sum(bool(re.match(r"(not )?ok .*# SKIP", line)) for line in lines)
+        good = sum(line.startswith("ok ") and "# SKIP" not in line for line in lines)
         bad = sum(line.startswith("not ok ") and "# SKIP" not in line for line in lines)
         if result.returncode != 0 and bad == 0:
             bad = 1
-        passed, failed, skipped = passed + good, failed + bad, skipped + skips
-        say(f"{'FAIL' if bad else 'ok  '} unit {name[:-2]}: {good} passed" + (f", {bad} failed" if bad else ""))
+        self.lines.append(f"{'FAIL' if bad else 'ok  '} unit {name}: {good} passed" + (f", {bad} failed" if bad else ""))
         if bad:
-            say(result.stdout + result.stderr)
-            say(f"     again: {program}")
-    return passed, failed, skipped
+            self.lines += [result.stdout + result.stderr, f"     again: {program}"]
+        return good, bad, skipped
 
 
-def run_group(group, build, say):
-    begin = time.monotonic()
-    say(f"== {group}")
-    results = [run_unit(build, say)] if group == "unit" else [run_command(c, build, say) for c in GROUPS[group]]
-    counts = [sum(column) for column in zip(*results)]
-    say(f"== {group}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {time.monotonic() - begin:.1f} s")
-    return counts
+def jobs_of(name):
+    group, jobs = GROUPS[name], []
+    if name == "unit":
+        return [Job(name, None, False)]
+    for program in group.programs:
+        words = program.split()
+        for part in range(group.parts):
+            more = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
+            if group.how == "both":
+                jobs += [Job(name, words + more + ["--alone", which], which == "only") for which in ("none", "only")]
+            else:
+                jobs.append(Job(name, words + more, group.how == "alone"))
+    return jobs
 
 
-def say_now(line):
-    print(line, flush=True)
+class Board:
+    """Runs the jobs, shows each group when its last job has ended, and adds up."""
 
+    def __init__(self, groups, build):
+        self.build, self.lock = build, threading.Lock()
+        self.jobs = [job for name in groups for job in jobs_of(name)]
+        self.total = [0, 0, 0]
 
-def run_quietly(group, build):
-    """The counts, and what there is to print."""
-    lines = []
-    return run_group(group, build, lines.append), lines
+    def run(self, job):
+        job.run(self.build)
+        with self.lock:
+            own = [other for other in self.jobs if other.group == job.group]
+            if all(other.end for other in own):
+                self.show(job.group, own)
 
+    def show(self, name, jobs):
+        counts = [sum(column) for column in zip(*(job.counts for job in jobs))]
+        self.total = [a + b for a, b in zip(self.total, counts)]
+        took = sum(job.end - job.begin for job in jobs) / max(1, GROUPS[name].parts)
+        print("\n".join([f"== {name}"] + [line for job in jobs for line in job.lines]))
+        print(f"== {name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {took:.1f} s"
+              f" ({sum(job.used for job in jobs):.1f} s of a processor)", flush=True)
 
-def run_all(groups, build):
-    total = [0, 0, 0]
-    for group in groups:
-        if group not in PAIRED:
-            total = [a + b for a, b in zip(total, run_group(group, build, say_now))]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(run_quietly, group, build) for group in PAIRED if group in groups]
-        for done in concurrent.futures.as_completed(running):
-            counts, lines = done.result()
-            say_now("\n".join(lines))
-            total = [a + b for a, b in zip(total, counts)]
-    return total
+    def run_all(self):
+        order = {name: i for i, name in enumerate(LONGEST_FIRST)}
+        beside = [job for job in self.jobs if not job.is_alone and GROUPS[job.group].how == "waits"]
+        busy = [job for job in self.jobs if not job.is_alone and GROUPS[job.group].how != "waits"]
+        busy.sort(key=lambda job: order.get(job.group, len(order)))
+        with concurrent.futures.ThreadPoolExecutor(PROCESSORS) as pool, \
+                concurrent.futures.ThreadPoolExecutor(len(beside) or 1) as waiting:
+            futures = [waiting.submit(self.run, job) for job in beside] + [pool.submit(self.run, job) for job in busy]
+            for future in futures:
+                future.result()
+        # Alone, but for other parts of the same group.
+        for name in GROUPS:
+            own = [job for job in self.jobs if job.is_alone and job.group == name]
+            with concurrent.futures.ThreadPoolExecutor(min(PROCESSORS, len(own)) or 1) as pool:
+                list(pool.map(self.run, own))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--list", action="store_true", help="for each group: its name, how it runs, seconds that it may take")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
+    if options.list:
+        print("\n".join(f"{name} {group.how} {group.seconds}" for name, group in GROUPS.items()))
+        return 0
     build = os.path.abspath(options.build)
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))  # not the user's own
-    unknown = [group for group in options.groups if group not in ORDER]
+    unknown = [group for group in options.groups if group not in GROUPS]
     if unknown:
-        parser.error(f"no such group: {' '.join(unknown)} (there are: {' '.join(ORDER)})")
+        parser.error(f"no such group: {' '.join(unknown)} (there are: {' '.join(GROUPS)})")
 
     # Programs that are to die by these do not, when nohup or a shell's & has them ignored.
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    # Sessions of ours are none of the user's, nor theirs ours.
-    with tempfile.TemporaryDirectory(prefix="contrail-tests-") as sessions:
-        os.environ["XDG_RUNTIME_DIR"] = sessions
-        total = run_all(options.groups or ORDER, build)
-    print(f"{total[0]} passed, {total[1]} failed, {total[2]} skipped")
-    return 1 if total[1] else 0
+    board = Board(dict.fromkeys(options.groups or GROUPS), build)
+    board.run_all()
+    print("{} passed, {} failed, {} skipped".format(*board.total))
+    return 1 if board.total[1] else 0
 
 
 if __name__ == "__main__":

@@ -409,7 +409,7 @@ def real_time(*pids):
     return found
 
 
-@case("raised priority")
+@case("raised priority", alone=True)
 def raised_priority(scene):
     """The thread that stops a program's threads has a real-time priority meanwhile, if it may, and nobody has afterwards."""
     need_root()

@@ -220,7 +220,7 @@ def core_dump(scene):
         shutil.rmtree(scene.trace)
 
 
-@case("gcc-O2/recorder_killed")
+@case("gcc-O2/recorder_killed", alone=True)
 def recorder_killed(scene):
     """What is known of a crash survives the recorder."""
     command = [scene.contrail, "record", "-o", scene.trace, "--", scene.program, "main"]
@@ -242,7 +242,7 @@ def caught(pid):
     return {number + 1 for number in range(64) if mask >> number & 1}
 
 
-@case("gcc-O2/attached")
+@case("gcc-O2/attached", alone=True)
 def attached(scene):
     """Attached to and detached from, again and again, while the program asks for dispositions; then it crashes."""
     program = subprocess.Popen([scene.program, "asks"], cwd=scene.folder, stdin=subprocess.DEVNULL, preexec_fn=no_core,
@@ -285,7 +285,7 @@ def attached(scene):
 
 for variant_name in BUILDS:
     for mode_name in MODES:
-        case(f"{variant_name}/{mode_name}", variant=variant_name, mode=mode_name)(check_mode)
+        case(f"{variant_name}/{mode_name}", variant=variant_name, mode=mode_name, alone=mode_name in ("thread", "many"))(check_mode)
 
 
 if __name__ == "__main__":

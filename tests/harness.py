@@ -34,9 +34,10 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-Case = collections.namedtuple("Case", "name function keywords")
+Case = collections.namedtuple("Case", "name function keywords alone")
 Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
 CASES = []
+JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))  # fewer when others run beside
 
 
 class Skip(Exception):
@@ -75,13 +76,14 @@ def wait_for(what, condition, seconds=60):
 
 
 def case(function=None, /, **keywords):
-    """Makes the function a case: @case, or @case(name="another", build="gcc-O2"), whose scene is made with build="gcc-O2"."""
+    """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
+    alone=True: on a busy machine it may fail, so that tests/all.py plays it while nothing else runs."""
     if isinstance(function, str):
         keywords["name"], function = function, None
     if function is None:
         return lambda found: case(found, **keywords)
     name = keywords.pop("name", function.__name__)
-    CASES.append(Case(name, function, keywords))
+    CASES.append(Case(name, function, keywords, keywords.pop("alone", False)))
     return function
 
 
@@ -249,6 +251,20 @@ class Group:
                          f"\n     again: {again}")
 
 
+def add_part(parser):
+    """--part 2/3: every third case from the second one on, while others play the rest."""
+    def part(text):
+        number, _, count = text.partition("/")
+        if not 1 <= int(number) <= int(count):
+            raise ValueError(text)
+        return int(number), int(count)
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="N/COUNT")
+
+
+def part_of(cases, part):
+    return cases[part[0] - 1::part[1]]
+
+
 def isolate(build, folder):
     """Neither the user's analysis cache nor sessions; signals as a terminal's programs have them, and the end as usual by SIGTERM."""
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))
@@ -266,6 +282,8 @@ def main(doc, scene_class=Scene, arguments=None):
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
+    add_part(parser)
     if arguments:
         arguments(parser)
     options = parser.parse_args()
@@ -274,16 +292,19 @@ def main(doc, scene_class=Scene, arguments=None):
     group = Group(os.path.abspath(sys.modules["__main__"].__file__))
     chosen = [one for one in group.cases
               if not options.filter or any(fnmatch.fnmatch(one.name, pattern) for pattern in options.filter)]
+    if options.alone:
+        chosen = [one for one in chosen if one.alone == (options.alone == "only")]
     if options.list:
-        print("\n".join(one.name for one in chosen))
+        print("\n".join(one.name for one in part_of(chosen, options.part)))
         sys.exit(0)
-    group.check()
+    if options.part[0] == 1 and options.alone != "only":
+        group.check()
     with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
         os.chmod(options.top, 0o755)  # other users' programs run in it too
         isolate(options.build, options.top)
-        for one in chosen:
+        for one in part_of(chosen, options.part):
             group.play(one, scene_class, options)
-    if not chosen:
+    if not chosen and options.filter:
         group.say(1, "", f"no case is named {' or '.join(options.filter)}")
     print("{} passed, {} failed, {} skipped".format(*group.counts))
     sys.exit(1 if group.counts[1] else 0)

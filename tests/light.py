@@ -144,7 +144,7 @@ def told(scene):
     assert all(line["sampled"] and line["interval"] == 16 for line in lines if line["name"] == "light_often")
 
 
-@case
+@case(alone=True)
 def adapts(scene):
     """As it stands in the manifest when nothing was sampled: on, and never changed where the recorder keeps up."""
     trace, _, truth = scene.record("--exclude=light_often", "--exclude=light_half", "--exclude=light_mix", *OWN)

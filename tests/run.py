@@ -31,6 +31,7 @@ import threading
 import time
 
 import fixture as fx
+import harness
 import witness
 
 ROOT = os.path.dirname(fx.HERE)
@@ -397,7 +398,8 @@ def main():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("-j", type=int, default=2)
+    parser.add_argument("-j", type=int, default=harness.JOBS)
+    harness.add_part(parser)
     parser.add_argument("--record", default="", help="further options for contrail record")
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
@@ -424,6 +426,7 @@ def main():
     if options.light:  # depths and the witness are of frames
         cases = [case for case in cases
                  if "--max-depth" not in case.fixture.record(case.run_name) and not case.is_witnessed()]
+    cases = harness.part_of(cases, options.part)
     if options.list:
         print("\n".join(case.name for case in cases))
         return 0
