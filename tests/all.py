@@ -27,9 +27,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PROCESSORS = len(os.sched_getaffinity(0))
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped")
-# The programs with their words; how: "busy" keeps a processor, "waits" hardly uses one, "alone" is disturbed by others,
-# "both" is busy but for the cases that are marked; in how many parts each program is played; how long it may take in all.
-Group = collections.namedtuple("Group", "programs how parts seconds", defaults=("busy", 1, 600))
+# The programs with their words; how: "busy" keeps a processor, "waits" waits half of the time or more, "alone" is disturbed
+# by others; in how many parts each program is played; whether cases are marked, to be played alone; how long it may take.
+Group = collections.namedtuple("Group", "programs how parts marked seconds", defaults=("busy", 1, False, 600))
 GROUPS = {
     "static": Group(["static/layers.py", "static/agent.py", "static/hazards.py", "static/library.py", "static/manual.py",
                      "static/golden.py", "static/hardening.py", "static/harness.py"]),
@@ -37,22 +37,22 @@ GROUPS = {
     "fixtures": Group(["run.py"], parts=4, seconds=1800),
     "exclude": Group(["exclude.py"], parts=4),
     "patterns": Group(["patterns.py"]),
-    "light": Group(["light.py"], "both"),
+    "light": Group(["light.py"], marked=True),
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py"]),
-    "errors": Group(["errors.py"], "both"),
-    "crash": Group(["crash.py"], "both"),
-    "output": Group(["output.py"]),
-    "attach": Group(["attach.py --turns 6"], "alone"),
-    "follow": Group(["follow.py"], "both"),
+    "errors": Group(["errors.py"], "waits", marked=True),
+    "crash": Group(["crash.py"], "waits", marked=True),
+    "output": Group(["output.py"], "waits"),
+    "attach": Group(["attach.py --turns 6"], "alone", parts=2),
+    "follow": Group(["follow.py"], "waits", marked=True),
     "changes": Group(["changes.py"], "alone"),
     "losses": Group(["losses.py"], "alone"),
-    "killed": Group(["killed.py --seconds 5"], "alone", parts=2),
+    "killed": Group(["killed.py --seconds 3"], "alone", parts=2),
     "hostile": Group(["hostile.py --seconds 10"], "alone"),
-    "cache": Group(["cache.py"]),
-    "library": Group(["library.py"]),
-    "use": Group(["use.py"]),
-    "control": Group(["control.py"], "both"),
+    "cache": Group(["cache.py"], "waits"),
+    "library": Group(["library.py"], "waits"),
+    "use": Group(["use.py"], "waits"),
+    "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits"),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
@@ -60,10 +60,11 @@ GROUPS = {
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 6"]),
+    "fuzz": Group(["fuzz/run.py --seconds 4"]),
 }
 # Those that take long begin first, so that none of them is left over at the end.
-LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "values", "kinds", "follow", "crash", "unit", "programs"]
+LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "kinds", "programs", "callgrind", "unit", "transparency", "signals",
+                 "follow", "crash"]
 
 
 class Job:
@@ -143,7 +144,7 @@ def jobs_of(name):
         words = program.split()
         for part in range(group.parts):
             more = ["--part", f"{part + 1}/{group.parts}"] if group.parts > 1 else []
-            if group.how == "both":
+            if group.marked:
                 jobs += [Job(name, words + more + ["--alone", which], which == "only") for which in ("none", "only")]
             else:
                 jobs.append(Job(name, words + more, group.how == "alone"))
@@ -168,19 +169,17 @@ class Board:
     def show(self, name, jobs):
         counts = [sum(column) for column in zip(*(job.counts for job in jobs))]
         self.total = [a + b for a, b in zip(self.total, counts)]
-        took = sum(job.end - job.begin for job in jobs) / max(1, GROUPS[name].parts)
+        took = sum(max((job.end for job in jobs if job.is_alone == alone), default=0) -
+                   min((job.begin for job in jobs if job.is_alone == alone), default=0) for alone in (False, True))
         print("\n".join([f"== {name}"] + [line for job in jobs for line in job.lines]))
         print(f"== {name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {took:.1f} s"
               f" ({sum(job.used for job in jobs):.1f} s of a processor)", flush=True)
 
     def run_all(self):
         order = {name: i for i, name in enumerate(LONGEST_FIRST)}
-        beside = [job for job in self.jobs if not job.is_alone and GROUPS[job.group].how == "waits"]
-        busy = [job for job in self.jobs if not job.is_alone and GROUPS[job.group].how != "waits"]
-        busy.sort(key=lambda job: order.get(job.group, len(order)))
-        with concurrent.futures.ThreadPoolExecutor(PROCESSORS) as pool, \
-                concurrent.futures.ThreadPoolExecutor(len(beside) or 1) as waiting:
-            futures = [waiting.submit(self.run, job) for job in beside] + [pool.submit(self.run, job) for job in busy]
+        jobs = sorted((job for job in self.jobs if not job.is_alone), key=lambda job: order.get(job.group, len(order)))
+        with concurrent.futures.ThreadPoolExecutor(PROCESSORS) as busy, concurrent.futures.ThreadPoolExecutor(PROCESSORS) as beside:
+            futures = [(beside if GROUPS[job.group].how == "waits" else busy).submit(self.run, job) for job in jobs]
             for future in futures:
                 future.result()
         # Alone, but for other parts of the same group.

@@ -497,7 +497,7 @@ def attach_in_vfork(scene):
             raise AssertionError(f"it ended with {odd.process.returncode}, {odd.calls('step')} calls")
 
 
-@case(alone=True)
+@case
 def attach_in_long_vfork(scene):
     with Odd(scene, "vfork", "60") as odd:
         judge(odd.attach("--for", "300ms"), 125, words=["vfork"])
@@ -571,7 +571,7 @@ def attach_bad_pattern(scene):
                 raise AssertionError(f"{pattern!r}: an output directory was left behind")
 
 
-@case(alone=True)
+@case
 def attach_at_its_end(scene):
     """It is killed at some moment while it is attached to: one line says so, or it was recorded up to there."""
     for turn in range(30):
@@ -587,7 +587,7 @@ def attach_at_its_end(scene):
             shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
 
 
-@case(alone=True)
+@case
 def killed_just_now(scene):
     """contrail is killed, and who cleans up, or attaches, does not wait until it has gone."""
     with Odd(scene, "work") as odd:

@@ -250,7 +250,7 @@ def circle(scene):
     program.end()
 
 
-@case(alone=True)
+@case
 def attached_inside(scene):
     """Attached to from outside its pid namespace: its threads, and its children, are recorded."""
     need_root()
@@ -294,13 +294,13 @@ def daemon(scene):
     assert scene.calls(tree[1], "work") == 107
 
 
-@case(alone=True)
+@case
 def detached(scene):
     """Without it contrail detaches from the daemon, which has no hook left and lives on."""
     check_detached(scene)
 
 
-@case(alone=True)
+@case
 def stopped_late(scene):
     """With it, but contrail stop comes, after the first process has ended or just then: the same."""
     for after in (0.7, 0.9, 0.95, 1.0, 1.05, 1.2):
@@ -558,7 +558,7 @@ def all_have_counted(status, events):
     return all(process["events"] >= events for process in [status, *live])
 
 
-@case(alone=True)
+@case
 @lives("workers", "FOLDER", "6")
 def live_workers(scene, live):
     """What is traced is changed while six processes run: each is changed, and counts exactly what it did in between."""
@@ -623,7 +623,7 @@ def live_unseen(scene, live):
         assert first == 10 if path == live.trace else 0 <= first <= 10, (path, first)
 
 
-@case(alone=True)
+@case
 @lives("many", "FOLDER", trace="other")
 def live_many(scene, live):
     """contrail stop while children come as fast as they can, half of them by a fork that nobody sees: nothing of
@@ -645,7 +645,7 @@ def live_many(scene, live):
     assert len(pids) > 10 and not with_traces, (len(pids), with_traces)
 
 
-@case(alone=True)
+@case
 @lives("stream", "FOLDER")
 def live_stream(scene, live):
     """The same while two threads fork and one spawns as fast as they can: who is made after a change has it from the

@@ -19,6 +19,7 @@ N skipped`, and each result has a line before it.
 import argparse
 import collections
 import fnmatch
+import gc
 import hashlib
 import json
 import os
@@ -149,8 +150,15 @@ class Scene:
 
     def lines(self, *options, trace=None):
         """The replay's lines."""
-        text = self.run(self.contrail, "replay", "--json", *options, trace or self.trace)
-        return [json.loads(line) for line in text.splitlines()]
+        return parse_lines(self.run(self.contrail, "replay", "--json", *options, trace or self.trace))
+
+
+def parse_lines(text):
+    """The values of lines of JSON; many lines at a time, which takes half the time."""
+    lines, values = text.splitlines(), []
+    for at in range(0, len(lines), 1000):
+        values += json.loads("[" + ",".join(lines[at:at + 1000]) + "]")
+    return values
 
 
 def compiled(build, source, command):
@@ -289,6 +297,7 @@ def main(doc, scene_class=Scene, arguments=None):
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.contrail = os.path.join(options.build, "contrail")
+    gc.disable()  # it would look through a million lines of a trace again and again
     group = Group(os.path.abspath(sys.modules["__main__"].__file__))
     chosen = [one for one in group.cases
               if not options.filter or any(fnmatch.fnmatch(one.name, pattern) for pattern in options.filter)]

@@ -14,6 +14,7 @@ A kind whose compiler is not installed is skipped, with the reason. tools/setup.
 """
 import argparse
 import fnmatch
+import hashlib
 import json
 import os
 import resource
@@ -190,9 +191,11 @@ class Runner:
         """The folder that the kind's program is built in; kinds that are built in the same way share it."""
         key = json.dumps(kind.build)
         folder = os.path.join(self.options.into, f"{abs(hash_of(key)):x}")
-        if folder in self.built:
+        if folder in self.built or made_before(kind, folder):
+            self.built.add(folder)
             return folder
-        os.makedirs(folder, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
         for command in kind.build:
             words = self.fill(command, folder)
             environment = dict(os.environ, GOCACHE=os.path.join(self.options.into, "gocache"), GO111MODULE="off",
@@ -202,6 +205,8 @@ class Runner:
             if result.returncode:
                 raise AssertionError(f"does not build: {shlex.join(words)}\n{result.stdout}{result.stderr}")
         self.built.add(folder)
+        with open(os.path.join(folder, STAMP), "w", encoding="ascii") as file:
+            file.write(stamp_of(kind))
         return folder
 
     def execute(self, words, kind, counts):
@@ -287,6 +292,31 @@ class Runner:
                     raise AssertionError(f"{function}: {seen} calls in the report, {number} in truth")
         return f"{info['events']} events, {info['dropped']} dropped, {len(info['threads'])} threads, " \
                f"{len(expected)} counts"
+
+
+STAMP = ".made-of"
+
+
+def stamp_of(kind):
+    """Of what the program is made: the commands, the sources, the compilers by size and time."""
+    digest = hashlib.sha256(json.dumps(kind.build).encode())
+    for name in sorted(os.listdir(SOURCES)):
+        if os.path.isfile(os.path.join(SOURCES, name)):
+            with open(os.path.join(SOURCES, name), "rb") as file:
+                digest.update(file.read())
+    for need in kind.needs:
+        path = shutil.which(need)
+        status = os.stat(path) if path else None
+        digest.update(repr((need, status and (status.st_size, status.st_mtime))).encode())
+    return digest.hexdigest()
+
+
+def made_before(kind, folder):
+    try:
+        with open(os.path.join(folder, STAMP), encoding="ascii") as file:
+            return file.read() == stamp_of(kind)
+    except OSError:
+        return False
 
 
 def hash_of(text):

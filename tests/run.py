@@ -18,6 +18,7 @@ import argparse
 import collections
 import concurrent.futures
 import fnmatch
+import gc
 import json
 import os
 import resource
@@ -390,6 +391,7 @@ class Runner:
 
 
 def main():
+    gc.disable()  # traces are long, cycles few
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--filter", action="append", default=[])

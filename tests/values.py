@@ -33,12 +33,12 @@ class Scene(harness.Scene):
         result = self.execute(self.contrail, *words, timeout=300, env=environment)
         return result.returncode, result.stdout, result.stderr
 
-    def record(self, *options, variant="gcc-O2"):
+    def record(self, *options, variant="gcc-O2", loops=()):
         self.traces += 1
         trace, counts = (os.path.join(self.folder, name) for name in (f"trace{self.traces}", "counts"))
         if os.path.exists(counts):
             os.unlink(counts)
-        status, out, err = self.run("record", "--lossless", *options, "-o", trace, "--", self.program(variant))
+        status, out, err = self.run("record", "--lossless", *options, "-o", trace, "--", self.program(variant), *loops)
         assert status == 0 and out == "done\n" and err == "", (status, out, err)
         with open(counts, encoding="ascii") as file:
             pairs = [line.split() for line in file if not line.startswith("left")]
@@ -47,7 +47,7 @@ class Scene(harness.Scene):
     def lines(self, trace, *words):
         status, out, err = self.run("replay", "--json", *words, trace)
         assert status == 0 and err == "", (status, err)
-        return [json.loads(line) for line in out.splitlines()]
+        return harness.parse_lines(out)
 
 
 class Calls:
@@ -118,7 +118,7 @@ def looks(scene):
 def by_choice(scene):
     """Nothing without being asked; with a pattern that is exact or of one level, those; with --args all, --no-args none."""
     def with_values(*options):
-        trace, truth = scene.record(*options)
+        trace, truth = scene.record(*options, loops=["500"])
         have, calls = set(), collections.Counter()
         for line in scene.lines(trace):
             calls[line["name"]] += line["kind"] == "enter"
