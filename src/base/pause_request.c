@@ -11,14 +11,14 @@ void
 ct_pause_request_begin(struct ct_pause_request *pause_request)
 {
   if (pause_request != NULL) {
-    __atomic_fetch_add(&pause_request->asked, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(&pause_request->asked, 1, memory_order_relaxed);
   }
 }
 
 void
 ct_pause_request_end(struct ct_pause_request *pause_request)
 {
-  if (pause_request != NULL && __atomic_sub_fetch(&pause_request->asked, 1, __ATOMIC_RELAXED) == 0) {
+  if (pause_request != NULL && atomic_fetch_sub_explicit(&pause_request->asked, 1, memory_order_relaxed) == 1) {
     syscall(SYS_futex, &pause_request->asked, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
   }
 }
@@ -26,14 +26,14 @@ ct_pause_request_end(struct ct_pause_request *pause_request)
 bool
 ct_pause_requested(const struct ct_pause_request *pause_request)
 {
-  return __atomic_load_n(&pause_request->asked, __ATOMIC_RELAXED) != 0;
+  return atomic_load_explicit(&pause_request->asked, memory_order_relaxed) != 0;
 }
 
 void
 ct_pause_request_yield(const struct ct_pause_request *pause_request)
 {
   uint32_t seen;
-  while ((seen = __atomic_load_n(&pause_request->asked, __ATOMIC_RELAXED)) != 0) {
+  while ((seen = atomic_load_explicit(&pause_request->asked, memory_order_relaxed)) != 0) {
     syscall(SYS_futex, &pause_request->asked, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
   }
 }

@@ -7,11 +7,12 @@
 #ifndef CT_BASE_PAUSE_REQUEST_H
 #define CT_BASE_PAUSE_REQUEST_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct ct_pause_request {
-  uint32_t asked; /* how often; a futex. 0 to begin with */
+  _Atomic uint32_t asked; /* how often; a futex. 0 to begin with */
 };
 
 /* Requests a pause, and does not wait for it. Whoever requests one must not wait for the busy thread. Accept NULL:

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static _Thread_local struct worker *own_entry; /* NULL: none */
 static struct {
   pthread_mutex_t lock; /* who waits for it lends its priority to who has it */
   struct worker workers[WORKERS_MAX];
-  uint32_t guards;
+  _Atomic uint32_t guards;
   pthread_key_t of_thread;
   bool is_running; /* the thread that looks after the others */
   bool stopping;
@@ -213,7 +214,7 @@ create_raised(pthread_t *thread, pthread_attr_t *attributes, void *(*run)(void *
 static bool
 may_begin_raised(void)
 {
-  if (__atomic_load_n(&all.guards, __ATOMIC_RELAXED) == 0) {
+  if (atomic_load_explicit(&all.guards, memory_order_relaxed) == 0) {
     return false;
   }
   lock();
@@ -327,7 +328,7 @@ void
 ct_workers_guard(void)
 {
   pthread_mutex_lock(&guarding);
-  if (__atomic_fetch_add(&all.guards, 1, __ATOMIC_RELAXED) == 0) {
+  if (atomic_fetch_add_explicit(&all.guards, 1, memory_order_relaxed) == 0) {
     sigset_t every, old;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -345,7 +346,7 @@ void
 ct_workers_unguard(void)
 {
   pthread_mutex_lock(&guarding);
-  if (__atomic_sub_fetch(&all.guards, 1, __ATOMIC_RELAXED) == 0 && all.is_running) {
+  if (atomic_fetch_sub_explicit(&all.guards, 1, memory_order_relaxed) == 1 && all.is_running) {
     pthread_mutex_lock(&all.sleep_lock);
     all.stopping = true;
     pthread_cond_signal(&all.wake);

@@ -89,7 +89,7 @@ ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode)
 {
   drain->modes[fn] = mode;
   /* release: pairs with the acquire in encode_events; no event of fn exists before its hook does */
-  __atomic_store_n(&drain->function_count, fn + 1, __ATOMIC_RELEASE);
+  atomic_store_explicit(&drain->function_count, fn + 1, memory_order_release);
 }
 
 /* A new thread of the target, without a slot; NULL when there is no memory or no file for it. */
@@ -144,7 +144,7 @@ open_frames(struct ct_drain *drain, struct drain_thread *thread, size_t n)
   struct ct_drain_frame frames[FRAMES_MAX];
   size_t count = drain->stacks.frames(drain->stacks.context, n, frames, FRAMES_MAX), known = 0;
   for (size_t i = 0; i < count; i++) {
-    if (frames[i].fn < __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE)) {
+    if (frames[i].fn < atomic_load_explicit(&drain->function_count, memory_order_acquire)) {
       frames[known++] = frames[i];
     }
   }
@@ -533,7 +533,7 @@ drain_main(void *context)
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
   uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, told = 0, totalled = 0;
   warm_up(drain);
-  while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
+  while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&drain->ring->drain_liveness, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(drain->lock);
@@ -599,7 +599,7 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pi
   drain->pid = pid;
   ct_thread_ids_begin(&drain->ids, pid);
   drain->alive_tsc = read_tsc();
-  drain->stopping = 0;
+  atomic_store_explicit(&drain->stopping, 0, memory_order_relaxed); /* there are no threads yet */
   drain->retired_count = 0;
   memset(drain->full, 0xff, sizeof(drain->full));
   drain_sampling_start(drain);
@@ -635,7 +635,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
   if (!drain->running) {
     return;
   }
-  __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
+  atomic_store_explicit(&drain->stopping, 1, memory_order_release);
   __atomic_fetch_add(&drain->ring->drain_doorbell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &drain->ring->drain_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
   pthread_join(drain->thread, NULL);

@@ -10,6 +10,7 @@
 #include "ring/layout.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define RETIRED_MAX    64
 #define NO_SEGMENT_SEQ UINT64_MAX
@@ -40,13 +41,13 @@ struct ct_drain {
   pthread_t thread;
   pthread_t liveness; /* counts the ring's controller_liveness up */
   bool running;
-  uint32_t stopping; /* atomic */
+  _Atomic uint32_t stopping;
   struct drain_thread *threads[CT_SLOT_COUNT];
   uint64_t slot_reported[CT_SLOT_COUNT]
                         [SLOT_DROPS]; /* of each slot's counters of lost events, what has been reported */
   struct drain_thread *kept;          /* the thread that went on through exec */
   uint8_t *modes;                     /* one byte per possible function id, reserved address space */
-  uint32_t function_count;            /* atomic */
+  _Atomic uint32_t function_count;
   struct ct_drain_thread_info *infos;
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
@@ -66,12 +67,15 @@ struct ct_drain {
         *thread; /* its stream, when it has been begun without events; NULL: not yet, or it is a slot's */
     bool taken;  /* its frames are in a stream */
   } *early;
-  bool early_begun;             /* so are those of threads without events */
-  uint64_t alive_tsc;           /* all threads that have not been reaped were alive then */
-  uint64_t last_clock;          /* of the last event of all threads that have ended */
-  struct ct_drain_numbers told; /* each atomic */
-  uint32_t idle_rounds;         /* in a row, that have found nothing */
-  size_t poll_next;             /* among the active segments */
+  bool early_begun;    /* so are those of threads without events */
+  uint64_t alive_tsc;  /* all threads that have not been reaped were alive then */
+  uint64_t last_clock; /* of the last event of all threads that have ended */
+  struct {             /* for those who ask without the lock */
+    _Atomic uint64_t events, changes, dropped_by[CT_DROP_COUNT];
+    _Atomic uint32_t interval;
+  } told;
+  uint32_t idle_rounds; /* in a row, that have found nothing */
+  size_t poll_next;     /* among the active segments */
   /* When each segment was first seen to be full, and in which activation. */
   struct {
     uint64_t seq, since;

@@ -20,7 +20,7 @@ static void *
 liveness_main(void *context)
 {
   struct ct_drain *drain = context;
-  while (__atomic_load_n(&drain->stopping, __ATOMIC_ACQUIRE) == 0) {
+  while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     struct timespec wait = {0, LIVENESS_NS};
     __atomic_fetch_add(&drain->ring->controller_liveness, 1, __ATOMIC_RELAXED);
     syscall(SYS_futex, &drain->stopping, FUTEX_WAIT_PRIVATE, 0, &wait, NULL, 0);
@@ -37,7 +37,7 @@ drain_start_liveness(struct ct_drain *drain)
 void
 drain_stop_liveness(struct ct_drain *drain)
 {
-  __atomic_store_n(&drain->stopping, 1, __ATOMIC_RELEASE);
+  atomic_store_explicit(&drain->stopping, 1, memory_order_release);
   syscall(SYS_futex, &drain->stopping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
   pthread_join(drain->liveness, NULL);
 }
@@ -49,23 +49,23 @@ drain_publish_numbers(struct ct_drain *drain)
   struct ct_sampling_state sampling;
   ct_drain_stats(drain, &stats);
   ct_drain_sampling(drain, &sampling);
-  __atomic_store_n(&drain->told.events, stats.events, __ATOMIC_RELAXED);
+  atomic_store_explicit(&drain->told.events, stats.events, memory_order_relaxed);
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    __atomic_store_n(&drain->told.dropped_by[reason], stats.dropped_by[reason], __ATOMIC_RELAXED);
+    atomic_store_explicit(&drain->told.dropped_by[reason], stats.dropped_by[reason], memory_order_relaxed);
   }
-  __atomic_store_n(&drain->told.changes, sampling.changes, __ATOMIC_RELAXED);
-  __atomic_store_n(&drain->told.interval, sampling.interval, __ATOMIC_RELAXED);
+  atomic_store_explicit(&drain->told.changes, sampling.changes, memory_order_relaxed);
+  atomic_store_explicit(&drain->told.interval, sampling.interval, memory_order_relaxed);
 }
 
 void
 ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
 {
-  numbers->events = __atomic_load_n(&drain->told.events, __ATOMIC_RELAXED);
+  numbers->events = atomic_load_explicit(&drain->told.events, memory_order_relaxed);
   numbers->dropped = 0;
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    numbers->dropped_by[reason] = __atomic_load_n(&drain->told.dropped_by[reason], __ATOMIC_RELAXED);
+    numbers->dropped_by[reason] = atomic_load_explicit(&drain->told.dropped_by[reason], memory_order_relaxed);
     numbers->dropped += numbers->dropped_by[reason];
   }
-  numbers->changes = __atomic_load_n(&drain->told.changes, __ATOMIC_RELAXED);
-  numbers->interval = __atomic_load_n(&drain->told.interval, __ATOMIC_RELAXED);
+  numbers->changes = atomic_load_explicit(&drain->told.changes, memory_order_relaxed);
+  numbers->interval = atomic_load_explicit(&drain->told.interval, memory_order_relaxed);
 }

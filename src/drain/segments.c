@@ -42,7 +42,7 @@ encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct 
   if (count != 0) {
     uint64_t samples = thread->samples, waited = thread->waited;
     drain_switches_encode(drain->switches, thread, events, count, drain->modes,
-                          __atomic_load_n(&drain->function_count, __ATOMIC_ACQUIRE));
+                          atomic_load_explicit(&drain->function_count, memory_order_acquire));
     drain->samples += thread->samples - samples;
     drain->infos[thread->info].waited_ticks += thread->waited - waited;
   }

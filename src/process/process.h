@@ -11,6 +11,7 @@
 #include "base/pause_request.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,8 +31,8 @@ struct ct_process {
   struct ct_pause_request *pause_request; /* asked for while its threads are stopped; NULL: nobody is to yield */
   void (*meanwhile)(void *context);       /* called while they run on and have to be waited for; NULL: nothing is */
   void *meanwhile_context;
-  const uint32_t *expedited;    /* atomic; not 0: who waits for the process gives up soon; NULL: never */
-  bool (*asked)(void *context); /* somebody wants something else of who waits for it; NULL: never */
+  const _Atomic uint32_t *expedited; /* not 0: who waits for the process gives up soon; NULL: never */
+  bool (*asked)(void *context);      /* somebody wants something else of who waits for it; NULL: never */
   void *asked_context;
   pid_t *late; /* threads that have been asked to stop and are to be let go when they do */
   size_t late_count;
@@ -62,7 +63,7 @@ bool ct_process_reap(struct ct_process *process);
 static inline bool
 ct_process_is_expedited(const struct ct_process *process)
 {
-  return process->expedited != NULL && __atomic_load_n(process->expedited, __ATOMIC_RELAXED) != 0;
+  return process->expedited != NULL && atomic_load_explicit(process->expedited, memory_order_relaxed) != 0;
 }
 
 /* True when the process has ended, whether or not it has been waited for. */

@@ -26,6 +26,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -58,8 +59,8 @@ struct bench {
   struct ct_hook_desc *descs; /* in the last unit: trampolines reach them */
   void (*loops[SUBJECTS])(long);
   /* For the second thread: how many segments were written. It is read by it (release, acquire), and may miss some. */
-  uint32_t written;
-  uint32_t over;
+  _Atomic uint32_t written;
+  _Atomic uint32_t over;
   struct ct_hook_costs costs;
 };
 
@@ -252,14 +253,14 @@ call(struct bench *bench, enum subject subject, unsigned events, bool *ok)
 {
   struct ct_control_page *control = bench->control;
   long calls = events != 0 ? EVENTS / events : PLAIN_CALLS;
-  control->segment_base = segment_base(bench, bench->written);
+  control->segment_base = segment_base(bench, atomic_load_explicit(&bench->written, memory_order_relaxed));
   control->cursor = control->segment_base | TAG;
   uint64_t begin = __builtin_ia32_rdtsc();
   bench->loops[subject](calls);
   uint64_t end = __builtin_ia32_rdtsc();
   *ok = *ok && control->cursor - (control->segment_base | TAG) == (uint64_t)calls * events * CT_EVENT_BYTES;
   if (events != 0) {
-    __atomic_store_n(&bench->written, bench->written + 1, __ATOMIC_RELEASE);
+    atomic_fetch_add_explicit(&bench->written, 1, memory_order_release);
   }
   return (double)(end - begin) / (double)calls;
 }
@@ -270,8 +271,8 @@ reader_main(void *context)
   struct bench *bench = context;
   uint8_t copy[CT_SEGMENT_BYTES];
   uint32_t seen = 0;
-  while (__atomic_load_n(&bench->over, __ATOMIC_ACQUIRE) == 0) {
-    uint32_t written = __atomic_load_n(&bench->written, __ATOMIC_ACQUIRE);
+  while (atomic_load_explicit(&bench->over, memory_order_acquire) == 0) {
+    uint32_t written = atomic_load_explicit(&bench->written, memory_order_acquire);
     if (written == seen) {
       __builtin_ia32_pause();
       continue;
@@ -388,7 +389,7 @@ bench_main(void *context)
       all[i][round] = got[i];
     }
   }
-  __atomic_store_n(&bench->over, 1, __ATOMIC_RELEASE);
+  atomic_store_explicit(&bench->over, 1, memory_order_release);
   if (has_reader) {
     pthread_join(reader, NULL);
   }

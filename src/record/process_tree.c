@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct ct_process_tree {
   size_t count, capacity;
   pthread_cond_t unpinned;
   json_t *children;
-  uint32_t generation;
+  _Atomic uint32_t generation;
   bool ending;
   uint64_t ending_ns; /* since then */
   uint64_t lost;      /* children that are not in the list, and not recorded */
@@ -334,13 +335,13 @@ tree_knows(struct ct_process_tree *tree, pid_t pid)
 uint32_t
 tree_generation(const struct ct_process_tree *tree)
 {
-  return __atomic_load_n(&tree->generation, __ATOMIC_ACQUIRE);
+  return atomic_load_explicit(&tree->generation, memory_order_acquire);
 }
 
 void
 tree_change(struct ct_process_tree *tree)
 {
-  __atomic_add_fetch(&tree->generation, 1, __ATOMIC_RELEASE);
+  atomic_fetch_add_explicit(&tree->generation, 1, memory_order_release);
 }
 
 int

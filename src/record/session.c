@@ -349,7 +349,7 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
 void
 ct_session_expedite(struct ct_session *session)
 {
-  __atomic_store_n(&session->sync.expedited, 1, __ATOMIC_RELAXED);
+  atomic_store_explicit(&session->sync.expedited, 1, memory_order_relaxed);
 }
 
 int

@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 struct command; /* command.c */
 
@@ -31,7 +32,7 @@ struct session_sync {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
-  uint32_t expedited; /* of the first one, atomic: who waits for a detach gives up soon */
+  _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
 };
 
 struct session_threads {

@@ -22,6 +22,10 @@
  *
  * tag is 1..3, the lap of the segment, 0 never is valid: the drain tells an event that was
  * reserved but not yet (or never) written from a whole event by it.
+ *
+ * Words here are plain integers, and both sides use the compiler's __atomic functions on them: assembler code and
+ * another process share them, and their layout must not depend on what a compiler makes of _Atomic. What only one
+ * process has is _Atomic, with <stdatomic.h>.
  */
 #ifndef CT_RING_LAYOUT_H
 #define CT_RING_LAYOUT_H
