@@ -36,16 +36,14 @@ now_ns(void)
 static bool
 same(const struct ct_insn *a, const struct ct_insn *b)
 {
-  enum ct_trace_op op = ct_insn_op(a);
-  bool with_rm =
-      op == CT_TRACE_OP_ADD_IMM || op == CT_TRACE_OP_SUB_IMM || op == CT_TRACE_OP_MOV_IMM || op == CT_TRACE_OP_WRITE_RM;
-  bool with_value = (with_rm && op != CT_TRACE_OP_WRITE_RM) || op == CT_TRACE_OP_BRANCH || op == CT_TRACE_OP_JUMP ||
-                    op == CT_TRACE_OP_CALL;
+  enum ct_op op = ct_insn_op(a);
+  bool with_rm = op == CT_OP_ADD_IMM || op == CT_OP_SUB_IMM || op == CT_OP_MOV_IMM || op == CT_OP_WRITE_RM;
+  bool with_value = (with_rm && op != CT_OP_WRITE_RM) || op == CT_OP_BRANCH || op == CT_OP_JUMP || op == CT_OP_CALL;
   bool memory = (a->kind & CT_INSN_MEMORY) != 0;
   return a->length == b->length && op == ct_insn_op(b) && ct_insn_traits(a) == ct_insn_traits(b) &&
          memory == ((b->kind & CT_INSN_MEMORY) != 0) && ct_insn_base(a) == ct_insn_base(b) &&
          (!memory || ct_insn_disp(a) == ct_insn_disp(b)) && (!with_value || ct_insn_value(a) == ct_insn_value(b)) &&
-         (!with_rm || ct_insn_rm(a) == ct_insn_rm(b)) && (op != CT_TRACE_OP_LEA || ct_insn_reg(a) == ct_insn_reg(b));
+         (!with_rm || ct_insn_rm(a) == ct_insn_rm(b)) && (op != CT_OP_LEA || ct_insn_reg(a) == ct_insn_reg(b));
 }
 
 static void
@@ -60,8 +58,8 @@ tell(const char *path, uint64_t address, const uint8_t *code, size_t size, const
     const struct ct_insn *in = which == 0 ? fast : full;
     if (which == 0 || valid) {
       printf("\n  %s: length %u op %u traits %u kind %x rex %u modrm %02x sib %02x disp %u: %d value %u: %d",
-             which == 0 ? "fast" : "full", in->length, ct_insn_op(in), ct_insn_traits(in), in->kind, in->rex, in->modrm,
-             in->sib, in->disp_bytes, ct_insn_disp(in), in->imm_bytes, ct_insn_value(in));
+             which == 0 ? "fast" : "full", in->length, ct_insn_op(in), ct_insn_traits(in), in->kind, in->rex,
+             ct_insn_modrm(in), ct_insn_sib(in), in->disp_bytes, ct_insn_disp(in), in->imm_bytes, ct_insn_value(in));
     }
   }
   printf(valid ? "\n" : "\n  full: no instruction\n");

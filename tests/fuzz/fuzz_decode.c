@@ -9,27 +9,27 @@
 static void
 check_same(const struct ct_insn *a, const struct ct_insn *b)
 {
-  enum ct_trace_op op = ct_insn_op(a);
+  enum ct_op op = ct_insn_op(a);
   CHECK(a->length == b->length && op == ct_insn_op(b) && ct_insn_traits(a) == ct_insn_traits(b));
   CHECK((a->kind & CT_INSN_MEMORY) == (b->kind & CT_INSN_MEMORY) && ct_insn_base(a) == ct_insn_base(b));
   if ((a->kind & CT_INSN_MEMORY) != 0) {
     CHECK(ct_insn_disp(a) == ct_insn_disp(b));
   }
   switch (op) {
-  case CT_TRACE_OP_ADD_IMM:
-  case CT_TRACE_OP_SUB_IMM:
-  case CT_TRACE_OP_MOV_IMM:
+  case CT_OP_ADD_IMM:
+  case CT_OP_SUB_IMM:
+  case CT_OP_MOV_IMM:
     CHECK(ct_insn_rm(a) == ct_insn_rm(b) && ct_insn_value(a) == ct_insn_value(b));
     break;
-  case CT_TRACE_OP_WRITE_RM:
+  case CT_OP_WRITE_RM:
     CHECK(ct_insn_rm(a) == ct_insn_rm(b));
     break;
-  case CT_TRACE_OP_BRANCH:
-  case CT_TRACE_OP_JUMP:
-  case CT_TRACE_OP_CALL:
+  case CT_OP_BRANCH:
+  case CT_OP_JUMP:
+  case CT_OP_CALL:
     CHECK(ct_insn_value(a) == ct_insn_value(b));
     break;
-  case CT_TRACE_OP_LEA:
+  case CT_OP_LEA:
     CHECK(ct_insn_reg(a) == ct_insn_reg(b));
     break;
   default:
