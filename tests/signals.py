@@ -5,52 +5,29 @@ scene is played without contrail and with it, and must look the same.
 
     tests/signals.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import Skip, case, main, need, wait_for
+from processes import state_of
+
 WAIT_S = 30
 
 
-class Skip(Exception):
-    pass
-
-
-def until(what, condition, seconds=WAIT_S):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds} s for {what}")
-        time.sleep(0.02)
-
-
-def state_of(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
-
-
-def children_of(pid):
+def children_by_name(pid):
     found = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True).stdout
     return {name.strip(): int(number) for number, name in (line.split(None, 1) for line in found.splitlines())}
 
 
-class Scene:
+class Scene(harness.Scene):
     def __init__(self, options, folder):
-        self.contrail, self.folder = options.contrail, folder
-        self.job = options.job
+        super().__init__(options, folder)
+        self.job = self.compile("programs/job.c", "-O2", "-g", "-D_GNU_SOURCE")
         self.processes = []
         self.turn = 0
 
@@ -74,8 +51,12 @@ class Scene:
 
     def ready(self, process, traced):
         """The program's process id, once it runs."""
-        until("the program", lambda: "ready" in self.text() or process.poll() is not None)
-        return children_of(process.pid)["job"] if traced else process.pid
+        wait_for("the program", lambda: "ready" in self.text() or process.poll() is not None)
+        return children_by_name(process.pid)["job"] if traced else process.pid
+
+    def heard(self, number):
+        """So many signals have come."""
+        wait_for(f"signal {number}", lambda: f"now {number}\n" in self.text(), WAIT_S)
 
     def close(self):
         for process in self.processes:
@@ -98,6 +79,7 @@ def tell(status):
     return 128 - status if status < 0 else status
 
 
+@case
 def to_group(scene):
     """kill(0, N) by the program: it reaches the program once each time, and does not end contrail."""
     def play(traced, number):
@@ -109,19 +91,21 @@ def to_group(scene):
         raise AssertionError(scene.text())
 
 
+@case
 def to_group_from_outside(scene):
     """kill(-PGID, N), as a shell does it for its jobs."""
     def play(traced):
-        process = scene.start(*scene.words(traced, scene.job, "count", "1500"))
+        process = scene.start(*scene.words(traced, scene.job, "count", "6"))
         scene.ready(process, traced)
-        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN):
+        for so_far, number in enumerate((signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN), 1):
             os.killpg(process.pid, number)
-            time.sleep(0.1)
+            scene.heard(so_far)
         return process.wait(WAIT_S), scene.text()
     if "10:2 15:1" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
 
 
+@case
 def default_to_group(scene):
     """A program that dies of it."""
     def play(traced, number):
@@ -133,36 +117,39 @@ def default_to_group(scene):
         scene.both(lambda traced: play(traced, number))
 
 
+@case
 def to_contrail_alone(scene):
     """Whoever started contrail knows no other process: it is handed on, once."""
     def play(traced):
-        process = scene.start(*scene.words(traced, scene.job, "count", "1500"))
+        process = scene.start(*scene.words(traced, scene.job, "count", "8"))
         scene.ready(process, traced)
-        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGRTMIN,
-                       signal.SIGWINCH, signal.SIGALRM):
+        for so_far, number in enumerate((signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1,
+                                         signal.SIGRTMIN, signal.SIGWINCH, signal.SIGALRM), 1):
             os.kill(process.pid, number)
-            time.sleep(0.1)
+            scene.heard(so_far)
         return process.wait(WAIT_S), scene.text()
     if "1:1 2:1 10:2 14:1 15:1" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
 
 
+@case
 def mixed(scene):
     """To the group and to contrail alone in turn: counted right for fifty times."""
     def play(traced):
-        process = scene.start(*scene.words(traced, scene.job, "count", "5000"))
+        process = scene.start(*scene.words(traced, scene.job, "count", "50"))
         scene.ready(process, traced)
         for turn in range(50):
             if turn % 3 == 0:
                 os.killpg(process.pid, signal.SIGUSR1)
             else:
                 os.kill(process.pid, signal.SIGUSR1)
-            time.sleep(0.08)
+            scene.heard(turn + 1)
         return process.wait(WAIT_S), scene.text()
     if "10:50" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
 
 
+@case
 def to_parent(scene):
     """What the program sends to its parent does not come back to it."""
     for number in (signal.SIGUSR1, signal.SIGTERM):
@@ -171,27 +158,31 @@ def to_parent(scene):
             raise AssertionError(f"status {process.returncode}, {scene.text()!r}")
 
 
+@case
 def inherited_alarm(scene):
     """An alarm that was set before contrail was executed would have been the program's."""
-    if not shutil.which("perl"):
-        raise Skip("no perl")
+    need("perl")
     scene.both(lambda traced: tell(scene.start("perl", "-e", "alarm 1; exec @ARGV", *scene.words(
         traced, scene.job, "run")).wait(WAIT_S)))
 
 
+@case
 def timeout_ends(scene):
-    """timeout(1) sends to the process and then to the group."""
+    """timeout(1) sends to the process and then to the group, which are one signal or two, as it happens."""
     def play(traced):
-        return scene.start("timeout", "1", *scene.words(traced, scene.job, "count", "2000")).wait(WAIT_S), scene.text()
+        status = scene.start("timeout", "1", *scene.words(traced, scene.job, "count", "1")).wait(WAIT_S)
+        return status, re.sub(r"now 2\n|:[12] ", "", scene.text())
     scene.both(play)
 
 
+@case
 def shell_kills_group(scene):
     """A shell script's `trap 'kill 0' EXIT`."""
     script = "trap 'echo usr1' USR1; trap 'kill 0' EXIT; sleep 30 & kill -USR1 0; echo here; sleep 0.2; echo leaving"
     scene.both(lambda traced: (tell(scene.start(*scene.words(traced, "sh", "-c", script)).wait(WAIT_S)), scene.text()))
 
 
+@case
 def sigterm_unheard(scene):
     """A program that ignores SIGTERM goes on, and is recorded no longer; the trace is whole."""
     process = scene.start(*scene.words(True, scene.job, "ignore", "15", "12000"))
@@ -203,34 +194,38 @@ def sigterm_unheard(scene):
     def ended():
         with open(manifest, encoding="utf-8") as file:
             return json.load(file).get("detached")
-    until("the recording to end", ended, 9)
+    wait_for("the recording to end", ended, 9)
     if process.poll() is not None or process.wait(WAIT_S) != 3 or time.monotonic() - begin < 11:
         raise AssertionError(f"the program did not go on: status {process.returncode}")
 
 
+@case
 def stopped_program(scene):
     """The program is stopped, by its own id: so is contrail. Continued, by its own id, contrail goes on too."""
     process = scene.start(*scene.words(True, scene.job, "run", "3000"))
     program = scene.ready(process, True)
     for way in (program, process.pid, program):
         os.kill(program, signal.SIGSTOP)
-        until("contrail to stop", lambda: state_of(process.pid) == "T")
+        wait_for("contrail to stop", lambda: state_of(process.pid) == "T")
         os.kill(way, signal.SIGCONT)
-        until("contrail to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
+        wait_for("contrail to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
     if process.wait(WAIT_S) != 3:
         raise AssertionError(f"status {process.returncode}")
 
 
+@case
 def stopped_group(scene):
     """kill -STOP and kill -CONT for a job."""
     process = scene.start(*scene.words(True, scene.job, "run", "2000"))
     program = scene.ready(process, True)
     for number in (signal.SIGSTOP, signal.SIGTTIN, signal.SIGSTOP):
         os.killpg(process.pid, number)
-        # SIGTTIN stops nobody here: the group is orphaned.
-        time.sleep(0.2)
+        if number == signal.SIGSTOP:
+            wait_for("both to stop", lambda: state_of(process.pid) == "T" and state_of(program) == "T")
+        else:  # it stops nobody here: the group is orphaned
+            time.sleep(0.2)
         os.killpg(process.pid, signal.SIGCONT)
-        until("both to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
+        wait_for("both to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
     if process.wait(WAIT_S) != 3:
         raise AssertionError(f"status {process.returncode}")
 
@@ -241,8 +236,7 @@ class Terminal:
     """An interactive bash in a tmux of its own, in which `run WORDS` runs WORDS, with contrail or without."""
 
     def __init__(self, scene, traced):
-        if not shutil.which("tmux") or not shutil.which("bash"):
-            raise Skip("no tmux" if not shutil.which("tmux") else "no bash")
+        need("tmux", "bash")
         self.folder = os.path.join(scene.folder, "traced" if traced else "plain")
         os.makedirs(self.folder)
         self.socket = os.path.join(self.folder, "tmux")
@@ -268,7 +262,7 @@ class Terminal:
         return re.sub(r"\b\d{3,}\b", "N", text)  # process ids
 
     def wait_for_prompt(self):
-        until("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
+        wait_for("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
 
     def play(self, steps):
         """Steps: a command, typed when there is a prompt; "> TEXT" typed at once; C-c and the like; (TEXT,): wait until it is on
@@ -278,7 +272,7 @@ class Terminal:
             if isinstance(step, tuple):
                 text, = step
                 seen[text] = seen.get(text, 0) + 1
-                until(f"{text!r} on the screen:\n{self.screen()}\n", lambda: self.screen().count(text) >= seen[text])
+                wait_for(f"{text!r} on the screen:\n{self.screen()}\n", lambda: self.screen().count(text) >= seen[text])
             elif re.fullmatch(r"C-.", step):
                 time.sleep(0.3)
                 self.tmux("send-keys", step)
@@ -328,49 +322,9 @@ TERMINAL = {
                         "echo outer", ("\nouter",), "fg", ("fg\nrun bash",), "> ", "> echo again", ("\nagain",), "exit 7", *END),
 }
 
-CASES = [to_group, to_group_from_outside, default_to_group, to_contrail_alone, mixed, to_parent, inherited_alarm, timeout_ends,
-         shell_kills_group, sigterm_unheard, stopped_program, stopped_group]
-
-
-def tests():
-    for case in CASES:
-        yield case.__name__, case
-    for name, steps in TERMINAL.items():
-        yield "terminal_" + name, on_terminal(*steps)
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--filter", action="append")
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    options = parser.parse_args()
-    options.contrail = os.path.abspath(os.path.join(options.build, "contrail"))
-    passed = failed = skipped = 0
-    with tempfile.TemporaryDirectory() as top:
-        options.job = os.path.join(top, "job")
-        subprocess.run(["gcc", "-O2", "-g", "-D_GNU_SOURCE", "-o", options.job, os.path.join(HERE, "programs", "job.c")], check=True)
-        for name, test in tests():
-            if options.filter and not any(fnmatch.fnmatch(name, pattern) for pattern in options.filter):
-                continue
-            folder = os.path.join(top, name)
-            os.mkdir(folder)
-            scene = Scene(options, folder)
-            begin = time.monotonic()
-            try:
-                test(scene)
-                passed += 1
-                print(f"ok   {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-            except Skip as reason:
-                skipped += 1
-                print(f"skip {name}: {reason}", flush=True)
-            except (AssertionError, subprocess.TimeoutExpired, KeyError, OSError) as error:
-                failed += 1
-                print(f"FAIL {name}: {error}\n     again: tests/signals.py --filter {name}", flush=True)
-            finally:
-                scene.close()
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed else 0
+for name_of_keys, steps_of_keys in TERMINAL.items():
+    case("terminal_" + name_of_keys)(on_terminal(*steps_of_keys))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)
