@@ -144,6 +144,7 @@ def mixed(scene):
             else:
                 os.kill(process.pid, signal.SIGUSR1)
             scene.heard(turn + 1)
+            time.sleep(0.08)  # contrail has a copy, and one more before it has looked at that is no further one to the kernel
         return process.wait(WAIT_S), scene.text()
     if "10:50" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
