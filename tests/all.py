@@ -192,11 +192,13 @@ class Board:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--list", action="store_true", help="for each group: its name, how it runs, seconds that it may take")
+    parser.add_argument("--list", action="store_true", help="each group, whether others may run meanwhile, and seconds that it may take")
     parser.add_argument("groups", nargs="*")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(f"{name} {group.how} {group.seconds}" for name, group in GROUPS.items()))
+        for name, group in GROUPS.items():
+            is_serial = group.how == "alone" or group.marked or group.parts > 1
+            print(name, "serial" if is_serial else "parallel", group.seconds)
         return 0
     build = os.path.abspath(options.build)
     os.environ.setdefault("CONTRAIL_CACHE", os.path.join(build, "analysis-cache"))  # not the user's own
