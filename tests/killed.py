@@ -22,8 +22,8 @@ import time
 import attach
 import harness
 from attach import Counting, Target
-from harness import case, main, need
-from processes import children_of
+from harness import case, expect, main, need, wait_for
+from processes import children_of, state_of
 
 STORES = range(0x5c0000000000, 0x600000000000)  # the stacks' addresses, less 2^45
 REGISTERS = 27 * 8  # struct user_regs_struct
@@ -463,8 +463,9 @@ def record_turns(options, make, dice):
 
 
 class Scene(harness.Scene):
-    def __init__(self, options, folder, make, turns):
+    def __init__(self, options, folder, make, turns=None, point=None, by_attach=False):
         super().__init__(options, folder)
+        self.point, self.by_attach = point, by_attach
         seed = random.randrange(10**9) if options.seed is None else options.seed
         self.make, self.turns, self.dice = make, turns, random.Random(f"{seed} {make.__name__}")
         self.again = f" --seed {seed}"
@@ -474,12 +475,47 @@ def kill_often(scene):
     return scene.turns(scene.options, scene.make, scene.dice)
 
 
+# Where contrail stands, and what of it is in the process when it is killed there.
+POINTS = {"attach-planned": "nothing", "attach-stopped": "nothing", "attach-mapped": "no hooks", "attach-hooked": "hooks",
+          "detach-stopped": "hooks", "detach-unhooked": "nothing", "detach-resumed": "nothing"}
+
+
+def kill_at_point(scene):
+    """Killed at a test point (base/test_point.h): no matter of luck."""
+    target = scene.make(scene.folder)
+    try:
+        pid = target.process.pid
+        before = {line.split()[0] for line in extra_mappings(pid)}
+        words = [scene.contrail, "attach", "--for", "50ms", "-o", scene.trace, str(pid)]
+        with subprocess.Popen(words, env=dict(os.environ, CONTRAIL_TEST_POINT=scene.point), stderr=subprocess.DEVNULL) as recorder:
+            wait_for(scene.point, lambda: state_of(recorder.pid) == "T" or recorder.poll() is not None)
+            expect(recorder.poll() is None, f"contrail ended with {recorder.returncode}")
+            held = is_stopped(pid)
+            recorder.kill()
+        expect(held == (scene.point not in ("attach-planned", "detach-resumed")), f"the process was {'' if held else 'not '}held")
+        wait_for("the end of the hold", lambda: not is_stopped(pid))
+        target.check()
+        left = what_is_left(pid)
+        expect(left == POINTS[scene.point], f"left behind: {left}, not {POINTS[scene.point]}")
+        check_trace(scene.options, scene.trace)
+        restore(scene.options, pid, scene.by_attach, scene.trace)
+        check_restored(pid, before)
+        target.check()
+        return left
+    finally:
+        target.stop()
+
+
 def arguments(parser):
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=600, help="at most so long for each target")
     parser.add_argument("--seed", type=int, default=None)
 
 
+for point_reached in POINTS:
+    for with_attach in (False, True):
+        case(f"at_{point_reached}_{'attach' if with_attach else 'clean'}", make=attach.coroutines, point=point_reached,
+             by_attach=with_attach)(kill_at_point)
 for target_made in attach.TARGETS + [loads, forks]:
     case(target_made.__name__, make=target_made, turns=attach_turns)(kill_often)
 for target_made in RECORDED:

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "base/test_point.h"
 
 #include "hook/signals.h"
 #include "hook/undo.h"
@@ -316,6 +317,7 @@ put_in(struct ct_session *session, const struct ct_injected_options *options, bo
     return code;
   }
   session->recording.image_live = true;
+  ct_test_point("attach-mapped");
   code = ct_stopped_set_gs_base(&session->target.stopped, session->recording.image.layout.page_lookup);
   size_t count =
       ct_modules_restorers(&session->recording.modules, session->target.process.pid, restorers, CT_RESTORER_MAX);
@@ -405,10 +407,15 @@ session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
     goto drop_trace;
   }
   session->recording.stacks = ct_stacks_create(&session->target.process, session->recording.writer);
-  if ((code = session_stop_threads(session, diag)) != 0 || (code = take_over(session, diag)) != 0 ||
-      (code = hook_stopped(session, &options, crashes, diag)) != 0) {
+  ct_test_point("attach-planned");
+  if ((code = session_stop_threads(session, diag)) != 0) {
     goto drop_trace;
   }
+  ct_test_point("attach-stopped");
+  if ((code = take_over(session, diag)) != 0 || (code = hook_stopped(session, &options, crashes, diag)) != 0) {
+    goto drop_trace;
+  }
+  ct_test_point("attach-hooked");
   session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
   session->recording.manifest.install_ns += ct_now_ns() - session->target.stopped_since_ns;
   return 0;
@@ -551,6 +558,7 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
   bool failed_before = !session->recording.image_live;
   bool ending = session->node.tree != NULL && tree_is_ending(session->node.tree);
   int code = session_stop_threads(session, diag);
+  ct_test_point("detach-stopped");
   if (code == 0 && !failed_before) {
     ct_manifest_stop(&session->recording.manifest);
     __atomic_store_n(&session->recording.image.ring->closed, 1, __ATOMIC_RELEASE);
@@ -560,7 +568,9 @@ session_leave(struct ct_session *session, const struct ct_undo_wait *wait, struc
     }
     code = take_out(session, wait, &undone, diag);
   }
+  ct_test_point("detach-unhooked");
   uint64_t pause = session_resume_threads(session);
+  ct_test_point("detach-resumed");
   if (code == 0 && ending && !failed_before) {
     clean_children(session, &inside);
   }
