@@ -316,7 +316,7 @@ agent_put_event(struct ct_control_page *control, uint32_t kind, uint32_t functio
   put_event_at(control, read_clock(), kind, function, ra_slot_low);
 }
 
-/* The thread waited for us from `since` until now. What is too short to be seen is not told. */
+/* The thread waited for us from `since` until now. Too short a time is not reported. */
 static void
 put_away(struct ct_control_page *control, enum ct_ring_away kind, uint64_t since)
 {

@@ -245,7 +245,7 @@ AGENT_HIDDEN void agent_crash_resume(uint32_t signals);
 
 /*
  * watch.c, called by entry.S on the caller's stack: around the call of a function that may change what hooks may do.
- * The first says by 1 that it is to be called from here, and the second told.
+ * The first returns 1 when the caller must call the function from here and then report to the second.
  */
 struct agent_watch {
   uint64_t args[6]; /* rdi, rsi, rdx, rcx, r8, r9: as it will be called with */
@@ -277,7 +277,8 @@ AGENT_HIDDEN void agent_leave(const struct ct_leave_frame *frame);
 AGENT_HIDDEN void agent_capture(uint32_t fd, uint64_t address, uint64_t count, uint32_t is_vector);
 /*
  * remap.c: the program calls mmap, munmap, mremap, mprotect, madvise, makecontext, make_fcontext. Is anything of ours
- * concerned (CT_CONCERNS_...)? Called on its stack. And, with all signals blocked: then stacks and stores give way.
+ * concerned (CT_CONCERNS_...)? Called on its stack. And, with all signals blocked: then stacks and stores are removed
+ * or moved aside.
  */
 AGENT_HIDDEN uint32_t agent_map_concerns(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
                                          const struct ct_hook_desc *desc);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fatal signals. Where the program leaves a signal that reports a fault at SIG_DFL the controller has put a handler of
- * ours (config.crash_signals says for which). It writes down what the kernel told it, lets the controller look at the
+ * ours (config.crash_signals says for which). It writes down what the kernel reported, lets the controller look at the
  * other threads, and then has the same signal, with the same siginfo, end the process at the same place, by SIG_DFL:
  * wait status and core dump are as without it.
  *

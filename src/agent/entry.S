@@ -529,7 +529,7 @@ callout_slow: /* rcx is saved, r11 = descriptor */
   jmp slow_common
 
 /*
- * mmap, munmap, mremap, makecontext, make_fcontext: what of ours is concerned gives way first. Most concern nothing.
+ * mmap, munmap, mremap, makecontext, make_fcontext: what of ours is concerned moves aside first. Most concern nothing.
  */
   .globl agent_callout_map
 agent_callout_map:

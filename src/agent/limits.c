@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * RLIMIT_AS and RLIMIT_DATA set while the program runs: our mappings count too. So our share is added to what it sets,
- * and taken away from what it is told. The share is what is mapped at the first such call, and some room for stores and
+ * and subtracted from what it reads. The share is what is mapped at the first such call, and some room for stores and
  * trampolines to come; it stays the same from there on, so that the program may set again what it read.
  *
  * An exec'd program has no mappings of ours: before an exec the limits become what the program has set. Not the hard

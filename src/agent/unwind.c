@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What libgcc's unwinder is told about trampolines. _Unwind_Find_FDE (libgcc, unwind-dw2-fde.h) is given an address and
+ * What libgcc's unwinder learns about trampolines. _Unwind_Find_FDE (libgcc, unwind-dw2-fde.h) is given an address and
  * fills struct dwarf_eh_bases.
  *
  * The usual case is a return address: the point after a trampoline's call. bases then lies in the unwinder's context,

@@ -38,7 +38,7 @@ distance(const char *a, size_t n, const char *b, size_t m)
   return rows[n % 3][m];
 }
 
-/* The distance of the part after the last "::", or FAR. Most names are told apart by their length alone. */
+/* The distance of the part after the last "::", or FAR. Length alone distinguishes most names. */
 static int
 rank_of(const char *asked, const char *name)
 {

@@ -209,7 +209,7 @@ is_allowed(int fd)
   return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
-/* Room for one more, in place of the client that has been quiet for longest, if that is long enough. */
+/* Room for one more, in place of the client that was idle longest, if that is long enough. */
 static bool
 make_room(struct ct_server *server)
 {

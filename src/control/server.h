@@ -10,7 +10,7 @@
 #include "control/rpc.h"
 
 enum {
-  CT_SERVER_CLIENTS_MAX = 64,            /* then the one that has been quiet for longest gives way, ... */
+  CT_SERVER_CLIENTS_MAX = 64,            /* then the one that was idle longest is dropped, ... */
   CT_SERVER_QUIET_MS = 1000,             /* ... if it has been for so long; else the next one waits */
   CT_SERVER_REQUEST_BYTES_MAX = 1 << 20, /* a longer line is refused and the connection closed */
 };

@@ -531,7 +531,8 @@ drain_main(void *context)
 {
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
-  uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, told = 0, totalled = 0;
+  uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, published = 0,
+           totalled = 0;
   warm_up(drain);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
@@ -569,9 +570,9 @@ drain_main(void *context)
     if (!drain->early_begun && now - begun > EARLY_NS) {
       begin_early(drain);
     }
-    if (now - told > PUBLISH_NS) {
+    if (now - published > PUBLISH_NS) {
       drain_publish_numbers(drain);
-      told = now;
+      published = now;
     }
     pthread_mutex_unlock(drain->lock);
     ct_pause_request_yield(drain->pause_request);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Inside the drain: which of the flows of control that share a stack runs there. Greenlets, and continuations by
- * setjmp and memcpy, take turns at the same addresses: one is copied away, another comes back. Each that can be told is
- * a context of the trace. What comes back is known by the copy that it comes back from.
+ * setjmp and memcpy, take turns at the same addresses: one is copied away, another comes back. Each that can be
+ * recognised is a context of the trace. What comes back is known by the copy that it comes back from.
  *
  * What goes on when a flow has been copied away and nothing came back is a new one: a greenlet that begins, or whoever
  * has taken a continuation of himself. For the moment between the two, the code that switches, there is a context

@@ -49,23 +49,23 @@ drain_publish_numbers(struct ct_drain *drain)
   struct ct_sampling_state sampling;
   ct_drain_stats(drain, &stats);
   ct_drain_sampling(drain, &sampling);
-  atomic_store_explicit(&drain->told.events, stats.events, memory_order_relaxed);
+  atomic_store_explicit(&drain->published.events, stats.events, memory_order_relaxed);
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    atomic_store_explicit(&drain->told.dropped_by[reason], stats.dropped_by[reason], memory_order_relaxed);
+    atomic_store_explicit(&drain->published.dropped_by[reason], stats.dropped_by[reason], memory_order_relaxed);
   }
-  atomic_store_explicit(&drain->told.changes, sampling.changes, memory_order_relaxed);
-  atomic_store_explicit(&drain->told.interval, sampling.interval, memory_order_relaxed);
+  atomic_store_explicit(&drain->published.changes, sampling.changes, memory_order_relaxed);
+  atomic_store_explicit(&drain->published.interval, sampling.interval, memory_order_relaxed);
 }
 
 void
 ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
 {
-  numbers->events = atomic_load_explicit(&drain->told.events, memory_order_relaxed);
+  numbers->events = atomic_load_explicit(&drain->published.events, memory_order_relaxed);
   numbers->dropped = 0;
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    numbers->dropped_by[reason] = atomic_load_explicit(&drain->told.dropped_by[reason], memory_order_relaxed);
+    numbers->dropped_by[reason] = atomic_load_explicit(&drain->published.dropped_by[reason], memory_order_relaxed);
     numbers->dropped += numbers->dropped_by[reason];
   }
-  numbers->changes = atomic_load_explicit(&drain->told.changes, memory_order_relaxed);
-  numbers->interval = atomic_load_explicit(&drain->told.interval, memory_order_relaxed);
+  numbers->changes = atomic_load_explicit(&drain->published.changes, memory_order_relaxed);
+  numbers->interval = atomic_load_explicit(&drain->published.interval, memory_order_relaxed);
 }

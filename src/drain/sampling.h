@@ -26,7 +26,7 @@ struct drain_sampling {
   struct ct_sampling_change history[CT_SAMPLING_HISTORY]; /* the last ones; number n at n % CT_SAMPLING_HISTORY */
 };
 
-/* What a cycle's end makes of the interval: its log2. A pure function of the past and this cycle. */
+/* What a cycle's end makes of the interval: its log2. A pure function of the earlier cycles and this one. */
 uint32_t drain_sampling_decide(struct drain_sampling *sampling, uint32_t fill_permille, bool has_samples);
 /* The ring of a new image: nothing of the target runs in it yet, or on the interval 1. */
 void drain_sampling_start(struct ct_drain *drain);

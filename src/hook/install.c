@@ -368,9 +368,9 @@ patch_pun(struct build *build, const struct ct_planned *planned, uint64_t patche
 static enum ct_refusal
 patch_int3(struct build *build, const struct ct_planned *planned, uint64_t patched, uint64_t trampoline)
 {
-  bool told = publish_to_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
-  return told && add_patch(build, planned, false, patched, &ct_int3_byte, 1) == 0 ? CT_REFUSED_NOT
-                                                                                  : CT_REFUSED_UNREACHABLE;
+  bool known = publish_to_agent(build, build->installed->owner, patched, patched + 1, trampoline, 0, ISLANDS_MAX) == 0;
+  return known && add_patch(build, planned, false, patched, &ct_int3_byte, 1) == 0 ? CT_REFUSED_NOT
+                                                                                   : CT_REFUSED_UNREACHABLE;
 }
 
 static enum ct_refusal

@@ -54,7 +54,7 @@ ct_signals_take(const struct ct_remote *remote, const struct ct_agent_layout *la
   for (size_t i = 0; i < FAULT_SIGNALS; i++) {
     signals |= but_trap && fault_signals[i] == SIGTRAP ? 0 : 1u << fault_signals[i];
   }
-  int code = set_signals(remote, layout->config, signals); /* from here on the program is told what it has set */
+  int code = set_signals(remote, layout->config, signals); /* from here on the program reads what it has set */
   for (int number = 1; number < CT_SIGNALS && code == 0 && !later; number++) {
     if ((signals >> number & 1) == 0) {
       continue;

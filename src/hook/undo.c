@@ -5,7 +5,7 @@
  *   1. The ring is closed: whoever waits in the agent goes on. Signals have the program's own dispositions again.
  *   2. Patches are taken back, from the lists that lie after each region's trampolines. Not one on which a thread
  *      stands that is a jump to a jump: that one has its turn later. And not yet the guards (CT_PATCH_GUARD), by which
- *      unwinders are told of trampolines and stacks are copied without: as long as a frame would return through one.
+ *      unwinders learn of trampolines and stacks are copied without: as long as a frame would return through one.
  *   3. Frames that would return through trampolines get their true return addresses: for each page of a return store
  *      that was ever written, each entry whose slot on the stack holds an address of ours. That finds all of them, also
  * on stacks that no thread is on now.

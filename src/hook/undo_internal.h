@@ -21,7 +21,7 @@ struct range {
 
 struct chunk {
   struct ct_store_chunk is;
-  uint64_t told; /* address of it in the agent's map */
+  uint64_t listed_at; /* address of it in the agent's map */
 };
 
 /* A thread with an unwinder's address on its stack. */

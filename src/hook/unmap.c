@@ -235,7 +235,7 @@ unmap_stores(struct undo *undo)
     }
     code = whole ? make_pending(undo, first->base, (end - i) * CT_CHUNK_BYTES) : 0;
     for (size_t k = i; k < end && code == 0; k++) {
-      code = strike_out(undo, undo->chunks[k].told, sizeof(first->base));
+      code = strike_out(undo, undo->chunks[k].listed_at, sizeof(first->base));
     }
     if (code == 0) {
       code = whole ? undo_call(undo, SYS_munmap, first->base, (end - i) * CT_CHUNK_BYTES, 0)
@@ -270,14 +270,14 @@ int
 undo_unmap_all(struct undo *undo)
 {
   const struct ct_inside *inside = &undo->found->header->inside;
-  uint64_t told = undo->found->ring + offsetof(struct ct_ring_header, inside), none = 0;
+  uint64_t listed_at = undo->found->ring + offsetof(struct ct_ring_header, inside), none = 0;
   /* In this order; the configuration's address goes before the agent, which holds it. */
   const struct {
-    uint64_t told, start, bytes;
+    uint64_t listed_at, start, bytes;
   } parts[] = {
-      {told + offsetof(struct ct_inside, stacks), inside->stacks, inside->stacks_bytes},
-      {told + offsetof(struct ct_inside, table), inside->table, inside->table_bytes},
-      {told + offsetof(struct ct_inside, controls), inside->controls, inside->controls_bytes},
+      {listed_at + offsetof(struct ct_inside, stacks), inside->stacks, inside->stacks_bytes},
+      {listed_at + offsetof(struct ct_inside, table), inside->table, inside->table_bytes},
+      {listed_at + offsetof(struct ct_inside, controls), inside->controls, inside->controls_bytes},
   };
   int code = unmap_pending(undo);
   if (code != 0 || (code = unmap_regions(undo)) != 0) {
@@ -288,15 +288,15 @@ undo_unmap_all(struct undo *undo)
     return code;
   }
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-    if ((code = unmap(undo, parts[i].told, 8, parts[i].start, parts[i].bytes)) != 0) {
+    if ((code = unmap(undo, parts[i].listed_at, 8, parts[i].start, parts[i].bytes)) != 0) {
       return code;
     }
   }
   if (inside->config != 0) {
-    code = ct_process_write(process_of(undo), told + offsetof(struct ct_inside, config), &none, sizeof(none));
+    code = ct_process_write(process_of(undo), listed_at + offsetof(struct ct_inside, config), &none, sizeof(none));
   }
   if (code != 0 ||
-      (code = unmap(undo, told + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes)) != 0) {
+      (code = unmap(undo, listed_at + offsetof(struct ct_inside, agent), 8, inside->agent, inside->agent_bytes)) != 0) {
     return code;
   }
   return undo_call(undo, SYS_munmap, undo->found->ring, undo->found->ring_bytes, 0);

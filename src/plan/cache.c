@@ -474,19 +474,19 @@ ct_cache_list(struct ct_cache *cache, ct_cache_visit *visit, void *context)
     int fd;
     void *bytes = map_file(cache, entry->name, &size, &fd);
     bool good = bytes != NULL && ct_plan_file_info(bytes, size, &info) == 0;
-    struct ct_cache_entry told = {.file = entry->name,
-                                  .bytes = entry->bytes,
-                                  .used_wall_ns = entry->used_ns,
-                                  .damaged = !good,
-                                  .path = "",
-                                  .build_id = ""};
+    struct ct_cache_entry listed = {.file = entry->name,
+                                    .bytes = entry->bytes,
+                                    .used_wall_ns = entry->used_ns,
+                                    .damaged = !good,
+                                    .path = "",
+                                    .build_id = ""};
     if (good) {
-      told.current = info.current;
-      told.path = info.path;
-      told.build_id = info.build_id;
-      told.functions = info.functions;
+      listed.current = info.current;
+      listed.path = info.path;
+      listed.build_id = info.build_id;
+      listed.functions = info.functions;
     }
-    visit(context, &told);
+    visit(context, &listed);
     if (bytes != NULL) {
       munmap(bytes, size);
       close(fd);

@@ -160,7 +160,7 @@ bool ct_planned_has_values(const struct ct_planned *planned, enum ct_requested_m
 uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode requested);
 
 /*
- * True when what a program with this plan is told of signal handlers goes through a hook: in a library, or in itself;
+ * True when what a program with this plan reads about signal handlers goes through a hook: in a library, or in itself;
  * and not where its runtime asks the kernel by an instruction of its own (Go).
  */
 bool ct_plan_hides_handlers(const struct ct_plan *plan);

@@ -22,7 +22,7 @@
  * Code of GHC (Haskell) has another stack, no return addresses on this one, and data in front of each function: nothing
  * of it can be hooked. What has call frame information in such a module is C.
  *
- * And a static program without symbols whose frames are unwound (C++, Rust): the unwinder is in it, and cannot be told
+ * And a static program without symbols whose frames are unwound (C++, Rust): the unwinder is in it, and cannot learn
  * about trampolines, since it cannot be found.
  */
 #include "plan/plan_internal.h"
@@ -44,7 +44,7 @@ ct_runtime_text(enum ct_runtime runtime)
   case CT_RUNTIME_GO:
     return "Go's runtime walks and moves its stacks by return addresses";
   case CT_RUNTIME_HIDDEN_UNWINDER:
-    return "its unwinder has no name and cannot be told about hooks";
+    return "its unwinder has no name and cannot learn about hooks";
   default:
     return NULL;
   }

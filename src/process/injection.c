@@ -213,7 +213,7 @@ is_enough(void *context)
 
 /*
  * Waits for the thread's next stop, or its end. A call that waits for something is interrupted; what cannot be
- * interrupted is not waited for: the thread has its way back with it.
+ * interrupted is not waited for: the restore stub brings the thread back.
  */
 static pid_t
 wait_for(struct ct_injection *injection, int *status)

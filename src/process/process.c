@@ -110,7 +110,7 @@ ct_process_has_died(const struct ct_process *process)
   return process->dead || pidfd_says_ended(process);
 }
 
-/* struct pidfd_info as of Linux 6.15, with which the status of a process that was waited for is told. */
+/* struct pidfd_info as of Linux 6.15, which has the status of a process that was waited for. */
 struct pidfd_info_exit {
   uint64_t mask, cgroup;
   uint32_t pid, tgid, ppid, ids[8];
@@ -327,7 +327,7 @@ is_enough(void *context)
   return !wait->in_exec && ct_now_ns() > wait->until;
 }
 
-/* The thread does not do what was expected of it, and is let go: now, or when it stops. */
+/* The thread does not do what was expected of it: detach from it now, or when it stops. */
 static void
 give_up_on(struct ct_process *process, pid_t tid)
 {
@@ -401,7 +401,7 @@ ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(voi
 {
   int status = 0;
   struct exec_wait wait = {process, ct_now_ns() + EXEC_NS, false, false};
-  if (!is_thread_of(process->pid, tid)) { /* the program itself has told us the number */
+  if (!is_thread_of(process->pid, tid)) { /* the number came from the program itself */
     answer(context);
     return ct_fail(diag, CT_ESRCH, "the thread that is about to exec is none of the program's");
   }
@@ -427,14 +427,14 @@ ct_process_follow_exec(struct ct_process *process, pid_t tid, void (*answer)(voi
 
 /* The process comes back from the system calls that were made in its name, if any. */
 static void
-settle(struct ct_process *process)
+end_injection(struct ct_process *process)
 {
   int signal;
   if (process->injection != NULL) {
     if (!process->dead) {
       ct_injection_end(process->injection, &signal);
     }
-    if (process->injection->lost) { /* it has its way back with it, and is not held any more */
+    if (process->injection->lost) { /* the restore stub brings it back; it is not stopped any more */
       ct_process_leave_running(process, process->pid);
       process->stopped = false;
     }
@@ -446,7 +446,7 @@ settle(struct ct_process *process)
 void
 ct_process_release(struct ct_process *process)
 {
-  settle(process);
+  end_injection(process);
   if (process->stopped) {
     ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(process->signal_mask), &process->signal_mask);
     ptrace(PTRACE_DETACH, process->pid, NULL, NULL);
@@ -457,7 +457,7 @@ ct_process_release(struct ct_process *process)
 void
 ct_process_close(struct ct_process *process, bool kill_it)
 {
-  settle(process);
+  end_injection(process);
   if (process->stopped && kill_it) {
     int status;
     kill(process->pid, SIGKILL);
@@ -466,7 +466,7 @@ ct_process_close(struct ct_process *process, bool kill_it)
     process->stopped = false;
   }
   ct_process_release(process);
-  ct_process_let_go(process);
+  ct_process_release_late(process);
   free(process->late); /* the others when this thread ends */
   process->late = NULL;
   process->late_count = 0;
@@ -541,7 +541,7 @@ int
 ct_process_set_gs_base(struct ct_process *process, uint64_t base)
 {
   struct user_regs_struct regs;
-  settle(process);
+  end_injection(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }
@@ -553,7 +553,7 @@ int
 ct_process_gs_base(struct ct_process *process, uint64_t *base)
 {
   struct user_regs_struct regs;
-  settle(process);
+  end_injection(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }
@@ -565,7 +565,7 @@ int
 ct_process_stack_pointer(struct ct_process *process, uint64_t *sp)
 {
   struct user_regs_struct regs;
-  settle(process);
+  end_injection(process);
   if (ptrace(PTRACE_GETREGS, process->pid, NULL, &regs) != 0) {
     return CT_EIO;
   }

@@ -34,7 +34,7 @@ struct ct_process {
   const _Atomic uint32_t *expedited; /* not 0: who waits for the process gives up soon; NULL: never */
   bool (*asked)(void *context);      /* somebody wants something else of who waits for it; NULL: never */
   void *asked_context;
-  pid_t *late; /* threads that have been asked to stop and are to be let go when they do */
+  pid_t *late; /* threads that have been asked to stop and are to be resumed when they do */
   size_t late_count;
 };
 
@@ -75,10 +75,10 @@ uint64_t ct_process_injection_area(struct ct_process *process);
 /* The address of the text "contrail" in it, for arguments of those system calls. */
 uint64_t ct_process_injection_name(const struct ct_process *process);
 /*
- * Lets those of its threads go that had not stopped when the others were let go, and have since; by the thread that
- * asked them to. False when there are more: again, some time later.
+ * Resumes those of its threads that had not stopped when the others were resumed, and have since. Called by the thread
+ * that asked them to stop. False when there are more: call it again some time later.
  */
-bool ct_process_let_go(struct ct_process *process);
+bool ct_process_release_late(struct ct_process *process);
 /* Resumes a stopped process and detaches ptrace. Only memory access remains. */
 void ct_process_release(struct ct_process *process);
 /* Closes the memory descriptor; kill_it also kills a stopped process. */
@@ -137,9 +137,9 @@ void ct_pagemap_open(struct ct_pagemap *map, pid_t pid);
 void ct_pagemap_close(struct ct_pagemap *map);
 /* The first page in [address, end) that is there and is (own) or is not a copy of its own; end when there is none. */
 uint64_t ct_pagemap_find(struct ct_pagemap *map, uint64_t address, uint64_t end, bool own);
-/* Memory that the process has for itself and has written to (Private_Dirty), 0 when that is not told. */
+/* Memory that the process has for itself and has written to (Private_Dirty), 0 when the kernel does not say. */
 uint64_t ct_process_private_bytes(pid_t pid);
-/* The most that it had in memory at a time (VmHWM), 0 when that is not told. */
+/* The most that it had in memory at a time (VmHWM), 0 when the kernel does not say. */
 uint64_t ct_process_peak_bytes(pid_t pid);
 
 /* When the process began (field 22 of /proc/PID/stat), which tells it from another with its id; 0: there is none. */

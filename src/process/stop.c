@@ -98,7 +98,7 @@ add_pc(struct ct_stopped *stopped, uint64_t pc)
 
 /*
  * Waits until the thread has stopped. CT_ESRCH: it has ended, which is as good. A stop is looked at and not taken: what
- * the thread is told when we are killed is what nobody has taken (current->exit_code), and so it gets its signal.
+ * the thread gets when we are killed is what nobody has taken (current->exit_code), and so it gets its signal.
  */
 static int
 await_stop(struct ct_stopped *stopped, struct ct_stopped_thread *thread, uint64_t deadline)
@@ -215,7 +215,7 @@ stop_all(struct ct_stopped *stopped, uint64_t deadline, pid_t *stuck)
 
 /* The thread that is used for system calls comes back. */
 static void
-settle(struct ct_stopped *stopped)
+end_injection(struct ct_stopped *stopped)
 {
   if (stopped->injection != NULL) {
     stopped->is_lost |= stopped->injection->lost;
@@ -316,7 +316,7 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
 {
   struct ct_mappings mappings;
   struct wanted wanted = want(restorers, count);
-  settle(stopped);
+  end_injection(stopped);
   stopped->pc_count = 0;
   uint64_t begin = now_ms();
   int code = ct_process_mappings(stopped->process->pid, &mappings);
@@ -349,7 +349,7 @@ ct_stopped_find_pcs(struct ct_stopped *stopped, const uint64_t *restorers, size_
 int
 ct_stopped_sweep(struct ct_stopped *stopped)
 {
-  settle(stopped);
+  end_injection(stopped);
   return ct_injection_sweep(stopped->process, stopped->pcs, stopped->pc_count);
 }
 
@@ -405,7 +405,7 @@ await_vforks(const struct ct_process *process, uint64_t deadline)
 static bool
 await_late(struct ct_process *process, uint64_t deadline)
 {
-  while (!ct_process_let_go(process)) {
+  while (!ct_process_release_late(process)) {
     if (now_ms() >= deadline || ct_process_is_expedited(process)) {
       return false;
     }
@@ -520,7 +520,7 @@ int
 ct_stopped_gs_base(struct ct_stopped *stopped, uint64_t *base)
 {
   *base = 0;
-  settle(stopped);
+  end_injection(stopped);
   for (size_t i = 0; i < stopped->thread_count; i++) {
     struct user_regs_struct regs;
     if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) == 0 && regs.gs_base != 0) {
@@ -533,7 +533,7 @@ ct_stopped_gs_base(struct ct_stopped *stopped, uint64_t *base)
 int
 ct_stopped_set_gs_base(struct ct_stopped *stopped, uint64_t base)
 {
-  settle(stopped);
+  end_injection(stopped);
   for (size_t i = 0; i < stopped->thread_count; i++) {
     struct user_regs_struct regs;
     if (ptrace(PTRACE_GETREGS, stopped->threads[i].tid, NULL, &regs) != 0) {
@@ -550,7 +550,7 @@ ct_stopped_set_gs_base(struct ct_stopped *stopped, uint64_t base)
 int
 ct_stopped_clear_gs_base(struct ct_stopped *stopped, const uint64_t (*ranges)[2], size_t count)
 {
-  settle(stopped);
+  end_injection(stopped);
   for (size_t i = 0; i < stopped->thread_count; i++) {
     struct user_regs_struct regs;
     bool ours = false;
@@ -572,7 +572,7 @@ int
 ct_stopped_stack_pointer(struct ct_stopped *stopped, uint64_t *sp)
 {
   struct user_regs_struct regs;
-  settle(stopped);
+  end_injection(stopped);
   if (!is_stopped(stopped, stopped->process->pid) || ptrace(PTRACE_GETREGS, stopped->process->pid, NULL, &regs) != 0) {
     return CT_ESRCH;
   }
@@ -599,7 +599,7 @@ ct_stopped_send(struct ct_stopped *stopped, size_t thread, const struct ct_regis
 {
   struct user_regs_struct regs;
   const uint64_t *values = registers->values;
-  settle(stopped);
+  end_injection(stopped);
   if (ptrace(PTRACE_GETREGS, stopped->threads[thread].tid, NULL, &regs) != 0) {
     return CT_ESRCH;
   }
@@ -616,7 +616,7 @@ ct_stopped_send(struct ct_stopped *stopped, size_t thread, const struct ct_regis
 bool
 ct_stopped_await_end(struct ct_stopped *stopped, pid_t tid, int timeout_ms)
 {
-  settle(stopped);
+  end_injection(stopped);
   uint64_t deadline = now_ms() + (uint64_t)timeout_ms;
   for (size_t i = 0; i < stopped->thread_count; i++) {
     if (stopped->threads[i].tid == tid) {
@@ -649,7 +649,7 @@ uint64_t
 ct_process_resume(struct ct_stopped *stopped)
 {
   struct ct_process *process = stopped->process;
-  settle(stopped);
+  end_injection(stopped);
   for (size_t i = 0; i < stopped->thread_count; i++) {
     const struct ct_stopped_thread thread = stopped->threads[i];
     if (ptrace(PTRACE_DETACH, thread.tid, NULL, (void *)(long)thread.signal) != 0 && errno == ESRCH) {
@@ -660,7 +660,7 @@ ct_process_resume(struct ct_stopped *stopped)
   ct_pause_request_end(stopped->pause_request);
   restore_priority(stopped);
   uint64_t deadline = now_ms() + LATE_MS;
-  while (!ct_process_let_go(process) && now_ms() < deadline) {
+  while (!ct_process_release_late(process) && now_ms() < deadline) {
     if (process->meanwhile != NULL) { /* it may wait for a vfork child that waits for the caller */
       process->meanwhile(process->meanwhile_context);
     }

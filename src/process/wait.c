@@ -3,7 +3,7 @@
  * See wait.h. There is no wait for a traced thread that has an end, so it is looked for: soon at first, since most have
  * little to do, and then after an eighth of the time that it has taken so far.
  *
- * A thread can be let go only from a stop. Which it comes to when what it is in, in the kernel, is over: a child of
+ * Only a stopped thread can be detached. It stops when what it is in, in the kernel, is over: a child of
  * vfork has gone on, a disk or a file server has answered. Nobody else shall wait for that.
  */
 #include "process/wait.h"
@@ -59,7 +59,7 @@ void
 ct_process_leave_running(struct ct_process *process, pid_t tid)
 {
   pid_t *grown = reallocarray(process->late, process->late_count + 1, sizeof(*grown));
-  if (grown != NULL) { /* else it is let go when the calling thread ends */
+  if (grown != NULL) { /* else the kernel resumes it when the calling thread ends */
     process->late = grown;
     process->late[process->late_count++] = tid;
   }
@@ -67,7 +67,7 @@ ct_process_leave_running(struct ct_process *process, pid_t tid)
 
 /* True when it is done with: resumed, or dead. */
 static bool
-let_go(struct ct_process *process, pid_t tid)
+release(struct ct_process *process, pid_t tid)
 {
   int status = 0;
   pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
@@ -84,15 +84,15 @@ let_go(struct ct_process *process, pid_t tid)
 }
 
 bool
-ct_process_let_go(struct ct_process *process)
+ct_process_release_late(struct ct_process *process)
 {
   size_t left = 0;
   for (size_t i = 0; i < process->late_count; i++) {
-    if (!process->dead && !let_go(process, process->late[i])) {
+    if (!process->dead && !release(process, process->late[i])) {
       process->late[left++] = process->late[i];
     }
   }
-  /* The end of a process is told once the ends of all its threads have been. Its own is for its parent. */
+  /* The kernel reports the end of a process after the ends of all its threads. Its own is for its parent. */
   if (left == 1 && process->late[0] == process->pid) {
     char state = ct_process_state(process->pid);
     left = state == 0 || state == 'Z' || state == 'X' ? 0 : left;

@@ -201,7 +201,7 @@ switch_all(struct ct_module *module, const struct ct_filter_result *filter_resul
 }
 
 static void
-settle(struct ct_modules *modules, const struct ct_module *module)
+reconcile(struct ct_modules *modules, const struct ct_module *module)
 {
   ct_plans_lock(modules->plans);
   ct_select_reconcile(modules->selection, module->plan, module->path, module->installed.install_refusals);
@@ -213,7 +213,7 @@ ct_modules_reconcile(struct ct_modules *modules)
 {
   for (size_t i = 0; i < modules->count; i++) {
     if (can_change(&modules->items[i])) {
-      settle(modules, &modules->items[i]);
+      reconcile(modules, &modules->items[i]);
     }
   }
 }
@@ -252,7 +252,7 @@ summarise(struct ct_modules *modules, struct ct_module *module, const struct ct_
     module->refused[install_refusal] += install_refusal != CT_REFUSED_NOT;
     module->hooked += install_refusal == CT_REFUSED_NOT;
   }
-  settle(modules, module);
+  reconcile(modules, module);
   return 0;
 }
 

@@ -348,7 +348,7 @@ solve(double all[STRETCHES][ROUNDS])
   double half = m[BODY] / 2, pair_half = not_below_0(m[BODIES] - m[BODY]) / 2;
   double in = not_below_0(m[IN] - half), out = not_below_0(m[OUT] - half);
   double down = not_below_0(m[DOWN] - pair_half), up = not_below_0(m[UP] - pair_half);
-  double rest = (down + up - in - out) / 2; /* the fourth equation gives way */
+  double rest = (down + up - in - out) / 2; /* the fourth equation is dropped */
   struct ct_hook_costs costs = {.known = true};
   costs.enter_before = out / 2;
   costs.return_after = out / 2;

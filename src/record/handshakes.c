@@ -125,8 +125,8 @@ map_ring_head(struct ct_child_init *child_init, const struct ct_injected *image,
 
 /* Who it is that waits, as it has been found. */
 struct caller {
-  struct ct_handshake told; /* a copy */
-  uint64_t page;            /* its address there */
+  struct ct_handshake handshake; /* a copy */
+  uint64_t page;                 /* its address there */
   pid_t pid, tid;
 };
 
@@ -137,20 +137,21 @@ make_child_init(const struct caller *caller, uint32_t index, const struct parent
   if (child_init == NULL) {
     return CT_ENOMEM;
   }
-  child_init->kind = caller->told.kind == CT_HANDSHAKE_FORK ? CT_HANDSHAKE_FORK : CT_HANDSHAKE_EXEC;
+  child_init->kind = caller->handshake.kind == CT_HANDSHAKE_FORK ? CT_HANDSHAKE_FORK : CT_HANDSHAKE_EXEC;
   child_init->pid = caller->pid;
   child_init->tid = caller->tid;
-  child_init->own_pid = (pid_t)(caller->told.owner >> 32);
-  child_init->own_tid = (pid_t)caller->told.tid;
-  child_init->owner = caller->told.owner;
+  child_init->own_pid = (pid_t)(caller->handshake.owner >> 32);
+  child_init->own_tid = (pid_t)caller->handshake.tid;
+  child_init->owner = caller->handshake.owner;
   child_init->parent = parent->pid;
   child_init->handshake = caller->page;
-  child_init->path = caller->told.path;
+  child_init->path = caller->handshake.path;
   child_init->since_ns = began_ns(child_init->pid);
   *out = child_init;
   int code = map_ring_head(child_init, parent->image, index);
-  return code == 0 && child_init->kind == CT_HANDSHAKE_FORK ? inherit(parent, caller->told.hooks_version, child_init)
-                                                            : code;
+  return code == 0 && child_init->kind == CT_HANDSHAKE_FORK
+             ? inherit(parent, caller->handshake.hooks_version, child_init)
+             : code;
 }
 
 static void
@@ -228,10 +229,10 @@ is_caller(struct search *search, pid_t pid)
   struct caller *caller = search->caller;
   char path[64];
   uint64_t seen = 0;
-  if (ct_process_own_id(pid, NULL) != (pid_t)(caller->told.owner >> 32)) {
+  if (ct_process_own_id(pid, NULL) != (pid_t)(caller->handshake.owner >> 32)) {
     return VERDICT_NO;
   }
-  pid_t tid = ct_thread_by_own_id(pid, (pid_t)caller->told.tid);
+  pid_t tid = ct_thread_by_own_id(pid, (pid_t)caller->handshake.tid);
   ct_process_path(pid, "mem", path, sizeof(path));
   int fd = tid != 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   ssize_t got =
@@ -265,7 +266,7 @@ find_caller(const struct parent *parent, struct ct_handshake *handshake, struct 
 {
   struct search search = {.caller = caller};
   bool elsewhere = true;
-  pid_t same = (pid_t)(caller->told.owner >> 32);
+  pid_t same = (pid_t)(caller->handshake.owner >> 32);
   if (getrandom(&search.challenge, sizeof(search.challenge), GRND_NONBLOCK) != (ssize_t)sizeof(search.challenge)) {
     search.challenge = ct_now_ns();
   }
@@ -285,8 +286,8 @@ find_caller(const struct parent *parent, struct ct_handshake *handshake, struct 
 static void
 refuse(struct ct_process_tree *tree, const struct parent *parent, const struct caller *caller, const char *why)
 {
-  struct ct_child_init child_init = {.kind =
-                                         caller->told.kind == CT_HANDSHAKE_FORK ? CT_HANDSHAKE_FORK : CT_HANDSHAKE_EXEC,
+  struct ct_child_init child_init = {.kind = caller->handshake.kind == CT_HANDSHAKE_FORK ? CT_HANDSHAKE_FORK
+                                                                                         : CT_HANDSHAKE_EXEC,
                                      .pid = caller->pid,
                                      .parent = parent->pid};
   tree_list_child(tree, &child_init, NULL, why);
@@ -330,9 +331,9 @@ receive(struct ct_process_tree *tree, const struct parent *parent, uint32_t inde
   if (__atomic_load_n(&handshake->state, __ATOMIC_ACQUIRE) != CT_HANDSHAKE_PENDING) {
     return true;
   }
-  memcpy(&caller.told, handshake, sizeof(caller.told));
-  if (known->owner != caller.told.owner) {
-    *known = (struct ct_caller){.owner = caller.told.owner, .since_ns = ct_now_ns()};
+  memcpy(&caller.handshake, handshake, sizeof(caller.handshake));
+  if (known->owner != caller.handshake.owner) {
+    *known = (struct ct_caller){.owner = caller.handshake.owner, .since_ns = ct_now_ns()};
   }
   if (find_caller(parent, handshake, &caller) == VERDICT_YES) {
     known->pid = caller.pid;
@@ -342,7 +343,7 @@ receive(struct ct_process_tree *tree, const struct parent *parent, uint32_t inde
   if (ct_now_ns() - known->since_ns < FIND_NS) {
     return false;
   }
-  caller.pid = (pid_t)(caller.told.owner >> 32);
+  caller.pid = (pid_t)(caller.handshake.owner >> 32);
   refuse(tree, parent, &caller,
          "its process cannot be found (by this number it calls itself, in another pid namespace)");
   answer(handshake, CT_HANDSHAKE_REFUSED);

@@ -62,7 +62,7 @@ session_main(void *context)
       continue;
     }
     if (session->target.process.late_count != 0) {
-      ct_process_let_go(&session->target.process);
+      ct_process_release_late(&session->target.process);
     }
     if (session->recording.writer != NULL && running) {
       session_refresh_manifest(session);

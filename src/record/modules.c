@@ -533,7 +533,7 @@ each_plan(struct ct_modules *modules, int pid, void (*visit)(void *context, cons
   ct_mappings_free(&mappings);
 }
 
-struct told {
+struct published {
   const struct ct_modules *modules;
   struct restorers restorers;
   struct unwinding unwinding;
@@ -542,10 +542,10 @@ struct told {
 static void
 add_published(void *context, const struct ct_plan *plan, uint64_t base)
 {
-  struct told *told = context;
-  add_restorers(&told->restorers, plan, base);
-  if (ct_plans_unwinds(told->modules->plans, plan)) {
-    add_unwinding(&told->unwinding, plan, base);
+  struct published *published = context;
+  add_restorers(&published->restorers, plan, base);
+  if (ct_plans_unwinds(published->modules->plans, plan)) {
+    add_unwinding(&published->unwinding, plan, base);
   }
 }
 
@@ -554,13 +554,13 @@ static int
 publish_restorers(struct ct_modules *modules, const struct ct_remote *remote, const struct ct_agent_layout *layout)
 {
   uint64_t list[CT_RESTORER_MAX] = {0};
-  struct told told = {.modules = modules, .restorers = {list, 0, CT_RESTORER_MAX}};
-  each_plan(modules, remote->process->pid, add_published, &told);
+  struct published published = {.modules = modules, .restorers = {list, 0, CT_RESTORER_MAX}};
+  each_plan(modules, remote->process->pid, add_published, &published);
   int code = ct_process_write(remote->process, layout->config + offsetof(struct ct_agent_config, restorers), list,
                               sizeof(list));
   return code != 0 ? code
                    : ct_process_write(remote->process, layout->config + offsetof(struct ct_agent_config, unwinding),
-                                      told.unwinding.list, sizeof(told.unwinding.list));
+                                      published.unwinding.list, sizeof(published.unwinding.list));
 }
 
 /* Counts what patterns match in the modules that are new, before anything is selected in one of them. */

@@ -123,7 +123,7 @@ const struct ct_plan *ct_modules_program(struct ct_modules *modules, int pid);
 struct ct_module *ct_modules_append(struct ct_modules *modules);
 /* The modules of a process for its forked child, with the same function ids. The child's list is all zero. */
 int ct_modules_clone(const struct ct_modules *modules, struct ct_modules *child);
-/* Makes all ids known to the drain, and their functions again to be told. 0 or CT_ENOMEM. */
+/* Makes all ids known to the drain, and marks their functions as unpublished. 0 or CT_ENOMEM. */
 int ct_modules_publish_again(struct ct_modules *modules, int pid, struct ct_drain *drain);
 /*
  * The child was forked while modules were put into its parent: what did not get into the child is put in, or forgotten.

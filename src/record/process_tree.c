@@ -15,7 +15,7 @@
 
 #define LIVE_MAX   2000    /* children at a time: each takes threads and descriptors */
 #define ENDING_MS  20000   /* for all to be detached */
-#define LISTED_MAX 131072u /* children of whom it is told, each for itself, that they are not recorded */
+#define LISTED_MAX 131072u /* children that are listed, each by itself, as not recorded */
 
 struct ct_process_tree {
   struct ct_session *first;

@@ -204,12 +204,12 @@ session_check_for_modules(struct ct_session *session)
   if (!session->recording.image_live || begin < session->recording.next_check_ns) {
     return;
   }
-  bool told = ct_modules_have_rendezvous(&session->recording.modules);
+  bool has_rendezvous = ct_modules_have_rendezvous(&session->recording.modules);
   bool changed = ct_modules_check(&session->recording.modules, session->target.process.pid);
-  uint64_t pause = told ? CHECK_PUBLISHED_NS : CHECK_NS;
+  uint64_t pause = has_rendezvous ? CHECK_PUBLISHED_NS : CHECK_NS;
   uint64_t took = ct_now_ns() - begin;
   session->recording.next_check_ns = begin + (took * CHECK_SHARE > pause ? took * CHECK_SHARE : pause);
-  if (changed && (!told || session->recording.seen_before)) {
+  if (changed && (!has_rendezvous || session->recording.seen_before)) {
     hook_found_modules(session);
     changed = false;
   }

@@ -145,7 +145,7 @@
 
 /* What a change of mappings concerns (agent/remap.c). */
 #define CT_CONCERNS_NOTHING 0
-#define CT_CONCERNS_STACKS  1 /* stacks and their stores, which give way */
+#define CT_CONCERNS_STACKS  1 /* stacks and their stores, which are moved aside */
 #define CT_CONCERNS_OURS    2 /* what hooks cannot do without */
 
 #define CT_VERDICT_RETRY 0

@@ -344,7 +344,7 @@ write_exit(FILE *out, const json_t *manifest)
   }
 }
 
-/* When it began, by the clock on the wall. */
+/* When it began, by the wall clock. */
 static void
 write_start(FILE *out, const json_t *manifest)
 {

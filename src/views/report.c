@@ -73,7 +73,7 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, e
   if (rc != 0) {
     return rc;
   }
-  uint64_t told = 0;
+  uint64_t reported = 0;
   const struct ct_span *batch;
   size_t count;
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
@@ -82,10 +82,10 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, e
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
-    if (offset != told && moved != NULL) {
-      moved(arg, offset - told);
+    if (offset != reported && moved != NULL) {
+      moved(arg, offset - reported);
     }
-    told = offset;
+    reported = offset;
   }
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the statistics of the functions");

@@ -288,7 +288,7 @@ find_cfa(struct walk *walk, uint64_t address)
   choose_bases(walk);
 }
 
-/* mov disp(%rbp), %reg; with rbp itself it is the way back to the caller (the unwinder's). */
+/* mov disp(%rbp), %reg; with rbp itself it goes back to the caller (the unwinder's). */
 static bool
 loads_other_than_rbp(const struct ct_insn *in)
 {
