@@ -2,22 +2,17 @@
 # SPDX-License-Identifier: MIT
 """Libraries that come and go: dlopen and dlclose of many libraries from several threads, every call counted.
 
-    tests/dlstorm.py [--seconds N] [--libraries N] [--threads N] [--build DIR] [--keep]
+    tests/dlstorm.py [--seconds N] [--libraries N] [--threads N] [--build DIR]
 
 Each library has a constructor, a destructor and functions that call each other; half of them are linked with another
 one. The program counts every call by itself, and the report must give the same numbers, for constructors too.
 Last line: `N passed, N failed, N skipped`.
 """
-import argparse
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+from harness import Scene, case, expect, main
 
 LIBRARY = r"""
 #define NAME2(f, n) f##n
@@ -107,60 +102,50 @@ def build(folder, libraries, threads):
         subprocess.run(command, cwd=folder, check=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
+@case
+def storm(scene):
+    options, folder, problems = scene.options, scene.folder, []
+    build(folder, options.libraries, options.threads)
+    trace = scene.trace
+    environment = dict(os.environ, STORM=folder, TRUTH=os.path.join(folder, "truth"),
+                       SECONDS_TO_RUN=str(options.seconds))
+    plain = subprocess.run([os.path.join(folder, "storm")], env=environment, capture_output=True, text=True)
+    result = subprocess.run([scene.contrail, "record", "-o", trace, "--", os.path.join(folder, "storm")],
+                            env=environment, capture_output=True, text=True, timeout=options.seconds * 10 + 120)
+    if result.returncode != 0:
+        problems.append(f"status {result.returncode}: {result.stdout}{result.stderr}")
+    info = json.loads(subprocess.run([scene.contrail, "info", "--json", trace], capture_output=True, text=True).stdout)
+    report = json.loads(subprocess.run([scene.contrail, "report", "--json", "--limit", "0", trace], capture_output=True,
+                                       text=True).stdout)
+    with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    counts = {}
+    for function in report["functions"]:
+        counts[function["name"]] = counts.get(function["name"], 0) + function["calls"]
+    with open(environment["TRUTH"], encoding="utf-8") as file:
+        wrong = [(name, int(n), counts.get(name, 0)) for name, n in map(str.split, file) if
+                 counts.get(name, 0) != int(n)]
+    problems += [f"{name}: {got} calls in the report, {n} in truth" for name, n, got in wrong[:10]]
+    if wrong:
+        problems.append(f"{len(wrong)} functions of {4 * options.libraries} are counted wrong")
+    modules = [m for m in manifest["modules"] if "/lib" in m["path"] and folder in m["path"]]
+    if len(modules) > options.libraries:
+        problems.append(f"{len(modules)} records for {options.libraries} libraries")
+    if info["dropped"]:
+        problems.append(f"{info['dropped']} events dropped")
+    facts = (f"untraced: {plain.stdout.strip()}; traced: {result.stdout.strip()}; "
+             f"{sum(m['loads'] for m in modules)} installations, last ones "
+             f"{sorted(m['install_ns'] for m in modules)[len(modules) // 2] / 1e3:.0f} us for "
+             f"{modules[0]['hooked'] if modules else 0} functions in the median")
+    expect(not problems, "; ".join(problems))
+    return facts
+
+
+def arguments(parser):
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--libraries", type=int, default=50)
     parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
-    contrail = os.path.join(os.path.abspath(options.build), "contrail")
-    folder = tempfile.mkdtemp(prefix="contrail-dlstorm.")
-    problems = []
-    try:
-        build(folder, options.libraries, options.threads)
-        trace = os.path.join(folder, "trace")
-        environment = dict(os.environ, STORM=folder, TRUTH=os.path.join(folder, "truth"),
-                           SECONDS_TO_RUN=str(options.seconds))
-        plain = subprocess.run([os.path.join(folder, "storm")], env=environment, capture_output=True, text=True)
-        result = subprocess.run([contrail, "record", "-o", trace, "--", os.path.join(folder, "storm")],
-                                env=environment, capture_output=True, text=True, timeout=options.seconds * 10 + 120)
-        if result.returncode != 0:
-            problems.append(f"status {result.returncode}: {result.stdout}{result.stderr}")
-        info = json.loads(subprocess.run([contrail, "info", "--json", trace], capture_output=True, text=True).stdout)
-        report = json.loads(subprocess.run([contrail, "report", "--json", "--limit", "0", trace], capture_output=True,
-                                           text=True).stdout)
-        with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
-            manifest = json.load(file)
-        counts = {}
-        for function in report["functions"]:
-            counts[function["name"]] = counts.get(function["name"], 0) + function["calls"]
-        with open(environment["TRUTH"], encoding="utf-8") as file:
-            wrong = [(name, int(n), counts.get(name, 0)) for name, n in map(str.split, file) if
-                     counts.get(name, 0) != int(n)]
-        problems += [f"{name}: {got} calls in the report, {n} in truth" for name, n, got in wrong[:10]]
-        if wrong:
-            problems.append(f"{len(wrong)} functions of {4 * options.libraries} are counted wrong")
-        modules = [m for m in manifest["modules"] if "/lib" in m["path"] and folder in m["path"]]
-        if len(modules) > options.libraries:
-            problems.append(f"{len(modules)} records for {options.libraries} libraries")
-        if info["dropped"]:
-            problems.append(f"{info['dropped']} events dropped")
-        print(f"untraced: {plain.stdout.strip()}; traced: {result.stdout.strip()}; "
-              f"{sum(m['loads'] for m in modules)} installations, last ones "
-              f"{sorted(m['install_ns'] for m in modules)[len(modules) // 2] / 1e3:.0f} us for "
-              f"{modules[0]['hooked'] if modules else 0} functions in the median")
-    finally:
-        if options.keep:
-            print(f"kept: {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    for problem in problems:
-        print(f"FAIL dlstorm: {problem}")
-    print(f"{0 if problems else 1} passed, {1 if problems else 0} failed, 0 skipped")
-    return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments)

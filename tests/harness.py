@@ -17,6 +17,7 @@ nobody calls and which is no case, is a forgotten test: the group fails. The las
 N skipped`, and each result has a line before it.
 """
 import argparse
+import ast
 import collections
 import fnmatch
 import gc
@@ -184,9 +185,11 @@ def compiled(build, source, command):
 
 
 def forgotten(path):
-    """Faults in the file of a group: functions of a scene that nobody calls and that are no cases, names given twice."""
+    """Faults in the file of a group: functions of a scene or a bench that nobody calls or decorates, names given twice."""
     with open(path, encoding="utf-8") as file:
-        top = symtable.symtable(file.read(), path, "exec")
+        text = file.read()
+    top = symtable.symtable(text, path, "exec")
+    decorated = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.decorator_list}
     nameless = ("lambda", "listcomp", "setcomp", "dictcomp", "genexpr")
     functions = [child for child in top.get_children() if child.get_type() == "function" and child.get_name() not in nameless]
     used = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
@@ -196,11 +199,10 @@ def forgotten(path):
         used |= {symbol.get_name() for symbol in scope.get_symbols()
                  if symbol.is_global() and symbol.is_referenced() and symbol.get_name() != own}
         scopes += [(child, own) for child in scope.get_children()]
-    cases = {one.function for one in CASES}
-    cases = {function.__name__ for function in cases}
+    used |= decorated | {one.function.__name__ for one in CASES}
     names = collections.Counter(function.get_name() for function in functions)
     return [f"line {f.get_lineno()}: {f.get_name()} is no case and nobody calls it: @case is missing" for f in functions
-            if f.get_parameters() == ("scene",) and f.get_name() not in used | cases] + \
+            if f.get_parameters() in (("scene",), ("bench",)) and f.get_name() not in used] + \
            [f"{name} is defined {count} times" for name, count in names.items() if count > 1]
 
 

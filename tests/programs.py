@@ -5,8 +5,6 @@ counted, and not more bytes per event than promised.
 
     tests/programs.py [--filter PATTERN] [--build DIR] [--keep] [--record OPTIONS]
 """
-import argparse
-import fnmatch
 import glob
 import json
 import os
@@ -16,17 +14,24 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import HERE, ROOT, Skip, case, main, need
+
 LIMIT = 300
 
 
-class Skip(Exception):
-    pass
+class Scene(harness.Scene):
+    def __init__(self, options, folder, program):
+        super().__init__(options, folder)
+        self.program = program
+
+
+def program(function):
+    case(function.__name__, program=function)(lambda scene: compared(scene))
+    return function
 
 
 class Bench:
@@ -67,15 +72,7 @@ def no_core():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def need(program):
-    path = shutil.which(program)
-    if not path:
-        raise Skip(f"no {program}")
-    return path
-
-
-# Each program: a function of a Bench that returns what must be equal untraced and traced.
-
+@program
 def python_shim(bench):
     for folder in os.environ["PATH"].split(":") + [os.path.expanduser("~/.pyenv/shims")]:
         path = os.path.join(folder, "python3")
@@ -94,6 +91,7 @@ def pythons():
     return found
 
 
+@program
 def python_unstripped(bench):
     found = pythons()
     if not found:
@@ -101,6 +99,7 @@ def python_unstripped(bench):
     return [bench.run("%trace", path, os.path.join(HERE, "programs", "script.py")) for path in found[-1:]]
 
 
+@program
 def python_debian(bench):
     if not os.path.exists("/usr/bin/python3"):
         raise Skip("no /usr/bin/python3")
@@ -124,12 +123,14 @@ pragma integrity_check;
 """
 
 
+@program
 def sqlite(bench):
     need("sqlite3")
     bench.write("script.sql", SQL)
     return bench.run("%trace", "sqlite3", "data.db", ".read script.sql")
 
 
+@program
 def redis(bench):
     need("redis-server"), need("redis-benchmark")
     socket = bench.path("redis.sock")
@@ -165,6 +166,7 @@ def tail_of(path):
         return file.read()[-500:].decode(errors="replace")
 
 
+@program
 def git(bench):
     need("git")
     if not os.path.isdir(os.path.join(ROOT, ".git")):
@@ -197,6 +199,7 @@ int main(int c, char **v) {
 """
 
 
+@program
 def gcc(bench):
     need("gcc")
     bench.write("source.c", SOURCE)
@@ -205,6 +208,7 @@ def gcc(bench):
         return result, file.read()
 
 
+@program
 def compiler_proper(bench):
     """gcc is only the driver: cc1 itself, with its 30,000 functions."""
     need("gcc")
@@ -245,6 +249,7 @@ int main() {
 """
 
 
+@program
 def cpp_throws(bench):
     need("g++")
     bench.write("throws.cpp", THROWING)
@@ -266,6 +271,7 @@ my $out = `echo from a child`; print $out; warn "to stderr\n"; exit 4;
 """
 
 
+@program
 def perl(bench):
     need("perl")
     return bench.run("%trace", "perl", bench.write("script.pl", PERL))
@@ -288,11 +294,13 @@ exit 6
 """
 
 
+@program
 def bash(bench):
     need("bash")
     return bench.run("%trace", "bash", bench.write("script.sh", BASH))
 
 
+@program
 def xz(bench):
     need("xz")
     text = "".join(f"line {i} {i * 7919 % 10007} {'abcdefgh' * (i % 5)}\n" for i in range(60000))
@@ -313,13 +321,12 @@ let garbage = 0; for (let i = 0; i < 200; i++) garbage += Buffer.alloc(100000, i
 """
 
 
+@program
 def node(bench):
     need("node")
     return bench.run("%trace", "node", "-e", NODE)
 
 
-PROGRAMS = [python_shim, python_unstripped, python_debian, sqlite, redis, git, gcc, compiler_proper, cpp_throws, perl,
-            bash, xz, node]
 BYTES_PER_EVENT = {"python_shim": 3, "python_unstripped": 3, "python_debian": 3, "sqlite": 3}
 
 
@@ -356,18 +363,21 @@ def difference(a, b):
     return f"untraced {tell(a)}, traced {tell(b)}"
 
 
-def go(options, program):
-    name = program.__name__
-    with tempfile.TemporaryDirectory(prefix="contrail-program.") as scratch:
+def compared(scene):
+    """Untraced and traced: the same, and a trace that says so."""
+    options, name, function = scene.options, scene.program.__name__, scene.program
+    if options.no_trace:
+        return steady(function)
+    with tempfile.TemporaryDirectory(dir=scene.folder) as scratch:
         folders = [os.path.join(scratch, "work") for _ in range(2)]
         results, seconds = [], []
-        trace = os.path.join(options.traces, "program." + name)
+        trace = os.path.join(options.build, "tests", "traces", "program." + name)
         shutil.rmtree(trace, ignore_errors=True)
-        for folder, words in zip(folders, ([], [options.contrail, "record"] + options.record + ["-o", trace, "--"])):
+        for folder, words in zip(folders, ([], [options.contrail, "record"] + shlex.split(options.record) + ["-o", trace, "--"])):
             shutil.rmtree(folder, ignore_errors=True)
             os.mkdir(folder)
             begin = time.monotonic()
-            results.append(statuses(without_notes(program(Bench(folder, words)))))
+            results.append(statuses(without_notes(function(Bench(folder, words)))))
             seconds.append(time.monotonic() - begin)
         if results[0] != results[1]:
             raise AssertionError("differs: " + difference(*results))
@@ -405,39 +415,6 @@ def go(options, program):
         return facts
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    parser.add_argument("--record", default="")
-    parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--no-trace", action="store_true", help="untraced twice: are the programs themselves steady?")
-    options = parser.parse_args()
-    build = os.path.abspath(options.build)
-    options.record = shlex.split(options.record)
-    options.contrail = os.path.join(build, "contrail")
-    options.traces = os.path.join(build, "tests", "traces")
-    os.makedirs(options.traces, exist_ok=True)
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    for program in PROGRAMS:
-        name = program.__name__
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        try:
-            facts = steady(program) if options.no_trace else go(options, program)
-            count["passed"] += 1
-            print(f"ok   program {name}: {facts}", flush=True)
-        except Skip as reason:
-            count["skipped"] += 1
-            print(f"skip program {name}: {reason}", flush=True)
-        except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            count["failed"] += 1
-            print(f"FAIL program {name}: {error or type(error).__name__}\n     again: tests/programs.py --filter {name}",
-                  flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
-
-
 def steady(program):
     results = []
     begin = time.monotonic()
@@ -451,5 +428,11 @@ def steady(program):
     return f"{(time.monotonic() - begin) / 2:.2f} s untraced"
 
 
+def arguments(parser):
+    parser.add_argument("--record", default="")
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--no-trace", action="store_true", help="untraced twice: are the programs themselves steady?")
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments)
