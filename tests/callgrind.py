@@ -4,12 +4,11 @@
 programs with thousands of functions. Every difference is listed, with its explanation from the table below; one
 without an explanation is a failure.
 
-    tests/callgrind.py [--filter NAME] [--build DIR] [--keep] [--show]
+    tests/callgrind.py [--filter NAME] [--build DIR] [--show]
 
 Both sides are put on addresses: callgrind writes the ELF address of each callee (--dump-instr=yes), contrail's function
 table has it too. So aliases and demangling play no part.
 """
-import argparse
 import bisect
 import collections
 import fnmatch
@@ -19,10 +18,10 @@ import random
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import harness
+from harness import case, compiled, expect, main, need
+
 LIMIT = 600
 # valgrind's processor has no AVX-512 and no RTM, and its C library picks other string functions: the same for both.
 TUNABLES = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-AVX512ER,-AVX512PF,-RTM,"\
@@ -245,14 +244,14 @@ def generate(path, functions, seed):
         file.write("\n".join(out) + "\n")
 
 
-def generated(level, extra):
-    def make(folder):
-        source = os.path.join(folder, "generated.c")
+def generated(level):
+    def make(scene):
+        """It is the same each time: what it was compiled to is kept, under its content."""
+        source = os.path.join(scene.build_dir, "tests", "generated", f"generated{level}.c")
+        os.makedirs(os.path.dirname(source), exist_ok=True)
         generate(source, 3000, 2024)
-        program = os.path.join(folder, "generated")
-        status, _, err = run(["gcc", level, "-g", *extra, "-o", program, source], folder)
-        if status:
-            raise AssertionError(err.decode())
+        program = scene.path("generated")
+        shutil.copy(compiled(scene.build_dir, source, ["gcc", level, "-g"]), program)
         return [program]
     return make
 
@@ -270,38 +269,34 @@ select group_concat(b) from (select b from t where b like 'text 1%' order by a, 
 """
 
 
-def sqlite(folder):
-    with open(os.path.join(folder, "script.sql"), "w", encoding="ascii") as file:
-        file.write(SQL)
-    return [shutil.which("sqlite3"), "-batch", "-init", "/dev/null", ":memory:", ".read script.sql"]
+def sqlite(scene):
+    scene.write("script.sql", SQL)
+    return [need("sqlite3"), "-batch", "-init", "/dev/null", ":memory:", ".read script.sql"]
 
 
-CASES = {"generated-O2": (generated("-O2", []), 3000), "generated-O0": (generated("-O0", []), 3000),
-         "sqlite": (sqlite, 900)}
+class Scene(harness.Scene):
+    def __init__(self, options, folder, program, at_least):
+        super().__init__(options, folder)
+        self.program, self.at_least, self.again = program, at_least, " --show"
 
 
-def go(options, name):
-    make, at_least = CASES[name]
-    with tempfile.TemporaryDirectory(prefix="contrail-callgrind.") as folder:
-        words = make(folder)
-        if not words[0]:
-            return None, "the program is not there"
-        environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "GLIBC_TUNABLES": TUNABLES, "HOME": folder}
-        callgrind_file = os.path.join(folder, "callgrind.out")
-        plain = run(words, folder, environment)
-        under_valgrind = run(["valgrind", "-q", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no",
-                              f"--callgrind-out-file={callgrind_file}", *words], folder, environment)
-        trace = os.path.join(options.traces, "callgrind." + name)
-        shutil.rmtree(trace, ignore_errors=True)
-        traced = run([options.contrail, "record", "-o", trace, "--", *words], folder, environment)
-        if not plain[:2] == under_valgrind[:2] == traced[:2]:
-            raise AssertionError(f"output or status differ: {plain} {under_valgrind} {traced}"[:600])
-        agree, differences = compare(options.contrail, callgrind_file, trace)
-        if options.show:
-            for module, function, a, b, text in differences:
-                print(f"     {module}  {function}: callgrind {a}, contrail {b}: {text or '*** UNEXPLAINED'}")
-        if not options.keep:
-            shutil.rmtree(trace, ignore_errors=True)
+def agrees(scene):
+    need("valgrind")
+    options, folder, at_least = scene.options, scene.folder, scene.at_least
+    words = scene.program(scene)
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "GLIBC_TUNABLES": TUNABLES, "HOME": folder}
+    callgrind_file = os.path.join(folder, "callgrind.out")
+    plain = run(words, folder, environment)
+    under_valgrind = run(["valgrind", "-q", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no",
+                          f"--callgrind-out-file={callgrind_file}", *words], folder, environment)
+    trace = scene.trace
+    traced = run([options.contrail, "record", "-o", trace, "--", *words], folder, environment)
+    if not plain[:2] == under_valgrind[:2] == traced[:2]:
+        raise AssertionError(f"output or status differ: {plain} {under_valgrind} {traced}"[:600])
+    agree, differences = compare(options.contrail, callgrind_file, trace)
+    if options.show:
+        for module, function, a, b, text in differences:
+            print(f"     {module}  {function}: callgrind {a}, contrail {b}: {text or '*** UNEXPLAINED'}")
     reasons = collections.Counter(text or "*** unexplained" for *_, text in differences)
     summary = f"{agree} functions agree, {len(differences)} differ"
     lines = [f"{count} x {reason}" for reason, count in reasons.most_common()]
@@ -310,40 +305,19 @@ def go(options, name):
     if agree < at_least:
         bad.append(None)
         lines.append(f"only {agree} functions agree, {at_least} are expected at least")
-    return not bad, "\n     ".join([summary] + lines)
+    text = "\n     ".join([summary] + lines)
+    expect(not bad, text)
+    return text
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    parser.add_argument("--keep", action="store_true")
+def arguments(parser):
     parser.add_argument("--show", action="store_true", help="list every difference with its explanation")
-    options = parser.parse_args()
-    build = os.path.abspath(options.build)
-    options.contrail = os.path.join(build, "contrail")
-    options.traces = os.path.join(build, "tests", "traces")
-    os.makedirs(options.traces, exist_ok=True)
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    for name in CASES:
-        if not fnmatch.fnmatch(name, options.filter):
-            continue
-        if not shutil.which("valgrind"):
-            print(f"skip callgrind {name}: no valgrind")
-            count["skipped"] += 1
-            continue
-        try:
-            good, text = go(options, name)
-        except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            good, text = False, f"{type(error).__name__}: {error}"
-        kind, word = {True: ("passed", "ok  "), False: ("failed", "FAIL"), None: ("skipped", "skip")}[good]
-        count[kind] += 1
-        print(f"{word} callgrind {name}: {text}", flush=True)
-        if good is False:
-            print(f"     again: tests/callgrind.py --show --filter {name}", flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
+
+
+case("generated-O2", program=generated("-O2"), at_least=3000)(agrees)
+case("generated-O0", program=generated("-O0"), at_least=3000)(agrees)
+case("sqlite", program=sqlite, at_least=900)(agrees)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments)

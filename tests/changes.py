@@ -6,7 +6,6 @@ and unloads libraries.
 
     tests/changes.py [--changes N] [--repeat N] [--seed N] [--build DIR] [--keep]
 """
-import argparse
 import fnmatch
 import json
 import os
@@ -14,15 +13,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 import attach
+import harness
 import killed
+from harness import HERE, ROOT, case, main
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
 FUNCTIONS = {f"{group}_leaf_{k}": (g, k) for g, group in enumerate(("red", "green", "blue", "black")) for k in range(5)}
 PATTERNS = ["red_*", "green_*", "*_leaf_1", "*_leaf_3", "black_leaf_4", "rounds!bl*_*", "rounds!*_leaf_[02]", "noise_inner",
             "blue_leaf_2", "red_leaf_0", "rounds!*leaf*"]
@@ -146,7 +143,6 @@ def run_once(options, folder):
 
 
 def run_loads(options, folder):
-    """Patterns change while the program loads and unloads libraries."""
     target = killed.loads(folder)
     trace = os.path.join(folder, "trace")
     try:
@@ -171,31 +167,38 @@ def run_loads(options, folder):
         target.stop()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        seed = options.seed if options.seed is not None else random.randrange(10**6)
+        random.seed(seed)
+        self.again = f" --seed {seed}"
+
+
+@case
+def rounds(scene):
+    return "; ".join(run_once(scene.options, scene.folder) for _ in again_and_again(scene))
+
+
+@case
+def loads(scene):
+    """Patterns change while the program loads and unloads libraries."""
+    return "; ".join(run_loads(scene.options, scene.folder) for _ in again_and_again(scene))
+
+
+def again_and_again(scene):
+    for turn in range(scene.options.repeat):
+        if turn:
+            shutil.rmtree(scene.trace, ignore_errors=True)
+        yield turn
+
+
+def arguments(parser):
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", action="store_true")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
-    options.contrail = os.path.join(options.build, "contrail")
-    passed = failed = 0
-    for turn in range(options.repeat * 2):
-        seed = options.seed if options.seed is not None else random.randrange(10**6)
-        random.seed(seed + turn)
-        run = (run_once, run_loads)[turn % 2]
-        with tempfile.TemporaryDirectory(prefix="contrail-changes-") as folder:
-            try:
-                print(f"ok   changes (seed {seed + turn}): {run(options, folder)}", flush=True)
-                passed += 1
-            except (AssertionError, subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
-                print(f"FAIL changes (seed {seed + turn})\n     {type(error).__name__}: {error}", flush=True)
-                failed += 1
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments)

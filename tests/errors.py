@@ -588,6 +588,26 @@ def attach_at_its_end(scene):
 
 
 @case
+def attach_at_its_end_exactly(scene):
+    """The same where contrail stands between two steps (base/test_point.h)."""
+    for point, begun in (("attach-planned", False), ("attach-stopped", False), ("attach-hooked", True), ("detach-stopped", True),
+                         ("detach-resumed", True)):
+        with Odd(scene, "work") as odd:
+            attaching = subprocess.Popen([scene.contrail, "attach", "--for", "50ms", "-o", scene.path("out.trace"), str(odd.pid)],
+                                         stderr=subprocess.PIPE, text=True, env=dict(os.environ, CONTRAIL_TEST_POINT=point))
+            try:
+                wait_for(point, lambda: state_of(attaching.pid) == "T" or attaching.poll() is not None)
+                odd.process.kill()
+                attaching.send_signal(signal.SIGCONT)
+                error = attaching.communicate(timeout=30)[1]
+            finally:
+                attaching.kill()
+            if attaching.returncode != (0 if begun else 125) or len(error.splitlines()) != 1 + begun:
+                raise AssertionError(f"{point}: status {attaching.returncode}: {error}")
+            shutil.rmtree(scene.path("out.trace"), ignore_errors=True)
+
+
+@case
 def killed_just_now(scene):
     """contrail is killed, and who cleans up, or attaches, does not wait until it has gone."""
     with Odd(scene, "work") as odd:
