@@ -20,6 +20,8 @@
  */
 #include "drain/switches.h"
 
+#include "base/clock.h"
+
 #include <contrail/trace.h>
 
 #include <assert.h>
@@ -65,6 +67,7 @@ struct whereabouts {
   bool known;        /* the kernel has reported it before */
   bool has_total; /* the next two are set: a reading of the clock, and for how long it had been on the processor then */
   uint64_t total_ns, total_cpu_ns;
+  uint64_t total_doubt_ns; /* so long before total_ns it may have been that total_cpu_ns was read */
   struct interval *pending;
   uint32_t count, capacity;
   uint64_t dropped; /* of these, the oldest */
@@ -697,7 +700,7 @@ drain_switches_add_stop(struct drain_switches *s, const struct drain_thread *thr
 }
 
 void
-drain_switches_total(struct drain_switches *s, const struct drain_thread *thread, uint64_t cpu_ns)
+drain_switches_total(struct drain_switches *s, const struct drain_thread *thread, uint64_t cpu_ns, uint64_t asked_ns)
 {
   struct whereabouts *w = s != NULL && s->stats.source == CT_SWITCHES_TOTALS ? thread_of(s, thread->outside) : NULL;
   struct timespec tick; /* what runs is counted in at the next tick, or when it stops */
@@ -707,13 +710,14 @@ drain_switches_total(struct drain_switches *s, const struct drain_thread *thread
   read_pair(&s->tsc1, &s->ns1);
   uint64_t wall = s->ns1 - w->total_ns, cpu = cpu_ns - w->total_cpu_ns;
   if (w->has_total && s->ns1 > s->ns0) {
-    uint64_t off = (wall > cpu ? wall - cpu : 0) + (uint64_t)tick.tv_nsec;
+    uint64_t off = (wall > cpu ? wall - cpu : 0) + (uint64_t)tick.tv_nsec + w->total_doubt_ns;
     off = off < wall ? off : wall;
     push(w, (struct interval){tsc_of(s, s->ns1 - off), s->tsc1, CT_AWAY_SOME});
   }
   w->has_total = true;
   w->total_ns = s->ns1;
   w->total_cpu_ns = cpu_ns;
+  w->total_doubt_ns = ct_now_ns() - asked_ns;
 }
 
 uint64_t

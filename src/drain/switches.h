@@ -26,10 +26,12 @@ void drain_switches_encode(struct drain_switches *switches, struct drain_thread 
 void drain_switches_add_stop(struct drain_switches *switches, const struct drain_thread *thread, uint64_t since,
                              uint64_t until);
 /*
- * Where nothing else is known: the thread has been on the processor for cpu_ns until now, in all. The bound that
- * follows for the time since the last call goes into its stream.
+ * Where nothing else is known: the thread has been on the processor for cpu_ns in all: read after asked_ns (ct_now_ns)
+ * and before now, since whoever reads may have been off the processor in between too. The bound that follows for the
+ * time since the last call goes into its stream.
  */
-void drain_switches_total(struct drain_switches *switches, const struct drain_thread *thread, uint64_t cpu_ns);
+void drain_switches_total(struct drain_switches *switches, const struct drain_thread *thread, uint64_t cpu_ns,
+                          uint64_t asked_ns);
 /*
  * The thread's stream ends: encodes what is left, up to a reading, and if the thread lives the interval that it is in.
  * Returns when it ended, 0: that is not known.

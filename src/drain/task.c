@@ -2,6 +2,8 @@
 /* What /proc/PID/task says of a thread. */
 #include "drain/drain_internal.h"
 
+#include "base/clock.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ void
 drain_read_totals(struct ct_drain *drain, struct drain_thread *thread)
 {
   char path[64], text[128];
+  uint64_t asked = ct_now_ns();
   snprintf(path, sizeof(path), "/proc/%d/task/%u/schedstat", drain->pid, thread->outside);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
@@ -40,7 +43,7 @@ drain_read_totals(struct ct_drain *drain, struct drain_thread *thread)
     text[got] = '\0';
     drain->infos[thread->info].cpu_ns = strtoull(text, &end, 10);
     drain->infos[thread->info].delay_ns = strtoull(end, NULL, 10);
-    drain_switches_total(drain->switches, thread, drain->infos[thread->info].cpu_ns);
+    drain_switches_total(drain->switches, thread, drain->infos[thread->info].cpu_ns, asked);
   }
 }
 
