@@ -126,10 +126,10 @@ emit_loop(struct ct_code *code, uint64_t callee)
 {
   align_code(code);
   uint64_t at = ct_code_pc(code);
-  struct ct_label again = {0};
+  struct ct_code_label again = {0};
   ct_emit_push(code, CT_RBX);
   ct_emit_mov(code, CT_RBX, CT_RDI);
-  ct_label_bind(code, &again);
+  ct_code_label_bind(code, &again);
   ct_emit_call(code, callee);
   ct_emit_dec(code, CT_RBX);
   ct_emit_jcc_label(code, CT_JNE, &again);

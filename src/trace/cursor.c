@@ -306,12 +306,12 @@ load_block_from(struct ct_cursor *c, int fd)
 
 /* The open section as a stack of its own. */
 static bool
-parse_open_section(const struct ct_cursor *c, struct ct_stack *out, uint32_t *context)
+parse_open_section(const struct ct_cursor *c, struct ct_frame_stack *out, uint32_t *context)
 {
-  struct ct_stack stack = {0};
+  struct ct_frame_stack stack = {0};
   uint64_t number, age;
   const uint8_t *p = ct_varint_get(c->open, c->open_end, &number);
-  if (p == NULL || number > UINT32_MAX || !ct_stack_reserve(&stack, CT_BATCH_EVENTS)) {
+  if (p == NULL || number > UINT32_MAX || !ct_frame_stack_reserve(&stack, CT_BATCH_EVENTS)) {
     return false;
   }
   *context = (uint32_t)number;
@@ -320,7 +320,7 @@ parse_open_section(const struct ct_cursor *c, struct ct_stack *out, uint32_t *co
         (p = ct_varint_get(p, c->open_end, &age)) == NULL || age > c->header.first_tsc || p == c->open_end) {
       goto damaged;
     }
-    if (!ct_stack_reserve(&stack, (uint64_t)i + 1)) {
+    if (!ct_frame_stack_reserve(&stack, (uint64_t)i + 1)) {
       goto damaged;
     }
     stack.frames[i] = (struct ct_open_frame){
@@ -354,9 +354,9 @@ add_pending(struct ct_cursor *c, const struct ct_event *event)
 
 /* Events that lead from the frames before the damage to those after it, see CT_READ_SKIP_DAMAGED. */
 static bool
-bridge(struct ct_cursor *c, const struct ct_stack *now, uint32_t context)
+bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
 {
-  struct ct_stack *old = &c->stack;
+  struct ct_frame_stack *old = &c->stack;
   uint64_t tsc = c->tsc != 0 ? c->tsc : now->count > 0 ? now->frames[0].enter_tsc : c->header.first_tsc;
   struct ct_event event = {
       .kind = CT_EV_LOST, .tsc = tsc, .value = c->lost, .depth = old->base + old->count, .closed_fn = CT_FUNCTION_NONE};
@@ -420,7 +420,7 @@ forget_stacks(struct ct_cursor *c)
 static bool
 adopt_open_section(struct ct_cursor *c)
 {
-  struct ct_stack stack;
+  struct ct_frame_stack stack;
   uint32_t context;
   if (!parse_open_section(c, &stack, &context)) {
     return false;

@@ -21,7 +21,7 @@
  * frames[-1] has the function CT_FUNCTION_NONE, so that the decoder may look at the top frame before it
  * knows that there is one.
  */
-struct ct_stack {
+struct ct_frame_stack {
   struct ct_open_frame *frames;
   uint32_t count;
   uint32_t capacity;
@@ -60,7 +60,7 @@ struct ct_cursor {
   uint64_t tsc;
   uint32_t interval_log2; /* of sampling */
 
-  struct ct_stack stack;
+  struct ct_frame_stack stack;
   uint32_t context;
   uint64_t losses;
   struct ct_contexts contexts;
@@ -78,6 +78,6 @@ struct ct_cursor {
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* Room for so many frames; false when there is no memory or they are too many to believe. */
-bool ct_stack_reserve(struct ct_stack *stack, uint64_t count);
+bool ct_frame_stack_reserve(struct ct_frame_stack *stack, uint64_t count);
 
 #endif

@@ -19,7 +19,7 @@
 #define CONTEXTS_MAX (1u << 22) /* more than that at one time is no program's doing */
 
 bool
-ct_stack_reserve(struct ct_stack *stack, uint64_t count)
+ct_frame_stack_reserve(struct ct_frame_stack *stack, uint64_t count)
 {
   if (count <= stack->capacity) {
     return true;
@@ -44,7 +44,7 @@ ct_stack_reserve(struct ct_stack *stack, uint64_t count)
 
 /* The uncertain frames are always the outermost ones, so the walk ends at the first. */
 static void
-mark_uncertain(struct ct_stack *stack)
+mark_uncertain(struct ct_frame_stack *stack)
 {
   for (uint32_t i = stack->count; i-- > 0 && !stack->frames[i].uncertain;) {
     stack->frames[i].uncertain = 1;
@@ -53,7 +53,7 @@ mark_uncertain(struct ct_stack *stack)
 
 /* Removes the top frame; one that is not known when the stack of known ones is empty. */
 static bool
-pop(struct ct_stack *stack, struct ct_open_frame *out)
+pop(struct ct_frame_stack *stack, struct ct_open_frame *out)
 {
   if (stack->count > 0) {
     *out = stack->frames[--stack->count];
@@ -71,7 +71,7 @@ pop(struct ct_stack *stack, struct ct_open_frame *out)
 static bool
 save_stack(struct ct_cursor *c)
 {
-  struct ct_stack *stack = &c->stack;
+  struct ct_frame_stack *stack = &c->stack;
   struct ct_saved_stack saved = {
       .context = c->context, .count = stack->count, .floor = stack->base, .losses = c->losses};
   if (stack->count == 0) {
@@ -93,7 +93,7 @@ save_stack(struct ct_cursor *c)
 static bool
 switch_stack(struct ct_cursor *c, uint32_t context, uint32_t depth)
 {
-  struct ct_stack *stack = &c->stack;
+  struct ct_frame_stack *stack = &c->stack;
   struct ct_saved_stack saved;
   if (!save_stack(c)) {
     return false;
@@ -103,7 +103,7 @@ switch_stack(struct ct_cursor *c, uint32_t context, uint32_t depth)
   stack->base = depth;
   if (ct_contexts_take(&c->contexts, context, &saved)) {
     bool same = (uint64_t)saved.floor + saved.count == depth; /* else the frames are of another past */
-    bool room = same && ct_stack_reserve(stack, (uint64_t)saved.count + CT_BATCH_EVENTS);
+    bool room = same && ct_frame_stack_reserve(stack, (uint64_t)saved.count + CT_BATCH_EVENTS);
     if (room) {
       memcpy(stack->frames, saved.frames, saved.count * sizeof(*stack->frames));
       stack->count = saved.count;
@@ -115,7 +115,7 @@ switch_stack(struct ct_cursor *c, uint32_t context, uint32_t depth)
     free(saved.frames);
     return room || !same;
   }
-  return ct_stack_reserve(stack, CT_BATCH_EVENTS);
+  return ct_frame_stack_reserve(stack, CT_BATCH_EVENTS);
 }
 
 /* Reads a number of the extra column. */
@@ -284,7 +284,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 
 /* TAIL and POINT of fn. */
 static void
-decode_tail_or_point(struct ct_stack *stack, bool point, struct ct_event *event)
+decode_tail_or_point(struct ct_frame_stack *stack, bool point, struct ct_event *event)
 {
   if (point) {
     event->kind = CT_EV_POINT;
@@ -353,7 +353,7 @@ size_t
 ct_decode_batch(struct ct_cursor *c, bool *damaged)
 {
   uint32_t count = c->header.ops - c->op < CT_BATCH_EVENTS ? c->header.ops - c->op : CT_BATCH_EVENTS;
-  *damaged = !ct_stack_reserve(&c->stack, (uint64_t)c->stack.count + count);
+  *damaged = !ct_frame_stack_reserve(&c->stack, (uint64_t)c->stack.count + count);
   if (*damaged) {
     return 0;
   }

@@ -538,16 +538,16 @@ ct_emit_jmp_over(struct ct_code *code, int8_t bytes)
 /* ---- labels ---- */
 
 /* A place in the code that branches go to, before it is known or afterwards. All zeros at first. */
-#define CT_LABEL_USES 4
-struct ct_label {
-  size_t uses[CT_LABEL_USES]; /* the fields to fill in */
+#define CT_CODE_LABEL_USES 4
+struct ct_code_label {
+  size_t uses[CT_CODE_LABEL_USES]; /* the fields to fill in */
   size_t place;
   uint8_t count;
   bool is_bound;
 };
 
 static inline void
-ct_label_fill(struct ct_code *code, size_t field, size_t place)
+ct_code_label_fill(struct ct_code *code, size_t field, size_t place)
 {
   if (!code->overflow) {
     int32_t distance = (int32_t)(place - (field + 4));
@@ -557,13 +557,13 @@ ct_label_fill(struct ct_code *code, size_t field, size_t place)
 
 /* The rel32 of a branch whose opcode has just been emitted. */
 static inline void
-ct_emit_label(struct ct_code *code, struct ct_label *label)
+ct_emit_label(struct ct_code *code, struct ct_code_label *label)
 {
   size_t field = code->length;
   ct_emit_u32(code, 0);
   if (label->is_bound) {
-    ct_label_fill(code, field, label->place);
-  } else if (label->count == CT_LABEL_USES) {
+    ct_code_label_fill(code, field, label->place);
+  } else if (label->count == CT_CODE_LABEL_USES) {
     code->overflow = true;
   } else {
     label->uses[label->count++] = field;
@@ -572,30 +572,30 @@ ct_emit_label(struct ct_code *code, struct ct_label *label)
 
 /* The label is here. */
 static inline void
-ct_label_bind(struct ct_code *code, struct ct_label *label)
+ct_code_label_bind(struct ct_code *code, struct ct_code_label *label)
 {
   label->is_bound = true;
   label->place = code->length;
   for (unsigned i = 0; i < label->count; i++) {
-    ct_label_fill(code, label->uses[i], label->place);
+    ct_code_label_fill(code, label->uses[i], label->place);
   }
 }
 
 static inline bool
-ct_label_is_used(const struct ct_label *label)
+ct_code_label_is_used(const struct ct_code_label *label)
 {
   return label->count != 0;
 }
 
 static inline void
-ct_emit_jcc_label(struct ct_code *code, enum ct_cond cond, struct ct_label *label)
+ct_emit_jcc_label(struct ct_code *code, enum ct_cond cond, struct ct_code_label *label)
 {
   ct_emit_bytes(code, (const uint8_t[]){0x0f, (uint8_t)(0x80 | cond)}, 2);
   ct_emit_label(code, label);
 }
 
 static inline void
-ct_emit_call_label(struct ct_code *code, struct ct_label *label)
+ct_emit_call_label(struct ct_code *code, struct ct_code_label *label)
 {
   ct_emit_u8(code, 0xe8);
   ct_emit_label(code, label);

@@ -140,12 +140,12 @@ reaches(int64_t distance)
 static void
 emit_push_return(struct ct_code *out, uint64_t next)
 {
-  struct ct_label on = {0};
+  struct ct_code_label on = {0};
   ct_emit_call_label(out, &on);
   ct_emit_jmp(out, next); /* nobody comes here, but the processor ahead of itself */
   uint64_t constant = ct_code_pc(out);
   ct_emit_u64(out, next);
-  ct_label_bind(out, &on);
+  ct_code_label_bind(out, &on);
   ct_emit_lea(out, CT_RSP, ct_mem(CT_RSP, 8));
   ct_emit_push_load(out, ct_mem_rip(constant));
 }

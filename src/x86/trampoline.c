@@ -49,10 +49,10 @@ struct layout {
 
 /* Places after the code that is usually run. */
 struct cold {
-  struct ct_label slow_enter, slow_return;
-  struct ct_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
-  struct ct_label every; /* of a sampled hook: every call is recorded */
-  struct ct_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
+  struct ct_code_label slow_enter, slow_return;
+  struct ct_code_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
+  struct ct_code_label every; /* of a sampled hook: every call is recorded */
+  struct ct_code_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
 };
 
 CT_INLINE void
@@ -70,7 +70,7 @@ emit_restore(struct ct_code *out, enum ct_reg reg)
 }
 
 static void
-emit_stack_check(struct ct_code *out, struct ct_label *slow)
+emit_stack_check(struct ct_code *out, struct ct_code_label *slow)
 {
   ct_emit_mov(out, CT_R11, CT_RSP);
   ct_emit_sub_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
@@ -84,7 +84,7 @@ emit_stack_check(struct ct_code *out, struct ct_label *slow)
  * may fill the segment and begin another, what has been reserved stays valid.
  */
 static void
-emit_take_place(struct ct_code *out, struct ct_label *none)
+emit_take_place(struct ct_code *out, struct ct_code_label *none)
 {
   ct_emit_mov32_imm(out, CT_R11, CT_EVENT_BYTES);
   ct_emit_xadd_store(out, ct_mem_gs(CT_GS_CURSOR), CT_R11);
@@ -97,7 +97,7 @@ emit_take_place(struct ct_code *out, struct ct_label *none)
 
 /* rdx:rax free. Reads the clock, then reserves; the event's address is in r11, clock in rax, tag in edx. */
 static void
-emit_reserve(struct ct_code *out, struct ct_label *slow)
+emit_reserve(struct ct_code *out, struct ct_code_label *slow)
 {
   ct_emit_rdtsc(out);
   ct_emit_shl(out, CT_RDX, 32);
@@ -130,7 +130,7 @@ emit_event(struct ct_code *out, uint32_t word)
 
 /* Is there room for so many events? r11 is free. */
 static void
-emit_room_check(struct ct_code *out, uint8_t events, struct ct_label *slow)
+emit_room_check(struct ct_code *out, uint8_t events, struct ct_code_label *slow)
 {
   ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_CURSOR));
   ct_emit_add_imm(out, CT_R11, (events - 1) * (int32_t)CT_EVENT_BYTES);
@@ -143,14 +143,14 @@ emit_room_check(struct ct_code *out, uint8_t events, struct ct_label *slow)
 static void
 emit_value(struct ct_code *out, uint32_t word)
 {
-  struct ct_label none = {0};
+  struct ct_code_label none = {0};
   emit_take_place(out, &none);
   if (word == CT_WORD_RESULT) {
     emit_restore(out, CT_RAX);
   }
   ct_emit_mov_store(out, ct_mem(CT_R11, 0), word == CT_WORD_RESULT ? CT_RAX : word == CT_WORD_ARG_2 ? CT_RSI : CT_RDI);
   emit_word(out, word);
-  ct_label_bind(out, &none);
+  ct_code_label_bind(out, &none);
 }
 
 /* r10 = address of the return address's byte in the table */
@@ -174,7 +174,7 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
           struct layout *layout)
 {
   size_t start = out->length;
-  struct ct_label relocated = {0};
+  struct ct_code_label relocated = {0};
   emit_save(out, CT_RAX);
   emit_save(out, CT_RDX);
   emit_save(out, CT_R11);
@@ -223,7 +223,7 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   layout->restored = out->length - start;
   emit_restore(out, CT_R11);
   ct_emit_ret(out);
-  ct_label_bind(out, &relocated);
+  ct_code_label_bind(out, &relocated);
 }
 
 static void
@@ -271,7 +271,7 @@ static void
 emit_sampled_rest(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
                   const struct ct_hook_desc *desc)
 {
-  ct_label_bind(out, &cold->every);
+  ct_code_label_bind(out, &cold->every);
   emit_save(out, CT_RAX);
   emit_save(out, CT_RDX);
   emit_save(out, CT_R11);
@@ -282,10 +282,10 @@ emit_sampled_rest(const struct ct_trampoline_spec *spec, struct ct_code *out, st
   emit_restore(out, CT_RDX);
   emit_restore(out, CT_R11);
   ct_emit_jmp(out, desc->relocated);
-  ct_label_bind(out, &cold->slow_enter);
+  ct_code_label_bind(out, &cold->slow_enter);
   emit_save(out, CT_R10); /* the slow path expects it there */
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
-  ct_label_bind(out, &cold->other);
+  ct_code_label_bind(out, &cold->other);
   emit_save(out, CT_RAX);
   emit_save(out, CT_RDX);
   emit_save(out, CT_R11);
@@ -312,7 +312,7 @@ emit_passthrough(const struct ct_trampoline_spec *spec, struct ct_code *out, str
  * go on at once. After all code, in `copy`: the others, and all of a thread that has copied such a part before.
  */
 static void
-emit_copy_check(struct ct_code *out, struct ct_label *copy)
+emit_copy_check(struct ct_code *out, struct ct_code_label *copy)
 {
   ct_emit_cmp32_store_imm(out, ct_mem_gs(CT_GS_COPIES), 0);
   ct_emit_jcc_label(out, CT_JNE, copy);
@@ -344,7 +344,7 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
               const struct ct_hook_desc *desc)
 {
   if (spec->callout == CT_CALLOUT_COPY) {
-    ct_label_bind(out, &cold->copy);
+    ct_code_label_bind(out, &cold->copy);
     emit_stub(out, spec, offsetof(struct ct_region_head, callout_copy));
   }
   if (spec->mode == CT_HOOK_SAMPLED) {
@@ -352,22 +352,22 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
     return;
   }
   if (spec->mode == CT_HOOK_PASSTHROUGH) {
-    ct_label_bind(out, &cold->other);
+    ct_code_label_bind(out, &cold->other);
     emit_save(out, CT_RAX);
     emit_save(out, CT_RDX);
     emit_cold(out, spec, offsetof(struct ct_region_head, restore_passthrough));
     return;
   }
-  ct_label_bind(out, &cold->slow_enter);
+  ct_code_label_bind(out, &cold->slow_enter);
   emit_cold(out, spec, offsetof(struct ct_region_head, slow_enter));
-  if (ct_label_is_used(&cold->other)) {
-    ct_label_bind(out, &cold->other);
+  if (ct_code_label_is_used(&cold->other)) {
+    ct_code_label_bind(out, &cold->other);
     emit_cold(out, spec,
               spec->mode == CT_HOOK_FULL ? offsetof(struct ct_region_head, not_module)
                                          : offsetof(struct ct_region_head, restore_ra_slot));
   }
   if (spec->mode == CT_HOOK_FULL) {
-    ct_label_bind(out, &cold->slow_return);
+    ct_code_label_bind(out, &cold->slow_return);
     emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
   }
 }

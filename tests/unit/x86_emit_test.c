@@ -272,14 +272,14 @@ labels_before_and_after(void **state)
                                      0x0f, 0x85, 0xf9, 0xff, 0xff, 0xff}; /* jne 1b */
   uint8_t bytes[sizeof(expected)];
   struct ct_code out = {.bytes = bytes, .capacity = sizeof(bytes)};
-  struct ct_label label = {0};
-  assert_false(ct_label_is_used(&label));
+  struct ct_code_label label = {0};
+  assert_false(ct_code_label_is_used(&label));
   ct_emit_jcc_label(&out, CT_JE, &label);
   ct_emit_call_label(&out, &label);
-  ct_label_bind(&out, &label);
+  ct_code_label_bind(&out, &label);
   ct_emit_int3(&out);
   ct_emit_jcc_label(&out, CT_JNE, &label);
-  assert_true(ct_label_is_used(&label));
+  assert_true(ct_code_label_is_used(&label));
   assert_false(out.overflow);
   assert_int_equal(out.length, sizeof(expected));
   assert_memory_equal(bytes, expected, sizeof(expected));
@@ -292,11 +292,11 @@ what_does_not_fit(void **state)
   for (size_t capacity = 0; capacity < 40; capacity++) {
     memset(bytes, 0xa5, sizeof(bytes));
     struct ct_code out = {.bytes = bytes, .capacity = capacity};
-    struct ct_label label = {0};
+    struct ct_code_label label = {0};
     ct_emit_add_store_imm(&out, ct_mem_gs(8), 0x12345678); /* 13 bytes */
     ct_emit_movabs(&out, CT_R11, 1);                       /* 10 */
     ct_emit_jcc_label(&out, CT_JE, &label);                /* 6 */
-    ct_label_bind(&out, &label);
+    ct_code_label_bind(&out, &label);
     assert_int_equal(out.overflow, capacity < 29);
     for (size_t i = capacity; i < sizeof(bytes); i++) {
       assert_int_equal(bytes[i], 0xa5);
@@ -309,8 +309,8 @@ what_does_not_fit(void **state)
   ct_emit_jmp(&far, 0x1000ull + INT32_MAX + 6);
   assert_true(far.overflow);
   struct ct_code out = {.bytes = bytes, .capacity = sizeof(bytes)};
-  struct ct_label label = {0};
-  for (int i = 0; i <= CT_LABEL_USES; i++) {
+  struct ct_code_label label = {0};
+  for (int i = 0; i <= CT_CODE_LABEL_USES; i++) {
     assert_false(out.overflow);
     ct_emit_call_label(&out, &label);
   }
