@@ -5,17 +5,13 @@ pkg-config, shared and static, and run; what they print is what the command says
 
     tests/library.py [--filter PATTERN] [--build DIR]
 """
-import argparse
-import fnmatch
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import ROOT, case, main
+
 PROGRAM = r"""
 #include <pthread.h>
 static volatile int seen;
@@ -32,35 +28,39 @@ int main(void)
 """
 
 
-class Scene:
+class Scene(harness.Scene):
+    """What `meson install` puts into a root, with a program that was recorded by the command there: once for all cases."""
+
+    is_installed = False
+
     def __init__(self, options, folder):
-        self.build, self.folder = options.build, folder
-        self.root = os.path.join(folder, "root")
-        subprocess.run(["meson", "install", "-C", options.build, "--no-rebuild", "--quiet", "--destdir", self.root],
-                       check=True, stdout=subprocess.DEVNULL)
+        super().__init__(options, os.path.join(options.top, "installed"))
+        self.root = self.path("root")
+        if not Scene.is_installed:
+            os.makedirs(self.root)
+            super().run("meson", "install", "-C", options.build, "--no-rebuild", "--quiet", "--destdir", self.root)
         self.installed = {os.path.relpath(os.path.join(path, name), self.root)
                           for path, _, names in os.walk(self.root) for name in names}
         pc = next(name for name in self.installed if name.endswith("pkgconfig/contrail.pc"))
         self.lib = os.path.dirname(os.path.dirname(pc))
         self.prefix = self.lib.split("/lib")[0]
-        self.environment = dict(os.environ, PKG_CONFIG_LIBDIR=os.path.join(self.root, os.path.dirname(pc)) + ":" + self.run(
-            "pkg-config", "--variable=pc_path", "pkg-config").strip(), PKG_CONFIG_SYSROOT_DIR=self.root)
-        self.shared = dict(self.environment, LD_LIBRARY_PATH=os.path.join(self.root, self.lib))
+        path = super().run("pkg-config", "--variable=pc_path", "pkg-config").strip()
+        self.for_build = dict(os.environ, PKG_CONFIG_LIBDIR=os.path.join(self.root, os.path.dirname(pc)) + ":" + path,
+                              PKG_CONFIG_SYSROOT_DIR=self.root)
+        self.shared = dict(self.for_build, LD_LIBRARY_PATH=os.path.join(self.root, self.lib))
         self.contrail = os.path.join(self.root, self.prefix, "bin", "contrail")
-        self.program = self.compile("program", source=PROGRAM, words=["-O1", "-pthread"])
-        self.trace = os.path.join(folder, "out.trace")
-        self.run(self.contrail, "record", "-o", self.trace, "--", self.program)
+        self.trace = self.path("out.trace")
+        if not Scene.is_installed:
+            self.run(self.contrail, "record", "-o", self.trace, "--", self.make("program", source=PROGRAM, words=["-O1", "-pthread"]))
+            Scene.is_installed = True
 
     def run(self, *command, environment=None, status=0):
-        result = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
-        if result.returncode != status:
-            raise AssertionError(f"{' '.join(command)}: status {result.returncode}: {result.stderr.strip()[:1000]}")
-        return result.stdout
+        return super().run(*command, env=environment, status=status)
 
     def pkg_config(self, *words):
-        return self.run("pkg-config", *words, "contrail", environment=self.environment).split()
+        return self.run("pkg-config", *words, "contrail", environment=self.for_build).split()
 
-    def compile(self, name, source=None, path=None, words=(), compiler="cc"):
+    def make(self, name, source=None, path=None, words=(), compiler="cc"):
         target = os.path.join(self.folder, name)
         if source is not None:
             path = target + (".cpp" if compiler == "c++" else ".c")
@@ -77,9 +77,10 @@ class Scene:
             words += ["-l:libcontrail.a" if word == "-lcontrail" else word for word in libs]
         else:
             words += self.pkg_config("--libs")
-        return self.compile(name + ("-static" if static else ""), path=path, words=words)
+        return self.make(name + ("-static" if static else ""), path=path, words=words)
 
 
+@case("what is installed")
 def files(scene):
     wanted = ["bin/contrail", "include/contrail/contrail.h", "share/man/man1/contrail.1",
               "share/bash-completion/completions/contrail", "share/zsh/site-functions/_contrail",
@@ -93,6 +94,7 @@ def files(scene):
         raise AssertionError(f"not installed: {missing}")
 
 
+@case("the command stands alone")
 def self_contained(scene):
     """The command needs no libcontrail.so, and no other file of ours."""
     text = scene.run("readelf", "-dW", scene.contrail)
@@ -103,6 +105,7 @@ def self_contained(scene):
         raise AssertionError(f"the command is not version {version}")
 
 
+@case("a program needs libcontrail.so.0 and no other library of ours")
 def soname(scene):
     text = scene.run("readelf", "-dW", scene.example("refused"))
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", text)
@@ -157,6 +160,7 @@ def check_record(scene, program, environment):
     scene.run(program, trace + "2", "/no/such/program", environment=environment, status=125)
 
 
+@case("a program in C++")
 def umbrella_cpp(scene):
     source = r"""
 #include <contrail/contrail.h>
@@ -174,11 +178,12 @@ int main(int argc, char **argv)
   return code;
 }
 """
-    program = scene.compile("cpp", source=source, compiler="c++", words=scene.pkg_config("--cflags", "--libs"))
+    program = scene.make("cpp", source=source, compiler="c++", words=scene.pkg_config("--cflags", "--libs"))
     if scene.run(program, scene.trace, environment=scene.shared) != scene.run(scene.contrail, "info", scene.trace):
         raise AssertionError("the library's info is not the command's")
 
 
+@case("structures of other sizes")
 def sizes(scene):
     """A program that never set struct_size is told so, one that knows more options than the library too."""
     source = r"""
@@ -199,48 +204,18 @@ int main(int argc, char **argv)
   return 0;
 }
 """
-    program = scene.compile("sizes", source=source, words=scene.pkg_config("--cflags", "--libs"))
+    program = scene.make("sizes", source=source, words=scene.pkg_config("--cflags", "--libs"))
     scene.run(program, scene.trace, environment=scene.shared)
 
 
-CASES = {
-    "what is installed": files,
-    "the command stands alone": self_contained,
-    "a program needs libcontrail.so.0 and no other library of ours": soname,
-    "refused, shared": lambda s: check_refused(s, s.example("refused"), s.shared),
-    "refused, static": lambda s: check_refused(s, s.example("refused", True), s.environment),
-    "slowest, shared": lambda s: check_slowest(s, s.example("slowest"), s.shared),
-    "slowest, static": lambda s: check_slowest(s, s.example("slowest", True), s.environment),
-    "record, shared": lambda s: check_record(s, s.example("record"), s.shared),
-    "record, static": lambda s: check_record(s, s.example("record", True), s.environment),
-    "as built beside the library": lambda s: check_slowest(s, os.path.join(s.build, "examples", "slowest"), s.environment),
-    "a program in C++": umbrella_cpp,
-    "structures of other sizes": sizes,
-}
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", default="*")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
-    passed = failed = 0
-    with tempfile.TemporaryDirectory(prefix="contrail-library-") as folder:
-        scene = Scene(options, folder)
-        for name, case in CASES.items():
-            if not fnmatch.fnmatch(name, options.filter):
-                continue
-            try:
-                case(scene)
-                passed += 1
-                print(f"ok   library {name}", flush=True)
-            except (AssertionError, subprocess.SubprocessError) as error:
-                failed += 1
-                print(f"FAIL library {name}: {error}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+case("refused, shared")(lambda s: check_refused(s, s.example("refused"), s.shared))
+case("refused, static")(lambda s: check_refused(s, s.example("refused", True), s.for_build))
+case("slowest, shared")(lambda s: check_slowest(s, s.example("slowest"), s.shared))
+case("slowest, static")(lambda s: check_slowest(s, s.example("slowest", True), s.for_build))
+case("record, shared")(lambda s: check_record(s, s.example("record"), s.shared))
+case("record, static")(lambda s: check_record(s, s.example("record", True), s.for_build))
+case("as built beside the library")(lambda s: check_slowest(s, os.path.join(s.build_dir, "examples", "slowest"), s.for_build))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene)
