@@ -12,7 +12,8 @@ import subprocess
 import time
 
 import harness
-from harness import Skip, case, expect, main
+from harness import Skip, case, expect, main, wait_for
+from processes import ticks_of
 
 
 def near(got, want, share, slack=0):
@@ -198,7 +199,7 @@ def attach(scene, *before):
     subprocess.run(["rm", "-rf", scene.trace], check=True)
     with subprocess.Popen([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
-            time.sleep(0.3)
+            wait_for("its work", lambda: ticks_of(target.pid) > 5)
             scene.run(*before, scene.contrail, "attach", "--quiet", "--for", "1500ms", "--no-args", "-o", scene.trace,
                       "--trace", "turns", "--trace", "rest", "--trace", "work", str(target.pid))
         finally:
