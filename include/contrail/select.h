@@ -60,6 +60,14 @@ int ct_selection_set_root(struct ct_selection *selection, const char *directory,
  */
 enum ct_select_values { CT_VALUES_AUTO, CT_VALUES_ALL, CT_VALUES_NONE };
 void ct_selection_set_values(struct ct_selection *selection, enum ct_select_values values);
+/*
+ * Functions that the pattern matches are recorded with detail: registers at the call and the return, and the stack; see
+ * struct ct_session_options. They are hooked in full, also when no other pattern selects them. NULL: all that are
+ * hooked in full. 0, CT_ENOMEM, or CT_EINVAL as ct_selection_add.
+ */
+int ct_selection_add_detail(struct ct_selection *selection, const char *pattern, struct ct_diag *diag);
+/* What is recorded with detail: a selection of these patterns alone, which the caller may ask; NULL: nothing. */
+const struct ct_selection *ct_selection_detail(const struct ct_selection *selection);
 /* The mode of patterns that are added with CT_SELECT_AUTO, and of everything while there is no pattern. */
 void ct_selection_set_mode(struct ct_selection *selection, enum ct_select_mode mode);
 

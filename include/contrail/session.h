@@ -41,7 +41,9 @@ extern "C" {
 
 #define CT_OUTPUT_MIB_DEFAULT     64
 #define CT_CHILD_RING_MIB_DEFAULT 16
-#define CT_RING_MIB_DEFAULT       80 /* 1,280 segments: 1,024 threads and some to spare */
+#define CT_DETAIL_MIB_DEFAULT     64
+#define CT_DETAIL_STACK_DEFAULT   128 /* bytes */
+#define CT_RING_MIB_DEFAULT       80  /* 1,280 segments: 1,024 threads and some to spare */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -105,6 +107,12 @@ struct ct_session_options {
   uid_t owner;
   gid_t owner_group;
   const void *signal_mask; /* sigset_t, of the program that is spawned; NULL: as the thread has that calls for it */
+  /* Detail of calls that the selection wants it of. It goes through memory of its own, and what is not written is
+   * written over. */
+  uint32_t detail_mib;   /* of that, 1 to 256; 0: CT_DETAIL_MIB_DEFAULT */
+  uint32_t detail_stack; /* bytes of the stack, a multiple of 8 up to 512; 0: CT_DETAIL_STACK_DEFAULT */
+  bool no_detail_stack;  /* none of it */
+  bool detail_vectors;   /* xmm0 to xmm7 at calls, too (of each the low half) */
 };
 
 struct ct_session_status {

@@ -120,6 +120,34 @@ enum ct_event_kind {
   CT_EV_AWAY = 11,    /* the thread did not run its own code from enter_tsc on, for value ticks */
 };
 
+/* As enum of struct ct_detail's registers. */
+enum ct_detail_register {
+  CT_DETAIL_RDI = 0,
+  CT_DETAIL_RSI = 1,
+  CT_DETAIL_RDX = 2,
+  CT_DETAIL_RCX = 3,
+  CT_DETAIL_R8 = 4,
+  CT_DETAIL_R9 = 5,
+  CT_DETAIL_RAX = 6, /* of a variadic function: how many vector registers have arguments */
+  CT_DETAIL_R10 = 7, /* of a nested function: its frame further out */
+};
+
+/* The detail of a call or a return (contrail record --detail). */
+struct ct_detail {
+  bool is_return;
+  uint64_t tsc; /* as the clock gave it; that of the event may be a little later */
+  uint64_t sp;  /* address of the return-address slot: rsp when the function is entered, or has returned to it */
+  /* Of a call. */
+  uint64_t bp, return_address;
+  uint64_t registers[8]; /* enum ct_detail_register */
+  bool has_vectors;
+  uint64_t vectors[8];  /* the low halves of xmm0 to xmm7 */
+  const uint8_t *stack; /* from sp upwards: first the return address's slot, which holds one, then arguments */
+  uint32_t stack_bytes;
+  /* Of a return. */
+  uint64_t rax, rdx, xmm0, xmm1; /* low halves of the last two */
+};
+
 /* Why events did not reach the trace. */
 enum ct_drop {
   CT_DROP_OVERWRITTEN = 0, /* the program took a part of the ring again before contrail had read it */
@@ -180,6 +208,21 @@ struct ct_event {
 struct ct_cursor; /* opaque, one per thread stream */
 
 enum ct_cursor_state { CT_CURSOR_OK = 0, CT_CURSOR_END = 1, CT_CURSOR_DAMAGED = 2 };
+
+/*
+ * The detail of a thread's calls, if it has any: *out goes to ct_details_close. CT_ENOENT when there is none,
+ * CT_ERANGE, CT_EFORMAT, CT_ENOMEM.
+ */
+struct ct_details; /* opaque, one per thread stream */
+int ct_details_open(struct ct_trace *trace, uint32_t thread, struct ct_details **out, struct ct_diag *diag);
+void ct_details_close(struct ct_details *details); /* accepts NULL */
+/*
+ * The detail of an event: of the function that an ENTER or TAIL enters, or of a RETURN. Events are to be asked about in
+ * their order, though not all of them. NULL: it has none. It lives until the next call.
+ */
+const struct ct_detail *ct_details_of(struct ct_details *details, const struct ct_event *event);
+/* CT_CURSOR_DAMAGED: some of the file could not be read, and is passed over. */
+enum ct_cursor_state ct_details_state(const struct ct_details *details);
 
 enum ct_read_flags {
   /*

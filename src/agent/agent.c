@@ -46,24 +46,29 @@ agent_wake_drain(void)
   }
 }
 
-/* Takes the lowest free segment, so that pages already touched are used again. CT_SEGMENT_NONE when there is none. */
-static uint32_t
-take_free(void)
+/* Takes the lowest bit, so that pages already touched are used again. CT_SEGMENT_NONE when there is none. */
+uint32_t
+agent_take_bit(uint64_t *map, uint32_t words)
 {
-  struct ct_ring_header *r = agent_ring();
-  uint32_t words = (r->segment_count + 63) / 64;
   for (uint32_t w = 0; w < words; w++) {
-    uint64_t bits = __atomic_load_n(&r->free_map[w], __ATOMIC_RELAXED);
+    uint64_t bits = __atomic_load_n(&map[w], __ATOMIC_RELAXED);
     while (bits != 0) {
       uint64_t bit = bits & -bits;
       /* acquire: pairs with the drain's release when it gave the segment back */
-      if ((__atomic_fetch_and(&r->free_map[w], ~bit, __ATOMIC_ACQUIRE) & bit) != 0) {
+      if ((__atomic_fetch_and(&map[w], ~bit, __ATOMIC_ACQUIRE) & bit) != 0) {
         return w * 64 + (uint32_t)__builtin_ctzll(bit);
       }
       bits &= ~bit;
     }
   }
   return CT_SEGMENT_NONE;
+}
+
+/* A free segment. */
+static uint32_t
+take_free(struct ct_ring_header *r)
+{
+  return agent_take_bit(r->free_map, (r->segment_count + 63) / 64);
 }
 
 /* Takes the full segment that was begun first away from the drain and counts its events as dropped. */
@@ -157,12 +162,12 @@ wait_for_drain(uint32_t doorbell, struct drain_patience *patience)
 }
 
 /*
- * Waits until the drain has freed a segment, for at most steps times 10 ms and not when the controller shows no signs
- * of life, nor where the drain has nothing to free. With until_reaped also no longer than the drain needs to find out
- * which threads are dead, and we which are idle.
+ * Waits until the drain has freed a segment that `take` finds, for at most steps times 10 ms and not when the
+ * controller shows no signs of life, nor where the drain has nothing to free. With until_reaped also no longer than the
+ * drain needs to find out which threads are dead, and we which are idle.
  */
 static uint32_t
-wait_for_free(uint32_t steps, int until_reaped)
+wait_for_free(uint32_t (*take)(struct ct_ring_header *), uint32_t steps, int until_reaped)
 {
   struct ct_ring_header *r = agent_ring();
   struct drain_patience patience = drain_patience_now();
@@ -171,13 +176,13 @@ wait_for_free(uint32_t steps, int until_reaped)
          controller_lives() && __atomic_load_n(&r->closed, __ATOMIC_RELAXED) == 0) {
     uint32_t doorbell = __atomic_load_n(&r->free_doorbell, __ATOMIC_ACQUIRE);
     __atomic_fetch_add(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
-    uint32_t index = take_free();
+    uint32_t index = take(r);
     if (index == CT_SEGMENT_NONE) {
-      if (agent_relieve()) {
+      if (take == take_free ? agent_relieve() : 1) {
         hopeful = __atomic_load_n(&r->reap_passes, __ATOMIC_RELAXED);
       }
       wait_for_drain(doorbell, &patience);
-      index = take_free();
+      index = take(r);
     }
     __atomic_fetch_sub(&r->free_waiters, 1, __ATOMIC_SEQ_CST);
     if (index != CT_SEGMENT_NONE) {
@@ -189,6 +194,12 @@ wait_for_free(uint32_t steps, int until_reaped)
     }
   }
   return CT_SEGMENT_NONE;
+}
+
+uint32_t
+agent_wait_for(uint32_t (*take)(struct ct_ring_header *))
+{
+  return wait_for_free(take, UINT32_MAX, 0);
 }
 
 /* True when so few segments are free that new threads should leave them to those that have events already. */
@@ -236,17 +247,18 @@ find_segment(const struct ct_slot *slot, int *waited)
   if (*waited) {
     wait_for_reaper(FIRST_SEGMENT_STEPS);
   }
-  uint32_t index = take_free();
+  uint32_t index = take_free(agent_ring());
   if (index == CT_SEGMENT_NONE && may_wait && agent_ring()->lossless != 0) {
     *waited = 1;
-    index = wait_for_free(UINT32_MAX, 0);
+    index = wait_for_free(take_free, UINT32_MAX, 0);
   }
   if (index == CT_SEGMENT_NONE) {
     index = take_oldest();
   }
   if (index == CT_SEGMENT_NONE && may_wait) {
     *waited = 1;
-    index = wait_for_free(FIRST_SEGMENT_STEPS, 1); /* nothing to take: every segment is some thread's active one */
+    index = wait_for_free(take_free, FIRST_SEGMENT_STEPS,
+                          1); /* nothing to take: every segment is some thread's active one */
   }
   if (index == CT_SEGMENT_NONE && may_wait && !controller_lives()) {
     index = take_abandoned();
@@ -414,10 +426,11 @@ register_thread(struct ct_control_page *control, uint32_t tid)
   control->slot = (uint32_t)index;
   if (control->magic == CT_CONTROL_MAGIC) {
     hand_over(control);
+    agent_detail_hand_over(control);
   }
   slot = slot_of(control);
-  control->segment = CT_SEGMENT_NONE;
-  control->cursor = 0;
+  control->segment = control->detail_segment = CT_SEGMENT_NONE;
+  control->cursor = control->detail_cursor = 0;
   agent_set_stack(control, 0, 0);
   control->copies = 0;
   control->storeless_lo = 0;
@@ -430,9 +443,9 @@ register_thread(struct ct_control_page *control, uint32_t tid)
   control->table = agent_config.table;
   control->agent_sp = (uint64_t)control + CT_CONTROL_STRIDE;
   begin_sampling(control);
-  slot->thread_seq = 0;
+  slot->thread_seq = slot->detail_seq = 0;
   slot->tid = tid;
-  slot->active_segment = CT_SEGMENT_NONE;
+  slot->active_segment = slot->detail_segment = CT_SEGMENT_NONE;
   __atomic_store_n(&slot->generation, slot->generation + 1, __ATOMIC_RELEASE);
   control->tid = tid;
   control->magic = CT_CONTROL_MAGIC;
@@ -621,6 +634,14 @@ agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_ho
       put_away(control, CT_RING_AWAY_HELD, since);
     }
     return CT_VERDICT_SKIP;
+  }
+  if (half == CT_HALF_DETAIL) {
+    uint64_t since = read_clock();
+    int found_room = agent_next_detail(control);
+    if (agent_has_room(control, 3)) { /* what says where the record is, the return itself, and this: */
+      put_away(control, CT_RING_AWAY_ROOM, since);
+    }
+    return found_room ? CT_VERDICT_RETRY : CT_VERDICT_SKIP;
   }
   if (half == CT_HALF_MAP || half == CT_HALF_REMAP) {
     agent_mappings_change(control, sp, desc);

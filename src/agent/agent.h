@@ -284,6 +284,13 @@ AGENT_HIDDEN uint32_t agent_map_concerns(uint64_t a, uint64_t b, uint64_t c, uin
                                          const struct ct_hook_desc *desc);
 AGENT_HIDDEN void agent_mappings_change(const struct ct_control_page *control, uint64_t sp,
                                         const struct ct_hook_desc *desc);
+/* agent.c: takes the lowest bit that is set in a map of so many words; CT_SEGMENT_NONE: none is. */
+AGENT_HIDDEN uint32_t agent_take_bit(uint64_t *map, uint32_t words);
+/* Waits, bounded, until the drain has freed a segment that `take` finds. CT_SEGMENT_NONE: it has not. */
+AGENT_HIDDEN uint32_t agent_wait_for(uint32_t (*take)(struct ct_ring_header *));
+/* detail.c: a new segment for the thread's detail records; 0: there is none. The thread's last one is the drain's. */
+AGENT_HIDDEN int agent_next_detail(struct ct_control_page *control);
+AGENT_HIDDEN void agent_detail_hand_over(struct ct_control_page *control);
 /* agent.c: wakes the drain if it sleeps. */
 AGENT_HIDDEN void agent_wake_drain(void);
 /* Called by entry.S on the unwinder's stack. */

@@ -9,7 +9,7 @@
  *     -8 rax   -16 rdx   -24 r11   -32 r10   -40 rcx   -48 rsi   -56 rdi   -64 r8
  *    -72 r9    -80 rbx   -88 signal mask     -96 half (0 enter, 1 return, 2 .. callouts, CT_HALF_*)
  *   -104 where to go on (retry, and the stubs' way out)     -112 where to go on (skip)     -120 descriptor
- *   -128 rbp (CT_HALF_FRAMES)
+ *   -128 rbp (CT_HALF_FRAMES), or the clock of an event with detail
  *
  * rax, rdx, r11 are stored by the trampoline, r10 too in the enter half. All signals are blocked
  * while the agent's stack is in use. No stub touches a vector register, x87 or mxcsr.
@@ -71,6 +71,7 @@ agent_base:
   .long agent_crash - agent_base
   .long agent_watch_back - agent_base
   .long agent_page_silent - agent_base
+  .long agent_detail_full - agent_base
 #define X(name) .long agent_callout_##name - agent_base;
   CT_CALLOUT_ENTRIES(X)
 #undef X
@@ -99,11 +100,13 @@ agent_restorer:
 72:
   .endm
 
-/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). */
+/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). The
+ * clock stays at -128(%rsp). */
   .macro RECORD
   rdtsc
   shl $32, %rdx
   or %rdx, %rax
+  mov %rax, -128(%rsp)
   mov $16, %edx
   xadd %rdx, %gs:CT_GS_CURSOR
   test $CT_CURSOR_VALID, %edx
@@ -862,8 +865,9 @@ agent_not_module:
   RECORD
   test $CT_WORD_TAIL, %r10d /* a call that has a frame */
   jz 3f
-  cmpb $0, CT_DESC_VALUES(%r11)
-  je 3f
+  cmpb $CT_HOOK_VALUES_FEW, CT_DESC_VALUES(%r11)
+  jb 3f
+  ja with_detail
   RECORD_VALUE %rdi, CT_WORD_ARG_1
   RECORD_VALUE %rsi, CT_WORD_ARG_2
 3:
@@ -871,6 +875,22 @@ to_relocated:
   mov CT_DESC_RELOCATED(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
+with_detail: /* the trampoline's own code, with registers as they are saved */
+  movzwl CT_DESC_DETAIL_TAIL(%r11), %eax
+  add CT_DESC_ENTER(%r11), %rax
+  jmp *%rax
+
+/*
+ * No room for a detail record. rax: where to try again, rdx: where to go on without it; what these were, and r11 and r10,
+ * is saved.
+ */
+  .globl agent_detail_full
+agent_detail_full:
+  mov %rcx, -40(%rsp)
+  mov %rax, -104(%rsp)
+  mov %rdx, -112(%rsp)
+  movq $CT_HALF_DETAIL, -96(%rsp)
+  jmp slow_common
 
 /*
  * An enter-only function was reached by a tail jump out of a call-through frame: record it as

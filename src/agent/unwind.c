@@ -138,9 +138,10 @@ agent_find_fde(uint64_t pc, struct dwarf_eh_bases *bases, const struct ct_hook_d
       bases->text = 0;
       bases->data = 0;
       bases->function = (void *)desc->enter;
-      return (void *)(desc->mode != CT_HOOK_FULL ? agent_config.fde_enter
-                      : desc->values             ? agent_config.fde_values
-                                                 : agent_config.fde_full);
+      return (void *)(desc->mode != CT_HOOK_FULL              ? agent_config.fde_enter
+                      : desc->values == CT_HOOK_VALUES_FEW    ? agent_config.fde_values
+                      : desc->values == CT_HOOK_VALUES_DETAIL ? agent_config.fde_detail
+                                                              : agent_config.fde_full);
     }
     uint32_t k = 0;
     while (k + 1u < desc->map_count && desc->after_callout + desc->map_new[k + 1] <= pc) {

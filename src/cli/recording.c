@@ -10,7 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SAMPLE_MAX = 256, RING_MIB_MAX = 256, OUTPUT_MIB_MAX = 4096, MAX_DEPTH = 1000000 };
+enum {
+  DETAIL_MIB_MAX = 256,
+  DETAIL_STACK_MAX = 512,
+  SAMPLE_MAX = 256,
+  RING_MIB_MAX = 256,
+  OUTPUT_MIB_MAX = 4096,
+  MAX_DEPTH = 1000000
+};
 
 static int
 apply_values(const struct ct_applied *applied)
@@ -20,6 +27,35 @@ apply_values(const struct ct_applied *applied)
     return ct_command_failed(applied->command, "out of memory");
   }
   ct_selection_set_values(*selection, strcmp(applied->option->name, "args") == 0 ? CT_VALUES_ALL : CT_VALUES_NONE);
+  return CT_EXIT_OK;
+}
+
+/* Without a pattern: all that is hooked in full. */
+static int
+apply_detail(const struct ct_applied *applied)
+{
+  struct ct_selection **selection = applied->member;
+  struct ct_diag diag = {""};
+  if (*selection == NULL && (*selection = ct_selection_create()) == NULL) {
+    return ct_command_failed(applied->command, "out of memory");
+  }
+  const char *pattern = strcmp(applied->value, "all") == 0 ? NULL : applied->value;
+  return ct_selection_add_detail(*selection, pattern, &diag) == 0
+             ? CT_EXIT_OK
+             : ct_usage_error(applied->command, "--detail '%.200s': %s", applied->value, diag.text);
+}
+
+static int
+apply_stack(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  uint64_t number;
+  if (!ct_parse_number(applied->value, DETAIL_STACK_MAX, &number) || number % 8 != 0) {
+    return ct_usage_error(applied->command, "--stack takes a multiple of 8 bytes, 0 to %u, not '%s'", DETAIL_STACK_MAX,
+                          applied->value);
+  }
+  session->detail_stack = (uint32_t)number;
+  session->no_detail_stack = number == 0;
   return CT_EXIT_OK;
 }
 
@@ -117,6 +153,32 @@ const struct ct_option ct_recording_options[] = {
      .apply = apply_values,
      MEMBER(selection)},
     {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
+    {.name = "detail",
+     .argument = "PATTERN",
+     .help = "record calls of what a pattern matches with all argument registers, results and a piece of the stack; "
+             "all: of all functions that are hooked in full; may be given several times",
+     .values = CT_COMPLETE_PATTERN,
+     .adds_up = true,
+     .apply = apply_detail,
+     MEMBER(selection)},
+    {.name = "stack",
+     .argument = "BYTES",
+     .help = "bytes of the stack in each of these, 0 to 512 (default 128)",
+     .values = "0 64 128 256 512",
+     .apply = apply_stack},
+    {.name = "vectors",
+     .help = "and xmm0 to xmm7, of each the low half, in which floating point arguments are",
+     .apply = ct_apply_flag,
+     MEMBER(detail_vectors)},
+    {.name = "detail-size",
+     .argument = "M",
+     .help = "shared memory for these, 1 to 256 MiB (default 64)",
+     .values = "16 64 128 256",
+     .least = 1,
+     .most = DETAIL_MIB_MAX,
+     .unit = " (MiB)",
+     .apply = ct_apply_count32,
+     MEMBER(detail_mib)},
     {.name = "sample",
      .argument = "N",
      .help = "record one of N calls of light hooks, N = 1, 2, 4 to 256; default: all, fewer while the recorder cannot "

@@ -337,6 +337,8 @@ drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
   }
   if (thread != NULL) {
     thread->generation = generation;
+    thread->detail_seq = 0;
+    thread->details = drain->details.count != 0 ? &drain->details : NULL;
     drain->threads[slot] = thread;
     drain_read_name(drain, thread);
     drain_read_totals(drain, thread);
@@ -542,6 +544,7 @@ drain_main(void *context)
     bool busy = drain_round(drain, false);
     busy |= drain_take_captures(drain);
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
+    drain_detail_free(&drain->details, drain->threads);
     uint64_t now = drain_now_ns();
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
@@ -588,7 +591,7 @@ drain_main(void *context)
 }
 
 int
-ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pid)
+ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64_t ring_at, int pid)
 {
   drain->ring = parts->header;
   drain->tids = parts->tids;
@@ -598,6 +601,17 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pi
   drain->segment_count = parts->segment_count;
   drain->pool = parts->captures;
   drain->pid = pid;
+  drain->details = (struct drain_details){
+      .ring = parts->header,
+      .slots = parts->slots,
+      .tids = parts->tids,
+      .entries = parts->entries + parts->segment_count,
+      .segments = parts->segments + (size_t)parts->segment_count * CT_SEGMENT_STRIDE,
+      .base = ring_at + parts->segments_offset + (uint64_t)parts->segment_count * CT_SEGMENT_STRIDE,
+      .first = parts->segment_count,
+      .count = parts->detail_count,
+      .form = drain->details.form,
+  };
   ct_thread_ids_begin(&drain->ids, pid);
   drain->alive_tsc = read_tsc();
   atomic_store_explicit(&drain->stopping, 0, memory_order_relaxed); /* there are no threads yet */
@@ -619,6 +633,23 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pi
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   drain->running = code == 0;
   return code == 0 ? 0 : CT_ENOMEM;
+}
+
+void
+ct_drain_detail(struct ct_drain *drain, struct ct_detail_form form)
+{
+  drain->details.form = form;
+}
+
+struct ct_detail_stats
+ct_drain_detail_stats(const struct ct_drain *drain)
+{
+  const struct ct_detail_stats *before = &drain->details_before;
+  const struct drain_details *now = &drain->details;
+  return (struct ct_detail_stats){.recorded = before->recorded + now->recorded,
+                                  .overwritten = before->overwritten + now->overwritten,
+                                  .skipped = before->skipped + now->skipped,
+                                  .refused = before->refused + now->refused};
 }
 
 static void
@@ -673,6 +704,8 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
     memset(drain->slot_reported[slot], 0, sizeof(drain->slot_reported[slot]));
   }
   drain_drop(drain, NULL, CT_DROP_NO_SLOT, lost_count(&drain->ring->dropped_no_slot));
+  drain->details_before = ct_drain_detail_stats(drain);
+  drain->details = (struct drain_details){.count = 0};
   add_switches(&drain->switches_before, drain_switches_stats(drain->switches));
   drain_switches_close(drain->switches);
   drain->switches = NULL;

@@ -69,6 +69,11 @@ struct ct_capture_stats {
   uint64_t limit;   /* the most that is recorded */
 };
 
+/* Records of the detail lane: in the trace; written over before they were read; without room; scribbled over. */
+struct ct_detail_stats {
+  uint64_t recorded, overwritten, skipped, refused;
+};
+
 #define CT_SAMPLING_HISTORY 1000u
 struct ct_sampling_change {
   uint64_t ns; /* CLOCK_MONOTONIC */
@@ -92,15 +97,20 @@ int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint3
                     const struct ct_pause_request *pause_request, struct ct_drain **out);
 
 /*
- * Begins with the ring of a new image of process pid; parts are copied. Between two images the drain must be stopped.
- * The mode of function id is given with ct_drain_function_mode before any of its events can arrive.
+ * Begins with the ring of a new image of process pid, which has it at ring_at; parts are copied. Between two images the
+ * drain must be stopped. The mode of function id is given with ct_drain_function_mode before any of its events can
+ * arrive.
  */
-int ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, int pid);
+int ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64_t ring_at, int pid);
 /* Before ct_drain_start, for each image; the interval in force stays from one to the next. */
 void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *options);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
 void ct_drain_capture(struct ct_drain *drain, uint64_t limit);
+/* Before ct_drain_start, for each image: what the records of its detail lane hold, if it has one. */
+void ct_drain_detail(struct ct_drain *drain, struct ct_detail_form form);
+/* Under the lock. */
+struct ct_detail_stats ct_drain_detail_stats(const struct ct_drain *drain);
 /* Under the lock. */
 struct ct_capture_stats ct_drain_capture_stats(const struct ct_drain *drain);
 /* Takes everything that is left, ends the drain's thread. exec_tid: the thread that went on to a new image, 0: the

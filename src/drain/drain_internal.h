@@ -55,6 +55,8 @@ struct ct_drain {
   struct drain_sampling sampling;
   struct drain_switches *switches;        /* of this image; NULL: none */
   struct ct_switch_stats switches_before; /* of those before */
+  struct drain_details details;           /* of this image; count 0: none */
+  struct ct_detail_stats details_before;  /* of those before */
   struct ct_capture_pool *captures;       /* of this image; NULL: none */
   uint64_t capture_limit;                 /* bytes of it that the trace takes, 0: it takes none */
   struct ct_capture_stats capture_stats;  /* without what this image's pool counts */

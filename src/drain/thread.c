@@ -238,17 +238,18 @@ is_on_stack(const struct drain_thread *thread, uint32_t ra_slot)
   return ra_slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
 }
 
-static inline bool
-is_value(uint32_t fn)
-{
-  return (fn & 0xf) >= CT_OTHER_ARG_1 && (fn & 0xf) <= CT_OTHER_RESULT && (fn & CT_FN_POINT_BIT) == 0;
-}
-
-/* An argument or the result of the call at the return-address slot, if that has a frame. */
+/* An argument or the result of the call at the return-address slot, if that has a frame; or where its detail is. */
 static void
 value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slot)
 {
   struct ct_encoder *encoder = thread->encoder;
+  if ((fn & 0xf) == CT_OTHER_DETAIL) {
+    leave_inside(encoder, encoder->last_tsc, ra_slot);
+    if (thread->details != NULL) {
+      drain_detail_take(thread->details, thread, number, ra_slot);
+    }
+    return;
+  }
   if ((fn & 0xf) == CT_OTHER_RESULT) {
     leave_inside(encoder, encoder->last_tsc, ra_slot);
   }
@@ -272,7 +273,7 @@ expect_no_return(struct ct_encoder *encoder, uint32_t ra_slot)
 __attribute__((cold, noinline)) static void
 other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
-  if (is_value(fn)) {
+  if (drain_is_value(fn)) {
     value(thread, tsc, fn, ra_slot);
     return;
   }
@@ -368,7 +369,7 @@ has_no_ra_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
   return (fn & CT_FN_POINT_BIT) != 0
              ? modes[fn & CT_FN_MAX] == CT_HOOK_STACKLESS || is_own_point(thread)
              : (fn & 0xf) != CT_OTHER_TAIL_OUT && (fn & 0xf) != CT_OTHER_UNWIND && (fn & 0xf) != CT_OTHER_COPY &&
-                   (fn & 0xf) != CT_OTHER_UNSEEN && !is_value(fn);
+                   (fn & 0xf) != CT_OTHER_UNSEEN && !drain_is_value(fn);
 }
 
 void
@@ -388,7 +389,7 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       continue; /* scribbled over by the target */
     }
     if (CT_UNLIKELY(!is_on_stack(thread, ra_slot)) && !(kind == CT_KIND_OTHER && has_no_ra_slot(thread, fn, modes))) {
-      find_stack(thread, kind == CT_KIND_OTHER && is_value(fn) ? encoder->last_tsc : tsc, ra_slot);
+      find_stack(thread, kind == CT_KIND_OTHER && drain_is_value(fn) ? encoder->last_tsc : tsc, ra_slot);
     }
     if (CT_UNLIKELY(thread->has_gone) && (kind != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0)) {
       reconcile_gone(thread, tsc, ra_slot);

@@ -3,6 +3,7 @@
 #ifndef CT_DRAIN_THREAD_H
 #define CT_DRAIN_THREAD_H
 
+#include "drain/detail.h"
 #include "drain/drain.h"
 #include "drain/flows.h"
 #include "trace/encoder.h"
@@ -51,7 +52,9 @@ struct drain_thread {
   uint64_t since_tsc; /* it has begun later */
   uint64_t samples;   /* events of sampled hooks encoded */
   uint64_t waited;    /* ticks for which it has waited for room */
-  uint64_t last_clock; /* of the last event that has one; 0: none yet */
+  uint64_t last_clock;           /* of the last event that has one; 0: none yet */
+  struct drain_details *details; /* the detail lane; NULL: there is none */
+  uint32_t detail_seq;           /* position among the thread's segments there of the last one with a record */
 };
 
 /* The time of its last event, or when it had not begun: what has been lost was after that. */
@@ -61,13 +64,21 @@ drain_thread_last(const struct drain_thread *thread)
   return thread->encoder->last_tsc != 0 ? thread->encoder->last_tsc : thread->since_tsc;
 }
 
-/* An argument or a result has a value in its entry. */
+/* In place of the clock the event has a value: an argument or a result, or where a detail record is. */
+static inline bool
+drain_is_value(uint32_t fn)
+{
+  uint32_t other = fn & 0xf;
+  return (fn & CT_FN_POINT_BIT) == 0 &&
+         ((other >= CT_OTHER_ARG_1 && other <= CT_OTHER_RESULT) || other == CT_OTHER_DETAIL);
+}
+
+/* See there. */
 static inline bool
 drain_event_has_clock(const struct ct_ring_event *event)
 {
   uint32_t fn = (uint32_t)event->word >> CT_WORD_FN_SHIFT;
-  return (event->word >> CT_WORD_KIND_SHIFT & 3) != CT_KIND_OTHER || (fn & CT_FN_POINT_BIT) != 0 ||
-         (fn & 0xf) < CT_OTHER_ARG_1 || (fn & 0xf) > CT_OTHER_RESULT;
+  return (event->word >> CT_WORD_KIND_SHIFT & 3) != CT_KIND_OTHER || !drain_is_value(fn);
 }
 
 /* Encodes count events, all valid. modes is indexed by function id, function_count of them known. */

@@ -27,6 +27,7 @@
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
 #define VALUES_MAX   256                    /* more where arguments and result are recorded */
+#define DETAIL_MAX   768                    /* ... with detail */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define EVICTED_MAX  128                    /* bytes of a copy */
@@ -410,7 +411,8 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .mode = ct_planned_mode(planned, requested),
       .callout = planned->callout,
       .self_branch = planned->self_branch,
-      .values = ct_planned_has_values(planned, requested),
+      .values = ct_planned_values(planned, requested),
+      .detail = build->layout->detail,
       .event_last = planned->event_last,
       .store_delta = build->layout->store_delta,
       .table = build->layout->table,
@@ -550,14 +552,6 @@ put_region(struct build *build)
                                       build->desc_count, CT_REGION_MAX);
 }
 
-/* Names that are free again when their module is removed; 0 is nobody's. */
-static uint32_t
-new_owner(struct ct_agent_layout *layout)
-{
-  layout->last_owner++;
-  return layout->last_owner;
-}
-
 /* Faster to fill, and fewer misses in the address caches when many functions are called. No matter if there are none.
  */
 static void
@@ -600,7 +594,8 @@ install(struct build *build, struct ct_diag *diag)
   uint64_t size =
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->springboard_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
   for (size_t i = 0; i < plan->count; i++) {
-    size += ct_filter_result_mode(build->filter_result, i) == CT_REQUESTED_VALUES ? VALUES_MAX : 0;
+    enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
+    size += requested == CT_REQUESTED_VALUES ? VALUES_MAX : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX : 0;
   }
   size = round_up(size, CT_NEAR_UNIT);
   int code = ct_near_alloc_region(build->remote, build->layout, lo, hi, size, &installed->region, diag);
@@ -648,7 +643,7 @@ ct_install_module(const struct ct_remote *remote, struct ct_agent_layout *layout
   uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
-  installed->owner = new_owner(layout);
+  installed->owner = ++layout->last_owner;
   int code = ct_install_mark_text(remote, layout, plan, base, CT_TEXT_MODULE);
   if (code != 0) {
     return ct_fail(diag, code, "cannot write the text table");
@@ -710,7 +705,7 @@ ct_install_layer(const struct ct_remote *remote, struct ct_agent_layout *layout,
   uint64_t begin = ct_now_ns();
   installed->first_fn = first_fn;
   installed->base = base;
-  installed->owner = new_owner(layout);
+  installed->owner = ++layout->last_owner;
   struct build build = {.remote = remote,
                         .layout = layout,
                         .plan = plan,

@@ -41,14 +41,15 @@ struct ct_agent_layout {
   uint64_t ring;   /* the memfd's mapping */
   uint64_t controls;
   int64_t store_delta;
-  uint64_t crash;             /* handler of fatal signals */
-  uint64_t restorer;          /* what the agent's signal handlers return to */
-  uint64_t scratch;           /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */
-  struct ct_region_head head; /* what every region begins with */
-  uint32_t region_count;      /* entries of the agent's list that have been in use */
+  struct ct_detail_form detail; /* of hooks with detail */
+  uint64_t crash;               /* handler of fatal signals */
+  uint64_t restorer;            /* what the agent's signal handlers return to */
+  uint64_t scratch;             /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */
+  struct ct_region_head head;   /* what every region begins with */
+  uint32_t region_count;        /* entries of the agent's list that have been in use */
   uint32_t region_used[CT_REGION_MAX]; /* the owner of each, 0: free */
   uint32_t unwinder_owner[CT_UNWINDER_MAX];
-  uint32_t last_owner;
+  uint32_t last_owner; /* owners' names are free again when their module is removed; 0 is nobody's */
   uint64_t *stub_pages; /* mapped for stubs */
   size_t stub_page_count;
   struct ct_stub *stubs;

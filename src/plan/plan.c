@@ -55,10 +55,13 @@ static const struct {
     [CT_REFUSED_RUNTIME] = {"runtime", "its runtime enters it after its first byte"},
 };
 
-bool
-ct_planned_has_values(const struct ct_planned *planned, enum ct_requested_mode requested)
+uint8_t
+ct_planned_values(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
-  return requested == CT_REQUESTED_VALUES && planned->mode == CT_HOOK_FULL;
+  return planned->mode != CT_HOOK_FULL      ? CT_HOOK_VALUES_NONE
+         : requested == CT_REQUESTED_VALUES ? CT_HOOK_VALUES_FEW
+         : requested == CT_REQUESTED_DETAIL ? CT_HOOK_VALUES_DETAIL
+                                            : CT_HOOK_VALUES_NONE;
 }
 
 uint8_t
@@ -67,7 +70,7 @@ ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode request
   if (requested == CT_REQUESTED_NONE) {
     return 0;
   }
-  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + (ct_planned_has_values(planned, requested) ? 0x80 : 0));
+  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + ct_planned_values(planned, requested) * 0x40);
 }
 
 uint8_t

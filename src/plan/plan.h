@@ -100,6 +100,7 @@ enum ct_requested_mode {
   CT_REQUESTED_PASSTHROUGH, /* no event, but a trampoline: CT_HOOK_PASSTHROUGH */
   CT_REQUESTED_LIGHT,       /* CT_HOOK_SAMPLED where that can be */
   CT_REQUESTED_VALUES,      /* as CT_REQUESTED_HOOK, and where that is a full hook arguments and result too */
+  CT_REQUESTED_DETAIL,      /* likewise, with records in the detail lane */
 };
 
 /* All zero: every hook of the plan. */
@@ -124,7 +125,8 @@ ct_filter_result_mode(const struct ct_filter_result *filter_result, size_t funct
 static inline bool
 ct_requested_has_event(enum ct_requested_mode requested)
 {
-  return requested == CT_REQUESTED_HOOK || requested == CT_REQUESTED_LIGHT || requested == CT_REQUESTED_VALUES;
+  return requested == CT_REQUESTED_HOOK || requested == CT_REQUESTED_LIGHT || requested == CT_REQUESTED_VALUES ||
+         requested == CT_REQUESTED_DETAIL;
 }
 
 /* Why a function that is not wanted is not; of no meaning for the others. */
@@ -154,8 +156,8 @@ enum ct_requested_mode ct_requested_for_none(const struct ct_planned *planned);
 bool ct_refusal_by_user(enum ct_refusal refusal);
 /* The hook that a planned function gets (enum ct_requested_mode: not CT_REQUESTED_NONE): CT_HOOK_*. */
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested);
-/* That records arguments and result. */
-bool ct_planned_has_values(const struct ct_planned *planned, enum ct_requested_mode requested);
+/* What that records of arguments and result: CT_HOOK_VALUES_*. */
+uint8_t ct_planned_values(const struct ct_planned *planned, enum ct_requested_mode requested);
 /* Another number for each sort of trampoline that it may be; 0: none. */
 uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode requested);
 

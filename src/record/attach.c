@@ -371,7 +371,7 @@ hook_stopped(struct ct_session *session, const struct ct_injected_options *optio
     goto take_out;
   }
   session_sample(session);
-  code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
+  code = session_start_drain(session, pid);
   if (code != 0) {
     goto take_out;
   }
@@ -390,11 +390,10 @@ take_out:
 int
 session_attach(struct ct_session *session, pid_t pid, struct ct_diag *diag)
 {
-  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                        .lossless = session->options.lossless,
-                                        .running = true,
-                                        .follow = session->node.tree != NULL,
-                                        .no_crash = true}; /* not yet */
+  struct ct_injected_options options = session_image_options(session);
+  options.running = true;
+  options.follow = session->node.tree != NULL;
+  options.no_crash = true; /* not yet */
   bool crashes = false;
   int code = check_target(pid, diag);
   if (code != 0 || (code = ct_process_open(pid, &session->target.process, diag)) != 0 ||

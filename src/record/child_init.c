@@ -27,8 +27,7 @@ is_waiting(struct ct_session *session)
 static int
 make_own(struct ct_session *session, struct ct_diag *diag)
 {
-  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                        .lossless = session->options.lossless};
+  struct ct_injected_options options = session_image_options(session);
   struct ct_child_init *child_init = session->node.child_init;
   session->recording.image.layout = child_init->layout;
   memset(&child_init->layout, 0, sizeof(child_init->layout));
@@ -88,7 +87,7 @@ start_forked(struct ct_session *session, struct ct_diag *diag)
     ct_modules_publish(&session->recording.modules, &to);
   }
   if (code == 0) {
-    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, child_init->pid);
+    code = session_start_drain(session, child_init->pid);
   }
   if (code == 0) {
     ct_process_path(child_init->pid, "exe", exe, sizeof(exe));

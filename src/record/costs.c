@@ -152,7 +152,7 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
   struct ct_hook_desc *desc = &bench->descs[subject];
   struct ct_trampoline_spec spec = {.fn = subject,
                                     .mode = modes[subject],
-                                    .values = subject == VALUES,
+                                    .values = subject == VALUES ? CT_HOOK_VALUES_FEW : CT_HOOK_VALUES_NONE,
                                     .store_delta = bench->store_delta,
                                     .table = (uint64_t)bench->table,
                                     .function = function,
@@ -184,7 +184,8 @@ emit_all(struct bench *bench)
                                                            .not_module = skip_enter,
                                                            .restore_ra_slot = skip_enter,
                                                            .restore_passthrough = skip_enter,
-                                                           .sample_due = skip_enter};
+                                                           .sample_due = skip_enter,
+                                                           .detail_full = skip_enter};
   uint64_t functions[SUBJECTS];
   for (enum subject s = PLAIN; s < SUBJECTS; s++) {
     functions[s] = emit_function(&bench->functions, s == PLAIN_PAIR ? functions[PLAIN] : 0);

@@ -121,6 +121,8 @@ page_up(uint64_t value)
 static void
 lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_injected_options *options, int pid)
 {
+  uint64_t details = options->detail_bytes / CT_SEGMENT_BYTES;
+  details = details > CT_DETAIL_SEGMENT_MAX ? CT_DETAIL_SEGMENT_MAX : details;
   ring->version = CT_RING_VERSION;
   ring->target_pid = (uint32_t)pid;
   ring->slot_count = CT_SLOT_COUNT;
@@ -129,16 +131,21 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_inj
   ring->handshakes_offset = CT_HANDSHAKES_OFFSET;
   ring->slots_offset = ring->handshakes_offset + CT_HANDSHAKE_COUNT * CT_HANDSHAKE_BYTES;
   ring->table_offset = page_up(ring->slots_offset + CT_SLOT_COUNT * sizeof(struct ct_slot));
-  ring->crash_offset = page_up(ring->table_offset + segments * sizeof(struct ct_segment_entry));
+  ring->crash_offset = page_up(ring->table_offset + (segments + details) * sizeof(struct ct_segment_entry));
   ring->capture_offset = ring->crash_offset + page_up(sizeof(struct ct_crash));
   ring->segments_offset = ring->capture_offset + CT_PAGE_BYTES + CT_CAPTURE_PIECES * CT_CAPTURE_BYTES;
   /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
-  ring->total_bytes = ring->segments_offset + (uint64_t)(segments + 1) * CT_SEGMENT_STRIDE;
+  ring->total_bytes = ring->segments_offset + (segments + details + 1) * CT_SEGMENT_STRIDE;
   ring->lossless = options->lossless;
+  ring->detail_count = (uint32_t)details;
+  ring->detail_waits = options->detail_always;
   ring->controller_pid = (uint32_t)getpid();
   ring->inside.controller_start = ct_process_start_time(getpid());
   for (uint32_t i = 0; i < segments; i++) {
     ring->free_map[i / 64] |= 1ull << (i % 64);
+  }
+  for (uint32_t i = 0; i < details; i++) {
+    ring->detail_free_map[i / 64] |= 1ull << (i % 64);
   }
   ring->magic = CT_RING_MAGIC;
 }
@@ -162,6 +169,7 @@ find_parts(struct ct_injected *image, const struct ct_ring_header *ring_layout)
       .handshakes_offset = ring_layout->handshakes_offset,
       .segments_offset = ring_layout->segments_offset,
       .segment_count = ring_layout->segment_count,
+      .detail_count = ring_layout->detail_count,
   };
 }
 
@@ -262,7 +270,7 @@ map_ring_here(const struct ct_remote *remote, int fd, const struct ct_injected_o
   find_parts(image, &ring_layout);
   memcpy(mapping, &ring_layout, sizeof(ring_layout));
   for (uint32_t i = 0; i < CT_SLOT_COUNT; i++) {
-    image->parts.slots[i].active_segment = CT_SEGMENT_NONE;
+    image->parts.slots[i].active_segment = image->parts.slots[i].detail_segment = CT_SEGMENT_NONE;
   }
   return 0;
 }
@@ -403,6 +411,7 @@ place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct
                                          .restore_ra_slot = layout->base + agent->restore_ra_slot,
                                          .restore_passthrough = layout->base + agent->restore_passthrough,
                                          .sample_due = layout->base + agent->sample_due,
+                                         .detail_full = layout->base + agent->detail_full,
 #define X(name) .callout_##name = layout->base + agent->callout_##name,
                                          CT_CALLOUT_ENTRIES(X)
 #undef X
@@ -483,13 +492,14 @@ configure(const struct ct_process *process, struct ct_injected *image, const str
   config->stacks = layout->stacks;
   config->main_stack = *stack;
   struct ct_trampoline_rows rows;
-  size_t bytes = ct_trampoline_unwind(layout->store_delta, unwind, sizeof(unwind), unwind_at, &rows);
+  size_t bytes = ct_trampoline_unwind(layout->store_delta, layout->detail, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
     free(config);
     return CT_ERANGE;
   }
   config->fde_full = rows.full;
   config->fde_values = rows.values;
+  config->fde_detail = rows.detail;
   config->fde_enter = rows.enter;
   int code = ct_process_write(process, unwind_at, unwind, bytes);
   if (code == 0) {
@@ -559,6 +569,7 @@ ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_
   struct ct_stack_range stack;
   memset(image, 0, sizeof(*image));
   image->layout.store_delta = STORE_DELTA;
+  image->layout.detail = options->detail;
   image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
   if (code != 0) {
@@ -639,6 +650,8 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
   }
   uint64_t most = (uint64_t)old->segment_count * CT_SEGMENT_BYTES;
   fitting.ring_bytes = fitting.ring_bytes < most ? fitting.ring_bytes : most;
+  most = (uint64_t)old->detail_count * CT_SEGMENT_BYTES;
+  fitting.detail_bytes = fitting.detail_bytes < most ? fitting.detail_bytes : most;
   static const char name[] = CT_RING_NAME;
   code = ct_process_write(remote->process, image->layout.scratch, name, sizeof(name));
   code = code == 0 ? create_memfd(remote, image->layout.scratch, &fd, diag) : code;

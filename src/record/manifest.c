@@ -253,6 +253,20 @@ ct_manifest_output(const struct ct_drain *drain)
   return json;
 }
 
+json_t *
+ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form)
+{
+  struct ct_detail_stats stats = ct_drain_detail_stats(drain);
+  json_t *json = json_object();
+  json_object_set_new(json, "records", json_integer((json_int_t)stats.recorded));
+  json_object_set_new(json, "overwritten", json_integer((json_int_t)stats.overwritten));
+  json_object_set_new(json, "no_room", json_integer((json_int_t)stats.skipped));
+  json_object_set_new(json, "refused", json_integer((json_int_t)stats.refused));
+  json_object_set_new(json, "stack_bytes", json_integer(form.stack));
+  json_object_set_new(json, "vectors", json_boolean(form.vectors));
+  return json;
+}
+
 /* How many files were planned, and how many of the plans came from the cache. */
 static json_t *
 analysis_json(const struct ct_manifest *manifest)

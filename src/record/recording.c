@@ -33,6 +33,10 @@ session_write_manifest(struct ct_session *session, bool complete)
   ct_plans_unlock(session->recording.modules.plans);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
+  if (ct_selection_detail(session->options.selection) != NULL) {
+    json_object_set_new(json, "detail",
+                        ct_manifest_detail(session->recording.drain, session_image_options(session).detail));
+  }
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
   if (session->node.tree != NULL && !session->node.is_child) {
     tree_put(session->node.tree, json);
@@ -105,15 +109,38 @@ check_image(struct ct_session *session, const char *path, const char *target, st
   return 0;
 }
 
+struct ct_injected_options
+session_image_options(const struct ct_session *session)
+{
+  const struct ct_session_options *options = &session->options;
+  bool has_detail = ct_selection_detail(options->selection) != NULL;
+  uint32_t stack = options->detail_stack != 0 ? options->detail_stack : CT_DETAIL_STACK_DEFAULT;
+  uint64_t mib = options->detail_mib != 0 ? options->detail_mib : CT_DETAIL_MIB_DEFAULT;
+  return (struct ct_injected_options){
+      .ring_bytes = (uint64_t)options->ring_mib << 20,
+      .lossless = options->lossless,
+      .detail_bytes = has_detail ? mib << 20 : 0,
+      .detail = {.stack = (uint16_t)(options->no_detail_stack ? 0 : stack), .vectors = options->detail_vectors},
+      .detail_always = true,
+  };
+}
+
+int
+session_start_drain(struct ct_session *session, pid_t pid)
+{
+  const struct ct_injected *image = &session->recording.image;
+  ct_drain_detail(session->recording.drain, image->layout.detail);
+  return ct_drain_start(session->recording.drain, &image->parts, image->layout.ring, pid);
+}
+
 /* The process stands after an exec: makes the new image ready and resumes it. */
 int
 session_begin_image(struct ct_session *session, struct ct_diag *diag)
 {
   uint64_t begin = ct_now_ns();
-  struct ct_injected_options options = {.ring_bytes = (uint64_t)session->options.ring_mib << 20,
-                                        .lossless = session->options.lossless,
-                                        .int3 = session->options.int3,
-                                        .follow = session->node.tree != NULL};
+  struct ct_injected_options options = session_image_options(session);
+  options.int3 = session->options.int3;
+  options.follow = session->node.tree != NULL;
   char path[64], target[PATH_MAX];
   pid_t pid = session->target.process.pid;
   ct_process_path(pid, "exe", path, sizeof(path));
@@ -144,7 +171,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   session->recording.image_count++;
   if (code >= 0) {
     session_sample(session);
-    code = ct_drain_start(session->recording.drain, &session->recording.image.parts, pid);
+    code = session_start_drain(session, pid);
   }
   session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
   session->recording.manifest.install_ns += ct_now_ns() - begin;

@@ -151,6 +151,10 @@ struct ct_module_sinks session_sinks(struct ct_session *session);
 /* Tells the drain, before it starts, how sampled hooks are sampled in the image. */
 void session_sample(struct ct_session *session);
 /* The process stands after an exec: makes the new image ready. */
+/* How the ring and the agent are to be, by the session's options. */
+struct ct_injected_options session_image_options(const struct ct_session *session);
+/* The drain begins with the image's ring. 0 or CT_ENOMEM. */
+int session_start_drain(struct ct_session *session, pid_t pid);
 int session_begin_image(struct ct_session *session, struct ct_diag *diag);
 /* Brings the functions of new modules into the trace, when the process does not wait for it. */
 void session_publish(struct ct_session *session);

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 5u
+#define CT_RING_VERSION 6u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -76,6 +76,7 @@ enum ct_other {
   CT_OTHER_AWAY = 10,   /* contrail kept the thread waiting until now; the value is a kind (enum ct_ring_away), and
                           ra_slot says how long, in units of 2^CT_AWAY_SHIFT ticks */
   CT_OTHER_UNSEEN = 11, /* the frame at ra_slot has its true return address back: it will return unseen */
+  CT_OTHER_DETAIL = 12, /* the call at ra_slot has a detail record: in place of the clock its address in the target */
   CT_OTHER_STACK = 3,   /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
                             0: ra_slots do not tell whether an event is on it, only the next point is */
 };
@@ -134,6 +135,51 @@ struct ct_request {
   int64_t result;
 };
 
+/*
+ * The detail lane: further segments, after those of events, in the same table. A thread has one of them besides that of
+ * its events, and appends a record for each enter and each return of a function that is hooked with detail. Then it
+ * says where the record is, by an event of its own (CT_OTHER_DETAIL), after the enter's and before the return's: only
+ * by that are records found, so a record says nothing of whether it is whole. The last record of a segment may end
+ * after the segment's end, in the half of the stride that is otherwise never touched.
+ */
+struct ct_detail_record {
+  uint64_t tsc;  /* as in the event of the enter or return */
+  uint64_t word; /* likewise, without a tag */
+  uint64_t sp;   /* address of the return-address slot */
+  uint64_t bp;
+};
+struct ct_detail_enter {
+  struct ct_detail_record record;
+  uint64_t return_address;
+  uint64_t registers[8]; /* enum ct_detail_register of <contrail/trace.h> */
+  /* With vectors: the low halves of xmm0 to xmm7. With stack bytes: how many there are of them, and as many as that,
+   * from sp upwards; fewer than asked for where the stack ends. */
+};
+struct ct_detail_return {
+  struct ct_detail_record record;
+  uint64_t rax, rdx, xmm0, xmm1;
+};
+_Static_assert(sizeof(struct ct_detail_record) == 32 && sizeof(struct ct_detail_enter) == 104 &&
+                   sizeof(struct ct_detail_return) == 64,
+               "detail records");
+#define CT_DETAIL_VECTORS     8u
+#define CT_DETAIL_STACK_MAX   512u
+#define CT_DETAIL_BYTES_MAX   704u
+#define CT_DETAIL_SEGMENT_MAX 4096u
+/* What is recorded of an enter, the same for all hooks of an image. */
+struct ct_detail_form {
+  uint16_t stack;   /* bytes, a multiple of 8, up to CT_DETAIL_STACK_MAX */
+  uint16_t vectors; /* not 0: xmm0 to xmm7 */
+};
+/* What its record takes in the segment. */
+static inline uint32_t
+ct_detail_enter_bytes(struct ct_detail_form form)
+{
+  uint32_t bytes = (uint32_t)sizeof(struct ct_detail_enter) + (form.vectors != 0 ? CT_DETAIL_VECTORS * 8 : 0);
+  bytes += form.stack != 0 ? 8u + form.stack : 0;
+  return (bytes + 15) & ~15u;
+}
+
 struct ct_slot {
   uint32_t generation;          /* counts the threads that had this slot; changed by the agent at registration */
   uint32_t tid;                 /* of this generation */
@@ -145,7 +191,11 @@ struct ct_slot {
   uint64_t swaps;
   struct ct_request request;
   uint64_t start_tsc;
-  uint64_t pad[8];
+  uint32_t detail_segment;     /* index of the active one, CT_SEGMENT_NONE */
+  uint32_t detail_seq;         /* next detail segment's position among the thread's */
+  uint64_t detail_skipped;     /* atomic: records that found no room */
+  uint64_t detail_overwritten; /* atomic: segments taken away before the drain was done with them */
+  uint64_t pad[5];
 };
 _Static_assert(sizeof(struct ct_slot) == 192, "slot");
 
@@ -347,6 +397,9 @@ struct ct_ring_header {
   uint32_t pad3;
   uint64_t leave_frame; /* of whoever has asked, for a mapping: address of its struct ct_leave_frame */
   uint64_t free_map[CT_SEGMENT_MAX / 64]; /* atomic bits: 1 = free; lowest first, so that warm pages are used again */
+  uint32_t detail_count;                  /* segments of the detail lane, in the table after segment_count; 0: none */
+  uint32_t detail_waits;                  /* a thread waits for a free one, where lossless is set: all are written */
+  uint64_t detail_free_map[CT_DETAIL_SEGMENT_MAX / 64];
   struct ct_inside inside;
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
@@ -367,7 +420,7 @@ struct ct_ring_parts {
   struct ct_capture_pool *captures;
   uint64_t bytes;
   uint64_t tids_offset, handshakes_offset, segments_offset; /* for addresses in the target */
-  uint32_t segment_count;
+  uint32_t segment_count, detail_count;
 };
 
 static inline struct ct_handshake *
@@ -425,8 +478,12 @@ struct ct_control_page {
   uint64_t enters; /* how often an enter half has taken the slow path: what hook it was in before has been left then */
   /* How often any hook has taken it; one hook up to CT_HOOK_VISITS_MAX times once the ring is closed. */
   uint64_t visits;
+  uint64_t detail_cursor; /* address of the next detail record; 0, or without CT_CURSOR_VALID: there is no room */
+  uint64_t detail_base;
+  uint32_t detail_segment; /* index, CT_SEGMENT_NONE */
+  uint32_t pad;
 };
-#define CT_HOOK_VISITS_MAX 3 /* for room, its enter half again, its callout */
+#define CT_HOOK_VISITS_MAX 4 /* for room, its enter half again, room for its detail record, its callout */
 #define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
 
 _Static_assert(offsetof(struct ct_control_page, cursor) == CT_GS_CURSOR, "gs");
@@ -452,6 +509,7 @@ _Static_assert(CT_GS_HOOKED_LO % 16 == 0 && CT_GS_HOOKED_LEN == CT_GS_HOOKED_LO 
                    CT_GS_STACK_LEN == CT_GS_STACK_LO + 8,
                "both change by one instruction");
 _Static_assert(offsetof(struct ct_control_page, stack_hi) == CT_GS_STACK_HI, "gs");
+_Static_assert(offsetof(struct ct_control_page, detail_cursor) == CT_GS_DETAIL_CURSOR, "gs");
 
 /* After every trampoline, in the region's descriptor table, sorted by enter address. */
 struct ct_hook_desc {
@@ -470,8 +528,10 @@ struct ct_hook_desc {
   uint64_t after_callout; /* displaced instructions after the callout */
   uint8_t map_new[8];     /* offset from after_callout of each displaced instruction ... */
   uint8_t map_old[8];     /* ... and from function */
-  uint8_t values;         /* its arguments and its result are recorded */
-  uint8_t pad[7];
+  uint8_t values;         /* CT_HOOK_VALUES_* */
+  uint8_t pad;
+  uint16_t detail_tail; /* CT_HOOK_VALUES_DETAIL: offset from enter of where a call goes on that came by a tail jump */
+  uint32_t pad2;
 };
 _Static_assert(sizeof(struct ct_hook_desc) == 96, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
@@ -482,6 +542,7 @@ _Static_assert(offsetof(struct ct_hook_desc, callout) == CT_DESC_CALLOUT, "desc"
 _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, detail_tail) == CT_DESC_DETAIL_TAIL, "desc");
 
 /* What a function's trampoline does besides recording; callouts.h. */
 enum ct_callout {
@@ -538,6 +599,7 @@ struct ct_region_head {
   uint64_t restore_ra_slot;     /* enter-only function reached by a tail jump out of a call-through frame */
   uint64_t restore_passthrough; /* the same of an excluded function */
   uint64_t sample_due;          /* a sampled hook under sampling: this call is to be recorded */
+  uint64_t detail_full;         /* no room for a detail record */
   /* Of this region alone. */
   uint64_t region_bytes; /* of its mapping, from the head on */
   uint64_t patches;      /* address of its patches, sorted by address */
@@ -627,6 +689,7 @@ struct ct_agent_config {
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
   uint64_t fde_values;                           /* ... for CT_HOOK_FULL with values */
+  uint64_t fde_detail;                           /* ... for CT_HOOK_FULL with detail */
   struct ct_unwinder unwinders[CT_UNWINDER_MAX]; /* hi == 0: unused */
   struct ct_signal_action shown[CT_SIGNALS];     /* of crash_signals: SIG_DFL as the program has set it */
   uint64_t loader_state; /* address of the loader's r_state (link.h: 0 RT_CONSISTENT), 0 when it is not known */
@@ -656,7 +719,8 @@ _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPP
 _Static_assert(offsetof(struct ct_control_page, busy) == CT_GS_BUSY, "gs");
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                    CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
-                   CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT && CT_KIND_OTHER == 0,
+                   CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT &&
+                   CT_WORD_DETAIL == CT_OTHER_DETAIL << CT_WORD_FN_SHIFT && CT_KIND_OTHER == 0,
                "word");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),
                "word");

@@ -4,28 +4,29 @@
 #define CT_RING_OFFSETS_H
 
 /* struct ct_control_page, relative to gs */
-#define CT_GS_CURSOR     0
-#define CT_GS_STACK_LO   16
-#define CT_GS_STACK_LEN  24
-#define CT_GS_TABLE      32
-#define CT_GS_COUNTDOWN  40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control_page */
-#define CT_GS_SAMPLE     44
-#define CT_GS_MAGIC      48
-#define CT_GS_MODE       56
-#define CT_GS_TID        60
-#define CT_GS_AGENT_SP   64
-#define CT_GS_SLOT       72
-#define CT_GS_PARKED     76
-#define CT_GS_BUSY       92
-#define CT_GS_CONTEXT    112
-#define CT_GS_DRAW       116
-#define CT_GS_BLOCK      120
-#define CT_GS_MISTAKABLE 128
-#define CT_GS_SILENT     132
-#define CT_GS_COPIES     140
-#define CT_GS_HOOKED_LO  144
-#define CT_GS_HOOKED_LEN 152
-#define CT_GS_STACK_HI   160
+#define CT_GS_CURSOR        0
+#define CT_GS_STACK_LO      16
+#define CT_GS_STACK_LEN     24
+#define CT_GS_TABLE         32
+#define CT_GS_COUNTDOWN     40 /* with CT_GS_SAMPLE one 64-bit word, see struct ct_control_page */
+#define CT_GS_SAMPLE        44
+#define CT_GS_MAGIC         48
+#define CT_GS_MODE          56
+#define CT_GS_TID           60
+#define CT_GS_AGENT_SP      64
+#define CT_GS_SLOT          72
+#define CT_GS_PARKED        76
+#define CT_GS_BUSY          92
+#define CT_GS_CONTEXT       112
+#define CT_GS_DRAW          116
+#define CT_GS_BLOCK         120
+#define CT_GS_MISTAKABLE    128
+#define CT_GS_SILENT        132
+#define CT_GS_COPIES        140
+#define CT_GS_HOOKED_LO     144
+#define CT_GS_HOOKED_LEN    152
+#define CT_GS_STACK_HI      160
+#define CT_GS_DETAIL_CURSOR 184
 
 /* A copy of fewer bytes to or from a stack is none of a stack. */
 #define CT_COPY_BYTES_MIN 64
@@ -47,6 +48,7 @@
 #define CT_DESC_SELF_BRANCH   55
 #define CT_DESC_AFTER_CALLOUT 64
 #define CT_DESC_VALUES        88
+#define CT_DESC_DETAIL_TAIL   90
 
 /* struct ct_agent_config */
 #define CT_CFG_RING          0
@@ -118,6 +120,12 @@
 #define CT_WORD_ARG_1      (5 << CT_WORD_FN_SHIFT)
 #define CT_WORD_ARG_2      (6 << CT_WORD_FN_SHIFT)
 #define CT_WORD_RESULT     (7 << CT_WORD_FN_SHIFT)
+#define CT_WORD_DETAIL     (12 << CT_WORD_FN_SHIFT)
+
+/* What a call-through trampoline records of a call besides its enter and return: struct ct_hook_desc. */
+#define CT_HOOK_VALUES_NONE   0
+#define CT_HOOK_VALUES_FEW    1 /* rdi, rsi, rax, in the ring of events */
+#define CT_HOOK_VALUES_DETAIL 2 /* struct ct_detail_enter and ct_detail_return, in the detail lane */
 
 /* The bit that is set in the addresses of all entries of all segments, and not in those after a segment. */
 #define CT_CURSOR_VALID 0x10000
@@ -139,6 +147,7 @@
 #define CT_HALF_REMAP   6
 #define CT_HALF_FRAMES  8 /* the function reads slots of frames further out, by rbp */
 #define CT_HALF_MAP     7 /* mmap and the like: perhaps over something of ours */
+#define CT_HALF_DETAIL  9 /* no room for a detail record */
 
 /* Of so many frames further out the slots are put right for a function that reads them. */
 #define CT_FRAMES_READ 64

@@ -289,8 +289,11 @@ ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, con
   for (size_t i = 0; module != NULL && i < selection->module_count; i++) {
     if (selection->modules[i] == module) {
       drop_module(selection, i);
-      return;
+      break;
     }
+  }
+  if (selection != NULL && selection->detail != NULL) {
+    ct_select_forget(selection->detail, plan, module_path);
   }
 }
 
@@ -299,6 +302,9 @@ ct_select_end(struct ct_selection *selection)
 {
   for (size_t i = 0; selection != NULL && i < selection->module_count; i++) {
     selection->modules[i]->plan = NULL;
+  }
+  if (selection != NULL) {
+    ct_select_end(selection->detail);
   }
 }
 
@@ -361,11 +367,13 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
 }
 
 #define WANTED_VALUES 0x80u
+#define WANTED_DETAIL 0x40u
+#define WANTED_MORE   (WANTED_VALUES | WANTED_DETAIL)
 
 struct marking {
-  uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES; 0: not selected */
+  uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES, WANTED_DETAIL; 0: not selected */
   enum ct_select_mode mode;
-  uint8_t values; /* WANTED_VALUES or 0 */
+  uint8_t values; /* of these, or 0 */
 };
 
 static void
@@ -373,7 +381,7 @@ mark(void *context, size_t function)
 {
   struct marking *marking = context;
   uint8_t *wanted = &marking->wanted[function];
-  if ((*wanted & ~WANTED_VALUES) != CT_SELECT_FULL) {
+  if ((*wanted & ~WANTED_MORE) != CT_SELECT_FULL) {
     *wanted = (uint8_t)marking->mode;
   }
   if (marking->mode == CT_SELECT_FULL) {
@@ -391,7 +399,7 @@ static void
 mark_forks(const struct ct_selection *selection, const struct ct_plan *plan, uint8_t *wanted)
 {
   for (size_t i = 0; selection->forks && i < plan->count; i++) {
-    if (plan->functions[i].callout == CT_CALLOUT_PARK && (wanted[i] & ~WANTED_VALUES) != CT_SELECT_FULL) {
+    if (plan->functions[i].callout == CT_CALLOUT_PARK && (wanted[i] & ~WANTED_MORE) != CT_SELECT_FULL) {
       wanted[i] = CT_SELECT_FULL;
     }
   }
@@ -414,6 +422,8 @@ choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *requested,
   } else if (wanted == CT_SELECT_LIGHT) {
     *requested = CT_REQUESTED_LIGHT;
     filter_result->light++;
+  } else if ((wanted & WANTED_DETAIL) != 0) {
+    *requested = CT_REQUESTED_DETAIL;
   } else if ((wanted & WANTED_VALUES) != 0) {
     *requested = CT_REQUESTED_VALUES;
   }
@@ -449,22 +459,49 @@ note_outcomes(struct ct_select_module *module, const struct ct_filter_result *fi
   }
 }
 
-/* While there is no pattern: all, in the mode that is for all. */
+/* Which functions are recorded with detail: they are hooked in full then, whatever else selects them. */
 static int
-choose_everything(const struct ct_selection *selection, const struct ct_plan *plan,
-                  struct ct_filter_result *filter_result)
+mark_detail(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+            struct marking *marking)
 {
-  if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL)) {
+  struct ct_selection *detail = selection->detail;
+  struct ct_select_module *module;
+  marking->mode = CT_SELECT_FULL;
+  marking->values = WANTED_DETAIL;
+  if (detail != NULL && ct_selection_is_everything(detail)) {
+    for (size_t i = 0; i < plan->count; i++) {
+      marking->wanted[i] |= (marking->wanted[i] & ~WANTED_MORE) == CT_SELECT_FULL ? WANTED_DETAIL : 0;
+    }
     return 0;
   }
-  uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL | WANTED_VALUES;
+  int code = detail != NULL ? count_module(detail, plan, path, is_program, &module) : 0;
+  for (size_t i = 0; detail != NULL && code == 0 && i < detail->count; i++) {
+    ct_select_each(&detail->patterns[i], module, mark, marking);
+    module->filtered = true;
+  }
+  return code;
+}
+
+/* While there is no pattern: all, in the mode that is for all. */
+static int
+choose_everything(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+                  struct ct_filter_result *filter_result)
+{
+  if (selection == NULL ||
+      (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL && selection->detail == NULL)) {
+    return 0;
+  }
+  uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL;
+  all |= selection->mode != CT_SELECT_LIGHT && selection->values == CT_VALUES_ALL ? WANTED_VALUES : 0;
   uint8_t *wanted = malloc(plan->count + 1);
   if (wanted == NULL) {
     return CT_ENOMEM;
   }
   memset(wanted, all, plan->count + 1);
   mark_forks(selection, plan, wanted);
-  int code = choose(plan, wanted, filter_result);
+  struct marking marking = {.wanted = wanted};
+  int code = mark_detail(selection, plan, path, is_program, &marking);
+  code = code == 0 ? choose(plan, wanted, filter_result) : code;
   free(wanted);
   return code;
 }
@@ -491,7 +528,8 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
     ct_select_each(&selection->patterns[i], module, mark, &marking);
   }
   mark_forks(selection, plan, marking.wanted);
-  code = choose(plan, marking.wanted, filter_result);
+  code = mark_detail(selection, plan, path, is_program, &marking);
+  code = code == 0 ? choose(plan, marking.wanted, filter_result) : code;
   if (code == 0) {
     note_outcomes(module, filter_result);
   }
@@ -506,7 +544,7 @@ ct_select_filter(struct ct_selection *selection, struct ct_exclude *exclude, con
   int code = ct_exclude_filter(exclude, plan, module_path, filter_result);
   if (code == 0) {
     code = ct_selection_is_everything(selection)
-               ? choose_everything(selection, plan, filter_result)
+               ? choose_everything(selection, plan, module_path, is_program, filter_result)
                : choose_by_patterns(selection, plan, module_path, is_program, filter_result);
   }
   if (code != 0) {
@@ -524,5 +562,8 @@ ct_select_reconcile(struct ct_selection *selection, const struct ct_plan *plan, 
     if (module->outcomes[i] == CT_REFUSED_NOT) {
       module->outcomes[i] = install_refusals[i];
     }
+  }
+  if (selection != NULL && selection->detail != NULL) {
+    ct_select_reconcile(selection->detail, plan, module_path, install_refusals);
   }
 }

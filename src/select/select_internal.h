@@ -54,8 +54,9 @@ struct ct_selection {
   size_t module_count, module_capacity;
   enum ct_select_mode mode;
   enum ct_select_values values;
-  bool forks;             /* what makes processes is always selected */
-  char *root, *real_root; /* as given; without symbolic links. Normalized */
+  struct ct_selection *detail; /* of functions that are recorded with detail; NULL: none */
+  bool forks;                  /* what makes processes is always selected */
+  char *root, *real_root;      /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };
 

@@ -42,6 +42,7 @@ ct_selection_free(struct ct_selection *selection)
   for (size_t i = 0; i < selection->module_count; i++) {
     ct_select_free_module(selection->modules[i]);
   }
+  ct_selection_free(selection->detail);
   ct_names_free(selection->names);
   free(selection->patterns);
   free(selection->modules);
@@ -112,6 +113,22 @@ ct_selection_set_values(struct ct_selection *selection, enum ct_select_values va
 {
   selection->generation += selection->values != values;
   selection->values = values;
+}
+
+int
+ct_selection_add_detail(struct ct_selection *selection, const char *pattern, struct ct_diag *diag)
+{
+  if (selection->detail == NULL && (selection->detail = ct_selection_create()) == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  selection->generation++;
+  return pattern != NULL ? ct_selection_add(selection->detail, pattern, CT_SELECT_FULL, diag) : 0;
+}
+
+const struct ct_selection *
+ct_selection_detail(const struct ct_selection *selection)
+{
+  return selection != NULL ? selection->detail : NULL;
 }
 
 static struct ct_pattern *

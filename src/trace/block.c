@@ -22,6 +22,7 @@
  * Failure: the first one, of either thread, stays in the writer. From then on the caller drops its blocks, and
  * the writer thread what is in the queue, counting it as unwritten; files are still closed.
  */
+#include "trace/detail.h"
 #include "trace/writer_internal.h"
 
 #include "base/crc32c.h"
@@ -238,7 +239,7 @@ close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
   }
   if (close(stream->fd) != 0 && errno != EINTR) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR, stream->index,
-                   CT_TRACE_INDEX, strerror(errno));
+                   stream->name, strerror(errno));
   }
   stream->fd = -1;
 }
@@ -286,10 +287,10 @@ open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
   }
   int fd;
   do {
-    fd = open_in(writer->dir_fd, name, CT_TRACE_INDEX, flags);
+    fd = open_in(writer->dir_fd, name, stream->name, flags);
   } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
   if (fd < 0) {
-    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s/%s: %s", writer->path, name, CT_TRACE_INDEX,
+    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s/%s: %s", writer->path, name, stream->name,
                    strerror(errno));
     return;
   }
@@ -328,7 +329,7 @@ append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *dat
       saved = saved != 0 ? saved : errno;
     }
     ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
-                   stream->index, CT_TRACE_INDEX, strerror(saved));
+                   stream->index, stream->name, strerror(saved));
     return false;
   }
   stream->file_bytes += size;
@@ -734,6 +735,7 @@ ct_encoder_flush(struct ct_encoder *encoder)
 {
   ct_block_end(encoder);
   ct_buffers_release(encoder);
+  ct_detail_flush(encoder);
   return ct_writer_error(encoder->writer);
 }
 

@@ -38,6 +38,7 @@ static_assert(sizeof(struct ct_frame) == 24, "frames of deep recursions are many
 struct ct_trace_writer;
 struct ct_buffers; /* writer_internal.h: the columns of one block in progress */
 struct ct_stream;  /* writer_internal.h: the file, as the writer thread knows it */
+struct ct_detail_stream;
 
 struct ct_encoder {
   uint8_t *op;       /* next byte of each column */
@@ -73,6 +74,7 @@ struct ct_encoder {
   uint64_t calls;  /* the enters among them */
   uint32_t blocks; /* as many of them */
   struct ct_stream *stream;
+  struct ct_detail_stream *detail; /* trace/detail.h; NULL: none yet */
   uint32_t tid;
   int closed;
 };

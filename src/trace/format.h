@@ -29,15 +29,19 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 #define CT_TRACE_FUNCTIONS   "functions.tsv"
 #define CT_TRACE_SOURCES     "sources.tsv"
 #define CT_TRACE_INDEX       "index.ctb"
+#define CT_TRACE_DETAIL      "detail.ctd"
 #define CT_TRACE_THREAD_DIR  "thread_"
 
-#define CT_FILE_MAGIC  0x42525443u /* "CTRB" */
-#define CT_BLOCK_MAGIC 0x4b425443u /* "CTBK" */
+#define CT_FILE_MAGIC         0x42525443u /* "CTRB" */
+#define CT_BLOCK_MAGIC        0x4b425443u /* "CTBK" */
+#define CT_DETAIL_FILE_MAGIC  0x52445443u /* "CTDR" */
+#define CT_DETAIL_BLOCK_MAGIC 0x42445443u /* "CTDB" */
 
-#define CT_BLOCK_OPS_MAX   32768u
-#define CT_BLOCK_OPEN_MAX  1024u
-#define CT_FUNCTION_ID_MAX ((1u << 28) - 1) /* the id column has at most 4 bytes for it; in the ring it is below 2^23  \
-                                             */
+#define CT_BLOCK_OPS_MAX  32768u
+#define CT_BLOCK_OPEN_MAX 1024u
+#define CT_FUNCTION_ID_MAX                                                                                             \
+  ((1u << 28) - 1) /* the id column has at most 4 bytes for it; in the ring it is below 2^23                           \
+                    */
 #define CT_FUNCTION_NONE UINT32_MAX
 #define CT_DEPTH_MAX     (1u << 28) /* frames of one stack */
 
@@ -228,5 +232,62 @@ struct ct_capture_record {
 static_assert(sizeof(struct ct_capture_record) == 32, "capture record");
 static_assert(offsetof(struct ct_capture_record, given) == 24, "capture record");
 #define CT_CAPTURE_RECORD_MAX (64u << 10)
+
+/*
+ * DIR/thread_N/detail.ctd: registers and stack bytes of calls and returns. After a file header with the magic "CTDR"
+ * blocks of a header and a payload: records one after the other, as they are or one zstd frame.
+ *
+ * offset size
+ *      0    4  magic "CTDB"
+ *      4    4  header_bytes, 64
+ *      8    4  header_crc, CRC-32C of the 64 bytes with this field 0
+ *     12    4  payload_crc, CRC-32C of the payload as stored
+ *     16    8  stored_bytes, raw_bytes
+ *     24    4  records
+ *     28    4  number of the block in its file, from 0
+ *     32    8  first_tsc, the least time of its records
+ *     40    8  last_tsc, the greatest
+ *     48   16  reserved, 0
+ */
+struct ct_detail_block_header {
+  uint32_t magic;
+  uint32_t header_bytes;
+  uint32_t header_crc;
+  uint32_t payload_crc;
+  struct ct_section_size payload;
+  uint32_t records;
+  uint32_t number;
+  uint64_t first_tsc;
+  uint64_t last_tsc;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(struct ct_detail_block_header) == 64, "detail block header");
+#define CT_DETAIL_BLOCK_BYTES (64u << 10) /* of records in a block, at most */
+
+/*
+ * A record, a multiple of 8 bytes. Its call is the one of the thread's that was entered at enter_tsc and is of that
+ * function; tsc is the enter's own time or the return's, as the clock gave it.
+ *
+ *   CALL    sp, bp, return address, rdi rsi rdx rcx r8 r9 rax r10; with CT_DETAIL_HAS_VECTORS the low halves of xmm0 to
+ *           xmm7; the rest is the stack from sp upwards. sp: address of the return-address slot
+ *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1
+ */
+enum ct_detail_kind { CT_DETAIL_KIND_CALL = 1, CT_DETAIL_KIND_RETURN = 2 };
+#define CT_DETAIL_HAS_VECTORS 1u
+struct ct_detail_entry {
+  uint64_t enter_tsc;
+  uint64_t tsc;
+  uint32_t fn;
+  uint16_t record_bytes; /* with this head */
+  uint8_t kind;          /* enum ct_detail_kind */
+  uint8_t flags;
+};
+static_assert(sizeof(struct ct_detail_entry) == 24, "detail record");
+#define CT_DETAIL_CALL_WORDS   11u
+#define CT_DETAIL_RETURN_WORDS 5u
+#define CT_DETAIL_VECTOR_WORDS 8u
+#define CT_DETAIL_STACK_BYTES  512u /* at most */
+#define CT_DETAIL_RECORD_MAX                                                                                           \
+  (sizeof(struct ct_detail_entry) + 8 * (CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS) + CT_DETAIL_STACK_BYTES)
 
 #endif

@@ -58,6 +58,14 @@ ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t
   return open_regular(trace->dir_fd, name, size);
 }
 
+int
+ct_trace_open_detail_file(const struct ct_trace *trace, uint32_t index, uint64_t *size)
+{
+  char name[64];
+  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_DETAIL);
+  return open_regular(trace->dir_fd, name, size);
+}
+
 /* Read and not mapped: a file that is cut short meanwhile must not become a bus error. */
 int
 ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size)

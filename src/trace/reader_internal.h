@@ -69,6 +69,8 @@ int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **te
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
 /* The thread's file for reading, -1 when it cannot be had; *size is set. */
 int ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
+/* Likewise, its detail. */
+int ct_trace_open_detail_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
 /* Up to size bytes, fewer only at the end of the file or on an error. */
 size_t ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset);
 

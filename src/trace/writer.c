@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/json.h"
+#include "trace/detail.h"
 #include "trace/writer_internal.h"
 
 #include <dirent.h>
@@ -149,6 +150,7 @@ writer_free(struct ct_trace_writer *writer)
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     free(writer->encoders[i]->frames);
     free(writer->encoders[i]->stream);
+    ct_detail_free(writer->encoders[i]);
     ct_contexts_clear(&writer->encoders[i]->contexts);
     free(writer->encoders[i]);
   }
@@ -678,6 +680,7 @@ ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t 
   encoder->tid = tid;
   stream->index = index;
   stream->fd = -1;
+  stream->name = CT_TRACE_INDEX;
   if (remember(writer, encoder) != CT_OK) {
     goto no_memory;
   }
@@ -699,6 +702,7 @@ ct_encoder_close(struct ct_encoder *encoder)
     return ct_writer_error(encoder->writer);
   }
   ct_encoder_flush(encoder);
+  ct_detail_close(encoder);
   ct_writer_thread_reserve(encoder->writer, 0);
   ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, encoder->stream, 0, 0);
   ct_contexts_clear(&encoder->contexts);

@@ -43,12 +43,13 @@ struct ct_buffers {
   uint8_t open[CT_OPEN_BYTES_MAX];
 };
 
-/* One thread's file. The writer thread's, but for index, which never changes, and the atomic. */
+/* One of a thread's files. The writer thread's, but for index and name, which never change, and the atomic. */
 struct ct_stream {
   uint64_t file_bytes; /* whole blocks; 0: not even the header */
   uint64_t written_at; /* stamp of the last use of fd */
   int fd;              /* -1 while not open */
   uint32_t index;
+  const char *name;    /* in the thread's folder */
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
 };
 

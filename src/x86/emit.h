@@ -350,6 +350,21 @@ ct_emit_xadd_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
   ct_emit_rm(code, true, 0x0fc1, from, to, 0, 0);
 }
 
+/* The low half of xmm0 to xmm7 (number). */
+CT_INLINE void
+ct_emit_movq_store(struct ct_code *code, struct ct_mem to, unsigned number)
+{
+  ct_emit_u8(code, 0x66);
+  ct_emit_rm(code, false, 0x0fd6, number, to, 0, 0);
+}
+
+/* If the comparison before said "below" (unsigned). */
+CT_INLINE void
+ct_emit_cmovb(struct ct_code *code, enum ct_reg to, enum ct_reg from)
+{
+  ct_emit_rr(code, true, 0x0f42, to, from, 0, 0);
+}
+
 /* ---- arithmetic ---- */
 
 /* number: of the operation, as in bits 3 to 5 of its opcodes */

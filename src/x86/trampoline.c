@@ -20,6 +20,11 @@
  * enter two more say what is in rdi and rsi; the return half has one, before its own, of what is in rax. Each takes its
  * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
  *
+ * With detail: the same with one more event on each way, which says where in the detail lane the record of the enter or
+ * return is (ring/layout.h). The clock is kept below the stack pointer meanwhile (S-128), so that what recording takes
+ * is in no call's time. Without room for the record the agent looks for another segment (detail_full) and it is tried
+ * again, or left out.
+ *
  * Nothing but flags is changed on either way: at a function's entry and after its return no compiled code
  * has live flags; functions that have are refused by the planner. The layout up to `relocated` is the same for
  * all functions, so that one unwind table serves them all (ct_trampoline_unwind).
@@ -39,12 +44,12 @@
  * return-address slot holds a trampoline's address (restore_passthrough), through the table's address itself: the
  * thread's gs is not looked at, so there is nothing to check first.
  */
-#include "x86/trampoline.h"
+#include "x86/trampoline_internal.h"
 
-struct layout {
-  size_t popped;   /* after pop: rsp = S+8, address in the store */
-  size_t adjusted; /* after lea at ret_point: rsp = S, address in the store */
-  size_t restored; /* after the store to the return-address slot: rsp = S, address in it */
+/* The record of an enter or return with detail. */
+struct detail {
+  struct ct_code_label full; /* there is no room for it */
+  uint64_t again, done;      /* where to try again, and where to go on without it */
 };
 
 /* Places after the code that is usually run. */
@@ -53,6 +58,7 @@ struct cold {
   struct ct_code_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
   struct ct_code_label every; /* of a sampled hook: every call is recorded */
   struct ct_code_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
+  struct detail enter, leave, tail;
 };
 
 CT_INLINE void
@@ -96,12 +102,18 @@ emit_take_place(struct ct_code *out, struct ct_code_label *none)
 }
 
 /* rdx:rax free. Reads the clock, then reserves; the event's address is in r11, clock in rax, tag in edx. */
-static void
-emit_reserve(struct ct_code *out, struct ct_code_label *slow)
+CT_INLINE void
+emit_clock(struct ct_code *out)
 {
   ct_emit_rdtsc(out);
   ct_emit_shl(out, CT_RDX, 32);
   ct_emit_or(out, CT_RAX, CT_RDX);
+}
+
+static void
+emit_reserve(struct ct_code *out, struct ct_code_label *slow)
+{
+  emit_clock(out);
   emit_take_place(out, slow);
 }
 
@@ -153,6 +165,118 @@ emit_value(struct ct_code *out, uint32_t word)
   ct_code_label_bind(out, &none);
 }
 
+/* The clock, in rax, is needed once more. */
+static void
+emit_keep_clock(struct ct_code *out)
+{
+  ct_emit_mov_store(out, ct_mem(CT_RSP, -128), CT_RAX);
+}
+
+static void
+emit_kept_clock(struct ct_code *out)
+{
+  ct_emit_mov_load(out, CT_RAX, ct_mem(CT_RSP, -128));
+}
+
+/* The place of a record in r10, and its head without the clock. rax, rdx are free. */
+static void
+emit_detail_head(struct ct_code *out, uint32_t bytes, uint32_t word, struct detail *detail)
+{
+  detail->again = ct_code_pc(out);
+  ct_emit_mov32_imm(out, CT_R10, bytes);
+  ct_emit_xadd_store(out, ct_mem_gs(CT_GS_DETAIL_CURSOR), CT_R10);
+  ct_emit_test32_imm(out, CT_R10, CT_CURSOR_VALID);
+  ct_emit_jcc_label(out, CT_JE, &detail->full);
+  ct_emit_mov32(out, CT_RAX, CT_RSP);
+  ct_emit_shl(out, CT_RAX, 32);
+  ct_emit_mov32_imm(out, CT_RDX, word);
+  ct_emit_or(out, CT_RAX, CT_RDX);
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, word)), CT_RAX);
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, sp)), CT_RSP);
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, bp)), CT_RBP);
+}
+
+/* The clock, from rax, into the record at r10. */
+static void
+emit_detail_clock(struct ct_code *out)
+{
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, tsc)), CT_RAX);
+}
+
+/* The event that says where the record at r10 is. */
+static void
+emit_detail_link(struct ct_code *out)
+{
+  struct ct_code_label none = {0};
+  emit_take_place(out, &none);
+  ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_R10);
+  emit_word(out, CT_WORD_DETAIL);
+  ct_code_label_bind(out, &none);
+}
+
+/* The stack from rsp up to its end, and not more than `bytes`, with their number before them at disp(%r10). */
+static void
+emit_stack_bytes(struct ct_code *out, uint32_t bytes, int32_t disp)
+{
+  struct ct_code_label none = {0}, next = {0};
+  ct_emit_mov_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_HI));
+  ct_emit_sub(out, CT_RAX, CT_RSP);
+  ct_emit_mov32_imm(out, CT_RDX, bytes);
+  ct_emit_cmp(out, CT_RAX, CT_RDX);
+  ct_emit_cmovb(out, CT_RDX, CT_RAX);
+  ct_emit_and_imm(out, CT_RDX, -8);
+  ct_emit_mov_store(out, ct_mem(CT_R10, disp), CT_RDX);
+  ct_emit_jcc_label(out, CT_JE, &none); /* by the and: mov leaves flags alone */
+  ct_code_label_bind(out, &next);
+  ct_emit_mov_load(out, CT_RAX, ct_mem_index(CT_RSP, CT_RDX, -8));
+  ct_emit_mov_store(out, ct_mem_index(CT_R10, CT_RDX, disp), CT_RAX);
+  ct_emit_add_imm(out, CT_RDX, -8);
+  ct_emit_jcc_label(out, CT_JNE, &next);
+  ct_code_label_bind(out, &none);
+}
+
+/* What a function is entered with, at r10. All registers but rax, rdx, r10, r11 have it, and these are saved. */
+static void
+emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, uint32_t kind, struct detail *detail)
+{
+  static const enum ct_reg kept[8] = {CT_RDI, CT_RSI, CT_RDX, CT_RCX, CT_R8, CT_R9, CT_RAX, CT_R10};
+  int32_t at = offsetof(struct ct_detail_enter, registers);
+  emit_detail_head(out, ct_detail_enter_bytes(spec->detail), spec->fn << CT_WORD_FN_SHIFT | kind, detail);
+  ct_emit_mov_load(out, CT_RAX, ct_mem(CT_RSP, 0));
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_enter, return_address)), CT_RAX);
+  for (unsigned i = 0; i < 8; i++, at += 8) {
+    enum ct_reg from = kept[i];
+    if (from == CT_RDX || from == CT_RAX || from == CT_R10) {
+      ct_emit_mov_load(out, CT_RAX, ct_mem(CT_RSP, from == CT_RAX ? -8 : from == CT_RDX ? -16 : -32));
+      from = CT_RAX;
+    }
+    ct_emit_mov_store(out, ct_mem(CT_R10, at), from);
+  }
+  for (unsigned i = 0; spec->detail.vectors != 0 && i < CT_DETAIL_VECTORS; i++, at += 8) {
+    ct_emit_movq_store(out, ct_mem(CT_R10, at), i);
+  }
+  if (spec->detail.stack != 0) {
+    emit_stack_bytes(out, spec->detail.stack, at);
+  }
+}
+
+/* What it returns. rax and rdx are saved, and the clock is kept. */
+static void
+emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, struct detail *detail)
+{
+  emit_detail_head(out, sizeof(struct ct_detail_return), spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN, detail);
+  emit_restore(out, CT_RAX);
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, rax)), CT_RAX);
+  emit_restore(out, CT_RDX);
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, rdx)), CT_RDX);
+  ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm0)), 0);
+  ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm1)), 1);
+  emit_kept_clock(out);
+  emit_detail_clock(out);
+  emit_detail_link(out);
+  detail->done = ct_code_pc(out);
+}
+
 /* r10 = address of the return address's byte in the table */
 static void
 emit_text_lookup(struct ct_code *out)
@@ -169,9 +293,64 @@ emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t hea
   ct_emit_jmp_load(out, ct_mem_rip(spec->head + head_field));
 }
 
+/* The event of an enter, and what belongs to it. */
+static void
+emit_enter_event(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
+{
+  struct ct_code_label without = {0};
+  uint32_t word = spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER;
+  if (spec->values != CT_HOOK_VALUES_NONE) {
+    emit_room_check(out, spec->values == CT_HOOK_VALUES_FEW ? 3 : 2, &cold->slow_enter);
+  }
+  if (spec->values == CT_HOOK_VALUES_DETAIL) {
+    emit_detail_enter(out, spec, CT_WORD_ENTER, &cold->enter);
+    cold->enter.done = ct_code_pc(out);
+  }
+  emit_reserve(out, &cold->slow_enter);
+  if (spec->values == CT_HOOK_VALUES_DETAIL) {
+    ct_emit_cmp_imm(out, CT_R10, 0);
+    ct_emit_jcc_label(out, CT_JE, &without);
+    emit_detail_clock(out);
+    ct_code_label_bind(out, &without);
+  }
+  emit_event(out, word);
+  if (spec->values == CT_HOOK_VALUES_FEW) {
+    emit_value(out, CT_WORD_ARG_1);
+    emit_value(out, CT_WORD_ARG_2);
+  } else if (spec->values == CT_HOOK_VALUES_DETAIL) {
+    emit_detail_link(out);
+  }
+}
+
+static void
+emit_return_event(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
+{
+  if (spec->values == CT_HOOK_VALUES_DETAIL) {
+    emit_save(out, CT_R10);
+  }
+  emit_stack_check(out, &cold->slow_return);
+  if (spec->values != CT_HOOK_VALUES_NONE) {
+    emit_room_check(out, 2, &cold->slow_return);
+  }
+  if (spec->values == CT_HOOK_VALUES_DETAIL) {
+    emit_clock(out);
+    emit_keep_clock(out);
+    emit_detail_return(out, spec, &cold->leave);
+    emit_restore(out, CT_R10); /* the slow path saves it */
+    emit_kept_clock(out);
+    emit_take_place(out, &cold->slow_return);
+  } else {
+    if (spec->values == CT_HOOK_VALUES_FEW) {
+      emit_value(out, CT_WORD_RESULT);
+    }
+    emit_reserve(out, &cold->slow_return);
+  }
+  emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN);
+}
+
 static void
 emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold,
-          struct layout *layout)
+          struct ct_trampoline_layout *layout)
 {
   size_t start = out->length;
   struct ct_code_label relocated = {0};
@@ -183,15 +362,7 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   emit_text_lookup(out);
   ct_emit_cmp8_store_imm(out, ct_mem(CT_R10, 0), CT_TEXT_MODULE);
   ct_emit_jcc_label(out, CT_JNE, &cold->other);
-  if (spec->values) {
-    emit_room_check(out, 3, &cold->slow_enter);
-  }
-  emit_reserve(out, &cold->slow_enter);
-  emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
-  if (spec->values) {
-    emit_value(out, CT_WORD_ARG_1);
-    emit_value(out, CT_WORD_ARG_2);
-  }
+  emit_enter_event(spec, out, cold);
   emit_restore(out, CT_RAX);
   emit_restore(out, CT_RDX);
   emit_restore(out, CT_R10);
@@ -207,13 +378,7 @@ emit_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
   emit_save(out, CT_RAX);
   emit_save(out, CT_RDX);
   emit_save(out, CT_R11);
-  emit_stack_check(out, &cold->slow_return);
-  if (spec->values) {
-    emit_room_check(out, 2, &cold->slow_return);
-    emit_value(out, CT_WORD_RESULT);
-  }
-  emit_reserve(out, &cold->slow_return);
-  emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN);
+  emit_return_event(spec, out, cold);
   desc->ret_done = ct_code_pc(out);
   emit_restore(out, CT_RAX);
   emit_restore(out, CT_RDX);
@@ -340,8 +505,41 @@ emit_callout(const struct ct_trampoline_spec *spec, struct ct_code *out, struct 
 }
 
 static void
-emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
-              const struct ct_hook_desc *desc)
+emit_detail_full(const struct ct_trampoline_spec *spec, struct ct_code *out, struct detail *detail)
+{
+  ct_code_label_bind(out, &detail->full);
+  ct_emit_lea(out, CT_RAX, ct_mem_rip(detail->again));
+  ct_emit_lea(out, CT_RDX, ct_mem_rip(detail->done));
+  emit_cold(out, spec, offsetof(struct ct_region_head, detail_full));
+}
+
+/* A call that has come by a tail jump: the agent has written its event, and goes on here. Where there is no room. */
+static void
+emit_detail_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
+                 struct ct_hook_desc *desc)
+{
+  desc->detail_tail = (uint16_t)(ct_code_pc(out) - desc->enter);
+  emit_detail_enter(out, spec, CT_WORD_TAIL, &cold->tail);
+  emit_kept_clock(out);
+  emit_detail_clock(out);
+  emit_detail_link(out);
+  cold->tail.done = ct_code_pc(out);
+  emit_restore(out, CT_RAX);
+  emit_restore(out, CT_RDX);
+  emit_restore(out, CT_R11);
+  emit_restore(out, CT_R10);
+  ct_emit_jmp(out, desc->relocated);
+  uint64_t after_record = cold->enter.done;
+  cold->enter.done = ct_code_pc(out); /* with none in r10, which the event says then */
+  ct_emit_xor32(out, CT_R10, CT_R10);
+  ct_emit_jmp(out, after_record);
+  emit_detail_full(spec, out, &cold->enter);
+  emit_detail_full(spec, out, &cold->leave);
+  emit_detail_full(spec, out, &cold->tail);
+}
+
+static void
+emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold, struct ct_hook_desc *desc)
 {
   if (spec->callout == CT_CALLOUT_COPY) {
     ct_code_label_bind(out, &cold->copy);
@@ -370,6 +568,9 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
     ct_code_label_bind(out, &cold->slow_return);
     emit_cold(out, spec, offsetof(struct ct_region_head, slow_return));
   }
+  if (spec->mode == CT_HOOK_FULL && spec->values == CT_HOOK_VALUES_DETAIL) {
+    emit_detail_cold(spec, out, cold, desc);
+  }
 }
 
 static void
@@ -392,7 +593,7 @@ emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_
 {
   enum ct_window_refusal refusal;
   struct ct_relocation_map map = {0};
-  struct layout layout;
+  struct ct_trampoline_layout layout;
   if (spec->mode == CT_HOOK_STACKLESS && spec->event_last) {
     struct ct_window window = *spec->window;
     window.terminated = 1; /* no jump yet */
@@ -468,133 +669,14 @@ ct_trampoline_returns_at(const uint8_t *code)
          memcmp(code + CT_JUMP_BYTES, expected + CT_JUMP_BYTES, sizeof(expected) - CT_JUMP_BYTES) == 0;
 }
 
-/* DWARF call frame instructions and expressions used below; DWARF 5, section 6.4.2 and 7.7. */
-enum {
-  DW_CFA_advance_loc2 = 0x03,
-  DW_CFA_def_cfa = 0x0c,
-  DW_CFA_expression = 0x10,
-  DW_CFA_val_expression = 0x16,
-  DW_CFA_offset = 0x80,
-  DW_CFA_restore = 0xc0,
-  DW_OP_breg7 = 0x77,
-  REG_RSP = 7,
-  REG_RA = 16,
-};
-
-static size_t
-sleb128(int64_t value, uint8_t *out)
-{
-  size_t count = 0;
-  for (;;) {
-    uint8_t byte = value & 0x7f;
-    value >>= 7;
-    bool last = (value == 0 && (byte & 0x40) == 0) || (value == -1 && (byte & 0x40) != 0);
-    out[count++] = last ? byte : byte | 0x80;
-    if (last) {
-      return count;
-    }
-  }
-}
-
-static void
-emit_advance(struct ct_code *out, size_t delta)
-{
-  ct_emit_u8(out, DW_CFA_advance_loc2);
-  ct_emit_u8(out, (uint8_t)delta);
-  ct_emit_u8(out, (uint8_t)(delta >> 8));
-}
-
-static void
-emit_ra_at_rsp(struct ct_code *out, int64_t offset)
-{
-  uint8_t expression[12];
-  expression[0] = DW_OP_breg7;
-  size_t length = 1 + sleb128(offset, expression + 1);
-  ct_emit_u8(out, DW_CFA_expression);
-  ct_emit_u8(out, REG_RA);
-  ct_emit_u8(out, (uint8_t)length);
-  ct_emit_bytes(out, expression, length);
-}
-
-static void
-finish_entry(struct ct_code *out, size_t start)
-{
-  while (!out->overflow && (out->length - start) % 8 != 0) {
-    ct_emit_u8(out, 0); /* DW_CFA_nop */
-  }
-  if (!out->overflow) {
-    uint32_t length = (uint32_t)(out->length - start - 4);
-    memcpy(out->bytes + start, &length, sizeof(length));
-  }
-}
-
-static size_t
-begin_fde(struct ct_code *out, size_t cie)
-{
-  size_t start = out->length;
-  ct_emit_u32(out, 0);
-  ct_emit_u32(out, (uint32_t)(start + 4 - cie));
-  ct_emit_u64(out, 0);    /* start: the unwinder goes by bases->func */
-  ct_emit_u64(out, 4096); /* length */
-  ct_emit_u8(out, 0);
-  return start;
-}
-
-/* The offsets within the fixed part of a call-through trampoline, from emitting one. */
-static void
-full_layout(bool values, struct layout *layout)
+void
+ct_trampoline_layout(uint8_t values, struct ct_detail_form detail, struct ct_trampoline_layout *layout)
 {
   uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
   struct ct_code out = {.bytes = buffer, .capacity = sizeof(buffer), .address = 0x10000};
-  struct ct_trampoline_spec spec = {.mode = CT_HOOK_FULL, .values = values, .head = 0x10000, .desc = 0x10000};
+  struct ct_trampoline_spec spec = {
+      .mode = CT_HOOK_FULL, .values = values, .detail = detail, .head = 0x10000, .desc = 0x10000};
   struct ct_hook_desc desc;
   struct cold cold = {0};
   emit_full(&spec, &out, &desc, &cold, layout);
-}
-
-/* The FDE of call-through trampolines with these offsets. */
-static void
-emit_full_fde(struct ct_code *out, size_t cie, const struct layout *layout, int64_t store_delta)
-{
-  size_t start = begin_fde(out, cie);
-  emit_advance(out, layout->popped);
-  /* CFA = rsp + 1: odd, so that it is no other frame's; the caller's rsp is ours. */
-  ct_emit_bytes(out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 1, DW_CFA_val_expression, REG_RSP, 2, DW_OP_breg7, 0}, 8);
-  emit_ra_at_rsp(out, store_delta - 8);
-  emit_advance(out, layout->adjusted - layout->popped);
-  ct_emit_bytes(out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_restore | REG_RSP}, 4);
-  emit_ra_at_rsp(out, store_delta);
-  emit_advance(out, layout->restored - layout->adjusted);
-  ct_emit_bytes(out, (uint8_t[]){DW_CFA_offset | REG_RA, 1}, 2);
-  finish_entry(out, start);
-}
-
-size_t
-ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address,
-                     struct ct_trampoline_rows *rows)
-{
-  struct ct_code out = {.bytes = buffer, .capacity = size, .address = address};
-  struct layout plain, values;
-  full_layout(false, &plain);
-  full_layout(true, &values);
-  size_t cie = out.length;
-  ct_emit_u32(&out, 0);
-  ct_emit_u32(&out, 0);
-  ct_emit_bytes(&out, "\x01zR\0\x01\x78\x10\x01\x00",
-                9); /* version 1, code align 1, data align -8, RA column 16, absptr */
-  ct_emit_bytes(&out, (uint8_t[]){DW_CFA_def_cfa, REG_RSP, 8, DW_CFA_offset | REG_RA, 1}, 5);
-  finish_entry(&out, cie);
-  size_t full = out.length;
-  emit_full_fde(&out, cie, &plain, store_delta);
-  size_t with_values = out.length;
-  emit_full_fde(&out, cie, &values, store_delta);
-  size_t enter = begin_fde(&out, cie);
-  finish_entry(&out, enter);
-  ct_emit_u32(&out, 0);
-  if (out.overflow) {
-    return 0;
-  }
-  *rows =
-      (struct ct_trampoline_rows){.full = address + full, .values = address + with_values, .enter = address + enter};
-  return out.length;
 }

@@ -8,7 +8,7 @@
 #include "x86/patch.h"
 #include "x86/relocate.h"
 
-#define CT_TRAMPOLINE_BYTES_MAX 896
+#define CT_TRAMPOLINE_BYTES_MAX 1536
 
 struct ct_trampoline_spec {
   uint32_t fn;         /* id in the event */
@@ -16,7 +16,8 @@ struct ct_trampoline_spec {
   uint8_t callout;     /* enum ct_callout */
   uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
   uint8_t event_last;  /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
-  uint8_t values;      /* CT_HOOK_FULL: arguments and result too */
+  uint8_t values;      /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
+  struct ct_detail_form detail;
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
   uint64_t function;   /* runtime address of the patched instruction: entry, or after endbr64 */
@@ -39,16 +40,16 @@ enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec,
 #define CT_RETURN_POINT_BYTES 10
 bool ct_trampoline_returns_at(const uint8_t *code);
 
-/* Addresses of the templates' FDEs: of call-through trampolines without and with values, of enter-only ones. */
+/* Addresses of the templates' FDEs: of call-through trampolines by their values, of enter-only ones. */
 struct ct_trampoline_rows {
-  uint64_t full, values, enter;
+  uint64_t full, values, detail, enter;
 };
 
 /*
  * The .eh_frame templates for the agent: a CIE and the FDEs. Writes at most size bytes to buffer (which will be at
  * address). Returns the bytes written, 0 when they do not fit.
  */
-size_t ct_trampoline_unwind(int64_t store_delta, uint8_t *buffer, size_t size, uint64_t address,
-                            struct ct_trampoline_rows *rows);
+size_t ct_trampoline_unwind(int64_t store_delta, struct ct_detail_form detail, uint8_t *buffer, size_t size,
+                            uint64_t address, struct ct_trampoline_rows *rows);
 
 #endif

@@ -98,6 +98,8 @@ all_registers(void)
       PAIR(mov, "q", names)(&code, to, from);
       line("movl %%%s, %%%s", names32[from], names32[to]);
       ct_emit_mov32(&code, to, from);
+      line("cmovb %%%s, %%%s", names[from], names[to]);
+      ct_emit_cmovb(&code, to, from);
 #define ALU(name)                                                                                                      \
   PAIR(name, "q", names)(&code, to, from);                                                                             \
   line(#name "l %%%s, %%%s", names32[from], names32[to]);                                                              \
@@ -150,6 +152,10 @@ all_memory(void)
       ct_emit_lea(&code, reg, mem);
       line("leal %s, %%%s", operand, names32[reg]);
       ct_emit_lea32(&code, reg, mem);
+    }
+    if (mem.kind != CT_MEM_GS) { /* the assembler puts the prefixes in another order */
+      line("movq %%xmm%zu, %s", n % 8, operand);
+      ct_emit_movq_store(&code, mem, (unsigned)(n % 8));
     }
     line("pushq %s", operand);
     ct_emit_push_load(&code, mem);

@@ -160,6 +160,17 @@ __asm__(
                                                                                                                                                    "tramp_next: .skip 8\n"
                                                                                                                                                    ".text\n");
 
+/* No room for a detail record: goes on without it. */
+extern uint64_t tramp_detail_full_count;
+void tramp_detail_full(void);
+__asm__(".text\n"
+        ".globl tramp_detail_full\n"
+        "tramp_detail_full:\n" STUB(tramp_detail_full_count) "  mov %rdx, tramp_next(%rip)\n"
+                                                             "  mov -8(%rsp), %rax\n  mov -16(%rsp), %rdx\n  mov "
+                                                             "-24(%rsp), %r11\n  mov -32(%rsp), %r10\n"
+                                                             "  jmp *tramp_next(%rip)\n"
+                                                             ".bss\n" CELL(tramp_detail_full_count, 8) ".text\n");
+
 /* One mapping: the region head, descriptor, trampoline, function, control page and segment within reach. */
 struct arena {
   struct ct_region_head head;
@@ -171,6 +182,7 @@ struct arena {
 
 static struct arena *arena;
 static struct ct_ring_event *segment; /* CT_SEGMENT_EVENTS of them */
+static uint8_t *details;              /* likewise, of the detail lane; and as many bytes after it */
 static size_t first;                  /* where the thread's next event goes, at the beginning of a test */
 static uint8_t *table;                /* CT_TABLE_BYTES, lazily there */
 static uint8_t *stack, *store;
@@ -318,17 +330,20 @@ emit(uint32_t fn, uint8_t mode, uint8_t callout)
   assert_true(desc->after_callout < desc->relocated_end);
 }
 
+static struct ct_detail_form form = {.stack = 128};
+
 /* A call-through trampoline that records arguments and result. */
 static void
-emit_values(uint32_t fn)
+emit_values(uint32_t fn, uint8_t values)
 {
   struct ct_window window;
   struct ct_trampoline_spec spec = spec_of(fn, CT_HOOK_FULL, CT_CALLOUT_NONE, &window);
-  spec.values = 1;
+  spec.values = values;
+  spec.detail = form;
   memset(arena->code, 0xcc, sizeof(arena->code));
   struct ct_code out = {.bytes = arena->code, .capacity = CT_TRAMPOLINE_BYTES_MAX, .address = (uint64_t)arena->code};
   assert_int_equal(ct_trampoline_emit(&spec, &out, &arena->desc), CT_WINDOW_OK);
-  assert_int_equal(arena->desc.values, 1);
+  assert_int_equal(arena->desc.values, values);
 }
 
 static uint64_t tag;
@@ -351,6 +366,10 @@ prepare(void)
   leave_room(CT_SEGMENT_EVENTS);
   arena->control.stack_lo = (uint64_t)stack;
   arena->control.stack_len = STACK_BYTES;
+  arena->control.stack_hi = (uint64_t)stack + STACK_BYTES;
+  arena->control.detail_cursor = (uint64_t)details;
+  memset(details, 0x55, CT_SEGMENT_STRIDE);
+  tramp_detail_full_count = 0;
   arena->control.table = (uint64_t)table;
   arena->control.countdown = 1;
   mark_text((uint64_t)tramp_call_returns, CT_TEXT_MODULE);
@@ -472,7 +491,7 @@ a_full_hook_records_values(void **state)
 {
   NEED_XSAVE;
   for (size_t room = 0; room < 8; room++) {
-    emit_values(0x4321);
+    emit_values(0x4321, CT_HOOK_VALUES_FEW);
     prepare();
     leave_room(room);
     uint64_t begin = clock_now();
@@ -492,6 +511,129 @@ a_full_hook_records_values(void **state)
     size_t written = room < 3 ? 0 : room < 5 ? 3 : 5;
     for (size_t i = first + written; i < CT_SEGMENT_EVENTS; i++) {
       assert_int_equal(segment[i].word | segment[i].tsc, 0);
+    }
+  }
+}
+
+/* What the record of an enter at so many bytes into the segment says, and of a return. */
+static void
+assert_detail_enter(size_t at, uint64_t tsc, uint32_t fn, uint64_t stack_bytes)
+{
+  static const unsigned order[8] = {7, 6, 2, 1, 8, 9, 0, 10}; /* in struct state */
+  struct ct_detail_enter enter;
+  memcpy(&enter, details + at, sizeof(enter));
+  assert_int_equal(enter.record.tsc, tsc);
+  assert_int_equal(enter.record.word, ra_slot_address() << 32 | fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
+  assert_int_equal(enter.record.sp, ra_slot_address());
+  assert_int_equal(enter.record.bp, tramp_before.reg[5]);
+  assert_int_equal(enter.return_address, (uint64_t)tramp_call_returns);
+  for (unsigned i = 0; i < 8; i++) {
+    assert_int_equal(enter.registers[i], tramp_before.reg[order[i]]);
+  }
+  const uint8_t *next = details + at + sizeof(enter);
+  for (unsigned i = 0; form.vectors != 0 && i < CT_DETAIL_VECTORS; i++, next += 8) {
+    assert_memory_equal(next, tramp_before.vectors + 160 + i * 16, 8);
+  }
+  if (form.stack != 0) {
+    uint64_t got, returns = (uint64_t)tramp_call_returns;
+    memcpy(&got, next, 8);
+    assert_int_equal(got, stack_bytes);
+    next += 8;
+    assert_memory_equal(next, &returns, 8);
+    for (size_t i = 8; i < stack_bytes; i++) {
+      assert_int_equal(next[i], 0x44);
+    }
+    next += stack_bytes;
+  }
+  for (; next < details + at + ct_detail_enter_bytes(form); next++) {
+    assert_int_equal(*next, 0x55);
+  }
+}
+
+static void
+assert_detail_return(size_t at, uint64_t tsc, uint32_t fn)
+{
+  struct ct_detail_return leave;
+  memcpy(&leave, details + at, sizeof(leave));
+  assert_int_equal(leave.record.tsc, tsc);
+  assert_int_equal(leave.record.word, ra_slot_address() << 32 | fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN);
+  assert_int_equal(leave.record.sp, ra_slot_address());
+  assert_int_equal(leave.rax, tramp_answer.reg[0]);
+  assert_int_equal(leave.rdx, tramp_answer.reg[2]);
+  assert_memory_equal(&leave.xmm0, tramp_answer.vectors + 160, 8);
+  assert_memory_equal(&leave.xmm1, tramp_answer.vectors + 176, 8);
+}
+
+/* A record for each way, and events that say where they are; of the stack as much as there is. */
+static void
+a_full_hook_records_detail(void **state)
+{
+  static const struct ct_detail_form forms[] = {{0, 0}, {0, 1}, {8, 0}, {128, 0}, {128, 1}, {512, 0}, {512, 1}};
+  static const uint64_t until_end[] = {8, 16, 60, 120, 128, 4096};
+  NEED_XSAVE;
+  for (size_t i = 0; i < 42; i++) {
+    form = forms[i / 6];
+    uint64_t end_of_stack = until_end[i % 6];
+    emit_values(CT_FN_MAX - 3, CT_HOOK_VALUES_DETAIL);
+    prepare();
+    arena->control.stack_hi = ra_slot_address() + end_of_stack;
+    uint64_t begin = clock_now();
+    call_through((uint8_t)(60 + i));
+    uint64_t end = clock_now();
+    assert_stubs(0, 0, 0, 0, 0);
+    assert_int_equal(tramp_detail_full_count, 0);
+    assert_reserved(4);
+    size_t bytes = ct_detail_enter_bytes(form);
+    assert_event(0, CT_KIND_ENTER, CT_FN_MAX - 3, begin, end);
+    assert_value(1, CT_OTHER_DETAIL, (uint64_t)details);
+    assert_value(2, CT_OTHER_DETAIL, (uint64_t)details + bytes);
+    assert_event(3, CT_KIND_RETURN, CT_FN_MAX - 3, segment[first].tsc, end);
+    uint64_t stack_bytes = form.stack < end_of_stack ? form.stack : end_of_stack & ~7ull;
+    assert_detail_enter(0, segment[first].tsc, CT_FN_MAX - 3, stack_bytes);
+    assert_detail_return(bytes, segment[first + 3].tsc, CT_FN_MAX - 3);
+    assert_int_equal(arena->control.detail_cursor, (uint64_t)details + bytes + sizeof(struct ct_detail_return));
+    for (size_t at = bytes + sizeof(struct ct_detail_return); at < CT_SEGMENT_STRIDE; at++) {
+      assert_int_equal(details[at], 0x55);
+    }
+  }
+  form = (struct ct_detail_form){.stack = 128};
+}
+
+/* In the ring, in the detail segment: without room for what belongs together the agent is asked, and nothing is lost
+ * but the record. */
+static void
+a_full_hook_without_room_for_detail(void **state)
+{
+  size_t bytes = ct_detail_enter_bytes(form);
+  NEED_XSAVE;
+  for (size_t i = 0; i < 15; i++) {
+    size_t room = i % 5, free_bytes = i / 5 == 0 ? 0 : i / 5 == 1 ? 16 : bytes + 16;
+    emit_values(77, CT_HOOK_VALUES_DETAIL);
+    prepare();
+    leave_room(room);
+    arena->control.detail_cursor = (uint64_t)details + CT_SEGMENT_BYTES - free_bytes;
+    uint64_t begin = clock_now();
+    call_through((uint8_t)(100 + i));
+    uint64_t end = clock_now();
+    assert_stubs(room < 2, room >= 2 && room < 4, 0, 0, 0);
+    assert_int_equal(tramp_detail_full_count, room < 2     ? 0
+                                              : i / 5 == 0 ? 1u + (room == 4)
+                                              : i / 5 == 1 ? (room == 4)
+                                                           : 0);
+    size_t returned = room < 4 ? 0 : free_bytes <= bytes ? 1 : 2; /* without a record it is the return alone */
+    assert_reserved(room < 2 ? 0 : 2 + returned);
+    if (room >= 2) {
+      assert_event(0, CT_KIND_ENTER, 77, begin, end);
+      assert_value(1, CT_OTHER_DETAIL, free_bytes == 0 ? 0 : (uint64_t)details + CT_SEGMENT_BYTES - free_bytes);
+    }
+    if (room >= 2 && free_bytes != 0) { /* it may end after the segment */
+      assert_detail_enter(CT_SEGMENT_BYTES - free_bytes, segment[first].tsc, 77, 128);
+    }
+    if (returned != 0) {
+      assert_event(1 + returned, CT_KIND_RETURN, 77, segment[first].tsc, end);
+    }
+    if (returned == 2) {
+      assert_detail_return(CT_SEGMENT_BYTES - 16, segment[first + 3].tsc, 77);
     }
   }
 }
@@ -889,7 +1031,8 @@ the_largest_fits(void **state)
     uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
     struct ct_trampoline_spec spec = {.fn = CT_FN_MAX,
                                       .mode = CT_HOOK_FULL,
-                                      .values = 1,
+                                      .values = CT_HOOK_VALUES_DETAIL,
+                                      .detail = {CT_DETAIL_STACK_MAX, 1},
                                       .callout = CT_CALLOUT_PARK,
                                       .store_delta = -(1ll << 46),
                                       .function = 0x401000,
@@ -1088,17 +1231,18 @@ rows_hold_at_every_instruction(void **state)
   struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO}, before;
   uint8_t buffer[512];
   struct ct_trampoline_rows rows;
-  size_t size = ct_trampoline_unwind((int64_t)(store - stack), buffer, sizeof(buffer), 0x10000, &rows);
+  size_t size = ct_trampoline_unwind((int64_t)(store - stack), form, buffer, sizeof(buffer), 0x10000, &rows);
   assert_true(size > 4 && size <= sizeof(buffer));
   assert_memory_equal(buffer + size - 4, "\0\0\0\0", 4);
   assert_int_equal(sigaction(SIGTRAP, &action, &before), 0);
 
   emit(2, CT_HOOK_FULL, CT_CALLOUT_NONE);
-  for (int values = 0; values < 2; values++) {
-    if (values != 0) {
-      emit_values(2);
+  for (uint8_t values = CT_HOOK_VALUES_NONE; values <= CT_HOOK_VALUES_DETAIL; values++) {
+    const uint64_t fdes[] = {rows.full, rows.values, rows.detail};
+    if (values != CT_HOOK_VALUES_NONE) {
+      emit_values(2, values);
     }
-    step_row_count = read_fde(buffer, 0x10000, values != 0 ? rows.values : rows.full, step_rows);
+    step_row_count = read_fde(buffer, 0x10000, fdes[values], step_rows);
     assert_int_equal(step_row_count, 4); /* slot; popped; adjusted; restored */
     assert_int_equal(step_rows[1].cfa % 2, 1);
     assert_true(step_rows[1].rsp_by_expression && step_rows[1].rsp_offset == 0);
@@ -1132,9 +1276,11 @@ the_template_for_other_distances(void **state)
     uint8_t buffer[512];
     struct ct_trampoline_rows at;
     struct row rows[8];
-    size_t size = ct_trampoline_unwind(delta, buffer, sizeof(buffer), 0x7f0000001000, &at);
+    size_t size =
+        ct_trampoline_unwind(delta, (struct ct_detail_form){.stack = 128}, buffer, sizeof(buffer), 0x7f0000001000, &at);
     assert_true(size != 0);
     assert_int_equal(read_fde(buffer, 0x7f0000001000, i % 2 == 0 ? at.full : at.values, rows), 4);
+    assert_int_equal(read_fde(buffer, 0x7f0000001000, at.detail, rows), 4);
     assert_false(rows[0].ra_by_expression);
     assert_int_equal(rows[0].ra_offset, -8);
     assert_true(rows[1].ra_by_expression);
@@ -1165,7 +1311,8 @@ the_template_in_a_small_buffer(void **state)
 {
   uint8_t whole[512];
   struct ct_trampoline_rows rows;
-  size_t size = ct_trampoline_unwind(-(1ll << 46), whole, sizeof(whole), 0x1000, &rows);
+  size_t size =
+      ct_trampoline_unwind(-(1ll << 46), (struct ct_detail_form){.stack = 128}, whole, sizeof(whole), 0x1000, &rows);
   volatile size_t capacity = 0;
   struct sigaction action = {.sa_handler = on_alarm}, before;
   assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
@@ -1176,12 +1323,13 @@ the_template_in_a_small_buffer(void **state)
     uint8_t *exact = malloc(capacity + 1);
     assert_non_null(exact);
     exact[capacity] = 0x77;
-    rows = (struct ct_trampoline_rows){1, 1, 1};
+    rows = (struct ct_trampoline_rows){1, 1, 1, 1};
     alarm(5);
-    assert_int_equal(ct_trampoline_unwind(-(1ll << 46), exact, capacity, 0x1000, &rows), 0);
+    assert_int_equal(
+        ct_trampoline_unwind(-(1ll << 46), (struct ct_detail_form){.stack = 128}, exact, capacity, 0x1000, &rows), 0);
     alarm(0);
     assert_int_equal(exact[capacity], 0x77);
-    assert_int_equal(rows.full + rows.values + rows.enter, 3);
+    assert_int_equal(rows.full + rows.values + rows.detail + rows.enter, 4);
     free(exact);
   }
   assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
@@ -1200,6 +1348,11 @@ set_up(void **state)
   /* Its address has CT_CURSOR_VALID; after it lies nothing. */
   segment = mmap((void *)0x7e9000010000, CT_SEGMENT_BYTES, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  details = mmap((void *)0x7e9000030000, CT_SEGMENT_STRIDE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (details == MAP_FAILED) {
+    return -1;
+  }
   if (arena == MAP_FAILED || table == MAP_FAILED || stack == MAP_FAILED || store == MAP_FAILED ||
       segment == MAP_FAILED) {
     return -1;
@@ -1212,6 +1365,7 @@ set_up(void **state)
                                         .callout_find_fde = (uint64_t)tramp_callout,
                                         .callout_seccomp = (uint64_t)tramp_callout,
                                         .callout_mlockall = (uint64_t)tramp_callout,
+                                        .detail_full = (uint64_t)tramp_detail_full,
                                         .restore_ra_slot = (uint64_t)tramp_restore,
                                         .restore_passthrough = (uint64_t)tramp_restore};
   syscall(SYS_arch_prctl, 0x1004 /* ARCH_GET_GS */, &old_gs);
@@ -1223,6 +1377,7 @@ tear_down(void **state)
 {
   int code = (int)syscall(SYS_arch_prctl, 0x1001, old_gs);
   munmap(segment, CT_SEGMENT_BYTES);
+  munmap(details, CT_SEGMENT_STRIDE);
   munmap(arena, sizeof(*arena));
   munmap(table, CT_TABLE_BYTES);
   munmap(stack, STACK_BYTES);
@@ -1236,6 +1391,8 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_full_hook_records_both),
       cmocka_unit_test(a_full_hook_records_values),
+      cmocka_unit_test(a_full_hook_records_detail),
+      cmocka_unit_test(a_full_hook_without_room_for_detail),
       cmocka_unit_test(enter_only_hooks_record_one),
       cmocka_unit_test(outside_the_stack_range_the_agent_is_asked),
       cmocka_unit_test(a_sampled_hook_passes_calls_over),

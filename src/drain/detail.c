@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A record is read when the event is that says where it is. The target can write to all of it at any time: it is copied
+ * once, and then compared with the call that it is to belong to. Whether it was still that activation's is seen by the
+ * segment's state before and after.
+ *
+ * A thread uses its segments one after the other, and its events come in their order: when one has come that is about a
+ * later segment, those before are done with.
+ */
+#include "drain/detail.h"
+
+#include "drain/thread.h"
+#include "trace/detail.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The words of a record in the order of the trace, and how many; 0: its stack is longer than asked for. */
+static size_t
+call_words(const struct drain_details *details, const uint8_t *record, uint64_t *words)
+{
+  struct ct_detail_enter enter;
+  memcpy(&enter, record, sizeof(enter));
+  size_t count = 0;
+  words[count++] = enter.record.sp;
+  words[count++] = enter.record.bp;
+  words[count++] = enter.return_address;
+  memcpy(words + count, enter.registers, sizeof(enter.registers));
+  count += 8;
+  const uint8_t *more = record + sizeof(enter);
+  if (details->form.vectors != 0) {
+    memcpy(words + count, more, CT_DETAIL_VECTORS * 8);
+    count += CT_DETAIL_VECTORS;
+    more += CT_DETAIL_VECTORS * 8;
+  }
+  if (details->form.stack != 0) {
+    uint64_t bytes;
+    memcpy(&bytes, more, sizeof(bytes));
+    if (bytes > details->form.stack || bytes % 8 != 0) {
+      return 0;
+    }
+    memcpy(words + count, more + 8, bytes);
+    count += bytes / 8;
+  }
+  return count;
+}
+
+static size_t
+return_words(const uint8_t *record, uint64_t *words)
+{
+  struct ct_detail_return leave;
+  memcpy(&leave, record, sizeof(leave));
+  words[0] = leave.record.sp;
+  words[1] = leave.rax;
+  words[2] = leave.rdx;
+  words[3] = leave.xmm0;
+  words[4] = leave.xmm1;
+  return CT_DETAIL_RETURN_WORDS;
+}
+
+/* Copies the record; false when it is not this thread's any more. */
+static bool
+copy_record(const struct drain_details *details, const struct drain_thread *thread, uint64_t address, uint8_t *record,
+            uint32_t *thread_seq)
+{
+  uint64_t offset = address - details->base;
+  uint64_t index = offset / CT_SEGMENT_STRIDE, at = offset % CT_SEGMENT_STRIDE;
+  if (index >= details->count || at >= CT_SEGMENT_BYTES) {
+    return false;
+  }
+  struct ct_segment_entry *entry = &details->entries[index];
+  uint64_t before = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+  *thread_seq = __atomic_load_n(&entry->thread_seq, __ATOMIC_RELAXED);
+  bool is_ours = (CT_SEG_STATE(before) == CT_SEG_ACTIVE || CT_SEG_STATE(before) == CT_SEG_FULL) &&
+                 CT_SEG_SLOT(before) < CT_SLOT_COUNT &&
+                 __atomic_load_n(&details->slots[CT_SEG_SLOT(before)].tid, __ATOMIC_RELAXED) == thread->tid &&
+                 __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) == thread->generation;
+  if (!is_ours) {
+    return false;
+  }
+  memcpy(record, details->segments + index * CT_SEGMENT_STRIDE + at, ct_detail_enter_bytes(details->form));
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  uint64_t after = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
+  return CT_SEG_SEQ(after) == CT_SEG_SEQ(before) && CT_SEG_STATE(after) != CT_SEG_DRAINING &&
+         CT_SEG_STATE(after) != CT_SEG_FREE;
+}
+
+void
+drain_detail_take(struct drain_details *details, struct drain_thread *thread, uint64_t address, uint32_t ra_slot)
+{
+  uint8_t record[CT_DETAIL_BYTES_MAX];
+  struct ct_detail_record head;
+  uint64_t words[(CT_DETAIL_BYTES_MAX + 64) / 8];
+  const struct ct_frame *top = ct_encoder_top(thread->encoder);
+  uint32_t thread_seq;
+  if (address == 0) {
+    details->skipped++;
+    return;
+  }
+  if (!copy_record(details, thread, address, record, &thread_seq)) {
+    details->overwritten++;
+    return;
+  }
+  memcpy(&head, record, sizeof(head));
+  unsigned kind = (unsigned)head.word >> CT_WORD_KIND_SHIFT & 3;
+  uint32_t fn = (uint32_t)head.word >> CT_WORD_FN_SHIFT;
+  bool is_return = kind == CT_KIND_RETURN;
+  if (top == NULL || top->ra_slot != ra_slot || (uint32_t)(head.word >> 32) != ra_slot || kind == CT_KIND_OTHER ||
+      fn != (is_return && top->root_fn != UINT32_MAX ? top->root_fn
+             : is_return                             ? fn
+                                                     : top->fn)) {
+    details->refused++;
+    return;
+  }
+  size_t count = is_return ? return_words(record, words) : call_words(details, record, words);
+  if (count == 0) {
+    details->refused++;
+    return;
+  }
+  struct ct_detail_entry entry = {.enter_tsc = top->enter_tsc,
+                                  .tsc = head.tsc,
+                                  .fn = top->fn,
+                                  .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
+                                  .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
+                                  .flags = !is_return && details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0};
+  ct_encode_detail(thread->encoder, &entry, words);
+  thread->detail_seq = thread_seq;
+  details->recorded++;
+}
+
+static void
+give_back(struct drain_details *details, uint32_t index, uint64_t word)
+{
+  uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(word), CT_SEG_SEQ(word));
+  struct ct_segment_entry *entry = &details->entries[index];
+  if (__atomic_compare_exchange_n(&entry->state, &word, taken, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_FREE, 0, 0), __ATOMIC_RELAXED);
+    /* release: pairs with the acquire of the thread that takes the bit */
+    __atomic_fetch_or(&details->ring->detail_free_map[index / 64], 1ull << (index % 64), __ATOMIC_RELEASE);
+    __atomic_fetch_add(&details->ring->free_doorbell, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&details->ring->free_waiters, __ATOMIC_SEQ_CST) != 0) {
+      syscall(SYS_futex, &details->ring->free_doorbell, FUTEX_WAKE, 64, NULL, NULL, 0);
+    }
+  }
+}
+
+void
+drain_detail_free(struct drain_details *details, struct drain_thread *const *threads)
+{
+  for (uint32_t i = 0; i < details->count; i++) {
+    struct ct_segment_entry *entry = &details->entries[i];
+    uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+    uint32_t slot = CT_SEG_SLOT(word);
+    if ((CT_SEG_STATE(word) != CT_SEG_FULL && CT_SEG_STATE(word) != CT_SEG_ACTIVE) || slot >= CT_SLOT_COUNT) {
+      continue;
+    }
+    const struct drain_thread *thread = threads[slot];
+    uint32_t generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED);
+    uint32_t thread_seq = __atomic_load_n(&entry->thread_seq, __ATOMIC_RELAXED);
+    bool is_past = thread != NULL ? (int32_t)(thread->generation - generation) > 0
+                                  : __atomic_load_n(&details->tids[slot], __ATOMIC_ACQUIRE) == 0;
+    bool is_passed = thread != NULL && thread->generation == generation && CT_SEG_STATE(word) == CT_SEG_FULL &&
+                     (int32_t)(thread->detail_seq - thread_seq) > 0;
+    if (is_past || is_passed) {
+      give_back(details, i, word);
+    }
+  }
+}

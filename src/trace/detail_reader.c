@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading the detail of a thread's calls, in step with its events. A block is taken when its checksums are right and
+ * its records fill it exactly; a damaged one is passed over, as far as its header says where it ends.
+ */
+#include "trace/reader_internal.h"
+
+#include "base/crc32c.h"
+
+#include <contrail/trace.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct ct_details {
+  int fd;
+  enum ct_cursor_state state;
+  uint64_t offset; /* of the next block */
+  uint64_t size;   /* of the file, when it was opened */
+  ZSTD_DCtx *decompressor;
+  uint8_t *input;        /* CT_DETAIL_BLOCK_BYTES */
+  uint8_t *records;      /* likewise */
+  size_t at, fill;       /* in these */
+  struct ct_detail last; /* what was given out */
+  uint8_t stack[CT_DETAIL_STACK_BYTES];
+};
+
+int
+ct_details_open(struct ct_trace *trace, uint32_t thread, struct ct_details **out, struct ct_diag *diag)
+{
+  struct ct_file_header header;
+  uint64_t size;
+  if (thread >= trace->thread_count) {
+    return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
+  }
+  int fd = ct_trace_open_detail_file(trace, trace->threads[thread].index, &size);
+  if (fd < 0) {
+    return ct_fail(diag, errno == ENOENT ? CT_ENOENT : CT_EFORMAT, "thread %u has no detail", thread);
+  }
+  if (ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || header.magic != CT_DETAIL_FILE_MAGIC ||
+      !ct_trace_version_ok(header.version) || header.header_bytes != sizeof(header) ||
+      header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
+    close(fd);
+    return ct_fail(diag, CT_EFORMAT, "the detail of thread %u is damaged", thread);
+  }
+  struct ct_details *details = calloc(1, sizeof(*details));
+  if (details != NULL) {
+    *details = (struct ct_details){.fd = fd, .offset = sizeof(header), .size = size};
+    details->decompressor = ZSTD_createDCtx();
+    details->input = malloc(CT_DETAIL_BLOCK_BYTES);
+    details->records = malloc(CT_DETAIL_BLOCK_BYTES);
+  }
+  if (details == NULL || details->decompressor == NULL || details->input == NULL || details->records == NULL) {
+    if (details == NULL) {
+      close(fd);
+    }
+    ct_details_close(details);
+    return ct_fail(diag, CT_ENOMEM, "out of memory to read the detail of thread %u", thread);
+  }
+  *out = details;
+  return CT_OK;
+}
+
+void
+ct_details_close(struct ct_details *details)
+{
+  if (details != NULL) {
+    close(details->fd);
+    ZSTD_freeDCtx(details->decompressor);
+    free(details->input);
+    free(details->records);
+    free(details);
+  }
+}
+
+enum ct_cursor_state
+ct_details_state(const struct ct_details *details)
+{
+  return details->state;
+}
+
+static bool
+header_ok(const struct ct_detail_block_header *header)
+{
+  struct ct_detail_block_header copy = *header;
+  copy.header_crc = 0;
+  return header->magic == CT_DETAIL_BLOCK_MAGIC && header->header_bytes == sizeof(*header) &&
+         ct_crc32c(0, &copy, sizeof(copy)) == header->header_crc &&
+         header->payload.raw_bytes <= CT_DETAIL_BLOCK_BYTES &&
+         header->payload.stored_bytes <= header->payload.raw_bytes;
+}
+
+static bool
+entry_ok(const struct ct_detail_entry *entry, size_t left)
+{
+  size_t words = (entry->record_bytes - sizeof(*entry)) / 8;
+  size_t least = entry->kind == CT_DETAIL_KIND_RETURN          ? CT_DETAIL_RETURN_WORDS
+                 : (entry->flags & CT_DETAIL_HAS_VECTORS) != 0 ? CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS
+                                                               : CT_DETAIL_CALL_WORDS;
+  return entry->record_bytes >= sizeof(*entry) && entry->record_bytes <= left && entry->record_bytes % 8 == 0 &&
+         entry->record_bytes <= CT_DETAIL_RECORD_MAX && words >= least &&
+         (entry->kind == CT_DETAIL_KIND_CALL || (entry->kind == CT_DETAIL_KIND_RETURN && words == least)) &&
+         words - least <= CT_DETAIL_STACK_BYTES / 8;
+}
+
+static bool
+unpack(struct ct_details *details, const struct ct_detail_block_header *header)
+{
+  struct ct_section_size size = header->payload;
+  if (ct_crc32c(0, details->input, size.stored_bytes) != header->payload_crc) {
+    return false;
+  }
+  if (size.stored_bytes == size.raw_bytes) {
+    memcpy(details->records, details->input, size.raw_bytes);
+  } else if (ZSTD_decompressDCtx(details->decompressor, details->records, size.raw_bytes, details->input,
+                                 size.stored_bytes) != size.raw_bytes) {
+    return false;
+  }
+  size_t at = 0;
+  uint32_t records = 0;
+  struct ct_detail_entry entry;
+  for (; at + sizeof(entry) <= size.raw_bytes; at += entry.record_bytes, records++) {
+    memcpy(&entry, details->records + at, sizeof(entry));
+    if (!entry_ok(&entry, size.raw_bytes - at)) {
+      return false;
+    }
+  }
+  return at == size.raw_bytes && records == header->records;
+}
+
+/* The next whole block; false: there is none. */
+static bool
+load(struct ct_details *details)
+{
+  struct ct_detail_block_header header;
+  while (ct_trace_read_at(details->fd, &header, sizeof(header), details->offset) == sizeof(header)) {
+    if (!header_ok(&header)) {
+      details->state = CT_CURSOR_DAMAGED;
+      return false;
+    }
+    size_t stored = header.payload.stored_bytes;
+    if (ct_trace_read_at(details->fd, details->input, stored, details->offset + sizeof(header)) != stored) {
+      break;
+    }
+    details->offset += sizeof(header) + stored;
+    if (unpack(details, &header)) {
+      details->at = 0;
+      details->fill = header.payload.raw_bytes;
+      return true;
+    }
+    details->state = CT_CURSOR_DAMAGED;
+  }
+  return false;
+}
+
+static const struct ct_detail *
+give(struct ct_details *details, const struct ct_detail_entry *entry)
+{
+  uint64_t words[CT_DETAIL_RECORD_MAX / 8];
+  size_t bytes = entry->record_bytes - sizeof(*entry);
+  memcpy(words, details->records + details->at + sizeof(*entry), bytes);
+  struct ct_detail *detail = &details->last;
+  *detail = (struct ct_detail){
+      .is_return = entry->kind == CT_DETAIL_KIND_RETURN, .tsc = entry->tsc, .sp = words[0], .stack = details->stack};
+  if (detail->is_return) {
+    detail->rax = words[1];
+    detail->rdx = words[2];
+    detail->xmm0 = words[3];
+    detail->xmm1 = words[4];
+    return detail;
+  }
+  detail->bp = words[1];
+  detail->return_address = words[2];
+  memcpy(detail->registers, words + 3, sizeof(detail->registers));
+  size_t at = CT_DETAIL_CALL_WORDS;
+  detail->has_vectors = (entry->flags & CT_DETAIL_HAS_VECTORS) != 0;
+  if (detail->has_vectors) {
+    memcpy(detail->vectors, words + at, sizeof(detail->vectors));
+    at += CT_DETAIL_VECTOR_WORDS;
+  }
+  detail->stack_bytes = (uint32_t)(bytes - at * 8);
+  memcpy(details->stack, words + at, detail->stack_bytes);
+  return detail;
+}
+
+const struct ct_detail *
+ct_details_of(struct ct_details *details, const struct ct_event *event)
+{
+  bool is_call = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
+  uint64_t enter_tsc = is_call ? event->tsc : event->enter_tsc;
+  uint8_t kind = is_call ? CT_DETAIL_KIND_CALL : CT_DETAIL_KIND_RETURN;
+  if (!is_call && event->kind != CT_EV_RETURN) {
+    return NULL;
+  }
+  while (details->at < details->fill || load(details)) {
+    struct ct_detail_entry entry;
+    memcpy(&entry, details->records + details->at, sizeof(entry));
+    bool is_it = entry.kind == kind && entry.fn == event->fn && entry.enter_tsc == enter_tsc;
+    if (!is_it && entry.tsc >= event->tsc) {
+      return NULL;
+    }
+    const struct ct_detail *detail = is_it ? give(details, &entry) : NULL;
+    details->at += entry.record_bytes;
+    if (is_it) {
+      return detail;
+    }
+  }
+  return NULL;
+}
