@@ -24,6 +24,7 @@ import gc
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -31,6 +32,7 @@ import subprocess
 import symtable
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -220,16 +222,20 @@ def explain(error, path):
 
 
 class Group:
-    """The cases of one file, and what became of them."""
+    """The cases of one file, and what became of them. Those of a folder's files are a group of the folder's name."""
 
     def __init__(self, path):
-        self.path, self.name = path, os.path.splitext(os.path.basename(path))[0]
+        self.path, place = path, os.path.relpath(path, HERE).split(os.sep)
+        self.program = "/".join(["tests", *place]) if place[0] != os.pardir else "tests/" + place[-1]
+        self.name = place[0] if len(place) == 2 else os.path.splitext(place[-1])[0]
         self.counts = [0, 0, 0]
         self.cases = [one for one in CASES if one.function.__module__ == "__main__"]
+        self.lock = threading.Lock()  # of the counts, of what is printed, and of the turn to take the next case
 
     def say(self, kind, name, text):
-        self.counts[kind] += 1
-        print(f"{('ok  ', 'FAIL', 'skip')[kind]} {self.name} {name}{text}", flush=True)
+        with self.lock:
+            self.counts[kind] += 1
+            print(f"{('ok  ', 'FAIL', 'skip')[kind]} {self.name} {name}{text}", flush=True)
 
     def check(self):
         for fault in forgotten(self.path):
@@ -249,16 +255,46 @@ class Group:
                     if scene is not None:
                         scene.close()
                 if isinstance(facts, Counts):
-                    self.counts = [a + b for a, b in zip(self.counts, facts)]
+                    with self.lock:
+                        self.counts = [a + b for a, b in zip(self.counts, facts)]
                 else:
                     self.say(0, one.name, f"{f': {facts}' if facts else ''} ({time.monotonic() - begin:.1f} s)")
             except Skip as why:
                 self.say(2, one.name, f": {why}")
             except Exception as error:  # pylint: disable=broad-except
-                command = getattr(scene, "command", None)
-                again = f"tests/{self.name}.py --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
-                self.say(1, one.name, f": {explain(error, self.path)}" + (f"\n     command: {command}" if command else "") +
-                         f"\n     again: {again}")
+                self.say(1, one.name, f": {explain(error, self.path)}" + self.how_again(one, scene) +
+                         (f"\n     kept: {self.keep(one, folder, options)}" if options.keep else ""))
+
+    def how_again(self, one, scene):
+        command = getattr(scene, "command", None)
+        again = f"{self.program} --filter {shlex.quote(one.name)}{getattr(scene, 'again', '')}"
+        return (f"\n     command: {command}" if command else "") + f"\n     again: {again}"
+
+    def keep(self, one, folder, options):
+        """The case's folder, for a look at what was printed, its files, its traces."""
+        kept = os.path.join(options.build, "tests", "failed", re.sub(r"[^\w.-]", "_", f"{self.name}.{one.name}"))
+        shutil.rmtree(kept, ignore_errors=True)
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        subprocess.run(["cp", "-a", folder, kept], check=False)
+        return kept
+
+    def play_all(self, cases, scene_class, options):
+        """As many at a time as asked for. Each is taken when the one before it has ended: some choose by the clock."""
+        cases = iter(cases)
+
+        def work():
+            while True:
+                with self.lock:
+                    one = next(cases, None)
+                if one is None:
+                    return
+                self.play(one, scene_class, options)
+        workers = [threading.Thread(target=work, daemon=True) for _ in range(options.jobs - 1)]
+        for worker in workers:
+            worker.start()
+        work()
+        for worker in workers:
+            worker.join()
 
 
 def add_part(parser):
@@ -286,13 +322,17 @@ def isolate(build, folder):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what the cases have started is ended
 
 
-def main(doc, scene_class=Scene, arguments=None):
-    """Runs the cases of the group whose program this is, and exits. arguments(parser) adds the group's own options."""
+def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1):
+    """Runs the cases of the group whose program this is, and exits. arguments(parser) adds the group's own options.
+    choose(cases, options), of those that the filter lets through: which are played, in which order; it may be a generator
+    that looks at the clock. jobs: how many are played at a time; with more than one they are played by threads."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
+    parser.add_argument("--keep", action="store_true", help="the folders of failures stay, in build/tests/failed")
+    parser.add_argument("-j", "--jobs", type=int, default=jobs)
     add_part(parser)
     if arguments:
         arguments(parser)
@@ -305,17 +345,19 @@ def main(doc, scene_class=Scene, arguments=None):
               if not options.filter or any(fnmatch.fnmatch(one.name, pattern) for pattern in options.filter)]
     if options.alone:
         chosen = [one for one in chosen if one.alone == (options.alone == "only")]
+    is_unknown = not chosen and options.filter
+    chosen = part_of(chosen, options.part)
+    chosen = choose(chosen, options) if choose else chosen
     if options.list:
-        print("\n".join(one.name for one in part_of(chosen, options.part)))
+        print("\n".join(one.name for one in chosen))
         sys.exit(0)
     if options.part[0] == 1 and options.alone != "only":
         group.check()
     with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
         os.chmod(options.top, 0o755)  # other users' programs run in it too
         isolate(options.build, options.top)
-        for one in part_of(chosen, options.part):
-            group.play(one, scene_class, options)
-    if not chosen and options.filter:
+        group.play_all(chosen, scene_class, options)
+    if is_unknown:
         group.say(1, "", f"no case is named {' or '.join(options.filter)}")
     print("{} passed, {} failed, {} skipped".format(*group.counts))
     sys.exit(1 if group.counts[1] else 0)

@@ -12,7 +12,6 @@ holds as many calls of some functions as the program, or arithmetic, says.
 
 A kind whose compiler is not installed is skipped, with the reason. tools/setup.sh installs the cheap ones.
 """
-import argparse
 import fnmatch
 import hashlib
 import json
@@ -22,19 +21,16 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import HERE, Skip, case, expect, main
+
 SOURCES = os.path.join(HERE, "kinds")
+SHARED = "/dev/shm"
 LIMIT = 240
 KINDS = []
-
-
-class Skip(Exception):
-    pass
 
 
 class Kind:
@@ -117,7 +113,8 @@ def compiled():
     for compiler, output in (("gdc", "-o"), ("ldc2", "-of")):
         Kind(f"d-{compiler}", [[compiler, "-O2", *([output, "%build/throws"] if output == "-o" else
                                                    [f"{output}=%build/throws", "-od=%build"]), "%source/throws.d"]],
-             ["%build/throws"], status=5, needs=[compiler], counts={"counted_leaf": 80_000}, record=["--lossless"], long=compiler == "ldc2")
+             ["%build/throws"], status=5, needs=[compiler], counts={"counted_leaf": 80_000}, record=["--lossless"],
+             long=compiler == "ldc2")
 
 
 def sanitizers():
@@ -179,40 +176,46 @@ def no_core():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-class Runner:
-    def __init__(self, options):
-        self.options = options
-        self.built = set()
+class Scene(harness.Scene):
+    def __init__(self, options, folder, kind):
+        super().__init__(options, folder)
+        self.kind = kind
+        self.into = os.path.join(options.build, "tests", "kinds")
+        self.counts = self.path("counts")
+        # In memory, where there is such a place: some of these traces are long.
+        self.memory = tempfile.TemporaryDirectory(prefix="contrail-kind.", dir=SHARED if os.access(SHARED, os.W_OK) else None)
+        self.trace = os.path.join(self.memory.name, "trace")
+
+    def close(self):
+        if self.options.keep and os.path.isdir(self.trace):
+            shutil.move(self.trace, self.folder)
+        self.memory.cleanup()
 
     def fill(self, words, build):
         return [word.replace("%build", build).replace("%source", SOURCES) for word in words]
 
-    def make(self, kind):
+    def make(self):
         """The folder that the kind's program is built in; kinds that are built in the same way share it."""
-        key = json.dumps(kind.build)
-        folder = os.path.join(self.options.into, f"{abs(hash_of(key)):x}")
-        if folder in self.built or made_before(kind, folder):
-            self.built.add(folder)
+        folder = os.path.join(self.into, f"{hash_of(json.dumps(self.kind.build)):x}")
+        if made_before(self.kind, folder):
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
-        for command in kind.build:
+        environment = dict(os.environ, GOCACHE=os.path.join(self.into, "gocache"), GO111MODULE="off", LC_ALL="C")
+        for command in self.kind.build:
             words = self.fill(command, folder)
-            environment = dict(os.environ, GOCACHE=os.path.join(self.options.into, "gocache"), GO111MODULE="off",
-                               LC_ALL="C")
-            result = subprocess.run(["nice"] + words, capture_output=True, text=True, errors="replace", env=environment,
-                                    timeout=600)
-            if result.returncode:
-                raise AssertionError(f"does not build: {shlex.join(words)}\n{result.stdout}{result.stderr}")
-        self.built.add(folder)
+            result = self.execute("nice", *words, env=environment, timeout=600)
+            expect(result.returncode == 0, f"does not build: {shlex.join(words)}\n{result.stdout}{result.stderr}")
         with open(os.path.join(folder, STAMP), "w", encoding="ascii") as file:
-            file.write(stamp_of(kind))
+            file.write(stamp_of(self.kind))
         return folder
 
-    def execute(self, words, kind, counts):
-        environment = dict(os.environ, LC_ALL="C", CT_COUNTS=counts, **kind.environment)
+    def outcome(self, words):
+        """Status, output and errors of the kind's program, run in an empty folder."""
+        environment = dict(os.environ, LC_ALL="C", CT_COUNTS=self.counts, **self.kind.environment)
         environment.pop("LD_PRELOAD", None)
-        with tempfile.TemporaryDirectory(prefix="contrail-kind.") as folder:
+        self.command = shlex.join(words)
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                                        preexec_fn=no_core)
@@ -221,77 +224,69 @@ class Runner:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-                raise AssertionError(f"no end within {LIMIT} s: {shlex.join(words)}") from None
+                raise AssertionError(f"no end within {LIMIT} s") from None
         return process.returncode, out, err
 
-    def ask(self, *words):
-        result = subprocess.run([self.options.contrail, *words], capture_output=True, text=True, errors="replace",
-                                timeout=LIMIT)
-        if result.returncode:
-            raise AssertionError(f"contrail {shlex.join(words)}: {result.stderr.strip()}")
-        return json.loads(result.stdout)
-
-    def go(self, kind):
-        for need in kind.needs:
-            reason = missing(need)
-            if reason:
-                raise Skip(reason)
-        build = self.make(kind)
-        with tempfile.TemporaryDirectory(prefix="contrail-kind.", dir=self.options.memory) as scratch:
-            counts = os.path.join(scratch, "counts")
-            trace = os.path.join(scratch, "trace")
-            words = self.fill(kind.run, build)
-            plain = self.execute(words, kind, counts)
-            if kind.status is not None and plain[0] != kind.status:
-                raise AssertionError(f"untraced: status {plain[0]}, not {kind.status}: {plain[2][-300:]}")
-            if os.path.exists(counts):
-                os.unlink(counts)
-            record = [self.options.contrail, "record", *kind.record, "-o", trace, "--"]
-            begin = time.monotonic()
-            traced = self.execute(record + words, kind, counts)
-            seconds = time.monotonic() - begin
-            self.compare(kind, plain, traced)
-            return self.judge(kind, trace, counts) + f", {seconds:.1f} s"
-
-    def compare(self, kind, plain, traced):
+    def compare(self, plain, traced):
+        kind = self.kind
         notes = b"".join(line for line in traced[2].splitlines(True) if line.startswith(b"contrail: "))
         err = b"".join(line for line in traced[2].splitlines(True) if not line.startswith(b"contrail: "))
-        if notes and not kind.drops:
-            raise AssertionError(f"notes: {notes.decode(errors='replace').strip()}")
-        status = 128 - plain[0] if plain[0] < 0 else plain[0]
-        got = 128 - traced[0] if traced[0] < 0 else traced[0]
-        if got != status:
-            raise AssertionError(f"status {traced[0]}, untraced {plain[0]}: {err[-1000:].decode(errors='replace')}")
-        if plain[1] != traced[1]:
-            raise AssertionError(f"stdout differs: {plain[1][-300:]!r}, traced {traced[1][-300:]!r}")
-        if kind.tells not in plain[2] or kind.tells not in err:
-            raise AssertionError(f"{kind.tells!r} is not in stderr: {plain[2][-300:]!r}, traced {err[-300:]!r}")
-        if kind.stderr and plain[2] != err:
-            raise AssertionError(f"stderr differs: {plain[2][-300:]!r}, traced {err[-300:]!r}")
+        expect(not notes or kind.drops, f"notes: {notes.decode(errors='replace').strip()}")
+        status, got = (128 - code if code < 0 else code for code in (plain[0], traced[0]))
+        expect(got == status, f"status {traced[0]}, untraced {plain[0]}: {err[-1000:].decode(errors='replace')}")
+        expect(plain[1] == traced[1], f"stdout differs: {plain[1][-300:]!r}, traced {traced[1][-300:]!r}")
+        expect(kind.tells in plain[2] and kind.tells in err,
+               f"{kind.tells!r} is not in stderr: {plain[2][-300:]!r}, traced {err[-300:]!r}")
+        expect(not kind.stderr or plain[2] == err, f"stderr differs: {plain[2][-300:]!r}, traced {err[-300:]!r}")
 
-    def judge(self, kind, trace, counts):
-        info = self.ask("info", "--json", trace)
+    def judge(self):
+        kind, info = self.kind, self.info()
         expected = dict(kind.counts or {})
-        if os.path.exists(counts) and kind.has_names:
-            with open(counts, encoding="utf-8") as file:
+        if os.path.exists(self.counts) and kind.has_names:
+            with open(self.counts, encoding="utf-8") as file:
                 for line in file:
                     function, _, number = line.strip().rpartition(" ")
                     expected[function] = expected.get(function, 0) + int(number)
-        if info["dropped"] and not kind.drops:
-            raise AssertionError(f"{info['dropped']} of {info['events']} events dropped")
-        if info["events"] < 1000:
-            raise AssertionError(f"only {info['events']} events")
+        expect(not info["dropped"] or kind.drops, f"{info['dropped']} of {info['events']} events dropped")
+        expect(info["events"] >= 1000, f"only {info['events']} events")
         reasons = " ".join(module["enter_only_because"] for module in info["modules"] if "enter_only_because" in module)
-        if bool(kind.enter_only) != bool(reasons) or (kind.enter_only or "") not in reasons:
-            raise AssertionError(f"enter only: {reasons!r}, not {kind.enter_only!r}")
+        expect(bool(kind.enter_only) == bool(reasons) and (kind.enter_only or "") in reasons,
+               f"enter only: {reasons!r}, not {kind.enter_only!r}")
         if expected and not info["dropped"]:
-            rows = self.ask("report", "--json", "--limit", "0", trace)["functions"]
+            report = self.run(self.contrail, "report", "--json", "--limit", "0", self.trace, timeout=LIMIT)
+            rows = json.loads(report)["functions"]
             for function, number in expected.items():
                 seen = sum(row["calls"] for row in rows if fnmatch.fnmatchcase(row["name"], function))
-                if seen != number:
-                    raise AssertionError(f"{function}: {seen} calls in the report, {number} in truth")
-        return f"{info['events']} events, {info['dropped']} dropped, {len(info['threads'])} threads, " \
-               f"{len(expected)} counts"
+                expect(seen == number, f"{function}: {seen} calls in the report, {number} in truth")
+        return f"{info['events']} events, {info['dropped']} dropped, {len(info['threads'])} threads, {len(expected)} counts"
+
+
+def one_turn(scene, build):
+    kind = scene.kind
+    words = scene.fill(kind.run, build)
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    plain = scene.outcome(words)
+    expect(kind.status is None or plain[0] == kind.status,
+           f"untraced: status {plain[0]}, not {kind.status}: {plain[2][-300:]}")
+    if os.path.exists(scene.counts):
+        os.unlink(scene.counts)
+    begin = time.monotonic()
+    traced = scene.outcome([scene.contrail, "record", *kind.record, "-o", scene.trace, "--", *words])
+    seconds = time.monotonic() - begin
+    scene.compare(plain, traced)
+    return f"{scene.judge()}, traced {seconds:.1f} s"
+
+
+def as_untraced(scene):
+    for lacks in filter(None, map(missing, scene.kind.needs)):
+        raise Skip(lacks)
+    build = scene.make()
+    for turn in range(1, scene.options.repeat + 1):
+        try:
+            facts = one_turn(scene, build)
+        except AssertionError as error:
+            raise AssertionError(f"turn {turn}: {error}") from error
+    return facts
 
 
 STAMP = ".made-of"
@@ -327,42 +322,18 @@ def hash_of(text):
     return value
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", action="append", default=[])
-    parser.add_argument("--long", action="store_true")
+def arguments(parser):
+    parser.add_argument("--long", action="store_true", help="also those that take long, or are much like another one")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--list", action="store_true")
-    options = parser.parse_args()
-    build = os.path.abspath(options.build)
-    options.contrail = os.path.join(build, "contrail")
-    options.into = os.path.join(build, "tests", "kinds")
-    options.memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    os.makedirs(options.into, exist_ok=True)
-    chosen = [kind for kind in KINDS if (any(fnmatch.fnmatch(kind.name, p) for p in options.filter) if options.filter
-                                         else options.long or not kind.long)]
-    if options.list:
-        print("\n".join(kind.name + (" (long)" if kind.long else "") for kind in chosen))
-        return 0
-    runner = Runner(options)
-    count = {"passed": 0, "failed": 0, "skipped": 0}
-    for kind in chosen:
-        try:
-            for turn in range(options.repeat):
-                facts = runner.go(kind)
-            count["passed"] += 1
-            print(f"ok   kind {kind.name}: {facts}", flush=True)
-        except Skip as reason:
-            count["skipped"] += 1
-            print(f"skip kind {kind.name}: {reason}", flush=True)
-        except (AssertionError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            count["failed"] += 1
-            print(f"FAIL kind {kind.name} (turn {turn + 1}): {error or type(error).__name__}\n"
-                  f"     again: tests/kinds.py --filter {kind.name}", flush=True)
-    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
-    return 1 if count["failed"] else 0
+
+
+def choose(cases, options):
+    return [one for one in cases if options.long or options.filter or not one.keywords["kind"].long]
+
+
+for each_kind in KINDS:
+    case(each_kind.name, kind=each_kind)(as_untraced)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose)

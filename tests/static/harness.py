@@ -42,11 +42,25 @@ GROUPS = {
 }
 
 
-def judge(body, summary, words, *options):
+# And the same where the group chooses, or plays several at a time.
+TWO = "@case\ndef one(scene):\n    wait_for('two', lambda: here(scene, 'one', 'two'))\n" \
+      "@case\ndef two(scene):\n    wait_for('one', lambda: here(scene, 'two', 'one'))\n" \
+      "def here(scene, own, other):\n    open(f'{scene.options.top}/{own}', 'w').close()\n" \
+      "    return __import__('os').path.exists(f'{scene.options.top}/{other}')\n"
+CHOOSE = "import itertools\ndef choose(cases, options):\n" \
+         "    yield from itertools.islice(itertools.cycle(reversed(cases)), 3) if len(cases) > 1 else cases\n"
+CHOICES = {
+    "a choice of cases": (GOOD + GOOD.replace("good", "other") + CHOOSE, "choose=choose", "3 passed, 0 failed, 0 skipped",
+                          ["ok   group other", "ok   group good"]),
+    "two at a time": (TWO, "jobs=2", "2 passed, 0 failed, 0 skipped", ["ok   group one", "ok   group two"]),
+}
+
+
+def judge(body, summary, words, *options, more=""):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "group.py")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(HEAD + body + f"main('', {'Mine' if 'class Mine' in body else 'Scene'})\n")
+            file.write(HEAD + body + f"main('', {'Mine' if 'class Mine' in body else 'Scene'}, {more})\n")
         result = subprocess.run([sys.executable, path, "--build", folder, *options], capture_output=True, text=True, timeout=60, check=False)
     said = result.stdout + result.stderr
     faults = [f"does not say {word!r}" for word in words if word not in said]
@@ -61,6 +75,7 @@ def main():
     argparse.ArgumentParser(description=__doc__).parse_known_args()
     checks = {name: judge(*group) for name, group in GROUPS.items()}
     checks["no case of the name"] = judge(GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
+    checks.update({name: judge(body, summary, words, more=more) for name, (body, more, summary, words) in CHOICES.items()})
     failed = 0
     for name, faults in checks.items():
         print(f"{'FAIL' if faults else 'ok  '} static harness: {name}")
