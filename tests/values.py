@@ -105,10 +105,10 @@ def fit_together(scene):
 def looks(scene):
     trace, _ = scene.record("--args")
     status, out, _ = scene.run("replay", "--function", "values_deep", trace)
-    assert status == 0 and "values_deep(0x32, 0x7) {" in out and "values_deep(0x0, 0x39) = 0x39;" in out, out
-    assert "} values_deep() = 0x39" in out, out
+    assert status == 0 and "values_deep(a=50, b=7) {" in out and "values_deep(a=0, b=57) = 57;" in out, out
+    assert "} values_deep() = 57" in out, out
     status, out, _ = scene.run("replay", "--function", "values_jump", trace)
-    assert status == 0 and re.search(r"values_jump\(0x[0-9a-f]+, 0x5\) \{", out), out
+    assert status == 0 and re.search(r"values_jump\(buffer=0x[0-9a-f]+, value=5\) \{", out), out
     assert re.search(r"\} values_jump\(\)  -- left by longjmp\n", out), out
     lines = scene.lines(trace, "--function", "values_deep", "--depth", "1")
     assert lines[0]["args"] == ["0x32", "0x7"] and lines[-1]["result"] == "0x39", (lines[0], lines[-1])

@@ -137,6 +137,10 @@ void ct_modules_forget(struct ct_modules *modules);
  * about, or of all. It may take seconds. 0 or an error.
  */
 int ct_modules_write_sources(const struct ct_modules *modules, bool all, struct ct_trace_writer *writer);
+/*
+ * The same of what functions take and give, for those that have values in the trace.
+ */
+int ct_modules_write_prototypes(const struct ct_modules *modules, struct ct_trace_writer *writer);
 void ct_modules_free(struct ct_modules *modules);
 
 #endif

@@ -223,7 +223,7 @@ session_end_image(struct ct_session *session, bool by_exec)
 static void
 remove_empty_trace(const char *directory, bool ours)
 {
-  static const char *const names[] = {"manifest.json", "functions.tsv", "sources.tsv"};
+  static const char *const names[] = {"manifest.json", "functions.tsv", "sources.tsv", "prototypes.tsv"};
   char path[PATH_MAX];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
@@ -313,6 +313,7 @@ session_close_trace(struct ct_session *session)
   free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
   (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
+  (void)ct_modules_write_prototypes(&session->recording.modules, session->recording.writer);
   session_note_unknown(session);
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);

@@ -14,16 +14,10 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <fcntl.h>
-#include <libelf.h>
-#include <libgen.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "target/private.h"
+#include "target/debuginfo.h"
 
 enum { DEPTH_MAX = 64 };
 
@@ -37,14 +31,6 @@ struct reading {
   uint32_t last_index;
   size_t budget; /* entries left */
   bool out_of_memory;
-};
-
-struct debug_files {
-  const struct ct_image *image;
-  struct ct_image alt;
-  char *bytes, *alt_bytes;
-  Elf *elf, *alt_elf;
-  Dwarf *dwarf, *alt_dwarf;
 };
 
 void
@@ -310,79 +296,6 @@ visit_unit(struct reading *reading, Dwarf_Die *unit)
   }
 }
 
-/* What dwz has moved out of several debug files into one, named in .gnu_debugaltlink. */
-static void
-open_alternate(const struct ct_elf *elf, const struct ct_image *image, struct debug_files *files)
-{
-  char path[PATH_MAX], real[PATH_MAX];
-  uint8_t id[CT_BUILD_ID_BYTES_MAX];
-  size_t size;
-  const char *own = image == &elf->main ? elf->path : elf->debug_path;
-  const char *name = (const char *)ct_image_section_bytes(image, ct_image_section(image, ".gnu_debugaltlink"), &size);
-  size_t length = name != NULL ? strnlen(name, size) : 0;
-  if (length == 0 || length == size || realpath(own, real) == NULL) {
-    return;
-  }
-  int written = name[0] == '/' ? snprintf(path, sizeof(path), "%s", name)
-                               : snprintf(path, sizeof(path), "%s/%s", dirname(real), name);
-  int fd =
-      written > 0 && (size_t)written < sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
-  if (fd < 0) {
-    return;
-  }
-  int code = ct_image_map(&files->alt, fd, path, NULL);
-  close(fd);
-  size_t id_bytes = code == CT_OK ? ct_image_build_id(&files->alt, id) : 0;
-  if (id_bytes == 0 || size - length - 1 != id_bytes || memcmp(name + length + 1, id, id_bytes) != 0) {
-    return;
-  }
-  files->alt_bytes = ct_image_writable(&files->alt);
-  files->alt_elf = files->alt_bytes != NULL ? elf_memory(files->alt_bytes, files->alt.size) : NULL;
-  files->alt_dwarf = files->alt_elf != NULL ? dwarf_begin_elf(files->alt_elf, DWARF_C_READ, NULL) : NULL;
-  if (files->alt_dwarf != NULL) {
-    dwarf_setalt(files->dwarf, files->alt_dwarf);
-  }
-}
-
-static const struct ct_image *
-open_debug(struct ct_elf *elf, struct debug_files *files)
-{
-  const struct ct_image *image = &elf->main;
-  if (ct_image_section(image, ".debug_info") == NULL && ct_image_section(image, ".zdebug_info") == NULL) {
-    if (elf->debug.bytes == NULL) {
-      ct_debugfile_find(elf);
-    }
-    image = &elf->debug;
-    if (image->bytes == NULL || ct_image_section(image, ".debug_info") == NULL) {
-      return NULL;
-    }
-  }
-  elf_version(EV_CURRENT);
-  files->image = image;
-  files->bytes = ct_image_writable(image);
-  files->elf = files->bytes != NULL ? elf_memory(files->bytes, image->size) : NULL;
-  files->dwarf = files->elf != NULL ? dwarf_begin_elf(files->elf, DWARF_C_READ, NULL) : NULL;
-  if (files->dwarf == NULL) {
-    return NULL;
-  }
-  open_alternate(elf, image, files);
-  return image;
-}
-
-static void
-close_debug(struct debug_files *files)
-{
-  dwarf_end(files->dwarf);
-  dwarf_end(files->alt_dwarf);
-  elf_end(files->elf);
-  elf_end(files->alt_elf);
-  if (files->image != NULL) {
-    ct_image_release_writable(files->image, files->bytes);
-  }
-  ct_image_release_writable(&files->alt, files->alt_bytes);
-  ct_image_clear(&files->alt);
-}
-
 static void
 read_units(struct reading *reading, Dwarf *dwarf)
 {
@@ -404,10 +317,10 @@ read_units(struct reading *reading, Dwarf *dwarf)
 int
 ct_sources_read(struct ct_elf *elf, const uint64_t *addresses, size_t count, struct ct_sources **out)
 {
-  struct debug_files files = {NULL};
-  const struct ct_image *image = open_debug(elf, &files);
+  struct ct_debug_info files = {NULL};
+  const struct ct_image *image = ct_debug_info_open(elf, &files);
   if (image == NULL) {
-    close_debug(&files);
+    ct_debug_info_close(&files);
     return CT_ENOENT;
   }
   struct ct_sources *sources = calloc(1, sizeof(*sources));
@@ -429,7 +342,7 @@ ct_sources_read(struct ct_elf *elf, const uint64_t *addresses, size_t count, str
   }
   free(reading.weak);
   free(reading.table);
-  close_debug(&files);
+  ct_debug_info_close(&files);
   if (reading.out_of_memory) {
     ct_sources_free(sources);
     return CT_ENOMEM;

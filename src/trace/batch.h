@@ -61,6 +61,15 @@ int ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out);
 void ct_captures_free(struct ct_captures *captures);
 
 /*
+ * Of prototypes.tsv (docs/format.md), which is read at the first call: what a function takes and gives, the fields
+ * after its id; the names of a list of constants, the fields after its number; and what is the matter with the file.
+ * NULL: there is no such thing. Borrowed. Any thread.
+ */
+const char *ct_trace_prototype(struct ct_trace *trace, uint32_t fn);
+const char *ct_trace_constants(struct ct_trace *trace, uint32_t number);
+const char *ct_trace_prototypes_damage(struct ct_trace *trace);
+
+/*
  * The next events in order, as a batch in the cursor's own storage, valid until the
  * next call: *events and the number of them (0 at the end; see ct_cursor_state). Not to be mixed with
  * ct_cursor_next_event.

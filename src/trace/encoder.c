@@ -2,6 +2,8 @@
 /* The rare ops and the slow side of the hot path; see encoder.h for the rules. */
 #include "trace/encoder.h"
 
+#include <contrail/trace.h>
+
 #include "trace/writer_internal.h"
 
 #include <assert.h>
@@ -120,6 +122,9 @@ void
 ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
 {
   room_with_extra(encoder, encoder->last_tsc);
+  if (which != CT_VALUE_BEFORE) {
+    ct_writer_note_values(encoder->writer, encoder->top[-1].fn);
+  }
   *encoder->op++ = CT_TRACE_OP_VALUE;
   *encoder->extra++ = which;
   encoder->extra = ct_varint_put(encoder->extra, value);

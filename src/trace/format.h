@@ -28,6 +28,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is litt
 #define CT_TRACE_STACKS      "stacks.json"
 #define CT_TRACE_FUNCTIONS   "functions.tsv"
 #define CT_TRACE_SOURCES     "sources.tsv"
+#define CT_TRACE_PROTOTYPES  "prototypes.tsv"
+#define CT_PROTOTYPES_HEAD   "prototypes\t1\t" /* its first line, up to the checksum */
 #define CT_TRACE_INDEX       "index.ctb"
 #define CT_TRACE_DETAIL      "detail.ctd"
 #define CT_TRACE_THREAD_DIR  "thread_"

@@ -373,6 +373,7 @@ ct_trace_close(struct ct_trace *trace)
   }
   ct_functions_free(trace);
   ct_trace_sources_free(trace);
+  ct_trace_prototypes_free(trace);
   for (uint32_t i = 0; i < trace->damage_count; i++) {
     free(trace->damage[i]);
   }

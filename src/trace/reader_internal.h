@@ -51,6 +51,8 @@ struct ct_trace {
   struct ct_trace_source *sources; /* of each function; NULL without that file */
   bool sources_read;
 
+  struct ct_trace_prototypes *prototypes; /* NULL: not read yet */
+
   uint64_t tsc0, ns0, start_ns;
   uint64_t end_tsc;    /* 0: not known yet */
   uint64_t last_tsc;   /* of the blocks that were looked at */
@@ -94,6 +96,8 @@ struct ct_block_sums {
 void ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums);
 /* sources.c */
 void ct_trace_sources_free(struct ct_trace *trace);
+/* prototypes.c */
+void ct_trace_prototypes_free(struct ct_trace *trace);
 
 /* cursor.c */
 static inline bool

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -162,6 +163,9 @@ writer_free(struct ct_trace_writer *writer)
   free(writer->writer_thread.ring);
   free(writer->functions);
   free(writer->captures);
+  if (writer->has_values != NULL) {
+    munmap(writer->has_values, CT_HAS_VALUES_BYTES);
+  }
   ZSTD_freeCCtx(writer->compressor);
   if (writer->functions_fd >= 0) {
     close(writer->functions_fd);
@@ -220,6 +224,9 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
     writer_free(writer);
     return NULL;
   }
+  void *bits =
+      mmap(NULL, CT_HAS_VALUES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  writer->has_values = bits != MAP_FAILED ? bits : NULL;
   ct_trace_writer_set_level(writer, 1);
   size_t length = strlen(writer->path);
   while (length > 1 && writer->path[length - 1] == '/') {
@@ -545,6 +552,9 @@ files_json(const struct ct_trace_writer *writer)
   if (writer->writer_thread.captures_fd >= 0) {
     json_object_set_new(files, CT_TRACE_CAPTURES, json_integer((json_int_t)writer->writer_thread.captures_bytes));
   }
+  if (writer->prototypes_bytes != 0) {
+    json_object_set_new(files, CT_TRACE_PROTOTYPES, json_integer((json_int_t)writer->prototypes_bytes));
+  }
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     const struct ct_stream *stream = writer->encoders[i]->stream;
     snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
@@ -611,6 +621,30 @@ ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t
   int err = replace_file(writer, CT_TRACE_SOURCES, text, size, false);
   size_limit_restore(&old);
   return err == 0 ? CT_OK : ct_err_from_errno(err);
+}
+
+int
+ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, size_t size)
+{
+  char *whole = NULL;
+  int length = asprintf(&whole, "%s%08x\n%s", CT_PROTOTYPES_HEAD, ct_crc32c(0, text, size), text);
+  if (length < 0) {
+    return CT_ENOMEM;
+  }
+  sigset_t old;
+  size_limit_block(&old);
+  int err = replace_file(writer, CT_TRACE_PROTOTYPES, whole, (size_t)length, false);
+  size_limit_restore(&old);
+  free(whole);
+  writer->prototypes_bytes = err == 0 ? (uint64_t)length : 0;
+  return err == 0 ? CT_OK : ct_err_from_errno(err);
+}
+
+bool
+ct_trace_writer_has_values(const struct ct_trace_writer *writer, uint32_t fn)
+{
+  return writer->has_values != NULL && fn <= CT_FUNCTION_ID_MAX &&
+         (atomic_load_explicit(&writer->has_values[fn / 8], memory_order_relaxed) >> fn % 8 & 1) != 0;
 }
 
 static int

@@ -23,6 +23,7 @@
 #include "base/error.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ct_trace_writer;
@@ -58,6 +59,10 @@ int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manif
 
 /* Writes sources.tsv (docs/format.md) in the same way. 0 or an error, which is not kept. */
 int ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size);
+/* The same of prototypes.tsv; text is what follows its first line. */
+int ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, size_t size);
+/* An argument or result of the function has been encoded. */
+bool ct_trace_writer_has_values(const struct ct_trace_writer *writer, uint32_t fn);
 /* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */
 int ct_trace_writer_crash(struct ct_trace_writer *writer, const json_t *crash);
 /* The same of stacks.json. */

@@ -73,6 +73,8 @@ struct ct_writer_record {
 };
 static_assert(sizeof(struct ct_writer_record) == 32, "sizes are in units of it, so that CT_WRITER_SKIP always fits");
 
+enum { CT_HAS_VALUES_BYTES = (CT_FUNCTION_ID_MAX + 1) / 8 };
+
 /*
  * Waking a thread costs as much as writing a block. So when the queue has run empty the writer thread naps
  * first, and is woken only when there is much to do; when nothing comes, it sleeps until something does.
@@ -128,6 +130,8 @@ struct ct_trace_writer {
   uint8_t *captures; /* records not yet queued; NULL: none yet */
   size_t captures_fill;
   uint64_t manifest_bytes;
+  uint64_t prototypes_bytes;        /* 0: there is no such file */
+  _Atomic uint8_t *has_values;      /* a bit for each possible function id, reserved address space; NULL: no memory */
   uint64_t frames_held;             /* by all encoders, at most FRAMES_HELD_MAX */
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */
@@ -145,6 +149,16 @@ static inline int
 ct_writer_error(const struct ct_trace_writer *writer)
 {
   return atomic_load_explicit(&writer->error, memory_order_relaxed);
+}
+
+static inline void
+ct_writer_note_values(struct ct_trace_writer *writer, uint32_t fn)
+{
+  if (writer->has_values != NULL && fn <= CT_FUNCTION_ID_MAX) {
+    /* relaxed: one thread writes, and who reads waits for it to be done */
+    uint8_t bits = atomic_load_explicit(&writer->has_values[fn / 8], memory_order_relaxed);
+    atomic_store_explicit(&writer->has_values[fn / 8], (uint8_t)(bits | 1u << fn % 8), memory_order_relaxed);
+  }
 }
 
 /* block.c: the queue and its thread */

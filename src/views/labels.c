@@ -2,6 +2,7 @@
 /* Labels of functions; see labels.h. */
 #include "views/labels.h"
 
+#include "base/demangle.h"
 #include "base/json.h"
 #include "views/text.h"
 
@@ -89,6 +90,9 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   }
   label->text = text;
   label->text_length = (uint32_t)strlen(text);
+  label->name_length = (uint32_t)(strchr(name, '(') == NULL ? strlen(name) : ct_demangled_name_length(name));
+  label->suffix_start = (uint32_t)(strlen(name) + (strchr(name, '(') == NULL ? strlen("()") : 0));
+  label->fn = fn;
   label->json = json;
   label->json_length = (uint32_t)strlen(json);
   label->function_matches = ct_view_pattern_has_function(labels->pattern, function);

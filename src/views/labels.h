@@ -12,6 +12,9 @@ struct ct_label {
   char *text; /* name with "()" unless it has a parameter list; control characters replaced */
   char *json; /* "name":"...","module":"...", and "file":"...","line":N where they are known */
   uint32_t text_length;
+  uint32_t name_length;  /* of the text, without parameters and what comes after them ... */
+  uint32_t suffix_start; /* ... which is from here on: where the function is written */
+  uint32_t fn;
   uint32_t json_length;
   bool function_matches;
   bool module_matches;

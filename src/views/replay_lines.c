@@ -12,6 +12,7 @@
  */
 #include "views/replay_lines.h"
 
+#include "trace/format.h"
 #include "views/text.h"
 #include "views/warnings.h"
 
@@ -32,6 +33,7 @@ ct_lines_init(struct ct_line_writer *writer, struct ct_trace *trace, FILE *out, 
 {
   *writer = (struct ct_line_writer){.trace = trace, .out = out, .json = json, .capacity = BUFFER_BYTES};
   writer->start_ns = ct_trace_start_ns(trace);
+  ct_view_prototypes_init(&writer->prototypes, trace);
   writer->buffer = malloc(BUFFER_BYTES);
   return writer->buffer != NULL ? 0 : CT_ENOMEM;
 }
@@ -41,6 +43,8 @@ ct_lines_destroy(struct ct_line_writer *writer)
 {
   free(writer->buffer);
   writer->buffer = NULL;
+  ct_view_prototypes_destroy(&writer->prototypes);
+  ct_value_text_free(&writer->values);
 }
 
 void
@@ -234,13 +238,56 @@ put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *
   }
 }
 
-/* f(0x1, 0x2); after a parameter list in parentheses of its own. */
+static bool
+knows_arguments(const struct ct_line *line)
+{
+  return knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2);
+}
+
+/* What the function of the line takes and gives, and what is known of this call; NULL: nothing but numbers. */
+static const struct ct_prototype *
+prototype_of(struct ct_line_writer *w, const struct ct_line *line, struct ct_registers *registers,
+             struct ct_value_context *context)
+{
+  if (line->values == 0 || line->label == NULL) {
+    return NULL;
+  }
+  *registers = (struct ct_registers){0};
+  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
+    registers->integers[which - CT_VALUE_ARG_1] = line->numbers[which];
+    registers->integers_known |= (uint8_t)(knows(line, which) << (which - CT_VALUE_ARG_1));
+  }
+  registers->results[0] = line->numbers[CT_VALUE_RESULT];
+  registers->results_known = knows(line, CT_VALUE_RESULT);
+  w->values.length = 0;
+  return ct_view_prototype(&w->prototypes, line->label->fn, context);
+}
+
+static void
+put_values(struct ct_line_writer *w)
+{
+  put(w, w->values.data != NULL ? w->values.data : "", w->values.length);
+}
+
+/* f(0x1, 0x2), or f(a=1, b=2) where it is known what f takes; f(int, long) (0x1, 0x2) where that is its name alone. */
 static void
 put_call(struct ct_line_writer *w, const struct ct_line *line)
 {
   const struct ct_label *label = line->label;
   size_t length = label->text_length;
-  if (!knows(line, CT_VALUE_ARG_1) && !knows(line, CT_VALUE_ARG_2)) {
+  struct ct_registers registers;
+  struct ct_value_context context;
+  const struct ct_prototype *prototype = knows_arguments(line) ? prototype_of(w, line, &registers, &context) : NULL;
+  if (prototype != NULL) {
+    put(w, label->text, label->name_length);
+    put_literal(w, "(");
+    ct_values_put_arguments(&w->values, prototype, &registers, &context);
+    put_values(w);
+    put_literal(w, ")");
+    put(w, label->text + label->suffix_start, length - label->suffix_start);
+    return;
+  }
+  if (!knows_arguments(line)) {
     put(w, label->text, length);
     return;
   }
@@ -254,7 +301,15 @@ put_call(struct ct_line_writer *w, const struct ct_line *line)
 static void
 put_result(struct ct_line_writer *w, const struct ct_line *line)
 {
+  struct ct_registers registers;
+  struct ct_value_context context;
   if (!knows(line, CT_VALUE_RESULT)) {
+    return;
+  }
+  const struct ct_prototype *prototype = prototype_of(w, line, &registers, &context);
+  if (prototype != NULL) {
+    ct_values_put_result(&w->values, prototype, &registers, &context);
+    put_values(w);
     return;
   }
   put_literal(w, " = ");
@@ -483,6 +538,29 @@ put_json_kind(struct ct_line_writer *w, const struct ct_line *line)
   }
 }
 
+/* Arguments and result once more by their types, where these are known. */
+static void
+put_json_typed(struct ct_line_writer *w, const struct ct_line *line)
+{
+  struct ct_registers registers;
+  struct ct_value_context context;
+  const struct ct_prototype *prototype = prototype_of(w, line, &registers, &context);
+  if (prototype == NULL) {
+    return;
+  }
+  if (knows_arguments(line)) {
+    put_literal(w, ",\"arguments\":");
+    ct_values_put_json_arguments(&w->values, prototype, &registers, &context);
+    put_values(w);
+    w->values.length = 0;
+  }
+  if (knows(line, CT_VALUE_RESULT)) {
+    put_literal(w, ",\"returned\":");
+    ct_values_put_json_result(&w->values, prototype, &registers, &context);
+    put_values(w);
+  }
+}
+
 /* What the program wrote; or arguments and results, as far as they were recorded. */
 static void
 put_json_values(struct ct_line_writer *w, const struct ct_line *line)
@@ -500,7 +578,7 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
     put_literal(w, "\"");
     return;
   }
-  if (knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2)) {
+  if (knows_arguments(line)) {
     put_literal(w, ",\"args\":[");
     put_arguments(w, line, "\"");
     put_literal(w, "]");
@@ -510,6 +588,7 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
     put_hex(w, line->numbers[CT_VALUE_RESULT]);
     put_literal(w, "\"");
   }
+  put_json_typed(w, line);
 }
 
 static void
@@ -549,11 +628,33 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   put_literal(w, "}\n");
 }
 
+/* What is wrong inside the file; that it is cut has been said. */
+static void
+add_prototypes_damage(struct ct_line_writer *w, json_t *list)
+{
+  static const char start[] = "DAMAGED: " CT_TRACE_PROTOTYPES;
+  const char *damage = ct_trace_prototypes_damage(w->trace);
+  char text[128];
+  json_t *item;
+  size_t i;
+  json_array_foreach(list, i, item)
+  {
+    if (strncmp(json_string_value(item), start, sizeof(start) - 1) == 0) {
+      return;
+    }
+  }
+  if (damage != NULL) {
+    snprintf(text, sizeof(text), "%s %s: values are shown without their types", start, damage);
+    json_array_append_new(list, json_string(text));
+  }
+}
+
 void
 ct_lines_warnings(struct ct_line_writer *w)
 {
   json_t *list = ct_view_warnings(w->trace), *item;
   size_t i;
+  add_prototypes_damage(w, list);
   json_array_foreach(list, i, item)
   {
     const char *text = json_string_value(item);

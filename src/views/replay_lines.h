@@ -7,6 +7,7 @@
 #define CT_VIEWS_REPLAY_LINES_H
 
 #include "views/labels.h"
+#include "views/prototypes.h"
 #include "views/spans.h"
 
 #include <stdio.h>
@@ -54,6 +55,8 @@ struct ct_line_writer {
   size_t length;
   size_t capacity;
   uint64_t start_ns;
+  struct ct_view_prototypes prototypes;
+  struct ct_value_text values; /* of the line, being put together */
   bool json;
   bool failed; /* out cannot be written; errno was kept */
   int failed_errno;

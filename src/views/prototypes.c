@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See prototypes.h. For functions of the C library the table comes first: it names flags, which debug information does
+ * not. Elsewhere it is what debug information says; without that, in a program that has no C library beside it (it is
+ * statically linked), its functions of these names are taken for the library's.
+ */
+#include "views/prototypes.h"
+
+#include "views/known_calls.h"
+
+#include <contrail/text.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ct_view_prototype {
+  bool is_known;                  /* it has been looked for */
+  char *text;                     /* what the prototype's names point into */
+  struct ct_prototype *prototype; /* only as many parameters as it has; NULL: none */
+};
+
+struct ct_code {
+  uint64_t start, end;
+  uint32_t image, fn;
+};
+
+void
+ct_view_prototypes_init(struct ct_view_prototypes *prototypes, struct ct_trace *trace)
+{
+  *prototypes = (struct ct_view_prototypes){.trace = trace, .count = ct_trace_function_count(trace)};
+}
+
+void
+ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes)
+{
+  for (uint32_t i = 0; prototypes->of != NULL && i < prototypes->count; i++) {
+    free(prototypes->of[i].text);
+    free(prototypes->of[i].prototype);
+  }
+  for (uint32_t i = 0; i < prototypes->constants_count; i++) {
+    free((void *)prototypes->constants[i].list);
+    free(prototypes->constants_text[i]);
+  }
+  free(prototypes->of);
+  free(prototypes->constants);
+  free(prototypes->constants_text);
+  free(prototypes->code);
+  free(prototypes->symbol);
+  *prototypes = (struct ct_view_prototypes){0};
+}
+
+/* ---- Constants ---- */
+
+static bool
+grow_constants(struct ct_view_prototypes *prototypes, uint32_t count)
+{
+  struct ct_constants *constants = reallocarray(prototypes->constants, count, sizeof(*constants));
+  if (constants == NULL) {
+    return false;
+  }
+  prototypes->constants = constants;
+  char **text = reallocarray(prototypes->constants_text, count, sizeof(*text));
+  if (text == NULL) {
+    return false;
+  }
+  prototypes->constants_text = text;
+  size_t more = count - prototypes->constants_count;
+  memset(constants + prototypes->constants_count, 0, more * sizeof(*constants));
+  memset(text + prototypes->constants_count, 0, more * sizeof(*text));
+  prototypes->constants_count = count;
+  return true;
+}
+
+/* Makes the list ready; gives its number, 0: there is none. */
+static uint32_t
+load_constants(struct ct_view_prototypes *prototypes, uint32_t number)
+{
+  const char *line = ct_trace_constants(prototypes->trace, number);
+  if (line == NULL || (number > prototypes->constants_count && !grow_constants(prototypes, number))) {
+    return 0;
+  }
+  char **text = &prototypes->constants_text[number - 1];
+  if (*text == NULL && (*text = strdup(line)) != NULL &&
+      !ct_constants_parse(*text, &prototypes->constants[number - 1])) {
+    prototypes->constants[number - 1] = (struct ct_constants){0};
+  }
+  return prototypes->constants[number - 1].list != NULL ? number : 0;
+}
+
+/* ---- Prototypes ---- */
+
+/* A C library is in the same image. */
+static bool
+image_has_library(const struct ct_trace *trace, uint32_t image)
+{
+  for (uint32_t i = 0; i < ct_trace_module_count(trace); i++) {
+    const struct ct_trace_module *module = ct_trace_module(trace, i);
+    if (module->image == image && ct_known_calls_in(ct_trace_module_name(trace, i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void
+keep(struct ct_view_prototype *entry, const struct ct_prototype *prototype, char *text)
+{
+  size_t bytes = offsetof(struct ct_prototype, parameters) + prototype->count * sizeof(prototype->parameters[0]);
+  entry->prototype = malloc(bytes);
+  entry->text = text;
+  if (entry->prototype != NULL) {
+    memcpy(entry->prototype, prototype, bytes);
+  }
+}
+
+static void
+make(struct ct_view_prototypes *prototypes, const struct ct_trace_function *function, struct ct_view_prototype *entry)
+{
+  struct ct_trace *trace = prototypes->trace;
+  const char *module = ct_trace_module_name(trace, function->module);
+  bool in_library = ct_known_calls_in(module);
+  const char *line = ct_trace_prototype(trace, function->id);
+  const char *call = NULL;
+  struct ct_prototype prototype;
+  if (in_library || (line == NULL && !image_has_library(trace, prototypes->image))) {
+    call = ct_known_call(function->raw_name, strstr(module, "musl") == NULL);
+  }
+  char *text = call != NULL ? malloc(CT_KNOWN_CALL_BYTES) : line != NULL ? strdup(line) : NULL;
+  if (text == NULL) {
+    return;
+  }
+  if (call != NULL ? ct_known_call_parse(call, text, CT_KNOWN_CALL_BYTES, &prototype)
+                   : ct_prototype_parse(text, &prototype)) {
+    keep(entry, &prototype, text);
+  } else {
+    free(text);
+  }
+}
+
+static void
+resolve(struct ct_view_prototypes *prototypes, struct ct_type *type)
+{
+  uint32_t number = type->constants_number != 0 ? load_constants(prototypes, type->constants_number) : 0;
+  if (number != 0) {
+    type->constants = &prototypes->constants[number - 1];
+  }
+}
+
+/* ---- Addresses ---- */
+
+static int
+by_address(const void *a, const void *b)
+{
+  const struct ct_code *x = a, *y = b;
+  if (x->image != y->image) {
+    return x->image < y->image ? -1 : 1;
+  }
+  return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static void
+load_code(struct ct_view_prototypes *prototypes)
+{
+  struct ct_trace *trace = prototypes->trace;
+  prototypes->has_code = true;
+  prototypes->code = calloc((size_t)prototypes->count + 1, sizeof(*prototypes->code));
+  for (uint32_t fn = 0; prototypes->code != NULL && fn < prototypes->count; fn++) {
+    const struct ct_trace_function *function = ct_trace_function(trace, fn);
+    const struct ct_trace_module *module = function != NULL && function->module < ct_trace_module_count(trace)
+                                               ? ct_trace_module(trace, function->module)
+                                               : NULL;
+    if (module != NULL) {
+      uint64_t start = module->base + function->address;
+      prototypes->code[prototypes->code_count++] =
+          (struct ct_code){start, start + (function->size != 0 ? function->size : 1), module->image, fn};
+    }
+  }
+  if (prototypes->code != NULL) {
+    qsort(prototypes->code, prototypes->code_count, sizeof(*prototypes->code), by_address);
+  }
+}
+
+/* The function there; none where two of them were at different times. */
+static const char *
+find_symbol(void *arg, uint64_t address, uint64_t *offset)
+{
+  struct ct_view_prototypes *prototypes = arg;
+  if (!prototypes->has_code) {
+    load_code(prototypes);
+  }
+  size_t low = 0, high = prototypes->code_count;
+  while (low < high) { /* the first one after the address */
+    size_t middle = low + (high - low) / 2;
+    const struct ct_code *code = &prototypes->code[middle];
+    if (code->image < prototypes->image || (code->image == prototypes->image && code->start <= address)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  const struct ct_code *found = low != 0 ? &prototypes->code[low - 1] : NULL;
+  if (found == NULL || found->image != prototypes->image || address >= found->end) {
+    return NULL;
+  }
+  if (low >= 2 && found[-1].image == found->image && address < found[-1].end) {
+    return NULL;
+  }
+  *offset = address - found->start;
+  free(prototypes->symbol);
+  prototypes->symbol = ct_utf8_copy(ct_trace_function(prototypes->trace, found->fn)->name);
+  if (prototypes->symbol != NULL) {
+    ct_make_printable(prototypes->symbol);
+  }
+  return prototypes->symbol;
+}
+
+const struct ct_prototype *
+ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn, struct ct_value_context *context)
+{
+  if (fn >= prototypes->count) {
+    return NULL;
+  }
+  if (prototypes->of == NULL && (prototypes->of = calloc(prototypes->count, sizeof(*prototypes->of))) == NULL) {
+    return NULL;
+  }
+  const struct ct_trace_function *function = ct_trace_function(prototypes->trace, fn);
+  if (function == NULL) {
+    return NULL;
+  }
+  bool has_module = function->module < ct_trace_module_count(prototypes->trace);
+  prototypes->image = has_module ? ct_trace_module(prototypes->trace, function->module)->image : 0;
+  struct ct_view_prototype *entry = &prototypes->of[fn];
+  if (!entry->is_known) {
+    entry->is_known = true;
+    make(prototypes, function, entry);
+  }
+  if (context != NULL) {
+    *context = (struct ct_value_context){.arg = prototypes, .symbol = find_symbol};
+  }
+  struct ct_prototype *prototype = entry->prototype;
+  if (prototype != NULL) { /* lists may have moved since the last time */
+    resolve(prototypes, &prototype->result);
+    for (uint32_t i = 0; i < prototype->count; i++) {
+      resolve(prototypes, &prototype->parameters[i].type);
+    }
+  }
+  return prototype;
+}

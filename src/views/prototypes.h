@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The prototypes of a trace's functions: those that the C library is known to have (known_calls.h), and those that
+ * debug information gave when it was recorded (prototypes.tsv). Each is made when it is first asked for.
+ */
+#ifndef CT_VIEWS_PROTOTYPES_H
+#define CT_VIEWS_PROTOTYPES_H
+
+#include "trace/batch.h"
+#include "views/values.h"
+
+struct ct_view_prototypes {
+  struct ct_trace *trace;
+  struct ct_view_prototype *of; /* of each function; NULL: none was asked for */
+  uint32_t count;
+  struct ct_constants *constants; /* by number, from 1 up; those without a list were not asked for */
+  char **constants_text;
+  uint32_t constants_count;
+  struct ct_code *code; /* functions by image and address; NULL: no address was asked for */
+  size_t code_count;
+  bool has_code;
+  char *symbol;   /* the name that was found last, printable */
+  uint32_t image; /* of the function whose values are shown: addresses are its */
+};
+
+void ct_view_prototypes_init(struct ct_view_prototypes *prototypes, struct ct_trace *trace);
+void ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes);
+/*
+ * What is known of a function; NULL: nothing. context (may be NULL) is set for showing its values, until the next call.
+ */
+const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn,
+                                             struct ct_value_context *context);
+
+#endif

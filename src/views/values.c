@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See values.h. A value is taken apart in two steps: bits_of finds the bits of it that were recorded, put_value shows
+ * them by their type. Only as many bits count as the type has: the rest of a register is whatever was left there.
+ */
+#include "views/values.h"
+
+#include "views/known_calls.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAGS_TEXT_BYTES = 512 };
+
+/* The bits of a value, lowest first. */
+struct bits {
+  uint64_t words[2];
+  uint32_t count; /* of words */
+};
+
+/* ---- Text ---- */
+
+void
+ct_value_text_free(struct ct_value_text *text)
+{
+  free(text->data);
+  *text = (struct ct_value_text){0};
+}
+
+static void
+put(struct ct_value_text *out, const char *text, size_t bytes)
+{
+  if (out->size - out->length <= bytes) {
+    size_t size = 2 * out->size + bytes + 64;
+    char *data = realloc(out->data, size);
+    if (data == NULL) {
+      return;
+    }
+    out->data = data;
+    out->size = size;
+  }
+  memcpy(out->data + out->length, text, bytes);
+  out->length += bytes;
+  out->data[out->length] = '\0';
+}
+
+static void
+put_text(struct ct_value_text *out, const char *text)
+{
+  put(out, text, strlen(text));
+}
+
+__attribute__((format(printf, 2, 3))) static void
+put_format(struct ct_value_text *out, const char *format, ...)
+{
+  char text[128];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  put_text(out, text);
+}
+
+/* A byte of the program's, between quotation marks. */
+static void
+put_byte(struct ct_value_text *out, unsigned char c, char quote)
+{
+  static const char names[] = "\aa\bb\tt\nn\vv\ff\rr";
+  const char *name = c != '\0' ? strchr(names, c) : NULL;
+  if (name != NULL && (name - names) % 2 == 0) {
+    put_format(out, "\\%c", name[1]);
+  } else if (c == (unsigned char)quote || c == '\\') {
+    put_format(out, "\\%c", c);
+  } else if (c < 0x20 || c >= 0x7f) {
+    put_format(out, "\\x%02x", c);
+  } else {
+    put(out, (const char *)&c, 1);
+  }
+}
+
+/* A JSON string; text is UTF-8. */
+static void
+put_json_string(struct ct_value_text *out, const char *text)
+{
+  put_text(out, "\"");
+  for (; *text != '\0'; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\') {
+      put_format(out, "\\%c", c);
+    } else if (c < 0x20 || c == 0x7f) {
+      put_format(out, "\\u%04x", c);
+    } else {
+      put(out, text, 1);
+    }
+  }
+  put_text(out, "\"");
+}
+
+/* ---- Bits ---- */
+
+static bool
+piece_of(const struct ct_registers *registers, char piece, uint16_t number, bool is_result, uint64_t *out)
+{
+  bool is_integer = piece == 'i';
+  if ((piece != 'i' && piece != 'f') || number >= (is_result ? 2 : is_integer ? CT_INTEGER_PLACES : CT_VECTOR_PLACES)) {
+    return false;
+  }
+  uint8_t known = is_result    ? is_integer ? registers->results_known : registers->result_vectors_known
+                  : is_integer ? registers->integers_known
+                               : registers->vectors_known;
+  const uint64_t *from = is_result    ? is_integer ? registers->results : registers->result_vectors
+                         : is_integer ? registers->integers
+                                      : registers->vectors;
+  *out = from[number];
+  return (known >> number & 1) != 0;
+}
+
+static bool
+stack_bits(const struct ct_registers *registers, const struct ct_type *type, uint16_t offset, struct bits *bits)
+{
+  uint32_t bytes = type->bytes == 0 || type->bytes > 16 ? 0 : type->bytes;
+  if (bytes == 0 || registers->stack == NULL || registers->stack_bytes < bytes ||
+      offset > registers->stack_bytes - bytes) {
+    return false;
+  }
+  memcpy(bits->words, registers->stack + offset, bytes);
+  bits->count = bytes > 8 ? 2 : 1;
+  return true;
+}
+
+/* All of the value's bits; false when some are not known. */
+static bool
+bits_of(const struct ct_registers *registers, const struct ct_type *type, const struct ct_place *place, bool is_result,
+        struct bits *bits)
+{
+  *bits = (struct bits){{0}, 0};
+  if (place->piece[0] == 's' && !is_result) {
+    return stack_bits(registers, type, place->number[0], bits);
+  }
+  for (size_t i = 0; i < 2 && place->piece[i] != '\0'; i++) {
+    if (!piece_of(registers, place->piece[i], place->number[i], is_result, &bits->words[i])) {
+      return false;
+    }
+    bits->count++;
+  }
+  return bits->count != 0;
+}
+
+static uint64_t
+low_bits(uint64_t value, uint32_t bytes)
+{
+  return bytes == 0 || bytes >= 8 ? value : value & ((UINT64_C(1) << 8 * bytes) - 1);
+}
+
+static int64_t
+signed_bits(uint64_t value, uint32_t bytes)
+{
+  uint32_t unused = bytes == 0 || bytes >= 8 ? 0 : 64 - 8 * bytes;
+  return (int64_t)(value << unused) >> unused;
+}
+
+/* ---- Values ---- */
+
+/* The shortest text that gives the same number again; NaN and infinities as printf has them. */
+static void
+put_float(struct ct_value_text *out, uint64_t bits, uint32_t bytes)
+{
+  double value;
+  float single;
+  char text[40];
+  if (bytes == 4) {
+    uint32_t low = (uint32_t)bits;
+    memcpy(&single, &low, sizeof(single));
+    value = single;
+  } else {
+    memcpy(&value, &bits, sizeof(value));
+  }
+  for (int digits = bytes == 4 ? 6 : 15; digits <= 17; digits++) {
+    snprintf(text, sizeof(text), "%.*g", digits, value);
+    double again = strtod(text, NULL);
+    if (isnan(value) || (bytes == 4 ? (float)again == (float)value : again == value)) {
+      break;
+    }
+  }
+  for (char *p = text; *p != '\0'; p++) {
+    *p = *p == ',' ? '.' : *p; /* of the locale */
+  }
+  put_text(out, text);
+}
+
+/*
+ * The name of a number, or of a set of bits. False when there is none: for a set of flags that is when no bit of it has
+ * a name.
+ */
+static bool
+put_constant(struct ct_value_text *out, const struct ct_constants *constants, uint64_t value, uint32_t bytes)
+{
+  struct ct_value_text set = {NULL, 0, 0};
+  uint64_t rest = low_bits(value, bytes);
+  for (uint32_t i = 0; i < constants->count; i++) {
+    if (low_bits(constants->list[i].value, bytes) == rest) {
+      put_text(out, constants->list[i].name);
+      return true;
+    }
+  }
+  if (rest == 0 || constants->sets == CT_CONSTANTS_NUMBERS) {
+    return false;
+  }
+  bool any = false;
+  for (uint32_t i = 0; i < constants->count && set.length < FLAGS_TEXT_BYTES; i++) {
+    uint64_t bit = low_bits(constants->list[i].value, bytes), mask = constants->enum_mask;
+    bool is_number = mask != 0 && (bit & ~mask) == 0;
+    if (is_number ? !any && (value & mask) == bit : bit != 0 && (rest & bit) == bit) {
+      put_text(&set, set.length != 0 ? "|" : "");
+      put_text(&set, constants->list[i].name);
+      rest &= ~bit;
+      any = true;
+    }
+  }
+  bool is_named = any && (rest == 0 || constants->sets == CT_CONSTANTS_FLAGS);
+  if (is_named) {
+    put(out, set.data != NULL ? set.data : "", set.length);
+    if (rest != 0) {
+      put_format(out, "|0x%" PRIx64, rest);
+    }
+  }
+  ct_value_text_free(&set);
+  return is_named;
+}
+
+/* The bytes at an address, up to a zero or `limit` of them. False when the memory was not recorded. */
+static bool
+put_string(struct ct_value_text *out, const struct ct_value_context *context, uint64_t address, size_t limit,
+           bool ends_by_zero)
+{
+  char bytes[CT_STRING_SHOWN];
+  size_t wanted = limit < sizeof(bytes) ? limit : sizeof(bytes);
+  if (context == NULL || context->memory == NULL) {
+    return false;
+  }
+  size_t had = wanted != 0 ? context->memory(context->arg, address, bytes, wanted) : 0;
+  if (had == 0 && limit != 0) {
+    return false;
+  }
+  had = had > wanted ? wanted : had;
+  size_t length = ends_by_zero ? strnlen(bytes, had) : had;
+  put_text(out, "\"");
+  for (size_t i = 0; i < length; i++) {
+    put_byte(out, (unsigned char)bytes[i], '"');
+  }
+  put_text(out, length == had && length < limit ? "\"..." : "\"");
+  return true;
+}
+
+/* What is known of a pointer's end. */
+static void
+put_pointee(struct ct_value_text *out, const struct ct_type *type, uint64_t address,
+            const struct ct_value_context *context)
+{
+  uint64_t offset = 0, head[2];
+  size_t before = out->length;
+  put_text(out, " ");
+  if (type->pointee == CT_POINTEE_TEXT && put_string(out, context, address, SIZE_MAX, true)) {
+    return;
+  }
+  if (type->pointee == CT_POINTEE_STRING && context != NULL && context->memory != NULL &&
+      context->memory(context->arg, address, head, sizeof(head)) == sizeof(head) &&
+      put_string(out, context, head[0], head[1], false)) {
+    return;
+  }
+  const char *symbol =
+      context != NULL && context->symbol != NULL ? context->symbol(context->arg, address, &offset) : NULL;
+  if (symbol != NULL) {
+    put_text(out, "<");
+    put_text(out, symbol);
+    put_format(out, offset != 0 ? "+0x%" PRIx64 ">" : ">", offset);
+    return;
+  }
+  out->length = before;
+  if (out->data != NULL) {
+    out->data[before] = '\0';
+  }
+}
+
+static void
+put_pointer(struct ct_value_text *out, const struct ct_type *type, uint64_t address,
+            const struct ct_value_context *context)
+{
+  if (address == 0 || address == UINT64_MAX) {
+    put_text(out, address == 0 ? "NULL" : "-1"); /* as of mmap that failed */
+    return;
+  }
+  put_format(out, "0x%" PRIx64, address);
+  put_pointee(out, type, address, context);
+}
+
+static void
+put_integer(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits)
+{
+  if (bits->count == 2 && bits->words[1] != 0) {
+    put_format(out, "0x%" PRIx64 "%016" PRIx64, bits->words[1], bits->words[0]);
+  } else if (bits->count == 2) {
+    put_format(out, "0x%" PRIx64, bits->words[0]);
+  } else if (type->kind == CT_TYPE_SIGNED || (type->kind == CT_TYPE_ENUM && !type->is_unsigned)) {
+    put_format(out, "%" PRId64, signed_bits(bits->words[0], type->bytes));
+  } else {
+    put_format(out, "%" PRIu64, low_bits(bits->words[0], type->bytes));
+  }
+}
+
+static void
+put_character(struct ct_value_text *out, uint64_t code)
+{
+  if (code > 0xff) {
+    put_format(out, "U+%04" PRIX64, code);
+    return;
+  }
+  put_text(out, "'");
+  put_byte(out, (unsigned char)code, '\'');
+  put_text(out, "'");
+}
+
+static void
+put_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
+          const struct ct_value_context *context)
+{
+  uint64_t word = low_bits(bits->words[0], type->bytes);
+  switch (type->kind) {
+  case CT_TYPE_BOOL:
+    put_text(out, word > 1 ? "true?" : word == 1 ? "true" : "false");
+    break;
+  case CT_TYPE_CHAR:
+    put_character(out, word);
+    break;
+  case CT_TYPE_FLOAT:
+    if (type->bytes == 4 || type->bytes == 8) {
+      put_float(out, word, type->bytes);
+    } else {
+      put_text(out, "?");
+    }
+    break;
+  case CT_TYPE_COMPLEX:
+    put_float(out, type->bytes == 8 ? (uint32_t)word : bits->words[0], type->bytes / 2);
+    put_text(out, " + ");
+    put_float(out, type->bytes == 8 ? bits->words[0] >> 32 : bits->words[1], type->bytes / 2);
+    put_text(out, "i");
+    break;
+  case CT_TYPE_POINTER:
+    put_pointer(out, type, word, context);
+    break;
+  case CT_TYPE_AGGREGATE:
+    put_text(out, "{...}");
+    break;
+  case CT_TYPE_MODE:
+    put_format(out, word != 0 ? "0%" PRIo64 : "0", word);
+    break;
+  case CT_TYPE_ERROR:
+    if (word != 0 && ct_error_name((int)word) != NULL) {
+      put_text(out, ct_error_name((int)word));
+      break;
+    }
+    put_format(out, "%" PRId64, signed_bits(word, type->bytes));
+    break;
+  case CT_TYPE_SIGNED:
+  case CT_TYPE_UNSIGNED:
+  case CT_TYPE_ENUM:
+    if (type->constants != NULL && put_constant(out, type->constants, word, type->bytes)) {
+      break;
+    }
+    if (type->constants != NULL && type->constants->sets == CT_CONSTANTS_FLAGS && word != 0) {
+      put_format(out, "0x%" PRIx64, word);
+      break;
+    }
+    put_integer(out, type, bits);
+    break;
+  default:
+    put_format(out, "0x%" PRIx64, word);
+  }
+}
+
+/* A parameter that this call does not have, as open's mode without O_CREAT. */
+static bool
+is_absent(const struct ct_prototype *prototype, const struct ct_parameter *parameter,
+          const struct ct_registers *registers)
+{
+  struct bits bits;
+  if (parameter->needs == 0 || parameter->needs > prototype->count) {
+    return false;
+  }
+  const struct ct_parameter *needed = &prototype->parameters[parameter->needs - 1];
+  return bits_of(registers, &needed->type, &needed->place, false, &bits) &&
+         (bits.words[0] & parameter->needs_bits) == 0;
+}
+
+/* One past the last parameter of which something is known. */
+static uint32_t
+known_count(const struct ct_prototype *prototype, const struct ct_registers *registers)
+{
+  struct bits bits;
+  uint32_t count = prototype->count;
+  while (count != 0) {
+    const struct ct_parameter *last = &prototype->parameters[count - 1];
+    if (!is_absent(prototype, last, registers) && bits_of(registers, &last->type, &last->place, false, &bits)) {
+      break;
+    }
+    count--;
+  }
+  return count;
+}
+
+void
+ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
+                        const struct ct_registers *registers, const struct ct_value_context *context)
+{
+  struct bits bits;
+  uint32_t known = known_count(prototype, registers);
+  bool more = prototype->is_variadic;
+  const char *separator = "";
+  for (uint32_t i = 0; i < prototype->count; i++) {
+    const struct ct_parameter *parameter = &prototype->parameters[i];
+    if (is_absent(prototype, parameter, registers)) {
+      continue;
+    }
+    if (i >= known) {
+      more = true;
+      break;
+    }
+    put_text(out, separator);
+    separator = ", ";
+    if (parameter->name[0] != '\0') {
+      put_text(out, parameter->name);
+      put_text(out, "=");
+    }
+    if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
+      put_value(out, &parameter->type, &bits, context);
+    } else {
+      put_text(out, "?");
+    }
+  }
+  if (more) {
+    put_text(out, separator);
+    put_text(out, "...");
+  }
+}
+
+/* A result of -1 or so that goes with errno. */
+static bool
+is_failure(const struct ct_type *type, const struct bits *bits)
+{
+  return (type->kind == CT_TYPE_SIGNED || type->kind == CT_TYPE_POINTER || type->kind == CT_TYPE_UNSIGNED) &&
+         low_bits(bits->words[0], type->bytes) == low_bits(UINT64_MAX, type->bytes);
+}
+
+void
+ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *prototype,
+                     const struct ct_registers *registers, const struct ct_value_context *context)
+{
+  const struct ct_type *type = &prototype->result;
+  struct bits bits;
+  if (type->kind == CT_TYPE_VOID) {
+    return;
+  }
+  if (prototype->result_place.piece[0] == 's') {
+    if ((registers->results_known & 1) != 0) {
+      put_text(out, " = {...}");
+    }
+    return;
+  }
+  if (!bits_of(registers, type, &prototype->result_place, true, &bits)) {
+    put_text(out, (registers->results_known & 1) != 0 ? " = ?" : "");
+    return;
+  }
+  put_text(out, " = ");
+  put_value(out, type, &bits, context);
+  if (registers->has_error && is_failure(type, &bits)) {
+    const char *name = ct_error_name(registers->error);
+    put_text(out, " ");
+    if (name != NULL) {
+      put_text(out, name);
+    } else {
+      put_format(out, "errno %d", registers->error);
+    }
+  }
+}
+
+/* ---- JSON ---- */
+
+/* `,"value":...`, where the type has one; and the text where that says more. */
+static void
+put_json_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
+               const struct ct_value_context *context)
+{
+  struct ct_value_text text = {NULL, 0, 0};
+  uint64_t word = low_bits(bits->words[0], type->bytes);
+  bool is_signed =
+      type->kind == CT_TYPE_SIGNED || type->kind == CT_TYPE_ERROR || (type->kind == CT_TYPE_ENUM && !type->is_unsigned);
+  put_value(&text, type, bits, context);
+  const char *shown = text.data != NULL ? text.data : "";
+  switch (type->kind) {
+  case CT_TYPE_SIGNED:
+  case CT_TYPE_UNSIGNED:
+  case CT_TYPE_ENUM:
+  case CT_TYPE_CHAR:
+  case CT_TYPE_MODE:
+  case CT_TYPE_ERROR:
+    if (bits->count == 2) {
+      put_format(out, ",\"value\":\"%s\"", shown);
+    } else if (!is_signed && word > INT64_MAX) { /* more than most readers of JSON take as a number */
+      put_format(out, ",\"value\":\"%" PRIu64 "\"", word);
+    } else {
+      put_format(out, ",\"value\":%" PRId64, is_signed ? signed_bits(word, type->bytes) : (int64_t)word);
+    }
+    break;
+  case CT_TYPE_BOOL:
+    put_text(out, word != 0 ? ",\"value\":true" : ",\"value\":false");
+    break;
+  case CT_TYPE_FLOAT:
+    put_text(out, ",\"value\":");
+    if (shown[0] == '?') {
+      put_text(out, "null");
+    } else if (strpbrk(shown, "nN") != NULL) { /* nan, inf */
+      put_json_string(out, shown);
+    } else {
+      put_text(out, shown);
+    }
+    break;
+  }
+  bool is_number = shown[0] == '-' || (shown[0] >= '0' && shown[0] <= '9');
+  if (!is_number || strchr(shown, ' ') != NULL || type->kind == CT_TYPE_MODE) {
+    put_text(out, ",\"text\":");
+    put_json_string(out, shown);
+  }
+  ct_value_text_free(&text);
+}
+
+static void
+put_json_raw(struct ct_value_text *out, const struct bits *bits)
+{
+  if (bits->count == 1) {
+    put_format(out, ",\"raw\":\"0x%" PRIx64 "\"", bits->words[0]);
+  } else {
+    put_format(out, ",\"raw\":[\"0x%" PRIx64 "\",\"0x%" PRIx64 "\"]", bits->words[0], bits->words[1]);
+  }
+}
+
+void
+ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
+                             const struct ct_registers *registers, const struct ct_value_context *context)
+{
+  struct bits bits;
+  const char *separator = "";
+  put_text(out, "[");
+  for (uint32_t i = 0; i < prototype->count; i++) {
+    const struct ct_parameter *parameter = &prototype->parameters[i];
+    if (is_absent(prototype, parameter, registers)) {
+      continue;
+    }
+    put_text(out, separator);
+    separator = ",";
+    put_text(out, "{\"name\":");
+    put_json_string(out, parameter->name);
+    put_text(out, ",\"type\":");
+    put_json_string(out, parameter->type.name);
+    if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
+      put_json_raw(out, &bits);
+      put_json_value(out, &parameter->type, &bits, context);
+    }
+    put_text(out, "}");
+  }
+  put_text(out, "]");
+}
+
+void
+ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
+                          const struct ct_registers *registers, const struct ct_value_context *context)
+{
+  struct bits bits;
+  put_text(out, "{\"type\":");
+  put_json_string(out, prototype->result.name);
+  if (prototype->result.kind != CT_TYPE_VOID && prototype->result_place.piece[0] != 's' &&
+      bits_of(registers, &prototype->result, &prototype->result_place, true, &bits)) {
+    put_json_raw(out, &bits);
+    put_json_value(out, &prototype->result, &bits, context);
+    if (registers->has_error && is_failure(&prototype->result, &bits)) {
+      const char *name = ct_error_name(registers->error);
+      put_format(out, ",\"errno\":%d", registers->error);
+      put_text(out, name != NULL ? ",\"error\":" : "");
+      if (name != NULL) {
+        put_json_string(out, name);
+      }
+    }
+  }
+  put_text(out, "}");
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Arguments and results as people read them: a prototype and what the registers held become `path=0x55d0,
+ * flags=O_RDONLY|O_CLOEXEC`, ` = -1 ENOENT`, or JSON. Pure: what is not in the registers given is not known, and shown
+ * as `?`, or `...` at the end.
+ */
+#ifndef CT_VIEWS_VALUES_H
+#define CT_VIEWS_VALUES_H
+
+#include "base/prototype.h"
+
+enum { CT_STRING_SHOWN = 64 }; /* bytes of a string */
+
+/* What was recorded of one call. Bit N of a mask: number N is known. */
+struct ct_registers {
+  uint8_t integers_known, vectors_known, results_known, result_vectors_known;
+  uint64_t integers[CT_INTEGER_PLACES]; /* rdi rsi rdx rcx r8 r9 */
+  uint64_t vectors[CT_VECTOR_PLACES];   /* the low half of xmm0 .. xmm7 */
+  uint64_t results[2];                  /* rax rdx */
+  uint64_t result_vectors[2];           /* xmm0 xmm1 */
+  const uint8_t *stack;                 /* the arguments there ... */
+  uint32_t stack_bytes;                 /* ... as far as they are known */
+  bool has_error;                       /* errno after the call is known */
+  int error;
+};
+
+/* What is known besides registers. Each function may be NULL, and gives false for what it does not know. */
+struct ct_value_context {
+  void *arg;
+  /* The function that the address lies in, and how far past its entry. */
+  const char *(*symbol)(void *arg, uint64_t address, uint64_t *offset);
+  /* Up to `bytes` bytes of the program's memory at the time of the call; gives how many, 0: none. */
+  size_t (*memory)(void *arg, uint64_t address, void *out, size_t bytes);
+};
+
+/* Text that grows. What does not fit in memory is left out. */
+struct ct_value_text {
+  char *data;
+  size_t length, size;
+};
+void ct_value_text_free(struct ct_value_text *text);
+
+/* "a=1, b=?, ...": without the parentheses. */
+void ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
+                             const struct ct_registers *registers, const struct ct_value_context *context);
+/* " = 3"; nothing for void, and where nothing of it was recorded. */
+void ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *prototype,
+                          const struct ct_registers *registers, const struct ct_value_context *context);
+/*
+ * [{"name":"fd","type":"int","raw":"0x3","value":3}, ...] and {"type":"int","raw":"0x3","value":3}: raw and what
+ * follows only where they were recorded.
+ */
+void ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
+                                  const struct ct_registers *registers, const struct ct_value_context *context);
+void ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *prototype,
+                               const struct ct_registers *registers, const struct ct_value_context *context);
+
+#endif
