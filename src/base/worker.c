@@ -131,6 +131,30 @@ ct_priority_restore(void)
   pthread_mutex_unlock(&all.lock);
 }
 
+void
+ct_priority_hold(void)
+{
+  lock();
+  if (own_entry != NULL) {
+    if (own_entry->is_raised) {
+      restore_priority(0);
+    }
+    own_entry->is_raised = false;
+    own_entry->is_held = true;
+  }
+  pthread_mutex_unlock(&all.lock);
+}
+
+void
+ct_priority_release(void)
+{
+  lock();
+  if (own_entry != NULL) {
+    own_entry->is_held = false;
+  }
+  pthread_mutex_unlock(&all.lock);
+}
+
 /* ---- workers ---- */
 
 static int
@@ -159,6 +183,16 @@ ct_worker_enter(void)
   pthread_mutex_unlock(&all.lock);
 }
 
+/* With the lock. */
+static void
+free_entry(struct worker *worker)
+{
+  if (worker->stat >= 0) {
+    close(worker->stat);
+  }
+  worker->tid = 0;
+}
+
 static void
 leave(void *entry)
 {
@@ -167,10 +201,7 @@ leave(void *entry)
   if (worker->is_raised) {
     restore_priority(0);
   }
-  if (worker->stat >= 0) {
-    close(worker->stat);
-  }
-  worker->tid = 0;
+  free_entry(worker);
   pthread_mutex_unlock(&all.lock);
 }
 
@@ -184,6 +215,25 @@ ct_worker_leave(void)
   }
 }
 
+/*
+ * The caller is about to end, and others wait for that (pthread_join): nobody looks after it on its last steps, so it
+ * makes them in the real-time class, where it may.
+ */
+static void
+leave_and_end(void)
+{
+  lock();
+  if (own_entry != NULL) {
+    free_entry(own_entry);
+    own_entry = NULL;
+    pthread_setspecific(all.of_thread, NULL);
+  }
+  pthread_mutex_unlock(&all.lock);
+  if (atomic_load_explicit(&all.guards, memory_order_relaxed) != 0) {
+    (void)raise_priority(0);
+  }
+}
+
 static void *
 worker_main(void *argument)
 {
@@ -194,7 +244,7 @@ worker_main(void *argument)
     restore_priority(0);
   }
   void *result = start.run(start.context);
-  ct_worker_leave();
+  leave_and_end();
   return result;
 }
 

@@ -22,7 +22,8 @@ void ct_worker_leave(void);
 
 /*
  * From now on a thread looks after all workers, at their begin and while they run: one that is runnable and has not
- * run since the last look is put into the real-time class until it has. Where we may not do that (CAP_SYS_NICE,
+ * run since the last look is put into the real-time class until it has. A worker ends in that class, since somebody
+ * waits for its end. Where we may not do that (CAP_SYS_NICE,
  * RLIMIT_RTPRIO) nothing is done. Each call is taken back by one of ct_workers_unguard.
  */
 void ct_workers_guard(void);
@@ -34,5 +35,9 @@ void ct_workers_unguard(void);
  */
 bool ct_priority_raise(void);
 void ct_priority_restore(void);
+
+/* Between the two the caller keeps the class that it was started with: a process that it forks has it too. */
+void ct_priority_hold(void);
+void ct_priority_release(void);
 
 #endif

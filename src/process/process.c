@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Spawning and following a process with ptrace; see process.h. */
 #include "base/clock.h"
+#include "base/worker.h"
 #include "process/injection.h"
 #include "process/ids.h"
 #include "process/wait.h"
@@ -254,11 +255,13 @@ ct_process_spawn(char *const argv[], const sigset_t *mask, struct ct_process *pr
     close(go[1]);
     return ct_fail(diag, CT_EIO, "cannot make a pipe: %s", strerror(errno));
   }
+  ct_priority_hold();
   pid_t pid = fork();
   if (pid == 0) {
     close(go[1]);
     child_main(argv, mask, go[0], report[1]);
   }
+  ct_priority_release();
   int result = 0;
   close(go[0]);
   close(report[1]);

@@ -109,22 +109,16 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
 int
 ct_session_create(const struct ct_session_options *options, struct ct_session **out, struct ct_diag *diag)
 {
+  ct_workers_guard(); /* a program with many busy threads, to be attached to, makes whoever calls us wait as well */
   int code = create(options, NULL, NULL, out, diag);
   if (code == 0) {
     ct_worker_enter();
     (*out)->threads.creator = pthread_self();
+    (*out)->threads.workers_guarded = true;
+  } else {
+    ct_workers_unguard();
   }
   return code;
-}
-
-/* From the attach on, or from the time when the program has been started, with the priority that is its own. */
-static void
-guard_workers(struct ct_session *session)
-{
-  if (!session->threads.workers_guarded) {
-    session->threads.workers_guarded = true;
-    ct_workers_guard();
-  }
 }
 
 struct spawn_argument {
@@ -160,7 +154,6 @@ run_spawn(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.pid = session->target.process.pid;
   pthread_mutex_unlock(&session->sync.guard);
-  guard_workers(session);
   session_start_watching(session);
   return session_go(session, CT_STEP_STOPPED, NULL);
 }
@@ -225,7 +218,6 @@ run_attach(struct ct_session *session, void *argument, struct ct_diag *diag)
   session->sync.status.pid = pid;
   session->sync.status.attached = true;
   pthread_mutex_unlock(&session->sync.guard);
-  guard_workers(session);
   code = session_attach(session, pid, diag);
   if (code != 0) {
     ct_process_close(&session->target.process, false);

@@ -155,6 +155,91 @@ raised_and_restored(void **state)
   assert_int_equal(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK, SCHED_OTHER);
 }
 
+static void
+note_class(void *policy)
+{
+  class_of_mine(policy);
+}
+
+static pthread_key_t at_end;
+
+static void *
+set_at_end(void *policy)
+{
+  pthread_setspecific(at_end, policy);
+  return NULL;
+}
+
+/* Nobody looks after a worker that has left, and somebody waits for its last steps. */
+static void
+an_end_is_not_starved(void **state)
+{
+  (void)state;
+  pthread_t thread;
+  int policy = -1;
+  assert_int_equal(pthread_key_create(&at_end, note_class), 0);
+  assert_int_equal(ct_worker_create(&thread, NULL, set_at_end, &policy), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(policy, SCHED_OTHER);
+  ct_workers_guard();
+  assert_int_equal(ct_worker_create(&thread, NULL, set_at_end, &policy), 0);
+  pthread_join(thread, NULL);
+  ct_workers_unguard();
+  assert_int_equal(policy, may_raise() ? SCHED_RR : SCHED_OTHER);
+  pthread_key_delete(at_end);
+}
+
+struct watched {
+  bool held;
+  bool raised; /* it has been, at some time */
+};
+
+static void *
+watch_own_class(void *context)
+{
+  struct watched *watched = context;
+  setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
+  if (watched->held) {
+    ct_priority_hold();
+  }
+  while (__atomic_load_n(&over, __ATOMIC_RELAXED) == 0) {
+    watched->raised |= (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER;
+  }
+  ct_priority_release();
+  return NULL;
+}
+
+static void
+a_held_worker_keeps_its_class(void **state)
+{
+  (void)state;
+  if (!may_raise() || setpriority(PRIO_PROCESS, 0, -1) != 0) {
+    skip();
+  }
+  setpriority(PRIO_PROCESS, 0, 0);
+  for (int held = 0; held < 2; held++) {
+    pthread_t hogs[HOGS], worker;
+    int first = -20;
+    struct watched watched = {.held = held != 0};
+    __atomic_store_n(&over, 0, __ATOMIC_RELAXED);
+    ct_workers_guard();
+    assert_int_equal(ct_worker_create(&worker, NULL, watch_own_class, &watched), 0);
+    struct timespec begin = {0, 50 * 1000000L}, wait = {0, RUN_MS * 1000000L};
+    nanosleep(&begin, NULL); /* it is held by now */
+    for (int i = 0; i < HOGS; i++) {
+      assert_int_equal(pthread_create(&hogs[i], NULL, spin, &first), 0);
+    }
+    nanosleep(&wait, NULL);
+    __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < HOGS; i++) {
+      pthread_join(hogs[i], NULL);
+    }
+    pthread_join(worker, NULL);
+    ct_workers_unguard();
+    assert_int_equal(watched.raised, held == 0);
+  }
+}
+
 /* More than are looked after: the others work as well. */
 static void
 many(void **state)
@@ -180,6 +265,8 @@ main(void)
       cmocka_unit_test(classes),
       cmocka_unit_test(raised_and_restored),
       cmocka_unit_test(many),
+      cmocka_unit_test(an_end_is_not_starved),
+      cmocka_unit_test(a_held_worker_keeps_its_class),
       cmocka_unit_test(a_starved_worker_is_helped),
   };
   pin_to_first();
