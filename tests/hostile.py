@@ -6,51 +6,57 @@ off (hostile/scribble.c). It is recorded, followed, attached to and detached fro
 cleaned. Whatever becomes of the target: contrail ends in time, by itself or by SIGTERM, with a status and a line,
 not by a signal, and AddressSanitizer finds nothing where it is built with it (make asan).
 
-    tests/hostile.py [--seconds N] [--seed N] [--filter 'WAY WHAT'] [--build DIR] [--keep]
+    tests/hostile.py [--seconds N] [--seed N] [--filter 'WAY WHAT WHO'] [--build DIR] [--keep]
 
-With --seconds 3600 and the build of `make asan` it is the long run; each round's seed is in what is printed of a
-failure.
+Each case once, those first that have found most; then by lot, for as long as --seconds allows. The first ones are played
+however long they take. With --seconds 3600 and the build of `make asan` it is the long run. The seed of a round is in what
+is printed of it.
 """
-import argparse
-import fnmatch
 import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
+import harness
+from harness import HERE, ROOT, Skip, case, expect, main, wait_for
+from processes import children_of
+
 KINDS = {"header": "h", "counts": "n", "inside": "i", "requests": "q", "handshakes": "v", "crashes": "k", "activations": "a",
-         "events": "e", "generations": "g", "output": "p", "config": "c", "stores": "t", "regions": "r", "holes": "m", "anywhere": "s",
-         "walks": "w", "lists": "ict", "ring": "hnaeps", "rows": "ae", "all": "hniqvkaepctrms"}
+         "events": "e", "generations": "g", "output": "p", "config": "c", "stores": "t", "regions": "r", "holes": "m",
+         "anywhere": "s", "walks": "w", "lists": "ict", "ring": "hnaeps", "rows": "ae", "all": "hniqvkaepctrms"}
+STALLS = ("exec", "vfork", "unmap")
 TARGET_MS = 900
 ROUNDS_MIN = 11  # the first kinds in all ways, however busy the machine is
 END_S = 120  # for contrail, from when its target has ended or it was told to end (131,072 files, perhaps)
 FOUND = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|Assertion|stack smashing|buffer overflow detected")
+SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99:handle_abort=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+PLAYED, RECORDED = {}, {}  # rounds of each way, and traces that came of them
 
 
-class Fault(Exception):
-    pass
-
-
-class Scene:
-    def __init__(self, options, folder, target):
-        self.contrail, self.folder, self.target = os.path.join(options.build, "contrail"), folder, target
-        self.log = os.path.join(folder, "stderr")
+class Scene(harness.Scene):
+    def __init__(self, options, folder, way, kind, who):
+        super().__init__(options, folder)
+        self.way, self.kind, self.who = way, kind, who
+        self.seed = options.seed + options.rounds
+        options.rounds += 1
+        self.again = f" --seed {self.seed}"
+        self.log = self.path("stderr")
         self.traces = 0
+        for name in ("stall", "scribble"):
+            if not os.path.exists(os.path.join(options.top, name)):
+                self.run("gcc", "-O2", "-g", "-I", os.path.join(ROOT, "src"), "-o", os.path.join(options.top, name),
+                         os.path.join(HERE, "hostile", name + ".c"), "-lpthread")
 
-    def scribbler(self, seed, kind, who, ms=TARGET_MS):
-        return [self.target, str(seed), str(ms), KINDS[kind], who]
+    def scribbler(self, ms=TARGET_MS):
+        return [os.path.join(self.options.top, "scribble"), str(self.seed), str(ms), KINDS[self.kind], self.who]
 
     def start(self, *words):
-        self.out = open(self.log, "ab")
-        return subprocess.Popen([self.contrail, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.DEVNULL, stderr=self.out)
+        with open(self.log, "ab") as log:
+            return subprocess.Popen([self.contrail, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=log, env=dict(os.environ, **SANITIZERS))
 
     def judge(self, process, what, timeout=END_S, told=False):
         """Waits for the end of a contrail; told: it was sent SIGTERM, perhaps before it was ready for that."""
@@ -60,54 +66,53 @@ class Scene:
             stacks = self.stacks(process.pid)
             process.kill()
             process.wait()
-            raise Fault(f"{what}: has not ended after {timeout} s\n{stacks}")
-        if status < 0 and not (told and status == -signal.SIGTERM):
-            raise Fault(f"{what}: ended by signal {-status}")
+            raise AssertionError(f"{what}: has not ended after {timeout} s\n{stacks}") from None
+        expect(status >= 0 or told and status == -signal.SIGTERM, f"{what}: ended by signal {-status}")
         self.look()
         return status
 
+    def said(self):
+        with open(self.log, errors="replace", encoding="utf-8") as file:
+            return file.read()
+
     def look(self):
-        with open(self.log, errors="replace") as file:
-            text = file.read()
+        text = self.said()
         found = FOUND.search(text)
         if found:
-            raise Fault(f"found: {text[max(0, found.start() - 100):found.start() + 3000]}")
+            raise AssertionError(f"found: {text[max(0, found.start() - 100):found.start() + 3000]}")
 
     @staticmethod
     def stacks(pid):
         if not shutil.which("gdb"):
             return ""
         result = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], capture_output=True,
-                                text=True, errors="replace", timeout=60)
+                                text=True, errors="replace", timeout=60, check=False)
         return result.stdout[-6000:]
 
-
-def way_record(scene, seed, kind, who):
-    contrail = scene.start("record", "-o", "trace", "--", *scene.scribbler(seed, kind, who))
-    scene.judge(contrail, "record")
-    read(scene)
-
-
-def way_follow(scene, seed, kind, who):
-    contrail = scene.start("record", "--follow", "-o", "trace", "--", *scene.scribbler(seed, kind, who))
-    scene.judge(contrail, "record --follow")
-    read(scene)
+    def read(self):
+        """The trace that has come of it can be read, or is refused with a line."""
+        if os.path.exists(os.path.join(self.trace, "manifest.json")):
+            self.traces += 1
+            for words in (["info", "trace"], ["report", "trace"], ["replay", "--limit", "50", "trace"]):
+                self.judge(self.start(*words), words[0])
 
 
-def read(scene):
-    """The trace that has come of it can be read, or is refused with a line."""
-    if os.path.exists(os.path.join(scene.folder, "trace", "manifest.json")):
-        scene.traces += 1
-        for words in (["info", "trace"], ["report", "trace"], ["replay", "--limit", "50", "trace"]):
-            scene.judge(scene.start(*words), words[0])
+def record(scene):
+    scene.judge(scene.start("record", "-o", "trace", "--", *scene.scribbler()), "record")
+    scene.read()
 
 
-def attached(scene, seed, kind, who, then):
-    target = subprocess.Popen(scene.scribbler(seed, kind, who, 2500), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL)
+def follow(scene):
+    scene.judge(scene.start("record", "--follow", "-o", "trace", "--", *scene.scribbler()), "record --follow")
+    scene.read()
+
+
+def with_target(scene, words, then):
+    """then(its pid), once it works."""
+    target = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         target.stdout.readline()
-        then(str(target.pid), random.Random(seed))
+        then(str(target.pid))
     finally:
         if target.poll() is None:
             target.kill()
@@ -115,127 +120,117 @@ def attached(scene, seed, kind, who, then):
         target.stdout.close()
 
 
-def way_attach(scene, seed, kind, who):
-    def then(pid, draw):
+def attach(scene):
+    draw = random.Random(scene.seed)
+
+    def then(pid):
         contrail = scene.start("attach", "-o", "trace", *(["--follow"] if draw.random() < 0.3 else []), pid)
         try:
             contrail.wait(draw.random() * 1.2)
         except subprocess.TimeoutExpired:
             contrail.send_signal(signal.SIGTERM)
         scene.judge(contrail, "attach", told=True)
-        read(scene)
-    attached(scene, seed, kind, who, then)
+        scene.read()
+    with_target(scene, scene.scribbler(2500), then)
 
 
-def way_clean(scene, seed, kind, who):
-    def then(pid, draw):
+def clean(scene):
+    draw = random.Random(scene.seed)
+
+    def then(pid):
         contrail = scene.start("attach", "-o", "trace", pid)
         try:
             contrail.wait(0.2 + draw.random() * 0.6)
         except subprocess.TimeoutExpired:
             contrail.kill()
         contrail.wait()
-        scene.traces += os.path.exists(os.path.join(scene.folder, "trace"))
+        scene.traces += os.path.exists(scene.trace)
         scene.judge(scene.start("clean", pid), "clean")
-        contrail = scene.start("attach", "-o", "trace2", "--for", "100ms", pid)
-        scene.judge(contrail, "attach after clean")
-    attached(scene, seed, kind, who, then)
+        scene.judge(scene.start("attach", "-o", "trace2", "--for", "100ms", pid), "attach after clean")
+    with_target(scene, scene.scribbler(2500), then)
 
 
-def stall(scene, seed, kind, who):
+def is_traced(pid):
+    """Is any of its threads?"""
+    try:
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8", errors="replace") as file:
+                if "\nTracerPid:\t0\n" not in file.read():
+                    return True
+    except OSError:
+        pass
+    return False
+
+
+def stall(scene):
     """What contrail waits for never comes (hostile/stall.c): it ends all the same when it is told to."""
-    target = subprocess.Popen([os.path.join(os.path.dirname(scene.target), "stall"), kind], stdin=subprocess.DEVNULL,
+    target = subprocess.Popen([os.path.join(scene.options.top, "stall"), scene.kind], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        target.stdout.readline()
-        contrail = scene.start("attach", "-o", "trace", str(target.pid))
-        time.sleep(2)
+        pid = target.stdout.readline().decode().strip()
+        contrail = scene.start("attach", "-o", "trace", pid)
+        if target.stdout.readline() != b"stalls\n":
+            contrail.kill()
+            contrail.wait()
+            raise Skip("no userfaultfd")
+        wait_for("the attach", lambda: "attached to process" in scene.said() or contrail.poll() is not None)
+        if scene.kind == "exec":
+            wait_for("the thread to be followed", lambda: is_traced(pid) or contrail.poll() is not None)
+        if scene.kind == "vfork":
+            wait_for("a child", lambda: children_of(pid) or contrail.poll() is not None)
         contrail.send_signal(signal.SIGTERM)
         scene.judge(contrail, "attach", told=True)
-        read(scene)
+        scene.read()
     finally:
         target.kill()
         target.wait()
         target.stdout.close()
 
 
-WAYS = {name[4:]: function for name, function in globals().items() if name.startswith("way_")}
-STALLS = ("exec", "vfork", "unmap")
+WAYS = {"stall": (stall, STALLS, "q"), **{way.__name__: (way, KINDS, "qtc") for way in (record, follow, attach, clean)}}
 
 
-def rounds(options):
-    """Each kind in each way once, in an order that begins with the worst; then by lot, for as long as there is time."""
-    every = [("stall", kind, "q") for kind in STALLS[:2]]
-    every += [(way, kind, who) for kind in ("counts", "config", "holes", "walks", "all", "inside", "crashes", "handshakes")
-             for way, who in (("record", "q"), ("attach", "q"), ("clean", "q"))]
-    every += [("stall", kind, "q") for kind in STALLS[2:]]
-    every += [(way, kind, who) for kind in KINDS for way in WAYS for who in "qtc"]
-    for entry in every:
-        if fnmatch.fnmatchcase(f"{entry[0]} {entry[1]}", options.filter):
-            yield entry
-    draw = random.Random(options.seed)
-    chosen = [entry for entry in every if fnmatch.fnmatchcase(f"{entry[0]} {entry[1]}", options.filter)]
-    while chosen:
-        yield draw.choice(chosen)
+def play(scene):
+    """One round; a way in which nothing is ever recorded tests nothing."""
+    way = scene.way
+    WAYS[way][0](scene)
+    PLAYED[way], RECORDED[way] = PLAYED.get(way, 0) + 1, RECORDED.get(way, 0) + scene.traces
+    expect(PLAYED[way] < 3 or RECORDED[way], f"nothing was recorded in {PLAYED[way]} rounds of {way}")
+    return f"seed {scene.seed}"
 
 
-def build_target(folder):
-    for name in ("stall", "scribble"):
-        target = os.path.join(folder, name)
-        subprocess.run(["gcc", "-O2", "-g", "-I", os.path.join(ROOT, "src"), "-o", target,
-                        os.path.join(HERE, "hostile", name + ".c"), "-lpthread"], check=True)
-    return target
+for each_way, (_, kinds_of_way, whose) in WAYS.items():
+    for each_kind in kinds_of_way:
+        for each_who in whose:
+            case(f"{each_way} {each_kind} {each_who}", way=each_way, kind=each_kind, who=each_who)(play)
+WORST = ["stall exec q", "stall vfork q"]
+WORST += [f"{way} {kind} q" for kind in ("counts", "config", "holes", "walks", "all", "inside", "crashes", "handshakes")
+          for way in ("record", "attach", "clean")] + ["stall unmap q"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+def choose(cases, options):
+    """Each once, in an order that begins with the worst; then by lot, for as long as there is time."""
+    order = {name: place for place, name in enumerate(WORST)}
+    cases = sorted(cases, key=lambda one: order.get(one.name, len(order)))
+    if options.list:
+        return cases
+    return rounds(cases, options)
+
+
+def rounds(cases, options):
+    end, draw = time.monotonic() + options.seconds, random.Random(options.seed)
+    least = len(cases) if options.filter else ROUNDS_MIN
+    for number in range(10**9 if cases else 0):
+        if number >= least and time.monotonic() > end:
+            return
+        yield cases[number] if number < len(cases) else draw.choice(cases)
+
+
+def arguments(parser):
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--filter", default="*")
-    parser.add_argument("--verbose", action="store_true", help="each round")
-    parser.add_argument("--keep", action="store_true", help="folders of failures stay")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
-    os.environ["ASAN_OPTIONS"] = "detect_leaks=0:abort_on_error=0:exitcode=99:handle_abort=1"
-    os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1"
-    os.environ.setdefault("CONTRAIL_CACHE", os.path.join(options.build, "analysis-cache"))
-    passed = failed = 0
-    counts, traces = {}, {}
-    folder = tempfile.mkdtemp(prefix="contrail-hostile-")
-    target = build_target(folder)
-    end = time.monotonic() + options.seconds
-    for n, (way, kind, who) in enumerate(rounds(options)):
-        if n >= ROUNDS_MIN and time.monotonic() > end:
-            break
-        seed = options.seed + n
-        place = os.path.join(folder, str(n))
-        os.mkdir(place)
-        begin = time.monotonic()
-        try:
-            scene = Scene(options, place, target)
-            WAYS.get(way, stall)(scene, seed, kind, who)
-            passed += 1
-            counts[way] = counts.get(way, 0) + 1
-            traces[way] = traces.get(way, 0) + scene.traces
-            shutil.rmtree(place, ignore_errors=True)
-            if options.verbose:
-                print(f"{time.monotonic() - begin:.1f} s: {way} {kind} {who}", flush=True)
-        except Fault as fault:
-            failed += 1
-            print(f"FAIL {way} {kind} ({who}, seed {seed}): {fault}", flush=True)
-            if not options.keep:
-                shutil.rmtree(place, ignore_errors=True)
-    if not options.keep or not failed:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(", ".join(f"{way}: {count} rounds, {traces[way]} with a trace" for way, count in sorted(counts.items())))
-    for way, count in counts.items():
-        if count >= 3 and not traces[way]:
-            failed += 1
-            print(f"FAIL {way}: nothing was ever recorded")
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    parser.set_defaults(rounds=0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose)

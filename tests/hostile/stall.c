@@ -52,6 +52,13 @@ find_ring(void)
   return ring != NULL && ring->inside.config != 0;
 }
 
+static void
+tell_that_it_stalls(void)
+{
+  printf("stalls\n");
+  fflush(stdout);
+}
+
 static void *
 spin(void *argument)
 {
@@ -78,6 +85,7 @@ stall_exec(void)
   __atomic_fetch_or(&ring->request_map[0], 1ull << 9, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&ring->control_doorbell, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, &ring->control_doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  tell_that_it_stalls();
 }
 
 static void
@@ -101,6 +109,7 @@ stall_unmap(void)
   if (watched == 0) {
     exit(77);
   }
+  tell_that_it_stalls();
 }
 
 static int
@@ -126,6 +135,7 @@ stall_vfork(void)
 {
   static char stack[65536], path[64];
   snprintf(path, sizeof(path), "/proc/%d/status", (int)getpid());
+  tell_that_it_stalls();
   for (;;) {
     pid_t child = clone(stay, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, path);
     waitpid(child, NULL, 0);
@@ -150,8 +160,6 @@ main(int argc, char **argv)
   } else if (strcmp(what, "vfork") == 0) {
     stall_vfork();
   }
-  printf("stalls\n");
-  fflush(stdout);
   for (;;) {
     pause_ms(1000);
   }
