@@ -20,6 +20,7 @@ import argparse
 import ast
 import collections
 import fnmatch
+import functools
 import gc
 import hashlib
 import json
@@ -89,6 +90,18 @@ def case(function=None, /, **keywords):
     name = keywords.pop("name", function.__name__)
     CASES.append(Case(name, function, keywords, keywords.pop("alone", False)))
     return function
+
+
+def check(name):
+    """Makes the function a case, which passes when it yields no faults: @check("its name"), above f(options)."""
+    def wrap(function):
+        @functools.wraps(function)
+        def play(scene):
+            faults = list(function(scene.options))
+            expect(not faults, "\n     ".join(map(str, faults)))
+        case(name)(play)
+        return function
+    return wrap
 
 
 class Scene:

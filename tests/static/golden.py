@@ -11,15 +11,16 @@ what the commands must say of it.
 A part begins with `== file PATH hex`, `== file PATH text` (whose lines end in a bar, since there may be tabs and no end of
 line at the end) or `== expect WORD...`, the words of a command, whose output follows, each line after a bar.
 """
-import argparse
 import os
 import re
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+import harness  # noqa: E402
+from harness import expect, main  # noqa: E402
+
 FOLDER = os.path.join(HERE, "golden")
 COMMANDS = ["info", "report", "replay", "output"]
 WIDTH = 60  # bytes of a line of hex
@@ -89,51 +90,51 @@ def said(options, folder, words):
     return lines + ([f"status {done.returncode}"] if done.returncode else [])
 
 
-def check(options, name):
-    head, parts = read(name)
-    with tempfile.TemporaryDirectory() as folder:
-        unpack(parts, os.path.join(folder, "TRACE"))
-        fresh = [(kind, words, said(options, folder, words) if kind == "expect" else lines) for kind, words, lines in parts]
-    if options.refresh:
-        write(name, head, fresh)
-    return [(words, lines, now) for (kind, words, lines), (_, _, now) in zip(parts, fresh) if lines != now]
+class Scene(harness.Scene):
+    def __init__(self, options, folder, trace_name):
+        super().__init__(options, folder)
+        self.name = trace_name
 
 
-def tell(name, words, lines, now):
-    print(f"FAIL golden {name}: contrail {' '.join(words)}: another output")
+def as_it_was(scene):
+    head, parts = read(scene.name)
+    unpack(parts, scene.path("TRACE"))
+    fresh = [(kind, words, said(scene.options, scene.folder, words) if kind == "expect" else lines) for kind, words, lines in parts]
+    if scene.options.refresh:
+        write(scene.name, head, fresh)
+    found = [difference(words, lines, now) for (_, words, lines), (_, _, now) in zip(parts, fresh) if lines != now]
+    expect(not found, "\n     ".join(found))
+
+
+def difference(words, lines, now):
+    """Of the output of a command, the first line that is another."""
     for n in range(max(len(lines), len(now))):
         old, new = (part[n] if n < len(part) else "(no line)" for part in (lines, now))
         if old != new:
-            print(f"     line {n + 1}\n     expected {old}\n     got      {new}")
-            break
+            return f"contrail {' '.join(words)}: line {n + 1}\n     expected {old}\n     got      {new}"
+    return f"contrail {' '.join(words)}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+def arguments(parser):
     parser.add_argument("--refresh", action="store_true")
     parser.add_argument("--unpack", action="store_true")
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("words", nargs="*")
-    options = parser.parse_args()
-    options.build = os.path.abspath(options.build)
+
+
+def choose(cases, options):
     if options.pack:
         pack(*options.words)
-        return 0
+        sys.exit(0)
     if options.unpack:
         unpack(read(options.words[0])[1], options.words[1])
-        return 0
-    passed = failed = 0
-    for name in options.words or sorted(re.sub(r"\.txt$", "", file) for file in os.listdir(FOLDER)):
-        differences = check(options, name)
-        passed, failed = passed + (not differences), failed + bool(differences)
-        for words, lines, now in differences:
-            tell(name, words, lines, now)
-        if not differences:
-            print(f"ok   golden {name}")
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+        sys.exit(0)
+    return [one for one in cases if not options.words or one.keywords["trace_name"] in options.words]
+
+
+for each_name in sorted(re.sub(r"\.txt$", "", file) for file in os.listdir(FOLDER)):
+    harness.case(f"golden {each_name}", trace_name=each_name)(as_it_was)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose)

@@ -8,13 +8,13 @@ library. See docs/security.md.
 
     tests/static/hardening.py [--build DIR]
 """
-import argparse
 import os
 import re
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import case, check, expect, main  # noqa: E402
 
 
 def run(*words):
@@ -57,27 +57,35 @@ def endbr_share(path):
     return sum(first == "endbr64" for first in firsts.values()), len(exported)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    build = os.path.abspath(parser.parse_args().build)
-    library = sorted(name for name in os.listdir(build) if re.fullmatch(r"libcontrail\.so\.\d+\.\d+\.\d+", name))
-    passed = failed = 0
-    for name in ["contrail", *library]:
-        path = os.path.join(build, name)
-        faults = list(look_at(path)) if os.path.exists(path) else ["it is not built"]
-        print(f"{'FAIL' if faults else 'ok  '} static hardening {name}{': ' if faults else ''}{'; '.join(faults)}")
-        passed, failed = passed + (not faults), failed + bool(faults)
-    if library:
-        has, all_of_them = endbr_share(os.path.join(build, library[-1]))
-        good = all_of_them > 50 and has == all_of_them
-        print(f"{'ok  ' if good else 'FAIL'} static hardening CET: {has} of {all_of_them} functions begin with endbr64")
-        passed, failed = passed + good, failed + (not good)
-    faults = [name for name in ("__stack_chk_fail", "_chk@") if name in run("readelf", "-sW", os.path.join(build, "agent"))]
-    print(f"{'FAIL' if faults else 'ok  '} static hardening agent{': it needs ' if faults else ''}{' '.join(faults)}")
-    print(f"{passed + (not faults)} passed, {failed + bool(faults)} failed, 0 skipped")
-    return 1 if failed or faults else 0
+def built(options, name):
+    path = os.path.realpath(os.path.join(options.build, name))
+    expect(os.path.exists(path), f"{path} is not built")
+    return path
+
+
+@check("hardening contrail")
+def command(options):
+    return look_at(built(options, "contrail"))
+
+
+@check("hardening libcontrail.so")
+def library(options):
+    return look_at(built(options, "libcontrail.so"))
+
+
+@case("hardening CET")
+def functions(scene):
+    has, all_of_them = endbr_share(built(scene.options, "libcontrail.so"))
+    text = f"{has} of {all_of_them} functions begin with endbr64"
+    expect(all_of_them > 50 and has == all_of_them, text)
+    return text
+
+
+@check("hardening agent")
+def agent(options):
+    symbols = run("readelf", "-sW", built(options, "agent"))
+    return [f"it needs {name}" for name in ("__stack_chk_fail", "_chk@") if name in symbols]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)

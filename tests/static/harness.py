@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """tests/harness.py itself: what it says of small groups that are written here, in which everything that can happen does."""
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, TESTS)
+from harness import check, main  # noqa: E402
+
 HEAD = f"import sys\nsys.path.insert(0, {TESTS!r})\nfrom harness import Counts, Scene, Skip, case, expect, main, need, wait_for\n"
 GOOD = "@case\ndef good(scene):\n    pass\n"
 # What is in the group, the last line, and words that are said.
@@ -71,19 +73,18 @@ def judge(body, summary, words, *options, more=""):
     return [f"{fault}: {said.strip()}" for fault in faults]
 
 
-def main():
-    argparse.ArgumentParser(description=__doc__).parse_known_args()
-    checks = {name: judge(*group) for name, group in GROUPS.items()}
-    checks["no case of the name"] = judge(GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
-    checks.update({name: judge(body, summary, words, more=more) for name, (body, more, summary, words) in CHOICES.items()})
-    failed = 0
-    for name, faults in checks.items():
-        print(f"{'FAIL' if faults else 'ok  '} static harness: {name}")
-        print("".join(f"     {fault}\n" for fault in faults), end="")
-        failed += bool(faults)
-    print(f"{len(checks) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+def says(name, *group, **more):
+    @check(f"harness: {name}")
+    def it_does(_):
+        return judge(*group, **more)
+
+
+for each_name, each_group in GROUPS.items():
+    says(each_name, *each_group)
+for each_name, (each_body, each_more, each_summary, each_words) in CHOICES.items():
+    says(each_name, each_body, each_summary, each_words, more=each_more)
+says("no case of the name", GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)

@@ -4,13 +4,13 @@
 instruction set is in one folder. A header belongs to the folder that defines what it declares, and the command sees
 nothing of the library but the public ones. Also: every source file carries its licence line, the plain source lists of the
 build are fresh, and no merge left its marks."""
-import argparse
 import os
 import re
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import ROOT, check, main  # noqa: E402
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
@@ -77,7 +77,8 @@ def reached(folder, quote, name):
     return name.split("/")[0] if "/" in name else folder
 
 
-def check_includes():
+@check("includes run one way")
+def check_includes(_):
     for path, text in sources("src", "include"):
         folder, public = home(path), path.startswith("include")
         if public and path.endswith(os.sep + "contrail.h"):
@@ -108,7 +109,18 @@ def check_words(pattern, place, word):
             yield f"{path}: {word} ({found.strip()}) belongs into src/{place}"
 
 
-def check_bytes():
+@check("ptrace in src/process only")
+def check_ptrace(_):
+    return check_words(PTRACE, "process", "ptrace")
+
+
+@check("Zydis in src/x86 only")
+def check_zydis(_):
+    return check_words(ZYDIS, "x86", "Zydis")
+
+
+@check("instruction bytes in src/x86 only")
+def check_bytes(_):
     for path, text in sources("src"):
         folder = home(path)
         if folder in ("x86", "agent") or not path.endswith((".c", ".h")):
@@ -118,7 +130,8 @@ def check_bytes():
                 yield f"{path}: bytes of instructions ({' '.join(found.split())[:60]}) belong into src/x86"
 
 
-def check_definitions():
+@check("definitions where their headers are")
+def check_definitions(_):
     """What a header declares is defined in the header's folder."""
     declared = {}
     for path, text in sources("src", "include"):
@@ -134,7 +147,8 @@ def check_definitions():
                 yield f"{path}: {name} is declared by {header}"
 
 
-def check_circles():
+@check("no circle of files in src/record")
+def check_circles(_):
     """Files of src/record that know each other in a circle, by the functions that they use of one another."""
     texts = {path: re.sub(r'"(?:\\.|[^"\\\n])*"', "", COMMENT.sub("", text)) for path, text in sources("src/record")
              if path.endswith(".c")}
@@ -154,14 +168,16 @@ def check_circles():
         yield f"{path}: is in a circle of files"
 
 
-def check_length():
+@check(f"files up to {LINES_MAX} lines")
+def check_length(_):
     for path, text in sources("src"):
         lines = text.count("\n")
         if lines > LINES_MAX and path not in LONG:
             yield f"{path}: {lines} lines, more than {LINES_MAX}"
 
 
-def check_function_length():
+@check(f"functions up to {FUNCTION_LINES_MAX} lines")
+def check_function_length(_):
     """From the brace to the brace; the comment at the head of a longer one says why."""
     for path, text in sources("src"):
         if path.endswith(".S"):
@@ -181,7 +197,8 @@ def check_function_length():
                 start = None
 
 
-def check_children():
+@check(f"children speak to sessions through {CHILDREN_CALLS_MAX} functions at most")
+def check_children(_):
     """What followed children do is apart from sessions: the tree and the handshakes call few of a session's functions."""
     texts = dict(sources("src/record"))
     called, own = set(), set()
@@ -192,13 +209,15 @@ def check_children():
         yield f"{', '.join(CHILDREN)} call {len(called - own)} functions of a session: {', '.join(sorted(called - own))}"
 
 
-def check_licence():
+@check("licence lines")
+def check_licence(_):
     for path, text in sources("src", "include", "tests", "bench", "examples"):
         if "SPDX-License-Identifier: MIT" not in text[:200]:
             yield f"{path}: no licence line"
 
 
-def check_cycle():
+@check("no two folders include each other")
+def check_cycle(_):
     """Between two folders the arrow has one direction, whatever the table allows."""
     edges = {}
     for path, text in sources("src", "include"):
@@ -212,13 +231,15 @@ def check_cycle():
             yield f"{a} and {b} include each other ({path}, {edges[b, a]})"
 
 
-def check_lists():
+@check("source lists fresh")
+def check_lists(_):
     result = subprocess.run([os.path.join(ROOT, "tools", "sources.sh"), "--check"], capture_output=True, text=True)
     if result.returncode:
         yield result.stderr.strip()
 
 
-def check_merges():
+@check("no conflicts left")
+def check_merges(_):
     """No line that a merge left behind, in any file of the tree."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if not name.startswith((".git", "build"))]
@@ -229,25 +250,5 @@ def check_merges():
                     yield f"{os.path.relpath(path, ROOT)}: a conflict that was not resolved"
 
 
-def main():
-    argparse.ArgumentParser(description=__doc__).parse_known_args()
-    checks = [("includes run one way", check_includes), ("no two folders include each other", check_cycle),
-              ("ptrace in src/process only", lambda: check_words(PTRACE, "process", "ptrace")),
-              ("Zydis in src/x86 only", lambda: check_words(ZYDIS, "x86", "Zydis")),
-              ("instruction bytes in src/x86 only", check_bytes),
-              ("definitions where their headers are", check_definitions), ("no circle of files in src/record", check_circles), (f"files up to {LINES_MAX} lines", check_length),
-              (f"functions up to {FUNCTION_LINES_MAX} lines", check_function_length),
-              (f"children speak to sessions through {CHILDREN_CALLS_MAX} functions at most", check_children), ("licence lines", check_licence), ("source lists fresh", check_lists), ("no conflicts left", check_merges)]
-    failed = 0
-    for name, check in checks:
-        faults = list(check())
-        print(f"{'FAIL' if faults else 'ok  '} static {name}")
-        for fault in faults:
-            print(f"     {fault}")
-        failed += bool(faults)
-    print(f"{len(checks) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """The library's face: each public header stands alone, in C and in C++; what they declare is what libcontrail.so
 exports, with a version; the version is the same wherever it is written."""
-import argparse
 import json
 import os
 import re
@@ -10,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import ROOT, check, main  # noqa: E402
 INCLUDE = os.path.join(ROOT, "include")
 HEADERS = sorted(os.listdir(os.path.join(INCLUDE, "contrail")))
 # What programs may be compiled as; the headers need no extension of the language, and no warning of ours.
@@ -22,6 +22,7 @@ def compiler(words, source, *more):
     return subprocess.run([*words, *WARNINGS, f"-I{INCLUDE}", *more, "-"], input=source, capture_output=True, text=True)
 
 
+@check("public headers stand alone, in C and C++")
 def alone(options):
     for header in HEADERS:
         for words in LANGUAGES:
@@ -32,6 +33,7 @@ def alone(options):
                 yield f"{' '.join(words)}: {header}: {result.stderr.strip()[:500]}"
 
 
+@check("contrail.h has them all")
 def umbrella(options):
     with open(os.path.join(INCLUDE, "contrail", "contrail.h"), encoding="utf-8") as file:
         text = file.read()
@@ -53,6 +55,7 @@ def exported(options):
     return [line.split()[1:] for line in text.splitlines()]
 
 
+@check("what is declared is exported, and nothing else")
 def symbols(options):
     names = {}
     for kind, name in exported(options):
@@ -73,6 +76,7 @@ def symbols(options):
         yield f"{name} is exported, but declared in no public header"
 
 
+@check("the command uses nothing else")
 def command(options):
     """What the command's objects take from elsewhere, by name."""
     folder = os.path.join(options.build, "contrail.p")
@@ -86,6 +90,7 @@ def command(options):
         yield f"the command uses {name}, which is not public"
 
 
+@check("one version")
 def version(options):
     found = {}
 
@@ -102,25 +107,5 @@ def version(options):
         yield f"versions differ: {json.dumps(found)}"
 
 
-CHECKS = [("public headers stand alone, in C and C++", alone), ("contrail.h has them all", umbrella),
-          ("what is declared is exported, and nothing else", symbols), ("the command uses nothing else", command),
-          ("one version", version)]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    options = parser.parse_args()
-    failed = 0
-    for title, check in CHECKS:
-        faults = list(check(options))
-        failed += bool(faults)
-        print(f"{'FAIL' if faults else 'ok  '} static {title}")
-        for fault in faults:
-            print(f"     {fault}")
-    print(f"{len(CHECKS) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)

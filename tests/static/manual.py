@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """The manual page and the completions, which tools/reference.py makes of the commands' tables of options: that the page
 is good roff and has a section of each command, and that the shells complete from them what the command takes."""
-import argparse
 import json
 import os
 import re
@@ -10,7 +9,8 @@ import shutil
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import check, main  # noqa: E402
 
 
 def built(options, *path):
@@ -26,6 +26,7 @@ def commands(options):
     return json.loads(contrail(options, "help", "--json"))["commands"]
 
 
+@check("manual page")
 def page(options):
     text = built(options, "contrail.1")
     plain = re.sub(r"\\f[BIR]", "", text).replace("\\-", "-").replace("\\&", "")
@@ -45,6 +46,7 @@ def page(options):
         yield from done.stderr.splitlines()
 
 
+@check("usage")
 def usage(options):
     """What the table says is what the usage shows: each option with its letter and argument, on lines that fit."""
     for command in commands(options):
@@ -75,6 +77,7 @@ def completed(options, *words):
     return set(done.stdout.split())
 
 
+@check("completion for bash")
 def completion(options):
     """bash completes all commands, all options and all values of options that are words."""
     def faults(words, want):
@@ -97,6 +100,7 @@ def completion(options):
         yield "the program's own options are completed as record's"
 
 
+@check("completions for zsh and fish")
 def other_shells(options):
     for shell, name in (("zsh", "_contrail"), ("fish", "contrail.fish")):
         if shutil.which(shell):
@@ -109,23 +113,5 @@ def other_shells(options):
                     yield f"{name} does not know --{option['name']} (contrail {command['name']})"
 
 
-CHECKS = [("manual page", page), ("usage", usage), ("completion for bash", completion), ("completions for zsh and fish", other_shells)]
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    options = parser.parse_args()
-    failed = 0
-    for title, check in CHECKS:
-        faults = list(check(options))
-        failed += bool(faults)
-        print(f"{'FAIL' if faults else 'ok  '} static {title}")
-        for fault in faults:
-            print(f"     {fault}")
-    print(f"{len(CHECKS) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__)
