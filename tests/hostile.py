@@ -15,6 +15,7 @@ is printed of it.
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,7 @@ class Scene(harness.Scene):
         return [os.path.join(self.options.top, "scribble"), str(self.seed), str(ms), KINDS[self.kind], self.who]
 
     def start(self, *words):
+        self.command = shlex.join([self.contrail, *words])
         with open(self.log, "ab") as log:
             return subprocess.Popen([self.contrail, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.DEVNULL, stderr=log, env=dict(os.environ, **SANITIZERS))

@@ -13,8 +13,8 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --json FILE --resume --seconds 180
                                               piece by piece: only what FILE lacks or has as different is run, and no
                                               case is begun when the time is over
-    tests/transparency.py --markdown FILE...  write the tables of docs/transparency.md anew from such FILEs; where
-                                              several have a case the last one counts
+
+tools/transparency.py makes the tables of docs/transparency.md of such FILEs.
 
 Cases are in tests/commands/; tests/commands/case.py says what a case may state. A case whose program is not installed
 is skipped and counted, as one that runs nothing. A test-suite, whose own verdicts are compared, is run untraced once, and
@@ -23,7 +23,6 @@ program's own.
 """
 import argparse
 import collections
-import concurrent.futures
 import datetime
 import difflib
 import fcntl
@@ -39,18 +38,15 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-sys.path.insert(0, HERE)
-from commands import attached, cpython, languages, large, outside, small  # noqa: E402
-from commands.case import NOTHING_RUN, PATH, Case  # noqa: E402
+import harness
+from commands import attached, cpython, languages, large, outside, small
+from commands.case import NOTHING_RUN, PATH, Case
+from harness import ROOT, Skip, expect, main
 
-DOCUMENT = os.path.join(ROOT, "docs", "transparency.md")
 RING_EVENTS = 4_000_000  # what fits into the ring without help of the drain, with segments to spare
 SHOWN_LINES = 16
 SLOWER = 10  # a traced run may take so many times the time-out of the untraced one
@@ -318,6 +314,9 @@ class Checked:
         self.verdict = "different"
         self.faults += [text] + ["  " + line for line in details]
 
+    def skip(self, why):
+        self.verdict, self.note = "skipped", why
+
 
 def read_info(contrail, trace):
     result = subprocess.run([contrail, "info", "--json", trace], capture_output=True, text=True, errors="replace",
@@ -362,50 +361,39 @@ def check_traces(checked, runner, options):
     checked.numbers = numbers
 
 
-def check(options, case):
-    checked = Checked(case)
-    missing = case.missing()
-    if missing:
-        checked.verdict, checked.note = "skipped", missing
-        return checked
-    with tempfile.TemporaryDirectory(prefix="contrail-transparency.", dir=options.scratch) as scratch:
-        os.chmod(scratch, 0o755)
-        runner = Runner(options, case, scratch)
-        runner.prepare()
-        if runner.faults:
-            checked.fail("the case itself fails", runner.faults)
-            return checked
-        untraced = [runner.go(False)]
-        if not options.once and not case.outcome:  # compare() runs those again when they differ
-            untraced.append(runner.go(False))
-        if untraced[0].late:
-            checked.fail("no end in time untraced")
-            return checked
-        idle = tested_nothing(case, untraced[0])
-        if idle:
-            checked.fail("the case itself fails untraced:", idle)
-            return checked
-        outcome = untraced[0].parts.get("outcome", [])
-        if outcome and outcome[0].startswith(NOTHING_RUN):
-            checked.verdict, checked.note = "skipped", outcome[0]
-            return checked
-        if options.show:
-            for part, lines in untraced[0].parts.items():
-                print(f"--- {case.name}: {part}", *lines, sep="\n")
-        for turn in range(options.repeat):
-            traced = runner.go(True)
-            check_traces(checked, runner, options)
-            compare(checked, runner, untraced, traced)
-            if case.outcome:
-                checked.numbers["tests"] = len(traced.parts.get("outcome", []))
-            checked.numbers["untraced_seconds"] = min(run.seconds for run in untraced)
-            checked.numbers["traced_seconds"] = traced.seconds
-            if checked.verdict == "different":
-                if options.repeat > 1:
-                    checked.faults.insert(0, f"turn {turn + 1}")
-                keep(options, case, runner)
-                break
-    return checked
+def play(options, checked, runner):
+    """Untraced, then traced, so often as asked for; the verdict is in checked."""
+    case = checked.case
+    runner.prepare()
+    if runner.faults:
+        return checked.fail("the case itself fails", runner.faults)
+    untraced = [runner.go(False)]
+    if not options.once and not case.outcome:  # compare() runs those again when they differ
+        untraced.append(runner.go(False))
+    if untraced[0].late:
+        return checked.fail("no end in time untraced")
+    idle = tested_nothing(case, untraced[0])
+    if idle:
+        return checked.fail("the case itself fails untraced:", idle)
+    outcome = untraced[0].parts.get("outcome", [])
+    if outcome and outcome[0].startswith(NOTHING_RUN):
+        return checked.skip(outcome[0])
+    if options.show:
+        for part, lines in untraced[0].parts.items():
+            print(f"--- {case.name}: {part}", *lines, sep="\n")
+    for turn in range(options.repeat):
+        traced = runner.go(True)
+        check_traces(checked, runner, options)
+        compare(checked, runner, untraced, traced)
+        if case.outcome:
+            checked.numbers["tests"] = len(traced.parts.get("outcome", []))
+        checked.numbers["untraced_seconds"] = min(run.seconds for run in untraced)
+        checked.numbers["traced_seconds"] = traced.seconds
+        if checked.verdict == "different":
+            if options.repeat > 1:
+                checked.faults.insert(0, f"turn {turn + 1}")
+            break
+    return None
 
 
 def tested_nothing(case, untraced):
@@ -437,73 +425,59 @@ def compare(checked, runner, untraced, traced):
     checked.fail("differs:", found[:SHOWN_LINES] + more)
 
 
-def check_itself():
-    """Does the harness see what differs? A recorder that spoils everything must be found out in each part."""
+@harness.case("the harness itself")
+def sees_differences(scene):
+    """Does this program see what differs? A recorder that spoils everything must be found out in each part."""
     case = Case("self", "the harness itself", "t sh -c 'echo out; echo err >&2; echo x >file; exit 3'")
-    with tempfile.TemporaryDirectory(prefix="contrail-transparency.") as scratch:
-        spoiler = argparse.Namespace(contrail=os.path.join(scratch, "spoiler"), record=[], cache=scratch)
-        runner = Runner(spoiler, case, scratch)
-        runner.write("spoiler", SPOILER, 0o755)
-        runner.prepare()
-        checked = Checked(case)
-        compare(checked, runner, [runner.go(False), runner.go(False)], runner.go(True))
-        parts = {line.split()[0] for line in checked.faults[1:]}
-        wanted = {"end:", "stdout:", "stderr:", "files:"}
-        if parts != wanted or not any("left behind" in line for line in checked.faults):
-            sys.exit(f"the harness does not see all differences, only {' '.join(sorted(parts))}")
-        idle = Result()
-        idle.status, idle.parts = 0, {"stdout": ["sum 6"], "stderr": []}
-        waited = Result()
-        waited.status, waited.parts = WAITED_IN_VAIN, {"stdout": ["sum 7"], "stderr": []}
-        case.shows = ["sum 7"]
-        if not tested_nothing(case, idle) or not tested_nothing(case, waited):
-            sys.exit("the harness takes a case that has tested nothing for one that has")
+    spoiler = argparse.Namespace(contrail=scene.path("spoiler"), record=[], cache=scene.folder)
+    runner = Runner(spoiler, case, scene.folder)
+    scene.write("spoiler", SPOILER, 0o755)
+    runner.prepare()
+    checked = Checked(case)
+    compare(checked, runner, [runner.go(False), runner.go(False)], runner.go(True))
+    parts = {line.split()[0] for line in checked.faults[1:]}
+    expect(parts == {"end:", "stdout:", "stderr:", "files:"} and any("left behind" in line for line in checked.faults),
+           f"it does not see all differences, only {' '.join(sorted(parts))}")
+    idle, waited = Result(), Result()
+    idle.status, idle.parts = 0, {"stdout": ["sum 6"], "stderr": []}
+    waited.status, waited.parts = WAITED_IN_VAIN, {"stdout": ["sum 7"], "stderr": []}
+    case.shows = ["sum 7"]
+    expect(tested_nothing(case, idle) and tested_nothing(case, waited),
+           "it takes a case that has tested nothing for one that has")
 
 
-def keep(options, case, runner):
-    """The folder of the traced run, for a look: what it printed, its files, its traces."""
-    if not options.keep:
-        return
-    kept = os.path.join(options.kept, re.sub(r"[^\w.-]", "_", case.name))
-    shutil.rmtree(kept, ignore_errors=True)
-    os.makedirs(options.kept, exist_ok=True)
-    subprocess.run(["cp", "-a", runner.scratch, kept])
+class Scene(harness.Scene):
+    def __init__(self, options, folder, command=None):
+        super().__init__(options, folder)
+        os.chmod(folder, 0o755)
+        self.checked = Checked(command)
+        self.again = " --keep"
 
-
-class Board:
-    """What has been found so far; printing is one thread's at a time."""
-
-    def __init__(self, options):
-        self.options, self.lock, self.all = options, threading.Lock(), []
-        self.end = time.monotonic() + options.seconds if options.seconds else None
-
-    def tell(self, checked):
-        case, numbers = checked.case, checked.numbers
-        with self.lock:
-            self.all.append(checked)
-            if checked.verdict == "skipped":
-                print(f"skip {case.name}: {checked.note}", flush=True)
-            elif checked.verdict == "different":
-                print(f"FAIL {case.name}", flush=True)
-                for fault in checked.faults:
-                    print(f"     {fault.encode(errors='backslashreplace').decode()}", flush=True)
-                print(f"     again: tests/transparency.py --long --keep --filter {shlex.quote(case.name)}", flush=True)
-            else:
-                print(f"ok   {case.name}: {facts(numbers)}{'; ' + checked.note if checked.note else ''}", flush=True)
-                for text, mechanism in checked.known:
-                    print(f"     known: {text} ({mechanism})", flush=True)
-            if self.options.json:
-                write_json(self.options, self.all)
-
-    def run(self, case):
-        if self.end and time.monotonic() > self.end:
+    def check(self):
+        case = self.checked.case
+        missing = case.missing()
+        if missing:
+            self.checked.skip(missing)
             return
         try:
-            checked = check(self.options, case)
+            play(self.options, self.checked, Runner(self.options, case, self.folder))
         except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            checked = Checked(case)
-            checked.fail(f"{type(error).__name__}: {error}")
-        self.tell(checked)
+            self.checked.fail(f"{type(error).__name__}: {error}")
+
+
+def as_untraced(scene):
+    checked, options = scene.checked, scene.options
+    scene.check()
+    if options.json:
+        with options.lock:
+            options.all_checked.append(checked)
+            write_json(options, options.all_checked)
+    if checked.verdict == "skipped":
+        raise Skip(checked.note)
+    faults = "\n     ".join(checked.faults).encode(errors="backslashreplace").decode()
+    expect(checked.verdict == "equal", faults)
+    known = "".join(f"\n     known: {text} ({mechanism})" for text, mechanism in checked.known)
+    return facts(checked.numbers) + (f"; {checked.note}" if checked.note else "") + known
 
 
 def facts(numbers):
@@ -544,105 +518,48 @@ def write_json(options, all_checked):
     os.rename(options.json + ".new", options.json)
 
 
-def read_json(paths):
-    """One from several; of a case that is in more than one the last."""
-    found = {"machine": "?", "record": [], "cases": {}}
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
-        found["machine"], found["record"] = data["machine"], data["record"]
-        found["cases"].update({case["name"]: case for case in data["cases"]})
-    return dict(found, cases=sorted(found["cases"].values(), key=lambda case: (case["group"], case["name"])))
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)["cases"]
 
 
-def markdown(paths):
-    """The part of docs/transparency.md between its two markers, from files that --json wrote."""
-    data = read_json(paths)
-    cases = data["cases"]
-    groups = sorted(dict.fromkeys(case["group"] for case in cases), key=lambda group: (group != "short", group))
-    count = collections.Counter(case["verdict"] for case in cases)
-    events = sum(case.get("events", 0) for case in cases)
-    runs = collections.Counter((case["date"], case["commit"]) for case in cases)
-    lines = ["Run on " + ", ".join(f"{date}, sources of {name}" + (f" ({number} cases)" if len(runs) > 1 else "")
-                                   for (date, name), number in sorted(runs.items()))
-             + f", on {data['machine']}" + (f", with `{shlex.join(data['record'])}`" if data["record"] else "") + ".", "",
-             f"**{len(cases)} cases: {count['equal']} equal, {count['different']} different, {count['skipped']} skipped; "
-             f"{events:,} events recorded.**", ""]
-    for group in groups:
-        lines += [f"### {group}", "", "| case | result | functions hooked | events | dropped | untraced | traced | ratio |",
-                  "|---|---|---:|---:|---:|---:|---:|---:|"]
-        for case in cases:
-            if case["group"] != group:
-                continue
-            if "events" not in case:
-                lines.append(f"| {case['name']} | {case['verdict']}: {case['note'] or case['faults'][0]} | | | | | | |")
-                continue
-            result = case["verdict"] + (f", {case['tests']:,} tests" if "tests" in case else "")
-            result += (f", {len(case['known'])} known differences" if case["known"] else "")
-            result += ", varies untraced too" if case["note"] else ""
-            ratio = case["traced_seconds"] / max(case["untraced_seconds"], 0.001)
-            lines.append(f"| {case['name']} | {result} | {case['hooked']:,} | {case['events']:,} | {case['dropped']:,} | "
-                         f"{case['untraced_seconds']:.2f} s | {case['traced_seconds']:.2f} s | {ratio:.1f} |")
-        lines.append("")
-    with open(DOCUMENT, encoding="utf-8") as file:
-        text = file.read()
-    head, begin, rest = text.partition("<!-- begin of the tables -->\n")
-    _, end, tail = rest.partition("<!-- end of the tables -->")
-    if not begin or not end:
-        sys.exit(f"{DOCUMENT} has lost its markers")
-    with open(DOCUMENT, "w", encoding="utf-8") as file:
-        file.write(head + begin + "\n".join(lines) + end + tail)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", action="append", default=[])
+def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="the long set too")
     parser.add_argument("--once", action="store_true", help="untraced once only")
-    parser.add_argument("--record", default="", help="further options for contrail record")
+    parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--json", help="write numbers there")
-    parser.add_argument("--keep", action="store_true", help="keep the folders of failures, in build/tests/transparency")
     parser.add_argument("--show", action="store_true", help="print what is compared")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--scratch", help="where the folders are made (default: TMPDIR)")
     parser.add_argument("--resume", action="store_true", help="not again what the file of --json has")
     parser.add_argument("--seconds", type=float, help="begin no case after so many")
-    parser.add_argument("--markdown", metavar="FILE", nargs="+", help="tables of docs/transparency.md, nothing else")
-    parser.add_argument("-j", type=int, default=2)
-    options = parser.parse_args()
-    if options.markdown:
-        markdown(options.markdown)
-        return 0
-    build = os.path.abspath(options.build)
-    options.record = shlex.split(options.record)
-    options.commit = commit()
-    options.earlier = []
-    options.contrail = os.path.join(build, "contrail")
-    options.cache = os.path.join(build, "tests", "cache")
+    parser.set_defaults(commit=None, earlier=[], all_checked=[], lock=threading.Lock())
+
+
+def choose(cases, options):
+    options.cache = os.path.join(options.build, "tests", "cache")
     os.makedirs(options.cache, exist_ok=True)
-    options.kept = os.path.join(build, "tests", "transparency")
-    cases = list(small.cases.list)
-    for more in (large, outside, attached, languages, cpython) if options.long else ():
-        cases += more.cases.list
-    if options.filter:
-        cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.filter)]
+    if not options.long and not options.filter:
+        cases = [one for one in cases if one.keywords.get("command") not in LONG]
+    if options.json:
+        options.commit = commit()
     if options.resume and options.json and os.path.exists(options.json):
-        options.earlier = read_json([options.json])["cases"]
+        options.earlier = read_json(options.json)
         done = {case["name"] for case in options.earlier if case["verdict"] != "different"}
-        cases = [case for case in cases if case.name not in done]
-    if options.list:
-        print("\n".join(f"{case.group}: {case.name}" for case in cases))
-        return 0
-    check_itself()
-    board = Board(options)
-    with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
-        list(pool.map(board.run, cases))
-    count = collections.Counter(checked.verdict for checked in board.all)
-    print(f"{count['equal']} passed, {count['different']} failed, {count['skipped']} skipped")
-    return 1 if count["different"] else 0
+        cases = [one for one in cases if one.name not in done]
+    return until(time.monotonic() + options.seconds, cases) if options.seconds else cases
+
+
+def until(end, cases):
+    for one in cases:
+        if time.monotonic() > end:
+            return
+        yield one
+
+
+LONG = [each for more in (large, outside, attached, languages, cpython) for each in more.cases.list]
+for each_command in small.cases.list + LONG:
+    harness.case(each_command.name, command=each_command)(as_untraced)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose, jobs=2)
