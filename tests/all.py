@@ -52,6 +52,7 @@ GROUPS = {
     "cache": Group(["cache.py"], "waits"),
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
+    "last": Group(["last.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits"),
     "programs": Group(["programs.py"]),

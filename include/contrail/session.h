@@ -44,6 +44,7 @@ extern "C" {
 #define CT_DETAIL_MIB_DEFAULT     64
 #define CT_DETAIL_STACK_DEFAULT   128 /* bytes */
 #define CT_RING_MIB_DEFAULT       80  /* 1,280 segments: 1,024 threads and some to spare */
+#define CT_LAST_BYTES_DEFAULT     (256u << 20)
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -113,6 +114,9 @@ struct ct_session_options {
   uint32_t detail_stack; /* bytes of the stack, a multiple of 8 up to 512; 0: CT_DETAIL_STACK_DEFAULT */
   bool no_detail_stack;  /* none of it */
   bool detail_vectors;   /* xmm0 to xmm7 at calls, too (of each the low half) */
+  uint64_t last_bytes;   /* keep the last stretch only, in so many bytes of memory, 1 MiB to 1 TiB; each child in a
+                            quarter of that. 0: everything, in files. Not with lossless */
+  uint64_t last_ns;      /* with last_bytes: and what is older than that goes; 0: nothing for its age */
 };
 
 struct ct_session_status {
@@ -146,6 +150,10 @@ struct ct_session_status {
   bool children_missed; /* the program had children, and has waited for them; without follow they were not recorded */
   uint64_t dropped_by[CT_DROP_COUNT]; /* by enum ct_drop; `dropped` is their sum */
   uint64_t child_dropped_by[CT_DROP_COUNT];
+  uint64_t kept_limit_bytes; /* of a session that keeps the last stretch only (last_bytes); 0: it keeps all ... */
+  uint64_t kept_bytes;       /* ... how much of that is in use ... */
+  uint64_t kept_events;      /* ... and how many events these are, of all `events` ... */
+  uint64_t kept_ns;          /* ... and how long a time they are */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

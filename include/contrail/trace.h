@@ -66,6 +66,7 @@ struct ct_trace_thread {
   uint64_t missing; /* of the events, those that the file does not have any more; when the manifest can tell */
   uint64_t end_tsc; /* when it ended, or the trace if it lived then: calls that are open after its last event did too */
   uint32_t exited;  /* it ended by itself, and not with the program */
+  uint64_t not_kept; /* events before the first one here, of a trace of the last stretch; not among `events` */
 };
 
 /* Opens the trace directory dir. *out goes to ct_trace_close. */
@@ -81,6 +82,18 @@ uint64_t ct_trace_bytes(const struct ct_trace *trace);
 /* What is gone, as the manifest knows the files: a line for each that is cut or missing, 0 .. count - 1. */
 uint32_t ct_trace_damage_count(const struct ct_trace *trace);
 const char *ct_trace_damage(const struct ct_trace *trace, uint32_t n);
+
+/* A trace of the last stretch of a recording (contrail record --last). */
+struct ct_trace_kept {
+  size_t struct_size;   /* to be set to sizeof(struct ct_trace_kept) */
+  bool is_kept;         /* it is one */
+  uint64_t not_kept;    /* events that were recorded before what is here, of all threads; 0: there were none */
+  uint64_t begin_tsc;   /* everything after that is here; 0: everything */
+  uint64_t limit_bytes; /* of memory, as the recording was told ... */
+  uint64_t limit_ns;    /* ... and of time; 0: none */
+};
+/* 0, or CT_EINVAL when struct_size is not set. */
+int ct_trace_get_kept(const struct ct_trace *trace, struct ct_trace_kept *kept);
 
 uint32_t ct_trace_thread_count(const struct ct_trace *trace);
 const struct ct_trace_thread *ct_trace_thread(const struct ct_trace *trace, uint32_t index);

@@ -2,6 +2,7 @@
 /* contrail attach: record a process that runs. */
 #include "cli/closing.h"
 #include "cli/processes.h"
+#include "cli/quantity.h"
 #include "cli/recording.h"
 
 #include <contrail/control.h>
@@ -9,7 +10,6 @@
 #include <contrail/text.h>
 
 #include <getopt.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,28 +25,6 @@ struct attach {
   double seconds; /* 0: until it ends or is interrupted */
   bool quiet;
 };
-
-/* "10", "10s", "500ms", "2m", "1h"; false for anything else. */
-static bool
-parse_duration(const char *text, double *seconds)
-{
-  static const struct {
-    const char *unit;
-    double seconds;
-  } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
-  char *end;
-  if (text[0] < '0' || text[0] > '9') {
-    return false;
-  }
-  double number = strtod(text, &end);
-  for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-    if (strcmp(end, units[i].unit) == 0 && isfinite(number) && number > 0) {
-      *seconds = number * units[i].seconds;
-      return true;
-    }
-  }
-  return false;
-}
 
 /* A process id, or a name that one process has. */
 static int
@@ -76,7 +54,7 @@ parse_process(const struct ct_command *command, const char *text, pid_t *pid)
 static int
 apply_for(const struct ct_applied *applied)
 {
-  return parse_duration(applied->value, applied->member)
+  return ct_parse_duration(applied->value, true, applied->member)
              ? CT_EXIT_OK
              : ct_usage_error(applied->command, "--for takes a time such as 10s, 500ms or 2m, not '%s'",
                               applied->value);
@@ -86,7 +64,7 @@ static int
 apply_deadline(const struct ct_applied *applied)
 {
   double seconds;
-  if (!parse_duration(applied->value, &seconds) || seconds > 3600) {
+  if (!ct_parse_duration(applied->value, true, &seconds) || seconds > 3600) {
     return ct_usage_error(applied->command, "--deadline takes a time such as 10s or 500ms, not '%s'", applied->value);
   }
   *(uint32_t *)applied->member = seconds < 0.001 ? 1 : (uint32_t)(seconds * 1000);

@@ -2,6 +2,8 @@
 /* See recording.h. */
 #include "cli/recording.h"
 
+#include "cli/quantity.h"
+
 #include <contrail/exclude.h>
 #include <contrail/select.h>
 #include <contrail/text.h>
@@ -16,7 +18,8 @@ enum {
   SAMPLE_MAX = 256,
   RING_MIB_MAX = 256,
   OUTPUT_MIB_MAX = 4096,
-  MAX_DEPTH = 1000000
+  MAX_DEPTH = 1000000,
+  LAST_SECONDS_MAX = 100 * 86400
 };
 
 static int
@@ -87,6 +90,35 @@ apply_no_wait(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+/* A time, a size of memory, or both with a comma between them. */
+static int
+apply_last(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  char text[64], *rest = text;
+  double seconds = 0;
+  uint64_t bytes = 0;
+  bool good = strlen(applied->value) < sizeof(text);
+  snprintf(text, sizeof(text), "%s", applied->value);
+  for (char *part; good && (part = strsep(&rest, ",")) != NULL;) {
+    good = (bytes == 0 && ct_parse_size(part, &bytes)) || (seconds == 0 && ct_parse_duration(part, false, &seconds));
+  }
+  if (!good || seconds > LAST_SECONDS_MAX) {
+    return ct_usage_error(applied->command,
+                          "--last takes a time such as 30s or 5m, a size of memory such as 64M, or both "
+                          "with a comma, not '%s'",
+                          applied->value);
+  }
+  bytes = bytes != 0 ? bytes : CT_LAST_BYTES_DEFAULT;
+  if (bytes < 1u << 20 || bytes > 1ull << 40) {
+    return ct_usage_error(applied->command, "--last takes 1M to 1T of memory, not '%s'", applied->value);
+  }
+  session->last_bytes = bytes;
+  session->last_ns = (uint64_t)(seconds * 1e9);
+  session->lossless = false;
+  return CT_EXIT_OK;
+}
+
 #define MEMBER(member) .offset = offsetof(struct ct_session_options, member)
 
 const struct ct_option ct_recording_options[] = {
@@ -106,6 +138,15 @@ const struct ct_option ct_recording_options[] = {
      .against = "no-wait",
      .apply = apply_lossless},
     {.name = "no-wait", .help = "let it go on, and lose events", .apply = apply_no_wait, MEMBER(lossless)},
+    {.name = "last",
+     .argument = "TIME|SIZE",
+     .help =
+         "keep the last stretch only, in memory: as much as SIZE holds (64M; a third of a byte an event), or as TIME "
+         "lasts (30s, 5m) and 256M hold; 5m,1G: both. It is written when the recording ends, and by contrail dump. "
+         "The process never waits, as with --no-wait",
+     .values = "30s 5m 64M 1G",
+     .against = "lossless max-output",
+     .apply = apply_last},
     {.name = "child-ring-size",
      .argument = "M",
      .help = "as --ring-size, for each child (default 16)",

@@ -112,6 +112,13 @@ print_status(const json_t *status)
          ct_format_count(b, ct_number_of(status, "functions")));
   printf("%-10s %s, %s dropped\n", "events", ct_format_count(a, ct_number_of(status, "events")),
          ct_format_count(b, ct_number_of(status, "dropped")));
+  const json_t *kept = json_object_get(status, "kept");
+  if (kept != NULL) {
+    char c[CT_DURATION_CHARS], d[CT_DURATION_CHARS], e[CT_DURATION_CHARS];
+    printf("%-10s the last %s: %s events in %s of %s\n", "kept", ct_format_duration(c, ct_number_of(kept, "ns")),
+           ct_format_count(a, ct_number_of(kept, "events")), ct_format_bytes(d, ct_number_of(kept, "bytes")),
+           ct_format_bytes(e, ct_number_of(kept, "limit_bytes")));
+  }
   if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   }

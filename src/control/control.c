@@ -102,6 +102,12 @@ status_json(struct ct_control *control)
   json_object_update(json, numbers);
   json_decref(numbers);
   json_object_set_new(json, "dropped_by_reason", drops_json(s.dropped_by));
+  if (s.kept_limit_bytes != 0) {
+    json_object_set_new(json, "kept",
+                        json_pack("{s:I, s:I, s:I, s:I}", "limit_bytes", (json_int_t)s.kept_limit_bytes, "bytes",
+                                  (json_int_t)s.kept_bytes, "events", (json_int_t)s.kept_events, "ns",
+                                  (json_int_t)s.kept_ns));
+  }
   add_children(control->session, &s, json);
   if (s.note[0] != '\0') {
     json_object_set_new(json, "note", ct_json_string(s.note));

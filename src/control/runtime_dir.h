@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the sockets of live sessions lie: $XDG_RUNTIME_DIR/contrail, or /tmp/contrail-UID where there is no such
- * directory of the user's own. The directory is the user's, mode 0700; a socket is ID.sock, mode 0600.
+ * The sockets of live sessions in the runtime directory (base/runtime_dir.h): ID.sock, mode 0600.
  *
  * A socket gets its name when it listens. So one that refuses connections is that of a session that died, and whoever
  * finds it takes it away.
@@ -9,21 +8,12 @@
 #ifndef CT_CONTROL_RUNTIME_DIR_H
 #define CT_CONTROL_RUNTIME_DIR_H
 
-#include "base/error.h"
+#include "base/runtime_dir.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define CT_SESSION_ID_BYTES 64 /* with the zero byte */
-
-struct ct_runtime_dir {
-  int fd; /* -1: closed */
-  char path[256];
-};
-
-/* Opens the directory; makes it when it is missing and make is set. CT_ENOENT: there is none, so no sessions either. */
-int ct_runtime_dir_open(struct ct_runtime_dir *runtime_dir, bool make, struct ct_diag *diag);
-void ct_runtime_dir_close(struct ct_runtime_dir *runtime_dir); /* accepts a closed one */
 
 /* Whether that could be the id of a session: letters, digits and . _ - only, not a dot first. */
 bool ct_session_id_is_valid(const char *id);

@@ -23,6 +23,7 @@ drain_read_name(struct ct_drain *drain, struct drain_thread *thread)
   if (fgets(name, sizeof(name), file) != NULL) {
     name[strcspn(name, "\n")] = '\0';
     memcpy(drain->infos[thread->info].name, name, sizeof(name));
+    ct_encoder_name(thread->encoder, name);
   }
   fclose(file);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "record/program.h"
+#include "trace/store.h"
 #include "trace/tree.h"
 
 #include <fcntl.h>
@@ -14,22 +15,19 @@
 
 #define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
 #define CHILD_BYTES  (12u << 20) /* the same of a followed child */
+#define CHILD_STORE  4           /* a child's store is so many times smaller */
 #define MANIFEST_NS  200000000ull
 
-void
-session_write_manifest(struct ct_session *session, bool complete)
+json_t *
+session_manifest(struct ct_session *session, const struct ct_manifest *manifest, bool complete)
 {
   const struct ct_drain_thread_info *threads;
   struct ct_drain_stats stats;
-  pthread_mutex_lock(&session->recording.writer_lock);
-  if (complete) {
-    ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
-  }
   size_t count = ct_drain_threads(session->recording.drain, &threads);
   ct_drain_stats(session->recording.drain, &stats);
   ct_plans_lock(session->recording.modules.plans); /* what patterns have matched */
-  json_t *json = ct_manifest_json(&session->recording.manifest, ct_manifest_modules(&session->recording.modules),
-                                  threads, count, &stats, complete);
+  json_t *json =
+      ct_manifest_json(manifest, ct_manifest_modules(&session->recording.modules), threads, count, &stats, complete);
   ct_plans_unlock(session->recording.modules.plans);
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
@@ -40,6 +38,23 @@ session_write_manifest(struct ct_session *session, bool complete)
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
   if (session->node.tree != NULL && !session->node.is_child) {
     tree_put(session->node.tree, json);
+  }
+  return json;
+}
+
+void
+session_write_manifest(struct ct_session *session, bool complete)
+{
+  struct ct_store_state store;
+  pthread_mutex_lock(&session->recording.writer_lock);
+  if (complete) {
+    ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
+  }
+  json_t *json = session_manifest(session, &session->recording.manifest, complete);
+  if (!complete && ct_trace_writer_kept(session->recording.writer, &store)) {
+    json_object_set_new(json, "kept",
+                        json_pack("{s:I, s:s}", "limit_bytes", (json_int_t)session->options.last_bytes, "memory",
+                                  ct_trace_writer_keep_of(session->recording.writer, session->recording.manifest.pid)));
   }
   ct_trace_writer_manifest(session->recording.writer, json);
   json_decref(json);
@@ -70,7 +85,9 @@ void
 session_sample(struct ct_session *session)
 {
   uint32_t mib = session->options.output_mib != 0 ? session->options.output_mib : CT_OUTPUT_MIB_DEFAULT;
-  ct_drain_capture(session->recording.drain, session->options.no_output ? 0 : (uint64_t)mib << 20);
+  uint64_t limit =
+      session->options.last_bytes != 0 ? INT64_MAX : (uint64_t)mib << 20; /* a store keeps the last of it */
+  ct_drain_capture(session->recording.drain, session->options.no_output ? 0 : limit);
   uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
   struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
                                         .log2 = (uint32_t)__builtin_ctz(interval),
@@ -234,6 +251,22 @@ remove_empty_trace(const char *directory, bool ours)
   }
 }
 
+/* The recording keeps the last stretch only. */
+static int
+keep_last(struct ct_session *session, struct ct_diag *diag)
+{
+  struct ct_store *store;
+  uint64_t bytes = session->options.last_bytes;
+  if (session->node.is_child) {
+    bytes = bytes / CHILD_STORE > CT_STORE_BYTES_MIN ? bytes / CHILD_STORE : CT_STORE_BYTES_MIN;
+  }
+  int code = ct_store_create(bytes, session->options.last_ns, &store, diag);
+  if (code == 0) {
+    ct_trace_writer_keep(session->recording.writer, store);
+  }
+  return code;
+}
+
 int
 session_open_trace(struct ct_session *session, struct ct_diag *diag)
 {
@@ -253,6 +286,10 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   }
   if (options->give && !session->node.is_child) {
     session->recording.directory_fd = fcntl(ct_trace_writer_directory(session->recording.writer), F_DUPFD_CLOEXEC, 0);
+  }
+  if (options->last_bytes != 0 && (code = keep_last(session, diag)) != 0) {
+    session_drop_trace(session);
+    return code;
   }
   code = ct_drain_create(session->recording.writer, &session->recording.writer_lock,
                          options->max_depth != 0 ? options->max_depth : UINT32_MAX, &session->target.pause_request,

@@ -144,6 +144,8 @@ void session_note_cuts(struct ct_session *session);
 
 /* recording.c: the trace, and images in it. */
 int session_open_trace(struct ct_session *session, struct ct_diag *diag);
+/* The manifest as it is now, with these facts; under the writer's lock. */
+json_t *session_manifest(struct ct_session *session, const struct ct_manifest *manifest, bool complete);
 /* complete: nothing more will be recorded. */
 void session_write_manifest(struct ct_session *session, bool complete);
 void session_refresh_manifest(struct ct_session *session);

@@ -3,8 +3,23 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "trace/store.h"
 
 #include <string.h>
+
+/* What a session that keeps the last stretch only holds of it. */
+static void
+count_kept(struct ct_session *session)
+{
+  struct ct_store_state store;
+  struct ct_session_status *status = &session->sync.status;
+  if (session->recording.writer != NULL && ct_trace_writer_kept(session->recording.writer, &store)) {
+    status->kept_limit_bytes = store.capacity + CT_STORE_HEADER_BYTES;
+    status->kept_bytes = store.bytes;
+    status->kept_events = store.events;
+    status->kept_ns = ct_now_ns() - store.since_ns;
+  }
+}
 
 void
 session_count(struct ct_session *session)
@@ -24,6 +39,7 @@ session_count(struct ct_session *session)
   memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
   session->sync.status.sample_interval = sampling.interval;
   session->sync.status.sample_changes = sampling.changes;
+  count_kept(session);
   ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }
@@ -47,6 +63,7 @@ session_count_roughly(struct ct_session *session)
     status->sample_interval = numbers.interval;
     status->sample_changes = numbers.changes;
   }
+  count_kept(session);
   ct_modules_count(&session->recording.modules, &status->functions, &status->hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }

@@ -23,6 +23,8 @@ const json_t *ct_trace_stacks(const struct ct_trace *trace);
 bool ct_trace_has_bounds(const struct ct_trace *trace);
 /* Events in what is gone of the files. */
 uint64_t ct_trace_missing_events(const struct ct_trace *trace);
+/* It was made complete after contrail had been killed. */
+bool ct_trace_is_recovered(const struct ct_trace *trace);
 /* Why the recording ended early, as the manifest has it; NULL: it does not. */
 const char *ct_trace_failure(const struct ct_trace *trace);
 

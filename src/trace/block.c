@@ -188,6 +188,12 @@ ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t size = record_size(data_bytes);
+  if (writer->store != NULL && (kind == CT_WRITER_BLOCK || kind == CT_WRITER_CAPTURES)) {
+    ct_writer_put(writer, kind, stream, writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record),
+                  data_bytes, events);
+    writer->queued_bytes += data_bytes;
+    return;
+  }
   struct ct_writer_record record = {
       .stream = stream,
       .kind = kind,
@@ -489,7 +495,7 @@ writer_main(void *context)
     writer_thread->used -= size;
     if (writer_thread->caller_waits) {
       writer_thread->caller_waits = false;
-      pthread_cond_signal(&writer_thread->room);
+      pthread_cond_broadcast(&writer_thread->room); /* the drain, and who waits for all of it */
     }
   }
   pthread_mutex_unlock(&writer_thread->lock);
@@ -547,17 +553,15 @@ ct_writer_thread_stop(struct ct_trace_writer *writer)
 void
 ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid)
 {
-  struct ct_file_header header = {
-      .magic = CT_FILE_MAGIC,
-      .version = CT_TRACE_VERSION,
-      .header_bytes = sizeof(header),
-      .thread_index = encoder->stream->index,
-      .tid = encoder->tid,
-      .pid = pid,
-  };
-  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+  struct ct_stream *stream = encoder->stream;
+  struct ct_file_header header = ct_file_header_make(stream->index, encoder->tid, pid, CT_TRACE_VERSION);
+  stream->tid = encoder->tid;
+  stream->pid = pid;
+  if (encoder->writer->store != NULL) { /* it gets a file when there is something to write into it */
+    return;
+  }
   memcpy(ct_writer_thread_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
-  ct_writer_thread_commit(encoder->writer, CT_WRITER_CREATE, encoder->stream, sizeof(header), 0);
+  ct_writer_thread_commit(encoder->writer, CT_WRITER_CREATE, stream, sizeof(header), 0);
 }
 
 /* ---- blocks ---- */

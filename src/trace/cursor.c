@@ -271,11 +271,18 @@ check_file_header(struct ct_cursor *c, int fd)
   if (c->header_seen) {
     return LOAD_OK;
   }
+  if (fd < 0 && c->is_empty) {
+    return LOAD_END;
+  }
   if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header)) {
     return LOAD_DAMAGED;
   }
   c->header_seen = true;
   c->numbered = header.version > CT_TRACE_VERSION_OLD;
+  if (header.version == CT_TRACE_VERSION_KEPT) { /* what was before the first block is not damage */
+    c->next_number = NUMBER_UNKNOWN;
+    c->begins_late = !c->sought;
+  }
   return LOAD_OK;
 }
 
@@ -409,6 +416,39 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
   return true;
 }
 
+/* The frames that were open before the first block: they are entered where it begins, as those that an attach finds. */
+static bool
+begin_late(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
+{
+  struct ct_event event = {.tsc = c->header.first_tsc, .closed_fn = CT_FUNCTION_NONE};
+  if (context != c->context) {
+    event.kind = CT_EV_SWITCH;
+    event.value = context;
+    event.depth = now->base;
+    if (!add_pending(c, &event)) {
+      return false;
+    }
+    event.value = 0;
+  }
+  for (uint32_t i = 0; i < now->count; i++) {
+    event.kind = CT_EV_ENTER;
+    event.fn = now->frames[i].fn;
+    event.depth = now->base + i;
+    event.uncertain = now->frames[i].uncertain != 0;
+    event.reason = 0;
+    if (!add_pending(c, &event)) {
+      return false;
+    }
+    event.kind = CT_EV_VALUE;
+    event.reason = CT_VALUE_BEFORE;
+    event.uncertain = 0;
+    if (!add_pending(c, &event)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 static void
 forget_stacks(struct ct_cursor *c)
 {
@@ -425,7 +465,9 @@ adopt_open_section(struct ct_cursor *c)
   if (!parse_open_section(c, &stack, &context)) {
     return false;
   }
-  bool ok = !c->damage_passed || !c->resync || bridge(c, &stack, context);
+  bool ok =
+      c->begins_late ? begin_late(c, &stack, context) : !c->damage_passed || !c->resync || bridge(c, &stack, context);
+  c->begins_late = false;
   ct_contexts_clear(&c->contexts);
   if (c->stack.frames != NULL) {
     free(c->stack.frames - 1);
@@ -581,6 +623,7 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
   c->trace = trace;
   c->thread = trace->threads[thread].index;
   c->cut = trace->threads[thread].missing != 0;
+  c->is_empty = trace->kept.is_kept && trace->complete && trace->threads[thread].events == 0;
   c->flags = flags;
   c->fd = -1;
   c->offset = sizeof(struct ct_file_header);
@@ -660,8 +703,8 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
   forget_stacks(c);
   c->pending_count = c->pending_next = 0;
   c->single_count = 0;
-  c->damage_passed = false;
-  c->resync = true;
+  c->damage_passed = c->begins_late = false;
+  c->resync = c->sought = true;
   c->lost = 0;
   c->op = c->header.ops = 0;
   c->offset = offset;

@@ -42,6 +42,9 @@ struct ct_cursor {
   bool resync;        /* the stack is not the one before the next block */
   uint64_t lost;      /* events announced by skipped blocks */
   /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
+  bool begins_late; /* the first block is that of a trace of the last stretch, and has not been loaded */
+  bool is_empty;      /* nothing of the thread was kept: it has no file */
+  bool sought;      /* the position was chosen: the frames open there are no events */
   uint64_t next_number, next_event;
 
   /* The block at hand; every op has its delta and its id, checked when it was unpacked. */

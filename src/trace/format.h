@@ -20,19 +20,20 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is little endian");
 
-#define CT_TRACE_VERSION     2u
-#define CT_TRACE_VERSION_OLD 1u /* is read as well; its blocks have no number */
-#define CT_TRACE_FORMAT_NAME "contrail"
-#define CT_TRACE_MANIFEST    "manifest.json"
-#define CT_TRACE_CRASH       "crash.json"
-#define CT_TRACE_STACKS      "stacks.json"
-#define CT_TRACE_FUNCTIONS   "functions.tsv"
-#define CT_TRACE_SOURCES     "sources.tsv"
-#define CT_TRACE_PROTOTYPES  "prototypes.tsv"
-#define CT_PROTOTYPES_HEAD   "prototypes\t1\t" /* its first line, up to the checksum */
-#define CT_TRACE_INDEX       "index.ctb"
-#define CT_TRACE_DETAIL      "detail.ctd"
-#define CT_TRACE_THREAD_DIR  "thread_"
+#define CT_TRACE_VERSION      2u
+#define CT_TRACE_VERSION_OLD  1u /* is read as well; its blocks have no number */
+#define CT_TRACE_VERSION_KEPT 3u /* of the last stretch of a recording: the first block of a file has any number */
+#define CT_TRACE_FORMAT_NAME  "contrail"
+#define CT_TRACE_MANIFEST     "manifest.json"
+#define CT_TRACE_CRASH        "crash.json"
+#define CT_TRACE_STACKS       "stacks.json"
+#define CT_TRACE_FUNCTIONS    "functions.tsv"
+#define CT_TRACE_SOURCES      "sources.tsv"
+#define CT_TRACE_PROTOTYPES   "prototypes.tsv"
+#define CT_PROTOTYPES_HEAD    "prototypes\t1\t" /* its first line, up to the checksum */
+#define CT_TRACE_INDEX        "index.ctb"
+#define CT_TRACE_DETAIL       "detail.ctd"
+#define CT_TRACE_THREAD_DIR   "thread_"
 
 #define CT_FILE_MAGIC         0x42525443u /* "CTRB" */
 #define CT_BLOCK_MAGIC        0x4b425443u /* "CTBK" */

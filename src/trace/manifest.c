@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* manifest.json: what the recording was, its modules and its clock; see docs/format.md. */
+#include "base/sized.h"
 #include "trace/reader_internal.h"
 
 #include <limits.h>
@@ -102,6 +103,30 @@ load_modules(struct ct_trace *trace)
   return CT_OK;
 }
 
+static void
+load_kept(struct ct_trace *trace)
+{
+  const json_t *kept = json_object_get(trace->manifest, "kept");
+  trace->kept = (struct ct_trace_kept){.struct_size = sizeof(trace->kept),
+                                       .is_kept = json_is_object(kept),
+                                       .not_kept = get_number(kept, "not_kept"),
+                                       .begin_tsc = get_number(kept, "begin_tsc"),
+                                       .limit_bytes = get_number(kept, "limit_bytes"),
+                                       .limit_ns = get_number(kept, "limit_ns")};
+}
+
+int
+ct_trace_get_kept(const struct ct_trace *trace, struct ct_trace_kept *kept)
+{
+  return ct_sized_give(kept, &trace->kept, sizeof(trace->kept), NULL);
+}
+
+bool
+ct_trace_is_recovered(const struct ct_trace *trace)
+{
+  return trace->recovered;
+}
+
 static int
 check_format(const struct ct_trace *trace, struct ct_diag *diag)
 {
@@ -112,7 +137,7 @@ check_format(const struct ct_trace *trace, struct ct_diag *diag)
   json_int_t version = json_integer_value(json_object_get(trace->manifest, "version"));
   if (version < 0 || !ct_trace_version_ok((uint64_t)version)) {
     return ct_fail(diag, CT_EUNSUPPORTED, "%s has format version %lld; this program reads versions %u to %u",
-                   trace->path, (long long)version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION);
+                   trace->path, (long long)version, CT_TRACE_VERSION_OLD, CT_TRACE_VERSION_KEPT);
   }
   return CT_OK;
 }
@@ -141,7 +166,9 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
   if (err != CT_OK) {
     return err;
   }
-  trace->complete = strcmp(get_text(trace->manifest, "state"), "complete") == 0;
+  trace->recovered = strcmp(get_text(trace->manifest, "state"), "recovered") == 0;
+  trace->complete = trace->recovered || strcmp(get_text(trace->manifest, "state"), "complete") == 0;
+  load_kept(trace);
   load_clock(trace);
   load_end(trace);
   err = load_modules(trace);

@@ -135,6 +135,7 @@ threads_from_manifest(struct ct_trace *trace)
     thread->dropped = get_integer(item, "dropped");
     thread->end_tsc = get_integer(item, "end_tsc");
     thread->exited = json_is_true(json_object_get(item, "exited"));
+    thread->not_kept = get_integer(item, "not_kept");
   }
   return CT_OK;
 }
@@ -169,6 +170,9 @@ sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sum
   uint64_t offset = sizeof(struct ct_file_header);
   uint64_t number = 0, first_event = 0;
   struct ct_block_header header;
+  struct ct_file_header file;
+  bool from_any = numbered && ct_trace_read_at(fd, &file, sizeof(file), 0) == sizeof(file) &&
+                  file.version == CT_TRACE_VERSION_KEPT && ct_file_header_ok(&file);
   *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = offset};
   while (offset + sizeof(header) <= file_bytes &&
          ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
@@ -176,7 +180,9 @@ sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sum
     if (offset > file_bytes) {
       break;
     }
-    if (numbered && header.number != number) {
+    if (from_any && sums->whole_bytes == sizeof(file)) {
+      sums->not_kept = header.first_event;
+    } else if (numbered && header.number != number) {
       sums->missing_block = sums->missing_block == UINT64_MAX ? number : sums->missing_block;
       sums->missing_events += header.first_event > first_event ? header.first_event - first_event : 0;
     }

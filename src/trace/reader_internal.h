@@ -33,6 +33,8 @@ struct ct_trace {
   json_t *crash;  /* NULL: none */
   json_t *stacks; /* likewise */
   bool complete;
+  bool recovered;            /* complete, but what contrail had not written when it was killed */
+  struct ct_trace_kept kept; /* of a trace of the last stretch */
   uint64_t bytes;
   char **damage; /* a line for each file that is not as the manifest says, damage_count of them */
   uint32_t damage_count;
@@ -92,6 +94,7 @@ struct ct_block_sums {
   uint64_t last_tsc;       /* of that block; 0: there is none */
   uint64_t missing_block;  /* the first number that is missing between others; UINT64_MAX: none */
   uint64_t missing_events; /* what those that are missing between others had */
+  uint64_t not_kept;       /* events before the first block, of a trace of the last stretch */
 };
 void ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums);
 /* sources.c */
@@ -103,7 +106,7 @@ void ct_trace_prototypes_free(struct ct_trace *trace);
 static inline bool
 ct_trace_version_ok(uint64_t version)
 {
-  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION;
+  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION_KEPT;
 }
 bool ct_file_header_ok(const struct ct_file_header *header);
 bool ct_block_header_ok(const struct ct_block_header *header);

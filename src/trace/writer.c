@@ -107,9 +107,9 @@ directory_failed(struct ct_diag *diag, const char *dir, int err)
   }
 }
 
-/* Opens a new or empty directory. path has no slash at its end. */
-static int
-directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag)
+/* path has no slash at its end. */
+int
+ct_trace_directory_create(const char *path, int *fd_out, bool *made, struct ct_diag *diag)
 {
   if (mkdir(path, 0700) == 0) {
     *made = true;
@@ -179,6 +179,7 @@ writer_free(struct ct_trace_writer *writer)
   pthread_cond_destroy(&writer->writer_thread.room);
   pthread_cond_destroy(&writer->writer_thread.work);
   pthread_mutex_destroy(&writer->writer_thread.lock);
+  ct_store_destroy(writer->store, writer->store_stays);
   free(writer->path);
   free(writer);
 }
@@ -243,7 +244,7 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
     return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace, or for a thread");
   }
   bool made = false;
-  int err = directory_create(writer->path, &writer->dir_fd, &made, diag);
+  int err = ct_trace_directory_create(writer->path, &writer->dir_fd, &made, diag);
   if (err != CT_OK) {
     goto fail;
   }
@@ -489,14 +490,13 @@ size_limit_restore(const sigset_t *old)
   pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* Writes a whole file beside and renames it. 0 or an errno value; the old file stays when this fails. */
-static int
-replace_file(struct ct_trace_writer *writer, const char *name, const char *text, size_t size, bool final)
+int
+ct_file_replace(int dir_fd, const char *name, const char *text, size_t size, bool sync)
 {
   char temporary[64];
   snprintf(temporary, sizeof(temporary), "%s.tmp", name);
-  unlinkat(writer->dir_fd, temporary, 0); /* nothing that is there already is written to */
-  int fd = openat(writer->dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  unlinkat(dir_fd, temporary, 0); /* nothing that is there already is written to */
+  int fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) {
     return errno;
   }
@@ -505,17 +505,17 @@ replace_file(struct ct_trace_writer *writer, const char *name, const char *text,
   if (!ct_writer_write_at(fd, text, size, 0, &written)) {
     err = errno;
   }
-  if (err == 0 && final && fsync(fd) != 0 && errno != EINVAL) {
+  if (err == 0 && sync && fsync(fd) != 0 && errno != EINVAL) {
     err = errno;
   }
   if (close(fd) != 0 && errno != EINTR && err == 0) {
     err = errno;
   }
-  if (err == 0 && renameat(writer->dir_fd, temporary, writer->dir_fd, name) != 0) {
+  if (err == 0 && renameat(dir_fd, temporary, dir_fd, name) != 0) {
     err = errno;
   }
   if (err != 0) {
-    unlinkat(writer->dir_fd, temporary, 0);
+    unlinkat(dir_fd, temporary, 0);
   }
   return err;
 }
@@ -568,15 +568,18 @@ static char *
 manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final)
 {
   struct ct_diag why = {""};
-  json_t *whole = json_copy((json_t *)manifest);
+  json_t *whole = writer->store != NULL && final ? json_deep_copy(manifest) : json_copy((json_t *)manifest);
   json_object_set_new(whole, "function_count", json_integer(writer->function_count));
   if (final) {
     ct_trace_writer_sync(writer);
   }
+  if (final && writer->store != NULL && ct_writer_error(writer) == CT_OK) {
+    ct_writer_unload(writer, whole);
+  }
   if (ct_trace_writer_error(writer, &why) != CT_OK) {
     json_object_set_new(whole, "state", json_string(final ? "failed" : "recording"));
     json_object_set_new(whole, "error", ct_json_string(why.text));
-  } else if (final) {
+  } else if (final && writer->store == NULL) {
     json_object_set_new(whole, "files", files_json(writer));
   }
   char *text = json_dumps(whole, JSON_INDENT(1));
@@ -599,7 +602,7 @@ ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manifest)
   if (final) {
     give_up_room(writer);
   }
-  int err = replace_file(writer, CT_TRACE_MANIFEST, text, size, final);
+  int err = ct_file_replace(writer->dir_fd, CT_TRACE_MANIFEST, text, size, final);
   if (!final) {
     reserve_room(writer, size);
   }
@@ -618,7 +621,7 @@ ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t
 {
   sigset_t old;
   size_limit_block(&old);
-  int err = replace_file(writer, CT_TRACE_SOURCES, text, size, false);
+  int err = ct_file_replace(writer->dir_fd, CT_TRACE_SOURCES, text, size, false);
   size_limit_restore(&old);
   return err == 0 ? CT_OK : ct_err_from_errno(err);
 }
@@ -656,7 +659,7 @@ write_json(struct ct_trace_writer *writer, const char *name, const json_t *json)
   }
   sigset_t old;
   size_limit_block(&old);
-  int err = replace_file(writer, name, text, strlen(text), false);
+  int err = ct_file_replace(writer->dir_fd, name, text, strlen(text), false);
   size_limit_restore(&old);
   free(text);
   return err == 0 ? CT_OK : ct_err_from_errno(err);

@@ -25,6 +25,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct ct_trace_writer;
 struct ct_encoder;
@@ -84,6 +85,32 @@ int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint3
 int ct_encoder_close(struct ct_encoder *encoder);
 /* Queues the block in progress, if any (the drain calls it when the block has become old). */
 int ct_encoder_flush(struct ct_encoder *encoder);
+
+/*
+ * A recording that keeps the last stretch only (store.h), from before its first thread on: blocks and what the program
+ * wrote go to the store, which is the writer's then. The complete manifest is written after they have gone from there
+ * to the files. When that fails, the store outlives the writer.
+ */
+struct ct_store;
+struct ct_store_state;
+struct ct_kept_sums;
+void ct_trace_writer_keep(struct ct_trace_writer *writer, struct ct_store *store);
+/* The process whose events these are. Returns the path of the store. */
+const char *ct_trace_writer_keep_of(struct ct_trace_writer *writer, pid_t pid);
+/* False: it keeps all. Any thread, while the writer lives. */
+bool ct_trace_writer_kept(struct ct_trace_writer *writer, struct ct_store_state *state);
+/* The name of its thread, for who finds the store. */
+void ct_encoder_name(struct ct_encoder *encoder, const char *name);
+/* Queues all blocks in progress, function lines, and what the program wrote. */
+void ct_trace_writer_flush(struct ct_trace_writer *writer);
+/*
+ * Writes a trace of what the store holds up to a sequence number, into an empty directory, whole and on the disk;
+ * manifest is amended. Any thread, while the writer lives.
+ */
+int ct_trace_writer_dump(struct ct_trace_writer *writer, uint64_t end_sequence, json_t *manifest, int dir_fd,
+                         const char *path, struct ct_kept_sums *sums, struct ct_diag *diag);
+/* Opens a new or empty directory, as ct_trace_writer_create does. */
+int ct_trace_directory_create(const char *path, int *fd, bool *made, struct ct_diag *diag);
 
 /* Both count what is queued as written, until it turns out that it could not be; exact after ct_trace_writer_sync. */
 uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+point+return */

@@ -6,7 +6,9 @@
 #ifndef CT_TRACE_WRITER_INTERNAL_H
 #define CT_TRACE_WRITER_INTERNAL_H
 
+#include "base/crc32c.h"
 #include "trace/encoder.h"
+#include "trace/store.h"
 #include "trace/writer.h"
 
 #include <pthread.h>
@@ -51,6 +53,10 @@ struct ct_stream {
   uint32_t index;
   const char *name;    /* in the thread's folder */
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
+  /* Where blocks go to a store: */
+  uint32_t tid, pid;
+  char name[CT_STORE_NAME_BYTES];
+  struct ct_store_share share;
 };
 
 enum ct_writer_kind {
@@ -136,7 +142,32 @@ struct ct_trace_writer {
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */
   struct ct_writer_thread writer_thread;
+  struct ct_store *store; /* NULL: blocks go to their files */
+  bool store_described;   /* whose it is */
+  bool store_stays;       /* when the writer is closed: what is in it has not got to the files */
 };
+
+/* A file header, with its checksum. */
+static inline struct ct_file_header
+ct_file_header_make(uint32_t index, uint32_t tid, uint32_t pid, uint16_t version)
+{
+  struct ct_file_header header = {.magic = CT_FILE_MAGIC,
+                                  .version = version,
+                                  .header_bytes = sizeof(header),
+                                  .thread_index = index,
+                                  .tid = tid,
+                                  .pid = pid};
+  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+  return header;
+}
+
+/* writer_kept.c: a block or what the program wrote goes to the store. */
+void ct_writer_put(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,
+                   const uint8_t *data, size_t bytes, uint32_t events);
+/* What is in the store goes to the files of the trace, and the manifest becomes theirs. */
+int ct_writer_unload(struct ct_trace_writer *writer, json_t *manifest);
+/* writer.c: writes a whole file beside and renames it. 0 or an errno value; the old file stays when this fails. */
+int ct_file_replace(int dir_fd, const char *name, const char *text, size_t size, bool sync);
 
 /* Keeps the first error; returns the one kept. */
 int ct_writer_fail(struct ct_trace_writer *writer, int code, const char *fmt, ...)

@@ -188,6 +188,7 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
     json_object_set_new(info, "stacks", json_deep_copy(ct_trace_stacks(trace)));
   }
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
+  json_object_set_new(info, "kept", copy_or_null(manifest, "kept"));
   json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
   json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
   json_t *children = ct_process_tree_info(trace);
@@ -278,6 +279,22 @@ write_depth(FILE *out, const json_t *manifest)
   }
   label(out, "depth");
   fprintf(out, "calls deeper than %s are left out\n", ct_format_count(a, number(manifest, "max_depth")));
+}
+
+static void
+write_kept(FILE *out, const struct ct_trace *trace)
+{
+  struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
+  char size[CT_DURATION_CHARS], time[CT_DURATION_CHARS];
+  if (ct_trace_get_kept(trace, &kept) != 0 || !kept.is_kept) {
+    return;
+  }
+  label(out, "kept");
+  fprintf(out, "the last %s", ct_format_bytes(size, kept.limit_bytes));
+  if (kept.limit_ns != 0) {
+    fprintf(out, ", %s at most", ct_format_duration(time, kept.limit_ns));
+  }
+  putc('\n', out);
 }
 
 /* Only where it was used. */
@@ -722,6 +739,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_patterns(out, manifest);
     write_exclude(out, manifest);
     write_depth(out, manifest);
+    write_kept(out, trace);
     write_sampling(out, manifest);
     write_sums(out, trace, manifest);
     write_output(out, manifest);

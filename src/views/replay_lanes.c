@@ -152,6 +152,9 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
     ct_view_clock_event(&lane->clock, value);
     step(r, lane);
   }
+  if (lane->is_before) { /* a trace of the last stretch may begin between two arguments */
+    lane->values = 0;
+  }
 }
 
 void

@@ -542,7 +542,7 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
       out->depth = depth;
       out->thread = thread;
       out->end = CT_SPAN_RETURNED;
-      out->uncertain = ev->uncertain;
+      out->uncertain = (uint8_t)(ev->uncertain | (top->flags & CT_SPAN_BEFORE));
       out++;
     } else {
       break;

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "views/text.h"
 
+#include <contrail/text.h>
+
 #include <stdint.h>
 
 enum { DAMAGE_SHOWN = 10 };
@@ -30,6 +32,22 @@ add(json_t *list, const char *text)
   json_array_append_new(list, ct_json_string(text));
 }
 
+/* Of a recording of which only the last stretch was kept. */
+static void
+add_kept(json_t *list, const struct ct_trace *trace)
+{
+  struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
+  char text[160], events[CT_COUNT_CHARS], time[CT_DURATION_CHARS];
+  uint64_t end = ct_trace_end_tsc(trace);
+  if (ct_trace_get_kept(trace, &kept) != 0 || kept.not_kept == 0) {
+    return;
+  }
+  uint64_t ns = end > kept.begin_tsc ? ct_trace_ticks_ns(trace, end - kept.begin_tsc) : 0;
+  snprintf(text, sizeof(text), "holds the last %s; %s event%s before that %s not kept", ct_format_duration(time, ns),
+           ct_format_count(events, kept.not_kept), kept.not_kept == 1 ? "" : "s", kept.not_kept == 1 ? "was" : "were");
+  add(list, text);
+}
+
 json_t *
 ct_view_damage(const struct ct_trace *trace)
 {
@@ -38,12 +56,19 @@ ct_view_damage(const struct ct_trace *trace)
   if (list == NULL) {
     return NULL;
   }
+  add_kept(list, trace);
   const char *failure = ct_trace_failure(trace);
-  if (failure != NULL) {
+  if (ct_trace_is_recovered(trace)) {
+    add(list, "RECOVERED: contrail was killed while it recorded; what it had not written by then is lost");
+  } else if (failure != NULL) {
     snprintf(text, sizeof(text), "INCOMPLETE: the recording ended early: %s", failure);
     add(list, text);
   } else if (!ct_trace_is_complete(trace)) {
-    add(list, "INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written");
+    add(list,
+        json_object_get(json_object_get(ct_trace_manifest(trace), "kept"), "memory") != NULL
+            ? "INCOMPLETE: the events are in contrail's memory; contrail dump writes them, or contrail recover when it "
+              "was killed"
+            : "INCOMPLETE: the recording was cut short or still goes on; what is here is what had been written");
   }
   uint32_t count = ct_trace_damage_count(trace);
   for (uint32_t i = 0; i < count && i < DAMAGE_SHOWN; i++) {

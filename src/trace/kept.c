@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: MIT */
+/* See kept.h. */
+#include "trace/kept.h"
+
+#include "base/crc32c.h"
+#include "base/json.h"
+#include "trace/reader_internal.h"
+#include "trace/writer_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPEN_MAX = 48 };
+
+struct kept_thread {
+  uint32_t index, tid, pid;
+  char name[CT_STORE_NAME_BYTES];
+  int fd;         /* -1: closed */
+  uint64_t bytes; /* of the file; 0: there is none yet */
+  uint64_t events, first_event, next_event, missing;
+  uint64_t next_number;
+  bool has_blocks;
+};
+
+struct ct_kept {
+  int dir_fd;
+  char *path;
+  struct kept_thread *threads;
+  uint32_t thread_count, thread_capacity;
+  uint32_t *table; /* of positions + 1 by index; table_size of them, a power of two */
+  uint32_t table_size;
+  uint32_t open[OPEN_MAX]; /* positions of threads with an open file */
+  uint32_t open_count;
+  int captures_fd;
+  uint64_t captures_bytes;
+  struct ct_kept_sums sums;
+};
+
+int
+ct_kept_create(int dir_fd, const char *path, struct ct_kept **out, struct ct_diag *diag)
+{
+  struct ct_kept *kept = calloc(1, sizeof(*kept));
+  if (kept != NULL) {
+    *kept = (struct ct_kept){.dir_fd = dir_fd, .path = strdup(path), .table_size = 256, .captures_fd = -1};
+    kept->table = calloc(kept->table_size, sizeof(*kept->table));
+  }
+  if (kept == NULL || kept->path == NULL || kept->table == NULL) {
+    ct_kept_destroy(kept);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the threads of %s", path);
+  }
+  *out = kept;
+  return CT_OK;
+}
+
+static void
+close_all(struct ct_kept *kept)
+{
+  for (uint32_t i = 0; i < kept->open_count; i++) {
+    struct kept_thread *thread = &kept->threads[kept->open[i]];
+    close(thread->fd);
+    thread->fd = -1;
+  }
+  kept->open_count = 0;
+}
+
+void
+ct_kept_destroy(struct ct_kept *kept)
+{
+  if (kept == NULL) {
+    return;
+  }
+  close_all(kept);
+  if (kept->captures_fd >= 0) {
+    close(kept->captures_fd);
+  }
+  free(kept->threads);
+  free(kept->table);
+  free(kept->path);
+  free(kept);
+}
+
+/* ---- threads ---- */
+
+static uint32_t *
+slot_of(const struct ct_kept *kept, uint32_t index)
+{
+  uint32_t at = index * 2654435761u & (kept->table_size - 1);
+  while (kept->table[at] != 0 && kept->threads[kept->table[at] - 1].index != index) {
+    at = (at + 1) & (kept->table_size - 1);
+  }
+  return &kept->table[at];
+}
+
+static struct kept_thread *
+find_thread(const struct ct_kept *kept, uint32_t index)
+{
+  uint32_t at = *slot_of(kept, index);
+  return at != 0 ? &kept->threads[at - 1] : NULL;
+}
+
+static bool
+grow(struct ct_kept *kept)
+{
+  if (kept->thread_count == kept->thread_capacity) {
+    uint32_t capacity = kept->thread_capacity == 0 ? 64 : kept->thread_capacity * 2;
+    struct kept_thread *threads = realloc(kept->threads, capacity * sizeof(*threads));
+    if (threads == NULL) {
+      return false;
+    }
+    kept->threads = threads;
+    kept->thread_capacity = capacity;
+  }
+  if (kept->thread_count < kept->table_size / 2) {
+    return true;
+  }
+  uint32_t *table = calloc((size_t)kept->table_size * 2, sizeof(*table));
+  if (table == NULL) {
+    return false;
+  }
+  free(kept->table);
+  kept->table = table;
+  kept->table_size *= 2;
+  for (uint32_t i = 0; i < kept->thread_count; i++) {
+    *slot_of(kept, kept->threads[i].index) = i + 1;
+  }
+  return true;
+}
+
+static struct kept_thread *
+add_thread(struct ct_kept *kept, const struct ct_store_record *record)
+{
+  struct kept_thread *thread = find_thread(kept, record->thread);
+  if (thread == NULL) {
+    if (!grow(kept)) {
+      return NULL;
+    }
+    *slot_of(kept, record->thread) = kept->thread_count + 1;
+    thread = &kept->threads[kept->thread_count++];
+    *thread = (struct kept_thread){.index = record->thread, .tid = record->tid, .pid = record->pid, .fd = -1};
+  }
+  memcpy(thread->name, record->name, sizeof(thread->name));
+  return thread;
+}
+
+/* ---- files ---- */
+
+static int
+failed(const struct ct_kept *kept, const char *name, int err, struct ct_diag *diag)
+{
+  return ct_fail(diag, ct_err_from_errno(err), "cannot write %s/%s: %s", kept->path, name, strerror(err));
+}
+
+/* A file of ours that is written anew. -1 and errno. */
+static int
+create_in(int dir_fd, const char *name)
+{
+  struct stat file;
+  int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd >= 0 && (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_uid != geteuid() || file.st_nlink != 1 ||
+                  ftruncate(fd, 0) != 0)) {
+    close(fd);
+    errno = EPERM;
+    return -1;
+  }
+  return fd;
+}
+
+/* The thread's file, made if it is new. -1 and errno. */
+static int
+open_thread_file(const struct ct_kept *kept, const struct kept_thread *thread)
+{
+  char folder[32];
+  snprintf(folder, sizeof(folder), "%s%" PRIu32, CT_TRACE_THREAD_DIR, thread->index);
+  if (thread->bytes == 0 && mkdirat(kept->dir_fd, folder, 0700) != 0 && errno != EEXIST) {
+    return -1;
+  }
+  int folder_fd = openat(kept->dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder_fd < 0) {
+    return -1;
+  }
+  int fd = thread->bytes == 0 ? create_in(folder_fd, CT_TRACE_INDEX)
+                              : openat(folder_fd, CT_TRACE_INDEX, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  int err = errno;
+  close(folder_fd);
+  errno = err;
+  return fd;
+}
+
+static int
+use_file(struct ct_kept *kept, struct kept_thread *thread, struct ct_diag *diag)
+{
+  size_t written;
+  if (thread->fd >= 0) {
+    return CT_OK;
+  }
+  if (kept->open_count == OPEN_MAX) {
+    close_all(kept);
+  }
+  thread->fd = open_thread_file(kept, thread);
+  if (thread->fd < 0 && (errno == EMFILE || errno == ENFILE) && kept->open_count != 0) {
+    close_all(kept);
+    thread->fd = open_thread_file(kept, thread);
+  }
+  if (thread->fd < 0) {
+    return failed(kept, CT_TRACE_INDEX, errno, diag);
+  }
+  kept->open[kept->open_count++] = (uint32_t)(thread - kept->threads);
+  if (thread->bytes == 0) {
+    struct ct_file_header header = ct_file_header_make(thread->index, thread->tid, thread->pid, CT_TRACE_VERSION_KEPT);
+    if (!ct_writer_write_at(thread->fd, &header, sizeof(header), 0, &written)) {
+      return failed(kept, CT_TRACE_INDEX, errno, diag);
+    }
+    thread->bytes = sizeof(header);
+    kept->sums.bytes += sizeof(header);
+  }
+  return CT_OK;
+}
+
+/* ---- records ---- */
+
+static int
+add_block(struct ct_kept *kept, const struct ct_store_record *record, const uint8_t *data, struct ct_diag *diag)
+{
+  struct ct_block_header header;
+  size_t written;
+  if (record->data_bytes < sizeof(header)) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  memcpy(&header, data, sizeof(header));
+  if (!ct_block_header_ok(&header) || header.payload_bytes != record->data_bytes - sizeof(header) ||
+      ct_crc32c(0, data + sizeof(header), header.payload_bytes) != header.payload_crc) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  struct kept_thread *thread = add_thread(kept, record);
+  if (thread == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the threads of %s", kept->path);
+  }
+  if (thread->has_blocks && header.number < thread->next_number) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  int code = use_file(kept, thread, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  if (!ct_writer_write_at(thread->fd, data, record->data_bytes, thread->bytes, &written)) {
+    return failed(kept, CT_TRACE_INDEX, errno, diag);
+  }
+  uint64_t events = (uint64_t)header.calls + header.returns;
+  if (!thread->has_blocks) {
+    thread->first_event = header.first_event;
+    kept->sums.not_kept += header.first_event;
+  } else if (header.first_event > thread->next_event) {
+    thread->missing += header.first_event - thread->next_event;
+    kept->sums.missing += header.first_event - thread->next_event;
+  }
+  thread->has_blocks = true;
+  thread->next_number = (uint64_t)header.number + 1;
+  thread->next_event = header.first_event + events;
+  thread->events += events;
+  thread->bytes += record->data_bytes;
+  kept->sums.events += events;
+  kept->sums.bytes += record->data_bytes;
+  kept->sums.last_tsc = header.last_tsc > kept->sums.last_tsc ? header.last_tsc : kept->sums.last_tsc;
+  return CT_OK;
+}
+
+/* Whole records of what the program wrote, and nothing else. */
+static bool
+captures_ok(const uint8_t *data, size_t size)
+{
+  struct ct_capture_record record;
+  for (size_t at = 0; at < size; at += record.record_bytes) {
+    if (size - at < sizeof(record)) {
+      return false;
+    }
+    memcpy(&record, data + at, sizeof(record));
+    if (record.record_bytes < sizeof(record) || record.record_bytes > size - at ||
+        record.crc != ct_crc32c(0, data + at + sizeof(record.crc), record.record_bytes - sizeof(record.crc))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int
+add_captures(struct ct_kept *kept, const struct ct_store_record *record, const uint8_t *data, struct ct_diag *diag)
+{
+  size_t written;
+  if (!captures_ok(data, record->data_bytes)) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  if (kept->captures_fd < 0) {
+    struct ct_file_header header = ct_file_header_make(0, 0, 0, CT_TRACE_VERSION);
+    header.magic = CT_CAPTURES_MAGIC;
+    header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
+    kept->captures_fd = create_in(kept->dir_fd, CT_TRACE_CAPTURES);
+    if (kept->captures_fd < 0 || !ct_writer_write_at(kept->captures_fd, &header, sizeof(header), 0, &written)) {
+      return failed(kept, CT_TRACE_CAPTURES, errno, diag);
+    }
+    kept->captures_bytes = sizeof(header);
+  }
+  if (!ct_writer_write_at(kept->captures_fd, data, record->data_bytes, kept->captures_bytes, &written)) {
+    return failed(kept, CT_TRACE_CAPTURES, errno, diag);
+  }
+  kept->captures_bytes += record->data_bytes;
+  return CT_OK;
+}
+
+int
+ct_kept_add(struct ct_kept *kept, const struct ct_store_record *record, const uint8_t *data, struct ct_diag *diag)
+{
+  kept->sums.put_tsc = record->put_tsc;
+  kept->sums.put_ns = record->put_ns;
+  switch (record->kind) {
+  case CT_STORE_BLOCK:
+    return add_block(kept, record, data, diag);
+  case CT_STORE_CAPTURES:
+    return add_captures(kept, record, data, diag);
+  default:
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+}
+
+int
+ct_kept_start_over(struct ct_kept *kept, struct ct_diag *diag)
+{
+  char name[64];
+  close_all(kept);
+  for (uint32_t i = 0; i < kept->thread_count; i++) {
+    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
+    if (kept->threads[i].bytes != 0 && unlinkat(kept->dir_fd, name, 0) != 0) {
+      return failed(kept, name, errno, diag);
+    }
+    *strrchr(name, '/') = '\0';
+    unlinkat(kept->dir_fd, name, AT_REMOVEDIR);
+  }
+  if (kept->captures_fd >= 0) {
+    close(kept->captures_fd);
+    kept->captures_fd = -1;
+    unlinkat(kept->dir_fd, CT_TRACE_CAPTURES, 0);
+  }
+  kept->captures_bytes = 0;
+  kept->thread_count = 0;
+  memset(kept->table, 0, kept->table_size * sizeof(*kept->table));
+  kept->sums = (struct ct_kept_sums){0};
+  return CT_OK;
+}
+
+/*
+ * When the oldest record has gone before it was its turn, those before it have too, and what was added of them is no
+ * longer next to what is there. Then the rest of them begins in the middle of what is left, so that who adds to the
+ * store cannot overtake again and again.
+ */
+int
+ct_kept_add_all(struct ct_kept *kept, struct ct_store *store, uint64_t end_sequence, struct ct_diag *diag)
+{
+  struct ct_store_state state;
+  struct ct_store_record record;
+  struct ct_store_buffer buffer = {0};
+  int code = CT_OK;
+  ct_store_get_state(store, &state);
+  for (uint64_t n = state.first_sequence; n < end_sequence && code == CT_OK; n++) {
+    code = ct_store_copy(store, n, &record, &buffer);
+    if (code == CT_OK) {
+      code = ct_kept_add(kept, &record, buffer.data, diag);
+    } else if (code == CT_ENOENT) {
+      ct_store_get_state(store, &state);
+      n = state.first_sequence < end_sequence ? state.first_sequence + (end_sequence - state.first_sequence) / 2 - 1
+                                              : end_sequence - 1;
+      code = ct_kept_start_over(kept, diag);
+    } else {
+      ct_fail(diag, code, "out of memory");
+    }
+  }
+  free(buffer.data);
+  return code;
+}
+
+static int
+sync_at(const struct ct_kept *kept, const char *name, int flags, struct ct_diag *diag)
+{
+  int fd = openat(kept->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | flags);
+  int err = fd < 0 || (fsync(fd) != 0 && errno != EINVAL) ? errno : 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return err == 0 ? CT_OK : failed(kept, name, err, diag);
+}
+
+int
+ct_kept_sync(struct ct_kept *kept, struct ct_diag *diag)
+{
+  char name[64];
+  int code = CT_OK;
+  for (uint32_t i = 0; i < kept->thread_count && code == CT_OK; i++) {
+    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
+    code = sync_at(kept, name, 0, diag);
+    *strrchr(name, '/') = '\0';
+    code = code == CT_OK ? sync_at(kept, name, O_DIRECTORY, diag) : code;
+  }
+  if (code == CT_OK && kept->captures_fd >= 0) {
+    code = sync_at(kept, CT_TRACE_CAPTURES, 0, diag);
+  }
+  return code == CT_OK ? sync_at(kept, ".", O_DIRECTORY, diag) : code;
+}
+
+void
+ct_kept_get_sums(const struct ct_kept *kept, struct ct_kept_sums *sums)
+{
+  *sums = kept->sums;
+  sums->threads = kept->thread_count;
+}
+
+/* ---- the manifest ---- */
+
+static uint64_t
+get_integer(const json_t *object, const char *key)
+{
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value < 0 ? 0 : (uint64_t)value;
+}
+
+static void
+put_integer(json_t *object, const char *key, uint64_t value)
+{
+  json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static json_t *
+files_json(const struct ct_kept *kept)
+{
+  json_t *files = json_object();
+  char name[64];
+  struct stat file;
+  if (fstatat(kept->dir_fd, CT_TRACE_FUNCTIONS, &file, AT_SYMLINK_NOFOLLOW) == 0) {
+    put_integer(files, CT_TRACE_FUNCTIONS, (uint64_t)file.st_size);
+  }
+  if (kept->captures_bytes != 0) {
+    put_integer(files, CT_TRACE_CAPTURES, kept->captures_bytes);
+  }
+  for (uint32_t i = 0; i < kept->thread_count; i++) {
+    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
+    put_integer(files, name, kept->threads[i].bytes);
+  }
+  return files;
+}
+
+/* A thread that the manifest lists: what is here of its events. Returns how many are not. */
+static uint64_t
+amend_thread(const struct ct_kept *kept, json_t *item)
+{
+  const struct kept_thread *thread = find_thread(kept, (uint32_t)get_integer(item, "index"));
+  uint64_t events = get_integer(item, "events"), not_kept = events;
+  if (thread != NULL) {
+    not_kept = thread->has_blocks ? thread->first_event : 0;
+    put_integer(item, "events", thread->events + thread->missing);
+  } else {
+    put_integer(item, "events", 0);
+  }
+  put_integer(item, "not_kept", not_kept);
+  return not_kept;
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Threads that the manifest did not know yet. */
+static uint64_t
+add_threads(const struct ct_kept *kept, json_t *threads)
+{
+  size_t count = json_array_size(threads), i;
+  uint64_t *listed = malloc((count + 1) * sizeof(*listed)), not_kept = 0;
+  json_t *item;
+  if (listed == NULL) {
+    return 0;
+  }
+  json_array_foreach(threads, i, item) listed[i] = get_integer(item, "index");
+  qsort(listed, count, sizeof(*listed), by_number);
+  for (uint32_t n = 0; n < kept->thread_count; n++) {
+    const struct kept_thread *thread = &kept->threads[n];
+    uint64_t index = thread->index;
+    if (bsearch(&index, listed, count, sizeof(index), by_number) == NULL) {
+      item = json_object();
+      put_integer(item, "index", index);
+      put_integer(item, "tid", thread->tid);
+      json_object_set_new(item, "name", ct_json_string(thread->name));
+      put_integer(item, "events", thread->events + thread->missing);
+      put_integer(item, "dropped", 0);
+      put_integer(item, "not_kept", thread->first_event);
+      not_kept += thread->first_event;
+      json_array_append_new(threads, item);
+    }
+  }
+  free(listed);
+  return not_kept;
+}
+
+int
+ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept_limits *limits)
+{
+  json_t *threads = json_object_get(manifest, "threads"), *item, *output = json_object_get(manifest, "output");
+  json_t *about = json_object();
+  uint64_t not_kept = get_integer(json_object_get(manifest, "kept"), "threads_gone_events");
+  size_t i;
+  if (!json_is_array(threads)) {
+    threads = json_array();
+    json_object_set_new(manifest, "threads", threads);
+  }
+  json_array_foreach(threads, i, item) not_kept += amend_thread(kept, item);
+  not_kept += add_threads(kept, threads);
+  put_integer(about, "limit_bytes", limits->bytes);
+  if (limits->ns != 0) {
+    put_integer(about, "limit_ns", limits->ns);
+  }
+  put_integer(about, "begin_tsc", limits->begin_tsc);
+  put_integer(about, "not_kept", not_kept);
+  json_object_set_new(manifest, "kept", about);
+  put_integer(manifest, "version", CT_TRACE_VERSION_KEPT);
+  if (json_is_object(output)) {
+    uint64_t header = kept->captures_bytes != 0 ? sizeof(struct ct_file_header) : 0;
+    put_integer(output, "recorded_bytes", kept->captures_bytes - header);
+  }
+  return json_object_set_new(manifest, "files", files_json(kept)) == 0 ? CT_OK : CT_ENOMEM;
+}
