@@ -188,6 +188,9 @@ ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t size = record_size(data_bytes);
+  if (writer->store != NULL && kind == CT_WRITER_CREATE) { /* it gets a file when there is something to write into it */
+    return;
+  }
   if (writer->store != NULL && (kind == CT_WRITER_BLOCK || kind == CT_WRITER_CAPTURES)) {
     ct_writer_put(writer, kind, stream, writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record),
                   data_bytes, events);
@@ -557,9 +560,6 @@ ct_thread_file_create(struct ct_encoder *encoder, uint32_t pid)
   struct ct_file_header header = ct_file_header_make(stream->index, encoder->tid, pid, CT_TRACE_VERSION);
   stream->tid = encoder->tid;
   stream->pid = pid;
-  if (encoder->writer->store != NULL) { /* it gets a file when there is something to write into it */
-    return;
-  }
   memcpy(ct_writer_thread_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
   ct_writer_thread_commit(encoder->writer, CT_WRITER_CREATE, stream, sizeof(header), 0);
 }

@@ -34,6 +34,8 @@ stream_of(struct ct_encoder *encoder)
   detail->stream.fd = -1;
   detail->stream.index = encoder->stream->index;
   detail->stream.name = CT_TRACE_DETAIL;
+  detail->stream.tid = encoder->stream->tid;
+  detail->stream.pid = encoder->stream->pid;
   encoder->detail = detail;
   struct ct_file_header header = {.magic = CT_DETAIL_FILE_MAGIC,
                                   .version = CT_TRACE_VERSION,

@@ -18,11 +18,18 @@
 
 enum { OPEN_MAX = 48 };
 
+enum which { INDEX, DETAIL, FILES };
+static const char *const file_names[FILES] = {CT_TRACE_INDEX, CT_TRACE_DETAIL};
+
+struct kept_file {
+  int fd;         /* -1: closed */
+  uint64_t bytes; /* 0: there is none yet */
+};
+
 struct kept_thread {
   uint32_t index, tid, pid;
   char name[CT_STORE_NAME_BYTES];
-  int fd;         /* -1: closed */
-  uint64_t bytes; /* of the file; 0: there is none yet */
+  struct kept_file files[FILES];
   uint64_t events, first_event, next_event, missing;
   uint64_t next_number;
   bool has_blocks;
@@ -35,7 +42,7 @@ struct ct_kept {
   uint32_t thread_count, thread_capacity;
   uint32_t *table; /* of positions + 1 by index; table_size of them, a power of two */
   uint32_t table_size;
-  uint32_t open[OPEN_MAX]; /* positions of threads with an open file */
+  uint32_t open[OPEN_MAX]; /* files that are: position of the thread * FILES + which */
   uint32_t open_count;
   int captures_fd;
   uint64_t captures_bytes;
@@ -62,9 +69,9 @@ static void
 close_all(struct ct_kept *kept)
 {
   for (uint32_t i = 0; i < kept->open_count; i++) {
-    struct kept_thread *thread = &kept->threads[kept->open[i]];
-    close(thread->fd);
-    thread->fd = -1;
+    struct kept_file *file = &kept->threads[kept->open[i] / FILES].files[kept->open[i] % FILES];
+    close(file->fd);
+    file->fd = -1;
   }
   kept->open_count = 0;
 }
@@ -142,9 +149,12 @@ add_thread(struct ct_kept *kept, const struct ct_store_record *record)
     }
     *slot_of(kept, record->thread) = kept->thread_count + 1;
     thread = &kept->threads[kept->thread_count++];
-    *thread = (struct kept_thread){.index = record->thread, .tid = record->tid, .pid = record->pid, .fd = -1};
+    *thread = (struct kept_thread){
+        .index = record->thread, .tid = record->tid, .pid = record->pid, .files = {{.fd = -1}, {.fd = -1}}};
   }
-  memcpy(thread->name, record->name, sizeof(thread->name));
+  if (record->name[0] != '\0') {
+    memcpy(thread->name, record->name, sizeof(thread->name));
+  }
   return thread;
 }
 
@@ -171,21 +181,22 @@ create_in(int dir_fd, const char *name)
   return fd;
 }
 
-/* The thread's file, made if it is new. -1 and errno. */
+/* One of the thread's files, made if it is new. -1 and errno. */
 static int
-open_thread_file(const struct ct_kept *kept, const struct kept_thread *thread)
+open_thread_file(const struct ct_kept *kept, const struct kept_thread *thread, enum which which)
 {
   char folder[32];
+  bool is_new = thread->files[which].bytes == 0;
   snprintf(folder, sizeof(folder), "%s%" PRIu32, CT_TRACE_THREAD_DIR, thread->index);
-  if (thread->bytes == 0 && mkdirat(kept->dir_fd, folder, 0700) != 0 && errno != EEXIST) {
+  if (is_new && mkdirat(kept->dir_fd, folder, 0700) != 0 && errno != EEXIST) {
     return -1;
   }
   int folder_fd = openat(kept->dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder_fd < 0) {
     return -1;
   }
-  int fd = thread->bytes == 0 ? create_in(folder_fd, CT_TRACE_INDEX)
-                              : openat(folder_fd, CT_TRACE_INDEX, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  int fd = is_new ? create_in(folder_fd, file_names[which])
+                  : openat(folder_fd, file_names[which], O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   int err = errno;
   close(folder_fd);
   errno = err;
@@ -193,33 +204,53 @@ open_thread_file(const struct ct_kept *kept, const struct kept_thread *thread)
 }
 
 static int
-use_file(struct ct_kept *kept, struct kept_thread *thread, struct ct_diag *diag)
+use_file(struct ct_kept *kept, struct kept_thread *thread, enum which which, struct ct_diag *diag)
 {
-  size_t written;
-  if (thread->fd >= 0) {
+  struct kept_file *file = &thread->files[which];
+  if (file->fd >= 0) {
     return CT_OK;
   }
   if (kept->open_count == OPEN_MAX) {
     close_all(kept);
   }
-  thread->fd = open_thread_file(kept, thread);
-  if (thread->fd < 0 && (errno == EMFILE || errno == ENFILE) && kept->open_count != 0) {
+  file->fd = open_thread_file(kept, thread, which);
+  if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && kept->open_count != 0) {
     close_all(kept);
-    thread->fd = open_thread_file(kept, thread);
+    file->fd = open_thread_file(kept, thread, which);
   }
-  if (thread->fd < 0) {
-    return failed(kept, CT_TRACE_INDEX, errno, diag);
+  if (file->fd < 0) {
+    return failed(kept, file_names[which], errno, diag);
   }
-  kept->open[kept->open_count++] = (uint32_t)(thread - kept->threads);
-  if (thread->bytes == 0) {
+  kept->open[kept->open_count++] = (uint32_t)(thread - kept->threads) * FILES + which;
+  return CT_OK;
+}
+
+/* To one of the thread's files, after its header. */
+static int
+append(struct ct_kept *kept, struct kept_thread *thread, enum which which, const uint8_t *data, size_t bytes,
+       struct ct_diag *diag)
+{
+  struct kept_file *file = &thread->files[which];
+  size_t written;
+  int code = use_file(kept, thread, which, diag);
+  if (code == CT_OK && file->bytes == 0) {
     struct ct_file_header header = ct_file_header_make(thread->index, thread->tid, thread->pid, CT_TRACE_VERSION_KEPT);
-    if (!ct_writer_write_at(thread->fd, &header, sizeof(header), 0, &written)) {
-      return failed(kept, CT_TRACE_INDEX, errno, diag);
+    if (which == DETAIL) {
+      header.magic = CT_DETAIL_FILE_MAGIC;
+      header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
     }
-    thread->bytes = sizeof(header);
+    if (!ct_writer_write_at(file->fd, &header, sizeof(header), 0, &written)) {
+      return failed(kept, file_names[which], errno, diag);
+    }
+    file->bytes = sizeof(header);
     kept->sums.bytes += sizeof(header);
   }
-  return CT_OK;
+  if (code == CT_OK && !ct_writer_write_at(file->fd, data, bytes, file->bytes, &written)) {
+    return failed(kept, file_names[which], errno, diag);
+  }
+  file->bytes += code == CT_OK ? bytes : 0;
+  kept->sums.bytes += code == CT_OK ? bytes : 0;
+  return code;
 }
 
 /* ---- records ---- */
@@ -228,7 +259,6 @@ static int
 add_block(struct ct_kept *kept, const struct ct_store_record *record, const uint8_t *data, struct ct_diag *diag)
 {
   struct ct_block_header header;
-  size_t written;
   if (record->data_bytes < sizeof(header)) {
     kept->sums.damaged++;
     return CT_OK;
@@ -247,12 +277,9 @@ add_block(struct ct_kept *kept, const struct ct_store_record *record, const uint
     kept->sums.damaged++;
     return CT_OK;
   }
-  int code = use_file(kept, thread, diag);
+  int code = append(kept, thread, INDEX, data, record->data_bytes, diag);
   if (code != CT_OK) {
     return code;
-  }
-  if (!ct_writer_write_at(thread->fd, data, record->data_bytes, thread->bytes, &written)) {
-    return failed(kept, CT_TRACE_INDEX, errno, diag);
   }
   uint64_t events = (uint64_t)header.calls + header.returns;
   if (!thread->has_blocks) {
@@ -266,11 +293,31 @@ add_block(struct ct_kept *kept, const struct ct_store_record *record, const uint
   thread->next_number = (uint64_t)header.number + 1;
   thread->next_event = header.first_event + events;
   thread->events += events;
-  thread->bytes += record->data_bytes;
   kept->sums.events += events;
-  kept->sums.bytes += record->data_bytes;
   kept->sums.last_tsc = header.last_tsc > kept->sums.last_tsc ? header.last_tsc : kept->sums.last_tsc;
   return CT_OK;
+}
+
+static int
+add_detail(struct ct_kept *kept, const struct ct_store_record *record, const uint8_t *data, struct ct_diag *diag)
+{
+  struct ct_detail_block_header header, copy;
+  if (record->data_bytes < sizeof(header)) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  memcpy(&header, data, sizeof(header));
+  copy = header;
+  copy.header_crc = 0;
+  if (header.magic != CT_DETAIL_BLOCK_MAGIC || ct_crc32c(0, &copy, sizeof(copy)) != header.header_crc ||
+      header.payload.stored_bytes != record->data_bytes - sizeof(header) ||
+      ct_crc32c(0, data + sizeof(header), header.payload.stored_bytes) != header.payload_crc) {
+    kept->sums.damaged++;
+    return CT_OK;
+  }
+  struct kept_thread *thread = add_thread(kept, record);
+  return thread != NULL ? append(kept, thread, DETAIL, data, record->data_bytes, diag)
+                        : ct_fail(diag, CT_ENOMEM, "out of memory for the threads of %s", kept->path);
 }
 
 /* Whole records of what the program wrote, and nothing else. */
@@ -324,6 +371,8 @@ ct_kept_add(struct ct_kept *kept, const struct ct_store_record *record, const ui
   switch (record->kind) {
   case CT_STORE_BLOCK:
     return add_block(kept, record, data, diag);
+  case CT_STORE_DETAIL:
+    return add_detail(kept, record, data, diag);
   case CT_STORE_CAPTURES:
     return add_captures(kept, record, data, diag);
   default:
@@ -332,15 +381,24 @@ ct_kept_add(struct ct_kept *kept, const struct ct_store_record *record, const ui
   }
 }
 
+/* "thread_N/index.ctb" and so on. */
+static void
+name_file(char name[64], const struct kept_thread *thread, enum which which)
+{
+  snprintf(name, 64, "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, file_names[which]);
+}
+
 int
 ct_kept_start_over(struct ct_kept *kept, struct ct_diag *diag)
 {
   char name[64];
   close_all(kept);
   for (uint32_t i = 0; i < kept->thread_count; i++) {
-    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
-    if (kept->threads[i].bytes != 0 && unlinkat(kept->dir_fd, name, 0) != 0) {
-      return failed(kept, name, errno, diag);
+    for (enum which which = INDEX; which < FILES; which++) {
+      name_file(name, &kept->threads[i], which);
+      if (kept->threads[i].files[which].bytes != 0 && unlinkat(kept->dir_fd, name, 0) != 0) {
+        return failed(kept, name, errno, diag);
+      }
     }
     *strrchr(name, '/') = '\0';
     unlinkat(kept->dir_fd, name, AT_REMOVEDIR);
@@ -404,8 +462,10 @@ ct_kept_sync(struct ct_kept *kept, struct ct_diag *diag)
   char name[64];
   int code = CT_OK;
   for (uint32_t i = 0; i < kept->thread_count && code == CT_OK; i++) {
-    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
-    code = sync_at(kept, name, 0, diag);
+    for (enum which which = INDEX; which < FILES && code == CT_OK; which++) {
+      name_file(name, &kept->threads[i], which);
+      code = kept->threads[i].files[which].bytes != 0 ? sync_at(kept, name, 0, diag) : CT_OK;
+    }
     *strrchr(name, '/') = '\0';
     code = code == CT_OK ? sync_at(kept, name, O_DIRECTORY, diag) : code;
   }
@@ -450,8 +510,10 @@ files_json(const struct ct_kept *kept)
     put_integer(files, CT_TRACE_CAPTURES, kept->captures_bytes);
   }
   for (uint32_t i = 0; i < kept->thread_count; i++) {
-    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, kept->threads[i].index, CT_TRACE_INDEX);
-    put_integer(files, name, kept->threads[i].bytes);
+    name_file(name, &kept->threads[i], INDEX);
+    if (kept->threads[i].files[INDEX].bytes != 0) {
+      put_integer(files, name, kept->threads[i].files[INDEX].bytes);
+    }
   }
   return files;
 }

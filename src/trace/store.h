@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The memory of a recording that keeps the last stretch only: a file of fixed size, mapped by the recorder, with a
- * header and a circular log of records. A record is one block as it would stand in its thread's file, or some of what
- * the program wrote. The oldest records go when room is needed, whatever thread they are of, or when they are too old.
+ * header and a circular log of records. A record is one block as it would stand in one of its thread's files, or some
+ * of what the program wrote. The oldest records go when room is needed, whatever thread they are of, or when they are
+ * too old.
  *
  *   0        8192                                                      8192 + capacity
  *   | header | ... free | tail: record, record, ... record | head: free ... |
@@ -41,7 +42,7 @@
 #define CT_STORE_BYTES_MAX    (1ull << 40)
 #define CT_STORE_DATA_MAX     (1u << 19)
 
-enum ct_store_kind { CT_STORE_SKIP = 0, CT_STORE_BLOCK = 1, CT_STORE_CAPTURES = 2 };
+enum ct_store_kind { CT_STORE_SKIP = 0, CT_STORE_BLOCK = 1, CT_STORE_CAPTURES = 2, CT_STORE_DETAIL = 3 };
 
 /*
  * offset size

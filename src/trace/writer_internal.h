@@ -55,7 +55,7 @@ struct ct_stream {
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
   /* Where blocks go to a store: */
   uint32_t tid, pid;
-  char name[CT_STORE_NAME_BYTES];
+  char thread_name[CT_STORE_NAME_BYTES];
   struct ct_store_share share;
 };
 

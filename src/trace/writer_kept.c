@@ -49,16 +49,20 @@ ct_writer_put(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct c
 {
   struct ct_store_item item = {.kind = CT_STORE_CAPTURES};
   if (kind == CT_WRITER_BLOCK) {
-    struct ct_block_header header;
-    memcpy(&header, data, sizeof(header));
-    item = (struct ct_store_item){.kind = CT_STORE_BLOCK,
-                                  .thread = stream->index,
-                                  .tid = stream->tid,
-                                  .pid = stream->pid,
-                                  .events = events,
-                                  .name = stream->name,
-                                  .last_tsc = header.last_tsc,
-                                  .share = &stream->share};
+    item = (struct ct_store_item){.thread = stream->index, .tid = stream->tid, .pid = stream->pid, .events = events};
+    if (strcmp(stream->name, CT_TRACE_DETAIL) == 0) {
+      struct ct_detail_block_header header;
+      memcpy(&header, data, sizeof(header));
+      item.kind = CT_STORE_DETAIL;
+      item.last_tsc = header.last_tsc;
+    } else {
+      struct ct_block_header header;
+      memcpy(&header, data, sizeof(header));
+      item.kind = CT_STORE_BLOCK;
+      item.last_tsc = header.last_tsc;
+      item.name = stream->thread_name;
+      item.share = &stream->share;
+    }
   }
   ct_store_put(writer->store, &item, data, bytes);
 }
@@ -66,7 +70,7 @@ ct_writer_put(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct c
 void
 ct_encoder_name(struct ct_encoder *encoder, const char *name)
 {
-  snprintf(encoder->stream->name, sizeof(encoder->stream->name), "%s", name);
+  snprintf(encoder->stream->thread_name, sizeof(encoder->stream->thread_name), "%s", name);
 }
 
 /* ---- to the files ---- */
