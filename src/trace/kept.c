@@ -503,8 +503,11 @@ files_json(const struct ct_kept *kept)
   json_t *files = json_object();
   char name[64];
   struct stat file;
-  if (fstatat(kept->dir_fd, CT_TRACE_FUNCTIONS, &file, AT_SYMLINK_NOFOLLOW) == 0) {
-    put_integer(files, CT_TRACE_FUNCTIONS, (uint64_t)file.st_size);
+  static const char *const tables[] = {CT_TRACE_FUNCTIONS, CT_TRACE_PROTOTYPES};
+  for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+    if (fstatat(kept->dir_fd, tables[i], &file, AT_SYMLINK_NOFOLLOW) == 0) {
+      put_integer(files, tables[i], (uint64_t)file.st_size);
+    }
   }
   if (kept->captures_bytes != 0) {
     put_integer(files, CT_TRACE_CAPTURES, kept->captures_bytes);

@@ -636,7 +636,7 @@ ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, siz
   }
   sigset_t old;
   size_limit_block(&old);
-  int err = replace_file(writer, CT_TRACE_PROTOTYPES, whole, (size_t)length, false);
+  int err = ct_file_replace(writer->dir_fd, CT_TRACE_PROTOTYPES, whole, (size_t)length, false);
   size_limit_restore(&old);
   free(whole);
   writer->prototypes_bytes = err == 0 ? (uint64_t)length : 0;
