@@ -19,6 +19,11 @@ struct ct_view_prototype {
   struct ct_prototype *prototype; /* only as many parameters as it has; NULL: none */
 };
 
+struct ct_view_constants {
+  struct ct_constants constants; /* without a list: the line is none */
+  char *text;
+};
+
 struct ct_code {
   uint64_t start, end;
   uint32_t image, fn;
@@ -38,12 +43,14 @@ ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes)
     free(prototypes->of[i].prototype);
   }
   for (uint32_t i = 0; i < prototypes->constants_count; i++) {
-    free((void *)prototypes->constants[i].list);
-    free(prototypes->constants_text[i]);
+    if (prototypes->constants[i] != NULL) {
+      free((void *)prototypes->constants[i]->constants.list);
+      free(prototypes->constants[i]->text);
+      free(prototypes->constants[i]);
+    }
   }
   free(prototypes->of);
   free(prototypes->constants);
-  free(prototypes->constants_text);
   free(prototypes->code);
   free(prototypes->symbol);
   *prototypes = (struct ct_view_prototypes){0};
@@ -51,40 +58,29 @@ ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes)
 
 /* ---- Constants ---- */
 
-static bool
-grow_constants(struct ct_view_prototypes *prototypes, uint32_t count)
-{
-  struct ct_constants *constants = reallocarray(prototypes->constants, count, sizeof(*constants));
-  if (constants == NULL) {
-    return false;
-  }
-  prototypes->constants = constants;
-  char **text = reallocarray(prototypes->constants_text, count, sizeof(*text));
-  if (text == NULL) {
-    return false;
-  }
-  prototypes->constants_text = text;
-  size_t more = count - prototypes->constants_count;
-  memset(constants + prototypes->constants_count, 0, more * sizeof(*constants));
-  memset(text + prototypes->constants_count, 0, more * sizeof(*text));
-  prototypes->constants_count = count;
-  return true;
-}
-
-/* Makes the list ready; gives its number, 0: there is none. */
-static uint32_t
-load_constants(struct ct_view_prototypes *prototypes, uint32_t number)
+/* The list of this number, made when it is first asked for; NULL: there is none. */
+static const struct ct_constants *
+constants_of(struct ct_view_prototypes *prototypes, uint32_t number)
 {
   const char *line = ct_trace_constants(prototypes->trace, number);
-  if (line == NULL || (number > prototypes->constants_count && !grow_constants(prototypes, number))) {
-    return 0;
+  if (line == NULL) {
+    return NULL;
   }
-  char **text = &prototypes->constants_text[number - 1];
-  if (*text == NULL && (*text = strdup(line)) != NULL &&
-      !ct_constants_parse(*text, &prototypes->constants[number - 1])) {
-    prototypes->constants[number - 1] = (struct ct_constants){0};
+  if (number > prototypes->constants_count) {
+    struct ct_view_constants **grown = reallocarray(prototypes->constants, number, sizeof(struct ct_view_constants *));
+    if (grown == NULL) {
+      return NULL;
+    }
+    memset(grown + prototypes->constants_count, 0, (number - prototypes->constants_count) * sizeof(*grown));
+    prototypes->constants = grown;
+    prototypes->constants_count = number;
   }
-  return prototypes->constants[number - 1].list != NULL ? number : 0;
+  struct ct_view_constants **entry = &prototypes->constants[number - 1];
+  if (*entry == NULL && (*entry = calloc(1, sizeof(**entry))) != NULL && ((*entry)->text = strdup(line)) != NULL &&
+      !ct_constants_parse((*entry)->text, &(*entry)->constants)) {
+    (*entry)->constants = (struct ct_constants){0};
+  }
+  return *entry != NULL && (*entry)->constants.list != NULL ? &(*entry)->constants : NULL;
 }
 
 /* ---- Prototypes ---- */
@@ -103,13 +99,26 @@ image_has_library(const struct ct_trace *trace, uint32_t image)
 }
 
 static void
-keep(struct ct_view_prototype *entry, const struct ct_prototype *prototype, char *text)
+resolve(struct ct_view_prototypes *prototypes, struct ct_type *type)
+{
+  if (type->constants_number != 0) {
+    type->constants = constants_of(prototypes, type->constants_number);
+  }
+}
+
+static void
+keep(struct ct_view_prototypes *prototypes, struct ct_view_prototype *entry, const struct ct_prototype *prototype,
+     char *text)
 {
   size_t bytes = offsetof(struct ct_prototype, parameters) + prototype->count * sizeof(prototype->parameters[0]);
   entry->prototype = malloc(bytes);
   entry->text = text;
   if (entry->prototype != NULL) {
     memcpy(entry->prototype, prototype, bytes);
+    resolve(prototypes, &entry->prototype->result);
+    for (uint32_t i = 0; i < prototype->count; i++) {
+      resolve(prototypes, &entry->prototype->parameters[i].type);
+    }
   }
 }
 
@@ -131,18 +140,9 @@ make(struct ct_view_prototypes *prototypes, const struct ct_trace_function *func
   }
   if (call != NULL ? ct_known_call_parse(call, text, CT_KNOWN_CALL_BYTES, &prototype)
                    : ct_prototype_parse(text, &prototype)) {
-    keep(entry, &prototype, text);
+    keep(prototypes, entry, &prototype, text);
   } else {
     free(text);
-  }
-}
-
-static void
-resolve(struct ct_view_prototypes *prototypes, struct ct_type *type)
-{
-  uint32_t number = type->constants_number != 0 ? load_constants(prototypes, type->constants_number) : 0;
-  if (number != 0) {
-    type->constants = &prototypes->constants[number - 1];
   }
 }
 
@@ -180,11 +180,9 @@ load_code(struct ct_view_prototypes *prototypes)
   }
 }
 
-/* The function there; none where two of them were at different times. */
-static const char *
-find_symbol(void *arg, uint64_t address, uint64_t *offset)
+const char *
+ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t address, uint64_t *offset)
 {
-  struct ct_view_prototypes *prototypes = arg;
   if (!prototypes->has_code) {
     load_code(prototypes);
   }
@@ -215,7 +213,7 @@ find_symbol(void *arg, uint64_t address, uint64_t *offset)
 }
 
 const struct ct_prototype *
-ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn, struct ct_value_context *context)
+ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn)
 {
   if (fn >= prototypes->count) {
     return NULL;
@@ -234,15 +232,5 @@ ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn, struct ct_
     entry->is_known = true;
     make(prototypes, function, entry);
   }
-  if (context != NULL) {
-    *context = (struct ct_value_context){.arg = prototypes, .symbol = find_symbol};
-  }
-  struct ct_prototype *prototype = entry->prototype;
-  if (prototype != NULL) { /* lists may have moved since the last time */
-    resolve(prototypes, &prototype->result);
-    for (uint32_t i = 0; i < prototype->count; i++) {
-      resolve(prototypes, &prototype->parameters[i].type);
-    }
-  }
-  return prototype;
+  return entry->prototype;
 }

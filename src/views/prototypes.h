@@ -13,8 +13,7 @@ struct ct_view_prototypes {
   struct ct_trace *trace;
   struct ct_view_prototype *of; /* of each function; NULL: none was asked for */
   uint32_t count;
-  struct ct_constants *constants; /* by number, from 1 up; those without a list were not asked for */
-  char **constants_text;
+  struct ct_view_constants **constants; /* by number, from 1 up; NULL: not asked for */
   uint32_t constants_count;
   struct ct_code *code; /* functions by image and address; NULL: no address was asked for */
   size_t code_count;
@@ -25,10 +24,10 @@ struct ct_view_prototypes {
 
 void ct_view_prototypes_init(struct ct_view_prototypes *prototypes, struct ct_trace *trace);
 void ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes);
-/*
- * What is known of a function; NULL: nothing. context (may be NULL) is set for showing its values, until the next call.
- */
-const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn,
-                                             struct ct_value_context *context);
+/* What is known of a function; NULL: nothing. Addresses are those of its image from then on. */
+const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn);
+/* The function at an address, and how far past its entry; NULL: none, or several at different times. Until the next
+ * call. */
+const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t address, uint64_t *offset);
 
 #endif

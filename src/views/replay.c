@@ -219,6 +219,8 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
       line.numbers[CT_VALUE_RESULT] = result->value;
       line.values |= 1u << CT_VALUE_RESULT;
     }
+    replay_add_result_detail(lane, next);
+    replay_put_detail(lane, &line);
     line.kind = CT_LINE_LEAF;
     struct ct_view_clock then = lane->clock;
     line.ticks = ct_view_clock_event(&then, next) - frame->began;

@@ -15,7 +15,7 @@
 #include "views/stacks.h"
 #include "views/unwind_reason.h"
 
-enum { COLUMN_CHARS = 64, RESULTS_MAX = 8 };
+enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, DETAIL_STACK_BYTES = 512 };
 #define NO_CAPTURE SIZE_MAX
 
 /* The result of a call, reported before its return. In between there may be a handler's calls. */
@@ -39,6 +39,10 @@ struct lane {
   size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
+  struct ct_details *details; /* NULL: none, or not open */
+  struct ct_registers detail; /* of the event taken last, when has_detail */
+  bool has_detail;
+  uint8_t detail_stack[DETAIL_STACK_BYTES];
   uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
   uint8_t values;                        /* ... bit enum ct_value: which of them are known */
   bool is_before;                        /* ... and it was open when the recording began */
@@ -74,6 +78,10 @@ void replay_note_next(const struct replay *r, struct lane *lane);
 int replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag);
 /* Takes the next event and its values; the one after it can be looked at then, without the first being lost. */
 void replay_take(struct replay *r, struct lane *lane, struct ct_event *event);
+/* Adds the detail of an event that returns to that of its call, when it has any: of the next event. */
+void replay_add_result_detail(struct lane *lane, const struct ct_event *event);
+/* The detail of these, as far as there is any. */
+void replay_put_detail(const struct lane *lane, struct ct_line *line);
 /* The values of the event taken last. */
 void replay_put_values(const struct lane *lane, struct ct_line *line);
 /* The next event; NULL: there is no more. */

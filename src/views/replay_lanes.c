@@ -2,6 +2,8 @@
 /* Lanes: a thread's events one by one with their values, and which lane is due; see replay_internal.h. */
 #include "views/replay_internal.h"
 
+#include <assert.h>
+
 #include <string.h>
 
 void
@@ -67,6 +69,9 @@ replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
   if (rc == 0) {
+    if (lane->details == NULL && ct_details_open(r->trace, lane->thread, &lane->details, NULL) != CT_OK) {
+      lane->details = NULL; /* most have none */
+    }
     refill(r, lane);
   }
   return rc;
@@ -120,6 +125,66 @@ keep_result(struct lane *lane, const struct ct_event *value)
   lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
 }
 
+static void
+put_result_detail(struct lane *lane, const struct ct_detail *detail)
+{
+  lane->detail.results[0] = detail->rax;
+  lane->detail.results[1] = detail->rdx;
+  lane->detail.result_vectors[0] = detail->xmm0;
+  lane->detail.result_vectors[1] = detail->xmm1;
+  lane->detail.results_known = lane->detail.result_vectors_known = 3;
+  lane->has_detail = true;
+}
+
+/* The stack's first word is the return-address slot; arguments come after it. */
+static void
+put_call_detail(struct lane *lane, const struct ct_detail *detail)
+{
+  enum { SLOT_BYTES = 8 };
+  struct ct_registers *to = &lane->detail;
+  static_assert(CT_DETAIL_RDI == 0 && CT_DETAIL_R9 == CT_INTEGER_PLACES - 1, "in the order of the places");
+  memcpy(to->integers, detail->registers, sizeof(to->integers));
+  to->integers_known = (1u << CT_INTEGER_PLACES) - 1;
+  memcpy(to->vectors, detail->vectors, sizeof(to->vectors));
+  to->vectors_known = detail->has_vectors ? UINT8_MAX : 0;
+  uint32_t bytes = detail->stack_bytes < sizeof(lane->detail_stack) ? detail->stack_bytes : sizeof(lane->detail_stack);
+  if (bytes > SLOT_BYTES) {
+    memcpy(lane->detail_stack, detail->stack + SLOT_BYTES, bytes - SLOT_BYTES);
+    to->stack = lane->detail_stack;
+    to->stack_bytes = bytes - SLOT_BYTES;
+    to->stack_address = detail->sp + SLOT_BYTES;
+  }
+  lane->has_detail = true;
+}
+
+static void
+take_detail(struct lane *lane, const struct ct_event *event)
+{
+  lane->has_detail = false;
+  const struct ct_detail *detail = lane->details != NULL ? ct_details_of(lane->details, event) : NULL;
+  if (detail != NULL) {
+    memset(&lane->detail, 0, sizeof(lane->detail));
+    if (detail->is_return) {
+      put_result_detail(lane, detail);
+    } else {
+      put_call_detail(lane, detail);
+    }
+  }
+}
+
+void
+replay_add_result_detail(struct lane *lane, const struct ct_event *event)
+{
+  const struct ct_detail *detail =
+      lane->details != NULL && event->kind == CT_EV_RETURN ? ct_details_of(lane->details, event) : NULL;
+  if (detail != NULL) {
+    if (!lane->has_detail) {
+      memset(&lane->detail, 0, sizeof(lane->detail));
+    }
+    put_result_detail(lane, detail);
+  }
+}
+
 void
 replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
@@ -127,6 +192,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
   lane->last_tsc = event->tsc;
   ct_view_clock_event(&lane->clock, event);
   step(r, lane);
+  take_detail(lane, event);
   lane->values = 0;
   lane->is_before = false;
   if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
@@ -158,16 +224,38 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 }
 
 void
+replay_put_detail(const struct lane *lane, struct ct_line *line)
+{
+  const struct ct_registers *detail = &lane->detail;
+  if (!lane->has_detail) {
+    return;
+  }
+  line->detail = detail;
+  if (detail->integers_known != 0) {
+    line->numbers[CT_VALUE_ARG_1] = detail->integers[0];
+    line->numbers[CT_VALUE_ARG_2] = detail->integers[1];
+    line->values |= 1u << CT_VALUE_ARG_1 | 1u << CT_VALUE_ARG_2;
+  }
+  if (detail->results_known != 0) {
+    line->numbers[CT_VALUE_RESULT] = detail->results[0];
+    line->values |= 1u << CT_VALUE_RESULT;
+  }
+}
+
+void
 replay_put_values(const struct lane *lane, struct ct_line *line)
 {
   line->values = lane->values;
   memcpy(line->numbers, lane->numbers, sizeof(line->numbers));
+  replay_put_detail(lane, line);
 }
 
 void
 replay_close_lane(struct replay *r, struct lane *lane)
 {
   close_cursor(r, lane);
+  ct_details_close(lane->details);
+  lane->details = NULL;
   ct_view_stacks_destroy(&lane->stacks);
 }
 

@@ -244,23 +244,54 @@ knows_arguments(const struct ct_line *line)
   return knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2);
 }
 
-/* What the function of the line takes and gives, and what is known of this call; NULL: nothing but numbers. */
-static const struct ct_prototype *
-prototype_of(struct ct_line_writer *w, const struct ct_line *line, struct ct_registers *registers,
-             struct ct_value_context *context)
+/* Of the program's memory the piece of the stack is known that was recorded with the call. */
+static size_t
+read_stack(void *arg, uint64_t address, void *out, size_t bytes)
 {
-  if (line->values == 0 || line->label == NULL) {
+  const struct ct_line_writer *w = arg;
+  const struct ct_registers *registers = &w->registers;
+  if (address < registers->stack_address || address - registers->stack_address >= registers->stack_bytes) {
+    return 0;
+  }
+  size_t offset = address - registers->stack_address, left = registers->stack_bytes - offset;
+  bytes = bytes < left ? bytes : left;
+  memcpy(out, registers->stack + offset, bytes);
+  return bytes;
+}
+
+static const char *
+find_symbol(void *arg, uint64_t address, uint64_t *offset)
+{
+  struct ct_line_writer *w = arg;
+  return ct_view_prototypes_symbol(&w->prototypes, address, offset);
+}
+
+/* What the function of the line takes and gives; NULL: not known. What is known of this call is in w->registers. */
+static const struct ct_prototype *
+prototype_of(struct ct_line_writer *w, const struct ct_line *line)
+{
+  struct ct_registers *registers = &w->registers;
+  if (line->label == NULL || line->values == 0) {
     return NULL;
   }
-  *registers = (struct ct_registers){0};
-  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
-    registers->integers[which - CT_VALUE_ARG_1] = line->numbers[which];
-    registers->integers_known |= (uint8_t)(knows(line, which) << (which - CT_VALUE_ARG_1));
+  if (line->detail != NULL) {
+    *registers = *line->detail;
+  } else {
+    memset(registers, 0, sizeof(*registers));
   }
-  registers->results[0] = line->numbers[CT_VALUE_RESULT];
-  registers->results_known = knows(line, CT_VALUE_RESULT);
+  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
+    if (knows(line, which)) {
+      registers->integers[which - CT_VALUE_ARG_1] = line->numbers[which];
+      registers->integers_known |= (uint8_t)(1u << (which - CT_VALUE_ARG_1));
+    }
+  }
+  if (knows(line, CT_VALUE_RESULT)) {
+    registers->results[0] = line->numbers[CT_VALUE_RESULT];
+    registers->results_known |= 1;
+  }
+  w->context = (struct ct_value_context){w, find_symbol, read_stack};
   w->values.length = 0;
-  return ct_view_prototype(&w->prototypes, line->label->fn, context);
+  return ct_view_prototype(&w->prototypes, line->label->fn);
 }
 
 static void
@@ -275,13 +306,11 @@ put_call(struct ct_line_writer *w, const struct ct_line *line)
 {
   const struct ct_label *label = line->label;
   size_t length = label->text_length;
-  struct ct_registers registers;
-  struct ct_value_context context;
-  const struct ct_prototype *prototype = knows_arguments(line) ? prototype_of(w, line, &registers, &context) : NULL;
+  const struct ct_prototype *prototype = knows_arguments(line) ? prototype_of(w, line) : NULL;
   if (prototype != NULL) {
     put(w, label->text, label->name_length);
     put_literal(w, "(");
-    ct_values_put_arguments(&w->values, prototype, &registers, &context);
+    ct_values_put_arguments(&w->values, prototype, &w->registers, &w->context);
     put_values(w);
     put_literal(w, ")");
     put(w, label->text + label->suffix_start, length - label->suffix_start);
@@ -301,14 +330,12 @@ put_call(struct ct_line_writer *w, const struct ct_line *line)
 static void
 put_result(struct ct_line_writer *w, const struct ct_line *line)
 {
-  struct ct_registers registers;
-  struct ct_value_context context;
   if (!knows(line, CT_VALUE_RESULT)) {
     return;
   }
-  const struct ct_prototype *prototype = prototype_of(w, line, &registers, &context);
+  const struct ct_prototype *prototype = prototype_of(w, line);
   if (prototype != NULL) {
-    ct_values_put_result(&w->values, prototype, &registers, &context);
+    ct_values_put_result(&w->values, prototype, &w->registers, &w->context);
     put_values(w);
     return;
   }
@@ -542,21 +569,19 @@ put_json_kind(struct ct_line_writer *w, const struct ct_line *line)
 static void
 put_json_typed(struct ct_line_writer *w, const struct ct_line *line)
 {
-  struct ct_registers registers;
-  struct ct_value_context context;
-  const struct ct_prototype *prototype = prototype_of(w, line, &registers, &context);
+  const struct ct_prototype *prototype = prototype_of(w, line);
   if (prototype == NULL) {
     return;
   }
   if (knows_arguments(line)) {
     put_literal(w, ",\"arguments\":");
-    ct_values_put_json_arguments(&w->values, prototype, &registers, &context);
+    ct_values_put_json_arguments(&w->values, prototype, &w->registers, &w->context);
     put_values(w);
     w->values.length = 0;
   }
   if (knows(line, CT_VALUE_RESULT)) {
     put_literal(w, ",\"returned\":");
-    ct_values_put_json_result(&w->values, prototype, &registers, &context);
+    ct_values_put_json_result(&w->values, prototype, &w->registers, &w->context);
     put_values(w);
   }
 }

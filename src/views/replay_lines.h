@@ -42,6 +42,7 @@ struct ct_line {
   uint8_t end;                  /* CLOSE, LEAF: enum ct_span_end; AWAY: enum ct_away */
   uint8_t values;               /* bit enum ct_value: which are known */
   uint64_t numbers[CT_VALUE_RESULT + 1];
+  const struct ct_registers *detail; /* NULL: none */
   bool uncertain;
   const char *text; /* PRINT: of so many bytes (value), to descriptor fd */
   uint32_t fd;
@@ -56,7 +57,9 @@ struct ct_line_writer {
   size_t capacity;
   uint64_t start_ns;
   struct ct_view_prototypes prototypes;
-  struct ct_value_text values; /* of the line, being put together */
+  struct ct_value_text values;   /* of the line, being put together ... */
+  struct ct_registers registers; /* ... and what they are made of */
+  struct ct_value_context context;
   bool json;
   bool failed; /* out cannot be written; errno was kept */
   int failed_errno;

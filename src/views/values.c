@@ -338,6 +338,10 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
   case CT_TYPE_FLOAT:
     if (type->bytes == 4 || type->bytes == 8) {
       put_float(out, word, type->bytes);
+    } else if (type->bytes == sizeof(long double) && strstr(type->name, "long double") != NULL) {
+      long double extended;
+      memcpy(&extended, bits->words, sizeof(extended));
+      put_format(out, "%.18Lg", extended);
     } else {
       put_text(out, "?");
     }

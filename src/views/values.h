@@ -20,6 +20,7 @@ struct ct_registers {
   uint64_t result_vectors[2];           /* xmm0 xmm1 */
   const uint8_t *stack;                 /* the arguments there ... */
   uint32_t stack_bytes;                 /* ... as far as they are known */
+  uint64_t stack_address;               /* where they were */
   bool has_error;                       /* errno after the call is known */
   int error;
 };

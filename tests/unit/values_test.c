@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -264,13 +265,87 @@ known_calls(void **state)
   assert_null(ct_known_call("opener", true));
 }
 
+/* A line without what only contrail reads; the name in parentheses, as it may be a macro too. */
+static void
+put_declaration(FILE *out, const char *line)
+{
+  const char *open = strchr(line, '(');
+  const char *name = open;
+  bool is_optional = strchr(line, '?') != NULL;
+  while (name[-1] != ' ' && name[-1] != '*') {
+    name--;
+  }
+  fprintf(out, "%.*s(%.*s)", (int)(name - line), line, (int)(open - name), name);
+  for (const char *p = open; *p != '\0'; p++) {
+    if (*p == ':') {
+      p += 1 + strcspn(p + 1, ",?)");
+      if (*p == '\0') {
+        break;
+      }
+    }
+    if (*p == ',' && is_optional && memchr(p, '?', strcspn(p + 1, ",)")) != NULL) {
+      fputs(", ...", out);
+      p += 1 + strcspn(p + 1, ",)");
+    }
+    putc(*p, out);
+  }
+  fputs(";\n", out);
+}
+
+/* The compiler refuses a second declaration that differs from the header's. */
+static void
+as_in_the_headers(void **state)
+{
+  static const char *const headers[] = {
+      "arpa/inet.h",    "ctype.h",      "dirent.h",       "dlfcn.h",       "errno.h",        "fcntl.h",
+      "getopt.h",       "locale.h",     "malloc.h",       "math.h",        "netdb.h",        "poll.h",
+      "pthread.h",      "sched.h",      "semaphore.h",    "signal.h",      "spawn.h",        "stdarg.h",
+      "stdio.h",        "stdlib.h",     "string.h",       "sys/epoll.h",   "sys/eventfd.h",  "sys/file.h",
+      "sys/inotify.h",  "sys/ioctl.h",  "sys/mman.h",     "sys/mount.h",   "sys/prctl.h",    "sys/random.h",
+      "sys/resource.h", "sys/select.h", "sys/sendfile.h", "sys/shm.h",     "sys/signalfd.h", "sys/socket.h",
+      "sys/stat.h",     "sys/statfs.h", "sys/statvfs.h",  "sys/sysinfo.h", "sys/time.h",     "sys/timerfd.h",
+      "sys/times.h",    "sys/uio.h",    "sys/utsname.h",  "sys/wait.h",    "time.h",         "unistd.h"};
+  char path[] = "/tmp/values_test.XXXXXX.c", command[256];
+  int fd = mkstemps(path, 2);
+  FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+  assert_non_null(out);
+  fputs("#define _GNU_SOURCE\n", out);
+  for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
+    fprintf(out, "#include <%s>\n", headers[i]);
+  }
+  for (size_t n = 0; ct_known_call_at(n) != NULL; n++) {
+    put_declaration(out, ct_known_call_at(n));
+  }
+  assert_int_equal(fclose(out), 0);
+  snprintf(command, sizeof(command), "gcc -std=gnu11 -fsyntax-only -Wall -Wno-nonnull %s", path);
+  int status = system(command);
+  unlink(path);
+  assert_int_equal(status, 0);
+}
+
+/* Nothing is there twice. */
+static void
+calls_once(void **state)
+{
+  for (size_t n = 0; ct_known_call_at(n) != NULL; n++) {
+    char name[64];
+    const char *end = strchr(ct_known_call_at(n), '('), *begin = end;
+    while (begin[-1] != ' ' && begin[-1] != '*') {
+      begin--;
+    }
+    snprintf(name, sizeof(name), "%.*s", (int)(end - begin), begin);
+    assert_ptr_equal(ct_known_call(name, false), ct_known_call_at(n));
+  }
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(there_and_back), cmocka_unit_test(not_lines),   cmocka_unit_test(integers),
       cmocka_unit_test(enumerations),   cmocka_unit_test(floats),      cmocka_unit_test(pointers),
-      cmocka_unit_test(missing),        cmocka_unit_test(known_calls),
+      cmocka_unit_test(missing),        cmocka_unit_test(known_calls), cmocka_unit_test(as_in_the_headers),
+      cmocka_unit_test(calls_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
