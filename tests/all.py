@@ -40,6 +40,7 @@ GROUPS = {
     "light": Group(["light.py"], marked=True),
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py"]),
+    "typed": Group(["typed.py"]),
     "errors": Group(["errors.py"], "waits", marked=True),
     "crash": Group(["crash.py"], "waits", marked=True),
     "output": Group(["output.py"], "waits"),

@@ -8,7 +8,7 @@
 #define KEPT __attribute__((noinline, noipa, externally_visible))
 #ifdef __clang__
 #undef KEPT
-#define KEPT __attribute__((noinline, optnone))
+#define KEPT __attribute__((noinline))
 #endif
 
 enum color { RED, GREEN = 2, BLUE, DARK = -5 };

@@ -6,7 +6,7 @@
 #define KEPT __attribute__((noinline, noipa))
 #ifdef __clang__
 #undef KEPT
-#define KEPT __attribute__((noinline, optnone))
+#define KEPT __attribute__((noinline))
 #endif
 
 static volatile long sink;

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Values by their types: what replay shows of arguments and results is what gdb finds at the same calls, of C and C++, with
+and without optimisation; and of calls of the C library what the program says of them itself.
+
+    tests/typed.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import re
+import shutil
+import struct
+
+import harness
+from harness import case, expect, main, need
+
+# Runs in gdb: each call of the functions, with its arguments and its result, as a line of JSON.
+IN_GDB = r"""
+import json
+import gdb
+
+functions, at_entry, out = json.loads(open("request").read()), OPTIMISED, open("calls", "w")
+
+
+def plain(value):
+    type = value.type.strip_typedefs()
+    if value.is_optimized_out:
+        return None
+    if type.code in (gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+        address = int(value.address if type.code != gdb.TYPE_CODE_PTR else value)
+        target = type.target().strip_typedefs()
+        return ["code" if target.code == gdb.TYPE_CODE_FUNC else "pointer", address, value.format_string(symbols=True)]
+    if type.code == gdb.TYPE_CODE_BOOL:
+        return ["bool", bool(value)]
+    if type.code == gdb.TYPE_CODE_ENUM:
+        return ["enum", str(value)]
+    if type.code == gdb.TYPE_CODE_FLT:
+        return ["float%d" % type.sizeof, float(value)]
+    if type.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR):
+        return ["char" if type.sizeof == 1 else "int", int(value)]
+    return ["other", str(value)]
+
+
+def call(function):
+    frame = gdb.newest_frame()
+    arguments = {symbol.name: plain(symbol.value(frame)) for symbol in frame.block() if symbol.is_argument}
+    result = frame.function().symtab and frame.function().type.target().strip_typedefs()
+    returned = None
+    if result.code != gdb.TYPE_CODE_VOID and not function.endswith("calls_changed"):
+        text = gdb.execute("finish", to_string=True)
+        returned = plain(gdb.history(0)) if "Value returned" in text else None
+    out.write(json.dumps([function, arguments, returned, result.code == gdb.TYPE_CODE_VOID]) + "\n")
+
+
+gdb.execute("set confirm off")
+gdb.execute("set breakpoint pending off")
+gdb.execute("set startup-with-shell off")
+points = {gdb.Breakpoint(("*'%s'" if at_entry else "%s") % place, internal=True).number: name
+          for place, name in functions}
+stopped = []
+gdb.events.stop.connect(lambda event: stopped.append([b.number for b in getattr(event, "breakpoints", [])]))
+gdb.execute("run", to_string=True)
+while gdb.selected_inferior().pid != 0:
+    here = [points[number] for number in (stopped[-1] if stopped else []) if number in points]
+    if here:
+        call(here[0])
+    gdb.execute("continue", to_string=True)
+out.close()
+"""
+C_FUNCTIONS = ["t_small", "t_wide", "t_floats", "t_half", "t_enums", "t_pointers", "t_point", "t_big", "t_complex",
+               "t_long_double", "t_void", "t_none", "t_variadic", "t_changed", "t_calls_changed"]
+CPP_FUNCTIONS = ["space::Member::add", "space::Member::twice", "space::Member::value", "space::references",
+                 "space::by_address", "space::holds", "space::gives", "space::empty", "space::member_pointer",
+                 "space::same<long>", "space::same<double>"]
+
+
+class Scene(harness.Scene):
+    def build(self, source, *words):
+        compiler = words[0]
+        return self.compile(source, "-g", "-fno-pie", "-no-pie", *words[1:], compiler=compiler, name="typed")
+
+    def calls(self, program):
+        """By function, in order: (arguments by name, what it returned), as replay has them."""
+        shutil.rmtree(self.trace, ignore_errors=True)
+        self.run(self.contrail, "record", "-q", "-o", self.trace, "--vectors", "--detail", "typed!**", "--trace",
+                 "typed!**", "--stack", "512", "--", program)
+        by_function, opened = {}, []
+        for line in harness.parse_lines(self.run(self.contrail, "replay", "--json", self.trace)):
+            if line["kind"] == "enter":
+                calls = by_function.setdefault(name_of(line["name"]), [])
+                calls.append([{a["name"]: a for a in line.get("arguments", [])}, None])
+                opened.append(calls[-1])
+            elif line["kind"] in ("return", "left"):
+                opened.pop()[1] = line.get("returned")
+        return by_function
+
+    def in_gdb(self, program, functions, optimised):
+        with open(self.path("request"), "w", encoding="utf-8") as file:
+            json.dump(functions, file)
+        script = self.write("script.py", IN_GDB.replace("OPTIMISED", repr(optimised)))
+        self.execute("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", script, program)
+        with open(self.path("calls"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
+def name_of(name):
+    """Without parameters, result and the marks of clones."""
+    name = re.sub(r"\.(constprop|isra|part|lto_priv)\.\d+.*", "", name)
+    return re.sub(r"\(.*", "", name).split(" ")[-1]
+
+
+def same(ours, kind, value, text):
+    if kind == "pointer":
+        return (int(ours["raw"], 16) != 0) == (value != 0)
+    if kind == "code":
+        return int(ours["raw"], 16) == value and (value == 0 or text.split("<")[1][:-1] in ours["text"])
+    if kind == "bool":
+        return ours["value"] is value
+    if kind == "enum":
+        shown = ours.get("text", str(ours["value"]))
+        return shown == re.sub(r"[() ]|\w+::", "", value)
+    if kind == "float4":
+        return struct.pack("f", float(ours["value"])) == struct.pack("f", value)
+    if kind.startswith("float"):
+        return float(ours.get("value", ours.get("text"))) == value
+    if kind == "char":
+        return ours["value"] == value & 0xff
+    if kind == "int":
+        return int(ours["value"], 0) == value if isinstance(ours["value"], str) else ours["value"] == value
+    return ours.get("text") == "{...}" or ours["text"] == value or "raw" not in ours
+
+
+def compare(scene, source, functions, words, optional):
+    """optional: what need not be known, as (function, parameter)."""
+    need("gdb")
+    optimised = "-O0" not in words
+    program = scene.build(source, *words)
+    ours, compared = scene.calls(program), 0
+    places = [[name, name] for name in functions]
+    for function, arguments, returned, is_void in scene.in_gdb(program, places, optimised):
+        expect(ours.get(function), f"{words}: a call of {function} is missing")
+        got, got_return = ours[function].pop(0)
+        if is_void:
+            expect(got_return in (None, {"type": "void"}), f"{words}: {function} returned {got_return}")
+        elif returned is not None and ("value" in (got_return or {}) or "text" in (got_return or {})):
+            expect(same(got_return, *(returned + [None])[:3]), f"{words}: {function} = {got_return}, gdb: {returned}")
+            compared += 1
+        elif returned is not None and returned[0] != "other":
+            expect((function, "=") in optional, f"{words}: the result of {function} is not known: {got_return}")
+        for name, value in arguments.items():
+            if value is None:
+                continue
+            expect(name in got, f"{words}: {function} has no {name}: {got}")
+            if "raw" not in got[name]:
+                expect((function, name) in optional, f"{words}: {name} of {function} is not known: {got}")
+                continue
+            expect(same(got[name], *(value + [None])[:3]), f"{words}: {function}, {name}: {got[name]}, gdb: {value}")
+            compared += 1
+    left = {name: len(calls) for name, calls in ours.items() if name in functions and calls}
+    expect(not left, f"{words}: calls that gdb did not see: {left}")
+    return compared
+
+
+UNKNOWN = {("t_big", "by_value"), ("t_long_double", "="), ("t_changed", "="), ("t_changed", "unused"),
+           ("t_changed", "constant"), ("t_changed", "a"), ("t_changed", "b")}
+
+
+@case
+def c_values(scene):
+    for words in (["gcc", "-O0"], ["gcc", "-O2"], ["clang", "-O0"], ["clang", "-O2"], ["gcc", "-O2", "-gdwarf-4"]):
+        compared = compare(scene, "programs/typed.c", C_FUNCTIONS, words, UNKNOWN)
+        expect(compared > 200, (words, compared))
+
+
+@case
+def cplusplus_values(scene):
+    for words in (["g++", "-O0"], ["g++", "-O2"]):
+        compared = compare(scene, "programs/typed.cpp", CPP_FUNCTIONS, words, set())
+        expect(compared > 60, (words, compared))
+
+
+LIBRARY_CALLS = ["open", "write", "lseek", "fstat", "close", "read", "unlink", "mmap", "mprotect", "munmap", "socket",
+                 "socketpair", "send", "shutdown", "pthread_mutex_lock", "pthread_mutex_trylock", "pthread_create",
+                 "sigprocmask", "sigaction", "qsort", "clock_nanosleep", "clock_gettime", "access", "malloc", "free",
+                 "getenv"]
+
+
+def library_calls(scene, module, *words):
+    program = scene.compile("programs/libcalls.c", *words, "-pthread", name="libcalls")
+    details = [word for name in LIBRARY_CALLS for word in ("--detail", f"{module}!{name}")]
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    for name in ("compare", "main", "thread"):
+        details += ["--trace", "libcalls!" + name]
+    said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program,
+                     scene.path("file")).splitlines()
+    shown = scene.run(scene.contrail, "replay", scene.trace)
+    expect(len(said) > 25, said)
+    for line in said:
+        expect(line in shown, f"{line} is not in the replay:\n" + shown)
+
+
+@case
+def known_calls(scene):
+    """Without debug information, the library's and the program's."""
+    library_calls(scene, "libc.so.6", "-O1")
+    library_calls(scene, "libcalls", "-O1", "-static")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
