@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Builds the fuzz targets with clang, ASan and UBSan, and runs each for some time.
 
-    tests/fuzz/run.py [--seconds N] [--jobs N] [TARGET...]
+    tests/fuzz/run.py [--seconds N] [--jobs N] [--filter PATTERN] [TARGET...]
     tests/fuzz/run.py --again FILE TARGET      one input again, as a failure says
     tests/fuzz/run.py --reduce TARGET...       what was found goes into tests/fuzz/corpus, reduced
 
@@ -10,8 +10,6 @@ The inputs to begin with are the lines of tests/fuzz/corpus/TARGET-made.hex (mad
 by earlier runs) and TARGET-made.txt (as they stand), and, for elf and plan, small files that are compiled here. What a
 run finds stays in build-fuzz/corpus and is where the next one goes on. A failing input is kept in build-fuzz/failed.
 """
-import argparse
-import concurrent.futures
 import hashlib
 import lzma
 import os
@@ -23,7 +21,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+import harness  # noqa: E402
+from harness import ROOT, Skip, expect, main  # noqa: E402
+
 CORPUS = os.path.join(HERE, "corpus")
 BUILD = os.path.join(ROOT, "build-fuzz")
 # Largest input, and what else the target is told.
@@ -190,24 +191,31 @@ def prepare(target):
 
 # ---- running ----
 
-def tell(target, output, options):
+def tell(target, output):
+    """What is said of a failure."""
     found = re.search(r"Test unit written to (\S+)", output)
     telling = re.compile(r"ERROR:|SUMMARY:|runtime error|does not hold|    #[0-9] ")
-    lines = [line for line in output.splitlines() if telling.search(line)]
-    print(f"FAIL fuzz {target}")
-    for line in lines[:20]:
-        print("     " + line.strip())
+    lines = [line.strip() for line in output.splitlines() if telling.search(line)][:20]
     if found is None:
-        print("     " + "\n     ".join(output.splitlines()[-10:]))
-        return
+        return lines + output.splitlines()[-10:]
     with open(found.group(1), "rb") as file:
         data = file.read()
-    print(f"     again: tests/fuzz/run.py --again {found.group(1)} {target}")
-    if len(data) <= 200:
-        print(f"     input: {data.hex()}")
+    lines.append(f"tests/fuzz/run.py --again {found.group(1)} {target}")
+    return lines + ([f"input: {data.hex()}"] if len(data) <= 200 else [])
 
 
-def fuzz(target, options):
+class Scene(harness.Scene):
+    def __init__(self, options, folder, target):
+        super().__init__(options, folder)
+        self.target = target
+        self.again = f" --seconds {options.seconds}" + (f" --seed {options.seed}" if options.seed else "")
+
+
+def fuzz(scene):
+    target, options = scene.target, scene.options
+    if options.missing:
+        raise Skip(options.missing)
+    expect(options.unbuilt is None, f"the targets do not build:\n{options.unbuilt}")
     folder, count = prepare(target)
     failed = os.path.join(BUILD, "failed")
     os.makedirs(failed, exist_ok=True)
@@ -217,16 +225,11 @@ def fuzz(target, options):
         command.append(f"-seed={options.seed}")
     try:
         done = run(command + [folder], env=ENVIRONMENT, cwd=BUILD, timeout=options.seconds * 3 + 300)
-        output, status = done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
-        output, status = f"does not end: {error}", 1
-    if status:
-        tell(target, output, options)
-        return False
-    runs = re.search(r"number_of_executed_units: (\d+)", output)
-    print(f"ok   fuzz {target}: {runs.group(1) if runs else '?'} runs from {count} seeds, "
-          f"{len(os.listdir(folder))} inputs kept", flush=True)
-    return True
+        raise AssertionError(f"does not end: {error}") from None
+    expect(done.returncode == 0, "\n     ".join([f"status {done.returncode}", *tell(target, done.stdout)]))
+    runs = re.search(r"number_of_executed_units: (\d+)", done.stdout)
+    return f"{runs.group(1) if runs else '?'} runs from {count} seeds, {len(os.listdir(folder))} inputs kept"
 
 
 def reduce(target):
@@ -252,42 +255,43 @@ def reduce(target):
     print(f"{target}: {len(inputs)} inputs, {os.path.getsize(path)} bytes")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", help="not used: fuzz targets have a build folder of their own")
+def arguments(parser):
     parser.add_argument("--seconds", type=int, default=int(os.environ.get("FUZZ_SECONDS", 10)))
-    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", metavar="FILE")
     parser.add_argument("--reduce", action="store_true")
-    parser.add_argument("targets", nargs="*")
-    options = parser.parse_args()
-    targets = options.targets or list(TARGETS)
-    for target in targets:
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+
+
+def choose(cases, options):
+    """All targets are built before the first is played. An input again, and reducing, are no tests."""
+    for target in options.targets:
         if target not in TARGETS:
-            parser.error(f"no such target: {target} (there are: {' '.join(TARGETS)})")
-    reason = missing()
-    if reason:
-        print(f"skip fuzz: {reason}")
-        print(f"0 passed, 0 failed, {len(targets)} skipped")
-        return 0
-    output = build(targets)
-    if output is not None:
-        print(output)
-        print("FAIL fuzz: the targets do not build")
-        print(f"0 passed, {len(targets)} failed, 0 skipped")
-        return 1
+            sys.exit(f"no such target: {target} (there are: {' '.join(TARGETS)})")
+    cases = [one for one in cases if not options.targets or one.name in options.targets]
+    if options.list:
+        return cases
+    options.missing = missing()
+    options.unbuilt = None if options.missing else build([one.name for one in cases])
+    if options.again or options.reduce:
+        no_test(options.targets or list(TARGETS), options)
+    return cases
+
+
+def no_test(targets, options):
+    why = options.missing or options.unbuilt
+    if why:
+        sys.exit(why)
     if options.again:
-        return subprocess.call([program(targets[0]), *LIMITS, options.again], env=ENVIRONMENT)
-    if options.reduce:
-        for target in targets:
-            reduce(target)
-        return 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        good = list(pool.map(lambda target: fuzz(target, options), targets))
-    print(f"{sum(good)} passed, {len(good) - sum(good)} failed, 0 skipped")
-    return 0 if all(good) else 1
+        sys.exit(subprocess.call([program(targets[0]), *LIMITS, options.again], env=ENVIRONMENT))
+    for target in targets:
+        reduce(target)
+    sys.exit(0)
+
+
+for each_target in TARGETS:
+    harness.case(each_target, target=each_target)(fuzz)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose, jobs=2)
