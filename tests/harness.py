@@ -39,7 +39,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-Case = collections.namedtuple("Case", "name function keywords alone")
+Case = collections.namedtuple("Case", "name function keywords alone also")
 Counts = collections.namedtuple("Counts", "passed failed skipped")  # what a case returns that is many tests in one
 CASES = []
 JOBS = int(os.environ.get("CONTRAIL_TEST_JOBS") or len(os.sched_getaffinity(0)))  # fewer when others run beside
@@ -82,13 +82,14 @@ def wait_for(what, condition, seconds=60):
 
 def case(function=None, /, **keywords):
     """Makes the function a case: @case, or @case("its name", build="gcc-O2"), whose scene is made with build="gcc-O2".
-    alone=True: on a busy machine it may fail, so that tests/all.py plays it while nothing else runs."""
+    alone=True: on a busy machine it may fail, so that tests/all.py plays it while nothing else runs. also: further names,
+    by which --filter finds it."""
     if isinstance(function, str):
         keywords["name"], function = function, None
     if function is None:
         return lambda found: case(found, **keywords)
     name = keywords.pop("name", function.__name__)
-    CASES.append(Case(name, function, keywords, keywords.pop("alone", False)))
+    CASES.append(Case(name, function, keywords, keywords.pop("alone", False), keywords.pop("also", ())))
     return function
 
 
@@ -237,10 +238,11 @@ def explain(error, path):
 class Group:
     """The cases of one file, and what became of them. Those of a folder's files are a group of the folder's name."""
 
-    def __init__(self, path):
+    def __init__(self, path, name=None, is_quiet=False):
+        self.is_quiet = is_quiet
         self.path, place = path, os.path.relpath(path, HERE).split(os.sep)
         self.program = "/".join(["tests", *place]) if place[0] != os.pardir else "tests/" + place[-1]
-        self.name = place[0] if len(place) == 2 else os.path.splitext(place[-1])[0]
+        self.name = name or (place[0] if len(place) == 2 else os.path.splitext(place[-1])[0])
         self.counts = [0, 0, 0]
         self.cases = [one for one in CASES if one.function.__module__ == "__main__"]
         self.lock = threading.Lock()  # of the counts, of what is printed, and of the turn to take the next case
@@ -248,7 +250,8 @@ class Group:
     def say(self, kind, name, text):
         with self.lock:
             self.counts[kind] += 1
-            print(f"{('ok  ', 'FAIL', 'skip')[kind]} {self.name} {name}{text}", flush=True)
+            if kind or not self.is_quiet:
+                print(f"{('ok  ', 'FAIL', 'skip')[kind]} {self.name} {name}{text}", flush=True)
 
     def check(self):
         for fault in forgotten(self.path):
@@ -310,18 +313,12 @@ class Group:
             worker.join()
 
 
-def add_part(parser):
-    """--part 2/3: every third case from the second one on, while others play the rest."""
-    def part(text):
-        number, _, count = text.partition("/")
-        if not 1 <= int(number) <= int(count):
-            raise ValueError(text)
-        return int(number), int(count)
-    parser.add_argument("--part", type=part, default=(1, 1), metavar="N/COUNT")
-
-
-def part_of(cases, part):
-    return cases[part[0] - 1::part[1]]
+def part(text):
+    """2/3: every third case from the second one on, while others play the rest."""
+    number, _, count = text.partition("/")
+    if not 1 <= int(number) <= int(count):
+        raise ValueError(text)
+    return int(number), int(count)
 
 
 def isolate(build, folder):
@@ -335,10 +332,15 @@ def isolate(build, folder):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what the cases have started is ended
 
 
-def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1):
+def is_meant(one, patterns):
+    return not patterns or any(fnmatch.fnmatch(name, pattern) for name in (one.name, *one.also) for pattern in patterns)
+
+
+def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1, name=None, is_quiet=False):
     """Runs the cases of the group whose program this is, and exits. arguments(parser) adds the group's own options.
     choose(cases, options), of those that the filter lets through: which are played, in which order; it may be a generator
-    that looks at the clock. jobs: how many are played at a time; with more than one they are played by threads."""
+    that looks at the clock. jobs: how many are played at a time; with more than one they are played by threads. name: of the
+    group, if not the file's. is_quiet: there are so many that those that pass are told with --verbose only."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--filter", action="append", default=[], metavar="PATTERN")
@@ -346,25 +348,26 @@ def main(doc, scene_class=Scene, arguments=None, choose=None, jobs=1):
     parser.add_argument("--alone", choices=["only", "none"], help="the cases that are marked so, or all others")
     parser.add_argument("--keep", action="store_true", help="the folders of failures stay, in build/tests/failed")
     parser.add_argument("-j", "--jobs", type=int, default=jobs)
-    add_part(parser)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="N/COUNT")
     if arguments:
         arguments(parser)
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.contrail = os.path.join(options.build, "contrail")
     gc.disable()  # it would look through a million lines of a trace again and again
-    group = Group(os.path.abspath(sys.modules["__main__"].__file__))
-    chosen = [one for one in group.cases
-              if not options.filter or any(fnmatch.fnmatch(one.name, pattern) for pattern in options.filter)]
+    group = Group(os.path.abspath(sys.modules["__main__"].__file__), name, is_quiet and not options.verbose)
+    chosen = [one for one in group.cases if is_meant(one, options.filter)]
     if options.alone:
         chosen = [one for one in chosen if one.alone == (options.alone == "only")]
     is_unknown = not chosen and options.filter
-    chosen = part_of(chosen, options.part)
+    number, count = options.part
+    chosen = chosen[number - 1::count]
     chosen = choose(chosen, options) if choose else chosen
     if options.list:
         print("\n".join(one.name for one in chosen))
         sys.exit(0)
-    if options.part[0] == 1 and options.alone != "only":
+    if number == 1 and options.alone != "only":
         group.check()
     with tempfile.TemporaryDirectory(prefix="contrail.", ignore_cleanup_errors=True) as options.top:
         os.chmod(options.top, 0o755)  # other users' programs run in it too

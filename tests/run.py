@@ -14,11 +14,8 @@ may be dropped, and the counts of calls must be those that the fixture states.
 
 What a fixture may say is described in tests/fixture.py.
 """
-import argparse
 import collections
-import concurrent.futures
 import fnmatch
-import gc
 import json
 import os
 import resource
@@ -26,16 +23,14 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
-import time
 
 import fixture as fx
 import harness
 import witness
+from harness import Skip, expect, main
 
-ROOT = os.path.dirname(fx.HERE)
+SHARED = "/dev/shm"
 
 
 class Outcome:
@@ -77,7 +72,9 @@ def tell_status(status):
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
-class Case:
+class Variation:
+    """A fixture, as one compiler makes it, and one of the ways in which it is run."""
+
     def __init__(self, fixture, variant, run_name, words):
         self.fixture, self.variant, self.run_name, self.words = fixture, variant, run_name, words
         self.name = "/".join(part for part in (fixture.name, variant, run_name) if part)
@@ -98,7 +95,7 @@ class Case:
             while "%{" in word:
                 head, _, rest = word.partition("%{")
                 other, _, tail = rest.partition("}")
-                found = next(f for f in options.fixtures if f.name == other)
+                found = next(f for f in FIXTURES if f.name == other)
                 word = head + fx.build(found, self.variant, options.into) + tail
             result.append(word)
         return result
@@ -328,122 +325,88 @@ class Checker:
                 self.fault(f"{function}: {count} frames left, {number} in truth: {dict(seen)}")
 
 
-class Runner:
-    def __init__(self, options):
-        self.options = options
-        self.lock = threading.Lock()
-        self.count = {"passed": 0, "failed": 0, "skipped": 0}
+class Scene(harness.Scene):
+    def __init__(self, options, folder, variation):
+        super().__init__(options, folder)
+        self.variation = variation
+        self.checker = Checker(options, variation)
         self.compared = 0
 
-    def say(self, kind, line, details=()):
-        with self.lock:
-            self.count[kind] += 1
-            if kind != "passed" or self.options.verbose:
-                print(line, flush=True)
-            for detail in details:
-                print(f"     {detail}", flush=True)
+    def turn(self, job):
+        """With a Checker of its own, whose faults are those of the job."""
+        self.checker = Checker(self.options, self.variation)
+        try:
+            return job(self.checker)
+        except fx.BuildError as error:
+            if "no compiler" in str(error):
+                raise Skip(str(error)) from error
+            self.checker.fault(f"does not build: {error}")
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            self.checker.fault(f"{type(error).__name__}: {error}")
+        finally:
+            self.command = self.checker.command or None
+            self.compared += self.checker.compared
+        return None
 
-    def run(self, case):
-        lacking = case.fixture.missing()
-        if lacking:
-            self.say("skipped", f"skip {case.name}: {lacking}")
-            return
-        begin = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="contrail-test.") as scratch:
-            first, failed, turns = self.turns(case, scratch)
-        if first is None:
-            self.say("passed", f"ok   {case.name} ({time.monotonic() - begin:.1f} s)")
-        elif isinstance(first, str):
-            self.say("skipped", f"skip {case.name}: {first}")
-        else:
-            of_turns = f" ({failed} of {turns} turns; the first of them:)" if self.options.repeat > 1 else ""
-            again = f"tests/run.py --filter {shlex.quote(case.name)}"
-            self.say("failed", f"FAIL {case.name}{of_turns}",
-                     first.faults + [f"command: {first.command}", f"again: {again}"])
-
-    def turns(self, case, scratch):
-        """The program untraced once, then traced so often as asked: the first Checker with faults (None; or why the case
-        is skipped), in how many turns there were faults, and of how many."""
-        checker = Checker(self.options, case)
-        plain, why = self.guarded(checker, lambda: checker.untraced(scratch))
-        if why or checker.faults or self.options.no_trace:
-            return why or (checker if checker.faults else None), 1, 1
+    def turns(self):
+        """The program untraced once, then traced so often as asked: faults of the first turn that has any, in how many
+        there were faults, and of how many."""
+        plain = self.turn(lambda checker: checker.untraced(self.folder))
+        if self.checker.faults or self.options.no_trace:
+            return self.checker, 1, 1
         first, failed, turns = None, 0, 0
         while turns < self.options.repeat and failed < 5:
             turns += 1
-            checker = Checker(self.options, case)
-            self.guarded(checker, lambda: checker.go(scratch, plain))
-            self.compared += checker.compared
-            if checker.faults:
-                first, failed = first or checker, failed + 1
-        return first, failed, turns
-
-    def guarded(self, checker, job):
-        try:
-            return job(), None
-        except fx.BuildError as error:
-            if "no compiler" in str(error):
-                return None, str(error)
-            checker.fault(f"does not build: {error}")
-        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-            checker.fault(f"{type(error).__name__}: {error}")
-        return None, None
+            self.turn(lambda checker: checker.go(self.folder, plain))
+            if self.checker.faults:
+                first, failed = first or self.checker, failed + 1
+        return first or self.checker, failed, turns
 
 
-def main():
-    gc.disable()  # traces are long, cycles few
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--filter", action="append", default=[])
+def as_untraced(scene):
+    lacking = scene.variation.fixture.missing()
+    if lacking:
+        raise Skip(lacking)
+    checker, failed, turns = scene.turns()
+    scene.command = checker.command
+    of_turns = [f"{failed} of {turns} turns; the first of them:"] if scene.options.repeat > 1 else []
+    expect(not checker.faults, "\n     ".join(of_turns + checker.faults))
+    return f"{scene.compared} frames compared with what the functions themselves told" if scene.compared else None
+
+
+def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--no-trace", action="store_true")
-    parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("-j", type=int, default=harness.JOBS)
-    harness.add_part(parser)
-    parser.add_argument("--record", default="", help="further options for contrail record")
+    parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
-    options = parser.parse_args()
-    options.record = shlex.split(options.record) + ["--exclude=" + glob for glob in options.exclude]
-    options.record += ["--mode=light"] if options.light else []
-    build = os.path.abspath(options.build)
-    options.contrail = os.path.join(build, "contrail")
-    options.into = os.path.join(build, "tests", "fixtures")
-    options.traces = os.path.join(build, "tests", "traces")
-    os.makedirs(options.traces, exist_ok=True)
-    options.fixtures = fx.all_fixtures()
 
-    cases = [Case(f, variant, name, words) for f in options.fixtures for variant in f.variants()
-             for name, words in f.runs()]
-    if options.filter:
-        wanted = [case for case in cases
-                  if any(fnmatch.fnmatch(case.name, pattern) or fnmatch.fnmatch(case.fixture.name, pattern) or
-                         fnmatch.fnmatch(f"{case.fixture.name}/{case.variant}", pattern)
-                         for pattern in options.filter)]
-        cases = wanted
-    if options.exclude:  # what is excluded counts for no depth: with a bound, other calls are in the trace than the truth is of
-        cases = [case for case in cases if "--max-depth" not in case.fixture.record(case.run_name)]
-    if options.light:  # depths and the witness are of frames
-        cases = [case for case in cases
-                 if "--max-depth" not in case.fixture.record(case.run_name) and not case.is_witnessed()]
-    cases = harness.part_of(cases, options.part)
-    if options.list:
-        print("\n".join(case.name for case in cases))
-        return 0
-    runner = Runner(options)
+
+def choose(cases, options):
+    options.record += ["--exclude=" + glob for glob in options.exclude] + (["--mode=light"] if options.light else [])
+    options.into = os.path.join(options.build, "tests", "fixtures")
+    options.traces = os.path.join(options.build, "tests", "traces")
+    os.makedirs(options.traces, exist_ok=True)
     # In memory: a file system that has just deleted ten thousand files is slow to make the next ten thousand, and what
     # a test sees should not depend on it.
-    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="contrail-traces.", dir=shared) as options.memory:
-        with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
-            list(pool.map(runner.run, cases))
-    if runner.compared:
-        print(f"{runner.compared} frames compared with what the functions themselves told")
-    print(f"{runner.count['passed']} passed, {runner.count['failed']} failed, {runner.count['skipped']} skipped")
-    return 1 if runner.count["failed"] else 0
+    shared = SHARED if os.access(SHARED, os.W_OK) else None
+    options.holder = tempfile.TemporaryDirectory(prefix="contrail-traces.", dir=shared)
+    options.memory = options.holder.name
+    # What is excluded counts for no depth: with a bound, other calls are in the trace than the truth is of. Depths and the
+    # witness are of frames, of which light hooks know nothing.
+    variations = [(one, one.keywords["variation"]) for one in cases]
+    if options.exclude or options.light:
+        variations = [(one, of) for one, of in variations if "--max-depth" not in of.fixture.record(of.run_name)]
+    return [one for one, of in variations if not (options.light and of.is_witnessed())]
+
+
+FIXTURES = fx.all_fixtures()
+for each in FIXTURES:
+    for each_variant in each.variants():
+        for each_run, each_words in each.runs():
+            made = Variation(each, each_variant, each_run, each_words)
+            harness.case(made.name, variation=made, also=(each.name, f"{each.name}/{each_variant}"))(as_untraced)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, Scene, arguments, choose, jobs=harness.JOBS, name="fixtures", is_quiet=True)
