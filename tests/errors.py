@@ -144,6 +144,28 @@ def setuid_program(scene):
 
 
 @case
+def limit_on_tasks(scene):
+    """RLIMIT_NPROC of a user who is not root: just enough for the program, which contrail's threads do not count for. A hard
+    limit cannot be raised: then a line tells, whether the program fails or contrail."""
+    need("prlimit")
+    words = as_nobody(scene)
+    user = 54000 + os.getpid() % 5000  # nobody else's
+    words = [words[0], f"--reuid={user}", f"--regid={user}", *words[3:]]
+    program = scene.compile("programs/tasks.c", "-O1", "-pthread")
+    for limit, *way in ("10:500",), ("500:500", "set"), ("400:500", "set"):
+        before = [*words, "prlimit", f"--nproc={limit}"]
+        alone = scene.run(*before, program, *way)
+        if alone[0] != 0 or "child 0\n" not in alone[1] or "no more: Resource" not in alone[1]:
+            raise AssertionError(f"{limit}: untraced {alone}")
+        traced = scene.record(program, *way, before=before, output=scene.path("t." + limit))
+        if traced != alone:
+            raise AssertionError(f"{limit} {way}: {traced}, untraced {alone}")
+    outcome = scene.record(program, before=[*words, "prlimit", "--nproc=10:10"], output=scene.path("t.hard"))
+    judge(outcome, 1, stdout=outcome[1], words=["limit of 10", "ulimit -u"])
+    judge(scene.record(program, before=[*words, "prlimit", "--nproc=3:3"], output=scene.path("t.none")), 125, words=["ulimit -u"])
+
+
+@case
 def existing_output(scene):
     os.mkdir(scene.path("out.trace"))
     scene.write("out.trace/precious", b"data")

@@ -260,7 +260,7 @@ struct agent_watch {
   uint32_t flags;   /* of seccomp */
   uint32_t recorded, counted, on_own_page;
   uint32_t which; /* of a limit */
-  uint64_t share, share_before, limit[2];
+  uint64_t share, limit[2], given[2];
 };
 AGENT_HIDDEN uint32_t agent_watch(struct agent_watch *watch);
 AGENT_HIDDEN void agent_watched(struct agent_watch *watch);

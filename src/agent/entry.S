@@ -552,7 +552,10 @@ agent_callout_map:
   .globl agent_callout_request
 agent_callout_request:
   cmpl $0, agent_limited(%rip)
+  jne 2f
+  cmpl $0, CFG(CT_CFG_TASKS_RAISED)
   je 1f
+2:
   SAVE_FOR_CALL
   mov %r11, %rdi
   call agent_limits_exec

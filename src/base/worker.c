@@ -406,3 +406,12 @@ ct_workers_unguard(void)
   }
   pthread_mutex_unlock(&guarding);
 }
+
+bool
+ct_workers_are_guarded(void)
+{
+  pthread_mutex_lock(&guarding);
+  bool guarded = all.is_running;
+  pthread_mutex_unlock(&guarding);
+  return guarded;
+}

@@ -28,6 +28,8 @@ void ct_worker_leave(void);
  */
 void ct_workers_guard(void);
 void ct_workers_unguard(void);
+/* There is such a thread. */
+bool ct_workers_are_guarded(void);
 
 /*
  * Puts the caller, if it is of the normal class, into the real-time class until ct_priority_restore; false: it is in

@@ -135,7 +135,8 @@ run_program(struct run *run, char **argv, int *exec_errno, struct ct_diag *diag)
   }
   ct_session_get_status(session, &status);
   if (!ct_signals_serve(run->signals, status.pid, on_unheard, run)) {
-    snprintf(diag->text, sizeof(diag->text), "cannot start a thread");
+    snprintf(diag->text, sizeof(diag->text),
+             "cannot start a thread: out of memory, or the user's limit of processes (ulimit -u) is reached");
     return CT_ENOMEM;
   }
   code = ct_session_install(session, diag);

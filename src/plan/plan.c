@@ -238,17 +238,21 @@ scan_all(struct planner *planner)
       code = ct_scan_init(&parts[t], planner->scan.targets.start, planner->scan.targets.end);
     }
   }
-  for (size_t t = 1; t < threads && code == 0; t++) {
-    code = ct_worker_create(&shares[t].thread, NULL, scan_share_main, &shares[t]) == 0 ? 0 : CT_ENOMEM;
-    started = code == 0 ? t : started;
+  while (code == 0 && started + 1 < threads &&
+         ct_worker_create(&shares[started + 1].thread, NULL, scan_share_main, &shares[started + 1]) == 0) {
+    started++;
   }
   if (code == 0) {
     scan_share_main(&shares[0]);
     code = shares[0].code;
     planner->plan->uses_gs |= shares[0].uses_gs;
   }
-  for (size_t t = 1; t <= started; t++) {
-    pthread_join(shares[t].thread, NULL);
+  for (size_t t = 1; t < threads; t++) {
+    if (t <= started) {
+      pthread_join(shares[t].thread, NULL);
+    } else if (code == 0) { /* there may be no thread more (RLIMIT_NPROC) */
+      scan_share_main(&shares[t]);
+    }
     code = code != 0 ? code : shares[t].code;
     code = code != 0 ? code : ct_scan_merge(&planner->scan, &parts[t]);
     planner->plan->uses_gs |= shares[t].uses_gs;

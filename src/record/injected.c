@@ -491,6 +491,9 @@ configure(const struct ct_process *process, struct ct_injected *image, const str
   config->handshakes = options->follow ? layout->ring + image->parts.handshakes_offset : 0;
   config->stacks = layout->stacks;
   config->main_stack = *stack;
+  config->task_share = options->task_share;
+  config->tasks_raised = options->tasks_raised;
+  config->task_limit = options->task_limit;
   struct ct_trampoline_rows rows;
   size_t bytes = ct_trampoline_unwind(layout->store_delta, layout->detail, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {

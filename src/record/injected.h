@@ -15,11 +15,14 @@ struct ct_injected_options {
   struct ct_detail_form detail;
   bool detail_always; /* all of it is written */
   bool lossless;
-  bool no_stores; /* no stack has a return store: enters only */
-  bool running;   /* the process is not at its beginning */
-  bool int3;      /* SIGTRAP is handled by the agent, for hooks by int3 */
-  bool follow;    /* children ask to be recorded too */
-  bool no_crash;  /* fatal signals are left alone (a runtime that asks the kernel itself what their handlers are) */
+  bool no_stores;        /* no stack has a return store: enters only */
+  bool running;          /* the process is not at its beginning */
+  bool int3;             /* SIGTRAP is handled by the agent, for hooks by int3 */
+  bool follow;           /* children ask to be recorded too */
+  uint32_t task_share;   /* how many of the user's processes and threads (RLIMIT_NPROC) are contrail's; 0: not known */
+  uint32_t tasks_raised; /* by so much the soft limit has been raised for them ... */
+  uint64_t task_limit;   /* ... to that */
+  bool no_crash; /* fatal signals are left alone (a runtime that asks the kernel itself what their handlers are) */
 };
 
 struct ct_injected {

@@ -170,6 +170,7 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
     code = ct_fail(diag, CT_ESRCH, "the program died while it was being started");
   }
   if (code == 0) {
+    session_raise_task_limit(session, &options);
     code = ct_injected_create(&remote, sp, &options, &session->recording.image, diag);
   }
   ct_manifest_image(&session->recording.manifest, pid, target, code == 0 ? NULL : diag->text);
@@ -189,6 +190,10 @@ session_begin_image(struct ct_session *session, struct ct_diag *diag)
   if (code >= 0) {
     session_sample(session);
     code = session_start_drain(session, pid);
+    if (code != 0) {
+      ct_fail(diag, code,
+              "cannot start threads: out of memory, or the user's limit of processes (ulimit -u) is reached");
+    }
   }
   session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
   session->recording.manifest.install_ns += ct_now_ns() - begin;

@@ -100,7 +100,8 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   pthread_sigmask(SIG_SETMASK, &session->caller_mask, NULL);
   if (failed != 0) {
     free_session(session);
-    return ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+    return ct_fail(diag, CT_ENOMEM,
+                   "cannot start a thread: out of memory, or the user's limit of processes (ulimit -u) is reached");
   }
   *out = session;
   return 0;

@@ -56,7 +56,8 @@ struct session_recording {
   struct ct_injected image;
   bool image_live; /* an image is being recorded */
   uint32_t image_count;
-  uint32_t crashes; /* of the image, that its process has reported */
+  uint32_t crashes;   /* of the image, that its process has reported */
+  uint32_t own_tasks; /* processes and threads of contrail's (task_limit.c); 0: not counted yet */
   struct ct_modules modules;
   struct ct_selection *own_selection; /* when the options bring none */
   struct ct_exclude *own_exclude;
@@ -157,6 +158,8 @@ void session_sample(struct ct_session *session);
 struct ct_injected_options session_image_options(const struct ct_session *session);
 /* The drain begins with the image's ring. 0 or CT_ENOMEM. */
 int session_start_drain(struct ct_session *session, pid_t pid);
+/* task_limit.c: before an image is put into a process that has just been started. */
+void session_raise_task_limit(struct ct_session *session, struct ct_injected_options *options);
 int session_begin_image(struct ct_session *session, struct ct_diag *diag);
 /* Brings the functions of new modules into the trace, when the process does not wait for it. */
 void session_publish(struct ct_session *session);

@@ -685,6 +685,9 @@ struct ct_agent_config {
   uint32_t crash_signals; /* bit N: signal N is handled by the agent while the program does not (agent/crash.c) */
   uint64_t handshakes;    /* address of the handshake pages; 0: children are not followed */
   uint64_t stacks;        /* address of struct ct_stack_map, ring/stacks.h */
+  uint32_t task_share;    /* of RLIMIT_NPROC: processes and threads of contrail's; 0: nothing is added to it */
+  uint32_t tasks_raised;  /* by so much its soft limit has been raised at the begin of the image ... */
+  uint64_t task_limit;    /* ... to that */
   uint64_t region_count;
   uint64_t fde_full;                             /* address of the FDE template for CT_HOOK_FULL */
   uint64_t fde_enter;                            /* ... for enter-only trampolines */
@@ -724,6 +727,7 @@ _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                "word");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),
                "word");
+_Static_assert(offsetof(struct ct_agent_config, tasks_raised) == CT_CFG_TASKS_RAISED, "config");
 _Static_assert(offsetof(struct ct_agent_config, signal_mask) == CT_CFG_SIGNAL_MASK, "config");
 
 #endif

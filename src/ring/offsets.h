@@ -65,6 +65,7 @@
 #define CT_CFG_CRASH_SIGNALS 84
 #define CT_CFG_HANDSHAKES    88
 #define CT_CFG_STACKS        96
+#define CT_CFG_TASKS_RAISED  108
 
 /* struct ct_handshake */
 #define CT_HANDSHAKE_COUNT 64

@@ -241,7 +241,9 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
 {
   struct ct_trace_writer *writer = writer_new(dir, max_buffer_bytes);
   if (writer == NULL) {
-    return ct_fail(diag, CT_ENOMEM, "out of memory for the buffers of the trace, or for a thread");
+    return ct_fail(
+        diag, CT_ENOMEM,
+        "out of memory for the buffers of the trace, or no thread for it (the limit of processes, ulimit -u)");
   }
   bool made = false;
   int err = ct_trace_directory_create(writer->path, &writer->dir_fd, &made, diag);
