@@ -40,7 +40,8 @@ struct ct_view_notes {
   size_t struct_size;
   uint32_t damaged_threads; /* whose file is damaged or cut: what comes before that place is in the view */
   uint32_t first_damaged_tid;
-  uint64_t shown; /* functions of a report, lines of a replay */
+  uint64_t shown;           /* functions of a report, lines of a replay */
+  uint32_t damaged_details; /* threads with a file of detail that is damaged: some of it is not shown */
 };
 
 struct ct_trace;

@@ -72,6 +72,7 @@ agent_base:
   .long agent_watch_back - agent_base
   .long agent_page_silent - agent_base
   .long agent_detail_full - agent_base
+  .long agent_detail_tail - agent_base
 #define X(name) .long agent_callout_##name - agent_base;
   CT_CALLOUT_ENTRIES(X)
 #undef X
@@ -100,13 +101,11 @@ agent_restorer:
 72:
   .endm
 
-/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). The
- * clock stays at -128(%rsp). */
+/* Appends an event as trampolines do. r10d: its word without the tag. Clobbers rax, rdx, r10, what is at -40(%rsp). */
   .macro RECORD
   rdtsc
   shl $32, %rdx
   or %rdx, %rax
-  mov %rax, -128(%rsp)
   mov $16, %edx
   xadd %rdx, %gs:CT_GS_CURSOR
   test $CT_CURSOR_VALID, %edx
@@ -862,15 +861,16 @@ agent_not_module:
   cmp %rax, (%rsp)
   je 3f
 4:
+  cmpb $CT_HOOK_VALUES_DETAIL, CT_DESC_VALUES(%r11)
+  je with_detail
   shl $CT_WORD_FN_SHIFT, %r10d
   or $CT_WORD_TAIL, %r10d
 2:
   RECORD
   test $CT_WORD_TAIL, %r10d /* a call that has a frame */
   jz 3f
-  cmpb $CT_HOOK_VALUES_FEW, CT_DESC_VALUES(%r11)
-  jb 3f
-  ja with_detail
+  cmpb $0, CT_DESC_VALUES(%r11)
+  je 3f
   RECORD_VALUE %rdi, CT_WORD_ARG_1
   RECORD_VALUE %rsi, CT_WORD_ARG_2
 3:
@@ -878,10 +878,19 @@ to_relocated:
   mov CT_DESC_RELOCATED(%r11), %rax
   mov %rax, -104(%rsp)
   jmp leave_short
-with_detail: /* the trampoline's own code, with registers as they are saved */
+with_detail: /* the trampoline's own code, with registers as they are saved; it goes on in agent_detail_tail */
   movzwl CT_DESC_DETAIL_TAIL(%r11), %eax
   add CT_DESC_ENTER(%r11), %rax
   jmp *%rax
+
+/* The record of a call that has come by a tail jump has been made. */
+  .globl agent_detail_tail
+agent_detail_tail:
+  mov CT_DESC_FN(%r11), %r10d
+  shl $CT_WORD_FN_SHIFT, %r10d
+  or $CT_WORD_TAIL, %r10d
+  RECORD
+  jmp to_relocated
 
 /*
  * No room for a detail record. rax: where to try again, rdx: where to go on without it; what these were, and r11 and r10,

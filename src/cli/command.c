@@ -146,5 +146,9 @@ ct_finish_view(const struct ct_command *command, int rc, const struct ct_view_no
                       "the files of %u threads (the first is %u) are damaged or cut; what comes before is shown",
                       notes->damaged_threads, notes->first_damaged_tid);
   }
+  if (notes->damaged_details != 0) {
+    ct_command_failed(command, "the detail of %u thread%s is damaged; what could be read of it is shown",
+                      notes->damaged_details, notes->damaged_details == 1 ? "" : "s");
+  }
   return CT_EXIT_OK;
 }

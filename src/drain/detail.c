@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A record is read when the event is that says where it is. The target can write to all of it at any time: it is copied
- * once, and then compared with the call that it is to belong to. Whether it was still that activation's is seen by the
- * segment's state before and after.
+ * A record is read when its enter or return has come; where it is has been said before. The target can write to all of
+ * it at any time: it is copied once, and then compared with the call that it is to belong to. Whether it was still that
+ * activation's is seen by the segment's state before and after.
  *
  * A thread uses its segments one after the other, and its events come in their order: when one has come that is about a
  * later segment, those before are done with.
@@ -88,46 +88,80 @@ copy_record(const struct drain_details *details, const struct drain_thread *thre
 }
 
 void
-drain_detail_take(struct drain_details *details, struct drain_thread *thread, uint64_t address, uint32_t ra_slot)
+drain_detail_announce(struct drain_thread *thread, uint64_t address, uint32_t ra_slot)
 {
-  uint8_t record[CT_DETAIL_BYTES_MAX];
+  struct drain_waiting_details *waiting = &thread->waiting_details;
+  uint32_t at = 0;
+  while (at < waiting->count && waiting->items[at].ra_slot != ra_slot) {
+    at++;
+  }
+  if (at == DRAIN_DETAILS_WAITING) { /* handlers that have left by a jump, most likely: the oldest will not come */
+    memmove(waiting->items, waiting->items + 1, sizeof(waiting->items) - sizeof(waiting->items[0]));
+    at--;
+    thread->details->refused++;
+  } else if (at == waiting->count) {
+    waiting->count++;
+  }
+  waiting->items[at].address = address; /* a second time: the hook has begun anew, without room for its event */
+  waiting->items[at].ra_slot = ra_slot;
+}
+
+/* Puts the record into the trace; false when it makes no sense. */
+static bool
+encode(struct drain_details *details, struct drain_thread *thread, const uint8_t *record, uint64_t tsc,
+       uint32_t ra_slot)
+{
   struct ct_detail_record head;
   uint64_t words[(CT_DETAIL_BYTES_MAX + 64) / 8];
   const struct ct_frame *top = ct_encoder_top(thread->encoder);
-  uint32_t thread_seq;
-  if (address == 0) {
-    details->skipped++;
-    return;
-  }
-  if (!copy_record(details, thread, address, record, &thread_seq)) {
-    details->overwritten++;
-    return;
-  }
   memcpy(&head, record, sizeof(head));
   unsigned kind = (unsigned)head.word >> CT_WORD_KIND_SHIFT & 3;
   uint32_t fn = (uint32_t)head.word >> CT_WORD_FN_SHIFT;
   bool is_return = kind == CT_KIND_RETURN;
   if (top == NULL || top->ra_slot != ra_slot || (uint32_t)(head.word >> 32) != ra_slot || kind == CT_KIND_OTHER ||
-      fn != (is_return && top->root_fn != UINT32_MAX ? top->root_fn
-             : is_return                             ? fn
-                                                     : top->fn)) {
-    details->refused++;
-    return;
+      fn != (!is_return                   ? top->fn
+             : top->root_fn != UINT32_MAX ? top->root_fn
+                                          : fn)) {
+    return false;
   }
   size_t count = is_return ? return_words(record, words) : call_words(details, record, words);
-  if (count == 0) {
-    details->refused++;
-    return;
-  }
   struct ct_detail_entry entry = {.enter_tsc = top->enter_tsc,
-                                  .tsc = head.tsc,
+                                  .tsc = tsc,
                                   .fn = top->fn,
                                   .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
                                   .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
                                   .flags = !is_return && details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0};
-  ct_encode_detail(thread->encoder, &entry, words);
+  if (count != 0) {
+    ct_encode_detail(thread->encoder, &entry, words);
+  }
+  return count != 0;
+}
+
+void
+drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
+{
+  struct drain_waiting_details *waiting = &thread->waiting_details;
+  struct drain_details *details = thread->details;
+  uint8_t record[CT_DETAIL_BYTES_MAX];
+  uint32_t at = 0, thread_seq;
+  while (at < waiting->count && waiting->items[at].ra_slot != ra_slot) {
+    at++;
+  }
+  if (at == waiting->count) {
+    return;
+  }
+  uint64_t address = waiting->items[at].address;
+  memmove(&waiting->items[at], &waiting->items[at + 1], (--waiting->count - at) * sizeof(waiting->items[0]));
+  if (!copy_record(details, thread, address, record, &thread_seq)) {
+    details->overwritten++;
+    return;
+  }
   thread->detail_seq = thread_seq;
-  details->recorded++;
+  if (encode(details, thread, record, tsc, ra_slot)) {
+    details->recorded++;
+  } else {
+    details->refused++;
+  }
 }
 
 static void

@@ -24,11 +24,24 @@ struct drain_details {
   uint64_t recorded, overwritten, skipped, refused;
 };
 
+/* Records that have been announced and whose events have not come, of one thread: one for each call in progress, since
+ * a handler may come in between. */
+#define DRAIN_DETAILS_WAITING 8u
+struct drain_waiting_details {
+  uint32_t count;
+  struct {
+    uint64_t address; /* in the target */
+    uint32_t ra_slot;
+  } items[DRAIN_DETAILS_WAITING];
+};
+
+/* The next event at ra_slot has a record there. */
+void drain_detail_announce(struct drain_thread *thread, uint64_t address, uint32_t ra_slot);
 /*
- * The thread has put a record at this address in the target, for its call at ra_slot, the top frame of its encoder:
- * takes it into the trace.
+ * An event at ra_slot and tsc, of which the top frame of the thread's encoder tells (of a return before it is encoded):
+ * takes its record, if one has been announced, into the trace.
  */
-void drain_detail_take(struct drain_details *details, struct drain_thread *thread, uint64_t address, uint32_t ra_slot);
+void drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot);
 /* Gives segments back that are done with: threads have gone on to others, or have ended. threads: of each slot. */
 void drain_detail_free(struct drain_details *details, struct drain_thread *const *threads);
 

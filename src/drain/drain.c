@@ -338,6 +338,7 @@ drain_thread_of(struct ct_drain *drain, uint32_t slot, uint32_t generation)
   if (thread != NULL) {
     thread->generation = generation;
     thread->detail_seq = 0;
+    thread->waiting_details.count = 0;
     thread->details = drain->details.count != 0 ? &drain->details : NULL;
     drain->threads[slot] = thread;
     drain_read_name(drain, thread);

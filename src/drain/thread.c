@@ -244,9 +244,8 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
 {
   struct ct_encoder *encoder = thread->encoder;
   if ((fn & 0xf) == CT_OTHER_DETAIL) {
-    leave_inside(encoder, encoder->last_tsc, ra_slot);
     if (thread->details != NULL) {
-      drain_detail_take(thread->details, thread, number, ra_slot);
+      drain_detail_announce(thread, number, ra_slot);
     }
     return;
   }
@@ -353,6 +352,14 @@ drain_thread_open(struct drain_thread *thread, uint64_t tsc, const struct ct_dra
   thread->last_clock = tsc; /* what the thread is off the processor from now on is in these calls */
 }
 
+static inline void
+take_detail(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
+{
+  if (CT_UNLIKELY(thread->waiting_details.count != 0)) {
+    drain_detail_take(thread, tsc, ra_slot);
+  }
+}
+
 /* The point that was announced with the stack that it is on. */
 static bool
 is_own_point(struct drain_thread *thread)
@@ -400,12 +407,18 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
         ct_encode_enter(encoder, tsc, fn, ra_slot);
       }
+      take_detail(thread, tsc, ra_slot);
       break;
     case CT_KIND_RETURN:
+      if (CT_UNLIKELY(thread->waiting_details.count != 0)) {
+        leave_inside(encoder, tsc, ra_slot);
+        take_detail(thread, tsc, ra_slot);
+      }
       give_back(thread, tsc, fn, ra_slot);
       break;
     case CT_KIND_TAIL:
       tail(thread, tsc, fn, ra_slot, modes[fn] != CT_HOOK_FULL);
+      take_detail(thread, tsc, ra_slot);
       break;
     default:
       if ((fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) != 0) {

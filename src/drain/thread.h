@@ -55,6 +55,7 @@ struct drain_thread {
   uint64_t last_clock;           /* of the last event that has one; 0: none yet */
   struct drain_details *details; /* the detail lane; NULL: there is none */
   uint32_t detail_seq;           /* position among the thread's segments there of the last one with a record */
+  struct drain_waiting_details waiting_details;
 };
 
 /* The time of its last event, or when it had not begun: what has been lost was after that. */

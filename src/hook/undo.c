@@ -69,16 +69,6 @@ is_enough(void *context)
   return undo_is_late(context);
 }
 
-static size_t
-patches_so_far(const struct undo *undo)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < undo->region_count; i++) {
-    count += undo->regions[i].patch_count;
-  }
-  return count;
-}
-
 /* Each in place, as we make them, and after the one before. */
 static bool
 are_patches(const struct ct_patch *patches, size_t count)
@@ -94,16 +84,17 @@ are_patches(const struct ct_patch *patches, size_t count)
 
 /* The region's patches, which lie after its trampolines. A region that is not whole has none in place. */
 static int
-read_region(const struct undo *undo, const struct ct_region *listed, struct region *region)
+read_region(struct undo *undo, const struct ct_region *listed, struct region *region)
 {
   struct ct_region_head head;
   *region = (struct region){.start = listed->lo};
   if (ct_process_read(process_of(undo), listed->lo, &head, sizeof(head)) != 0 || head.patches < listed->lo ||
       head.patches - listed->lo > head.region_bytes ||
       head.patch_count > (head.region_bytes - (head.patches - listed->lo)) / sizeof(struct ct_patch) ||
-      head.patch_count > PATCHES_MAX - patches_so_far(undo)) {
+      head.patch_count > PATCHES_MAX - undo->patches_read) {
     return CT_EFORMAT;
   }
+  undo->patches_read += head.patch_count; /* of those too that turn out to be none: a list may name one place often */
   region->bytes = head.region_bytes;
   region->patches = malloc(head.patch_count * sizeof(struct ct_patch) + 1);
   if (region->patches == NULL) {
@@ -130,7 +121,7 @@ read_all(struct undo *undo)
   }
   int code = ct_process_read(process_of(undo), at, undo->config, sizeof(*undo->config));
   uint64_t count = undo->config->region_count < CT_REGION_MAX ? undo->config->region_count : CT_REGION_MAX;
-  for (size_t i = 0; i < count && code == 0; i++) {
+  for (size_t i = 0; i < count && code == 0 && !undo_is_late(undo); i++) {
     const struct ct_region *listed = &undo->config->regions[i];
     if (listed->desc_count == 0 || listed->hi == 0) {
       continue;

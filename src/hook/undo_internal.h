@@ -56,6 +56,7 @@ struct undo {
   uint64_t deadline_ns;           /* from when on no more is done than is needed to leave it as it is */
   struct region *regions;
   size_t region_count;
+  uint64_t patches_read; /* of all regions, taken as they were listed */
   struct chunk *chunks; /* of the return stores, by address */
   size_t chunk_count;
   struct range *ours; /* code of ours, sorted by address */

@@ -185,7 +185,8 @@ emit_all(struct bench *bench)
                                                            .restore_ra_slot = skip_enter,
                                                            .restore_passthrough = skip_enter,
                                                            .sample_due = skip_enter,
-                                                           .detail_full = skip_enter};
+                                                           .detail_full = skip_enter,
+                                                           .detail_tail = skip_enter};
   uint64_t functions[SUBJECTS];
   for (enum subject s = PLAIN; s < SUBJECTS; s++) {
     functions[s] = emit_function(&bench->functions, s == PLAIN_PAIR ? functions[PLAIN] : 0);

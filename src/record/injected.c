@@ -412,6 +412,7 @@ place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct
                                          .restore_passthrough = layout->base + agent->restore_passthrough,
                                          .sample_due = layout->base + agent->sample_due,
                                          .detail_full = layout->base + agent->detail_full,
+                                         .detail_tail = layout->base + agent->detail_tail,
 #define X(name) .callout_##name = layout->base + agent->callout_##name,
                                          CT_CALLOUT_ENTRIES(X)
 #undef X

@@ -76,9 +76,10 @@ enum ct_other {
   CT_OTHER_AWAY = 10,   /* contrail kept the thread waiting until now; the value is a kind (enum ct_ring_away), and
                           ra_slot says how long, in units of 2^CT_AWAY_SHIFT ticks */
   CT_OTHER_UNSEEN = 11, /* the frame at ra_slot has its true return address back: it will return unseen */
-  CT_OTHER_DETAIL = 12, /* the call at ra_slot has a detail record: in place of the clock its address in the target */
-  CT_OTHER_STACK = 3,   /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
-                            0: ra_slots do not tell whether an event is on it, only the next point is */
+  CT_OTHER_DETAIL =
+      12, /* the next event at ra_slot has a detail record: in place of the clock its address in the target */
+  CT_OTHER_STACK = 3, /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
+                          0: ra_slots do not tell whether an event is on it, only the next point is */
 };
 
 enum ct_copy {
@@ -138,13 +139,12 @@ struct ct_request {
 /*
  * The detail lane: further segments, after those of events, in the same table. A thread has one of them besides that of
  * its events, and appends a record for each enter and each return of a function that is hooked with detail. Then it
- * says where the record is, by an event of its own (CT_OTHER_DETAIL), after the enter's and before the return's: only
+ * says where the record is, by an event of its own (CT_OTHER_DETAIL), and then comes that of the enter or return: only
  * by that are records found, so a record says nothing of whether it is whole. The last record of a segment may end
  * after the segment's end, in the half of the stride that is otherwise never touched.
  */
 struct ct_detail_record {
-  uint64_t tsc;  /* as in the event of the enter or return */
-  uint64_t word; /* likewise, without a tag */
+  uint64_t word; /* as in the event of the enter or return, without a tag */
   uint64_t sp;   /* address of the return-address slot */
   uint64_t bp;
 };
@@ -157,9 +157,9 @@ struct ct_detail_enter {
 };
 struct ct_detail_return {
   struct ct_detail_record record;
-  uint64_t rax, rdx, xmm0, xmm1;
+  uint64_t rax, rdx, xmm0, xmm1, pad;
 };
-_Static_assert(sizeof(struct ct_detail_record) == 32 && sizeof(struct ct_detail_enter) == 104 &&
+_Static_assert(sizeof(struct ct_detail_record) == 24 && sizeof(struct ct_detail_enter) == 96 &&
                    sizeof(struct ct_detail_return) == 64,
                "detail records");
 #define CT_DETAIL_VECTORS     8u
@@ -600,6 +600,7 @@ struct ct_region_head {
   uint64_t restore_passthrough; /* the same of an excluded function */
   uint64_t sample_due;          /* a sampled hook under sampling: this call is to be recorded */
   uint64_t detail_full;         /* no room for a detail record */
+  uint64_t detail_tail;         /* the record of a call that came by a tail jump is there: its event */
   /* Of this region alone. */
   uint64_t region_bytes; /* of its mapping, from the head on */
   uint64_t patches;      /* address of its patches, sorted by address */

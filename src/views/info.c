@@ -189,6 +189,9 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   }
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
   json_object_set_new(info, "kept", copy_or_null(manifest, "kept"));
+  if (json_object_get(manifest, "detail") != NULL) {
+    json_object_set(info, "detail", json_object_get(manifest, "detail"));
+  }
   json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
   json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
   json_t *children = ct_process_tree_info(trace);
@@ -445,6 +448,28 @@ write_output(FILE *out, const json_t *manifest)
   uint64_t recorded = number(output, "recorded_bytes");
   if (recorded < first + second) {
     fprintf(out, "; %s of them recorded", ct_format_count(a, recorded));
+  }
+  putc('\n', out);
+}
+
+/* Registers and stack bytes of calls, and what of them is not in the trace. */
+static void
+write_detail(FILE *out, const json_t *manifest)
+{
+  const json_t *detail = json_object_get(manifest, "detail");
+  static const char *const keys[] = {"overwritten", "no_room", "refused"};
+  static const char *const texts[] = {"were written over before they were read (--detail-size)", "found no room",
+                                      "made no sense"};
+  char a[CT_COUNT_CHARS];
+  if (!json_is_object(detail)) {
+    return;
+  }
+  label(out, "detail");
+  fprintf(out, "%s records", ct_format_count(a, number(detail, "records")));
+  for (size_t i = 0; i < 3; i++) {
+    if (number(detail, keys[i]) != 0) {
+      fprintf(out, ", %s more %s", ct_format_count(a, number(detail, keys[i])), texts[i]);
+    }
   }
   putc('\n', out);
 }
@@ -743,6 +768,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_sampling(out, manifest);
     write_sums(out, trace, manifest);
     write_output(out, manifest);
+    write_detail(out, manifest);
     write_missed(out, manifest);
     write_cost(out, manifest);
     write_hook_costs(out, trace, manifest);

@@ -42,6 +42,7 @@ struct lane {
   struct ct_details *details; /* NULL: none, or not open */
   struct ct_registers detail; /* of the event taken last, when has_detail */
   bool has_detail;
+  const struct ct_detail *raw; /* the same, as long as no other is asked for; or NULL */
   uint8_t detail_stack[DETAIL_STACK_BYTES];
   uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
   uint8_t values;                        /* ... bit enum ct_value: which of them are known */

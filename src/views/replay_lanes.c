@@ -69,8 +69,10 @@ replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
 {
   int rc = ct_cursor_open(r->trace, lane->thread, 0, &lane->cursor, diag);
   if (rc == 0) {
-    if (lane->details == NULL && ct_details_open(r->trace, lane->thread, &lane->details, NULL) != CT_OK) {
+    int of_details = lane->details == NULL ? ct_details_open(r->trace, lane->thread, &lane->details, NULL) : 0;
+    if (of_details != 0) {
       lane->details = NULL; /* most have none */
+      r->notes->damaged_details += of_details == CT_EFORMAT;
     }
     refill(r, lane);
   }
@@ -161,8 +163,10 @@ static void
 take_detail(struct lane *lane, const struct ct_event *event)
 {
   lane->has_detail = false;
+  lane->raw = NULL;
   const struct ct_detail *detail = lane->details != NULL ? ct_details_of(lane->details, event) : NULL;
   if (detail != NULL) {
+    lane->raw = detail;
     memset(&lane->detail, 0, sizeof(lane->detail));
     if (detail->is_return) {
       put_result_detail(lane, detail);
@@ -231,6 +235,7 @@ replay_put_detail(const struct lane *lane, struct ct_line *line)
     return;
   }
   line->detail = detail;
+  line->raw = lane->raw;
   if (detail->integers_known != 0) {
     line->numbers[CT_VALUE_ARG_1] = detail->integers[0];
     line->numbers[CT_VALUE_ARG_2] = detail->integers[1];
@@ -254,6 +259,7 @@ void
 replay_close_lane(struct replay *r, struct lane *lane)
 {
   close_cursor(r, lane);
+  r->notes->damaged_details += lane->details != NULL && ct_details_state(lane->details) == CT_CURSOR_DAMAGED;
   ct_details_close(lane->details);
   lane->details = NULL;
   ct_view_stacks_destroy(&lane->stacks);

@@ -565,6 +565,49 @@ put_json_kind(struct ct_line_writer *w, const struct ct_line *line)
   }
 }
 
+/* So many numbers, each between quotation marks. */
+static void
+put_json_numbers(struct ct_line_writer *w, const char *key, const uint64_t *numbers, size_t count)
+{
+  put_text(w, key);
+  for (size_t i = 0; i < count; i++) {
+    put_text(w, i != 0 ? ",\"" : "\"");
+    put_hex(w, numbers[i]);
+    put_literal(w, "\"");
+  }
+}
+
+/* All that was recorded of a call or a return. */
+static void
+put_json_detail(struct ct_line_writer *w, const struct ct_line *line)
+{
+  const struct ct_detail *raw = line->raw;
+  if (raw == NULL) {
+    return;
+  }
+  if (raw->is_return) {
+    const uint64_t results[] = {raw->rax, raw->rdx, raw->xmm0, raw->xmm1};
+    put_json_numbers(w, ",\"results\":[", results, 4);
+    put_literal(w, "]");
+    return;
+  }
+  put_json_numbers(w, ",\"detail\":{\"registers\":[", raw->registers, 8);
+  put_json_numbers(w, "],\"return_address\":", &raw->return_address, 1);
+  put_json_numbers(w, ",\"sp\":", &raw->sp, 1);
+  put_json_numbers(w, ",\"bp\":", &raw->bp, 1);
+  if (raw->has_vectors) {
+    put_json_numbers(w, ",\"vectors\":[", raw->vectors, 8);
+    put_literal(w, "]");
+  }
+  put_literal(w, ",\"stack\":\"");
+  for (uint32_t i = 0; i < raw->stack_bytes; i++) {
+    static const char digits[] = "0123456789abcdef";
+    const char byte[3] = {digits[raw->stack[i] >> 4], digits[raw->stack[i] & 15], '\0'};
+    put_text(w, byte);
+  }
+  put_literal(w, "\"}");
+}
+
 /* Arguments and result once more by their types, where these are known. */
 static void
 put_json_typed(struct ct_line_writer *w, const struct ct_line *line)
@@ -614,6 +657,7 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
     put_literal(w, "\"");
   }
   put_json_typed(w, line);
+  put_json_detail(w, line);
 }
 
 static void

@@ -43,6 +43,7 @@ struct ct_line {
   uint8_t values;               /* bit enum ct_value: which are known */
   uint64_t numbers[CT_VALUE_RESULT + 1];
   const struct ct_registers *detail; /* NULL: none */
+  const struct ct_detail *raw;       /* JSON: the same as it was recorded; NULL: none */
   bool uncertain;
   const char *text; /* PRINT: of so many bytes (value), to descriptor fd */
   uint32_t fd;

@@ -20,10 +20,10 @@
  * enter two more say what is in rdi and rsi; the return half has one, before its own, of what is in rax. Each takes its
  * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
  *
- * With detail: the same with one more event on each way, which says where in the detail lane the record of the enter or
- * return is (ring/layout.h). The clock is kept below the stack pointer meanwhile (S-128), so that what recording takes
- * is in no call's time. Without room for the record the agent looks for another segment (detail_full) and it is tried
- * again, or left out.
+ * With detail: a record in the detail lane, and before the event of the enter or return one that says where it is
+ * (ring/layout.h). On the way back the clock is read first and kept below the stack pointer meanwhile (S-128), so that
+ * what this takes is in the time of the caller. Without room for the record the agent looks for another segment
+ * (detail_full) and it is tried again, or left out.
  *
  * Nothing but flags is changed on either way: at a function's entry and after its return no compiled code
  * has live flags; functions that have are refused by the planner. The layout up to `relocated` is the same for
@@ -178,7 +178,7 @@ emit_kept_clock(struct ct_code *out)
   ct_emit_mov_load(out, CT_RAX, ct_mem(CT_RSP, -128));
 }
 
-/* The place of a record in r10, and its head without the clock. rax, rdx are free. */
+/* The place of a record in r10, and its head. rax, rdx are free. */
 static void
 emit_detail_head(struct ct_code *out, uint32_t bytes, uint32_t word, struct detail *detail)
 {
@@ -196,22 +196,16 @@ emit_detail_head(struct ct_code *out, uint32_t bytes, uint32_t word, struct deta
   ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, bp)), CT_RBP);
 }
 
-/* The clock, from rax, into the record at r10. */
+/* The event that says where the record at r10 is; and here it goes on without one. */
 static void
-emit_detail_clock(struct ct_code *out)
-{
-  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_record, tsc)), CT_RAX);
-}
-
-/* The event that says where the record at r10 is. */
-static void
-emit_detail_link(struct ct_code *out)
+emit_detail_link(struct ct_code *out, struct detail *detail)
 {
   struct ct_code_label none = {0};
   emit_take_place(out, &none);
   ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_R10);
   emit_word(out, CT_WORD_DETAIL);
   ct_code_label_bind(out, &none);
+  detail->done = ct_code_pc(out);
 }
 
 /* The stack from rsp up to its end, and not more than `bytes`, with their number before them at disp(%r10). */
@@ -258,9 +252,10 @@ emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, ui
   if (spec->detail.stack != 0) {
     emit_stack_bytes(out, spec->detail.stack, at);
   }
+  emit_detail_link(out, detail);
 }
 
-/* What it returns. rax and rdx are saved, and the clock is kept. */
+/* What it returns. rax and rdx are saved. */
 static void
 emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, struct detail *detail)
 {
@@ -271,10 +266,7 @@ emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, s
   ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, rdx)), CT_RDX);
   ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm0)), 0);
   ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm1)), 1);
-  emit_kept_clock(out);
-  emit_detail_clock(out);
-  emit_detail_link(out);
-  detail->done = ct_code_pc(out);
+  emit_detail_link(out, detail);
 }
 
 /* r10 = address of the return address's byte in the table */
@@ -297,28 +289,17 @@ emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t hea
 static void
 emit_enter_event(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
-  struct ct_code_label without = {0};
-  uint32_t word = spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER;
   if (spec->values != CT_HOOK_VALUES_NONE) {
     emit_room_check(out, spec->values == CT_HOOK_VALUES_FEW ? 3 : 2, &cold->slow_enter);
   }
   if (spec->values == CT_HOOK_VALUES_DETAIL) {
     emit_detail_enter(out, spec, CT_WORD_ENTER, &cold->enter);
-    cold->enter.done = ct_code_pc(out);
   }
   emit_reserve(out, &cold->slow_enter);
-  if (spec->values == CT_HOOK_VALUES_DETAIL) {
-    ct_emit_cmp_imm(out, CT_R10, 0);
-    ct_emit_jcc_label(out, CT_JE, &without);
-    emit_detail_clock(out);
-    ct_code_label_bind(out, &without);
-  }
-  emit_event(out, word);
+  emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
   if (spec->values == CT_HOOK_VALUES_FEW) {
     emit_value(out, CT_WORD_ARG_1);
     emit_value(out, CT_WORD_ARG_2);
-  } else if (spec->values == CT_HOOK_VALUES_DETAIL) {
-    emit_detail_link(out);
   }
 }
 
@@ -513,26 +494,15 @@ emit_detail_full(const struct ct_trampoline_spec *spec, struct ct_code *out, str
   emit_cold(out, spec, offsetof(struct ct_region_head, detail_full));
 }
 
-/* A call that has come by a tail jump: the agent has written its event, and goes on here. Where there is no room. */
+/* The record of a call that has come by a tail jump: the agent sends it here, and writes its event. Where there is no
+ * room. */
 static void
 emit_detail_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
                  struct ct_hook_desc *desc)
 {
   desc->detail_tail = (uint16_t)(ct_code_pc(out) - desc->enter);
   emit_detail_enter(out, spec, CT_WORD_TAIL, &cold->tail);
-  emit_kept_clock(out);
-  emit_detail_clock(out);
-  emit_detail_link(out);
-  cold->tail.done = ct_code_pc(out);
-  emit_restore(out, CT_RAX);
-  emit_restore(out, CT_RDX);
-  emit_restore(out, CT_R11);
-  emit_restore(out, CT_R10);
-  ct_emit_jmp(out, desc->relocated);
-  uint64_t after_record = cold->enter.done;
-  cold->enter.done = ct_code_pc(out); /* with none in r10, which the event says then */
-  ct_emit_xor32(out, CT_R10, CT_R10);
-  ct_emit_jmp(out, after_record);
+  emit_cold(out, spec, offsetof(struct ct_region_head, detail_tail));
   emit_detail_full(spec, out, &cold->enter);
   emit_detail_full(spec, out, &cold->leave);
   emit_detail_full(spec, out, &cold->tail);
