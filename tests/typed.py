@@ -6,6 +6,7 @@ and without optimisation; and of calls of the C library what the program says of
     tests/typed.py [--filter PATTERN] [--build DIR]
 """
 import json
+import os
 import re
 import shutil
 import struct
@@ -203,6 +204,38 @@ def known_calls(scene):
     """Without debug information, the library's and the program's."""
     library_calls(scene, "libc.so.6", "-O1")
     library_calls(scene, "libcalls", "-O1", "-static")
+
+
+@case
+def after_a_crash(scene):
+    """The last calls in info, by --args and by --detail."""
+    program = scene.compile("programs/crash.c", "-g", "-O1", "-pthread")
+    for options in (["--args"], ["--detail", "crash!*"]):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.execute(scene.contrail, "record", "-q", "-o", scene.trace, *options, "--", program, "main")
+        out = scene.run(scene.contrail, "info", scene.trace)
+        expect(re.search(r"  outer\(x=1\) \(crash\)  -- unfinished\n.*  middle\(x=1\) \(crash\)  -- unfinished", out), out)
+        calls = json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))["crash"]["threads"][0]["last_calls"]
+        expect(calls[-2]["arguments"] == [{"name": "x", "type": "int", "raw": "0x1", "value": 1}], calls[-2])
+
+
+@case
+def damaged(scene):
+    """A file of prototypes that is cut, spoiled or gone: said, and the values are there as numbers."""
+    scene.calls(scene.build("programs/typed.c", "gcc", "-O1"))
+    path = os.path.join(scene.trace, "prototypes.tsv")
+    with open(path, "rb") as file:
+        whole = file.read()
+    expect("t_void(a=2)" in scene.run(scene.contrail, "replay", scene.trace), "as it is")
+    spoiled = bytearray(whole)
+    spoiled[len(whole) // 2] ^= 1
+    for content, said in ((whole[:-20], "prototypes.tsv is 20 bytes shorter than it was"), (b"", "prototypes.tsv is missing"),
+                          (bytes(spoiled), "prototypes.tsv is damaged: values are shown without their types")):
+        with open(path, "wb") as file:
+            file.write(content)
+        out = scene.run(scene.contrail, "replay", scene.trace)
+        expect(out.startswith("DAMAGED: " + said), out[:300])
+        expect("t_void(0x2, 0x" in out and "t_void(a=" not in out, out[:1000])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 
 #include "base/demangle.h"
 #include "base/json.h"
+#include "views/prototypes.h"
 #include "views/text.h"
 
 #include <inttypes.h>
@@ -41,12 +42,14 @@ struct call {
   uint64_t began, ticks; /* of the thread's own time: when it was entered, how long it took */
   uint32_t fn, depth;
   bool open, timed; /* not timed: a function of which only the enter is recorded; open: ticks are those to the end */
+  struct ct_registers registers; /* what was recorded of its values */
 };
 struct calls {
   struct call ring[CALLS_MAX];
   uint64_t count;
   uint64_t last_tsc; /* of an event */
   struct ct_view_clock clock;
+  struct ct_details *details; /* NULL: none */
 };
 
 static void
@@ -72,6 +75,33 @@ end_call(struct calls *calls, const struct ct_event *event)
   }
 }
 
+/* The latest open call at a depth; NULL: it is not kept. */
+static struct call *
+open_call(struct calls *calls, uint32_t depth)
+{
+  for (uint64_t n = calls->count; n-- > 0 && n + CALLS_MAX >= calls->count;) {
+    struct call *call = &calls->ring[n % CALLS_MAX];
+    if (call->open && call->depth == depth) {
+      return call;
+    }
+  }
+  return NULL;
+}
+
+/* Its values, ahead of what becomes of the call by the event. */
+static void
+take_values(struct calls *calls, const struct ct_event *event)
+{
+  bool is_value = event->kind == CT_EV_VALUE;
+  const struct ct_detail *detail = calls->details != NULL ? ct_details_of(calls->details, event) : NULL;
+  struct call *call = is_value || detail != NULL ? open_call(calls, event->depth) : NULL;
+  if (call != NULL && is_value) {
+    ct_registers_add_value(&call->registers, event);
+  } else if (call != NULL) {
+    ct_registers_add(&call->registers, detail, NULL, 0);
+  }
+}
+
 static void
 take_event(struct calls *calls, const struct ct_event *event)
 {
@@ -80,16 +110,22 @@ take_event(struct calls *calls, const struct ct_event *event)
   switch (event->kind) {
   case CT_EV_ENTER:
     add_call(calls, event, true);
+    take_values(calls, event);
     break;
   case CT_EV_TAIL:
     end_call(calls, event);
     add_call(calls, event, true);
+    take_values(calls, event);
+    break;
+  case CT_EV_VALUE:
+    take_values(calls, event);
     break;
   case CT_EV_POINT:
     add_call(calls, event, false);
     break;
   case CT_EV_RETURN:
   case CT_EV_LEFT:
+    take_values(calls, event);
     end_call(calls, event);
     break;
   default:
@@ -122,6 +158,9 @@ read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, st
   if (rc != 0) {
     return rc;
   }
+  if (ct_details_open(trace, position, &calls->details, NULL) != CT_OK) {
+    calls->details = NULL;
+  }
   if (ct_cursor_seek_tail(cursor, TAIL_OPS) == 0) {
     while ((count = ct_cursor_next(cursor, &events)) != 0) {
       for (size_t i = 0; i < count; i++) {
@@ -131,6 +170,7 @@ read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, st
     end_open_calls(calls, trace, position, ct_cursor_state(cursor));
   }
   ct_cursor_close(cursor);
+  ct_details_close(calls->details);
   return 0;
 }
 
@@ -183,10 +223,58 @@ tid_of(const json_t *object)
 
 /* ---- JSON ---- */
 
+static bool
+has_values(const struct call *call)
+{
+  const struct ct_registers *registers = &call->registers;
+  return (registers->integers_known | registers->vectors_known | registers->results_known) != 0;
+}
+
+static const char *
+find_symbol(void *prototypes, uint64_t address, uint64_t *offset)
+{
+  return ct_view_prototypes_symbol(prototypes, address, offset);
+}
+
+/* JSON text as a value. */
+static void
+set_values(json_t *item, const char *key, struct ct_value_text *text)
+{
+  json_t *value = text->length != 0 ? json_loadb(text->data, text->length, 0, NULL) : NULL;
+  if (value != NULL) {
+    json_object_set_new(item, key, value);
+  }
+  text->length = 0;
+}
+
+/* As replay has them. */
+static void
+put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, json_t *item)
+{
+  const struct ct_registers *registers = &call->registers;
+  const struct ct_prototype *prototype = ct_view_prototype(prototypes, call->fn);
+  struct ct_value_context context = {.arg = prototypes, .symbol = find_symbol};
+  struct ct_value_text text = {NULL, 0, 0};
+  if (prototype == NULL) {
+    return;
+  }
+  if (registers->integers_known != 0) {
+    ct_values_put_json_arguments(&text, prototype, registers, &context);
+    set_values(item, "arguments", &text);
+  }
+  if (registers->results_known != 0) {
+    ct_values_put_json_result(&text, prototype, registers, &context);
+    set_values(item, "returned", &text);
+  }
+  ct_value_text_free(&text);
+}
+
 static json_t *
 calls_json(struct ct_trace *trace, const struct calls *calls)
 {
   json_t *list = json_array();
+  struct ct_view_prototypes prototypes;
+  ct_view_prototypes_init(&prototypes, trace);
   const struct call *call;
   for (uint64_t n = 0; (call = call_at(calls, n)) != NULL; n++) {
     const struct ct_trace_function *fn = ct_trace_function(trace, call->fn);
@@ -199,8 +287,12 @@ calls_json(struct ct_trace *trace, const struct calls *calls)
     json_object_set_new(item, "open", json_boolean(call->open));
     json_object_set_new(item, "duration_ns",
                         call->timed ? json_integer((json_int_t)ct_trace_ticks_ns(trace, call->ticks)) : json_null());
+    if (has_values(call)) {
+      put_values_json(&prototypes, call, item);
+    }
     json_array_append_new(list, item);
   }
+  ct_view_prototypes_destroy(&prototypes);
   return list;
 }
 
@@ -325,6 +417,30 @@ write_backtrace(FILE *out, const json_t *thread, size_t max)
   }
 }
 
+/* The function's name, and its values where there are some. */
+static void
+write_call_name(struct ct_view_prototypes *prototypes, const struct call *call, FILE *out)
+{
+  const struct ct_trace_function *fn = ct_trace_function(prototypes->trace, call->fn);
+  const char *name = fn != NULL ? fn->name : "?";
+  const struct ct_prototype *prototype = has_values(call) ? ct_view_prototype(prototypes, call->fn) : NULL;
+  struct ct_value_context context = {.arg = prototypes, .symbol = find_symbol};
+  struct ct_value_text text = {NULL, 0, 0};
+  if (prototype == NULL) {
+    ct_put_printable(out, name, SIZE_MAX);
+    return;
+  }
+  ct_put_printable(out, name, strchr(name, '(') != NULL ? ct_demangled_name_length(name) : SIZE_MAX);
+  ct_values_put_arguments(&text, prototype, &call->registers, &context);
+  fprintf(out, "(%s)", text.data != NULL ? text.data : "");
+  text.length = 0;
+  if (call->registers.results_known != 0) {
+    ct_values_put_result(&text, prototype, &call->registers, &context);
+    fputs(text.length != 0 ? text.data : "", out);
+  }
+  ct_value_text_free(&text);
+}
+
 static int
 write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t position, uint64_t max)
 {
@@ -339,6 +455,8 @@ write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t 
   for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++) {
     outermost = call->depth < outermost ? call->depth : outermost;
   }
+  struct ct_view_prototypes prototypes;
+  ct_view_prototypes_init(&prototypes, trace);
   begin_line(out, "");
   fputs("last calls (time, duration, depth):\n", out);
   for (uint64_t n = first; (call = call_at(&calls, n)) != NULL; n++) {
@@ -352,11 +470,12 @@ write_calls(struct ct_trace *trace, enum ct_view_time time, FILE *out, uint32_t 
     fputs("  ", out);
     put_seconds(out, since_start_ns(trace, call->enter_tsc));
     fprintf(out, " %10s %4u  %*s", duration, call->depth, 2 * (int)(indent < INDENT_MAX ? indent : INDENT_MAX), "");
-    ct_put_printable(out, fn != NULL ? fn->name : "?", SIZE_MAX);
+    write_call_name(&prototypes, call, out);
     fputs(" (", out);
     ct_put_printable(out, ct_trace_module_name(trace, fn != NULL ? fn->module : UINT32_MAX), SIZE_MAX);
     fputs(call->open ? ")  -- unfinished\n" : ")\n", out);
   }
+  ct_view_prototypes_destroy(&prototypes);
   return 0;
 }
 

@@ -533,15 +533,31 @@ name_in(const char *line, size_t *length)
   return begin;
 }
 
+/* Of glibc's "__strlen_avx2" the length of "strlen"; 0: it is no name of a variant. */
+static size_t
+variant_length(const char *symbol)
+{
+  static const char *const marks[] = {"avx", "evex", "sse", "ssse3", "fma", "erms", "unaligned", "generic"};
+  const char *mark = strncmp(symbol, "__", 2) == 0 ? strchr(symbol + 2, '_') : NULL;
+  for (size_t i = 0; mark != NULL && i < sizeof(marks) / sizeof(marks[0]); i++) {
+    if (strncmp(mark + 1, marks[i], strlen(marks[i])) == 0) {
+      return (size_t)(mark - symbol - 2);
+    }
+  }
+  return 0;
+}
+
 const char *
 ct_known_call(const char *symbol, bool is_glibc)
 {
-  size_t wanted = strlen(symbol);
+  size_t variant = is_glibc ? variant_length(symbol) : 0;
+  size_t wanted = variant != 0 ? variant : strlen(symbol);
+  symbol += variant != 0 ? 2 : 0;
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     size_t length;
     const char *name = name_in(calls[i], &length);
     if (length == wanted && memcmp(name, symbol, length) == 0) {
-      return calls[i][0] == '~' && is_glibc ? NULL : calls[i] + (calls[i][0] == '~');
+      return calls[i][0] == '~' && is_glibc && variant == 0 ? NULL : calls[i] + (calls[i][0] == '~');
     }
   }
   return NULL;

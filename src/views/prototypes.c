@@ -10,6 +10,7 @@
 
 #include <contrail/text.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +133,7 @@ make(struct ct_view_prototypes *prototypes, const struct ct_trace_function *func
   const char *call = NULL;
   struct ct_prototype prototype;
   if (in_library || (line == NULL && !image_has_library(trace, prototypes->image))) {
-    call = ct_known_call(function->raw_name, strstr(module, "musl") == NULL);
+    call = ct_known_call(function->raw_name, strstr(module, "musl") == NULL && strncmp(module, "ld-", 3) != 0);
   }
   char *text = call != NULL ? malloc(CT_KNOWN_CALL_BYTES) : line != NULL ? strdup(line) : NULL;
   if (text == NULL) {
@@ -233,4 +234,52 @@ ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn)
     make(prototypes, function, entry);
   }
   return entry->prototype;
+}
+
+/* ---- Registers ---- */
+
+/* The stack's first word is the return-address slot; arguments come after it. */
+static void
+add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack, size_t size)
+{
+  enum { SLOT_BYTES = 8 };
+  static_assert(CT_DETAIL_RDI == 0 && CT_DETAIL_R9 == CT_INTEGER_PLACES - 1, "in the order of the places");
+  memcpy(to->integers, detail->registers, sizeof(to->integers));
+  to->integers_known = (1u << CT_INTEGER_PLACES) - 1;
+  memcpy(to->vectors, detail->vectors, sizeof(to->vectors));
+  to->vectors_known = detail->has_vectors ? UINT8_MAX : 0;
+  size_t bytes = detail->stack_bytes > SLOT_BYTES ? detail->stack_bytes - SLOT_BYTES : 0;
+  bytes = bytes < size ? bytes : size;
+  if (bytes != 0) {
+    memcpy(stack, detail->stack + SLOT_BYTES, bytes);
+    to->stack = stack;
+    to->stack_bytes = (uint32_t)bytes;
+    to->stack_address = detail->sp + SLOT_BYTES;
+  }
+}
+
+void
+ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size)
+{
+  if (!detail->is_return) {
+    add_call(registers, detail, stack, size);
+    return;
+  }
+  registers->results[0] = detail->rax;
+  registers->results[1] = detail->rdx;
+  registers->result_vectors[0] = detail->xmm0;
+  registers->result_vectors[1] = detail->xmm1;
+  registers->results_known = registers->result_vectors_known = 3;
+}
+
+void
+ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value)
+{
+  if (value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2) {
+    registers->integers[value->reason - CT_VALUE_ARG_1] = value->value;
+    registers->integers_known |= (uint8_t)(1u << (value->reason - CT_VALUE_ARG_1));
+  } else if (value->reason == CT_VALUE_RESULT) {
+    registers->results[0] = value->value;
+    registers->results_known |= 1;
+  }
 }

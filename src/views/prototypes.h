@@ -30,4 +30,9 @@ const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototyp
  * call. */
 const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t address, uint64_t *offset);
 
+/* Adds what was recorded of a call or of its return. The stack is copied to `stack`, as much as there is room for. */
+void ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size);
+/* The same of an event of kind VALUE. */
+void ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value);
+
 #endif

@@ -2,8 +2,6 @@
 /* Lanes: a thread's events one by one with their values, and which lane is due; see replay_internal.h. */
 #include "views/replay_internal.h"
 
-#include <assert.h>
-
 #include <string.h>
 
 void
@@ -128,38 +126,6 @@ keep_result(struct lane *lane, const struct ct_event *value)
 }
 
 static void
-put_result_detail(struct lane *lane, const struct ct_detail *detail)
-{
-  lane->detail.results[0] = detail->rax;
-  lane->detail.results[1] = detail->rdx;
-  lane->detail.result_vectors[0] = detail->xmm0;
-  lane->detail.result_vectors[1] = detail->xmm1;
-  lane->detail.results_known = lane->detail.result_vectors_known = 3;
-  lane->has_detail = true;
-}
-
-/* The stack's first word is the return-address slot; arguments come after it. */
-static void
-put_call_detail(struct lane *lane, const struct ct_detail *detail)
-{
-  enum { SLOT_BYTES = 8 };
-  struct ct_registers *to = &lane->detail;
-  static_assert(CT_DETAIL_RDI == 0 && CT_DETAIL_R9 == CT_INTEGER_PLACES - 1, "in the order of the places");
-  memcpy(to->integers, detail->registers, sizeof(to->integers));
-  to->integers_known = (1u << CT_INTEGER_PLACES) - 1;
-  memcpy(to->vectors, detail->vectors, sizeof(to->vectors));
-  to->vectors_known = detail->has_vectors ? UINT8_MAX : 0;
-  uint32_t bytes = detail->stack_bytes < sizeof(lane->detail_stack) ? detail->stack_bytes : sizeof(lane->detail_stack);
-  if (bytes > SLOT_BYTES) {
-    memcpy(lane->detail_stack, detail->stack + SLOT_BYTES, bytes - SLOT_BYTES);
-    to->stack = lane->detail_stack;
-    to->stack_bytes = bytes - SLOT_BYTES;
-    to->stack_address = detail->sp + SLOT_BYTES;
-  }
-  lane->has_detail = true;
-}
-
-static void
 take_detail(struct lane *lane, const struct ct_event *event)
 {
   lane->has_detail = false;
@@ -168,11 +134,8 @@ take_detail(struct lane *lane, const struct ct_event *event)
   if (detail != NULL) {
     lane->raw = detail;
     memset(&lane->detail, 0, sizeof(lane->detail));
-    if (detail->is_return) {
-      put_result_detail(lane, detail);
-    } else {
-      put_call_detail(lane, detail);
-    }
+    ct_registers_add(&lane->detail, detail, lane->detail_stack, sizeof(lane->detail_stack));
+    lane->has_detail = true;
   }
 }
 
@@ -185,7 +148,8 @@ replay_add_result_detail(struct lane *lane, const struct ct_event *event)
     if (!lane->has_detail) {
       memset(&lane->detail, 0, sizeof(lane->detail));
     }
-    put_result_detail(lane, detail);
+    ct_registers_add(&lane->detail, detail, NULL, 0);
+    lane->has_detail = true;
   }
 }
 

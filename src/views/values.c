@@ -525,7 +525,7 @@ put_json_value(struct ct_value_text *out, const struct ct_type *type, const stru
     put_text(out, ",\"value\":");
     if (shown[0] == '?') {
       put_text(out, "null");
-    } else if (strpbrk(shown, "nN") != NULL) { /* nan, inf */
+    } else if (!isfinite(strtod(shown, NULL))) { /* no number of JSON, or none that readers take */
       put_json_string(out, shown);
     } else {
       put_text(out, shown);

@@ -3,6 +3,7 @@
 #include "elf_mutate.h"
 
 #include "target/functions.h"
+#include "target/prototypes.h"
 
 static void
 check_functions(struct ct_elf *elf, const char *path)
@@ -29,6 +30,50 @@ check_functions(struct ct_elf *elf, const char *path)
       CHECK(alias[0] != 0 && f->name != NULL && strcmp(alias, f->name) != 0);
     }
   }
+}
+
+static uint32_t
+take_constants(void *arg, const struct ct_constant *list, uint32_t count)
+{
+  size_t *total = arg;
+  for (uint32_t i = 0; i < count; i++) {
+    *total += strlen(list[i].name);
+  }
+  return count;
+}
+
+/* What is found can be written and read again. */
+static void
+take_prototype(void *arg, size_t index, const struct ct_prototype *prototype)
+{
+  static struct ct_prototype again;
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out != NULL);
+  ct_prototype_write(out, prototype);
+  CHECK(fclose(out) == 0 && ct_prototype_parse(text, &again));
+  CHECK(again.count == prototype->count && again.is_variadic == prototype->is_variadic);
+  free(text);
+}
+
+static void
+check_prototypes(struct ct_elf *elf)
+{
+  const struct ct_function *functions;
+  size_t count, total = 0;
+  struct ct_prototype_sink sink = {&total, take_constants, take_prototype};
+  if (ct_elf_functions(elf, &functions, &count, NULL) != CT_OK) {
+    return;
+  }
+  struct ct_prototype_wanted *wanted = calloc(count + 1, sizeof(*wanted));
+  CHECK(wanted != NULL);
+  for (size_t i = 0; i < count; i++) {
+    wanted[i] = (struct ct_prototype_wanted){functions[i].address, functions[i].name};
+  }
+  int code = ct_prototypes_read(elf, wanted, count, &sink);
+  CHECK(code == CT_OK || code == CT_ENOENT || code == CT_ENOMEM);
+  free(wanted);
 }
 
 int
@@ -69,6 +114,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)strlen(ct_elf_soname(elf));
   }
   check_functions(elf, "(memory)");
+  check_prototypes(elf);
   ct_elf_close(elf);
   free(copy);
   return 0;

@@ -4,6 +4,7 @@
  * here, so that what is after them is met, and then some bytes of the file are spoiled without.
  *
  *   input:   flags u8 | bytes of the manifest u16 | bytes of functions.tsv u16 | these | blocks
+ *   functions.tsv is written as prototypes.tsv too.
  *   block:   flags u8 | bytes of the sections open, ops, ids, deltas, extra u16 x 5 | first tsc u32, span u32 |
  *            frames open u8 | of them listed u8 | lost u8 | the sections
  *   flags:   1 one byte of the file is spoiled, at the place that stands in front of the blocks (u16)
@@ -37,7 +38,7 @@ static uint32_t block_number;
 static void
 leave(void)
 {
-  static const char *const names[] = {"manifest.json",      "functions.tsv", "thread_0/index.ctb",
+  static const char *const names[] = {"manifest.json",      "functions.tsv", "prototypes.tsv", "thread_0/index.ctb",
                                       "thread_1/index.ctb", "thread_0",      "thread_1"};
   char path[128];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -69,6 +70,20 @@ put_file(const char *name, const void *bytes, size_t size)
   snprintf(path, sizeof(path), "%s/%s", folder, name);
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   CHECK(fd >= 0 && write(fd, bytes, size) == (ssize_t)size && close(fd) == 0);
+}
+
+/* prototypes.tsv has the same lines, with the checksum that they need. */
+static void
+put_prototypes(const uint8_t *lines, size_t bytes)
+{
+  char head[64];
+  int length = snprintf(head, sizeof(head), "%s%08x\n", CT_PROTOTYPES_HEAD, ct_crc32c(0, lines, bytes));
+  char *whole = malloc((size_t)length + bytes);
+  CHECK(whole != NULL);
+  memcpy(whole, head, (size_t)length);
+  memcpy(whole + length, lines, bytes);
+  put_file("prototypes.tsv", whole, (size_t)length + bytes);
+  free(whole);
 }
 
 static void
@@ -227,6 +242,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   uint8_t *functions = input_part(&input, function_bytes, &function_bytes);
   put_file("manifest.json", manifest, manifest_bytes);
   put_file("functions.tsv", functions, function_bytes);
+  put_prototypes(functions, function_bytes);
   size_t spoiled = flags & 1 ? input_number(&input, 2) : SIZE_MAX;
   file_bytes = 0;
   append_file_header(0);

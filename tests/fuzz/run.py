@@ -39,6 +39,7 @@ TARGETS = {
     "cache": ["-max_len=256"],
     "pattern": ["-max_len=128"],
     "rpc": ["-max_len=1024"],
+    "values": ["-max_len=1024"],
 }
 FOUND_BYTES_MAX = 40000
 LIMITS = ["-timeout=20", "-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-print_final_stats=1"]
@@ -70,6 +71,19 @@ __asm__(".text\n.type short_one,@function\nshort_one: .cfi_startproc\nret\n.cfi_
         ".type into,@function\n.globl into\ninto: .cfi_startproc\nxor %eax,%eax\n1: inc %eax\ncmp $9,%eax\njne 1b\nret\n"
         ".cfi_endproc\n.size into,.-into\n"
         ".type calls,@function\ncalls: .cfi_startproc\ncall into\njmp into\n.cfi_endproc\n.size calls,.-calls\n");
+"""
+TYPES_SOURCE = r"""
+enum color { red, green = 5, blue = -1 };
+struct inner { float f[2]; };
+struct small { struct inner i; long n; };
+struct big { struct small s[3]; unsigned bit : 3; };
+union any { double d; struct inner i; };
+typedef const char *text;
+__attribute__((noinline)) struct small one(enum color c, text t, struct small s, struct big b, union any u, _Bool k)
+{ s.n += c + t[0] + b.bit + (long)u.d + k; return s; }
+__attribute__((noinline)) long double two(long double x, double _Complex z, __int128 w, int (*f)(int), ...)
+{ return x + (long)w + f(1) + __real__ z; }
+struct big three(int n) { struct big b = {}; b.bit = n; return b; }
 """
 CPP_SOURCE = r"""
 struct Text { Text(); ~Text(); int n; };
@@ -152,6 +166,9 @@ def elf_seeds():
         yield from compiled("b.cpp", CPP_SOURCE, "-O1")
         for data in list(compiled("a.c", C_SOURCE, "-O1", "-gdwarf-4")) + list(compiled("a.c", C_SOURCE, "-O1", "-g")):
             yield without_symtab(data)
+        for level in ("-O0", "-O2"):
+            yield from compiled("t.c", TYPES_SOURCE, level, "-g")
+        yield from compiled("t.cpp", CPP_SOURCE, "-O1", "-g")
         if plain and shutil.which("objcopy"):
             path = os.path.join(folder, "mini.so")
             with open(path, "wb") as file:

@@ -263,6 +263,10 @@ known_calls(void **state)
   assert_null(ct_known_call("memcpy", true)); /* there it is what chooses the variant */
   assert_non_null(ct_known_call("memcpy", false));
   assert_null(ct_known_call("opener", true));
+  assert_ptr_equal(ct_known_call("__strlen_avx2", true), ct_known_call("strlen", false));
+  assert_ptr_equal(ct_known_call("__memcpy_avx_unaligned_erms", true), ct_known_call("memcpy", false));
+  assert_null(ct_known_call("__strcasecmp_l_avx2", true)); /* it takes one more */
+  assert_null(ct_known_call("__memset_chk_evex", true));
 }
 
 /* A line without what only contrail reads; the name in parentheses, as it may be a macro too. */
