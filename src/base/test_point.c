@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MS_MAX 3600000 /* an hour */
+
 void
 ct_test_point(const char *name)
 {
@@ -13,4 +15,13 @@ ct_test_point(const char *name)
   if (wanted != NULL && strcmp(wanted, name) == 0) {
     raise(SIGSTOP); /* to this thread, so that it goes no further */
   }
+}
+
+uint64_t
+ct_test_duration_ns(const char *name, uint64_t otherwise)
+{
+  const char *value = secure_getenv(name);
+  char *end = NULL;
+  unsigned long ms = value != NULL ? strtoul(value, &end, 10) : 0;
+  return value != NULL && end != value && *end == '\0' && ms <= MS_MAX ? (uint64_t)ms * 1000000 : otherwise;
 }

@@ -6,6 +6,7 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "base/test_point.h"
 #include "process/ids.h"
 
 #include <fcntl.h>
@@ -510,7 +511,7 @@ void
 session_date_history(struct ct_session *session)
 {
   if (session->node.history != NULL) {
-    session->node.history->until_ns = ct_now_ns() + LINGER_NS;
+    session->node.history->until_ns = ct_now_ns() + ct_test_duration_ns("CONTRAIL_TEST_LINGER_MS", LINGER_NS);
   }
 }
 
