@@ -3,13 +3,19 @@
 """Recordings that keep the last stretch only (record --last): that it is exactly the last one, that neither memory nor disk
 grows, and that it survives the recorder.
 
-    tests/last.py [--filter PATTERN] [--build DIR]
+    tests/last.py [--filter PATTERN] [--build DIR] [--seconds N of the long run]
 """
+import json
 import os
+import random
 import re
+import shutil
+import signal
+import subprocess
+import time
 
 import harness
-from harness import case, expect, main
+from harness import case, expect, main, need_root, wait_for
 
 COUNT = """#include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +31,13 @@ int main(int argc, char **argv)
 
 
 class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.processes = []
+        self.runtime = self.path("runtime")
+        os.mkdir(self.runtime, 0o700)
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.runtime)
+
     def build(self, text, *words, name="program"):
         return self.compile(self.write(name + ".c", text), "-O1", "-g", "-fno-inline", "-w", *words, name=name)
 
@@ -46,10 +59,61 @@ class Scene(harness.Scene):
         return clock["ns0"] + (manifest["kept"]["begin_tsc"] - clock["tsc0"]) * rate - manifest["start_ns"]
 
     def steps(self, trace=None):
-        """The first arguments of the calls of step, in their order."""
-        lines = self.lines(trace=trace)
-        return [int(line["args"][0], 16) for line in lines if line["kind"] == "enter" and line["name"] == "step" and
-                "entered_before" not in line]
+        """The first arguments of the calls of step, in their order; of those after the last loss, on a busy machine."""
+        steps = []
+        for line in self.lines(trace=trace):
+            if line["kind"] == "lost":
+                steps = []
+            elif line["kind"] == "enter" and line["name"] == "step" and "args" in line and "entered_before" not in line:
+                steps.append(int(line["args"][0], 16))
+        return steps
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                children = []
+                for task in os.listdir(f"/proc/{process.pid}/task"):
+                    with open(f"/proc/{process.pid}/task/{task}/children", encoding="ascii") as file:
+                        children += file.read().split()
+                process.kill()
+                for pid in children:
+                    subprocess.run(["kill", "-9", pid], check=False, stderr=subprocess.DEVNULL)
+            process.wait()
+
+    def start(self, *words, **more):
+        self.processes.append(subprocess.Popen(words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                               stderr=subprocess.PIPE, env=self.environment, **more))
+        return self.processes[-1]
+
+    def start_last(self, size, *words):
+        """A recording that goes on, with a store that is full."""
+        process = self.start(self.contrail, "record", "-q", "-o", self.trace, "--last", size, *words)
+        wait_for("a full store", lambda: process.poll() is not None or self.kept(process).get("bytes", 0) > 900000)
+        expect(process.poll() is None, "the recording has ended")
+        return process
+
+    def kept(self, process):
+        for status in json.loads(self.run(self.contrail, "sessions", "--json"))["sessions"]:
+            if status.get("controller") == process.pid:
+                return status.get("kept", {})
+        return {}
+
+    def session(self, process):
+        sessions = json.loads(self.run(self.contrail, "sessions", "--json"))["sessions"]
+        return [status for status in sessions if status.get("controller") == process.pid][0]
+
+    def stores(self):
+        place = os.path.join(self.runtime, "contrail")
+        names = os.listdir(place) if os.path.isdir(place) else []
+        return [os.path.join(place, name) for name in names if name.endswith(".store")]
+
+    def kill(self, process):
+        """The recorder, and what it recorded."""
+        pid = self.session(process)["pid"]
+        process.kill()
+        process.wait()
+        os.kill(pid, signal.SIGKILL)
+        return pid
 
 
 def consecutive(numbers):
@@ -63,6 +127,8 @@ def exact(scene):
     not_kept = scene.last("1M", "--args", "--trace", "step", "--", program, "600")
     steps = scene.steps()
     expect(steps[-1] == 599999 and consecutive(steps), "not the last calls, or not all of them")
+    if scene.info()["dropped"]:
+        return f"{len(steps)} calls; the machine was too busy for more"
     before = 600000 - len(steps)
     expect(not_kept in (2 * before, 2 * before - 1), f"{not_kept} events are said not to be kept, of {before} calls")
     manifest, info = scene.manifest(), scene.info()
@@ -148,10 +214,7 @@ def too_little_room(scene):
            f"{result.returncode}: {result.stderr}")
     expect(result.stderr.count("\n") == 1, "not one line")
     expect(not os.path.exists(scene.trace), "a directory is left")
-    places = [os.path.join(os.environ["XDG_RUNTIME_DIR"], "contrail"), f"/dev/shm/contrail-{os.geteuid()}"]
-    for place in places:
-        left = [name for name in (os.listdir(place) if os.path.isdir(place) else []) if name.endswith(".store")]
-        expect(not left or place.startswith("/dev/shm"), f"{left} are left in {place}")
+    expect(scene.stores() == [], "a store is left")
 
 
 @case
@@ -162,9 +225,183 @@ def output_too(scene):
     scene.last("1M", "--trace", "main", "--", program)
     text = scene.run(scene.contrail, "output", scene.trace)
     lines = [line for line in text.splitlines() if "line " in line]
-    expect(lines[-1].find("line 39999 ") >= 0, "not the last lines")
+    numbers = [int(re.search(r"line (\d+) ", line)[1]) for line in lines]
+    expect(numbers == sorted(numbers) and numbers[0] > 1000, "not the last lines")
     expect(1000 < len(lines) < 39000, f"{len(lines)} lines were kept")
 
 
+@case
+def dump_while_running(scene):
+    """Dumps are whole traces, each of what was last, and the recording goes on to its end."""
+    program = scene.build(COUNT)
+    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "1000000")
+    last = 0
+    for turn in (1, 2):
+        answer = json.loads(scene.run(scene.contrail, "dump", "--json", str(scene.session(process)["pid"])))["dump"]
+        expect(answer["directory"] == f"{scene.trace}.dump-{turn}", "not the name that was to be expected")
+        info, steps = scene.info(answer["directory"]), scene.steps(answer["directory"])
+        expect(info["complete"] and info["events"] == answer["events"], "not complete")
+        expect(consecutive(steps) and (len(steps) > 50000 or info["dropped"]) and steps[-1] > last, "not the last calls, or not all")
+        if info["dropped"] == 0:
+            expect(answer["not_kept"] in (2 * steps[0], 2 * steps[0] - 1), "not all the others are counted")
+        last = steps[-1]
+    expect(scene.execute(scene.contrail, "dump", "-o", answer["directory"]).returncode == 1, "written over")
+    scene.run(scene.contrail, "dump", "-o", "here")
+    scene.run(scene.contrail, "info", "here")
+    scene.run(scene.contrail, "stop", "--end")
+    process.wait(60)
+    expect(scene.info()["complete"] and scene.not_kept(scene.trace) > answer["not_kept"], "the end was not written")
+    expect(scene.stores() == [], "the store is left")
+
+
+@case
+def dump_of_others(scene):
+    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--", "/bin/sleep", "100")
+    wait_for("the session", lambda: scene.kept(process) == {} and "sleep" in scene.run(scene.contrail, "sessions"))
+    result = scene.execute(scene.contrail, "dump")
+    expect(result.returncode == 1 and "keeps all events" in result.stderr, result.stderr)
+    scene.run(scene.contrail, "stop", "--end")
+
+
+@case
+def killed(scene):
+    """The recorder dies by SIGKILL: recover has all but what was in the last block."""
+    program = scene.build(COUNT)
+    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "100000000")
+    expect(scene.execute(scene.contrail, "recover", scene.trace).returncode == 1, "recovered while it is recorded")
+    scene.run(scene.contrail, "recover")
+    recorded = scene.session(process)["events"]
+    pid = scene.kill(process)
+    text = scene.run(scene.contrail, "info", scene.trace)
+    expect("contrail recover" in text.splitlines()[0], text)
+    result = scene.execute(scene.contrail, "recover", f"program-{pid}")
+    expect(result.returncode == 0 and f"in {scene.trace}" in result.stderr, result.stderr)
+    expect(scene.stores() == [], "the store is left")
+    steps = scene.steps()
+    expect(consecutive(steps) and (len(steps) > 50000 or scene.info()["dropped"]), "not all of the last calls")
+    expect(2 * steps[-1] > recorded - 100000 or scene.info()["dropped"], f"up to call {steps[-1]}, but {recorded} events had been recorded")
+    expect(scene.manifest()["state"] == "recovered", "the state is wrong")
+    first = scene.run(scene.contrail, "info", scene.trace).splitlines()
+    expect(first[0].startswith("holds the last ") and first[1].startswith("RECOVERED"), first[0])
+    expect(scene.execute(scene.contrail, "recover", str(pid)).returncode == 3, "recovered twice")
+    expect(scene.execute(scene.contrail, "recover", scene.trace).returncode == 0, "nothing to do is an error")
+    return f"{len(steps)} calls"
+
+
+@case
+def killed_ordinary(scene):
+    """An ordinary trace gets its end."""
+    program = scene.build(COUNT)
+    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--args", "--trace", "step", "--", program, "100000000")
+    index = os.path.join(scene.trace, "thread_0", "index.ctb")
+    wait_for("some events", lambda: os.path.exists(index) and os.path.getsize(index) > 300000)
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 1 and "is being recorded" in result.stderr, result.stderr)
+    scene.kill(process)
+    with open(index, "r+b") as file:  # the last block was written in part
+        file.truncate(os.path.getsize(index) - 5)
+    before = scene.steps()
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 0 and "written in part" in result.stderr, result.stderr)
+    expect(scene.steps() == before and consecutive(before) and before[0] == 0, "other calls than before")
+    info = scene.info()
+    expect(info["complete"] and 0 <= info["events"] - 2 * len(before) + 1 <= 2, "the sum is wrong")
+    expect(len(info["warnings"]) == 1 and info["warnings"][0].startswith("RECOVERED"), str(info["warnings"]))
+
+
+@case
+def fuzzed_store(scene):
+    """Stores that are cut and scribbled over: a trace, or one clear line, and never anything else."""
+    program = scene.build(COUNT)
+    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000")
+    scene.kill(process)
+    (store,) = scene.stores()
+    with open(store, "rb") as file:
+        whole = file.read()
+    saved = scene.path("saved")
+    shutil.copytree(scene.trace, saved)
+    drawn = random.Random(13)
+    outcomes = {0: 0, 1: 0}
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(drawn.choice((1, 1, 5, 50))):
+            at = drawn.randrange(128) if drawn.random() < 0.3 else drawn.randrange(len(data))
+            data[at:at + 8] = drawn.randbytes(drawn.choice((1, 4, 8)))
+        data = data[:len(whole) if drawn.random() < 0.7 else drawn.randrange(len(data))]
+        with open(store, "wb") as file:  # the same file, or the one that the last turn removed
+            os.chmod(store, 0o600)
+            file.write(data)
+        with open(os.path.join(saved, "manifest.json"), "rb") as source:
+            scene.write("trace/manifest.json", source.read(), 0o600)
+        result = scene.execute(scene.contrail, "recover", scene.trace)
+        lines = result.stderr.splitlines()
+        expect(result.returncode in (0, 1) and len(lines) == 1 and lines[0].startswith("contrail: "), result.stderr)
+        outcomes[result.returncode] += 1
+        if result.returncode == 0 and "recovered" in lines[0]:
+            scene.run(scene.contrail, "report", scene.trace)
+    expect(outcomes[0] > 100, f"only {outcomes[0]} gave a trace")
+    return f"{outcomes[0]} traces, {outcomes[1]} refusals"
+
+
+@case
+def small_tmpfs(scene):
+    """Both places are full: a refusal that names them, and nothing left."""
+    need_root()
+    harness.need("unshare", "mount")
+    runtime = scene.runtime
+    script = (f"mount -t tmpfs -o size=2m none {runtime} && mount -t tmpfs -o size=2m none /dev/shm || exit 77; "
+              f"{scene.contrail} record -o {scene.trace} --last 8M -- /bin/true; status=$?; "
+              f"ls {runtime}/contrail /dev/shm/contrail-* | grep store && exit 78; exit $status")
+    result = scene.execute("unshare", "-m", "sh", "-c", script)
+    if result.returncode in (1, 77):
+        raise harness.Skip("no mount here: " + result.stderr.strip()[-100:])
+    expect(result.returncode == 125 and "too little room" in result.stderr, f"{result.returncode}: {result.stderr}")
+    expect(not os.path.exists(scene.trace), "a directory is left")
+
+
+@case
+def followed(scene):
+    """Children have memory of their own, and their traces what was last in them."""
+    program = scene.build("#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n"
+                          'long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
+                          "int main(void) { for (int c = 0; c < 3; c++) if (fork() == 0) {\n"
+                          "for (long n = 0; n < 1000000; n++) step(n); exit(0); }\n"
+                          "while (wait(0) > 0) ; return 0; }\n")
+    scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--follow", "--last", "4M", "--trace", "step", "--args", "--",
+              program)
+    children = [child["directory"] for child in scene.manifest()["children"]]
+    expect(len(children) == 3, f"{len(children)} children")
+    for child in children:
+        steps = scene.steps(os.path.join(scene.trace, child))
+        expect(steps[-1] == 999999 and consecutive(steps) and 10000 < len(steps) < 900000, "not the last calls")
+    expect(scene.stores() == [], "stores are left")
+
+
+@case
+def flat(scene):
+    """Neither memory nor disk grow while it runs."""
+    program = scene.build(COUNT)
+    process = scene.start_last("1M", "--trace", "step", "--", program, "100000000")
+
+    def sizes():
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            resident = int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
+        return resident, sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(scene.trace) for name in names)
+    time.sleep(1)
+    begin = sizes()
+    for _ in range(scene.options.seconds):
+        time.sleep(1)
+        end = sizes()
+        expect(end[0] < begin[0] + 4096, f"{end[0]} KiB of memory, {begin[0]} at the begin")
+        expect(end[1] < begin[1] + 65536, f"{end[1]} bytes on the disk, {begin[1]} at the begin")
+    scene.run(scene.contrail, "stop", "--end")
+    process.wait(60)
+    return f"{begin[0]} to {end[0]} KiB, {begin[1]} to {end[1]} bytes"
+
+
+def arguments(parser):
+    parser.add_argument("--seconds", type=int, default=4, help="of the long run")
+
+
 if __name__ == "__main__":
-    main(__doc__, Scene)
+    main(__doc__, Scene, arguments)

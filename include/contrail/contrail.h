@@ -14,6 +14,7 @@
 #include <contrail/info.h>
 #include <contrail/output.h>
 #include <contrail/plan.h>
+#include <contrail/recover.h>
 #include <contrail/replay.h>
 #include <contrail/report.h>
 #include <contrail/select.h>

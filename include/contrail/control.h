@@ -9,11 +9,12 @@
  *   status                    what there is to know of the session
  *   pause, resume             ct_session_pause, ct_session_resume
  *   stop {"end": BOOLEAN}     ct_session_detach: the process runs on. With end it is sent SIGTERM
- *   trace.add {"patterns": [PATTERN...], "mode": MODE}, trace.remove {"patterns": ...}, trace.list
- *   exclude.add {"patterns": ...}, exclude.remove {"patterns": ...}, exclude.list
- *                             ct_session_trace_add and so on, for each pattern
+ *   dump {"directory": PATH}  ct_session_dump, of a session that keeps the last stretch only; PATH, if given, is
+ * absolute trace.add {"patterns": [PATTERN...], "mode": MODE}, trace.remove {"patterns": ...}, trace.list exclude.add
+ * {"patterns": ...}, exclude.remove {"patterns": ...}, exclude.list ct_session_trace_add and so on, for each pattern
  *
- * The first four answer with the status, the others with the patterns. contrail(1) describes both.
+ * The first five answer with the status, dump also with a member "dump" that says what it wrote, the others with the
+ * patterns. contrail(1) describes both.
  */
 #ifndef CONTRAIL_CONTROL_H
 #define CONTRAIL_CONTROL_H

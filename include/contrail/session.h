@@ -220,6 +220,23 @@ char *ct_session_trace_list(struct ct_session *session);
 char *ct_session_exclude_list(struct ct_session *session);
 
 /*
+ * Of a session that keeps the last stretch only (last_bytes): writes what it holds now as a trace, while the recording
+ * goes on; all of it is on the disk when this returns. directory: new or empty; NULL: the first of DIR.dump-1,
+ * DIR.dump-2 ... that there is not, beside the trace's own. Children that are followed are not in it. dump may be NULL.
+ * CT_EINVAL: the session keeps all.
+ */
+struct ct_session_dump {
+  size_t struct_size;   /* to be set to sizeof(struct ct_session_dump) */
+  char directory[4096]; /* where it is */
+  uint64_t events;      /* in it */
+  uint64_t not_kept;    /* recorded before these */
+  uint64_t bytes;       /* of the threads' files */
+  uint64_t ns;          /* how long a time it holds */
+};
+int ct_session_dump(struct ct_session *session, const char *directory, struct ct_session_dump *dump,
+                    struct ct_diag *diag);
+
+/*
  * Waits until the process has ended, or was detached (one that the session has started: until it has ended). For at
  * most timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
  */

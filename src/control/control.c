@@ -178,6 +178,25 @@ stop(struct ct_control *control, const json_t *params, struct ct_rpc_fault *faul
   return finish(control, code, fault);
 }
 
+static json_t *
+dump(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  struct ct_session_dump made = {.struct_size = sizeof(made)};
+  json_t *directory = json_object_get(params, "directory");
+  if (directory != NULL && (!json_is_string(directory) || json_string_value(directory)[0] != '/')) {
+    return ct_rpc_wrong_params(fault, "directory is an absolute path");
+  }
+  int code = ct_session_dump(control->session, json_string_value(directory), &made, &fault->diag);
+  json_t *json = finish(control, code, fault);
+  if (json != NULL) {
+    json_object_set_new(json, "dump",
+                        json_pack("{s:o, s:I, s:I, s:I, s:I}", "directory", ct_json_string(made.directory), "events",
+                                  (json_int_t)made.events, "not_kept", (json_int_t)made.not_kept, "bytes",
+                                  (json_int_t)made.bytes, "ns", (json_int_t)made.ns));
+  }
+  return json;
+}
+
 /* ---- what is traced and what is not ---- */
 
 typedef int change_one(struct ct_session *session, const char *pattern, enum ct_select_mode mode,
@@ -335,6 +354,7 @@ static const struct method {
     {"pause", pause_session, {NULL}},
     {"resume", resume_session, {NULL}},
     {"stop", stop, {"end"}},
+    {"dump", dump, {"directory"}},
     {"trace.add", add_traced, {"patterns", "mode"}},
     {"trace.remove", remove_traced, {"patterns"}},
     {"trace.list", list_traced, {NULL}},

@@ -152,3 +152,13 @@ session_command(struct ct_session *session, enum ct_error_class at,
   pthread_mutex_unlock(&session->sync.guard);
   return mine.result;
 }
+
+void
+session_await_dumps(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->sync.guard);
+  while (session->recording.dumps != 0) {
+    pthread_cond_wait(&session->sync.changed, &session->sync.guard);
+  }
+  pthread_mutex_unlock(&session->sync.guard);
+}

@@ -352,6 +352,7 @@ session_close_trace(struct ct_session *session)
   if (session->recording.writer == NULL) {
     return;
   }
+  session_await_dumps(session);
   free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
   (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
@@ -380,6 +381,7 @@ session_close_trace(struct ct_session *session)
 void
 session_drop_trace(struct ct_session *session)
 {
+  session_await_dumps(session);
   free_stacks(session);
   if (session->recording.writer != NULL) {
     ct_trace_writer_close(session->recording.writer, NULL);

@@ -75,6 +75,7 @@ struct session_recording {
   uint64_t counted_ns; /* when the numbers of the status were brought up to date */
   bool seen_before;    /* a library, at the last look, with no word from the loader since */
   bool existed;        /* the trace directory, before us */
+  size_t dumps;        /* under the guard: threads that write one */
   int directory_fd;    /* it, if it is to be given to somebody; else -1 */
   int result;          /* the first failure ... */
   struct ct_diag why;  /* ... and its line */
@@ -121,6 +122,9 @@ void session_wake(uint32_t *word);                            /* a futex */
 void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
 /* The word to wait on as the doorbell; NULL: the session's own. */
 void session_set_doorbell(struct ct_session *session, uint32_t *doorbell);
+
+/* By the session's thread: waits until nobody writes a dump. */
+void session_await_dumps(struct ct_session *session);
 
 /* status.c: brings the numbers of the status up to date; roughly: waiting for nobody. */
 void session_count(struct ct_session *session);

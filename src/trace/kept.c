@@ -593,6 +593,7 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
     put_integer(about, "limit_ns", limits->ns);
   }
   put_integer(about, "begin_tsc", limits->begin_tsc);
+  put_integer(about, "since_ns", limits->since_ns);
   put_integer(about, "not_kept", not_kept);
   json_object_set_new(manifest, "kept", about);
   put_integer(manifest, "version", CT_TRACE_VERSION_KEPT);

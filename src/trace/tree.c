@@ -124,6 +124,12 @@ ct_trace_move_old(const char *dir, struct ct_diag *diag)
   return 0;
 }
 
+void
+ct_trace_empty(int dir_fd)
+{
+  walk(dir_fd, 0, remove_entry, NULL);
+}
+
 struct owner {
   uid_t uid;
   gid_t gid;

@@ -13,6 +13,9 @@
  */
 int ct_trace_move_old(const char *dir, struct ct_diag *diag);
 
+/* Removes what is in the directory. */
+void ct_trace_empty(int dir_fd);
+
 /* Gives the directory and what we have written into it to another user. What cannot be given stays as it is. */
 void ct_trace_give(int dir_fd, uid_t uid, gid_t gid);
 

@@ -256,6 +256,9 @@ ct_trace_writer_create(const char *dir, uint64_t max_buffer_bytes, struct ct_tra
     err = ct_fail(diag, ct_err_from_errno(saved), "cannot create a file in %s: %s", writer->path, strerror(saved));
     goto fail;
   }
+  /* Until the recording ends: contrail recover sees that somebody records. Where there are no locks it cannot. */
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  (void)fcntl(writer->functions_fd, F_OFD_SETLK, &lock);
   *out = writer;
   return CT_OK;
 

@@ -29,7 +29,7 @@ for layer in ("record", "process"):
 # The folder of each header of include/contrail.
 PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select",
-          "session": "record", "control": "control", "trace": "trace", "view": "views", "report": "views",
+          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "view": "views", "report": "views",
           "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A dump: the last stretch that a session keeps, written as a trace while the recording goes on. The session's thread
+ * takes stock, which is short; the files are written by the thread that asked, since a disk may take its time. Until it
+ * has done so the trace is not closed.
+ */
+#include "record/session_internal.h"
+
+#include "base/sized.h"
+#include "trace/kept.h"
+#include "trace/tree.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAMES = 10000 };
+
+struct stock {
+  json_t *manifest;
+  uint64_t end_sequence; /* of the store's records: these and no later ones */
+  uint64_t end_ns;
+};
+
+static int
+take_stock(struct ct_session *session, void *argument, struct ct_diag *diag)
+{
+  struct stock *stock = argument;
+  struct ct_store_state state;
+  struct session_recording *recording = &session->recording;
+  if (recording->writer == NULL) {
+    return ct_fail(diag, CT_EINVAL, "nothing is recorded any more: the trace is %s", session->options.directory);
+  }
+  pthread_mutex_lock(&recording->writer_lock);
+  ct_trace_writer_flush(recording->writer);
+  bool is_kept = ct_trace_writer_kept(recording->writer, &state);
+  struct ct_manifest manifest = recording->manifest; /* as if it were detached now; what it points to is the same */
+  ct_manifest_detach(&manifest);
+  stock->manifest = is_kept ? session_manifest(session, &manifest, true) : NULL;
+  stock->end_sequence = state.next_sequence;
+  stock->end_ns = manifest.end_ns;
+  pthread_mutex_unlock(&recording->writer_lock);
+  if (!is_kept) {
+    return ct_fail(diag, CT_EINVAL, "the session keeps all events, not the last ones: its trace is %s",
+                   session->options.directory);
+  }
+  pthread_mutex_lock(&session->sync.guard);
+  recording->dumps++;
+  pthread_mutex_unlock(&session->sync.guard);
+  return 0;
+}
+
+static void
+end_dump(struct ct_session *session)
+{
+  pthread_mutex_lock(&session->sync.guard);
+  session->recording.dumps--;
+  pthread_cond_broadcast(&session->sync.changed);
+  pthread_mutex_unlock(&session->sync.guard);
+}
+
+/* The directory that was asked for, or the first of DIR.dump-1, DIR.dump-2 ... that is new. */
+static int
+make_directory(const struct ct_session *session, const char *wanted, char path[PATH_MAX], int *fd, bool *made,
+               struct ct_diag *diag)
+{
+  const char *trace = session->options.directory;
+  int length = (int)strlen(trace), code = CT_EEXIST;
+  while (length > 1 && trace[length - 1] == '/') {
+    length--;
+  }
+  if (wanted != NULL) {
+    snprintf(path, PATH_MAX, "%s", wanted);
+    return ct_trace_directory_create(path, fd, made, diag);
+  }
+  for (unsigned n = 1; n <= NAMES; n++) {
+    snprintf(path, PATH_MAX, "%.*s.dump-%u", length, trace, n);
+    if (access(path, F_OK) != 0) {
+      code = ct_trace_directory_create(path, fd, made, diag);
+      if (code == CT_OK && *made) {
+        return CT_OK;
+      }
+      if (code != CT_OK) {
+        return code;
+      }
+      close(*fd); /* somebody made it at the same time */
+    }
+  }
+  return ct_fail(diag, code, "there are %u dumps of %s; remove some", NAMES, trace);
+}
+
+static int
+write_dump(struct ct_session *session, const char *directory, const struct stock *stock, struct ct_session_dump *dump,
+           struct ct_diag *diag)
+{
+  struct ct_kept_sums sums;
+  char path[PATH_MAX];
+  int fd;
+  bool made = false;
+  int code = make_directory(session, directory, path, &fd, &made, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  code = ct_trace_writer_dump(session->recording.writer, stock->end_sequence, stock->manifest, fd, path, &sums, diag);
+  if (code == CT_OK && session->options.give) {
+    ct_trace_give(fd, session->options.owner, session->options.owner_group);
+  }
+  if (code == CT_OK) {
+    json_t *kept = json_object_get(stock->manifest, "kept");
+    uint64_t since = (uint64_t)json_integer_value(json_object_get(kept, "since_ns"));
+    dump->events = sums.events;
+    dump->bytes = sums.bytes;
+    dump->not_kept = (uint64_t)json_integer_value(json_object_get(kept, "not_kept"));
+    dump->ns = stock->end_ns > since ? stock->end_ns - since : 0;
+    if (realpath(path, dump->directory) == NULL) {
+      snprintf(dump->directory, sizeof(dump->directory), "%s", path);
+    }
+  } else {
+    ct_trace_empty(fd);
+    if (made) {
+      rmdir(path);
+    }
+  }
+  close(fd);
+  return code;
+}
+
+/* What a trigger calls too. */
+int
+ct_session_dump(struct ct_session *session, const char *directory, struct ct_session_dump *dump, struct ct_diag *diag)
+{
+  struct ct_session_dump own = {.struct_size = sizeof(own)};
+  struct stock stock = {NULL};
+  int code = session_command(session, CT_ERROR_INIT, take_stock, &stock, diag);
+  if (code != 0) {
+    json_decref(stock.manifest);
+    return code;
+  }
+  code = write_dump(session, directory, &stock, &own, diag);
+  end_dump(session);
+  json_decref(stock.manifest);
+  return code == 0 && dump != NULL ? ct_sized_give(dump, &own, sizeof(own), diag) : code;
+}

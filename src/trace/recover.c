@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT */
+/* See <contrail/recover.h>. Nothing that is found is believed: neither the memory nor the trace. */
+#include <contrail/recover.h>
+
+#include "base/runtime_dir.h"
+#include "base/sized.h"
+#include "trace/batch.h"
+#include "trace/kept.h"
+#include "trace/reader_internal.h"
+#include "trace/writer_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STATE_RECOVERED "recovered"
+#define TAIL_MAX        (8u << 20) /* of a file, after its last whole block, that is looked at */
+
+/* ---- what there is ---- */
+
+static void
+visit_memory(const struct ct_runtime_dir *dir, const char *name, ct_recover_visit *visit, void *context)
+{
+  struct ct_store_image *image;
+  struct ct_recover_memory memory = {.struct_size = sizeof(memory)};
+  int code = ct_store_open(dir->fd, name, &image, NULL);
+  if (code != CT_OK && code != CT_EFORMAT) {
+    return;
+  }
+  snprintf(memory.path, sizeof(memory.path), "%s/%s", dir->path, name);
+  if (code == CT_OK) {
+    const struct ct_store_header *header = ct_store_image_header(image);
+    memcpy(memory.directory, header->path, sizeof(memory.directory));
+    memory.pid = header->pid;
+    memory.start_wall_ns = header->start_wall_ns;
+    ct_store_close(image);
+  }
+  visit(context, &memory);
+}
+
+static void
+visit_directory(const struct ct_runtime_dir *dir, ct_recover_visit *visit, void *context)
+{
+  int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+  if (stream == NULL) {
+    if (fd >= 0) {
+      close(fd);
+    }
+    return;
+  }
+  for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+    size_t length = strlen(entry->d_name), suffix = strlen(CT_STORE_SUFFIX);
+    if (length > suffix && strcmp(entry->d_name + length - suffix, CT_STORE_SUFFIX) == 0) {
+      visit_memory(dir, entry->d_name, visit, context);
+    }
+  }
+  closedir(stream);
+}
+
+int
+ct_recover_list(ct_recover_visit *visit, void *context, struct ct_diag *diag)
+{
+  struct ct_runtime_dir dir;
+  int code = ct_runtime_dir_open(&dir, false, diag);
+  if (code == CT_OK) {
+    visit_directory(&dir, visit, context);
+    ct_runtime_dir_close(&dir);
+  }
+  int shm = ct_runtime_dir_open_shm(&dir, false, NULL);
+  if (shm == CT_OK) {
+    visit_directory(&dir, visit, context);
+    ct_runtime_dir_close(&dir);
+  }
+  return code == CT_ENOENT ? CT_OK : code;
+}
+
+/* ---- the manifest ---- */
+
+static uint64_t
+get_integer(const json_t *object, const char *key)
+{
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value < 0 ? 0 : (uint64_t)value;
+}
+
+static void
+put_integer(json_t *object, const char *key, uint64_t value)
+{
+  json_object_set_new(object, key, json_integer(value <= INT64_MAX ? (json_int_t)value : INT64_MAX));
+}
+
+/* The manifest of a trace directory, whose recording has no end. NULL after a line. */
+static json_t *
+load_manifest(int dir_fd, const char *path, struct ct_diag *diag)
+{
+  struct stat file;
+  int fd = openat(dir_fd, CT_TRACE_MANIFEST, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bool is_regular = fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode);
+  json_t *manifest = is_regular ? json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL) : NULL;
+  const char *format = json_string_value(json_object_get(manifest, "format"));
+  if (fd >= 0) {
+    close(fd);
+  }
+  if (format == NULL || strcmp(format, CT_TRACE_FORMAT_NAME) != 0) {
+    json_decref(manifest);
+    ct_fail(diag, CT_EFORMAT, "%s has no whole " CT_TRACE_MANIFEST ": nothing can be shown of it", path);
+    return NULL;
+  }
+  return manifest;
+}
+
+static bool
+is_recording(const json_t *manifest)
+{
+  const char *state = json_string_value(json_object_get(manifest, "state"));
+  return state != NULL && strcmp(state, "recording") == 0;
+}
+
+static int
+save_manifest(int dir_fd, const char *path, json_t *manifest, struct ct_diag *diag)
+{
+  json_object_set_new(manifest, "state", json_string(STATE_RECOVERED));
+  char *text = json_dumps(manifest, JSON_INDENT(1));
+  if (text == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the manifest");
+  }
+  int err = ct_file_replace(dir_fd, CT_TRACE_MANIFEST, text, strlen(text), true);
+  free(text);
+  return err == 0
+             ? CT_OK
+             : ct_fail(diag, ct_err_from_errno(err), "cannot write %s/" CT_TRACE_MANIFEST ": %s", path, strerror(err));
+}
+
+/* A directory of ours. -1 after a line. */
+static int
+open_ours(const char *path, struct stat *status, struct ct_diag *diag)
+{
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    ct_fail(diag, ct_err_from_errno(errno), "cannot open the trace directory %s: %s", path, strerror(errno));
+    return -1;
+  }
+  if (fstat(fd, status) != 0 || status->st_uid != geteuid()) {
+    close(fd);
+    ct_fail(diag, CT_EACCES, "%s belongs to another user", path);
+    return -1;
+  }
+  return fd;
+}
+
+/* ---- from memory ---- */
+
+/* The recording ended with the last record. */
+static void
+put_end(json_t *manifest, const struct ct_kept_sums *sums)
+{
+  json_t *clock = json_object_get(manifest, "clock");
+  uint64_t tsc0 = get_integer(clock, "tsc0"), ns0 = get_integer(clock, "ns0");
+  if (json_is_object(clock) && sums->put_tsc > tsc0 && sums->put_ns > ns0) {
+    uint64_t ns = sums->put_ns - ns0;
+    put_integer(clock, "tsc1", sums->put_tsc);
+    put_integer(clock, "ns1", sums->put_ns);
+    put_integer(manifest, "end_ns", sums->put_ns);
+    put_integer(manifest, "end_wall_ns", get_integer(manifest, "start_wall_ns") + ns);
+    put_integer(manifest, "end_boot_ns", get_integer(manifest, "start_boot_ns") + ns);
+  }
+  put_integer(manifest, "end_tsc", sums->last_tsc);
+}
+
+static int
+write_records(struct ct_store_image *image, struct ct_kept *kept, struct ct_diag *diag)
+{
+  struct ct_store_record record;
+  struct ct_store_buffer buffer = {0};
+  int code = CT_OK;
+  while (code == CT_OK && ct_store_next(image, &record, &buffer)) {
+    code = ct_kept_add(kept, &record, buffer.data, diag);
+  }
+  free(buffer.data);
+  return code;
+}
+
+static int
+write_trace(struct ct_store_image *image, int dir_fd, json_t *manifest, struct ct_recover_report *report,
+            struct ct_diag *diag)
+{
+  const struct ct_store_header *header = ct_store_image_header(image);
+  struct ct_kept *kept;
+  struct ct_kept_sums sums;
+  int code = ct_kept_create(dir_fd, header->path, &kept, diag);
+  if (code != CT_OK) {
+    return code;
+  }
+  code = write_records(image, kept, diag);
+  ct_kept_get_sums(kept, &sums);
+  struct ct_kept_limits limits = {.bytes = header->capacity + CT_STORE_HEADER_BYTES,
+                                  .ns = header->limit_ns <= INT64_MAX ? header->limit_ns : 0,
+                                  .begin_tsc = header->begin_tsc < sums.last_tsc ? header->begin_tsc : 0};
+  if (code == CT_OK) {
+    put_end(manifest, &sums);
+    code = ct_kept_amend(kept, manifest, &limits);
+  }
+  code = code == CT_OK ? ct_kept_sync(kept, diag) : code;
+  code = code == CT_OK ? save_manifest(dir_fd, header->path, manifest, diag) : code;
+  ct_kept_destroy(kept);
+  snprintf(report->directory, sizeof(report->directory), "%s", header->path);
+  report->threads = sums.threads;
+  report->events = sums.events;
+  report->not_kept = get_integer(json_object_get(manifest, "kept"), "not_kept");
+  report->missing = sums.missing;
+  report->damaged = sums.damaged + ct_store_image_gaps(image);
+  return code;
+}
+
+static int
+recover_image(struct ct_store_image *image, const char *path, struct ct_recover_report *report, struct ct_diag *diag)
+{
+  const struct ct_store_header *header = ct_store_image_header(image);
+  struct stat status;
+  struct ct_diag why = {""};
+  int dir_fd = open_ours(header->path, &status, &why);
+  if (dir_fd < 0 || status.st_dev != header->device || status.st_ino != header->inode) {
+    if (dir_fd >= 0) {
+      close(dir_fd);
+    }
+    return ct_fail(diag, CT_ENOENT, "the trace directory that the events in %.200s belong to has gone (%.200s)", path,
+                   header->path);
+  }
+  json_t *manifest = load_manifest(dir_fd, header->path, diag);
+  int code = manifest != NULL ? CT_OK : CT_EFORMAT;
+  if (code == CT_OK && !is_recording(manifest) &&
+      strcmp(json_string_value(json_object_get(manifest, "state")) != NULL
+                 ? json_string_value(json_object_get(manifest, "state"))
+                 : "",
+             "failed") != 0) {
+    code = ct_fail(diag, CT_EFORMAT, "%s is complete already", header->path);
+  }
+  code = code == CT_OK ? write_trace(image, dir_fd, manifest, report, diag) : code;
+  json_decref(manifest);
+  close(dir_fd);
+  return code;
+}
+
+int
+ct_recover_memory(const char *path, struct ct_recover_report *report, struct ct_diag *diag)
+{
+  struct ct_recover_report own = {.struct_size = sizeof(own)};
+  struct ct_store_image *image;
+  const char *slash = strrchr(path, '/');
+  char *folder = slash != NULL ? strndup(path, (size_t)(slash - path)) : strdup(".");
+  int dir_fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+  const char *name = slash != NULL ? slash + 1 : path;
+  free(folder);
+  if (dir_fd < 0) {
+    return ct_fail(diag, ct_err_from_errno(errno), "cannot open %s: %s", path, strerror(errno));
+  }
+  int code = ct_store_open(dir_fd, name, &image, diag);
+  if (code == CT_OK) {
+    code = recover_image(image, path, &own, diag);
+    if (code == CT_OK && unlinkat(dir_fd, name, 0) != 0) {
+      code = ct_fail(diag, ct_err_from_errno(errno), "cannot remove %s: %s", path, strerror(errno));
+    }
+    ct_store_close(image);
+  }
+  close(dir_fd);
+  return code == CT_OK ? ct_sized_give(report, &own, sizeof(own), diag) : code;
+}
+
+/* ---- of a trace ---- */
+
+/* Whether its recorder lives: that holds a lock on the function table. */
+static bool
+is_held(int dir_fd)
+{
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  int fd = openat(dir_fd, CT_TRACE_FUNCTIONS, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  if (fd >= 0) {
+    close(fd);
+  }
+  return held;
+}
+
+/* Takes away what follows the last whole block, unless there is another whole one in it. Returns how much that was. */
+static uint64_t
+cut_tail(int dir_fd, uint32_t index, uint64_t whole, uint64_t bytes)
+{
+  static const uint32_t magic = CT_BLOCK_MAGIC;
+  char name[64];
+  snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_INDEX);
+  size_t tail = bytes - whole <= TAIL_MAX ? (size_t)(bytes - whole) : 0;
+  uint8_t *data = tail != 0 ? malloc(tail) : NULL;
+  int fd = data != NULL ? openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+  struct stat file;
+  bool good = fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 1 &&
+              ct_trace_read_at(fd, data, tail, whole) == tail;
+  for (size_t i = 1; good && i + sizeof(struct ct_block_header) <= tail; i++) {
+    struct ct_block_header header;
+    if (memcmp(data + i, &magic, sizeof(magic)) == 0) {
+      memcpy(&header, data + i, sizeof(header));
+      good = !ct_block_header_ok(&header);
+    }
+  }
+  good = good && ftruncate(fd, (off_t)whole) == 0;
+  if (fd >= 0) {
+    close(fd);
+  }
+  free(data);
+  return good ? bytes - whole : 0;
+}
+
+static json_t *
+listed_thread(json_t *threads, uint32_t index)
+{
+  size_t i;
+  json_t *item;
+  json_array_foreach(threads, i, item)
+  {
+    if (get_integer(item, "index") == index) {
+      return item;
+    }
+  }
+  item = json_pack("{s:i, s:s, s:i}", "index", (int)index, "name", "", "dropped", 0);
+  json_array_append_new(threads, item);
+  return item;
+}
+
+struct recovery {
+  struct ct_trace *trace;
+  int dir_fd;
+  json_t *manifest, *threads, *files;
+  ct_recover_loss_visit *loss;
+  void *context;
+  struct ct_recover_report *report;
+};
+
+static void
+recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
+{
+  struct ct_block_sums sums;
+  char name[64];
+  struct ct_recover_loss loss = {.struct_size = sizeof(loss), .index = thread->index, .tid = thread->tid};
+  json_t *item = listed_thread(r->threads, thread->index);
+  ct_trace_sum_blocks(r->trace, thread->index, &sums);
+  uint64_t bytes = thread->file_bytes, known = get_integer(item, "events"), all = sums.events + sums.missing_events;
+  if (bytes > sums.whole_bytes) {
+    loss.cut_bytes = cut_tail(r->dir_fd, thread->index, sums.whole_bytes, bytes);
+    bytes -= loss.cut_bytes;
+  }
+  loss.events = sums.missing_events + (known > all ? known - all : 0);
+  put_integer(item, "events", sums.events + loss.events);
+  put_integer(item, "tid", thread->tid);
+  if (bytes != 0) {
+    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
+    put_integer(r->files, name, bytes);
+  }
+  r->report->threads++;
+  r->report->events += sums.events;
+  r->report->missing += loss.events;
+  r->report->cut_bytes += loss.cut_bytes;
+  if (r->loss != NULL && (loss.events != 0 || loss.cut_bytes != 0)) {
+    r->loss(r->context, &loss);
+  }
+}
+
+static int
+recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
+{
+  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES};
+  r->threads = json_object_get(r->manifest, "threads");
+  if (!json_is_array(r->threads)) {
+    r->threads = json_array();
+    json_object_set_new(r->manifest, "threads", r->threads);
+  }
+  r->files = json_object();
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    uint64_t bytes = ct_trace_file_bytes(r->trace, names[i]);
+    if (bytes != 0) {
+      put_integer(r->files, names[i], bytes);
+    }
+  }
+  for (uint32_t i = 0; i < ct_trace_thread_count(r->trace); i++) {
+    recover_thread(r, ct_trace_thread(r->trace, i));
+  }
+  uint64_t end = ct_trace_end_tsc(r->trace), end_ns = ct_trace_ns(r->trace, end);
+  json_object_set_new(r->manifest, "files", r->files);
+  put_integer(r->manifest, "function_count", ct_trace_function_count(r->trace));
+  if (end != 0 && end_ns > ct_trace_start_ns(r->trace)) {
+    put_integer(r->manifest, "end_tsc", end);
+    put_integer(r->manifest, "end_ns", end_ns);
+    r->report->ns = end_ns - ct_trace_start_ns(r->trace);
+  }
+  return save_manifest(r->dir_fd, directory, r->manifest, diag);
+}
+
+/* The events of the trace are in memory that is not known to be its own: says why they cannot be had. */
+static int
+check_memory(const json_t *kept, const char *directory, struct ct_diag *diag)
+{
+  const char *path = json_string_value(json_object_get(kept, "memory"));
+  const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+  struct ct_store_image *image = NULL;
+  char *folder = slash != NULL ? strndup(path, (size_t)(slash - path)) : NULL;
+  int dir_fd = folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+  int code = dir_fd >= 0 ? ct_store_open(dir_fd, slash + 1, &image, diag) : CT_ENOENT;
+  if (code == CT_OK || code == CT_ENOENT) {
+    code = ct_fail(diag, CT_ENOENT, "the events of %s were in memory, which is gone", directory);
+  }
+  ct_store_close(image);
+  if (dir_fd >= 0) {
+    close(dir_fd);
+  }
+  free(folder);
+  return code;
+}
+
+int
+ct_recover_trace(const char *directory, ct_recover_loss_visit *loss, void *context, struct ct_recover_report *report,
+                 struct ct_diag *diag)
+{
+  struct ct_recover_report own = {.struct_size = sizeof(own)};
+  struct stat status;
+  struct recovery r = {.loss = loss, .context = context, .report = &own};
+  r.dir_fd = open_ours(directory, &status, diag);
+  if (r.dir_fd < 0) {
+    return CT_EACCES;
+  }
+  int code = CT_OK;
+  r.manifest = load_manifest(r.dir_fd, directory, diag);
+  if (r.manifest == NULL) {
+    code = CT_EFORMAT;
+  } else if (!is_recording(r.manifest)) {
+    code = ct_fail(diag, CT_ENOENT, "%s has an end: there is nothing to recover", directory);
+  } else if (is_held(r.dir_fd)) {
+    code = ct_fail(diag, CT_EEXIST, "%s is being recorded", directory);
+  } else if (json_object_get(r.manifest, "kept") != NULL) {
+    code = check_memory(json_object_get(r.manifest, "kept"), directory, diag);
+  }
+  if (code == CT_OK) {
+    code = ct_trace_open(directory, &r.trace, diag);
+  }
+  if (code == CT_OK) {
+    code = recover_files(&r, directory, diag);
+  }
+  snprintf(own.directory, sizeof(own.directory), "%s", directory);
+  ct_trace_close(r.trace);
+  json_decref(r.manifest);
+  close(r.dir_fd);
+  return code == CT_OK ? ct_sized_give(report, &own, sizeof(own), diag) : code;
+}
