@@ -12,6 +12,9 @@
  *   fib        recursion: two calls per frame
  *   many 512   512 empty functions one after the other: trampolines out of the instruction cache's first level
  *
+ * detail is full with a record of the registers and 128 bytes of the stack for each call, and one for each return; per
+ * event of these two it costs what is in the column /rdtsc.
+ *
  * skipped is a light hook under sampling, of the calls that are passed over.
  *
  * A round measures the bare rdtsc and then every set in every mode; a ratio is taken within a round, and the median of
@@ -43,12 +46,12 @@
 #define MANY_TEXT   "512"
 #define ROUNDS_MAX  1001
 
-enum mode { UNTRACED, QUIET, SKIPPED, LIGHT, ENTER, FULL, MODES };
-static const char *const mode_names[MODES] = {"untraced", "quiet", "skipped", "light", "enter", "full"};
+enum mode { UNTRACED, QUIET, SKIPPED, LIGHT, ENTER, FULL, DETAIL, MODES };
+static const char *const mode_names[MODES] = {"untraced", "quiet", "skipped", "light", "enter", "full", "detail"};
 static const uint8_t hook_modes[MODES] = {
-    0, CT_HOOK_PASSTHROUGH, CT_HOOK_SAMPLED, CT_HOOK_SAMPLED, CT_HOOK_ENTER, CT_HOOK_FULL};
+    0, CT_HOOK_PASSTHROUGH, CT_HOOK_SAMPLED, CT_HOOK_SAMPLED, CT_HOOK_ENTER, CT_HOOK_FULL, CT_HOOK_FULL};
 
-/* The functions: four copies of each, in a section whose pages can be made writable. */
+/* The functions: six copies of each, in a section whose pages can be made writable. */
 #define HOOKED(mode) __attribute__((noinline, noclone, aligned(32), section(".text.hooked." #mode)))
 #define LINK(mode, name, next)                                                                                         \
   HOOKED(mode) static long name##_##mode(long a, long b)                                                               \
@@ -134,14 +137,15 @@ COPY(quiet)
 COPY(light)
 COPY(enter)
 COPY(full)
+COPY(detail)
 
 #define EACH(mode) {run_leaf_##mode, run_chain_##mode, fib_##mode, run_many_##mode}
 /* clang-format on */
 
 enum set { LEAF, CHAIN, FIB, MANY_SET, SETS };
 static const char *const set_names[SETS] = {"leaf", "chain 8", "fib", "many 512"};
-static long (*const runs[MODES][SETS])(long) = {EACH(untraced), EACH(quiet), EACH(light),
-                                                EACH(light),    EACH(enter), EACH(full)};
+static long (*const runs[MODES][SETS])(long) = {EACH(untraced), EACH(quiet), EACH(light), EACH(light),
+                                                EACH(enter),    EACH(full),  EACH(detail)};
 
 #define CALLS     20480L /* of one measurement: short enough to fit between two interrupts, or two slices */
 #define FIB_N     19
@@ -183,6 +187,16 @@ __asm__("  .text\n"
                                                                                            "  jmp *-104(%rsp)\n"
                                                                                            "bench_never:\n"
                                                                                            "  ud2\n");
+
+/* No room for a detail record: its segment begins again. What is saved below rsp stays as it is. */
+#define DETAILS_AT 0x7e9000030000
+uint64_t bench_details = DETAILS_AT;
+void bench_detail_full(void);
+__asm__("  .text\n"
+        "bench_detail_full:\n"
+        "  mov bench_details(%rip), %r11\n"
+        "  mov %r11, %gs:" VALUE(CT_GS_DETAIL_CURSOR) "\n"
+                                                      "  jmp *%rax\n");
 
 static void
 die(const char *what)
@@ -229,6 +243,8 @@ make_place(struct place *place)
       .cursor = bench_segment,
       .stack_lo = (uint64_t)stack,
       .stack_len = stack_bytes,
+      .stack_hi = (uint64_t)stack + stack_bytes,
+      .detail_cursor = (uint64_t)map(DETAILS_AT, CT_SEGMENT_STRIDE, PROT_READ | PROT_WRITE, MAP_POPULATE),
       .table = (uint64_t)place->table,
       .magic = CT_CONTROL_MAGIC,
       .mode = CT_MODE_ON,
@@ -250,6 +266,7 @@ make_place(struct place *place)
                                          .not_module = (uint64_t)bench_never,
                                          .restore_ra_slot = (uint64_t)bench_never,
                                          .restore_passthrough = (uint64_t)bench_never,
+                                         .detail_full = (uint64_t)bench_detail_full,
                                          .sample_due = (uint64_t)bench_never};
   place->code = (struct ct_code){
       .bytes = (uint8_t *)place->head, .length = sizeof(*place->head), .capacity = REGION / 2, .address = at};
@@ -257,14 +274,17 @@ make_place(struct place *place)
 }
 
 static void
-hook(struct place *place, void *function, uint8_t mode)
+hook(struct place *place, void *function, enum mode which)
 {
+  uint8_t mode = hook_modes[which];
   struct ct_window window;
   uint8_t code[32], *at = function;
   memcpy(code, at, sizeof(code));
   struct ct_hook_desc *desc = &place->descs[place->count];
   struct ct_trampoline_spec spec = {.fn = ++place->count,
                                     .mode = mode,
+                                    .values = which == DETAIL ? CT_HOOK_VALUES_DETAIL : CT_HOOK_VALUES_NONE,
+                                    .detail = {.stack = 128},
                                     .store_delta = STORE_DELTA,
                                     .table = (uint64_t)place->table,
                                     .function = (uint64_t)at,
@@ -290,9 +310,9 @@ hook(struct place *place, void *function, uint8_t mode)
     void *const all[] = {leaf_##name,  chain_##name, link1_##name, link2_##name, link3_##name,                         \
                          link4_##name, link5_##name, link6_##name, end_##name,   fib_##name};                          \
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)                                                          \
-      hook(place, all[i], hook_modes[mode]);                                                                           \
+      hook(place, all[i], mode);                                                                                       \
     for (int i = 0; i < MANY; i++)                                                                                     \
-      hook(place, many_##name + 16 * i, hook_modes[mode]);                                                             \
+      hook(place, many_##name + 16 * i, mode);                                                                         \
   } while (0)
 
 static double
@@ -325,7 +345,7 @@ time_set(const struct place *place, enum mode mode, enum set set)
   double ns = (now_ns() - begin) / (double)calls[set];
   uint64_t events =
       bench_swaps * CT_SEGMENT_EVENTS + (place->control->cursor - bench_segment) / CT_EVENT_BYTES - events_before;
-  uint64_t expected = mode <= SKIPPED ? 0 : (uint64_t)calls[set] * (mode == FULL ? 2 : 1);
+  uint64_t expected = mode <= SKIPPED ? 0 : (uint64_t)calls[set] * (mode == DETAIL ? 4 : mode == FULL ? 2 : 1);
   if (set == CHAIN) {
     result *= 8;
   }
@@ -364,7 +384,7 @@ static void
 print_line(FILE *json, enum set set, enum mode mode, int rounds)
 {
   double cost[ROUNDS_MAX], ratio[ROUNDS_MAX], slower[ROUNDS_MAX];
-  int events = mode == FULL ? 2 : 1;
+  int events = mode >= FULL ? 2 : 1;
   for (int r = 0; r < rounds; r++) {
     cost[r] = call_ns[mode][set][r] - call_ns[UNTRACED][set][r];
     ratio[r] = cost[r] / (events * rdtsc_ns[r]);
@@ -424,6 +444,7 @@ main(int argc, char **argv)
   HOOK_ALL(&place, light, LIGHT);
   HOOK_ALL(&place, enter, ENTER);
   HOOK_ALL(&place, full, FULL);
+  HOOK_ALL(&place, detail, DETAIL);
 
   for (int r = -1; r < rounds && !wrong; r++) { /* round -1 warms up */
     int at = r < 0 ? 0 : r;
