@@ -197,7 +197,6 @@ def arguments(parser):
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--keep", action="store_true")
 
 
 if __name__ == "__main__":

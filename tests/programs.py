@@ -430,7 +430,6 @@ def steady(program):
 
 def arguments(parser):
     parser.add_argument("--record", default="")
-    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--no-trace", action="store_true", help="untraced twice: are the programs themselves steady?")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """tests/harness.py itself: what it says of small groups that are written here, in which everything that can happen does."""
+import importlib
 import os
 import subprocess
 import sys
@@ -72,6 +73,8 @@ def judge(body, summary, words, *options, more=""):
         faults.append(f"status {result.returncode}")
     return [f"{fault}: {said.strip()}" for fault in faults]
 
+OTHERS = ("differential/run.py",)  # a program in C, which has its own parts
+
 
 def says(name, *group, **more):
     @check(f"harness: {name}")
@@ -84,6 +87,19 @@ for each_name, each_group in GROUPS.items():
 for each_name, (each_body, each_more, each_summary, each_words) in CHOICES.items():
     says(each_name, each_body, each_summary, each_words, more=each_more)
 says("no case of the name", GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
+
+
+@check("harness: every group begins")
+def begins(options):
+    """Its options, its cases and what it imports are right as far as that."""
+    for group in importlib.import_module("all").GROUPS.values():
+        for program in (words.split()[0] for words in group.programs):
+            if program in OTHERS:
+                continue
+            result = subprocess.run([sys.executable, os.path.join(TESTS, program), "--build", options.build, "--list"],
+                                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            if result.returncode or not result.stdout:
+                yield f"tests/{program} --list: status {result.returncode}: {result.stderr.strip()[-300:]}"
 
 
 if __name__ == "__main__":
