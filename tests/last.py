@@ -196,6 +196,24 @@ int main(void) { for (long n = 0; n < 500; n++) { pthread_t t; pthread_create(&t
 
 
 @case
+def threads_without_end(scene):
+    """Those that have ended, and of which nothing is kept, are a sum: the list does not grow."""
+    program = scene.build("""#include <pthread.h>
+long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
+void *run(void *a) { for (long i = 0; i < 500; i++) step(i); return 0; }
+int main(void) { for (long n = 0; n < 3000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0); }
+  return 0; }
+""", "-pthread")
+    not_kept = scene.last("1M", "--args", "--trace", "step", "--", program)
+    manifest, info = scene.manifest(), scene.info()
+    gone = manifest["kept"]["threads_gone"]
+    expect(gone > 500 and gone + len(manifest["threads"]) == 3000, f"{gone} threads are a sum")
+    expect(info["events"] + not_kept + info["dropped"] == 3000000, "the sums are wrong")
+    expect(info["warnings"] == [info["warnings"][0]], "there is damage")
+    return f"{len(manifest['threads'])} threads of 3000 are listed"
+
+
+@case
 def contradictions(scene):
     for words, text in ((["--last", "30s", "--lossless"], "lossless"), (["--last", "7"], "takes a time such as"),
                         (["--last", "1M", "--max-output", "3"], "max-output"), (["--last", "8K"], "1M to 1T"),

@@ -45,7 +45,13 @@ struct ct_switch_stats {
   uint64_t switches, lost;
 };
 
+/* Threads that have ended, and of which nothing is kept, where only the last stretch is: they are in no list. */
+struct ct_drain_retired {
+  uint64_t threads, events, waited_ticks;
+};
+
 struct ct_drain_stats {
+  struct ct_drain_retired retired; /* a part of the others */
   uint64_t events;
   uint64_t dropped; /* the sum of the next ones */
   uint64_t dropped_by[CT_DROP_COUNT];

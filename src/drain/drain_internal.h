@@ -51,6 +51,9 @@ struct ct_drain {
   struct ct_drain_thread_info *infos;
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
+  size_t retire_at;    /* when there are so many, those of which nothing is kept go */
+  uint32_t next_index; /* of a thread's stream */
+  struct ct_drain_retired retired_threads;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
   struct drain_switches *switches;        /* of this image; NULL: none */

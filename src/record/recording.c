@@ -29,6 +29,13 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   json_t *json =
       ct_manifest_json(manifest, ct_manifest_modules(&session->recording.modules), threads, count, &stats, complete);
   ct_plans_unlock(session->recording.modules.plans);
+  if (session->options.last_bytes != 0) { /* as long as that is not in the files */
+    json_object_set_new(
+        json, "kept",
+        json_pack("{s:I, s:s, s:I, s:I}", "limit_bytes", (json_int_t)session->options.last_bytes, "memory",
+                  ct_trace_writer_keep_of(session->recording.writer, session->recording.manifest.pid), "threads_gone",
+                  (json_int_t)stats.retired.threads, "threads_gone_events", (json_int_t)stats.retired.events));
+  }
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
   if (ct_selection_detail(session->options.selection) != NULL) {
@@ -45,17 +52,11 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
 void
 session_write_manifest(struct ct_session *session, bool complete)
 {
-  struct ct_store_state store;
   pthread_mutex_lock(&session->recording.writer_lock);
   if (complete) {
     ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
   }
   json_t *json = session_manifest(session, &session->recording.manifest, complete);
-  if (!complete && ct_trace_writer_kept(session->recording.writer, &store)) {
-    json_object_set_new(json, "kept",
-                        json_pack("{s:I, s:s}", "limit_bytes", (json_int_t)session->options.last_bytes, "memory",
-                                  ct_trace_writer_keep_of(session->recording.writer, session->recording.manifest.pid)));
-  }
   ct_trace_writer_manifest(session->recording.writer, json);
   json_decref(json);
   pthread_mutex_unlock(&session->recording.writer_lock);

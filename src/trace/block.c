@@ -188,8 +188,8 @@ ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   size_t size = record_size(data_bytes);
-  if (writer->store != NULL && kind == CT_WRITER_CREATE) { /* it gets a file when there is something to write into it */
-    return;
+  if (writer->store != NULL && (kind == CT_WRITER_CREATE || kind == CT_WRITER_CLOSE)) {
+    return; /* it gets a file when there is something to write into it */
   }
   if (writer->store != NULL && (kind == CT_WRITER_BLOCK || kind == CT_WRITER_CAPTURES)) {
     ct_writer_put(writer, kind, stream, writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record),

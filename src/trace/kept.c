@@ -580,6 +580,7 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
 {
   json_t *threads = json_object_get(manifest, "threads"), *item, *output = json_object_get(manifest, "output");
   json_t *about = json_object();
+  uint64_t gone = get_integer(json_object_get(manifest, "kept"), "threads_gone");
   uint64_t not_kept = get_integer(json_object_get(manifest, "kept"), "threads_gone_events");
   size_t i;
   if (!json_is_array(threads)) {
@@ -595,6 +596,9 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
   put_integer(about, "begin_tsc", limits->begin_tsc);
   put_integer(about, "since_ns", limits->since_ns);
   put_integer(about, "not_kept", not_kept);
+  if (gone != 0) {
+    put_integer(about, "threads_gone", gone);
+  }
   json_object_set_new(manifest, "kept", about);
   put_integer(manifest, "version", CT_TRACE_VERSION_KEPT);
   if (json_is_object(output)) {

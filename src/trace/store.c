@@ -352,6 +352,15 @@ ct_store_put(struct ct_store *store, const struct ct_store_item *item, const voi
   pthread_mutex_unlock(&store->lock);
 }
 
+bool
+ct_store_has(struct ct_store *store, const struct ct_store_share *share)
+{
+  pthread_mutex_lock(&store->lock);
+  bool has = share->records != 0;
+  pthread_mutex_unlock(&store->lock);
+  return has;
+}
+
 void
 ct_store_get_state(struct ct_store *store, struct ct_store_state *state)
 {

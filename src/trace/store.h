@@ -158,6 +158,9 @@ struct ct_store_item {
 /* Adds a record with these data, at most CT_STORE_DATA_MAX. One thread at a time, besides others that read. */
 void ct_store_put(struct ct_store *store, const struct ct_store_item *item, const void *data, size_t bytes);
 
+/* Whether records with that share are in the store. Any thread. */
+bool ct_store_has(struct ct_store *store, const struct ct_store_share *share);
+
 struct ct_store_state {
   uint64_t capacity, limit_ns;
   uint64_t bytes, events;                 /* what is in it */

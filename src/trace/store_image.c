@@ -83,7 +83,8 @@ ct_store_open(int dir_fd, const char *name, struct ct_store_image **out, struct 
     return ct_fail(diag, CT_EFORMAT, "%s holds no events that could be recovered: its head is damaged", name);
   }
   image->position = image->header.tail;
-  image->sequence = image->header.first_sequence;
+  /* The recorder may have died between two words of the header: this one moves before the tail does. */
+  image->sequence = image->header.first_sequence != 0 ? image->header.first_sequence - 1 : 0;
   *out = image;
   return CT_OK;
 }

@@ -144,16 +144,22 @@ ct_trace_directory_create(const char *path, int *fd_out, bool *made, struct ct_d
 
 /* ---- life ---- */
 
+void
+ct_encoder_free(struct ct_encoder *encoder)
+{
+  ct_detail_free(encoder);
+  ct_contexts_clear(&encoder->contexts);
+  free(encoder->frames);
+  free(encoder->stream);
+  free(encoder);
+}
+
 static void
 writer_free(struct ct_trace_writer *writer)
 {
   ct_writer_thread_stop(writer);
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
-    free(writer->encoders[i]->frames);
-    free(writer->encoders[i]->stream);
-    ct_detail_free(writer->encoders[i]);
-    ct_contexts_clear(&writer->encoders[i]->contexts);
-    free(writer->encoders[i]);
+    ct_encoder_free(writer->encoders[i]);
   }
   for (uint32_t i = 0; i < writer->pool_count; i++) {
     free(writer->pool[i]);

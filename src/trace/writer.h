@@ -101,6 +101,9 @@ const char *ct_trace_writer_keep_of(struct ct_trace_writer *writer, pid_t pid);
 bool ct_trace_writer_kept(struct ct_trace_writer *writer, struct ct_store_state *state);
 /* The name of its thread, for who finds the store. */
 void ct_encoder_name(struct ct_encoder *encoder, const char *name);
+/* Frees the encoder of a thread that is closed and has nothing in the store. False: it is used, or all is kept in
+ * files. */
+bool ct_trace_writer_retire(struct ct_trace_writer *writer, struct ct_encoder *encoder);
 /* Queues all blocks in progress, function lines, and what the program wrote. */
 void ct_trace_writer_flush(struct ct_trace_writer *writer);
 /*

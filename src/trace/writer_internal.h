@@ -51,7 +51,7 @@ struct ct_stream {
   uint64_t written_at; /* stamp of the last use of fd */
   int fd;              /* -1 while not open */
   uint32_t index;
-  const char *name;    /* in the thread's folder */
+  const char *name;                  /* in the thread's folder */
   _Atomic uint64_t unwritten_events; /* in blocks that were queued, but came to nothing */
   /* Where blocks go to a store: */
   uint32_t tid, pid;
@@ -160,6 +160,9 @@ ct_file_header_make(uint32_t index, uint32_t tid, uint32_t pid, uint16_t version
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
   return header;
 }
+
+/* writer.c: of one that is closed, or is closed no more. */
+void ct_encoder_free(struct ct_encoder *encoder);
 
 /* writer_kept.c: a block or what the program wrote goes to the store. */
 void ct_writer_put(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,

@@ -73,6 +73,24 @@ ct_encoder_name(struct ct_encoder *encoder, const char *name)
   snprintf(encoder->stream->thread_name, sizeof(encoder->stream->thread_name), "%s", name);
 }
 
+bool
+ct_trace_writer_retire(struct ct_trace_writer *writer, struct ct_encoder *encoder)
+{
+  if (writer->store == NULL || !encoder->closed || ct_store_has(writer->store, &encoder->stream->share)) {
+    return false;
+  }
+  uint32_t i = 0;
+  while (i < writer->encoder_count && writer->encoders[i] != encoder) {
+    i++;
+  }
+  if (i == writer->encoder_count) {
+    return false;
+  }
+  memmove(&writer->encoders[i], &writer->encoders[i + 1], (--writer->encoder_count - i) * sizeof(writer->encoders[0]));
+  ct_encoder_free(encoder);
+  return true;
+}
+
 /* ---- to the files ---- */
 
 static struct ct_kept_limits

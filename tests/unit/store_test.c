@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of recordings that keep the last stretch: what is in it, what goes, and what a reader finds after a death.
+ */
+#include "trace/store.h"
+
+#include "base/crc32c.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES (1u << 20)
+
+static char runtime[64];
+
+static int
+setup(void **state)
+{
+  (void)state;
+  strcpy(runtime, "/tmp/contrail-store.XXXXXX");
+  return mkdtemp(runtime) != NULL && setenv("XDG_RUNTIME_DIR", runtime, 1) == 0 ? 0 : -1;
+}
+
+static int
+teardown(void **state)
+{
+  char path[128];
+  (void)state;
+  snprintf(path, sizeof(path), "%s/contrail", runtime);
+  rmdir(path);
+  return rmdir(runtime);
+}
+
+/* Record n: its number, over and over; its size depends on it. */
+static size_t
+make_data(uint64_t n, uint64_t *data)
+{
+  size_t count = 1 + n * 7919 % 3000;
+  for (size_t i = 0; i < count; i++) {
+    data[i] = n;
+  }
+  return count * sizeof(*data);
+}
+
+static void
+put(struct ct_store *store, uint64_t n, struct ct_store_share *share)
+{
+  static uint64_t data[3001];
+  struct ct_store_item item = {
+      .kind = CT_STORE_BLOCK, .thread = (uint32_t)(n % 5), .events = 3, .name = "name", .last_tsc = n, .share = share};
+  ct_store_put(store, &item, data, make_data(n, data));
+}
+
+static bool
+is_record(uint64_t n, const struct ct_store_record *record, const uint8_t *data)
+{
+  static uint64_t wanted[3001];
+  size_t bytes = make_data(n, wanted);
+  return record->sequence == n && record->data_bytes == bytes && memcmp(data, wanted, bytes) == 0 &&
+         strcmp(record->name, "name") == 0;
+}
+
+/* Any number of records: the last ones are there, whole, and the sums are right. */
+static void
+test_wraps(void **state)
+{
+  struct ct_store *store;
+  struct ct_store_share share = {0};
+  struct ct_store_state s;
+  struct ct_store_record record;
+  struct ct_store_buffer buffer = {0};
+  (void)state;
+  assert_int_equal(ct_store_create(BYTES, 0, &store, NULL), CT_OK);
+  for (uint64_t n = 0; n < 2000; n++) {
+    put(store, n, &share);
+    ct_store_get_state(store, &s);
+    assert_int_equal(s.next_sequence, n + 1);
+    assert_int_equal(s.events + s.gone_events, 3 * (n + 1));
+    assert_int_equal(share.events, s.events);
+    assert_int_equal(share.records, s.next_sequence - s.first_sequence);
+    assert_true(s.bytes <= s.capacity);
+    assert_true(s.first_sequence == 0 || (s.bytes > s.capacity - 60000 && s.begin_tsc == s.first_sequence - 1));
+  }
+  assert_true(s.first_sequence > 1800);
+  for (uint64_t n = s.first_sequence; n < s.next_sequence; n++) {
+    assert_int_equal(ct_store_copy(store, n, &record, &buffer), CT_OK);
+    assert_true(is_record(n, &record, buffer.data));
+  }
+  assert_int_equal(ct_store_copy(store, s.first_sequence - 1, &record, &buffer), CT_ENOENT);
+  assert_int_equal(ct_store_copy(store, s.next_sequence, &record, &buffer), CT_ENOENT);
+  assert_true(ct_store_has(store, &share));
+  free(buffer.data);
+  ct_store_destroy(store, false);
+}
+
+static void
+test_largest(void **state)
+{
+  static uint8_t data[CT_STORE_DATA_MAX];
+  struct ct_store *store;
+  struct ct_store_state s;
+  struct ct_store_item item = {.kind = CT_STORE_BLOCK, .events = 1};
+  (void)state;
+  assert_int_equal(ct_store_create(BYTES, 0, &store, NULL), CT_OK);
+  for (int n = 0; n < 100; n++) {
+    ct_store_put(store, &item, data, n % 3 == 0 ? sizeof(data) : (size_t)n * 1000);
+    ct_store_get_state(store, &s);
+    assert_true(s.next_sequence > s.first_sequence && s.bytes <= s.capacity);
+  }
+  ct_store_destroy(store, false);
+}
+
+static void
+test_age(void **state)
+{
+  struct ct_store *store;
+  struct ct_store_state s;
+  (void)state;
+  assert_int_equal(ct_store_create(BYTES, 50 * 1000 * 1000, &store, NULL), CT_OK);
+  put(store, 0, NULL);
+  ct_store_get_state(store, &s);
+  assert_int_equal(s.events, 3);
+  usleep(60000);
+  ct_store_get_state(store, &s);
+  assert_int_equal(s.events, 0);
+  assert_int_equal(s.gone_events, 3);
+  put(store, 1, NULL);
+  ct_store_get_state(store, &s);
+  assert_int_equal(s.events, 3);
+  ct_store_destroy(store, false);
+}
+
+/* A process that is killed at any time leaves whole records, in their order, up to the last one. */
+static void
+test_killed(void **state)
+{
+  char folder[128], path[512];
+  (void)state;
+  snprintf(folder, sizeof(folder), "%s/contrail", runtime);
+  for (int turn = 0; turn < 20; turn++) {
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+      struct ct_store *store;
+      if (ct_store_create(BYTES, 0, &store, NULL) != CT_OK) {
+        _exit(1);
+      }
+      for (uint64_t n = 0;; n++) {
+        put(store, n, NULL);
+        if (n == 1000 && write(ready[1], "x", 1) != 1) {
+          _exit(1);
+        }
+      }
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    DIR *stream = opendir(folder);
+    const struct dirent *entry;
+    while ((entry = readdir(stream)) != NULL && strstr(entry->d_name, CT_STORE_SUFFIX) == NULL)
+      ;
+    assert_non_null(entry);
+    struct ct_store_image *image;
+    struct ct_store_record record;
+    struct ct_store_buffer buffer = {0};
+    int dir_fd = open(folder, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(ct_store_open(dir_fd, entry->d_name, &image, NULL), CT_EEXIST); /* it lives */
+    usleep((unsigned)turn * 100);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_int_equal(ct_store_open(dir_fd, entry->d_name, &image, NULL), CT_OK);
+    uint64_t next = 0;
+    while (ct_store_next(image, &record, &buffer)) {
+      assert_true(next == 0 || record.sequence == next);
+      assert_true(is_record(record.sequence, &record, buffer.data));
+      next = record.sequence + 1;
+    }
+    assert_true(next > 1000);
+    assert_int_equal(ct_store_image_gaps(image), 0);
+    ct_store_close(image);
+    snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+    unlink(path);
+    closedir(stream);
+    close(dir_fd);
+    close(ready[0]);
+    close(ready[1]);
+    free(buffer.data);
+  }
+}
+
+/* Files that are no store of ours are refused. */
+static void
+test_refused(void **state)
+{
+  char path[128], other[128];
+  struct ct_store_image *image;
+  (void)state;
+  int dir_fd = open(runtime, O_RDONLY | O_DIRECTORY);
+  snprintf(path, sizeof(path), "%s/a.store", runtime);
+  snprintf(other, sizeof(other), "%s/b.store", runtime);
+  int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+  assert_int_equal(ct_store_open(dir_fd, "a.store", &image, NULL), CT_EFORMAT); /* empty */
+  struct ct_store_header header = {.magic = CT_STORE_MAGIC, .version = CT_STORE_VERSION, .capacity = BYTES, .head = 64};
+  header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_store_header, header_crc));
+  assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+  assert_int_equal(ct_store_open(dir_fd, "a.store", &image, NULL), CT_EFORMAT); /* cut in its head */
+  assert_int_equal(ftruncate(fd, CT_STORE_HEADER_BYTES), 0);
+  assert_int_equal(ct_store_open(dir_fd, "a.store", &image, NULL),
+                   CT_OK); /* no record is there, though its head says so */
+  struct ct_store_record record;
+  struct ct_store_buffer buffer = {0};
+  assert_false(ct_store_next(image, &record, &buffer));
+  ct_store_close(image);
+  header.head = 1ull << 40;
+  assert_int_equal(pwrite(fd, &header, sizeof(header), 0), sizeof(header));
+  assert_int_equal(ct_store_open(dir_fd, "a.store", &image, NULL), CT_EFORMAT);
+  assert_int_equal(symlink(path, other), 0);
+  assert_int_not_equal(ct_store_open(dir_fd, "b.store", &image, NULL), CT_OK);
+  unlink(other);
+  assert_int_equal(link(path, other), 0);
+  assert_int_equal(ct_store_open(dir_fd, "b.store", &image, NULL), CT_EACCES);
+  unlink(other);
+  assert_int_equal(mkfifo(other, 0600), 0);
+  assert_int_equal(ct_store_open(dir_fd, "b.store", &image, NULL), CT_EACCES);
+  unlink(other);
+  fchmod(fd, 0640);
+  assert_int_equal(ct_store_open(dir_fd, "a.store", &image, NULL), CT_EACCES);
+  close(fd);
+  unlink(path);
+  close(dir_fd);
+}
+
+int
+main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_wraps), cmocka_unit_test(test_largest),
+                                     cmocka_unit_test(test_age), cmocka_unit_test(test_killed),
+                                     cmocka_unit_test(test_refused)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
