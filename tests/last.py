@@ -188,6 +188,8 @@ int main(void) { for (long n = 0; n < 500; n++) { pthread_t t; pthread_create(&t
 """, "-pthread")
     not_kept = scene.last("1M", "--args", "--trace", "step", "--", program)
     lines = [line for line in scene.lines() if line["kind"] == "enter"]
+    if scene.info()["dropped"]:
+        raise harness.Skip("the machine is too busy: events were lost")
     begin = scene.begin_ns()
     steps = [int(line["args"][0], 16) for line in lines if line["ts_ns"] > begin]
     expect(steps[-1] == 999999 and consecutive(steps) and len(steps) > 10000, "not the last calls, or not all of them")

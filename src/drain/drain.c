@@ -42,7 +42,6 @@
 #define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
 #define THREADS_MAX   (1u << 17)          /* in a trace: each has a folder and some memory */
-#define RETIRE_AT     1024                /* threads */
 #define FRAMES_MAX    256                 /* that were open when the recording began */
 #define EARLY_NS      (100 * 1000 * 1000) /* so long a thread may take to its first event */
 #define LOST_MAX      (1ull << 48)        /* more is no count of events */
@@ -81,7 +80,7 @@ ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint32_t 
   drain->pause_request = pause_request;
   drain->max_depth = max_depth;
   drain->sampling.options.mem_fd = -1;
-  drain->retire_at = RETIRE_AT;
+  drain->retire_at = DRAIN_RETIRE_AT;
   *out = drain;
   return 0;
 }
@@ -94,69 +93,12 @@ ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode)
   atomic_store_explicit(&drain->function_count, fn + 1, memory_order_release);
 }
 
-/* In the numbering after some have gone. */
-static void
-renumber(struct ct_drain *drain, const uint32_t *numbers)
-{
-  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
-    if (drain->threads[slot] != NULL) {
-      drain->threads[slot]->info = numbers[drain->threads[slot]->info];
-    }
-  }
-  for (size_t n = 0; n < drain->stacks.count; n++) {
-    if (drain->early[n].thread != NULL) {
-      drain->early[n].thread->info = numbers[drain->early[n].thread->info];
-    }
-  }
-  if (drain->kept != NULL) {
-    drain->kept->info = numbers[drain->kept->info];
-  }
-  for (uint32_t i = 0; i < drain->retired_count; i++) {
-    drain->retired[i].info = numbers[drain->retired[i].info];
-  }
-}
-
-/*
- * Where only the last stretch is kept, a recording may see any number of threads: those that have ended, and of which
- * nothing is kept, become a sum.
- */
-static void
-retire_threads(struct ct_drain *drain)
-{
-  uint32_t *numbers = malloc(drain->info_count * sizeof(*numbers)), left = 0;
-  if (numbers == NULL) {
-    return;
-  }
-  for (uint32_t i = 0; i < drain->info_count; i++) {
-    const struct ct_drain_thread_info *info = &drain->infos[i];
-    bool is_used = false; /* a segment of it comes late */
-    for (uint32_t n = 0; n < drain->retired_count; n++) {
-      is_used |= drain->retired[n].info == i;
-    }
-    uint64_t events = ct_encoder_events(drain->encoders[i]);
-    if (!is_used && ct_trace_writer_retire(drain->writer, drain->encoders[i])) {
-      drain->retired_threads.threads++;
-      drain->retired_threads.events += events;
-      drain->retired_threads.waited_ticks += info->waited_ticks;
-      numbers[i] = UINT32_MAX;
-      continue;
-    }
-    numbers[i] = left;
-    drain->encoders[left] = drain->encoders[i];
-    drain->infos[left++] = *info;
-  }
-  drain->info_count = left;
-  drain->retire_at = 2 * left > RETIRE_AT ? 2 * left : RETIRE_AT;
-  renumber(drain, numbers);
-  free(numbers);
-}
-
 /* A new thread of the target, without a slot; NULL when there is no memory or no file for it. */
 static struct drain_thread *
 make_thread(struct ct_drain *drain, uint32_t tid)
 {
   if (drain->info_count >= drain->retire_at) {
-    retire_threads(drain);
+    drain_retire_threads(drain);
   }
   if (drain->info_count == THREADS_MAX) {
     return NULL;

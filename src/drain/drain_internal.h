@@ -96,6 +96,10 @@ bool drain_take_captures(struct ct_drain *drain);
 void drain_begin_captures(struct ct_drain *drain);
 void drain_end_captures(struct ct_drain *drain);
 
+/* retire.c: threads that have ended, and of which nothing is kept, become a sum. */
+#define DRAIN_RETIRE_AT 1024 /* threads */
+void drain_retire_threads(struct ct_drain *drain);
+
 /* task.c */
 void drain_read_name(struct ct_drain *drain, struct drain_thread *thread);
 /* How long the thread was on the processor, and how long it was ready without one, by the scheduler's own count. */
