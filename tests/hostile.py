@@ -28,7 +28,7 @@ from processes import children_of
 KINDS = {"header": "h", "counts": "n", "inside": "i", "requests": "q", "handshakes": "v", "crashes": "k", "activations": "a",
          "events": "e", "generations": "g", "output": "p", "config": "c", "stores": "t", "regions": "r", "holes": "m",
          "anywhere": "s", "walks": "w", "lists": "ict", "ring": "hnaeps", "rows": "ae", "all": "hniqvkaepctrms"}
-STALLS = ("exec", "vfork", "unmap")
+STALLS = ("exec", "regions", "vfork", "unmap")
 TARGET_MS = 900
 ROUNDS_MIN = 11  # the first kinds in all ways, however busy the machine is
 END_S = 120  # for contrail, from when its target has ended or it was told to end (131,072 files, perhaps)
@@ -205,7 +205,7 @@ for each_way, (_, kinds_of_way, whose) in WAYS.items():
     for each_kind in kinds_of_way:
         for each_who in whose:
             case(f"{each_way} {each_kind} {each_who}", way=each_way, kind=each_kind, who=each_who)(play)
-WORST = ["stall exec q", "stall vfork q"]
+WORST = ["stall exec q", "stall vfork q", "stall regions q"]
 WORST += [f"{way} {kind} q" for kind in ("counts", "config", "holes", "walks", "all", "inside", "crashes", "handshakes")
           for way in ("record", "attach", "clean")] + ["stall unmap q"]
 

@@ -3,6 +3,7 @@
  * A target that has contrail wait for something that never comes; see tests/hostile.py.
  *
  *   stall exec     a request to follow a thread through exec that computes without end, and makes no system call
+ *   stall regions  a list of thousands of regions, each the same one with millions of patches, which are none
  *   stall unmap    what contrail has mapped is watched by userfaultfd: who unmaps it waits until that has been read
  *   stall vfork    children of vfork that stay as soon as somebody traces their parent
  */
@@ -89,6 +90,28 @@ stall_exec(void)
 }
 
 static void
+stall_regions(void)
+{
+  size_t bytes = 100u << 20;
+  uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct ct_region_head *head = (struct ct_region_head *)at;
+  struct ct_patch *patches = (struct ct_patch *)(at + CT_PAGE_BYTES);
+  struct ct_agent_config *config = (struct ct_agent_config *)ring->inside.config;
+  if (at == MAP_FAILED) {
+    exit(77);
+  }
+  head->region_bytes = bytes;
+  head->patches = (uint64_t)patches;
+  head->patch_count = (bytes - CT_PAGE_BYTES) / sizeof(*patches);
+  patches[0].address = 2; /* the next one's is lower */
+  for (size_t i = 0; i < CT_REGION_MAX; i++) {
+    config->regions[i] = (struct ct_region){(uint64_t)at, (uint64_t)at + bytes, (uint64_t)patches, 1};
+  }
+  config->region_count = CT_REGION_MAX;
+  tell_that_it_stalls();
+}
+
+static void
 stall_unmap(void)
 {
   char line[512];
@@ -155,6 +178,8 @@ main(int argc, char **argv)
   }
   if (strcmp(what, "exec") == 0) {
     stall_exec();
+  } else if (strcmp(what, "regions") == 0) {
+    stall_regions();
   } else if (strcmp(what, "unmap") == 0) {
     stall_unmap();
   } else if (strcmp(what, "vfork") == 0) {
