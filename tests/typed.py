@@ -220,6 +220,19 @@ def after_a_crash(scene):
 
 
 @case
+def children(scene):
+    """The processes of a tree share what was read: each trace has its own, whole."""
+    program = scene.build("programs/typed.c", "gcc", "-O1")
+    scene.run(scene.contrail, "record", "-q", "--follow", "--args", "-o", scene.trace, "--trace", "typed!*",
+              "--", "/bin/sh", "-c", f"{program}; {program}; {program}")
+    traces = [entry.path for entry in os.scandir(scene.trace) if entry.name.startswith("process-")]
+    texts = [scene.run(scene.contrail, "replay", path) for path in traces]
+    expect(len(texts) >= 2, traces)  # the last one may be the shell itself
+    for text in texts:
+        expect("t_enums(a=GREEN, b=FOUR, ...) = GREEN;" in text and "t_enums(a=BLUE, b=ONE|FOUR, ...) = BLUE;" in text, text)
+
+
+@case
 def damaged(scene):
     """A file of prototypes that is cut, spoiled or gone: said, and the values are there as numbers."""
     scene.calls(scene.build("programs/typed.c", "gcc", "-O1"))

@@ -232,3 +232,24 @@ ct_constants_parse(char *text, struct ct_constants *constants)
   constants->sets = are_bits(list, n) ? CT_CONSTANTS_WHOLE_SETS : CT_CONSTANTS_NUMBERS;
   return true;
 }
+
+char *
+ct_constants_text(const struct ct_constant *list, uint32_t count)
+{
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (out == NULL) {
+    return NULL;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    putc_unlocked('\t', out);
+    ct_prototype_put_name(out, list[i].name, true);
+    fprintf(out, "=%lld", (long long)list[i].value);
+  }
+  if (fclose(out) != 0) {
+    free(text);
+    return NULL;
+  }
+  return text;
+}

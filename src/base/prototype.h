@@ -118,6 +118,9 @@ bool ct_prototype_parse(char *text, struct ct_prototype *prototype);
  */
 bool ct_constants_parse(char *text, struct ct_constants *constants);
 
+/* The fields of such a line, each with a tab before it: malloc'd; NULL: out of memory. */
+char *ct_constants_text(const struct ct_constant *list, uint32_t count);
+
 /* A name as the file can have it: control characters, and what separates fields, are '?'. */
 void ct_prototype_put_name(FILE *out, const char *name, bool spaces_too);
 

@@ -765,6 +765,7 @@ ct_plan_free(struct ct_plan *plan)
   }
   ct_elf_close(plan->elf);
   ct_sources_free(plan->sources);
+  ct_plan_prototypes_free(plan);
   if (plan->mapping != NULL) {
     munmap(plan->mapping, plan->mapping_bytes);
   } else {

@@ -11,6 +11,7 @@
 
 struct ct_elf;
 struct ct_sources; /* target/source.h */
+struct ct_plan_prototypes;
 
 /* Above a program at a fixed address this much is left free for its heap. */
 #define CT_HEAP_RESERVE (768ull << 20)
@@ -91,6 +92,7 @@ struct ct_plan {
   size_t alias_count;
   struct ct_sources *sources; /* of ct_plan_sources */
   bool sources_read;
+  struct ct_plan_prototypes *prototypes; /* plan/prototypes.c; NULL: nobody has asked */
 };
 
 /* What a recording wants of a plan's hooks. */
@@ -149,6 +151,17 @@ const char *ct_plan_alias(const struct ct_plan *plan, const struct ct_planned *p
  * first call, and kept: seconds for a large program.
  */
 const struct ct_sources *ct_plan_sources(const struct ct_plan *plan);
+
+/*
+ * Reads what functions take and give, from debug information: of those for which wanted is not 0. 0, or CT_ENOMEM.
+ * Seconds for a large program.
+ */
+int ct_plan_prototypes_read(const struct ct_plan *plan, const uint8_t *wanted);
+/* The fields after the id in a line of prototypes.tsv; numbers of constants are the plan's own. NULL: not known. */
+const char *ct_plan_prototype(const struct ct_plan *plan, size_t function);
+/* The fields of these constants, with the tab before them. */
+const char *ct_plan_constants(const struct ct_plan *plan, uint32_t number);
+void ct_plan_prototypes_free(struct ct_plan *plan);
 
 /* What becomes of a hook that is not wanted: no patch, or a trampoline without an event where one is needed. */
 enum ct_requested_mode ct_requested_for_none(const struct ct_planned *planned);

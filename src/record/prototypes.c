@@ -5,7 +5,7 @@
  */
 #include "record/modules.h"
 
-#include "target/prototypes.h"
+#include "base/prototype.h"
 
 #include <search.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ struct writing {
   FILE *out;
   void *known; /* tsearch: struct constants by text */
   uint32_t constants_count;
-  const uint32_t *ids; /* of the functions that are asked about */
+  struct ct_prototype prototype;
 };
 
 static int
@@ -33,40 +33,19 @@ by_text(const void *a, const void *b)
   return strcmp(x->text, y->text);
 }
 
-static char *
-constants_text(const struct ct_constant *list, uint32_t count)
-{
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  if (out == NULL) {
-    return NULL;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    putc_unlocked('\t', out);
-    ct_prototype_put_name(out, list[i].name, true);
-    fprintf(out, "=%lld", (long long)list[i].value);
-  }
-  if (fclose(out) != 0) {
-    free(text);
-    return NULL;
-  }
-  return text;
-}
-
 static bool
 is_full(struct writing *writing)
 {
   return writing->constants_count >= CONSTANTS_MAX || ftello(writing->out) > TEXT_BYTES_MAX;
 }
 
+/* The number of a list in the trace; 0: there is none. */
 static uint32_t
-put_constants(void *arg, const struct ct_constant *list, uint32_t count)
+put_constants(struct writing *writing, const char *text)
 {
-  struct writing *writing = arg;
   struct constants *entry = calloc(1, sizeof(*entry));
   struct constants **found;
-  if (entry == NULL || is_full(writing) || (entry->text = constants_text(list, count)) == NULL ||
+  if (entry == NULL || text == NULL || is_full(writing) || (entry->text = strdup(text)) == NULL ||
       (found = tsearch(entry, &writing->known, by_text)) == NULL) {
     free(entry != NULL ? entry->text : NULL);
     free(entry);
@@ -82,15 +61,24 @@ put_constants(void *arg, const struct ct_constant *list, uint32_t count)
   return entry->number;
 }
 
+/* A line of the plan's, with the numbers that constants have in this trace. */
 static void
-put_prototype(void *arg, size_t index, const struct ct_prototype *prototype)
+put_prototype(struct writing *writing, const struct ct_plan *plan, uint32_t fn, const char *line)
 {
-  struct writing *writing = arg;
-  if (!is_full(writing)) {
-    fprintf(writing->out, "f\t%u\t", writing->ids[index]);
+  struct ct_prototype *prototype = &writing->prototype;
+  char *text = strdup(line);
+  if (text != NULL && !is_full(writing) && ct_prototype_parse(text, prototype)) {
+    struct ct_type *type = &prototype->result;
+    type->constants_number = put_constants(writing, ct_plan_constants(plan, type->constants_number));
+    for (uint32_t i = 0; i < prototype->count; i++) {
+      type = &prototype->parameters[i].type;
+      type->constants_number = put_constants(writing, ct_plan_constants(plan, type->constants_number));
+    }
+    fprintf(writing->out, "f\t%u\t", fn);
     ct_prototype_write(writing->out, prototype);
     putc_unlocked('\n', writing->out);
   }
+  free(text);
 }
 
 static void
@@ -100,35 +88,31 @@ free_constants(void *entry)
   free(entry);
 }
 
-/* The functions of a module that have values in the trace; plan's functions are sorted by address, and ids with them.
- */
+/* The functions of a module that have values in the trace. */
 static int
 write_module(struct writing *writing, const struct ct_module *module, const struct ct_trace_writer *writer)
 {
   const struct ct_plan *plan = module->known_plan;
-  uint32_t *ids = reallocarray(NULL, plan->count + 1, sizeof(*ids));
-  struct ct_prototype_wanted *wanted = reallocarray(NULL, plan->count + 1, sizeof(*wanted));
-  size_t count = 0;
+  uint8_t *wanted = calloc(plan->count + 1, 1);
   uint32_t fn = module->first_fn;
-  int code = ids == NULL || wanted == NULL ? CT_ENOMEM : 0;
-  for (size_t i = 0; i < plan->count && code == 0; i++) {
+  size_t count = 0;
+  for (size_t i = 0; wanted != NULL && i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
-      if (ct_trace_writer_has_values(writer, fn)) {
-        ids[count] = fn;
-        wanted[count++] = (struct ct_prototype_wanted){plan->functions[i].address, plan->functions[i].name};
-      }
-      fn++;
+      wanted[i] = ct_trace_writer_has_values(writer, fn++);
+      count += wanted[i];
     }
   }
-  if (code == 0 && count != 0) {
-    struct ct_prototype_sink sink = {writing, put_constants, put_prototype};
-    writing->ids = ids;
-    code = ct_prototypes_read(plan->elf, wanted, count, &sink);
-    ct_elf_drop_pages(plan->elf);
+  int code = wanted == NULL ? CT_ENOMEM : count != 0 ? ct_plan_prototypes_read(plan, wanted) : 0;
+  fn = module->first_fn;
+  for (size_t i = 0; count != 0 && code == 0 && i < plan->count; i++) {
+    const char *line = wanted[i] ? ct_plan_prototype(plan, i) : NULL;
+    if (line != NULL) {
+      put_prototype(writing, plan, fn, line);
+    }
+    fn += plan->functions[i].refusal == CT_REFUSED_NOT;
   }
-  free(ids);
   free(wanted);
-  return code == CT_ENOENT ? 0 : code;
+  return code;
 }
 
 int
