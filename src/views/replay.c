@@ -632,7 +632,9 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     r->heap[r->heap_count++] = lane;
     if (r->heap_count > KEEP_OPEN_LANES) {
       ct_cursor_close(lane->cursor);
+      ct_details_close(lane->details);
       lane->cursor = NULL;
+      lane->details = NULL;
     }
   }
   free(threads);
