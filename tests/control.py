@@ -18,7 +18,7 @@ import threading
 import time
 
 import harness
-from harness import case, main, need, need_root
+from harness import case, main, need, need_root, wait_for
 
 WAIT = 60
 
@@ -422,10 +422,8 @@ def raised_priority(scene):
         contrail, name, _ = scene.attach(program, prefix=prefix)
         for turn in range(3):
             scene.run("trace", name, *(("add", "program!first"), ("remove", "program!first"), ("list",))[turn])
-            until = time.monotonic() + 5  # a thread of contrail's that waits for a processor is raised for a moment
-            while (raised := real_time(contrail.pid, program.process.pid)) and time.monotonic() < until:
-                time.sleep(0.01)
-            equal(raised, [], f"threads with a real-time priority, {prefix}")
+            # A thread of contrail's that waits for a processor is raised for a moment.
+            wait_for(f"no thread with a real-time priority, {prefix}", lambda: not real_time(contrail.pid, program.process.pid))
         scene.run("stop", name)
         equal(contrail.wait(WAIT) in (0, 125), True, "status of contrail attach")  # 125: nothing was called
         equal(program.end()[0], 7, "the program's status")
@@ -487,10 +485,7 @@ def requests(scene):
     equal(states, ["running", -32600, "attached", "running"], "batch")
     equal(scene.ask(name, {"jsonrpc": "2.0", "method": "stop"}), None, "a notification's answer")
     program.call("first", 1)
-    deadline = time.monotonic() + WAIT
-    while scene.json("sessions")["sessions"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    equal(scene.json("sessions"), {"sessions": []}, "sessions after a notification to stop")
+    wait_for("no session after a notification to stop", lambda: scene.json("sessions") == {"sessions": []})
 
 
 @case("fifty clients")

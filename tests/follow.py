@@ -220,14 +220,14 @@ class Circle:
         assert self.process.returncode == 0 and told == b"0 failures, many workers\n", (self.process.returncode, told)
 
 
-def attach_circle(scene, pid):
+def attach_circle(scene, pid, few):
+    """The trace, and how long the detach took, which is begun when there are more children than few."""
     trace = os.path.join(scene.folder, "circle-trace")
     shutil.rmtree(trace, ignore_errors=True)
     recorder = subprocess.Popen([scene.contrail, "attach", "--follow", "--child-ring-size=1", "-o", trace, str(pid)],
                                 stderr=subprocess.PIPE)
-    wait_for("a child", lambda: glob.glob(os.path.join(trace, "process-*")) or recorder.poll() is not None)
+    wait_for("children", lambda: len(glob.glob(os.path.join(trace, "process-*"))) > few or recorder.poll() is not None)
     assert recorder.poll() is None, recorder.stderr.read()
-    time.sleep(1)
     begin = time.monotonic()
     recorder.terminate()
     err = recorder.communicate(timeout=120)[1]
@@ -240,8 +240,8 @@ def circle(scene):
     """A detach waits for nobody who waits for it: for a backend that waits, in a handler above a hook, for a child of
     the first process that asks. Done again, since it is a matter of luck where it stands."""
     program = Circle(scene)
-    for _ in range(6):
-        trace, took = attach_circle(scene, program.process.pid)
+    for few in range(2, 14, 2):
+        trace, took = attach_circle(scene, program.process.pid, few)
         assert took < 10, took
         with open(f"/proc/{program.process.pid}/maps", encoding="utf-8") as file:
             assert "memfd:contrail" not in file.read()
@@ -257,7 +257,7 @@ def attached_inside(scene):
     program = Circle(scene, need("unshare"), "--pid", "--fork", "--mount-proc")
     with open(f"/proc/{program.process.pid}/task/{program.process.pid}/children", encoding="utf-8") as file:
         inner = int(file.read())
-    trace = attach_circle(scene, inner)[0]
+    trace = attach_circle(scene, inner, 1)[0]
     program.end()
     with open(os.path.join(trace, "manifest.json"), encoding="utf-8") as file:
         first = json.load(file)
@@ -708,17 +708,15 @@ def nginx(scene):
     shutil.rmtree(trace, ignore_errors=True)
 
     def ask():
-        for _ in range(100):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
-                    assert answer.read() == b"hello"
-                    return
-            except urllib.error.URLError:
-                time.sleep(0.05)
-        raise AssertionError("nginx does not answer")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+                assert answer.read() == b"hello"
+                return True
+        except urllib.error.URLError:
+            return False
 
     try:
-        ask()
+        wait_for("nginx", ask)
         attached = subprocess.Popen([scene.contrail, "attach", "--follow", "-o", trace, str(master.pid)],
                                     stderr=subprocess.PIPE, text=True)
         attached.stderr.readline()
@@ -726,11 +724,11 @@ def nginx(scene):
         master.send_signal(signal.SIGHUP)
         wait_for("new workers", lambda: not before & set(workers_of(master.pid)) and len(workers_of(master.pid)) == 2)
         for _ in range(200):
-            ask()
+            wait_for("an answer", ask)
         attached.send_signal(signal.SIGINT)
         assert attached.wait(60) == 0, attached.stderr.read()
         attached.stderr.close()
-        ask()
+        wait_for("an answer", ask)
         tree = Scene.tree(trace)
         answers = [scene.calls(process, "writev") for process in tree[1:]]  # nginx itself may be stripped
         assert len(answers) >= 2 and sum(answers) == 200, answers

@@ -34,6 +34,13 @@ def stat_of(pid):
         return []
 
 
+def threads_of(pid):
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
 def state_of(pid):
     """R, S, T, Z and so on; "" when it has gone."""
     return (stat_of(pid) + [""])[0]
@@ -54,4 +61,4 @@ def system_call_of(pid):
         return ""
 
 
-NANOSLEEP, PAUSE = "230", "34"
+FUTEX, NANOSLEEP, PAUSE = "202", "230", "34"

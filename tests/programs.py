@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import harness
-from harness import HERE, ROOT, Skip, case, main, need
+from harness import HERE, ROOT, Skip, case, main, need, wait_for
 
 LIMIT = 300
 
@@ -140,11 +140,9 @@ def redis(bench):
     server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                               cwd=bench.folder, preexec_fn=no_core)
     try:
-        end = time.monotonic() + 60
-        while not os.path.exists(socket):
-            if time.monotonic() > end or server.poll() is not None:
-                raise AssertionError("redis-server does not come up: " + tail_of(bench.path("log")))
-            time.sleep(0.05)
+        wait_for("redis-server", lambda: os.path.exists(socket) or server.poll() is not None)
+        if server.poll() is not None:
+            raise AssertionError("redis-server does not come up: " + tail_of(bench.path("log")))
         for turn in ("set,get,incr,lpush,lrange_100", "hset,spop,zadd,mset"):
             status, out, err = bench.run("redis-benchmark", "-s", socket, "-n", "4000", "-c", "20", "-q", "-r", "1000",
                                          "-t", turn)

@@ -14,7 +14,7 @@ import time
 
 import harness
 from harness import Skip, case, main, need, wait_for
-from processes import state_of
+from processes import stat_of, state_of
 
 WAIT_S = 30
 
@@ -144,7 +144,9 @@ def mixed(scene):
             else:
                 os.kill(process.pid, signal.SIGUSR1)
             scene.heard(turn + 1)
-            time.sleep(0.08)  # contrail has a copy, and one more before it has looked at that is no further one to the kernel
+            # Not only until contrail and its witness have taken their copies: one to contrail alone is lost when it comes
+            # before contrail has accounted for the same one to the group (account() in src/cli/signals.c, a defect).
+            time.sleep(0.08)
         return process.wait(WAIT_S), scene.text()
     if "10:50" not in scene.both(play)[1]:
         raise AssertionError(scene.text())
@@ -251,6 +253,7 @@ class Terminal:
                            f"exec bash --noprofile --rcfile {self.folder}/rc")
         if result.returncode:
             raise Skip(f"tmux does not start: {result.stderr.strip()}")
+        self.shell = self.tmux("display-message", "-p", "#{pane_pid}").stdout.strip()
 
     def tmux(self, *words):
         environment = {k: v for k, v in os.environ.items() if k not in ("TMUX", "TMUX_PANE")}
@@ -261,6 +264,13 @@ class Terminal:
         lines = [line.rstrip() for line in self.tmux("capture-pane", "-p").stdout.splitlines()]
         text = "\n".join(lines).rstrip()
         return re.sub(r"\b\d{3,}\b", "N", text)  # process ids
+
+    def has_job(self):
+        """Is a job in the foreground that runs? Keys go to it then."""
+        shell = stat_of(self.shell)
+        group = shell[5]
+        members = [words for words in map(stat_of, filter(str.isdigit, os.listdir("/proc"))) if words[2:3] == [group]]
+        return group != shell[2] and members and all(words[0] != "T" for words in members)
 
     def wait_for_prompt(self):
         wait_for("a prompt", lambda: self.screen().rpartition("\n")[2][:1] in ("$", "%"))
@@ -275,7 +285,7 @@ class Terminal:
                 seen[text] = seen.get(text, 0) + 1
                 wait_for(f"{text!r} on the screen:\n{self.screen()}\n", lambda: self.screen().count(text) >= seen[text])
             elif re.fullmatch(r"C-.", step):
-                time.sleep(0.3)
+                wait_for("a job in the foreground", self.has_job)
                 self.tmux("send-keys", step)
             else:
                 if not step.startswith("> "):

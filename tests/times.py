@@ -13,7 +13,7 @@ import time
 
 import harness
 from harness import Skip, case, expect, main, wait_for
-from processes import ticks_of
+from processes import FUTEX, NANOSLEEP, system_call_of, threads_of, ticks_of
 
 
 def near(got, want, share, slack=0):
@@ -166,9 +166,8 @@ def hung(scene):
     subprocess.run(["rm", "-rf", scene.trace], check=True)
     with subprocess.Popen([scene.program, "hang"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
         try:
-            while len(os.listdir(f"/proc/{target.pid}/task")) < 3:
-                time.sleep(0.01)
-            time.sleep(0.2)
+            wait_for("its threads to be where they stay", lambda: sorted(
+                system_call_of(f"{target.pid}/task/{tid}") for tid in threads_of(target.pid)) == sorted([FUTEX, FUTEX, NANOSLEEP]))
             scene.run(scene.contrail, "attach", "--quiet", "--for", "4s", "--no-args", "-o", scene.trace, "--trace",
                       "times!*", str(target.pid))
         finally:
