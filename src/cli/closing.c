@@ -135,6 +135,11 @@ ct_report_trace(const char *directory)
   if (waited >= WAITED_NS_SHOWN) {
     fprintf(stderr, ", the program waited %s for room", ct_format_duration(size, waited));
   }
+  struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
+  if (ct_trace_get_kept(trace, &kept) == 0 && kept.not_kept != 0 && ct_trace_end_tsc(trace) > kept.begin_tsc) {
+    uint64_t ns = ct_trace_ticks_ns(trace, ct_trace_end_tsc(trace) - kept.begin_tsc);
+    fprintf(stderr, ", the last %s of the recording", ct_format_duration(size, ns));
+  }
   bool printed = json_integer_value(json_object_get(json_object_get(info, "output"), "recorded_bytes")) > 0;
   const char *next = json_is_object(crash) ? "info" : seen != 0 ? "report" : printed ? "output" : "info";
   fprintf(stderr, "; next: contrail %s%s%s\n", next, standard ? "" : " ", standard ? "" : directory);
