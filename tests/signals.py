@@ -293,7 +293,7 @@ class Terminal:
                 self.tmux("send-keys", "-l", step.removeprefix("> "))
                 self.tmux("send-keys", "Enter")
         self.wait_for_prompt()
-        return self.screen()
+        return re.sub(r"(?m)^\$ ", "", self.screen())  # a background job's first line comes before the prompt or after it
 
     def close(self):
         self.tmux("kill-server")
