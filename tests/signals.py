@@ -334,7 +334,8 @@ TERMINAL = {
 }
 
 for name_of_keys, steps_of_keys in TERMINAL.items():
-    case("terminal_" + name_of_keys)(on_terminal(*steps_of_keys))
+    # What the shell says of a background job, and when, depends on how soon it runs.
+    case("terminal_" + name_of_keys, alone="sleep" in "".join(map(str, steps_of_keys)))(on_terminal(*steps_of_keys))
 
 
 if __name__ == "__main__":
