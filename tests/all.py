@@ -41,7 +41,7 @@ GROUPS = {
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py"]),
     "typed": Group(["typed.py"]),
-    "detail": Group(["detail.py", "run.py --filter=*/gcc-O2* --record=--detail=all"]),
+    "detail": Group(["detail.py", "run.py --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/* --filter=*-witness --record=--detail=all"]),
     "errors": Group(["errors.py"], "waits", marked=True),
     "crash": Group(["crash.py"], "waits", marked=True),
     "output": Group(["output.py"], "waits"),

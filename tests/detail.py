@@ -163,6 +163,17 @@ def every_call_and_return(scene):
 
 
 @case
+def hooks_as_many(scene):
+    """The longer trampolines find room for all functions, whatever is recorded."""
+    def hooked(*options):
+        trace, _ = scene.recorded(*options, calls="1")
+        return {module["path"]: module["hooked"] for module in scene.manifest(trace)["modules"]}
+    expected = hooked()
+    for options in (("--detail", "all"), ("--detail", "all", "--vectors", "--stack", "512"), ("--detail", "all", "--stack", "0")):
+        expect(hooked(*options) == expected, f"{options}: {hooked(*options)}, not {expected}")
+
+
+@case
 def only_what_was_asked_for(scene):
     trace, _ = scene.recorded("--detail", "mix", "--trace", "weigh")
     lines = scene.replayed(trace)

@@ -16,7 +16,7 @@ EVENT = struct.Struct("<QQQ")
 LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"depth":(\d+),"stack":(\d+),"kind":"(\w+)",'
                   rb'"name":(?:null|("(?:[^"\\]|\\.)*")),'
                   rb'"module":(?:null|"[^"]*"),"duration_ns":(?:null|\d+)(?:,"ended":\{[^}]*\})?'
-                  rb'(?:,"reason":"([^"]*)")?(?:,"unfinished":true)?(?:,"entered_before":true)?(?:,"uncertain":true)?\}$', re.M)
+                  rb'(?:,"reason":"([^"]*)")?[^\n]*\}$', re.M)
 
 
 class Frame:

@@ -5,7 +5,8 @@
  * activation's is seen by the segment's state before and after.
  *
  * A thread uses its segments one after the other, and its events come in their order: when one has come that is about a
- * later segment, those before are done with.
+ * later segment, those before are done with. But a handler may have interrupted a hook in the middle of its record, and
+ * have gone on to that later one: so some of those before are kept a while, and the hook goes on in its own.
  */
 #include "drain/detail.h"
 
@@ -16,6 +17,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define KEPT      4    /* segments of a thread, of some 270 records each ... */
+#define KEPT_FROM 256u /* ... where there are so many; else one */
 
 /* The words of a record in the order of the trace, and how many; 0: its stack is longer than asked for. */
 static size_t
@@ -183,6 +187,7 @@ give_back(struct drain_details *details, uint32_t index, uint64_t word)
 void
 drain_detail_free(struct drain_details *details, struct drain_thread *const *threads)
 {
+  int32_t keep = details->count >= KEPT_FROM ? KEPT : 1;
   for (uint32_t i = 0; i < details->count; i++) {
     struct ct_segment_entry *entry = &details->entries[i];
     uint64_t word = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
@@ -196,7 +201,7 @@ drain_detail_free(struct drain_details *details, struct drain_thread *const *thr
     bool is_past = thread != NULL ? (int32_t)(thread->generation - generation) > 0
                                   : __atomic_load_n(&details->tids[slot], __ATOMIC_ACQUIRE) == 0;
     bool is_passed = thread != NULL && thread->generation == generation && CT_SEG_STATE(word) == CT_SEG_FULL &&
-                     (int32_t)(thread->detail_seq - thread_seq) > 0;
+                     (int32_t)(thread->detail_seq - thread_seq) > keep;
     if (is_past || is_passed) {
       give_back(details, i, word);
     }

@@ -27,7 +27,7 @@
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
 #define VALUES_MAX   256                    /* more where arguments and result are recorded */
-#define DETAIL_MAX   768                    /* ... with detail */
+#define DETAIL_MAX   1152                   /* ... with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define EVICTED_MAX  128                    /* bytes of a copy */

@@ -574,7 +574,7 @@ a_full_hook_records_detail(void **state)
     uint64_t end_of_stack = until_end[i % 6];
     emit_values(CT_FN_MAX - 3, CT_HOOK_VALUES_DETAIL);
     prepare();
-    arena->control.stack_hi = ra_slot_address() + end_of_stack;
+    arena->control.stack_len = ra_slot_address() + end_of_stack - (uint64_t)stack;
     uint64_t begin = clock_now();
     call_through((uint8_t)(60 + i));
     uint64_t end = clock_now();
