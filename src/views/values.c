@@ -511,7 +511,8 @@ put_json_value(struct ct_value_text *out, const struct ct_type *type, const stru
   case CT_TYPE_MODE:
   case CT_TYPE_ERROR:
     if (bits->count == 2) {
-      put_format(out, ",\"value\":\"%s\"", shown);
+      put_text(out, ",\"value\":");
+      put_json_string(out, shown);
     } else if (!is_signed && word > INT64_MAX) { /* more than most readers of JSON take as a number */
       put_format(out, ",\"value\":\"%" PRIu64 "\"", word);
     } else {
