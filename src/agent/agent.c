@@ -71,15 +71,14 @@ take_free(struct ct_ring_header *r)
   return agent_take_bit(r->free_map, (r->segment_count + 63) / 64);
 }
 
-/* Takes the full segment that was begun first away from the drain and counts its events as dropped. */
-static uint32_t
-take_oldest(void)
+uint32_t
+agent_take_oldest(uint32_t first, uint32_t count, struct ct_slot **victim)
 {
-  struct ct_ring_header *r = agent_ring();
+  const struct ct_ring_header *r = agent_ring();
   for (int attempt = 0; attempt < 16; attempt++) {
     uint32_t best = CT_SEGMENT_NONE;
     uint64_t best_word = 0;
-    for (uint32_t i = 0; i < r->segment_count; i++) {
+    for (uint32_t i = first; i < first + count; i++) {
       uint64_t word = __atomic_load_n(&segment_entry(i)->state, __ATOMIC_ACQUIRE);
       if (CT_SEG_STATE(word) == CT_SEG_FULL && (best == CT_SEGMENT_NONE || word >> 16 < best_word >> 16)) {
         best = i;
@@ -89,17 +88,27 @@ take_oldest(void)
     if (best == CT_SEGMENT_NONE) {
       return CT_SEGMENT_NONE;
     }
-    struct ct_segment_entry *entry = segment_entry(best);
-    uint32_t reserved = entry->reserved;
     uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(best_word), CT_SEG_SEQ(best_word));
     uint64_t expected = best_word;
-    if (__atomic_compare_exchange_n(&entry->state, &expected, taken, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-      struct ct_slot *victim = (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word);
-      __atomic_fetch_add(&victim->dropped_overwritten, reserved, __ATOMIC_RELAXED);
+    if (__atomic_compare_exchange_n(&segment_entry(best)->state, &expected, taken, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED)) {
+      *victim = (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word) % CT_SLOT_COUNT;
       return best;
     }
   }
   return CT_SEGMENT_NONE;
+}
+
+/* The full segment that was begun first, away from the drain; its events count as dropped. */
+static uint32_t
+take_oldest(void)
+{
+  struct ct_slot *victim;
+  uint32_t index = agent_take_oldest(0, agent_ring()->segment_count, &victim);
+  if (index != CT_SEGMENT_NONE) {
+    __atomic_fetch_add(&victim->dropped_overwritten, segment_entry(index)->reserved, __ATOMIC_RELAXED);
+  }
+  return index;
 }
 
 /*

@@ -286,6 +286,8 @@ AGENT_HIDDEN void agent_mappings_change(const struct ct_control_page *control, u
                                         const struct ct_hook_desc *desc);
 /* agent.c: takes the lowest bit that is set in a map of so many words; CT_SEGMENT_NONE: none is. */
 AGENT_HIDDEN uint32_t agent_take_bit(uint64_t *map, uint32_t words);
+/* Takes the full one of these segments that was begun first away from the drain; *victim: whose it was. */
+AGENT_HIDDEN uint32_t agent_take_oldest(uint32_t first, uint32_t count, struct ct_slot **victim);
 /* Waits, bounded, until the drain has freed a segment that `take` finds. CT_SEGMENT_NONE: it has not. */
 AGENT_HIDDEN uint32_t agent_wait_for(uint32_t (*take)(struct ct_ring_header *));
 /* detail.c: a new segment for the thread's detail records; 0: there is none. The thread's last one is the drain's. */

@@ -23,29 +23,12 @@ take_free(struct ct_ring_header *r)
 static uint32_t
 take_oldest(struct ct_ring_header *r)
 {
-  for (int attempt = 0; attempt < 16; attempt++) {
-    uint32_t best = CT_SEGMENT_NONE;
-    uint64_t best_word = 0;
-    for (uint32_t i = first_of(r); i < first_of(r) + r->detail_count; i++) {
-      uint64_t word = __atomic_load_n(&segment_entry(i)->state, __ATOMIC_ACQUIRE);
-      if (CT_SEG_STATE(word) == CT_SEG_FULL && (best == CT_SEGMENT_NONE || word >> 16 < best_word >> 16)) {
-        best = i;
-        best_word = word;
-      }
-    }
-    if (best == CT_SEGMENT_NONE) {
-      return best;
-    }
-    uint64_t taken = CT_SEG_WORD(CT_SEG_DRAINING, CT_SEG_SLOT(best_word), CT_SEG_SEQ(best_word)), expected = best_word;
-    if (__atomic_compare_exchange_n(&segment_entry(best)->state, &expected, taken, 0, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_RELAXED)) {
-      struct ct_slot *victim =
-          (struct ct_slot *)(agent_config.ring + r->slots_offset) + CT_SEG_SLOT(best_word) % CT_SLOT_COUNT;
-      __atomic_fetch_add(&victim->detail_overwritten, 1, __ATOMIC_RELAXED);
-      return best;
-    }
+  struct ct_slot *victim;
+  uint32_t index = agent_take_oldest(first_of(r), r->detail_count, &victim);
+  if (index != CT_SEGMENT_NONE) {
+    __atomic_fetch_add(&victim->detail_overwritten, 1, __ATOMIC_RELAXED);
   }
-  return CT_SEGMENT_NONE;
+  return index;
 }
 
 void
