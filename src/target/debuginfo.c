@@ -2,6 +2,7 @@
 /* DWARF of a file; see debuginfo.h. */
 #include "target/debuginfo.h"
 
+#include <dwarf.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
@@ -9,6 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { DEPTH_MAX = 64 };
+
+bool
+ct_dwarf_image_open(struct ct_dwarf_image *dwarf, const struct ct_image *image)
+{
+  elf_version(EV_CURRENT);
+  dwarf->image = image;
+  dwarf->bytes = ct_image_writable(image);
+  dwarf->elf = dwarf->bytes != NULL ? elf_memory(dwarf->bytes, image->size) : NULL;
+  dwarf->dwarf = dwarf->elf != NULL ? dwarf_begin_elf(dwarf->elf, DWARF_C_READ, NULL) : NULL;
+  return dwarf->dwarf != NULL;
+}
+
+void
+ct_dwarf_image_close(struct ct_dwarf_image *dwarf)
+{
+  dwarf_end(dwarf->dwarf);
+  elf_end(dwarf->elf);
+  if (dwarf->image != NULL) {
+    ct_image_release_writable(dwarf->image, dwarf->bytes);
+  }
+}
 
 /* What dwz has moved out of several debug files into one, named in .gnu_debugaltlink. */
 static void
@@ -30,17 +54,14 @@ open_alternate(const struct ct_elf *elf, const struct ct_image *image, struct ct
   if (fd < 0) {
     return;
   }
-  int code = ct_image_map(&files->alt, fd, path, NULL);
+  int code = ct_image_map(&files->alt_image, fd, path, NULL);
   close(fd);
-  size_t id_bytes = code == CT_OK ? ct_image_build_id(&files->alt, id) : 0;
+  size_t id_bytes = code == CT_OK ? ct_image_build_id(&files->alt_image, id) : 0;
   if (id_bytes == 0 || size - length - 1 != id_bytes || memcmp(name + length + 1, id, id_bytes) != 0) {
     return;
   }
-  files->alt_bytes = ct_image_writable(&files->alt);
-  files->alt_elf = files->alt_bytes != NULL ? elf_memory(files->alt_bytes, files->alt.size) : NULL;
-  files->alt_dwarf = files->alt_elf != NULL ? dwarf_begin_elf(files->alt_elf, DWARF_C_READ, NULL) : NULL;
-  if (files->alt_dwarf != NULL) {
-    dwarf_setalt(files->dwarf, files->alt_dwarf);
+  if (ct_dwarf_image_open(&files->alt, &files->alt_image)) {
+    dwarf_setalt(files->own.dwarf, files->alt.dwarf);
   }
 }
 
@@ -57,12 +78,7 @@ ct_debug_info_open(struct ct_elf *elf, struct ct_debug_info *files)
       return NULL;
     }
   }
-  elf_version(EV_CURRENT);
-  files->image = image;
-  files->bytes = ct_image_writable(image);
-  files->elf = files->bytes != NULL ? elf_memory(files->bytes, image->size) : NULL;
-  files->dwarf = files->elf != NULL ? dwarf_begin_elf(files->elf, DWARF_C_READ, NULL) : NULL;
-  if (files->dwarf == NULL) {
+  if (!ct_dwarf_image_open(&files->own, image)) {
     return NULL;
   }
   open_alternate(elf, image, files);
@@ -72,13 +88,66 @@ ct_debug_info_open(struct ct_elf *elf, struct ct_debug_info *files)
 void
 ct_debug_info_close(struct ct_debug_info *files)
 {
-  dwarf_end(files->dwarf);
-  dwarf_end(files->alt_dwarf);
-  elf_end(files->elf);
-  elf_end(files->alt_elf);
-  if (files->image != NULL) {
-    ct_image_release_writable(files->image, files->bytes);
+  ct_dwarf_image_close(&files->own);
+  ct_dwarf_image_close(&files->alt);
+  ct_image_clear(&files->alt_image);
+}
+
+static void
+walk_children(const struct ct_dwarf_walk *walk, Dwarf_Die *parent, bool deep, unsigned depth)
+{
+  Dwarf_Die die;
+  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0) {
+    return;
   }
-  ct_image_release_writable(&files->alt, files->alt_bytes);
-  ct_image_clear(&files->alt);
+  do {
+    if (*walk->budget == 0) {
+      return;
+    }
+    --*walk->budget;
+    switch (dwarf_tag(&die)) {
+    case DW_TAG_subprogram:
+      walk->visit(walk->context, &die);
+      if (deep) {
+        walk_children(walk, &die, deep, depth + 1);
+      }
+      break;
+    case DW_TAG_namespace:
+    case DW_TAG_module:
+      walk_children(walk, &die, deep, depth + 1);
+      break;
+    case DW_TAG_structure_type:
+    case DW_TAG_class_type:
+    case DW_TAG_union_type:
+    case DW_TAG_lexical_block:
+      if (deep) {
+        walk_children(walk, &die, deep, depth + 1);
+      }
+      break;
+    }
+  } while (dwarf_siblingof(&die, &die) == 0);
+}
+
+void
+ct_dwarf_walk_functions(const struct ct_dwarf_walk *walk, Dwarf_Die *unit, bool deep)
+{
+  walk_children(walk, unit, deep, 0);
+}
+
+bool
+ct_dwarf_next_unit(Dwarf *dwarf, Dwarf_CU **unit, Dwarf_Die *die)
+{
+  Dwarf_Half version;
+  uint8_t type;
+  Dwarf_Die split;
+  while (dwarf_get_units(dwarf, *unit, unit, &version, &type, die, &split) == 0) {
+    if (type == DW_UT_skeleton && split.addr != NULL) {
+      *die = split;
+      return true;
+    }
+    if (type == DW_UT_compile) { /* partial ones, of dwz, have nothing with an address */
+      return true;
+    }
+  }
+  return false;
 }

@@ -8,13 +8,29 @@
 
 #include "target/private.h"
 
-struct ct_debug_info {
+/* One image, open for libdw. */
+struct ct_dwarf_image {
   const struct ct_image *image;
-  struct ct_image alt;
-  char *bytes, *alt_bytes;
-  Elf *elf, *alt_elf;
-  Dwarf *dwarf, *alt_dwarf;
+  char *bytes;
+  Elf *elf;
+  Dwarf *dwarf; /* NULL: not open */
 };
+
+struct ct_debug_info {
+  struct ct_image alt_image;
+  struct ct_dwarf_image own, alt;
+};
+
+/* A walk over the functions of units. */
+struct ct_dwarf_walk {
+  void (*visit)(void *context, Dwarf_Die *function); /* each entry, declarations too */
+  void *context;
+  size_t *budget; /* entries left: there cannot be more of them than bytes */
+};
+
+/* Gives whether it can be read. *dwarf (all zero) goes to ct_dwarf_image_close in either case. */
+bool ct_dwarf_image_open(struct ct_dwarf_image *dwarf, const struct ct_image *image);
+void ct_dwarf_image_close(struct ct_dwarf_image *dwarf);
 
 /*
  * The image that it is in, or NULL when there is none; *files (all zero) goes to ct_debug_info_close in either case.
@@ -22,5 +38,10 @@ struct ct_debug_info {
  */
 const struct ct_image *ct_debug_info_open(struct ct_elf *elf, struct ct_debug_info *files);
 void ct_debug_info_close(struct ct_debug_info *files);
+
+/* The functions at the outermost level and in namespaces; deep: those inside of types, blocks and functions too. */
+void ct_dwarf_walk_functions(const struct ct_dwarf_walk *walk, Dwarf_Die *unit, bool deep);
+/* Goes on to the next unit with code, that of a split file in place of its skeleton; false: there is none. */
+bool ct_dwarf_next_unit(Dwarf *dwarf, Dwarf_CU **unit, Dwarf_Die *die);
 
 #endif

@@ -4,30 +4,23 @@
  * symbol table, because it costs a walk over every unit.
  */
 #include <dwarf.h>
-#include <elfutils/libdw.h>
-#include <libelf.h>
 #include <stdlib.h>
 
-#include "target/private.h"
-
-enum { DEPTH_MAX = 64 };
+#include "target/debuginfo.h"
 
 struct ct_dwarf {
-  const struct ct_image *image;
-  char *bytes;
-  Elf *elf;
-  Dwarf *dwarf;
+  struct ct_dwarf_image image;
 };
 
-struct walk {
+struct receiver {
   ct_dwarf_found *found;
   void *arg;
-  size_t budget; /* entries left: there cannot be more of them than bytes */
 };
 
 static void
-visit_subprogram(struct walk *walk, Dwarf_Die *die)
+visit_function(void *context, Dwarf_Die *die)
 {
+  const struct receiver *receiver = context;
   Dwarf_Attribute attribute;
   Dwarf_Addr entry, high;
   bool external = false;
@@ -48,38 +41,7 @@ visit_subprogram(struct walk *walk, Dwarf_Die *die)
   if (dwarf_attr_integrate(die, DW_AT_external, &attribute) != NULL) {
     (void)dwarf_formflag(&attribute, &external);
   }
-  walk->found(walk->arg, entry, high - entry, name, external);
-}
-
-/* The entries below parent that are subprograms or may contain some. */
-static void
-visit_children(struct walk *walk, Dwarf_Die *parent, unsigned depth)
-{
-  Dwarf_Die die;
-
-  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0) {
-    return;
-  }
-  do {
-    if (walk->budget == 0) {
-      return;
-    }
-    walk->budget--;
-    switch (dwarf_tag(&die)) {
-    case DW_TAG_subprogram:
-      visit_subprogram(walk, &die);
-      visit_children(walk, &die, depth + 1);
-      break;
-    case DW_TAG_namespace:
-    case DW_TAG_module:
-    case DW_TAG_structure_type:
-    case DW_TAG_class_type:
-    case DW_TAG_union_type:
-    case DW_TAG_lexical_block:
-      visit_children(walk, &die, depth + 1);
-      break;
-    }
-  } while (dwarf_siblingof(&die, &die) == 0);
+  receiver->found(receiver->arg, entry, high - entry, name, external);
 }
 
 struct ct_dwarf *
@@ -93,24 +55,17 @@ ct_dwarf_read(const struct ct_image *image, ct_dwarf_found *found, void *arg)
     return NULL;
   }
 
-  elf_version(EV_CURRENT);
-  dwarf->image = image;
-  dwarf->bytes = ct_image_writable(image);
-  dwarf->elf = dwarf->bytes != NULL ? elf_memory(dwarf->bytes, image->size) : NULL;
-  dwarf->dwarf = dwarf->elf != NULL ? dwarf_begin_elf(dwarf->elf, DWARF_C_READ, NULL) : NULL;
-  if (dwarf->dwarf == NULL) {
+  if (!ct_dwarf_image_open(&dwarf->image, image)) {
     ct_dwarf_close(dwarf);
     return NULL;
   }
-  struct walk walk = {.found = found, .arg = arg, .budget = image->size};
+  struct receiver receiver = {.found = found, .arg = arg};
+  size_t budget = image->size;
+  struct ct_dwarf_walk walk = {.visit = visit_function, .context = &receiver, .budget = &budget};
   Dwarf_CU *unit = NULL;
-  Dwarf_Half version;
-  uint8_t type;
   Dwarf_Die die;
-  while (dwarf_get_units(dwarf->dwarf, unit, &unit, &version, &type, &die, NULL) == 0) {
-    if (type == DW_UT_compile || type == DW_UT_partial) {
-      visit_children(&walk, &die, 0);
-    }
+  while (ct_dwarf_next_unit(dwarf->image.dwarf, &unit, &die)) {
+    ct_dwarf_walk_functions(&walk, &die, true);
   }
   return dwarf;
 }
@@ -121,8 +76,6 @@ ct_dwarf_close(struct ct_dwarf *dwarf)
   if (dwarf == NULL) {
     return;
   }
-  dwarf_end(dwarf->dwarf);
-  elf_end(dwarf->elf);
-  ct_image_release_writable(dwarf->image, dwarf->bytes);
+  ct_dwarf_image_close(&dwarf->image);
   free(dwarf);
 }

@@ -20,7 +20,6 @@
 #include "target/types.h"
 
 enum {
-  DEPTH_MAX = 64,
   ENUMERATORS_MAX = 1024,
   KNOWN_ENUMS = 64, /* a power of two */
 };
@@ -367,61 +366,23 @@ is_named(Dwarf_Die *die, const char *symbol)
   return strncmp(name, symbol, length) == 0 && (symbol[length] == '\0' || strchr(".@", symbol[length]) != NULL);
 }
 
-/* Gives whether the function is one that had not been found. */
-static bool
-visit_subprogram(struct reading *reading, Dwarf_Die *die)
+static void
+visit_function(void *context, Dwarf_Die *die)
 {
+  struct reading *reading = context;
   Dwarf_Addr entry;
-  bool is_new = false;
   if ((!dwarf_hasattr(die, DW_AT_low_pc) && !dwarf_hasattr(die, DW_AT_ranges)) || dwarf_entrypc(die, &entry) != 0 ||
       entry == 0) {
-    return false;
+    return;
   }
   for (size_t i = find(reading, entry); i < reading->count && reading->wanted[i].address == entry; i++) {
     enum state state = is_named(die, reading->wanted[i].symbol) ? FOUND_BY_NAME : FOUND;
     if (state > reading->states[i]) {
-      is_new |= reading->states[i] == NOT_FOUND;
       reading->states[i] = (uint8_t)state;
       read_function(reading, die, &reading->wanted[i]);
       reading->sink->prototype(reading->sink->arg, i, &reading->prototype);
     }
   }
-  return is_new;
-}
-
-static void
-visit_children(struct reading *reading, Dwarf_Die *parent, bool deep, unsigned depth)
-{
-  Dwarf_Die die;
-  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0) {
-    return;
-  }
-  do {
-    if (reading->budget == 0) {
-      return;
-    }
-    reading->budget--;
-    switch (dwarf_tag(&die)) {
-    case DW_TAG_subprogram:
-      visit_subprogram(reading, &die);
-      if (deep) {
-        visit_children(reading, &die, deep, depth + 1);
-      }
-      break;
-    case DW_TAG_namespace:
-    case DW_TAG_module:
-      visit_children(reading, &die, deep, depth + 1);
-      break;
-    case DW_TAG_structure_type:
-    case DW_TAG_class_type:
-    case DW_TAG_union_type:
-    case DW_TAG_lexical_block:
-      if (deep) {
-        visit_children(reading, &die, deep, depth + 1);
-      }
-      break;
-    }
-  } while (dwarf_siblingof(&die, &die) == 0);
 }
 
 /* Some function that is wanted and was not found lies in the unit. */
@@ -444,15 +405,16 @@ has_missing(struct reading *reading, Dwarf_Die *unit)
 static void
 visit_unit(struct reading *reading, Dwarf_Die *unit)
 {
+  struct ct_dwarf_walk walk = {.visit = visit_function, .context = reading, .budget = &reading->budget};
   reading->language = dwarf_srclang(unit);
   memset(reading->enums, 0, sizeof(reading->enums));
   if (reading->language == DW_LANG_Mips_Assembler) {
     return; /* entries without parameters, whatever the functions take */
   }
   if (has_missing(reading, unit)) {
-    visit_children(reading, unit, false, 0);
+    ct_dwarf_walk_functions(&walk, unit, false);
     if (has_missing(reading, unit)) {
-      visit_children(reading, unit, true, 0);
+      ct_dwarf_walk_functions(&walk, unit, true);
     }
   }
 }
@@ -461,32 +423,25 @@ int
 ct_prototypes_read(struct ct_elf *elf, const struct ct_prototype_wanted *wanted, size_t count,
                    const struct ct_prototype_sink *sink)
 {
-  struct ct_debug_info files = {NULL};
+  struct ct_debug_info files = {{0}};
   const struct ct_image *image = ct_debug_info_open(elf, &files);
-  int code = image == NULL ? CT_ENOENT : 0;
-  struct reading *reading = code == 0 ? calloc(1, sizeof(*reading)) : NULL;
-  if (reading != NULL) {
-    *reading = (struct reading){.wanted = wanted, .count = count, .sink = sink, .budget = image->size};
-    reading->states = calloc(count + 1, 1);
+  if (image == NULL) {
+    ct_debug_info_close(&files);
+    return CT_ENOENT;
   }
-  if (code == 0 && (reading == NULL || reading->states == NULL)) {
-    code = CT_ENOMEM;
-  }
-  Dwarf_CU *unit = NULL;
-  Dwarf_Half version;
-  uint8_t type;
-  Dwarf_Die die, split;
-  while (code == 0 && reading->budget > 0 &&
-         dwarf_get_units(files.dwarf, unit, &unit, &version, &type, &die, &split) == 0) {
-    if (type == DW_UT_compile) {
+  struct reading *reading = calloc(1, sizeof(*reading));
+  uint8_t *states = calloc(count + 1, 1);
+  int code = reading == NULL || states == NULL ? CT_ENOMEM : CT_OK;
+  if (code == CT_OK) {
+    *reading =
+        (struct reading){.wanted = wanted, .count = count, .states = states, .sink = sink, .budget = image->size};
+    Dwarf_CU *unit = NULL;
+    Dwarf_Die die;
+    while (reading->budget > 0 && ct_dwarf_next_unit(files.own.dwarf, &unit, &die)) {
       visit_unit(reading, &die);
-    } else if (type == DW_UT_skeleton && split.addr != NULL) {
-      visit_unit(reading, &split);
     }
   }
-  if (reading != NULL) {
-    free(reading->states);
-  }
+  free(states);
   free(reading);
   ct_debug_info_close(&files);
   return code;

@@ -19,8 +19,6 @@
 
 #include "target/debuginfo.h"
 
-enum { DEPTH_MAX = 64 };
-
 struct reading {
   const uint64_t *addresses;
   struct ct_sources *sources;
@@ -195,8 +193,9 @@ note_range(struct reading *reading, Dwarf_Die *die, uint64_t start, uint64_t end
 }
 
 static void
-visit_subprogram(struct reading *reading, Dwarf_Die *die)
+visit_function(void *context, Dwarf_Die *die)
 {
+  struct reading *reading = context;
   Dwarf_Addr base, start, end;
   ptrdiff_t offset = 0;
   if (!dwarf_hasattr(die, DW_AT_low_pc) && !dwarf_hasattr(die, DW_AT_ranges)) {
@@ -208,41 +207,6 @@ visit_subprogram(struct reading *reading, Dwarf_Die *die)
       note_range(reading, die, start, end);
     }
   }
-}
-
-static void
-visit_children(struct reading *reading, Dwarf_Die *parent, bool deep, unsigned depth)
-{
-  Dwarf_Die die;
-  if (depth == DEPTH_MAX || dwarf_child(parent, &die) != 0) {
-    return;
-  }
-  do {
-    if (reading->budget == 0) {
-      return;
-    }
-    reading->budget--;
-    switch (dwarf_tag(&die)) {
-    case DW_TAG_subprogram:
-      visit_subprogram(reading, &die);
-      if (deep) {
-        visit_children(reading, &die, deep, depth + 1);
-      }
-      break;
-    case DW_TAG_namespace:
-    case DW_TAG_module:
-      visit_children(reading, &die, deep, depth + 1);
-      break;
-    case DW_TAG_structure_type:
-    case DW_TAG_class_type:
-    case DW_TAG_union_type:
-    case DW_TAG_lexical_block:
-      if (deep) {
-        visit_children(reading, &die, deep, depth + 1);
-      }
-      break;
-    }
-  } while (dwarf_siblingof(&die, &die) == 0);
 }
 
 /* Calls visit for each function in the unit's ranges that has no file, until it is false; gives whether one was. */
@@ -287,29 +251,17 @@ take_line(struct reading *reading, Dwarf_Die *unit, size_t i)
 }
 
 static void
-visit_unit(struct reading *reading, Dwarf_Die *unit)
-{
-  visit_children(reading, unit, false, 0);
-  if (each_unknown(reading, unit, stop)) {
-    visit_children(reading, unit, true, 0);
-    each_unknown(reading, unit, take_line);
-  }
-}
-
-static void
 read_units(struct reading *reading, Dwarf *dwarf)
 {
+  struct ct_dwarf_walk walk = {.visit = visit_function, .context = reading, .budget = &reading->budget};
   Dwarf_CU *unit = NULL;
-  Dwarf_Half version;
-  uint8_t type;
-  Dwarf_Die die, split;
-  while (!reading->out_of_memory && reading->budget > 0 &&
-         dwarf_get_units(dwarf, unit, &unit, &version, &type, &die, &split) == 0) {
+  Dwarf_Die die;
+  while (!reading->out_of_memory && reading->budget > 0 && ct_dwarf_next_unit(dwarf, &unit, &die)) {
     reading->last_raw = NULL;
-    if (type == DW_UT_compile) {
-      visit_unit(reading, &die);
-    } else if (type == DW_UT_skeleton && split.addr != NULL) {
-      visit_unit(reading, &split);
+    ct_dwarf_walk_functions(&walk, &die, false);
+    if (each_unknown(reading, &die, stop)) {
+      ct_dwarf_walk_functions(&walk, &die, true);
+      each_unknown(reading, &die, take_line);
     }
   }
 }
@@ -317,7 +269,7 @@ read_units(struct reading *reading, Dwarf *dwarf)
 int
 ct_sources_read(struct ct_elf *elf, const uint64_t *addresses, size_t count, struct ct_sources **out)
 {
-  struct ct_debug_info files = {NULL};
+  struct ct_debug_info files = {{0}};
   const struct ct_image *image = ct_debug_info_open(elf, &files);
   if (image == NULL) {
     ct_debug_info_close(&files);
@@ -335,7 +287,7 @@ ct_sources_read(struct ct_elf *elf, const uint64_t *addresses, size_t count, str
     for (size_t i = 0; i < count; i++) {
       sources->functions[i] = (struct ct_source_line){CT_NO_SOURCE, 0};
     }
-    read_units(&reading, files.dwarf);
+    read_units(&reading, files.own.dwarf);
     for (size_t i = 0; i < count; i++) {
       sources->known += sources->functions[i].file != CT_NO_SOURCE;
     }
