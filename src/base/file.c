@@ -29,3 +29,20 @@ ct_open_regular(const char *path)
   errno = err;
   return fd;
 }
+
+size_t
+ct_read_at(int fd, void *data, size_t size, uint64_t offset)
+{
+  size_t done = 0;
+  while (done < size) {
+    ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      break;
+    }
+    done += (size_t)n;
+  }
+  return done;
+}

@@ -17,3 +17,16 @@ ct_json_string(const char *text)
   free(clean);
   return json;
 }
+
+uint64_t
+ct_json_get(const json_t *object, const char *key)
+{
+  json_int_t value = json_integer_value(json_object_get(object, key));
+  return value < 0 ? 0 : (uint64_t)value;
+}
+
+void
+ct_json_put(json_t *object, const char *key, uint64_t value)
+{
+  json_object_set_new(object, key, json_integer(value <= INT64_MAX ? (json_int_t)value : INT64_MAX));
+}

@@ -21,6 +21,7 @@
 #include "plan/plan_file.h"
 
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "target/functions.h"
 #include "x86/decode.h"
 
@@ -160,12 +161,9 @@ read_content(int fd, uint64_t bytes, uint64_t sum[2])
   uint64_t at = 0;
   int code = 0;
   while (at < bytes && code == 0) {
-    size_t wanted = bytes - at < CONTENT_CHUNK ? bytes - at : CONTENT_CHUNK, got = 0;
-    while (got < wanted && code == 0) {
-      ssize_t more = pread(fd, buffer + got, wanted - got, (off_t)(at + got));
-      code = more > 0 || (more < 0 && errno == EINTR) ? 0 : CT_EIO;
-      got += more > 0 ? (size_t)more : 0;
-    }
+    size_t wanted = bytes - at < CONTENT_CHUNK ? bytes - at : CONTENT_CHUNK;
+    size_t got = ct_read_at(fd, buffer, wanted, at);
+    code = got == wanted ? 0 : CT_EIO;
     XXH3_128bits_update(&content, buffer, got);
     at += got;
   }

@@ -14,6 +14,7 @@
 #include "trace/cursor_internal.h"
 
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "trace/lanes.h"
 
 #include <stdlib.h>
@@ -274,7 +275,7 @@ check_file_header(struct ct_cursor *c, int fd)
   if (fd < 0 && c->is_empty) {
     return LOAD_END;
   }
-  if (fd < 0 || ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header)) {
+  if (fd < 0 || ct_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header)) {
     return LOAD_DAMAGED;
   }
   c->header_seen = true;
@@ -292,7 +293,7 @@ static enum load_result
 load_block_from(struct ct_cursor *c, int fd)
 {
   struct ct_block_header *header = &c->header;
-  size_t n = fd < 0 ? 0 : ct_trace_read_at(fd, header, sizeof(*header), c->offset);
+  size_t n = fd < 0 ? 0 : ct_read_at(fd, header, sizeof(*header), c->offset);
   if (n != sizeof(*header) || !ct_block_header_ok(header)) {
     *header = (struct ct_block_header){0};
     return n == 0 ? LOAD_END : LOAD_DAMAGED;
@@ -301,10 +302,10 @@ load_block_from(struct ct_cursor *c, int fd)
   if (unpacker == NULL) {
     return LOAD_DAMAGED;
   }
-  bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
-            ct_trace_read_at(fd, unpacker->input, header->payload_bytes, c->offset + sizeof(*header)) ==
-                header->payload_bytes &&
-            ct_crc32c(0, unpacker->input, header->payload_bytes) == header->payload_crc && unpack(c, unpacker);
+  bool ok =
+      reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
+      ct_read_at(fd, unpacker->input, header->payload_bytes, c->offset + sizeof(*header)) == header->payload_bytes &&
+      ct_crc32c(0, unpacker->input, header->payload_bytes) == header->payload_crc && unpack(c, unpacker);
   unpacker_give_back(c->trace, unpacker);
   return ok ? LOAD_OK : LOAD_DAMAGED;
 }
@@ -544,7 +545,7 @@ find_block(int fd, uint64_t offset)
   uint8_t *chunk = malloc(CHUNK);
   uint64_t found = UINT64_MAX;
   while (chunk != NULL && found == UINT64_MAX) {
-    size_t n = ct_trace_read_at(fd, chunk, CHUNK, offset);
+    size_t n = ct_read_at(fd, chunk, CHUNK, offset);
     if (n < sizeof(struct ct_block_header)) {
       break;
     }
@@ -734,8 +735,7 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
   int fd = file_borrow(c);
-  while (fd >= 0 && ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) &&
-         ct_block_header_ok(&header)) {
+  while (fd >= 0 && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     blocks[count % TAIL_BLOCKS].offset = offset;
     blocks[count++ % TAIL_BLOCKS].before = total;
     total += header.ops;

@@ -6,6 +6,7 @@
 #include "trace/reader_internal.h"
 
 #include "base/crc32c.h"
+#include "base/file.h"
 
 #include <contrail/trace.h>
 
@@ -39,7 +40,7 @@ ct_details_open(struct ct_trace *trace, uint32_t thread, struct ct_details **out
   if (fd < 0) {
     return ct_fail(diag, errno == ENOENT ? CT_ENOENT : CT_EFORMAT, "thread %u has no detail", thread);
   }
-  if (ct_trace_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || header.magic != CT_DETAIL_FILE_MAGIC ||
+  if (ct_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || header.magic != CT_DETAIL_FILE_MAGIC ||
       !ct_trace_version_ok(header.version) || header.header_bytes != sizeof(header) ||
       header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
     close(fd);
@@ -135,13 +136,13 @@ static bool
 load(struct ct_details *details)
 {
   struct ct_detail_block_header header;
-  while (ct_trace_read_at(details->fd, &header, sizeof(header), details->offset) == sizeof(header)) {
+  while (ct_read_at(details->fd, &header, sizeof(header), details->offset) == sizeof(header)) {
     if (!header_ok(&header)) {
       details->state = CT_CURSOR_DAMAGED;
       return false;
     }
     size_t stored = header.payload.stored_bytes;
-    if (ct_trace_read_at(details->fd, details->input, stored, details->offset + sizeof(header)) != stored) {
+    if (ct_read_at(details->fd, details->input, stored, details->offset + sizeof(header)) != stored) {
       break;
     }
     details->offset += sizeof(header) + stored;

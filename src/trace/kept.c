@@ -484,19 +484,6 @@ ct_kept_get_sums(const struct ct_kept *kept, struct ct_kept_sums *sums)
 
 /* ---- the manifest ---- */
 
-static uint64_t
-get_integer(const json_t *object, const char *key)
-{
-  json_int_t value = json_integer_value(json_object_get(object, key));
-  return value < 0 ? 0 : (uint64_t)value;
-}
-
-static void
-put_integer(json_t *object, const char *key, uint64_t value)
-{
-  json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
 static json_t *
 files_json(const struct ct_kept *kept)
 {
@@ -506,16 +493,16 @@ files_json(const struct ct_kept *kept)
   static const char *const tables[] = {CT_TRACE_FUNCTIONS, CT_TRACE_PROTOTYPES};
   for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
     if (fstatat(kept->dir_fd, tables[i], &file, AT_SYMLINK_NOFOLLOW) == 0) {
-      put_integer(files, tables[i], (uint64_t)file.st_size);
+      ct_json_put(files, tables[i], (uint64_t)file.st_size);
     }
   }
   if (kept->captures_bytes != 0) {
-    put_integer(files, CT_TRACE_CAPTURES, kept->captures_bytes);
+    ct_json_put(files, CT_TRACE_CAPTURES, kept->captures_bytes);
   }
   for (uint32_t i = 0; i < kept->thread_count; i++) {
     name_file(name, &kept->threads[i], INDEX);
     if (kept->threads[i].files[INDEX].bytes != 0) {
-      put_integer(files, name, kept->threads[i].files[INDEX].bytes);
+      ct_json_put(files, name, kept->threads[i].files[INDEX].bytes);
     }
   }
   return files;
@@ -525,15 +512,15 @@ files_json(const struct ct_kept *kept)
 static uint64_t
 amend_thread(const struct ct_kept *kept, json_t *item)
 {
-  const struct kept_thread *thread = find_thread(kept, (uint32_t)get_integer(item, "index"));
-  uint64_t events = get_integer(item, "events"), not_kept = events;
+  const struct kept_thread *thread = find_thread(kept, (uint32_t)ct_json_get(item, "index"));
+  uint64_t events = ct_json_get(item, "events"), not_kept = events;
   if (thread != NULL) {
     not_kept = thread->has_blocks ? thread->first_event : 0;
-    put_integer(item, "events", thread->events + thread->missing);
+    ct_json_put(item, "events", thread->events + thread->missing);
   } else {
-    put_integer(item, "events", 0);
+    ct_json_put(item, "events", 0);
   }
-  put_integer(item, "not_kept", not_kept);
+  ct_json_put(item, "not_kept", not_kept);
   return not_kept;
 }
 
@@ -554,19 +541,19 @@ add_threads(const struct ct_kept *kept, json_t *threads)
   if (listed == NULL) {
     return 0;
   }
-  json_array_foreach(threads, i, item) listed[i] = get_integer(item, "index");
+  json_array_foreach(threads, i, item) listed[i] = ct_json_get(item, "index");
   qsort(listed, count, sizeof(*listed), by_number);
   for (uint32_t n = 0; n < kept->thread_count; n++) {
     const struct kept_thread *thread = &kept->threads[n];
     uint64_t index = thread->index;
     if (bsearch(&index, listed, count, sizeof(index), by_number) == NULL) {
       item = json_object();
-      put_integer(item, "index", index);
-      put_integer(item, "tid", thread->tid);
+      ct_json_put(item, "index", index);
+      ct_json_put(item, "tid", thread->tid);
       json_object_set_new(item, "name", ct_json_string(thread->name));
-      put_integer(item, "events", thread->events + thread->missing);
-      put_integer(item, "dropped", 0);
-      put_integer(item, "not_kept", thread->first_event);
+      ct_json_put(item, "events", thread->events + thread->missing);
+      ct_json_put(item, "dropped", 0);
+      ct_json_put(item, "not_kept", thread->first_event);
       not_kept += thread->first_event;
       json_array_append_new(threads, item);
     }
@@ -580,8 +567,8 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
 {
   json_t *threads = json_object_get(manifest, "threads"), *item, *output = json_object_get(manifest, "output");
   json_t *about = json_object();
-  uint64_t gone = get_integer(json_object_get(manifest, "kept"), "threads_gone");
-  uint64_t not_kept = get_integer(json_object_get(manifest, "kept"), "threads_gone_events");
+  uint64_t gone = ct_json_get(json_object_get(manifest, "kept"), "threads_gone");
+  uint64_t not_kept = ct_json_get(json_object_get(manifest, "kept"), "threads_gone_events");
   size_t i;
   if (!json_is_array(threads)) {
     threads = json_array();
@@ -589,21 +576,21 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
   }
   json_array_foreach(threads, i, item) not_kept += amend_thread(kept, item);
   not_kept += add_threads(kept, threads);
-  put_integer(about, "limit_bytes", limits->bytes);
+  ct_json_put(about, "limit_bytes", limits->bytes);
   if (limits->ns != 0) {
-    put_integer(about, "limit_ns", limits->ns);
+    ct_json_put(about, "limit_ns", limits->ns);
   }
-  put_integer(about, "begin_tsc", limits->begin_tsc);
-  put_integer(about, "since_ns", limits->since_ns);
-  put_integer(about, "not_kept", not_kept);
+  ct_json_put(about, "begin_tsc", limits->begin_tsc);
+  ct_json_put(about, "since_ns", limits->since_ns);
+  ct_json_put(about, "not_kept", not_kept);
   if (gone != 0) {
-    put_integer(about, "threads_gone", gone);
+    ct_json_put(about, "threads_gone", gone);
   }
   json_object_set_new(manifest, "kept", about);
-  put_integer(manifest, "version", CT_TRACE_VERSION_KEPT);
+  ct_json_put(manifest, "version", CT_TRACE_VERSION_KEPT);
   if (json_is_object(output)) {
     uint64_t header = kept->captures_bytes != 0 ? sizeof(struct ct_file_header) : 0;
-    put_integer(output, "recorded_bytes", kept->captures_bytes - header);
+    ct_json_put(output, "recorded_bytes", kept->captures_bytes - header);
   }
   return json_object_set_new(manifest, "files", files_json(kept)) == 0 ? CT_OK : CT_ENOMEM;
 }

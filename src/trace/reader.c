@@ -2,6 +2,8 @@
 /* Opening a trace directory and its list of threads; see reader.h. */
 #include <contrail/trace.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "trace/reader_internal.h"
 
 #include <dirent.h>
@@ -14,23 +16,6 @@
 #include <unistd.h>
 
 /* ---- files ---- */
-
-size_t
-ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset)
-{
-  size_t done = 0;
-  while (done < size) {
-    ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      break;
-    }
-    done += (size_t)n;
-  }
-  return done;
-}
 
 /* O_NONBLOCK so that a fifo in place of the file does not hold us up. */
 static int
@@ -80,7 +65,7 @@ ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, 
     close(fd);
     return CT_ENOMEM;
   }
-  *size = ct_trace_read_at(fd, buffer, (size_t)bytes, 0);
+  *size = ct_read_at(fd, buffer, (size_t)bytes, 0);
   buffer[*size] = '\0';
   *text = buffer;
   close(fd);
@@ -105,13 +90,6 @@ thread_add(struct ct_trace *trace, uint32_t index)
   return thread;
 }
 
-static uint64_t
-get_integer(const json_t *object, const char *key)
-{
-  json_int_t value = json_integer_value(json_object_get(object, key));
-  return value < 0 ? 0 : (uint64_t)value;
-}
-
 static int
 threads_from_manifest(struct ct_trace *trace)
 {
@@ -119,7 +97,7 @@ threads_from_manifest(struct ct_trace *trace)
   json_t *item;
   json_array_foreach(json_object_get(trace->manifest, "threads"), position, item)
   {
-    uint64_t index = json_is_integer(json_object_get(item, "index")) ? get_integer(item, "index") : position;
+    uint64_t index = json_is_integer(json_object_get(item, "index")) ? ct_json_get(item, "index") : position;
     if (index > UINT32_MAX) {
       continue;
     }
@@ -128,14 +106,14 @@ threads_from_manifest(struct ct_trace *trace)
       return CT_ENOMEM;
     }
     const char *name = json_string_value(json_object_get(item, "name"));
-    thread->tid = (uint32_t)get_integer(item, "tid");
-    thread->pid = (uint32_t)get_integer(item, "pid");
+    thread->tid = (uint32_t)ct_json_get(item, "tid");
+    thread->pid = (uint32_t)ct_json_get(item, "pid");
     thread->name = name == NULL ? "" : name;
-    thread->events = get_integer(item, "events");
-    thread->dropped = get_integer(item, "dropped");
-    thread->end_tsc = get_integer(item, "end_tsc");
+    thread->events = ct_json_get(item, "events");
+    thread->dropped = ct_json_get(item, "dropped");
+    thread->end_tsc = ct_json_get(item, "end_tsc");
     thread->exited = json_is_true(json_object_get(item, "exited"));
-    thread->not_kept = get_integer(item, "not_kept");
+    thread->not_kept = ct_json_get(item, "not_kept");
   }
   return CT_OK;
 }
@@ -171,11 +149,11 @@ sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sum
   uint64_t number = 0, first_event = 0;
   struct ct_block_header header;
   struct ct_file_header file;
-  bool from_any = numbered && ct_trace_read_at(fd, &file, sizeof(file), 0) == sizeof(file) &&
+  bool from_any = numbered && ct_read_at(fd, &file, sizeof(file), 0) == sizeof(file) &&
                   file.version == CT_TRACE_VERSION_KEPT && ct_file_header_ok(&file);
   *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = offset};
-  while (offset + sizeof(header) <= file_bytes &&
-         ct_trace_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
+  while (offset + sizeof(header) <= file_bytes && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) &&
+         ct_block_header_ok(&header)) {
     offset += sizeof(header) + header.payload_bytes;
     if (offset > file_bytes) {
       break;
@@ -232,7 +210,7 @@ inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
   }
   trace->bytes += thread->file_bytes;
   struct ct_file_header header;
-  if (ct_trace_read_at(fd, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
+  if (ct_read_at(fd, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
     thread->tid = header.tid;
     thread->pid = header.pid;
   }

@@ -75,8 +75,6 @@ uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
 int ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
 /* Likewise, its detail. */
 int ct_trace_open_detail_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
-/* Up to size bytes, fewer only at the end of the file or on an error. */
-size_t ct_trace_read_at(int fd, void *data, size_t size, uint64_t offset);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);

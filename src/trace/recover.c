@@ -2,6 +2,8 @@
 /* See <contrail/recover.h>. Nothing that is found is believed: neither the memory nor the trace. */
 #include <contrail/recover.h>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/runtime_dir.h"
 #include "base/sized.h"
 #include "trace/batch.h"
@@ -84,19 +86,6 @@ ct_recover_list(ct_recover_visit *visit, void *context, struct ct_diag *diag)
 
 /* ---- the manifest ---- */
 
-static uint64_t
-get_integer(const json_t *object, const char *key)
-{
-  json_int_t value = json_integer_value(json_object_get(object, key));
-  return value < 0 ? 0 : (uint64_t)value;
-}
-
-static void
-put_integer(json_t *object, const char *key, uint64_t value)
-{
-  json_object_set_new(object, key, json_integer(value <= INT64_MAX ? (json_int_t)value : INT64_MAX));
-}
-
 /* The manifest of a trace directory, whose recording has no end. NULL after a line. */
 static json_t *
 load_manifest(int dir_fd, const char *path, struct ct_diag *diag)
@@ -163,16 +152,16 @@ static void
 put_end(json_t *manifest, const struct ct_kept_sums *sums)
 {
   json_t *clock = json_object_get(manifest, "clock");
-  uint64_t tsc0 = get_integer(clock, "tsc0"), ns0 = get_integer(clock, "ns0");
+  uint64_t tsc0 = ct_json_get(clock, "tsc0"), ns0 = ct_json_get(clock, "ns0");
   if (json_is_object(clock) && sums->put_tsc > tsc0 && sums->put_ns > ns0) {
     uint64_t ns = sums->put_ns - ns0;
-    put_integer(clock, "tsc1", sums->put_tsc);
-    put_integer(clock, "ns1", sums->put_ns);
-    put_integer(manifest, "end_ns", sums->put_ns);
-    put_integer(manifest, "end_wall_ns", get_integer(manifest, "start_wall_ns") + ns);
-    put_integer(manifest, "end_boot_ns", get_integer(manifest, "start_boot_ns") + ns);
+    ct_json_put(clock, "tsc1", sums->put_tsc);
+    ct_json_put(clock, "ns1", sums->put_ns);
+    ct_json_put(manifest, "end_ns", sums->put_ns);
+    ct_json_put(manifest, "end_wall_ns", ct_json_get(manifest, "start_wall_ns") + ns);
+    ct_json_put(manifest, "end_boot_ns", ct_json_get(manifest, "start_boot_ns") + ns);
   }
-  put_integer(manifest, "end_tsc", sums->last_tsc);
+  ct_json_put(manifest, "end_tsc", sums->last_tsc);
 }
 
 static int
@@ -214,7 +203,7 @@ write_trace(struct ct_store_image *image, int dir_fd, json_t *manifest, struct c
   snprintf(report->directory, sizeof(report->directory), "%s", header->path);
   report->threads = sums.threads;
   report->events = sums.events;
-  report->not_kept = get_integer(json_object_get(manifest, "kept"), "not_kept");
+  report->not_kept = ct_json_get(json_object_get(manifest, "kept"), "not_kept");
   report->missing = sums.missing;
   report->damaged = sums.damaged + ct_store_image_gaps(image);
   return code;
@@ -301,7 +290,7 @@ cut_tail(int dir_fd, uint32_t index, uint64_t whole, uint64_t bytes)
   int fd = data != NULL ? openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
   struct stat file;
   bool good = fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 1 &&
-              ct_trace_read_at(fd, data, tail, whole) == tail;
+              ct_read_at(fd, data, tail, whole) == tail;
   for (size_t i = 1; good && i + sizeof(struct ct_block_header) <= tail; i++) {
     struct ct_block_header header;
     if (memcmp(data + i, &magic, sizeof(magic)) == 0) {
@@ -324,7 +313,7 @@ listed_thread(json_t *threads, uint32_t index)
   json_t *item;
   json_array_foreach(threads, i, item)
   {
-    if (get_integer(item, "index") == index) {
+    if (ct_json_get(item, "index") == index) {
       return item;
     }
   }
@@ -350,17 +339,17 @@ recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
   struct ct_recover_loss loss = {.struct_size = sizeof(loss), .index = thread->index, .tid = thread->tid};
   json_t *item = listed_thread(r->threads, thread->index);
   ct_trace_sum_blocks(r->trace, thread->index, &sums);
-  uint64_t bytes = thread->file_bytes, known = get_integer(item, "events"), all = sums.events + sums.missing_events;
+  uint64_t bytes = thread->file_bytes, known = ct_json_get(item, "events"), all = sums.events + sums.missing_events;
   if (bytes > sums.whole_bytes) {
     loss.cut_bytes = cut_tail(r->dir_fd, thread->index, sums.whole_bytes, bytes);
     bytes -= loss.cut_bytes;
   }
   loss.events = sums.missing_events + (known > all ? known - all : 0);
-  put_integer(item, "events", sums.events + loss.events);
-  put_integer(item, "tid", thread->tid);
+  ct_json_put(item, "events", sums.events + loss.events);
+  ct_json_put(item, "tid", thread->tid);
   if (bytes != 0) {
     snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
-    put_integer(r->files, name, bytes);
+    ct_json_put(r->files, name, bytes);
   }
   r->report->threads++;
   r->report->events += sums.events;
@@ -384,7 +373,7 @@ recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     uint64_t bytes = ct_trace_file_bytes(r->trace, names[i]);
     if (bytes != 0) {
-      put_integer(r->files, names[i], bytes);
+      ct_json_put(r->files, names[i], bytes);
     }
   }
   for (uint32_t i = 0; i < ct_trace_thread_count(r->trace); i++) {
@@ -392,10 +381,10 @@ recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
   }
   uint64_t end = ct_trace_end_tsc(r->trace), end_ns = ct_trace_ns(r->trace, end);
   json_object_set_new(r->manifest, "files", r->files);
-  put_integer(r->manifest, "function_count", ct_trace_function_count(r->trace));
+  ct_json_put(r->manifest, "function_count", ct_trace_function_count(r->trace));
   if (end != 0 && end_ns > ct_trace_start_ns(r->trace)) {
-    put_integer(r->manifest, "end_tsc", end);
-    put_integer(r->manifest, "end_ns", end_ns);
+    ct_json_put(r->manifest, "end_tsc", end);
+    ct_json_put(r->manifest, "end_ns", end_ns);
     r->report->ns = end_ns - ct_trace_start_ns(r->trace);
   }
   return save_manifest(r->dir_fd, directory, r->manifest, diag);

@@ -6,6 +6,7 @@
 #include "trace/store.h"
 
 #include "base/crc32c.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,23 +24,6 @@ struct ct_store_image {
   uint64_t sequence; /* expected there */
   uint64_t gaps;
 };
-
-static bool
-read_at(int fd, void *data, size_t size, uint64_t offset)
-{
-  size_t done = 0;
-  while (done < size) {
-    ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    if (n <= 0) {
-      return false;
-    }
-    done += (size_t)n;
-  }
-  return true;
-}
 
 static bool
 header_ok(const struct ct_store_header *h, uint64_t file_bytes)
@@ -78,7 +62,8 @@ ct_store_open(int dir_fd, const char *name, struct ct_store_image **out, struct 
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   image->fd = fd;
-  if (!read_at(fd, &image->header, sizeof(image->header), 0) || !header_ok(&image->header, (uint64_t)file.st_size)) {
+  if (ct_read_at(fd, &image->header, sizeof(image->header), 0) != sizeof(image->header) ||
+      !header_ok(&image->header, (uint64_t)file.st_size)) {
     ct_store_close(image);
     return ct_fail(diag, CT_EFORMAT, "%s holds no events that could be recovered: its head is damaged", name);
   }
@@ -116,7 +101,7 @@ read_record(const struct ct_store_image *image, uint64_t position, struct ct_sto
 {
   uint64_t capacity = image->header.capacity, at = position % capacity;
   if (image->header.head - position < sizeof(*record) || capacity - at < sizeof(*record) ||
-      !read_at(image->fd, record, sizeof(*record), CT_STORE_HEADER_BYTES + at)) {
+      ct_read_at(image->fd, record, sizeof(*record), CT_STORE_HEADER_BYTES + at) != sizeof(*record)) {
     return false;
   }
   struct ct_store_record copy = *record;
@@ -158,7 +143,8 @@ ct_store_next(struct ct_store_image *image, struct ct_store_record *record, stru
     }
     buffer->capacity = buffer->capacity < record->data_bytes ? record->data_bytes : buffer->capacity;
     buffer->data = data;
-    if (read_at(image->fd, data, record->data_bytes, CT_STORE_HEADER_BYTES + at + sizeof(*record))) {
+    if (ct_read_at(image->fd, data, record->data_bytes, CT_STORE_HEADER_BYTES + at + sizeof(*record)) ==
+        record->data_bytes) {
       return true;
     }
     image->gaps++;
