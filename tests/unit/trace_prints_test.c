@@ -8,15 +8,6 @@
 
 enum { RECORDS = 40 };
 
-static uint64_t seed = 1;
-
-static uint32_t
-random_below(uint32_t bound)
-{
-  seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (uint32_t)((seed >> 33) % bound);
-}
-
 static uint8_t data[RECORDS][300];
 static struct ct_capture_record records[RECORDS];
 static size_t sizes[RECORDS];

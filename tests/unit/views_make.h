@@ -11,6 +11,7 @@
 #include "trace/encoder.h"
 #include "trace/batch.h"
 #include "trace/writer.h"
+#include "views/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,6 +134,87 @@ assert_text(const char *got, const char *want)
     print_error("--- got\n%s--- want\n%s---\n", got, want);
   }
   assert_string_equal(got, want);
+}
+
+/* ---- Quantiles ---- */
+
+/* Numbers that look random and are the same in each run. */
+__attribute__((unused)) static uint64_t seed = 1;
+
+static inline uint32_t
+random_below(uint32_t bound)
+{
+  seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)((seed >> 33) % bound);
+}
+
+static inline int
+compare_u64(const void *a, const void *b)
+{
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static inline uint64_t
+exact_quantile(const uint64_t *sorted, size_t count, uint32_t permille)
+{
+  size_t rank = (count * permille + 999) / 1000;
+  return sorted[rank == 0 ? 0 : rank - 1];
+}
+
+static inline void
+assert_within_1_percent(uint64_t got, uint64_t want)
+{
+  uint64_t error = got > want ? got - want : want - got;
+  if (error * 100 >= (want != 0 ? want : 1) && error != 0) {
+    fail_msg("%llu is more than 1 %% off %llu", (unsigned long long)got, (unsigned long long)want);
+  }
+}
+
+/* ---- A small trace and its report ---- */
+
+/* The report's text, to be freed. */
+static inline char *
+report_text(struct ct_trace *trace, const struct ct_report_options *options)
+{
+  char *text;
+  size_t size;
+  struct ct_diag diag = {""};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  FILE *out = open_memstream(&text, &size);
+  int rc = ct_report_write(trace, options, out, &notes, &diag);
+  fclose(out);
+  if (rc != 0) {
+    fail_msg("%s", diag.text);
+  }
+  assert_int_equal(notes.damaged_threads, 0);
+  return text;
+}
+
+__attribute__((unused)) static const char *const small_names[] = {"main", "work", "lib_alloc", "deep", NULL};
+
+/* main (0..1000) { work { alloc } ; work unwound ; deep recursive } and a thread with a point and an open call */
+static inline struct ct_trace *
+small_trace(struct make *m)
+{
+  make_begin(m, small_names, 2);
+  struct ct_encoder *e = m->encoders[0];
+  ct_encode_enter(e, 1000, 0, 0);
+  ct_encode_enter(e, 1100, 1, 0);
+  ct_encode_enter(e, 1110, 2, 0);
+  ct_encode_return(e, 1140);
+  ct_encode_return(e, 1200);
+  ct_encode_enter(e, 1300, 1, 0);
+  ct_encode_left(e, 1350, CT_LEFT_UNWOUND);
+  ct_encode_enter(e, 1400, 3, 0);
+  ct_encode_enter(e, 1420, 3, 0);
+  ct_encode_return(e, 1440);
+  ct_encode_return(e, 1500);
+  ct_encode_return(e, 2000);
+  e = m->encoders[1];
+  ct_encode_enter(e, 1500, 1, 0);
+  ct_encode_point(e, 1600, 2);
+  return make_open(m, true, 7);
 }
 
 #endif
