@@ -41,7 +41,8 @@ GROUPS = {
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py"]),
     "typed": Group(["typed.py"]),
-    "detail": Group(["detail.py", "run.py --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/* --filter=*-witness --record=--detail=all"]),
+    "detail": Group(["detail.py", "run.py --record=--detail=all --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
+                     "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked=True),
     "crash": Group(["crash.py"], "waits", marked=True),
     "output": Group(["output.py"], "waits"),
@@ -56,14 +57,14 @@ GROUPS = {
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
-    "signals": Group(["signals.py"], "waits", marked=True),
+    "signals": Group(["signals.py"], "waits", parts=2, marked=True),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
-    "fuzz": Group(["fuzz/run.py --seconds 4"]),
+    "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
 # Those that take long begin first, so that none of them is left over at the end.
 LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "kinds", "programs", "callgrind", "unit", "transparency", "signals",

@@ -79,13 +79,13 @@ def tell(status):
     return 128 - status if status < 0 else status
 
 
-@case
+@case(alone=True)
 def to_group(scene):
     """kill(0, N) by the program: it reaches the program once each time, and does not end contrail."""
     def play(traced, number):
         process = scene.start(*scene.words(traced, scene.job, "group", str(number)))
         return number, tell(process.wait(WAIT_S)), scene.text()
-    for number in [1, 2, 3, 10, 12, 13, 14, 15, 17, 18, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 34, 40, 64]:
+    for number in [1, 2, 3, 10, 13, 15, 17, 18, 20, 21, 22, 28, 34, 64]:
         scene.both(lambda traced: play(traced, number))
     if "came 2" not in scene.text():
         raise AssertionError(scene.text())
