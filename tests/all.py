@@ -57,7 +57,7 @@ GROUPS = {
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
-    "signals": Group(["signals.py"], "waits", parts=2, marked=True),
+    "signals": Group(["signals.py"], "waits", marked=True),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),
