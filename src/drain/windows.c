@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The list of windows, in the order of time and apart from each other. Threads' events are decoded one thread after the
+ * other, so marks come out of order by some milliseconds: a mark looks for its place from the end.
+ *
+ *   pre 100, post 50      mark 1000         -> [900, 1050]
+ *                         mark 1040         -> [900, 1090]            the same window
+ *                         mark 1500         -> [900, 1090] [1400, 1550]
+ *                         mark 1200 (late)  -> [900, 1090] [1100, 1250] [1400, 1550]
+ *                         mark 1190         -> [900, 1250] [1400, 1550]   both of its neighbours overlap: one
+ *
+ * The limit counts windows that were opened in the last minute, by the times of their marks: minutes begin with the
+ * first window after the one before is over.
+ */
+#include "drain/windows.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ct_windows {
+  pthread_mutex_t lock;
+  struct ct_windows_limits limits;
+  struct ct_window *list;
+  size_t count, capacity;
+  uint64_t minute_begin; /* of the first window that counts for the limit */
+  uint32_t in_minute;
+  uint64_t marks, refused;
+};
+
+int
+ct_windows_create(const struct ct_windows_limits *limits, struct ct_windows **out)
+{
+  struct ct_windows *windows = calloc(1, sizeof(*windows));
+  if (windows == NULL) {
+    return CT_ENOMEM;
+  }
+  pthread_mutex_init(&windows->lock, NULL);
+  windows->limits = *limits;
+  *out = windows;
+  return 0;
+}
+
+void
+ct_windows_destroy(struct ct_windows *windows)
+{
+  if (windows == NULL) {
+    return;
+  }
+  pthread_mutex_destroy(&windows->lock);
+  free(windows->list);
+  free(windows);
+}
+
+static void
+add_reason(struct ct_window *window, const struct ct_mark *mark)
+{
+  if (window->reason_count < CT_WINDOW_REASONS) {
+    window->reasons[window->reason_count++] = *mark;
+  }
+}
+
+/* The window that comes next takes up this one. */
+static void
+merge(struct ct_window *window, const struct ct_window *next)
+{
+  window->end = next->end > window->end ? next->end : window->end;
+  window->marks += next->marks;
+  for (uint32_t i = 0; i < next->reason_count; i++) {
+    add_reason(window, &next->reasons[i]);
+  }
+}
+
+static void
+remove_at(struct ct_windows *windows, size_t at)
+{
+  windows->count--;
+  memmove(windows->list + at, windows->list + at + 1, (windows->count - at) * sizeof(*windows->list));
+}
+
+/* May one more be opened at this time? */
+static bool
+take_from_limit(struct ct_windows *windows, uint64_t tsc)
+{
+  if (windows->in_minute == 0 ||
+      (tsc > windows->minute_begin && tsc - windows->minute_begin >= windows->limits.minute)) {
+    windows->minute_begin = tsc;
+    windows->in_minute = 0;
+  }
+  if (windows->in_minute >= windows->limits.per_minute || windows->count >= CT_WINDOWS_MAX) {
+    return false;
+  }
+  windows->in_minute++;
+  return true;
+}
+
+/* Room for a new one at this place. */
+static struct ct_window *
+insert_at(struct ct_windows *windows, size_t at)
+{
+  if (windows->count == windows->capacity) {
+    size_t capacity = windows->capacity != 0 ? windows->capacity * 2 : 16;
+    struct ct_window *list = realloc(windows->list, capacity * sizeof(*list));
+    if (list == NULL) {
+      return NULL;
+    }
+    windows->list = list;
+    windows->capacity = capacity;
+  }
+  memmove(windows->list + at + 1, windows->list + at, (windows->count - at) * sizeof(*windows->list));
+  windows->count++;
+  return &windows->list[at];
+}
+
+static bool
+add_mark(struct ct_windows *windows, const struct ct_mark *mark)
+{
+  const struct ct_windows_limits *limits = &windows->limits;
+  uint64_t begin = mark->tsc > limits->pre ? mark->tsc - limits->pre : 0;
+  uint64_t end = mark->tsc <= UINT64_MAX - limits->post ? mark->tsc + limits->post : UINT64_MAX;
+  size_t at = windows->count; /* the first one that is all after it */
+  while (at > 0 && windows->list[at - 1].begin > end) {
+    at--;
+  }
+  struct ct_window *window = at > 0 ? &windows->list[at - 1] : NULL;
+  if (window == NULL || window->end < begin) {
+    if (!take_from_limit(windows, mark->tsc) || (window = insert_at(windows, at)) == NULL) {
+      return false;
+    }
+    *window = (struct ct_window){.begin = begin, .end = end, .marks = 1};
+    add_reason(window, mark);
+    return true;
+  }
+  at--;
+  window->begin = begin < window->begin ? begin : window->begin;
+  window->end = end > window->end ? end : window->end;
+  window->marks++;
+  add_reason(window, mark);
+  while (at > 0 && windows->list[at - 1].end >= windows->list[at].begin) {
+    merge(&windows->list[at - 1], &windows->list[at]);
+    remove_at(windows, at);
+    at--;
+  }
+  return true;
+}
+
+bool
+ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark)
+{
+  pthread_mutex_lock(&windows->lock);
+  bool is_taken = add_mark(windows, mark);
+  windows->marks += is_taken;
+  windows->refused += !is_taken;
+  pthread_mutex_unlock(&windows->lock);
+  return is_taken;
+}
+
+bool
+ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
+{
+  pthread_mutex_lock(&windows->lock);
+  size_t low = 0, high = windows->count; /* the first one that ends at from_tsc or later */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (windows->list[middle].end < from_tsc) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  bool covers = low < windows->count && windows->list[low].begin <= to_tsc;
+  pthread_mutex_unlock(&windows->lock);
+  return covers;
+}
+
+bool
+ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t now_tsc)
+{
+  return to_tsc >= now_tsc || now_tsc - to_tsc <= windows->limits.pre;
+}
+
+size_t
+ct_windows_get(struct ct_windows *windows, size_t first, struct ct_window *out, size_t count)
+{
+  pthread_mutex_lock(&windows->lock);
+  size_t left = first < windows->count ? windows->count - first : 0;
+  count = count < left ? count : left;
+  if (count != 0) {
+    memcpy(out, windows->list + first, count * sizeof(*out));
+  }
+  pthread_mutex_unlock(&windows->lock);
+  return count;
+}
+
+void
+ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums)
+{
+  pthread_mutex_lock(&windows->lock);
+  *sums = (struct ct_windows_sums){windows->count, windows->marks, windows->refused};
+  pthread_mutex_unlock(&windows->lock);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Marks and windows. A mark is a moment that matters: a rule's condition became true, or somebody asked. A window is
+ * the stretch of time from `pre` before its first mark to `post` after its last one; windows that overlap or touch are
+ * one. All functions are safe from several threads. See windows.c.
+ */
+#ifndef CT_DRAIN_WINDOWS_H
+#define CT_DRAIN_WINDOWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CT_WINDOW_REASONS    16u    /* of each window, the first ones */
+#define CT_WINDOWS_MAX       10000u /* of a recording: no rule fills the memory */
+#define CT_WINDOWS_OF_MINUTE 60u    /* unless said otherwise */
+
+struct ct_windows; /* opaque */
+
+struct ct_windows_limits {
+  uint64_t pre, post;  /* in ticks of the time stamp counter */
+  uint64_t minute;     /* likewise */
+  uint32_t per_minute; /* windows that may be opened in one; 0: none */
+};
+
+struct ct_mark {
+  uint64_t tsc;
+  uint32_t thread;   /* index in the trace, UINT32_MAX: none */
+  uint32_t rule;     /* of the session's list */
+  uint32_t function; /* id, UINT32_MAX: none */
+};
+
+struct ct_window {
+  uint64_t begin, end; /* first and last reading of the clock that are in it */
+  uint64_t marks;
+  uint32_t reason_count;
+  struct ct_mark reasons[CT_WINDOW_REASONS];
+};
+
+struct ct_windows_sums {
+  uint64_t windows, marks, refused; /* marks: in windows; refused: over the limit */
+};
+
+/* 0 or CT_ENOMEM. */
+int ct_windows_create(const struct ct_windows_limits *limits, struct ct_windows **out);
+void ct_windows_destroy(struct ct_windows *windows); /* accepts NULL */
+
+/* False: it would open a window over the limit, and was counted as refused. A mark in or beside one is always taken. */
+bool ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark);
+/* A window overlaps this stretch, both ends included; its time may not be over yet. */
+bool ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc);
+/* Marks before now_tsc are all there: may one that comes open a window that reaches back to to_tsc? */
+bool ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t now_tsc);
+/*
+ * Copies count windows at most, from number `first` on (0 is the oldest), in the order of their times. Returns how
+ * many. Two windows become one when a mark comes in between, so numbers hold once the recording is over.
+ */
+size_t ct_windows_get(struct ct_windows *windows, size_t first, struct ct_window *out, size_t count);
+void ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums);
+
+#endif
