@@ -207,6 +207,27 @@ def known_calls(scene):
 
 
 @case
+def errors_by_name(scene):
+    """What errno was after calls of the library that failed, and only of these."""
+    program = scene.compile("programs/errors.c", "-O1", "-fno-builtin", "-pthread", name="errors")
+    details = [word for name in ("open", "close", "read", "mmap", "lseek", "atoi") for word in ("--detail", f"libc.so.6!{name}")]
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program).splitlines()
+    expect(len(said) == 6 and said[-1] == "threads 1200", said)
+    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", scene.trace).splitlines()]
+    ends = [(call["name"], call["returned"].get("error")) for call in shown
+            if call.get("returned", {}).get("raw") in ("0xffffffff", "0xffffffffffffffff")]
+    for line in said[:-1]:
+        name, error = line.split()
+        name = "llseek" if name == "lseek" else name  # glibc's list of functions has that name of it
+        expect((name, None if error == "-" else error) in ends, (line, ends[:20]))
+    expect([error for name, error in ends if name == "atoi"] == [None], ends[:20])
+    expect(ends.count(("close", "EBADF")) == 600 and ends.count(("open", "EISDIR")) == 600, ends[:20])
+    text = scene.run(scene.contrail, "replay", scene.trace)
+    expect("= -1 ENOENT" in text and "atoi" in text, text[:2000])
+
+
+@case
 def after_a_crash(scene):
     """The last calls in info, by --args and by --detail."""
     program = scene.compile("programs/crash.c", "-g", "-O1", "-pthread")

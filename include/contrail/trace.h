@@ -159,6 +159,8 @@ struct ct_detail {
   uint32_t stack_bytes;
   /* Of a return. */
   uint64_t rax, rdx, xmm0, xmm1; /* low halves of the last two */
+  bool has_error;                /* eax was -1, and what errno was then is known: of functions of a shared C library */
+  int error;
 };
 
 /* Why events did not reach the trace. */

@@ -100,6 +100,7 @@ struct ct_prototype {
   struct ct_type result;
   struct ct_place result_place;
   bool is_variadic;
+  bool sets_errno; /* when it returns -1 */
   uint32_t count;
   struct ct_parameter parameters[CT_PARAMETERS_MAX];
 };

@@ -61,7 +61,8 @@ return_words(const uint8_t *record, uint64_t *words)
   words[2] = leave.rdx;
   words[3] = leave.xmm0;
   words[4] = leave.xmm1;
-  return CT_DETAIL_RETURN_WORDS;
+  words[5] = (uint32_t)leave.error;
+  return CT_DETAIL_RETURN_WORDS + (leave.is_error != 0 ? CT_DETAIL_ERROR_WORDS : 0);
 }
 
 /* Copies the record; false when it is not this thread's any more. */
@@ -134,7 +135,9 @@ encode(struct drain_details *details, struct drain_thread *thread, const uint8_t
                                   .fn = top->fn,
                                   .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
                                   .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
-                                  .flags = !is_return && details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0};
+                                  .flags = is_return ? (count > CT_DETAIL_RETURN_WORDS ? CT_DETAIL_HAS_ERROR : 0)
+                                           : details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS
+                                                                        : 0};
   if (count != 0) {
     ct_encode_detail(thread->encoder, &entry, words);
   }

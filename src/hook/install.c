@@ -413,6 +413,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,
+      .errno_slot = build->plan->errno_slot != 0 ? base + build->plan->errno_slot : 0,
       .event_last = planned->event_last,
       .store_delta = build->layout->store_delta,
       .table = build->layout->table,

@@ -634,6 +634,20 @@ look_at_code(struct planner *planner, uint64_t start, uint64_t end)
   return planner->scan.targets.out_of_memory ? CT_ENOMEM : code;
 }
 
+/* Of a library alone: a program's own copy runs before there is anything at %fs. */
+static uint64_t
+find_errno_slot(const struct ct_elf *elf)
+{
+  enum { FORM_BYTES = 21 };
+  uint64_t address;
+  if (ct_elf_soname(elf) == NULL || ct_elf_symbol(elf, "__errno_location", &address) != 0) {
+    return 0;
+  }
+  const uint8_t *code = ct_elf_bytes(elf, address, FORM_BYTES);
+  uint64_t slot = code != NULL ? ct_errno_slot(code, FORM_BYTES, address) : 0;
+  return slot != 0 && ct_elf_bytes(elf, slot, 8) != NULL ? slot : 0;
+}
+
 static int
 plan_elf(struct ct_plan *plan, struct ct_diag *diag)
 {
@@ -664,6 +678,7 @@ plan_elf(struct ct_plan *plan, struct ct_diag *diag)
   if (ct_elf_symbol(plan->elf, "_r_debug", &plan->r_debug) != 0) {
     plan->r_debug = 0;
   }
+  plan->errno_slot = find_errno_slot(plan->elf);
 free_planner:
   ct_scan_free(&planner.scan);
   free(planner.facts);

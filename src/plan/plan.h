@@ -84,6 +84,7 @@ struct ct_plan {
   uint64_t code_bytes;  /* text, without procedure linkage tables ... */
   uint64_t known_bytes; /* ... and how much of it belongs to functions that are known */
   uint64_t r_debug;     /* address of the loader's struct r_debug (link.h), 0 in a file that is no such loader */
+  uint64_t errno_slot;  /* in a C library: the word that says where errno is from %fs on; 0: none, or not known */
   uint64_t plan_ns;
   /* Of a plan from the cache: what all of the above points into, and the aliases. */
   void *mapping;

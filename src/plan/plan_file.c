@@ -68,7 +68,7 @@ struct plan_file {
 };
 #define CHECKSUM_FROM offsetof(struct plan_file, bytes)
 static_assert(sizeof(struct plan_file) % 8 == 0, "the arrays after it are aligned");
-static_assert(sizeof(struct ct_plan) == 184 + sizeof(size_t) * CT_REFUSED_COUNT,
+static_assert(sizeof(struct ct_plan) == 192 + sizeof(size_t) * CT_REFUSED_COUNT,
               "a new field of struct ct_plan? store it, best among the facts");
 static_assert(sizeof(struct ct_plan_key) == 136 + 8 + 8 + 16 + sizeof(struct ct_file_stamp) * CT_DEBUG_CANDIDATES + 48,
               "compared as bytes, so without padding");
@@ -432,7 +432,8 @@ take_others(struct ct_plan *plan, const struct extent *extent, const char *strin
       return false;
     }
   }
-  return plan->r_debug == 0 || is_inside(extent, plan->r_debug, sizeof(struct r_debug));
+  return (plan->r_debug == 0 || is_inside(extent, plan->r_debug, sizeof(struct r_debug))) &&
+         (plan->errno_slot == 0 || is_inside(extent, plan->errno_slot, sizeof(uint64_t)));
 }
 
 int

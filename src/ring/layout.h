@@ -157,7 +157,9 @@ struct ct_detail_enter {
 };
 struct ct_detail_return {
   struct ct_detail_record record;
-  uint64_t rax, rdx, xmm0, xmm1, pad;
+  uint64_t rax, rdx, xmm0, xmm1;
+  int32_t error;     /* errno, after eax was -1 ... */
+  uint32_t is_error; /* ... and this not 0 */
 };
 _Static_assert(sizeof(struct ct_detail_record) == 24 && sizeof(struct ct_detail_enter) == 96 &&
                    sizeof(struct ct_detail_return) == 64,

@@ -97,7 +97,8 @@ static bool
 entry_ok(const struct ct_detail_entry *entry, size_t left)
 {
   size_t words = (entry->record_bytes - sizeof(*entry)) / 8;
-  size_t least = entry->kind == CT_DETAIL_KIND_RETURN          ? CT_DETAIL_RETURN_WORDS
+  size_t error_words = (entry->flags & CT_DETAIL_HAS_ERROR) != 0 ? CT_DETAIL_ERROR_WORDS : 0;
+  size_t least = entry->kind == CT_DETAIL_KIND_RETURN          ? CT_DETAIL_RETURN_WORDS + error_words
                  : (entry->flags & CT_DETAIL_HAS_VECTORS) != 0 ? CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS
                                                                : CT_DETAIL_CALL_WORDS;
   return entry->record_bytes >= sizeof(*entry) && entry->record_bytes <= left && entry->record_bytes % 8 == 0 &&
@@ -170,6 +171,8 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
     detail->rdx = words[2];
     detail->xmm0 = words[3];
     detail->xmm1 = words[4];
+    detail->has_error = (entry->flags & CT_DETAIL_HAS_ERROR) != 0;
+    detail->error = detail->has_error ? (int)(uint32_t)words[CT_DETAIL_RETURN_WORDS] : 0;
     return detail;
   }
   detail->bp = words[1];

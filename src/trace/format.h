@@ -273,10 +273,11 @@ static_assert(sizeof(struct ct_detail_block_header) == 64, "detail block header"
  *
  *   CALL    sp, bp, return address, rdi rsi rdx rcx r8 r9 rax r10; with CT_DETAIL_HAS_VECTORS the low halves of xmm0 to
  *           xmm7; the rest is the stack from sp upwards. sp: address of the return-address slot
- *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1
+ *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1; with CT_DETAIL_HAS_ERROR errno
  */
 enum ct_detail_kind { CT_DETAIL_KIND_CALL = 1, CT_DETAIL_KIND_RETURN = 2 };
 #define CT_DETAIL_HAS_VECTORS 1u
+#define CT_DETAIL_HAS_ERROR   2u
 struct ct_detail_entry {
   uint64_t enter_tsc;
   uint64_t tsc;
@@ -288,6 +289,7 @@ struct ct_detail_entry {
 static_assert(sizeof(struct ct_detail_entry) == 24, "detail record");
 #define CT_DETAIL_CALL_WORDS   11u
 #define CT_DETAIL_RETURN_WORDS 5u
+#define CT_DETAIL_ERROR_WORDS  1u
 #define CT_DETAIL_VECTOR_WORDS 8u
 #define CT_DETAIL_STACK_BYTES  512u /* at most */
 #define CT_DETAIL_RECORD_MAX                                                                                           \

@@ -5,6 +5,7 @@
  *
  *   int flags:open_flags          names for the number: a list of known_constants.c
  *   int ...:error                 a result that is the number of an error
+ *   int ...:number                -1 is a result like others, or says nothing of errno
  *   mode_t mode?flags&0x400040    there only when the parameter has one of these bits: it is among those that "..."
  * means ~                             in glibc the symbol stands for a function that chooses a variant, and not for the
  * call
@@ -118,17 +119,17 @@ static const char *const calls[] = {
     "size_t fread(void *ptr, size_t size, size_t nmemb, FILE *stream)",
     "size_t fwrite(const void *ptr, size_t size, size_t nmemb, FILE *stream)",
     "char *fgets(char *s, int size, FILE *stream)",
-    "int fgetc(FILE *stream)",
-    "int getc(FILE *stream)",
-    "int getchar(void)",
-    "int ungetc(int c, FILE *stream)",
+    "int fgetc(FILE *stream):number",
+    "int getc(FILE *stream):number",
+    "int getchar(void):number",
+    "int ungetc(int c, FILE *stream):number",
     "int fputs(const char *s, FILE *stream)",
     "int fputc(int c, FILE *stream)",
     "int putc(int c, FILE *stream)",
     "int putchar(int c)",
     "int puts(const char *s)",
-    "ssize_t getline(char **lineptr, size_t *n, FILE *stream)",
-    "ssize_t getdelim(char **lineptr, size_t *n, int delim, FILE *stream)",
+    "ssize_t getline(char **lineptr, size_t *n, FILE *stream):number",
+    "ssize_t getdelim(char **lineptr, size_t *n, int delim, FILE *stream):number",
     "int printf(const char *format, ...)",
     "int fprintf(FILE *stream, const char *format, ...)",
     "int dprintf(int fd, const char *format, ...)",
@@ -188,16 +189,16 @@ static const char *const calls[] = {
     "~void *memcpy(void *dest, const void *src, size_t n)",
     "~void *memmove(void *dest, const void *src, size_t n)",
     "~void *memset(void *s, int c, size_t n)",
-    "~int memcmp(const void *a, const void *b, size_t n)",
+    "~int memcmp(const void *a, const void *b, size_t n):number",
     "~void *memchr(const void *s, int c, size_t n)",
     "void *memmem(const void *haystack, size_t haystack_len, const void *needle, size_t needle_len)",
     "~size_t strlen(const char *s)",
     "~size_t strnlen(const char *s, size_t maxlen)",
-    "~int strcmp(const char *a, const char *b)",
-    "~int strncmp(const char *a, const char *b, size_t n)",
-    "~int strcasecmp(const char *a, const char *b)",
-    "~int strncasecmp(const char *a, const char *b, size_t n)",
-    "int strcoll(const char *a, const char *b)",
+    "~int strcmp(const char *a, const char *b):number",
+    "~int strncmp(const char *a, const char *b, size_t n):number",
+    "~int strcasecmp(const char *a, const char *b):number",
+    "~int strncasecmp(const char *a, const char *b, size_t n):number",
+    "int strcoll(const char *a, const char *b):number",
     "~char *strcpy(char *dest, const char *src)",
     "~char *strncpy(char *dest, const char *src, size_t n)",
     "~char *stpcpy(char *dest, const char *src)",
@@ -217,17 +218,17 @@ static const char *const calls[] = {
     "char *strndup(const char *s, size_t n)",
     "char *strerror(int errnum)",
     "char *strsignal(int sig:signal_number)",
-    "int atoi(const char *s)",
-    "long atol(const char *s)",
+    "int atoi(const char *s):number",
+    "long atol(const char *s):number",
     "double atof(const char *s)",
-    "long strtol(const char *s, char **endptr, int base)",
-    "unsigned long strtoul(const char *s, char **endptr, int base)",
-    "long long strtoll(const char *s, char **endptr, int base)",
-    "unsigned long long strtoull(const char *s, char **endptr, int base)",
+    "long strtol(const char *s, char **endptr, int base):number",
+    "unsigned long strtoul(const char *s, char **endptr, int base):number",
+    "long long strtoll(const char *s, char **endptr, int base):number",
+    "unsigned long long strtoull(const char *s, char **endptr, int base):number",
     "double strtod(const char *s, char **endptr)",
     "float strtof(const char *s, char **endptr)",
-    "int tolower(int c)",
-    "int toupper(int c)",
+    "int tolower(int c):number",
+    "int toupper(int c):number",
     "char *setlocale(int category:locale_category, const char *locale)",
     "void qsort(void *base, size_t nmemb, size_t size, int (*compar)(const void *, const void *))",
     "void *bsearch(const void *key, const void *base, size_t nmemb, size_t size, int (*compar)(const void *, const "
@@ -269,13 +270,13 @@ static const char *const calls[] = {
     "int getrlimit(__rlimit_resource_t resource:resource, struct rlimit *rlim)",
     "int setrlimit(__rlimit_resource_t resource:resource, const struct rlimit *rlim)",
     "int getrusage(__rusage_who_t who:who, struct rusage *usage)",
-    "int getpriority(__priority_which_t which:priority_which, id_t who)",
+    "int getpriority(__priority_which_t which:priority_which, id_t who):number",
     "int setpriority(__priority_which_t which:priority_which, id_t who, int prio)",
-    "int nice(int inc)",
+    "int nice(int inc):number",
     "int prctl(int option:prctl_option, ...)",
     "int unshare(int flags:clone_flags)",
     "int setns(int fd, int nstype:clone_flags)",
-    "long sysconf(int name:sysconf_name)",
+    "long sysconf(int name:sysconf_name):number",
     "int getpagesize(void)",
     "int gethostname(char *name, size_t len)",
     "int uname(struct utsname *buf)",
@@ -292,7 +293,7 @@ static const char *const calls[] = {
     "int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, "
     "const posix_spawnattr_t *attr, char *const argv[], char *const envp[]):error",
     "int getopt_long(int argc, char *const *argv, const char *optstring, const struct option *longopts, int "
-    "*longindex)",
+    "*longindex):number",
 
     /* signals */
     "int kill(pid_t pid, int sig:signal_number)",
@@ -452,10 +453,10 @@ static const char *const calls[] = {
     "double ldexp(double x, int exp)",
     "double frexp(double x, int *exp)",
     "double modf(double x, double *iptr)",
-    "int rand(void)",
+    "int rand(void):number",
     "void srand(unsigned int seed)",
-    "long random(void)",
-    "int abs(int j)",
+    "long random(void):number",
+    "int abs(int j):number",
 };
 
 static const struct {
@@ -547,9 +548,25 @@ variant_length(const char *symbol)
   return 0;
 }
 
+/* Of several names of one function, what a library's list of functions has in place of the usual one. */
+static const char *
+usual_name(const char *symbol)
+{
+  static const struct {
+    const char *other, *usual;
+  } names[] = {{"llseek", "lseek"}, {"fallocate64", "fallocate"}};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    if (strcmp(symbol, names[i].other) == 0) {
+      return names[i].usual;
+    }
+  }
+  return symbol;
+}
+
 const char *
 ct_known_call(const char *symbol, bool is_glibc)
 {
+  symbol = usual_name(symbol);
   size_t variant = is_glibc ? variant_length(symbol) : 0;
   size_t wanted = variant != 0 ? variant : strlen(symbol);
   symbol += variant != 0 ? 2 : 0;
@@ -649,6 +666,9 @@ annotate(struct room *room, const char *word, size_t length, struct ct_type *typ
     type->kind = CT_TYPE_ERROR;
     return true;
   }
+  if (name != NULL && strcmp(name, "number") == 0) {
+    return true;
+  }
   type->constants = name != NULL ? ct_known_constants(name) : NULL;
   return type->constants != NULL;
 }
@@ -730,6 +750,7 @@ ct_known_call_parse(const char *line, char *buffer, size_t size, struct ct_proto
   if (end[1] == ':' && !annotate(&room, end + 2, strlen(end + 2), &prototype->result)) {
     return false;
   }
+  prototype->sets_errno = end[1] != ':';
   while (at < end && !(end - at == 4 && memcmp(at, "void", 4) == 0)) {
     size_t length = 0, depth = 0;
     while (at + length < end && (depth != 0 || at[length] != ',')) {

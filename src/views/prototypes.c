@@ -270,6 +270,8 @@ ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail,
   registers->result_vectors[0] = detail->xmm0;
   registers->result_vectors[1] = detail->xmm1;
   registers->results_known = registers->result_vectors_known = 3;
+  registers->has_error = detail->has_error;
+  registers->error = detail->error;
 }
 
 void

@@ -479,7 +479,7 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
   }
   put_text(out, " = ");
   put_value(out, type, &bits, context);
-  if (registers->has_error && is_failure(type, &bits)) {
+  if (registers->has_error && prototype->sets_errno && is_failure(type, &bits)) {
     const char *name = ct_error_name(registers->error);
     put_text(out, " ");
     if (name != NULL) {
@@ -589,7 +589,7 @@ ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *
       bits_of(registers, &prototype->result, &prototype->result_place, true, &bits)) {
     put_json_raw(out, &bits);
     put_json_value(out, &prototype->result, &bits, context);
-    if (registers->has_error && is_failure(&prototype->result, &bits)) {
+    if (registers->has_error && prototype->sets_errno && is_failure(&prototype->result, &bits)) {
       const char *name = ct_error_name(registers->error);
       put_format(out, ",\"errno\":%d", registers->error);
       put_text(out, name != NULL ? ",\"error\":" : "");

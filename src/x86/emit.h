@@ -76,7 +76,7 @@ struct ct_mem {
   int32_t disp;        /* of the others */
   uint8_t base, index; /* enum ct_reg */
   uint8_t scale;       /* log2 of what the index is multiplied by */
-  enum { CT_MEM_BASE, CT_MEM_GS, CT_MEM_RIP } kind : 8;
+  enum { CT_MEM_BASE, CT_MEM_GS, CT_MEM_RIP, CT_MEM_FS } kind : 8;
   bool wide; /* four bytes of displacement, whatever it is */
 };
 
@@ -107,6 +107,13 @@ CT_INLINE struct ct_mem
 ct_mem_gs(uint32_t offset)
 {
   return (struct ct_mem){.kind = CT_MEM_GS, .base = CT_NO_REG, .index = CT_NO_REG, .disp = (int32_t)offset};
+}
+
+/* %fs:(base) */
+CT_INLINE struct ct_mem
+ct_mem_fs(enum ct_reg base)
+{
+  return (struct ct_mem){.kind = CT_MEM_FS, .base = base, .index = CT_NO_REG};
 }
 
 /* The memory at that address, relative to rip. */
@@ -232,6 +239,8 @@ ct_emit_rm(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, struc
   uint32_t disp = (uint32_t)mem.disp;
   if (mem.kind == CT_MEM_GS) {
     ct_form_add(&form, 0x65);
+  } else if (mem.kind == CT_MEM_FS) {
+    ct_form_add(&form, 0x64);
   }
   ct_form_begin(&form, wide, opcode, reg, index, base);
   if (mem.kind == CT_MEM_GS) {
@@ -285,6 +294,12 @@ CT_INLINE void
 ct_emit_mov_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
 {
   ct_emit_rm(code, true, 0x8b, to, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov32_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
+{
+  ct_emit_rm(code, false, 0x8b, to, from, 0, 0);
 }
 
 CT_INLINE void

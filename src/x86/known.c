@@ -29,6 +29,29 @@ ct_is_musl_longjmp(const uint8_t *code, size_t size)
   return size <= LONGJMP_BYTES_MAX && memmem(code, size, load, sizeof(load)) != NULL;
 }
 
+uint64_t
+ct_errno_slot(const uint8_t *code, size_t size, uint64_t address)
+{
+  static const uint8_t mark[] = {0xf3, 0x0f, 0x1e, 0xfa};                         /* endbr64 */
+  static const uint8_t add[] = {0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3};  /* add %fs:0, %rax; ret */
+  static const uint8_t move[] = {0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0, 0x48}; /* mov %fs:0, %rax; rex.w ... */
+  int32_t distance;
+  size_t at = size > sizeof(mark) && memcmp(code, mark, sizeof(mark)) == 0 ? sizeof(mark) : 0;
+  if (size - at < 17) {
+    return 0;
+  }
+  const uint8_t *begin = code + at;
+  if (begin[0] == 0x48 && begin[1] == 0x8b && begin[2] == 0x05 && memcmp(begin + 7, add, sizeof(add)) == 0) {
+    memcpy(&distance, begin + 3, sizeof(distance)); /* mov slot(%rip), %rax */
+    return address + at + 7 + (uint64_t)(int64_t)distance;
+  }
+  if (memcmp(begin, move, sizeof(move)) == 0 && begin[10] == 0x03 && begin[11] == 0x05 && begin[16] == 0xc3) {
+    memcpy(&distance, begin + 12, sizeof(distance)); /* add slot(%rip), %rax */
+    return address + at + 16 + (uint64_t)(int64_t)distance;
+  }
+  return 0;
+}
+
 /* cmp 16(%reg), %reg, or 24 for the runtime's own: against the limit of the stack. */
 static bool
 is_stack_check(const uint8_t *code, size_t length)

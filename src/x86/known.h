@@ -19,6 +19,12 @@ bool ct_is_plt_jump(const uint8_t *code);
 bool ct_is_glibc_longjmp(const uint8_t *code, size_t size);
 bool ct_is_musl_longjmp(const uint8_t *code, size_t size);
 
+/*
+ * glibc's __errno_location: the address, in the file, of the word that says where errno is from %fs on, which the
+ * loader fills in. 0: it is not of that form.
+ */
+uint64_t ct_errno_slot(const uint8_t *code, size_t size, uint64_t address);
+
 /* How many bytes a function of Go's spends on asking for stack at its begin; 0 when it does not begin so. */
 size_t ct_stack_check_bytes(const uint8_t *code, size_t size);
 

@@ -268,6 +268,20 @@ emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, ui
   emit_detail_link(out, detail);
 }
 
+/* errno, where eax is -1. */
+static void
+emit_errno(struct ct_code *out, uint64_t slot)
+{
+  struct ct_code_label none = {0};
+  ct_emit_cmp32_imm(out, CT_RAX, -1);
+  ct_emit_jcc_label(out, CT_JNE, &none);
+  ct_emit_mov_load(out, CT_RAX, ct_mem_rip(slot));
+  ct_emit_mov32_load(out, CT_RAX, ct_mem_fs(CT_RAX));
+  ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, error)), CT_RAX);
+  ct_emit_or32_store_imm(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, is_error)), 1);
+  ct_code_label_bind(out, &none);
+}
+
 /* What it returns. rax and rdx are saved. */
 static void
 emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, struct detail *detail)
@@ -279,6 +293,10 @@ emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, s
   ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, rdx)), CT_RDX);
   ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm0)), 0);
   ct_emit_movq_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, xmm1)), 1);
+  ct_emit_and_store_imm(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, error)), 0);
+  if (spec->errno_slot != 0) {
+    emit_errno(out, spec->errno_slot);
+  }
   emit_detail_link(out, detail);
 }
 

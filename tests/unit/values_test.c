@@ -255,6 +255,7 @@ known_calls(void **state)
   }
   struct ct_value_text out = {NULL, 0, 0};
   r.results[0] = 0xffffffff;
+  prototype.sets_errno = true;
   r.has_error = true;
   r.error = 2;
   ct_values_put_result(&out, &prototype, &r, NULL);

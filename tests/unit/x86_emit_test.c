@@ -76,6 +76,12 @@ nth_mem(size_t n, struct ct_mem *mem, char operand[64])
     return true;
   }
   n -= 3;
+  if (n < 16) {
+    *mem = ct_mem_fs((enum ct_reg)n);
+    sprintf(operand, "%%fs:(%%%s)", names[n]);
+    return true;
+  }
+  n -= 16;
   if (n < 2) {
     uint64_t target = n == 0 ? BASE + 0x20000 : 0x10;
     *mem = ct_mem_rip(target);
@@ -145,15 +151,18 @@ all_memory(void)
     int32_t value = constants[n % COUNT(constants)];
     line("movq %s, %%%s", operand, names[reg]);
     ct_emit_mov_load(&code, reg, mem);
+    line("movl %s, %%%s", operand, names32[reg]);
+    ct_emit_mov32_load(&code, reg, mem);
     line("movq %%%s, %s", names[reg], operand);
     ct_emit_mov_store(&code, mem, reg);
-    if (mem.kind != CT_MEM_GS) { /* a segment is of no meaning there, and the assembler says so */
+    if (mem.kind != CT_MEM_GS &&
+        mem.kind != CT_MEM_FS) { /* a segment is of no meaning there, and the assembler says so */
       line("leaq %s, %%%s", operand, names[reg]);
       ct_emit_lea(&code, reg, mem);
       line("leal %s, %%%s", operand, names32[reg]);
       ct_emit_lea32(&code, reg, mem);
     }
-    if (mem.kind != CT_MEM_GS) { /* the assembler puts the prefixes in another order */
+    if (mem.kind != CT_MEM_GS && mem.kind != CT_MEM_FS) { /* the assembler puts the prefixes in another order */
       line("movq %%xmm%zu, %s", n % 8, operand);
       ct_emit_movq_store(&code, mem, (unsigned)(n % 8));
     }
