@@ -17,6 +17,7 @@
 #include <contrail/recover.h>
 #include <contrail/replay.h>
 #include <contrail/report.h>
+#include <contrail/rule.h>
 #include <contrail/select.h>
 #include <contrail/session.h>
 #include <contrail/text.h>

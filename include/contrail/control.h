@@ -13,8 +13,11 @@
  * absolute trace.add {"patterns": [PATTERN...], "mode": MODE}, trace.remove {"patterns": ...}, trace.list exclude.add
  * {"patterns": ...}, exclude.remove {"patterns": ...}, exclude.list ct_session_trace_add and so on, for each pattern
  *
- * The first five answer with the status, dump also with a member "dump" that says what it wrote, the others with the
- * patterns. contrail(1) describes both.
+ *   mark {"name": TEXT}       ct_session_mark; the name may be left out
+ *   trigger.add {"rule": RULE}, trigger.remove {"rule": RULE}, trigger.list
+ *
+ * The first five answer with the status, dump also with a member "dump" that says what it wrote; mark answers with the
+ * status too, trigger with the rules, the others with the patterns. contrail(1) describes both.
  */
 #ifndef CONTRAIL_CONTROL_H
 #define CONTRAIL_CONTROL_H

@@ -27,6 +27,7 @@
 #define CONTRAIL_SESSION_H
 
 #include <contrail/error.h>
+#include <contrail/rule.h>
 #include <contrail/select.h>
 #include <contrail/trace.h>
 
@@ -45,6 +46,8 @@ extern "C" {
 #define CT_DETAIL_STACK_DEFAULT   128 /* bytes */
 #define CT_RING_MIB_DEFAULT       80  /* 1,280 segments: 1,024 threads and some to spare */
 #define CT_LAST_BYTES_DEFAULT     (256u << 20)
+#define CT_WINDOW_NS_DEFAULT      1000000000u
+#define CT_WINDOWS_DEFAULT        60 /* a minute */
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -117,6 +120,12 @@ struct ct_session_options {
   uint64_t last_bytes;   /* keep the last stretch only, in so many bytes of memory, 1 MiB to 1 TiB; each child in a
                             quarter of that. 0: everything, in files. Not with lossless */
   uint64_t last_ns;      /* with last_bytes: and what is older than that goes; 0: nothing for its age */
+  /* Rules (rule.h), rule_count of them; their texts are copied. They are held against the first process, not against
+   * its children. Windows begin pre_ns before a mark, and end post_ns after it. */
+  const char *const *rules;
+  size_t rule_count;
+  uint64_t pre_ns, post_ns; /* 0: CT_WINDOW_NS_DEFAULT; 1: no time */
+  uint32_t max_windows;     /* that may be opened in a minute; 0: CT_WINDOWS_DEFAULT */
 };
 
 struct ct_session_status {
@@ -154,6 +163,8 @@ struct ct_session_status {
   uint64_t kept_bytes;       /* ... how much of that is in use ... */
   uint64_t kept_events;      /* ... and how many events these are, of all `events` ... */
   uint64_t kept_ns;          /* ... and how long a time they are */
+  uint64_t marks, windows;   /* marks, and the windows that they made */
+  uint64_t windows_refused;  /* marks that would have opened a window over the limit */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */
@@ -235,6 +246,19 @@ struct ct_session_dump {
 };
 int ct_session_dump(struct ct_session *session, const char *directory, struct ct_session_dump *dump,
                     struct ct_diag *diag);
+
+/* A mark by hand, now. name: what for; NULL: nothing. CT_EINVAL: nothing is recorded; CT_ERANGE: over the limit. */
+int ct_session_mark(struct ct_session *session, const char *name, struct ct_diag *diag);
+/*
+ * Rules of a session that is recorded. The functions that a new one is about are hooked in full, as by a pattern that
+ * is added; change, which may be NULL, has how many it matches in `hooked`, and whether that is none. To be removed a
+ * rule is given by its text.
+ */
+int ct_session_trigger_add(struct ct_session *session, const char *rule, struct ct_session_change *change,
+                           struct ct_diag *diag);
+int ct_session_trigger_remove(struct ct_session *session, const char *rule, struct ct_diag *diag);
+/* The rules, as a JSON array of objects: rule, functions, marks, refused. By malloc(); NULL: out of memory. */
+char *ct_session_trigger_list(struct ct_session *session);
 
 /*
  * Waits until the process has ended, or was detached (one that the session has started: until it has ended). For at

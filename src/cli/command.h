@@ -51,6 +51,8 @@ extern const struct ct_command ct_command_pause;
 extern const struct ct_command ct_command_resume;
 extern const struct ct_command ct_command_stop;
 extern const struct ct_command ct_command_dump;
+extern const struct ct_command ct_command_mark;
+extern const struct ct_command ct_command_trigger;
 extern const struct ct_command ct_command_recover;
 extern const struct ct_command ct_command_trace;
 extern const struct ct_command ct_command_exclude;

@@ -16,6 +16,7 @@ const struct ct_command *const ct_commands[] = {
     &ct_command_sessions, &ct_command_status,
     &ct_command_pause,    &ct_command_resume,
     &ct_command_stop,     &ct_command_dump,
+    &ct_command_mark,     &ct_command_trigger,
     &ct_command_trace,    &ct_command_exclude,
     &ct_command_plan,     &ct_command_info,
     &ct_command_report,   &ct_command_replay,

@@ -5,11 +5,13 @@
 #include "cli/quantity.h"
 
 #include <contrail/exclude.h>
+#include <contrail/rule.h>
 #include <contrail/select.h>
 #include <contrail/text.h>
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -19,7 +21,8 @@ enum {
   RING_MIB_MAX = 256,
   OUTPUT_MIB_MAX = 4096,
   MAX_DEPTH = 1000000,
-  LAST_SECONDS_MAX = 100 * 86400
+  LAST_SECONDS_MAX = 100 * 86400,
+  MAX_WINDOWS = 10000
 };
 
 static int
@@ -119,6 +122,40 @@ apply_last(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+static int
+apply_on(const struct ct_applied *applied)
+{
+  struct ct_session_options *session = applied->member;
+  struct ct_diag diag = {""};
+  if (ct_rule_check(applied->value, &diag) != 0) {
+    return ct_usage_error(applied->command, "--on '%.200s': %s", applied->value, diag.text);
+  }
+  if (session->rule_count == CT_RULES_MAX) {
+    return ct_usage_error(applied->command, "--on: at most %d rules", CT_RULES_MAX);
+  }
+  const char **rules = reallocarray((void *)session->rules, session->rule_count + 1, sizeof(*rules));
+  if (rules == NULL) {
+    return ct_command_failed(applied->command, "out of memory");
+  }
+  rules[session->rule_count++] = applied->value;
+  session->rules = rules;
+  return CT_EXIT_OK;
+}
+
+static int
+apply_roll(const struct ct_applied *applied)
+{
+  double seconds = 0;
+  bool is_none = strcmp(applied->value, "0") == 0 || strcmp(applied->value, "0s") == 0;
+  if (!is_none && (!ct_parse_duration(applied->value, false, &seconds) || seconds > LAST_SECONDS_MAX)) {
+    return ct_usage_error(applied->command, "--%s takes a time such as 500ms or 2s, or 0, not '%s'",
+                          applied->option->name, applied->value);
+  }
+  uint64_t ns = (uint64_t)(seconds * 1e9);
+  *(uint64_t *)applied->member = ns > 1 ? ns : 1;
+  return CT_EXIT_OK;
+}
+
 #define MEMBER(member) .offset = offsetof(struct ct_session_options, member)
 
 const struct ct_option ct_recording_options[] = {
@@ -147,6 +184,32 @@ const struct ct_option ct_recording_options[] = {
      .values = "30s 5m 64M 1G",
      .against = "lossless max-output",
      .apply = apply_last},
+    {.name = "on",
+     .argument = "RULE",
+     .help = "mark the moments when a condition is true: 'call F', 'F > 1ms', 'F returns < 0', 'off-cpu F > 10ms', "
+             "'rate F > 1000/s', signal, crash, 'every 10s'; with ': dump' or ': stop' after it do that then; may be "
+             "given several times",
+     .adds_up = true,
+     .apply = apply_on},
+    {.name = "pre",
+     .argument = "TIME",
+     .help = "windows begin so long before a mark (default 1s)",
+     .values = "0 100ms 1s 10s",
+     .apply = apply_roll,
+     MEMBER(pre_ns)},
+    {.name = "post",
+     .argument = "TIME",
+     .help = "and end so long after it (default 1s)",
+     .values = "0 100ms 1s 10s",
+     .apply = apply_roll,
+     MEMBER(post_ns)},
+    {.name = "max-windows",
+     .argument = "N",
+     .help = "open at most N windows a minute (default 60)",
+     .least = 1,
+     .most = MAX_WINDOWS,
+     .apply = ct_apply_count32,
+     MEMBER(max_windows)},
     {.name = "child-ring-size",
      .argument = "M",
      .help = "as --ring-size, for each child (default 16)",
@@ -251,6 +314,23 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
   }
 }
 
+static void
+report_windows(const struct ct_session_options *options, const struct ct_session_status *status)
+{
+  char count[CT_COUNT_CHARS];
+  if (status->windows != 0) {
+    fprintf(stderr, "contrail: %s window%s (contrail info %s lists %s)\n", ct_format_count(count, status->windows),
+            status->windows == 1 ? "" : "s", options->directory, status->windows == 1 ? "it" : "them");
+  } else if (options->rule_count != 0) {
+    fprintf(stderr, "contrail: no windows: no rule became true\n");
+  }
+  if (status->windows_refused != 0) {
+    fprintf(stderr, "contrail: %s mark%s refused: over %u windows a minute (--max-windows)\n",
+            ct_format_count(count, status->windows_refused), status->windows_refused == 1 ? " was" : "s were",
+            options->max_windows != 0 ? options->max_windows : CT_WINDOWS_DEFAULT);
+  }
+}
+
 void
 ct_recording_warn(const struct ct_session_options *options, const struct ct_session_status *status)
 {
@@ -269,6 +349,7 @@ ct_recording_warn(const struct ct_session_options *options, const struct ct_sess
   }
   warn_drops(options, "events of children", status->child_dropped_by, status->child_events, "--child-ring-size");
   warn_drops(options, "events", status->dropped_by, status->events, "--ring-size");
+  report_windows(options, status);
 }
 
 void
@@ -276,4 +357,5 @@ ct_recording_options_free(struct ct_session_options *options)
 {
   ct_exclude_free(options->exclude);
   ct_selection_free(options->selection);
+  free((void *)options->rules);
 }

@@ -119,6 +119,12 @@ print_status(const json_t *status)
            ct_format_count(a, ct_number_of(kept, "events")), ct_format_bytes(d, ct_number_of(kept, "bytes")),
            ct_format_bytes(e, ct_number_of(kept, "limit_bytes")));
   }
+  if (ct_number_of(status, "marks") + ct_number_of(status, "windows_refused") != 0) {
+    char c[CT_COUNT_CHARS];
+    printf("%-10s %s in %s windows, %s refused\n", "marks", ct_format_count(a, ct_number_of(status, "marks")),
+           ct_format_count(b, ct_number_of(status, "windows")),
+           ct_format_count(c, ct_number_of(status, "windows_refused")));
+  }
   if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   }

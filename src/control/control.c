@@ -24,6 +24,8 @@
 
 static_assert(CT_CONTROL_ID_BYTES == CT_SESSION_ID_BYTES, "one of them is public");
 
+enum { MARK_NAME_MAX = 200 };
+
 struct ct_control {
   struct ct_session *session;
   struct ct_runtime_dir runtime_dir;
@@ -108,6 +110,9 @@ status_json(struct ct_control *control)
                                   (json_int_t)s.kept_bytes, "events", (json_int_t)s.kept_events, "ns",
                                   (json_int_t)s.kept_ns));
   }
+  json_object_set_new(json, "marks", json_integer((json_int_t)s.marks));
+  json_object_set_new(json, "windows", json_integer((json_int_t)s.windows));
+  json_object_set_new(json, "windows_refused", json_integer((json_int_t)s.windows_refused));
   add_children(control->session, &s, json);
   if (s.note[0] != '\0') {
     json_object_set_new(json, "note", ct_json_string(s.note));
@@ -345,6 +350,60 @@ remove_excluded(struct ct_control *control, const json_t *params, struct ct_rpc_
   return change(control, params, fault, remove_exclusion, true);
 }
 
+/* ---- marks and rules ---- */
+
+static json_t *
+mark(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  json_t *name = json_object_get(params, "name");
+  if (name != NULL && (!json_is_string(name) || json_string_length(name) > MARK_NAME_MAX)) {
+    return ct_rpc_wrong_params(fault, "name is a text of at most 200 bytes");
+  }
+  return finish(control, ct_session_mark(control->session, json_string_value(name), &fault->diag), fault);
+}
+
+static json_t *
+list_rules(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  (void)params;
+  (void)fault;
+  char *text = ct_session_trigger_list(control->session);
+  json_t *rules = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  return rules != NULL ? json_pack("{s:o}", "rules", rules) : NULL;
+}
+
+static json_t *
+add_rule(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  struct ct_session_change change = {.struct_size = sizeof(change)};
+  const char *rule = json_string_value(json_object_get(params, "rule"));
+  if (rule == NULL) {
+    return ct_rpc_wrong_params(fault, "rule is a text");
+  }
+  int code = ct_session_trigger_add(control->session, rule, &change, &fault->diag);
+  if (code != CT_OK) {
+    return ct_rpc_failed(fault, code);
+  }
+  json_t *json = list_rules(control, NULL, fault);
+  if (json != NULL) {
+    json_object_set_new(json, "unmatched", json_boolean(change.unmatched));
+    json_object_set_new(json, "pause_ns", json_integer((json_int_t)change.pause_ns));
+  }
+  return json;
+}
+
+static json_t *
+remove_rule(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fault)
+{
+  const char *rule = json_string_value(json_object_get(params, "rule"));
+  if (rule == NULL) {
+    return ct_rpc_wrong_params(fault, "rule is a text");
+  }
+  int code = ct_session_trigger_remove(control->session, rule, &fault->diag);
+  return code == CT_OK ? list_rules(control, NULL, fault) : ct_rpc_failed(fault, code);
+}
+
 static const struct method {
   const char *name;
   method_run *run;
@@ -361,6 +420,10 @@ static const struct method {
     {"exclude.add", add_excluded, {"patterns"}},
     {"exclude.remove", remove_excluded, {"patterns"}},
     {"exclude.list", list_excluded, {NULL}},
+    {"mark", mark, {"name"}},
+    {"trigger.add", add_rule, {"rule"}},
+    {"trigger.remove", remove_rule, {"rule"}},
+    {"trigger.list", list_rules, {NULL}},
 };
 
 static json_t *

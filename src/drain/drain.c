@@ -37,6 +37,7 @@
 #define SCARCE_NS     (1000 * 1000)
 #define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS  50000
+#define RULES_NS      (2 * 1000 * 1000) /* between looks at calls that go on */
 #define PUBLISH_NS    (50 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
@@ -134,6 +135,8 @@ make_thread(struct ct_drain *drain, uint32_t tid)
   thread->held_seq = NO_SEGMENT_SEQ;
   thread->stack_length = UINT32_MAX;
   thread->max_depth = drain->max_depth;
+  thread->rules = drain->rules;
+  thread->index = drain->next_index;
   drain->encoders[drain->info_count] = thread->encoder;
   thread->info = (uint32_t)drain->info_count++;
   drain->infos[thread->info] = (struct ct_drain_thread_info){.index = drain->next_index++, .tid = tid};
@@ -538,7 +541,7 @@ drain_main(void *context)
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
   uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, published = 0,
-           totalled = 0;
+           totalled = 0, checked = 0;
   warm_up(drain);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
@@ -550,6 +553,10 @@ drain_main(void *context)
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
     drain_detail_free(&drain->details, drain->threads);
     uint64_t now = drain_now_ns();
+    if (now - checked > RULES_NS) {
+      drain_check_rules(drain, read_tsc());
+      checked = now;
+    }
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
       flushed = now;
@@ -582,6 +589,7 @@ drain_main(void *context)
       published = now;
     }
     pthread_mutex_unlock(drain->lock);
+    drain_ring_for_actions(drain);
     ct_pause_request_yield(drain->pause_request);
     if (!busy) {
       wait_for_work(drain, doorbell);
@@ -679,6 +687,7 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
   drain->running = false;
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);
+  drain_check_rules(drain, until);
   drain_end_captures(drain);
   begin_early(drain);
   end_early(drain, until, exec_tid != 0 ? until : 0);

@@ -110,6 +110,9 @@ int ct_drain_create(struct ct_trace_writer *writer, pthread_mutex_t *lock, uint3
 int ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64_t ring_at, int pid);
 /* Before ct_drain_start, for each image; the interval in force stays from one to the next. */
 void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *options);
+/* Once, before the first ct_drain_start: what its calls are held against. They stay the caller's. */
+struct ct_rules;
+void ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
 void ct_drain_capture(struct ct_drain *drain, uint64_t limit);

@@ -63,6 +63,7 @@ struct ct_drain {
   struct ct_capture_pool *captures;       /* of this image; NULL: none */
   uint64_t capture_limit;                 /* bytes of it that the trace takes, 0: it takes none */
   struct ct_capture_stats capture_stats;  /* without what this image's pool counts */
+  struct ct_rules *rules;                 /* the session's; NULL: none */
   uint64_t samples;                       /* events of sampled hooks encoded */
   uint64_t round;                         /* how often the table has been looked at */
   uint64_t now;                           /* when this round began */
@@ -99,6 +100,11 @@ void drain_end_captures(struct ct_drain *drain);
 /* retire.c: threads that have ended, and of which nothing is kept, become a sum. */
 #define DRAIN_RETIRE_AT 1024 /* threads */
 void drain_retire_threads(struct ct_drain *drain);
+
+/* rule_rounds.c: what rules say about calls that go on, and about the time. */
+void drain_check_rules(struct ct_drain *drain, uint64_t now_tsc);
+/* Wakes who does what rules ask for, without the lock. */
+void drain_ring_for_actions(struct ct_drain *drain);
 
 /* task.c */
 void drain_read_name(struct ct_drain *drain, struct drain_thread *thread);

@@ -626,6 +626,9 @@ encode_interval(struct drain_thread *thread, struct interval interval, uint64_t 
   uint64_t since = interval.since > thread->last_clock ? interval.since : thread->last_clock;
   uint64_t until = interval.until < next ? interval.until : next;
   if (thread->last_clock != 0 && since < until) {
+    if (thread->rules != NULL && thread->rules->offs != 0 && interval.kind != CT_AWAY_HELD) {
+      rules_off(thread, since, until);
+    }
     ct_encode_away(thread->encoder, since, until, interval.kind);
   }
 }

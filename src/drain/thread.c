@@ -59,29 +59,60 @@ is_full(const struct ct_encoder *encoder, uint32_t max_depth)
          (size_t)max_depth * sizeof(struct ct_frame);
 }
 
-__attribute__((cold, noinline)) static void
-leave(struct ct_encoder *encoder, uint64_t tsc)
+/* The frame's call ends, by whatever way, if rules are about that. */
+static inline void
+end_call(struct drain_thread *thread, struct ct_frame *frame, uint64_t tsc)
 {
+  uint32_t mask = rules_about(thread->rules, thread->rules->times, frame->fn);
+  if (CT_UNLIKELY(mask != 0)) {
+    rules_end(thread, frame, mask, tsc);
+  }
+}
+
+static inline void
+begin_call(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint64_t calls)
+{
+  uint32_t mask = rules_about(thread->rules, thread->rules->calls, fn);
+  if (CT_UNLIKELY(mask != 0)) {
+    rules_call(thread, mask, tsc, fn, calls);
+  }
+}
+
+static inline bool
+has_rules(const struct drain_thread *thread)
+{
+  return thread->rules != NULL && thread->rules->any;
+}
+
+__attribute__((cold, noinline)) static void
+leave(struct drain_thread *thread, uint64_t tsc)
+{
+  struct ct_encoder *encoder = thread->encoder;
+  if (has_rules(thread)) {
+    end_call(thread, ct_encoder_top(encoder), tsc);
+  }
   uint32_t flags = ct_encoder_top(encoder)->flags;
   bool is_lost = (flags & CT_FRAME_UNCERTAIN) != 0, is_before = (flags & DRAIN_FRAME_BEFORE) != 0;
   ct_encode_left(encoder, tsc, is_lost ? CT_LEFT_LOST : is_before ? CT_LEFT_UNSEEN : CT_LEFT_UNWOUND);
 }
 
 static inline void
-leave_inside(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
+leave_inside(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
 {
+  struct ct_encoder *encoder = thread->encoder;
   const struct ct_frame *top;
   while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside(ra_slot, top->ra_slot))) {
-    leave(encoder, tsc);
+    leave(thread, tsc);
   }
 }
 
 static inline void
-leave_inside_or_at(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
+leave_inside_or_at(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
 {
+  struct ct_encoder *encoder = thread->encoder;
   const struct ct_frame *top;
   while ((top = ct_encoder_top(encoder)) != NULL && CT_UNLIKELY(is_outside_or_at(ra_slot, top->ra_slot))) {
-    leave(encoder, tsc);
+    leave(thread, tsc);
   }
 }
 
@@ -89,9 +120,16 @@ static void
 tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, bool enter_only)
 {
   struct ct_encoder *encoder = thread->encoder;
-  leave_inside(encoder, tsc, ra_slot);
+  leave_inside(thread, tsc, ra_slot);
   struct ct_frame *top = ct_encoder_top(encoder);
   bool replaces = top != NULL && top->ra_slot == ra_slot;
+  if (CT_UNLIKELY(has_rules(thread))) {
+    if (replaces) {
+      end_call(thread, top, tsc);
+      top->flags &= (1u << RULES_FRAME_SHIFT) - 1; /* the next call is another one */
+    }
+    begin_call(thread, tsc, fn, 1);
+  }
   if (enter_only) {
     if (replaces) {
       ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
@@ -110,20 +148,26 @@ __attribute__((noinline)) static void
 sampled(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   uint32_t log2 = CT_FN_WEIGHT(fn) - 1;
-  leave_inside(thread->encoder, tsc, ra_slot);
+  leave_inside(thread, tsc, ra_slot);
+  if (CT_UNLIKELY(has_rules(thread)) && log2 <= CT_SAMPLE_LOG2_MAX) {
+    begin_call(thread, tsc, fn & CT_FN_MAX, 1ull << log2);
+  }
   if (log2 <= CT_SAMPLE_LOG2_MAX && !is_full(thread->encoder, thread->max_depth)) {
     thread->samples++;
     ct_encode_sampled(thread->encoder, tsc, fn & CT_FN_MAX, log2);
   }
 }
 
-static void
-give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
+static inline void
+give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, bool ruled)
 {
   struct ct_encoder *encoder = thread->encoder;
-  leave_inside(encoder, tsc, ra_slot);
-  const struct ct_frame *top = ct_encoder_top(encoder);
+  leave_inside(thread, tsc, ra_slot);
+  struct ct_frame *top = ct_encoder_top(encoder);
   if (CT_LIKELY(top != NULL && top->ra_slot == ra_slot && (top->root_fn == fn || top->root_fn == UINT32_MAX))) {
+    if (ruled) {
+      end_call(thread, top, tsc);
+    }
     ct_encode_return(encoder, tsc);
   } else if (top == NULL || top->ra_slot == ra_slot || !is_full(encoder, thread->max_depth)) {
     ct_encode_orphan_return(encoder, tsc, fn);
@@ -131,11 +175,15 @@ give_back(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_sl
 }
 
 __attribute__((cold, noinline)) static void
-tail_out(struct ct_encoder *encoder, uint64_t tsc, uint32_t ra_slot)
+tail_out(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
 {
-  leave_inside(encoder, tsc, ra_slot);
-  const struct ct_frame *top = ct_encoder_top(encoder);
+  struct ct_encoder *encoder = thread->encoder;
+  leave_inside(thread, tsc, ra_slot);
+  struct ct_frame *top = ct_encoder_top(encoder);
   if (top != NULL && top->ra_slot == ra_slot) {
+    if (has_rules(thread)) {
+      end_call(thread, top, tsc);
+    }
     ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
   }
 }
@@ -199,7 +247,7 @@ reconcile_gone(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
     return; /* a signal handler on a stack of its own */
   }
   if (is_outside_or_at(ra_slot, thread->gone_lo)) {
-    leave_inside(encoder, tsc, thread->gone_lo);
+    leave_inside(thread, tsc, thread->gone_lo);
   }
   const struct ct_frame *top;
   while ((top = ct_encoder_top(encoder)) != NULL &&
@@ -250,10 +298,13 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
     return;
   }
   if ((fn & 0xf) == CT_OTHER_RESULT) {
-    leave_inside(encoder, encoder->last_tsc, ra_slot);
+    leave_inside(thread, encoder->last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);
   if (top != NULL && top->ra_slot == ra_slot) {
+    if (CT_UNLIKELY(has_rules(thread)) && (fn & 0xf) == CT_OTHER_RESULT) {
+      rules_result(thread, top, number);
+    }
     ct_encode_value(encoder, (uint8_t)((fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1), number);
   }
 }
@@ -285,12 +336,12 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
     return;
   }
   if ((fn & 0xf) == CT_OTHER_TAIL_OUT) {
-    tail_out(thread->encoder, tsc, ra_slot);
+    tail_out(thread, tsc, ra_slot);
     return;
   }
   if ((fn & 0xf) == CT_OTHER_UNWIND) {
     if (is_on_stack(thread, ra_slot)) {
-      leave_inside(thread->encoder, tsc, ra_slot);
+      leave_inside(thread, tsc, ra_slot);
     }
     return;
   }
@@ -321,7 +372,7 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
     /* What the thread does first may be a handler's, on another stack: of the frames nothing is known then. */
     while (thread->has_before && (top = ct_encoder_top(thread->encoder)) != NULL &&
            !is_on_stack(thread, top->ra_slot)) {
-      leave(thread->encoder, tsc);
+      leave(thread, tsc);
     }
     thread->has_before = false;
     remember_stack(thread, (struct drain_stack){ra_slot, thread->stack_length, ct_encoder_context(thread->encoder)});
@@ -379,9 +430,9 @@ has_no_ra_slot(struct drain_thread *thread, uint32_t fn, const uint8_t *modes)
                    (fn & 0xf) != CT_OTHER_UNSEEN && !drain_is_value(fn);
 }
 
-void
-drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
-                    uint32_t function_count)
+__attribute__((always_inline)) static inline void
+take_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
+            uint32_t function_count, const bool ruled)
 {
   struct ct_encoder *encoder = thread->encoder;
   for (size_t i = 0; i < count; i++) {
@@ -403,7 +454,10 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
     }
     switch (kind) {
     case CT_KIND_ENTER:
-      leave_inside_or_at(encoder, tsc, ra_slot);
+      leave_inside_or_at(thread, tsc, ra_slot);
+      if (ruled) {
+        begin_call(thread, tsc, fn, 1);
+      }
       if (CT_LIKELY(!is_full(encoder, thread->max_depth))) {
         ct_encode_enter(encoder, tsc, fn, ra_slot);
       }
@@ -411,10 +465,10 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       break;
     case CT_KIND_RETURN:
       if (CT_UNLIKELY(thread->waiting_details.count != 0)) {
-        leave_inside(encoder, tsc, ra_slot);
+        leave_inside(thread, tsc, ra_slot);
         take_detail(thread, tsc, ra_slot);
       }
-      give_back(thread, tsc, fn, ra_slot);
+      give_back(thread, tsc, fn, ra_slot, ruled);
       break;
     case CT_KIND_TAIL:
       tail(thread, tsc, fn, ra_slot, modes[fn] != CT_HOOK_FULL);
@@ -425,7 +479,10 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
         sampled(thread, tsc, fn, ra_slot);
       } else if ((fn & CT_FN_POINT_BIT) != 0) {
         if (modes[fn & CT_FN_MAX] != CT_HOOK_STACKLESS) {
-          leave_inside_or_at(encoder, tsc, ra_slot);
+          leave_inside_or_at(thread, tsc, ra_slot);
+        }
+        if (ruled) {
+          begin_call(thread, tsc, fn & CT_FN_MAX, 1);
         }
         if (!is_full(encoder, thread->max_depth)) {
           ct_encode_point(encoder, tsc, fn & CT_FN_MAX);
@@ -435,5 +492,16 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
       }
       break;
     }
+  }
+}
+
+void
+drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *events, size_t count, const uint8_t *modes,
+                    uint32_t function_count)
+{
+  if (CT_UNLIKELY(has_rules(thread))) {
+    take_events(thread, events, count, modes, function_count, true);
+  } else {
+    take_events(thread, events, count, modes, function_count, false);
   }
 }

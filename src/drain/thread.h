@@ -6,6 +6,7 @@
 #include "drain/detail.h"
 #include "drain/drain.h"
 #include "drain/flows.h"
+#include "drain/rules.h"
 #include "trace/encoder.h"
 
 #define DRAIN_STACKS 8
@@ -22,7 +23,8 @@ struct drain_stack {
 
 struct drain_thread {
   struct ct_encoder *encoder;
-  uint32_t info; /* index into the drain's list of infos */
+  uint32_t index; /* in the trace */
+  uint32_t info;  /* index into the drain's list of infos */
   uint32_t tid;
   uint32_t outside;    /* the same here, see process/ids.h; 0: it had gone when it was heard of */
   uint32_t generation; /* of the slot */
@@ -56,6 +58,11 @@ struct drain_thread {
   struct drain_details *details; /* the detail lane; NULL: there is none */
   uint32_t detail_seq;           /* position among the thread's segments there of the last one with a record */
   struct drain_waiting_details waiting_details;
+  struct ct_rules *rules; /* NULL: there are none */
+  /* Of the open calls the outermost ones, which no rule about open calls can become true for any more; ... */
+  size_t rules_checked;
+  uint64_t rules_checked_tsc; /* ... the enter of the last of them, and the context that they are in */
+  uint32_t rules_context;
 };
 
 /* The time of its last event, or when it had not begun: what has been lost was after that. */

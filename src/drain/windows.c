@@ -23,7 +23,7 @@
 struct ct_windows {
   pthread_mutex_t lock;
   struct ct_windows_limits limits;
-  struct ct_window *list;
+  struct ct_marked_window *list;
   size_t count, capacity;
   uint64_t minute_begin; /* of the first window that counts for the limit */
   uint32_t in_minute;
@@ -55,7 +55,7 @@ ct_windows_destroy(struct ct_windows *windows)
 }
 
 static void
-add_reason(struct ct_window *window, const struct ct_mark *mark)
+add_reason(struct ct_marked_window *window, const struct ct_mark *mark)
 {
   if (window->reason_count < CT_WINDOW_REASONS) {
     window->reasons[window->reason_count++] = *mark;
@@ -64,7 +64,7 @@ add_reason(struct ct_window *window, const struct ct_mark *mark)
 
 /* The window that comes next takes up this one. */
 static void
-merge(struct ct_window *window, const struct ct_window *next)
+merge(struct ct_marked_window *window, const struct ct_marked_window *next)
 {
   window->end = next->end > window->end ? next->end : window->end;
   window->marks += next->marks;
@@ -97,12 +97,12 @@ take_from_limit(struct ct_windows *windows, uint64_t tsc)
 }
 
 /* Room for a new one at this place. */
-static struct ct_window *
+static struct ct_marked_window *
 insert_at(struct ct_windows *windows, size_t at)
 {
   if (windows->count == windows->capacity) {
     size_t capacity = windows->capacity != 0 ? windows->capacity * 2 : 16;
-    struct ct_window *list = realloc(windows->list, capacity * sizeof(*list));
+    struct ct_marked_window *list = realloc(windows->list, capacity * sizeof(*list));
     if (list == NULL) {
       return NULL;
     }
@@ -124,12 +124,12 @@ add_mark(struct ct_windows *windows, const struct ct_mark *mark)
   while (at > 0 && windows->list[at - 1].begin > end) {
     at--;
   }
-  struct ct_window *window = at > 0 ? &windows->list[at - 1] : NULL;
+  struct ct_marked_window *window = at > 0 ? &windows->list[at - 1] : NULL;
   if (window == NULL || window->end < begin) {
     if (!take_from_limit(windows, mark->tsc) || (window = insert_at(windows, at)) == NULL) {
       return false;
     }
-    *window = (struct ct_window){.begin = begin, .end = end, .marks = 1};
+    *window = (struct ct_marked_window){.begin = begin, .end = end, .marks = 1};
     add_reason(window, mark);
     return true;
   }
@@ -182,7 +182,7 @@ ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t now_t
 }
 
 size_t
-ct_windows_get(struct ct_windows *windows, size_t first, struct ct_window *out, size_t count)
+ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window *out, size_t count)
 {
   pthread_mutex_lock(&windows->lock);
   size_t left = first < windows->count ? windows->count - first : 0;

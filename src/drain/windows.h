@@ -30,7 +30,7 @@ struct ct_mark {
   uint32_t function; /* id, UINT32_MAX: none */
 };
 
-struct ct_window {
+struct ct_marked_window {
   uint64_t begin, end; /* first and last reading of the clock that are in it */
   uint64_t marks;
   uint32_t reason_count;
@@ -55,7 +55,7 @@ bool ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t 
  * Copies count windows at most, from number `first` on (0 is the oldest), in the order of their times. Returns how
  * many. Two windows become one when a mark comes in between, so numbers hold once the recording is over.
  */
-size_t ct_windows_get(struct ct_windows *windows, size_t first, struct ct_window *out, size_t count);
+size_t ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window *out, size_t count);
 void ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums);
 
 #endif

@@ -162,3 +162,12 @@ session_await_dumps(struct ct_session *session)
   }
   pthread_mutex_unlock(&session->sync.guard);
 }
+
+void
+session_join_dumper(struct ct_session *session)
+{
+  if (session->triggers.has_dumper) {
+    pthread_join(session->triggers.dumper, NULL);
+    session->triggers.has_dumper = false;
+  }
+}

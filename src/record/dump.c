@@ -7,6 +7,7 @@
 #include "record/session_internal.h"
 
 #include "base/sized.h"
+#include "base/worker.h"
 #include "trace/kept.h"
 #include "trace/tree.h"
 
@@ -128,7 +129,6 @@ write_dump(struct ct_session *session, const char *directory, const struct stock
   return code;
 }
 
-/* What a trigger calls too. */
 int
 ct_session_dump(struct ct_session *session, const char *directory, struct ct_session_dump *dump, struct ct_diag *diag)
 {
@@ -143,4 +143,49 @@ ct_session_dump(struct ct_session *session, const char *directory, struct ct_ses
   end_dump(session);
   json_decref(stock.manifest);
   return code == 0 && dump != NULL ? ct_sized_give(dump, &own, sizeof(own), diag) : code;
+}
+
+/* ---- of a trigger ---- */
+
+struct aside {
+  struct ct_session *session;
+  struct stock stock;
+};
+
+static void *
+dump_main(void *context)
+{
+  struct aside *aside = context;
+  struct ct_session_dump dump = {.struct_size = sizeof(dump)};
+  struct ct_diag diag = {""};
+  if (write_dump(aside->session, NULL, &aside->stock, &dump, &diag) != 0) {
+    session_note(aside->session, diag.text);
+  }
+  json_decref(aside->stock.manifest);
+  end_dump(aside->session);
+  free(aside);
+  return NULL;
+}
+
+int
+session_dump_aside(struct ct_session *session, struct ct_diag *diag)
+{
+  struct aside *aside = calloc(1, sizeof(*aside));
+  if (aside == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  session_join_dumper(session);
+  aside->session = session;
+  int code = take_stock(session, &aside->stock, diag);
+  if (code == 0 && ct_worker_create(&session->triggers.dumper, NULL, dump_main, aside) != 0) {
+    end_dump(session);
+    code = ct_fail(diag, CT_ENOMEM, "cannot start a thread for a dump");
+  }
+  if (code != 0) {
+    json_decref(aside->stock.manifest);
+    free(aside);
+    return code;
+  }
+  session->triggers.has_dumper = true;
+  return 0;
 }

@@ -53,6 +53,9 @@ note_end(struct ct_session *session, bool has_status, int wait_status, bool lost
   ct_manifest_stop(&session->recording.manifest);
   session_resume_threads(session);
   session_end_image(session, false);
+  if (has_status && WIFSIGNALED(wait_status)) {
+    session_note_signal(session, WTERMSIG(wait_status), false, session->recording.manifest.end_tsc, 0);
+  }
   if (session->recording.writer != NULL) {
     ct_manifest_end(&session->recording.manifest, has_status, wait_status);
     session_close_trace(session);

@@ -118,8 +118,8 @@ apply(struct ct_session *session, struct ct_filter_result *filter_results, struc
 }
 
 /* Has what is hooked become what the patterns say. */
-static int
-bring_up_to_date(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
+int
+session_rehook(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag)
 {
   size_t functions;
   ct_modules_count(&session->recording.modules, &functions, &change->before);
@@ -138,8 +138,8 @@ bring_up_to_date(struct ct_session *session, struct ct_session_change *change, s
   return code;
 }
 
-static bool
-is_recorded(const struct ct_session *session)
+bool
+session_is_recorded(const struct ct_session *session)
 {
   enum ct_session_state state = session->sync.status.state;
   return (state == CT_STATE_RUNNING || state == CT_STATE_ATTACHED) && session->recording.image_live &&
@@ -188,7 +188,7 @@ static int
 run_change(struct ct_session *session, void *context, struct ct_diag *diag)
 {
   struct change_argument *argument = context;
-  bool recorded = is_recorded(session), alone = !session_has_children(session);
+  bool recorded = session_is_recorded(session), alone = !session_has_children(session);
   if (alone && session->recording.image_live && ct_process_has_died(&session->target.process)) {
     return ct_fail(diag, CT_ESRCH, "the process has ended");
   }
@@ -206,7 +206,7 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
   }
   ct_plans_unlock(plans);
   if (code == 0 && recorded) {
-    code = bring_up_to_date(session, &argument->done, diag);
+    code = session_rehook(session, &argument->done, diag);
   }
   if (code == 0 && recorded) {
     check_matched(session, argument);
@@ -234,10 +234,10 @@ run_change_of_child(struct ct_session *session, void *context, struct ct_diag *d
 {
   struct change_argument *argument = context;
   struct ct_session_change change = {0};
-  if (!is_recorded(session)) {
+  if (!session_is_recorded(session)) {
     return 0;
   }
-  int code = bring_up_to_date(session, &change, diag);
+  int code = session_rehook(session, &change, diag);
   if (code != 0) {
     note_failure(session, code, diag);
     return 0;
@@ -255,7 +255,7 @@ session_catch_up(struct ct_session *session)
   struct ct_session_change change = {0};
   struct ct_diag diag = {""};
   if (session->node.generation != tree_generation(session->node.tree)) {
-    int code = bring_up_to_date(session, &change, &diag);
+    int code = session_rehook(session, &change, &diag);
     if (code != 0) {
       note_failure(session, code, &diag);
     }

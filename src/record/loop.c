@@ -73,10 +73,13 @@ session_main(void *context)
     if (running && ct_now_ns() - session->recording.counted_ns >= COUNT_NS) {
       session_count_roughly(session);
     }
-    session_wait_ms(doorbell, rung,
-                    session->node.image_lingers || session->node.handshake_queue.later != 0 ? LINGER_MS
-                    : ct_modules_have_rendezvous(&session->recording.modules) || !running   ? IDLE_MS
-                                                                                            : CHECK_MS);
+    int wait_ms = session->node.image_lingers || session->node.handshake_queue.later != 0 ? LINGER_MS
+                  : ct_modules_have_rendezvous(&session->recording.modules) || !running   ? IDLE_MS
+                                                                                          : CHECK_MS;
+    if (session->recording.image_live && running) {
+      wait_ms = session_serve_triggers(session, wait_ms);
+    }
+    session_wait_ms(doorbell, rung, wait_ms);
     if (session->recording.writer == NULL || !running) {
       continue;
     }

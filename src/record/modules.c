@@ -254,6 +254,9 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   bool is_program = plan == ct_modules_program(modules, remote->process->pid);
   ct_plans_lock(modules->plans);
   int code = ct_select_filter(modules->selection, modules->exclude, plan, module->path, is_program, &filter_result);
+  for (uint32_t slot = 0; first && modules->rules != NULL && slot < CT_RULES_MAX && code == 0; slot++) {
+    code = ct_module_watch(modules, module, slot, is_program);
+  }
   ct_plans_unlock(modules->plans);
   if (code != 0) {
     ct_filter_result_free(&filter_result);

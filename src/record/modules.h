@@ -4,6 +4,7 @@
 #define CT_RECORD_MODULES_H
 
 #include "drain/drain.h"
+#include "drain/rules.h"
 #include "select/select.h"
 #include "record/injected.h"
 #include "record/plans.h"
@@ -57,6 +58,8 @@ struct ct_modules {
   uint32_t next_fn;
   struct ct_exclude *exclude;     /* what the user does not want; NULL: nothing */
   struct ct_selection *selection; /* what the user wants; NULL: everything */
+  struct ct_rules *rules;         /* what calls are held against; NULL: nothing */
+  size_t watched[CT_RULES_MAX];   /* functions that each of these is about, in all modules so far */
 };
 
 /* What a new module is made known to. */
@@ -87,6 +90,10 @@ struct ct_filter_result *ct_modules_filter(struct ct_modules *modules, int pid);
 /* After a filter result that nothing came of: has the selection know again what has become of each function. */
 void ct_modules_reconcile(struct ct_modules *modules);
 void ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_result *filter_results);
+/* Rule `slot` is held against the functions of all modules that are loaded; the plans are locked. */
+int ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid);
+/* The same for one, which has ids. */
+int ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program);
 /*
  * False when patches should be in place and none of some that were looked at is: the module has been mapped anew. One
  * alone does not tell, somebody may have set a breakpoint there.

@@ -42,6 +42,7 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
     json_object_set_new(json, "detail",
                         ct_manifest_detail(session->recording.drain, session_image_options(session).detail));
   }
+  session_put_windows(session, json);
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
   if (session->node.tree != NULL && !session->node.is_child) {
     tree_put(session->node.tree, json);
@@ -318,7 +319,11 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   session->recording.modules.plans =
       session->node.tree != NULL ? ct_process_tree_plans(session->node.tree) : session->recording.own_plans;
   session->recording.manifest.cache = ct_plans_cache(session->recording.modules.plans);
-  return 0;
+  code = session_begin_triggers(session, diag);
+  if (code != 0) {
+    session_drop_trace(session);
+  }
+  return code;
 }
 
 static void
@@ -334,6 +339,7 @@ free_trace(struct ct_session *session)
 {
   ct_drain_free(session->recording.drain);
   session->recording.drain = NULL;
+  session_end_triggers(session);
   session->recording.writer = NULL;
   ct_manifest_free(&session->recording.manifest);
   memset(&session->recording.manifest, 0, sizeof(session->recording.manifest));
@@ -354,11 +360,13 @@ session_close_trace(struct ct_session *session)
     return;
   }
   session_await_dumps(session);
+  session_join_dumper(session);
   free_stacks(session);
   /* Without them the trace is as good as before, so a failure is none of the recording's. */
   (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
   (void)ct_modules_write_prototypes(&session->recording.modules, session->recording.writer);
   session_note_unknown(session);
+  session_note_unmatched(session);
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);
   }
@@ -375,6 +383,7 @@ session_close_trace(struct ct_session *session)
   session->sync.status.events = stats.events;
   session->sync.status.dropped = stats.dropped;
   memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
+  session_count_windows(session);
   pthread_mutex_unlock(&session->sync.guard);
   free_trace(session);
 }
@@ -383,6 +392,7 @@ void
 session_drop_trace(struct ct_session *session)
 {
   session_await_dumps(session);
+  session_join_dumper(session);
   free_stacks(session);
   if (session->recording.writer != NULL) {
     ct_trace_writer_close(session->recording.writer, NULL);

@@ -291,6 +291,8 @@ static void
 serve_crash(struct ct_session *session)
 {
   struct ct_diag diag = {""};
+  const struct ct_crash *crash = session->recording.image.parts.crash;
+  session_note_signal(session, (int)crash->signal, true, crash->tsc, crash->tid);
   if (++session->recording.crashes > CRASHES_MAX) {
     ct_crash_dismiss(&session->recording.image.parts);
     return;

@@ -44,6 +44,7 @@ free_session(struct ct_session *session)
   free(session);
 }
 
+static int stop_recording(struct ct_session *session, struct ct_diag *diag);
 static int create(const struct ct_session_options *options, struct ct_process_tree *tree,
                   struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
 
@@ -82,6 +83,7 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
       session->options.directory != NULL && session->options.selection != NULL && session->options.exclude != NULL;
   session->target.process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
   session->sync.doorbell = &session->sync.own_doorbell;
+  session->triggers.stop = stop_recording;
   session->threads.stop_watching = session->recording.directory_fd = -1;
   session->node.is_child = child_init != NULL;
   session->node.child_init = child_init;
@@ -337,6 +339,12 @@ run_detach(struct ct_session *session, void *argument, struct ct_diag *diag)
   pthread_cond_broadcast(&session->sync.changed);
   pthread_mutex_unlock(&session->sync.guard);
   return code;
+}
+
+static int
+stop_recording(struct ct_session *session, struct ct_diag *diag)
+{
+  return run_detach(session, NULL, diag);
 }
 
 void

@@ -7,6 +7,7 @@
 #include <contrail/session.h>
 
 #include "drain/drain.h"
+#include "drain/rules.h"
 #include "process/stop.h"
 #include "record/process_tree.h"
 #include "record/injected.h"
@@ -81,6 +82,23 @@ struct session_recording {
   struct ct_diag why;  /* ... and its line */
 };
 
+/* Rules, marks and windows; triggers.c. */
+struct session_triggers {
+  struct ct_windows *windows; /* NULL: nothing is recorded, or it is a child */
+  struct ct_rules *rules;     /* likewise */
+  struct trigger_reason {
+    char *rule, *name; /* name: of a mark by hand; NULL: none */
+  } *reasons;          /* by ct_mark.rule */
+  size_t reason_count, reason_capacity;
+  uint64_t post_ns;
+  int (*stop)(struct ct_session *session, struct ct_diag *diag); /* ends the recording, as a detach */
+  uint64_t dump_ns, stop_ns; /* when it is to be done, CLOCK_MONOTONIC; 0: it is not */
+  uint64_t dumped_end;       /* end of the window that the last dump was for */
+  uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last */
+  pthread_t dumper;
+  bool has_dumper;
+};
+
 /* Its place in the process tree. */
 struct session_node {
   struct ct_process_tree *tree;     /* NULL: children are not followed */
@@ -104,6 +122,7 @@ struct ct_session {
   struct session_threads threads;
   struct session_target target;
   struct session_recording recording;
+  struct session_triggers triggers;
   struct session_node node;
 };
 
@@ -123,8 +142,39 @@ void session_wait_ms(uint32_t *word, uint32_t value, int ms); /* likewise */
 /* The word to wait on as the doorbell; NULL: the session's own. */
 void session_set_doorbell(struct ct_session *session, uint32_t *doorbell);
 
-/* By the session's thread: waits until nobody writes a dump. */
+/* By the session's thread: waits until the dump of a trigger, or any, is written. */
+void session_join_dumper(struct ct_session *session);
 void session_await_dumps(struct ct_session *session);
+
+/* The same as ct_session_dump, by the session's thread, and a thread of its own for the files; waiting for nobody. */
+int session_dump_aside(struct ct_session *session, struct ct_diag *diag);
+
+/* rules.c */
+#define SESSION_REASONS_MAX 10000u /* rules that have been there, and names of marks: nobody fills the memory */
+/* With the trace: the rules of the options. */
+int session_begin_triggers(struct ct_session *session, struct ct_diag *diag);
+void session_end_triggers(struct ct_session *session); /* the trace is closed */
+/* Its slot; negative: an error, with a line. */
+int session_add_rule(struct ct_session *session, const char *text, struct ct_diag *diag);
+void session_forget_rule(struct ct_session *session, uint32_t slot);
+/* For ct_mark.rule, a new number if need be; negative: out of memory, or there are too many. */
+int session_mark_number(struct session_triggers *triggers, const char *rule, const char *name);
+/* Signal `number` has come: a fault that ends the process (crash), or it has ended by it. tid 0: none. */
+void session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid);
+/* Rules that are about no function get a note. */
+void session_note_unmatched(struct ct_session *session);
+/* "windows", "windows_refused" and "rules" of the manifest, which has its clock; under the writer's lock. */
+void session_put_windows(struct ct_session *session, json_t *manifest);
+json_t *session_rules_json(struct ct_session *session);
+void session_count_windows(struct ct_session *session); /* under the guard: into the status */
+
+/* triggers.c */
+/* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */
+int session_serve_triggers(struct ct_session *session, int ms);
+
+/* live.c: has what is hooked become what the patterns and rules say. */
+int session_rehook(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag);
+bool session_is_recorded(const struct ct_session *session);
 
 /* status.c: brings the numbers of the status up to date; roughly: waiting for nobody. */
 void session_count(struct ct_session *session);

@@ -40,6 +40,7 @@ session_count(struct ct_session *session)
   session->sync.status.sample_interval = sampling.interval;
   session->sync.status.sample_changes = sampling.changes;
   count_kept(session);
+  session_count_windows(session);
   ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }
@@ -64,6 +65,7 @@ session_count_roughly(struct ct_session *session)
     status->sample_changes = numbers.changes;
   }
   count_kept(session);
+  session_count_windows(session);
   ct_modules_count(&session->recording.modules, &status->functions, &status->hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }

@@ -295,6 +295,11 @@ ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, con
   if (selection != NULL && selection->detail != NULL) {
     ct_select_forget(selection->detail, plan, module_path);
   }
+  for (size_t i = 0; selection != NULL && i < CT_RULES_MAX; i++) {
+    if (selection->watched[i] != NULL) {
+      ct_select_forget(selection->watched[i], plan, module_path);
+    }
+  }
 }
 
 void
@@ -305,6 +310,9 @@ ct_select_end(struct ct_selection *selection)
   }
   if (selection != NULL) {
     ct_select_end(selection->detail);
+  }
+  for (size_t i = 0; selection != NULL && i < CT_RULES_MAX; i++) {
+    ct_select_end(selection->watched[i]);
   }
 }
 
@@ -482,13 +490,41 @@ mark_detail(struct ct_selection *selection, const struct ct_plan *plan, const ch
   return code;
 }
 
+int
+ct_select_each_watched(struct ct_selection *selection, uint32_t slot, const struct ct_plan *plan,
+                       const char *module_path, bool is_program, void (*visit)(void *context, size_t function),
+                       void *context)
+{
+  struct ct_selection *watched = selection != NULL ? selection->watched[slot] : NULL;
+  struct ct_select_module *module;
+  int code = watched != NULL ? count_module(watched, plan, module_path, is_program, &module) : 0;
+  for (size_t i = 0; watched != NULL && code == 0 && i < watched->count; i++) {
+    ct_select_each(&watched->patterns[i], module, visit, context);
+  }
+  return code;
+}
+
+/* Which functions rules are about: likewise. */
+static int
+mark_watched(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
+             struct marking *marking)
+{
+  int code = 0;
+  for (uint32_t slot = 0; slot < CT_RULES_MAX && code == 0; slot++) {
+    marking->mode = CT_SELECT_FULL;
+    marking->values = (selection->watched_values >> slot & 1) != 0 ? WANTED_VALUES : 0;
+    code = ct_select_each_watched(selection, slot, plan, path, is_program, mark, marking);
+  }
+  return code;
+}
+
 /* While there is no pattern: all, in the mode that is for all. */
 static int
 choose_everything(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
                   struct ct_filter_result *filter_result)
 {
-  if (selection == NULL ||
-      (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL && selection->detail == NULL)) {
+  if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL &&
+                            selection->detail == NULL && selection->watched_count == 0)) {
     return 0;
   }
   uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL;
@@ -501,6 +537,7 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
   mark_forks(selection, plan, wanted);
   struct marking marking = {.wanted = wanted};
   int code = mark_detail(selection, plan, path, is_program, &marking);
+  code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
   code = code == 0 ? choose(plan, wanted, filter_result) : code;
   free(wanted);
   return code;
@@ -529,6 +566,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   }
   mark_forks(selection, plan, marking.wanted);
   code = mark_detail(selection, plan, path, is_program, &marking);
+  code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
   code = code == 0 ? choose(plan, marking.wanted, filter_result) : code;
   if (code == 0) {
     note_outcomes(module, filter_result);

@@ -34,6 +34,17 @@ int ct_select_filter(struct ct_selection *selection, struct ct_exclude *exclude,
  * the patterns are, unless it is excluded. A forked child comes to the agent as it returns from there.
  */
 void ct_select_forks(struct ct_selection *selection, bool followed);
+/*
+ * Rule `slot`, below CT_RULES_MAX, is about the functions of a pattern: they are hooked in full, with their results if
+ * these are wanted, also when no other pattern selects them. 0, CT_ENOMEM or CT_EINVAL.
+ */
+int ct_select_watch(struct ct_selection *selection, uint32_t slot, const char *pattern, bool result,
+                    struct ct_diag *diag);
+void ct_select_unwatch(struct ct_selection *selection, uint32_t slot);
+/* Calls visit with each function of the plan, an index, that rule `slot` is about. As ct_select_count. */
+int ct_select_each_watched(struct ct_selection *selection, uint32_t slot, const struct ct_plan *plan,
+                           const char *module_path, bool is_program, void (*visit)(void *context, size_t function),
+                           void *context);
 /* What the installation found otherwise than the plan: why each function was not put in
  * (ct_installed.install_refusals). */
 void ct_select_reconcile(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path,

@@ -10,6 +10,8 @@
 
 #include "select/select.h"
 
+#include <contrail/rule.h>
+
 #include "base/source_glob.h"
 #include "select/names.h"
 #include "select/suggest.h"
@@ -54,9 +56,12 @@ struct ct_selection {
   size_t module_count, module_capacity;
   enum ct_select_mode mode;
   enum ct_select_values values;
-  struct ct_selection *detail; /* of functions that are recorded with detail; NULL: none */
-  bool forks;                  /* what makes processes is always selected */
-  char *root, *real_root;      /* as given; without symbolic links. Normalized */
+  struct ct_selection *detail;                /* of functions that are recorded with detail; NULL: none */
+  struct ct_selection *watched[CT_RULES_MAX]; /* of functions that a rule is about; NULL: none */
+  uint32_t watched_count;
+  uint32_t watched_values; /* rules that need the result: a bit for each */
+  bool forks;              /* what makes processes is always selected */
+  char *root, *real_root;  /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };
 

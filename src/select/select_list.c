@@ -43,6 +43,9 @@ ct_selection_free(struct ct_selection *selection)
     ct_select_free_module(selection->modules[i]);
   }
   ct_selection_free(selection->detail);
+  for (size_t i = 0; i < CT_RULES_MAX; i++) {
+    ct_selection_free(selection->watched[i]);
+  }
   ct_names_free(selection->names);
   free(selection->patterns);
   free(selection->modules);
@@ -129,6 +132,35 @@ const struct ct_selection *
 ct_selection_detail(const struct ct_selection *selection)
 {
   return selection != NULL ? selection->detail : NULL;
+}
+
+int
+ct_select_watch(struct ct_selection *selection, uint32_t slot, const char *pattern, bool result, struct ct_diag *diag)
+{
+  struct ct_selection *watched = ct_selection_create();
+  int code = watched != NULL ? ct_selection_add(watched, pattern, CT_SELECT_FULL, diag) : CT_ENOMEM;
+  if (code != 0) {
+    ct_selection_free(watched);
+    return code;
+  }
+  ct_select_unwatch(selection, slot);
+  selection->watched[slot] = watched;
+  selection->watched_count++;
+  selection->watched_values |= result ? 1u << slot : 0;
+  selection->generation++;
+  return 0;
+}
+
+void
+ct_select_unwatch(struct ct_selection *selection, uint32_t slot)
+{
+  if (selection->watched[slot] != NULL) {
+    ct_selection_free(selection->watched[slot]);
+    selection->watched[slot] = NULL;
+    selection->watched_count--;
+    selection->watched_values &= ~(1u << slot);
+    selection->generation++;
+  }
 }
 
 static struct ct_pattern *

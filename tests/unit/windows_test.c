@@ -31,7 +31,7 @@ mark(struct ct_windows *windows, uint64_t tsc)
 static void
 expect(struct ct_windows *windows, size_t at, uint64_t begin, uint64_t end, uint64_t marks)
 {
-  struct ct_window window;
+  struct ct_marked_window window;
   assert_int_equal(ct_windows_get(windows, at, &window, 1), 1);
   assert_int_equal(window.begin, begin);
   assert_int_equal(window.end, end);
@@ -43,7 +43,7 @@ test_merged(void **state)
 {
   (void)state;
   struct ct_windows *windows = make(60);
-  struct ct_window all[8];
+  struct ct_marked_window all[8];
   assert_true(mark(windows, 1000));
   expect(windows, 0, 900, 1050, 1);
   assert_true(mark(windows, 1040));
@@ -77,7 +77,7 @@ test_edges(void **state)
   assert_true(mark(windows, UINT64_MAX - 10));
   expect(windows, 0, 0, 70, 1);
   expect(windows, 1, UINT64_MAX - 110, UINT64_MAX, 1);
-  struct ct_window window;
+  struct ct_marked_window window;
   assert_int_equal(ct_windows_get(windows, 2, &window, 1), 0);
   ct_windows_destroy(windows);
   ct_windows_destroy(NULL);
@@ -114,7 +114,7 @@ test_reasons(void **state)
   for (uint64_t i = 0; i < 100; i++) {
     assert_true(mark(windows, 1000 + i));
   }
-  struct ct_window window;
+  struct ct_marked_window window;
   assert_int_equal(ct_windows_get(windows, 0, &window, 1), 1);
   assert_int_equal(window.marks, 100);
   assert_int_equal(window.reason_count, CT_WINDOW_REASONS);
@@ -150,7 +150,7 @@ test_random(void **state)
       assert_true(mark(windows, tsc));
       memset(covered + tsc - PRE, 1, PRE + POST + 1);
     }
-    static struct ct_window all[MARKS];
+    static struct ct_marked_window all[MARKS];
     size_t count = ct_windows_get(windows, 0, all, MARKS);
     uint64_t marks = 0;
     for (size_t i = 0; i < count; i++) {

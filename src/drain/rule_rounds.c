@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules in the rounds of the drain: what does not wait for events. rules.c is the rules themselves. */
+#include "drain/drain_internal.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void
+ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules)
+{
+  drain->rules = rules;
+}
+
+void
+drain_check_rules(struct ct_drain *drain, uint64_t now)
+{
+  if (drain->rules == NULL || !drain->rules->any) {
+    return;
+  }
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->rules->slow != 0; slot++) {
+    if (drain->threads[slot] != NULL) {
+      rules_open_calls(drain->threads[slot], now);
+    }
+  }
+  for (size_t n = 0; n < drain->stacks.count && drain->rules->slow != 0; n++) {
+    if (drain->early[n].thread != NULL) {
+      rules_open_calls(drain->early[n].thread, now);
+    }
+  }
+  rules_time(drain->rules, now);
+}
+
+void
+drain_ring_for_actions(struct ct_drain *drain)
+{
+  /* acquire: pairs with the release of ct_rules_mark */
+  if (drain->rules != NULL && atomic_load_explicit(&drain->rules->actions, memory_order_acquire) != 0) {
+    __atomic_fetch_add(&drain->ring->control_doorbell, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &drain->ring->control_doorbell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+  }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Which functions of a recording's modules its rules are about. */
+#include "record/modules.h"
+
+struct watching {
+  struct ct_modules *modules;
+  const struct ct_plan *plan;
+  uint32_t slot, fn; /* fn: the next id, of the first function with one from `at` on */
+  size_t at;
+};
+
+static void
+watch_function(void *context, size_t function)
+{
+  struct watching *watching = context;
+  const struct ct_planned *functions = watching->plan->functions;
+  if (function < watching->at) {
+    return;
+  }
+  for (; watching->at < function; watching->at++) {
+    watching->fn += functions[watching->at].refusal == CT_REFUSED_NOT;
+  }
+  if (functions[function].refusal == CT_REFUSED_NOT) {
+    ct_rules_watch(watching->modules->rules, watching->slot, watching->fn);
+    watching->modules->watched[watching->slot]++;
+  }
+}
+
+int
+ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program)
+{
+  struct watching watching = {modules, module->plan, slot, module->first_fn, 0};
+  return ct_select_each_watched(modules->selection, slot, module->plan, module->path, is_program, watch_function,
+                                &watching);
+}
+
+int
+ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid)
+{
+  const struct ct_plan *program = ct_modules_program(modules, pid);
+  int code = 0;
+  modules->watched[slot] = 0;
+  for (size_t i = 0; i < modules->count && code == 0; i++) {
+    if (modules->items[i].plan != NULL && modules->items[i].why_not == NULL) {
+      code = ct_module_watch(modules, &modules->items[i], slot, modules->items[i].plan == program);
+    }
+  }
+  return code;
+}

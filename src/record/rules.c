@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of a session: the list of them, which is the session's thread's (what the drain reads of it changes under
+ * the writer's lock), and what the manifest says of the windows that they made. triggers.c does what they ask for.
+ */
+#include "record/session_internal.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CALIBRATE_NS 2000000
+#define MINUTE       60u
+
+static uint64_t
+measure_ticks(void)
+{
+  struct timespec wait = {0, CALIBRATE_NS};
+  uint64_t ns = ct_now_ns(), tsc = __builtin_ia32_rdtsc();
+  nanosleep(&wait, NULL);
+  uint64_t ns_after = ct_now_ns(), tsc_after = __builtin_ia32_rdtsc();
+  return (uint64_t)((unsigned __int128)(tsc_after - tsc) * 1000000000u / (ns_after - ns + 1));
+}
+
+static uint64_t
+window_ns(uint64_t wanted)
+{
+  return wanted == 0 ? CT_WINDOW_NS_DEFAULT : wanted == 1 ? 0 : wanted;
+}
+
+/* The number of this text, a new one if need be; negative: out of memory, or there are too many. */
+int
+session_mark_number(struct session_triggers *triggers, const char *rule, const char *name)
+{
+  for (size_t i = 0; i < triggers->reason_count; i++) {
+    const struct trigger_reason *reason = &triggers->reasons[i];
+    bool same_name = (name == NULL && reason->name == NULL) ||
+                     (name != NULL && reason->name != NULL && strcmp(reason->name, name) == 0);
+    if (same_name && strcmp(reason->rule, rule) == 0) {
+      return (int)i;
+    }
+  }
+  if (triggers->reason_count == SESSION_REASONS_MAX) {
+    return CT_ERANGE;
+  }
+  if (triggers->reason_count == triggers->reason_capacity) {
+    size_t capacity = triggers->reason_capacity != 0 ? 2 * triggers->reason_capacity : 16;
+    struct trigger_reason *reasons = reallocarray(triggers->reasons, capacity, sizeof(*reasons));
+    if (reasons == NULL) {
+      return CT_ENOMEM;
+    }
+    triggers->reasons = reasons;
+    triggers->reason_capacity = capacity;
+  }
+  struct trigger_reason reason = {strdup(rule), name != NULL ? strdup(name) : NULL};
+  if (reason.rule == NULL || (name != NULL && reason.name == NULL)) {
+    free(reason.rule);
+    free(reason.name);
+    return CT_ENOMEM;
+  }
+  triggers->reasons[triggers->reason_count] = reason;
+  return (int)triggers->reason_count++;
+}
+
+/* ---- the list ---- */
+
+void
+session_forget_rule(struct ct_session *session, uint32_t slot)
+{
+  pthread_mutex_lock(&session->recording.writer_lock);
+  ct_rules_remove(session->triggers.rules, slot);
+  pthread_mutex_unlock(&session->recording.writer_lock);
+  ct_plans_lock(session->recording.modules.plans);
+  ct_select_unwatch(session->options.selection, slot);
+  ct_plans_unlock(session->recording.modules.plans);
+}
+
+/* Its slot; negative: an error, with a line. */
+int
+session_add_rule(struct ct_session *session, const char *text, struct ct_diag *diag)
+{
+  struct session_triggers *triggers = &session->triggers;
+  struct ct_diag why = {""};
+  struct ct_rule rule;
+  int code = ct_rule_parse(text, &rule, &why);
+  if (code != 0) {
+    return ct_fail(diag, code, "rule '%.200s': %s", text, why.text);
+  }
+  if (rule.action == CT_ACTION_DUMP && session->options.last_bytes == 0) {
+    return ct_fail(
+        diag, CT_EINVAL,
+        "rule '%.200s': dump is for a recording that keeps the last stretch only (--last); this one keeps all", text);
+  }
+  for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
+    if (triggers->rules->list[slot].used && strcmp(triggers->rules->list[slot].rule.text, rule.text) == 0) {
+      return ct_fail(diag, CT_EEXIST, "there is a rule '%.200s' already", text);
+    }
+  }
+  int number = session_mark_number(triggers, rule.text, NULL);
+  if (number < 0) {
+    return ct_fail(diag, number, "no memory for a rule more");
+  }
+  pthread_mutex_lock(&session->recording.writer_lock);
+  int slot = ct_rules_add(triggers->rules, &rule, (uint32_t)number, __builtin_ia32_rdtsc());
+  pthread_mutex_unlock(&session->recording.writer_lock);
+  if (slot < 0) {
+    return ct_fail(diag, slot, "there are %d rules already, the most that a session takes", CT_RULES_MAX);
+  }
+  if (rule.pattern[0] != '\0') {
+    ct_plans_lock(session->recording.modules.plans);
+    code =
+        ct_select_watch(session->options.selection, (uint32_t)slot, rule.pattern, rule.kind == CT_RULE_RETURNS, diag);
+    ct_plans_unlock(session->recording.modules.plans);
+  }
+  if (code != 0) {
+    session_forget_rule(session, (uint32_t)slot);
+  }
+  return code != 0 ? code : slot;
+}
+
+int
+session_begin_triggers(struct ct_session *session, struct ct_diag *diag)
+{
+  const struct ct_session_options *options = &session->options;
+  struct session_triggers *triggers = &session->triggers;
+  if (session->node.is_child) {
+    return 0;
+  }
+  uint64_t second = measure_ticks();
+  const struct ct_windows_limits limits = {
+      .pre = (uint64_t)((double)window_ns(options->pre_ns) / 1e9 * (double)second),
+      .post = (uint64_t)((double)window_ns(options->post_ns) / 1e9 * (double)second),
+      .minute = MINUTE * second,
+      .per_minute = options->max_windows != 0 ? options->max_windows : CT_WINDOWS_DEFAULT,
+  };
+  triggers->post_ns = window_ns(options->post_ns);
+  int code = ct_windows_create(&limits, &triggers->windows);
+  if (code == 0) {
+    code = ct_rules_create(triggers->windows, second, &triggers->rules);
+  }
+  if (code != 0) {
+    return ct_fail(diag, code, "out of memory");
+  }
+  for (size_t i = 0; i < options->rule_count; i++) {
+    int slot = session_add_rule(session, options->rules[i], diag);
+    if (slot < 0) {
+      return slot;
+    }
+  }
+  session->recording.modules.rules = triggers->rules;
+  ct_drain_rules(session->recording.drain, triggers->rules);
+  return 0;
+}
+
+void
+session_end_triggers(struct ct_session *session)
+{
+  struct session_triggers *triggers = &session->triggers;
+  for (size_t i = 0; i < triggers->reason_count; i++) {
+    free(triggers->reasons[i].rule);
+    free(triggers->reasons[i].name);
+  }
+  free(triggers->reasons);
+  ct_rules_free(triggers->rules);
+  ct_windows_destroy(triggers->windows);
+  *triggers = (struct session_triggers){.stop = triggers->stop};
+}
+
+void
+session_note_unmatched(struct ct_session *session)
+{
+  for (uint32_t slot = 0; session->triggers.rules != NULL && slot < CT_RULES_MAX; slot++) {
+    const struct drain_rule *at = &session->triggers.rules->list[slot];
+    if (at->used && at->rule.pattern[0] != '\0' && session->recording.modules.watched[slot] == 0) {
+      char note[sizeof(session->sync.status.note)];
+      snprintf(note, sizeof(note), "rule '%.150s' was about no function that could be hooked", at->rule.text);
+      session_note(session, note);
+    }
+  }
+}
+
+/* ---- signals ---- */
+
+/* The last thread in the trace that had this id. */
+static uint32_t
+thread_index(struct ct_session *session, uint32_t tid)
+{
+  const struct ct_drain_thread_info *threads;
+  size_t count = tid != 0 ? ct_drain_threads(session->recording.drain, &threads) : 0;
+  while (count-- > 0) {
+    if (threads[count].tid == tid) {
+      return threads[count].index;
+    }
+  }
+  return UINT32_MAX;
+}
+
+void
+session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid)
+{
+  struct ct_rules *rules = session->triggers.rules;
+  if (rules == NULL || session->recording.drain == NULL) {
+    return;
+  }
+  pthread_mutex_lock(&session->recording.writer_lock);
+  uint32_t thread = rules->others != 0 ? thread_index(session, tid) : UINT32_MAX;
+  for (uint32_t mask = rules->others; mask != 0; mask &= mask - 1) {
+    uint32_t slot = (uint32_t)__builtin_ctz(mask);
+    const struct ct_rule *rule = &rules->list[slot].rule;
+    if ((is_crash && rule->kind == CT_RULE_CRASH) ||
+        (rule->kind == CT_RULE_SIGNAL && (rule->signal == 0 || rule->signal == number))) {
+      ct_rules_mark(rules, slot, tsc, thread, UINT32_MAX);
+    }
+  }
+  pthread_mutex_unlock(&session->recording.writer_lock);
+}
+
+/* ---- what is shown of them ---- */
+
+static void
+put_time(json_t *json, const char *tsc_key, const char *ns_key, uint64_t tsc, const json_t *clock)
+{
+  double tsc0 = (double)json_integer_value(json_object_get(clock, "tsc0"));
+  double tsc1 = (double)json_integer_value(json_object_get(clock, "tsc1"));
+  json_int_t ns0 = json_integer_value(json_object_get(clock, "ns0"));
+  json_int_t ns1 = json_integer_value(json_object_get(clock, "ns1"));
+  double ns = tsc1 > tsc0 ? ((double)tsc - tsc0) * (double)(ns1 - ns0) / (tsc1 - tsc0) : 0;
+  json_object_set_new(json, tsc_key, json_integer((json_int_t)tsc));
+  json_object_set_new(json, ns_key, json_integer(ns0 + (json_int_t)ns));
+}
+
+static json_t *
+reason_json(const struct session_triggers *triggers, const struct ct_mark *mark, const json_t *clock)
+{
+  json_t *json = json_object();
+  const struct trigger_reason *reason = &triggers->reasons[mark->rule];
+  json_object_set_new(json, "rule", ct_json_string(reason->rule));
+  if (reason->name != NULL) {
+    json_object_set_new(json, "name", ct_json_string(reason->name));
+  }
+  put_time(json, "tsc", "ns", mark->tsc, clock);
+  if (mark->thread != UINT32_MAX) {
+    json_object_set_new(json, "thread", json_integer(mark->thread));
+  }
+  if (mark->function != UINT32_MAX) {
+    json_object_set_new(json, "function", json_integer(mark->function));
+  }
+  return json;
+}
+
+static json_t *
+window_json(const struct session_triggers *triggers, const struct ct_marked_window *window, size_t number,
+            uint64_t first, uint64_t last, const json_t *clock)
+{
+  json_t *json = json_object(), *reasons = json_array();
+  uint64_t end = window->end < last ? window->end : last;
+  json_object_set_new(json, "number", json_integer((json_int_t)number));
+  put_time(json, "begin_tsc", "begin_ns", window->begin > first ? window->begin : first, clock);
+  put_time(json, "end_tsc", "end_ns", end > first ? end : first, clock);
+  json_object_set_new(json, "marks", json_integer((json_int_t)window->marks));
+  for (uint32_t i = 0; i < window->reason_count; i++) {
+    json_array_append_new(reasons, reason_json(triggers, &window->reasons[i], clock));
+  }
+  json_object_set_new(json, "reasons", reasons);
+  return json;
+}
+
+json_t *
+session_rules_json(struct ct_session *session)
+{
+  json_t *json = json_array();
+  for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
+    const struct drain_rule *at = &session->triggers.rules->list[slot];
+    if (at->used) {
+      json_array_append_new(json, json_pack("{s:o, s:I, s:I, s:I}", "rule", ct_json_string(at->rule.text), "functions",
+                                            (json_int_t)session->recording.modules.watched[slot], "marks",
+                                            (json_int_t)at->marks, "refused", (json_int_t)at->refused));
+    }
+  }
+  return json;
+}
+
+void
+session_put_windows(struct ct_session *session, json_t *manifest)
+{
+  struct session_triggers *triggers = &session->triggers;
+  const json_t *clock = json_object_get(manifest, "clock");
+  struct ct_windows_sums sums;
+  struct ct_marked_window window;
+  if (triggers->windows == NULL) {
+    return;
+  }
+  uint64_t first = session->recording.manifest.tsc0, end = session->recording.manifest.end_tsc;
+  uint64_t last = end != 0 ? end : (uint64_t)json_integer_value(json_object_get(clock, "tsc1"));
+  ct_windows_sums(triggers->windows, &sums);
+  json_t *list = json_array();
+  for (size_t i = 0; ct_windows_get(triggers->windows, i, &window, 1) == 1; i++) {
+    json_array_append_new(list, window_json(triggers, &window, i + 1, first, last, clock));
+  }
+  json_object_set_new(manifest, "rules", session_rules_json(session));
+  json_object_set_new(manifest, "windows", list);
+  json_object_set_new(manifest, "windows_refused", json_integer((json_int_t)sums.refused));
+}
+
+void
+session_count_windows(struct ct_session *session)
+{
+  struct ct_windows_sums sums;
+  if (session->triggers.windows != NULL) {
+    ct_windows_sums(session->triggers.windows, &sums);
+    session->sync.status.marks = sums.marks;
+    session->sync.status.windows = sums.windows;
+    session->sync.status.windows_refused = sums.refused;
+  }
+}
