@@ -562,6 +562,21 @@ add_threads(const struct ct_kept *kept, json_t *threads)
   return not_kept;
 }
 
+/* Windows begin where the trace does; those before that are gone. */
+static void
+clip_windows(json_t *windows, const struct ct_kept_limits *limits)
+{
+  for (size_t i = json_array_size(windows); i-- > 0 && limits->begin_tsc != 0;) {
+    json_t *window = json_array_get(windows, i);
+    if (ct_json_get(window, "end_tsc") < limits->begin_tsc) {
+      json_array_remove(windows, i);
+    } else if (ct_json_get(window, "begin_tsc") < limits->begin_tsc) {
+      ct_json_put(window, "begin_tsc", limits->begin_tsc);
+      ct_json_put(window, "begin_ns", limits->since_ns);
+    }
+  }
+}
+
 int
 ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept_limits *limits)
 {
@@ -587,6 +602,7 @@ ct_kept_amend(const struct ct_kept *kept, json_t *manifest, const struct ct_kept
     ct_json_put(about, "threads_gone", gone);
   }
   json_object_set_new(manifest, "kept", about);
+  clip_windows(json_object_get(manifest, "windows"), limits);
   ct_json_put(manifest, "version", CT_TRACE_VERSION_KEPT);
   if (json_is_object(output)) {
     uint64_t header = kept->captures_bytes != 0 ? sizeof(struct ct_file_header) : 0;

@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Rules, marks and windows (record --on, contrail mark, contrail trigger), with a program that does what it is told and counts
+for itself.
+
+    tests/triggers.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import harness
+from harness import Skip, case, expect, main, wait_for
+
+LATE = 'void late(long i) { static volatile long seen; seen = i; }\n'
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        runtime = self.path("runtime")
+        os.mkdir(runtime, 0o700)
+        self.environment = dict(os.environ, XDG_RUNTIME_DIR=runtime)
+        self.program = self.compile("programs/triggers.c", "-O1", "-w", "-ldl")
+        self.process = None
+        self.target = None
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
+                for pid in file.read().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def start(self, *options, words=()):
+        """The program, under contrail record."""
+        self.process = subprocess.Popen([self.contrail, "record", "-o", self.trace, *options, "--", self.program, *words],
+                                        cwd=self.folder, env=self.environment, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        line = self.process.stdout.readline().strip()
+        expect(line == "ready", f"the program says {line!r}: {self.process.stderr.read() if line == '' else ''}")
+
+    def say(self, what, number):
+        self.process.stdin.write(f"{what} {number}\n")
+        self.process.stdin.flush()
+
+    def do(self, what, number):
+        """What the program has counted."""
+        self.say(what, number)
+        line = self.process.stdout.readline().strip()
+        expect(line.startswith(f"{what} {number}: "), f"the program says {line!r}")
+        return int(line.split(": ")[1])
+
+    def finish(self, status=7):
+        """The end of the input, and of the program: what contrail said."""
+        _, said = self.process.communicate(timeout=60)
+        expect(self.process.returncode == status, f"status {self.process.returncode}, not {status}: {said[-1000:]}")
+        return said
+
+    def ask(self, *words):
+        return json.loads(self.run(self.contrail, *words, "--json"))
+
+    def rule(self, text):
+        found = [rule for rule in self.manifest()["rules"] if rule["rule"] == text]
+        expect(len(found) == 1, f"rule {text!r}: {self.manifest()['rules']}")
+        return found[0]
+
+    def windows(self, count, trace=None):
+        """Of the manifest; they are well formed."""
+        manifest = self.manifest(trace)
+        windows = manifest["windows"]
+        expect(len(windows) == count, f"{len(windows)} windows, not {count}: {windows}")
+        last = 0
+        for number, window in enumerate(windows, 1):
+            expect(window["number"] == number, f"number {window['number']}, not {number}")
+            expect(last < window["begin_tsc"] <= window["end_tsc"], f"out of order: {windows}")
+            expect(window["end_ns"] <= manifest["end_ns"] + 1000000, "it ends after the recording")
+            expect(window["begin_ns"] >= manifest["start_ns"] - 1000000, "it begins before the recording")
+            expect(len(window["reasons"]) == min(window["marks"], 16), f"reasons: {window}")
+            last = window["end_tsc"]
+        return windows
+
+
+@case
+def slow_among_millions(scene):
+    """One slow call of two million: marked once, at the time when it was too slow, with pre- and post-roll as asked for."""
+    scene.start("--on", "work > 500ms", "--pre", "100ms", "--post", "300ms")
+    slow = scene.do("work", 2000000)
+    scene.do("nap", 400)
+    said = scene.finish()
+    expect(slow == 1, f"{slow} slow calls")
+    rule = scene.rule("work > 500ms")
+    expect((rule["marks"], rule["functions"]) == (1, 1), f"{rule}")
+    window, = scene.windows(1)
+    reason, = window["reasons"]
+    expect(abs(reason["ns"] - window["begin_ns"] - 100000000) < 2000000, f"pre-roll: {window}")
+    expect(abs(window["end_ns"] - reason["ns"] - 300000000) < 2000000, f"post-roll: {window}")
+    row = scene.rows()["work"]
+    expect(row["calls"] == 2000000, f"{row['calls']} calls")
+    expect("1 window (contrail info" in said, said)
+    return f"{row['calls']} calls"
+
+
+@case
+def while_it_goes_on(scene):
+    """A call that has not returned is marked when it has taken too long."""
+    scene.start("--on", "nap > 200ms")
+    scene.say("nap", 3000)
+    wait_for("a mark", lambda: scene.ask("status")["marks"] == 1, 2.5)
+    expect(scene.process.stdout.readline().strip() == "nap 3000: 0", "it ends")
+    scene.finish()
+    expect(scene.rule("nap > 200ms")["marks"] == 1, "it is marked again at its end")
+    call, = [line for line in scene.lines("--function", "nap") if line["name"] == "nap" and line["kind"] == "enter"]
+    late = scene.windows(1)[0]["reasons"][0]["ns"] - scene.manifest()["start_ns"] - call["ts_ns"] - 200000000
+    expect(abs(late) < 2000000, f"the mark is {late} ns off")
+
+
+@case
+def calls(scene):
+    """As many marks as the program counts calls; in one window, of whose reasons the first 16 are told."""
+    scene.start("--on", "call step", "--on", "call main", "--on", "call nothing_such")
+    count = scene.do("step", 12345)
+    scene.do("other", 100)
+    said = scene.finish()
+    expect(scene.rule("call step")["marks"] == count == 12345, f"{scene.rule('call step')}, counted {count}")
+    expect(scene.rule("call main")["marks"] == 1, "main")
+    expect(scene.rows()["step"]["calls"] == count, "the report has others")
+    expect(sum(window["marks"] for window in scene.windows(len(scene.manifest()["windows"]))) == count + 1, "marks")
+    expect("rule 'call nothing_such' was about no function" in said, said)
+
+
+@case
+def only_what_is_asked_for(scene):
+    """Functions of rules are hooked in full although --trace selects others, which it does as without rules."""
+    scene.start("--trace", "other", "--on", "work > 500ms", "--on", "may_fail returns < 0")
+    scene.do("step", 100)
+    scene.do("other", 100)
+    failed = scene.do("fail", 5000)
+    scene.finish()
+    expect(scene.rule("may_fail returns < 0")["marks"] == failed == 5, f"{failed} failed")
+    names = set(scene.rows())
+    expect(names == {"other", "may_fail"}, f"{names}")
+
+
+@case
+def failures(scene):
+    """Results, of 32 and of 64 bits."""
+    scene.start("--on", "may_fail returns < 0", "--on", "may_fail_long returns == -5", "--on", "may_fail returns > 3")
+    failed, failed_long = scene.do("fail", 200000), scene.do("fail_long", 100000)
+    scene.finish()
+    expect(scene.rule("may_fail returns < 0")["marks"] == failed == 200, f"{failed} counted")
+    expect(scene.rule("may_fail_long returns == -5")["marks"] == failed_long == 100, f"{failed_long} counted")
+    expect(scene.rule("may_fail returns > 3")["marks"] == 0, "larger than 3 is none")
+    row = scene.rows()["may_fail"]
+    expect(row["calls"] == 200000, f"{row['calls']} calls")
+
+
+@case
+def rate(scene):
+    """Fifty a second are no 5000; ten thousand at once are."""
+    scene.start("--on", "rate step > 5000/s")
+    scene.do("steps", 60)
+    expect(scene.ask("status")["marks"] == 0, "marked too early")
+    scene.do("step", 10000)
+    scene.finish()
+    expect(scene.rule("rate step > 5000/s")["marks"] == 1, f"{scene.rule('rate step > 5000/s')}")
+
+
+@case
+def every(scene):
+    scene.start("--on", "every 200ms", "--pre", "10ms", "--post", "10ms")
+    scene.do("nap", 1500)
+    scene.finish()
+    manifest = scene.manifest()
+    most = (manifest["end_ns"] - manifest["start_ns"]) / 2e8 + 1
+    marks = scene.rule("every 200ms")["marks"]
+    expect(6 <= marks <= most, f"{marks} marks, at most {most}")
+    windows = scene.windows(marks)
+    for one, next_one in zip(windows, windows[1:]):
+        apart = next_one["reasons"][0]["ns"] - one["reasons"][0]["ns"]
+        expect(abs(apart - 200000000) < 2000000, f"{apart} ns apart")
+
+
+@case
+def ended_by_a_signal(scene):
+    scene.start("--on", "signal", "--on", "signal SIGTERM", "--on", "signal SIGUSR1", "--on", "crash")
+    scene.say("raise", int(signal.SIGTERM))
+    scene.process.communicate(timeout=60)
+    marks = [scene.rule(text)["marks"] for text in ("signal", "signal SIGTERM", "signal SIGUSR1", "crash")]
+    expect(marks == [1, 1, 0, 0], f"{marks}")
+    scene.windows(1)
+
+
+@case
+def crash(scene):
+    """The mark is of the thread that crashed, and at the time of crash.json."""
+    scene.start("--on", "crash", "--pre", "50ms")
+    scene.do("step", 1000)
+    scene.do("nap", 200)
+    scene.say("crash", 0)
+    scene.process.communicate(timeout=60)
+    window, = scene.windows(1)
+    with open(scene.path("trace", "crash.json"), encoding="utf-8") as file:
+        tsc = json.load(file)["tsc"]
+    expect(window["reasons"] == [dict(window["reasons"][0], rule="crash", thread=0, tsc=tsc)], f"{window}")
+    expect(scene.rule("crash")["marks"] == 1, "marked twice")
+
+
+@case
+def by_hand(scene):
+    scene.start()
+    said = scene.run(scene.contrail, "mark", "first one")
+    expect("marked; 1 mark in 1 window" in said, said)
+    session = scene.ask("status")["id"]
+    status = scene.ask("mark", session, "second")
+    expect((status["marks"], status["windows"], status["windows_refused"]) == (2, 1, 0), f"{status}")
+    scene.run(scene.contrail, "mark")
+    expect("3 in 1 windows, 0 refused" in scene.run(scene.contrail, "status"), "status")
+    scene.finish()
+    window, = scene.windows(1)
+    expect([reason.get("name") for reason in window["reasons"]] == ["first one", "second", None], f"{window}")
+    expect({reason["rule"] for reason in window["reasons"]} == {"by hand"}, f"{window}")
+    scene.run(scene.contrail, "mark", status=3)
+
+
+@case
+def live(scene):
+    """Rules come and go while it runs; what was called before and after does not count."""
+    scene.start("--trace", "other")
+    scene.do("step", 1000)
+    answer = scene.ask("trigger", "add", "call step")
+    expect(answer["unmatched"] is False and answer["rules"][0]["functions"] >= 1, f"{answer}")
+    answer = scene.ask("trigger", "add", "call no_such_function")
+    expect(answer["unmatched"] is True, f"{answer}")
+    scene.run(scene.contrail, "trigger", "remove", "call no_such_function")
+    count = scene.do("step", 4321)
+    scene.ask("trigger", "add", "may_fail returns < 0")
+    failed = scene.do("fail", 3000)
+    wait_for("the marks", lambda: scene.ask("status")["marks"] == count + failed)
+    rules = {rule["rule"]: rule["marks"] for rule in scene.ask("trigger", "list")["rules"]}
+    expect(rules == {"call step": count, "may_fail returns < 0": failed}, f"{rules}")
+    scene.run(scene.contrail, "trigger", "remove", "call  step")
+    scene.do("step", 100)
+    expect("there is no rule" in scene.execute(scene.contrail, "trigger", "remove", "call step").stderr, "removed twice")
+    wrong = scene.execute(scene.contrail, "trigger", "add", "step >> 1ms")
+    expect(wrong.returncode == 2 and "no operator" in wrong.stderr, f"{wrong}")
+    twice = scene.execute(scene.contrail, "trigger", "add", "may_fail returns < 0")
+    expect(twice.returncode == 1 and "already" in twice.stderr, f"{twice}")
+    dump = scene.execute(scene.contrail, "trigger", "add", "call step: dump")
+    expect(dump.returncode == 1 and "--last" in dump.stderr, f"{dump}")
+    scene.finish()
+    expect(scene.rule("may_fail returns < 0")["marks"] == failed == 3, "after the end")
+    marks = sum(window["marks"] for window in scene.manifest()["windows"])
+    expect(marks == count + failed, f"{marks} marks in windows")
+
+
+@case
+def wrong_texts(scene):
+    for text, part in (("step", "no operator"), ("step > 1", "is no time"), ("call", "no function"),
+                       ("call step: burn", "no such action"), ("call step: detail other", "no action yet"),
+                       ("signal SIGNONE", "no signal"), ("every never", "no time")):
+        result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--on", text, "/bin/true")
+        expect(result.returncode == 2 and part in result.stderr and f"--on '{text}'" in result.stderr, f"{result}")
+        expect(result.stderr.count("\n") <= 2, result.stderr)
+    result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--on", "crash: dump", "/bin/true")
+    expect(result.returncode == 125 and "--last" in result.stderr, f"{result}")
+    for option in ("--pre", "--post"):
+        expect(scene.execute(scene.contrail, "record", option, "soon", "/bin/true").returncode == 2, option)
+    expect(not os.path.exists(scene.trace), "there is a trace")
+
+
+@case
+def limit(scene):
+    """Windows over the limit are refused and counted; marks within a window are not."""
+    scene.start("--on", "call step", "--pre", "0", "--post", "1ms", "--max-windows", "3")
+    count = scene.do("steps", 20)
+    said = scene.finish()
+    scene.windows(3)
+    manifest, rule = scene.manifest(), scene.rule("call step")
+    expect(rule["marks"] + rule["refused"] == count == 20, f"{rule}")
+    expect(manifest["windows_refused"] == rule["refused"] >= 10, f"{manifest['windows_refused']} refused")
+    expect("over 3 windows a minute" in said, said)
+
+
+@case
+def stop(scene):
+    """The recording ends after the post-roll, the program does not."""
+    scene.start("--on", "call other: stop", "--post", "100ms")
+    scene.do("step", 1000)
+    scene.do("other", 5)
+    wait_for("the end of the recording", lambda: not scene.ask("sessions")["sessions"][0]["hooked"]
+             or scene.ask("status")["detached"])
+    scene.do("step", 777)
+    scene.finish()
+    expect(scene.rows()["step"]["calls"] == 1000, "more is recorded")
+    expect(scene.rows()["other"]["calls"] == 5, "the post-roll is not there")
+    expect(scene.manifest()["detached"], "not detached")
+    expect(scene.rule("call other: stop")["marks"] == 5, "marks")
+
+
+@case
+def dump(scene):
+    """What --last holds is written when the post-roll is over, once for a window."""
+    scene.start("--last", "16M", "--on", "call other: dump", "--pre", "100ms", "--post", "300ms")
+    scene.do("step", 1000)
+    scene.do("other", 50)
+    first = scene.trace + ".dump-1"
+    wait_for("a dump", lambda: os.path.exists(os.path.join(first, "manifest.json")))
+    scene.do("nap", 600)
+    scene.do("other", 3)
+    wait_for("another", lambda: os.path.exists(os.path.join(scene.trace + ".dump-2", "manifest.json")))
+    scene.finish()
+    expect(scene.rows(trace=first)["other"]["calls"] == 50, "calls in the dump")
+    expect(scene.rows(trace=scene.trace + ".dump-2")["other"]["calls"] == 53, "calls in the second")
+    scene.windows(1, first)
+    scene.windows(2)
+    expect(not os.path.exists(scene.trace + ".dump-3"), "a third one")
+
+
+@case
+def what_is_not_kept(scene):
+    """With --last windows are cut to what there is, and those before that are gone."""
+    for pre in ("10s", "1ms"):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.start("--last", "1M", "--on", "call other", "--on", "call nap", "--pre", pre, "--post", "1ms")
+        scene.do("other", 1)
+        scene.do("step", 2000000)
+        scene.do("nap", 20)
+        scene.do("step", 2000000)
+        scene.do("nap", 1)
+        scene.finish()
+        begin, windows = scene.manifest()["kept"]["begin_tsc"], scene.manifest()["windows"]
+        expect(begin != 0 and windows, f"kept from {begin} on: {windows}")
+        expect(all(window["begin_tsc"] >= begin for window in windows), f"{windows}, kept from {begin} on")
+        expect((windows[0]["begin_tsc"] == begin) == (pre == "10s"), f"{windows}, kept from {begin} on")
+        expect(windows[0]["number"] == 1 if pre == "10s" else windows[0]["number"] > 1, f"{windows}")
+
+
+@case
+def off_the_processor(scene):
+    scene.start("--on", "off-cpu nap > 200ms", "--on", "off-cpu step > 1ms")
+    scene.do("nap", 500)
+    scene.do("nap", 20)
+    scene.finish()
+    source = scene.manifest()["switches"]["source"]
+    if source == "totals":
+        raise Skip("the kernel does not report switches")
+    expect(scene.rule("off-cpu nap > 200ms")["marks"] == 1, f"{scene.manifest()['rules']}")
+    return source
+
+
+@case
+def a_library_that_comes_later(scene):
+    library = scene.compile(scene.write("late.c", LATE), "-shared", "-fPIC", "-O1", name="late.so")
+    scene.start("--on", "call late", words=(library,))
+    count = scene.do("late", 999)
+    scene.finish()
+    expect(scene.rule("call late")["marks"] == count == 999, f"{scene.rule('call late')}, counted {count}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
