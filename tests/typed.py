@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 
 import harness
 from harness import case, expect, main, need
@@ -225,6 +226,26 @@ def errors_by_name(scene):
     expect(ends.count(("close", "EBADF")) == 600 and ends.count(("open", "EISDIR")) == 600, ends[:20])
     text = scene.run(scene.contrail, "replay", scene.trace)
     expect("= -1 ENOENT" in text and "atoi" in text, text[:2000])
+
+
+@case
+def texts(scene):
+    """What arguments point to; nothing where it cannot be read, or where a filter may forbid to."""
+    program = scene.compile("programs/texts.c", "-O1", "-fno-builtin", name="texts")
+    details = [word for name in ("open", "rename", "setenv", "strlen") for word in ("--detail", f"libc.so.6!{name}")]
+    for how in ("plain", "filter"):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program, how).splitlines()
+        expect(len(said) == (9 if how == "plain" else 10), said)
+        shown = scene.run(scene.contrail, "replay", scene.trace)
+        for line in said:
+            expect(line in shown, f"{line} is not in the replay:\n" + "\n".join(x for x in shown.splitlines() if "path=" in x))
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program, "crash"],
+                            capture_output=True, text=True, timeout=60)
+    expect(result.returncode == 139, result)
+    info = scene.run(scene.contrail, "info", scene.trace)
+    expect(re.search(r'setenv\(name=0x\w+ "NAME", value=0x10, overwrite=1\)', info), info[:3000])
 
 
 @case

@@ -145,6 +145,14 @@ enum ct_detail_register {
   CT_DETAIL_R10 = 7, /* of a nested function: its frame further out */
 };
 
+/* What an argument points to; fewer bytes than the text has where it is longer, or cannot be read. */
+#define CT_DETAIL_TEXTS_MAX 3
+struct ct_detail_text {
+  uint32_t argument; /* enum ct_detail_register */
+  uint32_t bytes;
+  const uint8_t *data;
+};
+
 /* The detail of a call or a return (contrail record --detail). */
 struct ct_detail {
   bool is_return;
@@ -157,6 +165,8 @@ struct ct_detail {
   uint64_t vectors[8];  /* the low halves of xmm0 to xmm7 */
   const uint8_t *stack; /* from sp upwards: first the return address's slot, which holds one, then arguments */
   uint32_t stack_bytes;
+  struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX];
+  uint32_t text_count;
   /* Of a return. */
   uint64_t rax, rdx, xmm0, xmm1; /* low halves of the last two */
   bool has_error;                /* eax was -1, and what errno was then is known: of functions of a shared C library */

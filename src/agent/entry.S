@@ -73,6 +73,7 @@ agent_base:
   .long agent_page_silent - agent_base
   .long agent_detail_full - agent_base
   .long agent_detail_tail - agent_base
+  .long agent_detail_texts - agent_base
 #define X(name) .long agent_callout_##name - agent_base;
   CT_CALLOUT_ENTRIES(X)
 #undef X
@@ -891,6 +892,23 @@ agent_detail_tail:
   or $CT_WORD_TAIL, %r10d
   RECORD
   jmp to_relocated
+
+/*
+ * The record at r10 is to have texts: edx as for agent_read_texts, rax: where to go on. r11 is the trampoline's to lose.
+ * What it has saved lies down to -128(%rsp).
+ */
+  .globl agent_detail_texts
+agent_detail_texts:
+  lea -80(%rsp), %rsp
+  SAVE_FOR_CALL
+  mov %rax, 64(%rsp)
+  mov %r10, %rdi
+  mov %edx, %esi
+  call agent_read_texts
+  mov 64(%rsp), %rax
+  RESTORE_FROM_CALL
+  lea 80(%rsp), %rsp
+  jmp *%rax
 
 /*
  * No room for a detail record. rax: where to try again, rdx: where to go on without it; what these were, and r11 and r10,

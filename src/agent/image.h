@@ -32,6 +32,7 @@ struct ct_agent_image {
   uint32_t page_silent; /* page_off, of threads on which the agent makes no system call */
   uint32_t detail_full;
   uint32_t detail_tail;
+  uint32_t detail_texts;
 #define X(name) uint32_t callout_##name;
   CT_CALLOUT_ENTRIES(X)
 #undef X

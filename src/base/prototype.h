@@ -2,7 +2,7 @@
 /*
  * What a function takes and gives, and where: types and names of its parameters and its result, and the registers that
  * they come in. Made of DWARF when a recording ends (target/prototypes.h), or of the table of known calls
- * (views/known_calls.h); in between it is a line of prototypes.tsv (docs/format.md).
+ * (base/known_calls.h); in between it is a line of prototypes.tsv (docs/format.md).
  *
  * A place is at most two pieces, a letter and a number each:
  *

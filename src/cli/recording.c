@@ -259,8 +259,10 @@ const struct ct_option ct_recording_options[] = {
     {.name = "no-args", .help = "of none", .apply = apply_values, MEMBER(selection)},
     {.name = "detail",
      .argument = "PATTERN",
-     .help = "record calls of what a pattern matches with all argument registers, results and a piece of the stack; "
-             "all: of all functions that are hooked in full; may be given several times",
+     .help =
+         "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
+         "texts that arguments of the C library's calls point to; "
+         "all: of all functions that are hooked in full; may be given several times",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,
      .apply = apply_detail,

@@ -21,6 +21,29 @@
 #define KEPT      4    /* segments of a thread, of some 270 records each ... */
 #define KEPT_FROM 256u /* ... where there are so many; else one */
 
+/* The texts of a record as the trace has them, see CT_DETAIL_HAS_TEXTS; what makes no sense ends them. */
+static size_t
+text_words(const uint8_t *record, uint64_t *words)
+{
+  struct ct_detail_texts texts;
+  uint64_t counts = 0;
+  size_t count = 1;
+  memcpy(&texts, record, sizeof(texts));
+  for (unsigned i = 0; i < CT_DETAIL_TEXTS; i++) {
+    uint32_t text = (uint16_t)(texts.counts >> (16 * i)), bytes = CT_DETAIL_TEXT_COUNT(text);
+    uint32_t argument = CT_DETAIL_TEXT_ARGUMENT(text);
+    if ((text & CT_DETAIL_TEXT(0, 0)) == 0 || bytes > CT_DETAIL_TEXT_BYTES || argument > CT_DETAIL_R9) {
+      break;
+    }
+    counts |= (uint64_t)CT_DETAIL_TEXT(bytes, argument) << (16 * i);
+    memset(words + count, 0, (bytes + 7) & ~7u);
+    memcpy(words + count, texts.data[i], bytes);
+    count += (bytes + 7) / 8;
+  }
+  words[0] = counts;
+  return count;
+}
+
 /* The words of a record in the order of the trace, and how many; 0: its stack is longer than asked for. */
 static size_t
 call_words(const struct drain_details *details, const uint8_t *record, uint64_t *words)
@@ -38,6 +61,9 @@ call_words(const struct drain_details *details, const uint8_t *record, uint64_t 
     memcpy(words + count, more, CT_DETAIL_VECTORS * 8);
     count += CT_DETAIL_VECTORS;
     more += CT_DETAIL_VECTORS * 8;
+  }
+  if ((enter.record.word & CT_DETAIL_WORD_TEXTS) != 0) {
+    count += text_words(record + ct_detail_enter_bytes(details->form), words + count);
   }
   if (details->form.stack != 0) {
     uint64_t bytes;
@@ -85,7 +111,12 @@ copy_record(const struct drain_details *details, const struct drain_thread *thre
   if (!is_ours) {
     return false;
   }
-  memcpy(record, details->segments + index * CT_SEGMENT_STRIDE + at, ct_detail_enter_bytes(details->form));
+  const uint8_t *from = details->segments + index * CT_SEGMENT_STRIDE + at;
+  uint32_t bytes = ct_detail_enter_bytes(details->form);
+  memcpy(record, from, bytes);
+  if ((record[0] & CT_DETAIL_WORD_TEXTS) != 0) {
+    memcpy(record + bytes, from + bytes, sizeof(struct ct_detail_texts));
+  }
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   uint64_t after = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
   return CT_SEG_SEQ(after) == CT_SEG_SEQ(before) && CT_SEG_STATE(after) != CT_SEG_DRAINING &&
@@ -130,14 +161,15 @@ encode(struct drain_details *details, struct drain_thread *thread, const uint8_t
     return false;
   }
   size_t count = is_return ? return_words(record, words) : call_words(details, record, words);
-  struct ct_detail_entry entry = {.enter_tsc = top->enter_tsc,
-                                  .tsc = tsc,
-                                  .fn = top->fn,
-                                  .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
-                                  .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
-                                  .flags = is_return ? (count > CT_DETAIL_RETURN_WORDS ? CT_DETAIL_HAS_ERROR : 0)
-                                           : details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS
-                                                                        : 0};
+  struct ct_detail_entry entry = {
+      .enter_tsc = top->enter_tsc,
+      .tsc = tsc,
+      .fn = top->fn,
+      .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
+      .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
+      .flags = is_return ? (count > CT_DETAIL_RETURN_WORDS ? CT_DETAIL_HAS_ERROR : 0)
+                         : (details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0) |
+                               ((head.word & CT_DETAIL_WORD_TEXTS) != 0 ? CT_DETAIL_HAS_TEXTS : 0)};
   if (count != 0) {
     ct_encode_detail(thread->encoder, &entry, words);
   }

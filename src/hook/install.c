@@ -27,7 +27,7 @@
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
 #define VALUES_MAX   256                    /* more where arguments and result are recorded */
-#define DETAIL_MAX   1152                   /* ... with detail: then it is the longest that there is */
+#define DETAIL_MAX   1280                   /* ... with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define EVICTED_MAX  128                    /* bytes of a copy */
@@ -392,7 +392,8 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint32_t fn)
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint8_t texts,
+         uint32_t fn)
 {
   uint64_t base = build->installed->base;
   uint64_t patched = planned->address + planned->patch_offset;
@@ -413,6 +414,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,
+      .texts = texts,
       .errno_slot = build->plan->errno_slot != 0 ? base + build->plan->errno_slot : 0,
       .event_last = planned->event_last,
       .store_delta = build->layout->store_delta,
@@ -471,11 +473,13 @@ emit_all(struct build *build)
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
     enum ct_refusal refusal = ct_filter_result_reason(build->filter_result, i);
     if (requested != CT_REQUESTED_NONE) {
+      uint8_t texts =
+          build->filter_result != NULL && build->filter_result->texts != NULL ? build->filter_result->texts[i] : 0;
       code = write_when_full(build);
       if (code != 0) {
         return code;
       }
-      refusal = emit_one(build, &plan->functions[i], requested, fn);
+      refusal = emit_one(build, &plan->functions[i], requested, texts, fn);
     }
     fn++;
     if (ct_requested_has_event(requested) && refusal == CT_REFUSED_NOT) {

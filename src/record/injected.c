@@ -413,6 +413,7 @@ place_agent(const struct ct_remote *remote, struct ct_injected *image, struct ct
                                          .sample_due = layout->base + agent->sample_due,
                                          .detail_full = layout->base + agent->detail_full,
                                          .detail_tail = layout->base + agent->detail_tail,
+                                         .detail_texts = layout->base + agent->detail_texts,
 #define X(name) .callout_##name = layout->base + agent->callout_##name,
                                          CT_CALLOUT_ENTRIES(X)
 #undef X

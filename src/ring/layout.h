@@ -164,10 +164,26 @@ struct ct_detail_return {
 _Static_assert(sizeof(struct ct_detail_record) == 24 && sizeof(struct ct_detail_enter) == 96 &&
                    sizeof(struct ct_detail_return) == 64,
                "detail records");
-#define CT_DETAIL_VECTORS     8u
-#define CT_DETAIL_STACK_MAX   512u
-#define CT_DETAIL_BYTES_MAX   704u
-#define CT_DETAIL_SEGMENT_MAX 4096u
+/*
+ * After that, with CT_DETAIL_WORD_TEXTS in the record's word: what the first arguments that point to texts point to.
+ */
+#define CT_DETAIL_WORD_TEXTS 1u /* where events have their tag */
+#define CT_DETAIL_TEXTS      3u
+#define CT_DETAIL_TEXT_BYTES 64u
+struct ct_detail_texts {
+  uint64_t counts; /* CT_DETAIL_TEXT for each */
+  uint8_t data[CT_DETAIL_TEXTS][CT_DETAIL_TEXT_BYTES];
+  uint64_t pad;
+};
+_Static_assert(sizeof(struct ct_detail_texts) == 208, "detail texts");
+/* One of 16 bits each: how many bytes are there, and which of rdi rsi rdx rcx r8 r9 points to them; 0: none. */
+#define CT_DETAIL_TEXT(bytes, argument) (0x8000u | (argument) << 8 | (bytes))
+#define CT_DETAIL_TEXT_COUNT(text)      ((text)&0xffu)
+#define CT_DETAIL_TEXT_ARGUMENT(text)   ((text) >> 8 & 0x7fu)
+#define CT_DETAIL_VECTORS               8u
+#define CT_DETAIL_STACK_MAX             512u
+#define CT_DETAIL_BYTES_MAX             912u
+#define CT_DETAIL_SEGMENT_MAX           4096u
 /* What is recorded of an enter, the same for all hooks of an image. */
 struct ct_detail_form {
   uint16_t stack;   /* bytes, a multiple of 8, up to CT_DETAIL_STACK_MAX */
@@ -603,6 +619,7 @@ struct ct_region_head {
   uint64_t sample_due;          /* a sampled hook under sampling: this call is to be recorded */
   uint64_t detail_full;         /* no room for a detail record */
   uint64_t detail_tail;         /* the record of a call that came by a tail jump is there: its event */
+  uint64_t detail_texts;        /* the texts of a record */
   /* Of this region alone. */
   uint64_t region_bytes; /* of its mapping, from the head on */
   uint64_t patches;      /* address of its patches, sorted by address */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which functions patterns match, and what is selected by that; see select_internal.h. */
+#include "base/known_calls.h"
 #include "select/select_internal.h"
 
 #include "target/source.h"
@@ -437,20 +438,56 @@ choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *requested,
   }
 }
 
+/*
+ * Which arguments of a function of the C library point to text: what is behind these is recorded with its detail. Not
+ * of the quick ones where all functions have detail and nobody has named them: it takes a microsecond.
+ */
+static uint8_t
+texts_of(const struct ct_plan *plan, const char *symbol, bool has_all)
+{
+  char buffer[CT_KNOWN_CALL_BYTES];
+  struct ct_prototype prototype;
+  const char *library = ct_elf_soname(plan->elf);
+  bool is_static = library == NULL && ct_elf_interp(plan->elf) == NULL;
+  if (symbol == NULL || !(is_static || (library != NULL && ct_known_calls_in(library)))) {
+    return 0;
+  }
+  const char *line = ct_known_call(symbol, library == NULL || strstr(library, "musl") == NULL);
+  uint8_t texts = 0;
+  if (line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
+      ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)) {
+    for (uint32_t i = 0; i < prototype.count; i++) {
+      const struct ct_parameter *parameter = &prototype.parameters[i];
+      if (parameter->type.kind == CT_TYPE_POINTER && parameter->type.pointee == CT_POINTEE_TEXT &&
+          strncmp(parameter->type.name, "const ", 6) == 0 && parameter->place.piece[0] == 'i' &&
+          parameter->place.number[0] < CT_INTEGER_PLACES) {
+        texts |= (uint8_t)(1u << parameter->place.number[0]);
+      }
+    }
+  }
+  return texts;
+}
+
 /* Adds what is wanted (struct marking) to the filter result of exclusion. */
 static int
-choose(const struct ct_plan *plan, const uint8_t *wanted, struct ct_filter_result *filter_result)
+choose(const struct ct_selection *selection, const struct ct_plan *plan, const uint8_t *wanted,
+       struct ct_filter_result *filter_result)
 {
   filter_result->requested_modes =
       filter_result->requested_modes != NULL ? filter_result->requested_modes : calloc(plan->count + 1, 1);
   filter_result->reasons = calloc(plan->count + 1, 1);
-  if (filter_result->requested_modes == NULL || filter_result->reasons == NULL) {
+  filter_result->texts = calloc(plan->count + 1, 1);
+  if (filter_result->requested_modes == NULL || filter_result->reasons == NULL || filter_result->texts == NULL) {
     return CT_ENOMEM;
   }
+  bool has_all = selection->detail != NULL && ct_selection_is_everything(selection->detail);
   for (size_t i = 0; i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
       choose_one(&plan->functions[i], wanted[i], &filter_result->requested_modes[i], &filter_result->reasons[i],
                  filter_result);
+      if (filter_result->requested_modes[i] == CT_REQUESTED_DETAIL) {
+        filter_result->texts[i] = texts_of(plan, plan->functions[i].name, has_all);
+      }
     }
   }
   return 0;
@@ -538,7 +575,7 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
   struct marking marking = {.wanted = wanted};
   int code = mark_detail(selection, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
-  code = code == 0 ? choose(plan, wanted, filter_result) : code;
+  code = code == 0 ? choose(selection, plan, wanted, filter_result) : code;
   free(wanted);
   return code;
 }
@@ -567,7 +604,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   mark_forks(selection, plan, marking.wanted);
   code = mark_detail(selection, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
-  code = code == 0 ? choose(plan, marking.wanted, filter_result) : code;
+  code = code == 0 ? choose(selection, plan, marking.wanted, filter_result) : code;
   if (code == 0) {
     note_outcomes(module, filter_result);
   }

@@ -93,16 +93,58 @@ header_ok(const struct ct_detail_block_header *header)
          header->payload.stored_bytes <= header->payload.raw_bytes;
 }
 
-static bool
-entry_ok(const struct ct_detail_entry *entry, size_t left)
+/* The words that texts take, with the one that says how many there are; 0: that makes no sense. */
+static size_t
+text_words(uint64_t counts, struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX], uint32_t *text_count)
 {
-  size_t words = (entry->record_bytes - sizeof(*entry)) / 8;
-  size_t error_words = (entry->flags & CT_DETAIL_HAS_ERROR) != 0 ? CT_DETAIL_ERROR_WORDS : 0;
-  size_t least = entry->kind == CT_DETAIL_KIND_RETURN          ? CT_DETAIL_RETURN_WORDS + error_words
-                 : (entry->flags & CT_DETAIL_HAS_VECTORS) != 0 ? CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS
-                                                               : CT_DETAIL_CALL_WORDS;
-  return entry->record_bytes >= sizeof(*entry) && entry->record_bytes <= left && entry->record_bytes % 8 == 0 &&
-         entry->record_bytes <= CT_DETAIL_RECORD_MAX && words >= least &&
+  size_t words = 1;
+  *text_count = 0;
+  for (; counts != 0; counts >>= 16) {
+    uint32_t bytes = counts & 0xff, argument = (uint32_t)(counts >> 8 & 0x7f);
+    if ((counts & 0x8000) == 0 || bytes > CT_DETAIL_TEXT_MAX || argument > CT_DETAIL_R9 ||
+        *text_count == CT_DETAIL_TEXTS_MAX) {
+      return 0;
+    }
+    texts[(*text_count)++] = (struct ct_detail_text){.argument = argument, .bytes = bytes};
+    words += (bytes + 7) / 8;
+  }
+  return words;
+}
+
+/* The words before texts and stack. */
+static size_t
+head_words(const struct ct_detail_entry *entry)
+{
+  if (entry->kind == CT_DETAIL_KIND_RETURN) {
+    return CT_DETAIL_RETURN_WORDS + ((entry->flags & CT_DETAIL_HAS_ERROR) != 0 ? CT_DETAIL_ERROR_WORDS : 0);
+  }
+  return CT_DETAIL_CALL_WORDS + ((entry->flags & CT_DETAIL_HAS_VECTORS) != 0 ? CT_DETAIL_VECTOR_WORDS : 0);
+}
+
+/* The record at bytes, of which there are `left`. */
+static bool
+entry_ok(const struct ct_detail_entry *entry, const uint8_t *bytes, size_t left)
+{
+  if (entry->record_bytes < sizeof(*entry) || entry->record_bytes > left || entry->record_bytes % 8 != 0 ||
+      entry->record_bytes > CT_DETAIL_RECORD_MAX) {
+    return false;
+  }
+  size_t words = (entry->record_bytes - sizeof(*entry)) / 8, least = head_words(entry);
+  if (entry->kind == CT_DETAIL_KIND_CALL && (entry->flags & CT_DETAIL_HAS_TEXTS) != 0) {
+    struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX];
+    uint32_t text_count;
+    uint64_t counts;
+    if (words <= least) {
+      return false;
+    }
+    memcpy(&counts, bytes + sizeof(*entry) + least * 8, sizeof(counts));
+    size_t more = text_words(counts, texts, &text_count);
+    if (more == 0) {
+      return false;
+    }
+    least += more;
+  }
+  return words >= least &&
          (entry->kind == CT_DETAIL_KIND_CALL || (entry->kind == CT_DETAIL_KIND_RETURN && words == least)) &&
          words - least <= CT_DETAIL_STACK_BYTES / 8;
 }
@@ -125,7 +167,7 @@ unpack(struct ct_details *details, const struct ct_detail_block_header *header)
   struct ct_detail_entry entry;
   for (; at + sizeof(entry) <= size.raw_bytes; at += entry.record_bytes, records++) {
     memcpy(&entry, details->records + at, sizeof(entry));
-    if (!entry_ok(&entry, size.raw_bytes - at)) {
+    if (!entry_ok(&entry, details->records + at, size.raw_bytes - at)) {
       return false;
     }
   }
@@ -183,6 +225,14 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
   if (detail->has_vectors) {
     memcpy(detail->vectors, words + at, sizeof(detail->vectors));
     at += CT_DETAIL_VECTOR_WORDS;
+  }
+  if ((entry->flags & CT_DETAIL_HAS_TEXTS) != 0) {
+    const uint8_t *data = details->records + details->at + sizeof(*entry) + (at + 1) * 8;
+    at += text_words(words[at], detail->texts, &detail->text_count);
+    for (uint32_t i = 0; i < detail->text_count; i++) {
+      detail->texts[i].data = data;
+      data += (detail->texts[i].bytes + 7) & ~7u;
+    }
   }
   detail->stack_bytes = (uint32_t)(bytes - at * 8);
   memcpy(details->stack, words + at, detail->stack_bytes);

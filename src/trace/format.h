@@ -272,12 +272,20 @@ static_assert(sizeof(struct ct_detail_block_header) == 64, "detail block header"
  * function; tsc is the enter's own time or the return's, as the clock gave it.
  *
  *   CALL    sp, bp, return address, rdi rsi rdx rcx r8 r9 rax r10; with CT_DETAIL_HAS_VECTORS the low halves of xmm0 to
- *           xmm7; the rest is the stack from sp upwards. sp: address of the return-address slot
+ *           xmm7; with CT_DETAIL_HAS_TEXTS texts that arguments point to; the rest is the stack from sp upwards. sp:
+ *           address of the return-address slot
  *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1; with CT_DETAIL_HAS_ERROR errno
+ */
+/*
+ * Texts: a word of four fields of 16 bits, for one text each, the lowest first: bit 15 says that there is one, bits 8
+ * to 14 are the number of the register that points to it (0 rdi .. 5 r9), bits 0 to 7 the bytes that are recorded of
+ * it, up to CT_DETAIL_TEXT_MAX; then the bytes of each, filled up to words.
  */
 enum ct_detail_kind { CT_DETAIL_KIND_CALL = 1, CT_DETAIL_KIND_RETURN = 2 };
 #define CT_DETAIL_HAS_VECTORS 1u
 #define CT_DETAIL_HAS_ERROR   2u
+#define CT_DETAIL_HAS_TEXTS   4u
+#define CT_DETAIL_TEXT_MAX    64u
 struct ct_detail_entry {
   uint64_t enter_tsc;
   uint64_t tsc;
@@ -291,8 +299,10 @@ static_assert(sizeof(struct ct_detail_entry) == 24, "detail record");
 #define CT_DETAIL_RETURN_WORDS 5u
 #define CT_DETAIL_ERROR_WORDS  1u
 #define CT_DETAIL_VECTOR_WORDS 8u
+#define CT_DETAIL_TEXT_WORDS   (1u + CT_DETAIL_TEXTS_MAX * CT_DETAIL_TEXT_MAX / 8)
 #define CT_DETAIL_STACK_BYTES  512u /* at most */
 #define CT_DETAIL_RECORD_MAX                                                                                           \
-  (sizeof(struct ct_detail_entry) + 8 * (CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS) + CT_DETAIL_STACK_BYTES)
+  (sizeof(struct ct_detail_entry) + 8 * (CT_DETAIL_CALL_WORDS + CT_DETAIL_VECTOR_WORDS + CT_DETAIL_TEXT_WORDS) +       \
+   CT_DETAIL_STACK_BYTES)
 
 #endif

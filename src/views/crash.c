@@ -230,10 +230,24 @@ has_values(const struct call *call)
   return (registers->integers_known | registers->vectors_known | registers->results_known) != 0;
 }
 
+/* Whose values are shown. */
+struct shown_call {
+  struct ct_view_prototypes *prototypes;
+  const struct ct_registers *registers;
+};
+
 static const char *
-find_symbol(void *prototypes, uint64_t address, uint64_t *offset)
+find_symbol(void *arg, uint64_t address, uint64_t *offset)
 {
-  return ct_view_prototypes_symbol(prototypes, address, offset);
+  const struct shown_call *shown = arg;
+  return ct_view_prototypes_symbol(shown->prototypes, address, offset);
+}
+
+static size_t
+read_memory(void *arg, uint64_t address, void *out, size_t bytes)
+{
+  const struct shown_call *shown = arg;
+  return ct_registers_memory(shown->registers, address, out, bytes);
 }
 
 /* JSON text as a value. */
@@ -253,7 +267,8 @@ put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, 
 {
   const struct ct_registers *registers = &call->registers;
   const struct ct_prototype *prototype = ct_view_prototype(prototypes, call->fn);
-  struct ct_value_context context = {.arg = prototypes, .symbol = find_symbol};
+  struct shown_call shown = {prototypes, &call->registers};
+  struct ct_value_context context = {.arg = &shown, .symbol = find_symbol, .memory = read_memory};
   struct ct_value_text text = {NULL, 0, 0};
   if (prototype == NULL) {
     return;
@@ -424,7 +439,8 @@ write_call_name(struct ct_view_prototypes *prototypes, const struct call *call, 
   const struct ct_trace_function *fn = ct_trace_function(prototypes->trace, call->fn);
   const char *name = fn != NULL ? fn->name : "?";
   const struct ct_prototype *prototype = has_values(call) ? ct_view_prototype(prototypes, call->fn) : NULL;
-  struct ct_value_context context = {.arg = prototypes, .symbol = find_symbol};
+  struct shown_call shown = {prototypes, &call->registers};
+  struct ct_value_context context = {.arg = &shown, .symbol = find_symbol, .memory = read_memory};
   struct ct_value_text text = {NULL, 0, 0};
   if (prototype == NULL) {
     ct_put_printable(out, name, SIZE_MAX);

@@ -6,7 +6,7 @@
  */
 #include "views/prototypes.h"
 
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 
 #include <contrail/text.h>
 
@@ -248,6 +248,14 @@ add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack
   to->integers_known = (1u << CT_INTEGER_PLACES) - 1;
   memcpy(to->vectors, detail->vectors, sizeof(to->vectors));
   to->vectors_known = detail->has_vectors ? UINT8_MAX : 0;
+  static_assert(CT_TEXTS_KNOWN == CT_DETAIL_TEXTS_MAX, "as many as there may be");
+  to->text_count = detail->text_count;
+  for (uint32_t i = 0; i < detail->text_count; i++) {
+    const struct ct_detail_text *text = &detail->texts[i];
+    to->texts[i].address = detail->registers[text->argument];
+    to->texts[i].bytes = text->bytes < CT_STRING_SHOWN ? text->bytes : CT_STRING_SHOWN;
+    memcpy(to->texts[i].data, text->data, to->texts[i].bytes);
+  }
   size_t bytes = detail->stack_bytes > SLOT_BYTES ? detail->stack_bytes - SLOT_BYTES : 0;
   bytes = bytes < size ? bytes : size;
   if (bytes != 0) {
@@ -272,6 +280,25 @@ ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail,
   registers->results_known = registers->result_vectors_known = 3;
   registers->has_error = detail->has_error;
   registers->error = detail->error;
+}
+
+size_t
+ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes)
+{
+  for (uint32_t i = 0; i < registers->text_count; i++) {
+    if (registers->texts[i].address == address) {
+      bytes = bytes < registers->texts[i].bytes ? bytes : registers->texts[i].bytes;
+      memcpy(out, registers->texts[i].data, bytes);
+      return bytes;
+    }
+  }
+  if (address < registers->stack_address || address - registers->stack_address >= registers->stack_bytes) {
+    return 0;
+  }
+  size_t offset = address - registers->stack_address, left = registers->stack_bytes - offset;
+  bytes = bytes < left ? bytes : left;
+  memcpy(out, registers->stack + offset, bytes);
+  return bytes;
 }
 
 void

@@ -32,7 +32,9 @@ const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uin
 
 /* Adds what was recorded of a call or of its return. The stack is copied to `stack`, as much as there is room for. */
 void ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size);
-/* The same of an event of kind VALUE. */
+/* Of the program's memory at the time of the call: a text, or the piece of the stack. Gives how many bytes, 0: none. */
+size_t ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes);
+/* What an event of kind VALUE says. */
 void ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value);
 
 #endif

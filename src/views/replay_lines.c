@@ -244,19 +244,11 @@ knows_arguments(const struct ct_line *line)
   return knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2);
 }
 
-/* Of the program's memory the piece of the stack is known that was recorded with the call. */
 static size_t
-read_stack(void *arg, uint64_t address, void *out, size_t bytes)
+read_memory(void *arg, uint64_t address, void *out, size_t bytes)
 {
   const struct ct_line_writer *w = arg;
-  const struct ct_registers *registers = &w->registers;
-  if (address < registers->stack_address || address - registers->stack_address >= registers->stack_bytes) {
-    return 0;
-  }
-  size_t offset = address - registers->stack_address, left = registers->stack_bytes - offset;
-  bytes = bytes < left ? bytes : left;
-  memcpy(out, registers->stack + offset, bytes);
-  return bytes;
+  return ct_registers_memory(&w->registers, address, out, bytes);
 }
 
 static const char *
@@ -289,7 +281,7 @@ prototype_of(struct ct_line_writer *w, const struct ct_line *line)
     registers->results[0] = line->numbers[CT_VALUE_RESULT];
     registers->results_known |= 1;
   }
-  w->context = (struct ct_value_context){w, find_symbol, read_stack};
+  w->context = (struct ct_value_context){w, find_symbol, read_memory};
   w->values.length = 0;
   return ct_view_prototype(&w->prototypes, line->label->fn);
 }

@@ -5,7 +5,7 @@
  */
 #include "views/values.h"
 
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,10 @@
 
 #include "base/prototype.h"
 
-enum { CT_STRING_SHOWN = 64 }; /* bytes of a string */
+enum {
+  CT_STRING_SHOWN = 64, /* bytes of a string */
+  CT_TEXTS_KNOWN = 3,
+};
 
 /* What was recorded of one call. Bit N of a mask: number N is known. */
 struct ct_registers {
@@ -21,7 +24,13 @@ struct ct_registers {
   const uint8_t *stack;                 /* the arguments there ... */
   uint32_t stack_bytes;                 /* ... as far as they are known */
   uint64_t stack_address;               /* where they were */
-  bool has_error;                       /* errno after the call is known */
+  struct {
+    uint64_t address;
+    uint32_t bytes;
+    uint8_t data[CT_STRING_SHOWN];
+  } texts[CT_TEXTS_KNOWN]; /* what arguments point to */
+  uint32_t text_count;
+  bool has_error; /* errno after the call is known */
   int error;
 };
 

@@ -624,6 +624,14 @@ ct_emit_jcc_label(struct ct_code *code, enum ct_cond cond, struct ct_code_label 
   ct_emit_label(code, label);
 }
 
+/* The address of the label. */
+static inline void
+ct_emit_lea_label(struct ct_code *code, enum ct_reg to, struct ct_code_label *label)
+{
+  ct_emit_bytes(code, (const uint8_t[]){(uint8_t)(0x48 | (to >> 3) << 2), 0x8d, (uint8_t)(5 | (to & 7) << 3)}, 3);
+  ct_emit_label(code, label);
+}
+
 static inline void
 ct_emit_call_label(struct ct_code *code, struct ct_code_label *label)
 {

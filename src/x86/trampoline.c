@@ -242,13 +242,33 @@ emit_stack_bytes(struct ct_code *out, uint32_t bytes, int32_t disp)
   ct_code_label_bind(out, &none);
 }
 
+static void
+emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t head_field)
+{
+  ct_emit_lea(out, CT_R11, ct_mem_rip(spec->desc));
+  ct_emit_jmp_load(out, ct_mem_rip(spec->head + head_field));
+}
+
+/* The agent reads them into the record at r10. */
+static void
+emit_texts(struct ct_code *out, const struct ct_trampoline_spec *spec)
+{
+  struct ct_code_label back = {0};
+  ct_emit_mov32_imm(out, CT_RDX, ct_detail_enter_bytes(spec->detail) << 8 | spec->texts);
+  ct_emit_lea_label(out, CT_RAX, &back);
+  emit_cold(out, spec, offsetof(struct ct_region_head, detail_texts));
+  ct_code_label_bind(out, &back);
+}
+
 /* What a function is entered with, at r10. All registers but rax, rdx, r10, r11 have it, and these are saved. */
 static void
 emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, uint32_t kind, struct detail *detail)
 {
   static const enum ct_reg kept[8] = {CT_RDI, CT_RSI, CT_RDX, CT_RCX, CT_R8, CT_R9, CT_RAX, CT_R10};
   int32_t at = offsetof(struct ct_detail_enter, registers);
-  emit_detail_head(out, ct_detail_enter_bytes(spec->detail), spec->fn << CT_WORD_FN_SHIFT | kind, detail);
+  uint32_t texts_bytes = spec->texts != 0 ? (uint32_t)sizeof(struct ct_detail_texts) : 0;
+  uint32_t word = spec->fn << CT_WORD_FN_SHIFT | kind | (spec->texts != 0 ? CT_DETAIL_WORD_TEXTS : 0);
+  emit_detail_head(out, ct_detail_enter_bytes(spec->detail) + texts_bytes, word, detail);
   ct_emit_mov_load(out, CT_RAX, ct_mem(CT_RSP, 0));
   ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_enter, return_address)), CT_RAX);
   for (unsigned i = 0; i < 8; i++, at += 8) {
@@ -264,6 +284,9 @@ emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, ui
   }
   if (spec->detail.stack != 0) {
     emit_stack_bytes(out, spec->detail.stack, at);
+  }
+  if (spec->texts != 0) {
+    emit_texts(out, spec);
   }
   emit_detail_link(out, detail);
 }
@@ -307,13 +330,6 @@ emit_text_lookup(struct ct_code *out)
   ct_emit_mov_load(out, CT_R10, ct_mem(CT_RSP, 0));
   ct_emit_shr(out, CT_R10, CT_TABLE_SHIFT);
   ct_emit_add_load(out, CT_R10, ct_mem_gs(CT_GS_TABLE));
-}
-
-static void
-emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t head_field)
-{
-  ct_emit_lea(out, CT_R11, ct_mem_rip(spec->desc));
-  ct_emit_jmp_load(out, ct_mem_rip(spec->head + head_field));
 }
 
 /* The event of an enter, and what belongs to it. */

@@ -18,6 +18,7 @@ struct ct_trampoline_spec {
   uint8_t event_last;  /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
   uint8_t values;      /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
   struct ct_detail_form detail;
+  uint8_t texts;       /* with detail: a bit for each of rdi rsi rdx rcx r8 r9 that points to text */
   uint64_t errno_slot; /* with detail: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 #include "views/values.h"
 
 static const struct ct_constant colors[] = {{"RED", 0}, {"GREEN", 2}, {"WHITE", (uint64_t)-1}};

@@ -281,10 +281,11 @@ as_the_assembler(void **state)
 static void
 labels_before_and_after(void **state)
 {
-  static const uint8_t expected[] = {0x0f, 0x84, 5,    0,    0,    0,     /* je 1f */
-                                     0xe8, 0,    0,    0,    0,           /* call 1f */
-                                     0xcc,                                /* 1: int3 */
-                                     0x0f, 0x85, 0xf9, 0xff, 0xff, 0xff}; /* jne 1b */
+  static const uint8_t expected[] = {0x0f, 0x84, 5,    0,    0,    0,           /* je 1f */
+                                     0xe8, 0,    0,    0,    0,                 /* call 1f */
+                                     0xcc,                                      /* 1: int3 */
+                                     0x0f, 0x85, 0xf9, 0xff, 0xff, 0xff,        /* jne 1b */
+                                     0x4c, 0x8d, 0x1d, 0xf2, 0xff, 0xff, 0xff}; /* lea 1b(%rip), %r11 */
   uint8_t bytes[sizeof(expected)];
   struct ct_code out = {.bytes = bytes, .capacity = sizeof(bytes)};
   struct ct_code_label label = {0};
@@ -294,6 +295,7 @@ labels_before_and_after(void **state)
   ct_code_label_bind(&out, &label);
   ct_emit_int3(&out);
   ct_emit_jcc_label(&out, CT_JNE, &label);
+  ct_emit_lea_label(&out, CT_R11, &label);
   assert_true(ct_code_label_is_used(&label));
   assert_false(out.overflow);
   assert_int_equal(out.length, sizeof(expected));

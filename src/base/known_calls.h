@@ -3,8 +3,8 @@
  * Prototypes of functions of the C library that everybody knows, so that their values can be shown without debug
  * information, with the names of their flags; and the names of errors.
  */
-#ifndef CT_VIEWS_KNOWN_CALLS_H
-#define CT_VIEWS_KNOWN_CALLS_H
+#ifndef CT_BASE_KNOWN_CALLS_H
+#define CT_BASE_KNOWN_CALLS_H
 
 #include "base/prototype.h"
 
@@ -15,6 +15,8 @@
 bool ct_known_calls_in(const char *module_name);
 /* The line of the table for a symbol; NULL: none. is_glibc: there some names stand for the choice of a variant. */
 const char *ct_known_call(const char *symbol, bool is_glibc);
+/* The line is of a function that is quick and called all the time (strlen, memcpy): the library chooses a variant. */
+bool ct_known_call_is_quick(const char *line);
 /* The nth line, NULL at the end. */
 const char *ct_known_call_at(size_t n);
 /*

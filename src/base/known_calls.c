@@ -10,7 +10,7 @@
  * means ~                             in glibc the symbol stands for a function that chooses a variant, and not for the
  * call
  */
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -578,6 +578,17 @@ ct_known_call(const char *symbol, bool is_glibc)
     }
   }
   return NULL;
+}
+
+bool
+ct_known_call_is_quick(const char *line)
+{
+  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+    if (calls[i] + 1 == line) {
+      return calls[i][0] == '~';
+    }
+  }
+  return false;
 }
 
 const char *

@@ -3,7 +3,7 @@
  * Names of the constants that the C library's calls take, by the headers of the system that contrail is built on: on
  * x86-64 they are the same everywhere. What older headers do not have is left out.
  */
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
