@@ -198,9 +198,24 @@ def ended_by_a_signal(scene):
 
 
 @case
+def handled_signals(scene):
+    """The calls of functions that handle them; of handlers that come while it runs, and of one signal alone."""
+    scene.start("--on", "signal SIGUSR1", "--on", "signal", "--on", "signal SIGALRM")
+    scene.do("handle", int(signal.SIGUSR1))
+    for _ in range(5):
+        scene.do("raise", int(signal.SIGUSR1))
+    scene.do("handle_too", int(signal.SIGUSR2))
+    for _ in range(3):
+        scene.do("raise", int(signal.SIGUSR2))
+    scene.finish()
+    marks = [scene.rule(text)["marks"] for text in ("signal SIGUSR1", "signal", "signal SIGALRM")]
+    expect(marks == [5, 8, 0], f"{marks}")
+
+
+@case
 def crash(scene):
     """The mark is of the thread that crashed, and at the time of crash.json."""
-    scene.start("--on", "crash", "--pre", "50ms")
+    scene.start("--on", "crash", "--on", "signal SIGSEGV", "--pre", "50ms")
     scene.do("step", 1000)
     scene.do("nap", 200)
     scene.say("crash", 0)
@@ -208,8 +223,9 @@ def crash(scene):
     window, = scene.windows(1)
     with open(scene.path("trace", "crash.json"), encoding="utf-8") as file:
         tsc = json.load(file)["tsc"]
-    expect(window["reasons"] == [dict(window["reasons"][0], rule="crash", thread=0, tsc=tsc)], f"{window}")
-    expect(scene.rule("crash")["marks"] == 1, "marked twice")
+    expect(window["reasons"] == [dict(window["reasons"][0], rule=rule, thread=0, tsc=tsc) for rule in ("crash", "signal SIGSEGV")],
+           f"{window}")
+    expect(scene.rule("crash")["marks"] == scene.rule("signal SIGSEGV")["marks"] == 1, "marked twice")
 
 
 @case

@@ -7,7 +7,8 @@
  *   a seccomp filter           no system call of ours is made from here on, in the whole process: it might be killed
  *   strict seccomp, PR_SET_TSC the kernel forbids rdtsc to this thread too: it is recorded no more
  *   PR_SET_SYSCALL_USER_DISPATCH  each system call of ours would come to the program, on this thread: it makes none
- *   sigaction                  what it reports of a signal that is handled by us is put right (crash.c)
+ *   sigaction                  where rules are about signals the controller learns which function handles which;
+ *                              what it reports of a signal that is handled by us is put right (crash.c)
  *
  * Where none may be made the handlers of fatal signals could not do what they must: they are taken away before, and
  * come back when it has failed.
@@ -157,6 +158,24 @@ number_of_limits(const struct ct_hook_desc *desc, uint32_t number)
   }
 }
 
+/* For rules about signals: which function is about to handle which. The handler comes first in both structures. */
+static void
+note_handler(const struct agent_watch *watch)
+{
+  struct ct_ring_header *ring = agent_ring();
+  const uint64_t *args = watch->args + (watch->what == CT_WATCH_SYSCALL);
+  uint32_t signal = (uint32_t)args[0];
+  const uint64_t *action = (const uint64_t *)args[1];
+  if (ring->handlers_wanted == 0 || ring->closed != 0 || agent_config.no_syscalls != 0 ||
+      signal >= CT_HANDLED_SIGNALS || action == 0 || !agent_is_traced() || !agent_is_readable(action)) {
+    return;
+  }
+  __atomic_store_n(&ring->handlers[signal], *action, __ATOMIC_RELAXED);
+  /* release: pairs with the controller's acquire; it sees the handler */
+  __atomic_fetch_add(&ring->handlers_changes, 1, __ATOMIC_RELEASE);
+  agent_ring_control_doorbell();
+}
+
 uint32_t
 agent_watch(struct agent_watch *watch)
 {
@@ -168,6 +187,9 @@ agent_watch(struct agent_watch *watch)
   if (watch->number == SYS_getrlimit || watch->number == SYS_setrlimit || watch->number == SYS_prlimit) {
     watch->kind = KIND_LIMIT;
     return agent_limit(watch, watch->args + (what == CT_WATCH_SYSCALL));
+  }
+  if (watch->number == SYS_rt_sigaction) {
+    note_handler(watch);
   }
   watch->kind = kind_of(watch);
   if (watch->kind == KIND_SIGACTION) {

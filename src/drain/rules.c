@@ -10,6 +10,7 @@
  *   F < T         at the call's end
  *   returns       at the result, which comes before the return
  *   off-cpu       since + T, when the interval is encoded
+ *   signal        at the call of a function that handles it
  *   every         by the clock
  *
  * A call's time is what the clock says from enter to end: with the hooks of the calls in it, and what the thread was
@@ -62,12 +63,14 @@ static void
 summarise(struct ct_rules *rules)
 {
   uint64_t least_slow = UINT64_MAX, least_off = UINT64_MAX;
-  uint32_t calls = 0, times = 0, slow = 0, results = 0, offs = 0, others = 0;
+  uint32_t signals = 0, calls = 0, times = 0, slow = 0, results = 0, offs = 0, others = 0;
   for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
     const struct drain_rule *at = &rules->list[slot];
     uint32_t bit = at->used ? 1u << slot : 0;
     bool is_slow = at->rule.op == CT_OP_MORE || at->rule.op == CT_OP_MORE_EQUAL;
     calls |= at->rule.kind == CT_RULE_CALL || at->rule.kind == CT_RULE_RATE ? bit : 0;
+    signals |= at->rule.kind == CT_RULE_SIGNAL ? bit : 0;
+    calls |= at->rule.kind == CT_RULE_SIGNAL && rules->masks != NULL ? bit : 0;
     results |= at->rule.kind == CT_RULE_RETURNS ? bit : 0;
     others |= at->rule.pattern[0] == '\0' ? bit : 0;
     if (bit != 0 && at->rule.kind == CT_RULE_TIME) {
@@ -79,6 +82,7 @@ summarise(struct ct_rules *rules)
       least_off = at->ticks < least_off ? at->ticks : least_off;
     }
   }
+  rules->signals = signals;
   rules->calls = calls;
   rules->times = times;
   rules->slow = slow;
@@ -100,7 +104,7 @@ ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t number
   if (slot == CT_RULES_MAX) {
     return CT_ERANGE;
   }
-  if (rules->masks == NULL && rule->pattern[0] != '\0') {
+  if (rules->masks == NULL && (rule->pattern[0] != '\0' || rule->kind == CT_RULE_SIGNAL)) {
     void *masks = mmap(NULL, MASKS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (masks == MAP_FAILED) {
       return CT_ENOMEM;
@@ -119,9 +123,7 @@ ct_rules_remove(struct ct_rules *rules, uint32_t slot)
 {
   rules->list[slot].used = false;
   atomic_fetch_and_explicit(&rules->actions, ~(1u << slot), memory_order_relaxed); /* nobody waits for it */
-  for (size_t at = 0; rules->masks != NULL && at <= rules->last_fn; at++) {
-    rules->masks[at] &= rules->masks[at] != 0 ? ~(1u << slot) : ~0u;
-  }
+  ct_rules_unwatch(rules, slot);
   summarise(rules);
 }
 
@@ -130,6 +132,16 @@ ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn)
 {
   rules->masks[fn] |= 1u << slot;
   rules->last_fn = fn > rules->last_fn ? fn : rules->last_fn;
+}
+
+void
+ct_rules_unwatch(struct ct_rules *rules, uint32_t slot)
+{
+  for (size_t at = 0; rules->masks != NULL && at <= rules->last_fn; at++) {
+    if (rules->masks[at] != 0) {
+      rules->masks[at] &= ~(1u << slot);
+    }
+  }
 }
 
 void

@@ -36,6 +36,7 @@ struct ct_rules {
   uint64_t ticks_a_second;
   uint32_t *masks;  /* of each function id: the rules about it. NULL: there has been no rule about functions */
   uint32_t last_fn; /* the highest id that a rule was about */
+  uint32_t signals; /* rules about signals; functions that handle them have their bits */
   uint32_t calls, times, results, offs; /* rules of these kinds: calls and rates; ... */
   uint32_t slow;                        /* ... of the times those that are true while the call goes on; ... */
   uint32_t others;                      /* ... those about no function */
@@ -52,6 +53,8 @@ int ct_rules_add(struct ct_rules *rules, const struct ct_rule *rule, uint32_t nu
 void ct_rules_remove(struct ct_rules *rules, uint32_t slot);
 /* The rule is about that function. Without the lock while no event of the function can come. */
 void ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn);
+/* The rule is about no function any more. */
+void ct_rules_unwatch(struct ct_rules *rules, uint32_t slot);
 /* Rule `slot` is true at tsc. thread: its index, UINT32_MAX: none; fn likewise. */
 void ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, uint32_t fn);
 

@@ -92,6 +92,8 @@ void ct_modules_reconcile(struct ct_modules *modules);
 void ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_result *filter_results);
 /* Rule `slot` is held against the functions of all modules that are loaded; the plans are locked. */
 int ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid);
+/* The id of the function that begins at this address in the process; UINT32_MAX: none that has an id does. */
+uint32_t ct_modules_function_at(const struct ct_modules *modules, uint64_t address);
 /* The same for one, which has ids. */
 int ct_module_watch(struct ct_modules *modules, const struct ct_module *module, uint32_t slot, bool is_program);
 /*

@@ -47,3 +47,23 @@ ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid)
   }
   return code;
 }
+
+uint32_t
+ct_modules_function_at(const struct ct_modules *modules, uint64_t address)
+{
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (!module->loaded || module->plan == NULL || module->why_not != NULL) {
+      continue;
+    }
+    uint32_t fn = module->first_fn;
+    for (size_t f = 0; f < module->plan->count && module->plan->functions[f].address <= address - module->base; f++) {
+      bool has_id = module->plan->functions[f].refusal == CT_REFUSED_NOT;
+      if (has_id && module->plan->functions[f].address == address - module->base) {
+        return fn;
+      }
+      fn += has_id;
+    }
+  }
+  return UINT32_MAX;
+}

@@ -148,6 +148,7 @@ int
 session_start_drain(struct ct_session *session, pid_t pid)
 {
   const struct ct_injected *image = &session->recording.image;
+  session_want_handlers(session);
   ct_drain_detail(session->recording.drain, image->layout.detail);
   return ct_drain_start(session->recording.drain, &image->parts, image->layout.ring, pid);
 }
@@ -219,6 +220,7 @@ session_end_image(struct ct_session *session, bool by_exec)
   }
   session_publish(session);
   session_note_cuts(session);
+  session_watch_handlers(session);
   if (!by_exec) {
     ct_manifest_stop(&session->recording.manifest);
   }

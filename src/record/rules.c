@@ -200,12 +200,65 @@ thread_index(struct ct_session *session, uint32_t tid)
 }
 
 void
+session_want_handlers(struct ct_session *session)
+{
+  struct ct_rules *rules = session->triggers.rules;
+  session->triggers.handlers_changes = 0;
+  if (session->recording.image.ring != NULL && rules != NULL) {
+    __atomic_store_n(&session->recording.image.ring->handlers_wanted, rules->signals != 0, __ATOMIC_RELEASE);
+  }
+}
+
+/* Rule `slot` is about the functions that handle its signal. */
+static void
+watch_handlers_of(struct ct_session *session, uint32_t slot)
+{
+  const struct ct_ring_header *ring = session->recording.image.ring;
+  struct ct_rules *rules = session->triggers.rules;
+  int wanted = rules->list[slot].rule.signal;
+  session->recording.modules.watched[slot] = 0;
+  ct_rules_unwatch(rules, slot);
+  for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
+    uint64_t handler = __atomic_load_n(&ring->handlers[number], __ATOMIC_RELAXED);
+    if (handler > 1 && (wanted == 0 || wanted == number)) { /* neither SIG_DFL nor SIG_IGN */
+      uint32_t fn = ct_modules_function_at(&session->recording.modules, handler);
+      if (fn != UINT32_MAX) {
+        ct_rules_watch(rules, slot, fn);
+        session->recording.modules.watched[slot]++;
+      }
+    }
+  }
+}
+
+void
+session_watch_handlers(struct ct_session *session)
+{
+  struct session_triggers *triggers = &session->triggers;
+  const struct ct_ring_header *ring = session->recording.image.ring;
+  if (triggers->rules == NULL || triggers->rules->signals == 0 || ring == NULL) {
+    return;
+  }
+  /* acquire: pairs with the agent's release */
+  uint32_t changes = __atomic_load_n(&ring->handlers_changes, __ATOMIC_ACQUIRE);
+  if (changes == triggers->handlers_changes) {
+    return;
+  }
+  triggers->handlers_changes = changes;
+  pthread_mutex_lock(&session->recording.writer_lock);
+  for (uint32_t mask = triggers->rules->signals; mask != 0; mask &= mask - 1) {
+    watch_handlers_of(session, (uint32_t)__builtin_ctz(mask));
+  }
+  pthread_mutex_unlock(&session->recording.writer_lock);
+}
+
+void
 session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid)
 {
   struct ct_rules *rules = session->triggers.rules;
-  if (rules == NULL || session->recording.drain == NULL) {
-    return;
+  if (rules == NULL || session->recording.drain == NULL || (!is_crash && session->triggers.crash == number)) {
+    return; /* the crash was this signal's */
   }
+  session->triggers.crash = is_crash ? number : 0;
   pthread_mutex_lock(&session->recording.writer_lock);
   uint32_t thread = rules->others != 0 ? thread_index(session, tid) : UINT32_MAX;
   for (uint32_t mask = rules->others; mask != 0; mask &= mask - 1) {

@@ -95,6 +95,8 @@ struct session_triggers {
   uint64_t dump_ns, stop_ns; /* when it is to be done, CLOCK_MONOTONIC; 0: it is not */
   uint64_t dumped_end;       /* end of the window that the last dump was for */
   uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last */
+  int crash;                 /* the signal of the last one; 0: none */
+  uint32_t handlers_changes; /* of the image's ring, as seen last */
   pthread_t dumper;
   bool has_dumper;
 };
@@ -161,6 +163,10 @@ void session_forget_rule(struct ct_session *session, uint32_t slot);
 int session_mark_number(struct session_triggers *triggers, const char *rule, const char *name);
 /* Signal `number` has come: a fault that ends the process (crash), or it has ended by it. tid 0: none. */
 void session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid);
+/* The image has a ring, and the drain has not begun with it: the agent tells of handlers if rules need them. */
+void session_want_handlers(struct ct_session *session);
+/* Functions that handle signals now are what rules about these are about. */
+void session_watch_handlers(struct ct_session *session);
 /* Rules that are about no function get a note. */
 void session_note_unmatched(struct ct_session *session);
 /* "windows", "windows_refused" and "rules" of the manifest, which has its clock; under the writer's lock. */

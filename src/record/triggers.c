@@ -81,6 +81,7 @@ session_serve_triggers(struct ct_session *session, int ms)
   if (triggers->rules == NULL) {
     return ms;
   }
+  session_watch_handlers(session);
   take_actions(session, now);
   refresh_manifest(session);
   if (triggers->dump_ns != 0 && now >= triggers->dump_ns) {
@@ -159,6 +160,7 @@ run_add(struct ct_session *session, void *context, struct ct_diag *diag)
   int code = check_recorded(session, diag);
   int slot = code == 0 ? session_add_rule(session, argument->text, diag) : code;
   if (slot < 0 || session->triggers.rules->list[slot].rule.pattern[0] == '\0') {
+    session_want_handlers(session);
     return slot < 0 ? slot : 0;
   }
   ct_plans_lock(modules->plans);

@@ -236,7 +236,8 @@ enum ct_pending_kind { CT_PENDING_REGION = 0, CT_PENDING_OTHER = 1 };
 struct ct_signal_action {
   uint64_t handler, flags, restorer, mask;
 };
-#define CT_SIGNALS 32 /* those without a queue, and 0 */
+#define CT_SIGNALS         32 /* those without a queue, and 0 */
+#define CT_HANDLED_SIGNALS 65
 
 /*
  * A fatal signal, reported by the agent's handler from the thread that got it (agent/crash.c), in a page of the memfd.
@@ -419,6 +420,10 @@ struct ct_ring_header {
   uint32_t detail_waits;                  /* a thread waits for a free one, where lossless is set: all are written */
   uint64_t detail_free_map[CT_DETAIL_SEGMENT_MAX / 64];
   struct ct_inside inside;
+  uint32_t handlers_wanted;  /* by the controller: the agent keeps these up to date */
+  uint32_t handlers_changes; /* atomic: how often one has been changed */
+  uint64_t
+      handlers[CT_HANDLED_SIGNALS]; /* what sigaction is about to set for each signal, as the program's own address */
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 

@@ -40,6 +40,12 @@ on_signal(int number)
   seen = number;
 }
 
+static void
+on_another(int number)
+{
+  seen = number + 1;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -73,6 +79,8 @@ main(int argc, char **argv)
         count += may_fail_long(i) < 0;
     } else if (strcmp(what, "handle") == 0) {
       signal((int)n, on_signal);
+    } else if (strcmp(what, "handle_too") == 0) {
+      signal((int)n, on_another);
     } else if (strcmp(what, "raise") == 0) {
       raise((int)n);
       count = seen;
