@@ -10,6 +10,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import time
 
 import harness
 from harness import Skip, case, expect, main, wait_for
@@ -378,6 +380,50 @@ def a_library_that_comes_later(scene):
     count = scene.do("late", 999)
     scene.finish()
     expect(scene.rule("call late")["marks"] == count == 999, f"{scene.rule('call late')}, counted {count}")
+
+
+@case
+def attached(scene):
+    """With calls that were open before; and rules that come when it is paused."""
+    with subprocess.Popen([scene.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            expect(program.stdout.readline() == "ready\n", "not ready")
+            program.stdin.write("nap 1500\n")
+            program.stdin.flush()
+            time.sleep(0.3)
+            scene.process = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--on", "call step", "--on",
+                                              "nap > 200ms", "--on", "nap < 1ms", str(program.pid)], env=scene.environment,
+                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            wait_for("an attach", lambda: scene.process.poll() is not None or scene.ask("sessions")["sessions"])
+            wait_for("a mark", lambda: scene.ask("status")["marks"] == 1)
+            expect(program.stdout.readline() == "nap 1500: 0\n", "it has ended")
+            scene.run(scene.contrail, "pause")
+            scene.ask("trigger", "add", "call other")
+            scene.run(scene.contrail, "resume")
+            program.stdin.write("step 321\nother 123\n")
+            program.stdin.flush()
+            expect([program.stdout.readline() for _ in range(2)] == ["step 321: 321\n", "other 123: 123\n"], "calls")
+            scene.run(scene.contrail, "stop")
+            _, said = scene.process.communicate(timeout=60)
+        finally:
+            program.stdin.close()
+    expect(scene.process.returncode == 0, said)
+    marks = {rule["rule"]: rule["marks"] for rule in scene.manifest()["rules"]}
+    expect(marks == {"call step": 321, "nap > 200ms": 1, "nap < 1ms": 0, "call other": 123}, f"{marks}")
+
+
+@case
+def exec_and_children(scene):
+    """Rules go on in the program that an exec brings, and are not those of children that are followed."""
+    script = "import os, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n" \
+             f"os.execv({scene.program!r}, [{scene.program!r}])\n"
+    result = scene.execute(scene.contrail, "record", "--follow", "-q", "-o", scene.trace, "--on", "call step", "--",
+                           sys.executable, "-c", script, input="step 17\n", stdin=None)
+    expect(result.returncode == 7 and "step 17: 17" in result.stdout, f"{result}")
+    expect(scene.rule("call step")["marks"] == 17, f"{scene.rule('call step')}")
+    children = [name for name in os.listdir(scene.trace) if name.startswith("process-")]
+    expect(len(children) == 1, f"{children}")
+    expect("windows" not in scene.manifest(scene.path("trace", children[0])), "a child has windows")
 
 
 if __name__ == "__main__":

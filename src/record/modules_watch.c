@@ -48,6 +48,22 @@ ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid)
   return code;
 }
 
+/* Of the functions before `address`: how many. */
+static size_t
+functions_before(const struct ct_plan *plan, uint64_t address)
+{
+  size_t low = 0, high = plan->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (plan->functions[middle].address < address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 uint32_t
 ct_modules_function_at(const struct ct_modules *modules, uint64_t address)
 {
@@ -56,14 +72,17 @@ ct_modules_function_at(const struct ct_modules *modules, uint64_t address)
     if (!module->loaded || module->plan == NULL || module->why_not != NULL) {
       continue;
     }
-    uint32_t fn = module->first_fn;
-    for (size_t f = 0; f < module->plan->count && module->plan->functions[f].address <= address - module->base; f++) {
-      bool has_id = module->plan->functions[f].refusal == CT_REFUSED_NOT;
-      if (has_id && module->plan->functions[f].address == address - module->base) {
-        return fn;
-      }
-      fn += has_id;
+    const struct ct_planned *functions = module->plan->functions;
+    size_t at = functions_before(module->plan, address - module->base);
+    if (at == module->plan->count || functions[at].address != address - module->base ||
+        functions[at].refusal != CT_REFUSED_NOT) {
+      continue;
     }
+    uint32_t fn = module->first_fn;
+    for (size_t f = 0; f < at; f++) {
+      fn += functions[f].refusal == CT_REFUSED_NOT;
+    }
+    return fn;
   }
   return UINT32_MAX;
 }

@@ -209,23 +209,18 @@ session_want_handlers(struct ct_session *session)
   }
 }
 
-/* Rule `slot` is about the functions that handle its signal. */
+/* Rule `slot` is about the functions that handle its signal. handlers: by signal, UINT32_MAX: none. */
 static void
-watch_handlers_of(struct ct_session *session, uint32_t slot)
+watch_handlers_of(struct ct_session *session, uint32_t slot, const uint32_t *handlers)
 {
-  const struct ct_ring_header *ring = session->recording.image.ring;
   struct ct_rules *rules = session->triggers.rules;
   int wanted = rules->list[slot].rule.signal;
   session->recording.modules.watched[slot] = 0;
   ct_rules_unwatch(rules, slot);
   for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
-    uint64_t handler = __atomic_load_n(&ring->handlers[number], __ATOMIC_RELAXED);
-    if (handler > 1 && (wanted == 0 || wanted == number)) { /* neither SIG_DFL nor SIG_IGN */
-      uint32_t fn = ct_modules_function_at(&session->recording.modules, handler);
-      if (fn != UINT32_MAX) {
-        ct_rules_watch(rules, slot, fn);
-        session->recording.modules.watched[slot]++;
-      }
+    if (handlers[number] != UINT32_MAX && (wanted == 0 || wanted == number)) {
+      ct_rules_watch(rules, slot, handlers[number]);
+      session->recording.modules.watched[slot]++;
     }
   }
 }
@@ -244,9 +239,14 @@ session_watch_handlers(struct ct_session *session)
     return;
   }
   triggers->handlers_changes = changes;
+  uint32_t handlers[CT_HANDLED_SIGNALS];
+  for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
+    uint64_t address = __atomic_load_n(&ring->handlers[number], __ATOMIC_RELAXED);
+    handlers[number] = address > 1 ? ct_modules_function_at(&session->recording.modules, address) : UINT32_MAX;
+  }
   pthread_mutex_lock(&session->recording.writer_lock);
   for (uint32_t mask = triggers->rules->signals; mask != 0; mask &= mask - 1) {
-    watch_handlers_of(session, (uint32_t)__builtin_ctz(mask));
+    watch_handlers_of(session, (uint32_t)__builtin_ctz(mask), handlers);
   }
   pthread_mutex_unlock(&session->recording.writer_lock);
 }

@@ -94,7 +94,8 @@ struct session_triggers {
   int (*stop)(struct ct_session *session, struct ct_diag *diag); /* ends the recording, as a detach */
   uint64_t dump_ns, stop_ns; /* when it is to be done, CLOCK_MONOTONIC; 0: it is not */
   uint64_t dumped_end;       /* end of the window that the last dump was for */
-  uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last */
+  uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last ... */
+  uint64_t windows_seen;     /* ... and windows */
   int crash;                 /* the signal of the last one; 0: none */
   uint32_t handlers_changes; /* of the image's ring, as seen last */
   pthread_t dumper;

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#define MARKS_NS 5000000000ull /* between manifests that have no other news than marks in windows that they have */
+
 /* ---- what they set off ---- */
 
 /* The end of the window that is the latest. */
@@ -53,13 +55,17 @@ take_actions(struct ct_session *session, uint64_t now)
   }
 }
 
+/* It has all windows, so with many of them it is not written for each mark. */
 static void
 refresh_manifest(struct ct_session *session)
 {
+  struct session_triggers *triggers = &session->triggers;
   struct ct_windows_sums sums;
-  ct_windows_sums(session->triggers.windows, &sums);
-  if (sums.marks + sums.refused != session->triggers.marks_seen) {
-    session->triggers.marks_seen = sums.marks + sums.refused;
+  ct_windows_sums(triggers->windows, &sums);
+  bool is_time = ct_now_ns() - session->recording.manifest_ns > MARKS_NS;
+  if (sums.windows != triggers->windows_seen || (sums.marks + sums.refused != triggers->marks_seen && is_time)) {
+    triggers->windows_seen = sums.windows;
+    triggers->marks_seen = sums.marks + sums.refused;
     session->recording.manifest_is_old = true;
   }
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What users write to --exclude and --trace: a pattern, a line end, a name. Either the pattern is refused with a
- * reason, or it matches what a plain recursive matcher over the same text says.
+ * What users write to --exclude, --trace and --on: a pattern or rule, a line end, a name. Either the pattern is refused
+ * with a reason, or it matches what a plain recursive matcher over the same text says.
  */
 #include "fuzz.h"
 
 #include "base/glob.h"
 #include "base/scopes.h"
+#include "select/rule.h"
 #include <contrail/exclude.h>
 #include <contrail/select.h>
 
@@ -179,6 +180,21 @@ check_selection(const char *text)
   ct_selection_free(selection);
 }
 
+/* Refused with a reason; or what it says is a rule again, and the same. */
+static void
+check_rule(const char *text)
+{
+  struct ct_rule rule, again;
+  struct ct_diag diag = {""};
+  if (ct_rule_parse(text, &rule, &diag) == 0) {
+    CHECK(ct_rule_parse(rule.text, &again, NULL) == 0);
+    CHECK(strcmp(again.text, rule.text) == 0 && strcmp(again.pattern, rule.pattern) == 0);
+    CHECK(again.kind == rule.kind && again.op == rule.op && again.ns == rule.ns && again.number == rule.number);
+  } else {
+    CHECK(diag.text[0] != '\0');
+  }
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -193,6 +209,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   check_glob(text, length, name, name_length);
   check_scopes(text, length, name, name_length);
   check_selection((const char *)text);
+  check_rule((const char *)text);
   struct ct_exclude *exclude = ct_exclude_create();
   struct ct_diag diag = {""};
   CHECK(exclude != NULL);
