@@ -388,11 +388,13 @@ def attached(scene):
     with subprocess.Popen([scene.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         try:
             expect(program.stdout.readline() == "ready\n", "not ready")
-            program.stdin.write("nap 1500\n")
+            program.stdin.write("handle 10\nnap 1500\n")
             program.stdin.flush()
+            expect(program.stdout.readline() == "handle 10: 0\n", "no handler")
             time.sleep(0.3)
             scene.process = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--on", "call step", "--on",
-                                              "nap > 200ms", "--on", "nap < 1ms", str(program.pid)], env=scene.environment,
+                                              "nap > 200ms", "--on", "nap < 1ms", "--on", "signal SIGUSR1",
+                                              str(program.pid)], env=scene.environment,
                                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             wait_for("an attach", lambda: scene.process.poll() is not None or scene.ask("sessions")["sessions"])
             wait_for("a mark", lambda: scene.ask("status")["marks"] == 1)
@@ -400,16 +402,19 @@ def attached(scene):
             scene.run(scene.contrail, "pause")
             scene.ask("trigger", "add", "call other")
             scene.run(scene.contrail, "resume")
-            program.stdin.write("step 321\nother 123\n")
+            scene.ask("trigger", "add", "signal")
+            said = "step 321: 321", "other 123: 123", "raise 10: 10", "raise 10: 10"
+            program.stdin.write("".join(line.split(":")[0] + "\n" for line in said))
             program.stdin.flush()
-            expect([program.stdout.readline() for _ in range(2)] == ["step 321: 321\n", "other 123: 123\n"], "calls")
+            expect([program.stdout.readline() for _ in said] == [line + "\n" for line in said], "calls")
             scene.run(scene.contrail, "stop")
             _, said = scene.process.communicate(timeout=60)
         finally:
             program.stdin.close()
     expect(scene.process.returncode == 0, said)
     marks = {rule["rule"]: rule["marks"] for rule in scene.manifest()["rules"]}
-    expect(marks == {"call step": 321, "nap > 200ms": 1, "nap < 1ms": 0, "call other": 123}, f"{marks}")
+    expect(marks == {"call step": 321, "nap > 200ms": 1, "nap < 1ms": 0, "call other": 123, "signal SIGUSR1": 2,
+                     "signal": 2}, f"{marks}")
 
 
 @case

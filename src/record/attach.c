@@ -339,6 +339,7 @@ put_in(struct ct_session *session, const struct ct_injected_options *options, bo
                                          session->target.stopped.pc_count);
     code = ct_signals_take(&remote, &session->recording.image.layout, false, later);
   }
+  session_read_handlers(session, &remote);
   return code < 0 ? code : 0;
 }
 

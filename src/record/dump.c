@@ -159,7 +159,9 @@ dump_main(void *context)
   struct ct_session_dump dump = {.struct_size = sizeof(dump)};
   struct ct_diag diag = {""};
   if (write_dump(aside->session, NULL, &aside->stock, &dump, &diag) != 0) {
-    session_note(aside->session, diag.text);
+    aside->session->triggers.dump_why = diag;
+    /* release: pairs with session_note_dump */
+    atomic_store_explicit(&aside->session->triggers.dump_failed, true, memory_order_release);
   }
   json_decref(aside->stock.manifest);
   end_dump(aside->session);

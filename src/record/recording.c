@@ -368,6 +368,7 @@ session_close_trace(struct ct_session *session)
   (void)ct_modules_write_sources(&session->recording.modules, session->options.sources, session->recording.writer);
   (void)ct_modules_write_prototypes(&session->recording.modules, session->recording.writer);
   session_note_unknown(session);
+  session_note_dump(session);
   session_note_unmatched(session);
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);

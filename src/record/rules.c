@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "hook/signals.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,15 @@ session_end_triggers(struct ct_session *session)
 }
 
 void
+session_note_dump(struct ct_session *session)
+{
+  /* acquire: pairs with the release of the dump's thread */
+  if (atomic_exchange_explicit(&session->triggers.dump_failed, false, memory_order_acquire)) {
+    session_note(session, session->triggers.dump_why.text);
+  }
+}
+
+void
 session_note_unmatched(struct ct_session *session)
 {
   for (uint32_t slot = 0; session->triggers.rules != NULL && slot < CT_RULES_MAX; slot++) {
@@ -207,6 +217,23 @@ session_want_handlers(struct ct_session *session)
   if (session->recording.image.ring != NULL && rules != NULL) {
     __atomic_store_n(&session->recording.image.ring->handlers_wanted, rules->signals != 0, __ATOMIC_RELEASE);
   }
+}
+
+void
+session_read_handlers(struct ct_session *session, const struct ct_remote *remote)
+{
+  struct ct_ring_header *ring = session->recording.image.ring;
+  if (session->triggers.rules == NULL || session->triggers.rules->signals == 0 || ring == NULL) {
+    return;
+  }
+  for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
+    struct ct_signal_action action;
+    if (ct_signal_get(remote, session->recording.image.layout.scratch, number, &action) == 0) {
+      __atomic_store_n(&ring->handlers[number], action.handler, __ATOMIC_RELAXED);
+    }
+  }
+  /* release: as the agent does */
+  __atomic_fetch_add(&ring->handlers_changes, 1, __ATOMIC_RELEASE);
 }
 
 /* Rule `slot` is about the functions that handle its signal. handlers: by signal, UINT32_MAX: none. */

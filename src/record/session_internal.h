@@ -98,6 +98,8 @@ struct session_triggers {
   uint64_t windows_seen;     /* ... and windows */
   int crash;                 /* the signal of the last one; 0: none */
   uint32_t handlers_changes; /* of the image's ring, as seen last */
+  _Atomic bool dump_failed;  /* then dump_why says why; by the thread that writes it */
+  struct ct_diag dump_why;
   pthread_t dumper;
   bool has_dumper;
 };
@@ -166,9 +168,12 @@ int session_mark_number(struct session_triggers *triggers, const char *rule, con
 void session_note_signal(struct ct_session *session, int number, bool is_crash, uint64_t tsc, uint32_t tid);
 /* The image has a ring, and the drain has not begun with it: the agent tells of handlers if rules need them. */
 void session_want_handlers(struct ct_session *session);
+/* In a process that is stopped: what was set before the agent could tell. */
+void session_read_handlers(struct ct_session *session, const struct ct_remote *remote);
 /* Functions that handle signals now are what rules about these are about. */
 void session_watch_handlers(struct ct_session *session);
-/* Rules that are about no function get a note. */
+/* The dump of a rule that has failed, and rules that are about no function, get a note. */
+void session_note_dump(struct ct_session *session);
 void session_note_unmatched(struct ct_session *session);
 /* "windows", "windows_refused" and "rules" of the manifest, which has its clock; under the writer's lock. */
 void session_put_windows(struct ct_session *session, json_t *manifest);

@@ -89,6 +89,7 @@ session_serve_triggers(struct ct_session *session, int ms)
   }
   session_watch_handlers(session);
   take_actions(session, now);
+  session_note_dump(session);
   refresh_manifest(session);
   if (triggers->dump_ns != 0 && now >= triggers->dump_ns) {
     triggers->dump_ns = 0;
@@ -153,6 +154,19 @@ ct_session_mark(struct ct_session *session, const char *name, struct ct_diag *di
   return session_command(session, CT_ERROR_INIT, run_mark, &argument, diag);
 }
 
+/* Handlers that are there already: the process is stopped for a moment. Without that the agent tells of later ones. */
+static void
+find_handlers(struct ct_session *session, struct ct_session_change *change)
+{
+  bool was_stopped = session->target.is_stopped;
+  session_want_handlers(session);
+  if (session_stop_threads(session, NULL) == 0) {
+    struct ct_remote remote = session_stopped_remote(session);
+    session_read_handlers(session, &remote);
+    change->pause_ns = was_stopped ? 0 : session_resume_threads(session);
+  }
+}
+
 struct rule_argument {
   const char *text;
   struct ct_session_change done;
@@ -165,8 +179,10 @@ run_add(struct ct_session *session, void *context, struct ct_diag *diag)
   struct ct_modules *modules = &session->recording.modules;
   int code = check_recorded(session, diag);
   int slot = code == 0 ? session_add_rule(session, argument->text, diag) : code;
+  if (slot >= 0 && session->triggers.rules->list[slot].rule.kind == CT_RULE_SIGNAL) {
+    find_handlers(session, &argument->done);
+  }
   if (slot < 0 || session->triggers.rules->list[slot].rule.pattern[0] == '\0') {
-    session_want_handlers(session);
     return slot < 0 ? slot : 0;
   }
   ct_plans_lock(modules->plans);

@@ -144,14 +144,46 @@ test_compare(void **state)
   }
 }
 
+/* Words at random: refused with a reason, or what the rule says of itself is the same rule. */
+static void
+test_random(void **state)
+{
+  (void)state;
+  static const char *const words[] = {
+      "call",   "f",     "foo::bar", ">",       "<",  ">=",  "==",      "1ms",  "0",     "-1",       "rate", "returns",
+      "1000/s", "every", "signal",   "SIGUSR1", ":",  "f:",  "dump",    "stop", "mark",  "[a",       "*",    "::",
+      ": ",     "  ",    "\t",       "detail",  "x:", "10s", "off-cpu", "0x1",  "crash", "@file:a.c"};
+  unsigned seed = 1, good = 0;
+  for (int round = 0; round < 200000; round++) {
+    char text[256] = "";
+    seed = seed * 1103515245u + 12345u;
+    for (unsigned i = 0, count = seed >> 16 & 7; i < count; i++) {
+      seed = seed * 1103515245u + 12345u;
+      strcat(text, words[(seed >> 16) % (sizeof(words) / sizeof(words[0]))]);
+      strcat(text, (seed >> 13 & 7) != 0 ? " " : "");
+    }
+    struct ct_rule rule, again;
+    struct ct_diag diag = {""};
+    if (ct_rule_parse(text, &rule, &diag) != 0) {
+      assert_true(diag.text[0] != '\0');
+      continue;
+    }
+    good++;
+    if (ct_rule_parse(rule.text, &again, &diag) != 0 || strcmp(again.text, rule.text) != 0 ||
+        strcmp(again.pattern, rule.pattern) != 0 || again.kind != rule.kind || again.op != rule.op ||
+        again.ns != rule.ns || again.number != rule.number || again.action != rule.action) {
+      fail_msg("'%s' became '%s'", text, rule.text);
+    }
+  }
+  assert_true(good > 1000);
+}
+
 int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_conditions),
-      cmocka_unit_test(test_actions),
-      cmocka_unit_test(test_wrong),
-      cmocka_unit_test(test_compare),
+      cmocka_unit_test(test_conditions), cmocka_unit_test(test_actions), cmocka_unit_test(test_wrong),
+      cmocka_unit_test(test_compare),    cmocka_unit_test(test_random),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
