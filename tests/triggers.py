@@ -418,6 +418,30 @@ def attached(scene):
 
 
 @case
+def recorder_killed(scene):
+    """What was marked is there after contrail recover; windows end with the trace."""
+    for last in ((), ("--last", "1M")):
+        scene.start(*last, "--on", "call step", "--pre", "50ms", "--post", "1m")
+        scene.do("step", 5)
+        path = scene.path("trace", "manifest.json")
+        wait_for("a window", lambda: os.path.exists(path) and scene.manifest().get("windows"))
+        with open(f"/proc/{scene.process.pid}/task/{scene.process.pid}/children", encoding="ascii") as file:
+            children = file.read().split()
+        time.sleep(0.2)
+        scene.process.kill()
+        scene.process.wait()
+        for pid in children:
+            os.kill(int(pid), signal.SIGKILL)
+        scene.run(scene.contrail, "recover", scene.trace)
+        manifest = scene.manifest()
+        window, = manifest["windows"]
+        expect(manifest["state"] == "recovered" and window["marks"] == 5, f"{window}")
+        expect(window["begin_tsc"] < window["end_tsc"] <= manifest["end_tsc"], f"{window}, end {manifest['end_tsc']}")
+        expect(window["begin_ns"] < window["end_ns"], f"{window}")
+        shutil.rmtree(scene.trace)
+
+
+@case
 def exec_and_children(scene):
     """Rules go on in the program that an exec brings, and are not those of children that are followed."""
     script = "import os, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n" \

@@ -145,6 +145,26 @@ open_ours(const char *path, struct stat *status, struct ct_diag *diag)
   return fd;
 }
 
+/* Windows end where the trace does: what was written of those that were open says when that was written. */
+static void
+clip_windows(json_t *manifest, uint64_t end_tsc)
+{
+  const json_t *clock = json_object_get(manifest, "clock");
+  uint64_t tsc0 = ct_json_get(clock, "tsc0"), tsc1 = ct_json_get(clock, "tsc1");
+  uint64_t ns0 = ct_json_get(clock, "ns0"), ns1 = ct_json_get(clock, "ns1");
+  json_t *windows = json_object_get(manifest, "windows"), *window;
+  size_t i;
+  json_array_foreach(windows, i, window)
+  {
+    uint64_t begin = ct_json_get(window, "begin_tsc"), end = begin > end_tsc ? begin : end_tsc;
+    if (ct_json_get(window, "end_tsc") > end && end > tsc0 && tsc1 > tsc0 && ns1 > ns0) {
+      ct_json_put(window, "end_tsc", end);
+      ct_json_put(window, "end_ns",
+                  ns0 + (uint64_t)((double)(end - tsc0) * (double)(ns1 - ns0) / (double)(tsc1 - tsc0)));
+    }
+  }
+}
+
 /* ---- from memory ---- */
 
 /* The recording ended with the last record. */
@@ -162,6 +182,7 @@ put_end(json_t *manifest, const struct ct_kept_sums *sums)
     ct_json_put(manifest, "end_boot_ns", ct_json_get(manifest, "start_boot_ns") + ns);
   }
   ct_json_put(manifest, "end_tsc", sums->last_tsc);
+  clip_windows(manifest, sums->last_tsc);
 }
 
 static int
@@ -385,6 +406,7 @@ recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
   if (end != 0 && end_ns > ct_trace_start_ns(r->trace)) {
     ct_json_put(r->manifest, "end_tsc", end);
     ct_json_put(r->manifest, "end_ns", end_ns);
+    clip_windows(r->manifest, end);
     r->report->ns = end_ns - ct_trace_start_ns(r->trace);
   }
   return save_manifest(r->dir_fd, directory, r->manifest, diag);
