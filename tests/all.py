@@ -56,6 +56,7 @@ GROUPS = {
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
+    "pieces": Group(["pieces.py"]),
     "triggers": Group(["triggers.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),

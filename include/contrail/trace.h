@@ -118,6 +118,28 @@ uint64_t ct_trace_start_ns(const struct ct_trace *trace);
  */
 uint64_t ct_trace_end_tsc(const struct ct_trace *trace);
 
+/*
+ * From now on the trace ends at to_tsc, and cursors that are opened give the events from from_tsc on only: first, as
+ * entered then, the calls that were open (each with a VALUE of reason CT_VALUE_BEFORE, as of an attach).
+ */
+int ct_trace_set_range(struct ct_trace *trace, uint64_t from_tsc, uint64_t to_tsc); /* 0 or CT_ENOMEM */
+bool ct_trace_has_range(const struct ct_trace *trace);
+bool ct_trace_is_cut(const struct ct_trace *trace, uint32_t thread); /* the thread went on after the range */
+bool ct_trace_in_range(const struct ct_trace *trace, uint64_t tsc);
+/* The time of ns (CLOCK_MONOTONIC). */
+uint64_t ct_trace_tsc(const struct ct_trace *trace, uint64_t ns);
+
+/* Stretches of time that were marked while it was recorded (contrail record --on, contrail mark). */
+struct ct_trace_window {
+  uint64_t begin_tsc, end_tsc;
+  uint64_t marks;
+  const char *reason; /* of the first mark, NULL: not known */
+  uint64_t reason_tsc;
+};
+size_t ct_trace_window_count(const struct ct_trace *trace);
+/* n from 0 on; false when what the manifest says of it makes no sense. */
+bool ct_trace_window(const struct ct_trace *trace, size_t n, struct ct_trace_window *window);
+
 enum ct_event_kind {
   CT_EV_RETURN = 0,
   CT_EV_ENTER = 1,

@@ -15,6 +15,7 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     {.name = "stdout",
      .help = "only standard output",
      .against = "stderr",

@@ -17,6 +17,7 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     CT_OPTION_FUNCTION(struct wanted, choice,
                        "only calls of functions that a pattern of record --trace matches (foo*, foo::**, @file:FILE, "
                        "MODULE!PATTERN), with what is called inside"),

@@ -66,6 +66,7 @@ static const struct ct_option options[] = {
         "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     {.name = "per-thread",
      .help = "a table for each thread too",
      .apply = ct_apply_flag,
@@ -125,7 +126,10 @@ run(int argc, char **argv)
   struct wanted wanted = {.sort = CT_SORT_TOTAL};
   int code = ct_parse(&ct_command_report, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
-  if (dir != NULL) {
+  bool has_range = wanted.choice.window != 0 || wanted.choice.from != NULL || wanted.choice.to != NULL;
+  if (dir != NULL && wanted.family && has_range) {
+    code = ct_usage_error(&ct_command_report, "--family shows whole traces: leave out --window, --from and --to");
+  } else if (dir != NULL) {
     code = ct_show_view(&ct_command_report, dir, &wanted.choice, !wanted.per_thread || isatty(STDOUT_FILENO) != 1,
                         write_report, &wanted);
   }

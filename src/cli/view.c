@@ -3,6 +3,7 @@
 #include "cli/view.h"
 
 #include "cli/progress.h"
+#include "cli/quantity.h"
 
 #include <contrail/text.h>
 #include <contrail/trace.h>
@@ -67,6 +68,29 @@ const struct ct_option ct_module_options[] = {
      .help = "only functions of modules whose path or file name matches",
      .apply = ct_apply_text,
      .offset = offsetof(struct ct_view_choice, module)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_range_options[] = {
+    {.name = "window",
+     .argument = "N",
+     .help = "only the N-th of the windows that contrail info lists (record --on, contrail mark)",
+     .least = 1,
+     .most = UINT32_MAX,
+     .against = "from",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct ct_view_choice, window)},
+    {.name = "from",
+     .argument = "TIME",
+     .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct ct_view_choice, from)},
+    {.name = "to",
+     .argument = "TIME",
+     .help = "only up to then, likewise",
+     .against = "window",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct ct_view_choice, to)},
     CT_OPTIONS_END,
 };
 
@@ -151,6 +175,65 @@ report_unmatched(const struct ct_command *command, struct ct_trace *trace, const
   return choice->json || choice->quiet ? CT_EXIT_FAILED : rc;
 }
 
+/* ---- a piece of the trace ---- */
+
+static int
+set_range(const struct ct_command *command, struct ct_trace *trace, uint64_t from, uint64_t to)
+{
+  return ct_trace_set_range(trace, from, to) == 0 ? CT_EXIT_OK : ct_command_failed(command, "out of memory");
+}
+
+static int
+choose_window(const struct ct_command *command, struct ct_trace *trace, uint64_t number)
+{
+  struct ct_trace_window window;
+  size_t count = ct_trace_window_count(trace);
+  if (count == 0) {
+    return ct_command_failed(command, "the trace has no windows: nothing was marked (record --on, contrail mark)");
+  }
+  if (number > count) {
+    return ct_command_failed(command, "there is no window %llu: the trace has %zu (contrail info lists them)",
+                             (unsigned long long)number, count);
+  }
+  if (!ct_trace_window(trace, number - 1, &window)) {
+    return ct_command_failed(command, "what the manifest says of window %llu makes no sense",
+                             (unsigned long long)number);
+  }
+  return set_range(command, trace, window.begin_tsc, window.end_tsc);
+}
+
+/* "1.5" or "1500ms" from the begin of the recording, as a time of the trace. */
+static bool
+parse_moment(const struct ct_trace *trace, const char *text, uint64_t *tsc)
+{
+  double seconds = 0;
+  if (strspn(text, "0.") != strlen(text) && !ct_parse_duration(text, true, &seconds)) {
+    return false;
+  }
+  *tsc = ct_trace_tsc(trace, ct_trace_start_ns(trace) + (uint64_t)(seconds * 1e9));
+  return text[0] != '\0' && seconds < 1e9;
+}
+
+static int
+choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_choice *choice)
+{
+  uint64_t from = 0, to = UINT64_MAX;
+  if (choice->window != 0) {
+    return choose_window(command, trace, choice->window);
+  }
+  const char *wrong = choice->from != NULL && !parse_moment(trace, choice->from, &from) ? choice->from
+                      : choice->to != NULL && !parse_moment(trace, choice->to, &to)     ? choice->to
+                                                                                        : NULL;
+  if (wrong != NULL) {
+    return ct_usage_error(command, "'%.100s' is no time: 1.5 (seconds from the begin of the recording), 1500ms, 2m",
+                          wrong);
+  }
+  if (from > to) {
+    return ct_usage_error(command, "--from %.100s is after --to %.100s", choice->from, choice->to);
+  }
+  return choice->from != NULL || choice->to != NULL ? set_range(command, trace, from, to) : CT_EXIT_OK;
+}
+
 int
 ct_show_view(const struct ct_command *command, const char *dir, const struct ct_view_choice *choice,
              bool shows_progress, ct_write_view *write, void *context)
@@ -165,6 +248,14 @@ ct_show_view(const struct ct_command *command, const char *dir, const struct ct_
       fclose(out);
     }
     return CT_EXIT_FAILED;
+  }
+  int chosen = choose_range(command, trace, choice);
+  if (chosen != CT_EXIT_OK) {
+    if (choice->quiet) {
+      fclose(out);
+    }
+    ct_trace_close(trace);
+    return chosen;
   }
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};

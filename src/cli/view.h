@@ -17,11 +17,14 @@ struct ct_view_choice {
   const char *function, *module; /* a pattern as of record --trace, a glob; NULL: not given */
   enum ct_view_time time;
   bool json, quiet, source;
+  uint64_t window;       /* from 1 on; 0: not given */
+  const char *from, *to; /* seconds from the begin of the recording; NULL: not given */
 };
 
 /* Tables for the commands' own. Member: struct ct_view_choice. */
 extern const struct ct_option ct_thread_options[]; /* --thread */
 extern const struct ct_option ct_module_options[]; /* --module */
+extern const struct ct_option ct_range_options[];  /* --window, --from, --to */
 extern const struct ct_option ct_time_options[];   /* --time, --raw */
 extern const struct ct_option ct_source_options[]; /* --source */
 extern const struct ct_option ct_quiet_options[];  /* --quiet */

@@ -417,12 +417,12 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
   return true;
 }
 
-/* The frames that were open before the first block: they are entered where it begins, as those that an attach finds. */
+/* The frames that were open before the first event: they are entered where it begins, as those that an attach finds. */
 static bool
-begin_late(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
+begin_late(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc)
 {
-  struct ct_event event = {.tsc = c->header.first_tsc, .closed_fn = CT_FUNCTION_NONE};
-  if (context != c->context) {
+  struct ct_event event = {.tsc = tsc, .closed_fn = CT_FUNCTION_NONE};
+  if (context != 0) {
     event.kind = CT_EV_SWITCH;
     event.value = context;
     event.depth = now->base;
@@ -466,8 +466,8 @@ adopt_open_section(struct ct_cursor *c)
   if (!parse_open_section(c, &stack, &context)) {
     return false;
   }
-  bool ok =
-      c->begins_late ? begin_late(c, &stack, context) : !c->damage_passed || !c->resync || bridge(c, &stack, context);
+  bool ok = c->begins_late ? begin_late(c, &stack, context, c->header.first_tsc)
+                           : !c->damage_passed || !c->resync || bridge(c, &stack, context);
   c->begins_late = false;
   ct_contexts_clear(&c->contexts);
   if (c->stack.frames != NULL) {
@@ -623,12 +623,15 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
   }
   c->trace = trace;
   c->thread = trace->threads[thread].index;
+  c->thread_position = thread;
   c->cut = trace->threads[thread].missing != 0;
   c->is_empty = trace->kept.is_kept && trace->complete && trace->threads[thread].events == 0;
   c->flags = flags;
   c->fd = -1;
   c->offset = sizeof(struct ct_file_header);
   c->resync = true;
+  c->limit = CT_BATCH_EVENTS;
+  c->before_range = trace->has_range;
   *out = c;
   return CT_OK;
 }
@@ -655,8 +658,60 @@ ct_cursor_close(struct ct_cursor *c)
   free(c);
 }
 
-size_t
-ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
+/* Goes to the begin of the trace's range, where the frames that are open are entered. False: it is over before that. */
+static bool
+enter_range(struct ct_cursor *c)
+{
+  const struct ct_trace *trace = c->trace;
+  uint64_t thread_end = trace->threads[c->thread_position].end_tsc;
+  c->before_range = false;
+  if (c->op == c->header.ops && thread_end < trace->range_from) {
+    return false;
+  }
+  return begin_late(c, &c->stack, c->context, trace->range_from);
+}
+
+/* A batch of the block at hand; 0: it has no more. */
+static size_t
+next_batch(struct ct_cursor *c, uint32_t limit)
+{
+  bool damaged;
+  c->limit = limit < CT_BATCH_EVENTS ? limit : CT_BATCH_EVENTS;
+  size_t count = ct_decode_batch(c, &damaged);
+  c->limit = CT_BATCH_EVENTS;
+  if (damaged) {
+    c->lost += c->header.ops - c->op;
+    c->header.ops = c->op;
+    c->damage_passed = c->resync = true;
+    c->state = CT_CURSOR_DAMAGED;
+  }
+  return count;
+}
+
+/* Passes over what is before the range, from its first block on; false: there is nothing of the range. */
+static bool
+pass_before_range(struct ct_cursor *c)
+{
+  int fd = file_borrow(c);
+  uint64_t offset = ct_range_first_block(c, fd);
+  file_give_back(c, fd);
+  if (offset != sizeof(struct ct_file_header) && ct_cursor_seek(c, offset) != CT_OK) {
+    return false;
+  }
+  for (;;) {
+    uint32_t before = ct_range_ops_before(c, c->trace->range_from);
+    c->pending_count = c->pending_next = 0; /* of a resync */
+    if (c->op < c->header.ops && before == 0) {
+      return enter_range(c);
+    }
+    if (c->op < c->header.ops ? next_batch(c, before) == 0 && c->state == CT_CURSOR_DAMAGED : !next_block(c)) {
+      return enter_range(c);
+    }
+  }
+}
+
+static size_t
+next_events(struct ct_cursor *c, const struct ct_event **events)
 {
   for (;;) {
     if (c->pending_next < c->pending_count) {
@@ -666,14 +721,7 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
       return count;
     }
     if (c->op < c->header.ops) {
-      bool damaged;
-      size_t count = ct_decode_batch(c, &damaged);
-      if (damaged) {
-        c->lost += c->header.ops - c->op;
-        c->header.ops = c->op;
-        c->damage_passed = c->resync = true;
-        c->state = CT_CURSOR_DAMAGED;
-      }
+      size_t count = next_batch(c, CT_BATCH_EVENTS);
       *events = c->batch;
       if (count > 0) {
         return count;
@@ -683,6 +731,25 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
       return 0;
     }
   }
+}
+
+size_t
+ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
+{
+  if (!c->trace->has_range) {
+    return next_events(c, events);
+  }
+  if (c->after_range || (c->before_range && !pass_before_range(c))) {
+    c->after_range = true;
+    return 0;
+  }
+  size_t count = next_events(c, events);
+  size_t inside = ct_range_events_inside(c->trace, *events, count);
+  if (inside < count) {
+    c->after_range = true;
+    c->state = CT_CURSOR_END;
+  }
+  return inside;
 }
 
 const struct ct_event *

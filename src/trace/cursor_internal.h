@@ -30,7 +30,8 @@ struct ct_frame_stack {
 
 struct ct_cursor {
   struct ct_trace *trace;
-  uint32_t thread; /* N of thread_N */
+  uint32_t thread;          /* N of thread_N */
+  uint32_t thread_position; /* in the trace's list */
   uint32_t flags;
   enum ct_cursor_state state;
   int fd;             /* -1: opened for each block */
@@ -42,9 +43,11 @@ struct ct_cursor {
   bool resync;        /* the stack is not the one before the next block */
   uint64_t lost;      /* events announced by skipped blocks */
   /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
-  bool begins_late; /* the first block is that of a trace of the last stretch, and has not been loaded */
-  bool is_empty;      /* nothing of the thread was kept: it has no file */
-  bool sought;      /* the position was chosen: the frames open there are no events */
+  bool begins_late;  /* the first block is that of a trace of the last stretch, and has not been loaded */
+  bool is_empty;     /* nothing of the thread was kept: it has no file */
+  bool sought;       /* the position was chosen: the frames open there are no events */
+  bool before_range; /* what comes is passed over until the trace's range begins */
+  bool after_range;  /* no more is to come of it */
   uint64_t next_number, next_event;
 
   /* The block at hand; every op has its delta and its id, checked when it was unpacked. */
@@ -58,8 +61,9 @@ struct ct_cursor {
   const uint8_t *extra, *extra_end;
   const uint8_t *open, *open_end;
   const uint32_t *id;
-  uint32_t op;   /* the next one; header.ops at the end */
-  uint32_t last; /* state of ct_prediction_slot */
+  uint32_t op;    /* the next one; header.ops at the end */
+  uint32_t limit; /* a batch has no more ops than that */
+  uint32_t last;  /* state of ct_prediction_slot */
   uint64_t tsc;
   uint32_t interval_log2; /* of sampling */
 
@@ -80,6 +84,12 @@ struct ct_cursor {
 
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
+/* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */
+uint64_t ct_range_first_block(const struct ct_cursor *cursor, int fd);
+/* So many ops of the block at hand are still to come before that time. */
+uint32_t ct_range_ops_before(const struct ct_cursor *cursor, uint64_t tsc);
+/* How many of the events are not after the range. */
+size_t ct_range_events_inside(const struct ct_trace *trace, const struct ct_event *events, size_t count);
 /* Room for so many frames; false when there is no memory or they are too many to believe. */
 bool ct_frame_stack_reserve(struct ct_frame_stack *stack, uint64_t count);
 

@@ -352,7 +352,7 @@ decode_other(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 size_t
 ct_decode_batch(struct ct_cursor *c, bool *damaged)
 {
-  uint32_t count = c->header.ops - c->op < CT_BATCH_EVENTS ? c->header.ops - c->op : CT_BATCH_EVENTS;
+  uint32_t count = c->header.ops - c->op < c->limit ? c->header.ops - c->op : c->limit;
   *damaged = !ct_frame_stack_reserve(&c->stack, (uint64_t)c->stack.count + count);
   if (*damaged) {
     return 0;

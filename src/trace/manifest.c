@@ -268,6 +268,21 @@ ct_trace_ns(const struct ct_trace *trace, uint64_t tsc)
 }
 
 uint64_t
+ct_trace_tsc(const struct ct_trace *trace, uint64_t ns)
+{
+  if (trace->tick_scale == 0) {
+    return trace->tsc0;
+  }
+  bool later = ns >= trace->ns0;
+  u128 ticks = ((u128)(later ? ns - trace->ns0 : trace->ns0 - ns) << trace->tick_shift) / trace->tick_scale;
+  uint64_t bounded = ticks > UINT64_MAX ? UINT64_MAX : (uint64_t)ticks;
+  if (later) {
+    return bounded > UINT64_MAX - trace->tsc0 ? UINT64_MAX : trace->tsc0 + bounded;
+  }
+  return bounded < trace->tsc0 ? trace->tsc0 - bounded : 0;
+}
+
+uint64_t
 ct_trace_start_ns(const struct ct_trace *trace)
 {
   return trace->start_ns;

@@ -362,6 +362,7 @@ ct_trace_close(struct ct_trace *trace)
     free(trace->damage[i]);
   }
   free(trace->damage);
+  free(trace->goes_on);
   free(trace->modules);
   free(trace->threads);
   json_decref(trace->manifest);

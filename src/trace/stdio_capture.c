@@ -54,6 +54,9 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   }
   rc = CT_ENOMEM;
   for (; read_record(captures.text, size, at, &record); at += record.record_bytes) {
+    if (!ct_trace_in_range(trace, record.tsc)) {
+      continue;
+    }
     if (captures.count == capacity) {
       capacity = capacity == 0 ? 256 : capacity * 2;
       struct ct_captured *grown = realloc(captures.items, capacity * sizeof(*grown));

@@ -13,6 +13,7 @@
 #include "views/process_tree.h"
 #include "views/text.h"
 #include "views/warnings.h"
+#include "views/windows.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -189,6 +190,10 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   }
   json_object_set_new(info, "output", copy_or_null(manifest, "output"));
   json_object_set_new(info, "kept", copy_or_null(manifest, "kept"));
+  if (ct_trace_window_count(trace) != 0) {
+    json_object_set_new(info, "windows", ct_windows_json(trace));
+    json_object_set_new(info, "windows_refused", copy_or_null(manifest, "windows_refused"));
+  }
   if (json_object_get(manifest, "detail") != NULL) {
     json_object_set(info, "detail", json_object_get(manifest, "detail"));
   }
@@ -765,6 +770,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_exclude(out, manifest);
     write_depth(out, manifest);
     write_kept(out, trace);
+    ct_windows_write(trace, "windows", LABEL_COLUMNS, out);
     write_sampling(out, manifest);
     write_sums(out, trace, manifest);
     write_output(out, manifest);

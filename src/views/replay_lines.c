@@ -163,6 +163,12 @@ has_duration(const struct ct_line *line)
 }
 
 static void
+put_before(struct ct_line_writer *w)
+{
+  put_text(w, ct_trace_has_range(w->trace) ? "entered before what is shown" : "entered before the trace begins");
+}
+
+static void
 put_annotations(struct ct_line_writer *w, const struct ct_line *line)
 {
   const char *separator = "  -- ";
@@ -193,12 +199,14 @@ put_annotations(struct ct_line_writer *w, const struct ct_line *line)
         [CT_SPAN_OPEN] = "unfinished: still open at the end of the trace",
     };
     put_text(w, separator);
-    put_text(w, line->end <= CT_SPAN_OPEN ? texts[line->end] : "ended");
+    const char *text = line->end <= CT_SPAN_OPEN ? texts[line->end] : "ended";
+    bool is_cut = line->end == CT_SPAN_OPEN && ct_trace_has_range(w->trace);
+    put_text(w, is_cut ? "unfinished: still open where what is shown ends" : text);
     separator = ", ";
   }
   if (line->before_trace) {
     put_text(w, separator);
-    put_literal(w, "entered before the trace begins");
+    put_before(w);
     separator = ", ";
   }
   if (line->uncertain) {
@@ -361,7 +369,8 @@ put_call_line(struct ct_line_writer *w, const struct ct_line *line)
   }
   put_literal(w, " {");
   if (line->before_trace) {
-    put_literal(w, "  -- entered before the trace begins");
+    put_literal(w, "  -- ");
+    put_before(w);
   }
 }
 

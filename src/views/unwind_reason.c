@@ -325,6 +325,9 @@ ct_unwind_reason_at_end(struct ct_unwind_reason *unwind_reason, uint32_t thread,
                         const struct ct_view_stack *ended)
 {
   const struct ct_view_stack *stack = stacks->current;
+  if (ct_trace_is_cut(unwind_reason->trace, thread)) {
+    return CT_SPAN_OPEN;
+  }
   uint8_t before = ended != stack ? find_reason(unwind_reason, ended) : CT_SPAN_UNWOUND;
   if (before != CT_SPAN_UNWOUND) {
     return before;

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A piece of a trace: cursors give the events from one time to another. They begin with the first block that reaches
+ * into it, pass over what is too early there, and enter the frames that are open then, as a trace of the last stretch
+ * has them at its begin.
+ */
+#include "trace/cursor_internal.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdlib.h>
+
+int
+ct_trace_set_range(struct ct_trace *trace, uint64_t from_tsc, uint64_t to_tsc)
+{
+  bool *goes_on = calloc((size_t)trace->thread_count + 1, sizeof(*goes_on));
+  if (goes_on == NULL) {
+    return CT_ENOMEM;
+  }
+  free(trace->goes_on);
+  trace->goes_on = goes_on;
+  trace->has_range = true;
+  trace->range_from = from_tsc;
+  trace->range_to = to_tsc;
+  trace->end_tsc = trace->end_tsc < to_tsc ? trace->end_tsc : to_tsc;
+  for (uint32_t i = 0; i < trace->thread_count; i++) {
+    struct ct_trace_thread *thread = &trace->threads[i];
+    goes_on[i] = thread->end_tsc > to_tsc;
+    thread->end_tsc = thread->end_tsc < to_tsc ? thread->end_tsc : to_tsc;
+  }
+  return CT_OK;
+}
+
+bool
+ct_trace_has_range(const struct ct_trace *trace)
+{
+  return trace->has_range;
+}
+
+bool
+ct_trace_is_cut(const struct ct_trace *trace, uint32_t thread)
+{
+  return trace->has_range && thread < trace->thread_count && trace->goes_on[thread];
+}
+
+bool
+ct_trace_in_range(const struct ct_trace *trace, uint64_t tsc)
+{
+  return !trace->has_range || (tsc >= trace->range_from && tsc <= trace->range_to);
+}
+
+/* ---- windows ---- */
+
+size_t
+ct_trace_window_count(const struct ct_trace *trace)
+{
+  return json_array_size(json_object_get(trace->manifest, "windows"));
+}
+
+bool
+ct_trace_window(const struct ct_trace *trace, size_t n, struct ct_trace_window *window)
+{
+  const json_t *item = json_array_get(json_object_get(trace->manifest, "windows"), n);
+  *window = (struct ct_trace_window){.begin_tsc = ct_json_get(item, "begin_tsc"),
+                                     .end_tsc = ct_json_get(item, "end_tsc"),
+                                     .marks = ct_json_get(item, "marks")};
+  const json_t *reason = json_array_get(json_object_get(item, "reasons"), 0);
+  window->reason = json_string_value(json_object_get(reason, "rule"));
+  window->reason_tsc = ct_json_get(reason, "tsc");
+  return window->begin_tsc != 0 && window->begin_tsc <= window->end_tsc;
+}
+
+/* ---- for cursors ---- */
+
+uint64_t
+ct_range_first_block(const struct ct_cursor *c, int fd)
+{
+  struct ct_block_header header;
+  uint64_t offset = sizeof(struct ct_file_header), before = offset;
+  while (fd >= 0 && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
+    before = offset;
+    if (header.last_tsc >= c->trace->range_from) {
+      break;
+    }
+    offset += sizeof(header) + header.payload_bytes;
+  }
+  return before;
+}
+
+uint32_t
+ct_range_ops_before(const struct ct_cursor *c, uint64_t tsc)
+{
+  const uint8_t *at = c->delta;
+  uint64_t now = c->tsc;
+  for (uint32_t op = c->op; op < c->header.ops; op++) {
+    uint64_t delta = 0;
+    for (unsigned shift = 0; at < c->deltas_end; shift += 7) {
+      delta |= shift < 64 ? (uint64_t)(*at & 0x7f) << shift : 0;
+      if ((*at++ & 0x80) == 0) {
+        break;
+      }
+    }
+    now += delta;
+    if (now >= tsc) {
+      return op - c->op;
+    }
+  }
+  return c->header.ops - c->op;
+}
+
+size_t
+ct_range_events_inside(const struct ct_trace *trace, const struct ct_event *events, size_t count)
+{
+  while (count > 0 && events[count - 1].tsc > trace->range_to) {
+    count--;
+  }
+  return count;
+}
