@@ -82,6 +82,8 @@ struct ct_cursor {
   struct ct_event batch[CT_BATCH_EVENTS];
 };
 
+/* unpack.c: the payload at offset into columns, for the header at hand; false: it is damaged, or there is no memory. */
+bool ct_block_unpack(struct ct_cursor *cursor, int fd, uint64_t offset);
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */

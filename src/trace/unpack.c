@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From a block's payload to its columns: checksum, decompression, and that each column has as many numbers as the
+ * others ask for. What the unpacking needs is lent out by the trace, since cursors are many and few of them unpack at a
+ * time.
+ */
+#include "trace/cursor_internal.h"
+
+#include "base/crc32c.h"
+#include "base/file.h"
+#include "trace/lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMN_SLACK 16u
+
+/* ---- storage ---- */
+
+static struct ct_unpacker *
+unpacker_borrow(struct ct_trace *trace)
+{
+  pthread_mutex_lock(&trace->lock);
+  struct ct_unpacker *unpacker = trace->unpackers;
+  if (unpacker != NULL) {
+    trace->unpackers = unpacker->next;
+  }
+  pthread_mutex_unlock(&trace->lock);
+  if (unpacker != NULL) {
+    return unpacker;
+  }
+  unpacker = calloc(1, sizeof(*unpacker));
+  if (unpacker == NULL) {
+    return NULL;
+  }
+  unpacker->decompressor = ZSTD_createDCtx();
+  if (unpacker->decompressor == NULL) {
+    free(unpacker);
+    return NULL;
+  }
+  return unpacker;
+}
+
+static void
+unpacker_give_back(struct ct_trace *trace, struct ct_unpacker *unpacker)
+{
+  pthread_mutex_lock(&trace->lock);
+  unpacker->next = trace->unpackers;
+  trace->unpackers = unpacker;
+  pthread_mutex_unlock(&trace->lock);
+}
+
+static bool
+reserve(void **storage, size_t *capacity, size_t size)
+{
+  if (size <= *capacity) {
+    return true;
+  }
+  void *bigger = malloc(size + size / 4);
+  if (bigger == NULL) {
+    return false;
+  }
+  free(*storage);
+  *storage = bigger;
+  *capacity = size + size / 4;
+  return true;
+}
+
+/* ---- unpacking ---- */
+
+/* Numbers in a column of LEB128, that is bytes below 0x80. */
+static size_t
+count_numbers(const uint8_t *p, size_t size)
+{
+  size_t count = 0, i = 0;
+  for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
+    ct_lanes sum = {0};
+    for (size_t end = i + run; i < end; i += sizeof(sum)) {
+      sum -= (ct_lanes)(ct_lanes_load(p + i) < 0x80);
+    }
+    count += ct_lanes_sum(sum);
+  }
+  for (; i < size; i++) {
+    count += p[i] < 0x80;
+  }
+  return count;
+}
+
+/* Ops that have an id; SIZE_MAX when some op is none. */
+static size_t
+count_ops_with_id(const uint8_t *ops, size_t size)
+{
+  size_t count = 0, i = 0;
+  ct_lanes unknown = {0};
+  for (size_t run; (run = ct_lanes_run(size - i)) > 0;) {
+    ct_lanes sum = {0};
+    for (size_t end = i + run; i < end; i += sizeof(sum)) {
+      ct_lanes op = ct_lanes_load(ops + i);
+      unknown |= (ct_lanes)(op >= CT_TRACE_OP_COUNT);
+      sum -=
+          (ct_lanes)((op == CT_TRACE_OP_ENTER) | (op == CT_TRACE_OP_TAIL) | (op == CT_TRACE_OP_POINT) |
+                     (op == CT_TRACE_OP_RETURN_ORPHAN) | (op == CT_TRACE_OP_RETURN_ID) | (op == CT_TRACE_OP_SAMPLED));
+    }
+    count += ct_lanes_sum(sum);
+  }
+  bool valid = ct_lanes_sum(unknown) == 0;
+  for (; i < size; i++) {
+    valid &= ops[i] < CT_TRACE_OP_COUNT;
+    count += CT_OPS_WITH_ID >> (ops[i] & 31) & 1;
+  }
+  return valid ? count : SIZE_MAX;
+}
+
+/* False when a number is too long. Without branches between lengths; the column has slack after it. */
+static bool
+decode_ids(const uint8_t *p, const uint8_t *end, uint32_t *out)
+{
+  while (p < end) {
+    uint32_t word, ends;
+    memcpy(&word, p, sizeof(word));
+    ends = ~word & 0x80808080u;
+    if (ends == 0) {
+      return false;
+    }
+    word &= ends ^ (ends - 1); /* up to the number's last byte */
+    *out++ = (word & 0x7f) | (word >> 1 & 0x3f80) | (word >> 2 & 0x1fc000) | (word >> 3 & 0xfe00000);
+    p += ((unsigned)__builtin_ctz(ends) + 1) / 8;
+  }
+  return true;
+}
+
+static bool
+unpack_section(struct ct_unpacker *unpacker, const uint8_t **from, struct ct_section_size size, uint8_t **to)
+{
+  const uint8_t *stored = *from;
+  uint8_t *raw = *to;
+  *from += size.stored_bytes;
+  *to += size.raw_bytes + COLUMN_SLACK;
+  memset(raw + size.raw_bytes, 0, COLUMN_SLACK);
+  if (size.stored_bytes == size.raw_bytes) {
+    memcpy(raw, stored, size.raw_bytes);
+    return true;
+  }
+  return ZSTD_decompressDCtx(unpacker->decompressor, raw, size.raw_bytes, stored, size.stored_bytes) == size.raw_bytes;
+}
+
+/* Unpacks the payload in unpacker->input for the header in c->header. */
+static bool
+unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
+{
+  const struct ct_section_size *size = c->header.section;
+  size_t total = 0;
+  for (int i = 0; i < CT_SECTIONS; i++) {
+    total += size[i].raw_bytes + COLUMN_SLACK;
+  }
+  if (!reserve((void **)&c->columns, &c->columns_capacity, total) ||
+      !reserve((void **)&c->ids, &c->ids_capacity, (size[CT_SECTION_IDS].raw_bytes + 1) * sizeof(uint32_t))) {
+    return false;
+  }
+  uint8_t *begin[CT_SECTIONS + 1];
+  const uint8_t *from = unpacker->input;
+  begin[0] = c->columns;
+  for (int i = 0; i < CT_SECTIONS; i++) {
+    begin[i + 1] = begin[i];
+    if (!unpack_section(unpacker, &from, size[i], &begin[i + 1])) {
+      return false;
+    }
+  }
+  const uint8_t *ids = begin[CT_SECTION_IDS], *deltas = begin[CT_SECTION_DELTAS];
+  size_t ids_bytes = size[CT_SECTION_IDS].raw_bytes, deltas_bytes = size[CT_SECTION_DELTAS].raw_bytes;
+  size_t with_id = count_ops_with_id(begin[CT_SECTION_OPS], c->header.ops);
+  if (with_id == SIZE_MAX || count_numbers(ids, ids_bytes) != with_id ||
+      count_numbers(deltas, deltas_bytes) != c->header.ops || deltas[deltas_bytes - 1] > 0x7f ||
+      !decode_ids(ids, ids + ids_bytes, c->ids)) {
+    return false;
+  }
+  c->ids[with_id] = 0; /* the decoder looks one further than it goes */
+  c->ops = begin[CT_SECTION_OPS];
+  c->delta = deltas;
+  c->deltas_end = deltas + deltas_bytes;
+  c->extra = begin[CT_SECTION_EXTRA];
+  c->extra_end = c->extra + size[CT_SECTION_EXTRA].raw_bytes;
+  c->open = begin[CT_SECTION_OPEN];
+  c->open_end = c->open + size[CT_SECTION_OPEN].raw_bytes;
+  return true;
+}
+
+bool
+ct_block_unpack(struct ct_cursor *c, int fd, uint64_t offset)
+{
+  const struct ct_block_header *header = &c->header;
+  struct ct_unpacker *unpacker = unpacker_borrow(c->trace);
+  if (unpacker == NULL) {
+    return false;
+  }
+  bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
+            ct_read_at(fd, unpacker->input, header->payload_bytes, offset) == header->payload_bytes &&
+            ct_crc32c(0, unpacker->input, header->payload_bytes) == header->payload_crc && unpack(c, unpacker);
+  unpacker_give_back(c->trace, unpacker);
+  return ok;
+}
