@@ -28,6 +28,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define OPEN_MAX 16384u /* calls that are looked at in one go: the others are further in, and at least end some time   \
+                         */
 #define MASKS_BYTES (((size_t)CT_FN_MAX + 1) * sizeof(uint32_t))
 
 int
@@ -288,9 +290,9 @@ rules_open_calls(struct drain_thread *thread, uint64_t now_tsc)
       thread->rules_context != ct_encoder_context(thread->encoder)) {
     at = 0;
   }
-  size_t settled = at;
+  size_t settled = at, begin = at;
   bool all_settled = true;
-  for (; at < depth && frames[at].enter_tsc <= now_tsc - rules->least_slow; at++) {
+  for (; at < depth && at - begin < OPEN_MAX && frames[at].enter_tsc <= now_tsc - rules->least_slow; at++) {
     uint32_t mask = (frames[at].flags & CT_FRAME_UNCERTAIN) != 0 ? 0 : rules_about(rules, rules->slow, frames[at].fn);
     if (mask != 0) {
       mark_slow(thread, &frames[at], mask, now_tsc);

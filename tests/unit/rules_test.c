@@ -200,6 +200,29 @@ open_calls(void **state)
   end(&s);
 }
 
+/* A recursion of which most is looked at later; what has been marked is not looked at again. */
+static void
+deep_recursion(void **state)
+{
+  enum { DEPTH = 100000 };
+  struct scene s;
+  begin(&s, state);
+  uint32_t slot = add(&s, "f > 1ms", 2);
+  for (uint32_t i = 0; i < DEPTH; i++) {
+    enter(&s, 10000 + i, 2, 1000000000 - i * 16);
+  }
+  for (int turn = 0; turn < 20; turn++) {
+    rules_open_calls(&s.thread, 10000000);
+  }
+  assert_int_equal(s.rules->list[slot].marks + s.rules->list[slot].refused, DEPTH);
+  assert_int_equal(s.thread.rules_checked, DEPTH);
+  for (uint32_t i = DEPTH; i-- > DEPTH / 2;) {
+    back(&s, 20000000, 2, 1000000000 - i * 16);
+  }
+  assert_int_equal(s.rules->list[slot].marks + s.rules->list[slot].refused, DEPTH);
+  end(&s);
+}
+
 /* Frames come and go between looks: as many marks as a plain count of the calls that took long. */
 static void
 open_calls_at_random(void **state)
@@ -397,17 +420,9 @@ main(void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
-      TEST(calls),
-      TEST(slow_calls),
-      TEST(open_calls),
-      TEST(open_calls_at_random),
-      TEST(fast_calls),
-      TEST(doubtful_calls),
-      TEST(results),
-      TEST(rates),
-      TEST(off_the_processor),
-      TEST(by_the_clock),
-      TEST(actions_and_limits),
+      TEST(calls),        TEST(slow_calls),         TEST(open_calls), TEST(deep_recursion), TEST(open_calls_at_random),
+      TEST(fast_calls),   TEST(doubtful_calls),     TEST(results),    TEST(rates),          TEST(off_the_processor),
+      TEST(by_the_clock), TEST(actions_and_limits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
