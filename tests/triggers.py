@@ -109,6 +109,59 @@ def slow_among_millions(scene):
     return f"{row['calls']} calls"
 
 
+def detail_of(scene, *words, status=0):
+    """The numbers of the calls of work that have detail, by thread; and the times of the calls, and the window."""
+    program = scene.compile("programs/marked.c", "-O1", "-pthread", name="marked")
+    shutil.rmtree(scene.trace, ignore_errors=True)
+    how = words[-1]
+    result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "work", *words[:-1], "--", program, how],
+                            cwd=scene.folder, env=scene.environment, capture_output=True, text=True, timeout=120)
+    expect(result.returncode == status and result.stdout == "12000 calls\n", result)
+    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", "work", scene.trace).splitlines()]
+    calls = {}
+    for line in shown:
+        if line["kind"] == "enter":
+            calls.setdefault(line["tid"], []).append((line["ts_ns"], int(line["detail"]["registers"][0], 16) if "detail" in line else None))
+    return calls, json.loads(scene.run(scene.contrail, "info", "--json", scene.trace))
+
+
+def files_of_detail(scene):
+    return [name for _, _, names in os.walk(scene.trace) for name in names if name == "detail.ctd"]
+
+
+@case
+def detail_around_marks(scene):
+    """Every call in the window has its detail, with the right argument, and those far from it have none."""
+    calls, info = detail_of(scene, "--on", "call matters", "--pre", "300ms", "--post", "200ms", "matters")
+    window, = info["windows"]
+    expect(len(calls) == 2, calls.keys())
+    for tid, list_of in calls.items():
+        expect(len(list_of) == 6000, len(list_of))
+        for number, (when, argument) in enumerate(list_of):
+            expect(argument in (None, number), (tid, number, argument))
+            if window["begin_ns"] <= when <= window["end_ns"]:
+                expect(argument == number, f"call {number} of thread {tid} is in the window and has no detail")
+        with_detail = sum(argument is not None for _, argument in list_of)
+        expect(900 < with_detail < 4000, with_detail)
+    detail = info["detail"]
+    expect(detail["records"] + detail["outside_windows"] == 24000 and detail["no_memory"] == detail["overwritten"] == 0, detail)
+
+
+@case
+def detail_without_marks(scene):
+    """No mark, no file of detail; --detail-always, and without rules, all of it; a crash has what went before it."""
+    calls, info = detail_of(scene, "--on", "call matters", "plain")
+    expect(files_of_detail(scene) == [] and info["detail"]["outside_windows"] == 24000 and info["detail"]["records"] == 0, info["detail"])
+    expect(all(argument is None for list_of in calls.values() for _, argument in list_of), "detail is shown")
+    for words in (["--on", "call matters", "--detail-always"], []):
+        calls, info = detail_of(scene, *words, "plain")
+        expect(all(argument == number for list_of in calls.values() for number, (_, argument) in enumerate(list_of)), "all")
+        expect(info["detail"]["records"] == 24000 and "outside_windows" not in info["detail"], info["detail"])
+    calls, info = detail_of(scene, "--on", "crash", "--pre", "500ms", "crash", status=139)
+    for list_of in calls.values():
+        expect(list_of[-1][1] == 5999 and list_of[0][1] is None, (list_of[0], list_of[-1]))
+
+
 @case
 def while_it_goes_on(scene):
     """A call that has not returned is marked when it has taken too long."""

@@ -116,6 +116,7 @@ struct ct_session_options {
   uint32_t detail_mib;   /* of that, 1 to 256; 0: CT_DETAIL_MIB_DEFAULT */
   uint32_t detail_stack; /* bytes of the stack, a multiple of 8 up to 512; 0: CT_DETAIL_STACK_DEFAULT */
   bool no_detail_stack;  /* none of it */
+  bool detail_always;    /* detail is written although there are rules, not around marks only */
   bool detail_vectors;   /* xmm0 to xmm7 at calls, too (of each the low half) */
   uint64_t last_bytes;   /* keep the last stretch only, in so many bytes of memory, 1 MiB to 1 TiB; each child in a
                             quarter of that. 0: everything, in files. Not with lossless */

@@ -10,6 +10,7 @@
  */
 #include "drain/detail.h"
 
+#include "drain/drain_internal.h"
 #include "drain/thread.h"
 #include "trace/detail.h"
 
@@ -239,6 +240,61 @@ drain_detail_free(struct drain_details *details, struct drain_thread *const *thr
                      (int32_t)(thread->detail_seq - thread_seq) > keep;
     if (is_past || is_passed) {
       give_back(details, i, word);
+    }
+  }
+}
+
+/* ---- of the whole drain ---- */
+
+void
+ct_drain_detail(struct ct_drain *drain, struct ct_detail_form form)
+{
+  drain->details.form = form;
+}
+
+struct ct_detail_stats
+ct_drain_detail_stats(const struct ct_drain *drain)
+{
+  const struct ct_detail_stats *before = &drain->details_before;
+  const struct drain_details *now = &drain->details;
+  struct ct_detail_dropped dropped = ct_trace_writer_detail_dropped(drain->writer);
+  return (struct ct_detail_stats){.recorded = before->recorded + now->recorded,
+                                  .overwritten = before->overwritten + now->overwritten,
+                                  .skipped = before->skipped + now->skipped,
+                                  .refused = before->refused + now->refused,
+                                  .outside = dropped.unwanted,
+                                  .no_memory = dropped.no_memory};
+}
+
+/* ---- detail around marks ---- */
+
+/* Marks of moments that are a second past are all there: the drain is not that far behind, but for threads that hang.
+ */
+static enum ct_detail_fate
+judge_detail(void *context, uint64_t from_tsc, uint64_t to_tsc, bool is_last)
+{
+  const struct ct_drain *drain = context;
+  struct ct_windows *windows = drain->rules != NULL ? drain->rules->windows : NULL;
+  if (windows == NULL || ct_windows_covers(windows, from_tsc, to_tsc)) {
+    return CT_DETAIL_WRITE;
+  }
+  uint64_t now = __builtin_ia32_rdtsc(), late = drain->rules->ticks_a_second;
+  bool may_come = ct_windows_may_cover(windows, to_tsc, now > late ? now - late : 0);
+  return is_last || !may_come ? CT_DETAIL_DROP : CT_DETAIL_HOLD;
+}
+
+void
+ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes)
+{
+  ct_trace_writer_judge_detail(drain->writer, judge_detail, drain, max_bytes);
+}
+
+void
+drain_settle_details(struct ct_drain *drain)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->details.count != 0; slot++) {
+    if (drain->threads[slot] != NULL && drain->threads[slot]->encoder != NULL) {
+      ct_detail_settle(drain->threads[slot]->encoder);
     }
   }
 }

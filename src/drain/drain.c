@@ -555,6 +555,7 @@ drain_main(void *context)
     uint64_t now = drain_now_ns();
     if (now - checked > RULES_NS) {
       drain_check_rules(drain, read_tsc());
+      drain_settle_details(drain);
       checked = now;
     }
     if (now - flushed > BLOCK_AGE_NS / 2) {
@@ -645,23 +646,6 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   drain->running = code == 0;
   return code == 0 ? 0 : CT_ENOMEM;
-}
-
-void
-ct_drain_detail(struct ct_drain *drain, struct ct_detail_form form)
-{
-  drain->details.form = form;
-}
-
-struct ct_detail_stats
-ct_drain_detail_stats(const struct ct_drain *drain)
-{
-  const struct ct_detail_stats *before = &drain->details_before;
-  const struct drain_details *now = &drain->details;
-  return (struct ct_detail_stats){.recorded = before->recorded + now->recorded,
-                                  .overwritten = before->overwritten + now->overwritten,
-                                  .skipped = before->skipped + now->skipped,
-                                  .refused = before->refused + now->refused};
 }
 
 static void

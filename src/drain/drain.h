@@ -78,6 +78,8 @@ struct ct_capture_stats {
 /* Records of the detail lane: in the trace; written over before they were read; without room; scribbled over. */
 struct ct_detail_stats {
   uint64_t recorded, overwritten, skipped, refused;
+  uint64_t outside;   /* of the recorded ones those that are in no window, and so not in the trace ... */
+  uint64_t no_memory; /* ... and those that did not fit into memory until that was known */
 };
 
 #define CT_SAMPLING_HISTORY 1000u
@@ -113,6 +115,8 @@ void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *o
 /* Once, before the first ct_drain_start: what its calls are held against. They stay the caller's. */
 struct ct_rules;
 void ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules);
+/* Before ct_drain_start: detail is written around marks only. Until that is known it is held, max_bytes at most. */
+void ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
 void ct_drain_capture(struct ct_drain *drain, uint64_t limit);

@@ -103,6 +103,8 @@ void drain_retire_threads(struct ct_drain *drain);
 
 /* rule_rounds.c: what rules say about calls that go on, and about the time. */
 void drain_check_rules(struct ct_drain *drain, uint64_t now_tsc);
+/* Detail that is held until it is known whether a window has it. */
+void drain_settle_details(struct ct_drain *drain);
 /* Wakes who does what rules ask for, without the lock. */
 void drain_ring_for_actions(struct ct_drain *drain);
 

@@ -28,8 +28,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define OPEN_MAX 16384u /* calls that are looked at in one go: the others are further in, and at least end some time   \
-                         */
+#define OPEN_MAX                                                                                                       \
+  16384u /* calls that are looked at in one go: the others are further in, and at least end some time                  \
+          */
 #define MASKS_BYTES (((size_t)CT_FN_MAX + 1) * sizeof(uint32_t))
 
 int

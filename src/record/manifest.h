@@ -71,7 +71,7 @@ json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
 void ct_manifest_free(struct ct_manifest *manifest);
 
 /* The "detail" of the manifest: what became of records, and what one holds. */
-json_t *ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form);
+json_t *ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form, bool is_marked);
 /* The "output" of the manifest. */
 json_t *ct_manifest_output(const struct ct_drain *drain);
 /* The "switches" of the manifest: where it is known from when threads were off the processor. */

@@ -18,6 +18,14 @@
 #define CHILD_STORE  4           /* a child's store is so many times smaller */
 #define MANIFEST_NS  200000000ull
 
+/* Detail is written around marks only. */
+static bool
+session_marks_detail(const struct ct_session *session)
+{
+  const struct ct_session_options *options = &session->options;
+  return options->rule_count != 0 && !options->detail_always && !session->node.is_child;
+}
+
 json_t *
 session_manifest(struct ct_session *session, const struct ct_manifest *manifest, bool complete)
 {
@@ -40,7 +48,8 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
   if (ct_selection_detail(session->options.selection) != NULL) {
     json_object_set_new(json, "detail",
-                        ct_manifest_detail(session->recording.drain, session_image_options(session).detail));
+                        ct_manifest_detail(session->recording.drain, session_image_options(session).detail,
+                                           session_marks_detail(session)));
   }
   session_put_windows(session, json);
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
@@ -150,6 +159,9 @@ session_start_drain(struct ct_session *session, pid_t pid)
   const struct ct_injected *image = &session->recording.image;
   session_want_handlers(session);
   ct_drain_detail(session->recording.drain, image->layout.detail);
+  if (session_marks_detail(session)) {
+    ct_drain_mark_detail(session->recording.drain, session_image_options(session).detail_bytes);
+  }
   return ct_drain_start(session->recording.drain, &image->parts, image->layout.ring, pid);
 }
 

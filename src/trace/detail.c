@@ -8,17 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A block that is ready, but for its number. */
+struct held {
+  struct held *next;
+  struct ct_detail_block_header header;
+  uint8_t payload[];
+};
+
 struct ct_detail_stream {
   struct ct_stream stream;
-  uint32_t blocks;
+  bool is_begun;    /* the file */
+  uint32_t blocks;  /* in it */
   uint32_t records; /* of the block in progress */
   uint64_t first_tsc, last_tsc;
   uint64_t total; /* records so far */
+  struct held *oldest, *newest;
   size_t fill;
   uint8_t bytes[CT_DETAIL_BLOCK_BYTES];
 };
 
-/* The file is created with the first record. NULL: no memory. */
+/* NULL: no memory. */
 static struct ct_detail_stream *
 stream_of(struct ct_encoder *encoder)
 {
@@ -37,6 +46,14 @@ stream_of(struct ct_encoder *encoder)
   detail->stream.tid = encoder->stream->tid;
   detail->stream.pid = encoder->stream->pid;
   encoder->detail = detail;
+  return detail;
+}
+
+/* The file is created with its first block. */
+static void
+begin_file(struct ct_encoder *encoder)
+{
+  struct ct_detail_stream *detail = encoder->detail;
   struct ct_file_header header = {.magic = CT_DETAIL_FILE_MAGIC,
                                   .version = CT_TRACE_VERSION,
                                   .header_bytes = sizeof(header),
@@ -45,38 +62,173 @@ stream_of(struct ct_encoder *encoder)
   header.header_crc = ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc));
   memcpy(ct_writer_thread_reserve(encoder->writer, sizeof(header)), &header, sizeof(header));
   ct_writer_thread_commit(encoder->writer, CT_WRITER_CREATE, &detail->stream, sizeof(header), 0);
-  return detail;
+  detail->is_begun = true;
 }
 
-void
-ct_detail_flush(struct ct_encoder *encoder)
+/* Room for a block in the writer's queue, which is to be taken with put_block. */
+static uint8_t *
+reserve_block(struct ct_encoder *encoder, size_t payload_bytes)
+{
+  if (!encoder->detail->is_begun) {
+    begin_file(encoder);
+  }
+  return ct_writer_thread_reserve(encoder->writer, sizeof(struct ct_detail_block_header) + payload_bytes);
+}
+
+/* Its payload is there already. */
+static void
+put_block(struct ct_encoder *encoder, uint8_t *block, struct ct_detail_block_header header)
 {
   struct ct_detail_stream *detail = encoder->detail;
-  struct ct_trace_writer *writer = encoder->writer;
-  if (detail == NULL || detail->records == 0 || ct_writer_error(writer) != CT_OK) {
-    return;
-  }
+  header.number = detail->blocks++;
+  header.header_crc = 0;
+  header.header_crc = ct_crc32c(0, &header, sizeof(header));
+  memcpy(block, &header, sizeof(header));
+  ct_writer_thread_commit(encoder->writer, CT_WRITER_BLOCK, &detail->stream,
+                          sizeof(header) + header.payload.stored_bytes, 0);
+}
+
+/* The block in progress, to payload, which has room for its bound. */
+static struct ct_detail_block_header
+pack(struct ct_encoder *encoder, uint8_t *payload)
+{
+  struct ct_detail_stream *detail = encoder->detail;
   struct ct_detail_block_header header = {.magic = CT_DETAIL_BLOCK_MAGIC,
                                           .header_bytes = sizeof(header),
                                           .records = detail->records,
-                                          .number = detail->blocks++,
                                           .first_tsc = detail->first_tsc,
                                           .last_tsc = detail->last_tsc};
-  uint8_t *block = ct_writer_thread_reserve(writer, sizeof(header) + ZSTD_compressBound(detail->fill));
-  uint8_t *payload = block + sizeof(header);
-  size_t stored =
-      ZSTD_compress2(writer->compressor, payload, ZSTD_compressBound(detail->fill), detail->bytes, detail->fill);
+  size_t bound = ZSTD_compressBound(detail->fill);
+  size_t stored = ZSTD_compress2(encoder->writer->compressor, payload, bound, detail->bytes, detail->fill);
   if (ZSTD_isError(stored) || stored >= detail->fill) {
     stored = detail->fill;
     memcpy(payload, detail->bytes, stored);
   }
   header.payload = (struct ct_section_size){(uint32_t)stored, (uint32_t)detail->fill};
   header.payload_crc = ct_crc32c(0, payload, stored);
-  header.header_crc = ct_crc32c(0, &header, sizeof(header));
-  memcpy(block, &header, sizeof(header));
-  ct_writer_thread_commit(writer, CT_WRITER_BLOCK, &detail->stream, sizeof(header) + stored, 0);
   detail->records = 0;
   detail->fill = 0;
+  return header;
+}
+
+/* ---- what is held ---- */
+
+static size_t
+held_bytes(const struct held *held)
+{
+  return sizeof(*held) + held->header.payload.stored_bytes;
+}
+
+static void
+release_oldest(struct ct_encoder *encoder)
+{
+  struct ct_detail_stream *detail = encoder->detail;
+  struct held *held = detail->oldest;
+  detail->oldest = held->next;
+  detail->newest = held->next != NULL ? detail->newest : NULL;
+  encoder->writer->detail_held_bytes -= held_bytes(held);
+  free(held);
+}
+
+static void
+judge_held(struct ct_encoder *encoder, bool is_last)
+{
+  struct ct_trace_writer *writer = encoder->writer;
+  struct ct_detail_stream *detail = encoder->detail;
+  while (detail->oldest != NULL) {
+    const struct held *held = detail->oldest;
+    const struct ct_detail_block_header *header = &held->header;
+    enum ct_detail_fate fate =
+        writer->detail_judge(writer->detail_context, header->first_tsc, header->last_tsc, is_last);
+    if (fate == CT_DETAIL_HOLD && !is_last) {
+      return;
+    }
+    if (fate == CT_DETAIL_WRITE && ct_writer_error(writer) == CT_OK) {
+      uint8_t *block = reserve_block(encoder, header->payload.stored_bytes);
+      memcpy(block + sizeof(*header), held->payload, header->payload.stored_bytes);
+      put_block(encoder, block, *header);
+    } else {
+      writer->detail_dropped.unwanted += header->records;
+    }
+    release_oldest(encoder);
+  }
+}
+
+/* The block in progress joins what is held. */
+static void
+hold(struct ct_encoder *encoder)
+{
+  struct ct_trace_writer *writer = encoder->writer;
+  struct ct_detail_stream *detail = encoder->detail;
+  struct held *held = malloc(sizeof(*held) + ZSTD_compressBound(detail->fill));
+  if (held == NULL) {
+    writer->detail_dropped.no_memory += detail->records;
+    detail->records = 0;
+    detail->fill = 0;
+    return;
+  }
+  held->next = NULL;
+  held->header = pack(encoder, held->payload);
+  struct held *smaller = realloc(held, held_bytes(held));
+  held = smaller != NULL ? smaller : held;
+  if (detail->newest != NULL) {
+    detail->newest->next = held;
+  } else {
+    detail->oldest = held;
+  }
+  detail->newest = held;
+  writer->detail_held_bytes += held_bytes(held);
+  while (writer->detail_held_bytes > writer->detail_held_max && detail->oldest != NULL) {
+    writer->detail_dropped.no_memory += detail->oldest->header.records;
+    release_oldest(encoder);
+  }
+}
+
+void
+ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *judge, void *context, size_t max_bytes)
+{
+  writer->detail_judge = judge;
+  writer->detail_context = context;
+  writer->detail_held_max = max_bytes;
+}
+
+struct ct_detail_dropped
+ct_trace_writer_detail_dropped(const struct ct_trace_writer *writer)
+{
+  return writer->detail_dropped;
+}
+
+void
+ct_detail_settle(struct ct_encoder *encoder)
+{
+  struct ct_detail_stream *detail = encoder->detail;
+  struct ct_trace_writer *writer = encoder->writer;
+  if (detail == NULL || writer->detail_judge == NULL) {
+    return;
+  }
+  if (detail->records != 0 &&
+      writer->detail_judge(writer->detail_context, detail->first_tsc, detail->last_tsc, false) != CT_DETAIL_HOLD) {
+    hold(encoder);
+  }
+  judge_held(encoder, false);
+}
+
+/* ---- records ---- */
+
+void
+ct_detail_flush(struct ct_encoder *encoder)
+{
+  struct ct_detail_stream *detail = encoder->detail;
+  if (detail == NULL || detail->records == 0 || ct_writer_error(encoder->writer) != CT_OK) {
+    return;
+  }
+  if (encoder->writer->detail_judge != NULL) {
+    hold(encoder);
+    judge_held(encoder, false);
+    return;
+  }
+  uint8_t *block = reserve_block(encoder, ZSTD_compressBound(detail->fill));
+  put_block(encoder, block, pack(encoder, block + sizeof(struct ct_detail_block_header)));
 }
 
 void
@@ -105,10 +257,17 @@ ct_encode_detail(struct ct_encoder *encoder, const struct ct_detail_entry *entry
 void
 ct_detail_close(struct ct_encoder *encoder)
 {
+  struct ct_detail_stream *detail = encoder->detail;
   ct_detail_flush(encoder);
-  if (encoder->detail != NULL) {
+  if (detail == NULL) {
+    return;
+  }
+  if (encoder->writer->detail_judge != NULL) {
+    judge_held(encoder, true);
+  }
+  if (detail->is_begun) {
     ct_writer_thread_reserve(encoder->writer, 0);
-    ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, &encoder->detail->stream, 0, 0);
+    ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, &detail->stream, 0, 0);
   }
 }
 
@@ -121,6 +280,9 @@ ct_detail_records(const struct ct_encoder *encoder)
 void
 ct_detail_free(struct ct_encoder *encoder)
 {
+  while (encoder->detail != NULL && encoder->detail->oldest != NULL) {
+    release_oldest(encoder);
+  }
   free(encoder->detail);
   encoder->detail = NULL;
 }

@@ -9,6 +9,22 @@
 void ct_encode_detail(struct ct_encoder *encoder, const struct ct_detail_entry *entry, const void *words);
 /* Queues the block in progress, if there is one. */
 void ct_detail_flush(struct ct_encoder *encoder);
+/*
+ * Which blocks are written: asked for each, with the times of its first and its last record, again and again as long as
+ * the answer is HOLD; is_last: there is no other time. What is held lies in memory, max_bytes at most of all threads;
+ * what does not fit any more is dropped, the oldest first. Before the first record; without it all are written.
+ */
+enum ct_detail_fate { CT_DETAIL_HOLD, CT_DETAIL_WRITE, CT_DETAIL_DROP };
+typedef enum ct_detail_fate ct_detail_judge(void *context, uint64_t from_tsc, uint64_t to_tsc, bool is_last);
+void ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *judge, void *context,
+                                  size_t max_bytes);
+/* Asks about what is held, and the block in progress when its time has come. */
+void ct_detail_settle(struct ct_encoder *encoder);
+/* Records that are not in the trace, because nobody wanted them; because they did not fit. */
+struct ct_detail_dropped {
+  uint64_t unwanted, no_memory;
+};
+struct ct_detail_dropped ct_trace_writer_detail_dropped(const struct ct_trace_writer *writer);
 /* The end of the file: with the encoder's. */
 void ct_detail_close(struct ct_encoder *encoder);
 void ct_detail_free(struct ct_encoder *encoder);

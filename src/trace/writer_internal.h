@@ -7,6 +7,7 @@
 #define CT_TRACE_WRITER_INTERNAL_H
 
 #include "base/crc32c.h"
+#include "trace/detail.h"
 #include "trace/encoder.h"
 #include "trace/store.h"
 #include "trace/writer.h"
@@ -130,6 +131,10 @@ struct ct_trace_writer {
   uint32_t pool_count, pool_limit;
 
   ZSTD_CCtx *compressor;
+  ct_detail_judge *detail_judge; /* NULL: all detail is written */
+  void *detail_context;
+  size_t detail_held_bytes, detail_held_max;
+  struct ct_detail_dropped detail_dropped;
   char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
   size_t functions_fill, functions_size;
   uint32_t function_count;

@@ -462,16 +462,18 @@ static void
 write_detail(FILE *out, const json_t *manifest)
 {
   const json_t *detail = json_object_get(manifest, "detail");
-  static const char *const keys[] = {"overwritten", "no_room", "refused"};
+  static const char *const keys[] = {"overwritten", "no_room", "refused", "outside_windows", "no_memory"};
   static const char *const texts[] = {"were written over before they were read (--detail-size)", "found no room",
-                                      "made no sense"};
+                                      "made no sense", "were in no window (--detail-always writes them)",
+                                      "did not fit into memory before it was known whether they are in a window "
+                                      "(--detail-size)"};
   char a[CT_COUNT_CHARS];
   if (!json_is_object(detail)) {
     return;
   }
   label(out, "detail");
   fprintf(out, "%s records", ct_format_count(a, number(detail, "records")));
-  for (size_t i = 0; i < 3; i++) {
+  for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
     if (number(detail, keys[i]) != 0) {
       fprintf(out, ", %s more %s", ct_format_count(a, number(detail, keys[i])), texts[i]);
     }
