@@ -20,6 +20,9 @@ CRASH = "int wrong(volatile int *p) { return *p; } /* line 1 */\nint main(void) 
 BARE = ".globl _start\n_start: mov $60, %eax\n mov $7, %edi\n syscall\n"
 LOOP = ("#include <unistd.h>\nint step(int n) { usleep(5000); return n + 1; }\n"
         "int main(void) { int n = 0; while (n < 4000) n = step(n); return n == 0; }\n")
+CALLS = ("#include <stdlib.h>\nint step(int n) { __asm__ volatile(\"\"); return n + 1; }\n"
+         "int main(int argc, char **argv) {\n  int n = 0;\n  for (long i = atol(argv[1]); i != 0; i--) n = step(n);\n"
+         "  return n < 0;\n}\n")
 
 
 class Scene(harness.Scene):
@@ -85,7 +88,8 @@ def tells(text, *patterns):
 @case
 def closing_line(scene):
     """On a terminal and with -v, not else, and not with -q."""
-    line = r"contrail: [\d,]+ events of 1 thread, [\d.]+ .iB, nothing lost; next: contrail report\n"
+    line = r"contrail: [\d,]+ events of 1 thread, [\d.]+ .iB, nothing lost(, hooks took about \d+ % of its processor time)?; next: " \
+        r"contrail report\n"
     tells(scene.on_terminal("record", "--", "/bin/true"), line)
     tells(scene.run("record", "-v", "--", "/bin/true"), line)
     tells(scene.run("record", "-v", "-o", "named", "--", "/bin/true"), "next: contrail report named\n")
@@ -94,6 +98,109 @@ def closing_line(scene):
             raise AssertionError(f"{words} said something")
     if scene.on_terminal("record", "-q", "--", "/bin/true"):
         raise AssertionError("-q said something on a terminal")
+
+
+def cost_of(scene, name):
+    """The cost that info says of a trace, which is the same in JSON and as text."""
+    scene.run("info", "--json", name)
+    cost = json.loads(scene.out)["cost"]
+    if not 0 <= cost["hooks_ns"] <= cost["program_cpu_ns"] or not 0 <= cost["share"] <= 1 or cost["recorder_cpu_ns"] <= 0:
+        raise AssertionError(f"{cost}")
+    if abs(cost["share"] - cost["hooks_ns"] / cost["program_cpu_ns"]) > 0.001:
+        raise AssertionError(f"{cost}: the share is another one")
+    scene.run("info", name)
+    share = 100 * cost["share"]
+    got = re.search(r"^cost +hooks took ([\d.]+) (\w+), ([\d.]+) % of the program's processor time \(estimated\); the recorder "
+                    r"[\d.]+ \w+(; not in it: .*)?$", scene.out, re.M)
+    if not got or abs(float(got[3]) - share) > (0.006 if share < 1 else 0.51):
+        raise AssertionError(f"{cost} and {scene.out}")
+    unit = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[got[2]]
+    if abs(float(got[1]) * unit - cost["hooks_ns"]) > 0.01 * cost["hooks_ns"] + 1 or bool(got[4]) != bool(cost["left_out"]):
+        raise AssertionError(f"{cost} and {got[0]}")
+    return cost
+
+
+@case
+def cost(scene):
+    """What recording took of the program's processor time: much where it does nothing but call, little where it sleeps."""
+    scene.build("calls", CALLS)
+    line = scene.run("record", "-v", "-o", "bound", "--", "./calls", "20000000")
+    bound = cost_of(scene, "bound")
+    if not bound["share"] > 0.2 or bound["left_out"]:
+        raise AssertionError(f"of a program that is bound by its calls: {bound}")
+    tells(line, rf", hooks took about {100 * bound['share']:.0f} % of its processor time; next: ")
+    line = scene.run("record", "-v", "-o", "asleep", "--", "/bin/sleep", "0.3")
+    asleep = cost_of(scene, "asleep")
+    if not asleep["share"] < 0.3 or not asleep["share"] < bound["share"] / 2 or not asleep["hooks_ns"] < bound["hooks_ns"] / 20:
+        raise AssertionError(f"of one that sleeps: {asleep}")
+    if ("hooks took" in line) != (asleep["share"] >= 0.01):
+        raise AssertionError(f"{asleep} and {line}")
+    # Each kind of event at the price that was measured when its recording began; those that are not in the trace took their
+    # time as well. What a record of detail costs nobody has measured.
+    calls = 20000000
+    whole = {"enter_before": calls, "enter_after": calls, "return_before": calls, "return_after": calls, "value": 3 * calls}
+    for name, options, prices in (
+            ("full", (), whole),  # with its arguments and result, since the pattern is exact
+            ("shallow", ("--trace", "main", "--max-depth", "1"), whole),
+            ("light", ("--mode", "light", "--sample", "64"), {"sampled": calls / 64, "passed_over": calls * 63 / 64})):
+        scene.run("record", "-o", name, "--trace", "step", *options, "--", "./calls", str(calls))
+        with open(scene.path(name + "/manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        clock = manifest["clock"]
+        tick = (clock["ns1"] - clock["ns0"]) / (clock["tsc1"] - clock["tsc0"])
+        got = cost_of(scene, name)
+        wanted = min(sum(manifest["hook_costs"][key] * count for key, count in prices.items()) * tick, got["program_cpu_ns"])
+        if abs(got["hooks_ns"] - wanted) > 0.01 * wanted + 1000 or got["left_out"]:
+            raise AssertionError(f"{name}: {got}, not {wanted}: {manifest['hook_costs']}")
+    scene.run("record", "-o", "detailed", "--trace", "step", "--detail", "step", "--", "./calls", "1000")
+    if "detail" not in cost_of(scene, "detailed")["left_out"]:
+        raise AssertionError("nothing was left out")
+
+
+@case
+def cost_attached(scene):
+    """Only the processor time since the attach counts; status says what it cost so far."""
+    scene.build("calls", CALLS)
+    process = scene.start(scene.path("calls"), "-1")
+    wait_for("a second of its processor time", lambda: processor_ticks(process.pid) >= os.sysconf("SC_CLK_TCK"))
+    attached = scene.start(scene.contrail, "attach", "-o", "trace", str(process.pid), "step")
+
+    def status():
+        result = scene.execute(scene.contrail, "status", "--json")
+        got = json.loads(result.stdout)["cost"] if result.returncode == 0 else {"hooks_ns": 0, "program_cpu_ns": None}
+        return got if got["program_cpu_ns"] and got["hooks_ns"] else None
+    first = wait_for("a cost", status)
+    second = wait_for("a higher cost", lambda: (status() or first)["hooks_ns"] > first["hooks_ns"] and status())
+    if not 0.05 < second["share"] <= 1 or not second["program_cpu_ns"] > first["program_cpu_ns"]:
+        raise AssertionError(f"{first}, then {second}")
+    scene.run("status")
+    tells(scene.out, r"\ncost +hooks took [\d.]+ \w+, \d+ % of the program's processor time \(estimated\); the recorder [\d.]+ ")
+    scene.run("stop")
+    attached.wait(60)
+    before = processor_ticks(process.pid) / os.sysconf("SC_CLK_TCK") * 1e9
+    last = cost_of(scene, "trace")
+    if not second["hooks_ns"] <= last["hooks_ns"] or not last["program_cpu_ns"] < before - 0.9e9:
+        raise AssertionError(f"{second}, at last {last}; the process has {before} ns by now")
+
+
+def processor_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        words = file.read().rpartition(")")[2].split()
+    return int(words[11]) + int(words[12])
+
+
+@case
+def cost_of_each(scene):
+    """After an exec the process is the same one; each child that is followed has a cost of its own."""
+    scene.build("calls", CALLS)
+    scene.run("record", "-o", "tree", "--follow", "--", "/bin/sh", "-c", "./calls 5000000; exec ./calls 1000")
+    child, = [name for name in os.listdir(scene.path("tree")) if name.startswith("process-")]
+    first, of_child = cost_of(scene, "tree"), cost_of(scene, os.path.join("tree", child))
+    if not of_child["share"] > 0.2 or not first["hooks_ns"] < of_child["hooks_ns"]:
+        raise AssertionError(f"{first}, of the child {of_child}")
+    scene.run("record", "-o", "exec", "--", "/bin/sh", "-c", "exec ./calls 5000000")
+    if not cost_of(scene, "exec")["share"] > 0.2:
+        raise AssertionError(f"{cost_of(scene, 'exec')}")
 
 
 @case

@@ -8,6 +8,7 @@
 
 #include <contrail/cache.h>
 #include <contrail/control.h>
+#include <contrail/cost.h>
 #include <contrail/error.h>
 #include <contrail/exclude.h>
 #include <contrail/hot_functions.h>

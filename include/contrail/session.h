@@ -26,6 +26,7 @@
 #ifndef CONTRAIL_SESSION_H
 #define CONTRAIL_SESSION_H
 
+#include <contrail/cost.h>
 #include <contrail/error.h>
 #include <contrail/rule.h>
 #include <contrail/select.h>
@@ -166,6 +167,7 @@ struct ct_session_status {
   uint64_t kept_ns;          /* ... and how long a time they are */
   uint64_t marks, windows;   /* marks, and the windows that they made */
   uint64_t windows_refused;  /* marks that would have opened a window over the limit */
+  struct ct_cost cost;       /* what it costs the process so far; of the first one only */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { WAITED_NS_SHOWN = 100000 }; /* as info does */
+#define COST_SHARE_SHOWN 0.01
 
 /* A number of the environment, as sudo leaves it. */
 static bool
@@ -134,6 +135,10 @@ ct_report_trace(const char *directory)
   }
   if (waited >= WAITED_NS_SHOWN) {
     fprintf(stderr, ", the program waited %s for room", ct_format_duration(size, waited));
+  }
+  double share = json_real_value(json_object_get(json_object_get(info, "cost"), "share")); /* 0: not known */
+  if (share >= COST_SHARE_SHOWN) {
+    fprintf(stderr, ", hooks took about %.0f %% of its processor time", 100 * share);
   }
   struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
   if (ct_trace_get_kept(trace, &kept) == 0 && kept.not_kept != 0 && ct_trace_end_tsc(trace) > kept.begin_tsc) {

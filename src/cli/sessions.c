@@ -3,6 +3,7 @@
 #include "cli/ask.h"
 
 #include <contrail/control.h>
+#include <contrail/cost.h>
 #include <contrail/text.h>
 
 #include <getopt.h>
@@ -95,6 +96,27 @@ print_children(const json_t *status)
 }
 
 static void
+print_cost(const json_t *json)
+{
+  struct ct_cost cost = {.is_known = json_is_integer(json_object_get(json, "hooks_ns")),
+                         .hooks_ns = ct_number_of(json, "hooks_ns"),
+                         .program_cpu_ns = ct_number_of(json, "program_cpu_ns"),
+                         .recorder_cpu_ns = ct_number_of(json, "recorder_cpu_ns")};
+  const json_t *left_out = json_object_get(json, "left_out");
+  for (size_t i = 0; i < json_array_size(left_out); i++) {
+    const char *name = json_string_value(json_array_get(left_out, i));
+    for (int part = 0; name != NULL && part < CT_COST_PART_COUNT; part++) {
+      cost.left_out |= strcmp(name, ct_cost_part_name(part)) == 0 ? 1u << part : 0;
+    }
+  }
+  if (json_is_object(json)) { /* an older session has none */
+    printf("%-10s ", "cost");
+    ct_cost_put(stdout, &cost);
+    putchar('\n');
+  }
+}
+
+static void
 print_status(const json_t *status)
 {
   char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
@@ -125,6 +147,7 @@ print_status(const json_t *status)
            ct_format_count(b, ct_number_of(status, "windows")),
            ct_format_count(c, ct_number_of(status, "windows_refused")));
   }
+  print_cost(json_object_get(status, "cost"));
   if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   }

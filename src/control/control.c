@@ -7,6 +7,7 @@
 #include <contrail/version.h>
 
 #include "control/runtime_dir.h"
+#include "base/cost.h"
 #include "base/json.h"
 #include "control/server.h"
 
@@ -110,6 +111,7 @@ status_json(struct ct_control *control)
                                   (json_int_t)s.kept_bytes, "events", (json_int_t)s.kept_events, "ns",
                                   (json_int_t)s.kept_ns));
   }
+  json_object_set_new(json, "cost", ct_cost_json(&s.cost));
   json_object_set_new(json, "marks", json_integer((json_int_t)s.marks));
   json_object_set_new(json, "windows", json_integer((json_int_t)s.windows));
   json_object_set_new(json, "windows_refused", json_integer((json_int_t)s.windows_refused));

@@ -50,6 +50,18 @@ struct ct_drain_retired {
   uint64_t threads, events, waited_ticks;
 };
 
+/* What hooks have written, by what it cost them; of sampled hooks also the calls that they did not record. */
+enum ct_hook_event {
+  CT_HOOK_EVENT_HALF = 0,  /* an enter, tail call or return of a full hook */
+  CT_HOOK_EVENT_POINT = 1, /* of an enter-only hook */
+  CT_HOOK_EVENT_SAMPLED = 2,
+  CT_HOOK_EVENT_PASSED_OVER = 3,
+  CT_HOOK_EVENT_VALUE = 4,
+  CT_HOOK_EVENT_DETAIL = 5, /* where a detail record is */
+  CT_HOOK_EVENT_OTHER = 6,
+  CT_HOOK_EVENT_COUNT = 7,
+};
+
 struct ct_drain_stats {
   struct ct_drain_retired retired; /* a part of the others */
   uint64_t events;
@@ -57,6 +69,7 @@ struct ct_drain_stats {
   uint64_t dropped_by[CT_DROP_COUNT];
   uint64_t waited_ticks; /* of all threads together */
   uint64_t segments;
+  uint64_t hook_events[CT_HOOK_EVENT_COUNT];
 };
 
 /* Of the calls of sampled hooks one of 2^log2 is recorded, fixed or as a beginning; see drain/sampling.h. */
@@ -163,6 +176,7 @@ struct ct_drain_numbers {
   uint64_t events, changes;           /* changes: of the interval */
   uint64_t dropped_by[CT_DROP_COUNT]; /* dropped: their sum */
   uint64_t dropped;
+  uint64_t hook_events[CT_HOOK_EVENT_COUNT];
   uint32_t interval; /* of sampled hooks */
 };
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);

@@ -77,7 +77,7 @@ struct ct_drain {
   uint64_t alive_tsc;  /* all threads that have not been reaped were alive then */
   uint64_t last_clock; /* of the last event of all threads that have ended */
   struct {             /* for those who ask without the lock */
-    _Atomic uint64_t events, changes, dropped_by[CT_DROP_COUNT];
+    _Atomic uint64_t events, changes, dropped_by[CT_DROP_COUNT], hook_events[CT_HOOK_EVENT_COUNT];
     _Atomic uint32_t interval;
   } published;
   uint32_t idle_rounds; /* in a row, that have found nothing */

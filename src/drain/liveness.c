@@ -53,6 +53,9 @@ drain_publish_numbers(struct ct_drain *drain)
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
     atomic_store_explicit(&drain->published.dropped_by[reason], stats.dropped_by[reason], memory_order_relaxed);
   }
+  for (unsigned kind = 0; kind < CT_HOOK_EVENT_COUNT; kind++) {
+    atomic_store_explicit(&drain->published.hook_events[kind], stats.hook_events[kind], memory_order_relaxed);
+  }
   atomic_store_explicit(&drain->published.changes, sampling.changes, memory_order_relaxed);
   atomic_store_explicit(&drain->published.interval, sampling.interval, memory_order_relaxed);
 }
@@ -65,6 +68,9 @@ ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers)
   for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
     numbers->dropped_by[reason] = atomic_load_explicit(&drain->published.dropped_by[reason], memory_order_relaxed);
     numbers->dropped += numbers->dropped_by[reason];
+  }
+  for (unsigned kind = 0; kind < CT_HOOK_EVENT_COUNT; kind++) {
+    numbers->hook_events[kind] = atomic_load_explicit(&drain->published.hook_events[kind], memory_order_relaxed);
   }
   numbers->changes = atomic_load_explicit(&drain->published.changes, memory_order_relaxed);
   numbers->interval = atomic_load_explicit(&drain->published.interval, memory_order_relaxed);

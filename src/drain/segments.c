@@ -40,11 +40,17 @@ static void
 encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
 {
   if (count != 0) {
-    uint64_t samples = thread->samples, waited = thread->waited;
+    uint64_t samples = thread->samples, waited = thread->waited, rest = count;
+    memset(thread->hook_events, 0, sizeof(thread->hook_events));
     drain_switches_encode(drain->switches, thread, events, count, drain->modes,
                           atomic_load_explicit(&drain->function_count, memory_order_acquire));
     drain->samples += thread->samples - samples;
     drain->infos[thread->info].waited_ticks += thread->waited - waited;
+    for (int kind = CT_HOOK_EVENT_HALF + 1; kind < CT_HOOK_EVENT_COUNT; kind++) {
+      drain->stats.hook_events[kind] += thread->hook_events[kind];
+      rest -= kind != CT_HOOK_EVENT_PASSED_OVER ? thread->hook_events[kind] : 0;
+    }
+    drain->stats.hook_events[CT_HOOK_EVENT_HALF] += rest;
   }
 }
 

@@ -131,6 +131,7 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
     begin_call(thread, tsc, fn, 1);
   }
   if (enter_only) {
+    thread->hook_events[CT_HOOK_EVENT_POINT]++;
     if (replaces) {
       ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
     }
@@ -148,6 +149,8 @@ __attribute__((noinline)) static void
 sampled(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
 {
   uint32_t log2 = CT_FN_WEIGHT(fn) - 1;
+  thread->hook_events[CT_HOOK_EVENT_SAMPLED]++;
+  thread->hook_events[CT_HOOK_EVENT_PASSED_OVER] += log2 <= CT_SAMPLE_LOG2_MAX ? (1u << log2) - 1 : 0;
   leave_inside(thread, tsc, ra_slot);
   if (CT_UNLIKELY(has_rules(thread)) && log2 <= CT_SAMPLE_LOG2_MAX) {
     begin_call(thread, tsc, fn & CT_FN_MAX, 1ull << log2);
@@ -292,11 +295,13 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
 {
   struct ct_encoder *encoder = thread->encoder;
   if ((fn & 0xf) == CT_OTHER_DETAIL) {
+    thread->hook_events[CT_HOOK_EVENT_DETAIL]++;
     if (thread->details != NULL) {
       drain_detail_announce(thread, number, ra_slot);
     }
     return;
   }
+  thread->hook_events[CT_HOOK_EVENT_VALUE]++;
   if ((fn & 0xf) == CT_OTHER_RESULT) {
     leave_inside(thread, encoder->last_tsc, ra_slot);
   }
@@ -327,6 +332,7 @@ other(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot)
     value(thread, tsc, fn, ra_slot);
     return;
   }
+  thread->hook_events[CT_HOOK_EVENT_OTHER]++;
   if ((fn & 0xf) == CT_OTHER_AWAY) {
     uint64_t length = (uint64_t)ra_slot << CT_AWAY_SHIFT;
     if ((fn >> 4) == CT_RING_AWAY_ROOM || (fn >> 4) == CT_RING_AWAY_HELD) {
@@ -478,6 +484,7 @@ take_events(struct drain_thread *thread, const struct ct_ring_event *events, siz
       if ((fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) != 0) {
         sampled(thread, tsc, fn, ra_slot);
       } else if ((fn & CT_FN_POINT_BIT) != 0) {
+        thread->hook_events[CT_HOOK_EVENT_POINT]++;
         if (modes[fn & CT_FN_MAX] != CT_HOOK_STACKLESS) {
           leave_inside_or_at(thread, tsc, ra_slot);
         }

@@ -190,6 +190,7 @@ session_start_child(struct ct_session *session)
     session_start_watching(session);
     session_go(session, CT_STEP_HOOKED, NULL);
     session_go(session, CT_STEP_RESUME, NULL);
+    session_begin_cpu(session);
     session_catch_up(session);
     session_write_manifest(session, false);
   }

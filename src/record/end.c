@@ -98,6 +98,9 @@ session_check_for_end(struct ct_session *session)
   if (process->pid == 0 || session->sync.status.ended) {
     return false;
   }
+  if (ct_process_has_died(process)) { /* while it is a zombie */
+    session_read_cpu(session);
+  }
   if (process->dead) {
     note_end(session, true, process->wait_status, false);
     return true;

@@ -36,6 +36,14 @@ read_pair(uint64_t *tsc, uint64_t *ns)
   }
 }
 
+double
+ct_manifest_tick_ns(const struct ct_manifest *manifest)
+{
+  uint64_t tsc = 0, ns = 0;
+  read_pair(&tsc, &ns);
+  return tsc > manifest->tsc0 ? (double)(ns - manifest->ns0) / (double)(tsc - manifest->tsc0) : 0;
+}
+
 static json_t *
 exclude_json(const struct ct_exclude *exclude)
 {

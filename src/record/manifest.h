@@ -76,6 +76,9 @@ json_t *ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form f
 json_t *ct_manifest_output(const struct ct_drain *drain);
 /* The "switches" of the manifest: where it is known from when threads were off the processor. */
 json_t *ct_manifest_switches(const struct ct_drain *drain);
+/* Nanoseconds that a tick of the clock takes, as seen since the start. */
+double ct_manifest_tick_ns(const struct ct_manifest *manifest);
+
 /* The "sampling" of the manifest. */
 json_t *ct_manifest_sampling(const struct ct_drain *drain);
 

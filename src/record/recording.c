@@ -3,6 +3,7 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "base/cost.h"
 #include "record/program.h"
 #include "trace/store.h"
 #include "trace/tree.h"
@@ -44,6 +45,9 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
                   ct_trace_writer_keep_of(session->recording.writer, session->recording.manifest.pid), "threads_gone",
                   (json_int_t)stats.retired.threads, "threads_gone_events", (json_int_t)stats.retired.events));
   }
+  session_read_cpu(session);
+  struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
+  json_object_set_new(json, "cost", ct_cost_json(&cost));
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
   if (ct_selection_detail(session->options.selection) != NULL) {
@@ -298,6 +302,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
       return moved;
     }
   }
+  session->recording.cpu = (struct ct_cpu_times){.recorder0_ns = ct_recorder_cpu_ns()};
   session->recording.existed = access(options->directory, F_OK) == 0;
   int code = ct_trace_writer_create(options->directory, session->node.is_child ? CHILD_BYTES : BUFFER_BYTES,
                                     &session->recording.writer, diag);
@@ -387,6 +392,7 @@ session_close_trace(struct ct_session *session)
   }
   session_write_manifest(session, true);
   ct_drain_stats(session->recording.drain, &stats);
+  struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   int code = ct_trace_writer_close(session->recording.writer, &diag);
   while (ct_plans_store(session->recording.modules.plans)) {
   }
@@ -397,6 +403,7 @@ session_close_trace(struct ct_session *session)
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.events = stats.events;
   session->sync.status.dropped = stats.dropped;
+  session->sync.status.cost = cost;
   memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
   session_count_windows(session);
   pthread_mutex_unlock(&session->sync.guard);

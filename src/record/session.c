@@ -251,6 +251,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
       ct_stacks_begin(session->recording.stacks, session->recording.drain);
       session->recording.stacks_begun = true;
     }
+    session_begin_cpu(session);
     ct_process_release(&session->target.process);
     session_resume_threads(session);
     session_publish(session);

@@ -9,6 +9,7 @@
 #include "drain/drain.h"
 #include "drain/rules.h"
 #include "process/stop.h"
+#include "record/estimate.h"
 #include "record/process_tree.h"
 #include "record/injected.h"
 #include "record/manifest.h"
@@ -73,6 +74,7 @@ struct session_recording {
   uint64_t cuts_reported; /* enum ct_cut: noted */
   uint64_t manifest_ns;   /* when it was written */
   uint64_t next_check_ns;
+  struct ct_cpu_times cpu;
   uint64_t counted_ns; /* when the numbers of the status were brought up to date */
   bool seen_before;    /* a library, at the last look, with no word from the loader since */
   bool existed;        /* the trace directory, before us */
@@ -191,6 +193,12 @@ bool session_is_recorded(const struct ct_session *session);
 /* status.c: brings the numbers of the status up to date; roughly: waiting for nobody. */
 void session_count(struct ct_session *session);
 void session_count_roughly(struct ct_session *session);
+/* From now on the processor time of its process counts; session_read_cpu: so far. */
+void session_begin_cpu(struct ct_session *session);
+void session_read_cpu(struct ct_session *session);
+/* By what the drain has counted. */
+struct ct_cost session_cost(struct ct_session *session, const uint64_t hook_events[CT_HOOK_EVENT_COUNT],
+                            const uint64_t dropped_by[CT_DROP_COUNT]);
 bool session_has_children(struct ct_session *session); /* that live */
 
 /* end.c: the end of the process. */

@@ -33,10 +33,13 @@ session_count(struct ct_session *session)
   ct_drain_stats(session->recording.drain, &stats);
   ct_drain_sampling(session->recording.drain, &sampling);
   pthread_mutex_unlock(&session->recording.writer_lock);
+  session_read_cpu(session);
+  struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   pthread_mutex_lock(&session->sync.guard);
   session->sync.status.events = stats.events;
   session->sync.status.dropped = stats.dropped;
   memcpy(session->sync.status.dropped_by, stats.dropped_by, sizeof(stats.dropped_by));
+  session->sync.status.cost = cost;
   session->sync.status.sample_interval = sampling.interval;
   session->sync.status.sample_changes = sampling.changes;
   count_kept(session);
@@ -55,12 +58,15 @@ session_count_roughly(struct ct_session *session)
   }
   session->recording.counted_ns = ct_now_ns();
   ct_drain_numbers(session->recording.drain, &numbers);
+  session_read_cpu(session);
+  struct ct_cost cost = session_cost(session, numbers.hook_events, numbers.dropped_by);
   pthread_mutex_lock(&session->sync.guard);
   struct ct_session_status *status = &session->sync.status;
   if (numbers.interval != 0 && numbers.events >= status->events) { /* it has reported them, and since the last count */
     status->events = numbers.events;
     status->dropped = numbers.dropped;
     memcpy(status->dropped_by, numbers.dropped_by, sizeof(numbers.dropped_by));
+    status->cost = cost;
     status->sample_interval = numbers.interval;
     status->sample_changes = numbers.changes;
   }
@@ -68,6 +74,44 @@ session_count_roughly(struct ct_session *session)
   session_count_windows(session);
   ct_modules_count(&session->recording.modules, &status->functions, &status->hooked);
   pthread_mutex_unlock(&session->sync.guard);
+}
+
+void
+session_begin_cpu(struct ct_session *session)
+{
+  struct ct_cpu_times *cpu = &session->recording.cpu;
+  if (cpu->begun) {
+    return;
+  }
+  cpu->begun = true; /* a child's clock begins with its fork */
+  if (!session->node.is_child) {
+    ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu->begin_ns);
+  }
+}
+
+void
+session_read_cpu(struct ct_session *session)
+{
+  struct ct_cpu_times *cpu = &session->recording.cpu;
+  uint64_t ns;
+  if (cpu->begun && ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &ns) &&
+      ns > cpu->begin_ns && ns - cpu->begin_ns > cpu->program_ns) {
+    cpu->program_ns = ns - cpu->begin_ns;
+  }
+}
+
+struct ct_cost
+session_cost(struct ct_session *session, const uint64_t hook_events[CT_HOOK_EVENT_COUNT],
+             const uint64_t dropped_by[CT_DROP_COUNT])
+{
+  const struct ct_manifest *manifest = &session->recording.manifest;
+  const struct ct_cpu_times *cpu = &session->recording.cpu;
+  struct ct_cost cost =
+      ct_estimate_cost(&manifest->costs, hook_events, dropped_by, ct_manifest_tick_ns(manifest), cpu->program_ns);
+  uint64_t own = ct_recorder_cpu_ns();
+  cost.recorder_cpu_ns = own > cpu->recorder0_ns ? own - cpu->recorder0_ns : 0;
+  cost.left_out |= session->options.int3 ? 1u << CT_COST_BREAKPOINTS : 0;
+  return cost;
 }
 
 bool

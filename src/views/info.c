@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "trace/batch.h"
 #include "views/crash.h"
+#include "views/info_costs.h"
 #include "views/process_tree.h"
 #include "views/text.h"
 #include "views/warnings.h"
@@ -125,17 +126,6 @@ modules_json(const json_t *manifest)
   return list;
 }
 
-/* A number of all modules together. */
-static uint64_t
-sum_of_modules(const json_t *manifest, const char *key)
-{
-  uint64_t sum = 0;
-  size_t i;
-  json_t *module;
-  json_array_foreach(json_object_get(manifest, "modules"), i, module) sum += number(module, key);
-  return sum;
-}
-
 static json_t *
 memory_info(const json_t *manifest)
 {
@@ -145,8 +135,8 @@ memory_info(const json_t *manifest)
     return json_null();
   }
   json_object_set_new(memory, "trampoline_bytes",
-                      json_integer((json_int_t)sum_of_modules(manifest, "trampoline_bytes")));
-  json_object_set_new(memory, "text_bytes", json_integer((json_int_t)sum_of_modules(manifest, "text_bytes")));
+                      json_integer((json_int_t)ct_info_sum_of_modules(manifest, "trampoline_bytes")));
+  json_object_set_new(memory, "text_bytes", json_integer((json_int_t)ct_info_sum_of_modules(manifest, "text_bytes")));
   return memory;
 }
 
@@ -198,6 +188,7 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
     json_object_set(info, "detail", json_object_get(manifest, "detail"));
   }
   json_object_set_new(info, "hook_costs", copy_or_null(manifest, "hook_costs"));
+  json_object_set_new(info, "cost", copy_or_null(manifest, "cost"));
   json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
   json_t *children = ct_process_tree_info(trace);
   if (children != NULL) {
@@ -481,50 +472,6 @@ write_detail(FILE *out, const json_t *manifest)
   putc('\n', out);
 }
 
-/* What recording took besides: memory, and whether the files had been analysed before. */
-static void
-write_cost(FILE *out, const json_t *manifest)
-{
-  const json_t *memory = json_object_get(manifest, "memory"), *analysis = json_object_get(manifest, "analysis");
-  char b[CT_DURATION_CHARS];
-  if (json_is_object(memory)) {
-    label(out, "memory");
-    fprintf(out, "recorder at most %s", ct_format_bytes(b, number(memory, "recorder_peak_bytes")));
-    fprintf(out, "; program: trampolines %s", ct_format_bytes(b, sum_of_modules(manifest, "trampoline_bytes")));
-    fprintf(out, ", patched text %s", ct_format_bytes(b, sum_of_modules(manifest, "text_bytes")));
-    if (number(memory, "program_private_bytes") != 0) {
-      fprintf(out, ", private in all %s", ct_format_bytes(b, number(memory, "program_private_bytes")));
-    }
-    putc('\n', out);
-  }
-  if (json_is_object(analysis)) {
-    uint64_t hits = number(analysis, "hits"), misses = number(analysis, "misses");
-    label(out, "analysis");
-    if (json_is_string(json_object_get(analysis, "cache"))) {
-      fprintf(out, "%llu of %llu files from the cache\n", (unsigned long long)hits,
-              (unsigned long long)(hits + misses));
-    } else {
-      fputs("no cache\n", out);
-    }
-  }
-}
-
-/* What of each call's time was its hook's, as it was measured. */
-static void
-write_hook_costs(FILE *out, const struct ct_trace *trace, const json_t *manifest)
-{
-  struct ct_trace_costs costs;
-  if (!json_is_object(json_object_get(manifest, "hook_costs"))) {
-    return;
-  }
-  ct_trace_costs(trace, &costs);
-  int64_t inside = costs.enter_after + costs.return_before, outside = costs.enter_before + costs.return_after;
-  double ns = (double)ct_trace_ticks_ns(trace, 1u << 20) / ((double)(1u << 20) * CT_COST_UNIT);
-  label(out, "hooks");
-  fprintf(out, "%.1f ns a call, of which its duration had %.1f and its caller's %.1f; they are not in any time shown\n",
-          (double)(inside + outside) * ns, (double)inside * ns, (double)outside * ns);
-}
-
 /* Where it is known from when threads were off the processor; why it is not. */
 static void
 write_switches(FILE *out, const json_t *manifest)
@@ -778,8 +725,7 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_output(out, manifest);
     write_detail(out, manifest);
     write_missed(out, manifest);
-    write_cost(out, manifest);
-    write_hook_costs(out, trace, manifest);
+    ct_info_put_costs(trace, out);
     write_switches(out, manifest);
     write_modules(out, json_object_get(manifest, "modules"));
     write_reasons(out, json_object_get(manifest, "modules"));

@@ -27,7 +27,7 @@ ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
-PUBLIC = {"version": "base", "error": "base", "text": "base", "plan": "plan", "cache": "plan", "exclude": "select",
+PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "view": "views", "report": "views",
           "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* See cost.h. */
+#include "base/cost.h"
+
+#include "base/json.h"
+
+#include <contrail/text.h>
+
+#include <string.h>
+
+static const struct {
+  const char *name, *text;
+} parts[CT_COST_PART_COUNT] = {
+    [CT_COST_DETAIL] = {"detail", "records of detail"},
+    [CT_COST_BREAKPOINTS] = {"int3", "hooks by int3"},
+    [CT_COST_LOST] = {"lost", "lost events"},
+    [CT_COST_OTHER] = {"other", "changes of the stack"},
+};
+
+double
+ct_cost_share(const struct ct_cost *cost)
+{
+  if (!cost->is_known || cost->program_cpu_ns == 0) {
+    return -1;
+  }
+  return cost->hooks_ns < cost->program_cpu_ns ? (double)cost->hooks_ns / (double)cost->program_cpu_ns : 1;
+}
+
+const char *
+ct_cost_part_name(int part)
+{
+  return part >= 0 && part < CT_COST_PART_COUNT ? parts[part].name : NULL;
+}
+
+void
+ct_cost_put(FILE *out, const struct ct_cost *cost)
+{
+  char a[CT_DURATION_CHARS];
+  double share = ct_cost_share(cost);
+  const char *between = "; not in it: ";
+  if (!cost->is_known) {
+    fputs("what hooks take is not known", out);
+  } else if (share < 0) {
+    fprintf(out, "hooks took %s (estimated)", ct_format_duration(a, cost->hooks_ns));
+  } else {
+    fprintf(out, "hooks took %s, ", ct_format_duration(a, cost->hooks_ns));
+    fprintf(out, "%.*f %% of the program's processor time (estimated)", share < 0.01 ? 2 : 0, 100 * share);
+  }
+  fprintf(out, "; the recorder %s", ct_format_duration(a, cost->recorder_cpu_ns));
+  for (int part = 0; cost->is_known && part < CT_COST_PART_COUNT; part++) {
+    if ((cost->left_out >> part & 1) != 0) {
+      fprintf(out, "%s%s", between, parts[part].text);
+      between = ", ";
+    }
+  }
+}
+
+json_t *
+ct_cost_json(const struct ct_cost *cost)
+{
+  json_t *json = json_object(), *left_out = json_array();
+  double share = ct_cost_share(cost);
+  if (cost->is_known) {
+    ct_json_put(json, "hooks_ns", cost->hooks_ns);
+  } else {
+    json_object_set_new(json, "hooks_ns", json_null());
+  }
+  if (cost->program_cpu_ns != 0) {
+    ct_json_put(json, "program_cpu_ns", cost->program_cpu_ns);
+  } else {
+    json_object_set_new(json, "program_cpu_ns", json_null());
+  }
+  json_object_set_new(json, "share", share >= 0 ? json_real(share) : json_null());
+  ct_json_put(json, "recorder_cpu_ns", cost->recorder_cpu_ns);
+  for (int part = 0; cost->is_known && part < CT_COST_PART_COUNT; part++) {
+    if ((cost->left_out >> part & 1) != 0) {
+      json_array_append_new(left_out, json_string(parts[part].name));
+    }
+  }
+  json_object_set_new(json, "left_out", left_out);
+  return json;
+}
+
+bool
+ct_cost_of_json(const json_t *json, struct ct_cost *cost)
+{
+  size_t i;
+  json_t *name;
+  *cost = (struct ct_cost){.is_known = json_is_integer(json_object_get(json, "hooks_ns")),
+                           .hooks_ns = ct_json_get(json, "hooks_ns"),
+                           .program_cpu_ns = ct_json_get(json, "program_cpu_ns"),
+                           .recorder_cpu_ns = ct_json_get(json, "recorder_cpu_ns")};
+  if (cost->program_cpu_ns != 0 && cost->hooks_ns > cost->program_cpu_ns) {
+    cost->hooks_ns = cost->program_cpu_ns;
+  }
+  json_array_foreach(json_object_get(json, "left_out"), i, name)
+  {
+    for (int part = 0; part < CT_COST_PART_COUNT; part++) {
+      if (json_is_string(name) && strcmp(json_string_value(name), parts[part].name) == 0) {
+        cost->left_out |= 1u << part;
+      }
+    }
+  }
+  return json_is_object(json);
+}

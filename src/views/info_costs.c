@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* What info says of a recording's costs: processor time, memory, the analysis of files, and a hook's time. */
+#include "views/info_costs.h"
+
+#include "base/cost.h"
+#include "base/json.h"
+#include "trace/batch.h"
+
+#include <contrail/text.h>
+
+/* A number of all modules together. */
+uint64_t
+ct_info_sum_of_modules(const json_t *manifest, const char *key)
+{
+  uint64_t sum = 0;
+  size_t i;
+  json_t *module;
+  json_array_foreach(json_object_get(manifest, "modules"), i, module) sum += ct_json_get(module, key);
+  return sum;
+}
+
+/* So wide are the labels of info. */
+static void
+label(FILE *out, const char *text)
+{
+  fprintf(out, "%-10s ", text);
+}
+
+/* What the recording cost the program. */
+static void
+write_share(FILE *out, const json_t *manifest)
+{
+  struct ct_cost cost;
+  if (ct_cost_of_json(json_object_get(manifest, "cost"), &cost)) {
+    label(out, "cost");
+    ct_cost_put(out, &cost);
+    putc('\n', out);
+  }
+}
+
+/* What recording took besides: memory, and whether the files had been analysed before. */
+static void
+write_memory(FILE *out, const json_t *manifest)
+{
+  const json_t *memory = json_object_get(manifest, "memory"), *analysis = json_object_get(manifest, "analysis");
+  char b[CT_DURATION_CHARS];
+  if (json_is_object(memory)) {
+    label(out, "memory");
+    fprintf(out, "recorder at most %s", ct_format_bytes(b, ct_json_get(memory, "recorder_peak_bytes")));
+    fprintf(out, "; program: trampolines %s", ct_format_bytes(b, ct_info_sum_of_modules(manifest, "trampoline_bytes")));
+    fprintf(out, ", patched text %s", ct_format_bytes(b, ct_info_sum_of_modules(manifest, "text_bytes")));
+    if (ct_json_get(memory, "program_private_bytes") != 0) {
+      fprintf(out, ", private in all %s", ct_format_bytes(b, ct_json_get(memory, "program_private_bytes")));
+    }
+    putc('\n', out);
+  }
+  if (json_is_object(analysis)) {
+    uint64_t hits = ct_json_get(analysis, "hits"), misses = ct_json_get(analysis, "misses");
+    label(out, "analysis");
+    if (json_is_string(json_object_get(analysis, "cache"))) {
+      fprintf(out, "%llu of %llu files from the cache\n", (unsigned long long)hits,
+              (unsigned long long)(hits + misses));
+    } else {
+      fputs("no cache\n", out);
+    }
+  }
+}
+
+/* What of each call's time was its hook's, as it was measured. */
+static void
+write_hook_costs(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+{
+  struct ct_trace_costs costs;
+  if (!json_is_object(json_object_get(manifest, "hook_costs"))) {
+    return;
+  }
+  ct_trace_costs(trace, &costs);
+  int64_t inside = costs.enter_after + costs.return_before, outside = costs.enter_before + costs.return_after;
+  double ns = (double)ct_trace_ticks_ns(trace, 1u << 20) / ((double)(1u << 20) * CT_COST_UNIT);
+  label(out, "hooks");
+  fprintf(out, "%.1f ns a call, of which its duration had %.1f and its caller's %.1f; they are not in any time shown\n",
+          (double)(inside + outside) * ns, (double)inside * ns, (double)outside * ns);
+}
+
+void
+ct_info_put_costs(const struct ct_trace *trace, FILE *out)
+{
+  const json_t *manifest = ct_trace_manifest(trace);
+  write_share(out, manifest);
+  write_memory(out, manifest);
+  write_hook_costs(out, trace, manifest);
+}
