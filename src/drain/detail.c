@@ -292,9 +292,7 @@ ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes)
 void
 drain_settle_details(struct ct_drain *drain)
 {
-  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->details.count != 0; slot++) {
-    if (drain->threads[slot] != NULL && drain->threads[slot]->encoder != NULL) {
-      ct_detail_settle(drain->threads[slot]->encoder);
-    }
+  if (drain->details.count != 0) {
+    ct_trace_writer_settle_detail(drain->writer);
   }
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cost.h"
 #include "record/program.h"
+#include "trace/detail.h"
 #include "trace/store.h"
 #include "trace/tree.h"
 
@@ -68,6 +69,7 @@ session_write_manifest(struct ct_session *session, bool complete)
 {
   pthread_mutex_lock(&session->recording.writer_lock);
   if (complete) {
+    ct_trace_writer_end_detail(session->recording.writer);
     ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
   }
   json_t *json = session_manifest(session, &session->recording.manifest, complete);

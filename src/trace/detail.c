@@ -18,6 +18,7 @@ struct held {
 struct ct_detail_stream {
   struct ct_stream stream;
   bool is_begun;    /* the file */
+  bool is_closed;   /* likewise */
   uint32_t blocks;  /* in it */
   uint32_t records; /* of the block in progress */
   uint64_t first_tsc, last_tsc;
@@ -154,6 +155,21 @@ judge_held(struct ct_encoder *encoder, bool is_last)
   }
 }
 
+/* The thread with the oldest block of all; there is one. */
+static struct ct_encoder *
+find_oldest(struct ct_trace_writer *writer)
+{
+  struct ct_encoder *found = NULL;
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
+    struct ct_encoder *encoder = writer->encoders[i];
+    const struct held *held = encoder->detail != NULL ? encoder->detail->oldest : NULL;
+    if (held != NULL && (found == NULL || held->header.first_tsc < found->detail->oldest->header.first_tsc)) {
+      found = encoder;
+    }
+  }
+  return found;
+}
+
 /* The block in progress joins what is held. */
 static void
 hold(struct ct_encoder *encoder)
@@ -178,9 +194,10 @@ hold(struct ct_encoder *encoder)
   }
   detail->newest = held;
   writer->detail_held_bytes += held_bytes(held);
-  while (writer->detail_held_bytes > writer->detail_held_max && detail->oldest != NULL) {
-    writer->detail_dropped.no_memory += detail->oldest->header.records;
-    release_oldest(encoder);
+  while (writer->detail_held_bytes > writer->detail_held_max) {
+    struct ct_encoder *with_oldest = find_oldest(writer);
+    writer->detail_dropped.no_memory += with_oldest->detail->oldest->header.records;
+    release_oldest(with_oldest);
   }
 }
 
@@ -198,19 +215,26 @@ ct_trace_writer_detail_dropped(const struct ct_trace_writer *writer)
   return writer->detail_dropped;
 }
 
-void
-ct_detail_settle(struct ct_encoder *encoder)
+static void
+settle(struct ct_encoder *encoder)
 {
   struct ct_detail_stream *detail = encoder->detail;
   struct ct_trace_writer *writer = encoder->writer;
-  if (detail == NULL || writer->detail_judge == NULL) {
-    return;
-  }
   if (detail->records != 0 &&
       writer->detail_judge(writer->detail_context, detail->first_tsc, detail->last_tsc, false) != CT_DETAIL_HOLD) {
     hold(encoder);
   }
   judge_held(encoder, false);
+}
+
+void
+ct_trace_writer_settle_detail(struct ct_trace_writer *writer)
+{
+  for (uint32_t i = 0; i < writer->encoder_count && writer->detail_judge != NULL; i++) {
+    if (writer->encoders[i]->detail != NULL) {
+      settle(writer->encoders[i]);
+    }
+  }
 }
 
 /* ---- records ---- */
@@ -258,16 +282,29 @@ void
 ct_detail_close(struct ct_encoder *encoder)
 {
   struct ct_detail_stream *detail = encoder->detail;
+  struct ct_trace_writer *writer = encoder->writer;
   ct_detail_flush(encoder);
-  if (detail == NULL) {
-    return;
+  if (detail == NULL || detail->is_closed || (writer->detail_judge != NULL && !writer->detail_is_over)) {
+    return; /* a mark that is to come may want what this thread has done */
   }
-  if (encoder->writer->detail_judge != NULL) {
+  if (writer->detail_judge != NULL) {
     judge_held(encoder, true);
   }
+  detail->is_closed = true;
   if (detail->is_begun) {
-    ct_writer_thread_reserve(encoder->writer, 0);
-    ct_writer_thread_commit(encoder->writer, CT_WRITER_CLOSE, &detail->stream, 0, 0);
+    ct_writer_thread_reserve(writer, 0);
+    ct_writer_thread_commit(writer, CT_WRITER_CLOSE, &detail->stream, 0, 0);
+  }
+}
+
+void
+ct_trace_writer_end_detail(struct ct_trace_writer *writer)
+{
+  writer->detail_is_over = true;
+  for (uint32_t i = 0; i < writer->encoder_count; i++) {
+    if (writer->encoders[i]->closed) {
+      ct_detail_close(writer->encoders[i]);
+    }
   }
 }
 

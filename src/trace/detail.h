@@ -18,8 +18,10 @@ enum ct_detail_fate { CT_DETAIL_HOLD, CT_DETAIL_WRITE, CT_DETAIL_DROP };
 typedef enum ct_detail_fate ct_detail_judge(void *context, uint64_t from_tsc, uint64_t to_tsc, bool is_last);
 void ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *judge, void *context,
                                   size_t max_bytes);
-/* Asks about what is held, and the block in progress when its time has come. */
-void ct_detail_settle(struct ct_encoder *encoder);
+/* Asks about what is held of all threads, and about blocks in progress. */
+void ct_trace_writer_settle_detail(struct ct_trace_writer *writer);
+/* No mark comes any more: asks for the last time. Before the last manifest, when encoders are closed. */
+void ct_trace_writer_end_detail(struct ct_trace_writer *writer);
 /* Records that are not in the trace, because nobody wanted them; because they did not fit. */
 struct ct_detail_dropped {
   uint64_t unwanted, no_memory;

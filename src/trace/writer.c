@@ -291,6 +291,7 @@ ct_trace_writer_close(struct ct_trace_writer *writer, struct ct_diag *diag)
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
     ct_encoder_close(writer->encoders[i]);
   }
+  ct_trace_writer_end_detail(writer);
   ct_trace_writer_flush_functions(writer);
   ct_trace_writer_flush_captures(writer);
   ct_writer_thread_stop(writer);

@@ -133,6 +133,7 @@ struct ct_trace_writer {
   ZSTD_CCtx *compressor;
   ct_detail_judge *detail_judge; /* NULL: all detail is written */
   void *detail_context;
+  bool detail_is_over; /* no mark comes any more */
   size_t detail_held_bytes, detail_held_max;
   struct ct_detail_dropped detail_dropped;
   char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
