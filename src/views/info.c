@@ -456,8 +456,8 @@ write_detail(FILE *out, const json_t *manifest)
   static const char *const keys[] = {"overwritten", "no_room", "refused", "outside_windows", "no_memory"};
   static const char *const texts[] = {"were written over before they were read (--detail-size)", "found no room",
                                       "made no sense", "were in no window (--detail-always writes them)",
-                                      "did not fit into memory before it was known whether they are in a window "
-                                      "(--detail-size)"};
+                                      ("did not fit into memory before it was known whether they are in a window "
+                                       "(--detail-size)")};
   char a[CT_COUNT_CHARS];
   if (!json_is_object(detail)) {
     return;

@@ -8,7 +8,7 @@
  */
 #include "fuzz.h"
 
-#include "views/known_calls.h"
+#include "base/known_calls.h"
 #include "views/values.h"
 
 #include <jansson.h>
