@@ -76,7 +76,7 @@ class Scene(harness.Scene):
 def waits(scene):
     """record: nothing is lost, and the time waited is told."""
     err = scene.stopped(2, "--ring-size", "4", "-v", rounds=ROUNDS)
-    expect("nothing lost, the program waited " in err and " for room; next: " in err, f"stderr: {err!r}")
+    expect("nothing lost, the program waited " in err and " for room, " in err and "; next: " in err, f"stderr: {err!r}")
     info = json.loads(scene.view("info", "--json"))
     expect(info["dropped"] == 0, f"{info['dropped']} events were dropped")
     expect(info["waited_ns"] > 1e9, f"waited for {info['waited_ns']} ns")
