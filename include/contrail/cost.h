@@ -31,12 +31,26 @@ struct ct_cost {
   uint32_t left_out;        /* bits: 1 << enum ct_cost_part */
 };
 
+/* How a recording keeps to its budget. */
+struct ct_budget_status {
+  double limit;   /* of the processor time that the program would take without hooks; 0: there is no budget */
+  double spent;   /* the same, of late: by hooks and by the thread that reads events */
+  size_t full;    /* functions of which every call is recorded ... */
+  size_t sampled; /* ... of which every call is counted and one of 64 is recorded too ... */
+  size_t counted; /* ... of which every call is counted ... */
+  size_t out;     /* ... and whose calls are not seen */
+  uint64_t steps; /* changes of that so far, without those of the first choice */
+};
+
 /* The hooks' part of the program's processor time, 0 to 1; negative: not known. */
 double ct_cost_share(const struct ct_cost *cost);
 /* As JSON has it: "detail", ...; NULL: there is no such part. */
 const char *ct_cost_part_name(int part);
 /* "hooks took 912.0 ms, 61 % of the program's processor time (estimated); the recorder 420.0 ms". */
 void ct_cost_put(FILE *out, const struct ct_cost *cost);
+
+/* "5 %, of late 4.1 % spent; functions: 5,120 in full, 40 sampled, 10 counted, 3 out; 230 steps". */
+void ct_budget_put(FILE *out, const struct ct_budget_status *budget);
 
 #ifdef __cplusplus
 }

@@ -153,6 +153,7 @@ enum ct_event_kind {
   CT_EV_VALUE = 10,   /* of the call of fn, at this depth: after its ENTER or TAIL, or before its RETURN */
   CT_EV_INTERVAL = 9, /* of sampling of light hooks, from here on */
   CT_EV_AWAY = 11,    /* the thread did not run its own code from enter_tsc on, for value ticks */
+  CT_EV_COUNTED = 12, /* value calls of fn by the thread, some time before, that have no event (a budget) */
 };
 
 /* As enum of struct ct_detail's registers. */

@@ -55,6 +55,37 @@ ct_cost_put(FILE *out, const struct ct_cost *cost)
   }
 }
 
+void
+ct_budget_put(FILE *out, const struct ct_budget_status *budget)
+{
+  char a[CT_COUNT_CHARS], b[CT_COUNT_CHARS], c[CT_COUNT_CHARS], d[CT_COUNT_CHARS];
+  fprintf(out, "%.3g %%, of late %.2g %% spent; functions: %s in full, %s sampled, %s counted, %s out; ",
+          100 * budget->limit, 100 * budget->spent, ct_format_count(a, budget->full), ct_format_count(b, budget->sampled),
+          ct_format_count(c, budget->counted), ct_format_count(d, budget->out));
+  fprintf(out, "%s step%s", ct_format_count(a, budget->steps), budget->steps == 1 ? "" : "s");
+}
+
+json_t *
+ct_budget_json(const struct ct_budget_status *budget)
+{
+  return json_pack("{s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "limit", budget->limit, "spent", budget->spent, "full",
+                   (json_int_t)budget->full, "sampled", (json_int_t)budget->sampled, "counted",
+                   (json_int_t)budget->counted, "out", (json_int_t)budget->out, "steps", (json_int_t)budget->steps);
+}
+
+bool
+ct_budget_of_json(const json_t *json, struct ct_budget_status *budget)
+{
+  *budget = (struct ct_budget_status){.limit = json_number_value(json_object_get(json, "limit")),
+                                      .spent = json_number_value(json_object_get(json, "spent")),
+                                      .full = (size_t)json_integer_value(json_object_get(json, "full")),
+                                      .sampled = (size_t)json_integer_value(json_object_get(json, "sampled")),
+                                      .counted = (size_t)json_integer_value(json_object_get(json, "counted")),
+                                      .out = (size_t)json_integer_value(json_object_get(json, "out")),
+                                      .steps = (uint64_t)json_integer_value(json_object_get(json, "steps"))};
+  return budget->limit > 0;
+}
+
 json_t *
 ct_cost_json(const struct ct_cost *cost)
 {

@@ -20,6 +20,7 @@
 
 enum { WAITED_NS_SHOWN = 100000 }; /* as info does */
 #define COST_SHARE_SHOWN 0.01
+#define BUDGET_SHARE_SHOWN 0.2
 
 /* A number of the environment, as sudo leaves it. */
 static bool
@@ -137,8 +138,12 @@ ct_report_trace(const char *directory)
     fprintf(stderr, ", the program waited %s for room", ct_format_duration(size, waited));
   }
   double share = json_real_value(json_object_get(json_object_get(info, "cost"), "share")); /* 0: not known */
-  if (share >= COST_SHARE_SHOWN) {
-    fprintf(stderr, ", hooks took about %.0f %% of its processor time", 100 * share);
+  const json_t *budget = json_object_get(info, "budget");
+  if (share >= COST_SHARE_SHOWN || json_is_object(budget)) {
+    fprintf(stderr, ", hooks took about %.*f %% of its processor time", share < 0.01 ? 2 : 0, 100 * share);
+  }
+  if (!json_is_object(budget) && share >= BUDGET_SHARE_SHOWN) {
+    fputs(" (--budget 10% holds that)", stderr);
   }
   struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
   if (ct_trace_get_kept(trace, &kept) == 0 && kept.not_kept != 0 && ct_trace_end_tsc(trace) > kept.begin_tsc) {

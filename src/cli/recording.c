@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BUDGET_LEAST 0.1 /* per cent */
+#define BUDGET_MOST  1000.0
+
 enum {
   DETAIL_MIB_MAX = 256,
   DETAIL_STACK_MAX = 512,
@@ -74,6 +77,20 @@ apply_sample(const struct ct_applied *applied)
                           applied->value);
   }
   *(uint32_t *)applied->member = (uint32_t)number;
+  return CT_EXIT_OK;
+}
+
+static int
+apply_budget(const struct ct_applied *applied)
+{
+  char *end = NULL;
+  double percent = strtod(applied->value, &end);
+  bool is_number = end != applied->value && (strcmp(end, "%") == 0 || *end == '\0');
+  if (!is_number || !(percent >= BUDGET_LEAST && percent <= BUDGET_MOST)) {
+    return ct_usage_error(applied->command, "--budget takes a percentage, %g%% to %g%%, not '%s'", BUDGET_LEAST,
+                          BUDGET_MOST, applied->value);
+  }
+  *(double *)applied->member = percent / 100;
   return CT_EXIT_OK;
 }
 
@@ -175,6 +192,13 @@ const struct ct_option ct_recording_options[] = {
      .against = "no-wait",
      .apply = apply_lossless},
     {.name = "no-wait", .help = "let it go on, and lose events", .apply = apply_no_wait, MEMBER(lossless)},
+    {.name = "budget",
+     .argument = "P%",
+     .help = "spend at most P per cent of the program's processor time on recording: calls of the functions that are "
+             "called most are counted, or not seen, for as long as need be. Report says which",
+     .values = "2% 5% 10%",
+     .apply = apply_budget,
+     MEMBER(budget)},
     {.name = "last",
      .argument = "TIME|SIZE",
      .help =

@@ -117,6 +117,23 @@ print_cost(const json_t *json)
 }
 
 static void
+print_budget(const json_t *json)
+{
+  struct ct_budget_status budget = {.limit = json_real_value(json_object_get(json, "limit")),
+                                    .spent = json_real_value(json_object_get(json, "spent")),
+                                    .full = ct_number_of(json, "full"),
+                                    .sampled = ct_number_of(json, "sampled"),
+                                    .counted = ct_number_of(json, "counted"),
+                                    .out = ct_number_of(json, "out"),
+                                    .steps = ct_number_of(json, "steps")};
+  if (json_is_object(json)) {
+    printf("%-10s ", "budget");
+    ct_budget_put(stdout, &budget);
+    putchar('\n');
+  }
+}
+
+static void
 print_status(const json_t *status)
 {
   char since[32], a[CT_COUNT_CHARS], b[CT_COUNT_CHARS];
@@ -148,6 +165,7 @@ print_status(const json_t *status)
            ct_format_count(c, ct_number_of(status, "windows_refused")));
   }
   print_cost(json_object_get(status, "cost"));
+  print_budget(json_object_get(status, "budget"));
   if (ct_number_of(status, "interval") > 1) {
     printf("%-10s one of %" PRIu64 " calls of light hooks\n", "sampling", ct_number_of(status, "interval"));
   }

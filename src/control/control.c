@@ -112,6 +112,9 @@ status_json(struct ct_control *control)
                                   (json_int_t)s.kept_ns));
   }
   json_object_set_new(json, "cost", ct_cost_json(&s.cost));
+  if (s.budget.limit > 0) {
+    json_object_set_new(json, "budget", ct_budget_json(&s.budget));
+  }
   json_object_set_new(json, "marks", json_integer((json_int_t)s.marks));
   json_object_set_new(json, "windows", json_integer((json_int_t)s.windows));
   json_object_set_new(json, "windows_refused", json_integer((json_int_t)s.windows_refused));

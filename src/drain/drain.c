@@ -39,6 +39,7 @@
 #define YIELD_FOR_NS  50000
 #define RULES_NS      (2 * 1000 * 1000) /* between looks at calls that go on */
 #define PUBLISH_NS    (50 * 1000 * 1000)
+#define COUNTS_NS     (100 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
@@ -276,6 +277,7 @@ static void
 end_thread(struct ct_drain *drain, uint32_t slot, uint64_t until, uint64_t ended)
 {
   struct drain_thread *thread = drain->threads[slot];
+  drain_counts_take_slot(drain, slot);
   drain->threads[slot] = NULL;
   if (thread != NULL) {
     end_stream(drain, thread, until, ended);
@@ -541,7 +543,7 @@ drain_main(void *context)
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
   uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, published = 0,
-           totalled = 0, checked = 0;
+           totalled = 0, checked = 0, counted = 0;
   warm_up(drain);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
@@ -557,6 +559,10 @@ drain_main(void *context)
       drain_check_rules(drain, read_tsc());
       drain_settle_details(drain);
       checked = now;
+    }
+    if (now - counted > COUNTS_NS) {
+      drain_counts_take(drain);
+      counted = now;
     }
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);
@@ -633,6 +639,7 @@ ct_drain_start(struct ct_drain *drain, const struct ct_ring_parts *parts, uint64
   drain_sampling_start(drain);
   drain->switches = drain_switches_open(pid);
   drain_begin_captures(drain);
+  drain_counts_begin(drain, parts->counters);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -672,6 +679,8 @@ ct_drain_stop(struct ct_drain *drain, int exec_tid, uint64_t until)
   pthread_mutex_lock(drain->lock);
   drain_round(drain, true);
   drain_check_rules(drain, until);
+  drain_counts_take(drain);
+  drain_counts_end(drain);
   drain_end_captures(drain);
   begin_early(drain);
   end_early(drain, until, exec_tid != 0 ? until : 0);
@@ -772,6 +781,7 @@ ct_drain_free(struct ct_drain *drain)
     return;
   }
   munmap(drain->modes, (size_t)CT_FN_MAX + 1);
+  free(drain->counts.tallies);
   ct_thread_ids_end(&drain->ids);
   free(drain->infos);
   free(drain->early);

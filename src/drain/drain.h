@@ -59,8 +59,15 @@ enum ct_hook_event {
   CT_HOOK_EVENT_VALUE = 4,
   CT_HOOK_EVENT_DETAIL = 5, /* where a detail record is */
   CT_HOOK_EVENT_OTHER = 6,
-  CT_HOOK_EVENT_COUNT = 7,
+  CT_HOOK_EVENT_COUNTED = 7, /* a call that has no event */
+  CT_HOOK_EVENT_COUNT = 8,
 };
+
+/* Under a budget: calls of a function so far, since the drain was made. */
+struct ct_drain_tally {
+  _Atomic uint64_t recorded, counted;
+};
+#define CT_DRAIN_TALLIES 262144u /* functions with a greater id have none */
 
 struct ct_drain_stats {
   struct ct_drain_retired retired; /* a part of the others */
@@ -180,6 +187,10 @@ struct ct_drain_numbers {
   uint32_t interval; /* of sampled hooks */
 };
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
+/* By function id, CT_DRAIN_TALLIES of them; any thread may read them. NULL: the image's ring has no counters. */
+const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
+/* Processor time that the drain's thread has used; 0: not known. By who starts and stops it. */
+uint64_t ct_drain_cpu_ns(const struct ct_drain *drain);
 /* Under the lock. */
 void ct_drain_sampling(const struct ct_drain *drain, struct ct_sampling_state *state);
 void ct_drain_free(struct ct_drain *drain); /* accepts NULL; the drain must be stopped */

@@ -3,6 +3,7 @@
 #ifndef CT_DRAIN_INTERNAL_H
 #define CT_DRAIN_INTERNAL_H
 
+#include "drain/counts.h"
 #include "drain/sampling.h"
 #include "drain/switches.h"
 #include "drain/thread.h"
@@ -56,6 +57,7 @@ struct ct_drain {
   struct ct_drain_retired retired_threads;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
+  struct drain_counts counts;
   struct drain_switches *switches;        /* of this image; NULL: none */
   struct ct_switch_stats switches_before; /* of those before */
   struct drain_details details;           /* of this image; count 0: none */

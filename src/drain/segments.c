@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The ring's segments: taking events out of them, waiting for those that are reserved, giving them back. */
+#include "base/branch.h"
 #include "drain/drain_internal.h"
 
 #include <linux/futex.h>
@@ -44,6 +45,9 @@ encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct 
     memset(thread->hook_events, 0, sizeof(thread->hook_events));
     drain_switches_encode(drain->switches, thread, events, count, drain->modes,
                           atomic_load_explicit(&drain->function_count, memory_order_acquire));
+    if (CT_UNLIKELY(drain->counts.tallies != NULL)) {
+      drain_counts_tally(&drain->counts, events, count);
+    }
     drain->samples += thread->samples - samples;
     drain->infos[thread->info].waited_ticks += thread->waited - waited;
     for (int kind = CT_HOOK_EVENT_HALF + 1; kind < CT_HOOK_EVENT_COUNT; kind++) {

@@ -30,6 +30,7 @@
 #define DETAIL_MAX   1280                   /* ... with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
+#define GATE_MAX     96                     /* ... with a gate */
 #define EVICTED_MAX  128                    /* bytes of a copy */
 #define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
 #define CHUNK_ROOM   4096         /* more than one function takes */
@@ -194,18 +195,6 @@ compare_patches(const void *a, const void *b)
   return left->address < right->address ? -1 : left->address > right->address;
 }
 
-/* True when a thread would go on in the middle of changed bytes. */
-static bool
-is_occupied(const struct build *build, uint64_t address, size_t bytes)
-{
-  for (size_t i = 0; i < build->remote->pc_count; i++) {
-    if (build->remote->pcs[i] > address && build->remote->pcs[i] < address + bytes) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /* They come in the order of the functions, but for a few that lie near them. */
 static void
 sort_patches(struct ct_installed *installed)
@@ -279,7 +268,7 @@ evict(struct build *build, const struct ct_planned *planned, const struct ct_spr
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
   }
-  if (is_occupied(build, base + springboard->evicted, 2 * CT_JUMP_BYTES)) {
+  if (ct_install_is_occupied(build->remote, base + springboard->evicted, 2 * CT_JUMP_BYTES)) {
     return CT_REFUSED_BUSY;
   }
   struct ct_hook_desc *desc = new_desc(build);
@@ -404,10 +393,15 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   if (bytes == NULL) {
     return CT_REFUSED_CHANGED;
   }
-  if (is_occupied(build, base + patched, planned->patch_bytes)) {
+  if (ct_install_is_occupied(build->remote, base + patched, planned->patch_bytes)) {
     return CT_REFUSED_BUSY;
   }
+  bool is_counted = fn < CT_COUNTERS && !planned->self_branch;
   struct ct_trampoline_spec spec = {
+      .has_gate = build->layout->has_gates,
+      .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
+      .mask = CT_LEVEL_MASK_FIRST,
+      .counter = is_counted ? fn * sizeof(struct ct_counter) : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
       .callout = planned->callout,
@@ -426,17 +420,20 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .window = &planned->window,
   };
   struct ct_code code = build->code;
+  uint64_t entry = ct_code_pc(&code);
   size_t descs = build->desc_count, patches = build->installed->patch_count;
   struct ct_hook_desc *desc = new_desc(build);
   if (ct_trampoline_emit(&spec, &build->code, desc) != CT_WINDOW_OK) {
     return CT_REFUSED_UNREACHABLE;
   }
   build->desc_count++;
-  enum ct_refusal refusal = add_patches(build, planned, base + patched, desc->enter);
+  enum ct_refusal refusal = add_patches(build, planned, base + patched, entry);
   if (refusal != CT_REFUSED_NOT) {
     build->code = code;
     build->desc_count = descs;
     build->installed->patch_count = patches;
+  } else if (build->installed->gates != NULL && spec.mode == CT_HOOK_FULL) {
+    build->installed->gates[planned - build->plan->functions] = spec.desc;
   }
   return refusal;
 }
@@ -602,6 +599,7 @@ install(struct build *build, struct ct_diag *diag)
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
     size += requested == CT_REQUESTED_VALUES ? VALUES_MAX : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX : 0;
   }
+  size += build->layout->has_gates ? hooks * GATE_MAX : 0;
   size = round_up(size, CT_NEAR_UNIT);
   int code = ct_near_alloc_region(build->remote, build->layout, lo, hi, size, &installed->region, diag);
   if (code != 0) {
@@ -611,8 +609,11 @@ install(struct build *build, struct ct_diag *diag)
   build->descs_at = installed->region + size - round_up(tail, 64);
   build->bytes = malloc(CHUNK_BYTES);
   build->descs = malloc(CHUNK_BYTES);
+  if (build->layout->has_gates) {
+    installed->gates = calloc(plan->count + 1, sizeof(*installed->gates));
+  }
   want_large_pages(build->remote, installed->region, size);
-  code = build->bytes != NULL && build->descs != NULL
+  code = build->bytes != NULL && build->descs != NULL && (installed->gates != NULL || !build->layout->has_gates)
              ? ct_texts_open(build->remote->process, plan->elf, installed->base, &build->texts)
              : CT_ENOMEM;
   for (size_t i = 0; i < build->other_count && code == 0; i++) {
@@ -726,43 +727,6 @@ ct_install_layer(const struct ct_remote *remote, struct ct_agent_layout *layout,
   }
   installed->install_ns = ct_now_ns() - begin;
   return 0;
-}
-
-/* Which functions cannot be switched on now. */
-static void
-find_busy(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions)
-{
-  struct build build = {.remote = remote};
-  for (size_t i = 0; i < installed->patch_count; i++) {
-    const struct ct_patch *patch = &installed->patches[i];
-    if (functions[patch->function] == CT_SWITCH_ON && is_occupied(&build, patch->address, patch->length)) {
-      functions[patch->function] = CT_SWITCH_BUSY;
-    }
-  }
-}
-
-int
-ct_install_switch(const struct ct_remote *remote, const struct ct_installed *installed, uint8_t *functions)
-{
-  size_t strange;
-  uint8_t *which = malloc(installed->patch_count + 1);
-  if (which == NULL) {
-    return CT_ENOMEM;
-  }
-  find_busy(remote, installed, functions);
-  for (size_t i = 0; i < installed->patch_count; i++) {
-    const struct ct_patch *patch = &installed->patches[i];
-    which[i] = functions[patch->function] == CT_SWITCH_OFF && !ct_patch_is_relay(patch); /* nobody comes by these */
-  }
-  int code = ct_patches_write(remote->process, installed->patches, which, installed->patch_count, true, &strange);
-  for (size_t i = 0; i < installed->patch_count; i++) {
-    which[i] = functions[installed->patches[i].function] == CT_SWITCH_ON;
-  }
-  if (code == 0) {
-    code = ct_patches_write(remote->process, installed->patches, which, installed->patch_count, false, &strange);
-  }
-  free(which);
-  return code;
 }
 
 int

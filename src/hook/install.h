@@ -42,6 +42,7 @@ struct ct_agent_layout {
   uint64_t controls;
   int64_t store_delta;
   struct ct_detail_form detail; /* of hooks with detail */
+  bool has_gates;               /* full hooks get gates; they begin counting where they can be counted */
   uint64_t crash;               /* handler of fatal signals */
   uint64_t restorer;            /* what the agent's signal handlers return to */
   uint64_t scratch;             /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */
@@ -63,6 +64,8 @@ struct ct_installed {
   uint8_t
       *install_refusals;    /* for each function of the plan, why it was not put in (enum ct_refusal); NULL: all were */
   size_t install_refused;   /* those that could not be put in; the others are excluded */
+  uint64_t *gates;          /* for each function of the plan the address of its descriptor, 0: its hook has no gate.
+                               NULL: none has */
   struct ct_patch *patches; /* sorted by address */
   size_t patch_count;
   uint64_t base;   /* load bias that it was made for */

@@ -161,6 +161,7 @@ void
 ct_installed_free(struct ct_installed *installed)
 {
   free(installed->install_refusals);
+  free(installed->gates);
   free(installed->patches);
   memset(installed, 0, sizeof(*installed));
 }

@@ -47,7 +47,7 @@ enum {
 };
 
 /* What is called in a loop. */
-enum subject { PLAIN, PLAIN_PAIR, FULL, VALUES, POINT, SAMPLED, PAIR, PAIR_INNER, SUBJECTS };
+enum subject { PLAIN, PLAIN_PAIR, FULL, VALUES, POINT, SAMPLED, COUNTED, OUTSIDE, PAIR, PAIR_INNER, SUBJECTS };
 
 struct bench {
   int64_t store_delta;
@@ -144,7 +144,8 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
 {
   static const uint8_t modes[SUBJECTS] = {
       [FULL] = CT_HOOK_FULL,       [VALUES] = CT_HOOK_FULL, [POINT] = CT_HOOK_ENTER,
-      [SAMPLED] = CT_HOOK_SAMPLED, [PAIR] = CT_HOOK_FULL,   [PAIR_INNER] = CT_HOOK_FULL};
+      [SAMPLED] = CT_HOOK_SAMPLED, [COUNTED] = CT_HOOK_FULL, [OUTSIDE] = CT_HOOK_FULL,
+      [PAIR] = CT_HOOK_FULL,       [PAIR_INNER] = CT_HOOK_FULL};
   struct ct_window window;
   uint8_t *code = bench->functions.bytes + (function - bench->functions.address);
   uint8_t original[FUNCTION_BYTES];
@@ -153,6 +154,9 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
   struct ct_trampoline_spec spec = {.fn = subject,
                                     .mode = modes[subject],
                                     .values = subject == VALUES ? CT_HOOK_VALUES_FEW : CT_HOOK_VALUES_NONE,
+                                    .has_gate = subject == COUNTED || subject == OUTSIDE,
+                                    .level = subject == OUTSIDE ? CT_LEVEL_OUT : CT_LEVEL_COUNTING,
+                                    .mask = UINT32_MAX,
                                     .store_delta = bench->store_delta,
                                     .table = (uint64_t)bench->table,
                                     .function = function,
@@ -161,9 +165,10 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
                                     .code = original,
                                     .window = &window};
   align_code(&bench->trampolines);
+  uint64_t entry = ct_code_pc(&bench->trampolines);
   return ct_window_find(original, sizeof(original), function, CT_JUMP_BYTES, &window) == CT_WINDOW_OK &&
          window.length == CT_JUMP_BYTES && ct_trampoline_emit(&spec, &bench->trampolines, desc) == CT_WINDOW_OK &&
-         ct_jump_bytes(function, desc->enter, code) == 0;
+         ct_jump_bytes(function, entry, code) == 0;
 }
 
 static bool
@@ -224,7 +229,8 @@ set_up(struct bench *bench)
                                              .table = (uint64_t)bench->table,
                                              .magic = CT_CONTROL_MAGIC,
                                              .mode = CT_MODE_ON,
-                                             .countdown = 1};
+                                             .countdown = 1,
+                                             .counters = (uint64_t)bench->control + CT_PAGE_BYTES / 2};
   return emit_all(bench);
 }
 
@@ -300,7 +306,7 @@ stretch(const struct bench *bench, unsigned events, unsigned from, unsigned to)
 }
 
 /* What one round has measured. */
-enum stretch_kind { BODY, BODIES, IN, OUT, DOWN, UP, IN_VALUES, WHOLE_POINT, WHOLE_SAMPLED, WHOLE_PASSED, STRETCHES };
+enum stretch_kind { BODY, BODIES, IN, OUT, DOWN, UP, IN_VALUES, WHOLE_POINT, WHOLE_SAMPLED, WHOLE_PASSED, WHOLE_COUNTED, WHOLE_OUT, STRETCHES };
 
 static void
 measure(struct bench *bench, double got[STRETCHES], bool *ok)
@@ -323,6 +329,8 @@ measure(struct bench *bench, double got[STRETCHES], bool *ok)
   bench->control->countdown = INT32_MAX;
   got[WHOLE_PASSED] = call(bench, SAMPLED, 0, ok);
   bench->control->countdown = 1;
+  got[WHOLE_COUNTED] = call(bench, COUNTED, 0, ok);
+  got[WHOLE_OUT] = call(bench, OUTSIDE, 0, ok);
 }
 
 static int
@@ -360,6 +368,8 @@ solve(double all[STRETCHES][ROUNDS])
   costs.point = not_below_0(m[WHOLE_POINT] - m[BODY]);
   costs.sampled = not_below_0(m[WHOLE_SAMPLED] - m[BODY]);
   costs.passed_over = not_below_0(m[WHOLE_PASSED] - m[BODY]);
+  costs.counted = not_below_0(m[WHOLE_COUNTED] - m[BODY]);
+  costs.out = not_below_0(m[WHOLE_OUT] - m[BODY]);
   return costs;
 }
 
@@ -432,8 +442,8 @@ ct_hook_costs_json(const struct ct_hook_costs *costs)
   if (!costs->known) {
     return json_null();
   }
-  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "enter_before", costs->enter_before, "enter_after",
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "enter_before", costs->enter_before, "enter_after",
                    costs->enter_after, "return_before", costs->return_before, "return_after", costs->return_after,
                    "value", costs->value, "point", costs->point, "sampled", costs->sampled, "passed_over",
-                   costs->passed_over);
+                   costs->passed_over, "counted", costs->counted, "out", costs->out);
 }

@@ -16,6 +16,8 @@ struct ct_hook_costs {
   double point;                       /* an enter-only hook */
   double sampled;                     /* a sampled hook that records its call ... */
   double passed_over;                 /* ... and one that sampling passes over */
+  double counted;                     /* under a budget: a call that is counted only ... */
+  double out;                         /* ... and one of a function that is out, but still has its patch */
 };
 
 /* Takes some milliseconds. Where it cannot be measured known is false, and durations stay as the clock gave them. */

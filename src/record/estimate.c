@@ -28,7 +28,8 @@ events_cost(const struct ct_hook_costs *c, const uint64_t events[CT_HOOK_EVENT_C
   double half = (c->enter_before + c->enter_after + c->return_before + c->return_after) / 2;
   return (double)events[CT_HOOK_EVENT_HALF] * half + (double)events[CT_HOOK_EVENT_POINT] * c->point +
          (double)events[CT_HOOK_EVENT_SAMPLED] * c->sampled +
-         (double)events[CT_HOOK_EVENT_PASSED_OVER] * c->passed_over + (double)events[CT_HOOK_EVENT_VALUE] * c->value;
+         (double)events[CT_HOOK_EVENT_PASSED_OVER] * c->passed_over + (double)events[CT_HOOK_EVENT_VALUE] * c->value +
+         (double)events[CT_HOOK_EVENT_COUNTED] * c->counted;
 }
 
 struct ct_cost
@@ -38,7 +39,7 @@ ct_estimate_cost(const struct ct_hook_costs *costs, const uint64_t events[CT_HOO
   struct ct_cost cost = {.is_known = costs->known, .program_cpu_ns = program_cpu_ns};
   uint64_t all = 0, lost = 0, overwritten = dropped_by[CT_DROP_OVERWRITTEN];
   for (int kind = 0; kind < CT_HOOK_EVENT_COUNT; kind++) {
-    all += kind != CT_HOOK_EVENT_PASSED_OVER ? events[kind] : 0;
+    all += kind != CT_HOOK_EVENT_PASSED_OVER && kind != CT_HOOK_EVENT_COUNTED ? events[kind] : 0;
   }
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
     lost += reason != CT_DROP_OVERWRITTEN ? dropped_by[reason] : 0;

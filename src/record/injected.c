@@ -136,6 +136,10 @@ lay_out_ring(struct ct_ring_header *ring, uint32_t segments, const struct ct_inj
   ring->segments_offset = ring->capture_offset + CT_PAGE_BYTES + CT_CAPTURE_PIECES * CT_CAPTURE_BYTES;
   /* Room to move the first segment to an address in the target that has CT_CURSOR_VALID. */
   ring->total_bytes = ring->segments_offset + (segments + details + 1) * CT_SEGMENT_STRIDE;
+  if (options->has_gates) {
+    ring->counters_offset = page_up(ring->total_bytes);
+    ring->total_bytes = ring->counters_offset + (uint64_t)CT_SLOT_COUNT * CT_COUNTERS_BYTES;
+  }
   ring->lossless = options->lossless;
   ring->detail_count = (uint32_t)details;
   ring->detail_waits = options->detail_always;
@@ -168,6 +172,8 @@ find_parts(struct ct_injected *image, const struct ct_ring_header *ring_layout)
       .tids_offset = ring_layout->tids_offset,
       .handshakes_offset = ring_layout->handshakes_offset,
       .segments_offset = ring_layout->segments_offset,
+      .counters = ring_layout->counters_offset != 0 ? base + ring_layout->counters_offset : NULL,
+      .counters_offset = ring_layout->counters_offset,
       .segment_count = ring_layout->segment_count,
       .detail_count = ring_layout->detail_count,
   };
@@ -496,6 +502,7 @@ configure(const struct ct_process *process, struct ct_injected *image, const str
   config->task_share = options->task_share;
   config->tasks_raised = options->tasks_raised;
   config->task_limit = options->task_limit;
+  config->counters = image->parts.counters_offset != 0 ? layout->ring + image->parts.counters_offset : 0;
   struct ct_trampoline_rows rows;
   size_t bytes = ct_trampoline_unwind(layout->store_delta, layout->detail, unwind, sizeof(unwind), unwind_at, &rows);
   if (bytes == 0) {
@@ -575,6 +582,7 @@ ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_
   memset(image, 0, sizeof(*image));
   image->layout.store_delta = STORE_DELTA;
   image->layout.detail = options->detail;
+  image->layout.has_gates = options->has_gates;
   image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
   if (code != 0) {

@@ -14,6 +14,7 @@ struct ct_injected_options {
   uint64_t detail_bytes; /* of those of the detail lane; 0: there is none */
   struct ct_detail_form detail;
   bool detail_always; /* all of it is written */
+  bool has_gates;     /* hooks have gates, threads have counters: there is a budget */
   bool lossless;
   bool no_stores;        /* no stack has a return store: enters only */
   bool running;          /* the process is not at its beginning */

@@ -77,7 +77,7 @@ session_main(void *context)
                   : ct_modules_have_rendezvous(&session->recording.modules) || !running   ? IDLE_MS
                                                                                           : CHECK_MS;
     if (session->recording.image_live && running) {
-      wait_ms = session_serve_triggers(session, wait_ms);
+      wait_ms = session_serve_budget(session, session_serve_triggers(session, wait_ms));
     }
     session_wait_ms(doorbell, rung, wait_ms);
     if (session->recording.writer == NULL || !running) {

@@ -21,6 +21,7 @@ static void
 copy_installed(struct ct_installed *installed, size_t functions, int *code)
 {
   installed->install_refusals = copy_of(installed->install_refusals, functions, code);
+  installed->gates = copy_of(installed->gates, functions * sizeof(*installed->gates), code);
   installed->patches = copy_of(installed->patches, installed->patch_count * sizeof(*installed->patches), code);
 }
 

@@ -49,6 +49,10 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   session_read_cpu(session);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   json_object_set_new(json, "cost", ct_cost_json(&cost));
+  json_t *budget = session_budget_json(session);
+  if (budget != NULL) {
+    json_object_set_new(json, "budget", budget);
+  }
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
   if (ct_selection_detail(session->options.selection) != NULL) {
@@ -152,6 +156,7 @@ session_image_options(const struct ct_session *session)
   uint64_t mib = options->detail_mib != 0 ? options->detail_mib : CT_DETAIL_MIB_DEFAULT;
   return (struct ct_injected_options){
       .ring_bytes = (uint64_t)options->ring_mib << 20,
+      .has_gates = options->budget > 0,
       .lossless = options->lossless,
       .detail_bytes = has_detail ? mib << 20 : 0,
       .detail = {.stack = (uint16_t)(options->no_detail_stack ? 0 : stack), .vectors = options->detail_vectors},
@@ -168,7 +173,11 @@ session_start_drain(struct ct_session *session, pid_t pid)
   if (session_marks_detail(session)) {
     ct_drain_mark_detail(session->recording.drain, session_image_options(session).detail_bytes);
   }
-  return ct_drain_start(session->recording.drain, &image->parts, image->layout.ring, pid);
+  int code = ct_drain_start(session->recording.drain, &image->parts, image->layout.ring, pid);
+  if (code == 0) {
+    session_begin_budget(session);
+  }
+  return code;
 }
 
 /* The process stands after an exec: makes the new image ready and resumes it. */
@@ -239,6 +248,7 @@ session_end_image(struct ct_session *session, bool by_exec)
   session_publish(session);
   session_note_cuts(session);
   session_watch_handlers(session);
+  session_end_budget(session);
   if (!by_exec) {
     ct_manifest_stop(&session->recording.manifest);
   }

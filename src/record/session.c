@@ -41,6 +41,7 @@ free_session(struct ct_session *session)
   ct_selection_free(session->recording.own_selection);
   ct_exclude_free(session->recording.own_exclude);
   free((char *)session->options.directory);
+  session_free_budget(session);
   free(session);
 }
 

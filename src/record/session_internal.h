@@ -106,6 +106,8 @@ struct session_triggers {
   bool has_dumper;
 };
 
+struct session_budget; /* budget.c */
+
 /* Its place in the process tree. */
 struct session_node {
   struct ct_process_tree *tree;     /* NULL: children are not followed */
@@ -130,6 +132,7 @@ struct ct_session {
   struct session_target target;
   struct session_recording recording;
   struct session_triggers triggers;
+  struct session_budget *budget; /* NULL: none, or nothing is recorded yet */
   struct session_node node;
 };
 
@@ -185,6 +188,17 @@ void session_count_windows(struct ct_session *session); /* under the guard: into
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */
 int session_serve_triggers(struct ct_session *session, int ms);
+
+/* budget.c */
+/* Begins with the image, whose drain has been started. */
+void session_begin_budget(struct ct_session *session);
+/* Looks at what is spent, now and then, and sets how functions are seen. Returns in how many ms it wants to be called
+ * again, at most `ms`. */
+int session_serve_budget(struct ct_session *session, int ms);
+void session_end_budget(struct ct_session *session); /* the image has ended */
+void session_count_budget(struct ct_session *session); /* under the guard: into the status */
+json_t *session_budget_json(struct ct_session *session); /* for the manifest; NULL: there is no budget */
+void session_free_budget(struct ct_session *session);
 
 /* live.c: has what is hooked become what the patterns and rules say. */
 int session_rehook(struct ct_session *session, struct ct_session_change *change, struct ct_diag *diag);

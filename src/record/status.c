@@ -44,6 +44,7 @@ session_count(struct ct_session *session)
   session->sync.status.sample_changes = sampling.changes;
   count_kept(session);
   session_count_windows(session);
+  session_count_budget(session);
   ct_modules_count(&session->recording.modules, &session->sync.status.functions, &session->sync.status.hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }
@@ -72,6 +73,7 @@ session_count_roughly(struct ct_session *session)
   }
   count_kept(session);
   session_count_windows(session);
+  session_count_budget(session);
   ct_modules_count(&session->recording.modules, &status->functions, &status->hooked);
   pthread_mutex_unlock(&session->sync.guard);
 }

@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 6u
+#define CT_RING_VERSION 7u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -424,6 +424,7 @@ struct ct_ring_header {
   uint32_t handlers_changes; /* atomic: how often one has been changed */
   uint64_t
       handlers[CT_HANDLED_SIGNALS]; /* what sigaction is about to set for each signal, as the program's own address */
+  uint64_t counters_offset;         /* after all segments; 0: there are none */
 };
 _Static_assert(sizeof(struct ct_ring_header) <= CT_PAGE_BYTES, "ring header");
 
@@ -438,11 +439,12 @@ struct ct_ring_parts {
   struct ct_slot *slots;
   struct ct_segment_entry *entries;
   uint8_t *segments;
+  uint8_t *counters; /* CT_COUNTERS_BYTES for each slot; NULL: none */
   struct ct_crash *crash;
   uint8_t *handshakes; /* CT_HANDSHAKE_COUNT pages */
   struct ct_capture_pool *captures;
   uint64_t bytes;
-  uint64_t tids_offset, handshakes_offset, segments_offset; /* for addresses in the target */
+  uint64_t tids_offset, handshakes_offset, segments_offset, counters_offset; /* for addresses in the target */
   uint32_t segment_count, detail_count;
 };
 
@@ -505,6 +507,7 @@ struct ct_control_page {
   uint64_t detail_base;
   uint32_t detail_segment; /* index, CT_SEGMENT_NONE */
   uint32_t pad;
+  uint64_t counters; /* address of the thread's struct ct_counter; 0: there are none, calls are not counted */
 };
 #define CT_HOOK_VISITS_MAX 4 /* for room, its enter half again, room for its detail record, its callout */
 #define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
@@ -533,6 +536,18 @@ _Static_assert(CT_GS_HOOKED_LO % 16 == 0 && CT_GS_HOOKED_LEN == CT_GS_HOOKED_LO 
                "both change by one instruction");
 _Static_assert(offsetof(struct ct_control_page, stack_hi) == CT_GS_STACK_HI, "gs");
 _Static_assert(offsetof(struct ct_control_page, detail_cursor) == CT_GS_DETAIL_CURSOR, "gs");
+_Static_assert(offsetof(struct ct_control_page, counters) == CT_GS_COUNTERS, "gs");
+
+/*
+ * Under a budget: what a thread has of each function that may be counted, by the function's id. Both count on from one
+ * thread that has the slot to the next. recorded: of the calls those that are recorded too.
+ */
+struct ct_counter {
+  uint32_t calls;
+  uint32_t recorded;
+};
+#define CT_COUNTERS 16384u /* functions with a greater id are not counted */
+#define CT_COUNTERS_BYTES (CT_COUNTERS * (uint32_t)sizeof(struct ct_counter)) /* of a slot */
 
 /* After every trampoline, in the region's descriptor table, sorted by enter address. */
 struct ct_hook_desc {
@@ -554,9 +569,12 @@ struct ct_hook_desc {
   uint8_t values;         /* CT_HOOK_VALUES_* */
   uint8_t pad;
   uint16_t detail_tail; /* CT_HOOK_VALUES_DETAIL: offset from enter of where a call goes on that came by a tail jump */
-  uint32_t pad2;
+  uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has none of these bits is recorded */
+  uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
+  uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
+  uint8_t pad2[7];
 };
-_Static_assert(sizeof(struct ct_hook_desc) == 96, "descriptor");
+_Static_assert(sizeof(struct ct_hook_desc) == 112, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, function) == CT_DESC_FUNCTION, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, fn) == CT_DESC_FN, "desc");
@@ -566,6 +584,9 @@ _Static_assert(offsetof(struct ct_hook_desc, self_branch) == CT_DESC_SELF_BRANCH
 _Static_assert(offsetof(struct ct_hook_desc, after_callout) == CT_DESC_AFTER_CALLOUT, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, values) == CT_DESC_VALUES, "desc");
 _Static_assert(offsetof(struct ct_hook_desc, detail_tail) == CT_DESC_DETAIL_TAIL, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, mask) == CT_DESC_MASK, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, counter) == CT_DESC_COUNTER, "desc");
+_Static_assert(offsetof(struct ct_hook_desc, level) == CT_DESC_LEVEL, "desc");
 
 /* What a function's trampoline does besides recording; callouts.h. */
 enum ct_callout {
@@ -726,6 +747,7 @@ struct ct_agent_config {
   uint64_t restorers[CT_RESTORER_MAX];            /* where signal handlers return to the kernel; 0: unused */
   struct ct_unwinder unwinding[CT_UNWINDING_MAX]; /* functions whose frames hold return addresses; hi == 0: unused */
   uint64_t hooks_version;                         /* by the controller: how often what is hooked has been changed */
+  uint64_t counters;                              /* address of the counters of slot 0; 0: there are none */
 };
 _Static_assert(offsetof(struct ct_agent_config, pid) == CT_CFG_PID, "config");
 _Static_assert(offsetof(struct ct_agent_config, page_lookup) == CT_CFG_PAGE_LOOKUP, "config");

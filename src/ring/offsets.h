@@ -27,6 +27,7 @@
 #define CT_GS_HOOKED_LEN    152
 #define CT_GS_STACK_HI      160
 #define CT_GS_DETAIL_CURSOR 184
+#define CT_GS_COUNTERS      208
 
 /* A copy of fewer bytes to or from a stack is none of a stack. */
 #define CT_COPY_BYTES_MIN 64
@@ -49,6 +50,16 @@
 #define CT_DESC_AFTER_CALLOUT 64
 #define CT_DESC_VALUES        88
 #define CT_DESC_DETAIL_TAIL   90
+#define CT_DESC_MASK          92
+#define CT_DESC_COUNTER       96
+#define CT_DESC_LEVEL         104
+
+/* How calls of a function are recorded under a budget: CT_DESC_LEVEL. */
+#define CT_LEVEL_FULL     0
+#define CT_LEVEL_COUNTING 1 /* by the thread's counters; those that the mask finds are recorded too */
+#define CT_LEVEL_OUT      2 /* not at all */
+/* The mask of hooks that begin: of 64 calls one is recorded. */
+#define CT_LEVEL_MASK_FIRST 63
 
 /* struct ct_agent_config */
 #define CT_CFG_RING          0

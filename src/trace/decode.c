@@ -241,6 +241,18 @@ decode_state(struct ct_cursor *c, uint8_t op, struct ct_event *event)
   return true;
 }
 
+static bool
+decode_counted(struct ct_cursor *c, struct ct_event *event)
+{
+  uint64_t fn;
+  if (!get_extra(c, CT_FUNCTION_ID_MAX, &fn) || !get_extra(c, INT64_MAX, &event->value)) {
+    return false;
+  }
+  event->kind = CT_EV_COUNTED;
+  event->fn = (uint32_t)fn;
+  return true;
+}
+
 /* The ops without a fast path, with the cursor's fields up to date. False: damaged. */
 static bool
 decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
@@ -266,6 +278,9 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
     return decode_value(c, event);
   case CT_TRACE_OP_AWAY:
     good = decode_away(c, event);
+    break;
+  case CT_TRACE_OP_COUNTED:
+    good = decode_counted(c, event);
     break;
   case CT_TRACE_OP_SWITCH:
     good = decode_switch(c, event);

@@ -119,6 +119,16 @@ ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_
 }
 
 void
+ct_encode_counted(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint64_t calls)
+{
+  room_with_extra(encoder, tsc);
+  *encoder->op++ = CT_TRACE_OP_COUNTED;
+  encoder->extra = ct_varint_put(encoder->extra, fn);
+  encoder->extra = ct_varint_put(encoder->extra, calls);
+  ct_encoder_put_time(encoder, tsc);
+}
+
+void
 ct_encode_value(struct ct_encoder *encoder, uint8_t which, uint64_t value)
 {
   room_with_extra(encoder, encoder->last_tsc);

@@ -76,7 +76,8 @@ enum ct_trace_op {
   CT_TRACE_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
   CT_TRACE_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
   CT_TRACE_OP_AWAY = 17, /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
-  CT_TRACE_OP_COUNT = 18,
+  CT_TRACE_OP_COUNTED = 18, /* calls that have no event; E: varint function, varint how many */
+  CT_TRACE_OP_COUNT = 19,
 };
 #define CT_INTERVAL_LOG2_MAX 15u
 

@@ -87,6 +87,8 @@ ct_view_clock_event(struct ct_view_clock *clock, const struct ct_event *event)
       take_own(clock, event->enter_tsc, event->enter_tsc + event->value);
     }
     return clock->now;
+  case CT_EV_COUNTED: /* of calls some time before */
+    return clock->now;
   case CT_EV_VALUE:
     if (event->reason == CT_VALUE_BEFORE) { /* there was no hook to its enter */
       clock->taken -= (uint64_t)(clock->before[CT_EV_ENTER] + clock->after[CT_EV_ENTER]);

@@ -85,7 +85,7 @@ ct_view_clock_call(struct ct_view_clock *clock, unsigned kind, uint64_t tsc)
 static inline bool
 ct_view_clock_goes_on(const struct ct_event *event)
 {
-  return event->kind != CT_EV_AWAY && event->kind != CT_EV_LOST;
+  return event->kind != CT_EV_AWAY && event->kind != CT_EV_LOST && event->kind != CT_EV_COUNTED;
 }
 
 /* The first event after lost ones: the time since is nobody's, for nobody knows what the thread called in it. */

@@ -36,6 +36,12 @@ write_share(FILE *out, const json_t *manifest)
     ct_cost_put(out, &cost);
     putc('\n', out);
   }
+  struct ct_budget_status budget;
+  if (ct_budget_of_json(json_object_get(manifest, "budget"), &budget)) {
+    label(out, "budget");
+    ct_budget_put(out, &budget);
+    putc('\n', out);
+  }
 }
 
 /* What recording took besides: memory, and whether the files had been analysed before. */

@@ -321,9 +321,11 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if ((frame.flags & SHOWN) == 0) {
     return 0;
   }
-  struct ct_line line = {.kind = event->kind == CT_EV_POINT ? CT_LINE_POINT : CT_LINE_ORPHAN,
+  struct ct_line line = {.kind = event->kind == CT_EV_POINT     ? CT_LINE_POINT
+                                 : event->kind == CT_EV_COUNTED ? CT_LINE_COUNTED
+                                                                : CT_LINE_ORPHAN,
                          .tsc = event->tsc,
-                         .value = event->kind == CT_EV_POINT ? event->value : 0,
+                         .value = event->kind != CT_EV_ORPHAN_RETURN ? event->value : 0,
                          .level = frame.level,
                          .depth = event->depth,
                          .label = label};
@@ -419,6 +421,7 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   case CT_EV_TAIL:
     return replay_tail(r, lane, event);
   case CT_EV_POINT:
+  case CT_EV_COUNTED:
   case CT_EV_ORPHAN_RETURN:
     return replay_instant(r, lane, event);
   case CT_EV_VALUE:

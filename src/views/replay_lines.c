@@ -441,6 +441,11 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     put(w, line->label->text, line->label->text_length);
     put_literal(w, "  -- return without its call");
     break;
+  case CT_LINE_COUNTED:
+    put_counted(w, "-- ", line->value, " calls of ");
+    put(w, line->label->text, line->label->text_length);
+    put_literal(w, " were counted only --");
+    break;
   case CT_LINE_LOST:
     put_counted(w, "-- events lost: ", line->value, " --");
     break;
@@ -521,6 +526,8 @@ json_kind(const struct ct_line *line)
     return "point";
   case CT_LINE_ORPHAN:
     return "orphan";
+  case CT_LINE_COUNTED:
+    return "counted";
   case CT_LINE_LOST:
     return "lost";
   case CT_LINE_SWITCH:
@@ -557,6 +564,8 @@ put_json_kind(struct ct_line_writer *w, const struct ct_line *line)
     }
   } else if (line->kind == CT_LINE_LOST) {
     put_counted(w, ",\"events\":", line->value, "");
+  } else if (line->kind == CT_LINE_COUNTED) {
+    put_counted(w, ",\"calls\":", line->value, "");
   } else if (line->kind == CT_LINE_AWAY) {
     put_literal(w, ",\"reason\":\"");
     put_text(w, line->end <= CT_AWAY_SOME ? reasons[line->end] : "");

@@ -19,6 +19,7 @@ enum ct_line_kind {
   CT_LINE_TAIL,  /* JSON only: a call that took the place of another */
   CT_LINE_POINT,
   CT_LINE_ORPHAN,
+  CT_LINE_COUNTED, /* calls that have no event */
   CT_LINE_LOST,
   CT_LINE_SWITCH,
   CT_LINE_EXEC,

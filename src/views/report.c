@@ -375,6 +375,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     struct ct_report_row *row = &list[n++];
     row->unwound = stats->unwound[id];
     row->passed_over = stats->passed_over[id];
+    row->counted = stats->counted[id];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
     row->file = fn != NULL ? ct_trace_function_source(trace, id, &row->line) : NULL;

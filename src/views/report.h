@@ -19,6 +19,7 @@ struct ct_report_row {
   const char *module;
   uint64_t calls;
   uint64_t points;
+  uint64_t counted;     /* of the calls: counted only, nothing is known of their times (a budget) */
   uint64_t passed_over; /* of the calls: not in the trace, the number is an estimate */
   bool is_gap;          /* no function: the time in which events were lost */
   uint64_t timed;

@@ -241,6 +241,7 @@ make_rows(const struct tree_report *report, const struct ct_trace *first)
                                      .line = entry->line,
                                      .fn = (uint32_t)i,
                                      .unwound = entry->stats.unwound[0],
+                                     .counted = entry->stats.counted[0],
                                      .passed_over = entry->stats.passed_over[0]};
     ct_report_fill_row(first, &entry->stats, 0, entry->enter_only, report->options->sort, &rows[i]);
   }

@@ -85,6 +85,7 @@ ct_span_end_text(enum ct_span_end end)
       [CT_SPAN_OPEN] = "still open",
       [CT_SPAN_ORPHAN] = "orphan",
       [CT_SPAN_POINT] = "enter only",
+      [CT_SPAN_COUNTED] = "counted",
   };
   return (size_t)end < sizeof(texts) / sizeof(texts[0]) ? texts[end] : "unknown";
 }
@@ -458,6 +459,10 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     spans->total_events++;
     ct_unwind_reason_point(&spans->unwind_reason, spans->stacks.current, ev->fn);
     emit_instant(spans, ev, CT_SPAN_POINT);
+    return 0;
+  case CT_EV_COUNTED:
+    emit_instant(spans, ev, CT_SPAN_COUNTED);
+    spans->batch[spans->count - 1].duration_ticks = ev->value;
     return 0;
   case CT_EV_ORPHAN_RETURN:
     spans->total_events++;

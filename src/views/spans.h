@@ -45,7 +45,8 @@ enum ct_span_end {
   CT_SPAN_OPEN = 16,   /* still open where the trace ends: it may have lasted longer */
   CT_SPAN_ORPHAN = 17, /* a return whose enter is not in the trace: enter_tsc == end_tsc */
   CT_SPAN_POINT = 18,  /* enter-only function: a call without an end */
-  CT_SPAN_ENDS = 19,
+  CT_SPAN_COUNTED = 19, /* no span: duration_ticks calls that were counted and are not in the trace otherwise */
+  CT_SPAN_ENDS = 20,
 };
 
 static inline bool

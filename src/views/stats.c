@@ -19,15 +19,17 @@ ct_stats_init(struct ct_stats *stats, uint32_t fn_count)
   stats->fns = aligned_alloc(64, slots * sizeof(*stats->fns));
   stats->unwound = calloc(slots, sizeof(*stats->unwound));
   stats->passed_over = calloc(slots, sizeof(*stats->passed_over));
+  stats->counted = calloc(slots, sizeof(*stats->counted));
   stats->off = calloc(slots, sizeof(*stats->off));
   stats->partial = calloc(slots, sizeof(*stats->partial));
   stats->before = calloc(slots, sizeof(*stats->before));
   if (stats->touched == NULL || stats->fns == NULL || stats->unwound == NULL || stats->passed_over == NULL ||
-      stats->off == NULL || stats->partial == NULL || stats->before == NULL) {
+      stats->counted == NULL || stats->off == NULL || stats->partial == NULL || stats->before == NULL) {
     free(stats->touched);
     free(stats->fns);
     free(stats->unwound);
     free(stats->passed_over);
+    free(stats->counted);
     free(stats->off);
     free(stats->partial);
     free(stats->before);
@@ -49,6 +51,7 @@ ct_stats_clear(struct ct_stats *stats)
     free(stats->unwound[stats->touched[i]]);
     stats->unwound[stats->touched[i]] = NULL;
     stats->passed_over[stats->touched[i]] = 0;
+    stats->counted[stats->touched[i]] = 0;
     stats->off[stats->touched[i]] = 0;
     stats->partial[stats->touched[i]] = stats->before[stats->touched[i]] = 0;
   }
@@ -64,6 +67,7 @@ ct_stats_destroy(struct ct_stats *stats)
   free(stats->fns);
   free(stats->unwound);
   free(stats->passed_over);
+  free(stats->counted);
   free(stats->off);
   free(stats->partial);
   free(stats->before);
@@ -104,6 +108,11 @@ add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *
   if (span->end == CT_SPAN_POINT) {
     fn->points += span->calls;
     stats->passed_over[fn - stats->fns] += span->calls - 1u;
+    return;
+  }
+  if (span->end == CT_SPAN_COUNTED) {
+    fn->points += span->duration_ticks;
+    stats->counted[fn - stats->fns] += span->duration_ticks;
     return;
   }
   fn->total_ticks += span->fresh_ticks;
@@ -177,6 +186,7 @@ ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *fr
   }
   dst->points += src->points;
   into->passed_over[dst - into->fns] += from->passed_over[id];
+  into->counted[dst - into->fns] += from->counted[id];
   into->off[dst - into->fns] += from->off[id];
   into->partial[dst - into->fns] += from->partial[id];
   into->before[dst - into->fns] += from->before[id];

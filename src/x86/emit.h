@@ -469,6 +469,18 @@ ct_emit_dec32_store(struct ct_code *code, struct ct_mem mem)
   ct_emit_rm(code, false, 0xff, 1, mem, 0, 0);
 }
 
+CT_INLINE void
+ct_emit_inc32_store(struct ct_code *code, struct ct_mem mem)
+{
+  ct_emit_rm(code, false, 0xff, 0, mem, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_and32_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
+{
+  ct_emit_rm(code, false, 0x23, to, from, 0, 0);
+}
+
 /* bits: 2 to 63 (by 1 the assembler has a shorter form) */
 CT_INLINE void
 ct_emit_shl(struct ct_code *code, enum ct_reg reg, uint8_t bits)

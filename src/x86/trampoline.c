@@ -40,6 +40,12 @@
  * records every call comes after them: checks 1 and 3, event, and back; the return-address slot is not looked at, and
  * may hold anything. A page that several threads share is only read that far: its countdown is 1.
  *
+ * Gate (spec->has_gate): before the enter half of a full hook the level in the descriptor is looked at, by which the
+ * controller says, while threads run, whether calls are recorded, counted or neither. What is counted goes on into the
+ * displaced instructions as if there were no hook; of these calls the mask finds some that are recorded too. A page
+ * without counters (of a thread that is new, a forked child, or of several threads) leaves the call to the enter half.
+ * The agent's stubs try again behind the gate, so no call is counted twice.
+ *
  * Passthrough (CT_HOOK_PASSTHROUGH): an excluded function that needs a trampoline. It only looks whether the
  * return-address slot holds a trampoline's address (restore_passthrough), through the table's address itself: the
  * thread's gs is not looked at, so there is nothing to check first.
@@ -58,6 +64,7 @@ struct cold {
   struct ct_code_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
   struct ct_code_label every; /* of a sampled hook: every call is recorded */
   struct ct_code_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
+  struct ct_code_label gate;  /* the level is not CT_LEVEL_FULL */
   struct detail enter, leave, tail;
 };
 
@@ -604,6 +611,53 @@ emit_stackless(const struct ct_trampoline_spec *spec, struct ct_code *out, struc
   emit_restore(out, CT_R11);
 }
 
+static void
+emit_gate(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
+{
+  ct_emit_cmp8_store_imm(out, ct_mem_rip(spec->desc + CT_DESC_LEVEL), CT_LEVEL_FULL);
+  ct_emit_jcc_label(out, CT_JNE, &cold->gate);
+}
+
+/* The address of the function's counter in r11, whose value is saved. */
+static void
+emit_counter(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_code_label *none)
+{
+  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_COUNTERS));
+  if (none != NULL) {
+    ct_emit_cmp_imm(out, CT_R11, 0);
+    ct_emit_jcc_label(out, CT_JE, none);
+  }
+  ct_emit_add_load(out, CT_R11, ct_mem_rip(spec->desc + CT_DESC_COUNTER));
+}
+
+/* A call that is not simply recorded. A handler that interrupts may count in between: then it is recorded in its place.
+ */
+static void
+emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold,
+               const struct ct_hook_desc *desc)
+{
+  struct ct_code_label pass = {0}, record = {0}, none = {0};
+  ct_code_label_bind(out, &cold->gate);
+  ct_emit_cmp8_store_imm(out, ct_mem_rip(spec->desc + CT_DESC_LEVEL), CT_LEVEL_OUT);
+  ct_emit_jcc_label(out, CT_JE, &pass);
+  emit_save(out, CT_R11);
+  emit_counter(spec, out, &none);
+  ct_emit_inc32_store(out, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
+  ct_emit_mov32_load(out, CT_R11, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
+  ct_emit_and32_load(out, CT_R11, ct_mem_rip(spec->desc + CT_DESC_MASK));
+  ct_emit_jcc_label(out, CT_JE, &record);
+  emit_restore(out, CT_R11);
+  ct_emit_jmp(out, desc->relocated);
+  ct_code_label_bind(out, &pass);
+  ct_emit_jmp(out, desc->relocated);
+  ct_code_label_bind(out, &record);
+  emit_counter(spec, out, NULL);
+  ct_emit_inc32_store(out, ct_mem(CT_R11, offsetof(struct ct_counter, recorded)));
+  ct_code_label_bind(out, &none);
+  emit_restore(out, CT_R11);
+  ct_emit_jmp(out, desc->enter);
+}
+
 /* From the trampoline's first instruction to the jump into the body. */
 static enum ct_window_refusal
 emit_ways(const struct ct_trampoline_spec *spec, struct ct_code *out, struct ct_hook_desc *desc, struct cold *cold)
@@ -659,11 +713,21 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
                               .self_branch = spec->self_branch,
                               .values = spec->values};
   struct cold cold = {0};
+  bool has_gate = spec->has_gate && spec->mode == CT_HOOK_FULL;
+  if (has_gate) {
+    desc.level = spec->level;
+    desc.mask = spec->mask;
+    desc.counter = spec->counter;
+    emit_gate(spec, out, &cold);
+  }
   desc.enter = ct_code_pc(out);
   desc.function = spec->function;
   enum ct_window_refusal refusal = emit_ways(spec, out, &desc, &cold);
   desc.relocated_end = ct_code_pc(out);
   emit_all_cold(spec, out, &cold, &desc);
+  if (has_gate) {
+    emit_gate_cold(spec, out, &cold, &desc);
+  }
   if (refusal == CT_WINDOW_OK && out->overflow) {
     refusal = CT_WINDOW_UNREACHABLE;
   }

@@ -19,6 +19,10 @@ struct ct_trampoline_spec {
   uint8_t values;      /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
   struct ct_detail_form detail;
   uint8_t texts;       /* with detail: a bit for each of rdi rsi rdx rcx r8 r9 that points to text */
+  bool has_gate;       /* CT_HOOK_FULL: under a budget, see struct ct_hook_desc.level */
+  uint8_t level;       /* what it begins with: level, mask and counter of the descriptor */
+  uint32_t mask;
+  uint64_t counter;
   uint64_t errno_slot; /* with detail: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
@@ -30,7 +34,8 @@ struct ct_trampoline_spec {
 };
 
 /*
- * Emits one trampoline at out's position and fills its descriptor. On a refusal out and *desc are untouched.
+ * Emits one trampoline at out's position, which is where the function's entry is to go, and fills its descriptor. On a
+ * refusal out and *desc are untouched.
  */
 enum ct_window_refusal ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out,
                                           struct ct_hook_desc *desc);

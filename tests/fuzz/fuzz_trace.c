@@ -169,7 +169,7 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   CHECK(ct_cursor_open(trace, thread, flags, &cursor, NULL) == CT_OK);
   while ((count = ct_cursor_next(cursor, &events)) != 0) {
     for (size_t i = 0; i < count; i++) {
-      CHECK(events[i].kind <= CT_EV_AWAY);
+      CHECK(events[i].kind <= CT_EV_COUNTED);
       if (events[i].kind == CT_EV_ENTER) {
         CHECK(events[i].fn <= CT_FUNCTION_ID_MAX);
       }

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* See counts.h. */
+#include "drain/counts.h"
+
+#include "base/branch.h"
+#include "drain/drain_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE 64u /* counters that are compared at once */
+
+void
+drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
+{
+  struct drain_counts *counts = &drain->counts;
+  counts->counters = counters;
+  if (counters != NULL && counts->tallies == NULL) {
+    counts->tallies = calloc(CT_DRAIN_TALLIES, sizeof(*counts->tallies));
+    counts->no_memory = counts->tallies == NULL;
+  }
+}
+
+void
+drain_counts_end(struct ct_drain *drain)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT; slot++) {
+    free(drain->counts.seen[slot]);
+    drain->counts.seen[slot] = NULL;
+  }
+  drain->counts.counters = NULL;
+}
+
+/* Only this thread writes. */
+static inline void
+add(_Atomic uint64_t *sum, uint64_t n)
+{
+  atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/*
+ * One counter. The number of calls is read first: a call that is counted and then recorded in between is at most
+ * missing until the next time. So is what a target scribbles, when it makes the number smaller.
+ */
+static void
+take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_counter *now, struct ct_counter *seen,
+         uint32_t fn)
+{
+  struct ct_counter read = {.calls = __atomic_load_n(&now->calls, __ATOMIC_ACQUIRE),
+                            .recorded = __atomic_load_n(&now->recorded, __ATOMIC_RELAXED)};
+  uint32_t calls = (read.calls - read.recorded) - (seen->calls - seen->recorded);
+  if ((int32_t)calls <= 0) {
+    return;
+  }
+  *seen = read;
+  ct_encode_counted(thread->encoder, thread->encoder->last_tsc, fn, calls);
+  drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += calls;
+  if (drain->counts.tallies != NULL) {
+    add(&drain->counts.tallies[fn].counted, calls);
+  }
+}
+
+void
+drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
+{
+  struct drain_counts *counts = &drain->counts;
+  struct drain_thread *thread = drain->threads[slot];
+  if (counts->counters == NULL || thread == NULL) {
+    return;
+  }
+  uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
+  const struct ct_counter *now = (const struct ct_counter *)(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
+  functions = functions < CT_COUNTERS ? functions : CT_COUNTERS;
+  if (counts->seen[slot] == NULL) {
+    counts->seen[slot] = calloc(1, CT_COUNTERS_BYTES);
+    if (counts->seen[slot] == NULL) {
+      counts->no_memory = true;
+      return;
+    }
+  }
+  for (uint32_t fn = 0; fn < functions; fn += PIECE) {
+    if (memcmp(now + fn, counts->seen[slot] + fn, PIECE * sizeof(*now)) == 0) {
+      continue;
+    }
+    for (uint32_t i = fn; i < fn + PIECE && i < functions; i++) {
+      take_one(drain, thread, &now[i], &counts->seen[slot][i], i);
+    }
+  }
+}
+
+void
+drain_counts_take(struct ct_drain *drain)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
+    drain_counts_take_slot(drain, slot);
+  }
+}
+
+void
+drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *events, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    uint32_t word = (uint32_t)__atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
+    uint32_t fn = word >> CT_WORD_FN_SHIFT;
+    unsigned kind = word >> CT_WORD_KIND_SHIFT & 3;
+    if ((kind == CT_KIND_ENTER || kind == CT_KIND_TAIL) && fn < CT_DRAIN_TALLIES) {
+      add(&counts->tallies[fn].recorded, 1);
+    }
+  }
+}
+
+const struct ct_drain_tally *
+ct_drain_tallies(const struct ct_drain *drain)
+{
+  return drain->counts.tallies;
+}
+
+uint64_t
+ct_drain_cpu_ns(const struct ct_drain *drain)
+{
+  clockid_t clock;
+  struct timespec t;
+  if (!drain->running || pthread_getcpuclockid(drain->thread, &clock) != 0 || clock_gettime(clock, &t) != 0) {
+    return 0;
+  }
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

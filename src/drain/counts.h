@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Under a budget: calls that were counted in place of being recorded. Each thread has counters in the ring; what they
+ * have grown by goes into the thread's stream. And, for who sets the levels, how many calls of each function there were
+ * of both kinds.
+ */
+#ifndef CT_DRAIN_COUNTS_H
+#define CT_DRAIN_COUNTS_H
+
+#include "drain/drain.h"
+
+struct drain_counts {
+  const uint8_t *counters;                /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
+  struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last looked at; NULL: all zero */
+  struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
+  bool no_memory;                         /* for some of this */
+};
+
+/* For the ring of a new image. */
+void drain_counts_begin(struct ct_drain *drain, const uint8_t *counters);
+void drain_counts_end(struct ct_drain *drain);
+/* Of all threads that have a stream. */
+void drain_counts_take(struct ct_drain *drain);
+/* Of one, which is about to end. */
+void drain_counts_take_slot(struct ct_drain *drain, uint32_t slot);
+/* Events that go to the trace. */
+void drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *events, size_t count);
+
+#endif

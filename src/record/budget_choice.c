@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * See budget_choice.h. Three thresholds of the rate are found, as if nobody had chosen before: up to the first functions
+ * are recorded, up to the second sampled, up to the third counted. Then what is seen already stays as it is, unless the
+ * limit would be passed (then the thresholds count), or there is room for clearly more: functions are not to go to and
+ * fro.
+ */
+#include "record/budget_choice.h"
+
+#define AIM           0.85 /* of the limit: what a choice is made for */
+#define TOO_MUCH      0.95 /* of the limit: from there on there is a choice to be made */
+#define COUNTED_MOST  0.5  /* of what is aimed at: for counting */
+#define SAMPLED_MOST  0.5  /* of the rest: for samples */
+#define PROMOTE_RATE  1.3  /* a function is seen better when one that is called so much more would be too ... */
+#define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
+#define SETTLED_NS    10000000000ull
+#define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
+#define PROBES_SHARE  0.1 /* of the limit: for functions that were out, to see how they are called now */
+
+double
+ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
+{
+  switch (seen) {
+  case CT_SEEN_FULL:
+    return costs->full;
+  case CT_SEEN_SAMPLED:
+    return costs->counted + costs->full / CT_SEEN_SAMPLED_CALLS;
+  case CT_SEEN_COUNTED:
+    return costs->counted;
+  default:
+    return costs->out;
+  }
+}
+
+static double
+spent(const struct ct_budget_costs *costs, const struct ct_budget_function *function, uint8_t seen)
+{
+  return seen == CT_SEEN_OUT && function->is_unpatched ? 0 : function->rate * ct_budget_call_cost(costs, seen);
+}
+
+struct thresholds {
+  size_t full, sampled, counted; /* of the sorted functions the first one that is not seen so well */
+};
+
+/* A function without a counter is recorded, or out. */
+static struct thresholds
+find_thresholds(struct ct_budget_function *const *functions, size_t count, const struct ct_budget_costs *costs,
+                double aim)
+{
+  double counting = 0, extra, rest;
+  struct thresholds to = {0, 0, 0};
+  while (to.counted < count) {
+    const struct ct_budget_function *function = functions[to.counted];
+    extra = function->has_counter ? function->rate * costs->counted : 0;
+    if (counting + extra > aim * COUNTED_MOST) {
+      break;
+    }
+    counting += extra;
+    to.counted++;
+  }
+  rest = aim - counting;
+  double sampling = 0;
+  while (to.sampled < to.counted) {
+    extra = functions[to.sampled]->has_counter
+                ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS)
+                : 0;
+    if (sampling + extra > rest * SAMPLED_MOST) {
+      break;
+    }
+    sampling += extra;
+    to.sampled++;
+  }
+  double recording = 0;
+  while (to.full < to.counted) {
+    const struct ct_budget_function *function = functions[to.full];
+    double instead = !function->has_counter     ? 0
+                     : to.full < to.sampled ? ct_budget_call_cost(costs, CT_SEEN_SAMPLED)
+                                                : costs->counted;
+    extra = function->rate * (costs->full - instead);
+    if (recording + extra > rest - sampling) {
+      break;
+    }
+    recording += extra;
+    to.full++;
+  }
+  to.sampled = to.sampled > to.full ? to.sampled : to.full;
+  return to;
+}
+
+static uint8_t
+by_thresholds(const struct ct_budget_function *function, size_t at, const struct thresholds *to)
+{
+  if (at < to->full) {
+    return CT_SEEN_FULL;
+  }
+  return !function->has_counter || at >= to->counted ? CT_SEEN_OUT
+         : at < to->sampled                          ? CT_SEEN_SAMPLED
+                                                     : CT_SEEN_COUNTED;
+}
+
+/* Would it still be seen so if it were called more often? Then its place may be another one soon, but not yet. */
+static bool
+has_room(struct ct_budget_function *const *functions, size_t count, size_t at, uint8_t seen,
+         const struct thresholds *to)
+{
+  size_t end = seen == CT_SEEN_FULL ? to->full : seen == CT_SEEN_SAMPLED ? to->sampled : to->counted;
+  return end == count || functions[at]->rate * PROMOTE_RATE <= functions[end]->rate;
+}
+
+/* Functions that are out come back, for a moment at least, to see how they are called now. */
+static void
+choose_probes(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs, double allowed,
+              uint64_t now)
+{
+  double probes = 0;
+  bool any = false;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = functions[i];
+    double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
+    if (function->seen != CT_SEEN_OUT || now < function->retry_ns || (any && probes + price > PROBES_SHARE * allowed)) {
+      continue;
+    }
+    any = true;
+    probes += price;
+    function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
+    function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
+  }
+}
+
+double
+ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
+                 double allowed_ns, uint64_t now_ns, bool is_first)
+{
+  struct thresholds to = find_thresholds(functions, count, costs, allowed_ns * AIM);
+  double now_spent = 0, will_spend = 0;
+  for (size_t i = 0; i < count; i++) {
+    now_spent += spent(costs, functions[i], functions[i]->seen);
+  }
+  bool too_much = now_spent > allowed_ns * TOO_MUCH;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_budget_function *function = functions[i];
+    uint8_t wanted = by_thresholds(function, i, &to);
+    function->wanted = function->seen;
+    if (function->seen == CT_SEEN_OUT) {
+      continue;
+    }
+    if (wanted > function->seen) {
+      function->wanted = too_much ? wanted : function->seen;
+    } else if (wanted < function->seen && !too_much &&
+               (is_first || (now_ns - function->since_ns >= PROMOTE_NS && has_room(functions, count, i, wanted, &to)))) {
+      function->wanted = wanted;
+    }
+    if (function->wanted == CT_SEEN_OUT) {
+      function->retry_ns = now_ns + (RETRY_NS << function->backoff);
+    } else if (now_ns - function->since_ns > SETTLED_NS) {
+      function->backoff = 0;
+    }
+  }
+  if (!too_much) {
+    choose_probes(functions, count, costs, allowed_ns, now_ns);
+  }
+  for (size_t i = 0; i < count; i++) {
+    will_spend += spent(costs, functions[i], functions[i]->wanted);
+  }
+  return will_spend;
+}

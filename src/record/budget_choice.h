@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Which functions are seen how under a budget: a pure function of what calls cost and how many there are. */
+#ifndef CT_RECORD_BUDGET_CHOICE_H
+#define CT_RECORD_BUDGET_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ct_seen {
+  CT_SEEN_FULL = 0,    /* every call is recorded */
+  CT_SEEN_SAMPLED = 1, /* every call is counted, one of CT_SEEN_SAMPLED_CALLS is recorded too */
+  CT_SEEN_COUNTED = 2, /* every call is counted */
+  CT_SEEN_OUT = 3,     /* no call is seen */
+  CT_SEEN_LEVELS = 4,
+};
+#define CT_SEEN_SAMPLED_CALLS 64
+
+struct ct_budget_function {
+  double rate; /* calls a second; of one that is out, when that was last known */
+  uint64_t recorded, counted; /* calls so far, at the last look */
+  uint64_t since_ns;          /* of the last step */
+  uint64_t retry_ns;          /* of one that is out: it is looked at again then */
+  uint8_t seen, wanted;       /* enum ct_seen: now, and by the last choice */
+  bool has_gate;              /* how it is seen can be changed ... */
+  bool has_counter;           /* ... and its calls can be counted */
+  bool is_unpatched;          /* it is out, and costs nothing */
+  uint8_t backoff;            /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
+};
+#define CT_BUDGET_BACKOFF_MAX 5u
+
+struct ct_budget_costs {
+  double full, counted, out; /* ns of a call; full: with what the recorder does for its events */
+};
+
+/* What a call of a function that is seen so costs, in ns. */
+double ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen);
+
+/*
+ * Sets `wanted` of count functions, which are sorted by rate, the least first: so that all of them together cost at
+ * most allowed_ns a second. As many as possible are fully seen: those that are called least. now_ns: by the clock of
+ * since_ns. is_first: nothing was chosen before. Returns what is expected to be spent, ns a second.
+ */
+double ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
+                        double allowed_ns, uint64_t now_ns, bool is_first);
+
+#endif
