@@ -129,8 +129,8 @@ struct ct_session_options {
   uint64_t pre_ns, post_ns; /* 0: CT_WINDOW_NS_DEFAULT; 1: no time */
   uint32_t max_windows;     /* that may be opened in a minute; 0: CT_WINDOWS_DEFAULT */
   double budget; /* what hooks and their events may cost, as a share of the processor time that the process takes
-                    without them, 0.001 to 10: functions that are called most are seen less. 0: no limit. Of each process
-                    of a tree by itself */
+                    without them, 0.001 to 10: functions that are called most are seen less. 0: no limit. Of each
+                    process of a tree by itself */
 };
 
 struct ct_session_status {
@@ -171,7 +171,7 @@ struct ct_session_status {
   uint64_t marks, windows;   /* marks, and the windows that they made */
   uint64_t windows_refused;  /* marks that would have opened a window over the limit */
   struct ct_budget_status budget;
-  struct ct_cost cost;       /* what it costs the process so far; of the first one only */
+  struct ct_cost cost; /* what it costs the process so far; of the first one only */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { WAITED_NS_SHOWN = 100000 }; /* as info does */
-#define COST_SHARE_SHOWN 0.01
+#define COST_SHARE_SHOWN   0.01
 #define BUDGET_SHARE_SHOWN 0.2
 
 /* A number of the environment, as sudo leaves it. */

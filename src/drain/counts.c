@@ -55,7 +55,7 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_co
   *seen = read;
   ct_encode_counted(thread->encoder, thread->encoder->last_tsc, fn, calls);
   drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += calls;
-  if (drain->counts.tallies != NULL) {
+  if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
     add(&drain->counts.tallies[fn].counted, calls);
   }
 }
@@ -70,6 +70,7 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
   }
   uint32_t functions = atomic_load_explicit(&drain->function_count, memory_order_acquire);
   const struct ct_counter *now = (const struct ct_counter *)(counts->counters + (size_t)slot * CT_COUNTERS_BYTES);
+  functions = functions > counts->first ? functions - counts->first : 0;
   functions = functions < CT_COUNTERS ? functions : CT_COUNTERS;
   if (counts->seen[slot] == NULL) {
     counts->seen[slot] = calloc(1, CT_COUNTERS_BYTES);
@@ -78,12 +79,12 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
       return;
     }
   }
-  for (uint32_t fn = 0; fn < functions; fn += PIECE) {
-    if (memcmp(now + fn, counts->seen[slot] + fn, PIECE * sizeof(*now)) == 0) {
+  for (uint32_t piece = 0; piece < functions; piece += PIECE) {
+    if (memcmp(now + piece, counts->seen[slot] + piece, PIECE * sizeof(*now)) == 0) {
       continue;
     }
-    for (uint32_t i = fn; i < fn + PIECE && i < functions; i++) {
-      take_one(drain, thread, &now[i], &counts->seen[slot][i], i);
+    for (uint32_t i = piece; i < piece + PIECE && i < functions; i++) {
+      take_one(drain, thread, &now[i], &counts->seen[slot][i], counts->first + i);
     }
   }
 }
@@ -107,6 +108,12 @@ drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *even
       add(&counts->tallies[fn].recorded, 1);
     }
   }
+}
+
+void
+ct_drain_first_counted(struct ct_drain *drain, uint32_t fn)
+{
+  drain->counts.first = fn;
 }
 
 const struct ct_drain_tally *

@@ -13,6 +13,7 @@ struct drain_counts {
   const uint8_t *counters;                /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
   struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last looked at; NULL: all zero */
   struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
+  uint32_t first;                         /* the function that the first counter is of */
   bool no_memory;                         /* for some of this */
 };
 

@@ -137,6 +137,8 @@ struct ct_rules;
 void ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules);
 /* Before ct_drain_start: detail is written around marks only. Until that is known it is held, max_bytes at most. */
 void ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes);
+/* Before ct_drain_start, for each image with counters: the function that its first ones are of. */
+void ct_drain_first_counted(struct ct_drain *drain, uint32_t fn);
 void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 /* Before ct_drain_start, for each image: limit bytes of what the program writes are recorded in all, 0: nothing. */
 void ct_drain_capture(struct ct_drain *drain, uint64_t limit);

@@ -396,12 +396,13 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
   if (ct_install_is_occupied(build->remote, base + patched, planned->patch_bytes)) {
     return CT_REFUSED_BUSY;
   }
-  bool is_counted = fn < CT_COUNTERS && !planned->self_branch;
+  uint32_t number = fn - build->layout->first_counted;
+  bool is_counted = number < CT_COUNTERS && !planned->self_branch;
   struct ct_trampoline_spec spec = {
       .has_gate = build->layout->has_gates,
       .level = is_counted ? CT_LEVEL_COUNTING : CT_LEVEL_FULL,
       .mask = CT_LEVEL_MASK_FIRST,
-      .counter = is_counted ? fn * sizeof(struct ct_counter) : 0,
+      .counter = is_counted ? number * sizeof(struct ct_counter) : 0,
       .fn = fn,
       .mode = ct_planned_mode(planned, requested),
       .callout = planned->callout,

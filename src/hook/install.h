@@ -42,7 +42,8 @@ struct ct_agent_layout {
   uint64_t controls;
   int64_t store_delta;
   struct ct_detail_form detail; /* of hooks with detail */
-  bool has_gates;               /* full hooks get gates; they begin counting where they can be counted */
+  bool has_gates;               /* full hooks get gates; they begin counting where they can be counted ... */
+  uint32_t first_counted;       /* ... which are CT_COUNTERS functions, from this id on */
   uint64_t crash;               /* handler of fatal signals */
   uint64_t restorer;            /* what the agent's signal handlers return to */
   uint64_t scratch;             /* memory of the agent's for arguments of system calls: CT_SIGNAL_SCRATCH_BYTES */
@@ -50,7 +51,7 @@ struct ct_agent_layout {
   uint32_t region_count;        /* entries of the agent's list that have been in use */
   uint32_t region_used[CT_REGION_MAX]; /* the owner of each, 0: free */
   uint32_t unwinder_owner[CT_UNWINDER_MAX];
-  uint32_t last_owner; /* owners' names are free again when their module is removed; 0 is nobody's */
+  uint32_t last_owner;  /* owners' names are free again when their module is removed; 0 is nobody's */
   uint64_t *stub_pages; /* mapped for stubs */
   size_t stub_page_count;
   struct ct_stub *stubs;

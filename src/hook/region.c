@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 
 int
-ct_install_mark_range(const struct ct_remote *remote, const struct ct_agent_layout *layout, uint64_t lo, uint64_t hi, uint8_t kind)
+ct_install_mark_range(const struct ct_remote *remote, const struct ct_agent_layout *layout, uint64_t lo, uint64_t hi,
+                      uint8_t kind)
 {
   uint8_t marks[4096];
   memset(marks, kind, sizeof(marks));
@@ -47,7 +48,8 @@ ct_install_mark_text(const struct ct_remote *remote, const struct ct_agent_layou
     }
   }
   for (size_t i = 0; i < plan->foreign_count; i++) {
-    int code = ct_install_mark_range(remote, layout, base + plan->foreign[i].start, base + plan->foreign[i].end, CT_TEXT_OTHER);
+    int code = ct_install_mark_range(remote, layout, base + plan->foreign[i].start, base + plan->foreign[i].end,
+                                     CT_TEXT_OTHER);
     if (code != 0) {
       return code;
     }
@@ -96,7 +98,7 @@ ct_install_write_frames(const struct ct_process *process, const struct ct_instal
 
 int
 ct_install_publish_unwinder(const struct ct_remote *remote, struct ct_agent_layout *layout, const struct ct_plan *plan,
-                    uint64_t base, uint32_t owner)
+                            uint64_t base, uint32_t owner)
 {
   const struct ct_elf_segment *segments;
   size_t count = ct_elf_segments(plan->elf, &segments);
@@ -151,7 +153,8 @@ ct_install_remove(const struct ct_remote *remote, struct ct_agent_layout *layout
   if (installed->region != 0) {
     uint64_t args[6] = {installed->region, installed->region_bytes};
     int64_t result;
-    ct_install_mark_range(remote, layout, installed->region, installed->region + installed->region_bytes, CT_TEXT_OTHER);
+    ct_install_mark_range(remote, layout, installed->region, installed->region + installed->region_bytes,
+                          CT_TEXT_OTHER);
     remote->syscall(remote->context, SYS_munmap, args, &result);
   }
   ct_installed_free(installed);

@@ -57,7 +57,7 @@ struct undo {
   struct region *regions;
   size_t region_count;
   uint64_t patches_read; /* of all regions, taken as they were listed */
-  struct chunk *chunks; /* of the return stores, by address */
+  struct chunk *chunks;  /* of the return stores, by address */
   size_t chunk_count;
   struct range *ours; /* code of ours, sorted by address */
   size_t ours_count;

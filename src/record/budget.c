@@ -24,16 +24,17 @@
 #include <unistd.h>
 
 #define LOOK_NS        100000000ull
-#define FIRST_LOOK_NS  30000000ull
-#define CPU_NS_LEAST   3000000ull /* of the process's time: with less of it nothing can be said ... */
+#define FIRST_LOOK_NS  50000000ull
+#define CPU_NS_LEAST   3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS        1000000000ull /* ... until so long a time is over */
 #define CACHE_FACTOR   1.3
 #define DRAIN_NS_LEAST 5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
 #define DRAIN_NS_MOST  40.0
 #define DRAIN_NS_FIRST 15.0
-#define UNPATCH_NS     400000000ull /* a function is out so long before its patch goes */
 #define STOP_NS        1000000000ull /* between two stops for patches */
-#define UNPATCH_SHARE  0.02 /* of the limit: what patches of functions that are out must cost for a stop */
+#define STOP_SOON_NS   150000000ull  /* ... where much is to be saved: */
+#define SOON_SHARE     0.3           /* of the limit */
+#define UNPATCH_SHARE  0.02          /* of the limit: what patches of functions that are out must cost for a stop */
 #define STEPS_KEPT     1000u
 #define OUT_KEPT       10000u /* functions listed in the manifest */
 
@@ -59,6 +60,7 @@ struct session_budget {
   uint64_t modules_seen; /* what of the modules the gates were made of */
   uint64_t begun_ns, looked_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
   double drain_ns; /* an event */
+  double rest;     /* of the drain's time what is no event's, ns a second */
   double spent;    /* share of the process's own time, smoothed */
   bool chosen;     /* once at least */
   bool failed;     /* levels cannot be set: the process is about to end */
@@ -172,7 +174,7 @@ add_gate(struct session_budget *budget, size_t *capacity, uint64_t desc, uint32_
 }
 
 static bool
-add_module(struct session_budget *budget, const struct ct_module *module, size_t *capacity)
+add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
 {
   const struct ct_plan *plan = module->plan;
   uint32_t fn = module->installed.first_fn;
@@ -187,7 +189,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, size_t
       if (installed->gates != NULL && installed->gates[i] != 0) {
         ok = add_gate(budget, capacity, installed->gates[i], fn);
         if (!function->has_gate) {
-          function->has_counter = fn < CT_COUNTERS && !plan->functions[i].self_branch;
+          function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
           function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
         }
@@ -227,7 +229,7 @@ find_gates(struct ct_session *session)
   for (size_t i = 0; i < modules->count; i++) {
     const struct ct_module *module = &modules->items[i];
     if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
-        !add_module(budget, module, &capacity)) {
+        !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
       return false;
     }
   }
@@ -317,8 +319,7 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
       if (installed->gates == NULL || installed->gates[i] == 0 || !is_active) {
         continue;
       }
-      bool wants_out = function->seen == CT_SEEN_OUT && now - function->since_ns >= UNPATCH_NS &&
-                       ct_requested_for_none(&plan->functions[i]) == CT_REQUESTED_NONE;
+      bool wants_out = function->seen == CT_SEEN_OUT && ct_requested_for_none(&plan->functions[i]) == CT_REQUESTED_NONE;
       if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
         switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
         any = true;
@@ -339,20 +340,21 @@ switch_module(struct session_budget *budget, const struct ct_remote *remote, con
   return ok;
 }
 
-/* Is there something that is worth a stop? */
+/* Is there something that is worth a stop, so long after the last one? */
 static bool
-wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns, uint64_t now)
+wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns, uint64_t age)
 {
   double saved = 0;
   bool comes_back = false;
   for (size_t fn = 0; fn < budget->function_count; fn++) {
     const struct ct_budget_function *function = &budget->functions[fn];
     comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
-    if (function->seen == CT_SEEN_OUT && !function->is_unpatched && now - function->since_ns >= UNPATCH_NS) {
+    if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
       saved += function->rate * costs->out;
     }
   }
-  return comes_back || saved > UNPATCH_SHARE * allowed_ns;
+  return age >= STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns
+                        : age >= STOP_SOON_NS && saved > SOON_SHARE * allowed_ns;
 }
 
 static void
@@ -361,8 +363,8 @@ switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, 
   struct session_budget *budget = session->budget;
   struct ct_modules *modules = &session->recording.modules;
   struct ct_diag diag = {""};
-  if (session->node.tree != NULL || now - budget->stopped_ns < STOP_NS || session->target.is_stopped ||
-      !wants_stop(budget, costs, allowed_ns, now)) {
+  if (session->node.tree != NULL || session->target.is_stopped ||
+      !wants_stop(budget, costs, allowed_ns, now - budget->stopped_ns)) {
     return;
   }
   budget->stopped_ns = now;
@@ -428,13 +430,14 @@ look(struct ct_session *session, uint64_t now, uint64_t cpu)
   double used = cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0;
   budget->looked_ns = now;
   budget->cpu_ns = cpu;
-  double rest = read_drain(session, seconds);
+  double rest_now = read_drain(session, seconds); /* at the begin that is much, but only once */
+  budget->rest = budget->chosen ? 0.9 * budget->rest + 0.1 * rest_now : 0;
   struct ct_budget_costs costs = costs_of(session);
   size_t count = read_rates(session, seconds, &costs, &spent_ns);
   double hooks = spent_ns * (costs.full - 2 * budget->drain_ns) / costs.full; /* roughly: of the process's time */
   double own = at_least(used - hooks, used / 10) / seconds;
-  double allowed = at_least(session->options.budget * own - rest, session->options.budget * own / 4);
-  double share = own > 0 ? (spent_ns / seconds + rest) / own : 0;
+  double allowed = at_least(session->options.budget * own - budget->rest, session->options.budget * own / 4);
+  double share = own > 0 ? (spent_ns / seconds + budget->rest) / own : 0;
   budget->spent = budget->chosen ? 0.8 * budget->spent + 0.2 * share : share;
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->chosen);
   for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
@@ -515,9 +518,9 @@ session_budget_json(struct ct_session *session)
   uint64_t count = budget != NULL ? budget->steps : 0;
   for (uint64_t n = count > STEPS_KEPT ? count - STEPS_KEPT : 0; n < count; n++) {
     const struct step *step = &budget->kept[n % STEPS_KEPT];
-    json_array_append_new(steps, json_pack("{s:I, s:I, s:s, s:s}", "ns", (json_int_t)step->ns, "function",
-                                           (json_int_t)step->fn, "from", seen_names[step->from], "to",
-                                           seen_names[step->to]));
+    json_array_append_new(steps,
+                          json_pack("{s:I, s:I, s:s, s:s}", "ns", (json_int_t)step->ns, "function",
+                                    (json_int_t)step->fn, "from", seen_names[step->from], "to", seen_names[step->to]));
   }
   json_t *json = ct_budget_json(&sums);
   json_object_set_new(json, "were_out", out);

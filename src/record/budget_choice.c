@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See budget_choice.h. Three thresholds of the rate are found, as if nobody had chosen before: up to the first functions
- * are recorded, up to the second sampled, up to the third counted. Then what is seen already stays as it is, unless the
- * limit would be passed (then the thresholds count), or there is room for clearly more: functions are not to go to and
- * fro.
+ * See budget_choice.h. Three thresholds of the rate are found, as if nobody had chosen before: up to the first
+ * functions are recorded, up to the second sampled, up to the third counted. Then what is seen already stays as it is,
+ * unless the limit would be passed (then the thresholds count), or there is room for clearly more: functions are not to
+ * go to and fro.
  */
 #include "record/budget_choice.h"
 
-#define AIM           0.85 /* of the limit: what a choice is made for */
-#define TOO_MUCH      0.95 /* of the limit: from there on there is a choice to be made */
-#define COUNTED_MOST  0.5  /* of what is aimed at: for counting */
-#define SAMPLED_MOST  0.5  /* of the rest: for samples */
-#define PROMOTE_RATE  1.3  /* a function is seen better when one that is called so much more would be too ... */
-#define PROMOTE_NS    1000000000ull /* ... and so long after its last step */
-#define SETTLED_NS    10000000000ull
-#define RETRY_NS      4000000000ull /* the first time; each time in a row that it fails twice as long */
-#define PROBES_SHARE  0.1 /* of the limit: for functions that were out, to see how they are called now */
+#define AIM          0.85          /* of the limit: what a choice is made for */
+#define TOO_MUCH     0.95          /* of the limit: from there on there is a choice to be made */
+#define COUNTED_MOST 0.5           /* of what is aimed at: for counting */
+#define SAMPLED_MOST 0.5           /* of the rest: for samples */
+#define PROMOTE_RATE 1.3           /* a function is seen better when one that is called so much more would be too ... */
+#define PROMOTE_NS   1000000000ull /* ... and so long after its last step */
+#define SETTLED_NS   10000000000ull
+#define RETRY_NS     4000000000ull /* the first time; each time in a row that it fails twice as long */
+#define OUT_NS       300000000ull  /* so long a function is only counted before it may go out */
+#define PROBES_SHARE 0.1           /* of the limit: for functions that were out, to see how they are called now */
 
 double
 ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen)
@@ -61,9 +62,8 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   rest = aim - counting;
   double sampling = 0;
   while (to.sampled < to.counted) {
-    extra = functions[to.sampled]->has_counter
-                ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS)
-                : 0;
+    extra =
+        functions[to.sampled]->has_counter ? functions[to.sampled]->rate * (costs->full / CT_SEEN_SAMPLED_CALLS) : 0;
     if (sampling + extra > rest * SAMPLED_MOST) {
       break;
     }
@@ -73,9 +73,9 @@ find_thresholds(struct ct_budget_function *const *functions, size_t count, const
   double recording = 0;
   while (to.full < to.counted) {
     const struct ct_budget_function *function = functions[to.full];
-    double instead = !function->has_counter     ? 0
+    double instead = !function->has_counter ? 0
                      : to.full < to.sampled ? ct_budget_call_cost(costs, CT_SEEN_SAMPLED)
-                                                : costs->counted;
+                                            : costs->counted;
     extra = function->rate * (costs->full - instead);
     if (recording + extra > rest - sampling) {
       break;
@@ -117,14 +117,39 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
     double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
-    if (function->seen != CT_SEEN_OUT || now < function->retry_ns || (any && probes + price > PROBES_SHARE * allowed)) {
+    if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns ||
+        (any && probes + price > PROBES_SHARE * allowed)) {
       continue;
     }
     any = true;
     probes += price;
     function->wanted = function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL;
     function->backoff += function->backoff < CT_BUDGET_BACKOFF_MAX;
+    function->retry_ns = now + (RETRY_NS << function->backoff);
   }
+}
+
+/* What becomes of a function that is seen somehow. */
+static uint8_t
+choose_one(struct ct_budget_function *const *functions, size_t count, size_t at, const struct thresholds *to,
+           bool too_much, uint64_t now, bool is_first)
+{
+  const struct ct_budget_function *function = functions[at];
+  uint8_t best = by_thresholds(function, at, to);
+  uint64_t age = now - function->since_ns;
+  if (best > function->seen) {
+    bool counts_first =
+        best == CT_SEEN_OUT && function->has_counter && (function->seen != CT_SEEN_COUNTED || age < OUT_NS);
+    return !too_much ? function->seen : counts_first ? CT_SEEN_COUNTED : best;
+  }
+  if (best == function->seen || too_much) {
+    return function->seen;
+  }
+  if (function->seen == CT_SEEN_OUT) {
+    bool is_time = age >= PROMOTE_NS << function->backoff && has_room(functions, count, at, best, to);
+    return !is_time ? CT_SEEN_OUT : function->has_counter ? CT_SEEN_COUNTED : best;
+  }
+  return is_first || (age >= PROMOTE_NS && has_room(functions, count, at, best, to)) ? best : function->seen;
 }
 
 double
@@ -139,20 +164,10 @@ ct_budget_choose(struct ct_budget_function **functions, size_t count, const stru
   bool too_much = now_spent > allowed_ns * TOO_MUCH;
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
-    uint8_t wanted = by_thresholds(function, i, &to);
-    function->wanted = function->seen;
-    if (function->seen == CT_SEEN_OUT) {
-      continue;
-    }
-    if (wanted > function->seen) {
-      function->wanted = too_much ? wanted : function->seen;
-    } else if (wanted < function->seen && !too_much &&
-               (is_first || (now_ns - function->since_ns >= PROMOTE_NS && has_room(functions, count, i, wanted, &to)))) {
-      function->wanted = wanted;
-    }
-    if (function->wanted == CT_SEEN_OUT) {
+    function->wanted = choose_one(functions, count, i, &to, too_much, now_ns, is_first);
+    if (function->wanted == CT_SEEN_OUT && function->seen != CT_SEEN_OUT) {
       function->retry_ns = now_ns + (RETRY_NS << function->backoff);
-    } else if (now_ns - function->since_ns > SETTLED_NS) {
+    } else if (function->seen != CT_SEEN_OUT && now_ns - function->since_ns > SETTLED_NS) {
       function->backoff = 0;
     }
   }

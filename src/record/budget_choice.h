@@ -17,7 +17,7 @@ enum ct_seen {
 #define CT_SEEN_SAMPLED_CALLS 64
 
 struct ct_budget_function {
-  double rate; /* calls a second; of one that is out, when that was last known */
+  double rate;                /* calls a second; of one that is out, when that was last known */
   uint64_t recorded, counted; /* calls so far, at the last look */
   uint64_t since_ns;          /* of the last step */
   uint64_t retry_ns;          /* of one that is out: it is looked at again then */

@@ -143,9 +143,8 @@ static bool
 hook(struct bench *bench, uint64_t function, enum subject subject)
 {
   static const uint8_t modes[SUBJECTS] = {
-      [FULL] = CT_HOOK_FULL,       [VALUES] = CT_HOOK_FULL, [POINT] = CT_HOOK_ENTER,
-      [SAMPLED] = CT_HOOK_SAMPLED, [COUNTED] = CT_HOOK_FULL, [OUTSIDE] = CT_HOOK_FULL,
-      [PAIR] = CT_HOOK_FULL,       [PAIR_INNER] = CT_HOOK_FULL};
+      [FULL] = CT_HOOK_FULL,    [VALUES] = CT_HOOK_FULL,  [POINT] = CT_HOOK_ENTER, [SAMPLED] = CT_HOOK_SAMPLED,
+      [COUNTED] = CT_HOOK_FULL, [OUTSIDE] = CT_HOOK_FULL, [PAIR] = CT_HOOK_FULL,   [PAIR_INNER] = CT_HOOK_FULL};
   struct ct_window window;
   uint8_t *code = bench->functions.bytes + (function - bench->functions.address);
   uint8_t original[FUNCTION_BYTES];
@@ -306,7 +305,21 @@ stretch(const struct bench *bench, unsigned events, unsigned from, unsigned to)
 }
 
 /* What one round has measured. */
-enum stretch_kind { BODY, BODIES, IN, OUT, DOWN, UP, IN_VALUES, WHOLE_POINT, WHOLE_SAMPLED, WHOLE_PASSED, WHOLE_COUNTED, WHOLE_OUT, STRETCHES };
+enum stretch_kind {
+  BODY,
+  BODIES,
+  IN,
+  OUT,
+  DOWN,
+  UP,
+  IN_VALUES,
+  WHOLE_POINT,
+  WHOLE_SAMPLED,
+  WHOLE_PASSED,
+  WHOLE_COUNTED,
+  WHOLE_OUT,
+  STRETCHES
+};
 
 static void
 measure(struct bench *bench, double got[STRETCHES], bool *ok)
@@ -442,8 +455,8 @@ ct_hook_costs_json(const struct ct_hook_costs *costs)
   if (!costs->known) {
     return json_null();
   }
-  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "enter_before", costs->enter_before, "enter_after",
-                   costs->enter_after, "return_before", costs->return_before, "return_after", costs->return_after,
-                   "value", costs->value, "point", costs->point, "sampled", costs->sampled, "passed_over",
-                   costs->passed_over, "counted", costs->counted, "out", costs->out);
+  return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "enter_before", costs->enter_before,
+                   "enter_after", costs->enter_after, "return_before", costs->return_before, "return_after",
+                   costs->return_after, "value", costs->value, "point", costs->point, "sampled", costs->sampled,
+                   "passed_over", costs->passed_over, "counted", costs->counted, "out", costs->out);
 }

@@ -583,6 +583,7 @@ ct_injected_create(const struct ct_remote *remote, uint64_t sp, const struct ct_
   image->layout.store_delta = STORE_DELTA;
   image->layout.detail = options->detail;
   image->layout.has_gates = options->has_gates;
+  image->layout.first_counted = options->first_counted;
   image->at = choose_base(remote);
   int code = create_ring(remote, options, image, diag);
   if (code != 0) {

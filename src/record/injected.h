@@ -13,8 +13,9 @@ struct ct_injected_options {
   uint64_t ring_bytes;   /* of all segments together */
   uint64_t detail_bytes; /* of those of the detail lane; 0: there is none */
   struct ct_detail_form detail;
-  bool detail_always; /* all of it is written */
-  bool has_gates;     /* hooks have gates, threads have counters: there is a budget */
+  bool detail_always;     /* all of it is written */
+  bool has_gates;         /* hooks have gates, threads have counters: there is a budget ... */
+  uint32_t first_counted; /* ... and these are of functions from this id on */
   bool lossless;
   bool no_stores;        /* no stack has a return store: enters only */
   bool running;          /* the process is not at its beginning */

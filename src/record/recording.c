@@ -157,6 +157,7 @@ session_image_options(const struct ct_session *session)
   return (struct ct_injected_options){
       .ring_bytes = (uint64_t)options->ring_mib << 20,
       .has_gates = options->budget > 0,
+      .first_counted = session->recording.modules.next_fn,
       .lossless = options->lossless,
       .detail_bytes = has_detail ? mib << 20 : 0,
       .detail = {.stack = (uint16_t)(options->no_detail_stack ? 0 : stack), .vectors = options->detail_vectors},
@@ -170,6 +171,7 @@ session_start_drain(struct ct_session *session, pid_t pid)
   const struct ct_injected *image = &session->recording.image;
   session_want_handlers(session);
   ct_drain_detail(session->recording.drain, image->layout.detail);
+  ct_drain_first_counted(session->recording.drain, image->layout.first_counted);
   if (session_marks_detail(session)) {
     ct_drain_mark_detail(session->recording.drain, session_image_options(session).detail_bytes);
   }

@@ -62,9 +62,9 @@ row_json(const struct ct_report_row *row)
   bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   json_t *json = json_pack(
-      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:b, s:I, s:I}", "name",
-      ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls, "total_ns",
-      time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "off_ns",
+      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:b, s:I, s:I}",
+      "name", ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
+      "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "off_ns",
       time_or_null(has_time && !row->off_is_bound, row->off_ns), "min_ns", time_or_null(timed, row->min_ns), "max_ns",
       time_or_null(timed || row->partial != 0, row->max_ns), "avg_ns", time_or_null(timed, row->avg_ns), "p50_ns",
       time_or_null(timed, row->p50_ns), "p95_ns", time_or_null(timed, row->p95_ns), "p99_ns",
@@ -327,10 +327,11 @@ put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct c
         ct_format_count(number, passed_over));
   }
   if (counted != 0) {
-    fprintf(out,
-            "calls with + are exact, but their times are those of the recorded ones alone: %s were counted only, and what "
-            "they took is in their callers' self time (--budget)\n",
-            ct_format_count(number, counted));
+    fprintf(
+        out,
+        "calls with + are exact, but their times are those of the recorded ones alone: %s were counted only, and what "
+        "they took is in their callers' self time (--budget)\n",
+        ct_format_count(number, counted));
   }
 }
 
