@@ -632,8 +632,10 @@ carry_over_handshakes(const struct ct_remote *remote, struct ct_injected *image,
 
 /* The child's part of the configuration. */
 static int
-become_own(const struct ct_process *process, const struct ct_agent_layout *layout)
+become_own(const struct ct_process *process, const struct ct_injected *image)
 {
+  const struct ct_agent_layout *layout = &image->layout;
+  uint64_t counters = image->parts.counters_offset != 0 ? layout->ring + image->parts.counters_offset : 0;
   uint32_t own_pid = (uint32_t)process->own_pid;
   static const uint32_t unlocked = 0;
   int code =
@@ -641,6 +643,10 @@ become_own(const struct ct_process *process, const struct ct_agent_layout *layou
   if (code == 0) {
     code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
                             sizeof(unlocked));
+  }
+  if (code == 0) {
+    code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, counters), &counters,
+                            sizeof(counters));
   }
   return code == 0 ? mark_own(process, layout) : code;
 }
@@ -687,7 +693,7 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
     code = remote->syscall(remote->context, SYS_munmap, args, &ignored);
   }
   if (code == 0) {
-    code = become_own(remote->process, &image->layout);
+    code = become_own(remote->process, image);
   }
   free(old);
   if (code != 0) {

@@ -569,7 +569,7 @@ struct ct_hook_desc {
   uint8_t values;         /* CT_HOOK_VALUES_* */
   uint8_t pad;
   uint16_t detail_tail; /* CT_HOOK_VALUES_DETAIL: offset from enter of where a call goes on that came by a tail jump */
-  uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has none of these bits is recorded */
+  uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
   uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
   uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
   uint8_t pad2[7];

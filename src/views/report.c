@@ -340,7 +340,7 @@ ct_report_fill_row(const struct ct_trace *trace, const struct ct_stats *stats, u
                    enum ct_report_sort sort, struct ct_report_row *row)
 {
   fill_numbers(trace, stats, id, row);
-  row->enter_only = enter_only || (row->points != 0 && row->points == row->calls);
+  row->enter_only = enter_only || (row->points != 0 && row->points == row->calls && row->counted == 0);
   row->sort_key = sort_value(row, sort);
 }
 
@@ -348,6 +348,22 @@ void
 ct_report_sort_rows(struct ct_report_row *rows, size_t count, enum ct_report_sort sort)
 {
   qsort(rows, count, sizeof(*rows), sort == CT_SORT_NAME ? compare_by_name : compare_by_key);
+}
+
+uint8_t *
+ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count)
+{
+  const json_t *ids = json_object_get(json_object_get(ct_trace_manifest(trace), "budget"), "were_out"), *id;
+  uint8_t *map = json_array_size(ids) != 0 ? calloc((size_t)fn_count + 1, 1) : NULL;
+  size_t i;
+  json_array_foreach((json_t *)ids, i, id)
+  {
+    json_int_t fn = json_integer_value(id);
+    if (map != NULL && json_is_integer(id) && fn >= 0 && fn < fn_count) {
+      map[fn] = 1;
+    }
+  }
+  return map;
 }
 
 int
@@ -364,6 +380,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     free(list);
     return rc;
   }
+  uint8_t *were_out = ct_report_were_out(trace, stats->fn_count);
   size_t n = 0;
   for (uint32_t i = 0; i < stats->touched_count; i++) {
     uint32_t id = stats->touched[i];
@@ -376,12 +393,14 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     row->unwound = stats->unwound[id];
     row->passed_over = stats->passed_over[id];
     row->counted = stats->counted[id];
+    row->was_out = were_out != NULL && were_out[id < stats->fn_count ? id : stats->fn_count];
     row->fn = fn != NULL ? id : UINT32_MAX;
     row->name = fn != NULL ? fn->name : "?";
     row->file = fn != NULL ? ct_trace_function_source(trace, id, &row->line) : NULL;
     row->module = fn != NULL ? ct_trace_module_name(trace, fn->module) : "?";
     ct_report_fill_row(trace, stats, id, fn != NULL && fn->enter_only, options->sort, row);
   }
+  free(were_out);
   ct_view_pattern_destroy(&pattern);
   if (stats->gap_ticks != 0 && options->function_glob == NULL && options->module_glob == NULL) {
     uint64_t ns = ct_trace_ticks_ns(trace, stats->gap_ticks);

@@ -20,6 +20,7 @@ struct ct_report_row {
   uint64_t calls;
   uint64_t points;
   uint64_t counted;     /* of the calls: counted only, nothing is known of their times (a budget) */
+  bool was_out;         /* for some time its calls were not seen (a budget): there were more */
   uint64_t passed_over; /* of the calls: not in the trace, the number is an estimate */
   bool is_gap;          /* no function: the time in which events were lost */
   uint64_t timed;
@@ -61,6 +62,8 @@ struct ct_report_thread {
 int ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                       struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag);
 
+/* By function id, not 0: for some time its calls were not seen. To be freed; NULL: there is no such function. */
+uint8_t *ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count);
 /* The numbers of a row. enter_only: the function's returns are not recorded. */
 void ct_report_fill_row(const struct ct_trace *trace, const struct ct_stats *stats, uint32_t id, bool enter_only,
                         enum ct_report_sort sort, struct ct_report_row *row);

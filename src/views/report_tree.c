@@ -26,7 +26,7 @@ struct summed {
   char *file; /* NULL: not known */
   uint64_t address;
   uint32_t line;
-  bool enter_only;
+  bool enter_only, was_out;
   struct ct_stats stats; /* of no function but the one that stands for all others */
 };
 
@@ -122,7 +122,7 @@ entry_of(struct tree_report *report, const struct summed *key)
 
 static int
 add_function(struct tree_report *report, struct ct_trace *trace, struct ct_view_pattern *pattern,
-             const struct ct_stats *stats, uint32_t id)
+             const struct ct_stats *stats, uint32_t id, bool was_out)
 {
   const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
   uint32_t index = fn != NULL ? fn->module : UINT32_MAX;
@@ -139,7 +139,11 @@ add_function(struct tree_report *report, struct ct_trace *trace, struct ct_view_
   };
   key.file = (char *)(fn != NULL ? ct_trace_function_source(trace, id, &key.line) : NULL);
   struct summed *entry = entry_of(report, &key);
-  return entry != NULL ? ct_stats_merge_one(&entry->stats, 0, stats, id) : CT_ENOMEM;
+  if (entry == NULL) {
+    return CT_ENOMEM;
+  }
+  entry->was_out |= was_out;
+  return ct_stats_merge_one(&entry->stats, 0, stats, id);
 }
 
 static int
@@ -165,9 +169,13 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   process->damage = ct_view_damage(trace);
   struct ct_view_pattern pattern;
   rc = ct_view_pattern_init(&pattern, trace, options.function_glob, options.module_glob, diag);
+  uint8_t *were_out = ct_report_were_out(trace, stats.fn_count);
   for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++) {
-    rc = add_function(report, trace, &pattern, &stats, stats.touched[i]);
+    uint32_t id = stats.touched[i];
+    bool was_out = were_out != NULL && were_out[id < stats.fn_count ? id : stats.fn_count] != 0;
+    rc = add_function(report, trace, &pattern, &stats, id, was_out);
   }
+  free(were_out);
   ct_view_pattern_destroy(&pattern);
   ct_stats_destroy(&stats);
   free(threads);
@@ -241,6 +249,7 @@ make_rows(const struct tree_report *report, const struct ct_trace *first)
                                      .line = entry->line,
                                      .fn = (uint32_t)i,
                                      .unwound = entry->stats.unwound[0],
+                                     .was_out = entry->was_out,
                                      .counted = entry->stats.counted[0],
                                      .passed_over = entry->stats.passed_over[0]};
     ct_report_fill_row(first, &entry->stats, 0, entry->enter_only, report->options->sort, &rows[i]);

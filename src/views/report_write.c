@@ -62,7 +62,7 @@ row_json(const struct ct_report_row *row)
   bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   json_t *json = json_pack(
-      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:b, s:I, s:I}",
+      "{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:I, s:o, s:b, s:I, s:I, s:b}",
       "name", ct_json_string(row->name), "module", ct_json_string(row->module), "calls", (json_int_t)row->calls,
       "total_ns", time_or_null(has_time, row->total_ns), "self_ns", time_or_null(has_time, row->self_ns), "off_ns",
       time_or_null(has_time && !row->off_is_bound, row->off_ns), "min_ns", time_or_null(timed, row->min_ns), "max_ns",
@@ -71,7 +71,8 @@ row_json(const struct ct_report_row *row)
       time_or_null(timed, row->p99_ns), "enter_only", (int)row->enter_only, "uncertain", (json_int_t)row->uncertain,
       "unfinished", (json_int_t)row->unfinished, "entered_before", (json_int_t)row->before, "orphans",
       (json_int_t)row->orphans, "left", left_json(row->unwound), "sampled", (int)(row->passed_over != 0), "recorded",
-      (json_int_t)(row->calls - row->passed_over - row->counted), "counted", (json_int_t)row->counted);
+      (json_int_t)(row->calls - row->passed_over - row->counted), "counted", (json_int_t)row->counted,
+      "was_out", (int)row->was_out);
   if (json != NULL && has_time && row->off_is_bound) {
     json_object_set_new(json, "off_at_most_ns", json_integer((json_int_t)row->off_ns));
   }
@@ -194,8 +195,8 @@ put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, boo
     put_time(out, has_time, row->off_ns);
   }
   ct_format_count(calls + 1, row->calls);
-  calls[0] = row->passed_over != 0 ? '~' : '+';
-  fprintf(out, "%12s ", row->passed_over != 0 || row->counted != 0 ? calls : calls + 1);
+  calls[0] = row->was_out ? '>' : row->passed_over != 0 ? '~' : '+';
+  fprintf(out, "%12s ", row->was_out || row->passed_over != 0 || row->counted != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
   for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
     put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
@@ -291,13 +292,14 @@ static void
 put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows, size_t count)
 {
   char events[CT_COUNT_CHARS], dropped[CT_COUNT_CHARS], number[CT_COUNT_CHARS];
-  uint64_t uncertain = 0, unfinished = 0, before = 0, passed_over = 0, counted = 0;
+  uint64_t uncertain = 0, unfinished = 0, before = 0, passed_over = 0, counted = 0, were_out = 0;
   for (size_t i = 0; i < count; i++) {
     uncertain += rows[i].uncertain;
     unfinished += rows[i].unfinished;
     before += rows[i].before;
     passed_over += rows[i].passed_over;
     counted += rows[i].counted;
+    were_out += rows[i].was_out;
   }
   fprintf(out, "\n%s events in %zu thread%s", ct_format_count(events, totals->events), totals->threads,
           totals->threads == 1 ? "" : "s");
@@ -325,6 +327,10 @@ put_totals_text(FILE *out, const struct ct_report_totals *totals, const struct c
         "calls with ~ are estimated: light hooks were sampled, the events stand for %s calls more than there are of "
         "them\n",
         ct_format_count(number, passed_over));
+  }
+  if (were_out != 0) {
+    fprintf(out, "calls with > are not all: %s function%s seen for some time (--budget)\n",
+            ct_format_count(number, were_out), were_out == 1 ? " was not" : "s were not");
   }
   if (counted != 0) {
     fprintf(

@@ -645,6 +645,7 @@ emit_gate_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struc
   ct_emit_inc32_store(out, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
   ct_emit_mov32_load(out, CT_R11, ct_mem(CT_R11, offsetof(struct ct_counter, calls)));
   ct_emit_and32_load(out, CT_R11, ct_mem_rip(spec->desc + CT_DESC_MASK));
+  ct_emit_cmp32_imm(out, CT_R11, 1);
   ct_emit_jcc_label(out, CT_JE, &record);
   emit_restore(out, CT_R11);
   ct_emit_jmp(out, desc->relocated);

@@ -174,6 +174,10 @@ all_memory(void)
     ct_emit_xadd_store(&code, mem, reg);
     line("decl %s", operand);
     ct_emit_dec32_store(&code, mem);
+    line("incl %s", operand);
+    ct_emit_inc32_store(&code, mem);
+    line("andl %s, %%%s", operand, names32[reg]);
+    ct_emit_and32_load(&code, reg, mem);
     line("jmp *%s", operand);
     ct_emit_jmp_load(&code, mem);
 #define ALU(name)                                                                                                      \
