@@ -117,7 +117,9 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
     double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
-    if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns ||
+    /* Ten looks a second: over the time that it was out a look costs a tenth of the limit at most. */
+    bool is_worth_it = (double)(now - function->since_ns) / 1e9 * allowed >= price;
+    if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns || !is_worth_it ||
         (any && probes + price > PROBES_SHARE * allowed)) {
       continue;
     }

@@ -155,7 +155,7 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
                                     .values = subject == VALUES ? CT_HOOK_VALUES_FEW : CT_HOOK_VALUES_NONE,
                                     .has_gate = subject == COUNTED || subject == OUTSIDE,
                                     .level = subject == OUTSIDE ? CT_LEVEL_OUT : CT_LEVEL_COUNTING,
-                                    .mask = UINT32_MAX,
+                                    .mask = 0, /* no call is recorded */
                                     .store_delta = bench->store_delta,
                                     .table = (uint64_t)bench->table,
                                     .function = function,

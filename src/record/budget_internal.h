@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What a session knows of its budget; budget.c, budget_look.c. */
+#ifndef CT_RECORD_BUDGET_INTERNAL_H
+#define CT_RECORD_BUDGET_INTERNAL_H
+
+#include "record/budget_choice.h"
+#include "record/session_internal.h"
+
+#define BUDGET_STEPS_KEPT     1000u
+#define BUDGET_DRAIN_NS_FIRST 15.0 /* of the drain's time an event */
+
+/* Where the level of a function is set: there may be several, of the hooks that it has had. */
+struct budget_gate {
+  uint64_t desc;
+  uint32_t fn;
+};
+
+struct budget_step {
+  uint64_t ns;
+  uint32_t fn;
+  uint8_t from, to;
+};
+
+struct session_budget {
+  struct ct_budget_function *functions; /* by id */
+  uint8_t *was_out;                     /* by id: at some time */
+  size_t function_count;
+  struct ct_budget_function **sorted;
+  struct budget_gate *gates;
+  size_t gate_count;
+  uint64_t modules_seen; /* what of the modules the gates were made of */
+  uint64_t begun_ns, looked_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
+  double drain_ns;         /* an event */
+  double rest;             /* of the drain's time what is no event's, ns a second */
+  double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
+  bool chosen;             /* once at least */
+  bool failed;             /* levels cannot be set: the process is about to end */
+  uint64_t steps;
+  struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
+};
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A recording that keeps to a budget (--budget). Ten times a second it is looked at how often each function was called
+ * and what processor time the process and the drain have used, and chosen how each function is seen (budget_choice.c).
+ *
+ * Nobody is stopped for that: hooks have gates (x86/trampoline.c), whose levels are a byte each in the process. What a
+ * function that is out still costs, a jump there and back, is saved by taking its patch out, many at once, with one
+ * stop; so is its way back in. In a process tree no patch is taken out: a forked child would not know of it.
+ *
+ * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first look is soon after the begin:
+ * what is not hot is recorded from then on, and also what has not been called at all.
+ *
+ * Costs are those that were measured when the recording began, times a factor: in a real program hooks find less in the
+ * caches than in the loop that they are measured in (docs/overhead.md). The drain's time is what its clock says.
+ */
+#include "base/clock.h"
+#include "record/budget_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_NS        100000000ull
+#define FIRST_LOOK_NS  50000000ull
+#define CPU_NS_LEAST   3000000ull    /* of the process's time: with less of it nothing can be said ... */
+#define IDLE_NS        1000000000ull /* ... until so long a time is over */
+#define CACHE_FACTOR   1.3
+#define DRAIN_NS_LEAST 5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
+#define DRAIN_NS_MOST  40.0
+#define STOP_NS        1000000000ull /* between two stops for patches */
+#define STOP_SOON_NS   150000000ull  /* ... where much is to be saved: */
+#define SOON_SHARE     0.3           /* of the limit */
+#define UNPATCH_SHARE  0.02          /* of the limit: what patches of functions that are out must cost for a stop */
+#define SMOOTH_SECONDS 2.0
+
+/* ---- the functions, and where their levels are ---- */
+
+static uint64_t
+sign(const struct ct_modules *modules)
+{
+  uint64_t sum = modules->count;
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    sum = sum * 31 + module->loads * 2u + module->loaded + module->layer_count * 7u + module->installed.region;
+  }
+  return sum | 1;
+}
+
+static bool
+grow(struct session_budget *budget, size_t count)
+{
+  if (count <= budget->function_count) {
+    return true;
+  }
+  struct ct_budget_function *functions = reallocarray(budget->functions, count, sizeof(*functions));
+  budget->functions = functions != NULL ? functions : budget->functions;
+  uint8_t *was_out = realloc(budget->was_out, count);
+  budget->was_out = was_out != NULL ? was_out : budget->was_out;
+  struct ct_budget_function **sorted = reallocarray(budget->sorted, count, sizeof(struct ct_budget_function *));
+  budget->sorted = sorted != NULL ? sorted : budget->sorted;
+  if (functions == NULL || was_out == NULL || sorted == NULL) {
+    return false;
+  }
+  size_t more = count - budget->function_count;
+  memset(functions + budget->function_count, 0, more * sizeof(*functions));
+  memset(was_out + budget->function_count, 0, more);
+  budget->function_count = count;
+  return true;
+}
+
+static bool
+add_gate(struct session_budget *budget, size_t *capacity, uint64_t desc, uint32_t fn)
+{
+  if (budget->gate_count == *capacity) {
+    size_t grown = *capacity * 2 + 1024;
+    struct budget_gate *gates = reallocarray(budget->gates, grown, sizeof(*gates));
+    if (gates == NULL) {
+      return false;
+    }
+    budget->gates = gates;
+    *capacity = grown;
+  }
+  budget->gates[budget->gate_count++] = (struct budget_gate){desc, fn};
+  return true;
+}
+
+static bool
+add_module(struct session_budget *budget, const struct ct_module *module, uint32_t first_counted, size_t *capacity)
+{
+  const struct ct_plan *plan = module->plan;
+  uint32_t fn = module->installed.first_fn;
+  bool ok = grow(budget, fn + plan->hooked);
+  for (size_t i = 0; i < plan->count && ok; i++) {
+    if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+      continue;
+    }
+    struct ct_budget_function *function = &budget->functions[fn];
+    for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
+      const struct ct_installed *installed = ct_module_installed(module, which);
+      if (installed->gates != NULL && installed->gates[i] != 0) {
+        ok = add_gate(budget, capacity, installed->gates[i], fn);
+        if (!function->has_gate) {
+          function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
+          function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
+          function->has_gate = fn < CT_DRAIN_TALLIES;
+        }
+      }
+    }
+    fn++;
+  }
+  return ok;
+}
+
+static bool
+set_level(const struct ct_session *session, const struct budget_gate *gate, uint8_t seen)
+{
+  int fd = session->target.process.mem_fd;
+  uint8_t level = seen == CT_SEEN_FULL ? CT_LEVEL_FULL : seen == CT_SEEN_OUT ? CT_LEVEL_OUT : CT_LEVEL_COUNTING;
+  uint32_t mask = seen == CT_SEEN_SAMPLED ? CT_SEEN_SAMPLED_CALLS - 1 : UINT32_MAX;
+  return (level != CT_LEVEL_COUNTING ||
+          pwrite(fd, &mask, sizeof(mask), (off_t)(gate->desc + CT_DESC_MASK)) == sizeof(mask)) &&
+         pwrite(fd, &level, sizeof(level), (off_t)(gate->desc + CT_DESC_LEVEL)) == sizeof(level);
+}
+
+/* When libraries have come or gone, or hooks have been changed: all levels anew. */
+static bool
+find_gates(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  const struct ct_modules *modules = &session->recording.modules;
+  uint64_t signature = sign(modules);
+  size_t capacity = 0;
+  if (signature == budget->modules_seen) {
+    return true;
+  }
+  bool is_first = budget->modules_seen == 0 && !session->node.is_child;
+  free(budget->gates);
+  budget->gates = NULL;
+  budget->gate_count = 0;
+  for (size_t i = 0; i < modules->count; i++) {
+    const struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->installed.region != 0 &&
+        !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
+    if (!set_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen)) {
+      return false;
+    }
+  }
+  budget->modules_seen = signature;
+  return true;
+}
+
+/* ---- a look ---- */
+
+static int
+compare_rates(const void *a, const void *b)
+{
+  const struct ct_budget_function *left = *(struct ct_budget_function *const *)a,
+                                  *right = *(struct ct_budget_function *const *)b;
+  return left->rate < right->rate ? -1 : left->rate > right->rate;
+}
+
+/* Brings the rates up to date; how many functions are in budget->sorted. */
+static size_t
+read_rates(struct ct_session *session, double seconds, const struct ct_budget_costs *costs, double *spent_ns)
+{
+  struct session_budget *budget = session->budget;
+  const struct ct_drain_tally *tallies = ct_drain_tallies(session->recording.drain);
+  size_t count = 0;
+  *spent_ns = 0;
+  for (size_t fn = 0; fn < budget->function_count && fn < CT_DRAIN_TALLIES; fn++) {
+    struct ct_budget_function *function = &budget->functions[fn];
+    uint64_t recorded = atomic_load_explicit(&tallies[fn].recorded, memory_order_relaxed);
+    uint64_t counted = atomic_load_explicit(&tallies[fn].counted, memory_order_relaxed);
+    double calls = (double)(recorded - function->recorded), passed = (double)(counted - function->counted);
+    *spent_ns += calls * costs->full + passed * costs->counted;
+    function->recorded = recorded;
+    function->counted = counted;
+    if (!function->has_gate) {
+      continue;
+    }
+    if (function->seen != CT_SEEN_OUT) {
+      double rate = (calls + passed) / seconds;
+      function->rate = rate > function->rate ? rate : 0.7 * function->rate + 0.3 * rate;
+    } else if (!function->is_unpatched) {
+      *spent_ns += function->rate * seconds * costs->out;
+    }
+    budget->sorted[count++] = function;
+  }
+  qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
+  return count;
+}
+
+static void
+take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
+{
+  uint32_t fn = (uint32_t)(function - budget->functions);
+  if (budget->chosen) {
+    budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){now, fn, function->seen, function->wanted};
+    function->since_ns = now;
+  }
+  budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
+  function->seen = function->wanted;
+}
+
+/* ---- patches ---- */
+
+/* Patches of functions that are out are taken out, and those of functions that are not are put back. */
+static bool
+switch_module(struct session_budget *budget, const struct ct_remote *remote, const struct ct_module *module,
+              uint64_t now)
+{
+  const struct ct_plan *plan = module->plan;
+  uint8_t *switches = malloc(plan->count + 1);
+  bool ok = switches != NULL;
+  for (size_t which = 1; which < module->layer_count + 2 && ok; which++) {
+    const struct ct_installed *installed = ct_module_installed(module, which);
+    uint32_t fn = module->installed.first_fn;
+    bool any = false;
+    memset(switches, CT_SWITCH_LEAVE, plan->count + 1);
+    for (size_t i = 0; i < plan->count; i++) {
+      if (plan->functions[i].refusal != CT_REFUSED_NOT) {
+        continue;
+      }
+      struct ct_budget_function *function = &budget->functions[fn++];
+      bool is_active = module->active == NULL ? which == 1 : module->active[i] == which;
+      if (installed->gates == NULL || installed->gates[i] == 0 || !is_active) {
+        continue;
+      }
+      bool wants_out = function->seen == CT_SEEN_OUT && ct_requested_for_none(&plan->functions[i]) == CT_REQUESTED_NONE;
+      if (wants_out != function->is_unpatched && (wants_out || function->seen != CT_SEEN_OUT)) {
+        switches[i] = wants_out ? CT_SWITCH_OFF : CT_SWITCH_ON;
+        any = true;
+      }
+    }
+    ok = !any || ct_install_switch(remote, installed, switches) == 0;
+    fn = module->installed.first_fn;
+    for (size_t i = 0; i < plan->count && ok && any; i++) {
+      if (plan->functions[i].refusal == CT_REFUSED_NOT) {
+        struct ct_budget_function *function = &budget->functions[fn++];
+        function->is_unpatched = switches[i] == CT_SWITCH_OFF  ? true
+                                 : switches[i] == CT_SWITCH_ON ? false
+                                                               : function->is_unpatched; /* BUSY: the next time */
+      }
+    }
+  }
+  free(switches);
+  return ok;
+}
+
+/* Is there something that is worth a stop, so long after the last one? */
+static bool
+wants_stop(const struct session_budget *budget, const struct ct_budget_costs *costs, double allowed_ns, uint64_t age)
+{
+  double saved = 0;
+  bool comes_back = false;
+  for (size_t fn = 0; fn < budget->function_count; fn++) {
+    const struct ct_budget_function *function = &budget->functions[fn];
+    comes_back |= function->is_unpatched && function->seen != CT_SEEN_OUT;
+    if (function->seen == CT_SEEN_OUT && !function->is_unpatched) {
+      saved += function->rate * costs->out;
+    }
+  }
+  return age >= STOP_NS ? comes_back || saved > UNPATCH_SHARE * allowed_ns
+                        : age >= STOP_SOON_NS && saved > SOON_SHARE * allowed_ns;
+}
+
+static void
+switch_patches(struct ct_session *session, const struct ct_budget_costs *costs, double allowed_ns, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_modules *modules = &session->recording.modules;
+  struct ct_diag diag = {""};
+  if (session->node.tree != NULL || session->target.is_stopped ||
+      !wants_stop(budget, costs, allowed_ns, now - budget->stopped_ns)) {
+    return;
+  }
+  budget->stopped_ns = now;
+  if (session_stop_threads(session, &diag) != 0) {
+    return; /* the next time */
+  }
+  struct ct_remote remote = session_stopped_remote(session);
+  for (size_t i = 0; i < modules->count; i++) {
+    struct ct_module *module = &modules->items[i];
+    if (module->loaded && module->plan != NULL && module->installed.gates != NULL &&
+        module->installed.first_fn + module->plan->hooked <= budget->function_count) {
+      switch_module(budget, &remote, module, now);
+    }
+  }
+  session_resume_threads(session);
+}
+
+/* ---- the whole ---- */
+
+static double
+at_least(double x, double least)
+{
+  return x > least ? x : least;
+}
+
+static struct ct_budget_costs
+costs_of(const struct ct_session *session)
+{
+  const struct ct_hook_costs *c = &session->recording.manifest.costs;
+  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest) * CACHE_FACTOR;
+  double full = (c->enter_before + c->enter_after + c->return_before + c->return_after) * tick_ns;
+  /* Measured on a machine that was busy they may be anything. */
+  return (struct ct_budget_costs){.full = at_least(full, 20) + 2 * session->budget->drain_ns,
+                                  .counted = at_least(c->counted * tick_ns, 1.5),
+                                  .out = at_least(c->out * tick_ns, 0.7)};
+}
+
+/* What the drain's time is an event, and what of it is no event's, ns a second. */
+static double
+read_drain(struct ct_session *session, double seconds)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_drain_numbers numbers;
+  ct_drain_numbers(session->recording.drain, &numbers);
+  uint64_t cpu = ct_drain_cpu_ns(session->recording.drain);
+  double used = cpu > budget->drain_cpu_ns ? (double)(cpu - budget->drain_cpu_ns) : 0;
+  double events = numbers.events > budget->events ? (double)(numbers.events - budget->events) : 0;
+  budget->drain_cpu_ns = cpu;
+  budget->events = numbers.events;
+  if (events > 1000) {
+    double each = used / events;
+    each = each < DRAIN_NS_LEAST ? DRAIN_NS_LEAST : each > DRAIN_NS_MOST ? DRAIN_NS_MOST : each;
+    budget->drain_ns = 0.7 * budget->drain_ns + 0.3 * each;
+  }
+  return at_least(used - events * budget->drain_ns, 0) / seconds;
+}
+
+static void
+look(struct ct_session *session, uint64_t now, uint64_t cpu)
+{
+  struct session_budget *budget = session->budget;
+  double seconds = (double)(now - budget->looked_ns) / 1e9, spent_ns;
+  double used = cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0;
+  budget->looked_ns = now;
+  budget->cpu_ns = cpu;
+  double rest_now = read_drain(session, seconds); /* at the begin that is much, but only once */
+  budget->rest = budget->chosen ? 0.9 * budget->rest + 0.1 * rest_now : 0;
+  struct ct_budget_costs costs = costs_of(session);
+  size_t count = read_rates(session, seconds, &costs, &spent_ns);
+  double hooks = spent_ns * (costs.full - 2 * budget->drain_ns) / costs.full; /* roughly: of the process's time */
+  double own = at_least(used - hooks, used / 10) / seconds;
+  double allowed = at_least(session->options.budget * own - budget->rest, session->options.budget * own / 4);
+  double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
+  budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * seconds;
+  budget->own_ns = left * budget->own_ns + own * seconds;
+  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->chosen);
+  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
+    const struct budget_gate *gate = &budget->gates[i];
+    const struct ct_budget_function *function = &budget->functions[gate->fn];
+    if (function->has_gate && function->wanted != function->seen) {
+      budget->failed = !set_level(session, gate, function->wanted);
+    }
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
+      take_step(budget, budget->sorted[i], now);
+    }
+  }
+  budget->chosen = true;
+  session->recording.manifest_is_old = true;
+  switch_patches(session, &costs, allowed, now);
+}
+
+int
+session_serve_budget(struct ct_session *session, int ms)
+{
+  struct session_budget *budget = session->budget;
+  uint64_t now = ct_now_ns(), cpu = 0;
+  if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
+    return ms;
+  }
+  uint64_t each = budget->chosen ? LOOK_NS : FIRST_LOOK_NS;
+  if (now - budget->looked_ns >= each &&
+      ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) &&
+      (cpu - budget->cpu_ns >= CPU_NS_LEAST || now - budget->looked_ns >= IDLE_NS)) {
+    if (find_gates(session)) {
+      look(session, now, cpu);
+    } else {
+      budget->failed = true;
+    }
+  }
+  int wait = (int)(each / 1000000);
+  return wait < ms ? wait : ms;
+}

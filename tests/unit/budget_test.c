@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* How functions are seen under a budget: record/budget_choice.c. */
+#include "record/budget_choice.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define COUNT  1000u
+#define SECOND 1000000000ull
+
+static const struct ct_budget_costs costs = {.full = 60, .counted = 4, .out = 3};
+
+struct scene {
+  struct ct_budget_function functions[COUNT];
+  struct ct_budget_function *sorted[COUNT];
+  uint64_t now;
+};
+
+static int
+compare(const void *a, const void *b)
+{
+  double x = (*(struct ct_budget_function *const *)a)->rate, y = (*(struct ct_budget_function *const *)b)->rate;
+  return x < y ? -1 : x > y;
+}
+
+/* Function i is called a little more often than the one before: i, up to some 100 million times a second. */
+static struct scene *
+make_scene(void)
+{
+  struct scene *scene = calloc(1, sizeof(*scene));
+  double rate = 1;
+  for (size_t i = 0; i < COUNT; i++) {
+    scene->functions[i] = (struct ct_budget_function){
+        .rate = rate, .seen = CT_SEEN_SAMPLED, .has_gate = true, .has_counter = i % 50 != 7};
+    scene->functions[i].seen = scene->functions[i].has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
+    scene->sorted[i] = &scene->functions[i];
+    rate *= 1.0186;
+  }
+  scene->now = 100 * SECOND;
+  return scene;
+}
+
+static double
+spent(const struct scene *scene)
+{
+  double sum = 0;
+  for (size_t i = 0; i < COUNT; i++) {
+    const struct ct_budget_function *function = &scene->functions[i];
+    sum += function->seen == CT_SEEN_OUT && function->is_unpatched
+               ? 0
+               : function->rate * ct_budget_call_cost(&costs, function->seen);
+  }
+  return sum;
+}
+
+/* A look: what was chosen is done, and patches of functions that are out go. Returns the steps. */
+static size_t
+look(struct scene *scene, double allowed, bool is_first)
+{
+  size_t steps = 0;
+  qsort(scene->sorted, COUNT, sizeof(scene->sorted[0]), compare);
+  ct_budget_choose(scene->sorted, COUNT, &costs, allowed, scene->now, is_first);
+  for (size_t i = 0; i < COUNT; i++) {
+    struct ct_budget_function *function = &scene->functions[i];
+    steps += function->wanted != function->seen;
+    function->since_ns = function->wanted != function->seen && !is_first ? scene->now : function->since_ns;
+    function->seen = function->wanted;
+    function->is_unpatched = function->seen == CT_SEEN_OUT;
+  }
+  scene->now += SECOND / 10;
+  return steps;
+}
+
+static size_t
+seen_so(const struct scene *scene, uint8_t seen)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < COUNT; i++) {
+    count += scene->functions[i].seen == seen;
+  }
+  return count;
+}
+
+/* Within two seconds it is held, and many functions are fully seen; then few functions change. */
+static void
+test_settles(void **state)
+{
+  static const double allowed[] = {2e7, 5e7, 1e8, 1e9};
+  for (size_t a = 0; a < sizeof(allowed) / sizeof(allowed[0]); a++) {
+    struct scene *scene = make_scene();
+    look(scene, allowed[a], true);
+    for (int i = 0; i < 19; i++) {
+      look(scene, allowed[a], false);
+    }
+    assert_true(spent(scene) <= allowed[a]);
+    assert_true(seen_so(scene, CT_SEEN_FULL) > COUNT / 4);
+    size_t full = seen_so(scene, CT_SEEN_FULL), steps = 0;
+    double sum = 0;
+    for (int i = 0; i < 600; i++) {
+      steps += look(scene, allowed[a], false);
+      sum += spent(scene);
+    }
+    assert_true(sum / 600 <= allowed[a]);
+    assert_true(seen_so(scene, CT_SEEN_FULL) + 20 > full);
+    assert_true(steps < 60 * 40); /* a minute: functions that are out are tried now and then */
+    free(scene);
+  }
+  (void)state;
+}
+
+/* One that is called more is not seen better, but where it has no counter; none of these is counted. */
+static void
+test_order(void **state)
+{
+  struct scene *scene = make_scene();
+  look(scene, 5e7, true);
+  for (int i = 0; i < 20; i++) {
+    look(scene, 5e7, false);
+  }
+  uint8_t worst = CT_SEEN_FULL;
+  for (size_t i = 0; i < COUNT; i++) {
+    const struct ct_budget_function *function = &scene->functions[i];
+    if (!function->has_counter) {
+      assert_true(function->seen == CT_SEEN_FULL || function->seen == CT_SEEN_OUT);
+    } else {
+      assert_true(function->seen >= worst);
+      worst = function->seen;
+    }
+  }
+  assert_int_equal(worst, CT_SEEN_OUT);
+  free(scene);
+  (void)state;
+}
+
+/* A function that is suddenly called a thousand times as often is held again in two seconds, and comes back after. */
+static void
+test_jump(void **state)
+{
+  struct scene *scene = make_scene();
+  struct ct_budget_function *jumps = &scene->functions[300];
+  look(scene, 1e8, true);
+  for (int i = 0; i < 30; i++) {
+    look(scene, 1e8, false);
+  }
+  assert_int_equal(jumps->seen, CT_SEEN_FULL);
+  double before = jumps->rate;
+  jumps->rate = 3e7;
+  assert_true(spent(scene) > 1e8);
+  for (int i = 0; i < 20; i++) {
+    look(scene, 1e8, false);
+  }
+  assert_true(spent(scene) <= 1e8);
+  assert_true(jumps->seen > CT_SEEN_FULL);
+  jumps->rate = before;
+  for (int i = 0; i < 100; i++) {
+    look(scene, 1e8, false);
+  }
+  assert_int_equal(jumps->seen, CT_SEEN_FULL);
+  free(scene);
+  (void)state;
+}
+
+/* With all the time that there is everything is fully seen, also what nobody calls. */
+static void
+test_enough(void **state)
+{
+  struct scene *scene = make_scene();
+  scene->functions[5].rate = 0;
+  look(scene, 1e12, true);
+  assert_int_equal(seen_so(scene, CT_SEEN_FULL), COUNT);
+  free(scene);
+  (void)state;
+}
+
+/* Without any the functions that nobody calls are fully seen, and no number is odd. */
+static void
+test_nothing(void **state)
+{
+  struct scene *scene = make_scene();
+  for (size_t i = 0; i < COUNT; i += 2) {
+    scene->functions[i].rate = 0;
+  }
+  look(scene, 0, true);
+  for (int i = 0; i < 20; i++) {
+    look(scene, 0, false);
+  }
+  for (size_t i = 0; i < COUNT; i++) {
+    assert_int_equal(scene->functions[i].seen, i % 2 == 0 ? CT_SEEN_FULL : CT_SEEN_OUT);
+  }
+  free(scene);
+  (void)state;
+}
+
+int
+main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_settles), cmocka_unit_test(test_order),
+                                     cmocka_unit_test(test_jump), cmocka_unit_test(test_enough),
+                                     cmocka_unit_test(test_nothing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
