@@ -57,6 +57,7 @@ GROUPS = {
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
     "pieces": Group(["pieces.py"]),
+    "budget": Group(["budget.py"], "alone"),
     "triggers": Group(["triggers.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),

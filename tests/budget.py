@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""--budget: what is counted equals what the program counts itself, whatever is done about the budget meanwhile.
+
+    tests/budget.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import harness
+from harness import case, expect, main, wait_for
+
+NAMES = ("hottest", "hot", "warm", "cool", "jumps", "rare")
+
+FORKS = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sum;
+__attribute__((noinline)) void in_child(void) { sum++; }
+__attribute__((noinline)) void in_parent(void) { sum++; }
+__attribute__((noinline)) void busy(void) { for (volatile int i = 0; i < 3000000; i++) sum += i; }
+int main(int argc, char **argv) {
+  for (int n = 0; n < 8; n++) {
+    for (int i = 0; i < 30000; i++) in_parent();
+    busy();
+    if (fork() == 0) {
+      for (int k = 0; k < 5; k++) { for (int i = 0; i < 20000; i++) in_child(); busy(); }
+      _exit(n);
+    }
+  }
+  int status, all = 0;
+  while (wait(&status) > 0) all += WEXITSTATUS(status);
+  printf("%d\n", all);
+  fflush(stdout);
+  if (argc > 1) execl(argv[0], argv[0], (char *)0);
+  return 3;
+}
+"""
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.program = self.compile("programs/budget.c", "-O2", "-g", "-pthread")
+
+    def ask(self, *words, status=0):
+        result = self.execute(self.contrail, *words)
+        expect(result.returncode == status, f"{words}: status {result.returncode}: {result.stderr[:500]}")
+        return result.stdout if status == 0 else result.stderr
+
+    def rows(self, *words):
+        return super().rows("--limit", "0", *words)
+
+    def budget(self):
+        return self.info()["budget"]
+
+    def compare(self, out, missing=()):
+        truth = {name: int(number) for name, number in (line.split() for line in out.splitlines())}
+        expect(set(truth) == set(NAMES), f"output {out!r}")
+        rows = self.rows()
+        seen = []
+        for name in NAMES:
+            row = rows[name]
+            if row["was_out"] or name in missing:
+                expect(row["calls"] <= truth[name], f"{name}: {row['calls']} calls, {truth[name]} in truth")
+            else:
+                expect(row["calls"] == truth[name], f"{name}: {row['calls']} calls, {truth[name]} in truth")
+            expect(row["calls"] == row["counted"] + row["recorded"], f"{name}: {row}")
+            seen.append(f"{name} {'out' if row['was_out'] else 'all of'} {truth[name]:,}")
+        return ", ".join(seen)
+
+
+def compared(scene, limit):
+    out = scene.execute(scene.contrail, "record", "-o", scene.trace, "--budget", limit, "--", scene.program, "2", "7")
+    expect(out.returncode == 7, f"status {out.returncode}: {out.stderr[:500]}")
+    told = scene.compare(out.stdout)
+    budget = scene.budget()
+    expect(abs(budget["limit"] - float(limit[:-1]) / 100) < 1e-9, f"{budget['limit']}")
+    expect(all(step["from"] != step["to"] for step in budget["last_steps"]), "a step that is none")
+    expect(budget["full"] > 10 * (budget["sampled"] + budget["counted"] + budget["out"]), f"few functions are fully seen: {budget}")
+    return f"{told}; {budget['steps']} steps, spent {100 * budget['spent']:.1f} %"
+
+
+@case
+def two_percent(scene):
+    """Threads that come and go, a function whose rate jumps: counts are those of the program."""
+    return compared(scene, "2%")
+
+
+@case
+def ten_percent(scene):
+    return compared(scene, "10%")
+
+
+@case
+def much(scene):
+    told = compared(scene, "900%")
+    expect(not scene.budget()["were_out"], "functions were out although there was time for all")
+    return told
+
+
+@case
+def pieces(scene):
+    """The counted calls of all pieces of the time are those of the whole."""
+    scene.ask("record", "-q", "-o", scene.trace, "--budget", "10%", "--", scene.program, "1.5")
+    whole = scene.rows()
+    seconds = scene.info()["duration_ns"] / 1e9
+    cuts = [0, seconds / 3, seconds / 2, seconds + 1]
+    for name in NAMES:
+        expect(whole[name]["counted"] > 0 or name in ("rare",), f"{name} was never counted")
+    sums = dict.fromkeys(NAMES, 0)
+    for begin, end in zip(cuts, cuts[1:]):
+        rows = scene.rows("--from", f"{begin:.9f}", "--to", f"{end:.9f}")
+        for name in NAMES:
+            sums[name] += rows[name]["counted"] if name in rows else 0
+    for name in NAMES:
+        expect(sums[name] == whole[name]["counted"], f"{name}: {sums[name]} counted in the pieces, {whole[name]['counted']} in the whole")
+
+
+@case
+def shown(scene):
+    """Where a number is not all, or not of all calls, the text says it."""
+    scene.ask("record", "-q", "-o", scene.trace, "--budget", "1%", "--", scene.program, "2")
+    text = scene.ask("report", "--limit", "0", scene.trace)
+    rows = scene.rows()
+    for line in text.splitlines():
+        name = line.split()[-1] if line.split() else ""
+        if name in NAMES:
+            mark = ">" if rows[name]["was_out"] else "+" if rows[name]["counted"] else ""
+            expect(f" {mark}{rows[name]['calls']:,} " in line, f"{name}: {line!r}")
+    expect("calls with + are exact" in text, "the report does not say what + is")
+    expect(not any(row["was_out"] for row in rows.values()) or "calls with > are not all" in text, "the report does not say what > is")
+    expect("\nbudget     1 %, of late " in scene.ask("info", scene.trace), "info does not say it")
+    lines = [json.loads(line) for line in scene.ask("replay", "--json", "--function", "hot", scene.trace).splitlines()]
+    counted = sum(line["calls"] for line in lines if line["kind"] == "counted")
+    expect(counted == rows["hot"]["counted"], f"replay: {counted} counted, report: {rows['hot']['counted']}")
+
+
+@case
+def attached(scene):
+    """To a process that runs; and it runs on as before."""
+    program = subprocess.Popen([scene.program, "4", "5"], stdout=subprocess.PIPE, text=True)
+    time.sleep(0.3)
+    recorder = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--budget", "5%", str(program.pid)],
+                                stderr=subprocess.PIPE, text=True)
+    wait_for("the session", lambda: scene.execute(scene.contrail, "status", "--json", str(program.pid)).returncode == 0)
+    time.sleep(1.5)
+    status = json.loads(scene.execute(scene.contrail, "status", "--json", str(program.pid)).stdout)
+    expect(status["budget"]["limit"] == 0.05 and status["budget"]["full"] > 0, f"status: {status.get('budget')}")
+    expect("budget " in scene.execute(scene.contrail, "status", str(program.pid)).stdout, "status does not show it")
+    recorder.send_signal(signal.SIGINT)
+    err = recorder.communicate(timeout=60)[1]
+    out = program.communicate(timeout=60)[0]
+    expect(program.returncode == 5, f"status {program.returncode}; {err}")
+    scene.compare(out, missing=NAMES)
+
+
+@case
+def recorder_killed(scene):
+    """At any moment, while levels are set and patches are taken out: the program does not notice."""
+    lots = random.Random(7)
+    for _ in range(8):
+        trace = scene.path(f"trace-{lots.random()}")
+        recorder = subprocess.Popen([scene.contrail, "record", "-o", trace, "--budget", "1%", "--", scene.program, "1.2", "9"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        wait_for("the trace", lambda: os.path.exists(os.path.join(trace, "thread_0", "index.ctb")) or recorder.poll() is not None)
+        time.sleep(lots.random() * 0.9)
+        recorder.kill()
+        out = recorder.communicate(timeout=60)[0]  # the program has it open until its end
+        expect(sorted(line.split()[0] for line in out.splitlines()) == sorted(NAMES), f"output {out!r}")
+
+
+@case
+def children(scene):
+    """Forked children that are followed have counters of their own; an exec begins anew."""
+    source = scene.write("forks.c", FORKS)
+    program = scene.path("forks")
+    subprocess.run(["gcc", "-O1", "-o", program, source], check=True)
+    out = scene.execute(scene.contrail, "record", "--follow", "-o", scene.trace, "--budget", "50%", "--", program, "again")
+    expect(out.returncode == 3 and out.stdout == "28\n28\n", f"{out.returncode} {out.stdout!r} {out.stderr[:300]}")
+    rows = scene.rows("--family")
+    for name, calls in (("in_child", 16 * 100000), ("in_parent", 16 * 30000)):
+        row = rows[name]
+        expect(row["calls"] == calls or (row["was_out"] and row["calls"] < calls), f"{name}: {row['calls']} calls, {calls} in truth")
+
+
+@case
+def refused(scene):
+    for value in ("0", "x", "-5%", "1001%", "5%%", "", "nan"):
+        err = scene.ask("record", "-o", scene.trace, "--budget", value, "--", "true", status=2)
+        expect("--budget takes a percentage" in err, f"{value}: {err!r}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
