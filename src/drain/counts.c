@@ -92,9 +92,32 @@ drain_counts_take_slot(struct ct_drain *drain, uint32_t slot)
 void
 drain_counts_take(struct ct_drain *drain)
 {
+  uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     drain_counts_take_slot(drain, slot);
   }
+  /* release: whoever sees it sees the tallies */
+  atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
+}
+
+bool
+drain_counts_asked(struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.asked, memory_order_relaxed) !=
+         atomic_load_explicit(&drain->counts.taken, memory_order_relaxed);
+}
+
+void
+ct_drain_ask_counts(struct ct_drain *drain)
+{
+  atomic_fetch_add_explicit(&drain->counts.asked, 1, memory_order_release);
+}
+
+bool
+ct_drain_has_counts(struct ct_drain *drain)
+{
+  return atomic_load_explicit(&drain->counts.asked, memory_order_relaxed) ==
+         atomic_load_explicit(&drain->counts.taken, memory_order_acquire);
 }
 
 void

@@ -500,7 +500,8 @@ wait_for_work(struct ct_drain *drain, uint32_t doorbell)
 {
   struct ct_ring_header *ring = drain->ring;
   bool is_idle = drain->idle_rounds >= IDLE_ROUNDS && __atomic_load_n(&ring->unwoken, __ATOMIC_RELAXED) == 0;
-  struct timespec wait = {0, is_idle ? IDLE_NS : CHECK_NS};
+  bool is_thrifty = drain->counts.counters != NULL; /* under a budget each look costs */
+  struct timespec wait = {0, is_idle || is_thrifty ? IDLE_NS : CHECK_NS};
   /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its doorbell. */
   __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&ring->drain_doorbell, __ATOMIC_SEQ_CST) == doorbell) {
@@ -560,7 +561,7 @@ drain_main(void *context)
       drain_settle_details(drain);
       checked = now;
     }
-    if (now - counted > COUNTS_NS) {
+    if (now - counted > COUNTS_NS || drain_counts_asked(drain)) {
       drain_counts_take(drain);
       counted = now;
     }

@@ -191,6 +191,9 @@ struct ct_drain_numbers {
 void ct_drain_numbers(const struct ct_drain *drain, struct ct_drain_numbers *numbers);
 /* By function id, CT_DRAIN_TALLIES of them; any thread may read them. NULL: the image's ring has no counters. */
 const struct ct_drain_tally *ct_drain_tallies(const struct ct_drain *drain);
+/* Asks for them to be brought up to date; that is done within milliseconds, and then the second one is true. */
+void ct_drain_ask_counts(struct ct_drain *drain);
+bool ct_drain_has_counts(struct ct_drain *drain);
 /* Processor time that the drain's thread has used; 0: not known. By who starts and stops it. */
 uint64_t ct_drain_cpu_ns(const struct ct_drain *drain);
 /* Under the lock. */

@@ -35,7 +35,8 @@ session_begin_budget(struct ct_session *session)
   budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
   budget->drain_ns = BUDGET_DRAIN_NS_FIRST;
   budget->modules_seen = 0;
-  budget->chosen = false;
+  budget->chosen = budget->asked = false;
+  ct_budget_factor_begin(&budget->factor, budget->begun_ns);
   budget->failed = false;
 }
 
@@ -106,6 +107,8 @@ session_budget_json(struct ct_session *session)
                                     (json_int_t)step->fn, "from", seen_names[step->from], "to", seen_names[step->to]));
   }
   json_t *json = ct_budget_json(&sums);
+  json_object_set_new(json, "cost_factor", json_real(budget != NULL ? ct_budget_factor(&budget->factor) : 1));
+  json_object_set_new(json, "experiments", json_integer(budget != NULL ? (json_int_t)budget->factor.done : 0));
   json_object_set_new(json, "were_out", out);
   json_object_set_new(json, "last_steps", steps);
   return json;

@@ -18,12 +18,15 @@ enum ct_seen {
 
 struct ct_budget_function {
   double rate;                /* calls a second; of one that is out, when that was last known */
+  double calls;               /* since the look before the last */
+  double before, apart;       /* calls a ns of processor time, of an experiment (budget_factor.c) */
   uint64_t recorded, counted; /* calls so far, at the last look */
   uint64_t since_ns;          /* of the last step */
   uint64_t retry_ns;          /* of one that is out: it is looked at again then */
   uint8_t seen, wanted;       /* enum ct_seen: now, and by the last choice */
   bool has_gate;              /* how it is seen can be changed ... */
   bool has_counter;           /* ... and its calls can be counted */
+  bool is_apart;              /* it is only counted, until the next look */
   bool is_unpatched;          /* it is out, and costs nothing */
   uint8_t backoff;            /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };

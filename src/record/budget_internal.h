@@ -3,7 +3,7 @@
 #ifndef CT_RECORD_BUDGET_INTERNAL_H
 #define CT_RECORD_BUDGET_INTERNAL_H
 
-#include "record/budget_choice.h"
+#include "record/budget_factor.h"
 #include "record/session_internal.h"
 
 #define BUDGET_STEPS_KEPT     1000u
@@ -33,8 +33,11 @@ struct session_budget {
   double drain_ns;         /* an event */
   double rest;             /* of the drain's time what is no event's, ns a second */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
-  bool chosen;             /* once at least */
-  bool failed;             /* levels cannot be set: the process is about to end */
+  struct ct_budget_factor factor;
+  size_t last_steps; /* of the last look */
+  bool asked;        /* the drain, for a look */
+  bool chosen;       /* once at least */
+  bool failed;       /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };

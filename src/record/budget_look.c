@@ -10,8 +10,8 @@
  * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first look is soon after the begin:
  * what is not hot is recorded from then on, and also what has not been called at all.
  *
- * Costs are those that were measured when the recording began, times a factor: in a real program hooks find less in the
- * caches than in the loop that they are measured in (docs/overhead.md). The drain's time is what its clock says.
+ * Costs are those that were measured when the recording began, times a factor that is found in the program itself
+ * (budget_factor.c). The drain's time is what its clock says.
  */
 #include "base/clock.h"
 #include "record/budget_internal.h"
@@ -20,18 +20,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_NS        100000000ull
-#define FIRST_LOOK_NS  50000000ull
-#define CPU_NS_LEAST   3000000ull    /* of the process's time: with less of it nothing can be said ... */
-#define IDLE_NS        1000000000ull /* ... until so long a time is over */
-#define CACHE_FACTOR   1.3
-#define DRAIN_NS_LEAST 5.0 /* of the drain's time an event: at least, and at most: the rest is no event's */
-#define DRAIN_NS_MOST  40.0
-#define STOP_NS        1000000000ull /* between two stops for patches */
-#define STOP_SOON_NS   150000000ull  /* ... where much is to be saved: */
-#define SOON_SHARE     0.3           /* of the limit */
-#define UNPATCH_SHARE  0.02          /* of the limit: what patches of functions that are out must cost for a stop */
-#define SMOOTH_SECONDS 2.0
+#define LOOK_NS             100000000ull
+#define FIRST_LOOK_NS       50000000ull
+#define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
+#define IDLE_NS             1000000000ull /* ... until so long a time is over */
+#define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
+#define COUNTED_NS_LEAST    1.0
+#define OUT_NS_LEAST        0.7
+#define ASKED_MS            3          /* until the drain has answered */
+#define RATE_LEAST          0.2        /* calls a second: with less it is not called */
+#define STEADY_STEPS        20u        /* in a look: with more of them there is no experiment */
+#define EXPERIMENT_NS_LEAST 20000000.0 /* of processor time in each of its looks */
+#define DRAIN_NS_LEAST      5.0        /* of the drain's time an event: at least, and at most: the rest is no event's */
+#define DRAIN_NS_MOST       40.0
+#define STOP_NS             1000000000ull /* between two stops for patches */
+#define STOP_SOON_NS        150000000ull  /* ... where much is to be saved: */
+#define SOON_SHARE          0.3           /* of the limit */
+#define UNPATCH_SHARE       0.02 /* of the limit: what patches of functions that are out must cost for a stop */
+#define SMOOTH_SECONDS      2.0
 
 /* ---- the functions, and where their levels are ---- */
 
@@ -163,20 +169,23 @@ compare_rates(const void *a, const void *b)
   return left->rate < right->rate ? -1 : left->rate > right->rate;
 }
 
-/* Brings the rates up to date; how many functions are in budget->sorted. */
+/* Brings the rates up to date; how many functions are in budget->sorted: all that are called, or are out. */
 static size_t
-read_rates(struct ct_session *session, double seconds, const struct ct_budget_costs *costs, double *spent_ns)
+read_rates(struct ct_session *session, double seconds, uint64_t now, const struct ct_budget_costs *costs,
+           double *spent_ns, bool *has_idle)
 {
   struct session_budget *budget = session->budget;
   const struct ct_drain_tally *tallies = ct_drain_tallies(session->recording.drain);
   size_t count = 0;
   *spent_ns = 0;
+  *has_idle = false;
   for (size_t fn = 0; fn < budget->function_count && fn < CT_DRAIN_TALLIES; fn++) {
     struct ct_budget_function *function = &budget->functions[fn];
     uint64_t recorded = atomic_load_explicit(&tallies[fn].recorded, memory_order_relaxed);
     uint64_t counted = atomic_load_explicit(&tallies[fn].counted, memory_order_relaxed);
     double calls = (double)(recorded - function->recorded), passed = (double)(counted - function->counted);
     *spent_ns += calls * costs->full + passed * costs->counted;
+    function->calls = calls + passed;
     function->recorded = recorded;
     function->counted = counted;
     if (!function->has_gate) {
@@ -188,7 +197,16 @@ read_rates(struct ct_session *session, double seconds, const struct ct_budget_co
     } else if (!function->is_unpatched) {
       *spent_ns += function->rate * seconds * costs->out;
     }
-    budget->sorted[count++] = function;
+    if (function->rate < RATE_LEAST) {
+      function->rate = 0;
+    }
+    function->wanted = function->seen;
+    if (function->rate != 0 || function->seen == CT_SEEN_OUT) {
+      budget->sorted[count++] = function;
+    } else if (function->seen != CT_SEEN_FULL && now - function->since_ns >= IDLE_NS) {
+      function->wanted = CT_SEEN_FULL; /* nobody calls it */
+      *has_idle = true;
+    }
   }
   qsort(budget->sorted, count, sizeof(struct ct_budget_function *), compare_rates);
   return count;
@@ -301,16 +319,28 @@ at_least(double x, double least)
   return x > least ? x : least;
 }
 
+/* As measured, but on a machine that was busy that may be anything. */
+static struct ct_budget_costs
+measured_costs(const struct ct_session *session)
+{
+  const struct ct_hook_costs *c = &session->recording.manifest.costs;
+  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest);
+  double full = (c->enter_before + c->enter_after + c->return_before + c->return_after) * tick_ns;
+  return (struct ct_budget_costs){.full = at_least(full, FULL_NS_LEAST),
+                                  .counted = at_least(c->counted * tick_ns, COUNTED_NS_LEAST),
+                                  .out = at_least(c->out * tick_ns, OUT_NS_LEAST)};
+}
+
+/* As they are in this program, with the drain's part. */
 static struct ct_budget_costs
 costs_of(const struct ct_session *session)
 {
-  const struct ct_hook_costs *c = &session->recording.manifest.costs;
-  double tick_ns = ct_manifest_tick_ns(&session->recording.manifest) * CACHE_FACTOR;
-  double full = (c->enter_before + c->enter_after + c->return_before + c->return_after) * tick_ns;
-  /* Measured on a machine that was busy they may be anything. */
-  return (struct ct_budget_costs){.full = at_least(full, 20) + 2 * session->budget->drain_ns,
-                                  .counted = at_least(c->counted * tick_ns, 1.5),
-                                  .out = at_least(c->out * tick_ns, 0.7)};
+  double factor = ct_budget_factor(&session->budget->factor);
+  struct ct_budget_costs costs = measured_costs(session);
+  costs.full = costs.full * factor + 2 * session->budget->drain_ns;
+  costs.counted *= factor;
+  costs.out *= factor;
+  return costs;
 }
 
 /* What the drain's time is an event, and what of it is no event's, ns a second. */
@@ -333,6 +363,86 @@ read_drain(struct ct_session *session, double seconds)
   return at_least(used - events * budget->drain_ns, 0) / seconds;
 }
 
+/* All gates of functions whose level is another one than it should be, or those that are apart. */
+static void
+set_levels(struct ct_session *session, bool is_apart)
+{
+  struct session_budget *budget = session->budget;
+  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
+    const struct budget_gate *gate = &budget->gates[i];
+    const struct ct_budget_function *function = &budget->functions[gate->fn];
+    if (is_apart ? function->is_apart : function->has_gate && function->wanted != function->seen) {
+      budget->failed = !set_level(session, gate, is_apart ? CT_SEEN_COUNTED : function->wanted);
+    }
+  }
+}
+
+static void
+take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  budget->last_steps = 0;
+  for (size_t i = 0; i < count; i++) {
+    budget->last_steps += budget->sorted[i]->wanted != budget->sorted[i]->seen;
+  }
+  if (budget->last_steps == 0 && !has_idle) {
+    return;
+  }
+  set_levels(session, false);
+  for (size_t i = 0; i < count; i++) {
+    if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
+      take_step(budget, budget->sorted[i], now);
+    }
+  }
+  for (size_t fn = 0; has_idle && fn < budget->function_count; fn++) {
+    budget->functions[fn].seen = budget->functions[fn].wanted; /* no steps: nobody calls them */
+  }
+}
+
+/* After an experiment. */
+static void
+set_back(struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
+    const struct ct_budget_function *function = &budget->functions[budget->gates[i].fn];
+    if (function->is_apart) {
+      budget->failed = !set_level(session, &budget->gates[i], function->seen);
+    }
+  }
+}
+
+/* True while an experiment goes on: nothing is chosen then. */
+static bool
+experiment(struct ct_session *session, size_t count, double used, uint64_t now)
+{
+  struct session_budget *budget = session->budget;
+  struct ct_budget_factor *factor = &budget->factor;
+  struct ct_budget_costs costs = measured_costs(session);
+  bool tells = used >= EXPERIMENT_NS_LEAST;
+  if (factor->phase == CT_BUDGET_APART) {
+    set_back(session);
+    ct_budget_factor_again(factor, budget->sorted, count, at_least(used, 1));
+  } else if (factor->phase == CT_BUDGET_AGAIN) {
+    double *room = tells ? malloc((count + 1) * sizeof(*room)) : NULL;
+    if (room != NULL) {
+      ct_budget_factor_end(factor, budget->sorted, count, used, now, room);
+    }
+    free(room);
+  } else if (tells && budget->chosen && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
+    if (ct_budget_factor_apart(factor, budget->sorted, count, &costs, used)) {
+      set_levels(session, true);
+      return true;
+    }
+    ct_budget_factor_give_up(factor, now);
+    return false;
+  }
+  if (!tells && factor->phase != CT_BUDGET_NO_EXPERIMENT) {
+    ct_budget_factor_give_up(factor, now);
+  }
+  return factor->phase != CT_BUDGET_NO_EXPERIMENT;
+}
+
 static void
 look(struct ct_session *session, uint64_t now, uint64_t cpu)
 {
@@ -344,28 +454,20 @@ look(struct ct_session *session, uint64_t now, uint64_t cpu)
   double rest_now = read_drain(session, seconds); /* at the begin that is much, but only once */
   budget->rest = budget->chosen ? 0.9 * budget->rest + 0.1 * rest_now : 0;
   struct ct_budget_costs costs = costs_of(session);
-  size_t count = read_rates(session, seconds, &costs, &spent_ns);
+  bool has_idle;
+  size_t count = read_rates(session, seconds, now, &costs, &spent_ns, &has_idle);
   double hooks = spent_ns * (costs.full - 2 * budget->drain_ns) / costs.full; /* roughly: of the process's time */
   double own = at_least(used - hooks, used / 10) / seconds;
   double allowed = at_least(session->options.budget * own - budget->rest, session->options.budget * own / 4);
   double left = SMOOTH_SECONDS / (SMOOTH_SECONDS + seconds); /* ... what is older weighs less */
   budget->spent_ns = left * budget->spent_ns + spent_ns + budget->rest * seconds;
   budget->own_ns = left * budget->own_ns + own * seconds;
+  if (experiment(session, count, used, now)) {
+    return;
+  }
   ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->chosen);
-  for (size_t i = 0; i < budget->gate_count && !budget->failed; i++) {
-    const struct budget_gate *gate = &budget->gates[i];
-    const struct ct_budget_function *function = &budget->functions[gate->fn];
-    if (function->has_gate && function->wanted != function->seen) {
-      budget->failed = !set_level(session, gate, function->wanted);
-    }
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (budget->sorted[i]->wanted != budget->sorted[i]->seen) {
-      take_step(budget, budget->sorted[i], now);
-    }
-  }
+  take_steps(session, count, has_idle, now);
   budget->chosen = true;
-  session->recording.manifest_is_old = true;
   switch_patches(session, &costs, allowed, now);
 }
 
@@ -378,15 +480,21 @@ session_serve_budget(struct ct_session *session, int ms)
     return ms;
   }
   uint64_t each = budget->chosen ? LOOK_NS : FIRST_LOOK_NS;
-  if (now - budget->looked_ns >= each &&
-      ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) &&
-      (cpu - budget->cpu_ns >= CPU_NS_LEAST || now - budget->looked_ns >= IDLE_NS)) {
+  if (now - budget->looked_ns < each ||
+      !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
+      (cpu - budget->cpu_ns < CPU_NS_LEAST && now - budget->looked_ns < IDLE_NS)) {
+    return ms < (int)(each / 4000000) ? ms : (int)(each / 4000000);
+  }
+  if (!budget->asked) {
+    ct_drain_ask_counts(session->recording.drain);
+    budget->asked = true;
+  } else if (ct_drain_has_counts(session->recording.drain)) {
+    budget->asked = false;
     if (find_gates(session)) {
       look(session, now, cpu);
     } else {
       budget->failed = true;
     }
   }
-  int wait = (int)(each / 1000000);
-  return wait < ms ? wait : ms;
+  return ms < ASKED_MS ? ms : ASKED_MS;
 }
