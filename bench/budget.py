@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What a budget leaves of a program: --budget 2%, 5% and 10% on servers under load, and on programs that compute.
 
@@ -21,8 +20,6 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-CONTRAIL = os.path.join(os.path.dirname(HERE), "build", "contrail")
 BUDGETS = ("2%", "5%", "10%", "")
 SETTLE, MEASURE, TURNS = 2.0, 2.5, 5
 
@@ -194,29 +191,29 @@ def pace(program, seconds):
     return done / cpu, cpu / (time.monotonic() - begin)
 
 
-def turn(program, folder, budget):
+def turn(contrail, program, folder, budget):
     trace = os.path.join(folder, "trace")
     shutil.rmtree(trace, ignore_errors=True)
     options = ["--budget", budget] if budget else []
-    recorder = subprocess.Popen([CONTRAIL, "attach", "-q", "-o", trace, *options, str(program.pid)], stderr=subprocess.DEVNULL)
+    recorder = subprocess.Popen([contrail, "attach", "-q", "-o", trace, *options, str(program.pid)], stderr=subprocess.DEVNULL)
     time.sleep(SETTLE)
     own, begin = ticks(recorder.pid), time.monotonic()
     work, used = pace(program, MEASURE)
     own = (ticks(recorder.pid) - own) / (time.monotonic() - begin) / used
     recorder.send_signal(2)
     recorder.wait(timeout=120)
-    info = json.loads(subprocess.run([CONTRAIL, "info", "--json", trace], capture_output=True, check=True).stdout)
+    info = json.loads(subprocess.run([contrail, "info", "--json", trace], capture_output=True, check=True).stdout)
     return work, own, info.get("budget")
 
 
-def measure(name, folder, turns):
+def measure(contrail, name, folder, turns):
     program = PROGRAMS[name](folder)
     try:
         for budget in BUDGETS:
             ratios, owns, last = [], [], None
             before = pace(program, MEASURE)[0]
             for _ in range(turns if budget else 2):
-                work, own, last = turn(program, folder, budget)
+                work, own, last = turn(contrail, program, folder, budget)
                 after = pace(program, MEASURE)[0]
                 ratios.append(work / ((before + after) / 2))
                 owns.append(own)
@@ -230,15 +227,11 @@ def measure(name, folder, turns):
         program.close()
 
 
-def main(only=None, turns=TURNS):
+def main(options):
     for name in PROGRAMS:
-        if only is None or any(part in name for part in only.split(",")):
+        if options.only is None or any(part in name for part in options.only.split(",")):
             with tempfile.TemporaryDirectory(prefix="contrail-budget.") as folder:
                 try:
-                    measure(name, folder, turns)
+                    measure(options.contrail, name, folder, 2 if options.quick else TURNS)
                 except FileNotFoundError as error:
                     print(f"{name:8} skipped: {error.filename} is not there")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None, int(sys.argv[2]) if len(sys.argv) > 2 else TURNS)

@@ -21,6 +21,7 @@ By name only, since they take long (bench/overhead.py):
     event       what an event costs real programs in user time, as a multiple of rdtsc, with the drain at work
     overhead    real programs: what recording costs them, everything and with --exclude-hot
     hot         which functions the events of these programs are of
+    budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -393,8 +394,13 @@ def hot(bench):
     bench.results["hot"] = programs_of.hot(bench.options, bench.folder)
 
 
+def budget(bench):
+    import budget as programs_of
+    programs_of.main(bench.options)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot]
+BY_NAME = [event, overhead, hot, budget]
 
 
 def main():
@@ -402,7 +408,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
     parser.add_argument("--json", help="write the figures to this file too")
-    parser.add_argument("--only", help="these programs of overhead and hot, by a part of the name")
+    parser.add_argument("--only", help="these programs of overhead, hot and budget, by a part of the name")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
     parser.add_argument("sections", nargs="*")

@@ -16,6 +16,7 @@ import time
 
 import harness
 from harness import case, expect, main, need_root, wait_for
+from processes import children_of
 
 COUNT = """#include <stdio.h>
 #include <stdlib.h>
@@ -71,13 +72,10 @@ class Scene(harness.Scene):
     def close(self):
         for process in self.processes:
             if process.poll() is None:
-                children = []
-                for task in os.listdir(f"/proc/{process.pid}/task"):
-                    with open(f"/proc/{process.pid}/task/{task}/children", encoding="ascii") as file:
-                        children += file.read().split()
+                children = children_of(process.pid)
                 process.kill()
                 for pid in children:
-                    subprocess.run(["kill", "-9", pid], check=False, stderr=subprocess.DEVNULL)
+                    subprocess.run(["kill", "-9", str(pid)], check=False, stderr=subprocess.DEVNULL)
             process.wait()
 
     def start(self, *words, **more):

@@ -8,12 +8,12 @@ WITNESS = "group-witness\n"
 def children_of(pid):
     """The process ids of the children, whichever thread has started them; [] when there is no such process."""
     found = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
+    for task in threads_of(pid):
+        try:
             with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
                 found += [int(word) for word in file.read().split()]
-    except OSError:
-        pass
+        except OSError:
+            pass # the thread has ended
     return [child for child in found if not is_witness(child)]
 
 

@@ -127,7 +127,10 @@ drain_counts_tally(struct drain_counts *counts, const struct ct_ring_event *even
     uint32_t word = (uint32_t)__atomic_load_n(&events[i].word, __ATOMIC_RELAXED);
     uint32_t fn = word >> CT_WORD_FN_SHIFT;
     unsigned kind = word >> CT_WORD_KIND_SHIFT & 3;
-    if ((kind == CT_KIND_ENTER || kind == CT_KIND_TAIL) && fn < CT_DRAIN_TALLIES) {
+    if (kind == CT_KIND_OTHER) { /* from a JIT compiler's code, on a stack without return store; or enter-only */
+      fn = (fn & CT_FN_POINT_BIT) != 0 && CT_FN_WEIGHT(fn) == 0 ? fn & CT_FN_MAX : UINT32_MAX;
+    }
+    if (kind != CT_KIND_RETURN && fn < CT_DRAIN_TALLIES) {
       add(&counts->tallies[fn].recorded, 1);
     }
   }

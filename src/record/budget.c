@@ -68,14 +68,14 @@ sum_up(const struct ct_session *session)
 {
   const struct session_budget *budget = session->budget;
   struct ct_budget_status sums = {.limit = session->options.budget};
-  size_t *const seen[CT_SEEN_LEVELS] = {&sums.full, &sums.sampled, &sums.counted, &sums.out};
-  for (size_t fn = 0; budget != NULL && fn < budget->function_count; fn++) {
-    if (budget->functions[fn].has_gate) {
-      (*seen[budget->functions[fn].seen])++;
-    }
+  if (budget != NULL) {
+    sums.full = budget->seen[CT_SEEN_FULL];
+    sums.sampled = budget->seen[CT_SEEN_SAMPLED];
+    sums.counted = budget->seen[CT_SEEN_COUNTED];
+    sums.out = budget->seen[CT_SEEN_OUT];
+    sums.spent = budget->own_ns > 0 ? budget->spent_ns / budget->own_ns : 0;
+    sums.steps = budget->steps;
   }
-  sums.spent = budget != NULL && budget->own_ns > 0 ? budget->spent_ns / budget->own_ns : 0;
-  sums.steps = budget != NULL ? budget->steps : 0;
   return sums;
 }
 

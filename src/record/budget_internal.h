@@ -34,10 +34,11 @@ struct session_budget {
   double rest;             /* of the drain's time what is no event's, ns a second */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
-  size_t last_steps; /* of the last look */
-  bool asked;        /* the drain, for a look */
-  bool chosen;       /* once at least */
-  bool failed;       /* levels cannot be set: the process is about to end */
+  size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
+  size_t last_steps;           /* of the last look */
+  bool asked;                  /* the drain, for a look */
+  bool chosen;                 /* once at least */
+  bool failed;                 /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */
 };

@@ -109,6 +109,7 @@ add_module(struct session_budget *budget, const struct ct_module *module, uint32
           function->has_counter = fn - first_counted < CT_COUNTERS && !plan->functions[i].self_branch;
           function->seen = function->has_counter ? CT_SEEN_SAMPLED : CT_SEEN_FULL;
           function->has_gate = fn < CT_DRAIN_TALLIES;
+          budget->seen[function->seen] += function->has_gate;
         }
       }
     }
@@ -184,7 +185,7 @@ read_rates(struct ct_session *session, double seconds, uint64_t now, const struc
     uint64_t recorded = atomic_load_explicit(&tallies[fn].recorded, memory_order_relaxed);
     uint64_t counted = atomic_load_explicit(&tallies[fn].counted, memory_order_relaxed);
     double calls = (double)(recorded - function->recorded), passed = (double)(counted - function->counted);
-    *spent_ns += calls * costs->full + passed * costs->counted;
+    *spent_ns += calls * (function->has_gate ? costs->full : costs->full / 2) + passed * costs->counted;
     function->calls = calls + passed;
     function->recorded = recorded;
     function->counted = counted;
@@ -221,6 +222,8 @@ take_step(struct session_budget *budget, struct ct_budget_function *function, ui
     function->since_ns = now;
   }
   budget->was_out[fn] |= function->wanted == CT_SEEN_OUT;
+  budget->seen[function->seen]--;
+  budget->seen[function->wanted]++;
   function->seen = function->wanted;
 }
 
@@ -395,7 +398,12 @@ take_steps(struct ct_session *session, size_t count, bool has_idle, uint64_t now
     }
   }
   for (size_t fn = 0; has_idle && fn < budget->function_count; fn++) {
-    budget->functions[fn].seen = budget->functions[fn].wanted; /* no steps: nobody calls them */
+    struct ct_budget_function *function = &budget->functions[fn];
+    if (function->has_gate && function->wanted != function->seen) { /* no steps: nobody calls them */
+      budget->seen[function->seen]--;
+      budget->seen[function->wanted]++;
+      function->seen = function->wanted;
+    }
   }
 }
 
