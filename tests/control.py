@@ -402,8 +402,11 @@ def real_time(*pids):
     found = []
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
-                name, rest = file.read().rsplit(")", 1)
+            try:
+                with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
+                    name, rest = file.read().rsplit(")", 1)
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # that one has ended
             if rest.split()[41 - 3] != "0" and not name.endswith("contrail-guard"):
                 found.append(f"{task} {name}")
     return found

@@ -23,7 +23,7 @@ import time
 
 import harness
 from harness import HERE, ROOT, Skip, case, expect, main, wait_for
-from processes import children_of
+from processes import children_of, threads_of
 
 KINDS = {"header": "h", "counts": "n", "inside": "i", "requests": "q", "handshakes": "v", "crashes": "k", "activations": "a",
          "events": "e", "generations": "g", "output": "p", "config": "c", "stores": "t", "regions": "r", "holes": "m",
@@ -154,13 +154,13 @@ def clean(scene):
 
 def is_traced(pid):
     """Is any of its threads?"""
-    try:
-        for tid in os.listdir(f"/proc/{pid}/task"):
+    for tid in threads_of(pid):
+        try:
             with open(f"/proc/{pid}/task/{tid}/status", encoding="utf-8", errors="replace") as file:
                 if "\nTracerPid:\t0\n" not in file.read():
                     return True
-    except OSError:
-        pass
+        except OSError:
+            pass  # that one has ended
     return False
 
 

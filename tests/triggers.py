@@ -15,6 +15,7 @@ import time
 
 import harness
 from harness import Skip, case, expect, main, wait_for
+from processes import children_of
 
 LATE = 'void late(long i) { static volatile long seen; seen = i; }\n'
 
@@ -31,9 +32,11 @@ class Scene(harness.Scene):
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
-            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
-                for pid in file.read().split():
-                    os.kill(int(pid), signal.SIGKILL)
+            for pid in children_of(self.process.pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass  # it has ended meanwhile
             try:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
