@@ -58,6 +58,7 @@ GROUPS = {
     "last": Group(["last.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "budget": Group(["budget.py"], "alone"),
+    "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),

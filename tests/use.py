@@ -88,7 +88,7 @@ def tells(text, *patterns):
 @case
 def closing_line(scene):
     """On a terminal and with -v, not else, and not with -q."""
-    line = r"contrail: [\d,]+ events of 1 thread, [\d.]+ .iB, nothing lost(, hooks took about \d+ % of its processor time)?; next: " \
+    line = r"contrail: [\d,]+ events of 1 thread, [\d.]+ .iB, nothing lost(, hooks took about \d+ % of its processor time( \(--budget 10% holds that\))?)?; next: " \
         r"contrail report\n"
     tells(scene.on_terminal("record", "--", "/bin/true"), line)
     tells(scene.run("record", "-v", "--", "/bin/true"), line)
@@ -128,7 +128,7 @@ def cost(scene):
     bound = cost_of(scene, "bound")
     if not bound["share"] > 0.2 or bound["left_out"]:
         raise AssertionError(f"of a program that is bound by its calls: {bound}")
-    tells(line, rf", hooks took about {100 * bound['share']:.0f} % of its processor time; next: ")
+    tells(line, rf", hooks took about {100 * bound['share']:.0f} % of its processor time \(--budget 10% holds that\); next: ")
     line = scene.run("record", "-v", "-o", "asleep", "--", "/bin/sleep", "0.3")
     asleep = cost_of(scene, "asleep")
     if not asleep["share"] < 0.3 or not asleep["share"] < bound["share"] / 2 or not asleep["hooks_ns"] < bound["hooks_ns"] / 20:

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE 64u /* counters that are compared at once */
+#define PIECE      64u /* counters that are compared at once */
+#define TAKE_NS    (100 * 1000 * 1000)
+#define TAKE_SHARE 20 /* with many threads a look takes long: not more than this part of the time */
 
 void
 drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
@@ -53,7 +55,7 @@ take_one(struct ct_drain *drain, struct drain_thread *thread, const struct ct_co
     return;
   }
   *seen = read;
-  ct_encode_counted(thread->encoder, thread->encoder->last_tsc, fn, calls);
+  ct_encode_counted(thread->encoder, drain_thread_last(thread), fn, calls);
   drain->stats.hook_events[CT_HOOK_EVENT_COUNTED] += calls;
   if (drain->counts.tallies != NULL && fn < CT_DRAIN_TALLIES) {
     add(&drain->counts.tallies[fn].counted, calls);
@@ -93,18 +95,33 @@ void
 drain_counts_take(struct ct_drain *drain)
 {
   uint32_t asked = atomic_load_explicit(&drain->counts.asked, memory_order_acquire);
+  uint64_t begin = drain_now_ns();
   for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->counts.counters != NULL; slot++) {
     drain_counts_take_slot(drain, slot);
   }
   /* release: whoever sees it sees the tallies */
   atomic_store_explicit(&drain->counts.taken, asked, memory_order_release);
+  uint64_t end = drain_now_ns();
+  drain->counts.taken_ns = end;
+  drain->counts.took_ns = end - begin;
 }
 
-bool
-drain_counts_asked(struct ct_drain *drain)
+/* Has somebody asked for a look that was not made yet? */
+static bool
+is_asked(const struct ct_drain *drain)
 {
   return atomic_load_explicit(&drain->counts.asked, memory_order_relaxed) !=
          atomic_load_explicit(&drain->counts.taken, memory_order_relaxed);
+}
+
+bool
+drain_counts_due(const struct ct_drain *drain, uint64_t now)
+{
+  const struct drain_counts *counts = &drain->counts;
+  if (counts->counters == NULL || now - counts->taken_ns < counts->took_ns * TAKE_SHARE) {
+    return false;
+  }
+  return now - counts->taken_ns > TAKE_NS || is_asked(drain);
 }
 
 void

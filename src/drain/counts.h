@@ -15,6 +15,7 @@ struct drain_counts {
   struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
   uint32_t first;                         /* the function that the first counter is of */
   _Atomic uint32_t asked, taken;          /* numbers of looks: the last one that was asked for, and done */
+  uint64_t taken_ns, took_ns;             /* when all were looked at last, and how long that took */
   bool no_memory;                         /* for some of this */
 };
 
@@ -23,8 +24,8 @@ void drain_counts_begin(struct ct_drain *drain, const uint8_t *counters);
 void drain_counts_end(struct ct_drain *drain);
 /* Of all threads that have a stream. */
 void drain_counts_take(struct ct_drain *drain);
-/* Has somebody asked for that? */
-bool drain_counts_asked(struct ct_drain *drain);
+/* It is time for that. */
+bool drain_counts_due(const struct ct_drain *drain, uint64_t now);
 /* Of one, which is about to end. */
 void drain_counts_take_slot(struct ct_drain *drain, uint32_t slot);
 /* Events that go to the trace. */

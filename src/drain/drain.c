@@ -39,7 +39,6 @@
 #define YIELD_FOR_NS  50000
 #define RULES_NS      (2 * 1000 * 1000) /* between looks at calls that go on */
 #define PUBLISH_NS    (50 * 1000 * 1000)
-#define COUNTS_NS     (100 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
 #define POLL_RUN      16
@@ -544,7 +543,7 @@ drain_main(void *context)
   struct ct_drain *drain = context;
   uint64_t ticks_old = ticks_in(BLOCK_AGE_NS);
   uint64_t begun = drain_now_ns(), yielded = 0, reaped = 0, named = drain_now_ns(), flushed = 0, published = 0,
-           totalled = 0, checked = 0, counted = 0;
+           totalled = 0, checked = 0;
   warm_up(drain);
   while (atomic_load_explicit(&drain->stopping, memory_order_acquire) == 0) {
     uint32_t doorbell = __atomic_load_n(&drain->ring->drain_doorbell, __ATOMIC_SEQ_CST);
@@ -561,9 +560,8 @@ drain_main(void *context)
       drain_settle_details(drain);
       checked = now;
     }
-    if (now - counted > COUNTS_NS || drain_counts_asked(drain)) {
+    if (drain_counts_due(drain, now)) {
       drain_counts_take(drain);
-      counted = now;
     }
     if (now - flushed > BLOCK_AGE_NS / 2) {
       flush_old(drain, ticks_old);

@@ -129,6 +129,20 @@ set_level(const struct ct_session *session, const struct budget_gate *gate, uint
          pwrite(fd, &level, sizeof(level), (off_t)(gate->desc + CT_DESC_LEVEL)) == sizeof(level);
 }
 
+/* A forked child has begun with its parent's levels: what was out there was not seen here so far. */
+static void
+note_parents_choice(const struct ct_session *session)
+{
+  struct session_budget *budget = session->budget;
+  for (size_t i = 0; i < budget->gate_count; i++) {
+    uint8_t level;
+    off_t at = (off_t)(budget->gates[i].desc + CT_DESC_LEVEL);
+    if (pread(session->target.process.mem_fd, &level, sizeof(level), at) == sizeof(level) && level == CT_LEVEL_OUT) {
+      budget->was_out[budget->gates[i].fn] = 1;
+    }
+  }
+}
+
 /* When libraries have come or gone, or hooks have been changed: all levels anew. */
 static bool
 find_gates(struct ct_session *session)
@@ -150,6 +164,9 @@ find_gates(struct ct_session *session)
         !add_module(budget, module, session->recording.image.layout.first_counted, &capacity)) {
       return false;
     }
+  }
+  if (budget->modules_seen == 0 && session->node.is_child) {
+    note_parents_choice(session);
   }
   for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
     if (!set_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen)) {

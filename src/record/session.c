@@ -45,6 +45,9 @@ free_session(struct ct_session *session)
   free(session);
 }
 
+#define BUDGET_LEAST 0.001
+#define BUDGET_MOST  10.0
+
 static int stop_recording(struct ct_session *session, struct ct_diag *diag);
 static int create(const struct ct_session_options *options, struct ct_process_tree *tree,
                   struct ct_child_init *child_init, struct ct_session **out, struct ct_diag *diag);
@@ -60,6 +63,9 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   int code = ct_sized_take(&own, sizeof(own), options, diag);
   if (code == 0 && own.directory == NULL) {
     code = ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
+  }
+  if (code == 0 && own.budget != 0 && !(own.budget >= BUDGET_LEAST && own.budget <= BUDGET_MOST)) {
+    code = ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
   }
   if (code != 0) {
     return code;
