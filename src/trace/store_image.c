@@ -19,6 +19,7 @@
 
 struct ct_store_image {
   int fd;
+  uint64_t file_bytes; /* when it was opened: a header may say more */
   struct ct_store_header header;
   uint64_t position; /* of the next record */
   uint64_t sequence; /* expected there */
@@ -62,6 +63,7 @@ ct_store_open(int dir_fd, const char *name, struct ct_store_image **out, struct 
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   image->fd = fd;
+  image->file_bytes = (uint64_t)file.st_size;
   if (ct_read_at(fd, &image->header, sizeof(image->header), 0) != sizeof(image->header) ||
       !header_ok(&image->header, (uint64_t)file.st_size)) {
     ct_store_close(image);
@@ -121,6 +123,13 @@ ct_store_next(struct ct_store_image *image, struct ct_store_record *record, stru
   while (image->position < image->header.head) {
     uint64_t rest = capacity - image->position % capacity;
     if (!in_gap && rest < sizeof(*record)) {
+      image->position += rest;
+      continue;
+    }
+    if (capacity - rest >=
+        image->file_bytes - CT_STORE_HEADER_BYTES) { /* cut there: nothing to look for up to the end */
+      image->gaps += !in_gap;
+      in_gap = true;
       image->position += rest;
       continue;
     }
