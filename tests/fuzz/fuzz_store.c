@@ -137,7 +137,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
       CHECK(record.sequence >= sequence);
       sequence = record.sequence + 1;
       for (uint32_t i = 0; i < record.data_bytes; i++) { /* read all of it */
-        sequence += buffer.data[i] == 0x100;
+        __asm__ volatile("" : : "r"(buffer.data[i]));
       }
       CHECK(++count <= RECORDS * (RECORD_BYTES / STEP));
     }
