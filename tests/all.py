@@ -56,6 +56,7 @@ GROUPS = {
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
+    "maxsize": Group(["maxsize.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),

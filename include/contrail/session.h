@@ -128,9 +128,11 @@ struct ct_session_options {
   size_t rule_count;
   uint64_t pre_ns, post_ns; /* 0: CT_WINDOW_NS_DEFAULT; 1: no time */
   uint32_t max_windows;     /* that may be opened in a minute; 0: CT_WINDOWS_DEFAULT */
-  double budget; /* what hooks and their events may cost, as a share of the processor time that the process takes
-                    without them, 0.001 to 10: functions that are called most are seen less. 0: no limit. Of each
-                    process of a tree by itself */
+  double budget;      /* what hooks and their events may cost, as a share of the processor time that the process takes
+                         without them, 0.001 to 10: functions that are called most are seen less. 0: no limit. Of each
+                         process of a tree by itself */
+  uint64_t max_bytes; /* of the trace's files, 1 MiB to 1 PiB: what is oldest goes when they would be larger; each child
+                         has a quarter of that. 0: no limit. Not with last_bytes */
 };
 
 struct ct_session_status {
@@ -164,7 +166,7 @@ struct ct_session_status {
   bool children_missed; /* the program had children, and has waited for them; without follow they were not recorded */
   uint64_t dropped_by[CT_DROP_COUNT]; /* by enum ct_drop; `dropped` is their sum */
   uint64_t child_dropped_by[CT_DROP_COUNT];
-  uint64_t kept_limit_bytes; /* of a session that keeps the last stretch only (last_bytes); 0: it keeps all ... */
+  uint64_t kept_limit_bytes; /* of a session that keeps the last stretch only (last_bytes, max_bytes); 0: all ... */
   uint64_t kept_bytes;       /* ... how much of that is in use ... */
   uint64_t kept_events;      /* ... and how many events these are, of all `events` ... */
   uint64_t kept_ns;          /* ... and how long a time they are */

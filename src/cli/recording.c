@@ -17,6 +17,9 @@
 #define BUDGET_LEAST 0.1 /* per cent */
 #define BUDGET_MOST  1000.0
 
+#define MAX_SIZE_LEAST (1ull << 20)
+#define MAX_SIZE_MOST  (1ull << 50)
+
 enum {
   DETAIL_MIB_MAX = 256,
   DETAIL_STACK_MAX = 512,
@@ -140,6 +143,18 @@ apply_last(const struct ct_applied *applied)
 }
 
 static int
+apply_max_size(const struct ct_applied *applied)
+{
+  uint64_t bytes = 0;
+  if (!ct_parse_size(applied->value, &bytes) || bytes < MAX_SIZE_LEAST || bytes > MAX_SIZE_MOST) {
+    return ct_usage_error(applied->command, "--max-size takes a size from 1M to 1024T, such as 500M or 2G, not '%s'",
+                          applied->value);
+  }
+  *(uint64_t *)applied->member = bytes;
+  return CT_EXIT_OK;
+}
+
+static int
 apply_on(const struct ct_applied *applied)
 {
   struct ct_session_options *session = applied->member;
@@ -208,6 +223,14 @@ const struct ct_option ct_recording_options[] = {
      .values = "30s 5m 64M 1G",
      .against = "lossless max-output",
      .apply = apply_last},
+    {.name = "max-size",
+     .argument = "SIZE",
+     .help = "let the trace's files grow to SIZE (500M, 2G) and no further: what is oldest is removed, so that a "
+             "recording may go on for days",
+     .values = "100M 500M 2G 10G",
+     .against = "last max-output",
+     .apply = apply_max_size,
+     MEMBER(max_bytes)},
     {.name = "on",
      .argument = "RULE",
      .help = "mark the moments when a condition is true: 'call F', 'F > 1ms', 'F returns < 0', 'off-cpu F > 10ms', "

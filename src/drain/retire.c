@@ -55,7 +55,7 @@ drain_retire_threads(struct ct_drain *drain)
     drain->infos[left++] = *info;
   }
   drain->info_count = left;
-  drain->retire_at = 2 * left > DRAIN_RETIRE_AT ? 2 * left : DRAIN_RETIRE_AT;
+  drain->retire_at = left + left / 4 + DRAIN_RETIRE_AT;
   renumber(drain, numbers);
   free(numbers);
 }

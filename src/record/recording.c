@@ -6,6 +6,8 @@
 #include "base/cost.h"
 #include "record/program.h"
 #include "trace/detail.h"
+#include "trace/format.h"
+#include "trace/pieces.h"
 #include "trace/store.h"
 #include "trace/tree.h"
 
@@ -17,7 +19,7 @@
 
 #define BUFFER_BYTES (48u << 20) /* what the encoders may hold */
 #define CHILD_BYTES  (12u << 20) /* the same of a followed child */
-#define CHILD_STORE  4           /* a child's store is so many times smaller */
+#define CHILD_STORE  4           /* a child's store, or its files, are so many times smaller */
 #define MANIFEST_NS  200000000ull
 
 /* Detail is written around marks only. */
@@ -26,6 +28,17 @@ session_marks_detail(const struct ct_session *session)
 {
   const struct ct_session_options *options = &session->options;
   return options->rule_count != 0 && !options->detail_always && !session->node.is_child;
+}
+
+/* Of this process's files. */
+static uint64_t
+session_max_bytes(const struct ct_session *session)
+{
+  uint64_t bytes = session->options.max_bytes;
+  if (session->node.is_child) {
+    bytes = bytes / CHILD_STORE > CT_PIECES_LIMIT_MIN ? bytes / CHILD_STORE : CT_PIECES_LIMIT_MIN;
+  }
+  return bytes;
 }
 
 json_t *
@@ -39,6 +52,13 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   json_t *json =
       ct_manifest_json(manifest, ct_manifest_modules(&session->recording.modules), threads, count, &stats, complete);
   ct_plans_unlock(session->recording.modules.plans);
+  if (session->options.max_bytes != 0) { /* the rest is added when all is written */
+    json_object_set_new(json, "version", json_integer(CT_TRACE_VERSION_PIECES));
+    json_object_set_new(json, "kept",
+                        json_pack("{s:I, s:I, s:I}", "limit_bytes", (json_int_t)session_max_bytes(session),
+                                  "threads_gone", (json_int_t)stats.retired.threads, "threads_gone_events",
+                                  (json_int_t)stats.retired.events));
+  }
   if (session->options.last_bytes != 0) { /* as long as that is not in the files */
     json_object_set_new(
         json, "kept",
@@ -106,8 +126,9 @@ void
 session_sample(struct ct_session *session)
 {
   uint32_t mib = session->options.output_mib != 0 ? session->options.output_mib : CT_OUTPUT_MIB_DEFAULT;
-  uint64_t limit =
-      session->options.last_bytes != 0 ? INT64_MAX : (uint64_t)mib << 20; /* a store keeps the last of it */
+  uint64_t limit = session->options.last_bytes != 0 || session->options.max_bytes != 0
+                       ? INT64_MAX
+                       : (uint64_t)mib << 20; /* the last of it is kept */
   ct_drain_capture(session->recording.drain, session->options.no_output ? 0 : limit);
   uint32_t interval = session->options.sample != 0 ? session->options.sample : 1;
   struct ct_sampling_options options = {.adapts = session->options.sample == 0 && !session->options.no_sampling,
@@ -330,6 +351,11 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   if (options->last_bytes != 0 && (code = keep_last(session, diag)) != 0) {
     session_drop_trace(session);
     return code;
+  }
+  if (options->max_bytes != 0 &&
+      (code = ct_trace_writer_limit(session->recording.writer, session_max_bytes(session))) != 0) {
+    session_drop_trace(session);
+    return ct_fail(diag, code, "out of memory");
   }
   code = ct_drain_create(session->recording.writer, &session->recording.writer_lock,
                          options->max_depth != 0 ? options->max_depth : UINT32_MAX, &session->target.pause_request,

@@ -6,6 +6,7 @@
 #include "base/worker.h"
 #include "record/program.h"
 #include "select/select.h"
+#include "trace/pieces.h"
 #include "trace/tree.h"
 
 #include <contrail/exclude.h>
@@ -66,6 +67,10 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
   }
   if (code == 0 && own.budget != 0 && !(own.budget >= BUDGET_LEAST && own.budget <= BUDGET_MOST)) {
     code = ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
+  }
+  if (code == 0 && own.max_bytes != 0 &&
+      (own.max_bytes < CT_PIECES_LIMIT_MIN || own.max_bytes > CT_PIECES_LIMIT_MAX || own.last_bytes != 0)) {
+    code = ct_fail(diag, CT_EINVAL, "max_bytes is 1 MiB to 1 PiB, and not together with last_bytes");
   }
   if (code != 0) {
     return code;

@@ -3,6 +3,7 @@
 #include "record/session_internal.h"
 
 #include "base/clock.h"
+#include "trace/pieces.h"
 #include "trace/store.h"
 
 #include <string.h>
@@ -12,12 +13,19 @@ static void
 count_kept(struct ct_session *session)
 {
   struct ct_store_state store;
+  struct ct_pieces_state files;
   struct ct_session_status *status = &session->sync.status;
   if (session->recording.writer != NULL && ct_trace_writer_kept(session->recording.writer, &store)) {
     status->kept_limit_bytes = store.capacity + CT_STORE_HEADER_BYTES;
     status->kept_bytes = store.bytes;
     status->kept_events = store.events;
     status->kept_ns = ct_now_ns() - store.since_ns;
+  }
+  if (session->recording.writer != NULL && ct_trace_writer_limited(session->recording.writer, &files)) {
+    status->kept_limit_bytes = files.limit;
+    status->kept_bytes = files.bytes;
+    status->kept_events = files.events;
+    status->kept_ns = ct_now_ns() - files.since_ns;
   }
 }
 

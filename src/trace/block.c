@@ -233,8 +233,8 @@ ct_writer_thread_wait(struct ct_trace_writer *writer)
 
 /* ---- writer thread: files ---- */
 
-static void
-close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
+void
+ct_writer_close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
   if (stream->fd < 0) {
@@ -247,8 +247,10 @@ close_file(struct ct_trace_writer *writer, struct ct_stream *stream)
     }
   }
   if (close(stream->fd) != 0 && errno != EINTR) {
-    ct_writer_fail(writer, ct_err_from_errno(errno), "%s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR, stream->index,
-                   stream->name, strerror(errno));
+    char name[CT_BLOCK_FILE_NAME_BYTES];
+    int err = errno;
+    ct_stream_file_name(stream, name);
+    ct_writer_fail(writer, ct_err_from_errno(err), "%s/%s: %s", writer->path, name, strerror(err));
   }
   stream->fd = -1;
 }
@@ -266,45 +268,50 @@ close_oldest_file(struct ct_trace_writer *writer)
   if (oldest == NULL) {
     return false;
   }
-  close_file(writer, oldest);
+  ct_writer_close_file(writer, oldest);
   return true;
 }
 
-/* Step by step, so that neither of the two is followed where it is a symbolic link. */
+/* "thread_3/index.ctb", step by step, so that neither of the two is followed where it is a symbolic link. */
 static int
-open_in(int dir_fd, const char *folder, const char *name, int flags)
+open_in(int dir_fd, const char *path, int flags)
 {
+  char folder[CT_BLOCK_FILE_NAME_BYTES];
+  const char *slash = strchr(path, '/');
+  snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
   int folder_fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder_fd < 0) {
     return -1;
   }
-  int fd = openat(folder_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+  int fd = openat(folder_fd, slash != NULL ? slash + 1 : path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
   int err = errno;
   close(folder_fd);
   errno = err;
   return fd;
 }
 
-static void
-open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
+bool
+ct_writer_open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
-  char name[64];
-  snprintf(name, sizeof(name), "%s%u", CT_TRACE_THREAD_DIR, stream->index);
+  char name[CT_BLOCK_FILE_NAME_BYTES];
+  ct_stream_file_name(stream, name);
   if (writer_thread->open_count >= writer_thread->open_limit) {
     close_oldest_file(writer);
   }
   int fd;
   do {
-    fd = open_in(writer->dir_fd, name, stream->name, flags);
-  } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer))));
+    fd = open_in(writer->dir_fd, name, flags);
+  } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && close_oldest_file(writer)) ||
+                      (errno == ENOSPC && ct_pieces_make_room(writer, stream))));
   if (fd < 0) {
-    ct_writer_fail(writer, ct_err_from_errno(errno), "cannot open %s/%s/%s: %s", writer->path, name, stream->name,
-                   strerror(errno));
-    return;
+    int err = errno;
+    ct_writer_fail(writer, ct_err_from_errno(err), "cannot open %s/%s: %s", writer->path, name, strerror(err));
+    return false;
   }
   stream->fd = fd;
   writer_thread->open_files[writer_thread->open_count++] = stream;
+  return true;
 }
 
 static void
@@ -315,31 +322,43 @@ create_file(struct ct_trace_writer *writer, struct ct_stream *stream)
   if (mkdirat(writer->dir_fd, name, 0700) != 0 && errno != EEXIST) {
     ct_writer_fail(writer, ct_err_from_errno(errno), "cannot create %s/%s: %s", writer->path, name, strerror(errno));
   } else {
-    open_file(writer, stream, O_CREAT | O_EXCL);
+    ct_writer_open_file(writer, stream, O_CREAT | O_EXCL);
   }
+}
+
+static bool
+append_failed(struct ct_trace_writer *writer, struct ct_stream *stream, int err)
+{
+  char name[CT_BLOCK_FILE_NAME_BYTES];
+  ct_stream_file_name(stream, name);
+  ct_writer_fail(writer, ct_err_from_errno(err), "cannot write %s/%s: %s", writer->path, name, strerror(err));
+  return false;
 }
 
 /* Appends to the thread's file all of it or nothing; false when it is nothing. */
 static bool
 append(struct ct_trace_writer *writer, struct ct_stream *stream, const void *data, size_t size)
 {
-  if (stream->fd < 0 && ct_writer_error(writer) == CT_OK) {
-    open_file(writer, stream, 0);
-  }
+  size_t written;
   if (ct_writer_error(writer) != CT_OK) {
     return false;
   }
+  if (writer->pieces != NULL && !ct_pieces_prepare(writer, stream, size)) {
+    return append_failed(writer, stream, errno);
+  }
+  if (stream->fd < 0 && !ct_writer_open_file(writer, stream, 0)) {
+    return false;
+  }
   stream->written_at = ++writer->writer_thread.stamp;
-  size_t written;
-  if (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
+  while (!ct_writer_write_at(stream->fd, data, size, stream->file_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial block all the same. */
     if (written > 0 && ftruncate(stream->fd, (off_t)stream->file_bytes) != 0) {
       saved = saved != 0 ? saved : errno;
     }
-    ct_writer_fail(writer, ct_err_from_errno(saved), "cannot write %s/%s%u/%s: %s", writer->path, CT_TRACE_THREAD_DIR,
-                   stream->index, stream->name, strerror(saved));
-    return false;
+    if (saved != ENOSPC || !ct_pieces_make_room(writer, stream)) {
+      return append_failed(writer, stream, saved);
+    }
   }
   stream->file_bytes += size;
   return true;
@@ -392,14 +411,22 @@ open_captures(struct ct_trace_writer *writer)
 
 /* Appends whole records; returns the bytes of them that are there, all or none. */
 static size_t
-append_captures(struct ct_trace_writer *writer, const void *records, size_t size)
+append_captures(struct ct_trace_writer *writer, const struct ct_writer_record *records)
 {
   struct ct_writer_thread *writer_thread = &writer->writer_thread;
-  size_t written;
+  size_t written, size = records->data_bytes;
+  if (writer->pieces != NULL) {
+    struct ct_stream *stream = ct_pieces_captures(writer->pieces);
+    if (!append(writer, stream, records + 1, size)) {
+      return 0;
+    }
+    ct_pieces_wrote(writer, stream, records + 1, size, 0);
+    return size;
+  }
   if (!open_captures(writer)) {
     return 0;
   }
-  if (!ct_writer_write_at(writer_thread->captures_fd, records, size, writer_thread->captures_bytes, &written)) {
+  if (!ct_writer_write_at(writer_thread->captures_fd, records + 1, size, writer_thread->captures_bytes, &written)) {
     int saved = errno;
     /* Should this fail too, the reader stops before the partial record all the same. */
     if (written > 0 && ftruncate(writer_thread->captures_fd, (off_t)writer_thread->captures_bytes) != 0) {
@@ -422,6 +449,10 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
   size_t done = 0;
   switch (record->kind) {
   case CT_WRITER_CREATE:
+    if (writer->pieces != NULL) { /* the header comes with each piece */
+      ct_pieces_create_stream(writer, record->stream, data);
+      break;
+    }
     if (ct_writer_error(writer) == CT_OK) {
       create_file(writer, record->stream);
     }
@@ -429,6 +460,9 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
   case CT_WRITER_BLOCK:
     if (append(writer, record->stream, data, record->data_bytes)) {
       done = record->data_bytes;
+      if (writer->pieces != NULL) {
+        ct_pieces_wrote(writer, record->stream, data, record->data_bytes, record->events);
+      }
     } else {
       /* relaxed: ct_writer_thread_wait brings it to the caller */
       atomic_fetch_add_explicit(&record->stream->unwritten_events, record->events, memory_order_relaxed);
@@ -441,11 +475,14 @@ put_out(struct ct_trace_writer *writer, const struct ct_writer_record *record)
     break;
   case CT_WRITER_CAPTURES:
     if (ct_writer_error(writer) == CT_OK) {
-      done = append_captures(writer, data, record->data_bytes);
+      done = append_captures(writer, record);
     }
     break;
   case CT_WRITER_CLOSE:
-    close_file(writer, record->stream);
+    ct_writer_close_file(writer, record->stream);
+    if (writer->pieces != NULL) {
+      ct_pieces_close_stream(writer, record->stream);
+    }
     break;
   default:
     break;

@@ -78,6 +78,44 @@ check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_
              thread->missing, thread->events);
 }
 
+static int
+compare_index(const void *a, const void *b)
+{
+  uint32_t x = *(const uint32_t *)a, y = ((const struct ct_trace_thread *)b)->index;
+  return (x > y) - (x < y);
+}
+
+/* A thread's detail, a piece of one of its files, or of what the program wrote. */
+static int
+check_other(struct ct_trace *trace, const char *name, uint64_t wanted)
+{
+  char text[64];
+  struct ct_block_sums sums;
+  uint64_t bytes = ct_trace_file_bytes(trace, name);
+  const char *what = difference(bytes, wanted, text, sizeof(text));
+  if (bytes == wanted) {
+    return CT_OK;
+  }
+  if (strchr(name, '/') == NULL) {
+    return add(trace, "%.64s %s; output is not all there", name, what);
+  }
+  if (strstr(name, "/detail") != NULL) {
+    return add(trace, "%.64s %s; not all values of its calls are there", name, what);
+  }
+  uint32_t index = (uint32_t)strtoul(name + strlen(CT_TRACE_THREAD_DIR), NULL, 10);
+  struct ct_trace_thread *thread = trace->thread_count == 0 ? NULL
+                                                            : bsearch(&index, trace->threads, trace->thread_count,
+                                                                      sizeof(*trace->threads), compare_index);
+  if (thread == NULL || thread->missing != 0) {
+    return add(trace, "%.64s %s", name, what);
+  }
+  ct_trace_sum_blocks(trace, index, &sums);
+  thread->missing = thread->events > sums.events ? thread->events - sums.events : 0;
+  trace->missing_events += thread->missing;
+  return add(trace, "%.64s (thread %" PRIu32 ") %s: %" PRIu64 " of %" PRIu64 " events are gone", name, thread->tid,
+             what, thread->missing, thread->events);
+}
+
 int
 ct_trace_check(struct ct_trace *trace)
 {
@@ -97,6 +135,17 @@ ct_trace_check(struct ct_trace *trace)
   }
   for (uint32_t i = 0; i < trace->thread_count && rc == CT_OK; i++) {
     rc = check_thread(trace, &trace->threads[i], files);
+  }
+  const char *name;
+  const json_t *size;
+  json_object_foreach((json_t *)files, name, size)
+  {
+    const char *slash = strchr(name, '/');
+    bool is_of_thread = slash != NULL && strncmp(name, CT_TRACE_THREAD_DIR, strlen(CT_TRACE_THREAD_DIR)) == 0;
+    if (rc == CT_OK && json_is_integer(size) &&
+        (is_of_thread ? strcmp(slash + 1, CT_TRACE_INDEX) != 0 : strncmp(name, "output-", 7) == 0)) {
+      rc = check_other(trace, name, (uint64_t)json_integer_value(size));
+    }
   }
   return rc;
 }

@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILES_KEPT_OPEN 64u
 #define NUMBER_UNKNOWN  UINT64_MAX
 
 enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
@@ -65,45 +64,45 @@ ct_block_header_ok(const struct ct_block_header *header)
 
 /* ---- reading ---- */
 
-static int
+static struct ct_block_file *
 file_borrow(struct ct_cursor *c)
 {
-  uint64_t size;
-  if (c->fd >= 0) {
-    return c->fd;
+  if (c->file != NULL) {
+    return c->file;
   }
-  int fd = ct_trace_open_thread_file(c->trace, c->thread, &size);
-  if (fd < 0) {
-    return -1;
+  struct ct_block_file *file = ct_trace_open_thread_file(c->trace, c->thread);
+  if (file == NULL) {
+    return NULL;
   }
   pthread_mutex_lock(&c->trace->lock);
-  if (c->trace->open_files < FILES_KEPT_OPEN) {
-    c->trace->open_files++;
-    c->fd = fd;
+  if (c->trace->open_files + ct_block_file_pieces(file) <= c->trace->open_files_max) {
+    c->trace->open_files += ct_block_file_pieces(file);
+    c->file = file;
   }
   pthread_mutex_unlock(&c->trace->lock);
-  return fd;
+  return file;
 }
 
 static void
-file_give_back(const struct ct_cursor *c, int fd)
+file_give_back(const struct ct_cursor *c, struct ct_block_file *file)
 {
-  if (fd >= 0 && fd != c->fd) {
-    close(fd);
+  if (file != c->file) {
+    ct_block_file_close(file);
   }
 }
 
 static enum load_result
-check_file_header(struct ct_cursor *c, int fd)
+check_file_header(struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_file_header header;
   if (c->header_seen) {
     return LOAD_OK;
   }
-  if (fd < 0 && c->is_empty) {
+  if (file == NULL && c->is_empty) {
     return LOAD_END;
   }
-  if (fd < 0 || ct_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || !ct_file_header_ok(&header)) {
+  if (file == NULL || ct_block_file_read(file, &header, sizeof(header), 0) != sizeof(header) ||
+      !ct_file_header_ok(&header)) {
     return LOAD_DAMAGED;
   }
   c->header_seen = true;
@@ -118,15 +117,15 @@ check_file_header(struct ct_cursor *c, int fd)
 /* Reads and unpacks the block at c->offset. After LOAD_DAMAGED c->header is what stands there, or zero if that is not a
  * header. */
 static enum load_result
-load_block_from(struct ct_cursor *c, int fd)
+load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_block_header *header = &c->header;
-  size_t n = fd < 0 ? 0 : ct_read_at(fd, header, sizeof(*header), c->offset);
+  size_t n = file == NULL ? 0 : ct_block_file_read(file, header, sizeof(*header), c->offset);
   if (n != sizeof(*header) || !ct_block_header_ok(header)) {
     *header = (struct ct_block_header){0};
     return n == 0 ? LOAD_END : LOAD_DAMAGED;
   }
-  bool ok = ct_block_unpack(c, fd, c->offset + sizeof(*header));
+  bool ok = ct_block_unpack(c, file, c->offset + sizeof(*header));
   return ok ? LOAD_OK : LOAD_DAMAGED;
 }
 
@@ -321,15 +320,15 @@ check_number(struct ct_cursor *c)
 static enum load_result
 load_block(struct ct_cursor *c)
 {
-  int fd = file_borrow(c);
-  enum load_result result = check_file_header(c, fd);
+  struct ct_block_file *file = file_borrow(c);
+  enum load_result result = check_file_header(c, file);
   if (result == LOAD_OK || (c->flags & CT_READ_SKIP_DAMAGED && c->damage_passed)) {
-    result = load_block_from(c, fd);
+    result = load_block_from(c, file);
   }
   if (result == LOAD_OK) {
     result = check_number(c);
   }
-  file_give_back(c, fd);
+  file_give_back(c, file);
   if (result != LOAD_OK) {
     c->op = c->header.ops = 0;
     return result;
@@ -358,14 +357,14 @@ load_block(struct ct_cursor *c)
 
 /* Looks for a block header from an offset on; UINT64_MAX when there is none. */
 static uint64_t
-find_block(int fd, uint64_t offset)
+find_block(const struct ct_block_file *file, uint64_t offset)
 {
   enum { CHUNK = 64 << 10 };
   static const uint32_t magic = CT_BLOCK_MAGIC;
   uint8_t *chunk = malloc(CHUNK);
   uint64_t found = UINT64_MAX;
   while (chunk != NULL && found == UINT64_MAX) {
-    size_t n = ct_read_at(fd, chunk, CHUNK, offset);
+    size_t n = ct_block_file_read(file, chunk, CHUNK, offset);
     if (n < sizeof(struct ct_block_header)) {
       break;
     }
@@ -391,8 +390,8 @@ find_block(int fd, uint64_t offset)
 static bool
 skip_damaged(struct ct_cursor *c)
 {
-  int fd = file_borrow(c);
-  if (fd < 0) {
+  struct ct_block_file *file = file_borrow(c);
+  if (file == NULL) {
     return false;
   }
   uint64_t from = c->offset + 1;
@@ -402,8 +401,8 @@ skip_damaged(struct ct_cursor *c)
     from = c->offset + sizeof(c->header) + c->header.payload_bytes;
     c->lost += (uint64_t)c->header.calls + c->header.returns + c->header.lost;
   }
-  uint64_t next = find_block(fd, from);
-  file_give_back(c, fd);
+  uint64_t next = find_block(file, from);
+  file_give_back(c, file);
   c->damage_passed = c->resync = true;
   if (next == UINT64_MAX) {
     return false;
@@ -447,7 +446,6 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
   c->cut = trace->threads[thread].missing != 0;
   c->is_empty = trace->kept.is_kept && trace->complete && trace->threads[thread].events == 0;
   c->flags = flags;
-  c->fd = -1;
   c->offset = sizeof(struct ct_file_header);
   c->resync = true;
   c->limit = CT_BATCH_EVENTS;
@@ -462,11 +460,11 @@ ct_cursor_close(struct ct_cursor *c)
   if (c == NULL) {
     return;
   }
-  if (c->fd >= 0) {
-    close(c->fd);
+  if (c->file != NULL) {
     pthread_mutex_lock(&c->trace->lock);
-    c->trace->open_files--;
+    c->trace->open_files -= ct_block_file_pieces(c->file);
     pthread_mutex_unlock(&c->trace->lock);
+    ct_block_file_close(c->file);
   }
   ct_contexts_clear(&c->contexts);
   if (c->stack.frames != NULL) {
@@ -512,9 +510,9 @@ next_batch(struct ct_cursor *c, uint32_t limit)
 static bool
 pass_before_range(struct ct_cursor *c)
 {
-  int fd = file_borrow(c);
-  uint64_t offset = ct_range_first_block(c, fd);
-  file_give_back(c, fd);
+  struct ct_block_file *file = file_borrow(c);
+  uint64_t offset = ct_range_first_block(c, file);
+  file_give_back(c, file);
   if (offset != sizeof(struct ct_file_header) && ct_cursor_seek(c, offset) != CT_OK) {
     return false;
   }
@@ -621,14 +619,15 @@ ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
   }
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), total = 0, count = 0;
-  int fd = file_borrow(c);
-  while (fd >= 0 && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
+  struct ct_block_file *file = file_borrow(c);
+  while (file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
+         ct_block_header_ok(&header)) {
     blocks[count % TAIL_BLOCKS].offset = offset;
     blocks[count++ % TAIL_BLOCKS].before = total;
     total += header.ops;
     offset += sizeof(header) + header.payload_bytes;
   }
-  file_give_back(c, fd);
+  file_give_back(c, file);
   uint64_t first = count == 0 ? 0 : count - 1, least = count > TAIL_BLOCKS ? count - TAIL_BLOCKS : 0;
   while (first > least && total - blocks[first % TAIL_BLOCKS].before < ops) {
     first--;

@@ -34,14 +34,14 @@ struct ct_cursor {
   uint32_t thread_position; /* in the trace's list */
   uint32_t flags;
   enum ct_cursor_state state;
-  int fd;             /* -1: opened for each block */
-  uint64_t offset;    /* of the block after the one at hand */
-  bool header_seen;   /* the file header was there and right */
-  bool cut;           /* the manifest knows of more events than there are */
-  bool numbered;      /* and its blocks have numbers */
-  bool damage_passed; /* some block was skipped */
-  bool resync;        /* the stack is not the one before the next block */
-  uint64_t lost;      /* events announced by skipped blocks */
+  struct ct_block_file *file; /* NULL: opened for each block */
+  uint64_t offset;            /* of the block after the one at hand */
+  bool header_seen;           /* the file header was there and right */
+  bool cut;                   /* the manifest knows of more events than there are */
+  bool numbered;              /* and its blocks have numbers */
+  bool damage_passed;         /* some block was skipped */
+  bool resync;                /* the stack is not the one before the next block */
+  uint64_t lost;              /* events announced by skipped blocks */
   /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
   bool begins_late;  /* the first block is that of a trace of the last stretch, and has not been loaded */
   bool is_empty;     /* nothing of the thread was kept: it has no file */
@@ -83,11 +83,11 @@ struct ct_cursor {
 };
 
 /* unpack.c: the payload at offset into columns, for the header at hand; false: it is damaged, or there is no memory. */
-bool ct_block_unpack(struct ct_cursor *cursor, int fd, uint64_t offset);
+bool ct_block_unpack(struct ct_cursor *cursor, const struct ct_block_file *file, uint64_t offset);
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */
-uint64_t ct_range_first_block(const struct ct_cursor *cursor, int fd);
+uint64_t ct_range_first_block(const struct ct_cursor *cursor, const struct ct_block_file *file);
 /* So many ops of the block at hand are still to come before that time. */
 uint32_t ct_range_ops_before(const struct ct_cursor *cursor, uint64_t tsc);
 /* How many of the events are not after the range. */

@@ -314,6 +314,12 @@ ct_detail_records(const struct ct_encoder *encoder)
   return encoder->detail != NULL ? encoder->detail->total : 0;
 }
 
+const struct ct_stream *
+ct_detail_stream(const struct ct_encoder *encoder)
+{
+  return encoder->detail != NULL && encoder->detail->is_begun ? &encoder->detail->stream : NULL;
+}
+
 void
 ct_detail_free(struct ct_encoder *encoder)
 {

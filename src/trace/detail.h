@@ -27,6 +27,8 @@ struct ct_detail_dropped {
   uint64_t unwanted, no_memory;
 };
 struct ct_detail_dropped ct_trace_writer_detail_dropped(const struct ct_trace_writer *writer);
+/* Its file; NULL: there is none. Valid as long as the encoder. */
+const struct ct_stream *ct_detail_stream(const struct ct_encoder *encoder);
 /* The end of the file: with the encoder's. */
 void ct_detail_close(struct ct_encoder *encoder);
 void ct_detail_free(struct ct_encoder *encoder);

@@ -6,20 +6,17 @@
 #include "trace/reader_internal.h"
 
 #include "base/crc32c.h"
-#include "base/file.h"
 
 #include <contrail/trace.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct ct_details {
-  int fd;
+  struct ct_block_file *file;
   enum ct_cursor_state state;
   uint64_t offset; /* of the next block */
-  uint64_t size;   /* of the file, when it was opened */
   ZSTD_DCtx *decompressor;
   uint8_t *input;        /* CT_DETAIL_BLOCK_BYTES */
   uint8_t *records;      /* likewise */
@@ -32,30 +29,29 @@ int
 ct_details_open(struct ct_trace *trace, uint32_t thread, struct ct_details **out, struct ct_diag *diag)
 {
   struct ct_file_header header;
-  uint64_t size;
   if (thread >= trace->thread_count) {
     return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
   }
-  int fd = ct_trace_open_detail_file(trace, trace->threads[thread].index, &size);
-  if (fd < 0) {
+  struct ct_block_file *file = ct_block_file_open(trace->dir_fd, trace->threads[thread].index, CT_TRACE_DETAIL);
+  if (file == NULL) {
     return ct_fail(diag, errno == ENOENT ? CT_ENOENT : CT_EFORMAT, "thread %u has no detail", thread);
   }
-  if (ct_read_at(fd, &header, sizeof(header), 0) != sizeof(header) || header.magic != CT_DETAIL_FILE_MAGIC ||
+  if (ct_block_file_read(file, &header, sizeof(header), 0) != sizeof(header) || header.magic != CT_DETAIL_FILE_MAGIC ||
       !ct_trace_version_ok(header.version) || header.header_bytes != sizeof(header) ||
       header.header_crc != ct_crc32c(0, &header, offsetof(struct ct_file_header, header_crc))) {
-    close(fd);
+    ct_block_file_close(file);
     return ct_fail(diag, CT_EFORMAT, "the detail of thread %u is damaged", thread);
   }
   struct ct_details *details = calloc(1, sizeof(*details));
   if (details != NULL) {
-    *details = (struct ct_details){.fd = fd, .offset = sizeof(header), .size = size};
+    *details = (struct ct_details){.file = file, .offset = sizeof(header)};
     details->decompressor = ZSTD_createDCtx();
     details->input = malloc(CT_DETAIL_BLOCK_BYTES);
     details->records = malloc(CT_DETAIL_BLOCK_BYTES);
   }
   if (details == NULL || details->decompressor == NULL || details->input == NULL || details->records == NULL) {
     if (details == NULL) {
-      close(fd);
+      ct_block_file_close(file);
     }
     ct_details_close(details);
     return ct_fail(diag, CT_ENOMEM, "out of memory to read the detail of thread %u", thread);
@@ -68,7 +64,7 @@ void
 ct_details_close(struct ct_details *details)
 {
   if (details != NULL) {
-    close(details->fd);
+    ct_block_file_close(details->file);
     ZSTD_freeDCtx(details->decompressor);
     free(details->input);
     free(details->records);
@@ -179,13 +175,13 @@ static bool
 load(struct ct_details *details)
 {
   struct ct_detail_block_header header;
-  while (ct_read_at(details->fd, &header, sizeof(header), details->offset) == sizeof(header)) {
+  while (ct_block_file_read(details->file, &header, sizeof(header), details->offset) == sizeof(header)) {
     if (!header_ok(&header)) {
       details->state = CT_CURSOR_DAMAGED;
       return false;
     }
     size_t stored = header.payload.stored_bytes;
-    if (ct_read_at(details->fd, details->input, stored, details->offset + sizeof(header)) != stored) {
+    if (ct_block_file_read(details->file, details->input, stored, details->offset + sizeof(header)) != stored) {
       break;
     }
     details->offset += sizeof(header) + stored;

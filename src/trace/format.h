@@ -20,20 +20,22 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is little endian");
 
-#define CT_TRACE_VERSION      2u
-#define CT_TRACE_VERSION_OLD  1u /* is read as well; its blocks have no number */
-#define CT_TRACE_VERSION_KEPT 3u /* of the last stretch of a recording: the first block of a file has any number */
-#define CT_TRACE_FORMAT_NAME  "contrail"
-#define CT_TRACE_MANIFEST     "manifest.json"
-#define CT_TRACE_CRASH        "crash.json"
-#define CT_TRACE_STACKS       "stacks.json"
-#define CT_TRACE_FUNCTIONS    "functions.tsv"
-#define CT_TRACE_SOURCES      "sources.tsv"
-#define CT_TRACE_PROTOTYPES   "prototypes.tsv"
-#define CT_PROTOTYPES_HEAD    "prototypes\t1\t" /* its first line, up to the checksum */
-#define CT_TRACE_INDEX        "index.ctb"
-#define CT_TRACE_DETAIL       "detail.ctd"
-#define CT_TRACE_THREAD_DIR   "thread_"
+#define CT_TRACE_VERSION        2u
+#define CT_TRACE_VERSION_OLD    1u /* is read as well; its blocks have no number */
+#define CT_TRACE_VERSION_KEPT   3u /* of the last stretch of a recording: the first block of a file has any number */
+#define CT_TRACE_VERSION_PIECES 4u /* likewise, and files are in pieces: index-1.ctb, index-2.ctb, each with a header  \
+                                    */
+#define CT_TRACE_FORMAT_NAME "contrail"
+#define CT_TRACE_MANIFEST    "manifest.json"
+#define CT_TRACE_CRASH       "crash.json"
+#define CT_TRACE_STACKS      "stacks.json"
+#define CT_TRACE_FUNCTIONS   "functions.tsv"
+#define CT_TRACE_SOURCES     "sources.tsv"
+#define CT_TRACE_PROTOTYPES  "prototypes.tsv"
+#define CT_PROTOTYPES_HEAD   "prototypes\t1\t" /* its first line, up to the checksum */
+#define CT_TRACE_INDEX       "index.ctb"
+#define CT_TRACE_DETAIL      "detail.ctd"
+#define CT_TRACE_THREAD_DIR  "thread_"
 
 #define CT_FILE_MAGIC         0x42525443u /* "CTRB" */
 #define CT_BLOCK_MAGIC        0x4b425443u /* "CTBK" */
@@ -75,7 +77,7 @@ enum ct_trace_op {
   CT_TRACE_OP_SAMPLED = 14,           /* I: function */
   CT_TRACE_OP_INTERVAL = 15,          /* E: u8 log2 of the interval from here on, at most CT_INTERVAL_LOG2_MAX */
   CT_TRACE_OP_VALUE = 16,             /* of the top frame; E: u8 which (enum ct_value), varint */
-  CT_TRACE_OP_AWAY = 17, /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
+  CT_TRACE_OP_AWAY = 17,    /* the thread was away; E: u8 kind (enum ct_away), varint op - end, varint end - begin */
   CT_TRACE_OP_COUNTED = 18, /* calls that have no event; E: varint function, varint how many */
   CT_TRACE_OP_COUNT = 19,
 };

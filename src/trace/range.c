@@ -74,11 +74,12 @@ ct_trace_window(const struct ct_trace *trace, size_t n, struct ct_trace_window *
 /* ---- for cursors ---- */
 
 uint64_t
-ct_range_first_block(const struct ct_cursor *c, int fd)
+ct_range_first_block(const struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), before = offset;
-  while (fd >= 0 && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
+  while (file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
+         ct_block_header_ok(&header)) {
     before = offset;
     if (header.last_tsc >= c->trace->range_from) {
       break;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,20 +36,10 @@ open_regular(int dir_fd, const char *name, uint64_t *size)
   return fd;
 }
 
-int
-ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size)
+struct ct_block_file *
+ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index)
 {
-  char name[64];
-  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_INDEX);
-  return open_regular(trace->dir_fd, name, size);
-}
-
-int
-ct_trace_open_detail_file(const struct ct_trace *trace, uint32_t index, uint64_t *size)
-{
-  char name[64];
-  snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_DETAIL);
-  return open_regular(trace->dir_fd, name, size);
+  return ct_block_file_open(trace->dir_fd, index, CT_TRACE_INDEX);
 }
 
 /* Read and not mapped: a file that is cut short meanwhile must not become a bus error. */
@@ -143,23 +134,24 @@ sort_threads(struct ct_trace *trace)
 
 /* Goes from block header to block header, as far as they are whole. */
 static void
-sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sums)
+sum_blocks(const struct ct_block_file *in, bool numbered, struct ct_block_sums *sums)
 {
-  uint64_t offset = sizeof(struct ct_file_header);
+  uint64_t offset = sizeof(struct ct_file_header), bytes = ct_block_file_size(in);
   uint64_t number = 0, first_event = 0;
   struct ct_block_header header;
   struct ct_file_header file;
-  bool from_any = numbered && ct_read_at(fd, &file, sizeof(file), 0) == sizeof(file) &&
+  bool from_any = numbered && ct_block_file_read(in, &file, sizeof(file), 0) == sizeof(file) &&
                   file.version == CT_TRACE_VERSION_KEPT && ct_file_header_ok(&file);
   *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = offset};
-  while (offset + sizeof(header) <= file_bytes && ct_read_at(fd, &header, sizeof(header), offset) == sizeof(header) &&
-         ct_block_header_ok(&header)) {
+  while (offset + sizeof(header) <= bytes &&
+         ct_block_file_read(in, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
     offset += sizeof(header) + header.payload_bytes;
-    if (offset > file_bytes) {
+    if (offset > bytes) {
       break;
     }
     if (from_any && sums->whole_bytes == sizeof(file)) {
       sums->not_kept = header.first_event;
+      sums->begin_tsc = header.first_event != 0 ? header.first_tsc : 0;
     } else if (numbered && header.number != number) {
       sums->missing_block = sums->missing_block == UINT64_MAX ? number : sums->missing_block;
       sums->missing_events += header.first_event > first_event ? header.first_event - first_event : 0;
@@ -176,27 +168,30 @@ sum_blocks(int fd, uint64_t file_bytes, bool numbered, struct ct_block_sums *sum
 void
 ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums)
 {
-  uint64_t bytes = 0;
-  int fd = ct_trace_open_thread_file(trace, index, &bytes);
-  sum_blocks(fd, bytes, true, sums);
-  if (fd >= 0) {
-    close(fd);
+  struct ct_block_file *file = ct_trace_open_thread_file(trace, index);
+  *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = sizeof(struct ct_file_header)};
+  if (file != NULL) {
+    sum_blocks(file, true, sums);
   }
+  ct_block_file_close(file);
 }
 
 /* The time of the last event, and how many there are if the manifest does not say so. */
 static void
-read_blocks(struct ct_trace *trace, int fd, struct ct_trace_thread *thread, bool count)
+read_blocks(struct ct_trace *trace, const struct ct_block_file *file, struct ct_trace_thread *thread, bool count)
 {
   struct ct_block_sums sums;
-  sum_blocks(fd, thread->file_bytes, false, &sums);
+  sum_blocks(file, true, &sums);
   trace->last_tsc = sums.last_tsc > trace->last_tsc ? sums.last_tsc : trace->last_tsc;
   if (!count) {
     return;
   }
   thread->events = sums.events;
-  if (thread->dropped < sums.lost) {
-    thread->dropped = sums.lost;
+  thread->dropped = thread->dropped < sums.lost ? sums.lost : thread->dropped;
+  if (!trace->complete && trace->kept.is_kept) { /* the recording has not said yet what is not there any more */
+    thread->not_kept = sums.not_kept;
+    trace->kept.not_kept += sums.not_kept;
+    trace->kept.begin_tsc = sums.begin_tsc > trace->kept.begin_tsc ? sums.begin_tsc : trace->kept.begin_tsc;
   }
 }
 
@@ -204,20 +199,21 @@ read_blocks(struct ct_trace *trace, int fd, struct ct_trace_thread *thread, bool
 static void
 inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
 {
-  int fd = ct_trace_open_thread_file(trace, thread->index, &thread->file_bytes);
-  if (fd < 0) {
+  struct ct_block_file *file = ct_trace_open_thread_file(trace, thread->index);
+  if (file == NULL) {
     return;
   }
+  thread->file_bytes = ct_block_file_bytes(file);
   trace->bytes += thread->file_bytes;
   struct ct_file_header header;
-  if (ct_read_at(fd, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
+  if (ct_block_file_read(file, &header, sizeof(header), 0) == sizeof(header) && ct_file_header_ok(&header)) {
     thread->tid = header.tid;
     thread->pid = header.pid;
   }
   if (count || trace->end_tsc == 0) {
-    read_blocks(trace, fd, thread, count);
+    read_blocks(trace, file, thread, count);
   }
-  close(fd);
+  ct_block_file_close(file);
 }
 
 /* N of "thread_N", written as the writer does. */
@@ -294,6 +290,15 @@ ct_trace_file_bytes(const struct ct_trace *trace, const char *name)
 
 /* ---- the trace ---- */
 
+/* How many files cursors may keep: a part of those that the program may have. */
+static uint32_t
+open_files_limit(void)
+{
+  struct rlimit files;
+  rlim_t share = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / 4 : 0;
+  return share < 16 ? 16 : share > 1024 ? 1024 : (uint32_t)share;
+}
+
 int
 ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
 {
@@ -302,6 +307,7 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     return ct_fail(diag, CT_ENOMEM, "out of memory to open %s", dir);
   }
   trace->dir_fd = -1;
+  trace->open_files_max = open_files_limit();
   pthread_mutex_init(&trace->lock, NULL);
   int err = CT_ENOMEM;
   trace->path = strdup(dir);
@@ -320,7 +326,9 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     goto fail;
   }
   ct_stacks_load(trace);
-  trace->bytes += ct_trace_file_bytes(trace, CT_TRACE_CAPTURES);
+  struct ct_block_file *captures = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
+  trace->bytes += captures != NULL ? ct_block_file_bytes(captures) : 0;
+  ct_block_file_close(captures);
   err = ct_functions_load(trace, diag);
   if (err != CT_OK) {
     goto fail;

@@ -7,6 +7,7 @@
 #define CT_TRACE_READER_INTERNAL_H
 
 #include "trace/batch.h"
+#include "trace/block_file.h"
 #include "trace/format.h"
 
 #include <pthread.h>
@@ -66,7 +67,8 @@ struct ct_trace {
 
   pthread_mutex_t lock; /* over what follows, and names of functions */
   struct ct_unpacker *unpackers;
-  uint32_t open_files; /* kept by cursors */
+  uint32_t open_files;     /* kept by cursors ... */
+  uint32_t open_files_max; /* ... at most; never changes */
 };
 
 /* reader.c */
@@ -74,10 +76,8 @@ struct ct_trace {
 int ct_trace_read_file(const struct ct_trace *trace, const char *name, char **text, size_t *size);
 /* The size of a file of the trace, 0 when it is not there. */
 uint64_t ct_trace_file_bytes(const struct ct_trace *trace, const char *name);
-/* The thread's file for reading, -1 when it cannot be had; *size is set. */
-int ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
-/* Likewise, its detail. */
-int ct_trace_open_detail_file(const struct ct_trace *trace, uint32_t index, uint64_t *size);
+/* The thread's file for reading; NULL and errno when it cannot be had. */
+struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, uint32_t index);
 
 /* manifest.c: sets manifest, complete, modules, the clock. */
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
@@ -95,7 +95,8 @@ struct ct_block_sums {
   uint64_t last_tsc;       /* of that block; 0: there is none */
   uint64_t missing_block;  /* the first number that is missing between others; UINT64_MAX: none */
   uint64_t missing_events; /* what those that are missing between others had */
-  uint64_t not_kept;       /* events before the first block, of a trace of the last stretch */
+  uint64_t not_kept;       /* events before the first block, of a trace of the last stretch ... */
+  uint64_t begin_tsc;      /* ... and when that begins; 0: there were none */
 };
 void ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums);
 /* sources.c */
@@ -107,7 +108,7 @@ void ct_trace_prototypes_free(struct ct_trace *trace);
 static inline bool
 ct_trace_version_ok(uint64_t version)
 {
-  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION_KEPT;
+  return version >= CT_TRACE_VERSION_OLD && version <= CT_TRACE_VERSION_PIECES;
 }
 bool ct_file_header_ok(const struct ct_file_header *header);
 bool ct_block_header_ok(const struct ct_block_header *header);

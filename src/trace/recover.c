@@ -301,11 +301,9 @@ is_held(int dir_fd)
 
 /* Takes away what follows the last whole block, unless there is another whole one in it. Returns how much that was. */
 static uint64_t
-cut_tail(int dir_fd, uint32_t index, uint64_t whole, uint64_t bytes)
+cut_tail(int dir_fd, const char *name, uint64_t whole, uint64_t bytes)
 {
   static const uint32_t magic = CT_BLOCK_MAGIC;
-  char name[64];
-  snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, index, CT_TRACE_INDEX);
   size_t tail = bytes - whole <= TAIL_MAX ? (size_t)(bytes - whole) : 0;
   uint8_t *data = tail != 0 ? malloc(tail) : NULL;
   int fd = data != NULL ? openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
@@ -347,31 +345,53 @@ struct recovery {
   struct ct_trace *trace;
   int dir_fd;
   json_t *manifest, *threads, *files;
+  bool is_in_pieces;
   ct_recover_loss_visit *loss;
   void *context;
   struct ct_recover_report *report;
 };
 
+/* Lists the files, or pieces; what follows the last whole block, if that is in the last of them, is cut off. Returns
+ * how much that was. */
+static uint64_t
+recover_file(struct recovery *r, uint32_t thread, const char *base, uint64_t whole)
+{
+  char name[CT_BLOCK_FILE_NAME_BYTES];
+  struct ct_block_file *file = ct_block_file_open(r->dir_fd, thread, base);
+  uint64_t cut = 0, bytes;
+  for (uint32_t n = 0; file != NULL && n < ct_block_file_pieces(file); n++) {
+    uint32_t number = ct_block_file_piece(file, n, &bytes);
+    ct_block_file_name(name, thread, base, number);
+    uint64_t end = n + 1 == ct_block_file_pieces(file) ? ct_block_file_in_last(file, whole) : UINT64_MAX;
+    if (end < bytes) {
+      cut = cut_tail(r->dir_fd, name, end, bytes);
+      bytes -= cut;
+    }
+    ct_json_put(r->files, name, bytes);
+  }
+  ct_block_file_close(file);
+  return cut;
+}
+
 static void
 recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
 {
   struct ct_block_sums sums;
-  char name[64];
   struct ct_recover_loss loss = {.struct_size = sizeof(loss), .index = thread->index, .tid = thread->tid};
   json_t *item = listed_thread(r->threads, thread->index);
   ct_trace_sum_blocks(r->trace, thread->index, &sums);
-  uint64_t bytes = thread->file_bytes, known = ct_json_get(item, "events"), all = sums.events + sums.missing_events;
-  if (bytes > sums.whole_bytes) {
-    loss.cut_bytes = cut_tail(r->dir_fd, thread->index, sums.whole_bytes, bytes);
-    bytes -= loss.cut_bytes;
-  }
+  uint64_t known = ct_json_get(item, "events"), all = sums.not_kept + sums.events + sums.missing_events;
+  loss.cut_bytes = recover_file(r, thread->index, CT_TRACE_INDEX, sums.whole_bytes);
+  recover_file(r, thread->index, CT_TRACE_DETAIL, UINT64_MAX);
   loss.events = sums.missing_events + (known > all ? known - all : 0);
+  if (r->is_in_pieces) {
+    uint64_t gone = sums.events == 0 ? loss.events : 0; /* with its last piece, as far as is known */
+    loss.events -= gone;
+    ct_json_put(item, "not_kept", sums.not_kept + gone);
+    r->report->not_kept += sums.not_kept + gone;
+  }
   ct_json_put(item, "events", sums.events + loss.events);
   ct_json_put(item, "tid", thread->tid);
-  if (bytes != 0) {
-    snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
-    ct_json_put(r->files, name, bytes);
-  }
   r->report->threads++;
   r->report->events += sums.events;
   r->report->missing += loss.events;
@@ -381,10 +401,25 @@ recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
   }
 }
 
+/* Of a recording of bounded size: what is not there any more. */
+static void
+recover_kept(struct recovery *r)
+{
+  json_t *kept = json_object_get(r->manifest, "kept");
+  struct ct_trace_kept here = {.struct_size = sizeof(here)};
+  if (ct_trace_get_kept(r->trace, &here) == 0) {
+    r->report->not_kept += ct_json_get(kept, "threads_gone_events");
+    ct_json_put(kept, "not_kept", r->report->not_kept);
+    ct_json_put(kept, "begin_tsc", here.begin_tsc);
+    ct_json_put(kept, "since_ns", here.begin_tsc != 0 ? ct_trace_ns(r->trace, here.begin_tsc) : 0);
+  }
+}
+
 static int
 recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
 {
-  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_CAPTURES};
+  static const char *const names[] = {CT_TRACE_FUNCTIONS, CT_TRACE_PROTOTYPES};
+  r->is_in_pieces = ct_json_get(r->manifest, "version") == CT_TRACE_VERSION_PIECES;
   r->threads = json_object_get(r->manifest, "threads");
   if (!json_is_array(r->threads)) {
     r->threads = json_array();
@@ -397,8 +432,12 @@ recover_files(struct recovery *r, const char *directory, struct ct_diag *diag)
       ct_json_put(r->files, names[i], bytes);
     }
   }
+  recover_file(r, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES, UINT64_MAX);
   for (uint32_t i = 0; i < ct_trace_thread_count(r->trace); i++) {
     recover_thread(r, ct_trace_thread(r->trace, i));
+  }
+  if (r->is_in_pieces) {
+    recover_kept(r);
   }
   uint64_t end = ct_trace_end_tsc(r->trace), end_ns = ct_trace_ns(r->trace, end);
   json_object_set_new(r->manifest, "files", r->files);
@@ -452,7 +491,7 @@ ct_recover_trace(const char *directory, ct_recover_loss_visit *loss, void *conte
     code = ct_fail(diag, CT_ENOENT, "%s has an end: there is nothing to recover", directory);
   } else if (is_held(r.dir_fd)) {
     code = ct_fail(diag, CT_EEXIST, "%s is being recorded", directory);
-  } else if (json_object_get(r.manifest, "kept") != NULL) {
+  } else if (json_object_get(json_object_get(r.manifest, "kept"), "memory") != NULL) {
     code = check_memory(json_object_get(r.manifest, "kept"), directory, diag);
   }
   if (code == CT_OK) {

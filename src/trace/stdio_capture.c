@@ -4,6 +4,7 @@
 
 #include "base/crc32c.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,24 @@ read_record(const char *text, size_t size, size_t at, struct ct_capture_record *
   return record->record_bytes >= sizeof(*record) && record->record_bytes <= CT_CAPTURE_RECORD_MAX &&
          record->record_bytes <= size - at && (record->fd == 1 || record->fd == 2) &&
          ct_crc32c(0, text + at + sizeof(record->crc), record->record_bytes - sizeof(record->crc)) == record->crc;
+}
+
+/* The whole file, or its pieces; *text is malloc'd. */
+static int
+read_all(const struct ct_trace *trace, char **text, size_t *size)
+{
+  struct ct_block_file *file = ct_block_file_open(trace->dir_fd, CT_BLOCK_FILE_NO_THREAD, CT_TRACE_CAPTURES);
+  if (file == NULL) {
+    return ct_err_from_errno(errno);
+  }
+  uint64_t bytes = ct_block_file_size(file);
+  char *buffer = bytes < PTRDIFF_MAX ? malloc((size_t)bytes + 1) : NULL;
+  if (buffer != NULL) {
+    *size = ct_block_file_read(file, buffer, (size_t)bytes, 0);
+    *text = buffer;
+  }
+  ct_block_file_close(file);
+  return buffer != NULL ? CT_OK : CT_ENOMEM;
 }
 
 /* By time; of one thread in the order of the file. */
@@ -37,8 +56,8 @@ ct_trace_captures(const struct ct_trace *trace, struct ct_captures *out)
   struct ct_captures captures = {0};
   struct ct_file_header header;
   struct ct_capture_record record;
-  size_t size, at = sizeof(header), capacity = 0;
-  int rc = ct_trace_read_file(trace, CT_TRACE_CAPTURES, &captures.text, &size);
+  size_t size = 0, at = sizeof(header), capacity = 0;
+  int rc = read_all(trace, &captures.text, &size);
   if (rc != CT_OK) {
     return rc;
   }

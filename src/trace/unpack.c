@@ -186,7 +186,7 @@ unpack(struct ct_cursor *c, struct ct_unpacker *unpacker)
 }
 
 bool
-ct_block_unpack(struct ct_cursor *c, int fd, uint64_t offset)
+ct_block_unpack(struct ct_cursor *c, const struct ct_block_file *file, uint64_t offset)
 {
   const struct ct_block_header *header = &c->header;
   struct ct_unpacker *unpacker = unpacker_borrow(c->trace);
@@ -194,7 +194,7 @@ ct_block_unpack(struct ct_cursor *c, int fd, uint64_t offset)
     return false;
   }
   bool ok = reserve((void **)&unpacker->input, &unpacker->input_capacity, (size_t)header->payload_bytes + 1) &&
-            ct_read_at(fd, unpacker->input, header->payload_bytes, offset) == header->payload_bytes &&
+            ct_block_file_read(file, unpacker->input, header->payload_bytes, offset) == header->payload_bytes &&
             ct_crc32c(0, unpacker->input, header->payload_bytes) == header->payload_crc && unpack(c, unpacker);
   unpacker_give_back(c->trace, unpacker);
   return ok;

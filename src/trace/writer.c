@@ -186,6 +186,7 @@ writer_free(struct ct_trace_writer *writer)
   pthread_cond_destroy(&writer->writer_thread.work);
   pthread_mutex_destroy(&writer->writer_thread.lock);
   ct_store_destroy(writer->store, writer->store_stays);
+  ct_pieces_destroy(writer->pieces);
   free(writer->path);
   free(writer);
 }
@@ -309,7 +310,11 @@ ct_trace_writer_bytes(const struct ct_trace_writer *writer)
 {
   /* relaxed: the writer thread only counts */
   uint64_t unwritten = atomic_load_explicit(&writer->unwritten_bytes, memory_order_relaxed);
-  return writer->queued_bytes - unwritten + writer->manifest_bytes;
+  struct ct_pieces_state pieces = {0};
+  if (writer->pieces != NULL) {
+    ct_pieces_get_state(writer->pieces, &pieces);
+  }
+  return writer->queued_bytes - unwritten - pieces.gone_bytes + writer->manifest_bytes;
 }
 
 int
@@ -559,7 +564,7 @@ static json_t *
 files_json(const struct ct_trace_writer *writer)
 {
   json_t *files = json_object();
-  char name[64];
+  char name[CT_BLOCK_FILE_NAME_BYTES];
   json_object_set_new(files, CT_TRACE_FUNCTIONS, json_integer((json_int_t)writer->writer_thread.functions_bytes));
   if (writer->writer_thread.captures_fd >= 0) {
     json_object_set_new(files, CT_TRACE_CAPTURES, json_integer((json_int_t)writer->writer_thread.captures_bytes));
@@ -568,9 +573,11 @@ files_json(const struct ct_trace_writer *writer)
     json_object_set_new(files, CT_TRACE_PROTOTYPES, json_integer((json_int_t)writer->prototypes_bytes));
   }
   for (uint32_t i = 0; i < writer->encoder_count; i++) {
-    const struct ct_stream *stream = writer->encoders[i]->stream;
-    snprintf(name, sizeof(name), "%s%u/%s", CT_TRACE_THREAD_DIR, stream->index, CT_TRACE_INDEX);
-    json_object_set_new(files, name, json_integer((json_int_t)stream->file_bytes));
+    const struct ct_stream *streams[] = {writer->encoders[i]->stream, ct_detail_stream(writer->encoders[i])};
+    for (size_t n = 0; n < 2 && streams[n] != NULL; n++) {
+      ct_stream_file_name(streams[n], name);
+      json_object_set_new(files, name, json_integer((json_int_t)streams[n]->file_bytes));
+    }
   }
   return files;
 }
@@ -580,7 +587,8 @@ static char *
 manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final)
 {
   struct ct_diag why = {""};
-  json_t *whole = writer->store != NULL && final ? json_deep_copy(manifest) : json_copy((json_t *)manifest);
+  json_t *whole = (writer->store != NULL || writer->pieces != NULL) && final ? json_deep_copy(manifest)
+                                                                             : json_copy((json_t *)manifest);
   json_object_set_new(whole, "function_count", json_integer(writer->function_count));
   if (final) {
     ct_trace_writer_sync(writer);
@@ -591,6 +599,8 @@ manifest_text(struct ct_trace_writer *writer, const json_t *manifest, bool final
   if (ct_trace_writer_error(writer, &why) != CT_OK) {
     json_object_set_new(whole, "state", json_string(final ? "failed" : "recording"));
     json_object_set_new(whole, "error", ct_json_string(why.text));
+  } else if (final && writer->pieces != NULL) {
+    ct_pieces_amend(writer, whole);
   } else if (final && writer->store == NULL) {
     json_object_set_new(whole, "files", files_json(writer));
   }

@@ -97,12 +97,18 @@ struct ct_kept_sums;
 void ct_trace_writer_keep(struct ct_trace_writer *writer, struct ct_store *store);
 /* The process whose events these are. Returns the path of the store. */
 const char *ct_trace_writer_keep_of(struct ct_trace_writer *writer, pid_t pid);
-/* False: it keeps all. Any thread, while the writer lives. */
+/* False: it does not. Any thread, while the writer lives. */
 bool ct_trace_writer_kept(struct ct_trace_writer *writer, struct ct_store_state *state);
 /* The name of its thread, for who finds the store. */
 void ct_encoder_name(struct ct_encoder *encoder, const char *name);
-/* Frees the encoder of a thread that is closed and has nothing in the store. False: it is used, or all is kept in
- * files. */
+/*
+ * A recording of bounded size (pieces.h), from before its first thread on: the oldest of its files go. 0 or CT_ENOMEM.
+ */
+struct ct_pieces_state;
+int ct_trace_writer_limit(struct ct_trace_writer *writer, uint64_t bytes);
+/* False: it is not. Any thread, while the writer lives. */
+bool ct_trace_writer_limited(struct ct_trace_writer *writer, struct ct_pieces_state *state);
+/* Frees the encoder of a thread that is closed and of which nothing is kept any more. False: something is. */
 bool ct_trace_writer_retire(struct ct_trace_writer *writer, struct ct_encoder *encoder);
 /* Queues all blocks in progress, function lines, and what the program wrote. */
 void ct_trace_writer_flush(struct ct_trace_writer *writer);

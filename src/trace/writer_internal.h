@@ -9,6 +9,8 @@
 #include "base/crc32c.h"
 #include "trace/detail.h"
 #include "trace/encoder.h"
+#include "trace/format.h"
+#include "trace/pieces.h"
 #include "trace/store.h"
 #include "trace/writer.h"
 
@@ -58,6 +60,12 @@ struct ct_stream {
   uint32_t tid, pid;
   char thread_name[CT_STORE_NAME_BYTES];
   struct ct_store_share share;
+  /* Where it is in pieces (pieces.c); is_closed and first_piece under their lock: */
+  struct ct_file_header header;
+  struct ct_piece *first_piece, *last_piece;
+  uint32_t piece_count;
+  bool is_closed;
+  uint64_t gone_events;
 };
 
 enum ct_writer_kind {
@@ -148,9 +156,10 @@ struct ct_trace_writer {
   uint64_t queued_bytes;            /* for thread files and function table */
   _Atomic uint64_t unwritten_bytes; /* of queued_bytes, what came to nothing */
   struct ct_writer_thread writer_thread;
-  struct ct_store *store; /* NULL: blocks go to their files */
-  bool store_described;   /* whose it is */
-  bool store_stays;       /* when the writer is closed: what is in it has not got to the files */
+  struct ct_store *store;   /* NULL: blocks go to their files */
+  bool store_described;     /* whose it is */
+  bool store_stays;         /* when the writer is closed: what is in it has not got to the files */
+  struct ct_pieces *pieces; /* NULL: files grow as they will */
 };
 
 /* A file header, with its checksum. */
@@ -213,6 +222,11 @@ uint8_t *ct_writer_thread_reserve(struct ct_trace_writer *writer, size_t size);
 /* Queues the record whose data was put there: at most what was reserved. */
 void ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,
                              size_t data_bytes, uint32_t events);
+
+/* block.c: the writer thread's files */
+void ct_writer_close_file(struct ct_trace_writer *writer, struct ct_stream *stream);
+/* False: it cannot be opened, which is the writer's error now. */
+bool ct_writer_open_file(struct ct_trace_writer *writer, struct ct_stream *stream, int flags);
 
 /* block.c: blocks */
 /* Buffers of a free or the least recently used encoder; never NULL. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The writer of a recording that keeps the last stretch only: blocks and what the program wrote go to a store (store.h)
- * instead of their files, and from there to the files at the end, or to another directory while the recording goes on.
+ * The writer of a recording that keeps the last stretch only, in memory: blocks and what the program wrote go to a
+ * store (store.h) instead of their files, and from there to the files at the end, or to another directory while the
+ * recording goes on.
  */
 #include "trace/kept.h"
 #include "trace/writer_internal.h"
@@ -31,6 +32,22 @@ ct_trace_writer_keep_of(struct ct_trace_writer *writer, pid_t pid)
     writer->store_described = true;
   }
   return ct_store_path(writer->store);
+}
+
+int
+ct_trace_writer_limit(struct ct_trace_writer *writer, uint64_t bytes)
+{
+  return ct_pieces_create(bytes, &writer->pieces);
+}
+
+bool
+ct_trace_writer_limited(struct ct_trace_writer *writer, struct ct_pieces_state *state)
+{
+  if (writer->pieces == NULL) {
+    return false;
+  }
+  ct_pieces_get_state(writer->pieces, state);
+  return true;
 }
 
 bool
@@ -73,10 +90,22 @@ ct_encoder_name(struct ct_encoder *encoder, const char *name)
   snprintf(encoder->stream->thread_name, sizeof(encoder->stream->thread_name), "%s", name);
 }
 
+/* What a thread that has ended had recorded is still there, or all is kept. */
+static bool
+is_needed(const struct ct_trace_writer *writer, const struct ct_encoder *encoder)
+{
+  if (writer->pieces != NULL) {
+    const struct ct_stream *detail = ct_detail_stream(encoder);
+    return ct_pieces_has(writer->pieces, encoder->stream) ||
+           (detail != NULL ? ct_pieces_has(writer->pieces, detail) : writer->detail_judge != NULL);
+  }
+  return writer->store == NULL || ct_store_has(writer->store, &encoder->stream->share);
+}
+
 bool
 ct_trace_writer_retire(struct ct_trace_writer *writer, struct ct_encoder *encoder)
 {
-  if (writer->store == NULL || !encoder->closed || ct_store_has(writer->store, &encoder->stream->share)) {
+  if (!encoder->closed || is_needed(writer, encoder)) {
     return false;
   }
   uint32_t i = 0;

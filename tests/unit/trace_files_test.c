@@ -568,8 +568,8 @@ test_bad_manifest(void **state)
   assert_open_fails(state, CT_EFORMAT, "cut or damaged");
   write_manifest(state, "{}");
   assert_open_fails(state, CT_EFORMAT, "another program");
-  write_manifest(state, "{\"format\":\"contrail\",\"version\":4}");
-  assert_open_fails(state, CT_EUNSUPPORTED, "version 4");
+  write_manifest(state, "{\"format\":\"contrail\",\"version\":5}");
+  assert_open_fails(state, CT_EUNSUPPORTED, "version 5");
   write_manifest(state, "{\"format\":\"contrail\",\"version\":1,\"modules\":3,\"threads\":{},\"clock\":[]}");
   struct ct_trace *trace = open_trace(state);
   assert_int_equal(ct_trace_thread_count(trace), 0);

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Recordings of bounded size (record --max-size): that the trace never is larger, that what is in it is exactly the last
+stretch, while it grows and after it was killed, and that what is gone from it otherwise is said.
+
+    tests/maxsize.py [--filter PATTERN] [--build DIR]
+"""
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import harness
+import last
+from harness import case, expect, main, need_root, wait_for
+from last import COUNT, consecutive
+
+
+class Scene(last.Scene):
+    def bounded(self, size, *words, status=0):
+        """The events that were not kept."""
+        self.run(self.contrail, "record", "-q", "-o", self.trace, "--max-size", size, *words, status=status)
+        return self.not_kept(self.trace)
+
+    def pieces(self, pattern="thread_*/index-*.ctb"):
+        return sorted(glob.glob(os.path.join(self.trace, pattern)), key=lambda path: int(re.search(r"-(\d+)\.ct", path)[1]))
+
+    def bytes(self):
+        """Of all files that count; one may go meanwhile."""
+        total = 0
+        for path in self.pieces() + self.pieces("thread_*/detail-*.ctd") + self.pieces("output-*.cto"):
+            try:
+                total += os.path.getsize(path)
+            except FileNotFoundError:
+                pass
+        return total
+
+    def start_bounded(self, size, *words):
+        """A recording that goes on, of which the first events have gone."""
+        process = self.start(self.contrail, "record", "-q", "-o", self.trace, "--max-size", size, *words)
+        wait_for("the first piece to go",
+                 lambda: process.poll() is not None or (self.pieces() and not self.pieces()[0].endswith("-1.ctb")))
+        expect(process.poll() is None, "the recording has ended")
+        return process
+
+
+@case
+def exact(scene):
+    """The calls that are there are the last ones, and the number of the others is said."""
+    program = scene.build(COUNT)
+    not_kept = scene.bounded("1M", "--args", "--trace", "step", "--", program, "600")
+    steps = scene.steps()
+    expect(scene.bytes() <= 1 << 20, f"{scene.bytes()} bytes")
+    expect(steps[-1] == 599999 and consecutive(steps), "not the last calls, or not all of them")
+    manifest, info = scene.manifest(), scene.info()
+    if info["dropped"]:
+        return f"{len(steps)} calls; the machine was too busy for more"
+    before = 600000 - len(steps)
+    expect(not_kept in (2 * before, 2 * before - 1), f"{not_kept} events are said not to be kept, of {before} calls")
+    expect(info["events"] == 1200000 - not_kept == manifest["threads"][0]["events"], "the sums are wrong")
+    expect(manifest["threads"][0]["not_kept"] == not_kept and manifest["state"] == "complete", "the manifest is wrong")
+    expect(manifest["version"] == 4 and manifest["kept"]["limit_bytes"] == 1 << 20, "the manifest is wrong")
+    row = scene.rows()["step"]
+    expect(row["calls"] == len(steps) and row["entered_before"] == not_kept % 2, "the report is wrong")
+    expect(len(steps) > 100000, f"only {len(steps)} calls")
+    return f"{len(steps)} calls of 600000 in {len(scene.pieces())} pieces"
+
+
+@case
+def large_enough(scene):
+    """Nothing goes, and nothing is said to have."""
+    program = scene.build(COUNT)
+    scene.bounded("100M", "--args", "--trace", "step", "--", program, "300")
+    expect(scene.steps() == list(range(300000)) or scene.info()["dropped"], "not all calls")
+    expect(scene.info()["warnings"] == [] or scene.info()["dropped"], f"{scene.info()['warnings']}")
+    expect(len(scene.pieces()) > 1, "one file")
+    same = scene.path("ordinary")
+    scene.run(scene.contrail, "record", "-q", "-o", same, "--trace", "step", "--", program, "300")
+    expect(not glob.glob(os.path.join(same, "*", "*-*")), "an ordinary trace is in pieces")
+
+
+@case
+def threads_share(scene):
+    """The oldest goes, whoever's it is: a thread that ended early is gone, one that writes seldom keeps what it wrote last."""
+    program = scene.build("""#include <pthread.h>
+#include <unistd.h>
+long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
+long tick(long n) { __asm__ volatile("" ::: "memory"); return n; }
+long early(long n) { __asm__ volatile("" ::: "memory"); return n; }
+static volatile int over;
+void *seldom(void *a) { long n = 0; while (!over) { tick(n++); usleep(20000); } return 0; }
+void *first(void *a) { for (long n = 0; n < 1000; n++) early(n); return 0; }
+int main(void) { pthread_t t, f; pthread_create(&f, 0, first, 0); pthread_join(f, 0); pthread_create(&t, 0, seldom, 0);
+  for (long n = 0; n < 3000000; n++) step(n); usleep(500000); over = 1; pthread_join(t, 0); return 0; }
+""", "-pthread")
+    scene.bounded("1M", "--args", "--trace", "step", "--trace", "tick", "--trace", "early", "--", program)
+    expect(scene.bytes() <= 1 << 20, f"{scene.bytes()} bytes")
+    rows, info, manifest = scene.rows(), scene.info(), scene.manifest()
+    expect("early" not in rows and rows["tick"]["calls"] > 0 and rows["step"]["calls"] > 10000, f"{rows.keys()}")
+    events = sum(thread["events"] + thread["not_kept"] for thread in manifest["threads"])
+    ticks = [thread for thread in manifest["threads"] if thread["events"] + thread["not_kept"] < 6000000][-1]
+    expect(info["dropped"] or events == 6002000 + ticks["events"] + ticks["not_kept"], f"{events} events")
+    expect(sum(thread["not_kept"] for thread in manifest["threads"]) == manifest["kept"]["not_kept"], "the sums are wrong")
+
+
+@case
+def threads_without_end(scene):
+    """Of threads that have ended, and of which nothing is there, neither folder nor line is left."""
+    program = scene.build("""#include <pthread.h>
+#include <unistd.h>
+long step(long n) { __asm__ volatile("" ::: "memory"); return n; }
+void *run(void *a) { for (long i = 0; i < 500; i++) step(i); return 0; }
+int main(void) { for (long n = 0; n < 6000; n++) { pthread_t t; pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+  if (n % 500 == 0) usleep(100000); } return 0; }
+""", "-pthread")
+    not_kept = scene.bounded("1M", "--args", "--trace", "step", "--", program)
+    manifest, info = scene.manifest(), scene.info()
+    gone = manifest["kept"]["threads_gone"]
+    expect(gone > 100 and gone + len(manifest["threads"]) == 6000, f"{gone} threads are a sum")
+    expect(info["events"] + not_kept + info["dropped"] == 6000000, "the sums are wrong")
+    folders = glob.glob(os.path.join(scene.trace, "thread_*"))
+    with_events = [thread for thread in manifest["threads"] if thread["events"]]
+    expect(len(folders) == len(with_events), f"{len(folders)} folders, {len(with_events)} threads with events")
+    return f"{len(folders)} folders of 6000"
+
+
+@case
+def output_too(scene):
+    """What the program wrote goes as it gets older."""
+    program = scene.build('#include <stdio.h>\nint main(void) { for (int i = 0; i < 40000; i++) { printf("line %d %0100d\\n", i, i); '
+                          "fflush(stdout); } }\n")
+    scene.bounded("1M", "--trace", "main", "--", program)
+    text = scene.run(scene.contrail, "output", scene.trace)
+    numbers = [int(found) for found in re.findall(r"line (\d+) ", text)]
+    expect(numbers == sorted(numbers) and numbers[0] > 1000 and numbers[-1] == 39999, "not the last lines")
+    expect(1000 < len(numbers) < 39000 and scene.bytes() <= 1 << 20, f"{len(numbers)} lines were kept")
+
+
+@case
+def values_too(scene):
+    """The detail of calls is in pieces as well, and belongs to the calls that are there."""
+    program = scene.build(COUNT)
+    scene.bounded("4M", "--trace", "step", "--detail", "step", "--", program, "300")
+    expect(scene.pieces("thread_0/detail-*.ctd") and scene.bytes() <= 4 << 20, "no pieces")
+    calls = [line for line in scene.lines() if line["kind"] == "enter" and line["name"] == "step" and "entered_before" not in line]
+    with_values = [line for line in calls if "args" in line]
+    expect(len(with_values) > 1000, f"{len(with_values)} calls with values")
+    numbers = [int(str(line["args"][0]), 16) for line in with_values]
+    expect(consecutive(numbers) and numbers[-1] == 299999, "not the values of the last calls")
+
+
+@case
+def while_it_runs(scene):
+    """The trace can be read at any time: pieces that go meanwhile stay until they are read."""
+    program = scene.build(COUNT)
+    process = scene.start_bounded("1M", "--args", "--trace", "step", "--", program, "100000000")
+    last_step = 0
+    for _ in range(3):
+        expect(scene.bytes() <= 1 << 20, f"{scene.bytes()} bytes")
+        steps = scene.steps()
+        expect(consecutive(steps) and steps and steps[0] > last_step, "not the calls that are there")
+        expect(scene.not_kept(scene.trace) > 0, "it is not said that others have gone")
+        last_step = steps[-1]
+    kept = scene.kept(process)
+    expect(kept["limit_bytes"] == 1 << 20 and 0 < kept["bytes"] <= 1 << 20 and kept["ns"] > 0, f"{kept}")
+    result = scene.execute(scene.contrail, "dump")
+    expect(result.returncode == 1 and scene.trace in result.stderr, result.stderr)
+    scene.run(scene.contrail, "stop", "--end")
+    process.wait(60)
+    expect(scene.info()["complete"], "the end was not written")
+
+
+@case
+def killed(scene):
+    """The recorder dies by SIGKILL; the last block was written in part."""
+    program = scene.build(COUNT)
+    process = scene.start_bounded("1M", "--args", "--trace", "step", "--", program, "100000000")
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 1 and "is being recorded" in result.stderr, result.stderr)
+    scene.kill(process)
+    newest = scene.pieces()[-1]
+    with open(newest, "r+b") as file:
+        file.truncate(os.path.getsize(newest) - 5)
+    before = scene.steps()
+    result = scene.execute(scene.contrail, "recover", scene.trace)
+    expect(result.returncode == 0 and "were not kept" in result.stderr, result.stderr)
+    expect(scene.steps() == before and consecutive(before) and before[0] > 0, "other calls than before")
+    info = scene.info()
+    expect(info["complete"] and scene.not_kept(scene.trace) in (2 * before[0], 2 * before[0] - 1) or info["dropped"],
+           f"{scene.not_kept(scene.trace)} events not kept, of {before[0]} calls")
+    files = scene.manifest()["files"]
+    for path in scene.pieces():
+        expect(files[os.path.relpath(path, scene.trace)] == os.path.getsize(path), f"{path} is not as listed")
+
+
+@case
+def damaged(scene):
+    """A piece that is missing, and one that is cut, are said, with what went with them."""
+    program = scene.build(COUNT)
+    scene.bounded("2M", "--args", "--trace", "step", "--", program, "900")
+    pieces = scene.pieces()
+    events = scene.info()["events"]
+    os.unlink(pieces[len(pieces) // 2])
+    info = scene.info()
+    expect(info["missing_events"] if "missing_events" in info else info["warnings"], "no word about it")
+    text = " ".join(info["warnings"])
+    expect("is missing" in text and "events are gone" in text, text)
+    steps = [line for line in scene.lines() if line["kind"] == "enter"]
+    expect(0 < len(steps) < events // 2, "nothing can be read")
+    with open(pieces[-1], "r+b") as file:
+        file.truncate(os.path.getsize(pieces[-1]) - 100)
+    expect("shorter" in " ".join(scene.info()["warnings"]), "the cut is not said")
+    result = scene.execute(scene.contrail, "report", scene.trace)
+    expect(result.returncode in (0, 1) and "step" in result.stdout, result.stderr)
+
+
+@case
+def full_disk(scene):
+    """Where the disk has less room than the limit, the oldest go as well, and the recording goes on."""
+    need_root()
+    disk = scene.path("disk")
+    os.mkdir(disk)
+    mounted = scene.execute("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk)
+    if mounted.returncode != 0:
+        raise harness.Skip("no tmpfs can be mounted")
+    try:
+        scene.trace = os.path.join(disk, "trace")
+        program = scene.build(COUNT)
+        scene.bounded("100M", "--args", "--trace", "step", "--", program, "2000")
+        steps = scene.steps()
+        expect(steps[-1] == 1999999 and consecutive(steps) and len(steps) > 50000, f"{len(steps)} calls")
+        expect(scene.info()["complete"] and scene.not_kept(scene.trace) > 0, "not complete")
+    finally:
+        scene.run("umount", disk)
+    return f"{len(steps)} calls"
+
+
+@case
+def children(scene):
+    """Each process has files of its own, a quarter as large."""
+    program = scene.build("#include <sys/wait.h>\n#include <unistd.h>\n"
+                          'long step(long n) { __asm__ volatile("" ::: "memory"); return n; }\n'
+                          "int main(void) { for (int i = 0; i < 2; i++) if (fork() == 0) { "
+                          "for (long n = 0; n < 1000000; n++) step(n); _exit(0); }\n"
+                          "while (wait(0) > 0) ; return 0; }\n")
+    scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--follow", "--max-size", "4M", "--trace", "step", "--args", "--",
+              program)
+    names = [child["directory"] for child in scene.manifest()["children"]]
+    expect(len(names) == 2, f"{len(names)} children")
+    for name in names:
+        child = os.path.join(scene.trace, name)
+        steps = scene.steps(child)
+        expect(steps[-1] == 999999 and consecutive(steps) and 10000 < len(steps) < 900000, f"{len(steps)} calls")
+        total = sum(os.path.getsize(path) for path in glob.glob(os.path.join(child, "thread_*", "*-*")))
+        expect(total <= 1 << 20, f"{total} bytes")
+
+
+@case
+def attached(scene):
+    program = scene.build(COUNT)
+    process = scene.start(program, "100000000")
+    recorder = scene.start(scene.contrail, "attach", "-q", "-o", scene.trace, "--max-size", "1M", "--args", "--trace", "step",
+                           str(process.pid))
+    wait_for("the first piece to go", lambda: recorder.poll() is not None or
+             (scene.pieces() and not scene.pieces()[0].endswith("-1.ctb")))
+    os.kill(recorder.pid, signal.SIGINT)
+    expect(recorder.wait(60) == 0, "attach failed")
+    steps = scene.steps()
+    expect(consecutive(steps) and len(steps) > 10000 and process.poll() is None, "not the last calls")
+
+
+@case
+def flat(scene):
+    """Neither disk nor descriptors nor memory grow."""
+    program = scene.build(COUNT)
+    process = scene.start_bounded("2M", "--trace", "step", "--", program, "100000000")
+
+    def resident():
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            return int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
+    time.sleep(1)
+    begin, descriptors = resident(), len(os.listdir(f"/proc/{process.pid}/fd"))
+    for _ in range(30):
+        time.sleep(0.1)
+        expect(scene.bytes() <= 2 << 20, f"{scene.bytes()} bytes")
+    expect(resident() < begin + 4096 and len(os.listdir(f"/proc/{process.pid}/fd")) <= descriptors + 2, "it grows")
+    scene.run(scene.contrail, "stop", "--end")
+    process.wait(60)
+    return f"{begin} to {resident() if process.poll() is None else begin} KiB"
+
+
+@case
+def refused(scene):
+    for words, text in ((["--max-size", "1M", "--last", "2M"], "last"), (["--max-size", "7"], "1M to 1024T"),
+                        (["--max-size", "1M", "--max-output", "3"], "max-output"), (["--max-size", "many"], "a size")):
+        result = scene.execute(scene.contrail, "record", *words, "--", "/bin/true")
+        expect(result.returncode == 2 and text in result.stderr, f"{words}: {result.returncode}, {result.stderr}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
