@@ -41,6 +41,7 @@ GROUPS = {
     "times": Group(["times.py"], "alone"),
     "values": Group(["values.py"]),
     "typed": Group(["typed.py"]),
+    "witness_values": Group(["valuesgdb.py"]),
     "detail": Group(["detail.py", "run.py --record=--detail=all --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
                      "--filter=graph/gcc-O2-witness --filter=longjmp/gcc-O2-witness --filter=recursion/gcc-O2-witness"]),
     "errors": Group(["errors.py"], "waits", marked=True),
