@@ -249,6 +249,22 @@ def texts(scene):
 
 
 @case
+def texts_of_own_functions(scene):
+    """char * and std::string by debug information, when the function is named; not when all functions have detail."""
+    harness.need("c++")
+    program = scene.compile("programs/strings.cc", "-O1", "-g", compiler="c++", name="strings")
+    said = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "take", "--detail", "copy", "--", program)
+    shown = scene.run(scene.contrail, "replay", scene.trace)
+    expect(len(said.splitlines()) == 14, said)
+    for line in said.splitlines():
+        expect(line in shown, f"{line} is not in the replay:\n" + "\n".join(x for x in shown.splitlines() if "s=" in x))
+    shutil.rmtree(scene.trace)
+    scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "all", "--", program)
+    calls = [line for line in scene.run(scene.contrail, "replay", scene.trace).splitlines() if "copy(to=" in line and "printf" not in line and "stdout" not in line]
+    expect(len(calls) == 2 and not any('"new"' in line for line in calls), calls)
+
+
+@case
 def after_a_crash(scene):
     """The last calls in info, by --args and by --detail."""
     program = scene.compile("programs/crash.c", "-g", "-O1", "-pthread")

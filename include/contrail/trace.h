@@ -169,9 +169,11 @@ enum ct_detail_register {
 };
 
 /* What an argument points to; fewer bytes than the text has where it is longer, or cannot be read. */
-#define CT_DETAIL_TEXTS_MAX 3
+#define CT_DETAIL_TEXTS_MAX      3
+#define CT_DETAIL_TEXT_OF_OBJECT 8u
 struct ct_detail_text {
-  uint32_t argument; /* enum ct_detail_register */
+  uint32_t argument; /* enum ct_detail_register; with CT_DETAIL_TEXT_OF_OBJECT: what the object points to that it
+                        points to, a std::string */
   uint32_t bytes;
   const uint8_t *data;
 };

@@ -45,18 +45,46 @@ read_pieces(const struct piece *to, const struct piece *from, uint64_t *got, lon
   }
 }
 
-/* wanted: in its lowest byte a bit for each of the six registers, above that how far behind the record the texts are. */
+/*
+ * What objects as std::string is point to, which were read as texts: the text itself, unless it is inside of the
+ * object. Returns how many texts there are then.
+ */
+static uint32_t
+read_behind(struct ct_detail_texts *texts, uint32_t strings, uint64_t *had, uint32_t *arguments,
+            const uint64_t *addresses, uint32_t count)
+{
+  struct piece to[CT_DETAIL_TEXTS], from[CT_DETAIL_TEXTS];
+  uint32_t total = count;
+  for (uint32_t i = 0; i < count && total < CT_DETAIL_TEXTS; i++) {
+    const uint64_t *object = (const uint64_t *)texts->data[i];
+    int is_object = (strings >> arguments[i] & 1) != 0 && had[i] >= 2 * sizeof(*object);
+    if (is_object && object[0] - addresses[i] >= had[i] && object[0] >= LOWEST && object[1] != 0) {
+      uint64_t bytes = object[1] < CT_DETAIL_TEXT_BYTES ? object[1] : CT_DETAIL_TEXT_BYTES;
+      from[total] = (struct piece){object[0], bytes};
+      to[total] = (struct piece){(uint64_t)texts->data[total], bytes};
+      arguments[total++] = arguments[i] | CT_DETAIL_TEXT_BEHIND;
+    }
+  }
+  if (total != count) {
+    read_pieces(&to[count], &from[count], &had[count], (long)(total - count));
+  }
+  return total;
+}
+
+/* wanted: see CT_DETAIL_WANTED_STRINGS_SHIFT. */
 void
 agent_read_texts(struct ct_detail_enter *record, uint32_t wanted)
 {
-  struct ct_detail_texts *texts = (struct ct_detail_texts *)((uint8_t *)record + (wanted >> 8));
+  struct ct_detail_texts *texts =
+      (struct ct_detail_texts *)((uint8_t *)record + (wanted >> CT_DETAIL_WANTED_OFFSET_SHIFT));
+  uint32_t strings = wanted >> CT_DETAIL_WANTED_STRINGS_SHIFT & 0x3f;
   struct piece to[PIECES_MAX], from[PIECES_MAX];
   uint64_t got[PIECES_MAX], had[CT_DETAIL_TEXTS], counts = 0;
   uint32_t arguments[CT_DETAIL_TEXTS], count = 0, rest = 0;
   texts->counts = 0;
   for (uint32_t i = 0; i < 6 && count < CT_DETAIL_TEXTS && !agent_is_silent(); i++) {
     uint64_t address = record->registers[i], in_page = CT_PAGE_BYTES - address % CT_PAGE_BYTES;
-    if ((wanted >> i & 1) == 0 || address < LOWEST) {
+    if (((wanted | strings) >> i & 1) == 0 || address < LOWEST) {
       continue;
     }
     from[count] = (struct piece){address, in_page < CT_DETAIL_TEXT_BYTES ? in_page : CT_DETAIL_TEXT_BYTES};
@@ -71,7 +99,8 @@ agent_read_texts(struct ct_detail_enter *record, uint32_t wanted)
   uint32_t of[CT_DETAIL_TEXTS];
   for (uint32_t i = 0; i < count; i++) {
     had[i] = got[i];
-    if (got[i] == from[i].bytes && got[i] < CT_DETAIL_TEXT_BYTES && !has_end(texts->data[i], got[i])) {
+    if (got[i] == from[i].bytes && got[i] < CT_DETAIL_TEXT_BYTES &&
+        ((strings >> arguments[i] & 1) != 0 ? got[i] < 4 * sizeof(uint64_t) : !has_end(texts->data[i], got[i]))) {
       struct piece *more = &from[CT_DETAIL_TEXTS + rest];
       *more = (struct piece){from[i].address + got[i], CT_DETAIL_TEXT_BYTES - got[i]};
       to[CT_DETAIL_TEXTS + rest] = (struct piece){(uint64_t)texts->data[i] + got[i], more->bytes};
@@ -82,6 +111,11 @@ agent_read_texts(struct ct_detail_enter *record, uint32_t wanted)
   for (uint32_t i = 0; i < rest; i++) {
     had[of[i]] += got[CT_DETAIL_TEXTS + i];
   }
+  uint64_t addresses[CT_DETAIL_TEXTS];
+  for (uint32_t i = 0; i < count; i++) {
+    addresses[i] = from[i].address;
+  }
+  count = strings != 0 ? read_behind(texts, strings, had, arguments, addresses, count) : count;
   for (uint32_t i = 0; i < count; i++) {
     counts |= (uint64_t)CT_DETAIL_TEXT((uint32_t)had[i], arguments[i]) << (16 * i);
   }

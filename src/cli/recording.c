@@ -308,7 +308,7 @@ const struct ct_option ct_recording_options[] = {
      .argument = "PATTERN",
      .help =
          "record calls of what a pattern matches with all argument registers, results, a piece of the stack, and the "
-         "texts that arguments of the C library's calls point to; "
+         "texts that arguments point to (of the C library's calls, and of functions with debug information); "
          "all: of all functions that are hooked in full; may be given several times",
      .values = CT_COMPLETE_PATTERN,
      .adds_up = true,

@@ -381,7 +381,7 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint8_t texts,
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint16_t texts,
          uint32_t fn)
 {
   uint64_t base = build->installed->base;
@@ -471,7 +471,7 @@ emit_all(struct build *build)
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
     enum ct_refusal refusal = ct_filter_result_reason(build->filter_result, i);
     if (requested != CT_REQUESTED_NONE) {
-      uint8_t texts =
+      uint16_t texts =
           build->filter_result != NULL && build->filter_result->texts != NULL ? build->filter_result->texts[i] : 0;
       code = write_when_full(build);
       if (code != 0) {

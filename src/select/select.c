@@ -276,13 +276,6 @@ count_module(struct ct_selection *selection, const struct ct_plan *plan, const c
   return code;
 }
 
-int
-ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path, bool is_program)
-{
-  struct ct_select_module *module;
-  return ct_selection_is_everything(selection) ? 0 : count_module(selection, plan, module_path, is_program, &module);
-}
-
 void
 ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path)
 {
@@ -438,12 +431,33 @@ choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *requested,
   }
 }
 
+/* The registers of a prototype that point to text, or to strings: as ct_trampoline_spec has them. */
+static uint16_t
+texts_in(const struct ct_prototype *prototype, bool constant_only)
+{
+  uint16_t texts = 0;
+  for (uint32_t i = 0; i < prototype->count; i++) {
+    const struct ct_parameter *parameter = &prototype->parameters[i];
+    const struct ct_type *type = &parameter->type;
+    if (type->kind != CT_TYPE_POINTER || parameter->place.piece[0] != 'i' || parameter->place.piece[1] != '\0' ||
+        parameter->place.number[0] >= CT_INTEGER_PLACES) {
+      continue;
+    }
+    if (type->pointee == CT_POINTEE_TEXT && (!constant_only || strncmp(type->name, "const ", 6) == 0)) {
+      texts |= (uint16_t)(1u << parameter->place.number[0]);
+    } else if (type->pointee == CT_POINTEE_STRING) {
+      texts |= (uint16_t)(1u << (parameter->place.number[0] + CT_DETAIL_WANTED_STRINGS_SHIFT));
+    }
+  }
+  return texts;
+}
+
 /*
  * Which arguments of a function of the C library point to text: what is behind these is recorded with its detail. Not
  * of the quick ones where all functions have detail and nobody has named them: it takes a microsecond.
  */
-static uint8_t
-texts_of(const struct ct_plan *plan, const char *symbol, bool has_all)
+static uint16_t
+texts_of_known(const struct ct_plan *plan, const char *symbol, bool has_all)
 {
   char buffer[CT_KNOWN_CALL_BYTES];
   struct ct_prototype prototype;
@@ -453,19 +467,38 @@ texts_of(const struct ct_plan *plan, const char *symbol, bool has_all)
     return 0;
   }
   const char *line = ct_known_call(symbol, library == NULL || strstr(library, "musl") == NULL);
-  uint8_t texts = 0;
-  if (line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
-      ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)) {
-    for (uint32_t i = 0; i < prototype.count; i++) {
-      const struct ct_parameter *parameter = &prototype.parameters[i];
-      if (parameter->type.kind == CT_TYPE_POINTER && parameter->type.pointee == CT_POINTEE_TEXT &&
-          strncmp(parameter->type.name, "const ", 6) == 0 && parameter->place.piece[0] == 'i' &&
-          parameter->place.number[0] < CT_INTEGER_PLACES) {
-        texts |= (uint8_t)(1u << parameter->place.number[0]);
-      }
-    }
-  }
+  return line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
+                 ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)
+             ? texts_in(&prototype, true)
+             : 0;
+}
+
+/* Likewise of the function i, which somebody has named, by debug information. */
+static uint16_t
+texts_of_named(const struct ct_plan *plan, size_t i)
+{
+  struct ct_prototype prototype;
+  const char *line = ct_plan_prototype(plan, i);
+  char *text = line != NULL ? strdup(line) : NULL;
+  uint16_t texts = text != NULL && ct_prototype_parse(text, &prototype) ? texts_in(&prototype, false) : 0;
+  free(text);
   return texts;
+}
+
+/* Reads the prototypes of functions that detail is wanted of by name. Without them there are no texts. */
+static void
+read_prototypes(const struct ct_plan *plan, const uint8_t *wanted)
+{
+  uint8_t *named = calloc(plan->count + 1, 1);
+  size_t count = 0;
+  for (size_t i = 0; named != NULL && i < plan->count; i++) {
+    named[i] = (wanted[i] & WANTED_DETAIL) != 0 && plan->functions[i].refusal == CT_REFUSED_NOT;
+    count += named[i];
+  }
+  if (count != 0) {
+    (void)ct_plan_prototypes_read(plan, named);
+  }
+  free(named);
 }
 
 /* Adds what is wanted (struct marking) to the filter result of exclusion. */
@@ -476,17 +509,23 @@ choose(const struct ct_selection *selection, const struct ct_plan *plan, const u
   filter_result->requested_modes =
       filter_result->requested_modes != NULL ? filter_result->requested_modes : calloc(plan->count + 1, 1);
   filter_result->reasons = calloc(plan->count + 1, 1);
-  filter_result->texts = calloc(plan->count + 1, 1);
+  filter_result->texts = calloc(plan->count + 1, sizeof(*filter_result->texts));
   if (filter_result->requested_modes == NULL || filter_result->reasons == NULL || filter_result->texts == NULL) {
     return CT_ENOMEM;
   }
   bool has_all = selection->detail != NULL && ct_selection_is_everything(selection->detail);
+  if (selection->detail != NULL && !has_all) {
+    read_prototypes(plan, wanted);
+  }
   for (size_t i = 0; i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
       choose_one(&plan->functions[i], wanted[i], &filter_result->requested_modes[i], &filter_result->reasons[i],
                  filter_result);
       if (filter_result->requested_modes[i] == CT_REQUESTED_DETAIL) {
-        filter_result->texts[i] = texts_of(plan, plan->functions[i].name, has_all);
+        filter_result->texts[i] = texts_of_known(plan, plan->functions[i].name, has_all);
+        if (filter_result->texts[i] == 0 && !has_all) {
+          filter_result->texts[i] = texts_of_named(plan, i);
+        }
       }
     }
   }
@@ -524,6 +563,25 @@ mark_detail(struct ct_selection *selection, const struct ct_plan *plan, const ch
     ct_select_each(&detail->patterns[i], module, mark, marking);
     module->filtered = true;
   }
+  return code;
+}
+
+/* Also reads what debug information has of functions that detail is wanted of by name, which takes long. */
+int
+ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path, bool is_program)
+{
+  struct ct_select_module *module;
+  int code =
+      ct_selection_is_everything(selection) ? 0 : count_module(selection, plan, module_path, is_program, &module);
+  if (code != 0 || selection == NULL || selection->detail == NULL || ct_selection_is_everything(selection->detail)) {
+    return code;
+  }
+  struct marking marking = {.wanted = calloc(plan->count + 1, 1)};
+  code = marking.wanted == NULL ? CT_ENOMEM : mark_detail(selection, plan, module_path, is_program, &marking);
+  if (code == 0) {
+    read_prototypes(plan, marking.wanted);
+  }
+  free(marking.wanted);
   return code;
 }
 

@@ -97,7 +97,7 @@ text_words(uint64_t counts, struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX], ui
   *text_count = 0;
   for (; counts != 0; counts >>= 16) {
     uint32_t bytes = counts & 0xff, argument = (uint32_t)(counts >> 8 & 0x7f);
-    if ((counts & 0x8000) == 0 || bytes > CT_DETAIL_TEXT_MAX || argument > CT_DETAIL_R9 ||
+    if ((counts & 0x8000) == 0 || bytes > CT_DETAIL_TEXT_MAX || (argument & ~CT_DETAIL_TEXT_OF_OBJECT) > CT_DETAIL_R9 ||
         *text_count == CT_DETAIL_TEXTS_MAX) {
       return 0;
     }

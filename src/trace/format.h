@@ -20,11 +20,12 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the trace file is little endian");
 
-#define CT_TRACE_VERSION        2u
-#define CT_TRACE_VERSION_OLD    1u /* is read as well; its blocks have no number */
-#define CT_TRACE_VERSION_KEPT   3u /* of the last stretch of a recording: the first block of a file has any number */
-#define CT_TRACE_VERSION_PIECES 4u /* likewise, and files are in pieces: index-1.ctb, index-2.ctb, each with a header  \
-                                    */
+#define CT_TRACE_VERSION      2u
+#define CT_TRACE_VERSION_OLD  1u /* is read as well; its blocks have no number */
+#define CT_TRACE_VERSION_KEPT 3u /* of the last stretch of a recording: the first block of a file has any number */
+#define CT_TRACE_VERSION_PIECES                                                                                        \
+  4u /* likewise, and files are in pieces: index-1.ctb, index-2.ctb, each with a header                                \
+      */
 #define CT_TRACE_FORMAT_NAME "contrail"
 #define CT_TRACE_MANIFEST    "manifest.json"
 #define CT_TRACE_CRASH       "crash.json"
@@ -281,8 +282,9 @@ static_assert(sizeof(struct ct_detail_block_header) == 64, "detail block header"
  */
 /*
  * Texts: a word of four fields of 16 bits, for one text each, the lowest first: bit 15 says that there is one, bits 8
- * to 14 are the number of the register that points to it (0 rdi .. 5 r9), bits 0 to 7 the bytes that are recorded of
- * it, up to CT_DETAIL_TEXT_MAX; then the bytes of each, filled up to words.
+ * to 14 are the number of the register that points to it (0 rdi .. 5 r9), with 8 added where it is the first word of
+ * what that one points to that does, bits 0 to 7 the bytes that are recorded of it, up to CT_DETAIL_TEXT_MAX; then the
+ * bytes of each, filled up to words.
  */
 enum ct_detail_kind { CT_DETAIL_KIND_CALL = 1, CT_DETAIL_KIND_RETURN = 2 };
 #define CT_DETAIL_HAS_VECTORS 1u

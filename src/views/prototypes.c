@@ -238,6 +238,23 @@ ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn)
 
 /* ---- Registers ---- */
 
+/* Of a text: the register's, or the pointer's that the object begins with. 0: it is not there. */
+static uint64_t
+address_of(const struct ct_detail *detail, uint32_t argument)
+{
+  uint64_t address = 0;
+  if ((argument & CT_DETAIL_TEXT_OF_OBJECT) == 0) {
+    return detail->registers[argument];
+  }
+  for (uint32_t i = 0; i < detail->text_count; i++) {
+    const struct ct_detail_text *object = &detail->texts[i];
+    if (object->argument == (argument & ~CT_DETAIL_TEXT_OF_OBJECT) && object->bytes >= sizeof(address)) {
+      memcpy(&address, object->data, sizeof(address));
+    }
+  }
+  return address;
+}
+
 /* The stack's first word is the return-address slot; arguments come after it. */
 static void
 add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack, size_t size)
@@ -252,7 +269,7 @@ add_call(struct ct_registers *to, const struct ct_detail *detail, uint8_t *stack
   to->text_count = detail->text_count;
   for (uint32_t i = 0; i < detail->text_count; i++) {
     const struct ct_detail_text *text = &detail->texts[i];
-    to->texts[i].address = detail->registers[text->argument];
+    to->texts[i].address = address_of(detail, text->argument);
     to->texts[i].bytes = text->bytes < CT_STRING_SHOWN ? text->bytes : CT_STRING_SHOWN;
     memcpy(to->texts[i].data, text->data, to->texts[i].bytes);
   }
@@ -286,9 +303,11 @@ size_t
 ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes)
 {
   for (uint32_t i = 0; i < registers->text_count; i++) {
-    if (registers->texts[i].address == address) {
-      bytes = bytes < registers->texts[i].bytes ? bytes : registers->texts[i].bytes;
-      memcpy(out, registers->texts[i].data, bytes);
+    uint64_t inside = address - registers->texts[i].address;
+    if (inside < registers->texts[i].bytes) {
+      uint64_t left = registers->texts[i].bytes - inside;
+      bytes = bytes < left ? bytes : (size_t)left;
+      memcpy(out, registers->texts[i].data + inside, bytes);
       return bytes;
     }
   }

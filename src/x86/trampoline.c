@@ -261,7 +261,7 @@ static void
 emit_texts(struct ct_code *out, const struct ct_trampoline_spec *spec)
 {
   struct ct_code_label back = {0};
-  ct_emit_mov32_imm(out, CT_RDX, ct_detail_enter_bytes(spec->detail) << 8 | spec->texts);
+  ct_emit_mov32_imm(out, CT_RDX, ct_detail_enter_bytes(spec->detail) << CT_DETAIL_WANTED_OFFSET_SHIFT | spec->texts);
   ct_emit_lea_label(out, CT_RAX, &back);
   emit_cold(out, spec, offsetof(struct ct_region_head, detail_texts));
   ct_code_label_bind(out, &back);

@@ -18,9 +18,10 @@ struct ct_trampoline_spec {
   uint8_t event_last;  /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
   uint8_t values;      /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
   struct ct_detail_form detail;
-  uint8_t texts;       /* with detail: a bit for each of rdi rsi rdx rcx r8 r9 that points to text */
-  bool has_gate;       /* CT_HOOK_FULL: under a budget, see struct ct_hook_desc.level */
-  uint8_t level;       /* what it begins with: level, mask and counter of the descriptor */
+  uint16_t texts; /* with detail: what is read that arguments point to, the low bits of what the agent is asked
+                     for (CT_DETAIL_WANTED_STRINGS_SHIFT) */
+  bool has_gate;  /* CT_HOOK_FULL: under a budget, see struct ct_hook_desc.level */
+  uint8_t level;  /* what it begins with: level, mask and counter of the descriptor */
   uint32_t mask;
   uint64_t counter;
   uint64_t errno_slot; /* with detail: runtime address of the word that says where errno is from %fs on; 0: none */
