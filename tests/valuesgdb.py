@@ -71,6 +71,8 @@ def plain(value):
     if type.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL):
         kind = "bool" if type.code == gdb.TYPE_CODE_BOOL else "char" if type.sizeof == 1 else "int"
         return [kind, int(value) & (1 << 8 * type.sizeof) - 1, type.sizeof, int(value)]
+    if type.sizeof > 16:  # in memory: what comes after it says whether its place is known
+        return None
     return ["struct", [int(value[field.name]) & (1 << 8 * field.type.sizeof) - 1 for field in type.fields()
                        if field.type.strip_typedefs().code == gdb.TYPE_CODE_INT], type.sizeof, None]
 
@@ -180,6 +182,9 @@ struct point { long x; int y; };
 struct small { int a, b; };
 struct wide { long a, b; };
 struct big { long a, b, c; };
+struct aligned { long double a; long b; };
+struct far { int a[5]; char c __attribute__((aligned(32))); };
+struct packed { char c; long double a; long b; } __attribute__((packed));
 typedef int (*number_type)(int);
 static int one(int n) { return n + 1; }
 static int two(int n) { return n + 2; }
@@ -204,14 +209,21 @@ TYPES = {  # how a value is made, and how one is used
     "struct point *": ("&points[r() % 4]", "(uintptr_t){}"), "void *": ("(void *)r()", "(uintptr_t){}"),
     "number_type": ("numbers[r() % 3]", "(uintptr_t){}"), "struct small": ("small()", "{}.b"),
     "struct wide": ("wide()", "{}.a"), "struct big": ("big()", "{}.c"),
+    "struct far": ("far()", "{}.c"), "struct aligned": ("aligned()", "{}.b"), "struct packed": ("packed()", "{}.b"),
 }
+LARGE = ("struct big", "struct aligned", "struct far", "struct packed", "owner", "holder")  # returned in memory
 CPP_TYPES = {"struct point &": ("points[r() % 4]", "{}.y"), "hue": ("(hue)(r() % 3)", "(int){}"),
-             "const long &": ("longs[r() % 4]", "{}")}
-BUILDERS = "".join(f"static struct {name} {name}(void) {{ struct {name} v = {{{values}}}; return v; }}\n" for name, values in
-                   (("small", "(int)r(), (int)r()"), ("wide", "(long)r(), (long)r()"), ("big", "(long)r(), 2, (long)r()")))
+             "const long &": ("longs[r() % 4]", "{}"), "owner": ("owner()", "{}.a"), "holder": ("holder()", "{}.n")}
+# Static, so that the bytes between its fields are the same each time.
+BUILDERS = "".join(f"static struct {name} {name}(void) {{ static struct {name} v; {values} return v; }}\n" for name, values in
+                   (("small", "v.a = (int)r(); v.b = (int)r();"), ("wide", "v.a = (long)r(); v.b = (long)r();"),
+                    ("big", "v.a = (long)r(); v.b = 2; v.c = (long)r();"), ("aligned", "v.a = 1; v.b = (long)r();"),
+                    ("far", "v.a[0] = 3; v.c = 'c';"), ("packed", "v.c = 'a'; v.a = 1; v.b = (long)r();")))
 CPP_HEAD = """
 enum class hue : unsigned char { warm, cold, none };
 static long longs[4];
+struct owner { long a, b, c; owner() : a(1), b(2), c(3) {} ~owner() { sink += (uint64_t)a; } };
+struct holder { owner own; int n; };
 struct box { long kept; METHODS };
 """
 
@@ -220,12 +232,12 @@ def write_program(seed, is_cpp):
     """A program whose calls are all drawn by lot, and the names of its functions."""
     lot = random.Random(seed)
     types = {**TYPES, **(CPP_TYPES if is_cpp else {})}
-    if is_cpp:
-        del types["struct big"]  # nothing after one is known
-    results = [name for name in types if name not in ("struct big", "char *") and "&" not in name]
+    results = [name for name in types if name not in LARGE and name != "char *" and "&" not in name]
     functions, bodies, methods, last = [], [], [], {}
     for n in range(FUNCTIONS):
         parameters = lot.choices(list(types), k=lot.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12)))
+        if n == 2:  # what is large has places on the stack that depend on its alignment
+            parameters = ["struct big", "struct aligned", "struct big", "struct far", "struct packed", "double"] + ["long"] * 7
         result, is_method = lot.choice(["void"] + results), is_cpp and n % 4 == 1
         follows = last.get(result) if n % 5 == 4 else None  # ends by a call of that one: a tail call where optimised
         names = [f"{name} p{k}" for k, name in enumerate(parameters)]
@@ -320,7 +332,7 @@ def differs(ours, kind, value, size, more):
     raw = ours.get("raw")
     if kind == "struct":
         if raw is None:
-            return None if size > 16 else "no value"
+            return "no value"
         data = b"".join(word.to_bytes(8, "little") for word in bits(raw if isinstance(raw, list) else [raw]))
         width = size // len(value)
         return None if [int.from_bytes(data[n * width:(n + 1) * width], "little") for n in range(len(value))] == value else "bytes"

@@ -296,6 +296,8 @@ struct walk {
   uint8_t classes[2];
   uint32_t alignment;
   bool by_reference;
+  bool is_large; /* it is in memory: only its alignment counts, and whether it is copied as it is */
+  bool is_packed;
 };
 
 static bool
@@ -316,6 +318,12 @@ static void
 merge(struct walk *walk, uint64_t offset, uint64_t bytes, uint8_t class)
 {
   if (walk->classes[0] == CT_CLASS_UNKNOWN) {
+    return;
+  }
+  if (walk->is_large) {
+    bool is_power = bytes != 0 && bytes <= 64 && (bytes & (bytes - 1)) == 0;
+    walk->alignment = is_power && bytes > walk->alignment ? (uint32_t)bytes : walk->alignment;
+    walk->is_packed |= is_power && offset % bytes != 0;
     return;
   }
   if (bytes == 0 || bytes > 16 || offset + bytes > 16) {
@@ -396,6 +404,10 @@ merge_array(struct walk *walk, Dwarf_Die *type, uint64_t offset, int depth)
   if (bytes == 0) {
     return; /* a flexible one at the end */
   }
+  if (walk->is_large && one != 0) {
+    merge_type(walk, &element, offset, depth + 1);
+    return;
+  }
   if (one == 0 || bytes / one > ELEMENTS_MAX) {
     set_all(walk, CT_CLASS_UNKNOWN);
     return;
@@ -429,6 +441,16 @@ is_special(Dwarf_Die *class, Dwarf_Die *function)
          ct_dwarf_type_of(&type, &referenced) && ct_dwarf_type_plain(&referenced, &plain) && plain.addr == class->addr;
 }
 
+/* What is written at a large type or one of its fields: __attribute__((aligned)), alignas. */
+static void
+align(struct walk *walk, Dwarf_Die *die)
+{
+  uint64_t alignment = walk->is_large ? number_of(die, DW_AT_alignment, 0) : 0;
+  if (alignment > walk->alignment && alignment <= 64 && (alignment & (alignment - 1)) == 0) {
+    walk->alignment = (uint32_t)alignment;
+  }
+}
+
 static void
 merge_members(struct walk *walk, Dwarf_Die *type, uint64_t offset, int depth)
 {
@@ -442,6 +464,7 @@ merge_members(struct walk *walk, Dwarf_Die *type, uint64_t offset, int depth)
     set_all(walk, CT_CLASS_UNKNOWN);
     return;
   }
+  align(walk, type);
   bool ask = !walk->reader->is_c && convention != DW_CC_pass_by_value;
   if (ask && dwarf_hasattr(type, DW_AT_containing_type)) { /* it has a table of virtual functions */
     walk->by_reference = true;
@@ -470,11 +493,12 @@ merge_members(struct walk *walk, Dwarf_Die *type, uint64_t offset, int depth)
         dwarf_hasattr(&child, DW_AT_declaration) || !ct_dwarf_type_of(&child, &member)) {
       continue;
     }
+    align(walk, &child);
     uint64_t bit = number_of(&child, DW_AT_data_bit_offset, UINT64_MAX);
     uint64_t at = offset + number_of(&child, DW_AT_data_member_location, 0);
     if (bit != UINT64_MAX) {
       merge(walk, offset + bit / 8, 1, CT_CLASS_INTEGER);
-    } else if (dwarf_hasattr(&child, DW_AT_bit_size)) { /* as in DWARF 3: somewhere in that unit */
+    } else if (dwarf_hasattr(&child, DW_AT_bit_size) && !walk->is_large) { /* as in DWARF 3: somewhere in that unit */
       set_all(walk, CT_CLASS_UNKNOWN);
     } else {
       merge_type(walk, &member, at, depth + 1);
@@ -526,21 +550,23 @@ merge_type(struct walk *walk, Dwarf_Die *type, uint64_t offset, int depth)
   }
 }
 
-/* Of what is not looked into because it is large: whether it has a destructor does not show in its fields alone. */
+/* Of what is too large for registers: a class with a destructor is passed by its address, the rest in memory. */
 static void
 pass_large(const struct ct_type_reader *reader, Dwarf_Die *plain, struct ct_passing *out)
 {
-  struct walk walk = {.reader = reader};
+  struct walk walk = {.reader = reader, .is_large = true, .alignment = 1};
   int tag = dwarf_tag(plain);
   bool is_class = tag == DW_TAG_structure_type || tag == DW_TAG_class_type || tag == DW_TAG_union_type;
-  if (is_class && !reader->is_c) {
-    merge_members(&walk, plain, 0, FIELD_DEPTH_MAX - 1);
+  if (is_class) {
+    merge_members(&walk, plain, 0, 0);
   }
-  out->by_reference = walk.by_reference;
-  bool is_known = is_class && (reader->is_c || walk.by_reference ||
-                               number_of(plain, DW_AT_calling_convention, 0) == DW_CC_pass_by_value);
+  bool by_value = reader->is_c || number_of(plain, DW_AT_calling_convention, 0) == DW_CC_pass_by_value;
+  out->by_reference = walk.by_reference && !by_value;
+  bool is_known = is_class && (by_value || walk.by_reference || walk.classes[0] != CT_CLASS_UNKNOWN);
   out->classes[0] = out->classes[1] = is_known ? CT_CLASS_MEMORY : CT_CLASS_UNKNOWN;
-  uint64_t alignment = number_of(plain, DW_AT_alignment, 0);
+  bool is_aligned = !walk.is_packed && walk.alignment > 8 && out->bytes % walk.alignment == 0;
+  uint64_t alignment =
+      number_of(plain, DW_AT_alignment, is_aligned ? walk.alignment : 0); /* packed and aligned: what is said */
   out->alignment = alignment > 8 && alignment <= 64 ? (uint32_t)alignment : 8;
 }
 
