@@ -22,6 +22,7 @@ By name only, since they take long (bench/overhead.py):
     overhead    real programs: what recording costs them, everything and with --exclude-hot
     hot         which functions the events of these programs are of
     budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
+    detail      what --args and --detail cost more than events alone (bench/detail.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -399,8 +400,13 @@ def budget(bench):
     programs_of.main(bench.options)
 
 
+def detail(bench):
+    import detail as programs_of
+    bench.results["detail"] = programs_of.main(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget]
+BY_NAME = [event, overhead, hot, budget, detail]
 
 
 def main():
@@ -408,7 +414,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
     parser.add_argument("--json", help="write the figures to this file too")
-    parser.add_argument("--only", help="these programs of overhead, hot and budget, by a part of the name")
+    parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
     parser.add_argument("sections", nargs="*")
