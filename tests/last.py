@@ -261,6 +261,8 @@ def dump_while_running(scene):
         expect(answer["directory"] == f"{scene.trace}.dump-{turn}", "not the name that was to be expected")
         info, steps = scene.info(answer["directory"]), scene.steps(answer["directory"])
         expect(info["complete"] and info["events"] == answer["events"], "not complete")
+        typed = [line["arguments"][0] for line in scene.lines(trace=answer["directory"]) if "arguments" in line]
+        expect(typed and typed[-1]["name"] == "n" and typed[-1]["value"] == steps[-1], "values have no names")
         expect(consecutive(steps) and (len(steps) > 50000 or info["dropped"]) and steps[-1] > last, "not the last calls, or not all")
         if info["dropped"] == 0:
             expect(answer["not_kept"] in (2 * steps[0], 2 * steps[0] - 1), "not all the others are counted")

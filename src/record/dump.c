@@ -24,7 +24,16 @@ struct stock {
   json_t *manifest;
   uint64_t end_sequence; /* of the store's records: these and no later ones */
   uint64_t end_ns;
+  struct ct_prototype_source *sources; /* source_count; of the types of values */
+  size_t source_count;
 };
+
+static void
+free_stock(struct stock *stock)
+{
+  json_decref(stock->manifest);
+  free(stock->sources);
+}
 
 static int
 take_stock(struct ct_session *session, void *argument, struct ct_diag *diag)
@@ -42,6 +51,7 @@ take_stock(struct ct_session *session, void *argument, struct ct_diag *diag)
   ct_manifest_detach(&manifest);
   stock->manifest = is_kept ? session_manifest(session, &manifest, true) : NULL;
   stock->end_sequence = state.next_sequence;
+  stock->source_count = ct_modules_prototype_sources(&recording->modules, &stock->sources);
   stock->end_ns = manifest.end_ns;
   pthread_mutex_unlock(&recording->writer_lock);
   if (!is_kept) {
@@ -93,6 +103,21 @@ make_directory(const struct ct_session *session, const char *wanted, char path[P
   return ct_fail(diag, code, "there are %u dumps of %s; remove some", NAMES, trace);
 }
 
+/* Without them the trace is as good as before, so a failure is none of the dump's. */
+static void
+write_prototypes(struct ct_session *session, const struct stock *stock, int dir_fd)
+{
+  char *text;
+  size_t size;
+  uint64_t bytes;
+  if (ct_prototypes_text(stock->sources, stock->source_count, session->recording.modules.plans,
+                         session->recording.writer, &text, &size) == 0 &&
+      size != 0) {
+    (void)ct_trace_put_prototypes(dir_fd, text, size, &bytes);
+  }
+  free(text);
+}
+
 static int
 write_dump(struct ct_session *session, const char *directory, const struct stock *stock, struct ct_session_dump *dump,
            struct ct_diag *diag)
@@ -105,6 +130,7 @@ write_dump(struct ct_session *session, const char *directory, const struct stock
   if (code != CT_OK) {
     return code;
   }
+  write_prototypes(session, stock, fd);
   code = ct_trace_writer_dump(session->recording.writer, stock->end_sequence, stock->manifest, fd, path, &sums, diag);
   if (code == CT_OK && session->options.give) {
     ct_trace_give(fd, session->options.owner, session->options.owner_group);
@@ -136,12 +162,12 @@ ct_session_dump(struct ct_session *session, const char *directory, struct ct_ses
   struct stock stock = {NULL};
   int code = session_command(session, CT_ERROR_INIT, take_stock, &stock, diag);
   if (code != 0) {
-    json_decref(stock.manifest);
+    free_stock(&stock);
     return code;
   }
   code = write_dump(session, directory, &stock, &own, diag);
   end_dump(session);
-  json_decref(stock.manifest);
+  free_stock(&stock);
   return code == 0 && dump != NULL ? ct_sized_give(dump, &own, sizeof(own), diag) : code;
 }
 
@@ -163,7 +189,7 @@ dump_main(void *context)
     /* release: pairs with session_note_dump */
     atomic_store_explicit(&aside->session->triggers.dump_failed, true, memory_order_release);
   }
-  json_decref(aside->stock.manifest);
+  free_stock(&aside->stock);
   end_dump(aside->session);
   free(aside);
   return NULL;
@@ -184,7 +210,7 @@ session_dump_aside(struct ct_session *session, struct ct_diag *diag)
     code = ct_fail(diag, CT_ENOMEM, "cannot start a thread for a dump");
   }
   if (code != 0) {
-    json_decref(aside->stock.manifest);
+    free_stock(&aside->stock);
     free(aside);
     return code;
   }

@@ -150,6 +150,17 @@ int ct_modules_write_sources(const struct ct_modules *modules, bool all, struct 
  * The same of what functions take and give, for those that have values in the trace.
  */
 int ct_modules_write_prototypes(const struct ct_modules *modules, struct ct_trace_writer *writer);
+/* Where prototypes are read: of the modules at this time, for who has no part in them. Valid as long as the plans. */
+struct ct_prototype_source {
+  const struct ct_plan *plan;
+  uint32_t first_fn;
+};
+/* The list goes to free(); NULL: out of memory. */
+size_t ct_modules_prototype_sources(const struct ct_modules *modules, struct ct_prototype_source **out);
+/* The lines of prototypes.tsv after the first, also while it is recorded; *text goes to free(). Any thread. 0 or an
+ * error. */
+int ct_prototypes_text(const struct ct_prototype_source *sources, size_t count, struct ct_plans *plans,
+                       const struct ct_trace_writer *writer, char **text, size_t *size);
 void ct_modules_free(struct ct_modules *modules);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * prototypes.tsv: what the functions take and give that have values in the trace, from debug information. Written when
- * the process is gone or detached. Lists of constants come before the functions that use them, each text once.
+ * the process is gone or detached, and for a dump. Lists of constants come before the functions that use them, each
+ * text once.
  */
 #include "record/modules.h"
 
@@ -90,11 +91,11 @@ free_constants(void *entry)
 
 /* The functions of a module that have values in the trace. */
 static int
-write_module(struct writing *writing, const struct ct_module *module, const struct ct_trace_writer *writer)
+write_module(struct writing *writing, const struct ct_prototype_source *source, const struct ct_trace_writer *writer)
 {
-  const struct ct_plan *plan = module->known_plan;
+  const struct ct_plan *plan = source->plan;
   uint8_t *wanted = calloc(plan->count + 1, 1);
-  uint32_t fn = module->first_fn;
+  uint32_t fn = source->first_fn;
   size_t count = 0;
   for (size_t i = 0; wanted != NULL && i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
@@ -103,7 +104,7 @@ write_module(struct writing *writing, const struct ct_module *module, const stru
     }
   }
   int code = wanted == NULL ? CT_ENOMEM : count != 0 ? ct_plan_prototypes_read(plan, wanted) : 0;
-  fn = module->first_fn;
+  fn = source->first_fn;
   for (size_t i = 0; count != 0 && code == 0 && i < plan->count; i++) {
     const char *line = wanted[i] ? ct_plan_prototype(plan, i) : NULL;
     if (line != NULL) {
@@ -115,27 +116,51 @@ write_module(struct writing *writing, const struct ct_module *module, const stru
   return code;
 }
 
-int
-ct_modules_write_prototypes(const struct ct_modules *modules, struct ct_trace_writer *writer)
+size_t
+ct_modules_prototype_sources(const struct ct_modules *modules, struct ct_prototype_source **out)
 {
-  char *text = NULL;
-  size_t size = 0;
-  struct writing writing = {.out = open_memstream(&text, &size)};
-  int code = writing.out == NULL ? CT_ENOMEM : 0;
-  for (size_t i = 0; i < modules->count && code == 0; i++) {
+  struct ct_prototype_source *sources = calloc(modules->count + 1, sizeof(*sources));
+  size_t count = 0;
+  for (size_t i = 0; sources != NULL && i < modules->count; i++) {
     if (modules->items[i].known_plan != NULL) {
-      ct_plans_lock(modules->plans); /* their files are open for one at a time */
-      code = write_module(&writing, &modules->items[i], writer);
-      ct_plans_unlock(modules->plans);
+      sources[count++] = (struct ct_prototype_source){modules->items[i].known_plan, modules->items[i].first_fn};
     }
+  }
+  *out = sources;
+  return count;
+}
+
+int
+ct_prototypes_text(const struct ct_prototype_source *sources, size_t count, struct ct_plans *plans,
+                   const struct ct_trace_writer *writer, char **text, size_t *size)
+{
+  *text = NULL;
+  *size = 0;
+  struct writing writing = {.out = open_memstream(text, size)};
+  int code = writing.out == NULL ? CT_ENOMEM : 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    ct_plans_lock(plans); /* their files are open for one at a time */
+    code = write_module(&writing, &sources[i], writer);
+    ct_plans_unlock(plans);
   }
   tdestroy(writing.known, free_constants);
   if (writing.out != NULL && fclose(writing.out) != 0) {
     code = CT_ENOMEM;
   }
+  return code;
+}
+
+int
+ct_modules_write_prototypes(const struct ct_modules *modules, struct ct_trace_writer *writer)
+{
+  struct ct_prototype_source *sources;
+  char *text;
+  size_t size, count = ct_modules_prototype_sources(modules, &sources);
+  int code = ct_prototypes_text(sources, count, modules->plans, writer, &text, &size);
   if (code == 0 && size != 0) {
     code = ct_trace_writer_prototypes(writer, text, size);
   }
   free(text);
+  free(sources);
   return code;
 }

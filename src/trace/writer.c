@@ -649,7 +649,7 @@ ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t
 }
 
 int
-ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, size_t size)
+ct_trace_put_prototypes(int dir_fd, const char *text, size_t size, uint64_t *bytes)
 {
   char *whole = NULL;
   int length = asprintf(&whole, "%s%08x\n%s", CT_PROTOTYPES_HEAD, ct_crc32c(0, text, size), text);
@@ -658,11 +658,17 @@ ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, siz
   }
   sigset_t old;
   size_limit_block(&old);
-  int err = ct_file_replace(writer->dir_fd, CT_TRACE_PROTOTYPES, whole, (size_t)length, false);
+  int err = ct_file_replace(dir_fd, CT_TRACE_PROTOTYPES, whole, (size_t)length, false);
   size_limit_restore(&old);
   free(whole);
-  writer->prototypes_bytes = err == 0 ? (uint64_t)length : 0;
+  *bytes = err == 0 ? (uint64_t)length : 0;
   return err == 0 ? CT_OK : ct_err_from_errno(err);
+}
+
+int
+ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, size_t size)
+{
+  return ct_trace_put_prototypes(writer->dir_fd, text, size, &writer->prototypes_bytes);
 }
 
 bool

@@ -62,6 +62,8 @@ int ct_trace_writer_manifest(struct ct_trace_writer *writer, const json_t *manif
 int ct_trace_writer_sources(struct ct_trace_writer *writer, const char *text, size_t size);
 /* The same of prototypes.tsv; text is what follows its first line. */
 int ct_trace_writer_prototypes(struct ct_trace_writer *writer, const char *text, size_t size);
+/* ... into a directory that is not the writer's; *bytes: of the file. */
+int ct_trace_put_prototypes(int dir_fd, const char *text, size_t size, uint64_t *bytes);
 /* An argument or result of the function has been encoded. */
 bool ct_trace_writer_has_values(const struct ct_trace_writer *writer, uint32_t fn);
 /* Writes crash.json in the same way (docs/format.md). Any thread may call it. 0 or an error, which is not kept. */

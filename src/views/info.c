@@ -396,7 +396,11 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   fprintf(out, "%s, ", ct_format_count(a, sums.events));
   fprintf(out, "%s dropped", ct_format_count(a, sums.dropped));
   if (sums.dropped != 0 && sums.events + sums.dropped != 0) {
-    fprintf(out, " (%.2f %%)", 100.0 * (double)sums.dropped / ((double)sums.events + (double)sums.dropped));
+    struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
+    uint64_t before = ct_trace_get_kept(trace, &kept) == 0 ? kept.not_kept : 0; /* of which some were dropped, too */
+    fprintf(out, " (%.2f %%%s)",
+            100.0 * (double)sums.dropped / ((double)sums.events + (double)before + (double)sums.dropped),
+            before != 0 ? " of the whole recording" : "");
   }
   putc('\n', out);
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {

@@ -71,8 +71,8 @@ row_json(const struct ct_report_row *row)
       time_or_null(timed, row->p99_ns), "enter_only", (int)row->enter_only, "uncertain", (json_int_t)row->uncertain,
       "unfinished", (json_int_t)row->unfinished, "entered_before", (json_int_t)row->before, "orphans",
       (json_int_t)row->orphans, "left", left_json(row->unwound), "sampled", (int)(row->passed_over != 0), "recorded",
-      (json_int_t)(row->calls - row->passed_over - row->counted), "counted", (json_int_t)row->counted,
-      "was_out", (int)row->was_out);
+      (json_int_t)(row->calls - row->passed_over - row->counted), "counted", (json_int_t)row->counted, "was_out",
+      (int)row->was_out);
   if (json != NULL && has_time && row->off_is_bound) {
     json_object_set_new(json, "off_at_most_ns", json_integer((json_int_t)row->off_ns));
   }

@@ -97,9 +97,11 @@ json_t *
 ct_view_warnings(const struct ct_trace *trace)
 {
   uint64_t events, dropped;
+  struct ct_trace_kept kept = {.struct_size = sizeof(kept)};
   json_t *list = ct_view_damage(trace);
   ct_view_event_sums(trace, &events, &dropped);
-  ct_view_add_lost(list, events, dropped);
+  /* What was dropped is of the whole recording, so it is a share of all its events. */
+  ct_view_add_lost(list, events + (ct_trace_get_kept(trace, &kept) == 0 ? kept.not_kept : 0), dropped);
   return list;
 }
 
