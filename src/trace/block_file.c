@@ -263,6 +263,17 @@ ct_block_file_in_last(const struct ct_block_file *file, uint64_t offset)
   return offset >= file->pieces[last].begin ? inside(file, last, offset) : UINT64_MAX;
 }
 
+uint64_t
+ct_block_file_next_piece(const struct ct_block_file *file, uint64_t offset)
+{
+  for (uint32_t n = 1; n < file->count; n++) {
+    if (file->pieces[n].begin > offset) {
+      return file->pieces[n].begin;
+    }
+  }
+  return UINT64_MAX;
+}
+
 size_t
 ct_block_file_read(const struct ct_block_file *file, void *data, size_t size, uint64_t offset)
 {

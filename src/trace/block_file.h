@@ -34,6 +34,9 @@ uint32_t ct_block_file_piece(const struct ct_block_file *file, uint32_t n, uint6
 /* Where in the last file an offset lies that is not before the begin of that one; UINT64_MAX: it is. */
 uint64_t ct_block_file_in_last(const struct ct_block_file *file, uint64_t offset);
 
+/* Where the piece begins that follows the one with that offset; UINT64_MAX: none does. No block goes on there. */
+uint64_t ct_block_file_next_piece(const struct ct_block_file *file, uint64_t offset);
+
 /* Reads size bytes at offset; gives how many of them there are. The last file may have grown. */
 size_t ct_block_file_read(const struct ct_block_file *file, void *data, size_t size, uint64_t offset);
 

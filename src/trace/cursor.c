@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NUMBER_UNKNOWN  UINT64_MAX
+#define NUMBER_UNKNOWN UINT64_MAX
 
 enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
 
@@ -74,6 +74,10 @@ file_borrow(struct ct_cursor *c)
   if (file == NULL) {
     return NULL;
   }
+  if (ct_block_file_pieces(file) >
+      1) { /* damage to one is none to those after it, which are what the recording is about */
+    c->flags |= CT_READ_SKIP_DAMAGED;
+  }
   pthread_mutex_lock(&c->trace->lock);
   if (c->trace->open_files + ct_block_file_pieces(file) <= c->trace->open_files_max) {
     c->trace->open_files += ct_block_file_pieces(file);
@@ -125,7 +129,8 @@ load_block_from(struct ct_cursor *c, const struct ct_block_file *file)
     *header = (struct ct_block_header){0};
     return n == 0 ? LOAD_END : LOAD_DAMAGED;
   }
-  bool ok = ct_block_unpack(c, file, c->offset + sizeof(*header));
+  bool ok = header->payload_bytes + sizeof(*header) <= ct_block_file_next_piece(file, c->offset) - c->offset &&
+            ct_block_unpack(c, file, c->offset + sizeof(*header));
   return ok ? LOAD_OK : LOAD_DAMAGED;
 }
 
@@ -401,7 +406,8 @@ skip_damaged(struct ct_cursor *c)
     from = c->offset + sizeof(c->header) + c->header.payload_bytes;
     c->lost += (uint64_t)c->header.calls + c->header.returns + c->header.lost;
   }
-  uint64_t next = find_block(file, from);
+  uint64_t piece = ct_block_file_next_piece(file, c->offset);
+  uint64_t next = find_block(file, from < piece ? from : piece);
   file_give_back(c, file);
   c->damage_passed = c->resync = true;
   if (next == UINT64_MAX) {

@@ -132,22 +132,25 @@ sort_threads(struct ct_trace *trace)
   trace->thread_count = kept;
 }
 
-/* Goes from block header to block header, as far as they are whole. */
+/* Goes from block header to block header, as far as they are whole, and on from the next piece. */
 static void
 sum_blocks(const struct ct_block_file *in, bool numbered, struct ct_block_sums *sums)
 {
   uint64_t offset = sizeof(struct ct_file_header), bytes = ct_block_file_size(in);
-  uint64_t number = 0, first_event = 0;
+  uint64_t number = 0, first_event = 0, end;
   struct ct_block_header header;
   struct ct_file_header file;
   bool from_any = numbered && ct_block_file_read(in, &file, sizeof(file), 0) == sizeof(file) &&
                   file.version == CT_TRACE_VERSION_KEPT && ct_file_header_ok(&file);
   *sums = (struct ct_block_sums){.missing_block = UINT64_MAX, .whole_bytes = offset};
-  while (offset + sizeof(header) <= bytes &&
-         ct_block_file_read(in, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header)) {
-    offset += sizeof(header) + header.payload_bytes;
-    if (offset > bytes) {
-      break;
+  for (; offset < bytes; offset = end) {
+    uint64_t next = ct_block_file_next_piece(in, offset);
+    bool is_block =
+        ct_block_file_read(in, &header, sizeof(header), offset) == sizeof(header) && ct_block_header_ok(&header);
+    end = is_block ? offset + sizeof(header) + header.payload_bytes : UINT64_MAX;
+    if (end > (next < bytes ? next : bytes)) {
+      end = next;
+      continue;
     }
     if (from_any && sums->whole_bytes == sizeof(file)) {
       sums->not_kept = header.first_event;
@@ -160,7 +163,7 @@ sum_blocks(const struct ct_block_file *in, bool numbered, struct ct_block_sums *
     first_event = header.first_event + header.calls + header.returns;
     sums->events += (uint64_t)header.calls + header.returns;
     sums->lost += header.lost;
-    sums->whole_bytes = offset;
+    sums->whole_bytes = end;
     sums->last_tsc = header.last_tsc;
   }
 }
