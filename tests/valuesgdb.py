@@ -383,7 +383,7 @@ def compare(scene, seed, is_cpp, *words):
     counted = {name: len(calls.get(name, ())) for name in names}
     expect(totals == counted, f"{words}: calls: {counted}, gdb {totals}")
     expect(len(looks) == LOOKS, f"{words}: gdb has looked at {len(looks)} calls")
-    faults, values = [], 0
+    faults, values, texts = [], 0, 0
     for seen in looks:
         enter, end = calls[seen["name"]][seen["call"]]
         faults += check_registers(seen, enter, end)
@@ -395,12 +395,14 @@ def compare(scene, seed, is_cpp, *words):
             if value is None:
                 continue
             values += 1
+            texts += own is not None and own.get("type") == "const char *" and own.get("text", "").endswith('"')
             fault = "missing" if own is None else differs(own, *value)
             if fault is not None:
                 faults.append(f"call {seen['call']} of {seen['name']}: {name}: {fault}: {own}, gdb {value}")
     expect(not faults, f"{words}: {len(faults)} differences:\n     " + "\n     ".join(faults[:12]))
     expect(values > 3 * LOOKS, f"{words}: only {values} values were compared")
-    return f"{values} values"
+    expect(texts > 5, f"{words}: only {texts} texts were compared")
+    return f"{values} values, {texts} texts"
 
 
 @case
