@@ -38,8 +38,9 @@ static uint32_t block_number;
 static void
 leave(void)
 {
-  static const char *const names[] = {"manifest.json",      "functions.tsv", "prototypes.tsv", "thread_0/index.ctb",
-                                      "thread_1/index.ctb", "thread_0",      "thread_1"};
+  static const char *const names[] = {"manifest.json",        "functions.tsv",      "prototypes.tsv",
+                                      "thread_0/index.ctb",   "thread_1/index.ctb", "thread_1/index-1.ctb",
+                                      "thread_1/index-3.ctb", "thread_0",           "thread_1"};
   char path[128];
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
     snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -186,6 +187,28 @@ check_events(struct ct_trace *trace, uint32_t thread, uint32_t flags)
   ct_cursor_close(cursor);
 }
 
+/* Thread 1 has the same in two pieces, divided anywhere; or none. */
+static void
+put_pieces(int wanted, size_t lot)
+{
+  char path[128];
+  static const char *const names[] = {"thread_1/index-1.ctb", "thread_1/index-3.ctb", "thread_1/index.ctb"};
+  for (int i = 0; i < 2 + wanted; i++) {
+    snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    unlink(path);
+  }
+  if (wanted) {
+    size_t head = sizeof(struct ct_file_header), rest = file_bytes - head, cut = head + lot % (rest + 1);
+    uint8_t *second = malloc(head + file_bytes - cut);
+    CHECK(second != NULL);
+    memcpy(second, file, head);
+    memcpy(second + head, file + cut, file_bytes - cut);
+    put_file(names[0], file, cut);
+    put_file(names[1], second, head + file_bytes - cut);
+    free(second);
+  }
+}
+
 /* What was written as JSON: one value, or one in each line. */
 static void
 check_json(char *text, int lines)
@@ -260,6 +283,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(file + offsetof(struct ct_file_header, header_crc), &crc, sizeof(crc));
   }
   put_file("thread_1/index.ctb", file, flags & 16 ? file_bytes : 0);
+  put_pieces((flags & 24) == 8, spoiled);
   struct ct_trace *trace;
   struct ct_diag diag = {""};
   if (ct_trace_open(folder, &trace, &diag) == CT_OK) {
