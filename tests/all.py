@@ -58,6 +58,7 @@ GROUPS = {
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),
     "maxsize": Group(["maxsize.py"], "waits"),
+    "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),

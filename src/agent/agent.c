@@ -99,6 +99,18 @@ agent_take_oldest(uint32_t first, uint32_t count, struct ct_slot **victim)
   return CT_SEGMENT_NONE;
 }
 
+static uint64_t
+events_in(uint32_t index)
+{
+  uint64_t address = agent_config.ring + agent_ring()->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE, count = 0;
+  const struct ct_ring_event *entries = (const struct ct_ring_event *)address;
+  uint32_t reserved = segment_entry(index)->reserved;
+  for (uint32_t i = 0; i < reserved && i < CT_SEGMENT_EVENTS; i++) {
+    count += (uint64_t)ct_word_is_event(entries[i].word);
+  }
+  return count;
+}
+
 /* The full segment that was begun first, away from the drain; its events count as dropped. */
 static uint32_t
 take_oldest(void)
@@ -106,7 +118,7 @@ take_oldest(void)
   struct ct_slot *victim;
   uint32_t index = agent_take_oldest(0, agent_ring()->segment_count, &victim);
   if (index != CT_SEGMENT_NONE) {
-    __atomic_fetch_add(&victim->dropped_overwritten, segment_entry(index)->reserved, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&victim->dropped_overwritten, events_in(index), __ATOMIC_RELAXED);
   }
   return index;
 }

@@ -191,7 +191,7 @@ new_thread(struct ct_drain *drain, uint32_t slot)
     kept->next_seq = 0;
     kept->gap_seq = UINT32_MAX;
     kept->polled_seq = NO_SEGMENT_SEQ;
-    kept->polled = 0;
+    kept->polled = kept->polled_events = 0;
     kept->held_seq = NO_SEGMENT_SEQ;
     kept->has_base = false;
     kept->stack_length = UINT32_MAX;
@@ -469,6 +469,7 @@ drain_round(struct ct_drain *drain, bool final)
   drain->round++;
   drain->now = drain_now_ns();
   size_t count = drain_collect(drain, CT_SEG_FULL, all);
+  drain->full_count = count;
   for (size_t i = 0; i < count; i++) {
     if (drain->full[all[i].index].seq != all[i].seq) {
       drain->full[all[i].index].seq = all[i].seq;

@@ -67,7 +67,8 @@ struct ct_drain {
   struct ct_capture_stats capture_stats;  /* without what this image's pool counts */
   struct ct_rules *rules;                 /* the session's; NULL: none */
   uint64_t samples;                       /* events of sampled hooks encoded */
-  uint64_t round;                         /* how often the table has been looked at */
+  uint64_t round;                         /* how often the table has been looked at ... */
+  size_t full_count;                      /* ... and how many full segments there were then */
   uint64_t now;                           /* when this round began */
   struct ct_drain_stacks stacks;          /* count 0: none */
   struct early {                          /* of each of these threads */

@@ -37,6 +37,16 @@ look_at(const struct ct_segment_entry *entry)
                                    .generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED)};
 }
 
+static uint32_t
+events_among(const struct ct_ring_event *entries, size_t count)
+{
+  uint32_t events = 0;
+  for (size_t i = 0; i < count; i++) {
+    events += (uint32_t)ct_word_is_event(entries[i].word);
+  }
+  return events;
+}
+
 static void
 encode_events(struct ct_drain *drain, struct drain_thread *thread, const struct ct_ring_event *events, size_t count)
 {
@@ -68,7 +78,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
 {
   struct ct_ring_event *events = (struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
   uint32_t tag = drain->entries[index].tag; /* any word will do: which events are whole is all that it says */
-  uint32_t at = thread->polled;
+  uint32_t at = thread->polled, first = at;
   reserved = reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : reserved;
   while (at < reserved) {
     uint32_t begin = at;
@@ -79,6 +89,7 @@ drain_whole(struct ct_drain *drain, struct drain_thread *thread, uint32_t index,
     encode_events(drain, thread, events + begin, at - begin);
     thread->polled = at;
     if (at < reserved && on_hole == HOLE_WAIT) {
+      thread->polled_events += events_among(events + first, at - first);
       return false;
     }
     uint32_t hole = at;
@@ -178,7 +189,7 @@ finish_segment(struct drain_thread *thread, uint32_t thread_seq)
 {
   thread->next_seq = thread_seq + 1;
   thread->polled_seq = NO_SEGMENT_SEQ;
-  thread->polled = 0;
+  thread->polled = thread->polled_events = 0;
   thread->held_seq = NO_SEGMENT_SEQ;
 }
 
@@ -206,7 +217,7 @@ is_next(struct ct_drain *drain, struct drain_thread *thread, uint32_t slot, cons
     return false;
   }
   /* What was read of the stolen segment while it was active is not lost, though the thief has counted it. */
-  drain->slot_reported[slot][CT_DROP_OVERWRITTEN] += thread->polled;
+  drain->slot_reported[slot][CT_DROP_OVERWRITTEN] += thread->polled_events;
   drain_report_lost(drain, thread, slot, drain_thread_last(thread));
   finish_segment(thread, entry->thread_seq - 1);
   return true;
@@ -258,8 +269,10 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
     return false;
   }
   if (passed) {
-    drain_drop(drain, thread, CT_DROP_INTERRUPTED, reserved);
-    ct_encode_lost(thread->encoder, drain_thread_last(thread), reserved);
+    uint32_t lost = events_among(
+        (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE), reserved);
+    drain_drop(drain, thread, CT_DROP_INTERRUPTED, lost);
+    ct_encode_lost(thread->encoder, drain_thread_last(thread), lost);
   } else if (thread != NULL) {
     struct retired late = {candidate->index, thread->info, {0}};
     enum on_hole on_hole = final || drain->now - drain->full[candidate->index].since >= HOLD_NS ? HOLE_ABANDON
@@ -267,7 +280,7 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
                                                                                                 : HOLE_WAIT;
     if (thread->polled_seq != candidate->seq) {
       thread->polled_seq = candidate->seq;
-      thread->polled = 0;
+      thread->polled = thread->polled_events = 0;
     }
     if (!drain_whole(drain, thread, candidate->index, reserved, on_hole, &late)) {
       thread->held = candidate->index;
@@ -301,12 +314,15 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   const struct ct_segment_entry seen = look_at(entry);
   uint32_t tag = seen.tag;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
-  if (thread == NULL || !is_next(drain, thread, slot, &seen, false)) {
+  if (thread == NULL || (seen.thread_seq != thread->next_seq && drain->full_count != 0)) {
+    return 0; /* what seems to be missing before it may be among the full ones */
+  }
+  if (!is_next(drain, thread, slot, &seen, false)) {
     return 0;
   }
   if (thread->polled_seq != candidate->seq) {
     thread->polled_seq = candidate->seq;
-    thread->polled = 0;
+    thread->polled = thread->polled_events = 0;
   }
   const struct ct_ring_event *events =
       (const struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);
@@ -323,6 +339,7 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   }
   encode_events(drain, thread, drain->copy, count);
   thread->polled += (uint32_t)count;
+  thread->polled_events += events_among(drain->copy, count);
   return count;
 }
 
@@ -339,7 +356,7 @@ drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   if (thread != NULL && is_next(drain, thread, slot, &seen, true)) {
     if (thread->polled_seq != candidate->seq) {
-      thread->polled = 0;
+      thread->polled = thread->polled_events = 0;
     }
     struct ct_ring_event *events =
         (struct ct_ring_event *)(drain->segments + (size_t)candidate->index * CT_SEGMENT_STRIDE);

@@ -32,10 +32,11 @@ struct drain_thread {
   uint32_t gap_seq;    /* a position expected next that was not there ... */
   uint64_t gap_round;  /* ... in this round of the drain */
   uint64_t holes;
-  uint64_t polled_seq; /* activation number of the segment that was read in part ... */
-  uint32_t polled;     /* ... and how many of its events */
-  uint64_t held_seq;   /* activation number of a full segment that waits for an entry to be written ... */
-  uint32_t held;       /* ... and which it is */
+  uint64_t polled_seq;    /* activation number of the segment that was read in part ... */
+  uint32_t polled;        /* ... and how many of its entries ... */
+  uint32_t polled_events; /* ... which have so many events */
+  uint64_t held_seq;      /* activation number of a full segment that waits for an entry to be written ... */
+  uint32_t held;          /* ... and which it is */
   /* The stack of the last switch; length UINT32_MAX while it is not known. After it those of switches before. */
   uint32_t stack_low, stack_length;
   struct drain_stack stacks[DRAIN_STACKS]; /* the last one first */

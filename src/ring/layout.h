@@ -81,6 +81,12 @@ enum ct_other {
   CT_OTHER_STACK = 3, /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
                           0: ra_slots do not tell whether an event is on it, only the next point is */
 };
+/* Whether an entry is a call or a return; the others, values among them, only belong to one. */
+static inline int
+ct_word_is_event(uint64_t word)
+{
+  return (word >> CT_WORD_KIND_SHIFT & 3) != CT_KIND_OTHER || (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0;
+}
 
 enum ct_copy {
   CT_COPY_OUT = 0,  /* from the stack: return addresses in it are the true ones now, its frames return natively */
