@@ -49,6 +49,16 @@ AGENT_HIDDEN void agent_stack_disown(struct ct_stack *stack);
 /* This page has not. 1: it had it until now. */
 AGENT_HIDDEN int agent_stack_leave(struct ct_control_page *control, const struct ct_stack *stack);
 
+/*
+ * going.c: between the callout of munmap and what the kernel does, the memory is there and yet no part of a stack. The
+ * thread says so before it looks for stacks in it; whoever has just made a stack known looks here after that. So one of
+ * the two sees the other. Without the lock:
+ */
+AGENT_HIDDEN void agent_going_put(uint64_t lo, uint64_t hi);
+/* Takes what may be going out of the mapping, but not sp's side of it. Who has gone on since then is done with it: so
+ * the mapping has to be asked for after this. */
+AGENT_HIDDEN void agent_going_cut(uint64_t sp, struct ct_stack_range *range);
+
 /* store.c, with the lock. Maps the store of the stack; 0 when something of the target's lies there. */
 AGENT_HIDDEN int agent_store_take(struct ct_stack *stack);
 /* Nothing on the stack needs its store any more; what lies in [lo, hi) of the stack is gone and its memory is given

@@ -202,6 +202,10 @@ agent_map_concerns(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, c
   if (is_ours(change.gone) || is_ours(change.other)) {
     return CT_CONCERNS_OURS;
   }
+  if (change.gone.hi != 0 || change.moved.hi != 0) {
+    struct range going = change.gone.hi != 0 ? change.gone : change.moved;
+    agent_going_put(going.lo, going.hi);
+  }
   int concerns = (change.gone.hi != 0 && has_stack(change.gone)) || (change.moved.hi != 0 && has_stack(change.moved)) ||
                  (change.taken.hi != 0 && agent_store_has(change.taken.lo, change.taken.hi)) ||
                  (change.stack.hi != 0 && !is_known(change.stack));

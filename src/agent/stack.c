@@ -238,6 +238,25 @@ grow(struct ct_stack *old, uint64_t sp, const struct ct_stack_range *fresh)
   return stack;
 }
 
+/* Other threads may have unmapped some of it since it was looked up, or be about to; from now on they see it in the
+ * map. */
+static void
+leave_out_what_goes(struct ct_stack *stack, uint64_t sp)
+{
+  struct ct_stack_range left = {stack->lo, stack->hi, 0, 0}, now;
+  uint64_t page = sp & ~(uint64_t)(CT_PAGE_BYTES - 1);
+  agent_going_cut(sp, &left);
+  if (!find_mapping(sp, &now)) {
+    now = (struct ct_stack_range){page, page + CT_PAGE_BYTES, 0, 0};
+  }
+  left.lo = left.lo > now.lo ? left.lo : now.lo;
+  left.hi = left.hi < now.hi ? left.hi : now.hi;
+  agent_map_hand(stack->lo, left.lo, agent_map_index(stack), 0);
+  agent_map_hand(left.hi, stack->hi, agent_map_index(stack), 0);
+  stack->lo = left.lo;
+  stack->hi = left.hi;
+}
+
 /* A stack that was not known: what of its mapping is no other one. */
 static struct ct_stack *
 note_stack(uint64_t sp, const struct ct_stack_range *fresh)
@@ -255,6 +274,7 @@ note_stack(uint64_t sp, const struct ct_stack_range *fresh)
   struct ct_stack *stack = agent_map_new(agent_map_previous(lo, page),
                                          agent_map_next(agent_map()->stacks_root, page + CT_PAGE_BYTES, hi, 1));
   if (stack != 0) {
+    leave_out_what_goes(stack, sp);
     make_ready(stack, sp);
   }
   return stack;

@@ -524,6 +524,10 @@ struct ct_control_page {
   uint32_t detail_segment; /* index, CT_SEGMENT_NONE */
   uint32_t pad;
   uint64_t counters; /* address of the thread's struct ct_counter; 0: there are none, calls are not counted */
+  /* The memory that the thread was about to take out of its place when its cursor was this one (agent/map.h). */
+  uint64_t going_lo;
+  uint64_t going_hi;
+  uint64_t going_cursor;
 };
 #define CT_HOOK_VISITS_MAX 4 /* for room, its enter half again, room for its detail record, its callout */
 #define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
