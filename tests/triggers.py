@@ -5,6 +5,7 @@ for itself.
 
     tests/triggers.py [--filter PATTERN] [--build DIR]
 """
+import contextlib
 import json
 import os
 import shutil
@@ -271,6 +272,48 @@ def handled_signals(scene):
     scene.finish()
     marks = [scene.rule(text)["marks"] for text in ("signal SIGUSR1", "signal", "signal SIGALRM")]
     expect(marks == [5, 8, 0], f"{marks}")
+
+
+def doorbell_waiters(pid):
+    """The threads that wait in a shared futex: for one of the ring's doorbells. The session's is older than the drain's."""
+    waiting = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f"/proc/{pid}/task/{tid}/syscall", encoding="utf-8") as file:
+                words = file.read().split()
+            if words[0] == "202" and words[2] == "0x0":
+                waiting.append(int(tid))
+    return waiting
+
+
+@contextlib.contextmanager
+def no_processor_for(tid):
+    """The thread runs only when no other wants to, and on each processor one wants to."""
+    os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+    loops = [subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) for cpu in os.sched_getaffinity(0)]
+    try:
+        time.sleep(0.05)
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+
+
+@case
+def handled_at_once(scene):
+    """Signals that come right after their handler, while the thread that finds out who handles them is kept waiting."""
+    scene.start("--on", "signal SIGUSR1")
+    scene.do("step", 1)
+    wait_for("both threads wait", lambda: len(doorbell_waiters(scene.process.pid)) == 2, seconds=20)
+    with no_processor_for(min(doorbell_waiters(scene.process.pid))):
+        scene.do("handle", int(signal.SIGUSR1))
+        for _ in range(5):
+            scene.do("raise", int(signal.SIGUSR1))
+        time.sleep(0.05)
+    scene.finish()
+    expect(scene.rule("signal SIGUSR1")["marks"] == 5, f"{scene.rule('signal SIGUSR1')}")
 
 
 @case

@@ -468,6 +468,7 @@ drain_round(struct ct_drain *drain, bool final)
   bool busy = false;
   drain->round++;
   drain->now = drain_now_ns();
+  drain->waits_for_rules = false;
   size_t count = drain_collect(drain, CT_SEG_FULL, all);
   drain->full_count = count;
   for (size_t i = 0; i < count; i++) {
@@ -568,7 +569,8 @@ drain_main(void *context)
       flush_old(drain, ticks_old);
       flushed = now;
     }
-    if (now - reaped > REAP_NS || (now - reaped > SCARCE_NS && drain_is_short(drain))) {
+    bool is_time = now - reaped > REAP_NS || (now - reaped > SCARCE_NS && drain_is_short(drain));
+    if (is_time && !drain->waits_for_rules) {
       reap(drain);
       reaped = now;
     }

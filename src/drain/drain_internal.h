@@ -66,6 +66,8 @@ struct ct_drain {
   uint64_t capture_limit;                 /* bytes of it that the trace takes, 0: it takes none */
   struct ct_capture_stats capture_stats;  /* without what this image's pool counts */
   struct ct_rules *rules;                 /* the session's; NULL: none */
+  uint64_t unknown_since;                 /* when a change of a handler was seen that they do not know yet; 0: none */
+  bool waits_for_rules;                   /* this round; rule_rounds.c */
   uint64_t samples;                       /* events of sampled hooks encoded */
   uint64_t round;                         /* how often the table has been looked at ... */
   size_t full_count;                      /* ... and how many full segments there were then */
@@ -108,6 +110,11 @@ void drain_retire_threads(struct ct_drain *drain);
 void drain_check_rules(struct ct_drain *drain, uint64_t now_tsc);
 /* Detail that is held until it is known whether a window has it. */
 void drain_settle_details(struct ct_drain *drain);
+/*
+ * True, and so for the rest of the round, when rules about signals do not know yet who handles them: what follows in
+ * the rings may be calls of those handlers. Ask after the events, or that a segment is full, have been read.
+ */
+bool drain_waits_for_rules(struct ct_drain *drain);
 /* Wakes who does what rules ask for, without the lock. */
 void drain_ring_for_actions(struct ct_drain *drain);
 

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define RULES_WAIT_NS 500000000 /* for the controller to find out who handles a signal */
+
 void
 ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules)
 {
@@ -30,6 +32,27 @@ drain_check_rules(struct ct_drain *drain, uint64_t now)
     }
   }
   rules_time(drain->rules, now);
+}
+
+/*
+ * The agent has told the controller before the kernel knew the handler, so before its first call. The controller's
+ * thread may be slow: a short while is given to it, as long as there is room in the rings. The round's answer does not
+ * go back to false: what follows a segment that has been left alone must not be read before it.
+ */
+bool
+drain_waits_for_rules(struct ct_drain *drain)
+{
+  const struct ct_rules *rules = drain->rules;
+  if (drain->waits_for_rules || rules == NULL || rules->signals == 0) {
+    return drain->waits_for_rules;
+  }
+  if (__atomic_load_n(&drain->ring->handlers_changes, __ATOMIC_ACQUIRE) == rules->handlers_known) {
+    drain->unknown_since = 0;
+    return false;
+  }
+  drain->unknown_since = drain->unknown_since != 0 ? drain->unknown_since : drain->now;
+  drain->waits_for_rules = drain->now - drain->unknown_since < RULES_WAIT_NS && !drain_is_short(drain);
+  return drain->waits_for_rules;
 }
 
 void

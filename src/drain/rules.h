@@ -43,6 +43,7 @@ struct ct_rules {
   uint64_t least_slow, least_off;       /* ticks, the smallest of them */
   bool any;                             /* there is a rule at all */
   struct drain_rule list[CT_RULES_MAX];
+  uint32_t handlers_known;  /* the ring's handlers_changes when the rules about signals were last brought up to it */
   _Atomic uint32_t actions; /* rules whose action is to be done; any thread */
 };
 

@@ -256,6 +256,9 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
   if (CT_SEG_STATE(word) != CT_SEG_FULL || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
     return false;
   }
+  if (!final && drain_waits_for_rules(drain)) {
+    return false;
+  }
   const struct ct_segment_entry seen = look_at(entry);
   uint32_t reserved = seen.reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : seen.reserved;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
@@ -335,6 +338,9 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   uint64_t after = __atomic_load_n(&entry->state, __ATOMIC_RELAXED);
   if (CT_SEG_SEQ(after) != candidate->seq || CT_SEG_STATE(after) == CT_SEG_FREE) {
+    return 0;
+  }
+  if (count != 0 && drain_waits_for_rules(drain)) {
     return 0;
   }
   encode_events(drain, thread, drain->copy, count);

@@ -213,8 +213,10 @@ void
 session_want_handlers(struct ct_session *session)
 {
   struct ct_rules *rules = session->triggers.rules;
-  session->triggers.handlers_changes = 0;
   if (session->recording.image.ring != NULL && rules != NULL) {
+    pthread_mutex_lock(&session->recording.writer_lock);
+    rules->handlers_known = 0;
+    pthread_mutex_unlock(&session->recording.writer_lock);
     __atomic_store_n(&session->recording.image.ring->handlers_wanted, rules->signals != 0, __ATOMIC_RELEASE);
   }
 }
@@ -262,10 +264,9 @@ session_watch_handlers(struct ct_session *session)
   }
   /* acquire: pairs with the agent's release */
   uint32_t changes = __atomic_load_n(&ring->handlers_changes, __ATOMIC_ACQUIRE);
-  if (changes == triggers->handlers_changes) {
+  if (changes == triggers->rules->handlers_known) {
     return;
   }
-  triggers->handlers_changes = changes;
   uint32_t handlers[CT_HANDLED_SIGNALS];
   for (int number = 1; number < CT_HANDLED_SIGNALS; number++) {
     uint64_t address = __atomic_load_n(&ring->handlers[number], __ATOMIC_RELAXED);
@@ -275,6 +276,7 @@ session_watch_handlers(struct ct_session *session)
   for (uint32_t mask = triggers->rules->signals; mask != 0; mask &= mask - 1) {
     watch_handlers_of(session, (uint32_t)__builtin_ctz(mask), handlers);
   }
+  triggers->rules->handlers_known = changes;
   pthread_mutex_unlock(&session->recording.writer_lock);
 }
 

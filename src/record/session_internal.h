@@ -99,7 +99,6 @@ struct session_triggers {
   uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last ... */
   uint64_t windows_seen;     /* ... and windows */
   int crash;                 /* the signal of the last one; 0: none */
-  uint32_t handlers_changes; /* of the image's ring, as seen last */
   _Atomic bool dump_failed;  /* then dump_why says why; by the thread that writes it */
   struct ct_diag dump_why;
   pthread_t dumper;
