@@ -21,6 +21,7 @@
 #include <contrail/rule.h>
 #include <contrail/select.h>
 #include <contrail/session.h>
+#include <contrail/span.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 #include <contrail/version.h>

@@ -11,19 +11,14 @@
 #ifndef CONTRAIL_VIEW_H
 #define CONTRAIL_VIEW_H
 
+#include <contrail/span.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/*
- * What durations are made of. WALL: a thread's own time, without what the hooks in it took (as measured when the
- * recording began) and without the time in which contrail had the thread stopped or waiting. CPU: of that, without the
- * time off the processor. RAW: differences of the clock's readings, with everything in it.
- */
-enum ct_view_time { CT_TIME_WALL = 0, CT_TIME_CPU = 1, CT_TIME_RAW = 2 };
 
 /*
  * How far an operation is; both functions may be NULL. update is called now and then, from the calling thread

@@ -78,12 +78,25 @@ const char *ct_trace_prototypes_damage(struct ct_trace *trace);
  */
 size_t ct_cursor_next(struct ct_cursor *cursor, const struct ct_event **events);
 /*
+ * The ordinal of a call is its position among the calls of its thread (ENTER, TAIL, POINT), from 0 at the begin of the
+ * recording, whatever of it is in the trace. Of the batch at hand: that of its first call; the others follow.
+ * With CT_ORDINAL_BEFORE the calls of the batch are of frames that were open where the stream begins, or goes on after
+ * damage: nobody counted them, and that and the depth are what identifies them.
+ */
+#define CT_ORDINAL_BEFORE     (1ull << 62)
+#define CT_ORDINAL_DEPTH_BITS 28 /* of such a one: the depth; above these the number of the block, of 32 bits */
+uint64_t ct_cursor_ordinal(const struct ct_cursor *cursor);
+/* Where in its file the block begins that the batch is of. */
+uint64_t ct_cursor_block_offset(const struct ct_cursor *cursor);
+/*
  * Goes to the block that begins at this offset of the thread's file and reads on from there with what the
  * block itself says about the frames that are open; CT_EFORMAT, and the cursor at its end, when there is none.
  * In blocks reached so the fields fn, closed_fn (UINT32_MAX) and enter_tsc (0, with uncertain set) of frames
  * deeper than the block lists are not known.
  */
 int ct_cursor_seek(struct ct_cursor *cursor, uint64_t offset);
+/* Blocks of format version 1 do not tell the ordinal of their first call: after a seek it is this one. */
+void ct_cursor_set_ordinal(struct ct_cursor *cursor, uint64_t ordinal);
 /*
  * Goes near the end: to the first of the last whole blocks that hold at least so many ops together, or to the first
  * block. Only headers are read on the way. As ct_cursor_seek otherwise.

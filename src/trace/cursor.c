@@ -355,6 +355,9 @@ load_block(struct ct_cursor *c)
   c->offset += sizeof(c->header) + c->header.payload_bytes;
   c->next_number = (uint64_t)c->header.number + 1;
   c->next_event = c->header.first_event + c->header.calls + c->header.returns;
+  if (c->numbered) {
+    c->next_ordinal = c->header.first_enter;
+  }
   return LOAD_OK;
 }
 
@@ -495,14 +498,31 @@ enter_range(struct ct_cursor *c)
   return begin_late(c, &c->stack, c->context, trace->range_from);
 }
 
+/* How many of the ops are calls. */
+static uint32_t
+count_calls(const uint8_t *ops, size_t count)
+{
+  static_assert(CT_TRACE_OP_ENTER_PREDICTED == 1 && CT_TRACE_OP_POINT == 6, "calls are 1 to 6");
+  uint32_t calls = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint8_t op = ops[i];
+    calls += ((uint8_t)(op - CT_TRACE_OP_ENTER_PREDICTED) <= CT_TRACE_OP_POINT - CT_TRACE_OP_ENTER_PREDICTED) |
+             (op == CT_TRACE_OP_SAMPLED) | (op == CT_TRACE_OP_SAMPLED_PREDICTED);
+  }
+  return calls;
+}
+
 /* A batch of the block at hand; 0: it has no more. */
 static size_t
 next_batch(struct ct_cursor *c, uint32_t limit)
 {
   bool damaged;
+  const uint8_t *ops = c->ops + c->op;
   c->limit = limit < CT_BATCH_EVENTS ? limit : CT_BATCH_EVENTS;
   size_t count = ct_decode_batch(c, &damaged);
   c->limit = CT_BATCH_EVENTS;
+  c->batch_ordinal = c->next_ordinal;
+  c->next_ordinal += count_calls(ops, count);
   if (damaged) {
     c->lost += c->header.ops - c->op;
     c->header.ops = c->op;
@@ -542,6 +562,7 @@ next_events(struct ct_cursor *c, const struct ct_event **events)
       size_t count = c->pending_count - c->pending_next;
       *events = c->pending + c->pending_next;
       c->pending_next = c->pending_count = 0;
+      c->batch_ordinal = CT_ORDINAL_BEFORE | (uint64_t)c->header.number << CT_ORDINAL_DEPTH_BITS;
       return count;
     }
     if (c->op < c->header.ops) {
@@ -672,4 +693,25 @@ uint64_t
 ct_cursor_offset(const struct ct_cursor *c)
 {
   return c->offset;
+}
+
+uint64_t
+ct_cursor_ordinal(const struct ct_cursor *c)
+{
+  return c->batch_ordinal;
+}
+
+void
+ct_cursor_set_ordinal(struct ct_cursor *c, uint64_t ordinal)
+{
+  if (!c->numbered) {
+    c->next_ordinal = ordinal;
+  }
+}
+
+uint64_t
+ct_cursor_block_offset(const struct ct_cursor *c)
+{
+  uint64_t bytes = sizeof(c->header) + c->header.payload_bytes;
+  return c->offset >= bytes ? c->offset - bytes : 0;
 }

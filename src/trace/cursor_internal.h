@@ -49,6 +49,7 @@ struct ct_cursor {
   bool before_range; /* what comes is passed over until the trace's range begins */
   bool after_range;  /* no more is to come of it */
   uint64_t next_number, next_event;
+  uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
   /* The block at hand; every op has its delta and its id, checked when it was unpacked. */
   struct ct_block_header header;

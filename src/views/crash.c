@@ -48,7 +48,7 @@ struct calls {
   struct call ring[CALLS_MAX];
   uint64_t count;
   uint64_t last_tsc; /* of an event */
-  struct ct_view_clock clock;
+  struct ct_span_clock clock;
   struct ct_details *details; /* NULL: none */
 };
 
@@ -106,7 +106,7 @@ static void
 take_event(struct calls *calls, const struct ct_event *event)
 {
   calls->last_tsc = event->tsc;
-  ct_view_clock_event(&calls->clock, event);
+  ct_span_clock_event(&calls->clock, event);
   switch (event->kind) {
   case CT_EV_ENTER:
     add_call(calls, event, true);
@@ -137,7 +137,7 @@ take_event(struct calls *calls, const struct ct_event *event)
 static void
 end_open_calls(struct calls *calls, const struct ct_trace *trace, uint32_t position, enum ct_cursor_state state)
 {
-  ct_view_clock_end(&calls->clock, trace, position, state, calls->last_tsc);
+  ct_span_clock_end(&calls->clock, trace, position, state, calls->last_tsc);
   for (size_t i = 0; i < CALLS_MAX && i < calls->count; i++) {
     if (calls->ring[i].open) {
       calls->ring[i].ticks = calls->clock.now - calls->ring[i].began;
@@ -153,7 +153,7 @@ read_calls(struct ct_trace *trace, enum ct_view_time time, uint32_t position, st
   const struct ct_event *events;
   size_t count;
   memset(calls, 0, sizeof(*calls));
-  ct_view_clock_init(&calls->clock, trace, time);
+  ct_span_clock_init(&calls->clock, trace, time);
   int rc = ct_cursor_open(trace, position, 0, &cursor, NULL);
   if (rc != 0) {
     return rc;

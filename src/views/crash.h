@@ -7,7 +7,7 @@
 #ifndef CT_VIEWS_CRASH_H
 #define CT_VIEWS_CRASH_H
 
-#include "views/clock.h"
+#include "span/clock.h"
 
 #include <stdio.h>
 

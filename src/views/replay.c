@@ -59,7 +59,7 @@ duration(uint64_t from, uint64_t to)
 
 /* Decides about a frame from the one above it (NULL: none) and the filters. */
 static void
-classify(const struct replay *r, struct ct_view_frame *frame, const struct ct_view_frame *above,
+classify(const struct replay *r, struct ct_span_frame *frame, const struct ct_span_frame *above,
          const struct ct_label *label, uint32_t depth)
 {
   const struct ct_replay_options *o = r->options;
@@ -78,7 +78,7 @@ classify(const struct replay *r, struct ct_view_frame *frame, const struct ct_vi
 }
 
 static void
-write_close(struct replay *r, const struct lane *lane, const struct ct_view_frame *frame, struct ct_line *line)
+write_close(struct replay *r, const struct lane *lane, const struct ct_span_frame *frame, struct ct_line *line)
 {
   if ((frame->flags & SHOWN) == 0 || (!r->options->json && (frame->flags & WRITTEN) != 0)) {
     return;
@@ -89,10 +89,10 @@ write_close(struct replay *r, const struct lane *lane, const struct ct_view_fram
 
 /* Ends the innermost frames, down to `keep`, without an event of their own. */
 static int
-end_frames(struct replay *r, struct lane *lane, struct ct_view_stack *stack, uint32_t keep, uint8_t end)
+end_frames(struct replay *r, struct lane *lane, struct ct_span_stack *stack, uint32_t keep, uint8_t end)
 {
   while (stack->count > keep) {
-    struct ct_view_frame *frame = &stack->frames[--stack->count];
+    struct ct_span_frame *frame = &stack->frames[--stack->count];
     const struct ct_label *label = ct_label_of(&r->labels, frame->fn);
     if (label == NULL) {
       return CT_ENOMEM;
@@ -115,11 +115,11 @@ end_frames(struct replay *r, struct lane *lane, struct ct_view_stack *stack, uin
 static int
 fit_depth(struct replay *r, struct lane *lane, uint32_t depth)
 {
-  struct ct_view_stack *stack = lane->stacks.current;
+  struct ct_span_stack *stack = lane->stacks.current;
   if (stack->base + stack->count == depth) {
     return 0;
   }
-  int rc = end_frames(r, lane, stack, ct_view_stack_fit(stack, depth), CT_SPAN_LOST);
+  int rc = end_frames(r, lane, stack, ct_span_stack_fit(stack, depth), CT_SPAN_LOST);
   if (stack->count == 0) {
     stack->base = depth;
   }
@@ -133,7 +133,7 @@ struct lane_end {
 };
 
 static int
-end_stack(struct ct_view_stack *stack, void *arg)
+end_stack(struct ct_span_stack *stack, void *arg)
 {
   struct lane_end *a = arg;
   uint8_t end = a->end == CT_SPAN_OPEN
@@ -147,7 +147,7 @@ static int
 end_stacks(struct replay *r, struct lane *lane, uint8_t end)
 {
   struct lane_end a = {r, lane, end};
-  return ct_view_stacks_each(&lane->stacks, end_stack, &a);
+  return ct_span_stacks_each(&lane->stacks, end_stack, &a);
 }
 
 /* How the innermost frame ends by event, which has not been applied yet. */
@@ -180,15 +180,15 @@ ends_leaf(const struct ct_event *event, const struct ct_event *next)
 
 /* An ENTER or the opening half of a TAIL (replaced: the frame that ended). */
 static int
-open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, const struct ct_view_frame *replaced)
+open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, const struct ct_span_frame *replaced)
 {
-  struct ct_view_stack *stack = lane->stacks.current;
+  struct ct_span_stack *stack = lane->stacks.current;
   int rc = fit_depth(r, lane, event->depth);
   if (rc != 0) {
     return rc;
   }
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
-  struct ct_view_frame *frame = ct_view_stack_push(stack);
+  struct ct_span_frame *frame = ct_span_stack_push(stack);
   if (label == NULL || frame == NULL) {
     return CT_ENOMEM;
   }
@@ -198,7 +198,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   classify(r, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
   if (replaced != NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
     /* What a selected function tail-calls goes on in its place. */
-    struct ct_view_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
+    struct ct_span_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
     classify(r, frame, &above, label, event->depth);
   }
   frame->flags |= lane->is_before ? BEFORE : 0;
@@ -222,8 +222,8 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
     replay_add_result_detail(lane, next);
     replay_put_detail(lane, &line);
     line.kind = CT_LINE_LEAF;
-    struct ct_view_clock then = lane->clock;
-    line.ticks = ct_view_clock_event(&then, next) - frame->began;
+    struct ct_span_clock then = lane->clock;
+    line.ticks = ct_span_clock_event(&then, next) - frame->began;
     line.end = end_of(r, lane, next);
     line.uncertain = next->uncertain;
     if (next->kind == CT_EV_TAIL && (line.other = ct_label_of(&r->labels, next->fn)) == NULL) {
@@ -238,9 +238,9 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
 /* RETURN, LEFT or the closing half of a TAIL. closed: how the frame was shown. */
 static int
 close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, uint32_t fn,
-            struct ct_view_frame *closed)
+            struct ct_span_frame *closed)
 {
-  struct ct_view_stack *stack = lane->stacks.current;
+  struct ct_span_stack *stack = lane->stacks.current;
   const struct ct_label *label = ct_label_of(&r->labels, fn);
   int rc = fit_depth(r, lane, event->depth + 1);
   if (rc != 0 || label == NULL) {
@@ -281,7 +281,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
 static int
 replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
-  struct ct_view_frame closed = {0};
+  struct ct_span_frame closed = {0};
   bool had_frame = event->closed_fn != UINT32_MAX;
   int rc = had_frame ? close_frame(r, lane, event, event->closed_fn, &closed) : 0;
   if (rc == 0) {
@@ -290,7 +290,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
   if (rc != 0 || !r->options->json) {
     return rc;
   }
-  const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
+  const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
   if (((frame->flags | closed.flags) & SHOWN) == 0) {
     return 0;
   }
@@ -313,11 +313,11 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if (label == NULL) {
     return CT_ENOMEM;
   }
-  struct ct_view_frame frame = {0};
+  struct ct_span_frame frame = {0};
   if (event->kind == CT_EV_POINT) {
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
   }
-  classify(r, &frame, ct_view_stack_top(lane->stacks.current), label, event->depth);
+  classify(r, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
   if ((frame.flags & SHOWN) == 0) {
     return 0;
   }
@@ -337,7 +337,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
 static int
 replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
-  const struct ct_view_frame *frame = ct_view_stack_top(lane->stacks.current);
+  const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
   const struct ct_label *label = ct_label_of(&r->labels, event->fn);
   if (label == NULL) {
     return CT_ENOMEM;
@@ -365,7 +365,7 @@ is_filtered(const struct replay *r)
 static bool
 top_is_shown(const struct lane *lane)
 {
-  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   return top != NULL && (top->flags & SHOWN) != 0;
 }
 
@@ -379,7 +379,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
     line.kind = CT_LINE_EXEC;
     int rc = end_stacks(r, lane, CT_SPAN_EXEC);
     if (rc == 0) {
-      rc = ct_view_stacks_switch(&lane->stacks, 0, event->tsc);
+      rc = ct_span_stacks_switch(&lane->stacks, 0, event->tsc);
     }
     if (rc != 0) {
       return rc;
@@ -400,7 +400,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
     }
     wanted = wanted || top_is_shown(lane);
   }
-  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
   if (wanted) {
     write_line(r, lane, &line);
@@ -411,7 +411,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
 static int
 replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
 {
-  struct ct_view_frame closed = {0};
+  struct ct_span_frame closed = {0};
   switch (event->kind) {
   case CT_EV_ENTER:
     return open_frame(r, lane, event, NULL);
@@ -443,7 +443,7 @@ replay_capture(struct replay *r, struct lane *lane)
 {
   const struct ct_captured *item = &r->captures.items[lane->capture];
   bool filtered = is_filtered(r);
-  const struct ct_view_frame *top = ct_view_stack_top(lane->stacks.current);
+  const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   struct ct_line line = {.kind = CT_LINE_CAPTURE, .tsc = item->tsc, .fd = item->fd};
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
   line.depth = lane->stacks.current->base + lane->stacks.current->count;
@@ -472,8 +472,8 @@ is_over(const struct lane *lane)
 static int
 end_lane(struct replay *r, struct lane *lane)
 {
-  ct_view_clock_end_gap(&lane->clock, lane->event_tsc);
-  ct_view_clock_read(&lane->clock, lane->event_tsc);
+  ct_span_clock_end_gap(&lane->clock, lane->event_tsc);
+  ct_span_clock_read(&lane->clock, lane->event_tsc);
   lane->last_tsc = lane->event_tsc;
   lane->has_ended = true;
   lane->event_tsc = UINT64_MAX;
@@ -490,7 +490,7 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
     return rc;
   }
   if (lane->stacks.current == NULL) {
-    rc = ct_view_stacks_init(&lane->stacks);
+    rc = ct_span_stacks_init(&lane->stacks);
   }
   const struct lane *other = replay_second(r);
   while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !replay_earlier(other, lane))) {
@@ -621,7 +621,7 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
-    ct_view_clock_init(&lane->clock, r->trace, r->options->time);
+    ct_span_clock_init(&lane->clock, r->trace, r->options->time);
     lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = replay_open_lane(r, lane, diag);

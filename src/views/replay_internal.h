@@ -11,9 +11,9 @@
 #include "trace/batch.h"
 #include "views/labels.h"
 #include "views/replay_lines.h"
-#include "views/spans.h"
-#include "views/stacks.h"
-#include "views/unwind_reason.h"
+#include "span/spans.h"
+#include "span/stacks.h"
+#include "span/unwind_reason.h"
 
 enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, DETAIL_STACK_BYTES = 512 };
 #define NO_CAPTURE SIZE_MAX
@@ -35,7 +35,7 @@ struct lane {
   uint64_t last_tsc;          /* of the event taken last, or of the end */
   bool is_read;               /* to the end of the stream; the cursor is closed */
   bool has_ended;             /* and what was open has been shown */
-  struct ct_view_clock clock; /* at the event taken last */
+  struct ct_span_clock clock; /* at the event taken last */
   size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
@@ -50,7 +50,7 @@ struct lane {
   struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
   uint32_t result_count;
   uint64_t context; /* after that event */
-  struct ct_view_stacks stacks;
+  struct ct_span_stacks stacks;
   char column[COLUMN_CHARS];
 };
 

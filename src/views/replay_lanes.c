@@ -44,9 +44,9 @@ close_cursor(struct replay *r, struct lane *lane)
 static void
 end_of_stream(struct replay *r, struct lane *lane)
 {
-  struct ct_view_clock then = lane->clock;
+  struct ct_span_clock then = lane->clock;
   lane->is_read = true;
-  lane->event_tsc = ct_view_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
+  lane->event_tsc = ct_span_clock_end(&then, r->trace, lane->thread, ct_cursor_state(lane->cursor), lane->last_tsc);
   close_cursor(r, lane);
 }
 
@@ -158,7 +158,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
   *event = lane->events[lane->pos];
   lane->last_tsc = event->tsc;
-  ct_view_clock_event(&lane->clock, event);
+  ct_span_clock_event(&lane->clock, event);
   step(r, lane);
   take_detail(lane, event);
   lane->values = 0;
@@ -183,7 +183,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
     } else {
       break;
     }
-    ct_view_clock_event(&lane->clock, value);
+    ct_span_clock_event(&lane->clock, value);
     step(r, lane);
   }
   if (lane->is_before) { /* a trace of the last stretch may begin between two arguments */
@@ -226,7 +226,7 @@ replay_close_lane(struct replay *r, struct lane *lane)
   r->notes->damaged_details += lane->details != NULL && ct_details_state(lane->details) == CT_CURSOR_DAMAGED;
   ct_details_close(lane->details);
   lane->details = NULL;
-  ct_view_stacks_destroy(&lane->stacks);
+  ct_span_stacks_destroy(&lane->stacks);
 }
 
 void

@@ -8,7 +8,7 @@
 
 #include "views/labels.h"
 #include "views/prototypes.h"
-#include "views/spans.h"
+#include "span/spans.h"
 
 #include <stdio.h>
 

@@ -153,8 +153,8 @@ ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count)
       }
       unwound[span->end]++;
     }
-    if (CT_UNLIKELY(span->off_ticks != 0)) {
-      stats->off[fn - stats->fns] += span->off_ticks;
+    if (CT_UNLIKELY(span->fresh_off_ticks != 0)) {
+      stats->off[fn - stats->fns] += span->fresh_off_ticks;
     }
     if (CT_UNLIKELY(!is_timed(span))) {
       add_other(stats, fn, span);

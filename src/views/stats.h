@@ -17,7 +17,7 @@
 #define CT_VIEWS_STATS_H
 
 #include "views/histogram.h"
-#include "views/spans.h"
+#include "span/spans.h"
 
 struct ct_fn_stats {
   uint64_t points; /* calls */

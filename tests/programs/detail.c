@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls whose arguments and results are known: detail CALLS THREADS [signals]. Prints for each call of each thread, to
- * its own file counts.N in the current directory, what it was given and what it returned. With "signals" handlers come in
- * between, 5,000 a second, which make calls too (not printed).
+ * its own file counts.N in the current directory, what it was given and what it returned. With "signals" handlers come
+ * in between, 5,000 a second, which make calls too (not printed).
  */
 #include <pthread.h>
 #include <signal.h>

@@ -19,9 +19,18 @@ sleep_ms(long ms)
   }
 }
 
-__attribute__((noinline)) void step(long i) { seen = i; }
-__attribute__((noinline)) void other(long i) { seen = i + 1; }
-__attribute__((noinline)) void work(long i, long slow)
+__attribute__((noinline)) void
+step(long i)
+{
+  seen = i;
+}
+__attribute__((noinline)) void
+other(long i)
+{
+  seen = i + 1;
+}
+__attribute__((noinline)) void
+work(long i, long slow)
 {
   seen = i;
   if (i == slow) {
@@ -29,10 +38,26 @@ __attribute__((noinline)) void work(long i, long slow)
     sleep_ms(700);
   }
 }
-__attribute__((noinline)) void nap(long ms) { sleep_ms(ms); }
-__attribute__((noinline)) int may_fail(long i) { return i % 1000 == 7 ? -5 : (int)(i & 3); }
-__attribute__((noinline)) long may_fail_long(long i) { return i % 1000 == 7 ? -5l : i; }
-__attribute__((noinline)) int fall(int *at) { return *at; }
+__attribute__((noinline)) void
+nap(long ms)
+{
+  sleep_ms(ms);
+}
+__attribute__((noinline)) int
+may_fail(long i)
+{
+  return i % 1000 == 7 ? -5 : (int)(i & 3);
+}
+__attribute__((noinline)) long
+may_fail_long(long i)
+{
+  return i % 1000 == 7 ? -5l : i;
+}
+__attribute__((noinline)) int
+fall(int *at)
+{
+  return *at;
+}
 
 static void
 on_signal(int number)
@@ -57,26 +82,32 @@ main(int argc, char **argv)
     count = 0;
     if (strcmp(what, "work") == 0) {
       slept = 0;
-      for (long i = 0; i < n; i++)
+      for (long i = 0; i < n; i++) {
         work(i, n / 2);
+      }
       count = slept;
     } else if (strcmp(what, "step") == 0) {
-      for (; count < n; count++)
+      for (; count < n; count++) {
         step(count);
+      }
     } else if (strcmp(what, "steps") == 0) { /* 20 ms apart */
-      for (; count < n; count++, sleep_ms(20))
+      for (; count < n; count++, sleep_ms(20)) {
         step(count);
+      }
     } else if (strcmp(what, "other") == 0) {
-      for (; count < n; count++)
+      for (; count < n; count++) {
         other(count);
+      }
     } else if (strcmp(what, "nap") == 0) {
       nap(n);
     } else if (strcmp(what, "fail") == 0) {
-      for (long i = 0; i < n; i++)
+      for (long i = 0; i < n; i++) {
         count += may_fail(i) < 0;
+      }
     } else if (strcmp(what, "fail_long") == 0) {
-      for (long i = 0; i < n; i++)
+      for (long i = 0; i < n; i++) {
         count += may_fail_long(i) < 0;
+      }
     } else if (strcmp(what, "handle") == 0) {
       signal((int)n, on_signal);
     } else if (strcmp(what, "handle_too") == 0) {
@@ -89,8 +120,9 @@ main(int argc, char **argv)
     } else if (strcmp(what, "late") == 0) {
       void *library = dlopen(argc > 1 ? argv[1] : "", RTLD_NOW);
       void (*late)(long) = library != NULL ? (void (*)(long))dlsym(library, "late") : NULL;
-      for (; late != NULL && count < n; count++)
+      for (; late != NULL && count < n; count++) {
         late(count);
+      }
     }
     printf("%s %ld: %ld\n", what, n, count);
   }

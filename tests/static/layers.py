@@ -21,15 +21,16 @@ ALLOWED["ring"] = set()                          # layout only, shared with the 
 ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memory, not of what is hooked
-ALLOWED["views"] = {"base", "trace"}
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "views"}  # their public headers only
+ALLOWED["span"] = {"base", "trace"}
+ALLOWED["views"] = {"base", "trace", "span"}
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
 PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
-          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "view": "views", "report": "views",
+          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "view": "views", "report": "views",
           "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",

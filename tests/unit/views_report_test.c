@@ -4,7 +4,7 @@
 #include "views_make.h"
 
 #include "base/json.h"
-#include "views/spans.h"
+#include "span/spans.h"
 
 /* ---- Report against a reference ---- */
 

@@ -4,7 +4,7 @@
 #include "views_make.h"
 
 #include "base/json.h"
-#include "views/spans.h"
+#include "span/spans.h"
 
 /* ---- Spans ---- */
 
@@ -107,7 +107,7 @@ check_own_times(struct ct_trace *trace, enum ct_view_time time, const struct own
       assert_int_equal(batch[i].duration_ticks, want[n].duration);
       assert_int_equal(batch[i].self_ticks, want[n].self);
       assert_int_equal(batch[i].fresh_ticks, want[n].fresh);
-      assert_int_equal(batch[i].off_ticks, want[n].off);
+      assert_int_equal(batch[i].fresh_off_ticks, want[n].off);
       n++;
     }
   }

@@ -12,17 +12,17 @@
  * debt is bounded, so that hooks that were cheaper than when they were measured cost what comes after them no more than
  * that.
  */
-#ifndef CT_VIEWS_CLOCK_H
-#define CT_VIEWS_CLOCK_H
+#ifndef CT_SPAN_CLOCK_H
+#define CT_SPAN_CLOCK_H
 
-#include <contrail/view.h>
+#include <contrail/span.h>
 
 #include "base/branch.h"
 #include "trace/batch.h"
 
 enum { CT_CLOCK_KINDS = 3 }; /* RETURN, ENTER, TAIL: by enum ct_event_kind */
 
-struct ct_view_clock {
+struct ct_span_clock {
   uint64_t now;                   /* own time of the last event */
   uint64_t off;                   /* how long the thread has been off the processor, of its own time */
   uint64_t taken;                 /* in units of CT_COST_UNIT, like the costs; modulo 2^64, as sums from a file are */
@@ -38,9 +38,9 @@ struct ct_view_clock {
 };
 
 static inline void
-ct_view_clock_init(struct ct_view_clock *clock, const struct ct_trace *trace, enum ct_view_time time)
+ct_span_clock_init(struct ct_span_clock *clock, const struct ct_trace *trace, enum ct_view_time time)
 {
-  *clock = (struct ct_view_clock){.time = time};
+  *clock = (struct ct_span_clock){.time = time};
   if (time == CT_TIME_RAW) {
     return;
   }
@@ -59,7 +59,7 @@ ct_view_clock_init(struct ct_view_clock *clock, const struct ct_trace *trace, en
 
 /* Own time at a reading. */
 static inline uint64_t
-ct_view_clock_read(struct ct_view_clock *clock, uint64_t tsc)
+ct_span_clock_read(struct ct_span_clock *clock, uint64_t tsc)
 {
   int64_t ahead = (int64_t)((tsc - clock->now) * CT_COST_UNIT - clock->taken);
   if (CT_LIKELY(ahead >= 0)) {
@@ -72,10 +72,10 @@ ct_view_clock_read(struct ct_view_clock *clock, uint64_t tsc)
 
 /* An ENTER, RETURN or TAIL: own time when it happened. */
 static inline uint64_t
-ct_view_clock_call(struct ct_view_clock *clock, unsigned kind, uint64_t tsc)
+ct_span_clock_call(struct ct_span_clock *clock, unsigned kind, uint64_t tsc)
 {
   clock->taken += (uint64_t)clock->before[kind];
-  uint64_t now = ct_view_clock_read(clock, tsc);
+  uint64_t now = ct_span_clock_read(clock, tsc);
   clock->taken += (uint64_t)clock->after[kind];
   return now;
 }
@@ -83,22 +83,22 @@ ct_view_clock_call(struct ct_view_clock *clock, unsigned kind, uint64_t tsc)
 /* After lost events: does the event show that the thread's own are there again? The kernel reports its switches all
  * the time. */
 static inline bool
-ct_view_clock_goes_on(const struct ct_event *event)
+ct_span_clock_goes_on(const struct ct_event *event)
 {
   return event->kind != CT_EV_AWAY && event->kind != CT_EV_LOST && event->kind != CT_EV_COUNTED;
 }
 
 /* The first event after lost ones: the time since is nobody's, for nobody knows what the thread called in it. */
-void ct_view_clock_end_gap(struct ct_view_clock *clock, uint64_t tsc);
+void ct_span_clock_end_gap(struct ct_span_clock *clock, uint64_t tsc);
 
 /* Any event. */
-uint64_t ct_view_clock_event(struct ct_view_clock *clock, const struct ct_event *event);
+uint64_t ct_span_clock_event(struct ct_span_clock *clock, const struct ct_event *event);
 
 /*
  * After the last event of a thread, which was at last_tsc: the calls that are open there went on until the thread or
  * the recording ended; where the rest of the stream is gone nothing is known of them. The reading at which they end.
  */
-uint64_t ct_view_clock_end(struct ct_view_clock *clock, const struct ct_trace *trace, uint32_t thread,
+uint64_t ct_span_clock_end(struct ct_span_clock *clock, const struct ct_trace *trace, uint32_t thread,
                            enum ct_cursor_state state, uint64_t last_tsc);
 
 #endif

@@ -22,11 +22,11 @@
  * Frames still open when a thread's events end: exit() among them, or the program exited, or was killed, or the thread
  * has nothing open but where it began and ended by itself.
  */
-#ifndef CT_VIEWS_UNWIND_REASON_H
-#define CT_VIEWS_UNWIND_REASON_H
+#ifndef CT_SPAN_UNWIND_REASON_H
+#define CT_SPAN_UNWIND_REASON_H
 
-#include "views/spans.h"
-#include "views/stacks.h"
+#include "span/spans.h"
+#include "span/stacks.h"
 
 struct ct_unwind_reason {
   struct ct_trace *trace;
@@ -39,17 +39,17 @@ int ct_unwind_reason_init(struct ct_unwind_reason *unwind_reason, struct ct_trac
 void ct_unwind_reason_destroy(struct ct_unwind_reason *unwind_reason);                     /* accepts a zeroed one */
 
 /* A POINT of fn, on the stack as it is. */
-void ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_view_stack *stack, uint32_t fn);
+void ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_span_stack *stack, uint32_t fn);
 /* How the innermost frame of the stack ends by event, a LEFT that has not been applied yet. Changes nothing. */
-uint8_t ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *stack,
+uint8_t ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack,
                             const struct ct_event *event);
 /* It has ended so and is off the stack. */
-void ct_unwind_reason_applied(struct ct_view_stack *stack, uint64_t tsc, uint8_t end);
-/* ct_view_stacks_switch. */
-int ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_view_stacks *stacks, uint64_t context,
+void ct_unwind_reason_applied(struct ct_span_stack *stack, uint64_t tsc, uint8_t end);
+/* ct_span_stacks_switch. */
+int ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_span_stacks *stacks, uint64_t context,
                             uint64_t tsc);
 /* How the frames of one of the stacks end that are still open after the thread's last event. When: see clock.h. */
 uint8_t ct_unwind_reason_at_end(struct ct_unwind_reason *unwind_reason, uint32_t thread,
-                                const struct ct_view_stacks *stacks, const struct ct_view_stack *ended);
+                                const struct ct_span_stacks *stacks, const struct ct_span_stack *ended);
 
 #endif

@@ -9,58 +9,11 @@
  * event that opens a frame at depth d makes count = d - base + 1. When an event's depth does not
  * fit (only after damage) the frames it contradicts end as lost.
  */
-#include "views/spans.h"
+#include "span/spans_internal.h"
 
 #include "base/branch.h"
-#include "views/unwind_reason.h"
-#include "views/stacks.h"
 
 #include <stdlib.h>
-
-enum {
-  BATCH = 512,
-  SLACK = 4, /* spans that one event can give without a check */
-};
-
-/* How often a function is on the thread's stacks, and since when. */
-struct presence {
-  uint64_t since; /* own time */
-  uint64_t off_since;
-  uint64_t frames;
-};
-
-/* Where it is not known when the thread was off the processor, but how much at most between two events. */
-struct bounds {
-  uint64_t *inside;  /* for each function, its fresh time since then, of spans that have ended */
-  uint64_t *before;  /* of its frames that are open, the fresh time up to then */
-  uint64_t *at_most; /* and how long it was off the processor at most until then */
-  uint32_t *touched; /* those with time inside, or about to be looked at */
-  uint32_t count;
-  uint8_t *marks; /* in that list */
-};
-
-struct ct_spans {
-  struct bounds bounds; /* inside NULL: there are none */
-  const struct ct_trace *trace;
-  struct ct_cursor *cursor;
-  const struct ct_event *events;
-  size_t event_count;
-  size_t event_pos;
-  struct ct_view_stacks stacks;
-  struct ct_unwind_reason unwind_reason;
-  struct presence *present; /* fn_count + 1: the last one stands for ids outside the table */
-  uint32_t fn_count;
-  uint32_t thread;
-  uint64_t last_tsc;
-  struct ct_view_clock clock;
-  uint64_t total_events;
-  uint64_t lost;
-  bool ended;   /* the cursor gave its last event */
-  bool drained; /* and the open frames are out */
-  size_t count; /* spans in the batch */
-  struct ct_span *batch;
-  size_t batch_capacity;
-};
 
 const char *
 ct_span_end_text(enum ct_span_end end)
@@ -101,11 +54,12 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
   int rc = CT_ENOMEM;
   spans->trace = trace;
   spans->thread = thread;
-  ct_view_clock_init(&spans->clock, trace, time);
+  ct_span_clock_init(&spans->clock, trace, time);
   spans->fn_count = ct_trace_function_count(trace);
   spans->present = calloc((size_t)spans->fn_count + 1, sizeof(*spans->present));
-  spans->batch_capacity = BATCH;
-  spans->batch = malloc(BATCH * sizeof(*spans->batch));
+  spans->stop_offset = UINT64_MAX;
+  spans->batch_capacity = CT_SPANS_BATCH;
+  spans->batch = malloc(CT_SPANS_BATCH * sizeof(*spans->batch));
   if (ct_trace_has_bounds(trace)) {
     spans->bounds.at_most = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.at_most));
     spans->bounds.before = calloc((size_t)spans->fn_count + 1, sizeof(*spans->bounds.before));
@@ -118,7 +72,7 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
       goto fail;
     }
   }
-  if (spans->present == NULL || spans->batch == NULL || ct_view_stacks_init(&spans->stacks) != 0 ||
+  if (spans->present == NULL || spans->batch == NULL || ct_span_stacks_init(&spans->stacks) != 0 ||
       ct_unwind_reason_init(&spans->unwind_reason, trace) != 0) {
     ct_fail(diag, rc, "out of memory for the spans of a thread");
     goto fail;
@@ -146,23 +100,17 @@ ct_spans_close(struct ct_spans *spans)
   free(spans->bounds.touched);
   free(spans->bounds.marks);
   ct_cursor_close(spans->cursor);
-  ct_view_stacks_destroy(&spans->stacks);
+  ct_span_stacks_destroy(&spans->stacks);
   ct_unwind_reason_destroy(&spans->unwind_reason);
   free(spans->present);
   free(spans->batch);
   free(spans);
 }
 
-static inline struct presence *
-presence_of(struct ct_spans *spans, uint32_t fn)
-{
-  return &spans->present[fn < spans->fn_count ? fn : spans->fn_count];
-}
-
 static int
 reserve(struct ct_spans *spans, size_t more)
 {
-  size_t need = spans->count + more + SLACK;
+  size_t need = spans->count + more + CT_SPANS_SLACK;
   if (need <= spans->batch_capacity) {
     return 0;
   }
@@ -178,11 +126,24 @@ reserve(struct ct_spans *spans, size_t more)
   return 0;
 }
 
+/* Of a call at this depth. */
+static inline uint64_t
+next_ordinal(struct ct_spans *spans, uint32_t depth)
+{
+  return CT_LIKELY(spans->before == 0) ? spans->ordinal++ : spans->before | depth;
+}
+
 /* A span without time: a point or an orphan. */
 static inline void
 emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
 {
+  struct ct_span_stack *stack = spans->stacks.current;
+  const struct ct_span_frame *top = ct_span_stack_top(stack);
   spans->batch[spans->count++] = (struct ct_span){
+      .ordinal = end == CT_SPAN_POINT ? next_ordinal(spans, ev->depth) : CT_NO_ORDINAL,
+      .parent_ordinal = top != NULL ? top->ordinal : CT_NO_ORDINAL,
+      .caller_fn = top != NULL ? top->fn : UINT32_MAX,
+      .context = (uint32_t)stack->context,
       .enter_tsc = ev->tsc,
       .end_tsc = ev->tsc,
       .fn = ev->fn,
@@ -196,10 +157,12 @@ emit_instant(struct ct_spans *spans, const struct ct_event *ev, uint8_t end)
 
 /* The frame, of which fn is the function now and which is off its stack, ended at tsc, the clock's present. */
 static inline void
-emit(struct ct_spans *spans, const struct ct_view_frame *frame, uint32_t fn, uint32_t depth, uint64_t tsc, uint8_t end,
-     uint8_t uncertain)
+emit(struct ct_spans *spans, const struct ct_span_stack *stack, const struct ct_span_frame *frame, uint32_t fn,
+     uint32_t depth, uint64_t tsc, uint8_t end, uint8_t uncertain)
 {
-  struct presence *present = presence_of(spans, fn);
+  const struct ct_span_frame *below = stack->count != 0 ? &stack->frames[stack->count - 1] : NULL;
+
+  struct ct_span_presence *present = ct_spans_presence(spans, fn);
   uint64_t now = spans->clock.now;
   uint64_t duration = now - frame->began;
   struct ct_span *span = &spans->batch[spans->count++];
@@ -207,15 +170,20 @@ emit(struct ct_spans *spans, const struct ct_view_frame *frame, uint32_t fn, uin
   span->end_tsc = tsc > frame->enter_tsc ? tsc : frame->enter_tsc;
   span->duration_ticks = duration;
   span->self_ticks = duration > frame->child_ticks ? duration - frame->child_ticks : 0;
+  span->off_ticks = spans->clock.off - frame->off;
   span->fresh_ticks = 0;
-  span->off_ticks = 0;
+  span->fresh_off_ticks = 0;
   if (present->frames <= 1) {
     /* A frame that was open before the stream began was never counted in. */
     bool is_first = present->frames == 0 || present->since > frame->began;
     span->fresh_ticks = now - (is_first ? frame->began : present->since);
-    span->off_ticks = spans->clock.off - (is_first ? frame->off : present->off_since);
+    span->fresh_off_ticks = spans->clock.off - (is_first ? frame->off : present->off_since);
   }
   present->frames -= present->frames != 0;
+  span->ordinal = frame->ordinal;
+  span->parent_ordinal = below != NULL ? below->ordinal : CT_NO_ORDINAL;
+  span->caller_fn = below != NULL ? below->fn : UINT32_MAX;
+  span->context = (uint32_t)stack->context;
   span->fn = fn;
   span->depth = depth;
   span->thread = spans->thread;
@@ -225,19 +193,19 @@ emit(struct ct_spans *spans, const struct ct_view_frame *frame, uint32_t fn, uin
 
 /* Pops the innermost frame of the stack as a span that ended at tsc, the clock's present. */
 static inline void
-pop_frame(struct ct_spans *spans, struct ct_view_stack *stack, uint64_t tsc, uint8_t end)
+pop_frame(struct ct_spans *spans, struct ct_span_stack *stack, uint64_t tsc, uint8_t end)
 {
-  struct ct_view_frame *frame = &stack->frames[--stack->count];
+  struct ct_span_frame *frame = &stack->frames[--stack->count];
   if (stack->count != 0) {
     frame[-1].child_ticks += spans->clock.now - frame->began;
   }
-  emit(spans, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
+  emit(spans, stack, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
 }
 
 /* ---- Bounds ---- */
 
 static uint32_t
-touch_bounds(struct bounds *bounds, uint32_t fn)
+touch_bounds(struct ct_span_bounds *bounds, uint32_t fn)
 {
   if (!bounds->marks[fn]) {
     bounds->marks[fn] = 1;
@@ -250,7 +218,7 @@ touch_bounds(struct bounds *bounds, uint32_t fn)
 static void
 note_bounds(struct ct_spans *spans, size_t from)
 {
-  struct bounds *bounds = &spans->bounds;
+  struct ct_span_bounds *bounds = &spans->bounds;
   for (size_t i = from; bounds->inside != NULL && i < spans->count; i++) {
     const struct ct_span *span = &spans->batch[i];
     uint32_t fn = span->fn < spans->fn_count ? span->fn : spans->fn_count;
@@ -264,7 +232,7 @@ note_bounds(struct ct_spans *spans, size_t from)
 }
 
 static int
-touch_stack(struct ct_view_stack *stack, void *arg)
+touch_stack(struct ct_span_stack *stack, void *arg)
 {
   struct ct_spans *spans = arg;
   for (uint32_t i = 0; i < stack->count; i++) {
@@ -277,15 +245,15 @@ touch_stack(struct ct_view_stack *stack, void *arg)
 static void
 end_bounds(struct ct_spans *spans, uint64_t off)
 {
-  struct bounds *bounds = &spans->bounds;
+  struct ct_span_bounds *bounds = &spans->bounds;
   uint64_t now = spans->clock.now;
   if (bounds->inside == NULL) {
     return;
   }
-  ct_view_stacks_each(&spans->stacks, touch_stack, spans);
+  ct_span_stacks_each(&spans->stacks, touch_stack, spans);
   for (uint32_t i = 0; i < bounds->count; i++) {
     uint32_t fn = bounds->touched[i];
-    const struct presence *present = &spans->present[fn];
+    const struct ct_span_presence *present = &spans->present[fn];
     uint64_t open = present->frames != 0 && now > present->since ? now - present->since : 0;
     uint64_t time = bounds->inside[fn] + (open > bounds->before[fn] ? open - bounds->before[fn] : 0);
     bounds->at_most[fn] += time < off ? time : off;
@@ -306,11 +274,11 @@ ct_spans_off_at_most(const struct ct_spans *spans, uint32_t fn)
 static __attribute__((noinline, cold)) int
 resync(struct ct_spans *spans, uint32_t depth, uint64_t tsc)
 {
-  struct ct_view_stack *stack = spans->stacks.current;
+  struct ct_span_stack *stack = spans->stacks.current;
   if (reserve(spans, stack->count) != 0) {
     return CT_ENOMEM;
   }
-  uint32_t keep = ct_view_stack_fit(stack, depth);
+  uint32_t keep = ct_span_stack_fit(stack, depth);
   while (stack->count > keep) {
     pop_frame(spans, stack, tsc, CT_SPAN_LOST);
   }
@@ -323,11 +291,11 @@ resync(struct ct_spans *spans, uint32_t depth, uint64_t tsc)
 static inline int
 open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
 {
-  struct ct_view_stack *stack = spans->stacks.current;
+  struct ct_span_stack *stack = spans->stacks.current;
   if (CT_UNLIKELY(stack->base + stack->count != depth) && resync(spans, depth, tsc) != 0) {
     return CT_ENOMEM;
   }
-  struct ct_view_frame *frame = ct_view_stack_push(stack);
+  struct ct_span_frame *frame = ct_span_stack_push(stack);
   if (frame == NULL) {
     return CT_ENOMEM;
   }
@@ -337,7 +305,8 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
   frame->child_ticks = 0;
   frame->fn = fn;
   frame->flags = 0;
-  struct presence *present = presence_of(spans, fn);
+  frame->ordinal = next_ordinal(spans, depth);
+  struct ct_span_presence *present = ct_spans_presence(spans, fn);
   if (present->frames++ == 0) {
     present->since = frame->began;
     present->off_since = frame->off;
@@ -348,28 +317,31 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
 static inline int
 close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint8_t end)
 {
-  struct ct_view_stack *stack = spans->stacks.current;
+  struct ct_span_stack *stack = spans->stacks.current;
   if (CT_UNLIKELY(stack->base + stack->count != ev->depth + 1) && resync(spans, ev->depth + 1, ev->tsc) != 0) {
     return CT_ENOMEM;
   }
   if (CT_LIKELY(stack->count != 0)) {
-    struct ct_view_frame *frame = &stack->frames[--stack->count];
+    struct ct_span_frame *frame = &stack->frames[--stack->count];
     if (stack->count != 0) {
       frame[-1].child_ticks += spans->clock.now - frame->began;
     }
-    emit(spans, frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
+    /* A cursor that began in the middle does not know all frames that are here. */
+    uint8_t uncertain = ev->enter_tsc == frame->enter_tsc ? ev->uncertain : frame->flags & CT_SPAN_UNCERTAIN;
+    emit(spans, stack, frame, fn != UINT32_MAX ? fn : frame->fn, ev->depth, ev->tsc, end, uncertain);
     return 0;
   }
   stack->base = ev->depth; /* a frame that was open before the stream began */
   uint64_t before = ev->tsc > ev->enter_tsc ? ev->tsc - ev->enter_tsc : 0;
-  struct ct_view_frame frame = {.enter_tsc = ev->tsc - before, .began = spans->clock.now, .off = spans->clock.off};
+  struct ct_span_frame frame = {
+      .enter_tsc = ev->tsc - before, .began = spans->clock.now, .off = spans->clock.off, .ordinal = CT_NO_ORDINAL};
   frame.began -= before < frame.began ? before : frame.began;
-  emit(spans, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
+  emit(spans, stack, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
   return 0;
 }
 
 static int
-mark_uncertain(struct ct_view_stack *stack, void *arg)
+mark_uncertain(struct ct_span_stack *stack, void *arg)
 {
   (void)arg;
   for (uint32_t i = 0; i < stack->count; i++) {
@@ -386,8 +358,8 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
   if (rc != 0) {
     return rc;
   }
-  struct ct_view_stack *stack = spans->stacks.current;
-  struct ct_view_frame *top = ct_view_stack_top(stack);
+  struct ct_span_stack *stack = spans->stacks.current;
+  struct ct_span_frame *top = ct_span_stack_top(stack);
   if (top != NULL && stack->away_since != 0 && now > stack->away_since) {
     top->child_ticks += now - stack->away_since;
   }
@@ -403,13 +375,13 @@ struct drain {
 
 /* Ends all the frames of one stack. */
 static int
-drain_stack(struct ct_view_stack *stack, void *arg)
+drain_stack(struct ct_span_stack *stack, void *arg)
 {
   const struct drain *drain = arg;
   if (reserve(drain->spans, stack->count) != 0) {
     return CT_ENOMEM;
   }
-  struct ct_view_frame *top = ct_view_stack_top(stack);
+  struct ct_span_frame *top = ct_span_stack_top(stack);
   uint64_t tsc = drain->tsc;
   uint8_t end = drain->end;
   if (end == CT_SPAN_OPEN) {
@@ -429,17 +401,24 @@ static int
 drain_all(struct ct_spans *spans, uint64_t tsc, uint8_t end)
 {
   struct drain drain = {spans, tsc, end};
-  return ct_view_stacks_each(&spans->stacks, drain_stack, &drain);
+  return ct_span_stacks_each(&spans->stacks, drain_stack, &drain);
 }
 
 static int
 leave(struct ct_spans *spans, const struct ct_event *ev)
 {
-  struct ct_view_stack *stack = spans->stacks.current;
+  struct ct_span_stack *stack = spans->stacks.current;
   uint8_t end = ct_unwind_reason_of(&spans->unwind_reason, stack, ev);
   int rc = close_frame(spans, ev, ev->fn, end);
   ct_unwind_reason_applied(stack, ev->tsc, end);
   return rc;
+}
+
+/* The innermost frame has that depth. */
+static bool
+has_frame_at(const struct ct_span_stack *stack, uint32_t depth)
+{
+  return stack->count != 0 && stack->base + stack->count == depth + 1;
 }
 
 /* The kinds that are neither enter nor return. */
@@ -447,11 +426,12 @@ static __attribute__((noinline)) int
 build_other(struct ct_spans *spans, const struct ct_event *ev)
 {
   int rc;
-  ct_view_clock_event(&spans->clock, ev);
+  ct_span_clock_event(&spans->clock, ev);
   switch (ev->kind) {
   case CT_EV_TAIL:
     spans->total_events++;
-    if (ev->closed_fn != UINT32_MAX && (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
+    if ((ev->closed_fn != UINT32_MAX || has_frame_at(spans->stacks.current, ev->depth)) &&
+        (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
       return rc;
     }
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
@@ -472,23 +452,23 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     return leave(spans, ev);
   case CT_EV_AWAY:
     if (ev->reason == CT_AWAY_SOME) {
-      ct_view_clock_read(&spans->clock, ev->tsc);
+      ct_span_clock_read(&spans->clock, ev->tsc);
       end_bounds(spans, ev->value);
     }
     return 0;
   case CT_EV_VALUE:
-    if (ev->reason == CT_VALUE_BEFORE && ct_view_stack_top(spans->stacks.current) != NULL) {
-      ct_view_stack_top(spans->stacks.current)->flags |= CT_SPAN_BEFORE;
+    if (ev->reason == CT_VALUE_BEFORE && ct_span_stack_top(spans->stacks.current) != NULL) {
+      ct_span_stack_top(spans->stacks.current)->flags |= CT_SPAN_BEFORE;
     }
     return 0;
   case CT_EV_LOST:
     spans->lost += ev->value;
-    return ct_view_stacks_each(&spans->stacks, mark_uncertain, NULL);
+    return ct_span_stacks_each(&spans->stacks, mark_uncertain, NULL);
   case CT_EV_SWITCH:
     return switch_stack(spans, ev);
   case CT_EV_EXEC: /* takes all stacks of the thread with it */
     rc = drain_all(spans, ev->tsc, CT_SPAN_EXEC);
-    return rc != 0 ? rc : ct_view_stacks_switch(&spans->stacks, 0, spans->clock.now);
+    return rc != 0 ? rc : ct_span_stacks_switch(&spans->stacks, 0, spans->clock.now);
   default:
     return 0;
   }
@@ -501,25 +481,28 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
 static const struct ct_event *
 build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
-  struct ct_view_stack *const stack = spans->stacks.current;
-  if (stack->frames == NULL) {
+  struct ct_span_stack *const stack = spans->stacks.current;
+  if (stack->frames == NULL || spans->before != 0) {
     return ev;
   }
-  struct ct_view_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
-  struct ct_view_frame *top = bottom + stack->count; /* one past the innermost */
-  struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + BATCH;
-  struct presence *const present = spans->present;
+  struct ct_span_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
+  struct ct_span_frame *top = bottom + stack->count; /* one past the innermost */
+  struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + CT_SPANS_BATCH;
+  struct ct_span_presence *const present = spans->present;
   const uint32_t fn_count = spans->fn_count, thread = spans->thread;
-  struct ct_view_clock clock = spans->clock;
+  struct ct_span_clock clock = spans->clock;
   uint32_t depth = stack->base + stack->count;
+  const uint32_t context = (uint32_t)stack->context;
+  uint64_t ordinal = spans->ordinal;
   for (; ev != end; ev++) {
-    struct presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
+    struct ct_span_presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
     if (ev->kind == CT_EV_ENTER) {
       if (ev->depth != depth || top == limit) {
         break;
       }
-      uint64_t now = ct_view_clock_call(&clock, CT_EV_ENTER, ev->tsc);
-      *top++ = (struct ct_view_frame){.enter_tsc = ev->tsc, .began = now, .off = clock.off, .fn = ev->fn};
+      uint64_t now = ct_span_clock_call(&clock, CT_EV_ENTER, ev->tsc);
+      *top++ = (struct ct_span_frame){
+          .enter_tsc = ev->tsc, .began = now, .off = clock.off, .fn = ev->fn, .ordinal = ordinal++};
       depth++;
       if (p->frames++ == 0) {
         p->since = now;
@@ -529,20 +512,27 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
       if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit) {
         break;
       }
-      uint64_t now = ct_view_clock_call(&clock, CT_EV_RETURN, ev->tsc);
+      uint64_t now = ct_span_clock_call(&clock, CT_EV_RETURN, ev->tsc);
       top--;
       depth--;
       uint64_t duration = now - top->began;
+      out->parent_ordinal = CT_NO_ORDINAL;
+      out->caller_fn = UINT32_MAX;
       if (top != bottom) {
         top[-1].child_ticks += duration;
+        out->parent_ordinal = top[-1].ordinal;
+        out->caller_fn = top[-1].fn;
       }
       p->frames--;
+      out->ordinal = top->ordinal;
+      out->context = context;
       out->enter_tsc = top->enter_tsc;
       out->end_tsc = ev->tsc;
       out->duration_ticks = duration;
       out->self_ticks = duration > top->child_ticks ? duration - top->child_ticks : 0;
       out->fresh_ticks = p->frames == 0 ? now - p->since : 0;
-      out->off_ticks = p->frames == 0 ? clock.off - p->off_since : 0;
+      out->off_ticks = clock.off - top->off;
+      out->fresh_off_ticks = p->frames == 0 ? clock.off - p->off_since : 0;
       out->fn = ev->fn;
       out->depth = depth;
       out->thread = thread;
@@ -554,6 +544,7 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
     }
   }
   spans->clock = clock;
+  spans->ordinal = ordinal;
   stack->count = (uint32_t)(top - bottom);
   spans->count = (size_t)(out - spans->batch);
   return ev;
@@ -566,7 +557,7 @@ build_one(struct ct_spans *spans, const struct ct_event *ev)
     return build_other(spans, ev);
   }
   spans->total_events++;
-  ct_view_clock_call(&spans->clock, ev->kind, ev->tsc);
+  ct_span_clock_call(&spans->clock, ev->kind, ev->tsc);
   if (ev->kind == CT_EV_ENTER) {
     return open_frame(spans, ev->fn, ev->depth, ev->tsc);
   }
@@ -588,16 +579,16 @@ build(struct ct_spans *spans)
   const struct ct_event *ev = spans->events + spans->event_pos;
   const struct ct_event *end = spans->events + spans->event_count;
   int rc = 0;
-  while (ev != end && spans->count + SLACK <= BATCH && rc == 0) {
-    if (CT_UNLIKELY(spans->clock.in_gap) && ct_view_clock_goes_on(ev)) {
-      ct_view_clock_end_gap(&spans->clock, ev->tsc);
+  while (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH && rc == 0) {
+    if (CT_UNLIKELY(spans->clock.in_gap) && ct_span_clock_goes_on(ev)) {
+      ct_span_clock_end_gap(&spans->clock, ev->tsc);
     }
     size_t from = spans->count;
     const struct ct_event *stop = build_plain(spans, ev, end);
     note_bounds(spans, from);
     spans->total_events += (uint64_t)(stop - ev);
     ev = stop;
-    if (ev != end && spans->count + SLACK <= BATCH) {
+    if (ev != end && spans->count + CT_SPANS_SLACK <= CT_SPANS_BATCH) {
       rc = build_noted(spans, ev++);
     }
   }
@@ -606,6 +597,26 @@ build(struct ct_spans *spans)
   }
   spans->event_pos = (size_t)(ev - spans->events);
   return rc;
+}
+
+/* The next events; false: they are of the block at which to stop. */
+static bool
+read_events(struct ct_spans *spans)
+{
+  if (!spans->stopped) {
+    spans->event_pos = 0;
+    spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
+    spans->ended = spans->event_count == 0;
+    spans->events_offset = ct_cursor_block_offset(spans->cursor);
+  }
+  spans->stopped = !spans->ended && spans->events_offset >= spans->stop_offset;
+  if (spans->stopped) {
+    return false;
+  }
+  uint64_t ordinal = ct_cursor_ordinal(spans->cursor);
+  spans->before = ordinal & CT_ORDINAL_BEFORE ? ordinal : 0;
+  spans->ordinal = spans->before == 0 ? ordinal : spans->ordinal;
+  return true;
 }
 
 int
@@ -617,11 +628,11 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
     if (spans->event_pos != spans->event_count) {
       rc = build(spans);
     } else if (!spans->ended) {
-      spans->event_pos = 0;
-      spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
-      spans->ended = spans->event_count == 0;
+      if (!read_events(spans)) {
+        break;
+      }
     } else {
-      uint64_t tsc = ct_view_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor),
+      uint64_t tsc = ct_span_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor),
                                        spans->last_tsc);
       end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
       rc = drain_all(spans, tsc, CT_SPAN_OPEN);
@@ -661,4 +672,17 @@ uint64_t
 ct_spans_offset(const struct ct_spans *spans)
 {
   return ct_cursor_offset(spans->cursor);
+}
+
+const struct ct_span *
+ct_spans_next_span(struct ct_spans *spans)
+{
+  if (spans->single_count == 0 && ct_spans_next(spans, &spans->single, &spans->single_count) != 0) {
+    spans->single_count = 0;
+  }
+  if (spans->single_count == 0) {
+    return NULL;
+  }
+  spans->single_count--;
+  return spans->single++;
 }

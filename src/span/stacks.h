@@ -8,18 +8,19 @@
  * of depths base .. base + count - 1, and a depth that does not fit what is open
  * (after damage) moves the base and never sizes an allocation.
  */
-#ifndef CT_VIEWS_STACKS_H
-#define CT_VIEWS_STACKS_H
+#ifndef CT_SPAN_STACKS_H
+#define CT_SPAN_STACKS_H
 
 #include "base/branch.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct ct_view_frame {
+struct ct_span_frame {
   uint64_t enter_tsc;
-  uint64_t began; /* own time (clock.h) when it was entered ... */
-  uint64_t off;   /* ... and how long the thread had been off the processor until then */
+  uint64_t began;   /* own time (clock.h) when it was entered ... */
+  uint64_t off;     /* ... and how long the thread had been off the processor until then */
+  uint64_t ordinal; /* of the call; CT_NO_ORDINAL: not known */
   union {
     uint64_t child_ticks; /* spans: time in frames directly below */
     struct {
@@ -31,18 +32,18 @@ struct ct_view_frame {
   uint32_t flags; /* the owner's */
 };
 
-enum { CT_VIEW_LANDINGS = 16 };
+enum { CT_SPAN_LANDINGS = 16 };
 
 /* See unwind_reason.h. A place on a stack (so many frames, of which the innermost is that one) and how the thread came
  * there. */
-struct ct_view_landing {
+struct ct_span_landing {
   uint64_t identity; /* when that frame was entered */
   uint32_t depth;
   uint8_t reason;
 };
 
-struct ct_view_stack {
-  struct ct_view_frame *frames;
+struct ct_span_stack {
+  struct ct_span_frame *frames;
   uint32_t count;
   uint32_t capacity;
   uint32_t base; /* depth of frames[0] */
@@ -56,50 +57,50 @@ struct ct_view_stack {
   uint8_t unwind_reason;  /* ... for this reason */
   uint8_t arrived_by;     /* ... unwound for this reason */
   uint8_t landing_count;
-  struct ct_view_landing pending; /* the unwinder's function last called */
-  struct ct_view_landing landings[CT_VIEW_LANDINGS];
-  struct ct_view_stack *next;
+  struct ct_span_landing pending; /* the unwinder's function last called */
+  struct ct_span_landing landings[CT_SPAN_LANDINGS];
+  struct ct_span_stack *next;
 };
 
-struct ct_view_stacks {
-  struct ct_view_stack *current;
-  struct ct_view_stack **buckets;
+struct ct_span_stacks {
+  struct ct_span_stack *current;
+  struct ct_span_stack **buckets;
   uint32_t bucket_count; /* a power of two */
   uint32_t stack_count;
-  struct ct_view_stack *spare; /* emptied stacks, to be used again */
+  struct ct_span_stack *spare; /* emptied stacks, to be used again */
 };
 
 /* All return 0 or CT_ENOMEM. After init the current stack is that of context 0. */
-int ct_view_stacks_init(struct ct_view_stacks *stacks);
-void ct_view_stacks_destroy(struct ct_view_stacks *stacks); /* accepts a zeroed or destroyed one */
+int ct_span_stacks_init(struct ct_span_stacks *stacks);
+void ct_span_stacks_destroy(struct ct_span_stacks *stacks); /* accepts a zeroed or destroyed one */
 /*
  * Makes the stack of `context` current. A stack left empty is recycled, so what is
  * kept is bounded by the stacks that have open frames.
  */
-int ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t tsc);
+int ct_span_stacks_switch(struct ct_span_stacks *stacks, uint64_t context, uint64_t tsc);
 /* Calls visit for every stack, the current one first. */
-int ct_view_stacks_each(struct ct_view_stacks *stacks, int (*visit)(struct ct_view_stack *, void *), void *arg);
-int ct_view_stack_grow(struct ct_view_stack *stack);
+int ct_span_stacks_each(struct ct_span_stacks *stacks, int (*visit)(struct ct_span_stack *, void *), void *arg);
+int ct_span_stack_grow(struct ct_span_stack *stack);
 
 /* The innermost frame or NULL. */
-static inline struct ct_view_frame *
-ct_view_stack_top(struct ct_view_stack *stack)
+static inline struct ct_span_frame *
+ct_span_stack_top(struct ct_span_stack *stack)
 {
   return stack->count == 0 ? NULL : &stack->frames[stack->count - 1];
 }
 
 /* How many of the open frames lie above `depth`; 0 when the depth fits none of them. */
 static inline uint32_t
-ct_view_stack_fit(const struct ct_view_stack *stack, uint32_t depth)
+ct_span_stack_fit(const struct ct_span_stack *stack, uint32_t depth)
 {
   return depth >= stack->base && depth - stack->base <= stack->count ? depth - stack->base : 0;
 }
 
 /* A new, unset innermost frame; NULL when memory is exhausted. */
-static inline struct ct_view_frame *
-ct_view_stack_push(struct ct_view_stack *stack)
+static inline struct ct_span_frame *
+ct_span_stack_push(struct ct_span_stack *stack)
 {
-  if (CT_UNLIKELY(stack->count == stack->capacity) && ct_view_stack_grow(stack) != 0) {
+  if (CT_UNLIKELY(stack->count == stack->capacity) && ct_span_stack_grow(stack) != 0) {
     return NULL;
   }
   return &stack->frames[stack->count++];

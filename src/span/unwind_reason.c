@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reasons of frames unwound without a return; see unwind_reason.h. */
-#include "views/unwind_reason.h"
+#include "span/unwind_reason.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,24 +120,24 @@ ct_unwind_reason_destroy(struct ct_unwind_reason *unwind_reason)
 }
 
 static uint32_t
-depth_of(const struct ct_view_stack *stack)
+depth_of(const struct ct_span_stack *stack)
 {
   return stack->base + stack->count;
 }
 
 /* What tells the innermost of `depth` frames from others that had its place: when it was entered. 0: no such frame. */
 static uint64_t
-identity(const struct ct_view_stack *stack, uint32_t depth)
+identity(const struct ct_span_stack *stack, uint32_t depth)
 {
   return depth > stack->base && depth <= depth_of(stack) ? stack->frames[depth - stack->base - 1].enter_tsc : 0;
 }
 
 /* By what the thread came to the innermost of `depth` frames, if it is there yet. */
 static uint8_t
-landed_by(const struct ct_view_stack *stack, uint32_t depth)
+landed_by(const struct ct_span_stack *stack, uint32_t depth)
 {
   for (uint32_t i = stack->landing_count; i-- > 0;) {
-    const struct ct_view_landing *landing = &stack->landings[i];
+    const struct ct_span_landing *landing = &stack->landings[i];
     if (landing->depth == depth && landing->identity == identity(stack, depth)) {
       return landing->reason;
     }
@@ -153,10 +153,10 @@ is_forced(uint8_t reason)
 
 /* Is a forced unwinding under way in the frames of the stack? */
 static uint8_t
-rethrown(const struct ct_view_stack *stack)
+rethrown(const struct ct_span_stack *stack)
 {
   for (uint32_t i = stack->landing_count; i-- > 0;) {
-    const struct ct_view_landing *landing = &stack->landings[i];
+    const struct ct_span_landing *landing = &stack->landings[i];
     if (landing->identity == identity(stack, landing->depth)) {
       return is_forced(landing->reason) ? landing->reason : CT_SPAN_EXCEPTION;
     }
@@ -166,7 +166,7 @@ rethrown(const struct ct_view_stack *stack)
 
 /* Who began the forced unwinding that the frames below `depth` tell of. */
 static uint8_t
-forced_by(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *stack, uint32_t depth)
+forced_by(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack, uint32_t depth)
 {
   for (uint32_t i = 0; i < UNWINDING && depth > stack->base; i++, depth--) {
     switch (kind_of(unwind_reason, stack->frames[depth - stack->base - 1].fn)) {
@@ -183,7 +183,7 @@ forced_by(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *st
 
 /* The reason of leaving by a function of this kind that `depth` frames are below. */
 static uint8_t
-reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *stack, uint8_t kind, uint32_t depth)
+reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack, uint8_t kind, uint32_t depth)
 {
   switch (kind) {
   case KIND_JUMP:
@@ -206,21 +206,21 @@ reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *st
 }
 
 void
-ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_view_stack *stack, uint32_t fn)
+ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_span_stack *stack, uint32_t fn)
 {
   uint32_t depth = depth_of(stack);
   uint8_t reason = reason_of(unwind_reason, stack, kind_of(unwind_reason, fn), depth);
   if (reason == CT_SPAN_UNWOUND) {
     return;
   }
-  stack->pending = (struct ct_view_landing){.depth = depth, .reason = reason, .identity = identity(stack, depth)};
+  stack->pending = (struct ct_span_landing){.depth = depth, .reason = reason, .identity = identity(stack, depth)};
 }
 
 /* The reason that waits for the frames to be left; only while the frame that called the unwinder is still there. */
 static uint8_t
-pending(const struct ct_view_stack *stack)
+pending(const struct ct_span_stack *stack)
 {
-  const struct ct_view_landing *point = &stack->pending;
+  const struct ct_span_landing *point = &stack->pending;
   uint32_t depth = depth_of(stack);
   bool valid = point->reason != 0 && depth >= point->depth && depth - point->depth <= UNWINDING &&
                point->identity == identity(stack, point->depth);
@@ -229,7 +229,7 @@ pending(const struct ct_view_stack *stack)
 
 /* The same from the frames themselves and from the last point. */
 static uint8_t
-find_reason(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *stack)
+find_reason(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack)
 {
   uint8_t waiting = pending(stack);
   uint32_t depth = depth_of(stack);
@@ -247,7 +247,7 @@ find_reason(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *
 }
 
 uint8_t
-ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view_stack *stack,
+ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack,
                     const struct ct_event *event)
 {
   switch (event->reason) {
@@ -280,7 +280,7 @@ ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_view
 }
 
 void
-ct_unwind_reason_applied(struct ct_view_stack *stack, uint64_t tsc, uint8_t reason)
+ct_unwind_reason_applied(struct ct_span_stack *stack, uint64_t tsc, uint8_t reason)
 {
   uint32_t depth = depth_of(stack);
   if (reason < CT_SPAN_UNWOUND || reason > CT_SPAN_PTHREAD_EXIT) {
@@ -297,21 +297,21 @@ ct_unwind_reason_applied(struct ct_view_stack *stack, uint64_t tsc, uint8_t reas
   if (reason == CT_SPAN_UNWOUND) {
     return;
   }
-  if (stack->landing_count == CT_VIEW_LANDINGS) {
+  if (stack->landing_count == CT_SPAN_LANDINGS) {
     memmove(stack->landings, stack->landings + 1, sizeof(stack->landings) - sizeof(stack->landings[0]));
     stack->landing_count--;
   }
   stack->landings[stack->landing_count++] =
-      (struct ct_view_landing){.depth = depth, .reason = reason, .identity = identity(stack, depth)};
+      (struct ct_span_landing){.depth = depth, .reason = reason, .identity = identity(stack, depth)};
 }
 
 int
-ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_view_stacks *stacks, uint64_t context,
+ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_span_stacks *stacks, uint64_t context,
                         uint64_t tsc)
 {
-  struct ct_view_stack *from = stacks->current;
+  struct ct_span_stack *from = stacks->current;
   uint8_t reason = find_reason(unwind_reason, from);
-  int rc = ct_view_stacks_switch(stacks, context, tsc);
+  int rc = ct_span_stacks_switch(stacks, context, tsc);
   if (rc != 0 || stacks->current == from) {
     return rc;
   }
@@ -321,10 +321,10 @@ ct_unwind_reason_switch(struct ct_unwind_reason *unwind_reason, struct ct_view_s
 }
 
 uint8_t
-ct_unwind_reason_at_end(struct ct_unwind_reason *unwind_reason, uint32_t thread, const struct ct_view_stacks *stacks,
-                        const struct ct_view_stack *ended)
+ct_unwind_reason_at_end(struct ct_unwind_reason *unwind_reason, uint32_t thread, const struct ct_span_stacks *stacks,
+                        const struct ct_span_stack *ended)
 {
-  const struct ct_view_stack *stack = stacks->current;
+  const struct ct_span_stack *stack = stacks->current;
   if (ct_trace_is_cut(unwind_reason->trace, thread)) {
     return CT_SPAN_OPEN;
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Open frames per stack context; see stacks.h. A chained hash table keyed by context number. */
-#include "views/stacks.h"
+#include "span/stacks.h"
 
 #include "base/error.h"
 
@@ -9,19 +9,19 @@
 enum { FIRST_BUCKETS = 8, FIRST_FRAMES = 64 };
 
 static uint32_t
-bucket_of(const struct ct_view_stacks *stacks, uint64_t context)
+bucket_of(const struct ct_span_stacks *stacks, uint64_t context)
 {
   return (uint32_t)((context * UINT64_C(0x9E3779B97F4A7C15)) >> 40) & (stacks->bucket_count - 1);
 }
 
 int
-ct_view_stack_grow(struct ct_view_stack *stack)
+ct_span_stack_grow(struct ct_span_stack *stack)
 {
   if (stack->capacity > UINT32_MAX / 2) {
     return CT_ENOMEM;
   }
   uint32_t capacity = stack->capacity == 0 ? FIRST_FRAMES : stack->capacity * 2;
-  struct ct_view_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
+  struct ct_span_frame *frames = reallocarray(stack->frames, capacity, sizeof(*frames));
   if (frames == NULL) {
     return CT_ENOMEM;
   }
@@ -31,11 +31,11 @@ ct_view_stack_grow(struct ct_view_stack *stack)
 }
 
 static int
-rehash(struct ct_view_stacks *stacks)
+rehash(struct ct_span_stacks *stacks)
 {
   uint32_t old_count = stacks->bucket_count;
-  struct ct_view_stack **old = stacks->buckets;
-  struct ct_view_stack **buckets = calloc((size_t)old_count * 2, sizeof(*buckets));
+  struct ct_span_stack **old = stacks->buckets;
+  struct ct_span_stack **buckets = calloc((size_t)old_count * 2, sizeof(*buckets));
   if (buckets == NULL) {
     return CT_ENOMEM;
   }
@@ -43,7 +43,7 @@ rehash(struct ct_view_stacks *stacks)
   stacks->bucket_count = old_count * 2;
   for (uint32_t i = 0; i < old_count; i++) {
     while (old[i] != NULL) {
-      struct ct_view_stack *stack = old[i];
+      struct ct_span_stack *stack = old[i];
       old[i] = stack->next;
       uint32_t b = bucket_of(stacks, stack->context);
       stack->next = buckets[b];
@@ -54,10 +54,10 @@ rehash(struct ct_view_stacks *stacks)
   return 0;
 }
 
-static struct ct_view_stack *
-find_or_add(struct ct_view_stacks *stacks, uint64_t context)
+static struct ct_span_stack *
+find_or_add(struct ct_span_stacks *stacks, uint64_t context)
 {
-  for (struct ct_view_stack *s = stacks->buckets[bucket_of(stacks, context)]; s != NULL; s = s->next) {
+  for (struct ct_span_stack *s = stacks->buckets[bucket_of(stacks, context)]; s != NULL; s = s->next) {
     if (s->context == context) {
       return s;
     }
@@ -65,7 +65,7 @@ find_or_add(struct ct_view_stacks *stacks, uint64_t context)
   if (stacks->stack_count >= stacks->bucket_count && rehash(stacks) != 0) {
     return NULL;
   }
-  struct ct_view_stack *stack = stacks->spare;
+  struct ct_span_stack *stack = stacks->spare;
   if (stack != NULL) {
     stacks->spare = stack->next;
   } else if ((stack = calloc(1, sizeof(*stack))) == NULL) {
@@ -84,9 +84,9 @@ find_or_add(struct ct_view_stacks *stacks, uint64_t context)
 }
 
 static void
-recycle(struct ct_view_stacks *stacks, struct ct_view_stack *stack)
+recycle(struct ct_span_stacks *stacks, struct ct_span_stack *stack)
 {
-  struct ct_view_stack **link = &stacks->buckets[bucket_of(stacks, stack->context)];
+  struct ct_span_stack **link = &stacks->buckets[bucket_of(stacks, stack->context)];
   while (*link != stack) {
     link = &(*link)->next;
   }
@@ -97,26 +97,26 @@ recycle(struct ct_view_stacks *stacks, struct ct_view_stack *stack)
 }
 
 int
-ct_view_stacks_init(struct ct_view_stacks *stacks)
+ct_span_stacks_init(struct ct_span_stacks *stacks)
 {
-  *stacks = (struct ct_view_stacks){.bucket_count = FIRST_BUCKETS};
-  stacks->buckets = calloc(FIRST_BUCKETS, sizeof(struct ct_view_stack *));
+  *stacks = (struct ct_span_stacks){.bucket_count = FIRST_BUCKETS};
+  stacks->buckets = calloc(FIRST_BUCKETS, sizeof(struct ct_span_stack *));
   if (stacks->buckets == NULL) {
     return CT_ENOMEM;
   }
   stacks->current = find_or_add(stacks, 0);
   if (stacks->current == NULL) {
-    ct_view_stacks_destroy(stacks);
+    ct_span_stacks_destroy(stacks);
     return CT_ENOMEM;
   }
   return 0;
 }
 
 static void
-free_list(struct ct_view_stack *stack)
+free_list(struct ct_span_stack *stack)
 {
   while (stack != NULL) {
-    struct ct_view_stack *next = stack->next;
+    struct ct_span_stack *next = stack->next;
     free(stack->frames);
     free(stack);
     stack = next;
@@ -124,7 +124,7 @@ free_list(struct ct_view_stack *stack)
 }
 
 void
-ct_view_stacks_destroy(struct ct_view_stacks *stacks)
+ct_span_stacks_destroy(struct ct_span_stacks *stacks)
 {
   if (stacks->buckets != NULL) {
     for (uint32_t i = 0; i < stacks->bucket_count; i++) {
@@ -133,17 +133,17 @@ ct_view_stacks_destroy(struct ct_view_stacks *stacks)
   }
   free_list(stacks->spare);
   free(stacks->buckets);
-  *stacks = (struct ct_view_stacks){0};
+  *stacks = (struct ct_span_stacks){0};
 }
 
 int
-ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t tsc)
+ct_span_stacks_switch(struct ct_span_stacks *stacks, uint64_t context, uint64_t tsc)
 {
-  struct ct_view_stack *left = stacks->current;
+  struct ct_span_stack *left = stacks->current;
   if (left->context == context) {
     return 0;
   }
-  struct ct_view_stack *entered = find_or_add(stacks, context);
+  struct ct_span_stack *entered = find_or_add(stacks, context);
   if (entered == NULL) {
     return CT_ENOMEM;
   }
@@ -157,11 +157,11 @@ ct_view_stacks_switch(struct ct_view_stacks *stacks, uint64_t context, uint64_t 
 }
 
 int
-ct_view_stacks_each(struct ct_view_stacks *stacks, int (*visit)(struct ct_view_stack *, void *), void *arg)
+ct_span_stacks_each(struct ct_span_stacks *stacks, int (*visit)(struct ct_span_stack *, void *), void *arg)
 {
   int rc = visit(stacks->current, arg);
   for (uint32_t i = 0; rc == 0 && i < stacks->bucket_count; i++) {
-    for (struct ct_view_stack *s = stacks->buckets[i]; rc == 0 && s != NULL; s = s->next) {
+    for (struct ct_span_stack *s = stacks->buckets[i]; rc == 0 && s != NULL; s = s->next) {
       if (s != stacks->current) {
         rc = visit(s, arg);
       }

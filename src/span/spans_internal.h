@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* The builder of spans, for spans.c, which builds, and state.c, which keeps what it knows and takes it up again. */
+#ifndef CT_SPAN_SPANS_INTERNAL_H
+#define CT_SPAN_SPANS_INTERNAL_H
+
+#include "span/spans.h"
+#include "span/stacks.h"
+#include "span/unwind_reason.h"
+
+enum {
+  CT_SPANS_BATCH = 256,
+  CT_SPANS_SLACK = 4, /* spans that one event can give without a check */
+};
+
+/* How often a function is on the thread's stacks, and since when. */
+struct ct_span_presence {
+  uint64_t since; /* own time */
+  uint64_t off_since;
+  uint64_t frames;
+};
+
+/* Where it is not known when the thread was off the processor, but how much at most between two events. */
+struct ct_span_bounds {
+  uint64_t *inside;  /* for each function, its fresh time since then, of spans that have ended */
+  uint64_t *before;  /* of its frames that are open, the fresh time up to then */
+  uint64_t *at_most; /* and how long it was off the processor at most until then */
+  uint32_t *touched; /* those with time inside, or about to be looked at */
+  uint32_t count;
+  uint8_t *marks; /* in that list */
+};
+
+struct ct_spans {
+  struct ct_span_bounds bounds; /* inside NULL: there are none */
+  const struct ct_trace *trace;
+  struct ct_cursor *cursor;
+  const struct ct_event *events;
+  size_t event_count;
+  size_t event_pos;
+  struct ct_span_stacks stacks;
+  struct ct_unwind_reason unwind_reason;
+  struct ct_span_presence *present; /* fn_count + 1: the last one stands for ids outside the table */
+  uint32_t fn_count;
+  uint32_t thread;
+  uint64_t last_tsc;
+  struct ct_span_clock clock;
+  uint64_t total_events;
+  uint64_t lost;
+  bool ended;   /* the cursor gave its last event */
+  bool drained; /* and the open frames are out */
+  size_t count; /* spans in the batch */
+  struct ct_span *batch;
+  size_t batch_capacity;
+  const struct ct_span *single; /* single_count of them are left of a batch, for ct_spans_next_span */
+  size_t single_count;
+  uint64_t ordinal;       /* of the next call */
+  uint64_t before;        /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
+  uint64_t stop_offset;   /* the block that begins there is not read any more; UINT64_MAX: all are */
+  uint64_t events_offset; /* of the block that the events are of */
+  bool stopped;           /* the next events are of that block */
+};
+
+
+static inline struct ct_span_presence *
+ct_spans_presence(struct ct_spans *spans, uint32_t fn)
+{
+  return &spans->present[fn < spans->fn_count ? fn : spans->fn_count];
+}
+
+#endif
