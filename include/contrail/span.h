@@ -9,8 +9,8 @@
  *     while ((span = ct_spans_next_span(spans)) != NULL)
  *       ...
  *
- * A span comes out when it ends, so callees come before their callers; what is still open at the end of the stream comes
- * last, innermost first. Times are ticks of the recording's clock (ct_trace_ticks_ns).
+ * A span comes out when it ends, so callees come before their callers; what is still open at the end of the stream
+ * comes last, innermost first. Times are ticks of the recording's clock (ct_trace_ticks_ns).
  *
  * Identity. A call is known by its ordinal: its position among the calls of its thread, which the blocks of the file
  * state; so it is the same whatever else of the trace is gone, while the recording goes on, and after it. The id of a
@@ -18,12 +18,11 @@
  *
  *   lowest bits first      width
  *   trace                  1 bit 0: the first; 1: 6 bits more, its number among the traces that are asked together
- *   process                3 bits, the width of the number that follows: 0 2 4 6 8 12 16 20. 0: the first process, N: the
- *                          N-th of its children in the manifest
- *   thread                 2 bits, the width of the index that follows: 4 8 12 17
- *   kind                   1 bit 0: ordinal + 1 in all the bits that are left
- *                          1: a frame that was open where the stream begins, whose call nobody counted: 1 bit, the
- *                          width of its depth 8 or 28, the depth, and the number of the block + 1
+ *   process                3 bits, the width of the number that follows: 0 2 4 6 8 12 16 20. 0: the first process, N:
+ * the N-th of its children in the manifest thread                 2 bits, the width of the index that follows: 4 8 12
+ * 17 kind                   1 bit 0: ordinal + 1 in all the bits that are left 1: a frame that was open where the
+ * stream begins, whose call nobody counted: 1 bit, the width of its depth 8 or 28, the depth, and the number of the
+ * block + 1
  *
  * So 16 threads of one process have 52 bits for their calls: two years at 50 million calls a second.
  */
@@ -123,6 +122,8 @@ struct ct_span_place {
 };
 /* 0: none, as of CT_NO_ORDINAL; or the numbers are larger than an id has room for. */
 uint64_t ct_span_id(const struct ct_span_place *place);
+/* Of a call of the trace, by its thread's index and its ordinal. */
+uint64_t ct_span_id_in(const struct ct_trace *trace, uint32_t thread, uint64_t ordinal);
 /* False: it is none. */
 bool ct_span_id_split(uint64_t id, struct ct_span_place *place);
 

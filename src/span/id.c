@@ -37,7 +37,7 @@ put_class(struct bits *bits, uint64_t value, const uint8_t *widths, unsigned cla
 {
   unsigned class = 0, last = (1u << class_bits) - 1;
   while (class < last && value >> widths[class] != 0) {
-    class++;
+    class ++;
   }
   put(bits, class, class_bits);
   put(bits, value, widths[class]);
@@ -74,6 +74,14 @@ ct_span_id(const struct ct_span_place *place)
     put(&bits, place->ordinal + 1, ID_BITS - bits.used);
   }
   return bits.failed ? 0 : bits.value;
+}
+
+uint64_t
+ct_span_id_in(const struct ct_trace *trace, uint32_t thread, uint64_t ordinal)
+{
+  struct ct_span_place place = {.thread = thread, .ordinal = ordinal};
+  ct_trace_place(trace, &place.trace, &place.process);
+  return ct_span_id(&place);
 }
 
 bool

@@ -59,7 +59,6 @@ struct ct_spans {
   bool stopped;           /* the next events are of that block */
 };
 
-
 static inline struct ct_span_presence *
 ct_spans_presence(struct ct_spans *spans, uint32_t fn)
 {

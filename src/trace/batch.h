@@ -29,6 +29,13 @@ bool ct_trace_is_recovered(const struct ct_trace *trace);
 const char *ct_trace_failure(const struct ct_trace *trace);
 
 /*
+ * Where the trace is among those that are asked together, for the ids of its spans: its number, and that of its process
+ * in it (0: the first, N: the N-th of its children). Both 0 when nobody has set them.
+ */
+void ct_trace_set_place(struct ct_trace *trace, uint32_t number, uint32_t process);
+void ct_trace_place(const struct ct_trace *trace, uint32_t *number, uint32_t *process);
+
+/*
  * What hooks took of the program's time, measured when the recording began: 1/16 ticks before and after the clock
  * reading of an event. All 0 when the manifest does not say it.
  */

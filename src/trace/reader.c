@@ -410,3 +410,17 @@ ct_trace_thread(const struct ct_trace *trace, uint32_t index)
 {
   return index < trace->thread_count ? &trace->threads[index] : NULL;
 }
+
+void
+ct_trace_set_place(struct ct_trace *trace, uint32_t number, uint32_t process)
+{
+  trace->place_trace = number;
+  trace->place_process = process;
+}
+
+void
+ct_trace_place(const struct ct_trace *trace, uint32_t *number, uint32_t *process)
+{
+  *number = trace->place_trace;
+  *process = trace->place_process;
+}

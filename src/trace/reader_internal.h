@@ -57,9 +57,10 @@ struct ct_trace {
   struct ct_trace_prototypes *prototypes; /* NULL: not read yet */
 
   uint64_t tsc0, ns0, start_ns;
-  uint64_t end_tsc;  /* 0: not known yet */
-  uint64_t last_tsc; /* of the blocks that were looked at */
-  bool has_range;    /* cursors give the events of [range_from, range_to] only, see range.c */
+  uint64_t end_tsc;                    /* 0: not known yet */
+  uint64_t last_tsc;                   /* of the blocks that were looked at */
+  uint32_t place_trace, place_process; /* batch.h: ct_trace_set_place */
+  bool has_range;                      /* cursors give the events of [range_from, range_to] only, see range.c */
   uint64_t range_from, range_to;
   bool *goes_on;       /* each thread, after the range */
   uint64_t tick_scale; /* ns = ticks * tick_scale >> tick_shift */

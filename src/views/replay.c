@@ -51,6 +51,17 @@ write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
   r->line_count++;
 }
 
+/* The line is about the call with this ordinal, or about none, above the frame below. */
+static void
+identify(const struct replay *r, const struct lane *lane, struct ct_line *line, uint64_t ordinal,
+         const struct ct_span_frame *below)
+{
+  if (r->options->json) {
+    line->id = ct_span_id_in(r->trace, lane->thread, ordinal);
+    line->parent = below != NULL ? ct_span_id_in(r->trace, lane->thread, below->ordinal) : 0;
+  }
+}
+
 static uint64_t
 duration(uint64_t from, uint64_t to)
 {
@@ -106,6 +117,7 @@ end_frames(struct replay *r, struct lane *lane, struct ct_span_stack *stack, uin
                            .label = label,
                            .end = end,
                            .before_trace = (frame->flags & BEFORE) != 0};
+    identify(r, lane, &line, frame->ordinal, ct_span_stack_top(stack));
     write_close(r, lane, frame, &line);
   }
   return 0;
@@ -195,6 +207,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   frame->enter_tsc = event->tsc;
   frame->began = lane->clock.now;
   frame->fn = event->fn;
+  frame->ordinal = lane->ordinal;
   classify(r, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
   if (replaced != NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
     /* What a selected function tail-calls goes on in its place. */
@@ -211,6 +224,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
                          .depth = event->depth,
                          .label = label,
                          .before_trace = lane->is_before};
+  identify(r, lane, &line, frame->ordinal, stack->count > 1 ? frame - 1 : NULL);
   replay_put_values(lane, &line);
   const struct ct_event *next = replay_peek(lane);
   if (!r->options->json && ends_leaf(event, next)) {
@@ -259,6 +273,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     *closed = stack->frames[--stack->count];
     line.ticks = lane->clock.now - closed->began;
     line.before_trace = (closed->flags & BEFORE) != 0;
+    identify(r, lane, &line, closed->ordinal, ct_span_stack_top(stack));
   } else {
     stack->base = event->depth;
     line.ticks = duration(event->enter_tsc, event->tsc);
@@ -301,6 +316,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
                          .label = ct_label_of(&r->labels, event->fn),
                          .other = had_frame ? ct_label_of(&r->labels, event->closed_fn) : NULL,
                          .uncertain = event->uncertain};
+  identify(r, lane, &line, frame->ordinal, lane->stacks.current->count > 1 ? frame - 1 : NULL);
   replay_put_values(lane, &line);
   write_line(r, lane, &line);
   return 0;
@@ -329,6 +345,7 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
                          .level = frame.level,
                          .depth = event->depth,
                          .label = label};
+  identify(r, lane, &line, lane->ordinal, ct_span_stack_top(lane->stacks.current));
   write_line(r, lane, &line);
   return 0;
 }
@@ -352,6 +369,7 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
                          .depth = event->depth,
                          .label = label,
                          .values = (uint8_t)(1u << event->reason)};
+  identify(r, lane, &line, frame->ordinal, lane->stacks.current->count > 1 ? frame - 1 : NULL);
   write_line(r, lane, &line);
   return 0;
 }
@@ -402,6 +420,7 @@ replay_mark(struct replay *r, struct lane *lane, const struct ct_event *event)
   }
   const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  identify(r, lane, &line, CT_NO_ORDINAL, top);
   if (wanted) {
     write_line(r, lane, &line);
   }
@@ -447,6 +466,7 @@ replay_capture(struct replay *r, struct lane *lane)
   struct ct_line line = {.kind = CT_LINE_CAPTURE, .tsc = item->tsc, .fd = item->fd};
   line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
   line.depth = lane->stacks.current->base + lane->stacks.current->count;
+  identify(r, lane, &line, CT_NO_ORDINAL, top);
   for (size_t at = 0; at < item->bytes && (!filtered || top_is_shown(lane)) && !full(r);) {
     const char *text = item->data + at;
     const char *end = memchr(text, '\n', item->bytes - at);

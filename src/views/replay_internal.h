@@ -46,6 +46,9 @@ struct lane {
   uint8_t detail_stack[DETAIL_STACK_BYTES];
   uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
   uint8_t values;                        /* ... bit enum ct_value: which of them are known */
+  uint64_t next_ordinal;                 /* of the next call ... */
+  uint64_t before;                       /* ... or, of frames that nobody counted, where it lies; 0: it is not one */
+  uint64_t ordinal;                      /* of the event taken last, CT_NO_ORDINAL: it is no call */
   bool is_before;                        /* ... and it was open when the recording began */
   struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
   uint32_t result_count;

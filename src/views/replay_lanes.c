@@ -56,6 +56,9 @@ refill(struct replay *r, struct lane *lane)
   lane->pos = 0;
   lane->count = ct_cursor_next(lane->cursor, &lane->events);
   report_progress(r, lane);
+  uint64_t ordinal = ct_cursor_ordinal(lane->cursor);
+  lane->before = ordinal & CT_ORDINAL_BEFORE ? ordinal : 0;
+  lane->next_ordinal = lane->before == 0 ? ordinal : lane->next_ordinal;
   if (lane->count == 0) {
     end_of_stream(r, lane);
   }
@@ -153,10 +156,21 @@ replay_add_result_detail(struct lane *lane, const struct ct_event *event)
   }
 }
 
+/* The ordinal of an event that is a call. */
+static uint64_t
+take_ordinal(struct lane *lane, const struct ct_event *event)
+{
+  if (event->kind != CT_EV_ENTER && event->kind != CT_EV_TAIL && event->kind != CT_EV_POINT) {
+    return CT_NO_ORDINAL;
+  }
+  return lane->before != 0 ? lane->before | event->depth : lane->next_ordinal++;
+}
+
 void
 replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
   *event = lane->events[lane->pos];
+  lane->ordinal = take_ordinal(lane, event);
   lane->last_tsc = event->tsc;
   ct_span_clock_event(&lane->clock, event);
   step(r, lane);

@@ -670,6 +670,21 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
   put_json_detail(w, line);
 }
 
+/* Numbers that a double does not hold are text. */
+static void
+put_json_id(struct ct_line_writer *w, const char *key, uint64_t id)
+{
+  put_text(w, key);
+  if (id == 0) {
+    put_literal(w, "null");
+    return;
+  }
+  const char *quote = id >> 53 != 0 ? "\"" : "";
+  put_text(w, quote);
+  put_number(w, id, 0, ' ');
+  put_text(w, quote);
+}
+
 static void
 put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *line)
 {
@@ -677,6 +692,8 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   put_number(w, since_start_ns(w, line->tsc), 0, ' ');
   put_literal(w, ",\"tid\":");
   put_text(w, tid);
+  put_json_id(w, ",\"id\":", line->id);
+  put_json_id(w, ",\"parent\":", line->parent);
   put_literal(w, ",\"depth\":");
   put_number(w, line->depth, 0, ' ');
   put_literal(w, ",\"stack\":");

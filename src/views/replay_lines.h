@@ -32,9 +32,10 @@ enum ct_line_kind {
 struct ct_line {
   enum ct_line_kind kind;
   uint64_t tsc;
-  uint64_t ticks; /* CLOSE, LEAF, TAIL: duration of what ended; AWAY: how long */
-  uint64_t value; /* LOST: events; SWITCH: context; POINT: calls; INTERVAL: of sampling */
-  uint32_t level; /* indentation */
+  uint64_t ticks;      /* CLOSE, LEAF, TAIL: duration of what ended; AWAY: how long */
+  uint64_t value;      /* LOST: events; SWITCH: context; POINT: calls; INTERVAL: of sampling */
+  uint64_t id, parent; /* JSON: of the call that it is about, and of the one that this is in (span.h); 0: none */
+  uint32_t level;      /* indentation */
   uint32_t depth;
   const struct ct_label *label; /* NULL for LOST, SWITCH, EXEC */
   const struct ct_label *other; /* CLOSE, LEAF: the function tail-called; TAIL: the one that ended; or NULL */
