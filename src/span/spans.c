@@ -289,7 +289,7 @@ resync(struct ct_spans *spans, uint32_t depth, uint64_t tsc)
 }
 
 static inline int
-open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
+open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc, uint8_t uncertain)
 {
   struct ct_span_stack *stack = spans->stacks.current;
   if (CT_UNLIKELY(stack->base + stack->count != depth) && resync(spans, depth, tsc) != 0) {
@@ -304,7 +304,7 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc)
   frame->off = spans->clock.off;
   frame->child_ticks = 0;
   frame->fn = fn;
-  frame->flags = 0;
+  frame->flags = uncertain;
   frame->ordinal = next_ordinal(spans, depth);
   struct ct_span_presence *present = ct_spans_presence(spans, fn);
   if (present->frames++ == 0) {
@@ -434,7 +434,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
         (rc = close_frame(spans, ev, ev->closed_fn, CT_SPAN_TAIL)) != 0) {
       return rc;
     }
-    return open_frame(spans, ev->fn, ev->depth, ev->tsc);
+    return open_frame(spans, ev->fn, ev->depth, ev->tsc, 0);
   case CT_EV_POINT:
     spans->total_events++;
     ct_unwind_reason_point(&spans->unwind_reason, spans->stacks.current, ev->fn);
@@ -509,7 +509,8 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
         p->off_since = clock.off;
       }
     } else if (ev->kind == CT_EV_RETURN) {
-      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit) {
+      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit ||
+          top[-1].enter_tsc != ev->enter_tsc) {
         break;
       }
       uint64_t now = ct_span_clock_call(&clock, CT_EV_RETURN, ev->tsc);
@@ -559,7 +560,7 @@ build_one(struct ct_spans *spans, const struct ct_event *ev)
   spans->total_events++;
   ct_span_clock_call(&spans->clock, ev->kind, ev->tsc);
   if (ev->kind == CT_EV_ENTER) {
-    return open_frame(spans, ev->fn, ev->depth, ev->tsc);
+    return open_frame(spans, ev->fn, ev->depth, ev->tsc, ev->uncertain);
   }
   return close_frame(spans, ev, ev->fn, CT_SPAN_RETURNED);
 }
@@ -609,11 +610,12 @@ read_events(struct ct_spans *spans)
     spans->ended = spans->event_count == 0;
     spans->events_offset = ct_cursor_block_offset(spans->cursor);
   }
-  spans->stopped = !spans->ended && spans->events_offset >= spans->stop_offset;
+  /* Frames that are entered before a block's own events belong to what was before it: whoever begins there has them. */
+  uint64_t ordinal = ct_cursor_ordinal(spans->cursor);
+  spans->stopped = !spans->ended && spans->events_offset >= spans->stop_offset && !(ordinal & CT_ORDINAL_BEFORE);
   if (spans->stopped) {
     return false;
   }
-  uint64_t ordinal = ct_cursor_ordinal(spans->cursor);
   spans->before = ordinal & CT_ORDINAL_BEFORE ? ordinal : 0;
   spans->ordinal = spans->before == 0 ? ordinal : spans->ordinal;
   return true;

@@ -34,4 +34,42 @@ uint64_t ct_spans_off_at_most(const struct ct_spans *spans, uint32_t fn);
 uint64_t ct_spans_gap_ticks(const struct ct_spans *spans); /* in which events were lost */
 uint64_t ct_spans_offset(const struct ct_spans *spans);    /* bytes of the thread's file */
 
+/*
+ * Places in a stream: what the builder knows where a block begins, from which it goes on with the very same spans.
+ *
+ * ct_spans_stop_at: the spans end before the block at this offset of the file, or the first one after that (UINT64_MAX:
+ * with the stream); ct_spans_next gives none then, and goes on when the place has been moved. ct_spans_stopped: it is
+ * there, at the block of *offset.
+ */
+void ct_spans_stop_at(struct ct_spans *spans, uint64_t offset);
+bool ct_spans_stopped(const struct ct_spans *spans, uint64_t *offset);
+/* Frames that are open, on all stacks. */
+size_t ct_spans_open_frames(const struct ct_spans *spans);
+/* Calls visit for each, stack by stack, outermost first; below: the ordinal of the frame that it lies on. */
+struct ct_span_open_frame {
+  uint64_t ordinal, parent_ordinal;
+  uint64_t enter_tsc, child_ticks;
+  uint64_t age_ticks; /* own time since it was entered */
+  uint32_t fn, depth, context;
+};
+int ct_spans_each_open(struct ct_spans *spans, int (*visit)(void *arg, const struct ct_span_open_frame *frame),
+                       void *arg);
+
+/* What is known where the builder stopped, appended to bytes. 0 or CT_ENOMEM. */
+struct ct_span_bytes {
+  uint8_t *data; /* to be freed */
+  size_t size, capacity;
+};
+int ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes);
+/*
+ * Goes on from the block at offset with what was known there; no bytes: from the begin of the stream. CT_EFORMAT: the
+ * bytes make no sense, or there is no such block; the builder gives nothing then. Bounds (ct_spans_off_at_most) are not
+ * kept.
+ */
+int ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, size_t size);
+
+/* At the end of bytes: as many as are needed, or CT_ENOMEM. */
+int ct_span_bytes_reserve(struct ct_span_bytes *bytes, size_t more);
+int ct_span_bytes_put(struct ct_span_bytes *bytes, uint64_t value); /* as a varint (trace/format.h) */
+
 #endif

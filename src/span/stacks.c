@@ -169,3 +169,16 @@ ct_span_stacks_each(struct ct_span_stacks *stacks, int (*visit)(struct ct_span_s
   }
   return rc;
 }
+
+void
+ct_span_stacks_clear(struct ct_span_stacks *stacks)
+{
+  for (uint32_t i = 0; i < stacks->bucket_count; i++) {
+    while (stacks->buckets[i] != NULL) {
+      struct ct_span_stack *stack = stacks->buckets[i];
+      stack->count = 0;
+      recycle(stacks, stack);
+    }
+  }
+  stacks->current = find_or_add(stacks, 0); /* there is a spare one: the current one was among them */
+}

@@ -80,6 +80,8 @@ void ct_span_stacks_destroy(struct ct_span_stacks *stacks); /* accepts a zeroed 
 int ct_span_stacks_switch(struct ct_span_stacks *stacks, uint64_t context, uint64_t tsc);
 /* Calls visit for every stack, the current one first. */
 int ct_span_stacks_each(struct ct_span_stacks *stacks, int (*visit)(struct ct_span_stack *, void *), void *arg);
+/* Empties all of them; context 0 is the current one. */
+void ct_span_stacks_clear(struct ct_span_stacks *stacks);
 int ct_span_stack_grow(struct ct_span_stack *stack);
 
 /* The innermost frame or NULL. */

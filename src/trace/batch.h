@@ -102,6 +102,8 @@ uint64_t ct_cursor_block_offset(const struct ct_cursor *cursor);
  * deeper than the block lists are not known.
  */
 int ct_cursor_seek(struct ct_cursor *cursor, uint64_t offset);
+/* Goes back to the begin of the stream. CT_ENOMEM. */
+int ct_cursor_rewind(struct ct_cursor *cursor);
 /* Blocks of format version 1 do not tell the ordinal of their first call: after a seek it is this one. */
 void ct_cursor_set_ordinal(struct ct_cursor *cursor, uint64_t ordinal);
 /*

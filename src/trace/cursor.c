@@ -634,6 +634,25 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
 }
 
 int
+ct_cursor_rewind(struct ct_cursor *c)
+{
+  forget_stacks(c);
+  c->pending_count = c->pending_next = 0;
+  c->single_count = 0;
+  c->damage_passed = c->begins_late = c->sought = c->header_seen = c->after_range = false;
+  c->resync = true;
+  c->before_range = c->trace->has_range;
+  c->lost = 0;
+  c->op = c->header.ops = 0;
+  c->context = 0;
+  c->tsc = 0;
+  c->offset = sizeof(struct ct_file_header);
+  c->next_number = c->next_event = c->next_ordinal = 0;
+  c->state = CT_CURSOR_OK;
+  return CT_OK;
+}
+
+int
 ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
 {
   /* Where the last blocks begin, and how many ops come before them: of the last TAIL_BLOCKS there are. */
