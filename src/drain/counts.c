@@ -10,7 +10,7 @@
 
 #define PIECE      64u /* counters that are compared at once */
 #define TAKE_NS    (100 * 1000 * 1000)
-#define TAKE_SHARE 20 /* with many threads a look takes long: not more than this part of the time */
+#define TAKE_SHARE 20 /* with many threads a reading takes long: not more than this part of the time */
 
 void
 drain_counts_begin(struct ct_drain *drain, const uint8_t *counters)
@@ -106,7 +106,7 @@ drain_counts_take(struct ct_drain *drain)
   drain->counts.took_ns = end - begin;
 }
 
-/* Has somebody asked for a look that was not made yet? */
+/* Has somebody asked for a reading that was not made yet? */
 static bool
 is_asked(const struct ct_drain *drain)
 {

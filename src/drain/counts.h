@@ -11,11 +11,11 @@
 
 struct drain_counts {
   const uint8_t *counters;                /* of the ring, CT_COUNTERS_BYTES for each slot; NULL: there are none */
-  struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last looked at; NULL: all zero */
+  struct ct_counter *seen[CT_SLOT_COUNT]; /* as they were when last read; NULL: all zero */
   struct ct_drain_tally *tallies;         /* CT_DRAIN_TALLIES; NULL: there is no budget */
   uint32_t first;                         /* the function that the first counter is of */
-  _Atomic uint32_t asked, taken;          /* numbers of looks: the last one that was asked for, and done */
-  uint64_t taken_ns, took_ns;             /* when all were looked at last, and how long that took */
+  _Atomic uint32_t asked, taken;          /* numbers of readings: the last one that was asked for, and done */
+  uint64_t taken_ns, took_ns;             /* when all were read last, and how long that took */
   bool no_memory;                         /* for some of this */
 };
 

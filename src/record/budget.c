@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A budget as the session has it, from its begin to the manifest; what is done about it is in budget_look.c. */
+/* A budget as the session has it, from its begin to the manifest; what is done about it is in budget_tick.c. */
 #include "base/cost.h"
 #include "base/clock.h"
 #include "record/budget_internal.h"
@@ -29,13 +29,13 @@ session_begin_budget(struct ct_session *session)
   if (budget == NULL) {
     return;
   }
-  budget->begun_ns = budget->looked_ns = ct_now_ns();
+  budget->begun_ns = budget->tick_ns = ct_now_ns();
   budget->cpu_ns = budget->drain_cpu_ns = 0;
   ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &budget->cpu_ns);
   budget->drain_cpu_ns = ct_drain_cpu_ns(session->recording.drain);
   budget->drain_ns = BUDGET_DRAIN_NS_FIRST;
   budget->modules_seen = 0;
-  budget->chosen = budget->asked = false;
+  budget->has_decided = budget->asked = false;
   ct_budget_factor_begin(&budget->factor, budget->begun_ns);
   budget->failed = false;
 }

@@ -3,7 +3,7 @@
 #ifndef CT_RECORD_BUDGET_FACTOR_H
 #define CT_RECORD_BUDGET_FACTOR_H
 
-#include "record/budget_choice.h"
+#include "record/budget_policy.h"
 
 struct ct_budget_factor {
   double products, squares; /* of predicted and measured shares */
@@ -23,18 +23,18 @@ double ct_budget_factor(const struct ct_budget_factor *factor);
 
 /*
  * An experiment begins: of all functions how often they were called in cpu_ns of processor time just now (calls), and
- * which are only counted until the next look (is_apart). costs: without the factor, full without the drain. False: it
+ * which are only counted until the next tick (is_apart). costs: without the factor, full without the drain. False: it
  * would tell nothing, none is to be counted.
  */
 bool ct_budget_factor_apart(struct ct_budget_factor *factor, struct ct_budget_function **functions, size_t count,
                             const struct ct_budget_costs *costs, double cpu_ns);
-/* The next look, and the one after that, which ends the experiment. */
+/* The next tick, and the one after that, which ends the experiment. */
 void ct_budget_factor_again(struct ct_budget_factor *factor, struct ct_budget_function **functions, size_t count,
                             double cpu_ns);
 /* room: for count numbers. */
 void ct_budget_factor_end(struct ct_budget_factor *factor, struct ct_budget_function **functions, size_t count,
                           double cpu_ns, uint64_t now_ns, double *room);
-/* The look was none: the process has waited. */
+/* The tick does not count: the process has waited. */
 void ct_budget_factor_give_up(struct ct_budget_factor *factor, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a session knows of its budget; budget.c, budget_look.c. */
+/* What a session knows of its budget; budget.c, budget_tick.c. */
 #ifndef CT_RECORD_BUDGET_INTERNAL_H
 #define CT_RECORD_BUDGET_INTERNAL_H
 
@@ -29,15 +29,15 @@ struct session_budget {
   struct budget_gate *gates;
   size_t gate_count;
   uint64_t modules_seen; /* what of the modules the gates were made of */
-  uint64_t begun_ns, looked_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
+  uint64_t begun_ns, tick_ns, cpu_ns, drain_cpu_ns, events, stopped_ns;
   double drain_ns;         /* an event */
   double rest;             /* of the drain's time what is no event's, ns a second */
   double spent_ns, own_ns; /* by hooks and the drain, and by the process without: of the last seconds, ... */
   struct ct_budget_factor factor;
   size_t seen[CT_SEEN_LEVELS]; /* how many functions with gates are seen so */
-  size_t last_steps;           /* of the last look */
-  bool asked;                  /* the drain, for a look */
-  bool chosen;                 /* once at least */
+  size_t last_steps;           /* of the last tick */
+  bool asked;                  /* the drain, for a tick */
+  bool has_decided;            /* once at least */
   bool failed;                 /* levels cannot be set: the process is about to end */
   uint64_t steps;
   struct budget_step kept[BUDGET_STEPS_KEPT]; /* number n at n % BUDGET_STEPS_KEPT */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How functions are seen under a budget: record/budget_choice.c. */
-#include "record/budget_choice.h"
+/* How functions are seen under a budget: record/budget_policy.c. */
+#include "record/budget_policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

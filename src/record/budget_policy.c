@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See budget_choice.h. Three thresholds of the rate are found, as if nobody had chosen before: up to the first
+ * See budget_policy.h. Three thresholds of the rate are found, as if nothing had been decided before: up to the first
  * functions are recorded, up to the second sampled, up to the third counted. Then what is seen already stays as it is,
  * unless the limit would be passed (then the thresholds count), or there is room for clearly more: functions are not to
  * go to and fro.
  */
-#include "record/budget_choice.h"
+#include "record/budget_policy.h"
 
-#define AIM          0.85          /* of the limit: what a choice is made for */
-#define TOO_MUCH     0.95          /* of the limit: from there on there is a choice to be made */
+#define AIM          0.85          /* of the limit: what a decision is made for */
+#define TOO_MUCH     0.95          /* of the limit: from there on a decision is due */
 #define COUNTED_MOST 0.5           /* of what is aimed at: for counting */
 #define SAMPLED_MOST 0.5           /* of the rest: for samples */
 #define PROMOTE_RATE 1.3           /* a function is seen better when one that is called so much more would be too ... */
@@ -117,7 +117,7 @@ choose_probes(struct ct_budget_function **functions, size_t count, const struct 
   for (size_t i = 0; i < count; i++) {
     struct ct_budget_function *function = functions[i];
     double price = spent(costs, function, function->has_counter ? CT_SEEN_COUNTED : CT_SEEN_FULL);
-    /* Ten looks a second: over the time that it was out a look costs a tenth of the limit at most. */
+    /* Ten ticks a second: over the time that it was out a tick costs a tenth of the limit at most. */
     bool is_worth_it = (double)(now - function->since_ns) / 1e9 * allowed >= price;
     if (function->wanted != CT_SEEN_OUT || function->seen != CT_SEEN_OUT || now < function->retry_ns || !is_worth_it ||
         (any && probes + price > PROBES_SHARE * allowed)) {

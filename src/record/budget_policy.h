@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which functions are seen how under a budget: a pure function of what calls cost and how many there are. */
-#ifndef CT_RECORD_BUDGET_CHOICE_H
-#define CT_RECORD_BUDGET_CHOICE_H
+#ifndef CT_RECORD_BUDGET_POLICY_H
+#define CT_RECORD_BUDGET_POLICY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,15 +18,15 @@ enum ct_seen {
 
 struct ct_budget_function {
   double rate;                /* calls a second; of one that is out, when that was last known */
-  double calls;               /* since the look before the last */
+  double calls;               /* since the tick before the last */
   double before, apart;       /* calls a ns of processor time, of an experiment (budget_factor.c) */
-  uint64_t recorded, counted; /* calls so far, at the last look */
+  uint64_t recorded, counted; /* calls so far, at the last tick */
   uint64_t since_ns;          /* of the last step */
-  uint64_t retry_ns;          /* of one that is out: it is looked at again then */
-  uint8_t seen, wanted;       /* enum ct_seen: now, and by the last choice */
+  uint64_t retry_ns;          /* of one that is out: it is tried again then */
+  uint8_t seen, wanted;       /* enum ct_seen: now, and by the last decision */
   bool has_gate;              /* how it is seen can be changed ... */
   bool has_counter;           /* ... and its calls can be counted */
-  bool is_apart;              /* it is only counted, until the next look */
+  bool is_apart;              /* it is only counted, until the next tick */
   bool is_unpatched;          /* it is out, and costs nothing */
   uint8_t backoff;            /* how often in a row it had to go out again, up to CT_BUDGET_BACKOFF_MAX */
 };
@@ -42,7 +42,7 @@ double ct_budget_call_cost(const struct ct_budget_costs *costs, uint8_t seen);
 /*
  * Sets `wanted` of count functions, which are sorted by rate, the least first: so that all of them together cost at
  * most allowed_ns a second. As many as possible are fully seen: those that are called least. now_ns: by the clock of
- * since_ns. is_first: nothing was chosen before. Returns what is expected to be spent, ns a second.
+ * since_ns. is_first: nothing was decided before. Returns what is expected to be spent, ns a second.
  */
 double ct_budget_choose(struct ct_budget_function **functions, size_t count, const struct ct_budget_costs *costs,
                         double allowed_ns, uint64_t now_ns, bool is_first);

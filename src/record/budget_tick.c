@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording that keeps to a budget (--budget). Ten times a second it is looked at how often each function was called
- * and what processor time the process and the drain have used, and chosen how each function is seen (budget_choice.c).
+ * A recording that keeps to a budget (--budget). Ten times a second, at a tick, the session reads how often each function
+ * was called and what processor time the process and the drain have used, and decides how each function is seen
+ * (budget_policy.c).
  *
  * Nobody is stopped for that: hooks have gates (x86/trampoline.c), whose levels are a byte each in the process. What a
  * function that is out still costs, a jump there and back, is saved by taking its patch out, many at once, with one
  * stop; so is its way back in. In a process tree no patch is taken out: a forked child would not know of it.
  *
- * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first look is soon after the begin:
+ * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first tick is soon after the begin:
  * what is not hot is recorded from then on, and also what has not been called at all.
  *
  * Costs are those that were measured when the recording began, times a factor that is found in the program itself
@@ -20,8 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_NS             100000000ull
-#define FIRST_LOOK_NS       50000000ull
+#define TICK_NS             100000000ull
+#define FIRST_TICK_NS       50000000ull
 #define CPU_NS_LEAST        3000000ull    /* of the process's time: with less of it nothing can be said ... */
 #define IDLE_NS             1000000000ull /* ... until so long a time is over */
 #define FULL_NS_LEAST       15.0          /* of a hook, whatever was measured: two readings of the clock, ... */
@@ -29,8 +30,8 @@
 #define OUT_NS_LEAST        0.7
 #define ASKED_MS            3          /* until the drain has answered */
 #define RATE_LEAST          0.2        /* calls a second: with less it is not called */
-#define STEADY_STEPS        20u        /* in a look: with more of them there is no experiment */
-#define EXPERIMENT_NS_LEAST 20000000.0 /* of processor time in each of its looks */
+#define STEADY_STEPS        20u        /* in a tick: with more of them there is no experiment */
+#define EXPERIMENT_NS_LEAST 20000000.0 /* of processor time in each of its ticks */
 #define DRAIN_NS_LEAST      5.0        /* of the drain's time an event: at least, and at most: the rest is no event's */
 #define DRAIN_NS_MOST       40.0
 #define STOP_NS             1000000000ull /* between two stops for patches */
@@ -131,7 +132,7 @@ set_level(const struct ct_session *session, const struct budget_gate *gate, uint
 
 /* A forked child has begun with its parent's levels: what was out there was not seen here so far. */
 static void
-note_parents_choice(const struct ct_session *session)
+note_parents_levels(const struct ct_session *session)
 {
   struct session_budget *budget = session->budget;
   for (size_t i = 0; i < budget->gate_count; i++) {
@@ -166,7 +167,7 @@ find_gates(struct ct_session *session)
     }
   }
   if (budget->modules_seen == 0 && session->node.is_child) {
-    note_parents_choice(session);
+    note_parents_levels(session);
   }
   for (size_t i = 0; i < budget->gate_count && !is_first; i++) {
     if (!set_level(session, &budget->gates[i], budget->functions[budget->gates[i].fn].seen)) {
@@ -177,7 +178,7 @@ find_gates(struct ct_session *session)
   return true;
 }
 
-/* ---- a look ---- */
+/* ---- a tick ---- */
 
 static int
 compare_rates(const void *a, const void *b)
@@ -234,7 +235,7 @@ static void
 take_step(struct session_budget *budget, struct ct_budget_function *function, uint64_t now)
 {
   uint32_t fn = (uint32_t)(function - budget->functions);
-  if (budget->chosen) {
+  if (budget->has_decided) {
     budget->kept[budget->steps++ % BUDGET_STEPS_KEPT] = (struct budget_step){now, fn, function->seen, function->wanted};
     function->since_ns = now;
   }
@@ -437,24 +438,24 @@ set_back(struct ct_session *session)
   }
 }
 
-/* True while an experiment goes on: nothing is chosen then. */
+/* True while an experiment goes on: nothing is decided then. */
 static bool
 experiment(struct ct_session *session, size_t count, double used, uint64_t now)
 {
   struct session_budget *budget = session->budget;
   struct ct_budget_factor *factor = &budget->factor;
   struct ct_budget_costs costs = measured_costs(session);
-  bool tells = used >= EXPERIMENT_NS_LEAST;
+  bool suffices = used >= EXPERIMENT_NS_LEAST;
   if (factor->phase == CT_BUDGET_APART) {
     set_back(session);
     ct_budget_factor_again(factor, budget->sorted, count, at_least(used, 1));
   } else if (factor->phase == CT_BUDGET_AGAIN) {
-    double *room = tells ? malloc((count + 1) * sizeof(*room)) : NULL;
+    double *room = suffices ? malloc((count + 1) * sizeof(*room)) : NULL;
     if (room != NULL) {
       ct_budget_factor_end(factor, budget->sorted, count, used, now, room);
     }
     free(room);
-  } else if (tells && budget->chosen && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
+  } else if (suffices && budget->has_decided && now >= factor->next_ns && budget->last_steps < STEADY_STEPS) {
     if (ct_budget_factor_apart(factor, budget->sorted, count, &costs, used)) {
       set_levels(session, true);
       return true;
@@ -462,22 +463,22 @@ experiment(struct ct_session *session, size_t count, double used, uint64_t now)
     ct_budget_factor_give_up(factor, now);
     return false;
   }
-  if (!tells && factor->phase != CT_BUDGET_NO_EXPERIMENT) {
+  if (!suffices && factor->phase != CT_BUDGET_NO_EXPERIMENT) {
     ct_budget_factor_give_up(factor, now);
   }
   return factor->phase != CT_BUDGET_NO_EXPERIMENT;
 }
 
 static void
-look(struct ct_session *session, uint64_t now, uint64_t cpu)
+tick(struct ct_session *session, uint64_t now, uint64_t cpu)
 {
   struct session_budget *budget = session->budget;
-  double seconds = (double)(now - budget->looked_ns) / 1e9, spent_ns;
+  double seconds = (double)(now - budget->tick_ns) / 1e9, spent_ns;
   double used = cpu > budget->cpu_ns ? (double)(cpu - budget->cpu_ns) : 0;
-  budget->looked_ns = now;
+  budget->tick_ns = now;
   budget->cpu_ns = cpu;
   double rest_now = read_drain(session, seconds); /* at the begin that is much, but only once */
-  budget->rest = budget->chosen ? 0.9 * budget->rest + 0.1 * rest_now : 0;
+  budget->rest = budget->has_decided ? 0.9 * budget->rest + 0.1 * rest_now : 0;
   struct ct_budget_costs costs = costs_of(session);
   bool has_idle;
   size_t count = read_rates(session, seconds, now, &costs, &spent_ns, &has_idle);
@@ -490,9 +491,9 @@ look(struct ct_session *session, uint64_t now, uint64_t cpu)
   if (experiment(session, count, used, now)) {
     return;
   }
-  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->chosen);
+  ct_budget_choose(budget->sorted, count, &costs, allowed, now, !budget->has_decided);
   take_steps(session, count, has_idle, now);
-  budget->chosen = true;
+  budget->has_decided = true;
   switch_patches(session, &costs, allowed, now);
 }
 
@@ -504,10 +505,10 @@ session_serve_budget(struct ct_session *session, int ms)
   if (budget == NULL || budget->failed || ct_drain_tallies(session->recording.drain) == NULL) {
     return ms;
   }
-  uint64_t each = budget->chosen ? LOOK_NS : FIRST_LOOK_NS;
-  if (now - budget->looked_ns < each ||
+  uint64_t each = budget->has_decided ? TICK_NS : FIRST_TICK_NS;
+  if (now - budget->tick_ns < each ||
       !ct_program_cpu_ns(session->target.process.pid, session->target.process.pidfd, &cpu) ||
-      (cpu - budget->cpu_ns < CPU_NS_LEAST && now - budget->looked_ns < IDLE_NS)) {
+      (cpu - budget->cpu_ns < CPU_NS_LEAST && now - budget->tick_ns < IDLE_NS)) {
     return ms < (int)(each / 4000000) ? ms : (int)(each / 4000000);
   }
   if (!budget->asked) {
@@ -516,7 +517,7 @@ session_serve_budget(struct ct_session *session, int ms)
   } else if (ct_drain_has_counts(session->recording.drain)) {
     budget->asked = false;
     if (find_gates(session)) {
-      look(session, now, cpu);
+      tick(session, now, cpu);
     } else {
       budget->failed = true;
     }
