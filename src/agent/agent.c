@@ -33,7 +33,7 @@ __attribute__((section(".data"), visibility("hidden"), aligned(64))) struct ct_c
 uint64_t agent_dead_drain __attribute__((section(".data"))) = ~0ull;
 uint64_t agent_dead_controller __attribute__((section(".data"))) = ~0ull;
 
-/* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last look at the table. */
+/* Wakes the drain if it sleeps. Pairs with the drain's store to drain_waiting before its last peek at the table. */
 void
 agent_wake_drain(void)
 {
@@ -411,7 +411,7 @@ begin_sampling(struct ct_control_page *control)
   uint32_t log2;
   do {
     log2 = __atomic_load_n(&r->sample_log2, __ATOMIC_RELAXED) & 15;
-    __atomic_store_n(&control->sample_log2, log2, __ATOMIC_SEQ_CST); /* before the next look */
+    __atomic_store_n(&control->sample_log2, log2, __ATOMIC_SEQ_CST); /* before the next peek */
   } while ((__atomic_load_n(&r->sample_log2, __ATOMIC_SEQ_CST) & 15) != log2);
   control->draw = (uint32_t)read_clock(); /* all the chance that there is */
   draw(control, 0);                       /* the clock's low bits go up */

@@ -42,7 +42,7 @@ address_of(uint32_t index)
   return agent_config.ring + agent_ring()->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE;
 }
 
-/* Has the cursor stood where it is for some passes? entry->seen says where it was at the first look, and when. */
+/* Has the cursor stood where it is for some passes? entry->seen says where it was at the first pass, and when. */
 static int
 is_idle(struct ct_segment_entry *entry, uint64_t cursor)
 {

@@ -16,15 +16,15 @@
 #include <unistd.h>
 
 #define WORKERS_MAX 64         /* further ones are not looked after */
-#define LOOK_MS     20         /* between two looks while a worker works ... */
+#define POLL_MS     20         /* between two polls while a worker works ... */
 #define IDLE_MS     200        /* ... and while none does */
-#define WORK_NS     (1u << 20) /* of a processor between two looks are work */
+#define WORK_NS     (1u << 20) /* of a processor between two polls are work */
 #define STAT_BYTES  1024       /* of /proc/self/task/TID/stat that hold the name and the state */
 
 struct worker {
   pid_t tid; /* 0: the entry is free */
   clockid_t clock;
-  uint64_t ran_ns; /* at the last look */
+  uint64_t ran_ns; /* at the last poll */
   int stat;        /* /proc/self/task/TID/stat; -1: not open */
   bool is_known;   /* it has been looked at */
   bool is_raised;  /* by who looks after it */
@@ -308,9 +308,9 @@ is_runnable(const struct worker *worker)
   return end_of_name != NULL && strncmp(end_of_name, ") R", 3) == 0;
 }
 
-/* True when it has worked since the last look, or waits for a processor. */
+/* True when it has worked since the last poll, or waits for a processor. */
 static bool
-look_at(struct worker *worker)
+poll_worker(struct worker *worker)
 {
   uint64_t ran_ns = ct_clock_ns(worker->clock);
   bool has_run = !worker->is_known || ran_ns != worker->ran_ns, waits = !has_run && is_runnable(worker);
@@ -328,13 +328,13 @@ look_at(struct worker *worker)
 
 /* True when one of them works. */
 static bool
-look_at_all(void)
+poll_all(void)
 {
   bool works = false;
   lock();
   for (size_t i = 0; i < WORKERS_MAX; i++) {
     if (all.workers[i].tid != 0 && !all.workers[i].is_held) {
-      works |= look_at(&all.workers[i]);
+      works |= poll_worker(&all.workers[i]);
     }
   }
   pthread_mutex_unlock(&all.lock);
@@ -363,7 +363,7 @@ guard_main(void *unused)
   pthread_mutex_lock(&all.sleep_lock);
   while (!all.stopping) {
     pthread_mutex_unlock(&all.sleep_lock);
-    uint64_t until = ct_now_ns() + (look_at_all() ? LOOK_MS : IDLE_MS) * 1000000u;
+    uint64_t until = ct_now_ns() + (poll_all() ? POLL_MS : IDLE_MS) * 1000000u;
     struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
     pthread_mutex_lock(&all.sleep_lock);
     while (!all.stopping && pthread_cond_clockwait(&all.wake, &all.sleep_lock, CLOCK_MONOTONIC, &at) == 0) {

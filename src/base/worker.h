@@ -22,7 +22,7 @@ void ct_worker_leave(void);
 
 /*
  * From now on a thread looks after all workers, at their begin and while they run: one that is runnable and has not
- * run since the last look is put into the real-time class until it has. A worker ends in that class, since somebody
+ * run since the last poll is put into the real-time class until it has. A worker ends in that class, since somebody
  * waits for its end. Where we may not do that (CAP_SYS_NICE,
  * RLIMIT_RTPRIO) nothing is done. Each call is taken back by one of ct_workers_unguard.
  */

@@ -30,14 +30,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK_NS      (4 * 1000 * 1000)  /* between two looks into active segments ... */
+#define CHECK_NS      (4 * 1000 * 1000)  /* between two peeks into active segments ... */
 #define IDLE_ROUNDS   16                 /* ... and when so many have found nothing ... */
 #define IDLE_NS       (16 * 1000 * 1000) /* ... this */
 #define REAP_NS       (20 * 1000 * 1000)
 #define SCARCE_NS     (1000 * 1000)
 #define YIELD_NS      (5 * 1000 * 1000) /* of work without a pause, then one of ... */
 #define YIELD_FOR_NS  50000
-#define RULES_NS      (2 * 1000 * 1000) /* between looks at calls that go on */
+#define RULES_NS      (2 * 1000 * 1000) /* between checks of calls that go on */
 #define PUBLISH_NS    (50 * 1000 * 1000)
 #define WARM_SEGMENTS 128
 #define WARM_SHARE    8 /* of the ring, at most */
@@ -440,8 +440,8 @@ flush_old(struct ct_drain *drain, uint64_t ticks_old)
 }
 
 /*
- * Looks into active segments, in turn from where the last look ended, until a full one has been handed over: with a
- * thousand threads a look into all of them takes long, and full segments must not wait for it.
+ * Peeks into active segments, in turn from where the last peek ended, until a full one has been handed over: with a
+ * thousand threads a peek into all of them takes long, and full segments must not wait for it.
  */
 static bool
 poll_some(struct ct_drain *drain, const struct candidate *all, size_t count)
@@ -501,7 +501,7 @@ wait_for_work(struct ct_drain *drain, uint32_t doorbell)
 {
   struct ct_ring_header *ring = drain->ring;
   bool is_idle = drain->idle_rounds >= IDLE_ROUNDS && __atomic_load_n(&ring->unwoken, __ATOMIC_RELAXED) == 0;
-  bool is_thrifty = drain->counts.counters != NULL; /* under a budget each look costs */
+  bool is_thrifty = drain->counts.counters != NULL; /* under a budget each peek costs */
   struct timespec wait = {0, is_idle || is_thrifty ? IDLE_NS : CHECK_NS};
   /* seq_cst: pairs with wake_drain in the agent; either it sees us waiting or we see its doorbell. */
   __atomic_store_n(&ring->drain_waiting, 1, __ATOMIC_SEQ_CST);

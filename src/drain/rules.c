@@ -276,7 +276,7 @@ rules_off(struct drain_thread *thread, uint64_t since, uint64_t until)
 
 /*
  * Frames further in began later. So the outermost ones are looked at, up to the first that is too young; and where the
- * thread has not left the innermost of those that were looked at before, these need no second look.
+ * thread has not left the innermost of those that were checked before, these need no second check.
  */
 void
 rules_open_calls(struct drain_thread *thread, uint64_t now_tsc)

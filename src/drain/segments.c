@@ -28,7 +28,7 @@ is_whole(const struct ct_ring_event *event, uint32_t tag, uint64_t *word)
 
 /* relaxed: each field is read once. The target can write to them at any time; what is checked is what is used. */
 static struct ct_segment_entry
-look_at(const struct ct_segment_entry *entry)
+peek(const struct ct_segment_entry *entry)
 {
   return (struct ct_segment_entry){.state = __atomic_load_n(&entry->state, __ATOMIC_RELAXED),
                                    .tag = __atomic_load_n(&entry->tag, __ATOMIC_RELAXED),
@@ -259,7 +259,7 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
   if (!final && drain_waits_for_rules(drain)) {
     return false;
   }
-  const struct ct_segment_entry seen = look_at(entry);
+  const struct ct_segment_entry seen = peek(entry);
   uint32_t reserved = seen.reserved > CT_SEGMENT_EVENTS ? CT_SEGMENT_EVENTS : seen.reserved;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   /* A position that has passed: never expected, but a segment must not stay out of use for good. */
@@ -314,7 +314,7 @@ drain_poll_active(struct ct_drain *drain, const struct candidate *candidate)
   if (CT_SEG_STATE(word) != CT_SEG_ACTIVE || CT_SEG_SEQ(word) != candidate->seq || slot >= CT_SLOT_COUNT) {
     return 0;
   }
-  const struct ct_segment_entry seen = look_at(entry);
+  const struct ct_segment_entry seen = peek(entry);
   uint32_t tag = seen.tag;
   struct drain_thread *thread = drain_thread_of(drain, slot, seen.generation);
   if (thread == NULL || (seen.thread_seq != thread->next_seq && drain->full_count != 0)) {
@@ -354,7 +354,7 @@ void
 drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
 {
   struct ct_segment_entry *entry = &drain->entries[candidate->index];
-  const struct ct_segment_entry seen = look_at(entry);
+  const struct ct_segment_entry seen = peek(entry);
   uint32_t slot = CT_SEG_SLOT(seen.state);
   if (slot >= CT_SLOT_COUNT) {
     return;

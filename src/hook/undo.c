@@ -455,8 +455,8 @@ visits_of(const struct undo *undo, uint64_t control)
 }
 
 /*
- * A program that does little but copy its stacks is in a guard at most looks, which is in place still. It has left the
- * hook that it was in at the first look when it has been in more of them than one hook can explain, and no signal
+ * A program that does little but copy its stacks is in a guard at most passes, which is in place still. It has left the
+ * hook that it was in at the first pass when it has been in more of them than one hook can explain, and no signal
  * handler runs above one.
  */
 static bool
@@ -473,15 +473,15 @@ has_left_since(const struct undo *undo, struct pending *pending, uint64_t contro
   return !handlers && visits - pending->visits > CT_HOOK_VISITS_MAX;
 }
 
-/* Those that have been busy at each look so far; at the first one all that are. Sorted. */
+/* Those that have been busy at each pass so far; at the first one all that are. Sorted. */
 static void
 note_pending(struct undo *undo)
 {
   size_t left = 0;
   uint8_t *is_busy = undo->still;
   bool handlers = handler_above_us(undo);
-  if (!undo->looked) {
-    undo->looked = true;
+  if (!undo->has_passed) {
+    undo->has_passed = true;
     for (size_t i = 0; i < undo->busy_count; i++) {
       undo->pending[i] = (struct pending){.tid = undo->busy[i].tid};
       has_left_since(undo, &undo->pending[i], undo->busy[i].control, handlers);
@@ -535,7 +535,7 @@ compare_chunks(const void *a, const void *b)
 }
 
 /* The chunks of return stores, from the agent's map. Threads that were in the agent may have changed it since the last
- * look. What cannot be a chunk is passed over. */
+ * pass. What cannot be a chunk is passed over. */
 static int
 read_stores(struct undo *undo)
 {
@@ -577,7 +577,7 @@ find_pcs(const struct undo *undo)
   return ct_stopped_find_pcs(undo->stopped, undo->config->restorers, CT_RESTORER_MAX, inner);
 }
 
-/* One look at the process, and what can be done. True when this phase is done. */
+/* One pass over the process, and what can be done. True when this phase is done. */
 static int
 check_once(struct undo *undo, bool last, bool *done)
 {

@@ -37,7 +37,7 @@ struct busy {
   uint64_t control; /* its control page; 0 when it is in an unwinder, or has none */
 };
 
-/* A thread that has not been seen elsewhere since the first look. */
+/* A thread that has not been seen elsewhere since the first pass. */
 struct pending {
   pid_t tid;
   uint64_t control, visits; /* 0: not known; struct ct_control_page's when it was first known */
@@ -64,12 +64,12 @@ struct undo {
   uint64_t unwinding_lo, unwinding_bytes; /* all unwinders' functions lie in there */
   struct seen seen[SEEN_MAX];
   size_t seen_count;
-  struct busy *busy; /* at this look */
+  struct busy *busy; /* at this pass */
   size_t busy_count;
   struct pending *pending;
   size_t pending_count;
-  uint8_t *still; /* of each of them: it is busy at this look */
-  bool looked;
+  uint8_t *still; /* of each of them: it is busy at this pass */
+  bool has_passed; /* once at least */
   bool expedited; /* somebody wants an end to it, and the deadline has been brought forward */
 };
 

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define STATUS_BYTES 4096          /* NSpid stands in front of what may be longer */
-#define LOOKS_NS     2000000000ull /* at all threads, together ... */
-#define LOOKS_SHARE  8             /* ... and an eighth of the time */
+#define SCANS_NS     2000000000ull /* of all threads, together ... */
+#define SCANS_SHARE  8             /* ... and an eighth of the time */
 
 /* The last id in the NSpid of that status file, and how many there are; 0: no such file. fallback: a kernel without. */
 static pid_t
@@ -92,14 +92,14 @@ add_id(struct ct_thread_ids *ids, pid_t own, pid_t outside)
  * passes only a part is spent on that.
  */
 static bool
-may_look(const struct ct_thread_ids *ids)
+may_scan(const struct ct_thread_ids *ids)
 {
-  return ids->spent_ns < LOOKS_NS || ids->spent_ns < (ct_now_ns() - ids->since_ns) / LOOKS_SHARE;
+  return ids->spent_ns < SCANS_NS || ids->spent_ns < (ct_now_ns() - ids->since_ns) / SCANS_SHARE;
 }
 
 /* All threads that there are now. */
 static void
-look(struct ct_thread_ids *ids)
+scan(struct ct_thread_ids *ids)
 {
   char path[64];
   uint64_t begin = ct_now_ns();
@@ -154,8 +154,8 @@ ct_thread_ids_outside(struct ct_thread_ids *ids, pid_t own)
     return own > 0 ? own : 0;
   }
   pid_t outside = kept(ids, own);
-  if (outside == 0 && may_look(ids)) {
-    look(ids);
+  if (outside == 0 && may_scan(ids)) {
+    scan(ids);
     outside = kept(ids, own);
   }
   return outside;
@@ -175,10 +175,10 @@ ct_thread_ids_live(struct ct_thread_ids *ids, pid_t own)
   }
   pid_t outside = kept(ids, own);
   if (outside == 0 || !exists(ids->pid, outside)) { /* the id may be another thread's meanwhile */
-    if (!may_look(ids)) {
+    if (!may_scan(ids)) {
       return true; /* it is asked again */
     }
-    look(ids);
+    scan(ids);
     outside = kept(ids, own);
   }
   return outside != 0;

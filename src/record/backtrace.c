@@ -38,7 +38,7 @@ struct ct_backtracer {
   struct ct_registers start;        /* for the unwinding that goes on */
   struct ct_stack_frame *frames;
   size_t count, max;
-  int result; /* of the last look: less than 0: it found no further */
+  int result; /* of the last peek: less than 0: it found no further */
   bool again; /* it stopped in a trampoline or the agent: start has the registers there */
 };
 

@@ -24,7 +24,7 @@
 #define HISTORY_MAX  64            /* changes within that time that are remembered */
 #define FIND_NS      3000000000ull /* how long the process is looked for that waits ... */
 #define FIND_STEP_NS 5000000ull    /* ... each time so long after the last one */
-#define SWEEP_NS     1000000000ull /* between looks for pages of the dead */
+#define SWEEP_NS     1000000000ull /* between searches for pages of the dead */
 #define SERVE_NS     50000000ull   /* at a time: to look for one is a walk over all processes */
 #define START_ERR_NS 50000000ull   /* how exactly the time is known at which a process began */
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define LOOKS 8 /* at patches, to find out whether a module's are in place */
+#define SAMPLES 8 /* at patches, to find out whether a module's are in place */
 
 void
 ct_module_drop_layers(struct ct_module *module)
@@ -38,19 +38,19 @@ is_active(const struct ct_module *module, size_t which, const struct ct_patch *p
 bool
 ct_module_holds(const struct ct_module *module, const struct ct_remote *remote)
 {
-  size_t looked = 0;
+  size_t sampled = 0;
   for (size_t which = 1; which < module->layer_count + 2; which++) {
     const struct ct_installed *installed = ct_module_installed(module, which);
-    size_t stride = installed->patch_count / LOOKS + 1, next = 0;
+    size_t stride = installed->patch_count / SAMPLES + 1, next = 0;
     for (size_t i = 0; i < installed->patch_count; i++) {
       if (i >= next && is_active(module, which, &installed->patches[i])) {
         if (ct_patch_holds(remote, &installed->patches[i])) {
           return true;
         }
-        looked++;
+        sampled++;
         next = i + stride;
       }
     }
   }
-  return looked == 0;
+  return sampled == 0;
 }

@@ -22,7 +22,7 @@
 #define IDLE_MS            200
 #define CHECK_NS           50000000ull  /* between looks for libraries that no loader reports */
 #define CHECK_PUBLISHED_NS 400000000ull /* the same where a loader reports its own */
-#define CHECK_SHARE        100          /* and a hundred times as long as a look takes */
+#define CHECK_SHARE        100          /* and a hundred times as long as a check takes */
 #define RETRY_NS           1000000000ull
 #define SERVE_NS           50000000ull /* of requests, before it is looked whether somebody wants something */
 #define CRASHES_MAX        64          /* of an image that are looked at: no program has so many */
@@ -193,7 +193,7 @@ hook_found_modules(struct ct_session *session)
 }
 
 /*
- * A look at the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
+ * A check of the mappings, now and then: for programs whose loader has no rendezvous, and for those that map code by
  * other means. What a loader with a rendezvous has just mapped it will tell of; so with one, only what is there at two
  * looks in a row with no word from the loader counts.
  */

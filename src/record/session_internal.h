@@ -76,7 +76,7 @@ struct session_recording {
   uint64_t next_check_ns;
   struct ct_cpu_times cpu;
   uint64_t counted_ns; /* when the numbers of the status were brought up to date */
-  bool seen_before;    /* a library, at the last look, with no word from the loader since */
+  bool seen_before;    /* a library, at the last check, with no word from the loader since */
   bool existed;        /* the trace directory, before us */
   size_t dumps;        /* under the guard: threads that write one */
   int directory_fd;    /* it, if it is to be given to somebody; else -1 */
