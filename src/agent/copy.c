@@ -95,7 +95,7 @@ unhook(uint64_t lo, uint64_t hi, uint32_t *native)
 }
 
 static void
-tell(struct ct_control_page *control, enum ct_copy what, uint64_t lo, uint64_t hi, uint64_t distance)
+report(struct ct_control_page *control, enum ct_copy what, uint64_t lo, uint64_t hi, uint64_t distance)
 {
   if (agent_ring()->closed == 0 && agent_has_room(control, 2)) {
     agent_put_event(control, CT_KIND_OTHER, (uint32_t)what << 4 | CT_OTHER_COPY, (uint32_t)lo);
@@ -126,13 +126,13 @@ copy(struct ct_control_page *control, uint64_t sp, uint64_t to, uint64_t from, u
       unhook(hooked_hi > lo ? hooked_hi : lo, hi, &native);
     }
     /* What reaches over the place where the thread is about to leave its stack is copied for that. */
-    int is_leaving = control->copies != 0 && lo < hooked_hi && hi > hooked_hi;
-    if (count != 0 || is_leaving || (control->copies != 0 && native != 0)) {
+    int leaves = control->copies != 0 && lo < hooked_hi && hi > hooked_hi;
+    if (count != 0 || leaves || (control->copies != 0 && native != 0)) {
       control->copies = 1;
-      tell(control, CT_COPY_OUT, lo, hi, to - from);
+      report(control, CT_COPY_OUT, lo, hi, to - from);
     }
   } else if (control->copies != 0 && to - control->hooked_lo < whole && to + bytes > sp) {
-    tell(control, CT_COPY_IN, to, least(to + bytes, control->stack_hi), from - to);
+    report(control, CT_COPY_IN, to, least(to + bytes, control->stack_hi), from - to);
   }
 }
 
@@ -150,7 +150,7 @@ move(struct ct_control_page *control, uint64_t sp)
     control->stack_len = control->stack_len != 0 ? at : 0;
   }
   control->copies = 1;
-  tell(control, CT_COPY_NONE, sp, control->stack_hi, 0);
+  report(control, CT_COPY_NONE, sp, control->stack_hi, 0);
 }
 
 /*
@@ -158,19 +158,19 @@ move(struct ct_control_page *control, uint64_t sp)
  * address, which may be one of the current stack's too, so the event tells the drain which stack is meant.
  */
 static void
-tell_gone(struct ct_control_page *control, uint64_t lo, uint64_t hi)
+report_gone(struct ct_control_page *control, uint64_t lo, uint64_t hi)
 {
   int is_current = control->stack_len != 0 && lo - control->stack_lo < control->stack_hi - control->stack_lo;
   const struct ct_stack *stack = agent_map_find(lo);
   if (is_current || stack == 0 || control->mistakable != 0) {
-    tell(control, CT_COPY_NONE, lo, hi, 0);
+    report(control, CT_COPY_NONE, lo, hi, 0);
     return;
   }
   if (agent_ring()->closed != 0 || !agent_has_room(control, 6)) {
     return;
   }
   agent_put_switch(control, stack->lo, stack->hi - stack->lo, stack->context, lo);
-  tell(control, CT_COPY_NONE, lo, hi, 0);
+  report(control, CT_COPY_NONE, lo, hi, 0);
   const struct ct_stack *current = control->stack_len != 0 ? agent_map_find(control->stack_lo) : 0;
   if (current != 0) {
     agent_put_switch(control, current->lo, current->hi - current->lo, current->context, control->stack_lo);
@@ -190,7 +190,7 @@ remap(struct ct_control_page *control, uint64_t lo, uint64_t bytes)
       return;
     }
     if (unhook(lo, hi, &native) != 0) {
-      tell_gone(control, lo, hi);
+      report_gone(control, lo, hi);
     }
     lo = hi;
   }

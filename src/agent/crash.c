@@ -60,7 +60,7 @@ wait_for_the_end(struct ct_crash *crash)
 }
 
 static void
-tell(uint32_t signal, const struct agent_siginfo *info, const struct agent_context *context)
+report(uint32_t signal, const struct agent_siginfo *info, const struct agent_context *context)
 {
   struct ct_ring_header *r = agent_ring();
   struct ct_crash *crash = (struct ct_crash *)(agent_config.ring + r->crash_offset);
@@ -103,7 +103,7 @@ agent_crash(long number, const struct agent_siginfo *info, struct agent_context 
   agent_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&agent_config.signal_mask, 0, 8, 0, 0);
   long pid = agent_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
   if (agent_is_traced()) {
-    tell((uint32_t)number, info, context);
+    report((uint32_t)number, info, context);
   }
   set_action((uint32_t)number, &by_default, 0);
   /* Sent to itself with the kernel's own siginfo, it waits until the mask of the interrupted code is back. */

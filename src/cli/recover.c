@@ -20,7 +20,7 @@ struct search {
 };
 
 static void
-look(void *context, const struct ct_recover_memory *memory)
+match_memory(void *context, const struct ct_recover_memory *memory)
 {
   struct search *search = context;
   bool matches = search->directory != NULL ? strcmp(memory->directory, search->directory) == 0
@@ -43,7 +43,7 @@ list_memory(void *context, const struct ct_recover_memory *memory)
 }
 
 static void
-tell_loss(void *context, const struct ct_recover_loss *loss)
+print_loss(void *context, const struct ct_recover_loss *loss)
 {
   char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
   (void)context;
@@ -58,7 +58,7 @@ tell_loss(void *context, const struct ct_recover_loss *loss)
 }
 
 static void
-tell(const struct ct_recover_report *report)
+print_report(const struct ct_recover_report *report)
 {
   char events[CT_COUNT_CHARS], threads[CT_COUNT_CHARS], other[CT_COUNT_CHARS];
   fprintf(stderr, "contrail: recovered %s events of %s thread%s in ", ct_format_count(events, report->events),
@@ -81,7 +81,7 @@ static int
 finish(int code, const struct ct_recover_report *report, const struct ct_diag *diag)
 {
   if (code == CT_OK) {
-    tell(report);
+    print_report(report);
     return CT_EXIT_OK;
   }
   fprintf(stderr, "contrail: %s\n", diag->text);
@@ -122,14 +122,14 @@ recover_named(const char *name)
   if (real == NULL && search.pid == 0) {
     return ct_usage_error(&ct_command_recover, "'%s' is neither a trace directory nor a session", name);
   }
-  int code = ct_recover_list(look, &search, &diag);
+  int code = ct_recover_list(match_memory, &search, &diag);
   if (code != CT_OK) {
     code = ct_command_failed(&ct_command_recover, "%s", diag.text);
   } else if (search.matches != 0) {
     code = recover_memory(search.match.path);
   } else if (real != NULL) {
     struct ct_recover_report report = {.struct_size = sizeof(report)};
-    code = ct_recover_trace(real, tell_loss, NULL, &report, &diag);
+    code = ct_recover_trace(real, print_loss, NULL, &report, &diag);
     code = finish(code, &report, &diag);
   } else {
     fprintf(stderr, "contrail: no session %s was killed that kept its events in memory\n", name);
@@ -154,7 +154,7 @@ run_recover(int argc, char **argv)
   if (argc > optind) {
     return recover_named(argv[optind]);
   }
-  if (ct_recover_list(look, &search, &diag) != CT_OK) {
+  if (ct_recover_list(match_memory, &search, &diag) != CT_OK) {
     return ct_command_failed(&ct_command_recover, "%s", diag.text);
   }
   if (search.count == 0) {

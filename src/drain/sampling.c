@@ -30,7 +30,7 @@ drain_sampling_decide(struct drain_sampling *sampling, uint32_t fill_permille, b
 
 /* The header first: a thread that registers meanwhile looks there twice (begin_sampling in agent/agent.c). */
 static void
-tell(struct ct_drain *drain, uint32_t log2)
+publish(struct ct_drain *drain, uint32_t log2)
 {
   const struct ct_sampling_options *options = &drain->sampling.options;
   __atomic_store_n(&drain->ring->sample_log2, log2, __ATOMIC_SEQ_CST);
@@ -52,7 +52,7 @@ drain_sampling_start(struct ct_drain *drain)
   struct drain_sampling *sampling = &drain->sampling;
   sampling->cycle_ns = drain_now_ns();
   sampling->full = sampling->high = sampling->low = 0;
-  tell(drain, sampling->log2);
+  publish(drain, sampling->log2);
 }
 
 /* The share of the segments that are not some thread's active one. */
@@ -83,7 +83,7 @@ drain_sampling_round(struct ct_drain *drain, size_t full)
     sampling->log2 = log2;
     sampling->history[sampling->changes++ % CT_SAMPLING_HISTORY] =
         (struct ct_sampling_change){.ns = drain->now, .interval = 1u << log2};
-    tell(drain, log2);
+    publish(drain, log2);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "target/elf.h"
 #include "x86/known.h"
 
-/* Does a wrgsbase stand where no function is known, so that none could tell of it? */
+/* Does a wrgsbase stand where no function is known, so that none could report it? */
 static bool
 sets_gs_unseen(const struct planner *planner, uint64_t start, uint64_t end)
 {
@@ -43,15 +43,15 @@ void
 ct_planner_reconcile_gs(struct planner *planner, uint64_t start, uint64_t end)
 {
   struct ct_plan *plan = planner->plan;
-  bool tells = ct_elf_links(plan->elf, "syscall") || ct_elf_links(plan->elf, "arch_prctl"), silent = false;
+  bool is_reported = ct_elf_links(plan->elf, "syscall") || ct_elf_links(plan->elf, "arch_prctl"), silent = false;
   for (size_t i = 0; i < plan->count; i++) {
     const struct ct_planned *planned = &plan->functions[i];
     bool sets = (planner->facts[i] & CT_FACT_GS_SET) != 0;
     bool has_callout = planned->refusal == CT_REFUSED_NOT && planned->callout != CT_CALLOUT_NONE;
-    tells |=
+    is_reported |=
         has_callout && (sets || planned->callout == CT_CALLOUT_SYSCALL || planned->callout == CT_CALLOUT_ARCH_PRCTL);
     silent |= sets && !has_callout;
     plan->uses_gs |= sets;
   }
-  plan->gs_unsafe = silent || (plan->uses_gs && (!tells || sets_gs_unseen(planner, start, end)));
+  plan->gs_unsafe = silent || (plan->uses_gs && (!is_reported || sets_gs_unseen(planner, start, end)));
 }

@@ -76,7 +76,7 @@ struct ct_plan {
   size_t foreign_count;
   /* From here on up to plan_ns: stored in the cache as they stand (plan_file.c). */
   int uses_gs;          /* some function uses gs */
-  int gs_unsafe;        /* and no hook is there that would tell in time */
+  int gs_unsafe;        /* and no hook is there that would report it in time */
   int no_stores;        /* the program counts on nothing lying where return stores would (ThreadSanitizer) */
   int translates;       /* the program runs other programs' code, and some of its own, by translating it (valgrind) */
   int runtime;          /* enum ct_runtime */

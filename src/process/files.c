@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 /*
- * Some file systems tell another device by stat than in mappings (btrfs, overlayfs): so the file is mapped, and our own
- * list says what they tell there.
+ * Some file systems report another device by stat than in mappings (btrfs, overlayfs): so the file is mapped, and our own
+ * list says what they report there.
  */
 static bool
-is_told_alike(int fd, const struct ct_mapping *mapping)
+is_reported_alike(int fd, const struct ct_mapping *mapping)
 {
   struct ct_mappings own;
   bool is = false;
@@ -64,7 +64,7 @@ take(int seen, const struct ct_mapping *mapping, bool *is_other)
   }
   if ((file.st_ino == mapping->inode && major(file.st_dev) == mapping->device_major &&
        minor(file.st_dev) == mapping->device_minor) ||
-      is_told_alike(fd, mapping)) {
+      is_reported_alike(fd, mapping)) {
     return fd;
   }
   close(fd);
