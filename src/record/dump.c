@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A dump: the last stretch that a session keeps, written as a trace while the recording goes on. The session's thread
- * takes stock, which is short; the files are written by the thread that asked, since a disk may take its time. Until it
+ * takes a snapshot, which is short; the files are written by the thread that asked, since a disk may take its time. Until it
  * has done so the trace is not closed.
  */
 #include "record/session_internal.h"
@@ -20,7 +20,7 @@
 
 enum { NAMES = 10000 };
 
-struct stock {
+struct snapshot {
   json_t *manifest;
   uint64_t end_sequence; /* of the store's records: these and no later ones */
   uint64_t end_ns;
@@ -29,16 +29,16 @@ struct stock {
 };
 
 static void
-free_stock(struct stock *stock)
+free_snapshot(struct snapshot *snapshot)
 {
-  json_decref(stock->manifest);
-  free(stock->sources);
+  json_decref(snapshot->manifest);
+  free(snapshot->sources);
 }
 
 static int
-take_stock(struct ct_session *session, void *argument, struct ct_diag *diag)
+take_snapshot(struct ct_session *session, void *argument, struct ct_diag *diag)
 {
-  struct stock *stock = argument;
+  struct snapshot *snapshot = argument;
   struct ct_store_state state;
   struct session_recording *recording = &session->recording;
   if (recording->writer == NULL) {
@@ -49,10 +49,10 @@ take_stock(struct ct_session *session, void *argument, struct ct_diag *diag)
   bool is_kept = ct_trace_writer_kept(recording->writer, &state);
   struct ct_manifest manifest = recording->manifest; /* as if it were detached now; what it points to is the same */
   ct_manifest_detach(&manifest);
-  stock->manifest = is_kept ? session_manifest(session, &manifest, true) : NULL;
-  stock->end_sequence = state.next_sequence;
-  stock->source_count = ct_modules_prototype_sources(&recording->modules, &stock->sources);
-  stock->end_ns = manifest.end_ns;
+  snapshot->manifest = is_kept ? session_manifest(session, &manifest, true) : NULL;
+  snapshot->end_sequence = state.next_sequence;
+  snapshot->source_count = ct_modules_prototype_sources(&recording->modules, &snapshot->sources);
+  snapshot->end_ns = manifest.end_ns;
   pthread_mutex_unlock(&recording->writer_lock);
   if (!is_kept) {
     return ct_fail(diag, CT_EINVAL, "the session keeps all events, not the last ones: its trace is %s",
@@ -105,12 +105,12 @@ make_directory(const struct ct_session *session, const char *wanted, char path[P
 
 /* Without them the trace is as good as before, so a failure is none of the dump's. */
 static void
-write_prototypes(struct ct_session *session, const struct stock *stock, int dir_fd)
+write_prototypes(struct ct_session *session, const struct snapshot *snapshot, int dir_fd)
 {
   char *text;
   size_t size;
   uint64_t bytes;
-  if (ct_prototypes_text(stock->sources, stock->source_count, session->recording.modules.plans,
+  if (ct_prototypes_text(snapshot->sources, snapshot->source_count, session->recording.modules.plans,
                          session->recording.writer, &text, &size) == 0 &&
       size != 0) {
     (void)ct_trace_put_prototypes(dir_fd, text, size, &bytes);
@@ -119,7 +119,7 @@ write_prototypes(struct ct_session *session, const struct stock *stock, int dir_
 }
 
 static int
-write_dump(struct ct_session *session, const char *directory, const struct stock *stock, struct ct_session_dump *dump,
+write_dump(struct ct_session *session, const char *directory, const struct snapshot *snapshot, struct ct_session_dump *dump,
            struct ct_diag *diag)
 {
   struct ct_kept_sums sums;
@@ -130,18 +130,18 @@ write_dump(struct ct_session *session, const char *directory, const struct stock
   if (code != CT_OK) {
     return code;
   }
-  write_prototypes(session, stock, fd);
-  code = ct_trace_writer_dump(session->recording.writer, stock->end_sequence, stock->manifest, fd, path, &sums, diag);
+  write_prototypes(session, snapshot, fd);
+  code = ct_trace_writer_dump(session->recording.writer, snapshot->end_sequence, snapshot->manifest, fd, path, &sums, diag);
   if (code == CT_OK && session->options.give) {
     ct_trace_give(fd, session->options.owner, session->options.owner_group);
   }
   if (code == CT_OK) {
-    json_t *kept = json_object_get(stock->manifest, "kept");
+    json_t *kept = json_object_get(snapshot->manifest, "kept");
     uint64_t since = (uint64_t)json_integer_value(json_object_get(kept, "since_ns"));
     dump->events = sums.events;
     dump->bytes = sums.bytes;
     dump->not_kept = (uint64_t)json_integer_value(json_object_get(kept, "not_kept"));
-    dump->ns = stock->end_ns > since ? stock->end_ns - since : 0;
+    dump->ns = snapshot->end_ns > since ? snapshot->end_ns - since : 0;
     if (realpath(path, dump->directory) == NULL) {
       snprintf(dump->directory, sizeof(dump->directory), "%s", path);
     }
@@ -159,15 +159,15 @@ int
 ct_session_dump(struct ct_session *session, const char *directory, struct ct_session_dump *dump, struct ct_diag *diag)
 {
   struct ct_session_dump own = {.struct_size = sizeof(own)};
-  struct stock stock = {NULL};
-  int code = session_command(session, CT_ERROR_INIT, take_stock, &stock, diag);
+  struct snapshot snapshot = {NULL};
+  int code = session_command(session, CT_ERROR_INIT, take_snapshot, &snapshot, diag);
   if (code != 0) {
-    free_stock(&stock);
+    free_snapshot(&snapshot);
     return code;
   }
-  code = write_dump(session, directory, &stock, &own, diag);
+  code = write_dump(session, directory, &snapshot, &own, diag);
   end_dump(session);
-  free_stock(&stock);
+  free_snapshot(&snapshot);
   return code == 0 && dump != NULL ? ct_sized_give(dump, &own, sizeof(own), diag) : code;
 }
 
@@ -175,7 +175,7 @@ ct_session_dump(struct ct_session *session, const char *directory, struct ct_ses
 
 struct aside {
   struct ct_session *session;
-  struct stock stock;
+  struct snapshot snapshot;
 };
 
 static void *
@@ -184,12 +184,12 @@ dump_main(void *context)
   struct aside *aside = context;
   struct ct_session_dump dump = {.struct_size = sizeof(dump)};
   struct ct_diag diag = {""};
-  if (write_dump(aside->session, NULL, &aside->stock, &dump, &diag) != 0) {
+  if (write_dump(aside->session, NULL, &aside->snapshot, &dump, &diag) != 0) {
     aside->session->triggers.dump_why = diag;
     /* release: pairs with session_note_dump */
     atomic_store_explicit(&aside->session->triggers.dump_failed, true, memory_order_release);
   }
-  free_stock(&aside->stock);
+  free_snapshot(&aside->snapshot);
   end_dump(aside->session);
   free(aside);
   return NULL;
@@ -204,13 +204,13 @@ session_dump_aside(struct ct_session *session, struct ct_diag *diag)
   }
   session_join_dumper(session);
   aside->session = session;
-  int code = take_stock(session, &aside->stock, diag);
+  int code = take_snapshot(session, &aside->snapshot, diag);
   if (code == 0 && ct_worker_create(&session->triggers.dumper, NULL, dump_main, aside) != 0) {
     end_dump(session);
     code = ct_fail(diag, CT_ENOMEM, "cannot start a thread for a dump");
   }
   if (code != 0) {
-    free_stock(&aside->stock);
+    free_snapshot(&aside->snapshot);
     free(aside);
     return code;
   }
