@@ -231,7 +231,7 @@ start_witness(struct ct_signals *signals)
 
 /* Waits until the witness has counted what it has got; the signals that it has not. */
 static uint64_t
-settle(const struct ct_signals *signals)
+reconcile(const struct ct_signals *signals)
 {
   uint64_t pending = 0;
   for (int i = 0; i < RECONCILE_STEPS; i++) {
@@ -275,7 +275,7 @@ was_for_group(struct ct_signals *signals, const struct signalfd_siginfo *info)
   if (signals->witness == 0 || state_of(signals->witness, &parent) == 0) {
     return info->ssi_code == SI_KERNEL || getpgid((pid_t)info->ssi_pid) == getpgrp();
   }
-  uint64_t uncounted = settle(signals);
+  uint64_t uncounted = reconcile(signals);
   bool group = atomic_load(&signals->page->counts[n]) != signals->seen[n] ||
                (uncounted != UINT64_MAX && uncounted >> (n - 1) & 1);
   account(signals);

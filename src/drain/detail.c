@@ -291,9 +291,9 @@ ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes)
 }
 
 void
-drain_settle_details(struct ct_drain *drain)
+drain_reconcile_details(struct ct_drain *drain)
 {
   if (drain->details.count != 0) {
-    ct_trace_writer_settle_detail(drain->writer);
+    ct_trace_writer_reconcile_detail(drain->writer);
   }
 }

@@ -559,7 +559,7 @@ drain_main(void *context)
     uint64_t now = drain_now_ns();
     if (now - checked > RULES_NS) {
       drain_check_rules(drain, read_tsc());
-      drain_settle_details(drain);
+      drain_reconcile_details(drain);
       checked = now;
     }
     if (drain_counts_due(drain, now)) {

@@ -109,7 +109,7 @@ void drain_retire_threads(struct ct_drain *drain);
 /* rule_rounds.c: what rules say about calls that go on, and about the time. */
 void drain_check_rules(struct ct_drain *drain, uint64_t now_tsc);
 /* Detail that is held until it is known whether a window has it. */
-void drain_settle_details(struct ct_drain *drain);
+void drain_reconcile_details(struct ct_drain *drain);
 /*
  * True, and so for the rest of the round, when rules about signals do not know yet who handles them: what follows in
  * the rings may be calls of those handlers. Ask after the events, or that a segment is full, have been read.

@@ -291,18 +291,18 @@ rules_open_calls(struct drain_thread *thread, uint64_t now_tsc)
       thread->rules_context != ct_encoder_context(thread->encoder)) {
     at = 0;
   }
-  size_t settled = at, begin = at;
-  bool all_settled = true;
+  size_t marked = at, begin = at;
+  bool all_marked = true;
   for (; at < depth && at - begin < OPEN_MAX && frames[at].enter_tsc <= now_tsc - rules->least_slow; at++) {
     uint32_t mask = (frames[at].flags & CT_FRAME_UNCERTAIN) != 0 ? 0 : rules_about(rules, rules->slow, frames[at].fn);
     if (mask != 0) {
       mark_slow(thread, &frames[at], mask, now_tsc);
-      all_settled &= (mask & ~(frames[at].flags >> RULES_FRAME_SHIFT)) == 0;
+      all_marked &= (mask & ~(frames[at].flags >> RULES_FRAME_SHIFT)) == 0;
     }
-    settled = all_settled ? at + 1 : settled;
+    marked = all_marked ? at + 1 : marked;
   }
-  thread->rules_checked = settled;
-  thread->rules_checked_tsc = settled != 0 ? frames[settled - 1].enter_tsc : 0;
+  thread->rules_checked = marked;
+  thread->rules_checked_tsc = marked != 0 ? frames[marked - 1].enter_tsc : 0;
   thread->rules_context = ct_encoder_context(thread->encoder);
 }
 

@@ -343,12 +343,12 @@ function_matches(struct ct_exclude *exclude, const struct ct_plan *plan, const s
 static bool
 is_reconciled(const struct ct_exclude *exclude)
 {
-  bool settled = ct_names_has_all(exclude->names);
-  for (uint32_t i = 0; settled && i < exclude->count; i++) {
+  bool reconciled = ct_names_has_all(exclude->names);
+  for (uint32_t i = 0; reconciled && i < exclude->count; i++) {
     const struct rule *rule = &exclude->rules[i];
-    settled = rule->matched || rule->hot || !ct_names_is_active(exclude->names, rule->number);
+    reconciled = rule->matched || rule->hot || !ct_names_is_active(exclude->names, rule->number);
   }
-  return settled;
+  return reconciled;
 }
 
 static void

@@ -27,7 +27,7 @@ struct rule {
   uint32_t stamp; /* of the last function it matched */
   bool raw;       /* only for names that are not mangled */
   bool mangled;   /* also for names that are */
-  bool active, settled;
+  bool active, reconciled;
 };
 
 struct ct_names {
@@ -381,7 +381,7 @@ ct_names_has_all(const struct ct_names *names)
 void
 ct_names_reconcile(struct ct_names *names, uint32_t rule)
 {
-  names->rules[rule].settled = true;
+  names->rules[rule].reconciled = true;
 }
 
 static void
@@ -423,7 +423,7 @@ try_globs(struct ct_names *names, int first, const char *name, size_t length, bo
   for (uint32_t i = names->globs[first]; i != NO_RULE; i = names->rules[i].next) {
     const struct rule *rule = &names->rules[i];
     bool fits = !mangled || (!rule->raw && (rule->mangled || ct_glob_is_all(rule->function)));
-    bool known = rule->stamp == names->stamp || (rule->settled && names->hit_count != 0);
+    bool known = rule->stamp == names->stamp || (rule->reconciled && names->hit_count != 0);
     if (fits && !known && glob_matches(names, rule, name, length)) {
       hit(names, i);
     }

@@ -216,7 +216,7 @@ ct_trace_writer_detail_dropped(const struct ct_trace_writer *writer)
 }
 
 static void
-settle(struct ct_encoder *encoder)
+reconcile(struct ct_encoder *encoder)
 {
   struct ct_detail_stream *detail = encoder->detail;
   struct ct_trace_writer *writer = encoder->writer;
@@ -228,11 +228,11 @@ settle(struct ct_encoder *encoder)
 }
 
 void
-ct_trace_writer_settle_detail(struct ct_trace_writer *writer)
+ct_trace_writer_reconcile_detail(struct ct_trace_writer *writer)
 {
   for (uint32_t i = 0; i < writer->encoder_count && writer->detail_judge != NULL; i++) {
     if (writer->encoders[i]->detail != NULL) {
-      settle(writer->encoders[i]);
+      reconcile(writer->encoders[i]);
     }
   }
 }

@@ -19,7 +19,7 @@ typedef enum ct_detail_fate ct_detail_judge(void *context, uint64_t from_tsc, ui
 void ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *judge, void *context,
                                   size_t max_bytes);
 /* Asks about what is held of all threads, and about blocks in progress. */
-void ct_trace_writer_settle_detail(struct ct_trace_writer *writer);
+void ct_trace_writer_reconcile_detail(struct ct_trace_writer *writer);
 /* No mark comes any more: asks for the last time. Before the last manifest, when encoders are closed. */
 void ct_trace_writer_end_detail(struct ct_trace_writer *writer);
 /* Records that are not in the trace, because nobody wanted them; because they did not fit. */

@@ -534,7 +534,7 @@ changes(void **state)
 
 /* What the installation could not put in is told as well. */
 static void
-settled(void **state)
+reconciled(void **state)
 {
   struct ct_selection *selection = with("pl*", NULL);
   uint8_t *late = calloc(plan->count + 1, 1);
@@ -586,7 +586,7 @@ main(void)
       cmocka_unit_test(modes),
       cmocka_unit_test(whose_values),
       cmocka_unit_test(changes),
-      cmocka_unit_test(settled),
+      cmocka_unit_test(reconciled),
       cmocka_unit_test(without_sources),
   };
   return cmocka_run_group_tests_name("select", tests, set_up, tear_down);
