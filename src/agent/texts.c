@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The texts that arguments of a call point to, for its record in the detail lane. The thread reads its own memory by
- * process_vm_readv: whatever a pointer is, nothing faults. One call for all of them, and further ones only behind what
+ * process_vm_readv: whatever a pointer is, nothing faults. One call for all of them, and further ones only after what
  * cannot be read.
  */
 #include "agent/agent.h"
@@ -40,7 +40,7 @@ read_pieces(const struct piece *to, const struct piece *from, uint64_t *got, lon
       i++;
     }
     if (i < count) {
-      got[i] = left; /* behind it nothing was tried */
+      got[i] = left; /* after it nothing was tried */
     }
   }
 }
@@ -50,8 +50,8 @@ read_pieces(const struct piece *to, const struct piece *from, uint64_t *got, lon
  * object. Returns how many texts there are then.
  */
 static uint32_t
-read_behind(struct ct_detail_texts *texts, uint32_t strings, uint64_t *had, uint32_t *arguments,
-            const uint64_t *addresses, uint32_t count)
+read_indirect(struct ct_detail_texts *texts, uint32_t strings, uint64_t *had, uint32_t *arguments,
+              const uint64_t *addresses, uint32_t count)
 {
   struct piece to[CT_DETAIL_TEXTS], from[CT_DETAIL_TEXTS];
   uint32_t total = count;
@@ -62,7 +62,7 @@ read_behind(struct ct_detail_texts *texts, uint32_t strings, uint64_t *had, uint
       uint64_t bytes = object[1] < CT_DETAIL_TEXT_BYTES ? object[1] : CT_DETAIL_TEXT_BYTES;
       from[total] = (struct piece){object[0], bytes};
       to[total] = (struct piece){(uint64_t)texts->data[total], bytes};
-      arguments[total++] = arguments[i] | CT_DETAIL_TEXT_BEHIND;
+      arguments[total++] = arguments[i] | CT_DETAIL_TEXT_INDIRECT;
     }
   }
   if (total != count) {
@@ -115,7 +115,7 @@ agent_read_texts(struct ct_detail_enter *record, uint32_t wanted)
   for (uint32_t i = 0; i < count; i++) {
     addresses[i] = from[i].address;
   }
-  count = strings != 0 ? read_behind(texts, strings, had, arguments, addresses, count) : count;
+  count = strings != 0 ? read_indirect(texts, strings, had, arguments, addresses, count) : count;
   for (uint32_t i = 0; i < count; i++) {
     counts |= (uint64_t)CT_DETAIL_TEXT((uint32_t)had[i], arguments[i]) << (16 * i);
   }

@@ -34,7 +34,7 @@ text_words(const uint8_t *record, uint64_t *words)
     uint32_t text = (uint16_t)(texts.counts >> (16 * i)), bytes = CT_DETAIL_TEXT_COUNT(text);
     uint32_t argument = CT_DETAIL_TEXT_ARGUMENT(text);
     if ((text & CT_DETAIL_TEXT(0, 0)) == 0 || bytes > CT_DETAIL_TEXT_BYTES ||
-        (argument & ~CT_DETAIL_TEXT_BEHIND) > CT_DETAIL_R9) {
+        (argument & ~CT_DETAIL_TEXT_INDIRECT) > CT_DETAIL_R9) {
       break;
     }
     counts |= (uint64_t)CT_DETAIL_TEXT(bytes, argument) << (16 * i);

@@ -68,9 +68,9 @@ struct undo {
   size_t busy_count;
   struct pending *pending;
   size_t pending_count;
-  uint8_t *still; /* of each of them: it is busy at this pass */
+  uint8_t *still;  /* of each of them: it is busy at this pass */
   bool has_passed; /* once at least */
-  bool expedited; /* somebody wants an end to it, and the deadline has been brought forward */
+  bool expedited;  /* somebody wants an end to it, and the deadline has been brought forward */
 };
 
 static inline const struct ct_process *

@@ -10,7 +10,7 @@
  * OCaml     native code: the collector looks up each return address in a hash table and does not end without a find.
  * Mono      images compiled ahead of time: a call's target is read off the call in front of its return address.
  *
- * Go walks its stacks too, and moves them, but C is called on another one. Its functions are hooked loosely
+ * Go walks its stacks too, and moves them, but C is called on another one. Its hooks are stackless
  * (CT_HOOK_STACKLESS): enter only, nothing of the stack is looked at but the pointer. C code in the same module (cgo)
  * has call frame information, Go's has none. Two things are special.
  *   - A function asks for stack first:   [lea -n(%rsp), %r12]; cmp 16(%r14), %rsp; jbe more; ...; more: call morestack;

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 /*
- * Some file systems report another device by stat than in mappings (btrfs, overlayfs): so the file is mapped, and our own
- * list says what they report there.
+ * Some file systems report another device by stat than in mappings (btrfs, overlayfs): so the file is mapped, and our
+ * own list says what they report there.
  */
 static bool
 is_reported_alike(int fd, const struct ct_mapping *mapping)

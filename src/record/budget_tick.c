@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording that keeps to a budget (--budget). Ten times a second, at a tick, the session reads how often each function
- * was called and what processor time the process and the drain have used, and decides how each function is seen
- * (budget_policy.c).
+ * A recording that keeps to a budget (--budget). Ten times a second, at a tick, the session reads how often each
+ * function was called and what processor time the process and the drain have used, and decides how each function is
+ * seen (budget_policy.c).
  *
  * Nobody is stopped for that: hooks have gates (x86/trampoline.c), whose levels are a byte each in the process. What a
  * function that is out still costs, a jump there and back, is saved by taking its patch out, many at once, with one
- * stop; so is its way back in. In a process tree no patch is taken out: a forked child would not know of it.
+ * stop; so is putting it in again. In a process tree no patch is taken out: a forked child would not know of it.
  *
  * A hook begins counting, one of 64 calls is recorded (CT_LEVEL_MASK_FIRST). The first tick is soon after the begin:
  * what is not hot is recorded from then on, and also what has not been called at all.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A dump: the last stretch that a session keeps, written as a trace while the recording goes on. The session's thread
- * takes a snapshot, which is short; the files are written by the thread that asked, since a disk may take its time. Until it
- * has done so the trace is not closed.
+ * takes a snapshot, which is short; the files are written by the thread that asked, since a disk may take its time.
+ * Until it has done so the trace is not closed.
  */
 #include "record/session_internal.h"
 
@@ -119,8 +119,8 @@ write_prototypes(struct ct_session *session, const struct snapshot *snapshot, in
 }
 
 static int
-write_dump(struct ct_session *session, const char *directory, const struct snapshot *snapshot, struct ct_session_dump *dump,
-           struct ct_diag *diag)
+write_dump(struct ct_session *session, const char *directory, const struct snapshot *snapshot,
+           struct ct_session_dump *dump, struct ct_diag *diag)
 {
   struct ct_kept_sums sums;
   char path[PATH_MAX];
@@ -131,7 +131,8 @@ write_dump(struct ct_session *session, const char *directory, const struct snaps
     return code;
   }
   write_prototypes(session, snapshot, fd);
-  code = ct_trace_writer_dump(session->recording.writer, snapshot->end_sequence, snapshot->manifest, fd, path, &sums, diag);
+  code = ct_trace_writer_dump(session->recording.writer, snapshot->end_sequence, snapshot->manifest, fd, path, &sums,
+                              diag);
   if (code == CT_OK && session->options.give) {
     ct_trace_give(fd, session->options.owner, session->options.owner_group);
   }

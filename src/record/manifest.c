@@ -251,13 +251,13 @@ drops_json(const struct ct_drain_stats *stats)
 json_t *
 ct_manifest_output(const struct ct_drain *drain)
 {
-  struct ct_capture_stats stats = ct_drain_capture_stats(drain), *prints = &stats;
+  struct ct_capture_stats stats = ct_drain_capture_stats(drain), *capture = &stats;
   json_t *json = json_object();
-  json_object_set_new(json, "stdout_bytes", json_integer((json_int_t)prints->given[0]));
-  json_object_set_new(json, "stderr_bytes", json_integer((json_int_t)prints->given[1]));
-  json_object_set_new(json, "recorded_bytes", json_integer((json_int_t)prints->recorded));
-  json_object_set_new(json, "dropped_bytes", json_integer((json_int_t)prints->dropped));
-  json_object_set_new(json, "limit_bytes", json_integer((json_int_t)prints->limit));
+  json_object_set_new(json, "stdout_bytes", json_integer((json_int_t)capture->given[0]));
+  json_object_set_new(json, "stderr_bytes", json_integer((json_int_t)capture->given[1]));
+  json_object_set_new(json, "recorded_bytes", json_integer((json_int_t)capture->recorded));
+  json_object_set_new(json, "dropped_bytes", json_integer((json_int_t)capture->dropped));
+  json_object_set_new(json, "limit_bytes", json_integer((json_int_t)capture->limit));
   return json;
 }
 

@@ -184,15 +184,15 @@ struct ct_detail_texts {
 _Static_assert(sizeof(struct ct_detail_texts) == 208, "detail texts");
 /*
  * One of 16 bits each: how many bytes are there, and which of rdi rsi rdx rcx r8 r9 points to them; 0: none. With
- * CT_DETAIL_TEXT_BEHIND the text is where the first word of what that register points to points to (std::string).
+ * CT_DETAIL_TEXT_INDIRECT the text is where the first word of what that register points to points to (std::string).
  */
 #define CT_DETAIL_TEXT(bytes, argument) (0x8000u | (argument) << 8 | (bytes))
-#define CT_DETAIL_TEXT_BEHIND           8u /* in the argument */
+#define CT_DETAIL_TEXT_INDIRECT         8u /* in the argument */
 #define CT_DETAIL_TEXT_COUNT(text)      ((text)&0xffu)
 #define CT_DETAIL_TEXT_ARGUMENT(text)   ((text) >> 8 & 0x7fu)
 /*
  * What agent_read_texts is asked for: bits 0 to 5 which of the six registers point to text, 8 to 13 which to objects as
- * std::string is, pointer and length first; from bit 16 on how far behind the record the texts are.
+ * std::string is, pointer and length first; from bit 16 on how far after the record the texts are.
  */
 #define CT_DETAIL_WANTED_STRINGS_SHIFT 8u
 #define CT_DETAIL_WANTED_OFFSET_SHIFT  16u

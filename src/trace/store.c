@@ -240,7 +240,7 @@ drop_oldest(struct ct_store *store)
   header->begin_tsc = store->begin_tsc;
   header->gone_events = store->gone_events;
   __atomic_store_n(&header->first_sequence, store->first, __ATOMIC_RELAXED);
-  /* release, and nothing after it before it: what is behind the tail is written over only when all can see that */
+  /* release, and nothing after it before it: what follows the tail is written over only when all can see that */
   __atomic_store_n(&header->tail, store->tail, __ATOMIC_RELEASE);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

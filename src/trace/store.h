@@ -11,7 +11,7 @@
  * head and tail are positions that only grow; position p lies at p mod capacity. A record does not go over the end: a
  * skip record fills what is left there, or nothing where not even its header fits.
  *
- * Whenever the recorder is killed, the records from tail to head are whole: tail has moved before the bytes behind it
+ * Whenever the recorder is killed, the records from tail to head are whole: tail has moved before the bytes after it
  * are written over, head moves when the record before it is written.
  *
  * The recorder never reads what is in the file to find its way: an index in its own memory has that. A reader after a

@@ -21,8 +21,8 @@
  * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
  *
  * With detail: a record in the detail lane, and before the event of the enter or return one that says where it is
- * (ring/layout.h). On the way back the clock is read first and kept below the stack pointer meanwhile (S-128), so that
- * what this takes is in the time of the caller. Without room for the record the agent looks for another segment
+ * (ring/layout.h). In the return half the clock is read first and kept below the stack pointer meanwhile (S-128), so
+ * that what this takes is in the time of the caller. Without room for the record the agent looks for another segment
  * (detail_full) and it is tried again, or left out.
  *
  * Nothing but flags is changed on either way: at a function's entry and after its return no compiled code
@@ -44,7 +44,7 @@
  * controller says, while threads run, whether calls are recorded, counted or neither. What is counted goes on into the
  * displaced instructions as if there were no hook; of these calls the mask finds some that are recorded too. A page
  * without counters (of a thread that is new, a forked child, or of several threads) leaves the call to the enter half.
- * The agent's stubs try again behind the gate, so no call is counted twice.
+ * The agent's stubs try again after the gate, so no call is counted twice.
  *
  * Passthrough (CT_HOOK_PASSTHROUGH): an excluded function that needs a trampoline. It only looks whether the
  * return-address slot holds a trampoline's address (restore_passthrough), through the table's address itself: the
@@ -92,12 +92,12 @@ emit_stack_check(struct ct_code *out, struct ct_code_label *slow)
 }
 
 /*
- * The place of an event in r11 and its tag in edx. Both come out of one instruction, so that a handler that interrupts
- * takes the next place; and whether the place is one is seen from its address: a signal handler that comes in between
+ * The entry of an event in r11 and its tag in edx. Both come out of one instruction, so that a handler that interrupts
+ * takes the next entry; and whether the entry is one is seen from its address: a signal handler that comes in between
  * may fill the segment and begin another, what has been reserved stays valid.
  */
 static void
-emit_take_place(struct ct_code *out, struct ct_code_label *none)
+emit_take_entry(struct ct_code *out, struct ct_code_label *none)
 {
   ct_emit_mov32_imm(out, CT_R11, CT_EVENT_BYTES);
   ct_emit_xadd_store(out, ct_mem_gs(CT_GS_CURSOR), CT_R11);
@@ -121,7 +121,7 @@ static void
 emit_reserve(struct ct_code *out, struct ct_code_label *slow)
 {
   emit_clock(out);
-  emit_take_place(out, slow);
+  emit_take_entry(out, slow);
 }
 
 /* The word, of rsp, the tag in edx and word, into the event at r11: last, in one store. The same length for all words,
@@ -163,7 +163,7 @@ static void
 emit_value(struct ct_code *out, uint32_t word)
 {
   struct ct_code_label none = {0};
-  emit_take_place(out, &none);
+  emit_take_entry(out, &none);
   if (word == CT_WORD_RESULT) {
     emit_restore(out, CT_RAX);
   }
@@ -208,7 +208,7 @@ static void
 emit_detail_link(struct ct_code *out, struct detail *detail)
 {
   struct ct_code_label none = {0};
-  emit_take_place(out, &none);
+  emit_take_entry(out, &none);
   ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_R10);
   emit_word(out, CT_WORD_DETAIL);
   ct_code_label_bind(out, &none);
@@ -373,7 +373,7 @@ emit_return_event(const struct ct_trampoline_spec *spec, struct ct_code *out, st
     emit_detail_return(out, spec, &cold->leave);
     emit_restore(out, CT_R10); /* the slow path saves it */
     emit_kept_clock(out);
-    emit_take_place(out, &cold->slow_return);
+    emit_take_entry(out, &cold->slow_return);
   } else {
     if (spec->values == CT_HOOK_VALUES_FEW) {
       emit_value(out, CT_WORD_RESULT);

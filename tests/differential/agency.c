@@ -178,7 +178,7 @@ agency_install(struct agency *agency, struct agency_module *module, const struct
     }
   }
   if (module->descs == NULL) {
-    snprintf(text, size, "%s: the agent was told of no region", plan->path);
+    snprintf(text, size, "%s: the agent got no region", plan->path);
   }
   return module->descs == NULL ? -1 : 0;
 }

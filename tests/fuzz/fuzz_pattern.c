@@ -105,7 +105,7 @@ scope_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *na
   if (glob == all->glob_end) {
     return name == all->name_end;
   }
-  bool wall = name != all->name_end && (all->name_marks[name - all->name_start] & CT_SCOPE_BOUNDARY) != 0;
+  bool is_boundary = name != all->name_end && (all->name_marks[name - all->name_start] & CT_SCOPE_BOUNDARY) != 0;
   if (*glob == '*') {
     const uint8_t *after = glob;
     while (after != all->glob_end && *after == '*') {
@@ -129,10 +129,10 @@ scope_matches(const struct levelled *all, const uint8_t *glob, const uint8_t *na
   }
   if (*glob == '[') {
     bool found = in_set(&glob, *name);
-    return found && !wall && scope_matches(all, glob, name + 1);
+    return found && !is_boundary && scope_matches(all, glob, name + 1);
   }
   if (*glob == '?') {
-    return !wall && scope_matches(all, glob + 1, name + 1);
+    return !is_boundary && scope_matches(all, glob + 1, name + 1);
   }
   glob += *glob == '\\';
   return *glob == *name && scope_matches(all, glob + 1, name + 1);
