@@ -293,17 +293,15 @@ ct_injection_syscall(struct ct_injection *injection, long number, const uint64_t
       return CT_ESRCH;
     }
   }
-  int code = run_to_stop(injection, PTRACE_SYSCALL);
-  if (code == 0) {
-    code = run_to_stop(injection, PTRACE_SYSCALL);
+  int code;
+  if ((code = run_to_stop(injection, PTRACE_SYSCALL)) != 0 || (code = run_to_stop(injection, PTRACE_SYSCALL)) != 0) {
+    return code;
   }
-  if (code == 0 && ptrace(PTRACE_GETREGS, injection->tid, NULL, &regs) != 0) {
-    code = CT_ESRCH;
+  if (ptrace(PTRACE_GETREGS, injection->tid, NULL, &regs) != 0) {
+    return CT_ESRCH;
   }
-  if (code == 0) {
-    *result = (int64_t)regs.rax;
-  }
-  return code;
+  *result = (int64_t)regs.rax;
+  return 0;
 }
 
 /*

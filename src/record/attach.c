@@ -428,6 +428,27 @@ drop_trace:
 
 /* ---- cleaning up ---- */
 
+/* The innermost image goes; the process is stopped from the first one on. */
+static int
+clean_one(struct ct_process *process, struct ct_detection *found, size_t cleaned, struct ct_stopped *stopped,
+          struct ct_undone *undone, struct ct_diag *diag)
+{
+  bool is_parents = is_of_its_parent(process, found);
+  int code;
+  if (!is_parents && ct_detection_is_in_use(found)) {
+    return ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d; end that first",
+                   (int)process->pid, (int)found->header->controller_pid);
+  }
+  if (cleaned == IMAGES_MAX) {
+    return too_many_images(process->pid, diag);
+  }
+  if ((stopped->thread_count == 0 && (code = ct_process_stop(process, STOP_MS, stopped, diag)) != 0) ||
+      (is_parents && (code = separate(stopped, found, diag)) != 0)) {
+    return code;
+  }
+  return ct_undo(stopped, found, UNDO_MS, NULL, undone, diag);
+}
+
 static int
 clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
 {
@@ -445,23 +466,7 @@ clean(pid_t pid, struct ct_clean_report *report, struct ct_diag *diag)
   }
   size_t cleaned = 0;
   while ((code = ct_detect(&process, &found, diag)) == 0) {
-    bool is_parents = is_of_its_parent(&process, &found);
-    if (!is_parents && ct_detection_is_in_use(&found)) {
-      code = ct_fail(diag, CT_EEXIST, "process %d is being recorded by contrail, process %d; end that first", (int)pid,
-                     (int)found.header->controller_pid);
-    }
-    if (code == 0 && cleaned == IMAGES_MAX) {
-      code = too_many_images(pid, diag);
-    }
-    if (code == 0 && stopped.thread_count == 0) {
-      code = ct_process_stop(&process, STOP_MS, &stopped, diag);
-    }
-    if (code == 0 && is_parents) {
-      code = separate(&stopped, &found, diag);
-    }
-    if (code == 0) {
-      code = ct_undo(&stopped, &found, UNDO_MS, NULL, &undone, diag);
-    }
+    code = clean_one(&process, &found, cleaned, &stopped, &undone, diag);
     ct_detection_free(&found);
     if (code != 0) {
       break;

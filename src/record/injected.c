@@ -640,15 +640,40 @@ become_own(const struct ct_process *process, const struct ct_injected *image)
   static const uint32_t unlocked = 0;
   int code =
       ct_process_write(process, layout->config + offsetof(struct ct_agent_config, pid), &own_pid, sizeof(own_pid));
-  if (code == 0) {
-    code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
-                            sizeof(unlocked));
+  if (code != 0 ||
+      (code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, stack_lock), &unlocked,
+                               sizeof(unlocked))) != 0 ||
+      (code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, counters), &counters,
+                               sizeof(counters))) != 0) {
+    return code;
   }
-  if (code == 0) {
-    code = ct_process_write(process, layout->config + offsetof(struct ct_agent_config, counters), &counters,
-                            sizeof(counters));
+  return mark_own(process, layout);
+}
+
+/* The new ring, fd in the target, is mapped here and there; not yet the target's own. */
+static int
+replace_ring(const struct ct_remote *remote, int fd, const struct ct_ring_header *old,
+             const struct ct_injected_options *fitting, uint64_t page, struct ct_injected *image, struct ct_diag *diag)
+{
+  uint64_t ring = image->layout.ring, at = 0;
+  int64_t ignored;
+  int code = map_ring_here(remote, fd, fitting, image, diag);
+  if (code != 0) {
+    return code;
   }
-  return code == 0 ? mark_own(process, layout) : code;
+  align_segments(image, ring);
+  image->ring->inside = old->inside;
+  image->ring->inside.controller_start = ct_process_start_time(getpid());
+  if ((code = carry_over_handshakes(remote, image, page)) != 0 ||
+      (code = remote_mmap(remote, ring, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, &at)) !=
+          0) {
+    return code;
+  }
+  if (old->total_bytes > image->ring_bytes) {
+    uint64_t args[6] = {ring + image->ring_bytes, old->total_bytes - image->ring_bytes};
+    code = remote->syscall(remote->context, SYS_munmap, args, &ignored);
+  }
+  return code;
 }
 
 int
@@ -657,13 +682,12 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
 {
   struct ct_ring_header *old = malloc(sizeof(*old));
   struct ct_injected_options fitting = *options;
-  uint64_t ring = image->layout.ring, at = 0;
-  int64_t fd, ignored;
+  int64_t fd;
   if (old == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   image->ring = NULL;
-  int code = ct_process_read(remote->process, ring, old, sizeof(*old));
+  int code = ct_process_read(remote->process, image->layout.ring, old, sizeof(*old));
   if (code != 0 || old->magic != CT_RING_MAGIC || old->handshakes_offset == 0) {
     free(old);
     return ct_fail(diag, CT_EFORMAT, "process %d has no ring", (int)remote->process->pid);
@@ -676,21 +700,8 @@ ct_injected_adopt(const struct ct_remote *remote, const struct ct_injected_optio
   code = ct_process_write(remote->process, image->layout.scratch, name, sizeof(name));
   code = code == 0 ? create_memfd(remote, image->layout.scratch, &fd, diag) : code;
   if (code == 0) {
-    code = map_ring_here(remote, (int)fd, &fitting, image, diag);
-    if (code == 0) {
-      align_segments(image, ring);
-      image->ring->inside = old->inside;
-      image->ring->inside.controller_start = ct_process_start_time(getpid());
-      code = carry_over_handshakes(remote, image, page);
-    }
-    if (code == 0) {
-      code = remote_mmap(remote, ring, image->ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (int)fd, &at);
-    }
+    code = replace_ring(remote, (int)fd, old, &fitting, page, image, diag);
     close_memfd(remote, fd);
-  }
-  if (code == 0 && old->total_bytes > image->ring_bytes) {
-    uint64_t args[6] = {ring + image->ring_bytes, old->total_bytes - image->ring_bytes};
-    code = remote->syscall(remote->context, SYS_munmap, args, &ignored);
   }
   if (code == 0) {
     code = become_own(remote->process, image);

@@ -205,16 +205,12 @@ run_change(struct ct_session *session, void *context, struct ct_diag *diag)
     tree_change(session->node.tree);
   }
   ct_plans_unlock(plans);
-  if (code == 0 && recorded) {
-    code = session_rehook(session, &argument->done, diag);
+  if (code != 0 || !recorded || (code = session_rehook(session, &argument->done, diag)) != 0) {
+    return code;
   }
-  if (code == 0 && recorded) {
-    check_matched(session, argument);
-  }
-  if (code == 0 && recorded) {
-    note_change(session, argument, &argument->done);
-  }
-  return code;
+  check_matched(session, argument);
+  note_change(session, argument, &argument->done);
+  return 0;
 }
 
 static void

@@ -62,18 +62,18 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
 {
   struct ct_session_options own;
   int code = ct_sized_take(&own, sizeof(own), options, diag);
-  if (code == 0 && own.directory == NULL) {
-    code = ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
-  }
-  if (code == 0 && own.budget != 0 && !(own.budget >= BUDGET_LEAST && own.budget <= BUDGET_MOST)) {
-    code = ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
-  }
-  if (code == 0 && own.max_bytes != 0 &&
-      (own.max_bytes < CT_PIECES_LIMIT_MIN || own.max_bytes > CT_PIECES_LIMIT_MAX || own.last_bytes != 0)) {
-    code = ct_fail(diag, CT_EINVAL, "max_bytes is 1 MiB to 1 PiB, and not together with last_bytes");
-  }
   if (code != 0) {
     return code;
+  }
+  if (own.directory == NULL) {
+    return ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
+  }
+  if (own.budget != 0 && !(own.budget >= BUDGET_LEAST && own.budget <= BUDGET_MOST)) {
+    return ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
+  }
+  if (own.max_bytes != 0 &&
+      (own.max_bytes < CT_PIECES_LIMIT_MIN || own.max_bytes > CT_PIECES_LIMIT_MAX || own.last_bytes != 0)) {
+    return ct_fail(diag, CT_EINVAL, "max_bytes is 1 MiB to 1 PiB, and not together with last_bytes");
   }
   struct ct_session *session = calloc(1, sizeof(*session));
   if (session == NULL) {
