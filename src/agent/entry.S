@@ -14,7 +14,7 @@
  * rax, rdx, r11 are stored by the trampoline, r10 too in the enter half. All signals are blocked
  * while the agent's stack is in use. No stub touches a vector register, x87 or mxcsr.
  *
- * One file, though it is long: the stubs jump into each other, and their short jumps want them in one section.
+ * Longer than others: the stubs jump into each other, and their short jumps want them in one section.
  */
 #include "ring/callouts.h"
 #include "ring/offsets.h"

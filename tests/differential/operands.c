@@ -16,7 +16,7 @@ decoder(void)
   return &instance;
 }
 
-/* Does what it does to the machine beyond its registers, or has no one outcome. */
+/* One list, longer than others. Does what it does to the machine beyond its registers, or has no one outcome. */
 static bool
 is_safe(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands)
 {

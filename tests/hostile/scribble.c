@@ -297,6 +297,7 @@ holes(struct parts *p, uint64_t *seed)
   }
 }
 
+/* One switch of what can be spoilt, longer than others. */
 INLINE void
 scribble(uint64_t seed, const char *what)
 {

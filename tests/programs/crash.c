@@ -184,6 +184,7 @@ in_child(int how)
   return 0;
 }
 
+/* One list of the ways, longer than others. */
 static int
 run(const char *how)
 {

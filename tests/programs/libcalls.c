@@ -33,6 +33,7 @@ thread(void *arg)
   return arg;
 }
 
+/* One list of calls, longer than others. */
 int
 main(int argc, char **argv)
 {

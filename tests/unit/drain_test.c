@@ -10,6 +10,8 @@
  *   1=7.2   argument 1 (2; r: the result; b: open when the recording began) of the frame at depth 2
  *   A4:100-200  away for that reason, from and to
  *   P5.1*8  of a sampled hook, for 8 calls         I8      8 is the interval from here on
+ *
+ * Longer than others: all cases are lines of one language, which one interpreter in this file plays.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,6 +2,8 @@
 /*
  * The planner on small modules written in assembly, one function for each case: by which tactic and mode it is
  * hooked, what it calls out for, or why it is left out. A test that needs a tool that is missing is skipped.
+ *
+ * Longer than others: most of it is one table of assembly, a case for each line.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,8 @@
  * The readers of src/target against files made on the spot from small sources, in all the forms in which programs come
  * (whole, stripped, with a separate debug file, with mini debug info, static, without section headers), against the
  * system's libc, and against damaged copies. A test that needs a tool that is missing is skipped.
+ *
+ * Longer than others: all cases build on the same few sources and compilers' calls, which are made once.
  */
 #include <fcntl.h>
 #include <setjmp.h>

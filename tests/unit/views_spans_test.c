@@ -317,6 +317,7 @@ throw_through(struct ct_encoder *e)
   left(e, 1); /* ... for in truth it is the outermost where it landed */
 }
 
+/* One trace of all reasons, longer than others. */
 static void
 test_reasons(void **state)
 {

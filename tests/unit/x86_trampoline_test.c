@@ -9,6 +9,8 @@
  *
  * The rows of the unwind template are held against the truth at every single instruction: the trap flag is on
  * during a call, and at each stop inside the trampoline the rows must give the caller's rsp and return address.
+ *
+ * Longer than others: all cases go through one caller, with one control page and one set of patterns.
  */
 #include <cpuid.h>
 #include <setjmp.h>
