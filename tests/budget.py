@@ -143,17 +143,25 @@ def shown(scene):
     expect(counted == rows["hot"]["counted"], f"replay: {counted} counted, report: {rows['hot']['counted']}")
 
 
+def ran_ticks(pid):
+    """Of processor time."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+
+
 @case
 def attached(scene):
     """To a process that runs; and it runs on as before."""
-    program = subprocess.Popen([scene.program, "4", "5"], stdout=subprocess.PIPE, text=True)
-    time.sleep(0.3)
+    program = subprocess.Popen([scene.program, "7", "5"], stdout=subprocess.PIPE, text=True)
+    wait_for("its work", lambda: ran_ticks(program.pid) >= 10)
     recorder = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--budget", "5%", str(program.pid)],
                                 stderr=subprocess.PIPE, text=True)
     wait_for("the session", lambda: scene.execute(scene.contrail, "status", "--json", str(program.pid)).returncode == 0)
-    time.sleep(1.5)
-    status = json.loads(scene.execute(scene.contrail, "status", "--json", str(program.pid)).stdout)
-    expect(status["budget"]["limit"] == 0.05 and status["budget"]["full"] > 0, f"status: {status.get('budget')}")
+
+    def budget():
+        return json.loads(scene.execute(scene.contrail, "status", "--json", str(program.pid)).stdout)["budget"]
+    wait_for("functions that are out or counted", lambda: budget()["full"] > 0 and budget()["counted"] + budget()["out"] > 0)
+    expect(budget()["limit"] == 0.05, f"status: {budget()}")
     expect("budget " in scene.execute(scene.contrail, "status", str(program.pid)).stdout, "status does not show it")
     recorder.send_signal(signal.SIGINT)
     err = recorder.communicate(timeout=60)[1]
