@@ -477,7 +477,7 @@ def kill_often(scene):
 
 # Where contrail stands, and what of it is in the process when it is killed there.
 POINTS = {"attach-planned": "nothing", "attach-stopped": "nothing", "attach-mapped": "no hooks", "attach-hooked": "hooks",
-          "detach-stopped": "hooks", "detach-unhooked": "nothing", "detach-resumed": "nothing"}
+          "session-resumed": "hooks", "detach-stopped": "hooks", "detach-unhooked": "nothing", "detach-resumed": "nothing"}
 
 
 def kill_at_point(scene):
@@ -492,7 +492,7 @@ def kill_at_point(scene):
             expect(recorder.poll() is None, f"contrail ended with {recorder.returncode}")
             held = is_stopped(pid)
             recorder.kill()
-        expect(held == (scene.point not in ("attach-planned", "detach-resumed")), f"the process was {'' if held else 'not '}held")
+        expect(held == (scene.point not in ("attach-planned", "session-resumed", "detach-resumed")), f"the process was {'' if held else 'not '}held")
         wait_for("the end of the hold", lambda: not is_stopped(pid))
         target.check()
         left = what_is_left(pid)

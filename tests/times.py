@@ -13,7 +13,7 @@ import time
 
 import harness
 from harness import Skip, case, expect, main, wait_for
-from processes import FUTEX, NANOSLEEP, system_call_of, threads_of, ticks_of
+from processes import FUTEX, NANOSLEEP, state_of, system_call_of, threads_of, ticks_of
 
 
 def near(got, want, share, slack=0):
@@ -222,6 +222,26 @@ def refused(scene):
     info = scene.run(scene.contrail, "info", scene.trace)
     expect("not known for each call" in info and "Operation not permitted" in info, info)
     expect("not known for each call" in scene.run(scene.contrail, "report", scene.trace), "report does not say so")
+
+
+@case
+def refused_late(scene):
+    """The same where contrail looks at the thread for the first time long after its first call: nothing is known of until then."""
+    subprocess.run(["rm", "-rf", scene.trace], check=True)
+    with subprocess.Popen([scene.program], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as target:
+        try:
+            wait_for("its work", lambda: ticks_of(target.pid) > 5)
+            command = [scene.refuse, scene.contrail, "attach", "--quiet", "--for", "2s", "--no-args", "-o", scene.trace, "--trace", "rest",
+                       str(target.pid)]
+            with subprocess.Popen(command, env=dict(os.environ, CONTRAIL_TEST_POINT="session-resumed")) as recorder:
+                wait_for("hooks", lambda: state_of(recorder.pid) in ("T", ""))
+                time.sleep(0.8)  # the program's calls go on
+                recorder.send_signal(signal.SIGCONT)
+                expect(recorder.wait(60) == 0, f"contrail ended with {recorder.returncode}")
+        finally:
+            target.send_signal(signal.SIGKILL)
+    rest = scene.rows()["rest"]
+    expect(0.95 * rest["total_ns"] <= rest["off_at_most_ns"] <= rest["total_ns"], f"{rest}")
 
 
 @case

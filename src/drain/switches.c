@@ -68,6 +68,8 @@ struct whereabouts {
   bool has_total; /* the next two are set: a reading of the clock, and for how long it had been on the processor then */
   uint64_t total_ns, total_cpu_ns;
   uint64_t total_doubt_ns; /* so long before total_ns it may have been that total_cpu_ns was read */
+  uint64_t unknown_until;  /* before the first reading nothing is known, 0: that is in the stream */
+  uint64_t carried;        /* ticks of bounds that found no place in the stream */
   struct interval *pending;
   uint32_t count, capacity;
   uint64_t dropped; /* of these, the oldest */
@@ -613,14 +615,34 @@ drain_switches_stats(const struct drain_switches *s)
 
 /* ---- Into the stream ---- */
 
+/*
+ * A bound: its begin is no time, and it stands where it ends. Readers take it for all that lies between it and the one
+ * before, or the thread's first event. So what has no place here goes to the next one; and before the first reading,
+ * which may come late on a busy machine, the thread may have been off the processor all the time.
+ */
+static void
+encode_bound(struct whereabouts *w, struct drain_thread *thread, struct interval interval, uint64_t next)
+{
+  if (thread->last_clock == 0) {
+    return;
+  }
+  uint64_t off = interval.until - interval.since + w->carried;
+  if (interval.until > next) {
+    w->carried = off;
+    return;
+  }
+  off += w->unknown_until > thread->first_clock ? w->unknown_until - thread->first_clock : 0;
+  off = off < interval.until ? off : interval.until;
+  ct_encode_away(thread->encoder, interval.until - off, interval.until, interval.kind);
+  w->carried = w->unknown_until = 0;
+}
+
 /* Cut to the events on both sides; what lies before the thread's first one is in no call. */
 static void
-encode_interval(struct drain_thread *thread, struct interval interval, uint64_t next)
+encode_interval(struct whereabouts *w, struct drain_thread *thread, struct interval interval, uint64_t next)
 {
-  if (interval.kind == CT_AWAY_SOME) { /* its begin is no time, and it stands where it ends */
-    if (thread->last_clock != 0 && interval.until <= next) {
-      ct_encode_away(thread->encoder, interval.since, interval.until, interval.kind);
-    }
+  if (interval.kind == CT_AWAY_SOME) {
+    encode_bound(w, thread, interval, next);
     return;
   }
   uint64_t since = interval.since > thread->last_clock ? interval.since : thread->last_clock;
@@ -648,6 +670,9 @@ encode_some(struct drain_thread *thread, const struct ct_ring_event *events, siz
             uint32_t function_count)
 {
   drain_thread_events(thread, events, count, modes, function_count);
+  for (size_t i = 0; i < count && thread->first_clock == 0; i++) {
+    thread->first_clock = drain_event_has_clock(&events[i]) ? events[i].tsc : 0;
+  }
   for (size_t i = count; i-- > 0;) {
     if (drain_event_has_clock(&events[i])) {
       thread->last_clock = events[i].tsc;
@@ -683,7 +708,7 @@ drain_switches_encode(struct drain_switches *s, struct drain_thread *thread, con
       break;
     }
     encode_some(thread, events + begin, at - begin, modes, function_count);
-    encode_interval(thread, *interval, begin_of_own(&events[at]));
+    encode_interval(w, thread, *interval, begin_of_own(&events[at]));
     begin = at;
     done++;
   }
@@ -717,6 +742,7 @@ drain_switches_total(struct drain_switches *s, const struct drain_thread *thread
     off = off < wall ? off : wall;
     push(w, (struct interval){tsc_of(s, s->ns1 - off), s->tsc1, CT_AWAY_SOME});
   }
+  w->unknown_until = w->has_total ? w->unknown_until : s->tsc1;
   w->has_total = true;
   w->total_ns = s->ns1;
   w->total_cpu_ns = cpu_ns;
@@ -736,10 +762,10 @@ drain_switches_end(struct drain_switches *s, struct drain_thread *thread, uint64
   }
   uint64_t exit = w->exit_ns != 0 && !lives ? tsc_of(s, w->exit_ns) : 0;
   for (uint32_t i = 0; i < w->count; i++) {
-    encode_interval(thread, w->pending[i], until);
+    encode_interval(w, thread, w->pending[i], until);
   }
   if (lives && w->out_ns != 0) {
-    encode_interval(thread, (struct interval){tsc_of(s, w->out_ns), until, w->kind}, until);
+    encode_interval(w, thread, (struct interval){tsc_of(s, w->out_ns), until, w->kind}, until);
   }
   forget_thread(s, thread->outside);
   return exit;

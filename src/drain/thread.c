@@ -406,7 +406,8 @@ drain_thread_open(struct drain_thread *thread, uint64_t tsc, const struct ct_dra
     ct_encode_value(thread->encoder, CT_VALUE_BEFORE, 0);
     thread->has_before = true;
   }
-  thread->last_clock = tsc; /* what the thread is off the processor from now on is in these calls */
+  thread->first_clock = thread->last_clock =
+      tsc; /* what the thread is off the processor from now on is in these calls */
 }
 
 static inline void

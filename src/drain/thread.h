@@ -56,7 +56,7 @@ struct drain_thread {
   uint64_t samples;   /* events of sampled hooks encoded */
   uint64_t waited;    /* ticks for which it has waited for room */
   uint64_t hook_events[CT_HOOK_EVENT_COUNT]; /* but for HALF, which is all the others */
-  uint64_t last_clock;                       /* of the last event that has one; 0: none yet */
+  uint64_t first_clock, last_clock;          /* of the first and last event that have one; 0: none yet */
   struct drain_details *details;             /* the detail lane; NULL: there is none */
   uint32_t detail_seq; /* position among the thread's segments there of the last one with a record */
   struct drain_waiting_details waiting_details;

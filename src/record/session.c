@@ -3,6 +3,7 @@
 #include "record/session_internal.h"
 
 #include "base/sized.h"
+#include "base/test_point.h"
 #include "base/worker.h"
 #include "record/program.h"
 #include "select/select.h"
@@ -266,6 +267,7 @@ run_resume(struct ct_session *session, void *argument, struct ct_diag *diag)
     session_begin_cpu(session);
     ct_process_release(&session->target.process);
     session_resume_threads(session);
+    ct_test_point("session-resumed");
     session_publish(session);
     session_write_manifest(session, false);
     session_count(session);
