@@ -275,6 +275,8 @@ def children_missed(scene):
     for words in (("-v", "--follow", "--", *command), ("-v", "--", "/bin/true")):
         if "children were not" in scene.run("record", *words):
             raise AssertionError(f"children are missed in {words}")
+    tells(scene.run("record", "-v", "--follow", "--", *command), r"2 children were followed, \d{1,3}(,\d{3})+ events in them")
+    tells(scene.run("record", "-v", "--follow", "--", "sh", "-c", "/bin/true; :"), r"1 child was followed, [\d,]+ events in it")
 
 
 @case

@@ -7,6 +7,7 @@
 #include <contrail/control.h>
 #include <contrail/exclude.h>
 #include <contrail/session.h>
+#include <contrail/text.h>
 
 #include <errno.h>
 #include <getopt.h>
@@ -116,8 +117,10 @@ warn(const struct ct_session_options *record, const struct ct_session_status *st
             status->sample_changes, status->sample_interval);
   }
   if (record->follow && verbose) {
-    fprintf(stderr, "contrail: %zu children were followed, %" PRIu64 " events in them\n", status->children,
-            status->child_events);
+    char children[CT_COUNT_CHARS], events[CT_COUNT_CHARS];
+    fprintf(stderr, "contrail: %s %s followed, %s events in %s\n", ct_format_count(children, status->children),
+            status->children == 1 ? "child was" : "children were", ct_format_count(events, status->child_events),
+            status->children == 1 ? "it" : "them");
   }
   ct_report_gaps(record, status);
 }
