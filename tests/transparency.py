@@ -56,6 +56,8 @@ TRIES = 4    # untraced runs of a case that differs
 SHELL_NOTICE = re.compile(r"(?m)^(\S*/script\.sh: line \d+: +\d+ [A-Z][^\n]*|Terminated)\n")
 # Drops are judged by the counts in the traces.
 DROP_NOTICE = re.compile(r"(?m)^contrail: [\d,]+ events were dropped [^\n]*\n")
+# So does the trace of how much of a program was recorded.
+PART_NOTICE = re.compile(r"(?m)^contrail: note: only [^\n]* of the text of [^\n]* belongs to known functions; [^\n]*\n")
 WAITED_IN_VAIN = 99
 PREAMBLE = """set -u
 wait_for() {
@@ -263,7 +265,8 @@ class Runner:
             os.rename(os.path.join(self.scratch, name), os.path.join(self.scratch, name + ".traced"))
 
     def normalise(self, text):
-        text = DROP_NOTICE.sub("", SHELL_NOTICE.sub("", text))
+        for notice in (SHELL_NOTICE, DROP_NOTICE, PART_NOTICE):
+            text = notice.sub("", text)
         for pattern, replacement, _ in self.case.normal:
             text = re.sub(pattern, replacement, text)
         return text
