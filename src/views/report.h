@@ -8,7 +8,7 @@
 
 #include <contrail/report.h>
 
-#include "views/stats.h"
+#include "span/stats.h"
 #include "views/text.h"
 
 #include <jansson.h>

@@ -4,7 +4,7 @@
 #include "views_make.h"
 
 #include "base/json.h"
-#include "views/histogram.h"
+#include "span/histogram.h"
 #include "views/text.h"
 
 /* ---- Histogram ---- */

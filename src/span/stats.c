@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Per-function totals; see stats.h. ct_stats_add is the hot loop of the report. */
-#include "views/stats.h"
+#include "span/stats.h"
 
 #include "base/branch.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The cold half of the duration histogram; see histogram.h. */
-#include "views/histogram.h"
+#include "span/histogram.h"
 
 #include "base/error.h"
 

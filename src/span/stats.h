@@ -13,10 +13,10 @@
  *   partial    spans of which the trace certainly has only a part: still open where it ends, or open where it begins
  *   untimed    uncertain or partial
  */
-#ifndef CT_VIEWS_STATS_H
-#define CT_VIEWS_STATS_H
+#ifndef CT_SPAN_STATS_H
+#define CT_SPAN_STATS_H
 
-#include "views/histogram.h"
+#include "span/histogram.h"
 #include "span/spans.h"
 
 struct ct_fn_stats {
