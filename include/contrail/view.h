@@ -20,16 +20,6 @@
 extern "C" {
 #endif
 
-/*
- * How far an operation is; both functions may be NULL. update is called now and then, from the calling thread
- * only; finish before the output begins that follows the reading, if the two are apart. The structure does not grow.
- */
-struct ct_view_progress {
-  void (*update)(void *arg, uint64_t done, uint64_t total); /* in a unit of the view's own; total 0: not known */
-  void (*finish)(void *arg);
-  void *arg;
-};
-
 /* What a view has to tell besides its output, filled when it succeeds. Views take NULL too. */
 struct ct_view_notes {
   size_t struct_size;

@@ -197,6 +197,67 @@ ct_histogram_quantile(const struct ct_histogram *h, uint32_t permille)
   return 0;
 }
 
+static void
+each_of_log(const struct ct_histogram *h, void (*visit)(void *arg, unsigned bucket, uint64_t count), void *arg)
+{
+  uint16_t counts[CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS] = {0};
+  for (uint64_t i = 0; i < h->count; i++) {
+    counts[h->log[i]]++;
+  }
+  for (unsigned i = 0; i < CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS; i++) {
+    if (counts[i] != 0) {
+      visit(arg, i, counts[i]);
+    }
+  }
+}
+
+void
+ct_histogram_each(const struct ct_histogram *h, void (*visit)(void *arg, unsigned bucket, uint64_t count), void *arg)
+{
+  if (!h->is_spread) {
+    each_of_log(h, visit, arg);
+    return;
+  }
+  for (unsigned block = 0; block < CT_HISTOGRAM_BLOCKS; block++) {
+    const uint32_t *counts = h->slot[block] != 0 ? &h->counts[(h->slot[block] - 1) * CT_HISTOGRAM_BUCKETS] : NULL;
+    for (unsigned bucket = 0; counts != NULL && bucket < CT_HISTOGRAM_BUCKETS; bucket++) {
+      if (counts[bucket] != 0) {
+        visit(arg, block * CT_HISTOGRAM_BUCKETS + bucket, counts[bucket]);
+      }
+    }
+  }
+}
+
+uint64_t
+ct_histogram_bucket_least(unsigned number, uint64_t *width)
+{
+  unsigned block = number / CT_HISTOGRAM_BUCKETS, bucket = number % CT_HISTOGRAM_BUCKETS;
+  *width = block == 0 ? 1 : UINT64_C(1) << (block - 1);
+  return block == 0 ? bucket : (CT_HISTOGRAM_BUCKETS + (uint64_t)bucket) * *width;
+}
+
+int
+ct_histogram_add_many(struct ct_histogram *h, unsigned number, uint64_t n)
+{
+  if (number >= CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS) {
+    return CT_EINVAL;
+  }
+  while (!h->is_spread && (n > CT_HISTOGRAM_LOG_MAX || h->count + n > h->log_capacity)) {
+    if ((n <= CT_HISTOGRAM_LOG_MAX && h->log_capacity < CT_HISTOGRAM_LOG_MAX ? grow_log(h) : spread(h)) != 0) {
+      return CT_ENOMEM;
+    }
+  }
+  if (!h->is_spread) {
+    for (uint64_t i = 0; i < n; i++) {
+      h->log[h->count++] = (uint16_t)number;
+    }
+    return 0;
+  }
+  h->count += n;
+  return add_to_bucket(h, number / CT_HISTOGRAM_BUCKETS, number % CT_HISTOGRAM_BUCKETS,
+                       n > UINT32_MAX ? UINT32_MAX : (uint32_t)n);
+}
+
 void
 ct_histogram_destroy(struct ct_histogram *h)
 {

@@ -46,6 +46,13 @@ int ct_histogram_merge(struct ct_histogram *into, const struct ct_histogram *fro
  * (nearest rank), within the error above. 0 when the histogram is empty.
  */
 uint64_t ct_histogram_quantile(const struct ct_histogram *histogram, uint32_t permille);
+/* Buckets are numbered block * 64 + n. Calls visit for those that are not empty, in the order of their values. */
+void ct_histogram_each(const struct ct_histogram *histogram, void (*visit)(void *arg, unsigned bucket, uint64_t count),
+                       void *arg);
+/* The least value in a bucket, and how many values it is for. */
+uint64_t ct_histogram_bucket_least(unsigned bucket, uint64_t *width);
+/* Adds n values to a bucket, and to count, not to sum; a bucket that does not exist is CT_EINVAL. */
+int ct_histogram_add_many(struct ct_histogram *histogram, unsigned bucket, uint64_t n);
 void ct_histogram_destroy(struct ct_histogram *histogram);
 
 static inline unsigned

@@ -57,7 +57,7 @@ ct_spans_open(struct ct_trace *trace, uint32_t thread, enum ct_view_time time, s
   ct_span_clock_init(&spans->clock, trace, time);
   spans->fn_count = ct_trace_function_count(trace);
   spans->present = calloc((size_t)spans->fn_count + 1, sizeof(*spans->present));
-  spans->stop_offset = UINT64_MAX;
+  spans->stop_offset = spans->end_offset = UINT64_MAX;
   spans->batch_capacity = CT_SPANS_BATCH;
   spans->batch = malloc(CT_SPANS_BATCH * sizeof(*spans->batch));
   if (ct_trace_has_bounds(trace)) {
@@ -607,8 +607,9 @@ read_events(struct ct_spans *spans)
   if (!spans->stopped) {
     spans->event_pos = 0;
     spans->event_count = ct_cursor_next(spans->cursor, &spans->events);
-    spans->ended = spans->event_count == 0;
     spans->events_offset = ct_cursor_block_offset(spans->cursor);
+    spans->ended = spans->event_count == 0 || spans->events_offset >= spans->end_offset;
+    spans->event_count = spans->ended ? 0 : spans->event_count;
   }
   /* Frames that are entered before a block's own events belong to what was before it: whoever begins there has them. */
   uint64_t ordinal = ct_cursor_ordinal(spans->cursor);

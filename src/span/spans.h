@@ -43,6 +43,10 @@ uint64_t ct_spans_offset(const struct ct_spans *spans);    /* bytes of the threa
  */
 void ct_spans_stop_at(struct ct_spans *spans, uint64_t offset);
 bool ct_spans_stopped(const struct ct_spans *spans, uint64_t *offset);
+/* The stream ends before the block at this offset, for good: what is open there is open at its end. */
+void ct_spans_end_at(struct ct_spans *spans, uint64_t offset);
+uint64_t ct_spans_next_ordinal(const struct ct_spans *spans); /* of the next call */
+uint64_t ct_spans_last_tsc(const struct ct_spans *spans);     /* of the last event, 0: none */
 /* Frames that are open, on all stacks. */
 size_t ct_spans_open_frames(const struct ct_spans *spans);
 /* Calls visit for each, stack by stack, outermost first; below: the ordinal of the frame that it lies on. */

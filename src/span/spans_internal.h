@@ -56,6 +56,7 @@ struct ct_spans {
   uint64_t before;        /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
   uint64_t stop_offset;   /* the block that begins there is not read any more; UINT64_MAX: all are */
   uint64_t events_offset; /* of the block that the events are of */
+  uint64_t end_offset;    /* the stream ends before it */
   bool stopped;           /* the next events are of that block */
 };
 

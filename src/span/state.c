@@ -10,8 +10,8 @@
  *             function, flags, ordinal, enter, began, off, child ticks, and how long before it its function was on the
  *             thread's stacks at all, in own time and off the processor
  *
- * Differences are modulo 2^64, so nothing has to be ordered for them to come back as they were; what is nearly ordered is
- * short.
+ * Differences are modulo 2^64, so nothing has to be ordered for them to come back as they were; what is nearly ordered
+ * is short.
  */
 #include "span/spans_internal.h"
 
@@ -149,8 +149,8 @@ ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes)
 {
   struct saving s = {.spans = spans, .bytes = bytes};
   const struct ct_span_clock *clock = &spans->clock;
-  const uint64_t head[] = {clock->now,       clock->off,       clock->taken,     clock->off_since,     clock->off_until,
-                           clock->own_until, clock->in_gap,    clock->gap_since, clock->gap_ticks,     spans->last_tsc,
+  const uint64_t head[] = {clock->now,       clock->off,          clock->taken,     clock->off_since, clock->off_until,
+                           clock->own_until, clock->in_gap,       clock->gap_since, clock->gap_ticks, spans->last_tsc,
                            spans->ordinal,   spans->total_events, spans->lost};
   for (size_t i = 0; i < sizeof(head) / sizeof(head[0]); i++) {
     put(&s, head[i]);
@@ -291,7 +291,7 @@ reset(struct ct_spans *spans)
   spans->event_count = spans->event_pos = spans->count = spans->single_count = 0;
   spans->last_tsc = spans->total_events = spans->lost = spans->ordinal = spans->before = 0;
   spans->ended = spans->drained = spans->stopped = false;
-  spans->stop_offset = UINT64_MAX;
+  spans->stop_offset = spans->end_offset = UINT64_MAX;
 }
 
 static int
@@ -361,6 +361,24 @@ void
 ct_spans_stop_at(struct ct_spans *spans, uint64_t offset)
 {
   spans->stop_offset = offset;
+}
+
+uint64_t
+ct_spans_next_ordinal(const struct ct_spans *spans)
+{
+  return spans->ordinal;
+}
+
+uint64_t
+ct_spans_last_tsc(const struct ct_spans *spans)
+{
+  return spans->last_tsc;
+}
+
+void
+ct_spans_end_at(struct ct_spans *spans, uint64_t offset)
+{
+  spans->end_offset = offset;
 }
 
 bool

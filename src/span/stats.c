@@ -97,6 +97,19 @@ unwound_of(struct ct_stats *stats, const struct ct_fn_stats *fn)
   return *unwound;
 }
 
+struct ct_fn_stats *
+ct_stats_touch(struct ct_stats *stats, uint32_t id)
+{
+  struct ct_fn_stats *fn = &stats->fns[id < stats->fn_count ? id : stats->fn_count];
+  return fn->histogram != NULL || touch(stats, fn) == 0 ? fn : NULL;
+}
+
+uint64_t *
+ct_stats_unwound(struct ct_stats *stats, uint32_t id)
+{
+  return unwound_of(stats, &stats->fns[id < stats->fn_count ? id : stats->fn_count]);
+}
+
 /* Spans without a known and certain duration. */
 static __attribute__((noinline)) void
 add_other(struct ct_stats *stats, struct ct_fn_stats *fn, const struct ct_span *span)

@@ -62,6 +62,10 @@ int ct_stats_init(struct ct_stats *stats, uint32_t fn_count); /* 0 or CT_ENOMEM 
 void ct_stats_destroy(struct ct_stats *stats);                /* accepts a zeroed or destroyed one */
 void ct_stats_clear(struct ct_stats *stats);
 int ct_stats_add(struct ct_stats *stats, const struct ct_span *spans, size_t count);
+/* The statistics of a function, which is among the touched ones then; NULL when memory is exhausted. */
+struct ct_fn_stats *ct_stats_touch(struct ct_stats *stats, uint32_t fn);
+/* Its frames without a return, CT_SPAN_ENDS numbers; NULL likewise. */
+uint64_t *ct_stats_unwound(struct ct_stats *stats, uint32_t fn);
 int ct_stats_merge(struct ct_stats *into, const struct ct_stats *from);
 /* Of one function, which has another id in `into`. */
 int ct_stats_merge_one(struct ct_stats *into, uint32_t to, const struct ct_stats *from, uint32_t id);

@@ -19,6 +19,8 @@ const json_t *ct_trace_crash(const struct ct_trace *trace);
 /* The same of stacks.json. */
 const json_t *ct_trace_stacks(const struct ct_trace *trace);
 
+/* The directory, open as long as the trace. */
+int ct_trace_dir_fd(const struct ct_trace *trace);
 /* Of time off the processor only bounds are known (CT_AWAY_SOME). */
 bool ct_trace_has_bounds(const struct ct_trace *trace);
 /* Events in what is gone of the files. */
@@ -77,6 +79,18 @@ void ct_captures_free(struct ct_captures *captures);
 const char *ct_trace_prototype(struct ct_trace *trace, uint32_t fn);
 const char *ct_trace_constants(struct ct_trace *trace, uint32_t number);
 const char *ct_trace_prototypes_damage(struct ct_trace *trace);
+
+/*
+ * The blocks from one that begins at offset on, by their headers, `most` at the most; *count of them, fewer where the
+ * file ends or goes on with something else.
+ */
+struct ct_block_place {
+  uint64_t offset, end_offset;
+  uint32_t header_crc, number;
+};
+void ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64_t offset,
+                           struct ct_block_place *places, size_t most, size_t *count);
+#define CT_FIRST_BLOCK_OFFSET 64 /* after the file's header */
 
 /*
  * The next events in order, as a batch in the cursor's own storage, valid until the

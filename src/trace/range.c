@@ -71,6 +71,23 @@ ct_trace_window(const struct ct_trace *trace, size_t n, struct ct_trace_window *
   return window->begin_tsc != 0 && window->begin_tsc <= window->end_tsc;
 }
 
+void
+ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64_t offset, struct ct_block_place *places,
+                      size_t most, size_t *count)
+{
+  static_assert(CT_FIRST_BLOCK_OFFSET == sizeof(struct ct_file_header), "the blocks come after that");
+  struct ct_block_file *file = ct_trace_open_thread_file(trace, trace->threads[thread].index);
+  struct ct_block_header header;
+  *count = 0;
+  while (*count < most && file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
+         ct_block_header_ok(&header)) {
+    uint64_t end = offset + sizeof(header) + header.payload_bytes;
+    places[(*count)++] = (struct ct_block_place){offset, end, header.header_crc, header.number};
+    offset = end;
+  }
+  ct_block_file_close(file);
+}
+
 /* ---- for cursors ---- */
 
 uint64_t

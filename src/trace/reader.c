@@ -424,3 +424,9 @@ ct_trace_place(const struct ct_trace *trace, uint32_t *number, uint32_t *process
   *number = trace->place_trace;
   *process = trace->place_process;
 }
+
+int
+ct_trace_dir_fd(const struct ct_trace *trace)
+{
+  return trace->dir_fd;
+}

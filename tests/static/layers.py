@@ -22,7 +22,8 @@ ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memory, not of what is hooked
 ALLOWED["span"] = {"base", "trace"}
-ALLOWED["views"] = {"base", "trace", "span"}
+ALLOWED["index"] = {"base", "trace", "span"}
+ALLOWED["views"] = {"base", "trace", "span", "index"}
 ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"main", "work", "longjmp", "_Unwind_RaiseException", "_Unwind_Resume", "f", "g",
-                                    "h",    NULL};
+static const char *const names[] = {"main", "work", "longjmp", "_Unwind_RaiseException", "_Unwind_Resume", "f",
+                                    "g",    "h",    NULL};
 enum { FUNCTIONS = 8, EVENTS = 300000 };
 
 /* ---- ids ---- */
@@ -155,7 +155,8 @@ encode_at_random(struct ct_encoder *e, uint64_t seed)
   }
 }
 
-/* Goes through the stream block by block; what comes out of each, from what is known at its begin, is what came before. */
+/* Goes through the stream block by block; what comes out of each, from what is known at its begin, is what came before.
+ */
 static void
 check_places(struct ct_trace *trace, enum ct_view_time time)
 {

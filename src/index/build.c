@@ -1,0 +1,654 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the trace to its index. Each thread's stream is read once, from where its index ends, by one builder of spans.
+ * How many blocks a granule gets is decided where it begins, by what the one before cost. It is for good only when there
+ * is a block after it: else the recording may go on there.
+ *
+ * Workers take threads from a list, the longest first, as the report's do.
+ */
+#include "index/index_internal.h"
+
+#include "base/branch.h"
+#include "base/crc32c.h"
+#include "trace/format.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
+#define LONG_NS    10000u    /* spans of that duration are kept whole, if they are not too many */
+#define LONG_SHARE 100u      /* too many: more than this part of the trace's bytes ... */
+#define LONG_FREE  (64u << 10) /* ... and more than this */
+
+struct function_sum {
+  uint64_t calls, self_ticks, total_ticks, max_ticks;
+};
+
+struct job {
+  struct ct_index *index;
+  uint32_t *order; /* threads */
+  const struct ct_view_progress *progress;
+  uint64_t total_bytes;
+  bool is_complete;
+  /* Relaxed: plain counters; the results are handed over by pthread_join. */
+  _Atomic uint32_t next;
+  _Atomic uint64_t done_bytes;
+  _Atomic bool stop;
+};
+
+struct worker {
+  struct job *job;
+  struct ct_index_sums kept, tail;
+  struct function_sum *functions; /* of the granule in hand, of each function and one for all other ids */
+  uint32_t *touched;
+  uint32_t touched_count;
+  pthread_t thread;
+  bool reports_progress;
+  int code;
+  struct ct_diag diag;
+};
+
+/* A thread being read. */
+struct reading {
+  struct worker *worker;
+  struct ct_index_thread *thread;
+  struct ct_spans *spans;
+  struct ct_index_sums *sums; /* the granule in hand goes to these */
+  struct ct_granule granule;
+  struct ct_span_bytes long_spans;
+  uint64_t begin_ordinal; /* of the granule in hand */
+  uint64_t events_before;
+  uint64_t per_block; /* bytes of functions and long spans, of the granule before, a block of it */
+  uint64_t block_bytes;
+};
+
+int
+ct_index_sums_init(struct ct_index_sums *sums, const struct ct_trace *trace)
+{
+  *sums = (struct ct_index_sums){0};
+  return ct_stats_init(&sums->stats, ct_trace_function_count(trace));
+}
+
+void
+ct_index_sums_free(struct ct_index_sums *sums)
+{
+  if (sums->stats.fns != NULL) {
+    ct_stats_destroy(&sums->stats);
+  }
+  ct_edges_free(&sums->edges);
+}
+
+/* ---- arrays that grow ---- */
+
+static int
+grow(void **array, uint64_t *capacity, uint64_t need, size_t size)
+{
+  if (need <= *capacity) {
+    return 0;
+  }
+  uint64_t more = *capacity * 2 > need ? *capacity * 2 : need;
+  void *grown = reallocarray(*array, more, size);
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  *array = grown;
+  *capacity = more;
+  return 0;
+}
+
+static int
+add_crossing(struct ct_index_part *part, uint64_t ordinal, uint32_t depth)
+{
+  void *crossings = part->crossings;
+  int code = grow(&crossings, &part->crossing_capacity, part->crossing_count + 1, sizeof(*part->crossings));
+  part->crossings = crossings;
+  if (code == 0) {
+    part->crossings[part->crossing_count++] =
+        (struct ct_crossing){.ordinal = ordinal, .granule = (uint32_t)part->granule_count, .depth = depth};
+  }
+  return code;
+}
+
+static int
+add_blob(struct ct_index_part *part, const struct ct_span_bytes *bytes)
+{
+  void *blob = part->blob;
+  int code = grow(&blob, &part->blob_capacity, part->blob_bytes + bytes->size, 1);
+  part->blob = blob;
+  if (code == 0 && bytes->size != 0) {
+    memcpy(part->blob + part->blob_bytes, bytes->data, bytes->size);
+    part->blob_bytes += bytes->size;
+  }
+  return code;
+}
+
+/* ---- spans into the granule ---- */
+
+/* Whole, relative to the granule; ct_granule_next_span reads it. */
+static int
+put_long(struct reading *r, const struct ct_span *span)
+{
+  struct ct_span_bytes *bytes = &r->long_spans;
+  if (ct_span_bytes_reserve(bytes, 16 * 10) != 0) {
+    return CT_ENOMEM;
+  }
+  uint64_t since = span->enter_tsc - r->granule.first_tsc;
+  const uint64_t numbers[] = {span->ordinal + 1,
+                              span->ordinal - span->parent_ordinal,
+                              since << 1 ^ (uint64_t)((int64_t)since >> 63),
+                              span->end_tsc - span->enter_tsc,
+                              span->duration_ticks,
+                              span->self_ticks,
+                              span->off_ticks,
+                              span->fn,
+                              (uint32_t)(span->caller_fn + 1),
+                              span->depth,
+                              span->context,
+                              span->end | (uint32_t)span->uncertain << 5};
+  uint8_t *at = bytes->data + bytes->size;
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    at = ct_varint_put(at, numbers[i]);
+  }
+  bytes->size = (size_t)(at - bytes->data);
+  return 0;
+}
+
+static uint64_t
+take(const uint8_t **at, const uint8_t *end, bool *ok)
+{
+  uint64_t value = 0;
+  const uint8_t *next = *ok ? ct_varint_get(*at, end, &value) : NULL;
+  *ok = next != NULL;
+  *at = next != NULL ? next : *at;
+  return value;
+}
+
+bool
+ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule, struct ct_span *span)
+{
+  bool ok = *at < end;
+  *span = (struct ct_span){0};
+  span->ordinal = take(at, end, &ok) - 1;
+  span->parent_ordinal = span->ordinal - take(at, end, &ok);
+  uint64_t since = take(at, end, &ok);
+  span->enter_tsc = granule->first_tsc + (since >> 1 ^ (0 - (since & 1)));
+  span->end_tsc = span->enter_tsc + take(at, end, &ok);
+  span->duration_ticks = take(at, end, &ok);
+  span->self_ticks = take(at, end, &ok);
+  span->off_ticks = take(at, end, &ok);
+  span->fn = (uint32_t)take(at, end, &ok);
+  span->caller_fn = (uint32_t)take(at, end, &ok) - 1;
+  span->depth = (uint32_t)take(at, end, &ok);
+  span->context = (uint32_t)take(at, end, &ok);
+  uint64_t end_word = take(at, end, &ok);
+  span->end = end_word & 31;
+  span->uncertain = (uint8_t)(end_word >> 5);
+  return ok && span->end < CT_SPAN_ENDS;
+}
+
+bool
+ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granule_function *function)
+{
+  bool ok = *at < end;
+  function->fn += (uint32_t)take(at, end, &ok); /* the first one: from 0 on */
+  function->calls = take(at, end, &ok);
+  function->self_ticks = take(at, end, &ok);
+  function->total_ticks = take(at, end, &ok);
+  function->max_ticks = take(at, end, &ok);
+  return ok;
+}
+
+static int
+add_span(struct reading *r, const struct ct_span *span)
+{
+  struct worker *w = r->worker;
+  struct ct_granule *g = &r->granule;
+  uint32_t fn = span->fn < w->kept.stats.fn_count ? span->fn : w->kept.stats.fn_count;
+  struct function_sum *sum = &w->functions[fn];
+  if (sum->calls++ == 0) {
+    w->touched[w->touched_count++] = fn;
+  }
+  g->spans++;
+  if (CT_UNLIKELY(span->end == CT_SPAN_COUNTED || span->end == CT_SPAN_ORPHAN)) {
+    return 0;
+  }
+  uint64_t duration = span->duration_ticks;
+  sum->self_ticks += span->self_ticks;
+  sum->total_ticks += span->fresh_ticks;
+  sum->max_ticks = duration > sum->max_ticks ? duration : sum->max_ticks;
+  g->max_ticks = duration > g->max_ticks ? duration : g->max_ticks;
+  g->least_depth = span->depth < g->least_depth ? span->depth : g->least_depth;
+  g->most_depth = span->depth > g->most_depth ? span->depth : g->most_depth;
+  int code = 0;
+  if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE)) {
+    code = add_crossing(&r->thread->part, span->ordinal, span->depth);
+  }
+  if (CT_UNLIKELY(duration >= r->thread->long_ticks) && code == 0) {
+    code = put_long(r, span);
+  }
+  uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
+  return code != 0 ? code
+                   : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
+}
+
+/* Reads spans up to where the builder stops. */
+static int
+read_granule(struct reading *r)
+{
+  const struct ct_span *batch;
+  size_t count;
+  int code;
+  while ((code = ct_spans_next(r->spans, &batch, &count)) == 0 && count != 0) {
+    for (size_t i = 0; i < count && code == 0; i++) {
+      code = add_span(r, &batch[i]);
+    }
+    if (code == 0) {
+      code = ct_stats_add(&r->sums->stats, batch, count);
+    }
+    if (code != 0) {
+      break;
+    }
+    r->granule.last_tsc = batch[count - 1].end_tsc > r->granule.last_tsc ? batch[count - 1].end_tsc
+                                                                         : r->granule.last_tsc;
+  }
+  return code;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* The functions of the granule, by id, each relative to the one before. Empties the sums. */
+static int
+put_functions(struct reading *r, struct ct_span_bytes *bytes)
+{
+  struct worker *w = r->worker;
+  uint32_t before = 0;
+  int code = ct_span_bytes_reserve(bytes, (size_t)w->touched_count * 50);
+  qsort(w->touched, w->touched_count, sizeof(*w->touched), compare_ids);
+  for (uint32_t i = 0; i < w->touched_count; i++) {
+    struct function_sum *sum = &w->functions[w->touched[i]];
+    if (code == 0) {
+      uint8_t *at = bytes->data + bytes->size;
+      at = ct_varint_put(at, w->touched[i] - before);
+      at = ct_varint_put(at, sum->calls);
+      at = ct_varint_put(at, sum->self_ticks);
+      at = ct_varint_put(at, sum->total_ticks);
+      at = ct_varint_put(at, sum->max_ticks);
+      bytes->size = (size_t)(at - bytes->data);
+    }
+    before = w->touched[i];
+    *sum = (struct function_sum){0};
+  }
+  w->touched_count = 0;
+  return code;
+}
+
+/* Too many spans are kept whole: from now on only longer ones. */
+static void
+bound_long_spans(struct ct_index_thread *thread)
+{
+  if (thread->long_bytes > LONG_FREE && thread->long_bytes > thread->payload_bytes / LONG_SHARE) {
+    thread->long_ticks *= 2;
+  }
+}
+
+/* The granule in hand is whole: its bytes go to the thread's, after the state that is there already. */
+static int
+end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
+{
+  struct ct_index_part *part = &r->thread->part;
+  struct ct_granule *g = &r->granule;
+  uint64_t begin = state->size, bytes = end_offset - g->offset;
+  uint64_t last = ct_spans_last_tsc(r->spans);
+  g->last_tsc = last > g->last_tsc ? last : g->last_tsc;
+  g->state_bytes = (uint32_t)state->size;
+  int code = put_functions(r, state);
+  g->function_bytes = (uint32_t)(state->size - begin);
+  g->long_bytes = (uint32_t)r->long_spans.size;
+  g->blob = part->blob_bytes;
+  if (code == 0 && (code = add_blob(part, state)) == 0) {
+    code = add_blob(part, &r->long_spans);
+  }
+  void *granules = part->granules;
+  if (code == 0) {
+    code = grow(&granules, &part->granule_capacity, part->granule_count + 1, sizeof(*g));
+    part->granules = granules;
+  }
+  if (code != 0) {
+    return code;
+  }
+  g->crc = ct_crc32c(0, part->blob + g->blob, part->blob_bytes - g->blob);
+  part->granules[part->granule_count++] = *g;
+  r->thread->spans += g->spans;
+  r->thread->long_bytes += r->long_spans.size;
+  r->thread->payload_bytes += bytes;
+  r->per_block = (g->function_bytes + g->long_bytes) / (g->blocks + 1) + 1;
+  r->block_bytes = bytes / (g->blocks + 1) + 1;
+  r->long_spans.size = 0;
+  bound_long_spans(r->thread);
+  struct job *job = r->worker->job;
+  uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
+  if (r->worker->reports_progress && job->progress->update != NULL) {
+    job->progress->update(job->progress->arg, done, job->total_bytes);
+  }
+  return 0;
+}
+
+/* How many blocks the next granule is to have, when what is known at its begin takes so many bytes. */
+static uint32_t
+granule_blocks(const struct reading *r, size_t state_bytes)
+{
+  uint64_t fixed = (state_bytes + GRANULE_FIXED_BYTES) * CT_INDEX_SHARE;
+  uint64_t growing = r->per_block * CT_INDEX_SHARE / 4; /* functions repeat from block to block */
+  uint64_t gain = r->block_bytes > growing ? r->block_bytes - growing : r->block_bytes / 4 + 1;
+  uint64_t blocks = fixed / gain + 1;
+  return blocks < CT_GRANULE_BLOCKS_MAX ? (uint32_t)blocks : CT_GRANULE_BLOCKS_MAX;
+}
+
+static uint64_t
+file_end(const struct ct_block_place *places, size_t count, uint64_t offset)
+{
+  return count != 0 ? places[count - 1].end_offset : offset;
+}
+
+/* Of the granules so far nothing changes any more; the stream goes on at end_offset. */
+static int
+keep_so_far(struct reading *r, const struct ct_block_place *last)
+{
+  struct ct_index_thread *thread = r->thread;
+  thread->kept_granules = thread->part.granule_count;
+  thread->kept_crossings = thread->part.crossing_count;
+  thread->kept_blob = thread->part.blob_bytes;
+  thread->kept_spans = thread->spans;
+  thread->end_offset = last->end_offset;
+  thread->last_offset = last->offset;
+  thread->last_crc = last->header_crc;
+  thread->end_state.size = 0;
+  return ct_spans_save(r->spans, &thread->end_state);
+}
+
+static void
+begin_granule(struct reading *r, uint64_t offset)
+{
+  r->granule = (struct ct_granule){.offset = offset, .least_depth = UINT32_MAX};
+  r->granule.first_ordinal = r->begin_ordinal = ct_spans_next_ordinal(r->spans);
+  r->granule.first_tsc = r->granule.last_tsc = ct_spans_last_tsc(r->spans);
+}
+
+static void
+note_end(struct reading *r)
+{
+  r->sums->stats.gap_ticks += ct_spans_gap_ticks(r->spans);
+  r->sums->stats.lost += ct_spans_lost(r->spans);
+  r->thread->events = ct_spans_events(r->spans);
+  r->thread->lost = ct_spans_lost(r->spans);
+  r->thread->is_damaged = ct_spans_state(r->spans) == CT_CURSOR_DAMAGED && r->thread->payload_bytes != 0;
+}
+
+/* What is left of the stream, with the calls that are open at its end. */
+static int
+read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, size_t blocks)
+{
+  struct ct_index_thread *thread = r->thread;
+  bool is_complete = r->worker->job->is_complete;
+  ct_spans_stop_at(r->spans, UINT64_MAX);
+  r->sums = is_complete ? &r->worker->kept : &r->worker->tail;
+  if (!is_complete) {
+    ct_spans_end_at(r->spans, end_offset);
+    thread->tail_end = end_offset;
+  }
+  int code = read_granule(r);
+  r->granule.blocks = (uint32_t)blocks;
+  if (code == 0) {
+    code = end_granule(r, state, end_offset);
+  }
+  note_end(r);
+  return code;
+}
+
+/* From the end of what the thread has of an index to the end of its stream. */
+static int
+read_thread(struct reading *r, uint32_t number)
+{
+  struct ct_trace *trace = r->worker->job->index->trace;
+  struct ct_index_thread *thread = r->thread;
+  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX + 1];
+  uint64_t offset = thread->end_offset;
+  struct ct_span_bytes state = {0};
+  int code = 0;
+  if (thread->end_state.size != 0) {
+    code = ct_spans_restore(r->spans, offset, thread->end_state.data, thread->end_state.size);
+  }
+  for (bool more = true; code == 0 && more;) {
+    begin_granule(r, offset);
+    state.size = 0;
+    code = offset > CT_FIRST_BLOCK_OFFSET ? ct_spans_save(r->spans, &state) : 0;
+    uint32_t blocks = granule_blocks(r, state.size);
+    size_t count;
+    ct_trace_block_places(trace, number, offset, places, blocks + 1, &count);
+    more = count > blocks;
+    if (code != 0) {
+      break;
+    }
+    if (!more) {
+      code = read_rest(r, &state, file_end(places, count, offset), count);
+      break;
+    }
+    ct_spans_stop_at(r->spans, places[blocks - 1].end_offset);
+    r->sums = &r->worker->kept;
+    r->granule.blocks = blocks;
+    code = read_granule(r);
+    uint64_t stopped;
+    bool at_block = code == 0 && ct_spans_stopped(r->spans, &stopped);
+    offset = at_block ? stopped : places[blocks - 1].end_offset;
+    if (code == 0) {
+      code = end_granule(r, &state, places[blocks - 1].end_offset);
+    }
+    if (code == 0 && at_block) {
+      code = keep_so_far(r, &places[blocks - 1]);
+      thread->end_offset = offset;
+    } else if (code == 0) { /* it ended in the middle: damage */
+      note_end(r);
+      thread->is_damaged = true;
+      break;
+    }
+  }
+  free(state.data);
+  return code;
+}
+
+static int
+compare_crossings(const void *a, const void *b)
+{
+  const struct ct_crossing *x = a, *y = b;
+  return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
+}
+
+/* All that there is of a thread is for good when its recording is over. */
+static void
+finish_thread(struct job *job, struct ct_index_thread *thread)
+{
+  struct ct_index_part *part = &thread->part;
+  if (job->is_complete) {
+    thread->is_whole = true;
+    thread->kept_granules = part->granule_count;
+    thread->kept_crossings = part->crossing_count;
+    thread->kept_blob = part->blob_bytes;
+    thread->kept_spans = thread->spans;
+    thread->end_state.size = 0;
+  }
+  qsort(part->crossings, thread->kept_crossings, sizeof(*part->crossings), compare_crossings);
+  if (part->crossing_count > thread->kept_crossings) {
+    qsort(part->crossings + thread->kept_crossings, part->crossing_count - thread->kept_crossings,
+          sizeof(*part->crossings), compare_crossings);
+  }
+}
+
+static int
+build_thread(struct worker *worker, uint32_t number)
+{
+  struct ct_index *index = worker->job->index;
+  struct reading r = {.worker = worker, .thread = &index->threads[number], .block_bytes = 8192};
+  if (r.thread->is_whole) {
+    return 0;
+  }
+  if (r.thread->end_offset == 0) {
+    r.thread->end_offset = CT_FIRST_BLOCK_OFFSET;
+    r.thread->long_ticks = 1;
+    while (ct_trace_ticks_ns(index->trace, r.thread->long_ticks) < LONG_NS) {
+      r.thread->long_ticks *= 2;
+    }
+  }
+  int code = ct_index_part_own(&r.thread->part);
+  if (code == 0) {
+    code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
+  }
+  if (code == 0) {
+    code = read_thread(&r, number);
+    for (uint32_t i = 0; i < worker->kept.stats.touched_count && ct_trace_has_bounds(index->trace); i++) {
+      uint32_t fn = worker->kept.stats.touched[i];
+      worker->kept.stats.off[fn] += ct_spans_off_at_most(r.spans, fn);
+    }
+    finish_thread(worker->job, r.thread);
+  }
+  ct_spans_close(r.spans);
+  free(r.long_spans.data);
+  return code == CT_ENOMEM ? ct_fail(&worker->diag, code, "out of memory for the index of a thread") : code;
+}
+
+static void *
+work(void *arg)
+{
+  struct worker *w = arg;
+  struct job *job = w->job;
+  while (!atomic_load_explicit(&job->stop, memory_order_relaxed)) {
+    uint32_t i = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+    if (i >= job->index->thread_count) {
+      break;
+    }
+    w->code = build_thread(w, job->order[i]);
+    if (w->code != 0) {
+      atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+    }
+  }
+  return NULL;
+}
+
+static int
+worker_init(struct worker *w, struct job *job)
+{
+  size_t functions = (size_t)ct_trace_function_count(job->index->trace) + 1;
+  *w = (struct worker){.job = job};
+  w->functions = calloc(functions, sizeof(*w->functions));
+  w->touched = malloc(functions * sizeof(*w->touched));
+  return w->functions == NULL || w->touched == NULL || ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
+                 ct_index_sums_init(&w->tail, job->index->trace) != 0
+             ? CT_ENOMEM
+             : 0;
+}
+
+static void
+worker_free(struct worker *w)
+{
+  free(w->functions);
+  free(w->touched);
+  ct_index_sums_free(&w->kept);
+  ct_index_sums_free(&w->tail);
+}
+
+static int
+merge_sums(struct ct_index_sums *into, const struct ct_index_sums *from)
+{
+  int code = ct_stats_merge(&into->stats, &from->stats);
+  return code != 0 ? code : ct_edges_merge(&into->edges, &from->edges);
+}
+
+static int
+run_workers(struct job *job, unsigned count, struct ct_index_sums *kept, struct ct_index_sums *tail,
+            struct ct_diag *diag)
+{
+  struct worker workers[WORKERS_MAX];
+  unsigned begun = 0;
+  int code = 0;
+  for (; begun < count && begun < WORKERS_MAX; begun++) {
+    struct worker *w = &workers[begun];
+    if (worker_init(w, job) != 0 || (begun != 0 && pthread_create(&w->thread, NULL, work, w) != 0)) {
+      worker_free(w);
+      break;
+    }
+  }
+  if (begun == 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  workers[0].reports_progress = true;
+  work(&workers[0]);
+  for (unsigned i = 0; i < begun; i++) {
+    struct worker *w = &workers[i];
+    if (i != 0) {
+      pthread_join(w->thread, NULL);
+    }
+    if (code == 0 && w->code != 0) {
+      code = ct_fail(diag, w->code, "%s", w->diag.text);
+    }
+    if (code == 0 && (merge_sums(kept, &w->kept) != 0 || merge_sums(tail, &w->tail) != 0)) {
+      code = ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+    }
+    worker_free(w);
+  }
+  return code;
+}
+
+struct sized_thread {
+  uint64_t bytes;
+  uint32_t number;
+};
+
+static int
+compare_sizes(const void *a, const void *b)
+{
+  const struct sized_thread *x = a, *y = b;
+  if (x->bytes != y->bytes) {
+    return x->bytes < y->bytes ? 1 : -1;
+  }
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+int
+ct_index_build(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress,
+               struct ct_index_sums *kept, struct ct_index_sums *tail, struct ct_diag *diag)
+{
+  static const struct ct_view_progress none;
+  struct job job = {.index = index,
+                    .progress = progress != NULL ? progress : &none,
+                    .is_complete = ct_trace_is_complete(index->trace)};
+  struct sized_thread *sized = malloc(((size_t)index->thread_count + 1) * sizeof(*sized));
+  job.order = malloc(((size_t)index->thread_count + 1) * sizeof(*job.order));
+  if (sized == NULL || job.order == NULL) {
+    free(sized);
+    free(job.order);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    uint64_t bytes = ct_trace_thread(index->trace, i)->file_bytes, have = index->threads[i].end_offset;
+    sized[i] = (struct sized_thread){index->threads[i].is_whole || bytes < have ? 0 : bytes - have, i};
+    job.total_bytes += sized[i].bytes;
+  }
+  qsort(sized, index->thread_count, sizeof(*sized), compare_sizes);
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    job.order[i] = sized[i].number;
+  }
+  free(sized);
+  unsigned count = workers < index->thread_count ? workers : index->thread_count;
+  int code = run_workers(&job, count != 0 ? count : 1, kept, tail, diag);
+  free(job.order);
+  if (job.progress->finish != NULL) {
+    job.progress->finish(job.progress->arg);
+  }
+  return code;
+}

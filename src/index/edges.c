@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* Who called whom: a hash table of pairs of functions with open addressing. */
+#include "index/index_internal.h"
+
+#include <stdlib.h>
+
+enum { FIRST_CAPACITY = 1024 };
+
+static size_t
+slot_of(const struct ct_edge_table *table, uint32_t caller, uint32_t fn)
+{
+  uint64_t hash = ((uint64_t)caller << 32 | fn) * UINT64_C(0x9E3779B97F4A7C15);
+  size_t at = (size_t)(hash >> 20) & (table->capacity - 1);
+  while (table->slots[at].calls != 0 && (table->slots[at].caller != caller || table->slots[at].fn != fn)) {
+    at = (at + 1) & (table->capacity - 1);
+  }
+  return at;
+}
+
+static int
+grow(struct ct_edge_table *table)
+{
+  struct ct_edge_table larger = {.capacity = table->capacity == 0 ? FIRST_CAPACITY : table->capacity * 2};
+  larger.slots = calloc(larger.capacity, sizeof(*larger.slots));
+  if (larger.slots == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (table->slots[i].calls != 0) {
+      larger.slots[slot_of(&larger, table->slots[i].caller, table->slots[i].fn)] = table->slots[i];
+    }
+  }
+  larger.count = table->count;
+  free(table->slots);
+  *table = larger;
+  return 0;
+}
+
+int
+ct_edges_add(struct ct_edge_table *table, uint32_t caller, uint32_t fn, uint64_t calls, uint64_t total_ticks,
+             uint64_t self_ticks)
+{
+  if (table->count * 2 >= table->capacity && grow(table) != 0) {
+    return CT_ENOMEM;
+  }
+  struct ct_index_edge *edge = &table->slots[slot_of(table, caller, fn)];
+  table->count += edge->calls == 0;
+  edge->caller = caller;
+  edge->fn = fn;
+  edge->calls += calls;
+  edge->total_ticks += total_ticks;
+  edge->self_ticks += self_ticks;
+  return 0;
+}
+
+int
+ct_edges_merge(struct ct_edge_table *into, const struct ct_edge_table *from)
+{
+  int code = 0;
+  for (size_t i = 0; i < from->capacity && code == 0; i++) {
+    const struct ct_index_edge *edge = &from->slots[i];
+    if (edge->calls != 0) {
+      code = ct_edges_add(into, edge->caller, edge->fn, edge->calls, edge->total_ticks, edge->self_ticks);
+    }
+  }
+  return code;
+}
+
+void
+ct_edges_free(struct ct_edge_table *table)
+{
+  free(table->slots);
+  *table = (struct ct_edge_table){0};
+}
+
+static int
+compare(const void *a, const void *b)
+{
+  const struct ct_index_edge *x = a, *y = b;
+  if (x->calls != y->calls) {
+    return x->calls < y->calls ? 1 : -1;
+  }
+  return x->fn != y->fn ? (x->fn > y->fn) - (x->fn < y->fn) : (x->caller > y->caller) - (x->caller < y->caller);
+}
+
+int
+ct_edges_list(const struct ct_edge_table *table, struct ct_index_edge **list, size_t *count)
+{
+  struct ct_index_edge *edges = malloc((table->count + 1) * sizeof(*edges));
+  size_t n = 0;
+  if (edges == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (table->slots[i].calls != 0) {
+      edges[n++] = table->slots[i];
+    }
+  }
+  qsort(edges, n, sizeof(*edges), compare);
+  *list = edges;
+  *count = n;
+  return 0;
+}

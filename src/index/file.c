@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file of the index, spans.cti in the directory of the trace; docs/format.md has the same. Little endian; every part
+ * begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
+ *
+ *   header     below, 96 bytes
+ *   threads    below, 152 bytes each
+ *   and where these say: granules (index_internal.h, 80 bytes), crossings (16), bytes of granules, the builder's state;
+ *   statistics (stats_bytes.c), edges (struct ct_index_edge, 32 bytes)
+ *
+ * Nothing in it is believed: sizes and offsets are compared with the file's size, CRCs are checked, and each thread's
+ * last block must be in the trace as it was. Read and not mapped: a file that is cut short meanwhile must not become a
+ * bus error.
+ */
+#include "index/index_internal.h"
+
+#include "base/crc32c.h"
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_NAME    "spans.cti"
+#define FILE_NEW     "spans.cti.new"
+#define FILE_MAGIC   0x58495443u /* "CTIX" */
+#define FILE_VERSION 1u
+
+struct piece {
+  uint64_t offset, bytes;
+};
+
+struct file_header {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t header_crc; /* of the header and the threads, with this field 0 */
+  uint32_t sums_crc;   /* of the statistics and the edges */
+  uint64_t file_bytes;
+  uint64_t start_ns; /* of the trace */
+  uint32_t thread_count;
+  uint32_t function_count;
+  struct piece stats, edges;
+  uint64_t reserved[3];
+};
+static_assert(sizeof(struct file_header) == 96, "as in the file");
+
+enum { WHOLE = 1, DAMAGED = 2 };
+struct file_thread {
+  uint32_t index; /* N of thread_N */
+  uint32_t flags;
+  uint64_t end_offset, last_offset;
+  uint32_t last_crc;
+  uint32_t lists_crc; /* of granules, crossings and state */
+  uint64_t trace_bytes; /* of the thread's file, when it was whole */
+  uint64_t long_ticks, long_bytes, payload_bytes;
+  uint64_t spans, events, lost;
+  struct piece granules, crossings, blob, state;
+};
+static_assert(sizeof(struct file_thread) == 152, "as in the file");
+
+void
+ct_index_part_free(struct ct_index_part *part)
+{
+  if (part->granule_capacity != 0) {
+    free(part->granules);
+  }
+  if (part->crossing_capacity != 0) {
+    free(part->crossings);
+  }
+  if (part->blob_capacity != 0) {
+    free(part->blob);
+  }
+  *part = (struct ct_index_part){0};
+}
+
+static int
+own(void **array, uint64_t *capacity, uint64_t count, size_t size)
+{
+  if (*capacity != 0 || count == 0) {
+    return 0;
+  }
+  void *copy = reallocarray(NULL, count, size);
+  if (copy == NULL) {
+    return CT_ENOMEM;
+  }
+  memcpy(copy, *array, count * size);
+  *array = copy;
+  *capacity = count;
+  return 0;
+}
+
+int
+ct_index_part_own(struct ct_index_part *part)
+{
+  void *granules = part->granules, *crossings = part->crossings, *blob = part->blob;
+  int code = own(&granules, &part->granule_capacity, part->granule_count, sizeof(*part->granules));
+  part->granules = granules;
+  if (code == 0) {
+    code = own(&crossings, &part->crossing_capacity, part->crossing_count, sizeof(*part->crossings));
+    part->crossings = crossings;
+  }
+  if (code == 0) {
+    code = own(&blob, &part->blob_capacity, part->blob_bytes, 1);
+    part->blob = blob;
+  }
+  return code;
+}
+
+/* ---- reading ---- */
+
+/* The bytes of a piece, which is to be of items of a size; NULL: it is not in the file, or not of whole items. */
+static uint8_t *
+piece_of(const struct ct_index *index, const struct piece *piece, size_t item_bytes, uint64_t *count)
+{
+  if (piece->offset > index->file_bytes || piece->bytes > index->file_bytes - piece->offset ||
+      (piece->offset & 7) != 0 || piece->bytes % item_bytes != 0) {
+    return NULL;
+  }
+  *count = piece->bytes / item_bytes;
+  return index->file + piece->offset;
+}
+
+static bool
+granules_ok(const struct ct_index_part *part)
+{
+  for (uint64_t i = 0; i < part->granule_count; i++) {
+    const struct ct_granule *g = &part->granules[i];
+    uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
+    if (g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
+        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal))) {
+      return false;
+    }
+  }
+  for (uint64_t i = 0; i < part->crossing_count; i++) {
+    if (part->crossings[i].granule >= part->granule_count ||
+        (i > 0 && part->crossings[i].ordinal < part->crossings[i - 1].ordinal)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Is the trace's thread what the record is about? */
+static bool
+thread_fits(const struct ct_index *index, uint32_t number, const struct file_thread *record)
+{
+  const struct ct_trace_thread *thread = ct_trace_thread(index->trace, number);
+  if (record->flags & WHOLE) {
+    if (!ct_trace_is_complete(index->trace) || thread->file_bytes != record->trace_bytes) {
+      return false;
+    }
+  } else if (thread->file_bytes < record->end_offset || ct_trace_has_bounds(index->trace)) {
+    return false;
+  }
+  if (record->last_crc == 0) {
+    return record->end_offset <= CT_FIRST_BLOCK_OFFSET || (record->flags & WHOLE) != 0;
+  }
+  struct ct_block_place place;
+  size_t count;
+  ct_trace_block_places(index->trace, number, record->last_offset, &place, 1, &count);
+  return count == 1 && place.header_crc == record->last_crc;
+}
+
+static int
+load_thread(struct ct_index *index, uint32_t number, const struct file_thread *record)
+{
+  struct ct_index_thread *thread = &index->threads[number];
+  struct ct_index_part *part = &thread->part;
+  uint64_t state_bytes;
+  if (!thread_fits(index, number, record)) {
+    return CT_EFORMAT;
+  }
+  part->granules = (void *)piece_of(index, &record->granules, sizeof(*part->granules), &part->granule_count);
+  part->crossings = (void *)piece_of(index, &record->crossings, sizeof(*part->crossings), &part->crossing_count);
+  part->blob = piece_of(index, &record->blob, 1, &part->blob_bytes);
+  const uint8_t *state = piece_of(index, &record->state, 1, &state_bytes);
+  if (part->granules == NULL || part->crossings == NULL || part->blob == NULL || state == NULL) {
+    return CT_EFORMAT;
+  }
+  uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
+  crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
+  crc = ct_crc32c(crc, state, state_bytes);
+  if (crc != record->lists_crc || !granules_ok(part)) {
+    return CT_EFORMAT;
+  }
+  thread->end_state.data = malloc(state_bytes + 1);
+  if (thread->end_state.data == NULL) {
+    return CT_ENOMEM;
+  }
+  memcpy(thread->end_state.data, state, state_bytes);
+  thread->end_state.size = thread->end_state.capacity = state_bytes;
+  thread->kept_granules = part->granule_count;
+  thread->kept_crossings = part->crossing_count;
+  thread->kept_blob = part->blob_bytes;
+  thread->is_whole = (record->flags & WHOLE) != 0;
+  thread->is_damaged = (record->flags & DAMAGED) != 0;
+  thread->end_offset = record->end_offset;
+  thread->last_offset = record->last_offset;
+  thread->last_crc = record->last_crc;
+  thread->long_ticks = record->long_ticks;
+  thread->long_bytes = record->long_bytes;
+  thread->payload_bytes = record->payload_bytes;
+  thread->spans = thread->kept_spans = record->spans;
+  thread->events = record->events;
+  thread->lost = record->lost;
+  return 0;
+}
+
+static int
+load_sums(struct ct_index *index, const struct file_header *header, struct ct_index_sums *kept)
+{
+  uint64_t stats_bytes = 0, edge_count = 0;
+  const uint8_t *stats = piece_of(index, &header->stats, 1, &stats_bytes);
+  const uint8_t *edges = piece_of(index, &header->edges, sizeof(struct ct_index_edge), &edge_count);
+  if (stats == NULL || edges == NULL) {
+    return CT_EFORMAT;
+  }
+  uint32_t crc = ct_crc32c(0, stats, stats_bytes);
+  if (ct_crc32c(crc, edges, header->edges.bytes) != header->sums_crc) {
+    return CT_EFORMAT;
+  }
+  int code = ct_stats_take(&kept->stats, stats, stats_bytes);
+  for (uint64_t i = 0; i < edge_count && code == 0; i++) {
+    struct ct_index_edge edge;
+    memcpy(&edge, edges + i * sizeof(edge), sizeof(edge));
+    if (edge.calls != 0) {
+      code = ct_edges_add(&kept->edges, edge.caller, edge.fn, edge.calls, edge.total_ticks, edge.self_ticks);
+    }
+  }
+  return code;
+}
+
+/* The thread of the trace with this N; UINT32_MAX: it has none. They are in the same order nearly always. */
+static uint32_t
+find_thread(const struct ct_trace *trace, uint32_t guess, uint32_t index)
+{
+  uint32_t count = ct_trace_thread_count(trace);
+  if (guess < count && ct_trace_thread(trace, guess)->index == index) {
+    return guess;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    if (ct_trace_thread(trace, i)->index == index) {
+      return i;
+    }
+  }
+  return UINT32_MAX;
+}
+
+static int
+load_parts(struct ct_index *index, struct ct_index_sums *kept)
+{
+  struct file_header header;
+  memcpy(&header, index->file, sizeof(header));
+  uint64_t lists = sizeof(header) + (uint64_t)header.thread_count * sizeof(struct file_thread);
+  if (header.magic != FILE_MAGIC || header.version != FILE_VERSION || header.file_bytes != index->file_bytes ||
+      lists > index->file_bytes || header.start_ns != ct_trace_start_ns(index->trace) ||
+      header.function_count > ct_trace_function_count(index->trace)) {
+    return CT_EFORMAT;
+  }
+  uint32_t crc = header.header_crc;
+  memset(index->file + offsetof(struct file_header, header_crc), 0, sizeof(crc));
+  if (ct_crc32c(0, index->file, lists) != crc) {
+    return CT_EFORMAT;
+  }
+  for (uint32_t i = 0; i < header.thread_count; i++) {
+    struct file_thread record;
+    memcpy(&record, index->file + sizeof(header) + i * sizeof(record), sizeof(record));
+    uint32_t number = find_thread(index->trace, i, record.index);
+    int code = number != UINT32_MAX && index->threads[number].end_offset == 0 ? load_thread(index, number, &record)
+                                                                               : CT_EFORMAT;
+    if (code != 0) {
+      return code;
+    }
+  }
+  return load_sums(index, &header, kept);
+}
+
+int
+ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
+{
+  int fd = openat(ct_trace_dir_fd(index->trace), FILE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  struct stat st;
+  if (fd < 0) {
+    return CT_ENOENT;
+  }
+  int code = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct file_header)
+                 ? 0
+                 : CT_EFORMAT;
+  if (code == 0) {
+    index->file_bytes = (uint64_t)st.st_size;
+    index->file = malloc(index->file_bytes);
+    code = index->file == NULL ? CT_ENOMEM : 0;
+  }
+  if (code == 0 && ct_read_at(fd, index->file, index->file_bytes, 0) != index->file_bytes) {
+    code = CT_EFORMAT;
+  }
+  close(fd);
+  return code != 0 ? code : load_parts(index, kept);
+}
+
+/* ---- writing ---- */
+
+struct storing {
+  FILE *out;
+  uint64_t at;
+  bool failed;
+};
+
+static struct piece
+put_piece(struct storing *s, const void *data, uint64_t bytes)
+{
+  static const uint8_t zeros[8];
+  struct piece piece = {s->at, bytes};
+  uint64_t padding = (0 - bytes) & 7;
+  s->failed |= (bytes != 0 && fwrite(data, 1, bytes, s->out) != bytes) || fwrite(zeros, 1, padding, s->out) != padding;
+  s->at += bytes + padding;
+  return piece;
+}
+
+static void
+put_thread(struct storing *s, const struct ct_index *index, uint32_t number, struct file_thread *record)
+{
+  const struct ct_index_thread *thread = &index->threads[number];
+  const struct ct_index_part *part = &thread->part;
+  *record = (struct file_thread){.index = ct_trace_thread(index->trace, number)->index,
+                                 .flags = (thread->is_whole ? WHOLE : 0u) | (thread->is_damaged ? DAMAGED : 0u),
+                                 .end_offset = thread->end_offset,
+                                 .last_offset = thread->last_offset,
+                                 .last_crc = thread->last_crc,
+                                 .trace_bytes = ct_trace_thread(index->trace, number)->file_bytes,
+                                 .long_ticks = thread->long_ticks,
+                                 .long_bytes = thread->long_bytes,
+                                 .payload_bytes = thread->payload_bytes,
+                                 .spans = thread->kept_spans,
+                                 .events = thread->is_whole ? thread->events : 0,
+                                 .lost = thread->is_whole ? thread->lost : 0};
+  record->granules = put_piece(s, part->granules, thread->kept_granules * sizeof(*part->granules));
+  record->crossings = put_piece(s, part->crossings, thread->kept_crossings * sizeof(*part->crossings));
+  record->blob = put_piece(s, part->blob, thread->kept_blob);
+  record->state = put_piece(s, thread->end_state.data, thread->end_state.size);
+  uint32_t crc = ct_crc32c(0, part->granules, record->granules.bytes);
+  crc = ct_crc32c(crc, part->crossings, record->crossings.bytes);
+  record->lists_crc = ct_crc32c(crc, thread->end_state.data, thread->end_state.size);
+}
+
+static void
+put_sums(struct storing *s, const struct ct_index_sums *kept, struct file_header *header)
+{
+  struct ct_span_bytes stats = {0};
+  struct ct_index_edge *edges = NULL;
+  size_t edge_count = 0;
+  if (ct_stats_put(&kept->stats, &stats) != 0 || ct_edges_list(&kept->edges, &edges, &edge_count) != 0) {
+    s->failed = true;
+  } else {
+    header->stats = put_piece(s, stats.data, stats.size);
+    header->edges = put_piece(s, edges, edge_count * sizeof(*edges));
+    uint32_t crc = ct_crc32c(0, stats.data, stats.size);
+    header->sums_crc = ct_crc32c(crc, edges, header->edges.bytes);
+  }
+  free(stats.data);
+  free(edges);
+}
+
+static bool
+put_file(FILE *out, struct ct_index *index, const struct ct_index_sums *kept)
+{
+  size_t lists = sizeof(struct file_header) + index->thread_count * sizeof(struct file_thread);
+  uint8_t *head = calloc(1, lists);
+  struct storing s = {.out = out};
+  if (head == NULL) {
+    return false;
+  }
+  struct file_header *header = (void *)head;
+  struct file_thread *threads = (void *)(head + sizeof(*header));
+  put_piece(&s, head, lists); /* room for it */
+  for (uint32_t i = 0; i < index->thread_count && !s.failed; i++) {
+    put_thread(&s, index, i, &threads[i]);
+  }
+  *header = (struct file_header){.magic = FILE_MAGIC,
+                                 .version = FILE_VERSION,
+                                 .start_ns = ct_trace_start_ns(index->trace),
+                                 .thread_count = index->thread_count,
+                                 .function_count = ct_trace_function_count(index->trace)};
+  put_sums(&s, kept, header);
+  header->file_bytes = s.at;
+  header->header_crc = ct_crc32c(0, head, lists);
+  bool ok = !s.failed && fseek(out, 0, SEEK_SET) == 0 && fwrite(head, 1, lists, out) == lists && fflush(out) == 0;
+  index->file_bytes = s.at;
+  free(head);
+  return ok;
+}
+
+void
+ct_index_store(struct ct_index *index, const struct ct_index_sums *kept)
+{
+  int dir = ct_trace_dir_fd(index->trace);
+  unlinkat(dir, FILE_NEW, 0);
+  int fd = openat(dir, FILE_NEW, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  FILE *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+  if (out == NULL) {
+    if (fd >= 0) {
+      close(fd);
+      unlinkat(dir, FILE_NEW, 0);
+    }
+    return;
+  }
+  bool ok = put_file(out, index, kept);
+  if (fclose(out) != 0 || !ok || renameat(dir, FILE_NEW, dir, FILE_NAME) != 0) {
+    unlinkat(dir, FILE_NEW, 0);
+  }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening an index: from its file, from the trace, or from both; see index.h. */
+#include "index/index_internal.h"
+
+#include <stdlib.h>
+
+static void
+forget_threads(struct ct_index *index)
+{
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    ct_index_part_free(&index->threads[i].part);
+    free(index->threads[i].end_state.data);
+    index->threads[i] = (struct ct_index_thread){0};
+  }
+  free(index->file);
+  index->file = NULL;
+  index->file_bytes = 0;
+}
+
+void
+ct_index_close(struct ct_index *index)
+{
+  if (index == NULL) {
+    return;
+  }
+  forget_threads(index);
+  if (index->stats.fns != NULL) {
+    ct_stats_destroy(&index->stats);
+  }
+  free(index->threads);
+  free(index->edge_list);
+  free(index);
+}
+
+/* What its file has, if that is about this trace as it is now. */
+static int
+load(struct ct_index *index, struct ct_index_sums *kept)
+{
+  int code = ct_index_load(index, kept);
+  index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
+  if (code != 0) {
+    forget_threads(index);
+    ct_index_sums_free(kept);
+    return code == CT_ENOMEM ? code : ct_index_sums_init(kept, index->trace);
+  }
+  return 0;
+}
+
+static bool
+is_all_there(const struct ct_index *index)
+{
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    if (!index->threads[i].is_whole) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* What is for good: does it say more than the file, and is it worth one? */
+static bool
+is_worth_writing(const struct ct_index *index, uint64_t kept_before)
+{
+  uint64_t events = 0, kept = 0;
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    if (index->threads[i].is_damaged && !index->threads[i].is_whole) {
+      return false; /* what is not for good went into the sums */
+    }
+    events += index->threads[i].events;
+    kept += index->threads[i].kept_spans;
+  }
+  return events >= CT_INDEX_FILE_EVENTS && (is_all_there(index) || kept - kept_before > kept_before / 16);
+}
+
+static uint64_t
+kept_spans(const struct ct_index *index)
+{
+  uint64_t kept = 0;
+  for (uint32_t i = 0; i < index->thread_count; i++) {
+    kept += index->threads[i].kept_spans;
+  }
+  return kept;
+}
+
+static int
+complete(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress, struct ct_diag *diag)
+{
+  struct ct_index_sums kept, tail = {0};
+  int code = ct_index_sums_init(&kept, index->trace);
+  if (code == 0) {
+    code = load(index, &kept);
+  }
+  bool built = code == 0 && !is_all_there(index);
+  uint64_t before = kept_spans(index);
+  if (built) {
+    code = ct_index_sums_init(&tail, index->trace);
+    if (code == 0) {
+      code = ct_index_build(index, workers, progress, &kept, &tail, diag);
+      diag = code != 0 ? NULL : diag;
+    }
+    if (index->origin == CT_INDEX_FROM_FILE) {
+      index->origin = CT_INDEX_EXTENDED;
+    }
+    if (code == 0 && is_worth_writing(index, before)) {
+      ct_index_store(index, &kept);
+    }
+    if (code == 0 && (ct_stats_merge(&kept.stats, &tail.stats) != 0 || ct_edges_merge(&kept.edges, &tail.edges) != 0)) {
+      code = CT_ENOMEM;
+    }
+  }
+  if (code == 0) {
+    code = ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count);
+  }
+  if (code == 0) {
+    index->stats = kept.stats;
+    kept.stats = (struct ct_stats){0};
+  }
+  ct_index_sums_free(&kept);
+  ct_index_sums_free(&tail);
+  return code == CT_ENOMEM && diag != NULL ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
+}
+
+int
+ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+              struct ct_index **out, struct ct_diag *diag)
+{
+  struct ct_index *index = calloc(1, sizeof(*index));
+  uint32_t count = ct_trace_thread_count(trace);
+  if (index != NULL) {
+    index->threads = calloc((size_t)count + 1, sizeof(*index->threads));
+  }
+  if (index == NULL || index->threads == NULL) {
+    free(index);
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  index->trace = trace;
+  index->thread_count = count;
+  int code = complete(index, workers, progress, diag);
+  if (code != 0) {
+    ct_index_close(index);
+    return code;
+  }
+  *out = index;
+  return 0;
+}
+
+enum ct_index_origin
+ct_index_origin(const struct ct_index *index)
+{
+  return index->origin;
+}
+
+uint64_t
+ct_index_bytes(const struct ct_index *index)
+{
+  return index->file_bytes;
+}
+
+const struct ct_stats *
+ct_index_stats(const struct ct_index *index)
+{
+  return &index->stats;
+}
+
+size_t
+ct_index_edges(const struct ct_index *index, const struct ct_index_edge **edges)
+{
+  *edges = index->edge_list;
+  return index->edge_count;
+}
+
+void
+ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums)
+{
+  const struct ct_index_thread *t = &index->threads[thread];
+  *sums = (struct ct_index_thread_sums){t->spans, t->events, t->lost, t->is_damaged};
+}

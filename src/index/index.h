@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The index of a trace's spans: what lets a question be answered by reading a few blocks in place of all. It is never
+ * needed for a right answer: it is made of the trace, and made again where it does not fit.
+ *
+ * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 3 % of,
+ * 8 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
+ * spans ended in it, the least and greatest depth and the longest duration of those, and for each function of theirs the
+ * calls, the times and the longest one. Spans that begin in one granule and end in a later one are in a list by
+ * ordinal; the longest ones are there whole. Of the trace: the statistics of each function, and what each caller's
+ * calls of each function took.
+ *
+ * The file, spans.cti in the trace's directory, has these as they lie in memory (docs/format.md). Times are those of
+ * CT_TIME_WALL.
+ *
+ * While a recording goes on the index grows with it. What is after the last whole granule is read each time it is
+ * opened, and is not written: its calls that are open may end otherwise.
+ *
+ * Threads: an index may be used by several at once after it was opened; a scan is of one thread at a time.
+ */
+#ifndef CT_INDEX_INDEX_H
+#define CT_INDEX_INDEX_H
+
+#include "span/spans.h"
+#include "span/stats.h"
+
+struct ct_index; /* opaque */
+
+/*
+ * Opens the index of a trace that stays open as long: from its file where that fits, else (or what is missing of it) from
+ * the trace, with progress. A file is written when the trace has at least CT_INDEX_FILE_EVENTS events and the directory
+ * can be written to. workers: threads to read with. *out goes to ct_index_close. CT_ENOMEM, CT_EIO.
+ */
+#define CT_INDEX_FILE_EVENTS 2000000u
+int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                  struct ct_index **out, struct ct_diag *diag);
+void ct_index_close(struct ct_index *index); /* accepts NULL */
+
+enum ct_index_origin {
+  CT_INDEX_FROM_FILE = 0,     /* all of it was there */
+  CT_INDEX_EXTENDED = 1,      /* the trace had grown */
+  CT_INDEX_BUILT = 2,         /* there was none */
+  CT_INDEX_REBUILT = 3,       /* there was one that did not fit the trace, or was damaged */
+};
+enum ct_index_origin ct_index_origin(const struct ct_index *index);
+uint64_t ct_index_bytes(const struct ct_index *index); /* of its file, as it is or would be */
+
+/* Of the whole trace. Borrowed. */
+const struct ct_stats *ct_index_stats(const struct ct_index *index);
+
+/* The calls of one function that came from one other: durations added up, so that recursion counts again. */
+struct ct_index_edge {
+  uint32_t caller; /* UINT32_MAX: they have no caller on their stack */
+  uint32_t fn;
+  uint64_t calls, total_ticks, self_ticks;
+};
+size_t ct_index_edges(const struct ct_index *index, const struct ct_index_edge **edges);
+
+/* Of one of the trace's threads, by its place in the list. */
+struct ct_index_thread_sums {
+  uint64_t spans; /* that have ended, points and all */
+  uint64_t events, lost;
+  bool is_damaged; /* its file: what comes before that place is in the index */
+};
+void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
+
+/*
+ * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest ones first.
+ */
+struct ct_scan_filter {
+  bool has_thread, has_id, has_parent;
+  uint32_t thread;          /* place in the list */
+  uint64_t ordinal;         /* has_id: this one of that thread */
+  uint64_t parent_ordinal;  /* has_parent: these inside that one, of that thread; CT_NO_ORDINAL: those in none */
+  const uint8_t *functions; /* a byte for each function (and one for all other ids), 0: not these; NULL: all */
+  uint64_t start_from, start_to; /* clock readings; 0 and UINT64_MAX: any */
+  uint64_t end_from;
+  uint64_t least_ticks, most_ticks; /* of duration */
+  uint32_t least_depth, most_depth;
+  uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first */
+  bool with_others; /* ORPHAN and COUNTED too */
+};
+#define CT_SCAN_FILTER_ALL                                                                                             \
+  (struct ct_scan_filter)                                                                                              \
+  {                                                                                                                    \
+    .start_to = UINT64_MAX, .most_ticks = UINT64_MAX, .most_depth = UINT32_MAX                                         \
+  }
+
+struct ct_scan; /* opaque */
+int ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_scan **out,
+                 struct ct_diag *diag);
+void ct_scan_close(struct ct_scan *scan); /* accepts NULL */
+/* 0 and *span, NULL at the end, valid until the next call; CT_ENOMEM, CT_EFORMAT. */
+int ct_scan_next(struct ct_scan *scan, const struct ct_span **span);
+/* How many blocks were read for it so far. */
+uint64_t ct_scan_blocks(const struct ct_scan *scan);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* What build.c makes, file.c writes and reads, and scan.c asks. Nothing outside src/index includes this. */
+#ifndef CT_INDEX_INDEX_INTERNAL_H
+#define CT_INDEX_INDEX_INTERNAL_H
+
+#include "index/index.h"
+#include "trace/batch.h"
+
+#include <assert.h>
+
+enum {
+  CT_GRANULE_BLOCKS_MAX = 8,
+  CT_INDEX_SHARE = 32, /* what is kept of a granule is to be at most this part of its blocks' bytes */
+};
+
+/*
+ * As in the file:
+ *      0    8  offset of its first block in the thread's file
+ *      8    8  first_tsc, of its first block
+ *     16    8  last_tsc, of its last event or, of the last granule, where what was open has ended
+ *     24    8  first_ordinal, of its first call
+ *     32    8  max_ticks, the longest duration that ended in it
+ *     40    8  blob, where its bytes are among the thread's: state, functions, long spans, one after the other
+ *     48   12  their sizes
+ *     60    4  crc, CRC-32C of these bytes
+ *     64    4  least_depth, and
+ *     68    4  most_depth of spans that ended in it
+ *     72    4  spans that ended in it
+ *     76    4  blocks
+ */
+struct ct_granule {
+  uint64_t offset;
+  uint64_t first_tsc, last_tsc;
+  uint64_t first_ordinal;
+  uint64_t max_ticks;
+  uint64_t blob;
+  uint32_t state_bytes, function_bytes, long_bytes;
+  uint32_t crc;
+  uint32_t least_depth, most_depth;
+  uint32_t spans;
+  uint32_t blocks;
+};
+static_assert(sizeof(struct ct_granule) == 80, "as in the file");
+
+/* A span that ended in a later granule than it began in. */
+struct ct_crossing {
+  uint64_t ordinal;
+  uint32_t granule; /* where it ended */
+  uint32_t depth;
+};
+static_assert(sizeof(struct ct_crossing) == 16, "as in the file");
+
+/* Arrays that grow, or lie in the file as it was read (capacity 0). */
+struct ct_index_part {
+  struct ct_granule *granules;
+  struct ct_crossing *crossings; /* by ordinal, once it is finished */
+  uint8_t *blob;
+  uint64_t granule_count, crossing_count, blob_bytes;
+  uint64_t granule_capacity, crossing_capacity, blob_capacity;
+};
+
+struct ct_index_thread {
+  struct ct_index_part part;
+  /* What of it is for good, and goes into the file: up to the last whole granule, or all of a trace that is complete. */
+  uint64_t kept_granules, kept_crossings, kept_blob;
+  uint64_t end_offset;      /* of what is for good, in the thread's file */
+  uint32_t last_crc;        /* header_crc of the last block before that; 0: there is none */
+  uint64_t last_offset;     /* where that block begins */
+  bool is_whole;            /* what is for good is all, with the calls open at its end */
+  struct ct_span_bytes end_state; /* what the builder knows at end_offset, where it is not all */
+  uint64_t tail_end;        /* of a recording that goes on: what was there when it was read; 0: all was */
+  uint64_t long_ticks;      /* all spans of at least this duration are in the granules' lists */
+  uint64_t long_bytes, payload_bytes;
+  uint64_t spans, events, lost;
+  uint64_t kept_spans;
+  bool is_damaged;
+};
+
+struct ct_edge_table {
+  struct ct_index_edge *slots; /* open addressing; calls 0: free */
+  size_t capacity, count;      /* a power of two */
+};
+
+struct ct_index {
+  struct ct_trace *trace;
+  struct ct_index_thread *threads;
+  uint32_t thread_count;
+  struct ct_stats stats;     /* of all */
+  struct ct_edge_table edges;
+  struct ct_index_edge *edge_list;
+  size_t edge_count;
+  enum ct_index_origin origin;
+  uint64_t file_bytes;
+  uint8_t *file; /* as it was read; parts lie in it until they grow */
+};
+
+/* Of a granule and a function. */
+struct ct_granule_function {
+  uint32_t fn;
+  uint64_t calls, self_ticks, total_ticks, max_ticks;
+};
+/* Takes the next one from *at; false at the end, or where the bytes make no sense. */
+bool ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granule_function *function);
+/* The same of spans that are kept whole. thread is set by the caller. */
+bool ct_granule_next_span(const uint8_t **at, const uint8_t *end, const struct ct_granule *granule,
+                          struct ct_span *span);
+
+/* scan.c: the bytes of a granule are as they were written. */
+bool ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *granule);
+
+/* edges.c */
+int ct_edges_add(struct ct_edge_table *table, uint32_t caller, uint32_t fn, uint64_t calls, uint64_t total_ticks,
+                 uint64_t self_ticks);
+int ct_edges_merge(struct ct_edge_table *into, const struct ct_edge_table *from);
+void ct_edges_free(struct ct_edge_table *table);
+/* A list of them, by calls, the most first. *list is to be freed. */
+int ct_edges_list(const struct ct_edge_table *table, struct ct_index_edge **list, size_t *count);
+
+/* build.c: what is after the threads' parts for good, with what comes for good added to stats and edges, and the rest
+ * to those of the tail. */
+struct ct_index_sums {
+  struct ct_stats stats;
+  struct ct_edge_table edges;
+};
+int ct_index_build(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress,
+                   struct ct_index_sums *kept, struct ct_index_sums *tail, struct ct_diag *diag);
+int ct_index_sums_init(struct ct_index_sums *sums, const struct ct_trace *trace);
+void ct_index_sums_free(struct ct_index_sums *sums);
+
+/* file.c. Loads what fits; CT_ENOENT there is none, CT_EFORMAT: it does not fit. */
+int ct_index_load(struct ct_index *index, struct ct_index_sums *kept);
+/* Without a word where it cannot be written. */
+void ct_index_store(struct ct_index *index, const struct ct_index_sums *kept);
+void ct_index_part_free(struct ct_index_part *part);
+/* Arrays that lie in the file become the part's own. 0 or CT_ENOMEM. */
+int ct_index_part_own(struct ct_index_part *part);
+
+/* stats_bytes.c: statistics as bytes. */
+int ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes);
+/* Adds what is in the bytes; CT_EFORMAT. */
+int ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size);
+
+#endif

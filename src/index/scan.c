@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scans: the granules in which what is asked for may have ended, and of these the spans that it fits.
+ *
+ * A span is found where it ended. What tells where that may be: its thread; the ordinal of the span or of its parent,
+ * by which the granule of its begin is found, and the list of crossings for those that ended later; times, by those of
+ * the granules, where again what begins in them and ends later is in the list; depth, duration and function by what the
+ * granule says of the spans that ended in it. Where only spans are wanted that are long enough to be kept whole, no
+ * block is read.
+ *
+ * The longest ones: granules in the order of the longest span that may fit, until the shortest one found is longer than
+ * any that is to come.
+ */
+#include "index/index_internal.h"
+
+#include "base/branch.h"
+#include "base/crc32c.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct target {
+  uint64_t most_ticks; /* no span there that fits is longer */
+  uint32_t thread;
+  uint32_t granule;
+};
+
+struct ct_scan {
+  struct ct_index *index;
+  struct ct_scan_filter filter;
+  struct target *targets;
+  size_t target_count, target_capacity, next_target;
+
+  struct ct_spans *spans; /* of reading_thread; NULL: none yet */
+  uint32_t reading_thread;
+  uint32_t at_granule; /* where spans goes on; UINT32_MAX: nowhere */
+  const struct ct_span *batch;
+  size_t batch_count, batch_at;
+  bool in_blocks; /* spans gives those of the target in hand */
+
+  const uint8_t *kept_at, *kept_end; /* spans that are kept whole, of the target in hand; kept_at NULL: not these */
+  const struct ct_granule *granule;
+  struct ct_span span;
+
+  struct ct_span *longest; /* a heap, the shortest one first; sorted in the end */
+  size_t longest_count, longest_at;
+  bool is_sorted;
+  uint64_t blocks;
+};
+
+bool
+ct_granule_ok(const struct ct_index_part *part, const struct ct_granule *g)
+{
+  return ct_crc32c(0, part->blob + g->blob, (size_t)g->state_bytes + g->function_bytes + g->long_bytes) == g->crc;
+}
+
+/* ---- which granules ---- */
+
+static int
+add_target(struct ct_scan *scan, uint32_t thread, uint32_t granule, uint64_t most_ticks)
+{
+  if (scan->target_count == scan->target_capacity) {
+    size_t capacity = scan->target_capacity == 0 ? 64 : scan->target_capacity * 2;
+    struct target *targets = reallocarray(scan->targets, capacity, sizeof(*targets));
+    if (targets == NULL) {
+      return CT_ENOMEM;
+    }
+    scan->targets = targets;
+    scan->target_capacity = capacity;
+  }
+  scan->targets[scan->target_count++] = (struct target){most_ticks, thread, granule};
+  return 0;
+}
+
+/* Whether spans that fit may have ended in the granule, and how long they are at most. */
+static bool
+may_have(const struct ct_scan *scan, const struct ct_index_part *part, const struct ct_granule *g, uint64_t *most_ticks)
+{
+  const struct ct_scan_filter *f = &scan->filter;
+  *most_ticks = g->max_ticks;
+  if (g->spans == 0 || g->max_ticks < f->least_ticks || g->last_tsc < f->start_from || g->last_tsc < f->end_from ||
+      (!f->with_others && (g->most_depth < f->least_depth || g->least_depth > f->most_depth))) {
+    return false;
+  }
+  if (f->functions == NULL) {
+    return true;
+  }
+  const uint8_t *at = part->blob + g->blob + g->state_bytes, *end = at + g->function_bytes;
+  struct ct_granule_function function = {0};
+  bool found = false;
+  *most_ticks = 0;
+  while (ct_granule_next_function(&at, end, &function)) {
+    uint32_t fn = function.fn < scan->index->stats.fn_count ? function.fn : scan->index->stats.fn_count;
+    if (f->functions[fn] != 0) {
+      found = true;
+      *most_ticks = function.max_ticks > *most_ticks ? function.max_ticks : *most_ticks;
+    }
+  }
+  return found && *most_ticks >= f->least_ticks;
+}
+
+static int
+consider(struct ct_scan *scan, uint32_t thread, uint64_t granule)
+{
+  const struct ct_index_part *part = &scan->index->threads[thread].part;
+  uint64_t most_ticks;
+  if (!may_have(scan, part, &part->granules[granule], &most_ticks)) {
+    return 0;
+  }
+  return add_target(scan, thread, (uint32_t)granule, most_ticks);
+}
+
+/* The last granule that begins with this call or one before it. */
+static uint64_t
+granule_of_ordinal(const struct ct_index_part *part, uint64_t ordinal)
+{
+  uint64_t low = 0, high = part->granule_count;
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (part->granules[middle].first_ordinal <= ordinal) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* Where the first crossing of at least this ordinal is, in one of the two lists. */
+static uint64_t
+crossing_from(const struct ct_crossing *crossings, uint64_t count, uint64_t ordinal)
+{
+  uint64_t low = 0, high = count;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (crossings[middle].ordinal < ordinal) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+static const struct ct_crossing *
+find_crossing(const struct ct_index_thread *thread, uint64_t ordinal)
+{
+  const struct ct_index_part *part = &thread->part;
+  uint64_t kept = thread->kept_crossings, tail = part->crossing_count - kept;
+  uint64_t at = crossing_from(part->crossings, kept, ordinal);
+  if (at < kept && part->crossings[at].ordinal == ordinal) {
+    return &part->crossings[at];
+  }
+  at = crossing_from(part->crossings + kept, tail, ordinal);
+  return at < tail && part->crossings[kept + at].ordinal == ordinal ? &part->crossings[kept + at] : NULL;
+}
+
+static int
+target_span(struct ct_scan *scan)
+{
+  const struct ct_scan_filter *f = &scan->filter;
+  const struct ct_index_thread *thread = &scan->index->threads[f->thread];
+  const struct ct_crossing *crossing = find_crossing(thread, f->ordinal);
+  if (thread->part.granule_count == 0) {
+    return 0;
+  }
+  return consider(scan, f->thread,
+                  crossing != NULL ? crossing->granule : granule_of_ordinal(&thread->part, f->ordinal));
+}
+
+/* Children of a span end between its begin and its end; deeper than it by one, or on another stack not at all. */
+static int
+target_children(struct ct_scan *scan)
+{
+  struct ct_scan_filter *f = &scan->filter;
+  const struct ct_index_thread *thread = &scan->index->threads[f->thread];
+  const struct ct_crossing *crossing = find_crossing(thread, f->parent_ordinal);
+  uint64_t from = 0, to = thread->part.granule_count, most;
+  if (to == 0) {
+    return 0;
+  }
+  if (f->parent_ordinal != CT_NO_ORDINAL && !(f->parent_ordinal & CT_ORDINAL_BEFORE)) {
+    from = granule_of_ordinal(&thread->part, f->parent_ordinal);
+  }
+  if (f->parent_ordinal != CT_NO_ORDINAL) {
+    to = (crossing != NULL ? crossing->granule : from) + 1;
+  }
+  for (uint64_t i = from; i < to; i++) {
+    const struct ct_granule *g = &thread->part.granules[i];
+    bool too_deep = crossing != NULL && crossing->depth < UINT32_MAX && g->least_depth > crossing->depth + 1;
+    if (!too_deep && may_have(scan, &thread->part, g, &most) && add_target(scan, f->thread, (uint32_t)i, most) != 0) {
+      return CT_ENOMEM;
+    }
+  }
+  return 0;
+}
+
+static int
+compare_numbers(const void *a, const void *b)
+{
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Later than `last`: where spans ended that began in the granules up to that one. */
+static int
+target_later_ends(struct ct_scan *scan, uint32_t number, uint64_t first, uint64_t last)
+{
+  const struct ct_index_thread *thread = &scan->index->threads[number];
+  const struct ct_index_part *part = &thread->part;
+  uint64_t low = part->granules[first].first_ordinal;
+  uint64_t high = last + 1 < part->granule_count ? part->granules[last + 1].first_ordinal : UINT64_MAX;
+  uint32_t *granules = malloc((part->crossing_count + 1) * sizeof(*granules));
+  size_t count = 0;
+  if (granules == NULL) {
+    return CT_ENOMEM;
+  }
+  for (int list = 0; list < 2; list++) {
+    const struct ct_crossing *crossings = part->crossings + (list == 0 ? 0 : thread->kept_crossings);
+    uint64_t n = list == 0 ? thread->kept_crossings : part->crossing_count - thread->kept_crossings;
+    for (uint64_t i = crossing_from(crossings, n, low); i < n; i++) {
+      bool before = (crossings[i].ordinal & CT_ORDINAL_BEFORE) != 0;
+      if (crossings[i].ordinal >= high && !before) {
+        i = crossing_from(crossings, n, CT_ORDINAL_BEFORE) - 1; /* on to those */
+        continue;
+      }
+      if (crossings[i].granule > last) {
+        granules[count++] = crossings[i].granule;
+      }
+    }
+  }
+  qsort(granules, count, sizeof(*granules), compare_numbers);
+  int code = 0;
+  for (size_t i = 0; i < count && code == 0; i++) {
+    code = i > 0 && granules[i] == granules[i - 1] ? 0 : consider(scan, number, granules[i]);
+  }
+  free(granules);
+  return code;
+}
+
+static int
+target_thread(struct ct_scan *scan, uint32_t number)
+{
+  const struct ct_scan_filter *f = &scan->filter;
+  const struct ct_index_part *part = &scan->index->threads[number].part;
+  uint64_t first = 0, end = part->granule_count;
+  while (f->start_to != UINT64_MAX && end > 0 && part->granules[end - 1].first_tsc > f->start_to) {
+    end--;
+  }
+  /* The first granule with an event at or after start_from has the calls that begin then. */
+  while (first < end && (f->start_from > part->granules[first].last_tsc || f->end_from > part->granules[first].last_tsc)) {
+    first++;
+  }
+  if (end == 0) {
+    return 0;
+  }
+  for (uint64_t i = first; i < end; i++) {
+    int code = consider(scan, number, i);
+    if (code != 0) {
+      return code;
+    }
+  }
+  uint64_t begun = f->start_from != 0 && first < end ? first : 0;
+  return end < part->granule_count ? target_later_ends(scan, number, begun, end - 1) : 0;
+}
+
+static int
+compare_targets(const void *a, const void *b)
+{
+  const struct target *x = a, *y = b;
+  if (x->most_ticks != y->most_ticks) {
+    return x->most_ticks < y->most_ticks ? 1 : -1;
+  }
+  if (x->thread != y->thread) {
+    return x->thread < y->thread ? -1 : 1;
+  }
+  return (x->granule > y->granule) - (x->granule < y->granule);
+}
+
+static int
+find_targets(struct ct_scan *scan)
+{
+  const struct ct_scan_filter *f = &scan->filter;
+  int code = 0;
+  if ((f->has_id || f->has_parent || f->has_thread) && f->thread >= scan->index->thread_count) {
+    return 0;
+  }
+  if (f->has_id) {
+    code = target_span(scan);
+  } else if (f->has_parent) {
+    code = target_children(scan);
+  } else if (f->has_thread) {
+    code = target_thread(scan, f->thread);
+  } else {
+    for (uint32_t i = 0; i < scan->index->thread_count && code == 0; i++) {
+      code = target_thread(scan, i);
+    }
+  }
+  if (code == 0 && f->longest != 0) {
+    qsort(scan->targets, scan->target_count, sizeof(*scan->targets), compare_targets);
+  }
+  return code;
+}
+
+/* ---- their spans ---- */
+
+static bool
+fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
+{
+  bool is_other = s->end == CT_SPAN_ORPHAN || s->end == CT_SPAN_COUNTED;
+  return s->duration_ticks >= f->least_ticks && s->duration_ticks <= f->most_ticks && s->depth >= f->least_depth &&
+         s->depth <= f->most_depth && s->enter_tsc >= f->start_from && s->enter_tsc <= f->start_to &&
+         s->end_tsc >= f->end_from && (f->functions == NULL || f->functions[s->fn < fn_count ? s->fn : fn_count] != 0) &&
+         (!f->has_id || s->ordinal == f->ordinal) && (!f->has_parent || s->parent_ordinal == f->parent_ordinal) &&
+         (!is_other || f->with_others);
+}
+
+/* Begins with a target: its spans come from its list of those that are kept whole, or from its blocks. */
+static int
+begin_target(struct ct_scan *scan, const struct target *target)
+{
+  const struct ct_index_thread *thread = &scan->index->threads[target->thread];
+  const struct ct_granule *g = &thread->part.granules[target->granule];
+  const uint8_t *blob = thread->part.blob + g->blob;
+  bool is_last = target->granule + 1 == thread->part.granule_count;
+  if (!ct_granule_ok(&thread->part, g)) {
+    return CT_EFORMAT;
+  }
+  scan->granule = g;
+  if (scan->filter.least_ticks >= thread->long_ticks) {
+    scan->kept_at = blob + g->state_bytes + g->function_bytes;
+    scan->kept_end = scan->kept_at + g->long_bytes;
+    scan->reading_thread = target->thread;
+    return 0;
+  }
+  if (scan->spans == NULL || scan->reading_thread != target->thread) {
+    ct_spans_close(scan->spans);
+    scan->spans = NULL;
+    int code = ct_spans_open(scan->index->trace, target->thread, CT_TIME_WALL, &scan->spans, NULL);
+    if (code != 0) {
+      return code;
+    }
+    scan->reading_thread = target->thread;
+    scan->at_granule = UINT32_MAX;
+  }
+  if (scan->at_granule != target->granule) {
+    int code = ct_spans_restore(scan->spans, g->offset, blob, g->state_bytes);
+    if (code != 0) {
+      return code;
+    }
+  }
+  ct_spans_stop_at(scan->spans, is_last ? UINT64_MAX : g[1].offset);
+  if (thread->tail_end != 0) {
+    ct_spans_end_at(scan->spans, thread->tail_end);
+  }
+  scan->at_granule = is_last ? UINT32_MAX : target->granule + 1;
+  scan->blocks += g->blocks;
+  scan->in_blocks = true;
+  return 0;
+}
+
+/* The next span of the target in hand, whether it fits or not; NULL: there are no more. */
+static int
+next_of_target(struct ct_scan *scan, const struct ct_span **span)
+{
+  *span = NULL;
+  if (scan->kept_at != NULL) {
+    if (scan->kept_at == scan->kept_end) {
+      scan->kept_at = NULL;
+      return 0;
+    }
+    if (!ct_granule_next_span(&scan->kept_at, scan->kept_end, scan->granule, &scan->span)) {
+      return CT_EFORMAT;
+    }
+    scan->span.thread = scan->reading_thread;
+    *span = &scan->span;
+    return 0;
+  }
+  if (scan->in_blocks && scan->batch_at == scan->batch_count) {
+    scan->batch_at = 0;
+    int code = ct_spans_next(scan->spans, &scan->batch, &scan->batch_count);
+    if (code != 0) {
+      return code;
+    }
+    scan->in_blocks = scan->batch_count != 0;
+  }
+  if (scan->in_blocks) {
+    *span = &scan->batch[scan->batch_at++];
+  }
+  return 0;
+}
+
+/* ---- the longest ones ---- */
+
+/* By duration; of equal ones that which comes first in the order of threads and calls is the longer one. */
+static int
+compare_longest(const void *a, const void *b)
+{
+  const struct ct_span *x = a, *y = b;
+  if (x->duration_ticks != y->duration_ticks) {
+    return x->duration_ticks < y->duration_ticks ? 1 : -1;
+  }
+  if (x->thread != y->thread) {
+    return x->thread < y->thread ? -1 : 1;
+  }
+  return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
+}
+
+static void
+sift_down(struct ct_span *heap, size_t count, size_t i)
+{
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= count) {
+      return;
+    }
+    child += child + 1 < count && compare_longest(&heap[child + 1], &heap[child]) > 0;
+    if (compare_longest(&heap[child], &heap[i]) <= 0) {
+      return;
+    }
+    struct ct_span span = heap[i];
+    heap[i] = heap[child];
+    heap[child] = span;
+    i = child;
+  }
+}
+
+static int
+keep_longest(struct ct_scan *scan, const struct ct_span *span)
+{
+  struct ct_span *heap = scan->longest;
+  if (scan->longest_count == scan->filter.longest) {
+    if (compare_longest(span, &heap[0]) < 0) {
+      heap[0] = *span;
+      sift_down(heap, scan->longest_count, 0);
+    }
+    return 0;
+  }
+  if ((scan->longest_count & (scan->longest_count - 1)) == 0) { /* full: it doubles */
+    size_t capacity = scan->longest_count == 0 ? 1 : scan->longest_count * 2;
+    heap = reallocarray(heap, capacity, sizeof(*heap));
+    if (heap == NULL) {
+      return CT_ENOMEM;
+    }
+    scan->longest = heap;
+  }
+  size_t i = scan->longest_count++;
+  heap[i] = *span;
+  for (; i > 0 && compare_longest(&heap[i], &heap[(i - 1) / 2]) > 0; i = (i - 1) / 2) {
+    struct ct_span up = heap[(i - 1) / 2];
+    heap[(i - 1) / 2] = heap[i];
+    heap[i] = up;
+  }
+  return 0;
+}
+
+static int
+find_longest(struct ct_scan *scan)
+{
+  int code = 0;
+  for (; scan->next_target < scan->target_count && code == 0; scan->next_target++) {
+    const struct target *target = &scan->targets[scan->next_target];
+    if (scan->longest_count == scan->filter.longest && scan->longest[0].duration_ticks > target->most_ticks) {
+      break;
+    }
+    code = begin_target(scan, target);
+    const struct ct_span *span = NULL;
+    while (code == 0 && (code = next_of_target(scan, &span)) == 0 && span != NULL) {
+      if (fits(&scan->filter, scan->index->stats.fn_count, span)) {
+        code = keep_longest(scan, span);
+      }
+    }
+  }
+  if (scan->longest_count != 0) {
+    qsort(scan->longest, scan->longest_count, sizeof(*scan->longest), compare_longest);
+  }
+  scan->is_sorted = true;
+  return code;
+}
+
+/* ---- interface ---- */
+
+int
+ct_scan_open(struct ct_index *index, const struct ct_scan_filter *filter, struct ct_scan **out, struct ct_diag *diag)
+{
+  struct ct_scan *scan = calloc(1, sizeof(*scan));
+  if (scan == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory to look for spans");
+  }
+  scan->index = index;
+  scan->filter = *filter;
+  scan->at_granule = UINT32_MAX;
+  int code = find_targets(scan);
+  if (code != 0) {
+    ct_scan_close(scan);
+    return ct_fail(diag, code, "out of memory to look for spans");
+  }
+  *out = scan;
+  return 0;
+}
+
+void
+ct_scan_close(struct ct_scan *scan)
+{
+  if (scan == NULL) {
+    return;
+  }
+  ct_spans_close(scan->spans);
+  free(scan->targets);
+  free(scan->longest);
+  free(scan);
+}
+
+int
+ct_scan_next(struct ct_scan *scan, const struct ct_span **span)
+{
+  *span = NULL;
+  if (scan->filter.longest != 0) {
+    int code = scan->is_sorted ? 0 : find_longest(scan);
+    if (code == 0 && scan->longest_at < scan->longest_count) {
+      *span = &scan->longest[scan->longest_at++];
+    }
+    return code;
+  }
+  for (;;) {
+    int code = next_of_target(scan, span);
+    if (code != 0 || (*span != NULL && CT_LIKELY(fits(&scan->filter, scan->index->stats.fn_count, *span)))) {
+      return code;
+    }
+    if (*span == NULL) {
+      if (scan->next_target == scan->target_count) {
+        return 0;
+      }
+      code = begin_target(scan, &scan->targets[scan->next_target++]);
+      if (code != 0) {
+        return code;
+      }
+    }
+  }
+}
+
+uint64_t
+ct_scan_blocks(const struct ct_scan *scan)
+{
+  return scan->blocks;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each: id, points, total,
+ * self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit for each
+ * way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for each its
+ * distance from the one before and its count.
+ */
+#include "index/index_internal.h"
+
+#include "trace/format.h"
+
+struct putting {
+  struct ct_span_bytes *bytes;
+  uint64_t buckets;
+  unsigned last;
+  bool failed;
+};
+
+static void
+put(struct putting *p, uint64_t value)
+{
+  p->failed |= ct_span_bytes_put(p->bytes, value) != 0;
+}
+
+static void
+count_bucket(void *arg, unsigned bucket, uint64_t count)
+{
+  (void)bucket;
+  (void)count;
+  ((struct putting *)arg)->buckets++;
+}
+
+static void
+put_bucket(void *arg, unsigned bucket, uint64_t count)
+{
+  struct putting *p = arg;
+  put(p, bucket - p->last);
+  put(p, count);
+  p->last = bucket;
+}
+
+static void
+put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
+{
+  const struct ct_fn_stats *fn = &stats->fns[id];
+  const uint64_t *unwound = stats->unwound[id];
+  const uint64_t numbers[] = {id < stats->fn_count ? id : UINT32_MAX,        fn->points,  fn->total_ticks,        fn->self_ticks,     fn->min_ticks,
+                              fn->max_ticks, fn->untimed, fn->orphans,          stats->passed_over[id], stats->counted[id],
+                              stats->off[id], stats->partial[id], stats->before[id]};
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    put(p, numbers[i]);
+  }
+  uint64_t ends = 0;
+  for (int end = 0; unwound != NULL && end < CT_SPAN_ENDS; end++) {
+    ends |= unwound[end] != 0 ? 1ull << end : 0;
+  }
+  put(p, ends);
+  for (int end = 0; end < CT_SPAN_ENDS; end++) {
+    if (ends >> end & 1) {
+      put(p, unwound[end]);
+    }
+  }
+  put(p, fn->histogram->sum);
+  p->buckets = p->last = 0;
+  ct_histogram_each(fn->histogram, count_bucket, p);
+  put(p, p->buckets);
+  ct_histogram_each(fn->histogram, put_bucket, p);
+}
+
+int
+ct_stats_put(const struct ct_stats *stats, struct ct_span_bytes *bytes)
+{
+  struct putting p = {.bytes = bytes};
+  put(&p, stats->gap_ticks);
+  put(&p, stats->lost);
+  put(&p, stats->touched_count);
+  for (uint32_t i = 0; i < stats->touched_count && !p.failed; i++) {
+    put_function(&p, stats, stats->touched[i]);
+  }
+  return p.failed ? CT_ENOMEM : 0;
+}
+
+/* ---- and back ---- */
+
+struct taking {
+  const uint8_t *at, *end;
+  int code;
+};
+
+static uint64_t
+take(struct taking *t)
+{
+  uint64_t value = 0;
+  const uint8_t *next = t->code == 0 ? ct_varint_get(t->at, t->end, &value) : NULL;
+  if (next == NULL) {
+    t->code = t->code != 0 ? t->code : CT_EFORMAT;
+    return 0;
+  }
+  t->at = next;
+  return value;
+}
+
+static void
+take_histogram(struct taking *t, struct ct_histogram *histogram)
+{
+  histogram->sum += take(t);
+  uint64_t bucket = 0;
+  for (uint64_t buckets = take(t); buckets > 0 && t->code == 0; buckets--) {
+    bucket += take(t);
+    uint64_t count = take(t);
+    if (t->code == 0 && (bucket > UINT32_MAX || ct_histogram_add_many(histogram, (unsigned)bucket, count) != 0)) {
+      t->code = CT_EFORMAT;
+    }
+  }
+}
+
+static void
+take_function(struct taking *t, struct ct_stats *stats)
+{
+  uint64_t id = take(t);
+  id = id == UINT32_MAX ? stats->fn_count : id; /* of all that are not in the table */
+  struct ct_fn_stats *fn = t->code == 0 && id <= stats->fn_count ? ct_stats_touch(stats, (uint32_t)id) : NULL;
+  if (fn == NULL) {
+    t->code = t->code != 0 ? t->code : CT_EFORMAT;
+    return;
+  }
+  fn->points += take(t);
+  fn->total_ticks += take(t);
+  fn->self_ticks += take(t);
+  uint64_t min = take(t), max = take(t);
+  fn->min_ticks = min < fn->min_ticks ? min : fn->min_ticks;
+  fn->max_ticks = max > fn->max_ticks ? max : fn->max_ticks;
+  fn->untimed += take(t);
+  fn->orphans += take(t);
+  stats->passed_over[id] += take(t);
+  stats->counted[id] += take(t);
+  stats->off[id] += take(t);
+  stats->partial[id] += take(t);
+  stats->before[id] += take(t);
+  uint64_t ends = take(t);
+  uint64_t *unwound = ends != 0 ? ct_stats_unwound(stats, (uint32_t)id) : NULL;
+  if (ends >> CT_SPAN_ENDS != 0 || (ends != 0 && unwound == NULL)) {
+    t->code = CT_EFORMAT;
+    return;
+  }
+  for (int end = 0; end < CT_SPAN_ENDS; end++) {
+    if (ends >> end & 1) {
+      unwound[end] += take(t);
+    }
+  }
+  take_histogram(t, fn->histogram);
+}
+
+int
+ct_stats_take(struct ct_stats *stats, const uint8_t *bytes, size_t size)
+{
+  struct taking t = {.at = bytes, .end = bytes + size};
+  stats->gap_ticks += take(&t);
+  stats->lost += take(&t);
+  for (uint64_t functions = take(&t); functions > 0 && t.code == 0; functions--) {
+    take_function(&t, stats);
+  }
+  return t.code == 0 && t.at != t.end ? CT_EFORMAT : t.code;
+}
