@@ -248,6 +248,31 @@ def texts(scene):
     expect(re.search(r'setenv\(name=0x\w+ "NAME", value=0x10, overwrite=1\)', info), info[:3000])
 
 
+FILLING = ["read", "fstatat", "pipe", "getcwd", "getenv", "clock_gettime", "getrlimit", "waitpid", "recv"]
+
+
+@case
+def filled(scene):
+    """What calls of the C library have filled in, at their return: nothing where they failed."""
+    program = scene.compile("programs/filled.c", "-O1", "-fno-builtin", name="filled")
+    details = [word for name in FILLING for word in ("--detail", f"libc.so.6!{name}")]
+    environment = {**os.environ, "PLANTED": "a value"}
+    result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, *details, "--", program],
+                            capture_output=True, text=True, timeout=60, env=environment)
+    expect(result.returncode == 0, result)
+    shown = scene.run(scene.contrail, "replay", scene.trace)
+    said = result.stdout.splitlines()
+    expect(len(said) == 14, said)
+    for line in said:
+        expect(all(part in shown for part in line.split("%s")),
+               f"{line} is not in the replay:\n" + "\n".join(x for x in shown.splitlines() if line.split("(")[0] in x))
+    calls = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", scene.trace).splitlines()]
+    filled = {call["name"]: call["returned"]["filled"][0] for call in calls if "filled" in call.get("returned", {})}
+    expect(filled["recv"] == {"name": "buf", "bytes": b"across the end of a page".hex(), "text": '"across the end of a page"'},
+           filled["recv"])
+    expect(filled["fstatat"]["value"]["st_mode"] == os.stat("/dev/null").st_mode, filled["fstatat"])
+
+
 @case
 def texts_of_own_functions(scene):
     """char * and std::string by debug information, when the function is named; not when all functions have detail."""

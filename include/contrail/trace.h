@@ -190,6 +190,7 @@ struct ct_detail {
   uint64_t vectors[8];  /* the low halves of xmm0 to xmm7 */
   const uint8_t *stack; /* from sp upwards: first the return address's slot, which holds one, then arguments */
   uint32_t stack_bytes;
+  /* Of a return what the call has filled, and with CT_DETAIL_RAX what its result points to. */
   struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX];
   uint32_t text_count;
   /* Of a return. */

@@ -293,8 +293,9 @@ AGENT_HIDDEN uint32_t agent_wait_for(uint32_t (*take)(struct ct_ring_header *));
 /* detail.c: a new segment for the thread's detail records; 0: there is none. The thread's last one is the drain's. */
 AGENT_HIDDEN int agent_next_detail(struct ct_control_page *control);
 AGENT_HIDDEN void agent_detail_hand_over(struct ct_control_page *control);
-/* texts.c: what arguments point to, for a record of a call. On the caller's stack, with signals as they are. */
-AGENT_HIDDEN void agent_read_texts(struct ct_detail_enter *record, uint32_t wanted);
+/* texts.c: what arguments point to, for a record of a call, or what was filled, of a return. On the caller's stack,
+ * with signals as they are. */
+AGENT_HIDDEN void agent_read_texts(struct ct_detail_record *record, uint32_t wanted, const struct ct_hook_desc *desc);
 /* agent.c: wakes the drain if it sleeps. */
 AGENT_HIDDEN void agent_wake_drain(void);
 /* Called by entry.S on the unwinder's stack. */

@@ -894,7 +894,7 @@ agent_detail_tail:
   jmp to_relocated
 
 /*
- * The record at r10 is to have texts: edx as for agent_read_texts, rax: where to go on. r11 is the trampoline's to lose.
+ * The record at r10 is to have texts: edx as for agent_read_texts, r11: descriptor, rax: where to go on.
  * What it has saved lies down to -128(%rsp).
  */
   .globl agent_detail_texts
@@ -904,6 +904,7 @@ agent_detail_texts:
   mov %rax, 64(%rsp)
   mov %r10, %rdi
   mov %edx, %esi
+  mov %r11, %rdx
   call agent_read_texts
   mov 64(%rsp), %rax
   RESTORE_FROM_CALL

@@ -88,11 +88,22 @@ struct ct_place {
   uint16_t number[2]; /* in bytes for 's' */
 };
 
+/* Memory that a call fills, and how much of it; of known calls alone. */
+enum ct_out {
+  CT_OUT_NONE = 0,
+  CT_OUT_AS_RESULT, /* as many bytes as the result says */
+  CT_OUT_TEXT,      /* up to a zero */
+  CT_OUT_VALUE,     /* a number, a structure: what the parameter's type points to */
+  CT_OUT_SOME,      /* likewise, but nothing when the result is 0 */
+};
+
 struct ct_parameter {
   struct ct_type type;
   struct ct_place place;
-  const char *name; /* "" where there is none */
-  uint8_t needs;    /* it is there only when parameter needs - 1 has one of these bits; 0: always */
+  const char *name;  /* "" where there is none */
+  uint8_t out;       /* enum ct_out */
+  uint8_t out_count; /* of a number or structure: so many of them, one after the other */
+  uint8_t needs;     /* it is there only when parameter needs - 1 has one of these bits; 0: always */
   uint64_t needs_bits;
 };
 

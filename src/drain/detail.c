@@ -24,7 +24,7 @@
 
 /* The texts of a record as the trace has them, see CT_DETAIL_HAS_TEXTS; what makes no sense ends them. */
 static size_t
-text_words(const uint8_t *record, uint64_t *words)
+text_words(const uint8_t *record, uint32_t last_register, uint64_t *words)
 {
   struct ct_detail_texts texts;
   uint64_t counts = 0;
@@ -34,7 +34,7 @@ text_words(const uint8_t *record, uint64_t *words)
     uint32_t text = (uint16_t)(texts.counts >> (16 * i)), bytes = CT_DETAIL_TEXT_COUNT(text);
     uint32_t argument = CT_DETAIL_TEXT_ARGUMENT(text);
     if ((text & CT_DETAIL_TEXT(0, 0)) == 0 || bytes > CT_DETAIL_TEXT_BYTES ||
-        (argument & ~CT_DETAIL_TEXT_INDIRECT) > CT_DETAIL_R9) {
+        (argument & ~CT_DETAIL_TEXT_INDIRECT) > last_register) {
       break;
     }
     counts |= (uint64_t)CT_DETAIL_TEXT(bytes, argument) << (16 * i);
@@ -65,7 +65,7 @@ call_words(const struct drain_details *details, const uint8_t *record, uint64_t 
     more += CT_DETAIL_VECTORS * 8;
   }
   if ((enter.record.word & CT_DETAIL_WORD_TEXTS) != 0) {
-    count += text_words(record + ct_detail_enter_bytes(details->form), words + count);
+    count += text_words(record + ct_detail_enter_bytes(details->form), CT_DETAIL_R9, words + count);
   }
   if (details->form.stack != 0) {
     uint64_t bytes;
@@ -80,7 +80,7 @@ call_words(const struct drain_details *details, const uint8_t *record, uint64_t 
 }
 
 static size_t
-return_words(const uint8_t *record, uint64_t *words)
+return_words(const uint8_t *record, uint64_t *words, uint8_t *flags)
 {
   struct ct_detail_return leave;
   memcpy(&leave, record, sizeof(leave));
@@ -90,7 +90,13 @@ return_words(const uint8_t *record, uint64_t *words)
   words[3] = leave.xmm0;
   words[4] = leave.xmm1;
   words[5] = (uint32_t)leave.error;
-  return CT_DETAIL_RETURN_WORDS + (leave.is_error != 0 ? CT_DETAIL_ERROR_WORDS : 0);
+  size_t count = CT_DETAIL_RETURN_WORDS + (leave.is_error != 0 ? CT_DETAIL_ERROR_WORDS : 0);
+  *flags = leave.is_error != 0 ? CT_DETAIL_HAS_ERROR : 0;
+  if ((leave.record.word & CT_DETAIL_WORD_TEXTS) != 0) {
+    *flags |= CT_DETAIL_HAS_TEXTS;
+    count += text_words(record + sizeof(leave), CT_DETAIL_RAX, words + count);
+  }
+  return count;
 }
 
 /* Copies the record; false when it is not this thread's any more. */
@@ -114,8 +120,12 @@ copy_record(const struct drain_details *details, const struct drain_thread *thre
     return false;
   }
   const uint8_t *from = details->segments + index * CT_SEGMENT_STRIDE + at;
-  uint32_t bytes = ct_detail_enter_bytes(details->form);
+  uint32_t bytes = ct_detail_enter_bytes(details->form), word;
   memcpy(record, from, bytes);
+  memcpy(&word, record, sizeof(word));
+  if ((word >> CT_WORD_KIND_SHIFT & 3) == CT_KIND_RETURN) {
+    bytes = sizeof(struct ct_detail_return);
+  }
   if ((record[0] & CT_DETAIL_WORD_TEXTS) != 0) {
     memcpy(record + bytes, from + bytes, sizeof(struct ct_detail_texts));
   }
@@ -162,16 +172,15 @@ encode(struct drain_details *details, struct drain_thread *thread, const uint8_t
                                           : fn)) {
     return false;
   }
-  size_t count = is_return ? return_words(record, words) : call_words(details, record, words);
-  struct ct_detail_entry entry = {
-      .enter_tsc = top->enter_tsc,
-      .tsc = tsc,
-      .fn = top->fn,
-      .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
-      .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
-      .flags = is_return ? (count > CT_DETAIL_RETURN_WORDS ? CT_DETAIL_HAS_ERROR : 0)
-                         : (details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0) |
-                               ((head.word & CT_DETAIL_WORD_TEXTS) != 0 ? CT_DETAIL_HAS_TEXTS : 0)};
+  uint8_t flags = (uint8_t)((details->form.vectors != 0 ? CT_DETAIL_HAS_VECTORS : 0) |
+                            ((head.word & CT_DETAIL_WORD_TEXTS) != 0 ? CT_DETAIL_HAS_TEXTS : 0));
+  size_t count = is_return ? return_words(record, words, &flags) : call_words(details, record, words);
+  struct ct_detail_entry entry = {.enter_tsc = top->enter_tsc,
+                                  .tsc = tsc,
+                                  .fn = top->fn,
+                                  .record_bytes = (uint16_t)(sizeof(entry) + count * 8),
+                                  .kind = is_return ? CT_DETAIL_KIND_RETURN : CT_DETAIL_KIND_CALL,
+                                  .flags = flags};
   if (count != 0) {
     ct_encode_detail(thread->encoder, &entry, words);
   }

@@ -381,7 +381,7 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
 
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint16_t texts,
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint32_t texts,
          uint32_t fn)
 {
   uint64_t base = build->installed->base;
@@ -409,7 +409,8 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,
-      .texts = texts,
+      .texts = (uint16_t)texts,
+      .outs = (uint16_t)(texts >> 16),
       .errno_slot = build->plan->errno_slot != 0 ? base + build->plan->errno_slot : 0,
       .event_last = planned->event_last,
       .store_delta = build->layout->store_delta,
@@ -471,7 +472,7 @@ emit_all(struct build *build)
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
     enum ct_refusal refusal = ct_filter_result_reason(build->filter_result, i);
     if (requested != CT_REQUESTED_NONE) {
-      uint16_t texts =
+      uint32_t texts =
           build->filter_result != NULL && build->filter_result->texts != NULL ? build->filter_result->texts[i] : 0;
       code = write_when_full(build);
       if (code != 0) {

@@ -31,6 +31,7 @@
 #define CT_RING_LAYOUT_H
 
 #include "ring/callouts.h"
+#include "ring/detail.h"
 #include "ring/offsets.h"
 
 #include <stddef.h>
@@ -141,78 +142,6 @@ struct ct_request {
   uint64_t number; /* system call number for CT_REQ_SYSCALL */
   int64_t result;
 };
-
-/*
- * The detail lane: further segments, after those of events, in the same table. A thread has one of them besides that of
- * its events, and appends a record for each enter and each return of a function that is hooked with detail. Then it
- * says where the record is, by an event of its own (CT_OTHER_DETAIL), and then comes that of the enter or return: only
- * by that are records found, so a record says nothing of whether it is whole. The last record of a segment may end
- * after the segment's end, in the half of the stride that is otherwise never touched.
- */
-struct ct_detail_record {
-  uint64_t word; /* as in the event of the enter or return, without a tag */
-  uint64_t sp;   /* address of the return-address slot */
-  uint64_t bp;
-};
-struct ct_detail_enter {
-  struct ct_detail_record record;
-  uint64_t return_address;
-  uint64_t registers[8]; /* enum ct_detail_register of <contrail/trace.h> */
-  /* With vectors: the low halves of xmm0 to xmm7. With stack bytes: how many there are of them, and as many as that,
-   * from sp upwards; fewer than asked for where the stack ends. */
-};
-struct ct_detail_return {
-  struct ct_detail_record record;
-  uint64_t rax, rdx, xmm0, xmm1;
-  int32_t error;     /* errno, after eax was -1 ... */
-  uint32_t is_error; /* ... and this not 0 */
-};
-_Static_assert(sizeof(struct ct_detail_record) == 24 && sizeof(struct ct_detail_enter) == 96 &&
-                   sizeof(struct ct_detail_return) == 64,
-               "detail records");
-/*
- * After that, with CT_DETAIL_WORD_TEXTS in the record's word: what the first arguments that point to texts point to.
- */
-#define CT_DETAIL_WORD_TEXTS 1u /* where events have their tag */
-#define CT_DETAIL_TEXTS      3u
-#define CT_DETAIL_TEXT_BYTES 64u
-struct ct_detail_texts {
-  uint64_t counts; /* CT_DETAIL_TEXT for each */
-  uint8_t data[CT_DETAIL_TEXTS][CT_DETAIL_TEXT_BYTES];
-  uint64_t pad;
-};
-_Static_assert(sizeof(struct ct_detail_texts) == 208, "detail texts");
-/*
- * One of 16 bits each: how many bytes are there, and which of rdi rsi rdx rcx r8 r9 points to them; 0: none. With
- * CT_DETAIL_TEXT_INDIRECT the text is where the first word of what that register points to points to (std::string).
- */
-#define CT_DETAIL_TEXT(bytes, argument) (0x8000u | (argument) << 8 | (bytes))
-#define CT_DETAIL_TEXT_INDIRECT         8u /* in the argument */
-#define CT_DETAIL_TEXT_COUNT(text)      ((text)&0xffu)
-#define CT_DETAIL_TEXT_ARGUMENT(text)   ((text) >> 8 & 0x7fu)
-/*
- * What agent_read_texts is asked for: bits 0 to 5 which of the six registers point to text, 8 to 13 which to objects as
- * std::string is, pointer and length first; from bit 16 on how far after the record the texts are.
- */
-#define CT_DETAIL_WANTED_STRINGS_SHIFT 8u
-#define CT_DETAIL_WANTED_OFFSET_SHIFT  16u
-#define CT_DETAIL_VECTORS              8u
-#define CT_DETAIL_STACK_MAX            512u
-#define CT_DETAIL_BYTES_MAX            912u
-#define CT_DETAIL_SEGMENT_MAX          4096u
-/* What is recorded of an enter, the same for all hooks of an image. */
-struct ct_detail_form {
-  uint16_t stack;   /* bytes, a multiple of 8, up to CT_DETAIL_STACK_MAX */
-  uint16_t vectors; /* not 0: xmm0 to xmm7 */
-};
-/* What its record takes in the segment. */
-static inline uint32_t
-ct_detail_enter_bytes(struct ct_detail_form form)
-{
-  uint32_t bytes = (uint32_t)sizeof(struct ct_detail_enter) + (form.vectors != 0 ? CT_DETAIL_VECTORS * 8 : 0);
-  bytes += form.stack != 0 ? 8u + form.stack : 0;
-  return (bytes + 15) & ~15u;
-}
 
 struct ct_slot {
   uint32_t generation;          /* counts the threads that had this slot; changed by the agent at registration */
@@ -471,6 +400,18 @@ ct_ring_handshake(const struct ct_ring_parts *parts, uint32_t index)
 }
 
 /*
+ * A call that is on its way and fills memory that its arguments point to: the registers that its return needs, found by
+ * the address of its return-address slot. One that has left by a jump stays until its entry is taken by another.
+ */
+#define CT_PENDING_CALLS     16u
+#define CT_PENDING_REGISTERS 4u
+struct ct_pending_call {
+  uint64_t sp;          /* 0: none */
+  uint32_t outs, order; /* CT_DETAIL_OUT_REGISTER: of the function that a tail call has gone to, if it did */
+  uint64_t registers[CT_PENDING_REGISTERS]; /* the first of enum ct_detail_register */
+};
+
+/*
  * The control page of a thread, at gs. Private, wiped on fork: in a forked child the
  * stack range is empty, so that the first check of every trampoline fails before anything shared is touched.
  */
@@ -528,6 +469,8 @@ struct ct_control_page {
   uint64_t going_lo;
   uint64_t going_hi;
   uint64_t going_cursor;
+  struct ct_pending_call pending[CT_PENDING_CALLS];
+  uint32_t pending_order; /* of the last one */
 };
 #define CT_HOOK_VISITS_MAX 4 /* for room, its enter half again, room for its detail record, its callout */
 #define CT_CONTROL_MAGIC   0x4c4f52544e4f4354ull
@@ -592,7 +535,9 @@ struct ct_hook_desc {
   uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
   uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
   uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
-  uint8_t pad2[7];
+  uint8_t pad2;
+  uint16_t outs; /* CT_HOOK_VALUES_DETAIL: what is read at the return, CT_DETAIL_OUT_REGISTER */
+  uint32_t pad3;
 };
 _Static_assert(sizeof(struct ct_hook_desc) == 112, "descriptor");
 _Static_assert(offsetof(struct ct_hook_desc, ret_point) == CT_DESC_RET_POINT, "desc");

@@ -452,11 +452,33 @@ texts_in(const struct ct_prototype *prototype, bool constant_only)
   return texts;
 }
 
+/* What its return asks for: memory that it fills, and the text that its result points to. */
+static uint16_t
+outs_in(const struct ct_prototype *prototype)
+{
+  const struct ct_type *result = &prototype->result;
+  uint32_t outs = 0;
+  for (uint32_t i = 0; i < prototype->count && outs == 0; i++) {
+    const struct ct_parameter *parameter = &prototype->parameters[i];
+    uint32_t bytes = ct_known_out_bytes(parameter);
+    if (parameter->out != CT_OUT_NONE && bytes != 0 && parameter->place.number[0] < CT_PENDING_REGISTERS) {
+      outs = (uint32_t)(parameter->place.number[0] + 1) | bytes << CT_DETAIL_OUT_BYTES_SHIFT;
+      outs |= (parameter->out == CT_OUT_AS_RESULT ? (uint32_t)CT_DETAIL_OUT_AS_RESULT : 0) << CT_DETAIL_OUT_HOW_SHIFT;
+      outs |= parameter->out == CT_OUT_SOME ? CT_DETAIL_OUT_ZERO_FAILS : 0;
+    }
+  }
+  if (result->kind == CT_TYPE_POINTER) {
+    outs |= result->pointee == CT_POINTEE_TEXT ? CT_DETAIL_OUT_RESULT_TEXT : 0;
+    outs |= outs != 0 ? CT_DETAIL_OUT_ZERO_FAILS : 0;
+  }
+  return (uint16_t)outs;
+}
+
 /*
  * Which arguments of a function of the C library point to text: what is behind these is recorded with its detail. Not
  * of the quick ones where all functions have detail and nobody has named them: it takes a microsecond.
  */
-static uint16_t
+static uint32_t
 texts_of_known(const struct ct_plan *plan, const char *symbol, bool has_all)
 {
   char buffer[CT_KNOWN_CALL_BYTES];
@@ -469,7 +491,7 @@ texts_of_known(const struct ct_plan *plan, const char *symbol, bool has_all)
   const char *line = ct_known_call(symbol, library == NULL || strstr(library, "musl") == NULL);
   return line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
                  ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)
-             ? texts_in(&prototype, true)
+             ? texts_in(&prototype, true) | (uint32_t)outs_in(&prototype) << 16
              : 0;
 }
 

@@ -91,20 +91,28 @@ header_ok(const struct ct_detail_block_header *header)
 
 /* The words that texts take, with the one that says how many there are; 0: that makes no sense. */
 static size_t
-text_words(uint64_t counts, struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX], uint32_t *text_count)
+text_words(uint64_t counts, uint32_t last_register, struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX],
+           uint32_t *text_count)
 {
   size_t words = 1;
   *text_count = 0;
   for (; counts != 0; counts >>= 16) {
     uint32_t bytes = counts & 0xff, argument = (uint32_t)(counts >> 8 & 0x7f);
-    if ((counts & 0x8000) == 0 || bytes > CT_DETAIL_TEXT_MAX || (argument & ~CT_DETAIL_TEXT_OF_OBJECT) > CT_DETAIL_R9 ||
-        *text_count == CT_DETAIL_TEXTS_MAX) {
+    if ((counts & 0x8000) == 0 || bytes > CT_DETAIL_TEXT_MAX ||
+        (argument & ~CT_DETAIL_TEXT_OF_OBJECT) > last_register || *text_count == CT_DETAIL_TEXTS_MAX) {
       return 0;
     }
     texts[(*text_count)++] = (struct ct_detail_text){.argument = argument, .bytes = bytes};
     words += (bytes + 7) / 8;
   }
   return words;
+}
+
+/* The greatest number that a text's register may have. */
+static uint32_t
+last_register(const struct ct_detail_entry *entry)
+{
+  return entry->kind == CT_DETAIL_KIND_RETURN ? CT_DETAIL_RAX : CT_DETAIL_R9;
 }
 
 /* The words before texts and stack. */
@@ -126,7 +134,7 @@ entry_ok(const struct ct_detail_entry *entry, const uint8_t *bytes, size_t left)
     return false;
   }
   size_t words = (entry->record_bytes - sizeof(*entry)) / 8, least = head_words(entry);
-  if (entry->kind == CT_DETAIL_KIND_CALL && (entry->flags & CT_DETAIL_HAS_TEXTS) != 0) {
+  if ((entry->flags & CT_DETAIL_HAS_TEXTS) != 0) {
     struct ct_detail_text texts[CT_DETAIL_TEXTS_MAX];
     uint32_t text_count;
     uint64_t counts;
@@ -134,7 +142,7 @@ entry_ok(const struct ct_detail_entry *entry, const uint8_t *bytes, size_t left)
       return false;
     }
     memcpy(&counts, bytes + sizeof(*entry) + least * 8, sizeof(counts));
-    size_t more = text_words(counts, texts, &text_count);
+    size_t more = text_words(counts, last_register(entry), texts, &text_count);
     if (more == 0) {
       return false;
     }
@@ -195,6 +203,23 @@ load(struct ct_details *details)
   return false;
 }
 
+/* The texts that begin with word number `at`; gives that of the first word after them. */
+static size_t
+give_texts(struct ct_details *details, const struct ct_detail_entry *entry, const uint64_t *words, size_t at)
+{
+  struct ct_detail *detail = &details->last;
+  const uint8_t *data = details->records + details->at + sizeof(*entry) + (at + 1) * 8;
+  if ((entry->flags & CT_DETAIL_HAS_TEXTS) == 0) {
+    return at;
+  }
+  at += text_words(words[at], last_register(entry), detail->texts, &detail->text_count);
+  for (uint32_t i = 0; i < detail->text_count; i++) {
+    detail->texts[i].data = data;
+    data += (detail->texts[i].bytes + 7) & ~7u;
+  }
+  return at;
+}
+
 static const struct ct_detail *
 give(struct ct_details *details, const struct ct_detail_entry *entry)
 {
@@ -211,6 +236,7 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
     detail->xmm1 = words[4];
     detail->has_error = (entry->flags & CT_DETAIL_HAS_ERROR) != 0;
     detail->error = detail->has_error ? (int)(uint32_t)words[CT_DETAIL_RETURN_WORDS] : 0;
+    give_texts(details, entry, words, head_words(entry));
     return detail;
   }
   detail->bp = words[1];
@@ -222,14 +248,7 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
     memcpy(detail->vectors, words + at, sizeof(detail->vectors));
     at += CT_DETAIL_VECTOR_WORDS;
   }
-  if ((entry->flags & CT_DETAIL_HAS_TEXTS) != 0) {
-    const uint8_t *data = details->records + details->at + sizeof(*entry) + (at + 1) * 8;
-    at += text_words(words[at], detail->texts, &detail->text_count);
-    for (uint32_t i = 0; i < detail->text_count; i++) {
-      detail->texts[i].data = data;
-      data += (detail->texts[i].bytes + 7) & ~7u;
-    }
-  }
+  at = give_texts(details, entry, words, at);
   detail->stack_bytes = (uint32_t)(bytes - at * 8);
   memcpy(details->stack, words + at, detail->stack_bytes);
   return detail;

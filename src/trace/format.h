@@ -278,13 +278,14 @@ static_assert(sizeof(struct ct_detail_block_header) == 64, "detail block header"
  *   CALL    sp, bp, return address, rdi rsi rdx rcx r8 r9 rax r10; with CT_DETAIL_HAS_VECTORS the low halves of xmm0 to
  *           xmm7; with CT_DETAIL_HAS_TEXTS texts that arguments point to; the rest is the stack from sp upwards. sp:
  *           address of the return-address slot
- *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1; with CT_DETAIL_HAS_ERROR errno
+ *   RETURN  sp, rax, rdx, low halves of xmm0 and xmm1; with CT_DETAIL_HAS_ERROR errno; with CT_DETAIL_HAS_TEXTS what
+ * the call has filled, and what the result points to
  */
 /*
  * Texts: a word of four fields of 16 bits, for one text each, the lowest first: bit 15 says that there is one, bits 8
- * to 14 are the number of the register that points to it (0 rdi .. 5 r9), with 8 added where it is the first word of
- * what that one points to that does, bits 0 to 7 the bytes that are recorded of it, up to CT_DETAIL_TEXT_MAX; then the
- * bytes of each, filled up to words.
+ * to 14 are the number of the register that points to it (0 rdi .. 5 r9; of a return 6 rax), with 8 added where it is
+ * the first word of what that one points to that does, bits 0 to 7 the bytes that are recorded of it, up to
+ * CT_DETAIL_TEXT_MAX; then the bytes of each, filled up to words.
  */
 enum ct_detail_kind { CT_DETAIL_KIND_CALL = 1, CT_DETAIL_KIND_RETURN = 2 };
 #define CT_DETAIL_HAS_VECTORS 1u

@@ -297,6 +297,21 @@ ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail,
   registers->results_known = registers->result_vectors_known = 3;
   registers->has_error = detail->has_error;
   registers->error = detail->error;
+  for (uint32_t i = 0; i < detail->text_count; i++) {
+    const struct ct_detail_text *text = &detail->texts[i];
+    uint32_t bytes = text->bytes < CT_STRING_SHOWN ? text->bytes : CT_STRING_SHOWN, at = registers->text_count;
+    if (text->argument == CT_DETAIL_RAX && at < sizeof(registers->texts) / sizeof(registers->texts[0])) {
+      registers->texts[at].address = detail->rax;
+      registers->texts[at].bytes = bytes;
+      memcpy(registers->texts[at].data, text->data, bytes);
+      registers->text_count++;
+    } else if (text->argument != CT_DETAIL_RAX && registers->out_count < CT_TEXTS_KNOWN) {
+      at = registers->out_count++;
+      registers->outs[at].number = text->argument;
+      registers->outs[at].bytes = bytes;
+      memcpy(registers->outs[at].data, text->data, bytes);
+    }
+  }
 }
 
 size_t

@@ -231,6 +231,16 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
   return is_named;
 }
 
+static void
+put_quoted(struct ct_value_text *out, const void *bytes, size_t length, bool goes_on)
+{
+  put_text(out, "\"");
+  for (size_t i = 0; i < length; i++) {
+    put_byte(out, ((const unsigned char *)bytes)[i], '"');
+  }
+  put_text(out, goes_on ? "\"..." : "\"");
+}
+
 /* The bytes at an address, up to a zero or `limit` of them. False when the memory was not recorded. */
 static bool
 put_string(struct ct_value_text *out, const struct ct_value_context *context, uint64_t address, size_t limit,
@@ -247,11 +257,7 @@ put_string(struct ct_value_text *out, const struct ct_value_context *context, ui
   }
   had = had > wanted ? wanted : had;
   size_t length = ends_by_zero ? strnlen(bytes, had) : had;
-  put_text(out, "\"");
-  for (size_t i = 0; i < length; i++) {
-    put_byte(out, (unsigned char)bytes[i], '"');
-  }
-  put_text(out, length == had && length < limit ? "\"..." : "\"");
+  put_quoted(out, bytes, length, length == had && length < limit);
   return true;
 }
 
@@ -439,7 +445,7 @@ ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *pr
       put_text(out, "=");
     }
     if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
-      put_value(out, &parameter->type, &bits, context);
+      put_value(out, &parameter->type, &bits, parameter->out == CT_OUT_NONE ? context : NULL);
     } else {
       put_text(out, "?");
     }
@@ -456,6 +462,148 @@ is_failure(const struct ct_type *type, const struct bits *bits)
 {
   return (type->kind == CT_TYPE_SIGNED || type->kind == CT_TYPE_POINTER || type->kind == CT_TYPE_UNSIGNED) &&
          low_bits(bits->words[0], type->bytes) == low_bits(UINT64_MAX, type->bytes);
+}
+
+/* ---- What the call has filled in ---- */
+
+/* The parameter whose register pointed to it; NULL: it is none that gives something. */
+static const struct ct_parameter *
+filled_parameter(const struct ct_prototype *prototype, const struct ct_registers *registers, uint32_t i)
+{
+  for (uint32_t p = 0; p < prototype->count; p++) {
+    const struct ct_parameter *parameter = &prototype->parameters[p];
+    if (parameter->place.piece[0] == 'i' && parameter->place.number[0] == registers->outs[i].number) {
+      return parameter->out != CT_OUT_NONE ? parameter : NULL;
+    }
+  }
+  return NULL;
+}
+
+static bool
+gives_value(const struct ct_parameter *parameter)
+{
+  return parameter->out == CT_OUT_VALUE || parameter->out == CT_OUT_SOME;
+}
+
+/* How many of the bytes are to be shown, and whether it goes on. */
+static size_t
+filled_length(const struct ct_parameter *parameter, const struct ct_registers *registers, uint32_t i, bool *goes_on)
+{
+  size_t had = registers->outs[i].bytes;
+  size_t length = parameter->out == CT_OUT_TEXT ? strnlen((const char *)registers->outs[i].data, had) : had;
+  *goes_on = parameter->out == CT_OUT_TEXT ? length == had
+                                           : (registers->results_known & 1) != 0 && registers->results[0] > had;
+  return length;
+}
+
+/* One member, and of the second of several things the second. False: its bytes are not there. */
+static bool
+member_bits(const struct ct_known_struct *known, const struct ct_known_member *member, uint32_t which,
+            const struct ct_registers *registers, uint32_t i, struct bits *bits)
+{
+  size_t at = (size_t)which * known->bytes + member->offset;
+  *bits = (struct bits){.count = 1};
+  if (at + member->bytes > registers->outs[i].bytes) {
+    return false;
+  }
+  memcpy(bits->words, registers->outs[i].data + at, member->bytes);
+  return true;
+}
+
+static void
+put_members(struct ct_value_text *out, const struct ct_parameter *parameter, const struct ct_registers *registers,
+            uint32_t i, bool is_json)
+{
+  const struct ct_known_struct *known = ct_known_struct(parameter->type.name, parameter->out_count > 1);
+  const char *separator = "";
+  struct bits bits;
+  if (known == NULL) {
+    return;
+  }
+  bool is_struct = known->members[0].name[0] != '\0', is_list = parameter->out_count > 1;
+  put_text(out, is_json ? (is_struct ? "{" : "[") : is_struct || is_list ? "{" : "");
+  for (uint32_t which = 0; which < (is_struct ? 1 : parameter->out_count); which++) {
+    for (const struct ct_known_member *member = known->members; member->name != NULL; member++) {
+      struct ct_type type = {.kind = member->kind, .bytes = member->bytes, .name = ""};
+      if (!member_bits(known, member, which, registers, i, &bits)) {
+        continue;
+      }
+      put_text(out, separator);
+      separator = is_json ? "," : ", ";
+      if (is_struct) {
+        put_format(out, is_json ? "\"%s\":" : "%s=", member->name);
+      }
+      if (is_json && member->kind == CT_TYPE_SIGNED) {
+        put_format(out, "%" PRId64, signed_bits(bits.words[0], member->bytes));
+      } else if (is_json && (member->kind != CT_TYPE_FLOAT || !isfinite(*(const double *)(const void *)bits.words))) {
+        put_format(out, bits.words[0] > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits.words[0]);
+      } else {
+        put_value(out, &type, &bits, NULL);
+      }
+    }
+  }
+  put_text(out, is_json ? (is_struct ? "}" : "]") : is_struct || is_list ? "}" : "");
+}
+
+/* ` {buf="abc"}` */
+static void
+put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, const struct ct_registers *registers)
+{
+  const char *separator = " {";
+  bool goes_on;
+  for (uint32_t i = 0; i < registers->out_count; i++) {
+    const struct ct_parameter *parameter = filled_parameter(prototype, registers, i);
+    if (parameter == NULL) {
+      continue;
+    }
+    put_text(out, separator);
+    separator = ", ";
+    put_text(out, parameter->name);
+    put_text(out, "=");
+    if (gives_value(parameter)) {
+      put_members(out, parameter, registers, i, false);
+    } else {
+      size_t length = filled_length(parameter, registers, i, &goes_on);
+      put_quoted(out, registers->outs[i].data, length, goes_on);
+    }
+  }
+  put_text(out, separator[0] == ',' ? "}" : "");
+}
+
+/* `,"filled":[{"name":"buf","bytes":"616263","text":"abc"}]`, or with "value": a list of numbers, or an object. */
+static void
+put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype, const struct ct_registers *registers)
+{
+  const char *separator = ",\"filled\":[";
+  bool goes_on;
+  for (uint32_t i = 0; i < registers->out_count; i++) {
+    const struct ct_parameter *parameter = filled_parameter(prototype, registers, i);
+    if (parameter == NULL) {
+      continue;
+    }
+    put_text(out, separator);
+    separator = ",";
+    put_text(out, "{\"name\":");
+    put_json_string(out, parameter->name);
+    put_text(out, ",\"bytes\":\"");
+    size_t length = filled_length(parameter, registers, i, &goes_on);
+    for (size_t k = 0; k < length; k++) {
+      put_format(out, "%02x", registers->outs[i].data[k]);
+    }
+    put_text(out, "\"");
+    if (gives_value(parameter)) {
+      put_text(out, ",\"value\":");
+      put_members(out, parameter, registers, i, true);
+    } else {
+      struct ct_value_text text = {NULL, 0, 0};
+      put_quoted(&text, registers->outs[i].data, length, goes_on);
+      put_text(out, ",\"text\":");
+      put_json_string(out, text.data != NULL ? text.data : "");
+      ct_value_text_free(&text);
+    }
+    put_text(out, "}");
+  }
+  put_text(out, separator[1] == '\0' ? "]" : "");
 }
 
 void
@@ -488,6 +636,7 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
       put_format(out, "errno %d", registers->error);
     }
   }
+  put_filled(out, prototype, registers);
 }
 
 /* ---- JSON ---- */
@@ -597,6 +746,7 @@ ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *
         put_json_string(out, name);
       }
     }
+    put_json_filled(out, prototype, registers);
   }
   put_text(out, "}");
 }

@@ -11,7 +11,7 @@
 
 enum {
   CT_STRING_SHOWN = 64, /* bytes of a string */
-  CT_TEXTS_KNOWN = 3,
+  CT_TEXTS_KNOWN = 3,   /* of a call; its result may be one more */
 };
 
 /* What was recorded of one call. Bit N of a mask: number N is known. */
@@ -28,8 +28,14 @@ struct ct_registers {
     uint64_t address;
     uint32_t bytes;
     uint8_t data[CT_STRING_SHOWN];
-  } texts[CT_TEXTS_KNOWN]; /* what arguments point to */
+  } texts[CT_TEXTS_KNOWN + 1]; /* what arguments point to */
   uint32_t text_count;
+  struct {
+    uint32_t number; /* of the integer register that pointed to it */
+    uint32_t bytes;
+    uint8_t data[CT_STRING_SHOWN];
+  } outs[CT_TEXTS_KNOWN]; /* memory that the call has filled */
+  uint32_t out_count;
   bool has_error; /* errno after the call is known */
   int error;
 };
@@ -53,7 +59,7 @@ void ct_value_text_free(struct ct_value_text *text);
 /* "a=1, b=?, ...": without the parentheses. */
 void ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
                              const struct ct_registers *registers, const struct ct_value_context *context);
-/* " = 3"; nothing for void, and where nothing of it was recorded. */
+/* " = 3", and what the call has filled in, " = 3 {buf="abc"}"; nothing for void, and where nothing was recorded. */
 void ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *prototype,
                           const struct ct_registers *registers, const struct ct_value_context *context);
 /*

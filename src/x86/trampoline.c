@@ -256,12 +256,12 @@ emit_cold(struct ct_code *out, const struct ct_trampoline_spec *spec, size_t hea
   ct_emit_jmp_load(out, ct_mem_rip(spec->head + head_field));
 }
 
-/* The agent reads them into the record at r10. */
+/* The agent reads what is wanted into the record at r10. */
 static void
-emit_texts(struct ct_code *out, const struct ct_trampoline_spec *spec)
+emit_texts(struct ct_code *out, const struct ct_trampoline_spec *spec, uint32_t wanted)
 {
   struct ct_code_label back = {0};
-  ct_emit_mov32_imm(out, CT_RDX, ct_detail_enter_bytes(spec->detail) << CT_DETAIL_WANTED_OFFSET_SHIFT | spec->texts);
+  ct_emit_mov32_imm(out, CT_RDX, wanted);
   ct_emit_lea_label(out, CT_RAX, &back);
   emit_cold(out, spec, offsetof(struct ct_region_head, detail_texts));
   ct_code_label_bind(out, &back);
@@ -292,8 +292,9 @@ emit_detail_enter(struct ct_code *out, const struct ct_trampoline_spec *spec, ui
   if (spec->detail.stack != 0) {
     emit_stack_bytes(out, spec->detail.stack, at);
   }
-  if (spec->texts != 0) {
-    emit_texts(out, spec);
+  uint32_t wanted = spec->texts | (spec->outs != 0 ? CT_DETAIL_WANTED_PENDING : 0);
+  if (wanted != 0) {
+    emit_texts(out, spec, ct_detail_enter_bytes(spec->detail) << CT_DETAIL_WANTED_OFFSET_SHIFT | wanted);
   }
   emit_detail_link(out, detail);
 }
@@ -316,7 +317,10 @@ emit_errno(struct ct_code *out, uint64_t slot)
 static void
 emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, struct detail *detail)
 {
-  emit_detail_head(out, sizeof(struct ct_detail_return), spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN, detail);
+  uint32_t texts_bytes = spec->outs != 0 ? (uint32_t)sizeof(struct ct_detail_texts) : 0;
+  emit_detail_head(out, sizeof(struct ct_detail_return) + texts_bytes,
+                   spec->fn << CT_WORD_FN_SHIFT | CT_WORD_RETURN | (spec->outs != 0 ? CT_DETAIL_WORD_TEXTS : 0),
+                   detail);
   emit_restore(out, CT_RAX);
   ct_emit_mov_store(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, rax)), CT_RAX);
   emit_restore(out, CT_RDX);
@@ -326,6 +330,9 @@ emit_detail_return(struct ct_code *out, const struct ct_trampoline_spec *spec, s
   ct_emit_and_store_imm(out, ct_mem(CT_R10, offsetof(struct ct_detail_return, error)), 0);
   if (spec->errno_slot != 0) {
     emit_errno(out, spec->errno_slot);
+  }
+  if (spec->outs != 0) {
+    emit_texts(out, spec, spec->outs);
   }
   emit_detail_link(out, detail);
 }
@@ -712,7 +719,8 @@ ct_trampoline_emit(const struct ct_trampoline_spec *spec, struct ct_code *out, s
                               .mode = spec->mode,
                               .callout = spec->callout,
                               .self_branch = spec->self_branch,
-                              .values = spec->values};
+                              .values = spec->values,
+                              .outs = spec->outs};
   struct cold cold = {0};
   bool has_gate = spec->has_gate && spec->mode == CT_HOOK_FULL;
   if (has_gate) {

@@ -20,6 +20,7 @@ struct ct_trampoline_spec {
   struct ct_detail_form detail;
   uint16_t texts; /* with detail: what is read that arguments point to, the low bits of what the agent is asked
                      for (CT_DETAIL_WANTED_STRINGS_SHIFT) */
+  uint16_t outs;  /* likewise at the return (CT_DETAIL_OUT_REGISTER) */
   bool has_gate;  /* CT_HOOK_FULL: under a budget, see struct ct_hook_desc.level */
   uint8_t level;  /* what it begins with: level, mask and counter of the descriptor */
   uint32_t mask;

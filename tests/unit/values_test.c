@@ -328,6 +328,51 @@ as_in_the_headers(void **state)
   assert_int_equal(status, 0);
 }
 
+/* What is shown of structures that calls fill in is where the headers have it. */
+static void
+structs_as_in_the_headers(void **state)
+{
+  char path[] = "/tmp/contrail-structs-XXXXXX.c", command[160];
+  FILE *out = fdopen(mkstemps(path, 2), "w");
+  assert_non_null(out);
+  fputs("#define _GNU_SOURCE\n#include <fcntl.h>\n#include <poll.h>\n#include <pthread.h>\n#include <signal.h>\n"
+        "#include <stddef.h>\n#include <sys/epoll.h>\n#include <sys/resource.h>\n#include <sys/socket.h>\n"
+        "#include <sys/stat.h>\n#include <sys/statvfs.h>\n#include <sys/sysinfo.h>\n#include <sys/times.h>\n"
+        "#include <sys/vfs.h>\n#include <time.h>\n",
+        out);
+  for (size_t n = 0; ct_known_struct_at(n) != NULL; n++) {
+    const struct ct_known_struct *known = ct_known_struct_at(n);
+    fprintf(out, "_Static_assert(sizeof(%s) >= %u, \"\");\n", known->name, known->bytes);
+    for (const struct ct_known_member *member = known->members; member->name != NULL; member++) {
+      assert_true(member->offset + member->bytes <= known->bytes && known->bytes <= CT_KNOWN_OUT_BYTES);
+      if (member->name[0] != '\0') {
+        fprintf(out, "_Static_assert(offsetof(%s, %s) == %u && sizeof(((%s *)0)->%s) == %u, \"\");\n", known->name,
+                member->name, member->offset, known->name, member->name, member->bytes);
+      } else {
+        fprintf(out, "_Static_assert(%u <= sizeof(%s), \"\");\n", member->bytes, known->name);
+      }
+    }
+  }
+  assert_int_equal(fclose(out), 0);
+  snprintf(command, sizeof(command), "gcc -std=gnu11 -fsyntax-only %s", path);
+  int status = system(command);
+  unlink(path);
+  assert_int_equal(status, 0);
+  /* Each call that gives something gives a number of bytes, of a register that the return knows. */
+  for (size_t n = 0; ct_known_call_at(n) != NULL; n++) {
+    struct ct_prototype prototype;
+    char room[CT_KNOWN_CALL_BYTES];
+    assert_true(ct_known_call_parse(ct_known_call_at(n), room, sizeof(room), &prototype));
+    for (uint32_t i = 0; i < prototype.count; i++) {
+      const struct ct_parameter *parameter = &prototype.parameters[i];
+      bool fills = parameter->out != CT_OUT_NONE && parameter->place.number[0] < 4;
+      if (ct_known_out_bytes(parameter) == 0 ? fills : !fills) {
+        fail_msg("%s: parameter %u", ct_known_call_at(n), i);
+      }
+    }
+  }
+}
+
 /* Nothing is there twice. */
 static void
 calls_once(void **state)
@@ -347,9 +392,16 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(there_and_back), cmocka_unit_test(not_lines),   cmocka_unit_test(integers),
-      cmocka_unit_test(enumerations),   cmocka_unit_test(floats),      cmocka_unit_test(pointers),
-      cmocka_unit_test(missing),        cmocka_unit_test(known_calls), cmocka_unit_test(as_in_the_headers),
+      cmocka_unit_test(there_and_back),
+      cmocka_unit_test(not_lines),
+      cmocka_unit_test(integers),
+      cmocka_unit_test(enumerations),
+      cmocka_unit_test(floats),
+      cmocka_unit_test(pointers),
+      cmocka_unit_test(missing),
+      cmocka_unit_test(known_calls),
+      cmocka_unit_test(as_in_the_headers),
+      cmocka_unit_test(structs_as_in_the_headers),
       cmocka_unit_test(calls_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
