@@ -9,8 +9,10 @@ import json
 import os
 import re
 import shutil
+import socket
 import struct
 import subprocess
+import urllib.request
 
 import harness
 from harness import case, expect, main, need
@@ -287,6 +289,53 @@ def texts_of_own_functions(scene):
     scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--detail", "all", "--", program)
     calls = [line for line in scene.run(scene.contrail, "replay", scene.trace).splitlines() if "copy(to=" in line and "printf" not in line and "stdout" not in line]
     expect(len(calls) == 2 and not any('"new"' in line for line in calls), calls)
+
+
+@case
+def from_debuginfod(scene):
+    """Types of a stripped program from a server, when asked; nothing is asked for otherwise; without one it is refused."""
+    for tool in ("debuginfod", "objcopy"):
+        need(tool)
+    program, served = scene.build("programs/typed.c", "gcc", "-O1", "-Wl,--build-id"), scene.path("served")
+    os.makedirs(served)
+    subprocess.run(["objcopy", "--only-keep-debug", program, os.path.join(served, "typed.debug")], check=True)
+    subprocess.run(["strip", "--strip-debug", program], check=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    bare = {name: value for name, value in os.environ.items() if name != "DEBUGINFOD_URLS"}
+    bare |= {"DEBUGINFOD_CACHE_PATH": scene.path("client"), "HOME": scene.path("home")}
+    asked = {**bare, "DEBUGINFOD_URLS": f"http://127.0.0.1:{port}/"}
+
+    def shown(environment, *options):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        result = subprocess.run([scene.contrail, "record", "-q", "-o", scene.trace, *options, "--args", "--trace", "typed!t_*",
+                                 "--", program], capture_output=True, text=True, timeout=60, env=environment)
+        return result, scene.run(scene.contrail, "replay", scene.trace) if result.returncode != 125 else ""
+
+    result, _ = shown(bare, "--debuginfod")
+    expect(result.returncode == 125 and "DEBUGINFOD_URLS names no server" in result.stderr, result)
+    server = subprocess.Popen(["debuginfod", "-d", ":memory:", "-p", str(port), "-F", served], env=bare,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        harness.wait_for("the file in the server", lambda: 'found_debuginfo_total{source="files"} 1' in metrics(port))
+        _, text = shown(asked)
+        expect("t_enums(a=GREEN" not in text and not os.path.exists(scene.path("client")), text[:500])
+        _, text = shown(asked, "--debuginfod")
+        expect("t_enums(a=GREEN, b=FOUR, ...) = GREEN;" in text, text[:3000])
+    finally:
+        server.terminate()
+        server.wait()
+    _, text = shown(bare)  # what has been fetched is there
+    expect("t_enums(a=GREEN, b=FOUR, ...) = GREEN;" in text, text[:3000])
+
+
+def metrics(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return answer.read().decode()
+    except OSError:
+        return ""
 
 
 @case

@@ -133,6 +133,7 @@ struct ct_session_options {
                          process of a tree by itself */
   uint64_t max_bytes; /* of the trace's files, 1 MiB to 1 PiB: what is oldest goes when they would be larger; each child
                          has a quarter of that. 0: no limit. Not with last_bytes */
+  bool debuginfod;    /* debug files that are missing are fetched from the servers of DEBUGINFOD_URLS */
 };
 
 struct ct_session_status {

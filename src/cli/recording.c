@@ -270,6 +270,11 @@ const struct ct_option ct_recording_options[] = {
      .help = "analyse all files anew, and keep nothing (see contrail help cache)",
      .apply = ct_apply_flag,
      MEMBER(no_cache)},
+    {.name = "debuginfod",
+     .help = "fetch debug information that is missing from the servers that DEBUGINFOD_URLS names: 20 seconds at most "
+             "for each file, for which the process may wait",
+     .apply = ct_apply_flag,
+     MEMBER(debuginfod)},
     CT_OPTION_GROUP(ct_select_options, struct ct_session_options, selection),
     {.name = "source",
      .help = "write source files and lines into the trace, where debug information tells, for report --source",

@@ -2,6 +2,8 @@
 /* See plans.h. */
 #include "record/plans.h"
 
+#include "target/debuginfod.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,11 +25,12 @@ struct ct_plans {
   struct entry *items;
   size_t count, capacity;
   bool use_int3;          /* for what no jump fits */
+  bool fetch;             /* debug files, from debuginfod */
   struct ct_cache *cache; /* NULL: none */
 };
 
 struct ct_plans *
-ct_plans_create(bool use_int3, bool no_cache)
+ct_plans_create(bool use_int3, bool no_cache, bool fetch)
 {
   pthread_mutexattr_t again;
   struct ct_plans *plans = calloc(1, sizeof(*plans));
@@ -39,6 +42,7 @@ ct_plans_create(bool use_int3, bool no_cache)
   pthread_mutex_init(&plans->lock, &again);
   pthread_mutexattr_destroy(&again);
   plans->use_int3 = use_int3;
+  plans->fetch = fetch;
   plans->cache = no_cache ? NULL : ct_cache_open(NULL, NULL);
   return plans;
 }
@@ -120,6 +124,9 @@ get_locked(struct ct_plans *plans, int fd, const char *path, const struct stat *
     plans->capacity = grown;
   }
   struct ct_plan *plan;
+  if (plans->fetch) {
+    ct_debuginfod_fetch(fd, path);
+  }
   int code = ct_cache_plan_fd(plans->cache, fd, path, &plan, diag);
   if (code == 0) {
     if (plans->use_int3) {

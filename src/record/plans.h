@@ -13,7 +13,8 @@
 
 struct ct_plans;
 
-struct ct_plans *ct_plans_create(bool use_int3, bool no_cache);
+/* fetch: debug files that are missing, from debuginfod. */
+struct ct_plans *ct_plans_create(bool use_int3, bool no_cache, bool fetch);
 void ct_plans_lock(struct ct_plans *plans);
 void ct_plans_unlock(struct ct_plans *plans);
 /*

@@ -42,7 +42,7 @@ ct_process_tree_create(struct ct_session *first, const struct ct_tree_sessions *
   }
   tree->first = first;
   tree->calls = sessions;
-  tree->plans = ct_plans_create(first->options.int3, first->options.no_cache);
+  tree->plans = ct_plans_create(first->options.int3, first->options.no_cache, first->options.debuginfod);
   tree->children = json_array();
   pthread_mutex_init(&tree->lock, NULL);
   pthread_cond_init(&tree->unpinned, NULL);

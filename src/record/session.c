@@ -7,6 +7,7 @@
 #include "base/worker.h"
 #include "record/program.h"
 #include "select/select.h"
+#include "target/debuginfod.h"
 #include "trace/pieces.h"
 #include "trace/tree.h"
 
@@ -56,6 +57,22 @@ static int create(const struct ct_session_options *options, struct ct_process_tr
 
 static const struct ct_tree_sessions of_children = {.create = create, .close = ct_session_close};
 
+static int
+check_options(const struct ct_session_options *options, struct ct_diag *diag)
+{
+  if (options->directory == NULL) {
+    return ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
+  }
+  if (options->budget != 0 && !(options->budget >= BUDGET_LEAST && options->budget <= BUDGET_MOST)) {
+    return ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
+  }
+  if (options->max_bytes != 0 && (options->max_bytes < CT_PIECES_LIMIT_MIN ||
+                                  options->max_bytes > CT_PIECES_LIMIT_MAX || options->last_bytes != 0)) {
+    return ct_fail(diag, CT_EINVAL, "max_bytes is 1 MiB to 1 PiB, and not together with last_bytes");
+  }
+  return options->debuginfod ? ct_debuginfod_check(diag) : 0;
+}
+
 /* child_init: of a child, which is the new session's then; NULL: it is a first one. */
 static int
 create(const struct ct_session_options *options, struct ct_process_tree *tree, struct ct_child_init *child_init,
@@ -63,18 +80,9 @@ create(const struct ct_session_options *options, struct ct_process_tree *tree, s
 {
   struct ct_session_options own;
   int code = ct_sized_take(&own, sizeof(own), options, diag);
+  code = code == 0 ? check_options(&own, diag) : code;
   if (code != 0) {
     return code;
-  }
-  if (own.directory == NULL) {
-    return ct_fail(diag, CT_EINVAL, "no directory is given for the trace");
-  }
-  if (own.budget != 0 && !(own.budget >= BUDGET_LEAST && own.budget <= BUDGET_MOST)) {
-    return ct_fail(diag, CT_EINVAL, "a budget is a share from %g to %g", BUDGET_LEAST, BUDGET_MOST);
-  }
-  if (own.max_bytes != 0 &&
-      (own.max_bytes < CT_PIECES_LIMIT_MIN || own.max_bytes > CT_PIECES_LIMIT_MAX || own.last_bytes != 0)) {
-    return ct_fail(diag, CT_EINVAL, "max_bytes is 1 MiB to 1 PiB, and not together with last_bytes");
   }
   struct ct_session *session = calloc(1, sizeof(*session));
   if (session == NULL) {

@@ -4,7 +4,8 @@
  *
  * A debug file is looked for as DEBUG_ROOT/.build-id/xx/rest.debug, then by the name in .gnu_debuglink beside the
  * file, in .debug/ there, and in DEBUG_ROOT/folder. For a file in another process's root (base/rooted.h) all of these
- * but the first are in there, and so is a second DEBUG_ROOT/.build-id. It is taken when it has the same build-id; only
+ * but the first are in there, and so is a second DEBUG_ROOT/.build-id. Last comes what debuginfod's client has fetched
+ * for this user (debuginfod.c). It is taken when it has the same build-id; only
  * when one of the two has none, by the checksum in .gnu_debuglink, which costs a pass over the whole file. Whatever is
  * missing, foreign or damaged is passed over silently: names are a convenience.
  */
@@ -24,6 +25,7 @@
 
 enum {
   OTHER_ROOT = 4,                 /* of the candidates: by the build-id, in the root that the file is in */
+  FETCHED = 5,                    /* ... and of debuginfod */
   MINIDEBUG_BYTES_MAX = 64 << 20, /* unpacked: a few MiB in practice */
 };
 
@@ -109,6 +111,20 @@ set_candidate(struct candidates *candidates, int i, const char *fmt, ...)
   }
 }
 
+/* Where debuginfod's client keeps files: debuginfod_find_debuginfo(3). */
+static void
+set_fetched(const struct ct_elf *elf, struct candidates *candidates)
+{
+  const char *folder = getenv("DEBUGINFOD_CACHE_PATH"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (folder != NULL && folder[0] == '/') {
+    set_candidate(candidates, FETCHED, "%s/%s/debuginfo", folder, elf->build_id);
+  } else if (cache != NULL && cache[0] == '/') {
+    set_candidate(candidates, FETCHED, "%s/debuginfod_client/%s/debuginfo", cache, elf->build_id);
+  } else if (home != NULL && home[0] == '/') {
+    set_candidate(candidates, FETCHED, "%s/.cache/debuginfod_client/%s/debuginfo", home, elf->build_id);
+  }
+}
+
 static void
 find_candidates(const struct ct_elf *elf, struct candidates *candidates)
 {
@@ -119,6 +135,9 @@ find_candidates(const struct ct_elf *elf, struct candidates *candidates)
   }
   if (strlen(elf->build_id) > 2) {
     set_candidate(candidates, 0, "%s/.build-id/%.2s/%s.debug", elf->debug_root, elf->build_id, elf->build_id + 2);
+  }
+  if (strlen(elf->build_id) > 2) {
+    set_fetched(elf, candidates);
   }
   size_t root = ct_rooted_prefix(elf->path); /* of another process: it has debug files of its own */
   if (root != 0 && strlen(elf->build_id) > 2) {
@@ -148,7 +167,7 @@ ct_debugfile_find(struct ct_elf *elf)
   find_candidates(elf, &candidates);
   for (int i = 0; i < CT_DEBUG_CANDIDATES && !found; i++) {
     found = candidates.paths[i][0] != 0 &&
-            try_path(elf, candidates.paths[i], i == 0 || i == OTHER_ROOT ? NULL : &candidates.link);
+            try_path(elf, candidates.paths[i], i == 0 || i == OTHER_ROOT || i == FETCHED ? NULL : &candidates.link);
   }
   return CT_OK;
 }

@@ -366,6 +366,12 @@ ct_elf_soname(const struct ct_elf *elf)
   return elf->soname;
 }
 
+bool
+ct_elf_has_debug_info(const struct ct_elf *elf)
+{
+  return ct_image_section(&elf->main, ".debug_info") != NULL || ct_image_section(&elf->main, ".zdebug_info") != NULL;
+}
+
 const char *
 ct_elf_debug_path(const struct ct_elf *elf)
 {

@@ -57,6 +57,7 @@ const char *ct_elf_path(const struct ct_elf *elf);       /* as given; "(memory)"
 const char *ct_elf_build_id(const struct ct_elf *elf);   /* lower-case hex, "" without one */
 const char *ct_elf_interp(const struct ct_elf *elf);     /* PT_INTERP, NULL without one */
 const char *ct_elf_soname(const struct ct_elf *elf);     /* DT_SONAME, NULL without one */
+bool ct_elf_has_debug_info(const struct ct_elf *elf);    /* in the file itself */
 const char *ct_elf_debug_path(const struct ct_elf *elf); /* the separate debug file in use, NULL without one */
 uint16_t ct_elf_type(const struct ct_elf *elf);          /* ET_EXEC or ET_DYN */
 uint64_t ct_elf_entry(const struct ct_elf *elf);         /* e_entry */
@@ -67,7 +68,7 @@ struct ct_file_stamp {
   int64_t changed_ns; /* modification time */
 };
 /* The files that ct_elf_open looks for as separate debug file, in its order, as they are now. Opens none of them. */
-enum { CT_DEBUG_CANDIDATES = 5 };
+enum { CT_DEBUG_CANDIDATES = 6 };
 void ct_elf_debug_stamps(const struct ct_elf *elf, struct ct_file_stamp stamps[CT_DEBUG_CANDIDATES]);
 
 struct ct_elf_segment {

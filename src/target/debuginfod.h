@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Debug files from debuginfod servers (DEBUGINFOD_URLS). */
+#ifndef CT_TARGET_DEBUGINFOD_H
+#define CT_TARGET_DEBUGINFOD_H
+
+#include <contrail/error.h>
+
+#include <stdbool.h>
+
+/* 0, or CT_EINVAL, CT_EUNSUPPORTED: nothing can be fetched. */
+int ct_debuginfod_check(struct ct_diag *diag);
+/* Fetches the debug file of the ELF file open as fd if it has none; true: it did. Waits for the server, 20 s at most.
+ */
+bool ct_debuginfod_fetch(int fd, const char *path);
+
+#endif
