@@ -201,6 +201,10 @@ def loses(scene):
     expect("were dropped" in err, f"stderr: {err!r}")
     info = json.loads(scene.view("info", "--json"))
     expect(info["dropped"] > 0 and info["waited_ns"] < 1e9, f"{info['dropped']} dropped, {info['waited_ns']} ns waited")
+    ring, files = info["lanes"]["events"], info["lanes"]["files"]
+    expect(ring["high_times"] >= 1 and ring["segments"] * 3 // 4 < ring["full_most"] <= ring["segments"], f"{ring}")
+    expect(ring["handed_over"] > ring["segments"] and files["blocks"] > 0, f"{info['lanes']}")
+    expect(0 < files["p50_ns"] <= files["p99_ns"] <= files["most_ns"], f"{files}")
     published_everywhere(scene, info)
     gap, leaf = scene.row("(events lost)"), scene.row("leaf")
     expect(5e7 < gap["total_ns"] < 2.1 * info["duration_ns"], f"the gap has {gap['total_ns']} ns")

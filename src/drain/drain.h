@@ -74,8 +74,11 @@ struct ct_drain_stats {
   uint64_t events;
   uint64_t dropped; /* the sum of the next ones */
   uint64_t dropped_by[CT_DROP_COUNT];
-  uint64_t waited_ticks; /* of all threads together */
-  uint64_t segments;
+  uint64_t waited_ticks;        /* of all threads together */
+  uint64_t segments;            /* that the threads have handed over */
+  uint32_t segments_full_most;  /* at a time ... */
+  uint32_t segments_high_times; /* how often that rose over three quarters of all; again after it was below a half */
+  bool segments_are_high;
   uint64_t hook_events[CT_HOOK_EVENT_COUNT];
 };
 
@@ -180,6 +183,7 @@ struct ct_switch_stats ct_drain_switches(const struct ct_drain *drain);
 
 size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
+uint32_t ct_drain_segment_count(const struct ct_drain *drain); /* of the ring */
 /* What there was at most some 100 ms ago, without the lock, which a slow disk may keep taken. */
 struct ct_drain_numbers {
   uint64_t events, changes;           /* changes: of the interval */

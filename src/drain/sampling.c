@@ -67,11 +67,26 @@ fill_permille(const struct ct_drain *drain)
   return drain->sampling.full * 1000 / (usable > drain->sampling.full ? usable : drain->sampling.full + 1);
 }
 
+/* So many segments wait for the drain. */
+static void
+note_level(struct ct_drain *drain, uint32_t full)
+{
+  struct ct_drain_stats *stats = &drain->stats;
+  stats->segments_full_most = full > stats->segments_full_most ? full : stats->segments_full_most;
+  if (!stats->segments_are_high && full > drain->segment_count / 4 * 3) {
+    stats->segments_are_high = true;
+    stats->segments_high_times++;
+  } else if (full < drain->segment_count / 2) {
+    stats->segments_are_high = false;
+  }
+}
+
 void
 drain_sampling_round(struct ct_drain *drain, size_t full)
 {
   struct drain_sampling *sampling = &drain->sampling;
   sampling->full = full > sampling->full ? (uint32_t)full : sampling->full;
+  note_level(drain, (uint32_t)full);
   if (drain->now - sampling->cycle_ns < CYCLE_NS || !sampling->options.adapts) {
     return;
   }
@@ -106,4 +121,10 @@ ct_drain_sampling(const struct ct_drain *drain, struct ct_sampling_state *state)
   for (uint64_t n = first; n < sampling->changes; n++) {
     state->last[state->last_count++] = sampling->history[n % CT_SAMPLING_HISTORY];
   }
+}
+
+uint32_t
+ct_drain_segment_count(const struct ct_drain *drain)
+{
+  return drain->segment_count;
 }

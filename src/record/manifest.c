@@ -451,3 +451,16 @@ ct_manifest_sampling(const struct ct_drain *drain)
   json_object_set_new(json, "last_changes", last);
   return json;
 }
+
+json_t *
+ct_manifest_lanes(const struct ct_drain *drain, const struct ct_trace_writer *writer)
+{
+  struct ct_drain_stats stats;
+  struct ct_latency_figures latency = ct_trace_writer_latency(writer);
+  ct_drain_stats(drain, &stats);
+  return json_pack("{s:{s:i, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}}", "events", "segments",
+                   (int)ct_drain_segment_count(drain), "full_most", (int)stats.segments_full_most, "high_times",
+                   (int)stats.segments_high_times, "handed_over", (json_int_t)stats.segments, "files", "blocks",
+                   (json_int_t)latency.count, "p50_ns", (json_int_t)latency.p50_ns, "p99_ns",
+                   (json_int_t)latency.p99_ns, "most_ns", (json_int_t)latency.most_ns);
+}

@@ -75,6 +75,8 @@ json_t *ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form f
 /* The "output" of the manifest. */
 json_t *ct_manifest_output(const struct ct_drain *drain);
 /* The "switches" of the manifest: where it is known from when threads were off the processor. */
+/* "lanes": how full the ring was, and how long blocks took to their files. */
+json_t *ct_manifest_lanes(const struct ct_drain *drain, const struct ct_trace_writer *writer);
 json_t *ct_manifest_switches(const struct ct_drain *drain);
 /* Nanoseconds that a tick of the clock takes, as seen since the start. */
 double ct_manifest_tick_ns(const struct ct_manifest *manifest);

@@ -80,6 +80,7 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
                         ct_manifest_detail(session->recording.drain, session_image_options(session).detail,
                                            session_marks_detail(session)));
   }
+  json_object_set_new(json, "lanes", ct_manifest_lanes(session->recording.drain, session->recording.writer));
   session_put_windows(session, json);
   json_object_set_new(json, "switches", ct_manifest_switches(session->recording.drain));
   if (session->node.tree != NULL && !session->node.is_child) {
@@ -369,7 +370,7 @@ session_open_trace(struct ct_session *session, struct ct_diag *diag)
   session->recording.modules.exclude = options->exclude;
   session->recording.modules.selection = options->selection;
   if (session->node.tree == NULL) {
-    session->recording.own_plans = ct_plans_create(options->int3, options->no_cache);
+    session->recording.own_plans = ct_plans_create(options->int3, options->no_cache, options->debuginfod);
     if (session->recording.own_plans == NULL) {
       session_drop_trace(session);
       return ct_fail(diag, CT_ENOMEM, "out of memory");

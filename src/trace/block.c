@@ -25,6 +25,7 @@
 #include "trace/detail.h"
 #include "trace/writer_internal.h"
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/worker.h"
 #include "trace/lanes.h"
@@ -203,6 +204,7 @@ ct_writer_thread_commit(struct ct_trace_writer *writer, enum ct_writer_kind kind
       .record_bytes = (uint32_t)size,
       .data_bytes = (uint32_t)data_bytes,
       .events = events,
+      .queued_ns = kind == CT_WRITER_BLOCK ? ct_now_ns() : 0,
   };
   memcpy(writer_thread->ring + writer_thread->head, &record, sizeof(record));
   pthread_mutex_lock(&writer_thread->lock);
@@ -529,6 +531,9 @@ writer_main(void *context)
         (const struct ct_writer_record *)(writer_thread->ring + writer_thread->tail);
     pthread_mutex_unlock(&writer_thread->lock);
     put_out(writer, record);
+    if (record->kind == CT_WRITER_BLOCK) {
+      ct_latency_add(&writer_thread->latency, ct_now_ns() - record->queued_ns);
+    }
     size_t size = record->record_bytes;
     pthread_mutex_lock(&writer_thread->lock);
     writer_thread->tail = writer_thread->tail + size == writer_thread->capacity ? 0 : writer_thread->tail + size;

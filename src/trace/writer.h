@@ -21,6 +21,7 @@
 #define CT_TRACE_WRITER_H
 
 #include "base/error.h"
+#include "trace/latency.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -126,5 +127,7 @@ int ct_trace_directory_create(const char *path, int *fd, bool *made, struct ct_d
 /* Both count what is queued as written, until it turns out that it could not be; exact after ct_trace_writer_sync. */
 uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+point+return */
 uint64_t ct_trace_writer_bytes(const struct ct_trace_writer *writer);
+/* How long blocks have taken from being encoded to their file; of a trace of the last stretch: when it was written. */
+struct ct_latency_figures ct_trace_writer_latency(const struct ct_trace_writer *writer);
 
 #endif

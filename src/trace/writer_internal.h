@@ -10,6 +10,7 @@
 #include "trace/detail.h"
 #include "trace/encoder.h"
 #include "trace/format.h"
+#include "trace/latency.h"
 #include "trace/pieces.h"
 #include "trace/store.h"
 #include "trace/writer.h"
@@ -83,8 +84,8 @@ struct ct_writer_record {
   uint32_t kind;
   uint32_t record_bytes; /* with this header; a multiple of its size */
   uint32_t data_bytes;
-  uint32_t events; /* in the block */
-  uint64_t reserved;
+  uint32_t events;    /* in the block */
+  uint64_t queued_ns; /* of a block: when it was encoded */
 };
 static_assert(sizeof(struct ct_writer_record) == 32, "sizes are in units of it, so that CT_WRITER_SKIP always fits");
 
@@ -120,9 +121,10 @@ struct ct_writer_thread {
   struct ct_stream *open_files[OPEN_FILES_MAX];
   uint32_t open_count, open_limit;
   uint64_t stamp;
-  uint64_t functions_bytes; /* in the table's file, whole lines */
-  int captures_fd;          /* -1: not yet */
-  uint64_t captures_bytes;  /* in that file, whole records */
+  uint64_t functions_bytes;  /* in the table's file, whole lines */
+  int captures_fd;           /* -1: not yet */
+  uint64_t captures_bytes;   /* in that file, whole records */
+  struct ct_latency latency; /* of blocks; read by others */
 };
 
 struct ct_trace_writer {

@@ -191,6 +191,7 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   json_object_set_new(info, "cost", copy_or_null(manifest, "cost"));
   json_object_set_new(info, "budget", copy_or_null(manifest, "budget"));
   json_object_set_new(info, "switches", copy_or_null(manifest, "switches"));
+  json_object_set_new(info, "lanes", copy_or_null(manifest, "lanes"));
   json_t *children = ct_process_tree_info(trace);
   if (children != NULL) {
     json_object_set_new(info, "children", children);

@@ -660,14 +660,51 @@ test_random_blocks(void **state)
   model_free(&m);
 }
 
+/* A percentile is that of the times themselves, or up to a fifth more; never more than the longest. */
+static void
+test_latency(void **state)
+{
+  static struct ct_latency latency;
+  struct ct_latency_figures figures;
+  (void)state;
+  ct_latency_read(&latency, &figures);
+  assert_true(figures.count == 0 && figures.p50_ns == 0 && figures.p99_ns == 0 && figures.most_ns == 0);
+  for (uint64_t ms = 1; ms <= 1000; ms++) {
+    ct_latency_add(&latency, ms * 1000000);
+  }
+  ct_latency_read(&latency, &figures);
+  assert_int_equal(figures.count, 1000);
+  assert_int_equal(figures.most_ns, 1000000000);
+  assert_in_range(figures.p50_ns, 500000000, 625000000);
+  assert_in_range(figures.p99_ns, 990000000, 1000000000);
+  const uint64_t edges[] = {0, 1, 3, 4, 5, 7, 8, UINT64_MAX / 2, UINT64_MAX};
+  for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++) {
+    static struct ct_latency one;
+    memset(&one, 0, sizeof(one));
+    ct_latency_add(&one, edges[i]);
+    ct_latency_read(&one, &figures);
+    assert_true(figures.count == 1 && figures.p50_ns == edges[i] && figures.most_ns == edges[i]);
+  }
+}
+
 int
 main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temporary_setup, temporary_teardown)
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_crc32c), TEST(test_round_trip),    TEST(test_deep_stack),    TEST(test_frames),
-      TEST(test_open_frames),        TEST(test_cut_anywhere),  TEST(test_flipped_bytes), TEST(test_skip_damaged),
-      TEST(test_forged_blocks),      TEST(test_random_blocks), TEST(test_numbers),       TEST(test_documented_example),
+      cmocka_unit_test(test_crc32c),
+      cmocka_unit_test(test_latency),
+      TEST(test_round_trip),
+      TEST(test_deep_stack),
+      TEST(test_frames),
+      TEST(test_open_frames),
+      TEST(test_cut_anywhere),
+      TEST(test_flipped_bytes),
+      TEST(test_skip_damaged),
+      TEST(test_forged_blocks),
+      TEST(test_random_blocks),
+      TEST(test_numbers),
+      TEST(test_documented_example),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
