@@ -15,8 +15,10 @@
 
 #include "x86/decode.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define DEPTH_UNKNOWN INT32_MIN
 #define DEPTHS_MAX    64 /* branch targets remembered in a function without CFI */
@@ -24,6 +26,16 @@
 #define RBP           5
 #define RDI           7
 #define ARCH_SET_GS   0x1001 /* asm/prctl.h */
+#define PAGE_WORDS    (CT_TARGETS_PAGE / 64)
+#define SLAB_BYTES    (16u << 10) /* the first one of a set; each has twice the size of the one before, ... */
+#define SLAB_MAX      (1u << 20)  /* ... up to this */
+
+/* Zeroed pages, one after the other, behind this head. */
+struct ct_targets_slab {
+  struct ct_targets_slab *next;
+  size_t size_bytes, used_bytes;
+};
+static_assert(sizeof(struct ct_targets_slab) <= PAGE_WORDS * sizeof(uint64_t), "the head takes a page's place");
 
 static size_t
 page_count(const struct ct_targets *targets)
@@ -44,17 +56,42 @@ targets_init(struct ct_targets *targets, uint64_t start, uint64_t end)
 static void
 targets_free(struct ct_targets *targets)
 {
-  for (size_t i = targets->first; targets->pages != NULL && i < targets->last; i++) {
-    free(targets->pages[i]);
+  while (targets->slabs != NULL) {
+    struct ct_targets_slab *slab = targets->slabs;
+    targets->slabs = slab->next;
+    munmap(slab, slab->size_bytes);
   }
   free(targets->pages);
+}
+
+static struct ct_targets_slab *
+new_slab(struct ct_targets *targets)
+{
+  size_t size = targets->slabs == NULL ? SLAB_BYTES : targets->slabs->size_bytes * 2;
+  size = size < SLAB_MAX ? size : SLAB_MAX;
+  struct ct_targets_slab *slab =
+      mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (slab == MAP_FAILED) {
+    return NULL;
+  }
+  *slab = (struct ct_targets_slab){targets->slabs, size, PAGE_WORDS * sizeof(uint64_t)};
+  targets->slabs = slab;
+  return slab;
 }
 
 static __attribute__((noinline)) uint64_t *
 new_page(struct ct_targets *targets, size_t page)
 {
-  targets->pages[page] = calloc(CT_TARGETS_PAGE / 64, sizeof(uint64_t));
-  targets->out_of_memory |= targets->pages[page] == NULL;
+  struct ct_targets_slab *slab = targets->slabs;
+  if (slab == NULL || slab->used_bytes == slab->size_bytes) {
+    slab = new_slab(targets);
+  }
+  if (slab == NULL) {
+    targets->out_of_memory = true;
+    return NULL;
+  }
+  targets->pages[page] = (uint64_t *)((char *)slab + slab->used_bytes);
+  slab->used_bytes += PAGE_WORDS * sizeof(uint64_t);
   targets->first = page < targets->first ? page : targets->first;
   targets->last = page < targets->last ? targets->last : page + 1;
   return targets->pages[page];
@@ -101,7 +138,7 @@ targets_merge(struct ct_targets *targets, const struct ct_targets *part)
 {
   for (size_t i = part->first; i < part->last; i++) {
     uint64_t *words = part->pages[i] != NULL ? page_at(targets, i) : NULL;
-    for (size_t w = 0; words != NULL && w < CT_TARGETS_PAGE / 64; w++) {
+    for (size_t w = 0; words != NULL && w < PAGE_WORDS; w++) {
       words[w] |= part->pages[i][w];
     }
   }
