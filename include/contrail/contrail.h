@@ -10,6 +10,7 @@
 #include <contrail/control.h>
 #include <contrail/cost.h>
 #include <contrail/error.h>
+#include <contrail/export.h>
 #include <contrail/exclude.h>
 #include <contrail/hot_functions.h>
 #include <contrail/info.h>

@@ -21,6 +21,11 @@ const json_t *ct_trace_stacks(const struct ct_trace *trace);
 
 /* The directory, open as long as the trace. */
 int ct_trace_dir_fd(const struct ct_trace *trace);
+/* The range that was set, in ticks; false: none was. */
+bool ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_tsc);
+/* Its format is another than ours (ATF V2): there are no blocks of it. */
+bool ct_trace_is_atf(const struct ct_trace *trace);
+
 /* Of time off the processor only bounds are known (CT_AWAY_SOME). */
 bool ct_trace_has_bounds(const struct ct_trace *trace);
 /* Events in what is gone of the files. */

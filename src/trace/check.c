@@ -4,7 +4,7 @@
  * each. A file of the right size is not read here; what is wrong inside it is met when it is read. Without that member
  * (format version 1, a recording that did not end in order) there is only what the numbers of blocks tell.
  */
-#include "trace/reader_internal.h"
+#include "trace/atf_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -49,11 +49,29 @@ difference(uint64_t bytes, uint64_t wanted, char *text, size_t size)
   return text;
 }
 
+/* A file of ATF V2 says itself whether it is whole. */
+static int
+check_atf(struct ct_trace *trace, const struct ct_trace_thread *thread)
+{
+  struct ct_atf_index index;
+  ct_atf_index_open(trace, thread->index, &index);
+  bool is_there = index.fd >= 0, is_damaged = index.is_damaged;
+  ct_atf_index_close(&index);
+  if (!is_damaged || !trace->complete) {
+    return CT_OK;
+  }
+  return add(trace, "%s%" PRIu32 "/%s (thread %" PRIu32 ") %s", CT_TRACE_THREAD_DIR, thread->index, CT_ATF_INDEX,
+             thread->tid, is_there ? "has no footer that fits: it was cut, or is damaged" : "is missing");
+}
+
 static int
 check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_t *files)
 {
   char name[64], text[64], block[64] = "";
   struct ct_block_sums sums;
+  if (trace->atf != NULL) {
+    return check_atf(trace, thread);
+  }
   snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
   const json_t *size = json_object_get(files, name);
   if (json_is_integer(size) && (uint64_t)json_integer_value(size) == thread->file_bytes) {

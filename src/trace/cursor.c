@@ -11,7 +11,7 @@
  * The stack of frames is carried from block to block. The open section of a block is
  * used when the cursor came there otherwise: first block, seek, after damage.
  */
-#include "trace/cursor_internal.h"
+#include "trace/atf_internal.h"
 
 #include "base/crc32c.h"
 #include "base/file.h"
@@ -459,6 +459,10 @@ ct_cursor_open(struct ct_trace *trace, uint32_t thread, uint32_t flags, struct c
   c->resync = true;
   c->limit = CT_BATCH_EVENTS;
   c->before_range = trace->has_range;
+  if (trace->atf != NULL && ct_atf_source_open(c) != CT_OK) {
+    ct_cursor_close(c);
+    return ct_fail(diag, CT_ENOMEM, "out of memory to read thread %u", thread);
+  }
   *out = c;
   return CT_OK;
 }
@@ -475,6 +479,12 @@ ct_cursor_close(struct ct_cursor *c)
     pthread_mutex_unlock(&c->trace->lock);
     ct_block_file_close(c->file);
   }
+  if (c->keeps_file) {
+    pthread_mutex_lock(&c->trace->lock);
+    c->trace->open_files--;
+    pthread_mutex_unlock(&c->trace->lock);
+  }
+  ct_atf_source_close(c->atf);
   ct_contexts_clear(&c->contexts);
   if (c->stack.frames != NULL) {
     free(c->stack.frames - 1);
@@ -492,7 +502,8 @@ enter_range(struct ct_cursor *c)
   const struct ct_trace *trace = c->trace;
   uint64_t thread_end = trace->threads[c->thread_position].end_tsc;
   c->before_range = false;
-  if (c->op == c->header.ops && thread_end < trace->range_from) {
+  bool is_over = c->atf != NULL ? ct_atf_at_end(c) : c->op == c->header.ops;
+  if (is_over && thread_end < trace->range_from) {
     return false;
   }
   return begin_late(c, &c->stack, c->context, trace->range_from);
@@ -536,6 +547,11 @@ next_batch(struct ct_cursor *c, uint32_t limit)
 static bool
 pass_before_range(struct ct_cursor *c)
 {
+  if (c->atf != NULL) {
+    while (ct_atf_batch(c, c->trace->range_from) > 0) {
+    }
+    return enter_range(c);
+  }
   struct ct_block_file *file = file_borrow(c);
   uint64_t offset = ct_range_first_block(c, file);
   file_give_back(c, file);
@@ -564,6 +580,10 @@ next_events(struct ct_cursor *c, const struct ct_event **events)
       c->pending_next = c->pending_count = 0;
       c->batch_ordinal = CT_ORDINAL_BEFORE | (uint64_t)c->header.number << CT_ORDINAL_DEPTH_BITS;
       return count;
+    }
+    if (c->atf != NULL) {
+      *events = c->batch;
+      return ct_atf_batch(c, UINT64_MAX);
     }
     if (c->op < c->header.ops) {
       size_t count = next_batch(c, CT_BATCH_EVENTS);
@@ -623,6 +643,12 @@ ct_cursor_seek(struct ct_cursor *c, uint64_t offset)
   c->offset = offset;
   c->next_number = NUMBER_UNKNOWN;
   c->state = CT_CURSOR_OK;
+  if (c->atf != NULL) {
+    ct_atf_seek(c, offset < sizeof(struct ct_atf_index_header)
+                       ? 0
+                       : (offset - sizeof(struct ct_atf_index_header)) / sizeof(struct ct_atf_event));
+    return CT_OK;
+  }
   enum load_result result = offset < sizeof(struct ct_file_header) ? LOAD_DAMAGED : load_block(c);
   if (result == LOAD_OK) {
     return CT_OK;
@@ -655,6 +681,11 @@ ct_cursor_rewind(struct ct_cursor *c)
 int
 ct_cursor_seek_tail(struct ct_cursor *c, uint64_t ops)
 {
+  if (c->atf != NULL) {
+    uint64_t events = c->trace->threads[c->thread_position].events;
+    return ct_cursor_seek(c, sizeof(struct ct_atf_index_header) +
+                                 (events > ops ? events - ops : 0) * sizeof(struct ct_atf_event));
+  }
   /* Where the last blocks begin, and how many ops come before them: of the last TAIL_BLOCKS there are. */
   enum { TAIL_BLOCKS = 4096 };
   struct {
@@ -711,7 +742,7 @@ ct_cursor_depth(const struct ct_cursor *c)
 uint64_t
 ct_cursor_offset(const struct ct_cursor *c)
 {
-  return c->offset;
+  return c->atf != NULL ? sizeof(struct ct_atf_index_header) + c->atf->next * sizeof(struct ct_atf_event) : c->offset;
 }
 
 uint64_t

@@ -28,10 +28,14 @@ struct ct_frame_stack {
   uint32_t base;
 };
 
+struct ct_atf_source;
+
 struct ct_cursor {
   struct ct_trace *trace;
-  uint32_t thread;          /* N of thread_N */
-  uint32_t thread_position; /* in the trace's list */
+  struct ct_atf_source *atf; /* in place of blocks, for a trace in ATF V2; NULL: it is ours */
+  bool keeps_file;           /* of atf: it counts among the open ones */
+  uint32_t thread;           /* N of thread_N */
+  uint32_t thread_position;  /* in the trace's list */
   uint32_t flags;
   enum ct_cursor_state state;
   struct ct_block_file *file; /* NULL: opened for each block */

@@ -3,7 +3,7 @@
  * Reading the detail of a thread's calls, in step with its events. A block is taken when its checksums are right and
  * its records fill it exactly; a damaged one is passed over, as far as its header says where it ends.
  */
-#include "trace/reader_internal.h"
+#include "trace/atf_internal.h"
 
 #include "base/crc32c.h"
 
@@ -14,6 +14,7 @@
 #include <string.h>
 
 struct ct_details {
+  struct ct_atf_details *atf; /* of a trace in ATF V2, in place of all that follows */
   struct ct_block_file *file;
   enum ct_cursor_state state;
   uint64_t offset; /* of the next block */
@@ -25,12 +26,33 @@ struct ct_details {
   uint8_t stack[CT_DETAIL_STACK_BYTES];
 };
 
+static int
+open_atf(struct ct_trace *trace, uint32_t thread, struct ct_details **out, struct ct_diag *diag)
+{
+  struct ct_atf_details *atf;
+  int err = ct_atf_details_open(trace, thread, &atf, diag);
+  if (err != CT_OK) {
+    return err;
+  }
+  struct ct_details *details = calloc(1, sizeof(*details));
+  if (details == NULL) {
+    ct_atf_details_close(atf);
+    return ct_fail(diag, CT_ENOMEM, "out of memory to read the detail of thread %u", thread);
+  }
+  details->atf = atf;
+  *out = details;
+  return CT_OK;
+}
+
 int
 ct_details_open(struct ct_trace *trace, uint32_t thread, struct ct_details **out, struct ct_diag *diag)
 {
   struct ct_file_header header;
   if (thread >= trace->thread_count) {
     return ct_fail(diag, CT_ERANGE, "%s has no thread %u", trace->path, thread);
+  }
+  if (trace->atf != NULL) {
+    return open_atf(trace, thread, out, diag);
   }
   struct ct_block_file *file = ct_block_file_open(trace->dir_fd, trace->threads[thread].index, CT_TRACE_DETAIL);
   if (file == NULL) {
@@ -64,6 +86,7 @@ void
 ct_details_close(struct ct_details *details)
 {
   if (details != NULL) {
+    ct_atf_details_close(details->atf);
     ct_block_file_close(details->file);
     ZSTD_freeDCtx(details->decompressor);
     free(details->input);
@@ -75,7 +98,7 @@ ct_details_close(struct ct_details *details)
 enum ct_cursor_state
 ct_details_state(const struct ct_details *details)
 {
-  return details->state;
+  return details->atf != NULL ? ct_atf_details_state(details->atf) : details->state;
 }
 
 static bool
@@ -258,6 +281,9 @@ const struct ct_detail *
 ct_details_of(struct ct_details *details, const struct ct_event *event)
 {
   bool is_call = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
+  if (details->atf != NULL) {
+    return ct_atf_details_of(details->atf, event);
+  }
   uint64_t enter_tsc = is_call ? event->tsc : event->enter_tsc;
   uint8_t kind = is_call ? CT_DETAIL_KIND_CALL : CT_DETAIL_KIND_RETURN;
   if (!is_call && event->kind != CT_EV_RETURN) {

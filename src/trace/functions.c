@@ -6,7 +6,7 @@
  * end, a field missing, an id that is no index) is passed over, its id has no function then.
  * Names are demangled when first asked for and kept; the trace's lock covers that.
  */
-#include "trace/reader_internal.h"
+#include "trace/atf_internal.h"
 
 #include "base/demangle.h"
 
@@ -44,9 +44,8 @@ parse_number(const char *p, unsigned base, uint64_t max, uint64_t *out)
   return p + 1;
 }
 
-/* One line that ends in a zero byte. */
-static bool
-parse_line(const char *line, struct ct_trace_function *out)
+bool
+ct_function_line(const char *line, struct ct_trace_function *out)
 {
   uint64_t id, module;
   const char *p = parse_number(line, 10, UINT32_MAX, &id);
@@ -107,6 +106,9 @@ int
 ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
 {
   size_t size = 0, ids = 0;
+  if (trace->atf != NULL) {
+    return ct_atf_functions_load(trace, diag);
+  }
   int err = ct_trace_read_file(trace, CT_TRACE_FUNCTIONS, &trace->functions_text, &size);
   if (err != CT_OK && err != CT_ENOENT) {
     return ct_fail(diag, err, "cannot read %s/" CT_TRACE_FUNCTIONS ": %s", trace->path, ct_err_text(err));
@@ -125,7 +127,7 @@ ct_functions_load(struct ct_trace *trace, struct ct_diag *diag)
     char *end = memchr(line, '\n', (size_t)(trace->functions_text + size - line));
     *end = '\0';
     struct ct_trace_function function;
-    if (parse_line(line, &function) && function.id < ids && trace->functions[function.id].raw_name == NULL) {
+    if (ct_function_line(line, &function) && function.id < ids && trace->functions[function.id].raw_name == NULL) {
       trace->functions[function.id] = function;
       if (function.id >= trace->function_count) {
         trace->function_count = function.id + 1;

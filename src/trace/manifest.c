@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* manifest.json: what the recording was, its modules and its clock; see docs/format.md. */
 #include "base/sized.h"
-#include "trace/reader_internal.h"
+#include "trace/atf_internal.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -122,6 +122,12 @@ ct_trace_get_kept(const struct ct_trace *trace, struct ct_trace_kept *kept)
 }
 
 bool
+ct_trace_is_atf(const struct ct_trace *trace)
+{
+  return trace->atf != NULL;
+}
+
+bool
 ct_trace_is_recovered(const struct ct_trace *trace)
 {
   return trace->recovered;
@@ -162,6 +168,10 @@ ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag)
                    trace->manifest == NULL ? where.text : "not an object");
   }
   trace->bytes += size;
+  err = ct_atf_is_manifest(trace->manifest) ? ct_atf_manifest(trace, diag) : CT_OK;
+  if (err != CT_OK) {
+    return err;
+  }
   err = check_format(trace, diag);
   if (err != CT_OK) {
     return err;

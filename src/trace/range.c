@@ -39,6 +39,16 @@ ct_trace_has_range(const struct ct_trace *trace)
 }
 
 bool
+ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_tsc)
+{
+  if (trace->has_range) {
+    *from_tsc = trace->range_from;
+    *to_tsc = trace->range_to;
+  }
+  return trace->has_range;
+}
+
+bool
 ct_trace_is_cut(const struct ct_trace *trace, uint32_t thread)
 {
   return trace->has_range && thread < trace->thread_count && trace->goes_on[thread];

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "trace/reader_internal.h"
+#include "trace/atf_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -202,6 +202,10 @@ read_blocks(struct ct_trace *trace, const struct ct_block_file *file, struct ct_
 static void
 inspect_file(struct ct_trace *trace, struct ct_trace_thread *thread, bool count)
 {
+  if (trace->atf != NULL) {
+    ct_atf_inspect(trace, thread, count);
+    return;
+  }
   struct ct_block_file *file = ct_trace_open_thread_file(trace, thread->index);
   if (file == NULL) {
     return;
@@ -324,7 +328,10 @@ ct_trace_open(const char *dir, struct ct_trace **out, struct ct_diag *diag)
     err = ct_fail(diag, ct_err_from_errno(saved), "cannot open the trace directory %s: %s", dir, strerror(saved));
     goto fail;
   }
-  err = ct_manifest_load(trace, diag);
+  err = ct_atf_enter(trace, diag);
+  if (err == CT_OK) {
+    err = ct_manifest_load(trace, diag);
+  }
   if (err != CT_OK) {
     goto fail;
   }
@@ -367,6 +374,7 @@ ct_trace_close(struct ct_trace *trace)
     free(unpacker);
   }
   ct_functions_free(trace);
+  ct_atf_free(trace->atf);
   ct_trace_sources_free(trace);
   ct_trace_prototypes_free(trace);
   for (uint32_t i = 0; i < trace->damage_count; i++) {

@@ -27,12 +27,15 @@ struct ct_trace_source {
   uint32_t line;    /* 0: not known */
 };
 
+struct ct_atf;
+
 struct ct_trace {
   char *path;
   int dir_fd;
   json_t *manifest;
-  json_t *crash;  /* NULL: none */
-  json_t *stacks; /* likewise */
+  struct ct_atf *atf; /* of a trace in ATF V2, see atf_internal.h; NULL: it is ours */
+  json_t *crash;      /* NULL: none */
+  json_t *stacks;     /* likewise */
   bool complete;
   bool recovered;            /* complete, but what contrail had not written when it was killed */
   struct ct_trace_kept kept; /* of a trace of the last stretch */
@@ -84,6 +87,8 @@ struct ct_block_file *ct_trace_open_thread_file(const struct ct_trace *trace, ui
 int ct_manifest_load(struct ct_trace *trace, struct ct_diag *diag);
 /* manifest.c: sets crash and stacks, if there are any. */
 void ct_stacks_load(struct ct_trace *trace);
+/* functions.c: one line that ends in a zero byte: id, module, address, size, mode, raw name; false: it is none. */
+bool ct_function_line(const char *line, struct ct_trace_function *out);
 /* functions.c: an absent table is an empty one. */
 int ct_functions_load(struct ct_trace *trace, struct ct_diag *diag);
 void ct_functions_free(struct ct_trace *trace);

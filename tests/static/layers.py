@@ -24,7 +24,8 @@ ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memor
 ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "trace", "span", "index"}
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views"}  # their public headers only
+ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
@@ -32,7 +33,7 @@ for layer in ("record", "process"):
 PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "view": "views", "report": "views",
-          "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
+          "export": "export", "replay": "views", "info": "views", "output": "views", "hot_functions": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Traces in the formats of other programs. */
+#ifndef CONTRAIL_EXPORT_H
+#define CONTRAIL_EXPORT_H
+
+#include <contrail/error.h>
+#include <contrail/trace.h>
+#include <contrail/view.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_export_format {
+  const char *name;    /* as --to takes it */
+  const char *summary; /* in some words */
+  bool is_directory;   /* of what is written; else it is a file */
+};
+/* n from 0 on; NULL after the last one. */
+const struct ct_export_format *ct_export_format(size_t n);
+
+struct ct_export_options {
+  size_t struct_size;
+  const char *format;   /* a name of ct_export_format */
+  const char *path;     /* where it goes: nothing is written over, a directory may be there if it is empty */
+  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
+  size_t tid_count;
+  struct ct_view_progress progress;
+};
+
+struct ct_export_summary {
+  size_t struct_size;
+  uint64_t processes, threads, events, bytes; /* written */
+  char mapped[512]; /* what the format cannot hold, and what became of it: one line, "" when there is nothing */
+};
+
+/*
+ * Writes the trace, in its range where one is set (ct_trace_set_range), with the processes that were followed. 0;
+ * CT_EEXIST, CT_EINVAL for a format that is not known, CT_ERANGE for a thread that is not there or more than the format
+ * holds, CT_EIO, CT_ENOSPC, CT_ENOMEM: what was written is removed again.
+ */
+int ct_export_write(struct ct_trace *trace, const struct ct_export_options *options, struct ct_export_summary *summary,
+                    struct ct_view_notes *notes, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

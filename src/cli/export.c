@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail export: a trace in the format of other programs. */
+#include "cli/view.h"
+
+#include <contrail/export.h>
+#include <contrail/text.h>
+
+#include <stdio.h>
+#include <string.h>
+
+struct wanted {
+  struct ct_view_choice choice;
+  const char *format, *path;
+};
+
+static const struct ct_export_format *
+format_of(const char *name)
+{
+  const struct ct_export_format *format;
+  for (size_t i = 0; (format = ct_export_format(i)) != NULL; i++) {
+    if (strcmp(format->name, name) == 0) {
+      return format;
+    }
+  }
+  return NULL;
+}
+
+/* --to has the format, and the end of a piece as with the other commands: no format has the name of a time. */
+static int
+apply_to(const struct ct_applied *applied)
+{
+  struct wanted *wanted = applied->member;
+  const char *value = applied->value;
+  bool is_time = (value[0] >= '0' && value[0] <= '9') || value[0] == '.';
+  const char **where = is_time ? &wanted->choice.to : &wanted->format;
+  if (!is_time && format_of(value) == NULL) {
+    return ct_usage_error(applied->command, "there is no format '%.64s'", value);
+  }
+  if (*where != NULL) {
+    return ct_usage_error(applied->command, "--to has two %s, %.64s and %.64s", is_time ? "times" : "formats", *where,
+                          value);
+  }
+  *where = value;
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    {.name = "to",
+     .argument = "FORMAT|TIME",
+     .help = "atf2: a directory of index.atf and detail.atf files (ATF V2); with a time, as --from has it: only up to "
+             "then",
+     .values = "atf2",
+     .adds_up = true,
+     .apply = apply_to},
+    {.name = "output",
+     .letter = 'o',
+     .argument = "PATH",
+     .help = "where it goes: nothing is written over, a directory is new or empty",
+     .values = CT_COMPLETE_FILE,
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, path)},
+    {.name = "window",
+     .argument = "N",
+     .help = "only the N-th of the windows that contrail info lists (record --on, contrail mark)",
+     .least = 1,
+     .most = UINT32_MAX,
+     .against = "from",
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct wanted, choice.window)},
+    {.name = "from",
+     .argument = "TIME",
+     .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, choice.from)},
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTIONS_END,
+};
+
+static int
+write_export(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
+             struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  const struct wanted *wanted = context;
+  struct ct_export_options export = {.struct_size = sizeof(export),
+                                     .format = wanted->format,
+                                     .path = wanted->path,
+                                     .tids = wanted->choice.tids.tids,
+                                     .tid_count = wanted->choice.tids.count,
+                                     .progress = *progress};
+  struct ct_export_summary summary = {.struct_size = sizeof(summary)};
+  int rc = ct_export_write(trace, &export, &summary, notes, diag);
+  if (progress->finish != NULL) {
+    progress->finish(progress->arg);
+  }
+  if (rc != 0) {
+    return rc;
+  }
+  char events[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
+  fprintf(out, "%s: %s events of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
+          (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
+  fflush(out);
+  if (summary.mapped[0] != '\0' && !wanted->choice.quiet) {
+    fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary.mapped);
+  }
+  return 0;
+}
+
+static int
+run(int argc, char **argv)
+{
+  struct wanted wanted = {.format = NULL};
+  int code = ct_parse(&ct_command_export, argc, argv, &wanted);
+  const char *dir = code == -1 ? ct_trace_argument(&ct_command_export, argc, argv) : NULL;
+  if (dir != NULL && wanted.format == NULL) {
+    code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
+  } else if (dir != NULL && wanted.path == NULL) {
+    code = ct_usage_error(&ct_command_export, "where to? -o PATH");
+  } else if (dir != NULL && wanted.choice.window != 0 && wanted.choice.to != NULL) {
+    code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.choice.to);
+  } else if (dir != NULL) {
+    code = ct_show_view(&ct_command_export, dir, &wanted.choice, true, write_export, &wanted);
+  }
+  ct_view_choice_free(&wanted.choice);
+  return code == -1 ? CT_EXIT_USAGE : code;
+}
+
+const struct ct_command ct_command_export = {
+    .name = "export",
+    .summary = "write a trace in the format of other programs",
+    .synopsis = "--to FORMAT -o PATH [OPTION]... [DIR]",
+    .about = "Writes the trace in DIR (default " CT_DEFAULT_TRACE "), or a piece of it, in another format. What the\n"
+             "format cannot hold is counted on standard error.\n",
+    .options = options,
+    .operands = CT_COMPLETE_TRACE,
+    .run = run,
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of formats; see <contrail/export.h>. */
+#include "export/export.h"
+
+#include "base/sized.h"
+
+#include <string.h>
+
+static const struct ct_export_writer *const writers[] = {&ct_export_atf2};
+
+enum { WRITERS = sizeof(writers) / sizeof(writers[0]) };
+
+const struct ct_export_format *
+ct_export_format(size_t n)
+{
+  return n < WRITERS ? &writers[n]->format : NULL;
+}
+
+int
+ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, struct ct_export_summary *summary,
+                struct ct_view_notes *given_notes, struct ct_diag *diag)
+{
+  struct ct_export_options options;
+  struct ct_export_summary own = {.struct_size = sizeof(own)};
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  int err = ct_sized_take(&options, sizeof(options), given, diag);
+  if (err != CT_OK) {
+    return err;
+  }
+  for (size_t i = 0; i < WRITERS; i++) {
+    if (options.format != NULL && strcmp(writers[i]->format.name, options.format) == 0) {
+      struct ct_export_job job = {trace, &options, &own, &notes};
+      err = options.path != NULL ? writers[i]->write(&job, diag) : ct_fail(diag, CT_EINVAL, "an export needs a path");
+      if (err == CT_OK && summary != NULL) {
+        err = ct_sized_give(summary, &own, sizeof(own), diag);
+      }
+      if (err == CT_OK && given_notes != NULL) {
+        err = ct_sized_give(given_notes, &notes, sizeof(notes), diag);
+      }
+      return err;
+    }
+  }
+  return ct_fail(diag, CT_EINVAL, "there is no format '%.64s'", options.format != NULL ? options.format : "");
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the writers of formats share. A format is one file here, ending in its entry; export.c has the table. Writers
+ * ask the stages before for events or spans, never for files or blocks of a trace.
+ */
+#ifndef CT_EXPORT_EXPORT_H
+#define CT_EXPORT_EXPORT_H
+
+#include <contrail/export.h>
+
+#include "trace/batch.h"
+
+/* What a writer gets: options are whole, notes and summary zero. */
+struct ct_export_job {
+  struct ct_trace *trace;
+  const struct ct_export_options *options;
+  struct ct_export_summary *summary;
+  struct ct_view_notes *notes;
+};
+
+struct ct_export_writer {
+  struct ct_export_format format;
+  int (*write)(const struct ct_export_job *job, struct ct_diag *diag);
+};
+
+extern const struct ct_export_writer ct_export_atf2;
+
+#endif
