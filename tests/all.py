@@ -60,7 +60,7 @@ GROUPS = {
     "maxsize": Group(["maxsize.py"], "waits"),
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
-    "atf": Group(["atf.py"], parts=2),
+    "atf": Group(["atf.py", "cut.py"], parts=2),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),

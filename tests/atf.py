@@ -270,9 +270,12 @@ def details(scene):
                 expect(record.registers[0] < 64, f"deep({record.registers[0]})")
     own = scene.replay(None, "--function", "deep")
     back = scene.replay(scene.path("atf"), "--function", "deep")
+    told = lambda lines: [(line["kind"], line["ts_ns"], line.get("detail"), line.get("results")) for line in lines
+                          if line["name"] == "deep" and line["kind"] in ("enter", "return")]
+    expect(any(line[2] for lines in own.values() for line in told(lines)), "no details")
     for tid, lines in own.items():
-        values = [line.get("detail", {}).get("registers") for line in lines]
-        expect(values == [line.get("detail", {}).get("registers") for line in back[tid]], f"thread {tid}: other registers")
+        for mine, other in zip(told(lines), told(back[tid])):
+            expect(mine == other, f"thread {tid}: {other}, not {mine}")
 
 
 @case

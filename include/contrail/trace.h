@@ -67,6 +67,7 @@ struct ct_trace_thread {
   uint64_t end_tsc; /* when it ended, or the trace if it lived then: calls that are open after its last event did too */
   uint32_t exited;  /* it ended by itself, and not with the program */
   uint64_t not_kept; /* events before the first one here, of a trace of the last stretch; not among `events` */
+  uint32_t goes_on;  /* it lived on after the end of a trace that was cut (contrail cut) */
 };
 
 /* Opens the trace directory dir. *out goes to ct_trace_close. */

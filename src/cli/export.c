@@ -47,9 +47,10 @@ apply_to(const struct ct_applied *applied)
 static const struct ct_option options[] = {
     {.name = "to",
      .argument = "FORMAT|TIME",
-     .help = "atf2: a directory of index.atf and detail.atf files (ATF V2); with a time, as --from has it: only up to "
+     .help = "atf2: a directory of index.atf and detail.atf files (ATF V2); contrail: as contrail cut; with a time, as "
+             "--from has it: only up to "
              "then",
-     .values = "atf2",
+     .values = "atf2 contrail",
      .adds_up = true,
      .apply = apply_to},
     {.name = "output",

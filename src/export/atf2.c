@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -440,37 +439,18 @@ write_process(struct session *session, struct ct_trace *trace, json_t *children,
 
 /* ---- a family ---- */
 
-/* The same piece of a child: its clock is another. */
-static int
-set_child_range(const struct ct_trace *parent, struct ct_trace *child)
-{
-  uint64_t from, to;
-  if (!ct_trace_range(parent, &from, &to)) {
-    return CT_OK;
-  }
-  return ct_trace_set_range(child, from == 0 ? 0 : ct_trace_tsc(child, ct_trace_ns(parent, from)),
-                            to == UINT64_MAX ? to : ct_trace_tsc(child, ct_trace_ns(parent, to)));
-}
-
 /* Writes the child and notes in its entry where. One that has no trace stays as it is. */
 static int
 write_child(struct session *session, json_t *child, struct ct_diag *diag)
 {
-  char path[PATH_MAX], name[64];
-  struct ct_trace *parent = session->job->trace, *trace;
-  const char *directory = json_string_value(json_object_get(child, "directory"));
-  bool is_plain = directory != NULL && directory[0] != '.' && directory[0] != '\0' && strchr(directory, '/') == NULL;
-  bool fits = is_plain && snprintf(path, sizeof(path), "%s/%s", ct_trace_path(parent), directory) < (int)sizeof(path);
-  json_object_set_new(child, "directory", json_null()); /* directory is gone with that */
-  if (!fits) {
-    return CT_OK;
+  char name[64];
+  struct ct_trace *trace;
+  int err = ct_export_open_child(session->job->trace, child, &trace);
+  json_object_set_new(child, "directory", json_null());
+  if (err != CT_OK) {
+    return err == CT_ENOENT ? CT_OK : ct_fail(diag, err, "out of memory to write a child");
   }
-  if (ct_trace_open(path, &trace, NULL) != CT_OK) {
-    return CT_OK;
-  }
-  int err = set_child_range(parent, trace);
-  err = err == CT_OK ? write_process(session, trace, NULL, name, sizeof(name), diag)
-                     : ct_fail(diag, err, "out of memory to write %s", path);
+  err = write_process(session, trace, NULL, name, sizeof(name), diag);
   ct_trace_close(trace);
   if (err == CT_OK) {
     json_object_set_new(child, "directory", json_string(name));

@@ -4,9 +4,11 @@
 
 #include "base/sized.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
-static const struct ct_export_writer *const writers[] = {&ct_export_atf2};
+static const struct ct_export_writer *const writers[] = {&ct_export_atf2, &ct_export_contrail};
 
 enum { WRITERS = sizeof(writers) / sizeof(writers[0]) };
 
@@ -41,4 +43,36 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
     }
   }
   return ct_fail(diag, CT_EINVAL, "there is no format '%.64s'", options.format != NULL ? options.format : "");
+}
+
+/* The same piece of a child: its clock is another. */
+static int
+set_child_range(const struct ct_trace *parent, struct ct_trace *child)
+{
+  uint64_t from, to;
+  if (!ct_trace_range(parent, &from, &to)) {
+    return CT_OK;
+  }
+  return ct_trace_set_range(child, from == 0 ? 0 : ct_trace_tsc(child, ct_trace_ns(parent, from)),
+                            to == UINT64_MAX ? to : ct_trace_tsc(child, ct_trace_ns(parent, to)));
+}
+
+int
+ct_export_open_child(const struct ct_trace *parent, const json_t *child, struct ct_trace **out)
+{
+  char path[PATH_MAX];
+  struct ct_trace *trace;
+  const char *directory = json_string_value(json_object_get(child, "directory"));
+  if (directory == NULL || directory[0] == '.' || directory[0] == '\0' || strchr(directory, '/') != NULL ||
+      snprintf(path, sizeof(path), "%s/%s", ct_trace_path(parent), directory) >= (int)sizeof(path) ||
+      ct_trace_open(path, &trace, NULL) != CT_OK) {
+    return CT_ENOENT;
+  }
+  int err = set_child_range(parent, trace);
+  if (err != CT_OK) {
+    ct_trace_close(trace);
+    return err;
+  }
+  *out = trace;
+  return CT_OK;
 }

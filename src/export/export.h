@@ -23,6 +23,12 @@ struct ct_export_writer {
   int (*write)(const struct ct_export_job *job, struct ct_diag *diag);
 };
 
-extern const struct ct_export_writer ct_export_atf2;
+extern const struct ct_export_writer ct_export_atf2, ct_export_contrail;
+
+/*
+ * Opens the trace of a child, an entry of the parent's manifest under "children", in the parent's range. CT_ENOENT: it
+ * has none that can be read.
+ */
+int ct_export_open_child(const struct ct_trace *parent, const json_t *child, struct ct_trace **out);
 
 #endif

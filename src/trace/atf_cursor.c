@@ -228,6 +228,7 @@ ct_atf_batch(struct ct_cursor *c, uint64_t before_ns)
 {
   struct ct_atf_source *source = c->atf;
   size_t count = 0;
+  c->batch_ordinal = c->next_ordinal;
   if (!ct_frame_stack_reserve(&c->stack, (uint64_t)c->stack.count + CT_BATCH_EVENTS)) {
     c->state = CT_CURSOR_DAMAGED;
     return 0;
@@ -244,7 +245,8 @@ ct_atf_batch(struct ct_cursor *c, uint64_t before_ns)
     }
     c->state = CT_CURSOR_OK;
     c->tsc = in->ns > c->tsc ? in->ns : c->tsc;
-    source->at += decode(c, in, &c->batch[count++]);
+    source->at += decode(c, in, &c->batch[count]);
+    c->next_ordinal += c->batch[count++].kind == CT_EV_ENTER;
   }
   return count;
 }

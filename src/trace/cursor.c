@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define NUMBER_UNKNOWN UINT64_MAX
+#define OTHER_STACKS   (UINT64_C(1) << 31) /* in place of a block's number */
 
 enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
 
@@ -168,8 +169,8 @@ damaged:
   return false;
 }
 
-static bool
-add_pending(struct ct_cursor *c, const struct ct_event *event)
+bool
+ct_cursor_add_pending(struct ct_cursor *c, const struct ct_event *event)
 {
   if (c->pending_count == c->pending_capacity) {
     size_t capacity = c->pending_capacity == 0 ? 256 : c->pending_capacity * 2;
@@ -192,7 +193,7 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
   uint64_t tsc = c->tsc != 0 ? c->tsc : now->count > 0 ? now->frames[0].enter_tsc : c->header.first_tsc;
   struct ct_event event = {
       .kind = CT_EV_LOST, .tsc = tsc, .value = c->lost, .depth = old->base + old->count, .closed_fn = CT_FUNCTION_NONE};
-  if (!add_pending(c, &event)) {
+  if (!ct_cursor_add_pending(c, &event)) {
     return false;
   }
   uint32_t same = 0;
@@ -211,7 +212,7 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
     event.fn = frame->fn;
     event.enter_tsc = frame->enter_tsc;
     event.depth = old->base + old->count - 1;
-    if (!add_pending(c, &event)) {
+    if (!ct_cursor_add_pending(c, &event)) {
       return false;
     }
   }
@@ -223,7 +224,7 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
     event.fn = 0;
     event.uncertain = 0;
     event.depth = now->base;
-    if (!add_pending(c, &event)) {
+    if (!ct_cursor_add_pending(c, &event)) {
       return false;
     }
   }
@@ -234,40 +235,7 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
     event.fn = now->frames[i].fn;
     event.depth = now->base + i;
     event.tsc = now->frames[i].enter_tsc > event.tsc ? now->frames[i].enter_tsc : event.tsc;
-    if (!add_pending(c, &event)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/* The frames that were open before the first event: they are entered where it begins, as those that an attach finds. */
-static bool
-begin_late(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc)
-{
-  struct ct_event event = {.tsc = tsc, .closed_fn = CT_FUNCTION_NONE};
-  if (context != 0) {
-    event.kind = CT_EV_SWITCH;
-    event.value = context;
-    event.depth = now->base;
-    if (!add_pending(c, &event)) {
-      return false;
-    }
-    event.value = 0;
-  }
-  for (uint32_t i = 0; i < now->count; i++) {
-    event.kind = CT_EV_ENTER;
-    event.fn = now->frames[i].fn;
-    event.depth = now->base + i;
-    event.uncertain = now->frames[i].uncertain != 0;
-    event.reason = 0;
-    if (!add_pending(c, &event)) {
-      return false;
-    }
-    event.kind = CT_EV_VALUE;
-    event.reason = CT_VALUE_BEFORE;
-    event.uncertain = 0;
-    if (!add_pending(c, &event)) {
+    if (!ct_cursor_add_pending(c, &event)) {
       return false;
     }
   }
@@ -290,7 +258,7 @@ adopt_open_section(struct ct_cursor *c)
   if (!parse_open_section(c, &stack, &context)) {
     return false;
   }
-  bool ok = c->begins_late ? begin_late(c, &stack, context, c->header.first_tsc)
+  bool ok = c->begins_late ? ct_range_begin(c, &stack, context, c->header.first_tsc)
                            : !c->damage_passed || !c->resync || bridge(c, &stack, context);
   c->begins_late = false;
   ct_contexts_clear(&c->contexts);
@@ -300,6 +268,28 @@ adopt_open_section(struct ct_cursor *c)
   c->stack = stack;
   c->context = context;
   return ok;
+}
+
+/* Frames that are not known here, after a seek, may be in the open section, and the block's ops count on that. */
+static bool
+learn_open_section(struct ct_cursor *c)
+{
+  struct ct_frame_stack stack;
+  uint32_t context;
+  if (c->stack.base <= c->header.depth_start - c->header.open_count) {
+    return true;
+  }
+  if (!parse_open_section(c, &stack, &context)) {
+    return false;
+  }
+  for (uint32_t i = 0; c->trace->has_range && i < stack.count && stack.base + i < c->stack.base; i++) {
+    stack.frames[i].enter_tsc = 0; /* it was not entered at the begin of the range: it ends as one that is not known */
+  }
+  if (c->stack.frames != NULL) {
+    free(c->stack.frames - 1);
+  }
+  c->stack = stack;
+  return true;
 }
 
 /* The block at hand must follow the one before it. Blocks that are missing are passed over as damaged ones are. */
@@ -338,11 +328,10 @@ load_block(struct ct_cursor *c)
     c->op = c->header.ops = 0;
     return result;
   }
-  if (c->resync || c->header.depth_start != (uint64_t)c->stack.base + c->stack.count) {
-    if (!adopt_open_section(c)) {
-      c->header.ops = 0;
-      return LOAD_DAMAGED;
-    }
+  bool fits = !c->resync && c->header.depth_start == (uint64_t)c->stack.base + c->stack.count;
+  if (fits ? !learn_open_section(c) : !adopt_open_section(c)) {
+    c->header.ops = 0;
+    return LOAD_DAMAGED;
   }
   c->resync = false;
   c->lost = 0;
@@ -502,11 +491,12 @@ enter_range(struct ct_cursor *c)
   const struct ct_trace *trace = c->trace;
   uint64_t thread_end = trace->threads[c->thread_position].end_tsc;
   c->before_range = false;
+  c->enters_range = true;
   bool is_over = c->atf != NULL ? ct_atf_at_end(c) : c->op == c->header.ops;
   if (is_over && thread_end < trace->range_from) {
     return false;
   }
-  return begin_late(c, &c->stack, c->context, trace->range_from);
+  return ct_range_enter_others(c, trace->range_from) && ct_range_begin(c, &c->stack, c->context, trace->range_from);
 }
 
 /* How many of the ops are calls. */
@@ -570,16 +560,31 @@ pass_before_range(struct ct_cursor *c)
   }
 }
 
+/* At the begin of a range each stack is a batch: depths identify frames of one only. The last one is the current. */
+static size_t
+give_pending(struct ct_cursor *c, const struct ct_event **events)
+{
+  size_t first = c->pending_next, end = first + 1;
+  while (end < c->pending_count && !(c->enters_range && c->pending[end].kind == CT_EV_SWITCH)) {
+    end++;
+  }
+  uint64_t number = end == c->pending_count ? c->header.number : OTHER_STACKS + c->stacks_entered++;
+  *events = c->pending + first;
+  c->pending_next = end;
+  if (end == c->pending_count) {
+    c->pending_next = c->pending_count = 0;
+    c->enters_range = false;
+  }
+  c->batch_ordinal = CT_ORDINAL_BEFORE | number << CT_ORDINAL_DEPTH_BITS;
+  return end - first;
+}
+
 static size_t
 next_events(struct ct_cursor *c, const struct ct_event **events)
 {
   for (;;) {
     if (c->pending_next < c->pending_count) {
-      size_t count = c->pending_count - c->pending_next;
-      *events = c->pending + c->pending_next;
-      c->pending_next = c->pending_count = 0;
-      c->batch_ordinal = CT_ORDINAL_BEFORE | (uint64_t)c->header.number << CT_ORDINAL_DEPTH_BITS;
-      return count;
+      return give_pending(c, events);
     }
     if (c->atf != NULL) {
       *events = c->batch;
@@ -609,12 +614,18 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
     return 0;
   }
   size_t count = next_events(c, events);
-  size_t inside = ct_range_events_inside(c->trace, *events, count);
-  if (inside < count) {
-    c->after_range = true;
-    c->state = CT_CURSOR_END;
+  for (;;) {
+    size_t inside = ct_range_events_inside(c->trace, *events, count);
+    if (inside < count) {
+      c->after_range = true;
+      c->state = CT_CURSOR_END;
+    }
+    size_t known = *events == c->batch ? ct_range_drop_unknown(c->batch, inside) : inside;
+    if (known != 0 || inside == 0 || c->after_range) {
+      return known;
+    }
+    count = next_events(c, events);
   }
-  return inside;
 }
 
 const struct ct_event *

@@ -47,11 +47,13 @@ struct ct_cursor {
   bool resync;                /* the stack is not the one before the next block */
   uint64_t lost;              /* events announced by skipped blocks */
   /* Of the block to come, when blocks are numbered: number (UINT64_MAX after a seek) and events before it. */
-  bool begins_late;  /* the first block is that of a trace of the last stretch, and has not been loaded */
-  bool is_empty;     /* nothing of the thread was kept: it has no file */
-  bool sought;       /* the position was chosen: the frames open there are no events */
-  bool before_range; /* what comes is passed over until the trace's range begins */
-  bool after_range;  /* no more is to come of it */
+  bool begins_late;        /* the first block is that of a trace of the last stretch, and has not been loaded */
+  bool is_empty;           /* nothing of the thread was kept: it has no file */
+  bool sought;             /* the position was chosen: the frames open there are no events */
+  bool before_range;       /* what comes is passed over until the trace's range begins */
+  bool after_range;        /* no more is to come of it */
+  bool enters_range;       /* pending are the frames that are open there */
+  uint32_t stacks_entered; /* at the begin of the range: pieces of pending, each of one stack, that were given out */
   uint64_t next_number, next_event;
   uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
@@ -97,6 +99,15 @@ uint64_t ct_range_first_block(const struct ct_cursor *cursor, const struct ct_bl
 uint32_t ct_range_ops_before(const struct ct_cursor *cursor, uint64_t tsc);
 /* How many of the events are not after the range. */
 size_t ct_range_events_inside(const struct ct_trace *trace, const struct ct_event *events, size_t count);
+/* Puts events in front of what is to come: frames of a stack, as entered at that time, after a switch to it. */
+bool ct_range_begin(struct ct_cursor *cursor, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc);
+/* The frames of the stacks that the thread is not on, in the order of these, then back to the one it is on. */
+bool ct_range_enter_others(struct ct_cursor *cursor, uint64_t tsc);
+/* Of events of a range: ends of frames of which it is not known when they were entered become orphans. How many stay.
+ */
+size_t ct_range_drop_unknown(struct ct_event *events, size_t count);
+/* cursor.c: one more event of those; false: there is no memory. */
+bool ct_cursor_add_pending(struct ct_cursor *cursor, const struct ct_event *event);
 /* Room for so many frames; false when there is no memory or they are too many to believe. */
 bool ct_frame_stack_reserve(struct ct_frame_stack *stack, uint64_t count);
 

@@ -22,6 +22,7 @@ struct ct_details {
   uint8_t *input;        /* CT_DETAIL_BLOCK_BYTES */
   uint8_t *records;      /* likewise */
   size_t at, fill;       /* in these */
+  size_t given;          /* where the record lies that was given out */
   struct ct_detail last; /* what was given out */
   uint8_t stack[CT_DETAIL_STACK_BYTES];
 };
@@ -277,6 +278,17 @@ give(struct ct_details *details, const struct ct_detail_entry *entry)
   return detail;
 }
 
+size_t
+ct_details_record(const struct ct_details *details, struct ct_detail_entry *entry, const void **words)
+{
+  if (details->atf != NULL) {
+    return 0;
+  }
+  memcpy(entry, details->records + details->given, sizeof(*entry));
+  *words = details->records + details->given + sizeof(*entry);
+  return entry->record_bytes;
+}
+
 const struct ct_detail *
 ct_details_of(struct ct_details *details, const struct ct_event *event)
 {
@@ -297,6 +309,7 @@ ct_details_of(struct ct_details *details, const struct ct_event *event)
       return NULL;
     }
     const struct ct_detail *detail = is_it ? give(details, &entry) : NULL;
+    details->given = details->at;
     details->at += entry.record_bytes;
     if (is_it) {
       return detail;

@@ -104,7 +104,7 @@ ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
 }
 
 void
-ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t interval_log2)
+ct_encode_interval(struct ct_encoder *encoder, uint64_t tsc, uint32_t interval_log2)
 {
   if (interval_log2 != encoder->interval_log2) {
     room_with_extra(encoder, tsc);
@@ -113,6 +113,12 @@ ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_
     ct_encoder_put_time(encoder, tsc);
     encoder->interval_log2 = interval_log2;
   }
+}
+
+void
+ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn, uint32_t interval_log2)
+{
+  ct_encode_interval(encoder, tsc, interval_log2);
   ct_encoder_room(encoder, tsc);
   ct_encoder_put_call(encoder, fn, interval_log2 == 0 ? CT_TRACE_OP_POINT_PREDICTED : CT_TRACE_OP_SAMPLED_PREDICTED);
   ct_encoder_put_time(encoder, tsc);

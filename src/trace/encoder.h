@@ -87,6 +87,9 @@ __attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, 
 /* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (sampled hooks). */
 __attribute__((cold, noinline)) void ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
                                                        uint32_t interval_log2);
+/* That number from here on. */
+__attribute__((cold, noinline)) void ct_encode_interval(struct ct_encoder *encoder, uint64_t tsc,
+                                                        uint32_t interval_log2);
 /* So many calls of the function, since this was last said, have no event: they were counted. */
 __attribute__((cold, noinline)) void ct_encode_counted(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
                                                        uint64_t calls);

@@ -51,7 +51,8 @@ ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_ts
 bool
 ct_trace_is_cut(const struct ct_trace *trace, uint32_t thread)
 {
-  return trace->has_range && thread < trace->thread_count && trace->goes_on[thread];
+  return thread < trace->thread_count &&
+         (trace->threads[thread].goes_on != 0 || (trace->has_range && trace->goes_on[thread]));
 }
 
 bool
@@ -144,4 +145,100 @@ ct_range_events_inside(const struct ct_trace *trace, const struct ct_event *even
     count--;
   }
   return count;
+}
+
+/* ---- the begin ---- */
+
+/* The frames that were open before the first event: they are entered where it begins, as those that an attach finds. */
+bool
+ct_range_begin(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc)
+{
+  struct ct_event event = {.tsc = tsc, .closed_fn = CT_FUNCTION_NONE};
+  if (context != 0) {
+    event.kind = CT_EV_SWITCH;
+    event.value = context;
+    event.depth = now->base;
+    if (!ct_cursor_add_pending(c, &event)) {
+      return false;
+    }
+    event.value = 0;
+  }
+  for (uint32_t i = 0; i < now->count; i++) {
+    event.kind = CT_EV_ENTER;
+    event.fn = now->frames[i].fn;
+    event.depth = now->base + i;
+    event.uncertain = now->frames[i].uncertain != 0;
+    event.reason = 0;
+    if (!ct_cursor_add_pending(c, &event)) {
+      return false;
+    }
+    event.kind = CT_EV_VALUE;
+    event.reason = CT_VALUE_BEFORE;
+    event.uncertain = 0;
+    if (!ct_cursor_add_pending(c, &event)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int
+by_context(const void *a, const void *b)
+{
+  uint32_t x = ((const struct ct_saved_stack *)a)->context, y = ((const struct ct_saved_stack *)b)->context;
+  return (x > y) - (x < y);
+}
+
+/* The frames of the stacks that the thread is not on, in the order of these, then back to the one it is on. */
+bool
+ct_range_enter_others(struct ct_cursor *c, uint64_t tsc)
+{
+  const struct ct_contexts *contexts = &c->contexts;
+  struct ct_saved_stack *others = calloc((size_t)contexts->count + 1, sizeof(*others));
+  uint32_t count = 0;
+  bool ok = others != NULL;
+  for (uint32_t i = 0; ok && i < contexts->capacity; i++) {
+    if (contexts->slots[i].frames != NULL && count < contexts->count) {
+      others[count++] = contexts->slots[i];
+    }
+  }
+  if (count > 0) {
+    qsort(others, count, sizeof(*others), by_context);
+  }
+  for (uint32_t i = 0; ok && i < count; i++) {
+    struct ct_frame_stack stack = {.frames = others[i].frames, .count = others[i].count, .base = others[i].floor};
+    for (uint32_t n = 0; others[i].losses != c->losses && n < stack.count; n++) {
+      stack.frames[n].uncertain = 1;
+    }
+    ok = ct_range_begin(c, &stack, others[i].context, tsc); /* context 0, on which a thread begins, is the first */
+  }
+  if (ok && count > 0 && c->context == 0) {
+    struct ct_event back = {.kind = CT_EV_SWITCH, .tsc = tsc, .depth = c->stack.base, .closed_fn = CT_FUNCTION_NONE};
+    ok = ct_cursor_add_pending(c, &back);
+  }
+  free(others);
+  return ok;
+}
+
+/*
+ * In a range a frame of which the trace does not say there when it was entered (a stack that the thread was not on at
+ * the begin of the first block, the outer ones of a deep recursion) ends as one whose call was not seen.
+ */
+size_t
+ct_range_drop_unknown(struct ct_event *events, size_t count)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++) {
+    bool is_unknown = (events[i].kind == CT_EV_RETURN || events[i].kind == CT_EV_LEFT) && events[i].enter_tsc == 0;
+    if (is_unknown && events[i].kind == CT_EV_LEFT) {
+      continue;
+    }
+    events[kept] = events[i];
+    if (is_unknown) {
+      events[kept].kind = CT_EV_ORPHAN_RETURN;
+      events[kept].uncertain = 0;
+    }
+    kept++;
+  }
+  return kept;
 }

@@ -105,6 +105,7 @@ threads_from_manifest(struct ct_trace *trace)
     thread->end_tsc = ct_json_get(item, "end_tsc");
     thread->exited = json_is_true(json_object_get(item, "exited"));
     thread->not_kept = ct_json_get(item, "not_kept");
+    thread->goes_on = json_is_true(json_object_get(item, "goes_on"));
   }
   return CT_OK;
 }

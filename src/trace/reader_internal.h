@@ -105,6 +105,8 @@ struct ct_block_sums {
   uint64_t begin_tsc;      /* ... and when that begins; 0: there were none */
 };
 void ct_trace_sum_blocks(const struct ct_trace *trace, uint32_t index, struct ct_block_sums *sums);
+/* detail_reader.c: the record as it lies in the file, after ct_details_of has given it. 0: its file is not ours. */
+size_t ct_details_record(const struct ct_details *details, struct ct_detail_entry *entry, const void **words);
 /* sources.c */
 void ct_trace_sources_free(struct ct_trace *trace);
 /* prototypes.c */
