@@ -22,7 +22,8 @@ report(const char *directory)
 {
   struct ct_diag diag;
   struct ct_trace *trace;
-  struct ct_report_options options = {.struct_size = sizeof(options), .limit = 10};
+  struct ct_filter filter = {.struct_size = sizeof(filter), .limit = 10};
+  struct ct_report_options options = {.struct_size = sizeof(options), .filter = &filter};
   if (ct_trace_open(directory, &trace, &diag) != 0) {
     return complain(&diag);
   }

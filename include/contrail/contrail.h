@@ -12,6 +12,7 @@
 #include <contrail/error.h>
 #include <contrail/export.h>
 #include <contrail/exclude.h>
+#include <contrail/filter.h>
 #include <contrail/hot_functions.h>
 #include <contrail/info.h>
 #include <contrail/output.h>

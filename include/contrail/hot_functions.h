@@ -8,6 +8,7 @@
 #define CONTRAIL_HOT_FUNCTIONS_H
 
 #include <contrail/error.h>
+#include <contrail/filter.h>
 #include <contrail/trace.h>
 #include <contrail/view.h>
 
@@ -26,6 +27,7 @@ struct ct_hot_functions_options {
   unsigned workers; /* threads to read with; 0: one */
   bool json;
   struct ct_view_progress progress;
+  const struct ct_filter *filter; /* of which calls; NULL: of all */
 };
 
 int ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_options *options, FILE *out,

@@ -7,6 +7,7 @@
 #define CONTRAIL_OUTPUT_H
 
 #include <contrail/error.h>
+#include <contrail/filter.h>
 #include <contrail/trace.h>
 #include <contrail/view.h>
 
@@ -19,9 +20,8 @@ extern "C" {
 
 struct ct_output_options {
   size_t struct_size;
-  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
-  size_t tid_count;
-  uint32_t fd; /* 1 or 2: only that one */
+  const struct ct_filter *filter; /* threads and how many calls of write; NULL: all */
+  uint32_t fd;                    /* 1 or 2: only that one */
   bool json;
   bool raw; /* the bytes, and nothing else */
 };

@@ -7,11 +7,17 @@
  *   a call with calls inside   name() {  ...  } name()   the duration stands on the closing line
  *   a call without             name();                   with its duration
  *   anything unusual           ends with "  -- " and what happened
+ *
+ * Filters choose lines. `function` chooses calls with what is called inside, on the same stack; `levels` counts from
+ * these. What is not known before a call ends, its duration and its reason, is not looked for ahead: with one of these
+ * filters the lines that tell of an end are shown, those that match. So a call with calls inside is its closing line
+ * alone, and comes after what it called.
  */
 #ifndef CONTRAIL_REPLAY_H
 #define CONTRAIL_REPLAY_H
 
 #include <contrail/error.h>
+#include <contrail/filter.h>
 #include <contrail/trace.h>
 #include <contrail/view.h>
 
@@ -24,13 +30,7 @@ extern "C" {
 
 struct ct_replay_options {
   size_t struct_size;
-  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
-  size_t tid_count;
-  const char *function_glob; /* a pattern (select.h): only these functions' calls and what is called inside, on the same
-                                stack */
-  const char *module_glob;   /* only calls of functions in these modules */
-  uint32_t depth;            /* so many levels (below a call selected by function_glob); 0: all */
-  uint64_t limit;            /* stop after so many lines; 0: never */
+  const struct ct_filter *filter; /* which lines; NULL: all */
   bool json;
   struct ct_view_progress progress;
   bool no_output; /* what the program wrote to its standard output and error is left out */

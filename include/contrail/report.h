@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The report: calls and times per function, over all threads or some, as a text table or JSON. */
+/*
+ * The report: calls and times per function, over all threads or some, as a text table or JSON.
+ *
+ * Filters of calls (duration, depth, reason, type) choose which calls count: their number, total, self and the rest are
+ * those of the calls that pass. `levels` counts from the outermost call; total is the time in which such a call was on
+ * the stack, no moment twice. A line above the table says it, and the member "counted" of the JSON.
+ */
 #ifndef CONTRAIL_REPORT_H
 #define CONTRAIL_REPORT_H
 
 #include <contrail/error.h>
+#include <contrail/filter.h>
 #include <contrail/trace.h>
 #include <contrail/view.h>
 
@@ -31,18 +38,14 @@ enum ct_report_sort {
 struct ct_report_options {
   size_t struct_size;
   enum ct_report_sort sort;
-  const uint32_t *tids; /* only these threads; all when tid_count is 0 */
-  size_t tid_count;
-  const char *function_glob; /* only functions that this pattern (select.h) matches; NULL: all */
-  const char *module_glob;   /* only functions of modules whose path or its last part matches; NULL: all */
-  uint64_t limit;            /* rows; 0: all */
-  unsigned width;            /* cut lines to so many columns; 0: never */
-  unsigned workers;          /* threads to read with; 0: one */
-  bool per_thread;           /* a table for each thread too */
+  const struct ct_filter *filter; /* which functions and calls; NULL: all */
+  unsigned width;                 /* cut lines to so many columns; 0: never */
+  unsigned workers;               /* threads to read with; 0: one */
+  bool per_thread;                /* a table for each thread too */
   bool json;
   struct ct_view_progress progress;
   bool source; /* text: where each function is written, after its name (JSON has it always) */
-  bool family; /* of all processes that were followed too; tids and per_thread are to be 0 then */
+  bool family; /* of all processes that were followed too; no tids in the filter, and not per_thread */
   enum ct_view_time time;
 };
 

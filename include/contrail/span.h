@@ -116,11 +116,12 @@ struct ct_span {
   uint32_t fn;
   uint32_t caller_fn; /* of that frame; UINT32_MAX: none */
   uint32_t depth;
-  uint32_t thread;   /* index of the thread in the trace */
-  uint32_t context;  /* the stack that it is on: 0 the thread's own */
-  uint8_t end;       /* enum ct_span_end */
-  uint8_t uncertain; /* enum ct_span_doubt, together */
-  uint16_t calls;    /* POINT: for how many calls it stands; more than 1 when it is sampled */
+  uint32_t thread;    /* index of the thread in the trace */
+  uint32_t context;   /* the stack that it is on: 0 the thread's own */
+  uint32_t recursion; /* of those with a duration: frames of the function that are still open on the thread */
+  uint8_t end;        /* enum ct_span_end */
+  uint8_t uncertain;  /* enum ct_span_doubt, together */
+  uint16_t calls;     /* POINT: for how many calls it stands; more than 1 when it is sampled */
 };
 
 /* Where a span is. */

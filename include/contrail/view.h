@@ -30,13 +30,12 @@ struct ct_view_notes {
 };
 
 struct ct_trace;
+struct ct_filter; /* filter.h */
 /*
- * How many functions of the trace match both (the pattern and the glob of report and replay; NULL: any), called or not.
- * When none does and likely is not NULL, up to `size` names of functions that may be meant are put there; "" after the
- * last one.
+ * How many functions of the trace the filter's function, module and file match, called or not. When none does and
+ * likely is not NULL, up to `size` names of functions that may be meant are put there; "" after the last one.
  */
-size_t ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *module_glob, const char *likely[],
-                       size_t size);
+size_t ct_view_matches(struct ct_trace *trace, const struct ct_filter *filter, const char *likely[], size_t size);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The options about exclusion, and contrail exclude-list: what is not worth recording. */
-#include "cli/command.h"
-#include "cli/progress.h"
+#include "cli/view.h"
 
 #include <contrail/hot_functions.h>
 #include <contrail/exclude.h>
 #include <contrail/text.h>
-#include <contrail/trace.h>
 
 #include <getopt.h>
 #include <jansson.h>
@@ -112,24 +110,27 @@ print_text(void)
   return ct_hot_each(add_line, &last);
 }
 
+/* What the options choose. */
+struct wanted {
+  struct ct_view_choice choice;
+  uint32_t percent;
+};
+
 static int
-show_hot_functions(const char *dir, struct ct_hot_functions_options *options)
+write_hot_functions(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+                    const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes,
+                    struct ct_diag *diag)
 {
-  struct ct_trace *trace = ct_open_trace(&ct_command_exclude_list, dir);
-  if (trace == NULL) {
-    return CT_EXIT_FAILED;
-  }
-  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
-  struct ct_diag diag = {""};
-  struct ct_progress progress;
-  ct_progress_start(&progress, "reading the trace");
-  options->progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &progress};
-  options->workers = WORKERS;
-  int rc = ct_hot_functions_write(trace, options, stdout, &notes, &diag);
-  ct_progress_end(&progress);
-  rc = ct_finish_view(&ct_command_exclude_list, rc, &notes, &diag);
-  ct_trace_close(trace);
-  return rc;
+  const struct wanted *wanted = context;
+  struct ct_hot_functions_options hot = {
+      .struct_size = sizeof(hot),
+      .percent = wanted->percent,
+      .workers = WORKERS,
+      .json = wanted->choice.json,
+      .progress = *progress,
+      .filter = filter,
+  };
+  return ct_hot_functions_write(trace, &hot, out, notes, diag);
 }
 
 static const struct ct_option options[] = {
@@ -140,25 +141,30 @@ static const struct ct_option options[] = {
      .most = 100,
      .unit = " (percent)",
      .apply = ct_apply_count32,
-     .offset = offsetof(struct ct_hot_functions_options, percent)},
-    CT_OPTION_JSON(struct ct_hot_functions_options, json, "as one JSON object"),
+     .offset = offsetof(struct wanted, percent)},
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
     CT_OPTIONS_END,
 };
 
 static int
 run(int argc, char **argv)
 {
-  struct ct_hot_functions_options hot = {.struct_size = sizeof(hot), .percent = SHARE};
-  int code = ct_parse(&ct_command_exclude_list, argc, argv, &hot);
-  if (code != -1) {
-    return code;
-  }
-  if (optind < argc) {
+  struct wanted wanted = {.percent = SHARE};
+  int code = ct_parse(&ct_command_exclude_list, argc, argv, &wanted);
+  if (code == -1 && optind < argc) {
     const char *dir = ct_trace_argument(&ct_command_exclude_list, argc, argv);
-    return dir == NULL ? CT_EXIT_USAGE : show_hot_functions(dir, &hot);
+    code = dir == NULL
+               ? CT_EXIT_USAGE
+               : ct_show_view(&ct_command_exclude_list, dir, &wanted.choice, true, write_hot_functions, &wanted);
+  } else if (code == -1) {
+    int failed = wanted.choice.json ? print_json() : print_text();
+    code = failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
   }
-  int failed = hot.json ? print_json() : print_text();
-  return failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
+  ct_view_choice_free(&wanted.choice);
+  return code;
 }
 
 const struct ct_command ct_command_exclude_list = {

@@ -14,6 +14,7 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object, with all modules and threads"),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
     {.name = "raw",
      .help = "durations as the clock gave them, with what hooks and contrail took",
      .apply = ct_apply_flag,
@@ -22,11 +23,12 @@ static const struct ct_option options[] = {
 };
 
 static int
-write_info(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-           struct ct_view_notes *notes, struct ct_diag *diag)
+write_info(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+           const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   (void)progress;
   (void)notes;
+  (void)filter; /* a trace that is named with a piece or a thread: all that is told is of the whole */
   const struct wanted *wanted = context;
   struct ct_info_options info = {
       .struct_size = sizeof(info), .json = wanted->choice.json, .time = wanted->raw ? CT_TIME_RAW : CT_TIME_WALL};
@@ -42,6 +44,7 @@ run(int argc, char **argv)
   if (dir != NULL) {
     code = ct_show_view(&ct_command_info, dir, &wanted.choice, false, write_info, &wanted);
   }
+  ct_view_choice_free(&wanted.choice);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

@@ -15,7 +15,9 @@ struct wanted {
 
 static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
+    CT_OPTION_LIMIT(struct wanted, choice, "what the program wrote with the first N calls of write, 0 for all"),
     {.name = "stdout",
      .help = "only standard output",
      .against = "stderr",
@@ -35,16 +37,15 @@ static const struct ct_option options[] = {
 };
 
 static int
-write_output(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-             struct ct_view_notes *notes, struct ct_diag *diag)
+write_output(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+             const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   (void)progress;
   (void)notes;
   const struct wanted *wanted = context;
   struct ct_output_options output = {
       .struct_size = sizeof(output),
-      .tids = wanted->choice.tids.tids,
-      .tid_count = wanted->choice.tids.count,
+      .filter = filter,
       .fd = wanted->only_stdout   ? STDOUT_FILENO
             : wanted->only_stderr ? STDERR_FILENO
                                   : 0,

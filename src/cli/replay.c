@@ -10,34 +10,20 @@
 /* What the options choose. */
 struct wanted {
   struct ct_view_choice choice;
-  uint64_t limit;
-  uint32_t depth;
   bool no_output;
 };
 
 static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     CT_OPTION_FUNCTION(struct wanted, choice,
                        "only calls of functions that a pattern of record --trace matches (foo*, foo::**, @file:FILE, "
                        "MODULE!PATTERN), with what is called inside"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
-    {.name = "depth",
-     .letter = 'd',
-     .argument = "N",
-     .help = "only N levels (counted from the calls selected by --function)",
-     .most = UINT32_MAX,
-     .unit = " of levels",
-     .apply = ct_apply_count32,
-     .offset = offsetof(struct wanted, depth)},
-    {.name = "limit",
-     .letter = 'n',
-     .argument = "N",
-     .help = "stop after N lines",
-     .most = UINT64_MAX,
-     .unit = " of lines",
-     .apply = ct_apply_count64,
-     .offset = offsetof(struct wanted, limit)},
+    CT_OPTION_GROUP(ct_call_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_type_options, struct wanted, choice),
+    CT_OPTION_LIMIT(struct wanted, choice, "stop after N lines"),
     {.name = "no-output",
      .help = "without what the program wrote to its standard output and error",
      .apply = ct_apply_flag,
@@ -50,19 +36,14 @@ static const struct ct_option options[] = {
 };
 
 static int
-write_replay(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-             struct ct_view_notes *notes, struct ct_diag *diag)
+write_replay(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+             const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
   const struct ct_view_choice *choice = &wanted->choice;
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay),
-      .tids = choice->tids.tids,
-      .tid_count = choice->tids.count,
-      .function_glob = choice->function,
-      .module_glob = choice->module,
-      .depth = wanted->depth,
-      .limit = wanted->limit,
+      .filter = filter,
       .json = choice->json,
       .progress = *progress,
       .no_output = wanted->no_output,
@@ -75,7 +56,7 @@ write_replay(void *context, struct ct_trace *trace, const struct ct_view_progres
 static int
 run(int argc, char **argv)
 {
-  struct wanted wanted = {.limit = 0};
+  struct wanted wanted = {.no_output = false};
   int code = ct_parse(&ct_command_replay, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_replay, argc, argv) : NULL;
   if (dir != NULL) {

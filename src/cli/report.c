@@ -15,8 +15,7 @@ enum { DEFAULT_ROWS = 30, WORKERS = 2 };
 struct wanted {
   struct ct_view_choice choice;
   enum ct_report_sort sort;
-  uint64_t limit;
-  bool is_limited, per_thread, family;
+  bool per_thread, family;
 };
 
 static const char *const sort_names[] = {
@@ -37,17 +36,6 @@ apply_sort(const struct ct_applied *applied)
   return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
 }
 
-static int
-apply_limit(const struct ct_applied *applied)
-{
-  struct wanted *wanted = applied->member;
-  if (!ct_parse_number(applied->value, UINT64_MAX, &wanted->limit)) {
-    return ct_usage_error(applied->command, "'%s' is not a number of rows", applied->value);
-  }
-  wanted->is_limited = true;
-  return CT_EXIT_OK;
-}
-
 static const struct ct_option options[] = {
     {.name = "sort",
      .letter = 's',
@@ -56,16 +44,14 @@ static const struct ct_option options[] = {
      .values = "total self off calls min max avg p50 p95 p99 name",
      .apply = apply_sort,
      .offset = offsetof(struct wanted, sort)},
-    {.name = "limit",
-     .letter = 'n',
-     .argument = "N",
-     .help = "at most N rows, 0 for all (default 30; all with --json)",
-     .apply = apply_limit},
+    CT_OPTION_LIMIT(struct wanted, choice, "at most N rows, 0 for all (default 30; all with --json)"),
     CT_OPTION_FUNCTION(
         struct wanted, choice,
         "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
     CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_call_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     {.name = "per-thread",
      .help = "a table for each thread too",
@@ -95,19 +81,21 @@ terminal_columns(void)
 }
 
 static int
-write_report(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-             struct ct_view_notes *notes, struct ct_diag *diag)
+write_report(void *context, struct ct_trace *trace, const struct ct_filter *chosen,
+             const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
   const struct ct_view_choice *choice = &wanted->choice;
+  if (wanted->family && (chosen->tid_count != 0 || ct_trace_has_range(trace))) {
+    snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread in the name");
+    return CT_EINVAL;
+  }
+  struct ct_filter filter = *chosen;
+  filter.limit = choice->has_limit || choice->json ? filter.limit : DEFAULT_ROWS;
   struct ct_report_options report = {
       .struct_size = sizeof(report),
       .sort = wanted->sort,
-      .tids = choice->tids.tids,
-      .tid_count = choice->tids.count,
-      .function_glob = choice->function,
-      .module_glob = choice->module,
-      .limit = wanted->is_limited || choice->json ? wanted->limit : DEFAULT_ROWS,
+      .filter = &filter,
       .width = terminal_columns(),
       .workers = WORKERS,
       .per_thread = wanted->per_thread,
@@ -126,6 +114,7 @@ run(int argc, char **argv)
   struct wanted wanted = {.sort = CT_SORT_TOTAL};
   int code = ct_parse(&ct_command_report, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
+  wanted.choice.many_processes = wanted.family;
   bool has_range = wanted.choice.window != 0 || wanted.choice.from != NULL || wanted.choice.to != NULL;
   if (dir != NULL && wanted.family && has_range) {
     code = ct_usage_error(&ct_command_report, "--family shows whole traces: leave out --window, --from and --to");

@@ -3,7 +3,6 @@
 #include "cli/view.h"
 
 #include "cli/progress.h"
-#include "cli/quantity.h"
 
 #include <contrail/text.h>
 #include <contrail/trace.h>
@@ -15,19 +14,71 @@
 /* ---- options ---- */
 
 static int
-apply_thread(const struct ct_applied *applied)
+apply_id(const struct ct_applied *applied)
 {
-  struct ct_tid_list *list = applied->member;
-  uint64_t tid;
-  if (!ct_parse_number(applied->value, UINT32_MAX, &tid)) {
-    return ct_usage_error(applied->command, "'%s' is not a thread id", applied->value);
+  struct ct_id_list *list = applied->member;
+  uint64_t id;
+  if (!ct_parse_number(applied->value, UINT32_MAX, &id)) {
+    return ct_usage_error(applied->command, "'%s' is not a %s id", applied->value, applied->option->name);
   }
-  uint32_t *tids = reallocarray(list->tids, list->count + 1, sizeof(*tids));
-  if (tids == NULL) {
+  uint32_t *ids = reallocarray(list->ids, list->count + 1, sizeof(*ids));
+  if (ids == NULL) {
     return ct_command_failed(applied->command, "out of memory");
   }
-  list->tids = tids;
-  list->tids[list->count++] = (uint32_t)tid;
+  list->ids = ids;
+  list->ids[list->count++] = (uint32_t)id;
+  return CT_EXIT_OK;
+}
+
+/* What a text of filter.h is refused for; said of the option. */
+static int
+check_parsed(const struct ct_applied *applied, int code, const struct ct_diag *diag)
+{
+  return code == CT_OK ? CT_EXIT_OK : ct_usage_error(applied->command, "--%s: %s", applied->option->name, diag->text);
+}
+
+static int
+apply_duration(const struct ct_applied *applied)
+{
+  struct ct_diag diag = {""};
+  return check_parsed(applied, ct_filter_parse_duration(applied->value, applied->member, &diag), &diag);
+}
+
+static int
+apply_depth(const struct ct_applied *applied)
+{
+  struct ct_diag diag = {""};
+  return check_parsed(applied, ct_filter_parse_depth(applied->value, applied->member, &diag), &diag);
+}
+
+static int
+apply_reason(const struct ct_applied *applied)
+{
+  struct ct_diag diag = {""};
+  uint32_t more, *reasons = applied->member;
+  int code = ct_filter_parse_reasons(applied->value, &more, &diag);
+  *reasons |= code == CT_OK ? more : 0;
+  return check_parsed(applied, code, &diag);
+}
+
+static int
+apply_type(const struct ct_applied *applied)
+{
+  struct ct_diag diag = {""};
+  uint32_t more, *types = applied->member;
+  int code = ct_filter_parse_types(applied->value, &more, &diag);
+  *types |= code == CT_OK ? more : 0;
+  return check_parsed(applied, code, &diag);
+}
+
+int
+ct_apply_limit(const struct ct_applied *applied)
+{
+  struct ct_view_choice *choice = applied->member;
+  if (!ct_parse_number(applied->value, UINT64_MAX, &choice->filter.limit)) {
+    return ct_usage_error(applied->command, "--limit takes a number, not '%s'", applied->value);
+  }
+  choice->has_limit = true;
   return CT_EXIT_OK;
 }
 
@@ -56,8 +107,31 @@ const struct ct_option ct_thread_options[] = {
      .help = "only this thread; may be given several times",
      .values = CT_COMPLETE_THREAD,
      .adds_up = true,
-     .apply = apply_thread,
+     .apply = apply_id,
      .offset = offsetof(struct ct_view_choice, tids)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_process_options[] = {
+    {.name = "process",
+     .letter = 'p',
+     .argument = "PID",
+     .help = "of this process, of a recording that followed several (record --follow)",
+     .adds_up = true,
+     .apply = apply_id,
+     .offset = offsetof(struct ct_view_choice, pids)},
+    CT_OPTIONS_END,
+};
+
+/* What the macros of options need: a structure that has the choice in it. */
+struct whole {
+  struct ct_view_choice choice;
+};
+
+const struct ct_option ct_function_options[] = {
+    CT_OPTION_FUNCTION(
+        struct whole, choice,
+        "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
     CT_OPTIONS_END,
 };
 
@@ -67,7 +141,74 @@ const struct ct_option ct_module_options[] = {
      .argument = "GLOB",
      .help = "only functions of modules whose path or file name matches",
      .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, module)},
+     .offset = offsetof(struct ct_view_choice, filter.module)},
+    {.name = "file",
+     .argument = "FILE",
+     .help = "only functions written in this source file: its name, the end of its path, or a glob for these; if the "
+             "trace says where functions are written",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct ct_view_choice, filter.file)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_call_options[] = {
+    {.name = "min-duration",
+     .argument = "TIME",
+     .help = "only calls that took so long at least: 1ms, 1.5us, 200ns, 3s",
+     .apply = apply_duration,
+     .offset = offsetof(struct ct_view_choice, filter.min_ns)},
+    {.name = "max-duration",
+     .argument = "TIME",
+     .help = "only calls that took so long at most",
+     .apply = apply_duration,
+     .offset = offsetof(struct ct_view_choice, filter.max_ns)},
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .help = "only so many levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
+     .apply = apply_depth,
+     .offset = offsetof(struct ct_view_choice, filter)},
+    {.name = "reason",
+     .argument = "END",
+     .help = "only calls that ended so: returned, exception, longjmp, exit, ...; several with commas between them",
+     .values = "returned tail-call unwound longjmp setcontext exception cancellation pthread_exit exec thread-exit "
+               "exit return-not-seen stack-switched lost killed still-open orphan enter-only counted",
+     .adds_up = true,
+     .apply = apply_reason,
+     .offset = offsetof(struct ct_view_choice, filter.reasons)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_type_options[] = {
+    {.name = "type",
+     .argument = "TYPE",
+     .help = "only call, point (enter only), output, switch (of stacks, and time off the processor), lost, crash; "
+             "several with commas between them",
+     .values = "call point output switch lost crash",
+     .adds_up = true,
+     .apply = apply_type,
+     .offset = offsetof(struct ct_view_choice, filter.types)},
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_limit_options[] = {
+    CT_OPTION_LIMIT(struct whole, choice, "at most N of them, 0 for all"),
+    CT_OPTIONS_END,
+};
+
+const struct ct_option ct_from_to_options[] = {
+    {.name = "from",
+     .argument = "TIME",
+     .help = "only from then on: seconds from the begin of the recording (1.5), with a unit (1500ms), or by the clock "
+             "(10:15:30, 2026-11-24T10:15:30.5)",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct ct_view_choice, from)},
+    {.name = "to",
+     .argument = "TIME",
+     .help = "only up to then, likewise",
+     .against = "window",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct ct_view_choice, to)},
     CT_OPTIONS_END,
 };
 
@@ -80,18 +221,14 @@ const struct ct_option ct_range_options[] = {
      .against = "from",
      .apply = ct_apply_count64,
      .offset = offsetof(struct ct_view_choice, window)},
-    {.name = "from",
-     .argument = "TIME",
-     .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
-     .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, from)},
-    {.name = "to",
-     .argument = "TIME",
-     .help = "only up to then, likewise",
-     .against = "window",
-     .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, to)},
+    {.group = ct_from_to_options},
     CT_OPTIONS_END,
+};
+
+const struct ct_option ct_filter_options[] = {
+    {.group = ct_range_options},    {.group = ct_thread_options}, {.group = ct_process_options},
+    {.group = ct_function_options}, {.group = ct_module_options}, {.group = ct_call_options},
+    {.group = ct_type_options},     {.group = ct_limit_options},  CT_OPTIONS_END,
 };
 
 const struct ct_option ct_time_options[] = {
@@ -129,10 +266,11 @@ const struct ct_option ct_quiet_options[] = {
 void
 ct_view_choice_free(struct ct_view_choice *choice)
 {
-  free(choice->tids.tids);
+  free(choice->tids.ids);
+  free(choice->pids.ids);
 }
 
-/* ---- the course of a view ---- */
+/* ---- what is said besides ---- */
 
 static void
 warn_sources(struct ct_trace *trace)
@@ -144,32 +282,57 @@ warn_sources(struct ct_trace *trace)
   }
 }
 
+/* What --function, --module and --file say matches no function of the trace; or it does, and none was called. */
+static void
+tell_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool about_calls)
+{
+  enum { LIKELY = 3 };
+  const char *likely[LIKELY];
+  const char *what = filter->function != NULL ? "function" : filter->module != NULL ? "module" : "file";
+  const char *glob = filter->function != NULL ? filter->function
+                     : filter->module != NULL ? filter->module
+                                              : filter->file;
+  size_t count = ct_view_matches(trace, filter, likely, LIKELY);
+  if (count != 0) {
+    fprintf(stderr,
+            about_calls ? "nothing: of the functions that match '%s' no call passes the other filters"
+                        : "nothing: of the functions that match '%s' none was called",
+            glob);
+    return;
+  }
+  fprintf(stderr, "nothing: no %s matches '%s'%s", what, glob,
+          filter->function != NULL && filter->module != NULL ? " in these modules"
+          : what[0] != 'f' || filter->file == NULL           ? ""
+          : filter->function != NULL                         ? " in these files"
+          : !ct_trace_has_sources(trace)                     ? ": the trace does not say where functions are written"
+                                                             : "");
+  for (size_t i = 0; i < LIKELY && likely[i][0] != '\0'; i++) {
+    fputs(i == 0 ? "; perhaps " : ", ", stderr);
+    ct_put_printable(stderr, likely[i], 200);
+  }
+}
+
 /*
  * After a view with filters: when it has shown nothing says so on stderr, with names that may be meant. rc, or
  * CT_EXIT_FAILED for nothing with --json or --quiet.
  */
 static int
-report_unmatched(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_choice *choice,
-                 const struct ct_view_notes *notes, int rc)
+report_unmatched(const struct ct_command *command, const struct ct_trace_view *view,
+                 const struct ct_view_choice *choice, const struct ct_view_notes *notes, int rc)
 {
-  enum { LIKELY = 3 };
-  const char *likely[LIKELY];
-  if (rc != CT_EXIT_OK || notes->shown != 0 || (choice->function == NULL && choice->module == NULL)) {
+  const struct ct_filter *filter = &view->filter;
+  bool about_functions = filter->function != NULL || filter->module != NULL || filter->file != NULL;
+  bool about_calls = filter->min_ns != 0 || filter->max_ns != 0 || filter->levels != 0 || filter->has_depths ||
+                     filter->reasons != 0 || filter->types != 0;
+  if (rc != CT_EXIT_OK || notes->shown != 0 || (!about_functions && !about_calls)) {
     return rc;
   }
   fflush(stdout);
-  size_t count = ct_view_matches(trace, choice->function, choice->module, likely, LIKELY);
-  const char *glob = choice->function != NULL ? choice->function : choice->module;
   fprintf(stderr, "contrail %s: ", command->name);
-  if (count != 0) {
-    fprintf(stderr, "nothing: of the functions that match '%s' none was called", glob);
+  if (about_functions) {
+    tell_unmatched(view->trace, filter, about_calls);
   } else {
-    fprintf(stderr, "nothing: no %s matches '%s'%s", choice->function != NULL ? "function" : "module", glob,
-            choice->function != NULL && choice->module != NULL ? " in these modules" : "");
-  }
-  for (size_t i = 0; count == 0 && i < LIKELY && likely[i][0] != '\0'; i++) {
-    fputs(i == 0 ? "; perhaps " : ", ", stderr);
-    ct_put_printable(stderr, likely[i], 200);
+    fputs("nothing: nothing passes the filters", stderr);
   }
   putc('\n', stderr);
   return choice->json || choice->quiet ? CT_EXIT_FAILED : rc;
@@ -178,13 +341,7 @@ report_unmatched(const struct ct_command *command, struct ct_trace *trace, const
 /* ---- a piece of the trace ---- */
 
 static int
-set_range(const struct ct_command *command, struct ct_trace *trace, uint64_t from, uint64_t to)
-{
-  return ct_trace_set_range(trace, from, to) == 0 ? CT_EXIT_OK : ct_command_failed(command, "out of memory");
-}
-
-static int
-choose_window(const struct ct_command *command, struct ct_trace *trace, uint64_t number)
+choose_window(const struct ct_command *command, struct ct_trace *trace, uint64_t number, struct ct_filter *filter)
 {
   struct ct_trace_window window;
   size_t count = ct_trace_window_count(trace);
@@ -199,64 +356,119 @@ choose_window(const struct ct_command *command, struct ct_trace *trace, uint64_t
     return ct_command_failed(command, "what the manifest says of window %llu makes no sense",
                              (unsigned long long)number);
   }
-  return set_range(command, trace, window.begin_tsc, window.end_tsc);
+  filter->from_tsc = window.begin_tsc;
+  filter->to_tsc = window.end_tsc;
+  return CT_EXIT_OK;
 }
 
-/* "1.5" or "1500ms" from the begin of the recording, as a time of the trace. */
-static bool
-parse_moment(const struct ct_trace *trace, const char *text, uint64_t *tsc)
+/* From a text, if there is one: a time that is not 0, which would be none. */
+static int
+choose_moment(const struct ct_command *command, const struct ct_trace *trace, const char *text, uint64_t *tsc)
 {
-  double seconds = 0;
-  if (strspn(text, "0.") != strlen(text) && !ct_parse_duration(text, true, &seconds)) {
-    return false;
+  struct ct_diag diag = {""};
+  if (text != NULL && ct_filter_parse_time(trace, text, tsc, &diag) != CT_OK) {
+    return ct_usage_error(command, "%s", diag.text);
   }
-  *tsc = ct_trace_tsc(trace, ct_trace_start_ns(trace) + (uint64_t)(seconds * 1e9));
-  return text[0] != '\0' && seconds < 1e9;
+  *tsc += text != NULL && *tsc == 0;
+  return CT_EXIT_OK;
 }
 
 static int
-choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_choice *choice)
+choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_choice *choice,
+             const struct ct_trace_form *form, struct ct_filter *filter)
 {
-  uint64_t from = 0, to = UINT64_MAX;
-  if (choice->window != 0) {
-    return choose_window(command, trace, choice->window);
+  bool is_named = form->from != NULL || form->to != NULL;
+  if (is_named && (choice->window != 0 || choice->from != NULL || choice->to != NULL)) {
+    return ct_usage_error(command, "the piece is in the name of the trace; leave out --window, --from and --to");
   }
-  const char *wrong = choice->from != NULL && !parse_moment(trace, choice->from, &from) ? choice->from
-                      : choice->to != NULL && !parse_moment(trace, choice->to, &to)     ? choice->to
-                                                                                        : NULL;
-  if (wrong != NULL) {
-    return ct_usage_error(command, "'%.100s' is no time: 1.5 (seconds from the begin of the recording), 1500ms, 2m",
-                          wrong);
+  const char *from = is_named ? form->from : choice->from, *to = is_named ? form->to : choice->to;
+  int code = choice->window != 0 ? choose_window(command, trace, choice->window, filter)
+                                 : choose_moment(command, trace, from, &filter->from_tsc);
+  if (code == CT_EXIT_OK) {
+    code = choose_moment(command, trace, to, &filter->to_tsc);
   }
-  if (from > to) {
-    return ct_usage_error(command, "--from %.100s is after --to %.100s", choice->from, choice->to);
+  if (code == CT_EXIT_OK && from != NULL && to != NULL && filter->from_tsc > filter->to_tsc) {
+    code = is_named ? ct_usage_error(command, "the piece ends before it begins: %.100s..%.100s", from, to)
+                    : ct_usage_error(command, "--from %.100s is after --to %.100s", from, to);
   }
-  return choice->from != NULL || choice->to != NULL ? set_range(command, trace, from, to) : CT_EXIT_OK;
+  if (code == CT_EXIT_OK && ct_filter_set_range(filter, trace) != CT_OK) {
+    code = ct_command_failed(command, "out of memory");
+  }
+  return code;
+}
+
+/* The trace of --process in place of that of the first process. */
+static int
+choose_process(const struct ct_command *command, const struct ct_id_list *pids, struct ct_trace **trace)
+{
+  struct ct_trace *chosen = *trace;
+  struct ct_diag diag = {""};
+  if (pids->count > 1) {
+    return ct_usage_error(command, "one --process at a time");
+  }
+  int rc = pids->count != 0 ? ct_filter_open_process(*trace, pids->ids[0], &chosen, &diag) : CT_OK;
+  if (rc != CT_OK) {
+    ct_command_failed(command, "%s", diag.text);
+    return rc == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  if (chosen != *trace) {
+    ct_trace_close(*trace);
+    *trace = chosen;
+  }
+  return CT_EXIT_OK;
+}
+
+static int
+open_form(const struct ct_command *command, const struct ct_trace_form *form, const struct ct_view_choice *choice,
+          struct ct_trace_view *view)
+{
+  struct ct_filter *filter = &view->filter;
+  *view = (struct ct_trace_view){.filter = choice->filter, .tid = form->tid};
+  filter->struct_size = sizeof(*filter);
+  filter->tids = form->has_tid ? &view->tid : choice->tids.ids;
+  filter->tid_count = form->has_tid ? 1 : choice->tids.count;
+  filter->pids = choice->pids.ids;
+  filter->pid_count = choice->pids.count;
+  if (form->has_tid && choice->tids.count != 0) {
+    return ct_usage_error(command, "the thread is in the name of the trace; leave out --thread");
+  }
+  view->trace = ct_open_trace(command, form->directory[0] != '\0' ? form->directory : CT_DEFAULT_TRACE);
+  if (view->trace == NULL) {
+    return CT_EXIT_FAILED;
+  }
+  int code = choice->many_processes ? CT_EXIT_OK : choose_process(command, &choice->pids, &view->trace);
+  if (code == CT_EXIT_OK) {
+    code = choose_range(command, view->trace, choice, form, filter);
+  }
+  if (code != CT_EXIT_OK) {
+    ct_trace_close(view->trace);
+    view->trace = NULL;
+  }
+  return code;
 }
 
 int
-ct_show_view(const struct ct_command *command, const char *dir, const struct ct_view_choice *choice,
-             bool shows_progress, ct_write_view *write, void *context)
+ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+                   struct ct_trace_view *view)
 {
-  FILE *out = choice->quiet ? fopen("/dev/null", "we") : stdout;
-  if (out == NULL) {
-    return ct_command_failed(command, "/dev/null: %s", strerror(errno));
+  struct ct_trace_form form = {.struct_size = sizeof(form)};
+  struct ct_diag diag = {""};
+  int rc = ct_trace_form_parse(name, &form, &diag);
+  if (rc != CT_OK) {
+    return rc == CT_EINVAL ? ct_usage_error(command, "%s", diag.text) : ct_command_failed(command, "%s", diag.text);
   }
-  struct ct_trace *trace = ct_open_trace(command, dir);
-  if (trace == NULL) {
-    if (choice->quiet) {
-      fclose(out);
-    }
-    return CT_EXIT_FAILED;
-  }
-  int chosen = choose_range(command, trace, choice);
-  if (chosen != CT_EXIT_OK) {
-    if (choice->quiet) {
-      fclose(out);
-    }
-    ct_trace_close(trace);
-    return chosen;
-  }
+  int code = open_form(command, &form, choice, view);
+  ct_trace_form_free(&form);
+  return code;
+}
+
+/* ---- the course of a view ---- */
+
+/* Writes the view of a trace that is open. */
+static int
+write_view(const struct ct_command *command, const struct ct_trace_view *view, const struct ct_view_choice *choice,
+           bool shows_progress, FILE *out, ct_write_view *write, void *context)
+{
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   struct ct_progress line;
@@ -265,16 +477,32 @@ ct_show_view(const struct ct_command *command, const char *dir, const struct ct_
   if (shows_progress) {
     progress = (struct ct_view_progress){ct_progress_update, ct_progress_end, &line};
   }
-  int rc = write(context, trace, &progress, out, &notes, &diag);
+  int rc = write(context, view->trace, &view->filter, &progress, out, &notes, &diag);
   ct_progress_end(&line);
   rc = ct_finish_view(command, rc, &notes, &diag);
-  rc = report_unmatched(command, trace, choice, &notes, rc);
+  rc = report_unmatched(command, view, choice, &notes, rc);
+  if (choice->source) {
+    warn_sources(view->trace);
+  }
+  return rc;
+}
+
+int
+ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+             bool shows_progress, ct_write_view *write, void *context)
+{
+  struct ct_trace_view view;
+  FILE *out = choice->quiet ? fopen("/dev/null", "we") : stdout;
+  if (out == NULL) {
+    return ct_command_failed(command, "/dev/null: %s", strerror(errno));
+  }
+  int code = ct_open_trace_form(command, name, choice, &view);
+  if (code == CT_EXIT_OK) {
+    code = write_view(command, &view, choice, shows_progress, out, write, context);
+    ct_trace_close(view.trace);
+  }
   if (choice->quiet) {
     fclose(out);
   }
-  if (choice->source) {
-    warn_sources(trace);
-  }
-  ct_trace_close(trace);
-  return rc;
+  return code;
 }

@@ -1,54 +1,87 @@
 /* SPDX-License-Identifier: MIT */
-/* What report, replay and output share: the options that choose what is shown, and the course of a view. */
+/* What the commands that read traces share: the options that choose what is shown, and the course of a view. */
 #ifndef CT_CLI_VIEW_H
 #define CT_CLI_VIEW_H
 
 #include "cli/command.h"
 
-/* A growing list of thread ids. */
-struct ct_tid_list {
-  uint32_t *tids;
+#include <contrail/filter.h>
+
+/* A growing list of ids of threads or processes. */
+struct ct_id_list {
+  uint32_t *ids;
   size_t count;
 };
 
-/* What these options choose. */
+/* What these options choose. Zeroed before; free with ct_view_choice_free. */
 struct ct_view_choice {
-  struct ct_tid_list tids;       /* of --thread; free with ct_view_choice_free */
-  const char *function, *module; /* a pattern as of record --trace, a glob; NULL: not given */
+  struct ct_filter filter; /* what needs no trace to be understood; what it is in the end: ct_open_trace_form */
+  struct ct_id_list tids, pids;
+  const char *from, *to; /* NULL: not given */
+  uint64_t window;       /* from 1 on; 0: not given */
+  bool has_limit;        /* filter.limit was given, perhaps as 0 */
+  bool many_processes;   /* set by a command that takes several of --process, and opens their traces itself */
   enum ct_view_time time;
   bool json, quiet, source;
-  uint64_t window;       /* from 1 on; 0: not given */
-  const char *from, *to; /* seconds from the begin of the recording; NULL: not given */
 };
 
-/* Tables for the commands' own. Member: struct ct_view_choice. */
-extern const struct ct_option ct_thread_options[]; /* --thread */
-extern const struct ct_option ct_module_options[]; /* --module */
-extern const struct ct_option ct_range_options[];  /* --window, --from, --to */
-extern const struct ct_option ct_time_options[];   /* --time, --raw */
-extern const struct ct_option ct_source_options[]; /* --source */
-extern const struct ct_option ct_quiet_options[];  /* --quiet */
+/*
+ * Tables for the commands' own, each an option of all that read traces: a command offers those that mean something to
+ * it. Member: struct ct_view_choice.
+ */
+extern const struct ct_option ct_thread_options[];   /* --thread */
+extern const struct ct_option ct_process_options[];  /* --process */
+extern const struct ct_option ct_range_options[];    /* --window, --from, --to */
+extern const struct ct_option ct_from_to_options[];  /* --from, --to */
+extern const struct ct_option ct_function_options[]; /* --function */
+extern const struct ct_option ct_module_options[];   /* --module, --file */
+extern const struct ct_option ct_call_options[];     /* --min-duration, --max-duration, --depth, --reason */
+extern const struct ct_option ct_type_options[];     /* --type */
+extern const struct ct_option ct_limit_options[];    /* --limit */
+extern const struct ct_option ct_filter_options[];   /* all of these */
+extern const struct ct_option ct_time_options[];     /* --time, --raw */
+extern const struct ct_option ct_source_options[];   /* --source */
+extern const struct ct_option ct_quiet_options[];    /* --quiet */
 
-/* --function, of which each command says what it does. */
+/* --function and --limit where a command has more to say of them than ct_function_options and ct_limit_options. */
 #define CT_OPTION_FUNCTION(type, where, text)                                                                          \
   {                                                                                                                    \
     .name = "function", .letter = 'F', .old_letter = 'f', .argument = "PATTERN", .help = (text),                       \
-    .values = CT_COMPLETE_PATTERN, .apply = ct_apply_text, .offset = offsetof(type, where.function)                    \
+    .values = CT_COMPLETE_PATTERN, .apply = ct_apply_text, .offset = offsetof(type, where.filter.function)             \
   }
+#define CT_OPTION_LIMIT(type, where, text)                                                                             \
+  {                                                                                                                    \
+    .name = "limit", .letter = 'n', .argument = "N", .help = (text), .apply = ct_apply_limit,                          \
+    .offset = offsetof(type, where)                                                                                    \
+  }
+int ct_apply_limit(const struct ct_applied *applied);
 
 void ct_view_choice_free(struct ct_view_choice *choice);
 
-struct ct_trace;
-/* Writes the view of trace to out; context is the caller's. As ct_report_write and the like return. */
-typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-                          struct ct_view_notes *notes, struct ct_diag *diag);
+/* A trace that was named, and all filters about it. Stays where it is: the filter points into it. */
+struct ct_trace_view {
+  struct ct_trace *trace;
+  struct ct_filter filter;
+  uint32_t tid; /* of the name */
+};
+/*
+ * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that choice
+ * tells of; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
+ */
+int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+                       struct ct_trace_view *view);
+
+/* Writes the view of what passes the filter to out; context is the caller's. As ct_report_write and the like return. */
+typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+                          const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes,
+                          struct ct_diag *diag);
 
 /*
- * Opens the trace, writes the view to standard output (nowhere with --quiet), with a line of progress on a terminal
- * where shows_progress is set, and tells what is wrong: damage, sources that the trace does not have, filters that
- * nothing matches. The exit code: CT_EXIT_FAILED too when nothing is shown with --json or --quiet.
+ * Opens the trace of that name, writes the view to standard output (nowhere with --quiet), with a line of progress on a
+ * terminal where shows_progress is set, and tells what is wrong: damage, sources that the trace does not have, filters
+ * that nothing matches. The exit code: CT_EXIT_FAILED too when nothing is shown with --json or --quiet.
  */
-int ct_show_view(const struct ct_command *command, const char *dir, const struct ct_view_choice *choice,
+int ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
                  bool shows_progress, ct_write_view *write, void *context);
 
 #endif

@@ -184,6 +184,7 @@ emit(struct ct_spans *spans, const struct ct_span_stack *stack, const struct ct_
   span->parent_ordinal = below != NULL ? below->ordinal : CT_NO_ORDINAL;
   span->caller_fn = below != NULL ? below->fn : UINT32_MAX;
   span->context = (uint32_t)stack->context;
+  span->recursion = (uint32_t)present->frames;
   span->fn = fn;
   span->depth = depth;
   span->thread = spans->thread;
@@ -524,7 +525,7 @@ build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_e
         out->parent_ordinal = top[-1].ordinal;
         out->caller_fn = top[-1].fn;
       }
-      p->frames--;
+      out->recursion = (uint32_t)--p->frames;
       out->ordinal = top->ordinal;
       out->context = context;
       out->enter_tsc = top->enter_tsc;

@@ -4,6 +4,7 @@
 
 #include "base/sized.h"
 #include "base/json.h"
+#include "views/filter.h"
 #include "views/report.h"
 #include "views/warnings.h"
 
@@ -123,7 +124,8 @@ static int
 write_hot_functions(struct ct_trace *trace, const struct ct_hot_functions_options *options, FILE *out,
                     struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  struct ct_report_options report = {.sort = CT_SORT_CALLS, .workers = options->workers, .progress = options->progress};
+  struct ct_report_options report = {
+      .sort = CT_SORT_CALLS, .workers = options->workers, .progress = options->progress, .filter = options->filter};
   struct ct_stats stats = {0};
   struct ct_report_thread *threads = NULL;
   struct ct_report_row *rows = NULL;
@@ -168,7 +170,10 @@ ct_hot_functions_write(struct ct_trace *trace, const struct ct_hot_functions_opt
 {
   struct ct_hot_functions_options options;
   struct ct_view_notes own = {0};
+  struct ct_filter filter;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  options.filter = &filter;
   if (rc == 0 && (options.percent < 1 || options.percent > 100)) {
     rc = ct_fail(diag, CT_EINVAL, "percent is 1 to 100, not %u", options.percent);
   }

@@ -96,6 +96,6 @@ ct_labels_make(struct ct_labels *labels, uint32_t fn)
   label->json = json;
   label->json_length = (uint32_t)strlen(json);
   label->function_matches = ct_view_pattern_has_function(labels->pattern, function);
-  label->module_matches = ct_view_pattern_has_module(labels->pattern, module);
+  label->place_matches = ct_view_pattern_has_place(labels->pattern, function);
   return label;
 }

@@ -17,7 +17,7 @@ struct ct_label {
   uint32_t fn;
   uint32_t json_length;
   bool function_matches;
-  bool module_matches;
+  bool place_matches;
 };
 
 struct ct_labels {

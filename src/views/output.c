@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "trace/batch.h"
 #include "trace/format.h"
+#include "views/filter.h"
 #include "views/text.h"
 #include "views/warnings.h"
 
@@ -29,9 +30,9 @@ name_thread(const struct ct_trace *trace, uint32_t tid, char *name, size_t size)
 static bool
 is_wanted(const struct ct_output_options *options, const struct ct_captured *item)
 {
-  bool wanted = options->tid_count == 0;
-  for (size_t i = 0; i < options->tid_count; i++) {
-    wanted |= options->tids[i] == item->tid;
+  bool wanted = options->filter->tid_count == 0;
+  for (size_t i = 0; i < options->filter->tid_count; i++) {
+    wanted |= options->filter->tids[i] == item->tid;
   }
   return wanted && (options->fd == 0 || options->fd == item->fd);
 }
@@ -108,10 +109,13 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
 {
   struct ct_captures captures;
   struct ct_output_options options;
+  struct ct_filter filter;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
   if (rc != 0) {
     return rc;
   }
+  options.filter = &filter;
   if (options.json) {
     write_warnings_json(trace, out);
   } else if (!options.raw) {
@@ -124,11 +128,13 @@ ct_output_write(struct ct_trace *trace, const struct ct_output_options *given, F
   if (rc != 0) {
     return ct_fail(diag, rc, "cannot read what the program wrote: %s", ct_err_text(rc));
   }
-  for (size_t i = 0; i < captures.count && rc == 0; i++) {
+  uint64_t left = filter.limit != 0 ? filter.limit : UINT64_MAX;
+  for (size_t i = 0; i < captures.count && rc == 0 && left != 0; i++) {
     const struct ct_captured *call = &captures.items[i];
     if (!is_wanted(&options, call)) {
       continue;
     }
+    left--;
     if (options.raw) {
       fwrite(call->data, 1, call->bytes, out);
     } else if (options.json) {

@@ -72,21 +72,43 @@ compile_function(struct ct_view_pattern *pattern, const char *text, struct ct_di
   return ct_glob_compile_scopes(function, strlen(function), &pattern->function, diag);
 }
 
+/* FILE as in @file:FILE. */
+static int
+compile_file(const char *file, struct ct_source_glob *place, struct ct_diag *diag)
+{
+  char *text = NULL;
+  if (asprintf(&text, "@file:%s", file) < 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  int code = ct_source_glob_compile(text, place, diag);
+  free(text);
+  return code;
+}
+
 int
 ct_view_pattern_init(struct ct_view_pattern *pattern, struct ct_trace *trace, const char *function, const char *module,
-                     struct ct_diag *diag)
+                     const char *file, struct ct_diag *diag)
 {
   struct ct_diag why = {""};
-  *pattern = (struct ct_view_pattern){.trace = trace, .has_function = function != NULL};
-  int code = module != NULL ? ct_glob_compile(module, strlen(module), &pattern->module, &why) : 0;
-  if (code != 0) {
-    return ct_fail(diag, code, "--module '%.200s': %s", module, why.text);
+  const char *option = "module", *text = module;
+  struct ct_view_pattern own = {.trace = trace, .has_function = function != NULL};
+  int code = module != NULL ? ct_glob_compile(module, strlen(module), &own.module, &why) : 0;
+  if (code == 0 && file != NULL) {
+    option = "file";
+    text = file;
+    code = compile_file(file, &own.place, &why);
   }
-  code = function != NULL ? compile_function(pattern, function, &why) : 0;
-  if (code != 0) {
-    ct_view_pattern_destroy(pattern);
-    return ct_fail(diag, code, "--function '%.200s': %s", function, why.text);
+  if (code == 0 && function != NULL) {
+    option = "function";
+    text = function;
+    code = compile_function(&own, function, &why);
   }
+  if (code != 0) {
+    ct_view_pattern_destroy(&own);
+    *pattern = own;
+    return ct_fail(diag, code, "--%s '%.200s': %s", option, text, why.text);
+  }
+  *pattern = own;
   return 0;
 }
 
@@ -97,6 +119,7 @@ ct_view_pattern_destroy(struct ct_view_pattern *pattern)
   ct_glob_free(pattern->owner);
   ct_glob_free(pattern->function);
   ct_source_glob_free(&pattern->source);
+  ct_source_glob_free(&pattern->place);
   free(pattern->root);
   free(pattern->marks);
   *pattern = (struct ct_view_pattern){0};
@@ -115,9 +138,15 @@ module_matches(const struct ct_view_pattern *pattern, const struct ct_glob *glob
 }
 
 bool
-ct_view_pattern_has_module(const struct ct_view_pattern *pattern, uint32_t module)
+ct_view_pattern_has_place(const struct ct_view_pattern *pattern, const struct ct_trace_function *fn)
 {
-  return module_matches(pattern, pattern->module, module);
+  uint32_t line;
+  if (!module_matches(pattern, pattern->module, fn != NULL ? fn->module : UINT32_MAX)) {
+    return false;
+  }
+  const char *file =
+      pattern->place.glob != NULL && fn != NULL ? ct_trace_function_source(pattern->trace, fn->id, &line) : NULL;
+  return pattern->place.glob == NULL || (file != NULL && ct_source_glob_matches(&pattern->place, file));
 }
 
 static bool

@@ -14,6 +14,7 @@
 #include "views/replay_internal.h"
 
 #include "base/sized.h"
+#include "views/filter.h"
 #include "views/select.h"
 #include "views/text.h"
 
@@ -35,13 +36,52 @@ enum { KEEP_OPEN_LANES = 16 };
 static bool
 full(const struct replay *r)
 {
-  return r->lines.failed || (r->options->limit != 0 && r->line_count >= r->options->limit);
+  return r->lines.failed || (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
+}
+
+/* Only lines that tell of an end can pass: what is asked for is not known before. */
+static bool
+is_about_ends(const struct replay *r)
+{
+  const struct ct_filter *o = r->options->filter;
+  return o->min_ns != 0 || o->max_ns != 0 || o->reasons != 0;
+}
+
+/* What is said of types, durations and reasons; CT_SPAN_ENDS: the line tells of no end. */
+static bool
+passes(const struct replay *r, const struct ct_line *line)
+{
+  static const struct {
+    uint8_t type, end;
+  } kinds[] = {
+      [CT_LINE_OPEN] = {CT_FILTER_CALL, CT_SPAN_ENDS},        [CT_LINE_LEAF] = {CT_FILTER_CALL, CT_SPAN_RETURNED},
+      [CT_LINE_CLOSE] = {CT_FILTER_CALL, CT_SPAN_RETURNED},   [CT_LINE_TAIL] = {CT_FILTER_CALL, CT_SPAN_TAIL},
+      [CT_LINE_POINT] = {CT_FILTER_POINT, CT_SPAN_POINT},     [CT_LINE_ORPHAN] = {CT_FILTER_CALL, CT_SPAN_ORPHAN},
+      [CT_LINE_COUNTED] = {CT_FILTER_POINT, CT_SPAN_COUNTED}, [CT_LINE_LOST] = {CT_FILTER_LOST, CT_SPAN_ENDS},
+      [CT_LINE_SWITCH] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},    [CT_LINE_EXEC] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},
+      [CT_LINE_CAPTURE] = {CT_FILTER_OUTPUT, CT_SPAN_ENDS},   [CT_LINE_INTERVAL] = {CT_FILTER_POINT, CT_SPAN_ENDS},
+      [CT_LINE_AWAY] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},      [CT_LINE_VALUE] = {CT_FILTER_CALL, CT_SPAN_ENDS},
+  };
+  const struct ct_filter *o = r->options->filter;
+  unsigned end = kinds[line->kind].end;
+  if (o->types != 0 && (o->types & kinds[line->kind].type) == 0) {
+    return false;
+  }
+  if (!is_about_ends(r)) {
+    return true;
+  }
+  if (end == CT_SPAN_ENDS || (line->kind == CT_LINE_TAIL && line->other == NULL)) {
+    return false;
+  }
+  end = end == CT_SPAN_RETURNED ? line->end : end;
+  struct ct_filter ends = {.min_ns = o->min_ns, .max_ns = o->max_ns, .reasons = o->reasons};
+  return ct_filter_call_passes(&ends, ct_trace_ticks_ns(r->trace, line->ticks), line->depth, end);
 }
 
 static void
 write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
 {
-  if (full(r)) {
+  if (full(r) || (r->is_filtered && !passes(r, line))) {
     return;
   }
   if (!line->on_other_stack) {
@@ -73,17 +113,18 @@ static void
 classify(const struct replay *r, struct ct_span_frame *frame, const struct ct_span_frame *above,
          const struct ct_label *label, uint32_t depth)
 {
-  const struct ct_replay_options *o = r->options;
+  const struct ct_filter *o = r->options->filter;
   bool inside = above != NULL && (above->flags & SELECTED) != 0;
   bool selected = inside || label->function_matches;
-  if (o->function_glob == NULL) {
+  if (o->function == NULL) {
     frame->below = depth;
   } else {
     frame->below = inside ? above->below + 1 : 0;
   }
   frame->level = above != NULL ? above->level + (above->flags & SHOWN) : 0;
   frame->flags = selected ? SELECTED : 0;
-  if (selected && label->module_matches && (o->depth == 0 || frame->below < o->depth)) {
+  if (selected && label->place_matches && (o->levels == 0 || frame->below < o->levels) &&
+      (!o->has_depths || (depth >= o->first_depth && depth <= o->last_depth))) {
     frame->flags |= SHOWN;
   }
 }
@@ -306,7 +347,7 @@ replay_tail(struct replay *r, struct lane *lane, const struct ct_event *event)
     return rc;
   }
   const struct ct_span_frame *frame = ct_span_stack_top(lane->stacks.current);
-  if (((frame->flags | closed.flags) & SHOWN) == 0) {
+  if (((is_about_ends(r) ? closed.flags : frame->flags | closed.flags) & SHOWN) == 0) {
     return 0;
   }
   struct ct_line line = {.kind = CT_LINE_TAIL,
@@ -377,7 +418,8 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
 static bool
 is_filtered(const struct replay *r)
 {
-  return r->options->function_glob != NULL || r->options->module_glob != NULL || r->options->depth != 0;
+  const struct ct_filter *o = r->options->filter;
+  return o->function != NULL || o->module != NULL || o->file != NULL || o->levels != 0 || o->has_depths;
 }
 
 static bool
@@ -629,7 +671,8 @@ static int
 make_lanes(struct replay *r, struct ct_diag *diag)
 {
   uint32_t *threads;
-  int rc = ct_choose_threads(r->trace, r->options->tids, r->options->tid_count, &threads, &r->lane_count, diag);
+  int rc = ct_choose_threads(r->trace, r->options->filter->tids, r->options->filter->tid_count, &threads,
+                             &r->lane_count, diag);
   if (rc != 0) {
     return rc;
   }
@@ -672,8 +715,10 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
              struct ct_diag *diag)
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes};
+  r.is_filtered = options->filter->types != 0 || is_about_ends(&r);
   struct ct_view_pattern pattern;
-  int rc = ct_view_pattern_init(&pattern, trace, options->function_glob, options->module_glob, diag);
+  int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
+                                options->filter->file, diag);
   if (rc != 0) {
     return rc;
   }
@@ -717,7 +762,10 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
 {
   struct ct_replay_options options;
   struct ct_view_notes own = {0};
+  struct ct_filter filter;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  options.filter = &filter;
   if (rc == 0) {
     rc = write_replay(trace, &options, out, &own, diag);
   }

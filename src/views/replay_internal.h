@@ -71,6 +71,7 @@ struct replay {
   struct lane **heap;
   size_t heap_count;
   uint64_t line_count;
+  bool is_filtered; /* lines are looked at one by one */
   uint64_t done_bytes;
   uint64_t total_bytes;
 };

@@ -7,8 +7,10 @@
  */
 #include "views/report.h"
 
+#include "views/filter.h"
 #include "views/pattern.h"
 #include "views/select.h"
+#include "views/span_filter.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,8 +24,7 @@ struct collection {
   struct ct_report_thread *threads;
   size_t count;
   uint64_t total_bytes;
-  enum ct_view_time time;
-  const struct ct_view_progress *progress;
+  const struct ct_report_options *options;
   /* Relaxed: plain counters; the results are handed over by pthread_join. */
   _Atomic size_t next;
   _Atomic uint64_t done_bytes;
@@ -46,7 +47,7 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
 {
   uint32_t *indexes;
   size_t n;
-  int rc = ct_choose_threads(trace, options->tids, options->tid_count, &indexes, &n, diag);
+  int rc = ct_choose_threads(trace, options->filter->tids, options->filter->tid_count, &indexes, &n, diag);
   if (rc != 0) {
     return rc;
   }
@@ -65,19 +66,22 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
 }
 
 int
-ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, enum ct_view_time time,
+ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, const struct ct_report_options *options,
                       struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
 {
   struct ct_spans *spans;
-  int rc = ct_spans_open(trace, thread->index, time, &spans, diag);
+  struct ct_span_filter filter;
+  int rc = ct_spans_open(trace, thread->index, options->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
+  ct_span_filter_init(&filter, trace, options->filter);
   uint64_t reported = 0;
   const struct ct_span *batch;
   size_t count;
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    rc = ct_stats_add(stats, batch, count);
+    rc = ct_span_filter_run(&filter, &batch, &count);
+    rc = rc == 0 ? ct_stats_add(stats, batch, count) : rc;
     if (rc != 0) {
       break;
     }
@@ -97,6 +101,7 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, e
   stats->gap_ticks += ct_spans_gap_ticks(spans);
   stats->lost += ct_spans_lost(spans);
   thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
+  ct_span_filter_destroy(&filter);
   ct_spans_close(spans);
   return rc;
 }
@@ -107,8 +112,8 @@ worker_moved(void *arg, uint64_t bytes)
   struct worker *worker = arg;
   struct collection *job = worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
-  if (worker->reports_progress && job->progress->update != NULL) {
-    job->progress->update(job->progress->arg, done, job->total_bytes);
+  if (worker->reports_progress && job->options->progress.update != NULL) {
+    job->options->progress.update(job->options->progress.arg, done, job->total_bytes);
   }
 }
 
@@ -122,7 +127,7 @@ work(void *arg)
     if (i >= job->count) {
       break;
     }
-    worker->rc = ct_report_read_thread(job->trace, &job->threads[i], job->time, worker->stats, worker_moved, worker,
+    worker->rc = ct_report_read_thread(job->trace, &job->threads[i], job->options, worker->stats, worker_moved, worker,
                                        &worker->diag);
     if (worker->rc != 0) {
       atomic_store_explicit(&job->stop, true, memory_order_relaxed);
@@ -216,7 +221,7 @@ int
 ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                   struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag)
 {
-  struct collection job = {.trace = trace, .time = options->time, .progress = &options->progress};
+  struct collection job = {.trace = trace, .options = options};
   int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
   if (rc != 0) {
     return rc;
@@ -366,6 +371,12 @@ ct_report_were_out(const struct ct_trace *trace, uint32_t fn_count)
   return map;
 }
 
+bool
+ct_report_is_filtered(const struct ct_filter *filter)
+{
+  return filter->function != NULL || filter->module != NULL || filter->file != NULL || ct_filter_limits_calls(filter);
+}
+
 int
 ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
                struct ct_report_row **rows, size_t *count, struct ct_diag *diag)
@@ -375,7 +386,8 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
     return ct_fail(diag, CT_ENOMEM, "out of memory for the rows of the report");
   }
   struct ct_view_pattern pattern;
-  int rc = ct_view_pattern_init(&pattern, trace, options->function_glob, options->module_glob, diag);
+  int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
+                                options->filter->file, diag);
   if (rc != 0) {
     free(list);
     return rc;
@@ -385,8 +397,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
   for (uint32_t i = 0; i < stats->touched_count; i++) {
     uint32_t id = stats->touched[i];
     const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
-    if (!ct_view_pattern_has_function(&pattern, fn) ||
-        !ct_view_pattern_has_module(&pattern, fn != NULL ? fn->module : UINT32_MAX)) {
+    if (!ct_view_pattern_has_place(&pattern, fn) || !ct_view_pattern_has_function(&pattern, fn)) {
       continue;
     }
     struct ct_report_row *row = &list[n++];
@@ -402,7 +413,7 @@ ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struc
   }
   free(were_out);
   ct_view_pattern_destroy(&pattern);
-  if (stats->gap_ticks != 0 && options->function_glob == NULL && options->module_glob == NULL) {
+  if (stats->gap_ticks != 0 && !ct_report_is_filtered(options->filter)) {
     uint64_t ns = ct_trace_ticks_ns(trace, stats->gap_ticks);
     list[n] = (struct ct_report_row){
         .fn = UINT32_MAX, .name = "(events lost)", .module = "", .total_ns = ns, .self_ns = ns, .is_gap = true};

@@ -47,7 +47,11 @@ struct ct_report_row {
   bool enter_only;
 };
 
-/* The rows of the functions that pass the filters, sorted; *rows is to be freed. Not cut to options->limit. */
+/* Inside, options->filter is never NULL. */
+
+/* Not all functions, or not all of their calls, are in the rows. */
+bool ct_report_is_filtered(const struct ct_filter *filter);
+/* The rows of the functions that pass the filters, sorted; *rows is to be freed. Not cut to filter->limit. */
 int ct_report_rows(struct ct_trace *trace, const struct ct_stats *stats, const struct ct_report_options *options,
                    struct ct_report_row **rows, size_t *count, struct ct_diag *diag);
 
@@ -76,6 +80,8 @@ struct ct_report_totals {
   size_t processes; /* 0: it is of one, and that is not said */
 };
 int ct_report_put_json(FILE *out, json_t *json); /* takes it over; NULL: CT_ENOMEM */
+/* Which calls count, if not all do: before the table, or before a member of the JSON. */
+void ct_report_put_counted(FILE *out, const struct ct_report_options *options);
 int ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count,
                        const struct ct_report_options *options);
 void ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows,
@@ -88,8 +94,8 @@ int ct_report_write_tree(struct ct_trace *trace, const struct ct_report_options 
 /* Parts of ct_report_collect, for a reader that wants the threads one by one. */
 int ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options *options,
                              struct ct_report_thread **threads, size_t *count, struct ct_diag *diag);
-int ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, enum ct_view_time time,
-                          struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg,
-                          struct ct_diag *diag);
+int ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread,
+                          const struct ct_report_options *options, struct ct_stats *stats,
+                          void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag);
 
 #endif

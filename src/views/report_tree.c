@@ -126,7 +126,7 @@ add_function(struct tree_report *report, struct ct_trace *trace, struct ct_view_
 {
   const struct ct_trace_function *fn = id < stats->fn_count ? ct_trace_function(trace, id) : NULL;
   uint32_t index = fn != NULL ? fn->module : UINT32_MAX;
-  if (!ct_view_pattern_has_function(pattern, fn) || !ct_view_pattern_has_module(pattern, index)) {
+  if (!ct_view_pattern_has_place(pattern, fn) || !ct_view_pattern_has_function(pattern, fn)) {
     return 0;
   }
   const struct ct_trace_module *module = ct_trace_module(trace, index);
@@ -168,7 +168,8 @@ add_trace(struct tree_report *report, struct ct_trace *trace, struct process *pr
   ct_view_event_sums(trace, &unused, &process->dropped);
   process->damage = ct_view_damage(trace);
   struct ct_view_pattern pattern;
-  rc = ct_view_pattern_init(&pattern, trace, options.function_glob, options.module_glob, diag);
+  rc = ct_view_pattern_init(&pattern, trace, options.filter->function, options.filter->module, options.filter->file,
+                            diag);
   uint8_t *were_out = ct_report_were_out(trace, stats.fn_count);
   for (uint32_t i = 0; i < stats.touched_count && rc == 0; i++) {
     uint32_t id = stats.touched[i];
@@ -204,6 +205,35 @@ add_child(struct tree_report *report, const struct ct_trace *first, const char *
   return rc;
 }
 
+static bool
+is_wanted(const struct tree_report *report, json_int_t pid)
+{
+  const struct ct_filter *filter = report->options->filter;
+  bool wanted = filter->pid_count == 0;
+  for (size_t i = 0; i < filter->pid_count; i++) {
+    wanted |= filter->pids[i] == pid;
+  }
+  return wanted;
+}
+
+/* Each process that is asked for is in it. */
+static int
+check_processes(const struct tree_report *report, struct ct_diag *diag)
+{
+  const struct ct_filter *filter = report->options->filter;
+  for (size_t i = 0; i < filter->pid_count; i++) {
+    bool found = false;
+    for (size_t n = 0; n < report->process_count; n++) {
+      found |= report->processes[n].pid == filter->pids[i];
+    }
+    if (!found) {
+      return ct_fail(diag, CT_ERANGE, "no trace of a process %u; `contrail info` lists those that were followed",
+                     filter->pids[i]);
+    }
+  }
+  return CT_OK;
+}
+
 static int
 read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *diag)
 {
@@ -214,26 +244,31 @@ read_all(struct tree_report *report, struct ct_trace *first, struct ct_diag *dia
   if (report->processes == NULL) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the list of processes");
   }
-  report->process_count = 1;
-  report->processes[0].pid = json_integer_value(json_object_get(manifest, "pid"));
-  int rc = add_trace(report, first, &report->processes[0], diag);
+  int rc = CT_OK;
+  json_int_t pid = json_integer_value(json_object_get(manifest, "pid"));
+  if (is_wanted(report, pid)) {
+    report->process_count = 1;
+    report->processes[0].pid = pid;
+    rc = add_trace(report, first, &report->processes[0], diag);
+  }
   for (size_t i = 1; i < total && rc == 0; i++) {
     const json_t *child = json_array_get(children, i - 1);
     const char *directory = ct_process_tree_directory(child);
     if (progress->update != NULL) {
       progress->update(progress->arg, i, total);
     }
-    if (directory == NULL) {
-      continue; /* it was not recorded, which info shows */
+    pid = json_integer_value(json_object_get(child, "pid"));
+    if (directory == NULL || !is_wanted(report, pid)) {
+      continue; /* it was not recorded, which info shows; or it is not asked for */
     }
     struct process *process = &report->processes[report->process_count++];
-    process->pid = json_integer_value(json_object_get(child, "pid"));
+    process->pid = pid;
     rc = add_child(report, first, directory, process, diag);
   }
   if (progress->finish != NULL) {
     progress->finish(progress->arg);
   }
-  return rc;
+  return rc != CT_OK ? rc : check_processes(report, diag);
 }
 
 /* To be freed; NULL: out of memory. */
@@ -308,7 +343,7 @@ warnings_of(const struct tree_report *report)
     json_array_foreach(process->damage, n, item)
     {
       snprintf(text, sizeof(text), "process %lld: %s", (long long)process->pid, json_string_value(item));
-      json_array_append_new(list, ct_json_string(i == 0 ? json_string_value(item) : text));
+      json_array_append_new(list, ct_json_string(process->directory == NULL ? json_string_value(item) : text));
     }
   }
   if (others > SHOWN) {
@@ -333,13 +368,16 @@ put_all(FILE *out, const struct tree_report *report, const struct ct_report_row 
   json_t *warnings = warnings_of(report);
   if (!report->options->json) {
     ct_view_put_list(warnings, "", out);
+    ct_report_put_counted(out, report->options);
   }
   if (report->options->json) {
     fputs("{\"warnings\":", out);
     rc = ct_report_put_json(out, json_incref(warnings));
     fputs(",\"processes\":[", out);
     rc = rc == 0 ? put_processes_json(out, report) : rc;
-    fputs("],\n\"functions\":", out);
+    fputs("],\n", out);
+    ct_report_put_counted(out, report->options);
+    fputs("\"functions\":", out);
   }
   rc = rc == 0 ? ct_report_put_rows(out, rows, report->count, report->options) : rc;
   ct_report_put_totals(out, &totals, rows, report->count, report->options);

@@ -3,6 +3,7 @@
  * The report as a text table or as JSON; the numbers come from report.c.
  * JSON is written one function at a time: a trace can have 200,000.
  */
+#include "views/filter.h"
 #include "views/pattern.h"
 #include "views/report.h"
 
@@ -230,7 +231,7 @@ put_rows_text(FILE *out, const struct ct_report_row *rows, size_t count, size_t 
               const struct ct_report_options *options)
 {
   struct extra extra = {any_off(rows, shown), any_uncertain(rows, shown), any_unfinished(rows, shown),
-                        options->function_glob == NULL && options->module_glob == NULL, 0};
+                        !ct_report_is_filtered(options->filter), 0};
   size_t module_columns = strlen("module");
   for (size_t i = 0; i < count; i++) {
     extra.self_ns += rows[i].self_ns;
@@ -349,10 +350,27 @@ cut(size_t count, uint64_t limit)
   return limit != 0 && limit < count ? (size_t)limit : count;
 }
 
+void
+ct_report_put_counted(FILE *out, const struct ct_report_options *options)
+{
+  char text[CT_FILTER_TEXT_CHARS];
+  if (!ct_filter_limits_calls(options->filter)) {
+    return;
+  }
+  ct_filter_describe_calls(options->filter, text);
+  if (options->json) {
+    fputs("\"counted\":", out);
+    ct_report_put_json(out, json_string(text + strlen("counted: ")));
+    fputs(",\n", out);
+  } else {
+    fprintf(out, "%s\n", text);
+  }
+}
+
 int
 ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count, const struct ct_report_options *options)
 {
-  size_t shown = cut(count, options->limit);
+  size_t shown = cut(count, options->filter->limit);
   if (options->json) {
     return put_rows_json(out, rows, shown);
   }
@@ -395,7 +413,7 @@ put_each_thread(FILE *out, struct ct_trace *trace, const struct ct_report_option
     return ct_fail(diag, rc, "out of memory for the statistics of the functions");
   }
   for (size_t i = 0; i < count && rc == 0 && !ferror(out); i++) {
-    rc = ct_report_read_thread(trace, &threads[i], options->time, &one, NULL, NULL, diag);
+    rc = ct_report_read_thread(trace, &threads[i], options, &one, NULL, NULL, diag);
     if (rc != 0) {
       break;
     }
@@ -496,9 +514,12 @@ write_all(struct ct_trace *trace, const struct ct_report_options *options, FILE 
     fputs(",\n\"threads\":[", out);
     rc = options->per_thread ? put_each_thread(out, trace, options, stats, threads, thread_count, diag)
                              : put_threads_json(out, trace, threads, thread_count);
-    fputs("],\n\"functions\":", out);
+    fputs("],\n", out);
+    ct_report_put_counted(out, options);
+    fputs("\"functions\":", out);
   } else {
     ct_view_put_warnings(trace, "", out);
+    ct_report_put_counted(out, options);
   }
   if (!options->json && options->per_thread) {
     rc = put_each_thread(out, trace, options, stats, threads, thread_count, diag);
@@ -564,10 +585,13 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
 {
   struct ct_report_options options;
   struct ct_view_notes own = {0};
+  struct ct_filter filter;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  options.filter = &filter;
   if (rc == 0) { /* before all of the trace is read */
     struct ct_view_pattern pattern;
-    rc = ct_view_pattern_init(&pattern, trace, options.function_glob, options.module_glob, diag);
+    rc = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
     ct_view_pattern_destroy(&pattern);
   }
   if (rc == 0) {

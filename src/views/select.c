@@ -3,6 +3,7 @@
 #include "views/select.h"
 
 #include "base/likely.h"
+#include "views/filter.h"
 #include "views/pattern.h"
 
 #include <contrail/view.h>
@@ -69,25 +70,25 @@ find_likely(struct ct_trace *trace, const char *glob, const char *names[], size_
 }
 
 size_t
-ct_view_matches(struct ct_trace *trace, const char *function_glob, const char *module_glob, const char *likely[],
-                size_t size)
+ct_view_matches(struct ct_trace *trace, const struct ct_filter *given, const char *likely[], size_t size)
 {
   size_t count = 0;
+  struct ct_filter filter;
   struct ct_view_pattern pattern;
-  if (ct_view_pattern_init(&pattern, trace, function_glob, module_glob, NULL) != 0) {
+  if (likely != NULL && size != 0) {
+    likely[0] = "";
+  }
+  if (ct_filter_take(given, &filter, NULL) != 0 ||
+      ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, NULL) != 0) {
     return 0;
   }
   for (uint32_t id = 0; id < ct_trace_function_count(trace); id++) {
     const struct ct_trace_function *fn = ct_trace_function(trace, id);
-    count +=
-        fn != NULL && ct_view_pattern_has_function(&pattern, fn) && ct_view_pattern_has_module(&pattern, fn->module);
+    count += fn != NULL && ct_view_pattern_has_place(&pattern, fn) && ct_view_pattern_has_function(&pattern, fn);
   }
   ct_view_pattern_destroy(&pattern);
-  if (likely != NULL && size != 0) {
-    likely[0] = "";
-  }
-  if (count == 0 && likely != NULL && function_glob != NULL) {
-    find_likely(trace, function_glob, likely, size);
+  if (count == 0 && likely != NULL && filter.function != NULL) {
+    find_likely(trace, filter.function, likely, size);
   }
   return count;
 }

@@ -229,13 +229,17 @@ check_views(struct ct_trace *trace, uint8_t flags)
   int json = (flags & 4) != 0;
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_info_options info = {.struct_size = sizeof(info), .json = json};
+  struct ct_filter calls = {
+      .struct_size = sizeof(calls), .max_ns = flags & 16 ? 1000 : 0, .reasons = flags & 32 ? 3 : 0};
   struct ct_report_options report = {.struct_size = sizeof(report),
                                      .json = json,
+                                     .filter = &calls,
                                      .per_thread = (flags & 8) != 0,
                                      .workers = 1,
                                      .width = 80,
                                      .sort = flags >> 5};
-  struct ct_replay_options replay = {.struct_size = sizeof(replay), .json = json, .limit = 2000};
+  struct ct_filter filter = {.struct_size = sizeof(filter), .limit = 2000};
+  struct ct_replay_options replay = {.struct_size = sizeof(replay), .json = json, .filter = &filter};
   for (int view = 0; view < 3; view++) {
     char *text = NULL;
     size_t bytes;

@@ -10,6 +10,15 @@
 static const char *const names[] = {"main", "work", "lib_alloc", "_ZN2ns3fooEi", "tail", NULL};
 enum { MAIN, WORK, ALLOC, FOO, TAIL };
 
+#define FILTERED(...)                                                                                                  \
+  (struct ct_replay_options)                                                                                           \
+  {                                                                                                                    \
+    .filter = &(struct ct_filter)                                                                                      \
+    {                                                                                                                  \
+      .struct_size = sizeof(struct ct_filter), __VA_ARGS__                                                             \
+    }                                                                                                                  \
+  }
+
 static char *
 replay_text(struct ct_trace *trace, struct ct_replay_options options)
 {
@@ -77,26 +86,25 @@ test_filters(void **state)
   (void)state;
   struct make m;
   struct ct_trace *trace = one_thread(&m);
-  check(trace, (struct ct_replay_options){.function_glob = "work"},
+  check(trace, FILTERED(.function = "work"),
         HEAD "   0.000000100  prog/100              work() {\n"
              "   0.000000110  prog/100       30 ns    lib_alloc();\n"
              "   0.000000150  prog/100                ns::foo(int)  -- enter only\n"
              "   0.000000200  prog/100      100 ns  } work()\n");
-  check(trace, (struct ct_replay_options){.function_glob = "work", .depth = 1},
+  check(trace, FILTERED(.function = "work", .levels = 1),
         HEAD "   0.000000100  prog/100              work() {\n"
              "   0.000000200  prog/100      100 ns  } work()\n");
-  check(trace, (struct ct_replay_options){.function_glob = "ns::foo"},
+  check(trace, FILTERED(.function = "ns::foo"),
         HEAD "   0.000000150  prog/100              ns::foo(int)  -- enter only\n"
              "   0.000000300  prog/100    2.234 us  ns::foo(int);\n");
-  check(trace, (struct ct_replay_options){.module_glob = "libx*"},
-        HEAD "   0.000000110  prog/100       30 ns  lib_alloc();\n");
-  check(trace, (struct ct_replay_options){.module_glob = "/bin/*", .depth = 2},
+  check(trace, FILTERED(.module = "libx*"), HEAD "   0.000000110  prog/100       30 ns  lib_alloc();\n");
+  check(trace, FILTERED(.module = "/bin/*", .levels = 2),
         HEAD "   0.000000000  prog/100              main() {\n"
              "   0.000000100  prog/100                work() {\n"
              "   0.000000200  prog/100      100 ns    } work()\n"
              "   0.000000300  prog/100    2.234 us    ns::foo(int);\n"
              "   0.000003000  prog/100    3.000 us  } main()\n");
-  check(trace, (struct ct_replay_options){.limit = 2},
+  check(trace, FILTERED(.limit = 2),
         HEAD "   0.000000000  prog/100              main() {\n"
              "   0.000000100  prog/100                work() {\n");
   make_end(&m, trace);
@@ -164,7 +172,7 @@ test_odd_ends(void **state)
         "   0.000000900  prog/100      100 ns    } work()  -- unfinished: still open at the end of the trace\n"
         "   0.000000900  prog/100      200 ns  } main()  -- unfinished: still open at the end of the trace\n");
   /* What a selected function tail-calls goes on in its place. */
-  check(trace, (struct ct_replay_options){.function_glob = "tail", .depth = 1},
+  check(trace, FILTERED(.function = "tail", .levels = 1),
         ODD_HEAD "   0.000000210  prog/100       10 ns  tail();  -- tail call to lib_alloc()\n"
                  "   0.000000220  prog/100              lib_alloc() {\n"
                  "   0.000000240  prog/100       20 ns  } lib_alloc()  -- left without a return (longjmp, exception or "
@@ -255,7 +263,8 @@ test_merge(void **state)
   assert_int_equal(lines, MAKE_THREADS * CALLS + 1);
   free(text);
   uint32_t tid = 103;
-  text = replay_text(trace, (struct ct_replay_options){.tids = &tid, .tid_count = 1, .json = true});
+  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = &tid, .tid_count = 1};
+  text = replay_text(trace, (struct ct_replay_options){.filter = &filter, .json = true});
   lines = 0;
   for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1, lines++) {
     assert_memory_equal(strchr(p, ',') + 1, "\"tid\":103,", 10);

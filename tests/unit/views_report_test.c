@@ -265,7 +265,9 @@ check_row(struct reference *ref, const struct ct_report_row *row)
 static void
 check_report(struct ct_trace *trace, struct reference *ref, unsigned workers)
 {
-  struct ct_report_options options = {.struct_size = sizeof(options), .sort = CT_SORT_SELF, .workers = workers};
+  struct ct_filter all = {.struct_size = sizeof(all)};
+  struct ct_report_options options = {
+      .struct_size = sizeof(options), .sort = CT_SORT_SELF, .workers = workers, .filter = &all};
   struct ct_stats stats;
   struct ct_report_thread *threads;
   struct ct_report_row *rows;
@@ -363,8 +365,8 @@ test_report_json(void **state)
   json_decref(json);
   free(text);
   uint32_t tid = 101;
-  options.tids = &tid;
-  options.tid_count = 1;
+  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = &tid, .tid_count = 1};
+  options.filter = &filter;
   options.per_thread = true;
   text = report_text(trace, &options);
   json = json_loads(text, 0, NULL);
@@ -386,7 +388,9 @@ test_report_table(void **state)
   (void)state;
   struct make m;
   struct ct_trace *trace = small_trace(&m);
-  struct ct_report_options options = {.struct_size = sizeof(options), .workers = 1, .sort = CT_SORT_NAME, .limit = 3};
+  struct ct_filter filter = {.struct_size = sizeof(filter), .limit = 3};
+  struct ct_report_options options = {
+      .struct_size = sizeof(options), .workers = 1, .sort = CT_SORT_NAME, .filter = &filter};
   char *text = report_text(trace, &options);
   assert_text(text, "35.0 % of events LOST, counts are too low\n"
                     "     total       self self %        calls        min        avg        p50        p95        p99  "
@@ -406,8 +410,8 @@ test_report_table(void **state)
                     "13 events in 2 threads, 7 dropped\n"
                     "unfinished calls: 1 (open when the program or the trace ended), with their time until then\n");
   free(text);
-  options = (struct ct_report_options){
-      .struct_size = sizeof(options), .workers = 1, .function_glob = "[wm]*", .module_glob = "pr*", .width = 100};
+  filter = (struct ct_filter){.struct_size = sizeof(filter), .function = "[wm]*", .module = "pr*"};
+  options = (struct ct_report_options){.struct_size = sizeof(options), .workers = 1, .filter = &filter, .width = 100};
   text = report_text(trace, &options);
   assert_non_null(strstr(text, "unfinished"));
   assert_non_null(strstr(text,
@@ -428,7 +432,8 @@ test_report_unknown_thread(void **state)
   struct make m;
   struct ct_trace *trace = small_trace(&m);
   uint32_t tid = 4711;
-  struct ct_report_options options = {.struct_size = sizeof(options), .tids = &tid, .tid_count = 1, .workers = 2};
+  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = &tid, .tid_count = 1};
+  struct ct_report_options options = {.struct_size = sizeof(options), .filter = &filter, .workers = 2};
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
   struct ct_diag diag = {""};
   assert_int_equal(ct_report_write(trace, &options, stdout, &notes, &diag), CT_ERANGE);
