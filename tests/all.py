@@ -61,6 +61,7 @@ GROUPS = {
     "flight": Group(["flight.py"], "waits"),
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
+    "filters": Group(["filters.py"]),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),

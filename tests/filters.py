@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Filters: what report, replay and output show with them is what a filter of our own leaves of the whole replay; on traces
+with threads, coroutines, exceptions, longjmp, points, lost events and children. And traces that are named with a piece.
+
+    tests/filters.py [--filter PATTERN] [--build DIR]
+"""
+import collections
+import datetime
+import fnmatch
+import json
+import os
+import random
+
+import fixture as fx
+import harness
+from harness import case, expect, main
+
+OWN = r"""
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static jmp_buf back;
+static volatile long sum;
+long leaf(long n) { sum += n; return n; }
+void jump(long n) { leaf(n); longjmp(back, 1); }
+long fib(long n) { return n < 2 ? leaf(n) : fib(n - 1) + fib(n - 2); }
+long odd(long n);
+long even(long n) { return n == 0 ? leaf(n) : odd(n - 1) + 1; }
+long odd(long n) { return n == 0 ? leaf(n) : even(n - 1) + 1; }
+void slow(long us) { usleep(us); }
+void *run(void *a) {
+  for (volatile int i = 0; i < 20; i++) { fib(i % 9); even(i); slow(100 * i); if (setjmp(back) == 0) jump(i); }
+  return a;
+}
+int main(int argc, char **argv) {
+  pthread_t t;
+  puts("begin"); fflush(stdout);
+  if (argc > 1) for (int i = 0; i < 2; i++) if (fork() == 0) { run(0); puts("child"); exit(0); }
+  if (argc > 1) while (wait(0) > 0) {}
+  run(0);
+  pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+  puts("end"); fflush(stdout);
+  return 0;
+}
+"""
+THROWS = r"""
+#include <string>
+static volatile long sum;
+void leaf(long n) { sum += n; if (n % 3 == 0) throw std::string("three"); }
+void mid(long n) { leaf(n); sum += n; }
+void outer(long n) { try { mid(n); } catch (const std::string &) { sum += 1; } }
+int main() { for (long n = 0; n < 100; n++) outer(n); return 0; }
+"""
+ENDS = ("return", "left", "tail")
+TYPES = {"enter": "call", "return": "call", "left": "call", "tail": "call", "orphan": "call", "value": "call", "point": "point",
+         "counted": "point", "interval": "point", "output": "output", "switch": "switch", "away": "switch", "exec": "switch",
+         "lost": "lost"}
+
+
+class Scene(harness.Scene):
+    def own(self, *arguments, options=()):
+        """A trace of the program above."""
+        program = self.path("own")
+        if not os.path.exists(program):
+            source = self.write("own.c", OWN)
+            self.run("gcc", "-O1", "-g", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-ra", "-foptimize-sibling-calls", "-w", "-pthread",
+                     "-o", program, source)
+        self.record("-q", *options, "--", program, *arguments)
+
+    def fixture(self, name, *options):
+        program = fx.build(fx.Fixture(os.path.join(fx.FIXTURES, name)), "gcc-O2", os.path.join(self.build_dir, "tests", "fixtures"))
+        self.environment = dict(os.environ, CT_COUNTS=self.path("counts"))
+        self.execute(self.contrail, "record", "-q", "-o", self.trace, *options, "--", program, timeout=300)
+
+    def lines(self, *options, trace=None):
+        return lines_of(self.run(self.contrail, "replay", "--json", *options, trace or self.trace))
+
+    def refused(self, *words):
+        """One line, and the status of wrong usage."""
+        result = self.execute(self.contrail, *words)
+        lines = result.stderr.splitlines()
+        expect(result.returncode == 2 and len(lines) == 1 and not result.stdout,
+               f"{words}: status {result.returncode}, {lines or result.stdout[:200]}")
+        return lines[0]
+
+
+def reason_of(line):
+    """How the call ended that the line tells the end of; None: it does not."""
+    if line["kind"] == "tail":
+        return "tail call" if "ended" in line else None
+    return {"return": "returned", "orphan": "orphan", "point": "enter only", "counted": "counted"}.get(line["kind"], line.get("reason")
+                                                                                                       if line["kind"] == "left" else None)
+
+
+class Line(dict):
+    """Of replay, with its text."""
+
+
+def lines_of(text):
+    parsed = [Line(line) for line in harness.parse_lines(text)]
+    for line, raw in zip(parsed, text.splitlines()):
+        line.raw = raw
+    return parsed
+
+
+def plain(lines):
+    return [line.raw for line in lines]
+
+
+def same(scene, whole, what, *words):
+    """The lines of replay with these words are those of the whole for which `what` holds."""
+    want = plain(line for line in whole if line["kind"] != "warning" and what(line))
+    words = [*words, scene.trace] if not words[-1].startswith(scene.trace) else words
+    text = scene.run(scene.contrail, "replay", "--json", *words, status=0 if want else 1)
+    got = [line for line in text.splitlines() if '"kind":"warning"' not in line]
+    differs = next(((a, b) for a, b in zip(got, want) if a != b), (got[len(want):][:1], want[len(got):][:1]))
+    expect(got == want, f"{words}: {len(got)} lines, not {len(want)}; the first that differs: {differs}")
+    return len(want)
+
+
+def durations_of(whole):
+    """Some that calls took, drawn over all magnitudes."""
+    all_of_them = sorted({line["duration_ns"] for line in whole if line["kind"] in ENDS and line["duration_ns"]})
+    return [all_of_them[len(all_of_them) * share // 100] for share in (2, 30, 60, 90, 99)] if all_of_them else [1000] * 5
+
+
+def compare(scene):
+    """All filters of lines, on the trace of the scene."""
+    whole = scene.lines()
+    for ns in durations_of(whole):
+        same(scene, whole, lambda line: line["kind"] in ENDS and reason_of(line) and line["duration_ns"] >= ns, "--min-duration", f"{ns}ns")
+        same(scene, whole, lambda line: line["kind"] in ENDS and reason_of(line) and line["duration_ns"] <= ns, "--max-duration", f"{ns}ns")
+    for reason in sorted({reason_of(line) for line in whole} - {None}):
+        found = same(scene, whole, lambda line: reason_of(line) == reason, "--reason", reason.replace(" ", "-"))
+        expect(found, reason)
+    for name in sorted(set(TYPES.values())):
+        same(scene, whole, lambda line: TYPES[line["kind"]] == name, "--type", name)
+    same(scene, whole, lambda line: TYPES[line["kind"]] in ("output", "lost"), "--type", "lost,output")
+    low, high = durations_of(whole)[1:4:2]
+    same(scene, whole, lambda line: line["kind"] in ("return", "left") and low <= line["duration_ns"] <= high and line["depth"] >= 2
+         or line["kind"] == "tail" and "ended" in line and low <= line["duration_ns"] <= high and line["depth"] >= 2,
+         "--min-duration", f"{low}ns", "--max-duration", f"{high}ns", "--depth", "2..", "--type", "call")
+    calls = ("enter", "return", "left", "tail", "point", "counted", "orphan")
+    for first, last in ((0, 2), (3, 5), (4, 4)):
+        same(scene, whole, lambda line: line["kind"] == "interval" or line["kind"] in calls and first <= line["depth"] <= last,
+             "--depth", f"{first}..{last}",
+             "--type", "call,point", "--no-output")
+    for tid in sorted({line["tid"] for line in whole if line["tid"]})[:3]:
+        same(scene, whole, lambda line: line["tid"] == tid, f"{scene.trace}#{tid}")
+    for limit in (1, 7):
+        some = [line for line in scene.lines("--limit", str(limit), "--type", "call,point") if line["kind"] != "warning"]
+        expect(plain(some) == plain([line for line in whole if TYPES.get(line["kind"]) in ("call", "point")][:limit]), f"--limit {limit}")
+    compare_report(scene, whole, low, high)
+    return f"{len(whole)} lines"
+
+
+def ended_calls(whole):
+    """Of each call that has ended: function, depth, thread, stack, begin, end, duration, reason."""
+    opened, ended = collections.defaultdict(list), []
+    for line in whole:
+        stack = opened[line["tid"], line.get("stack", 0)]
+        if line["kind"] in ("return", "left") or line["kind"] == "tail" and "ended" in line:
+            begin = stack.pop() if stack else None
+            name = line["ended"]["name"] if line["kind"] == "tail" else line["name"]
+            ended.append((name, line["depth"], line["tid"], line.get("stack", 0), begin, line["ts_ns"], line["duration_ns"], reason_of(line),
+                          line.get("entered_before", False)))
+        if line["kind"] in ("enter", "tail"):
+            stack.append(line["ts_ns"])
+    return ended
+
+
+def compare_report(scene, whole, low, high):
+    """report counts the calls that pass, and those alone."""
+    ended = ended_calls(whole)
+
+    def counts(what):
+        return collections.Counter(one[0] for one in ended if what(one) and not one[8])
+    for what, words in ((lambda one: one[6] >= low, ["--min-duration", f"{low}ns"]), (lambda one: one[6] <= high, ["--max-duration", f"{high}ns"]),
+                        (lambda one: low <= one[6] <= high, ["--min-duration", f"{low}ns", "--max-duration", f"{high}ns"]),
+                        (lambda one: one[7] in ("longjmp", "exception", "tail call"), ["--reason", "longjmp,exception,tail-call"]),
+                        (lambda one: 2 <= one[1] <= 4 and one[6] >= low, ["--depth", "2..4", "--min-duration", f"{low}ns"])):
+        want = counts(what)
+        report = json.loads(scene.run(scene.contrail, "report", "--json", *words, scene.trace, status=0 if want else 1))
+        got = {row["name"]: 0 for row in report["functions"]}
+        for row in report["functions"]:
+            got[row["name"]] += row["calls"]
+        got = {name: calls for name, calls in got.items() if calls}
+        differs = next(((name, want[name], got.get(name, 0)) for name in {*want, *got} if want[name] != got.get(name, 0)), None)
+        expect(differs is None, f"report {words}: function, calls, calls of report: {differs}")
+        expect(report["counted"].startswith("calls"), report["counted"])
+
+
+@case
+def threads_and_jumps(scene):
+    scene.own()
+    return compare(scene)
+
+
+@case
+def coroutines(scene):
+    scene.fixture("coroutines.c")
+    return compare(scene)
+
+
+@case
+def exceptions(scene):
+    source = scene.write("throws.cc", THROWS)
+    scene.run("g++", "-O1", "-g", "-fno-inline", "-w", "-o", scene.path("throws"), source)
+    scene.record("-q", "--", scene.path("throws"))
+    expect(any(reason_of(line) == "exception" for line in scene.lines()), "no exception")
+    return compare(scene)
+
+
+@case
+def enter_only_and_sampled(scene):
+    scene.own(options=["--mode", "light", "--sample", "4"])
+    expect(any(line.get("sampled") for line in scene.lines()), "nothing is sampled")
+    return compare(scene)
+
+
+@case
+def losses(scene):
+    """A ring that is much too small, and nobody waits."""
+    program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
+    scene.record("-q", "--no-wait", "--ring-size", "1", "--trace", "leaf", "--trace", "pair", "--no-args", "--", program, "20000")
+    expect(any(line["kind"] == "lost" for line in scene.lines()), "nothing is lost")
+    return compare(scene)
+
+
+@case
+def totals_of_recursions(scene):
+    """The total of a function is the time in which a call that passes was on the stack, no moment twice; by the clock's readings,
+    which replay shows."""
+    scene.own()
+    whole = scene.lines("--raw")
+    ended = ended_calls(whole)
+    for words, passes in ((["--max-duration", "3us"], lambda one: one[6] <= 3000), (["--min-duration", "2us"], lambda one: one[6] >= 2000),
+                          (["--depth", "5..8"], lambda one: 5 <= one[1] <= 8), (["--reason", "returned"], lambda one: one[7] == "returned")):
+        rows = scene.rows("--raw", *words)
+        for name in ("fib", "even", "odd", "leaf", "slow"):
+            spans = sorted((one[4], one[5], one[2]) for one in ended if one[0] == name and passes(one))
+            want = 0
+            for tid in {span[2] for span in spans}:
+                at = 0
+                for begin, end, _ in (span for span in spans if span[2] == tid):
+                    want += max(0, end - max(begin, at))
+                    at = max(at, end)
+            got = rows[name]["total_ns"] if name in rows else 0
+            expect(abs(got - want) <= 2 * len(spans) + 2, f"{words} {name}: {got} and not {want}, of {len(spans)} calls")
+            expect(len(spans) == (rows[name]["calls"] if name in rows else 0), f"{words} {name}: calls")
+
+
+@case
+def files_and_modules(scene):
+    scene.own(options=["--source"])
+    whole = scene.lines()
+    calls = ("enter", "return", "left", "tail")
+    mine = {row["name"] for row in scene.rows().values() if row["module"] == "own"}
+    expect({"fib", "even", "main"} <= mine, mine)
+
+    def by_file(line, glob):
+        return line["kind"] in calls and any(fnmatch.fnmatch(one.get("file", ""), glob) for one in (line, line.get("ended", {})))
+    for file, glob in (("own.c", "*/own.c"), ("own", "*/own.c"), ("*.c", "*.c"), (os.path.basename(scene.folder) + "/own.c", "*/own.c")):
+        same(scene, whole, lambda line, glob=glob: by_file(line, glob), "--file", file, "--type", "call")
+    rows = scene.rows("--file", "own.c")
+    expect({"fib", "even", "odd", "leaf", "jump", "slow", "run", "main"} <= set(rows) and all(row["file"].endswith("own.c") for row in rows.values()),
+           list(rows))
+    for glob in ("own", "libc*", "*ld*"):
+        want = {row["name"] for row in scene.rows().values() if fnmatch.fnmatch(row["module"], glob)}
+        got = set(scene.rows("--module", glob))
+        expect(want <= got, f"--module {glob}: {want - got}")
+    result = scene.execute(scene.contrail, "replay", "--json", "--file", "other.c", scene.trace)
+    expect(result.returncode == 1 and "no file matches 'other.c'" in result.stderr, result.stderr)
+
+
+@case
+def processes(scene):
+    """--process chooses a process's own trace; report --family takes several."""
+    scene.own("fork", options=["--follow"])
+    children = [child for child in scene.manifest()["children"] if child.get("directory")]
+    expect(len(children) == 2, children)
+    for child in children:
+        own = scene.path(scene.trace, child["directory"])
+        for view in ("replay", "report", "output", "info"):
+            got = scene.run(scene.contrail, view, "--json", "--process", str(child["pid"]), scene.trace)
+            expect(got == scene.run(scene.contrail, view, "--json", own), f"{view} of process {child['pid']}")
+    pids = [child["pid"] for child in children]
+    family = scene.rows("--family", *[word for pid in pids for word in ("--process", str(pid))])
+    alone = [scene.rows("--process", str(pid)) for pid in pids]
+    for name in ("fib", "leaf", "slow"):
+        expect(family[name]["calls"] == sum(rows[name]["calls"] for rows in alone), name)
+    first = scene.manifest()["pid"]
+    expect(scene.rows("--family", "--process", str(first))["fib"]["calls"] == scene.rows()["fib"]["calls"], "the first alone")
+    expect("no process 1 in the trace" in scene.refused("replay", "--process", "1", scene.trace), "process 1")
+    expect("no trace of a process 1" in scene.refused("report", "--family", "--process", "1", scene.trace), "process 1 of a family")
+    expect("one --process at a time" in scene.refused("report", "--process", str(pids[0]), "--process", str(pids[1]), scene.trace), "two")
+
+
+@case
+def times_and_forms(scene):
+    """The same piece by seconds, with a unit, by the clock, and in the trace's name, with a thread."""
+    scene.own()
+    whole = scene.lines()
+    times = [line["ts_ns"] for line in whole]
+    begin, end = times[len(times) // 4], times[len(times) // 2]
+    start = scene.manifest()["start_wall_ns"]
+
+    def wall(ns, form):
+        seconds, nano = divmod(start + ns, 10**9)
+        return datetime.datetime.fromtimestamp(seconds).strftime(form) + f".{nano:09}"
+    want = plain(scene.lines("--from", f"{begin / 1e9:.9f}", "--to", f"{end / 1e9:.9f}"))
+    expect(len(want) > 100, len(want))
+    for form in (lambda ns: f"{ns}ns", lambda ns: f"{ns / 1000:.3f}us", lambda ns: f"{ns / 1e6:.6f}ms", lambda ns: wall(ns, "%H:%M:%S"),
+                 lambda ns: wall(ns, "%Y-%m-%dT%H:%M:%S")):
+        expect(plain(scene.lines("--from", form(begin), "--to", form(end))) == want, form(begin))
+        expect(plain(scene.lines(trace=f"{scene.trace}@{form(begin)}..{form(end)}")) == want, f"@{form(begin)}..{form(end)}")
+    tid = whole[-1]["tid"]
+    for name in (f"{scene.trace}@{begin}ns..{end}ns#{tid}", f"{scene.trace}#{tid}@{begin}ns..{end}ns"):
+        expect(plain(scene.lines(trace=name)) == [line for line in want if json.loads(line)["tid"] == tid], name)
+    expect(plain(scene.lines(trace=f"{scene.trace}@..{end}ns")) == plain(scene.lines("--to", f"{end}ns")), "@..TO")
+    expect(plain(scene.lines(trace=f"{scene.trace}@{begin}ns..")) == plain(scene.lines("--from", f"{begin}ns")), "@FROM..")
+    expect(scene.rows(trace=f"{scene.trace}@{begin}ns..{end}ns") == scene.rows("--from", f"{begin}ns", "--to", f"{end}ns"), "report")
+    odd = f"{scene.trace}@1..2#3"
+    os.rename(scene.trace, odd)
+    expect(plain(scene.lines(trace=odd)) == plain(whole), "a directory of such a name")
+    expect(plain(scene.lines(trace=f"{odd}@..{end}ns")) == plain(scene.lines("--to", f"{end}ns", trace=odd)), "a piece of that")
+    os.rename(odd, scene.path("contrail.out"))
+    scene.trace = scene.path("contrail.out")
+    expect(plain(scene.lines(trace=f"@{begin}ns..{end}ns")) == want, "without a directory")
+
+
+@case
+def random_filters(scene):
+    """Several at a time."""
+    scene.own()
+    whole = scene.lines()
+    draw = random.Random(11)
+    durations, tids = durations_of(whole), sorted({line["tid"] for line in whole})
+    reasons = sorted({reason_of(line) for line in whole} - {None})
+    for _ in range(25):
+        low, high = sorted(draw.sample(durations, 2))
+        first, last = sorted((draw.randrange(9), draw.randrange(9)))
+        tests, words = [], []
+        if draw.randrange(2):
+            words += ["--min-duration", f"{low}ns"]
+            tests.append(lambda line, low=low: reason_of(line) and line["kind"] in ENDS and line["duration_ns"] >= low)
+        if draw.randrange(2):
+            words += ["--max-duration", f"{high}ns"]
+            tests.append(lambda line, high=high: reason_of(line) and line["kind"] in ENDS and line["duration_ns"] <= high)
+        if draw.randrange(2) or not words:
+            some = draw.sample(reasons, 2)
+            words += ["--reason", ",".join(some)]
+            tests.append(lambda line, some=some: reason_of(line) in some)
+        if draw.randrange(2):
+            words += ["--depth", f"{first}..{last}"]
+            tests.append(lambda line, first=first, last=last: first <= line["depth"] <= last)
+        if draw.randrange(2):
+            tid = draw.choice(tids)
+            words += ["--thread", str(tid)]
+            tests.append(lambda line, tid=tid: line["tid"] == tid)
+        same(scene, whole, lambda line, tests=tests: all(test(line) for test in tests), *words)
+
+
+@case
+def output_of_threads(scene):
+    scene.own()
+    calls = [json.loads(line) for line in scene.run(scene.contrail, "output", "--json", scene.trace).splitlines()]
+    expect([call["text"] for call in calls] == ["begin\n", "end\n"], calls)
+    expect(scene.run(scene.contrail, "output", "--raw", "--limit", "1", scene.trace) == "begin\n", "--limit 1")
+    middle = (calls[0]["time_ns"] + calls[1]["time_ns"]) // 2
+    expect(scene.run(scene.contrail, "output", "--raw", f"{scene.trace}@{middle}ns..") == "end\n", "a piece")
+    other = next(tid for tid in {line["tid"] for line in scene.lines()} if tid != calls[0]["tid"])
+    expect(scene.run(scene.contrail, "output", "--raw", f"{scene.trace}#{other}") == "", "the other thread")
+
+
+@case
+def text_of_replay(scene):
+    """In text too, the lines are some of those of the whole: closing lines, and calls without calls."""
+    scene.own()
+    whole = scene.run(scene.contrail, "replay", scene.trace).splitlines()
+    some = scene.run(scene.contrail, "replay", "--min-duration", "50us", scene.trace).splitlines()
+    known = set(whole)
+    expect(len(some) > 20 and not [line for line in some if line not in known], [line for line in some if line not in known][:3])
+    expect(not any(line.endswith("{") for line in some) and any("} usleep()" in line for line in some), some[:5])
+    report = scene.run(scene.contrail, "report", "--min-duration", "1ms", scene.trace)
+    expect("counted: calls of at least 1.000 ms\n" in report and "self %" not in report, report[:300])
+
+
+@case
+def bad_values(scene):
+    scene.own()
+    for words, part in ((["--min-duration", "5"], "'5' is no duration"), (["--max-duration", "x"], "'x' is no duration"),
+                        (["--depth", "5..2"], "'5..2' is no depth"), (["--depth", "-1"], "'-1' is no depth"),
+                        (["--reason", "foo"], "'foo' is no end of a call: returned, tail call"), (["--type", "calls"], "'calls' is no type: call, point"),
+                        (["--limit", "x"], "--limit takes a number"), (["--thread", "x"], "'x' is not a thread id"), (["--thread", "1"], "no thread 1 in the trace"),
+                        (["--process", "x"], "'x' is not a process id"), (["--from", "25:00"], "'25:00' is no time"), (["--to", "2026-02-30"], "is no time"),
+                        (["--from", "2s", "--to", "1s"], "--from 2s is after --to 1s"), (["--file", "x/"], "--file 'x/'"), (["--function", ""], "--function ''"),
+                        (["--min-duration", "1ms", "--min-duration", "2ms"], "given twice")):
+        line = scene.refused("replay", *words, scene.trace)
+        expect(part in line, f"{words}: {line}")
+    for name, part in (("@5", "no piece is named so"), ("#x", "no thread is named so"), ("#1", "no thread 1 in the trace"), ("@x..", "'x' is no time"),
+                       ("@2..1", "ends before it begins")):
+        line = scene.refused("report", scene.trace + name)
+        expect(part in line, f"{name}: {line}")
+    expect("the piece is in the name" in scene.refused("report", "--from", "1", scene.trace + "@..2"), "two pieces")
+    expect("the thread is in the name" in scene.refused("report", "--thread", "1", scene.trace + "#2"), "two threads")
+    expect("whole traces" in scene.refused("report", "--family", scene.trace + "@..2"), "a piece of a family")
+    for command, option in (("report", "--type"), ("output", "--depth"), ("info", "--from")):
+        expect("unknown option" in scene.refused(command, option, "1", scene.trace), f"{command} {option}")
+    result = scene.execute(scene.contrail, "report", "--json", "--min-duration", "1h", scene.trace)
+    expect(result.returncode == 1 and "nothing passes the filters" in result.stderr, f"{result.returncode} {result.stderr}")
+    result = scene.execute(scene.contrail, "report", "--function", "fib", "--min-duration", "1h", scene.trace)
+    expect(result.returncode == 0 and "no call passes the other filters" in result.stderr, f"{result.returncode} {result.stderr}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
