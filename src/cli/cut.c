@@ -27,15 +27,15 @@ static const struct ct_option options[] = {
 };
 
 static int
-write_cut(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-          struct ct_view_notes *notes, struct ct_diag *diag)
+write_cut(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+          const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
   struct ct_export_options export = {.struct_size = sizeof(export),
                                      .format = "contrail",
                                      .path = wanted->path,
-                                     .tids = wanted->choice.tids.tids,
-                                     .tid_count = wanted->choice.tids.count,
+                                     .tids = filter->tids,
+                                     .tid_count = filter->tid_count,
                                      .progress = *progress};
   struct ct_export_summary summary = {.struct_size = sizeof(summary)};
   int rc = ct_export_write(trace, &export, &summary, notes, diag);

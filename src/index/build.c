@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From the trace to its index. Each thread's stream is read once, from where its index ends, by one builder of spans.
- * How many blocks a granule gets is decided where it begins, by what the one before cost. It is for good only when there
- * is a block after it: else the recording may go on there.
+ * How many blocks a granule gets is decided where it begins, by what the one before cost. It is for good only when
+ * there is a block after it: else the recording may go on there.
  *
  * Workers take threads from a list, the longest first, as the report's do.
  */
@@ -18,8 +18,8 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
-#define LONG_NS    10000u    /* spans of that duration are kept whole, if they are not too many */
-#define LONG_SHARE 100u      /* too many: more than this part of the trace's bytes ... */
+#define LONG_NS    10000u      /* spans of that duration are kept whole, if they are not too many */
+#define LONG_SHARE 100u        /* too many: more than this part of the trace's bytes ... */
 #define LONG_FREE  (64u << 10) /* ... and more than this */
 
 struct function_sum {
@@ -229,8 +229,7 @@ add_span(struct reading *r, const struct ct_span *span)
     code = put_long(r, span);
   }
   uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
-  return code != 0 ? code
-                   : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
+  return code != 0 ? code : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
 }
 
 /* Reads spans up to where the builder stops. */
@@ -250,8 +249,8 @@ read_granule(struct reading *r)
     if (code != 0) {
       break;
     }
-    r->granule.last_tsc = batch[count - 1].end_tsc > r->granule.last_tsc ? batch[count - 1].end_tsc
-                                                                         : r->granule.last_tsc;
+    r->granule.last_tsc =
+        batch[count - 1].end_tsc > r->granule.last_tsc ? batch[count - 1].end_tsc : r->granule.last_tsc;
   }
   return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file of the index, spans.cti in the directory of the trace; docs/format.md has the same. Little endian; every part
- * begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
+ * The file of the index, spans.cti in the directory of the trace; docs/format.md has the same. Little endian; every
+ * part begins at a multiple of 8. The granules' bytes have a CRC each, which is looked at when one is used.
  *
  *   header     below, 96 bytes
  *   threads    below, 152 bytes each
@@ -54,7 +54,7 @@ struct file_thread {
   uint32_t flags;
   uint64_t end_offset, last_offset;
   uint32_t last_crc;
-  uint32_t lists_crc; /* of granules, crossings and state */
+  uint32_t lists_crc;   /* of granules, crossings and state */
   uint64_t trace_bytes; /* of the thread's file, when it was whole */
   uint64_t long_ticks, long_bytes, payload_bytes;
   uint64_t spans, events, lost;
@@ -271,7 +271,7 @@ load_parts(struct ct_index *index, struct ct_index_sums *kept)
     memcpy(&record, index->file + sizeof(header) + i * sizeof(record), sizeof(record));
     uint32_t number = find_thread(index->trace, i, record.index);
     int code = number != UINT32_MAX && index->threads[number].end_offset == 0 ? load_thread(index, number, &record)
-                                                                               : CT_EFORMAT;
+                                                                              : CT_EFORMAT;
     if (code != 0) {
       return code;
     }
@@ -287,9 +287,8 @@ ct_index_load(struct ct_index *index, struct ct_index_sums *kept)
   if (fd < 0) {
     return CT_ENOENT;
   }
-  int code = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct file_header)
-                 ? 0
-                 : CT_EFORMAT;
+  int code =
+      fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(struct file_header) ? 0 : CT_EFORMAT;
   if (code == 0) {
     index->file_bytes = (uint64_t)st.st_size;
     index->file = malloc(index->file_bytes);

@@ -121,8 +121,8 @@ complete(struct ct_index *index, unsigned workers, const struct ct_view_progress
 }
 
 int
-ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
-              struct ct_index **out, struct ct_diag *diag)
+ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
+              struct ct_diag *diag)
 {
   struct ct_index *index = calloc(1, sizeof(*index));
   uint32_t count = ct_trace_thread_count(trace);

@@ -5,8 +5,8 @@
  *
  * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 3 % of,
  * 8 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
- * spans ended in it, the least and greatest depth and the longest duration of those, and for each function of theirs the
- * calls, the times and the longest one. Spans that begin in one granule and end in a later one are in a list by
+ * spans ended in it, the least and greatest depth and the longest duration of those, and for each function of theirs
+ * the calls, the times and the longest one. Spans that begin in one granule and end in a later one are in a list by
  * ordinal; the longest ones are there whole. Of the trace: the statistics of each function, and what each caller's
  * calls of each function took.
  *
@@ -27,9 +27,9 @@
 struct ct_index; /* opaque */
 
 /*
- * Opens the index of a trace that stays open as long: from its file where that fits, else (or what is missing of it) from
- * the trace, with progress. A file is written when the trace has at least CT_INDEX_FILE_EVENTS events and the directory
- * can be written to. workers: threads to read with. *out goes to ct_index_close. CT_ENOMEM, CT_EIO.
+ * Opens the index of a trace that stays open as long: from its file where that fits, else (or what is missing of it)
+ * from the trace, with progress. A file is written when the trace has at least CT_INDEX_FILE_EVENTS events and the
+ * directory can be written to. workers: threads to read with. *out goes to ct_index_close. CT_ENOMEM, CT_EIO.
  */
 #define CT_INDEX_FILE_EVENTS 2000000u
 int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
@@ -37,10 +37,10 @@ int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view
 void ct_index_close(struct ct_index *index); /* accepts NULL */
 
 enum ct_index_origin {
-  CT_INDEX_FROM_FILE = 0,     /* all of it was there */
-  CT_INDEX_EXTENDED = 1,      /* the trace had grown */
-  CT_INDEX_BUILT = 2,         /* there was none */
-  CT_INDEX_REBUILT = 3,       /* there was one that did not fit the trace, or was damaged */
+  CT_INDEX_FROM_FILE = 0, /* all of it was there */
+  CT_INDEX_EXTENDED = 1,  /* the trace had grown */
+  CT_INDEX_BUILT = 2,     /* there was none */
+  CT_INDEX_REBUILT = 3,   /* there was one that did not fit the trace, or was damaged */
 };
 enum ct_index_origin ct_index_origin(const struct ct_index *index);
 uint64_t ct_index_bytes(const struct ct_index *index); /* of its file, as it is or would be */
@@ -65,14 +65,15 @@ struct ct_index_thread_sums {
 void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
 
 /*
- * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest ones first.
+ * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest
+ * ones first.
  */
 struct ct_scan_filter {
   bool has_thread, has_id, has_parent;
-  uint32_t thread;          /* place in the list */
-  uint64_t ordinal;         /* has_id: this one of that thread */
-  uint64_t parent_ordinal;  /* has_parent: these inside that one, of that thread; CT_NO_ORDINAL: those in none */
-  const uint8_t *functions; /* a byte for each function (and one for all other ids), 0: not these; NULL: all */
+  uint32_t thread;               /* place in the list */
+  uint64_t ordinal;              /* has_id: this one of that thread */
+  uint64_t parent_ordinal;       /* has_parent: these inside that one, of that thread; CT_NO_ORDINAL: those in none */
+  const uint8_t *functions;      /* a byte for each function (and one for all other ids), 0: not these; NULL: all */
   uint64_t start_from, start_to; /* clock readings; 0 and UINT64_MAX: any */
   uint64_t end_from;
   uint64_t least_ticks, most_ticks; /* of duration */

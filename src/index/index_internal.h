@@ -61,15 +61,16 @@ struct ct_index_part {
 
 struct ct_index_thread {
   struct ct_index_part part;
-  /* What of it is for good, and goes into the file: up to the last whole granule, or all of a trace that is complete. */
+  /* What of it is for good, and goes into the file: up to the last whole granule, or all of a trace that is complete.
+   */
   uint64_t kept_granules, kept_crossings, kept_blob;
-  uint64_t end_offset;      /* of what is for good, in the thread's file */
-  uint32_t last_crc;        /* header_crc of the last block before that; 0: there is none */
-  uint64_t last_offset;     /* where that block begins */
-  bool is_whole;            /* what is for good is all, with the calls open at its end */
+  uint64_t end_offset;            /* of what is for good, in the thread's file */
+  uint32_t last_crc;              /* header_crc of the last block before that; 0: there is none */
+  uint64_t last_offset;           /* where that block begins */
+  bool is_whole;                  /* what is for good is all, with the calls open at its end */
   struct ct_span_bytes end_state; /* what the builder knows at end_offset, where it is not all */
-  uint64_t tail_end;        /* of a recording that goes on: what was there when it was read; 0: all was */
-  uint64_t long_ticks;      /* all spans of at least this duration are in the granules' lists */
+  uint64_t tail_end;              /* of a recording that goes on: what was there when it was read; 0: all was */
+  uint64_t long_ticks;            /* all spans of at least this duration are in the granules' lists */
   uint64_t long_bytes, payload_bytes;
   uint64_t spans, events, lost;
   uint64_t kept_spans;
@@ -85,7 +86,7 @@ struct ct_index {
   struct ct_trace *trace;
   struct ct_index_thread *threads;
   uint32_t thread_count;
-  struct ct_stats stats;     /* of all */
+  struct ct_stats stats; /* of all */
   struct ct_edge_table edges;
   struct ct_index_edge *edge_list;
   size_t edge_count;

@@ -248,7 +248,8 @@ target_thread(struct ct_scan *scan, uint32_t number)
     end--;
   }
   /* The first granule with an event at or after start_from has the calls that begin then. */
-  while (first < end && (f->start_from > part->granules[first].last_tsc || f->end_from > part->granules[first].last_tsc)) {
+  while (first < end &&
+         (f->start_from > part->granules[first].last_tsc || f->end_from > part->granules[first].last_tsc)) {
     first++;
   }
   if (end == 0) {
@@ -310,7 +311,8 @@ fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
   bool is_other = s->end == CT_SPAN_ORPHAN || s->end == CT_SPAN_COUNTED;
   return s->duration_ticks >= f->least_ticks && s->duration_ticks <= f->most_ticks && s->depth >= f->least_depth &&
          s->depth <= f->most_depth && s->enter_tsc >= f->start_from && s->enter_tsc <= f->start_to &&
-         s->end_tsc >= f->end_from && (f->functions == NULL || f->functions[s->fn < fn_count ? s->fn : fn_count] != 0) &&
+         s->end_tsc >= f->end_from &&
+         (f->functions == NULL || f->functions[s->fn < fn_count ? s->fn : fn_count] != 0) &&
          (!f->has_id || s->ordinal == f->ordinal) && (!f->has_parent || s->parent_ordinal == f->parent_ordinal) &&
          (!is_other || f->with_others);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each: id, points, total,
- * self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit for each
- * way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for each its
- * distance from the one before and its count.
+ * Statistics of functions as bytes: varints. Time in gaps, lost events, how many functions; for each: id, points,
+ * total, self, least and most duration, untimed, orphans, passed over, counted, off, partial, before; a word with a bit
+ * for each way of ending that occurs, and how often each; sum of the durations, how many buckets are not empty, and for
+ * each its distance from the one before and its count.
  */
 #include "index/index_internal.h"
 
@@ -44,9 +44,19 @@ put_function(struct putting *p, const struct ct_stats *stats, uint32_t id)
 {
   const struct ct_fn_stats *fn = &stats->fns[id];
   const uint64_t *unwound = stats->unwound[id];
-  const uint64_t numbers[] = {id < stats->fn_count ? id : UINT32_MAX,        fn->points,  fn->total_ticks,        fn->self_ticks,     fn->min_ticks,
-                              fn->max_ticks, fn->untimed, fn->orphans,          stats->passed_over[id], stats->counted[id],
-                              stats->off[id], stats->partial[id], stats->before[id]};
+  const uint64_t numbers[] = {id < stats->fn_count ? id : UINT32_MAX,
+                              fn->points,
+                              fn->total_ticks,
+                              fn->self_ticks,
+                              fn->min_ticks,
+                              fn->max_ticks,
+                              fn->untimed,
+                              fn->orphans,
+                              stats->passed_over[id],
+                              stats->counted[id],
+                              stats->off[id],
+                              stats->partial[id],
+                              stats->before[id]};
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     put(p, numbers[i]);
   }

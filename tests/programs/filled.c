@@ -54,10 +54,11 @@ main(void)
 
   struct stat status;
   fstatat(AT_FDCWD, "/dev/null", &status, 0);
-  printf("path=%%s \"/dev/null\", buf=%p, flags=0) = 0 {buf={st_mode=0%o, st_size=%ld, st_uid=%u, st_gid=%u, st_ino=%lu, "
-         "st_dev=%lu, st_nlink=%lu}}\n",
-         (void *)&status, status.st_mode, (long)status.st_size, status.st_uid, status.st_gid, status.st_ino, status.st_dev,
-         status.st_nlink);
+  printf(
+      "path=%%s \"/dev/null\", buf=%p, flags=0) = 0 {buf={st_mode=0%o, st_size=%ld, st_uid=%u, st_gid=%u, st_ino=%lu, "
+      "st_dev=%lu, st_nlink=%lu}}\n",
+      (void *)&status, status.st_mode, (long)status.st_size, status.st_uid, status.st_gid, status.st_ino, status.st_dev,
+      status.st_nlink);
   pipe(fds);
   printf("pipe(fds=%p) = 0 {fds={%d, %d}}\n", (void *)fds, fds[0], fds[1]);
   char *where = getcwd(other, sizeof(other));
@@ -76,7 +77,8 @@ main(void)
          now.tv_nsec);
   struct rlimit limit;
   getrlimit(RLIMIT_NOFILE, &limit);
-  printf("rlim=%p) = 0 {rlim={rlim_cur=%ld, rlim_max=%ld}}\n", (void *)&limit, (long)limit.rlim_cur, (long)limit.rlim_max);
+  printf("rlim=%p) = 0 {rlim={rlim_cur=%ld, rlim_max=%ld}}\n", (void *)&limit, (long)limit.rlim_cur,
+         (long)limit.rlim_max);
   int state = 0;
   pid_t child = fork();
   if (child == 0) {
@@ -91,7 +93,8 @@ main(void)
   socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
   send(pair[1], "across the end of a page", 24, 0);
   recv(pair[0], pages + 4096 - 10, 60, 0);
-  printf("recv(fd=%d, buf=%p, len=60, flags=0) = 24 {buf=\"across the end of a page\"}\n", pair[0], (void *)(pages + 4086));
+  printf("recv(fd=%d, buf=%p, len=60, flags=0) = 24 {buf=\"across the end of a page\"}\n", pair[0],
+         (void *)(pages + 4086));
 
   left(buffer);
   send(pair[1], "after it", 8, 0);
