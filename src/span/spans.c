@@ -201,6 +201,9 @@ pop_frame(struct ct_spans *spans, struct ct_span_stack *stack, uint64_t tsc, uin
     frame[-1].child_ticks += spans->clock.now - frame->began;
   }
   emit(spans, stack, frame, frame->fn, stack->base + stack->count, tsc, end, frame->flags & CT_SPAN_UNCERTAIN);
+  if (spans->observer != NULL) {
+    ct_spans_tell_end(spans, stack, true);
+  }
 }
 
 /* ---- Bounds ---- */
@@ -312,7 +315,7 @@ open_frame(struct ct_spans *spans, uint32_t fn, uint32_t depth, uint64_t tsc, ui
     present->since = frame->began;
     present->off_since = frame->off;
   }
-  return 0;
+  return CT_UNLIKELY(spans->observer != NULL) ? ct_spans_tell_enter(spans, stack) : 0;
 }
 
 static inline int
@@ -330,6 +333,9 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
     /* A cursor that began in the middle does not know all frames that are here. */
     uint8_t uncertain = ev->enter_tsc == frame->enter_tsc ? ev->uncertain : frame->flags & CT_SPAN_UNCERTAIN;
     emit(spans, stack, frame, fn != UINT32_MAX ? fn : frame->fn, ev->depth, ev->tsc, end, uncertain);
+    if (CT_UNLIKELY(spans->observer != NULL)) {
+      ct_spans_tell_end(spans, stack, true);
+    }
     return 0;
   }
   stack->base = ev->depth; /* a frame that was open before the stream began */
@@ -338,6 +344,9 @@ close_frame(struct ct_spans *spans, const struct ct_event *ev, uint32_t fn, uint
       .enter_tsc = ev->tsc - before, .began = spans->clock.now, .off = spans->clock.off, .ordinal = CT_NO_ORDINAL};
   frame.began -= before < frame.began ? before : frame.began;
   emit(spans, stack, &frame, fn, ev->depth, ev->tsc, end, ev->uncertain);
+  if (spans->observer != NULL) {
+    ct_spans_tell_end(spans, stack, false);
+  }
   return 0;
 }
 
@@ -355,6 +364,7 @@ static int
 switch_stack(struct ct_spans *spans, const struct ct_event *ev)
 {
   uint64_t now = spans->clock.now;
+  spans->stacks.current->away_off = spans->clock.off;
   int rc = ct_unwind_reason_switch(&spans->unwind_reason, &spans->stacks, ev->value, now);
   if (rc != 0) {
     return rc;
@@ -363,6 +373,7 @@ switch_stack(struct ct_spans *spans, const struct ct_event *ev)
   struct ct_span_frame *top = ct_span_stack_top(stack);
   if (top != NULL && stack->away_since != 0 && now > stack->away_since) {
     top->child_ticks += now - stack->away_since;
+    ct_spans_note_away(spans, stack);
   }
   stack->away_since = 0;
   return 0;
@@ -391,6 +402,7 @@ drain_stack(struct ct_span_stack *stack, void *arg)
   uint64_t now = drain->spans->clock.now;
   if (top != NULL && stack->away_since != 0 && now > stack->away_since) {
     top->child_ticks += now - stack->away_since;
+    ct_spans_note_away(drain->spans, stack);
   }
   while (stack->count != 0) {
     pop_frame(drain->spans, stack, tsc, end);
@@ -422,6 +434,15 @@ has_frame_at(const struct ct_span_stack *stack, uint32_t depth)
   return stack->count != 0 && stack->base + stack->count == depth + 1;
 }
 
+static int
+tell_instant(struct ct_spans *spans)
+{
+  if (spans->observer != NULL) {
+    ct_spans_tell_end(spans, spans->stacks.current, false);
+  }
+  return 0;
+}
+
 /* The kinds that are neither enter nor return. */
 static __attribute__((noinline)) int
 build_other(struct ct_spans *spans, const struct ct_event *ev)
@@ -440,15 +461,15 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     spans->total_events++;
     ct_unwind_reason_point(&spans->unwind_reason, spans->stacks.current, ev->fn);
     emit_instant(spans, ev, CT_SPAN_POINT);
-    return 0;
+    return tell_instant(spans);
   case CT_EV_COUNTED:
     emit_instant(spans, ev, CT_SPAN_COUNTED);
     spans->batch[spans->count - 1].duration_ticks = ev->value;
-    return 0;
+    return tell_instant(spans);
   case CT_EV_ORPHAN_RETURN:
     spans->total_events++;
     emit_instant(spans, ev, CT_SPAN_ORPHAN);
-    return 0;
+    return tell_instant(spans);
   case CT_EV_LEFT:
     return leave(spans, ev);
   case CT_EV_AWAY:
@@ -483,7 +504,7 @@ static const struct ct_event *
 build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
 {
   struct ct_span_stack *const stack = spans->stacks.current;
-  if (stack->frames == NULL || spans->before != 0) {
+  if (stack->frames == NULL || spans->before != 0 || spans->observer != NULL) {
     return ev;
   }
   struct ct_span_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
@@ -643,6 +664,7 @@ ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *coun
       spans->drained = true;
     }
   }
+  rc = rc == 0 ? spans->observer_code : rc;
   *batch = spans->batch;
   *count = rc == 0 ? spans->count : 0;
   return rc;

@@ -38,7 +38,9 @@ struct ct_spans {
   size_t event_pos;
   struct ct_span_stacks stacks;
   struct ct_unwind_reason unwind_reason;
-  struct ct_span_presence *present; /* fn_count + 1: the last one stands for ids outside the table */
+  const struct ct_span_observer *observer; /* NULL: nobody looks on */
+  int observer_code;                       /* what it has returned that is not 0 */
+  struct ct_span_presence *present;        /* fn_count + 1: the last one stands for ids outside the table */
   uint32_t fn_count;
   uint32_t thread;
   uint64_t last_tsc;
@@ -59,6 +61,20 @@ struct ct_spans {
   uint64_t end_offset;    /* the stream ends before it */
   bool stopped;           /* the next events are of that block */
 };
+
+/* observe.c. The innermost frame of the stack is new. */
+int ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack);
+/* The span that came last is that of the frame that was the innermost one until now, or of no frame (!has_note). */
+void ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note);
+
+/* The thread is back on this stack: what it was off the processor meanwhile is not the innermost frame's. */
+static inline void
+ct_spans_note_away(const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  if (stack->notes != NULL) {
+    stack->notes[stack->count - 1].child_off += spans->clock.off - stack->away_off;
+  }
+}
 
 static inline struct ct_span_presence *
 ct_spans_presence(struct ct_spans *spans, uint32_t fn)

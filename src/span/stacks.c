@@ -118,6 +118,7 @@ free_list(struct ct_span_stack *stack)
   while (stack != NULL) {
     struct ct_span_stack *next = stack->next;
     free(stack->frames);
+    free(stack->notes);
     free(stack);
     stack = next;
   }

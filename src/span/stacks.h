@@ -32,6 +32,13 @@ struct ct_span_frame {
   uint32_t flags; /* the owner's */
 };
 
+/* What is kept of a frame for somebody who looks on (spans.h). */
+struct ct_span_note {
+  uint64_t inside, inside_off; /* the selves of the calls above it on its stack that have ended, and their time off */
+  uint64_t child_off;          /* time off the processor in calls directly above it, or on other stacks */
+  uint32_t node, outer;        /* the observer's own, 0 at first */
+};
+
 enum { CT_SPAN_LANDINGS = 16 };
 
 /* See unwind_reason.h. A place on a stack (so many frames, of which the innermost is that one) and how the thread came
@@ -48,7 +55,10 @@ struct ct_span_stack {
   uint32_t capacity;
   uint32_t base; /* depth of frames[0] */
   uint64_t context;
-  uint64_t away_since; /* tsc of the switch to another stack; 0 while running */
+  uint64_t away_since;        /* tsc of the switch to another stack; 0 while running */
+  uint64_t away_off;          /* how long the thread had been off the processor then */
+  struct ct_span_note *notes; /* as the frames; NULL: nobody looks on */
+  uint32_t note_capacity;
 
   /* unwind_reason.h; reasons are 0 when there is none */
   uint64_t unwound_tsc;   /* of the LEFT that closed the frame last unwound ... */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Tells an observer of the calls; see spans.h. Notes are as the frames of a stack, and grow after them. */
+#include "span/spans_internal.h"
+
+#include <stdlib.h>
+
+void
+ct_spans_observe(struct ct_spans *spans, const struct ct_span_observer *observer)
+{
+  spans->observer = observer;
+}
+
+uint64_t
+ct_spans_now(const struct ct_spans *spans)
+{
+  return spans->clock.now;
+}
+
+uint64_t
+ct_spans_off_now(const struct ct_spans *spans)
+{
+  return spans->clock.off;
+}
+
+int
+ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  if (stack->note_capacity < stack->capacity) {
+    struct ct_span_note *notes = reallocarray(stack->notes, stack->capacity, sizeof(*notes));
+    if (notes == NULL) {
+      return CT_ENOMEM;
+    }
+    stack->notes = notes;
+    stack->note_capacity = stack->capacity;
+  }
+  stack->notes[stack->count - 1] = (struct ct_span_note){0};
+  return spans->observer->entered(spans->observer->arg, spans, stack);
+}
+
+void
+ct_spans_tell_end(struct ct_spans *spans, struct ct_span_stack *stack, bool has_note)
+{
+  const struct ct_span *span = &spans->batch[spans->count - 1];
+  struct ct_span_call call = {.span = span, .here_ticks = span->self_ticks, .self_off_ticks = span->off_ticks};
+  if (has_note) {
+    const struct ct_span_note *note = &stack->notes[stack->count];
+    call.note = note;
+    call.here_ticks += note->inside;
+    call.self_off_ticks = span->off_ticks > note->child_off ? span->off_ticks - note->child_off : 0;
+    call.here_off_ticks = call.self_off_ticks + note->inside_off;
+    if (stack->count != 0) {
+      struct ct_span_note *below = &stack->notes[stack->count - 1];
+      below->inside += call.here_ticks;
+      below->inside_off += call.here_off_ticks;
+      below->child_off += span->off_ticks;
+    }
+  } else {
+    call.here_off_ticks = call.self_off_ticks;
+  }
+  if (spans->observer_code == 0) {
+    spans->observer_code = spans->observer->ended(spans->observer->arg, spans, stack, &call);
+  }
+}
