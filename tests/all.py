@@ -54,6 +54,7 @@ GROUPS = {
     "killed": Group(["killed.py --seconds 3"], "alone", parts=2),
     "hostile": Group(["hostile.py --seconds 10"], "alone"),
     "cache": Group(["cache.py"], "waits"),
+    "graph": Group(["graph.py"], marked=True),
     "library": Group(["library.py"], "waits"),
     "use": Group(["use.py"], "waits"),
     "last": Group(["last.py"], "waits"),

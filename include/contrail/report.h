@@ -35,6 +35,23 @@ enum ct_report_sort {
   CT_SORT_OFF,
 };
 
+/*
+ * What the rows are of. CALLERS, CALLEES: for each function that the filter chooses, who calls it, what it calls
+ * directly. Others: groups of functions, threads, processes; the total of a group is the time in which any of its
+ * functions was on a thread's stacks, so that no moment of a thread counts twice; the selves of all sum up to 100 %.
+ * They are sorted by total, self, off, calls or name alone.
+ */
+enum ct_report_rows {
+  CT_ROWS_FUNCTIONS = 0,
+  CT_ROWS_CALLERS = 1,
+  CT_ROWS_CALLEES = 2,
+  CT_ROWS_MODULES = 3,
+  CT_ROWS_FILES = 4, /* that functions are written in */
+  CT_ROWS_THREADS = 5,
+  CT_ROWS_PROCESSES = 6,
+  CT_ROWS_CLASSES = 7, /* names up to their last ::, a class or a namespace */
+};
+
 struct ct_report_options {
   size_t struct_size;
   enum ct_report_sort sort;
@@ -47,6 +64,7 @@ struct ct_report_options {
   bool source; /* text: where each function is written, after its name (JSON has it always) */
   bool family; /* of all processes that were followed too; no tids in the filter, and not per_thread */
   enum ct_view_time time;
+  enum ct_report_rows rows; /* others than functions: not per_thread */
 };
 
 int ct_report_write(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,

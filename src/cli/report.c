@@ -16,6 +16,8 @@ struct wanted {
   struct ct_view_choice choice;
   enum ct_report_sort sort;
   bool per_thread, family;
+  const char *callers, *callees; /* NULL: not given */
+  enum ct_report_rows by;
 };
 
 static const char *const sort_names[] = {
@@ -36,7 +38,46 @@ apply_sort(const struct ct_applied *applied)
   return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
 }
 
+static int
+apply_by(const struct ct_applied *applied)
+{
+  static const char *const names[] = {
+      [CT_ROWS_FUNCTIONS] = "function", [CT_ROWS_MODULES] = "module",    [CT_ROWS_FILES] = "file",
+      [CT_ROWS_THREADS] = "thread",     [CT_ROWS_PROCESSES] = "process", [CT_ROWS_CLASSES] = "class",
+  };
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    if (names[i] != NULL && strcmp(applied->value, names[i]) == 0) {
+      *(enum ct_report_rows *)applied->member = (enum ct_report_rows)i;
+      return CT_EXIT_OK;
+    }
+  }
+  return ct_usage_error(applied->command, "'%s' is none of function, module, file, thread, process and class",
+                        applied->value);
+}
+
 static const struct ct_option options[] = {
+    {.name = "by",
+     .argument = "WHAT",
+     .help = "sums per function (default), module, file (record --source), thread, process or class (what is before "
+             "the last :: of the name); total: the time in which any function of the group was on the stack",
+     .values = "function module file thread process class",
+     .against = "callers callees per-thread",
+     .apply = apply_by,
+     .offset = offsetof(struct wanted, by)},
+    {.name = "callers",
+     .argument = "PATTERN",
+     .help = "who calls the functions that match, with the calls, total and self that are theirs",
+     .values = CT_COMPLETE_PATTERN,
+     .against = "callees function per-thread",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, callers)},
+    {.name = "callees",
+     .argument = "PATTERN",
+     .help = "what the functions that match call directly; with their own self these sum up to their total",
+     .values = CT_COMPLETE_PATTERN,
+     .against = "function per-thread min-duration max-duration depth reason",
+     .apply = ct_apply_text,
+     .offset = offsetof(struct wanted, callees)},
     {.name = "sort",
      .letter = 's',
      .argument = "KEY",
@@ -104,6 +145,9 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
       .source = choice->source,
       .family = wanted->family,
       .time = choice->time,
+      .rows = wanted->callers != NULL   ? CT_ROWS_CALLERS
+              : wanted->callees != NULL ? CT_ROWS_CALLEES
+                                        : wanted->by,
   };
   return ct_report_write(trace, &report, out, notes, diag);
 }
@@ -114,6 +158,8 @@ run(int argc, char **argv)
   struct wanted wanted = {.sort = CT_SORT_TOTAL};
   int code = ct_parse(&ct_command_report, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
+  const char *pattern = wanted.callers != NULL ? wanted.callers : wanted.callees;
+  wanted.choice.filter.function = pattern != NULL ? pattern : wanted.choice.filter.function;
   wanted.choice.many_processes = wanted.family;
   bool has_range = wanted.choice.window != 0 || wanted.choice.from != NULL || wanted.choice.to != NULL;
   if (dir != NULL && wanted.family && has_range) {

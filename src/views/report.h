@@ -87,6 +87,24 @@ int ct_report_put_rows(FILE *out, const struct ct_report_row *rows, size_t count
 void ct_report_put_totals(FILE *out, const struct ct_report_totals *totals, const struct ct_report_row *rows,
                           size_t count, const struct ct_report_options *options);
 
+/* Ten columns and a blank; six and a blank; so many of text. */
+void ct_report_put_time(FILE *out, bool known, uint64_t ns);
+void ct_report_put_share(FILE *out, bool known, uint64_t part, uint64_t whole);
+void ct_report_put_padded(FILE *out, const char *text, size_t columns);
+/* A member of an object: null where it is not known. */
+void ct_report_put_ns(json_t *json, const char *key, bool known, uint64_t ns);
+struct ct_view_reading; /* reading.h */
+/* A footer as that of the functions: events, threads, processes. */
+void ct_report_put_reading(FILE *out, const struct ct_view_reading *reading);
+/* CT_EINVAL: rows of callers and groups have no such key. */
+int ct_report_check_sort(enum ct_report_sort sort, struct ct_diag *diag);
+
+/* With rows of other things than functions (enum ct_report_rows). */
+int ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
+                          struct ct_view_notes *notes, struct ct_diag *diag);
+int ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
+                           struct ct_view_notes *notes, struct ct_diag *diag);
+
 /* Of the trace's process and those that were followed from it. */
 int ct_report_write_tree(struct ct_trace *trace, const struct ct_report_options *options, FILE *out,
                          struct ct_view_notes *notes, struct ct_diag *diag);

@@ -153,15 +153,15 @@ struct extra {
   uint64_t self_ns; /* of all rows */
 };
 
-static void
-put_time(FILE *out, bool known, uint64_t ns)
+void
+ct_report_put_time(FILE *out, bool known, uint64_t ns)
 {
   char buf[CT_DURATION_CHARS];
   fprintf(out, "%10s ", known ? ct_format_duration(buf, ns) : "-");
 }
 
-static void
-put_share(FILE *out, bool known, uint64_t part, uint64_t whole)
+void
+ct_report_put_share(FILE *out, bool known, uint64_t part, uint64_t whole)
 {
   if (known && whole != 0) {
     fprintf(out, "%6.1f ", 100.0 * (double)part / (double)whole);
@@ -170,8 +170,8 @@ put_share(FILE *out, bool known, uint64_t part, uint64_t whole)
   }
 }
 
-static void
-put_padded(FILE *out, const char *text, size_t columns)
+void
+ct_report_put_padded(FILE *out, const char *text, size_t columns)
 {
   size_t bytes = ct_text_bytes_of_columns(text, columns);
   ct_put_printable(out, text, bytes);
@@ -187,20 +187,20 @@ put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, boo
   bool has_time = row->calls > row->points || row->before != 0 || row->is_gap;
   bool timed = row->timed != 0;
   char calls[CT_COUNT_CHARS + 1] = "~", odd[CT_COUNT_CHARS];
-  put_time(out, has_time, row->total_ns);
-  put_time(out, has_time, row->self_ns);
+  ct_report_put_time(out, has_time, row->total_ns);
+  ct_report_put_time(out, has_time, row->self_ns);
   if (extra.share) {
-    put_share(out, has_time, row->self_ns, extra.self_ns);
+    ct_report_put_share(out, has_time, row->self_ns, extra.self_ns);
   }
   if (extra.off) {
-    put_time(out, has_time, row->off_ns);
+    ct_report_put_time(out, has_time, row->off_ns);
   }
   ct_format_count(calls + 1, row->calls);
   calls[0] = row->was_out ? '>' : row->passed_over != 0 ? '~' : '+';
   fprintf(out, "%12s ", row->was_out || row->passed_over != 0 || row->counted != 0 ? calls : calls + 1);
   const uint64_t times[] = {row->min_ns, row->avg_ns, row->p50_ns, row->p95_ns, row->p99_ns, row->max_ns};
   for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-    put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
+    ct_report_put_time(out, timed || (i + 1 == sizeof(times) / sizeof(times[0]) && row->partial != 0), times[i]);
   }
   if (extra.uncertain) {
     fprintf(out, "%10s ", ct_format_count(odd, row->uncertain));
@@ -209,7 +209,7 @@ put_row_text(FILE *out, const struct ct_report_row *row, struct extra extra, boo
     fprintf(out, "%10s ", ct_format_count(odd, row->unfinished));
   }
   putc_unlocked(' ', out);
-  put_padded(out, row->module, module_columns);
+  ct_report_put_padded(out, row->module, module_columns);
   fputs("  ", out);
   size_t bytes = strlen(row->name);
   if (name_columns != 0 && ct_text_columns(row->name) > name_columns) {
@@ -594,7 +594,13 @@ ct_report_write(struct ct_trace *trace, const struct ct_report_options *given, F
     rc = ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, diag);
     ct_view_pattern_destroy(&pattern);
   }
-  if (rc == 0) {
+  if (rc == 0 && options.rows > CT_ROWS_CALLERS && ct_filter_limits_calls(&filter)) {
+    rc = ct_fail(diag, CT_EINVAL, "these rows are sums of all calls: leave out durations, depths, reasons and types");
+  }
+  if (rc == 0 && options.rows != CT_ROWS_FUNCTIONS) {
+    rc = options.rows <= CT_ROWS_CALLEES ? ct_report_write_edges(trace, &options, out, &own, diag)
+                                         : ct_report_write_groups(trace, &options, out, &own, diag);
+  } else if (rc == 0) {
     rc = options.family ? ct_report_write_tree(trace, &options, out, &own, diag)
                         : write_report(trace, &options, out, &own, diag);
   }

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/* See edges.h. Callers are known to the spans themselves; callees need the stack (an observer). */
+#include "views/edges.h"
+
+#include "base/branch.h"
+#include "span/stacks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_EDGES = 1024, NONE = 0 };
+
+static size_t
+hash_of(uint32_t function, int32_t other)
+{
+  uint64_t key = (uint64_t)function << 32 | (uint32_t)other;
+  return (size_t)((key * UINT64_C(0x9E3779B97F4A7C15)) >> 24);
+}
+
+static uint32_t *
+find(const struct ct_edges *edges, uint32_t function, int32_t other)
+{
+  size_t at = hash_of(function, other) & (edges->bucket_count - 1);
+  for (; edges->buckets[at] != NONE; at = (at + 1) & (edges->bucket_count - 1)) {
+    const struct ct_edge *edge = &edges->edges[edges->buckets[at] - 1];
+    if (edge->function == function && edge->other == other) {
+      break;
+    }
+  }
+  return &edges->buckets[at];
+}
+
+static __attribute__((noinline)) int
+grow(struct ct_edges *edges)
+{
+  size_t capacity = edges->capacity == 0 ? FIRST_EDGES : edges->capacity * 2;
+  struct ct_edge *grown = reallocarray(edges->edges, capacity, sizeof(*grown));
+  if (grown == NULL) {
+    return CT_ENOMEM;
+  }
+  edges->edges = grown;
+  uint32_t *buckets = calloc(capacity * 2, sizeof(*buckets));
+  if (buckets == NULL) {
+    return CT_ENOMEM;
+  }
+  free(edges->buckets);
+  edges->buckets = buckets;
+  edges->bucket_count = capacity * 2;
+  edges->capacity = capacity;
+  for (size_t i = 0; i < edges->count; i++) {
+    *find(edges, edges->edges[i].function, edges->edges[i].other) = (uint32_t)i + 1;
+  }
+  return 0;
+}
+
+/* NULL: out of memory. Valid until the next call. */
+static struct ct_edge_sums *
+sums_of(struct ct_edges *edges, uint32_t function, int32_t other)
+{
+  if (edges->count == edges->capacity && grow(edges) != 0) {
+    return NULL;
+  }
+  uint32_t *bucket = find(edges, function, other);
+  if (*bucket == NONE) {
+    edges->edges[edges->count++] = (struct ct_edge){.function = function, .other = other};
+    *bucket = (uint32_t)edges->count;
+  }
+  return &edges->edges[*bucket - 1].sums;
+}
+
+/* The number of a function of the trace, for which there is room in the tables; CT_NO_NAME: out of memory. */
+static inline uint32_t
+number_of(struct ct_edges *edges, uint32_t fn)
+{
+  uint32_t number = ct_view_reading_name(edges->reading, fn);
+  if (CT_LIKELY(number < edges->function_capacity) || number == CT_NO_NAME) {
+    return number;
+  }
+  size_t capacity = edges->names.capacity;
+  struct ct_edge_sums *functions = reallocarray(edges->functions, capacity, sizeof(*functions));
+  edges->functions = functions != NULL ? functions : edges->functions;
+  uint32_t *open = reallocarray(edges->open, capacity, sizeof(*open));
+  edges->open = open != NULL ? open : edges->open;
+  if (functions == NULL || open == NULL) {
+    return CT_NO_NAME;
+  }
+  size_t more = capacity - edges->function_capacity;
+  memset(functions + edges->function_capacity, 0, more * sizeof(*functions));
+  memset(open + edges->function_capacity, 0, more * sizeof(*open));
+  edges->function_capacity = capacity;
+  return number;
+}
+
+static inline bool
+is_chosen(const struct ct_edges *edges, uint32_t number)
+{
+  return edges->names.names[number].is_chosen;
+}
+
+static void
+add(struct ct_edge_sums *sums, const struct ct_span *span)
+{
+  sums->calls += ct_view_calls_of(span);
+  if (span->end != CT_SPAN_COUNTED) { /* those have a number there */
+    sums->has_time |= span->end != CT_SPAN_POINT;
+    sums->total_ticks += span->fresh_ticks;
+    sums->self_ticks += span->self_ticks;
+    sums->off_ticks += span->fresh_off_ticks;
+  }
+}
+
+/* ---- callers ---- */
+
+static int
+add_callers(void *arg, const struct ct_span *spans, size_t count)
+{
+  struct ct_edges *edges = arg;
+  for (const struct ct_span *span = spans; span != spans + count; span++) {
+    uint32_t number = number_of(edges, span->fn), caller = 0;
+    if (number == CT_NO_NAME) {
+      return CT_ENOMEM;
+    }
+    if (!is_chosen(edges, number) || span->end == CT_SPAN_ORPHAN) {
+      continue;
+    }
+    bool is_called = span->end != CT_SPAN_COUNTED && span->caller_fn != UINT32_MAX;
+    if (is_called && (caller = number_of(edges, span->caller_fn)) == CT_NO_NAME) {
+      return CT_ENOMEM;
+    }
+    int32_t other = is_called                      ? (int32_t)caller
+                    : span->end == CT_SPAN_COUNTED ? CT_EDGE_COUNTED
+                    : span->context != 0           ? CT_EDGE_STACK
+                                                   : CT_EDGE_ROOT;
+    struct ct_edge_sums *sums = sums_of(edges, number, other);
+    if (sums == NULL) {
+      return CT_ENOMEM;
+    }
+    add(sums, span);
+    add(&edges->functions[number], span);
+  }
+  return 0;
+}
+
+int
+ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
+{
+  edges->reading = reading;
+  reading->names = &edges->names;
+  reading->arg = edges;
+  reading->add = add_callers;
+  return ct_view_read(reading, diag);
+}
+
+/* ---- callees ---- */
+
+static int
+begin_thread(void *arg, struct ct_trace *trace, uint32_t thread)
+{
+  struct ct_edges *edges = arg;
+  (void)trace;
+  (void)thread;
+  if (edges->open != NULL) {
+    memset(edges->open, 0, edges->function_capacity * sizeof(*edges->open));
+  }
+  return 0;
+}
+
+/* Notes of a frame of a chosen function: the position of the next one further out on the stack + 1, 0: there is none.
+ */
+static int
+entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
+{
+  struct ct_edges *edges = arg;
+  (void)spans;
+  uint32_t top = stack->count - 1, fn = stack->frames[top].fn;
+  uint32_t number = number_of(edges, fn);
+  if (number == CT_NO_NAME) {
+    return CT_ENOMEM;
+  }
+  stack->notes[top].node = number;
+  if (is_chosen(edges, number) && edges->open[number]++ != 0) {
+    uint32_t at = top;
+    while (at != 0 && stack->notes[at - 1].node != number) {
+      at--;
+    }
+    stack->notes[top].outer = at;
+  }
+  return 0;
+}
+
+/* Of a chosen function a frame has ended. */
+static int
+end_chosen(struct ct_edges *edges, const struct ct_span_stack *stack, const struct ct_span_call *call, uint32_t number)
+{
+  const struct ct_span *span = call->span;
+  add(&edges->functions[number], span);
+  struct ct_edge_sums *own = sums_of(edges, number, CT_EDGE_SELF);
+  if (own == NULL) {
+    return CT_ENOMEM;
+  }
+  if (span->end == CT_SPAN_POINT || span->end == CT_SPAN_COUNTED) {
+    return 0;
+  }
+  own->has_time = true;
+  own->total_ticks += span->self_ticks;
+  own->self_ticks += span->self_ticks;
+  own->off_ticks += call->self_off_ticks;
+  if (call->note == NULL) {
+    return 0;
+  }
+  edges->open[number] -= edges->open[number] != 0;
+  uint32_t outer = call->note->outer;
+  if (outer == 0) {
+    return 0;
+  }
+  /* What the frame further out had called, this one included, is not that one's time. */
+  uint32_t inner = outer < stack->count ? stack->notes[outer].node : number;
+  struct ct_edge_sums *called = sums_of(edges, number, (int32_t)inner);
+  if (called == NULL) {
+    return CT_ENOMEM;
+  }
+  called->total_ticks -= call->here_ticks;
+  called->off_ticks -= call->here_off_ticks;
+  return 0;
+}
+
+static int
+ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
+{
+  struct ct_edges *edges = arg;
+  const struct ct_span *span = call->span;
+  (void)spans;
+  uint32_t number = call->note != NULL ? call->note->node : number_of(edges, span->fn);
+  if (number == CT_NO_NAME) {
+    return CT_ENOMEM;
+  }
+  if (span->end == CT_SPAN_ORPHAN) {
+    return 0;
+  }
+  if (is_chosen(edges, number) && end_chosen(edges, stack, call, number) != 0) {
+    return CT_ENOMEM;
+  }
+  uint32_t caller = stack->count != 0 ? stack->notes[stack->count - 1].node : CT_NO_NAME;
+  if (caller == CT_NO_NAME || !is_chosen(edges, caller) || span->end == CT_SPAN_COUNTED) {
+    return 0;
+  }
+  struct ct_edge_sums *sums = sums_of(edges, caller, (int32_t)number);
+  if (sums == NULL) {
+    return CT_ENOMEM;
+  }
+  sums->calls += ct_view_calls_of(span);
+  sums->has_time |= span->end != CT_SPAN_POINT;
+  sums->total_ticks += call->here_ticks;
+  sums->self_ticks += span->self_ticks;
+  sums->off_ticks += call->here_off_ticks;
+  return 0;
+}
+
+/* What is missing of a function's total. */
+static int
+add_away(struct ct_edges *edges)
+{
+  struct ct_edge_sums *left = malloc((edges->names.count + 1) * sizeof(*left));
+  if (left == NULL) {
+    return CT_ENOMEM;
+  }
+  memcpy(left, edges->functions, edges->names.count * sizeof(*left));
+  for (size_t i = 0; i < edges->count; i++) {
+    left[edges->edges[i].function].total_ticks -= edges->edges[i].sums.total_ticks;
+    left[edges->edges[i].function].off_ticks -= edges->edges[i].sums.off_ticks;
+  }
+  int rc = 0;
+  for (uint32_t i = 0; i < edges->names.count && rc == 0; i++) {
+    int64_t total = (int64_t)left[i].total_ticks, off = (int64_t)left[i].off_ticks;
+    if (is_chosen(edges, i) && (total > 0 || off > 0)) {
+      struct ct_edge_sums *sums = sums_of(edges, i, CT_EDGE_AWAY);
+      rc = sums == NULL ? CT_ENOMEM : 0;
+      if (sums != NULL) {
+        sums->has_time = true;
+        sums->total_ticks = total > 0 ? (uint64_t)total : 0;
+        sums->off_ticks = off > 0 ? (uint64_t)off : 0;
+      }
+    }
+  }
+  free(left);
+  return rc;
+}
+
+int
+ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
+{
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = edges};
+  edges->reading = reading;
+  reading->names = &edges->names;
+  reading->arg = edges;
+  reading->begin_thread = begin_thread;
+  reading->observer = &observer;
+  int rc = ct_view_read(reading, diag);
+  reading->observer = NULL;
+  if (rc == 0 && edges->names.count != 0) {
+    rc = add_away(edges) == 0 ? 0 : ct_fail(diag, CT_ENOMEM, "out of memory for the calls of the trace");
+  }
+  return rc;
+}
+
+void
+ct_edges_destroy(struct ct_edges *edges)
+{
+  ct_view_names_destroy(&edges->names);
+  free(edges->edges);
+  free(edges->buckets);
+  free(edges->functions);
+  free(edges->open);
+  *edges = (struct ct_edges){0};
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sums per group of functions, per thread or per process, in one pass. The total of a group is the time in which
+ * any frame of its functions was on one of the thread's stacks, as the total of a function is: no moment of a thread
+ * counts twice.
+ */
+#ifndef CT_VIEWS_GROUPS_H
+#define CT_VIEWS_GROUPS_H
+
+#include <contrail/report.h>
+
+#include "views/reading.h"
+
+struct ct_group {
+  char *key;    /* what is one group */
+  char *name;   /* of a thread or process; NULL: the key is shown */
+  uint64_t id;  /* tid or pid */
+  uint64_t pid; /* of a thread */
+  uint64_t calls, total_ticks, self_ticks, off_ticks;
+  uint32_t functions; /* that were called */
+  bool has_time;      /* of some of the calls a time is known */
+  /* Of the thread at hand. */
+  uint64_t frames, since, off_since;
+};
+
+struct ct_groups {
+  enum ct_report_rows rows;
+  struct ct_view_names names;
+  struct ct_group *groups;
+  size_t count, capacity;
+  uint32_t *buckets; /* position + 1, 0: free */
+  size_t bucket_count;
+  uint32_t *of; /* as names: position of the function's group; of threads and processes: 1 when it was met in it */
+  size_t of_capacity;
+  uint32_t current; /* position of that of the thread or process */
+  struct ct_view_reading *reading;
+};
+
+/* Fills a zeroed one whose rows are set; the reading as of ct_edges_collect_callers. Only chosen functions count. */
+int ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag);
+void ct_groups_destroy(struct ct_groups *groups);
+
+/* Of a demangled name without a return type: what is before its last ::; 0: nothing is. marks: room for the length. */
+size_t ct_group_class_length(const char *name, uint8_t *marks);
+
+#endif

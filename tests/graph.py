@@ -1,0 +1,407 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Callers and callees, groups, the graph and the slowest calls, against sums that are made here of `replay --json`.
+
+    tests/graph.py [--filter PATTERN] [--build DIR]
+
+The sums are made by going through the moments: the time between two events of a thread belongs to the stack that it has
+then. With --raw that time is the difference of two timestamps, so that all sums can be compared.
+"""
+import collections
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import harness
+from harness import case, expect, main, parse_lines, wait_for
+
+ROOT, OTHER, SELF, AWAY, COUNTED = "(root)", "(root of another stack)", "(self)", "(on other stacks)", "(counted only)"
+NESTED = ("(folded)", "(other)")
+
+
+class Sums:
+    """calls, total, self, and of how many pieces these are put together: each may be wrong by a nanosecond."""
+
+    def __init__(self):
+        self.calls = self.total = self.own = self.pieces = 0
+
+    def check(self, row, what, keys=("calls", "total", "own")):
+        names = {"calls": "calls", "total": "total_ns", "own": "self_ns"}
+        for key in keys:
+            mine, its = getattr(self, key), row[names[key]] or 0
+            margin = 0 if key == "calls" else self.pieces + 3
+            expect(abs(mine - its) <= margin, f"{what}: {names[key]} is {its}, by the events {mine} (within {margin})")
+
+
+class Frame:
+    def __init__(self, line, function, caller):
+        self.function, self.caller, self.enter, self.id = function, caller, line["ts_ns"], line["id"]
+        self.before = line.get("entered_before", False)
+
+
+class Model:
+    """What the lines of a replay amount to. A function is (module, name)."""
+
+    def __init__(self):
+        self.functions = collections.defaultdict(Sums)
+        self.callers = collections.defaultdict(lambda: collections.defaultdict(Sums))
+        self.callees = collections.defaultdict(lambda: collections.defaultdict(Sums))
+        self.paths = collections.defaultdict(Sums)  # by a tuple of functions, recursions folded
+        self.groups = collections.defaultdict(lambda: collections.defaultdict(Sums))
+        self.calls = {}  # by id: what the return says
+        self.gap = 0
+        self.files, self.counted = {}, 0
+
+    def add(self, lines, process):
+        threads = collections.defaultdict(list)
+        for line in lines:
+            if line["kind"] != "warning":
+                threads[line["tid"]].append(line)
+        for tid, own in threads.items():
+            Thread(self, process, tid).run(own)
+        return self
+
+    def keys(self, function, process, tid):
+        module, name = function
+        return {"module": module, "thread": tid, "process": process, "class": class_of(name),
+                "file": self.files.get(function, "(not known)")}
+
+
+def class_of(name):
+    """What is before the last ::, without a return type; of names like those of the test's program."""
+    name = re.sub("<.*>", "", name.split("(")[0].split(" ")[-1])
+    return name.rpartition("::")[0] or "(no class)"
+
+
+def folded(path):
+    """A function that is on the path already goes on from there."""
+    out = []
+    for function in path:
+        if function in out:
+            del out[out.index(function) + 1:]
+        else:
+            out.append(function)
+    return tuple(out)
+
+
+class Thread:
+    def __init__(self, model, process, tid):
+        self.model, self.process, self.tid = model, process, tid
+        self.stacks, self.stack, self.now, self.gap = collections.defaultdict(list), 0, None, None
+
+    def frames(self):
+        return self.stacks[self.stack]
+
+    def advance(self, line):
+        """The time since the last event, with the stack that there was."""
+        ticks, self.now = line["ts_ns"] - (self.now if self.now is not None else line["ts_ns"]), line["ts_ns"]
+        if self.gap is not None:
+            self.model.gap += ticks
+            self.gap = None
+            return
+        model, frames = self.model, self.frames()
+        on = [frame.function for frame in frames]
+        others = {frame.function for number, stack in self.stacks.items() if number != self.stack for frame in stack}
+        here = set(on)
+        for function in here | others:
+            self.put(model.functions[function], ticks)
+        for function in here:
+            innermost = len(on) - 1 - on[::-1].index(function)
+            called = on[innermost + 1] if innermost + 1 < len(on) else SELF
+            self.put(model.callees[function][called], ticks)
+        for function in others - here:
+            self.put(model.callees[function][AWAY], ticks)
+        for function in here | others:  # the outermost of them all is the first that was entered
+            outermost = min((frame for stack in self.stacks.values() for frame in stack if frame.function == function),
+                            key=lambda frame: frame.order)
+            self.put(model.callers[function][outermost.caller], ticks)
+        groups = collections.defaultdict(set)
+        for function in here | others:
+            for what, key in model.keys(function, self.process, self.tid).items():
+                groups[what].add(key)
+        for what, keys in groups.items():
+            for key in keys:
+                self.put(model.groups[what][key], ticks)
+        if frames:
+            top = frames[-1]
+            for sums in self.about(top):
+                sums.own += ticks
+                sums.pieces += 1
+            model.callees[top.function][SELF].own += ticks
+            path = (("(other stacks)",) if self.stack else ()) + folded(on)
+            model.paths[path].own += ticks
+            for length in range(1, len(path) + 1):
+                self.put(model.paths[path[:length]], ticks)
+            if len(frames) > 1:
+                sums = model.callees[frames[-2].function][top.function]
+                sums.own += ticks
+                sums.pieces += 1
+
+    @staticmethod
+    def put(sums, ticks):
+        sums.total += ticks
+        sums.pieces += 1
+
+    def about(self, frame):
+        """The sums that a call counts to, but for paths and callees."""
+        model = self.model
+        yield model.functions[frame.function]
+        yield model.callers[frame.function][frame.caller]
+        for what, key in model.keys(frame.function, self.process, self.tid).items():
+            yield model.groups[what][key]
+
+    def enter(self, line, is_point=False, calls=1):
+        function = (line["module"], line["name"])
+        if "file" in line:
+            self.model.files[function] = line["file"]
+        frames = self.frames()
+        caller = frames[-1].function if frames else OTHER if self.stack else ROOT
+        frame = Frame(line, function, caller)
+        frame.order = self.order = getattr(self, "order", 0) + 1
+        calls = 0 if frame.before else calls
+        for sums in self.about(frame):
+            sums.calls += calls
+        if frames:
+            self.model.callees[frames[-1].function][function].calls += calls
+        path = (("(other stacks)",) if self.stack else ()) + folded([one.function for one in frames] + [function])
+        self.model.paths[path].calls += calls
+        if not is_point:
+            frames.append(frame)
+
+    def leave(self, line, duration):
+        frames = self.stacks[line["stack"]]
+        frame = frames.pop()
+        self.model.calls[frame.id] = {"function": frame.function, "duration": duration, "ts": frame.enter, "tid": self.tid,
+                                      "uncertain": line.get("uncertain", False), "reason": line.get("reason", "returned"),
+                                      "before": frame.before}
+
+    def run(self, lines):
+        for line in lines:
+            kind = line["kind"]
+            if kind in ("away", "output", "value", "interval"):
+                continue
+            if kind == "lost" and self.gap is not None:
+                continue
+            if kind == "counted":
+                self.model.functions[(line["module"], line["name"])].calls += line["calls"]
+                continue
+            self.advance(line)
+            if kind == "enter":
+                self.enter(line)
+            elif kind == "point":
+                self.enter(line, True, line.get("interval", 1))
+            elif kind in ("return", "left"):
+                if self.stacks[line["stack"]]:
+                    self.leave(line, line["duration_ns"])
+            elif kind == "tail":
+                if "ended" in line:
+                    self.leave(dict(line, reason="tail call"), line["duration_ns"])
+                self.enter(line)
+            elif kind == "switch":
+                self.stack = line["stack"]
+            elif kind == "exec":
+                self.stacks.clear()
+                self.stack = 0
+            elif kind == "lost":
+                self.gap = True
+
+
+class Scene(harness.Scene):
+    def made(self, *words, options=(), mode="full"):
+        program = self.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
+        self.record("-q", "--source", "--mode", mode, *options, "--", program, *words)
+
+    def view(self, *words, trace=None, status=0):
+        return self.run(self.contrail, *words, trace or self.trace, status=status, timeout=300)
+
+    def json(self, *words, trace=None):
+        return json.loads(self.view(*words, "--json", "--raw", trace=trace))
+
+    def model(self, family=False, options=()):
+        """Of the trace; of a family with its children."""
+        manifest = self.manifest()
+        model = Model().add(parse_lines(self.view("replay", "--json", "--raw", *options)), manifest["pid"])
+        for child in manifest.get("children", []) if family else []:
+            if child.get("directory"):
+                model.add(parse_lines(self.view("replay", "--json", "--raw", trace=os.path.join(self.trace, child["directory"]))),
+                          child["pid"])
+        return model
+
+
+def key_of(row):
+    return (row["module"], row["name"]) if row.get("kind", "function") == "function" else row["name"]
+
+
+def check_edges(scene, model, which, *options, pattern="**"):
+    """Each row of --callers or --callees is that of the model, and none is missing."""
+    mine = model.callers if which == "callers" else model.callees
+    shown = scene.json("report", f"--{which}", pattern, *options)["functions"]
+    expect(shown, f"--{which}: no function")
+    names = collections.Counter((function["module"], function["name"]) for function in scene.json("report")["functions"])
+    for function in shown:
+        key = (function["module"], function["name"])
+        if names[key] > 1:
+            continue
+        model.functions[key].check(function, f"{which} of {key}")
+        rows = {key_of(row): row for row in function[which]}
+        twins = {other for other in rows if names[other] > 1}
+        expect(twins or len(rows) == len(function[which]), f"{which} of {key}: a row twice")
+        for other, sums in mine[key].items():
+            if other in (AWAY, SELF) and other not in rows:
+                expect(sums.total <= sums.pieces + 3, f"{which} of {key}: {other} is missing, {sums.total} ns")
+                continue
+            expect(other in rows, f"{which} of {key}: {other} is missing")
+            if other in twins:
+                continue
+            sums.check(rows[other], f"{which} of {key}, {other}", ("total",) if other in (AWAY, SELF) else ("calls", "total", "own"))
+        expect(set(rows) <= set(mine[key]) | {SELF}, f"{which} of {key}: {set(rows) - set(mine[key])} is not by the events")
+        total = sum(row["total_ns"] or 0 for row in function[which])
+        expect(abs(total - (function["total_ns"] or 0)) <= len(rows) + 1, f"{which} of {key}: rows have {total}, it {function['total_ns']}")
+        if which == "callers":
+            own = sum(row["self_ns"] or 0 for row in function[which])
+            expect(abs(own - (function["self_ns"] or 0)) <= len(rows) + 1, f"callers of {key}: selves {own}, its {function['self_ns']}")
+            off = sum(row["off_ns"] or 0 for row in function[which])
+            expect(abs(off - (function["off_ns"] or 0)) <= len(rows) + 1, f"callers of {key}: off {off}, its {function['off_ns']}")
+    return len(shown)
+
+
+def check_groups(scene, model, *options, whats=("module", "class", "thread", "process", "file")):
+    for what in whats:
+        shown = scene.json("report", "--by", what, *options)["groups"]
+        rows = {}
+        for row in shown:
+            key = row["tid"] if what == "thread" and "tid" in row else row["pid"] if what == "process" and "pid" in row else row["name"]
+            rows[os.path.basename(key) if what == "module" else key] = row
+        gap = rows.pop("(events lost)", {"self_ns": 0, "total_ns": 0})
+        expect(abs(gap["self_ns"] - model.gap) <= 1000, f"by {what}: {gap['self_ns']} ns are lost, by the events {model.gap}")
+        mine = {key: sums for key, sums in model.groups[what].items() if sums.calls or sums.total}
+        for key, sums in mine.items():
+            expect(key in rows, f"by {what}: {key!r} is missing of {sorted(rows)}")
+            sums.check(rows[key], f"by {what}: {key}")
+        percent = sum(row["self_percent"] for row in shown)
+        expect(abs(percent - 100) < 0.001, f"by {what}: {percent} % in all")
+
+
+@case
+def callers(scene):
+    """All callers of all functions: threads, coroutines, exceptions, recursions, tail calls."""
+    scene.made()
+    model = scene.model()
+    count = check_edges(scene, model, "callers")
+    keys = ("module", "name", "calls", "total_ns", "self_ns", "off_ns")
+    mine = sorted(json.dumps([row[key] for key in keys]) for row in scene.json("report")["functions"]
+                  if row["calls"] or row["total_ns"])  # others have returns without their calls alone
+    its = sorted(json.dumps([row[key] for key in keys]) for row in scene.json("report", "--callers", "**")["functions"])
+    expect(mine == its, f"not as in the report: {[row for row in its if row not in mine][:5]}")
+    leaf = scene.json("report", "--callers", "leaf")["functions"]
+    expect(len(leaf) == 1 and {row["name"] for row in leaf[0]["callers"]} >= {"fib", "twice", "ping", "tail_begin", "tail_end", "thrower",
+                                                                              "jumper", "catcher", "sleeps", "resumes", "ns::Box::set(int)"},
+           f"callers of leaf: {leaf}")
+    return f"{count} functions"
+
+
+@case
+def callees(scene):
+    """All callees, and what a function has of its total while another stack is on."""
+    scene.made()
+    model = scene.model()
+    count = check_edges(scene, model, "callees")
+    fib = scene.json("report", "--callees", "fib")["functions"][0]["callees"]
+    rows = {row["name"]: row for row in fib}
+    expect(rows["fib"]["total_ns"] == 0 and rows["fib"]["calls"] > 100 and rows[SELF]["self_ns"] > 0, f"{fib}")
+    resume = {row["name"]: row for row in scene.json("report", "--callees", "resume")["functions"][0]["callees"]}
+    expect(AWAY in resume, f"resume has no time on other stacks: {resume}")
+    return f"{count} functions"
+
+
+@case
+def groups(scene):
+    """By module, class, thread, process and file."""
+    scene.made()
+    check_groups(scene, scene.model(), whats=("module", "thread", "process", "file"))
+    scene.made(options=("--trace", "graph!"))
+    check_groups(scene, scene.model())
+    names = {row["name"] for row in scene.json("report", "--by", "class")["groups"]}
+    expect({"ns", "ns::Box", "(no class)"} <= names and not any(name.startswith("ns::Box ") for name in names), f"classes: {names}")
+
+
+@case
+def points(scene):
+    """Light hooks: calls without times."""
+    scene.made(mode="light", options=("--no-sampling", "--trace", "graph!"))
+    model = scene.model()
+    check_edges(scene, model, "callers")
+    check_groups(scene, model, whats=("module", "thread"))
+    rows = scene.json("report", "--callees", "leaf")["functions"]
+    expect(rows[0]["calls"] == scene.json("report", "--function", "leaf")["functions"][0]["calls"] > 0, f"{rows}")
+
+
+@case
+def family(scene):
+    """With children; and one of them alone."""
+    scene.made("fork", "6", options=("--follow",))
+    model = scene.model(family=True)
+    check_edges(scene, model, "callers", "--family", pattern="graph!")
+    check_edges(scene, model, "callees", "--family", pattern="graph!")
+    check_groups(scene, model, "--family", whats=("module", "process"))
+    pids = [child["pid"] for child in scene.manifest()["children"]]
+    rows = scene.json("report", "--by", "process", "--family", "--process", str(pids[0]))["groups"]
+    expect([row["pid"] for row in rows] == pids[:1], f"{rows}, asked for {pids[0]}")
+
+
+@case
+def windows(scene):
+    """A piece of the trace, and a thread."""
+    scene.made()
+    whole = next(call for call in scene.model().calls.values() if call["function"][1] == "main")
+    options = ("--from", f"{(whole['ts'] + 0.3 * whole['duration']) / 1e9:.9f}", "--to",
+               f"{(whole['ts'] + 0.7 * whole['duration']) / 1e9:.9f}")
+    model = scene.model(options=options)
+    check_edges(scene, model, "callers", *options, pattern="graph!")
+    check_groups(scene, model, *options, whats=("module",))
+    tid = scene.manifest()["threads"][1]["tid"]
+    check_edges(scene, scene.model(options=("--thread", str(tid))), "callees", "--thread", str(tid))
+
+
+@case(alone=True)
+def losses(scene):
+    """Lost events are a row of their own where all is shown, and what is left of calls counts the same."""
+    program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
+    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "leaf", "--trace", "pair", "--no-args",
+                                 "--ring-size", "4", "--no-wait", "--", program, "300000"], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for("events", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
+    recorder.send_signal(signal.SIGSTOP)
+    time.sleep(0.3)  # it is the gap that is looked at
+    recorder.send_signal(signal.SIGCONT)
+    recorder.wait(timeout=300)
+    model = scene.model()
+    expect(model.gap > 0, "nothing was lost")
+    check_edges(scene, model, "callers")
+    check_edges(scene, model, "callees")
+    check_groups(scene, model, whats=("module", "thread"))
+    expect("LOST" in scene.view("report", "--by", "module") and "LOST" in scene.view("report", "--callers", "leaf"), "not said")
+
+
+@case
+def usage(scene):
+    """What does not go together is said."""
+    scene.made("1", options=("--trace", "graph!"))
+    for words, text in ((("report", "--callers", "leaf", "--sort", "p99"), "sorted by total"),
+                        (("report", "--by", "module", "--min-duration", "1ms"), "sums of all calls"),
+                        (("report", "--by", "nothing"), "none of function"),
+                        (("report", "--callers", "leaf", "--callees", "fib"), "--call")):
+        result = scene.execute(scene.contrail, *words, scene.trace)
+        expect(result.returncode == 2 and text in result.stderr, f"{words}: {result.returncode} {result.stderr!r}")
+    result = scene.execute(scene.contrail, "report", "--callers", "laef", "--json", scene.trace)
+    expect(result.returncode == 1 and "leaf" in result.stderr, f"{result}")
+    text = scene.view("report", "--callers", "leaf", "--sort", "name", "--limit", "2")
+    rows = [line.split()[-1] for line in text.splitlines()[2:4]]
+    expect(rows == sorted(rows) and "more; --limit 0" in text, text)
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
