@@ -53,6 +53,8 @@ class Model:
         self.groups = collections.defaultdict(lambda: collections.defaultdict(Sums))
         self.calls = {}  # by id: what the return says
         self.gap = 0
+        self.focus = set()  # names of functions: paths from the outermost of their calls down
+        self.below = collections.defaultdict(Sums)
         self.files, self.counted = {}, 0
 
     def add(self, lines, process):
@@ -135,10 +137,19 @@ class Thread:
             model.paths[path].own += ticks
             for length in range(1, len(path) + 1):
                 self.put(model.paths[path[:length]], ticks)
+            path = self.below(on)
+            if path:
+                model.below[path].own += ticks
+            for length in range(1, len(path) + 1):
+                self.put(model.below[path[:length]], ticks)
             if len(frames) > 1:
                 sums = model.callees[frames[-2].function][top.function]
                 sums.own += ticks
                 sums.pieces += 1
+
+    def below(self, on):
+        first = next((at for at, (_, name) in enumerate(on) if name in self.model.focus), len(on))
+        return folded(on[first:])
 
     @staticmethod
     def put(sums, ticks):
@@ -168,6 +179,9 @@ class Thread:
             self.model.callees[frames[-1].function][function].calls += calls
         path = (("(other stacks)",) if self.stack else ()) + folded([one.function for one in frames] + [function])
         self.model.paths[path].calls += calls
+        path = self.below([one.function for one in frames] + [function])
+        if path:
+            self.model.below[path].calls += calls
         if not is_point:
             frames.append(frame)
 
@@ -220,10 +234,15 @@ class Scene(harness.Scene):
     def json(self, *words, trace=None):
         return json.loads(self.view(*words, "--json", "--raw", trace=trace))
 
-    def model(self, family=False, options=()):
+    def view_graph(self, name):
+        return json.loads(self.run(self.contrail, "graph", "--json", "--raw", name, self.trace))
+
+    def model(self, family=False, options=(), focus=()):
         """Of the trace; of a family with its children."""
         manifest = self.manifest()
-        model = Model().add(parse_lines(self.view("replay", "--json", "--raw", *options)), manifest["pid"])
+        model = Model()
+        model.focus = set(focus)
+        model.add(parse_lines(self.view("replay", "--json", "--raw", *options)), manifest["pid"])
         for child in manifest.get("children", []) if family else []:
             if child.get("directory"):
                 model.add(parse_lines(self.view("replay", "--json", "--raw", trace=os.path.join(self.trace, child["directory"]))),
@@ -366,6 +385,82 @@ def windows(scene):
     check_edges(scene, scene.model(options=("--thread", str(tid))), "callees", "--thread", str(tid))
 
 
+def paths_of(tree, above=()):
+    """All nodes of a graph by their path."""
+    found = []
+    for node in tree:
+        if node["name"] == "(folded)":
+            continue
+        path = above + ((node["name"] if node["module"] is None else (node["module"], node["name"])),)
+        found += [(path, node)] + paths_of(node["children"], path)
+    return found
+
+
+def check_graph(mine, shown):
+    """Each path with its sums; functions of one name in one place are left out, with what is below them."""
+    nodes = paths_of(shown["graph"])
+    times = collections.Counter(path for path, _ in nodes)
+    twice = [path for path, count in times.items() if count > 1]
+    seen = set()
+    for path, node in nodes:
+        if path == ("(events lost)",) or any(path[:len(other)] == other for other in twice):
+            continue
+        expect(path in mine, f"the path {path} is not by the events")
+        mine[path].check(node, f"graph: {path}")
+        seen.add(path)
+        total = node["self_ns"] + sum(child["total_ns"] for child in node["children"])
+        expect(abs(total - node["total_ns"]) <= len(node["children"]) + 2, f"{path}: self and children have {total}: {node['total_ns']}")
+    missing = [path for path, sums in mine.items() if path not in seen and sums.calls and
+               not any(path[:len(other)] == other for other in twice)]
+    expect(not missing, f"{len(missing)} paths are missing, {missing[:3]}")
+    roots = sum(node["total_ns"] for node in shown["graph"])
+    expect(abs(roots - shown["total_ns"]) <= len(shown["graph"]) + 1 and len(nodes) == shown["paths"], f"{roots}, {shown['total_ns']}")
+    return len(nodes) - len(twice)
+
+
+@case
+def graph(scene):
+    """All paths; selves of a thread sum up to its roots' totals."""
+    scene.made(options=("--trace", "graph!"))
+    model = scene.model()
+    check_graph(model.paths, scene.json("graph"))
+    scene.made()
+    model = scene.model()
+    count = check_graph(model.paths, scene.json("graph"))
+    for name in ("fib", "pong", "work"):
+        check_graph(scene.model(focus=(name,)).below, scene.view_graph(name))
+    threads = scene.json("graph", "--per-thread")["graph"]
+    groups = {row["tid"]: row for row in scene.json("report", "--by", "thread")["groups"]}
+    for thread in threads:
+        row = groups[thread["tid"]]
+        expect(abs(thread["total_ns"] - row["self_ns"]) <= row["calls"], f"{thread['total_ns']}, by thread {row}")
+    return f"{count} paths"
+
+
+@case
+def graph_folds(scene):
+    """Few paths are kept: what is folded is in the sums, and is said; thin and deep paths are put together."""
+    scene.made()
+    whole, few = scene.json("graph"), scene.json("graph", "--paths", "50")
+    expect(few["folded"] > 100 and few["paths"] < 150 < whole["paths"], f"{few['folded']} folded, {few['paths']} paths of {whole['paths']}")
+    expect(abs(few["total_ns"] - whole["total_ns"]) <= 2, f"{few['total_ns']} ns of {whole['total_ns']}")
+    calls = [sum(node["calls"] for _, node in paths_of(shown["graph"])) for shown in (whole, few)]
+    expect(calls[0] == calls[1], f"calls: {calls}")
+    expect("(other)" in json.dumps(few) and "there were more than" in scene.view("graph", "--paths", "50"), "not said")
+    thin = scene.json("graph", "--min-share", "5%")
+    total = sum(node["total_ns"] for node in thin["graph"])
+    expect(abs(total - thin["total_ns"]) <= len(thin["graph"]) + 1 and "(folded)" in json.dumps(thin), f"{thin['graph']}")
+    text = scene.view("graph", "--depth", "1", "--min-share", "0")
+    expect(len(text.splitlines()) < 30 and "more" in text, text)
+
+
+@case
+def graph_of_children(scene):
+    """The processes of a family, as one tree."""
+    scene.made("fork", "6", options=("--follow", "--trace", "graph!"))
+    check_graph(scene.model(family=True).paths, scene.json("graph", "--family"))
+
+
 @case(alone=True)
 def losses(scene):
     """Lost events are a row of their own where all is shown, and what is left of calls counts the same."""
@@ -380,6 +475,7 @@ def losses(scene):
     recorder.wait(timeout=300)
     model = scene.model()
     expect(model.gap > 0, "nothing was lost")
+    check_graph(model.paths, scene.json("graph"))
     check_edges(scene, model, "callers")
     check_edges(scene, model, "callees")
     check_groups(scene, model, whats=("module", "thread"))

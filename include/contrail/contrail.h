@@ -14,6 +14,7 @@
 #include <contrail/exclude.h>
 #include <contrail/filter.h>
 #include <contrail/hot_functions.h>
+#include <contrail/graph.h>
 #include <contrail/info.h>
 #include <contrail/output.h>
 #include <contrail/plan.h>

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { DEFAULT_ROWS = 30, WORKERS = 2 };
@@ -110,17 +109,6 @@ static const struct ct_option options[] = {
     CT_OPTIONS_END,
 };
 
-/* Columns of the terminal that stdout is, 0 when it is none. */
-static unsigned
-terminal_columns(void)
-{
-  struct winsize size;
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
-    return 0;
-  }
-  return size.ws_col;
-}
-
 static int
 write_report(void *context, struct ct_trace *trace, const struct ct_filter *chosen,
              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
@@ -137,7 +125,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
       .struct_size = sizeof(report),
       .sort = wanted->sort,
       .filter = &filter,
-      .width = terminal_columns(),
+      .width = ct_terminal_columns(),
       .workers = WORKERS,
       .per_thread = wanted->per_thread,
       .json = choice->json,

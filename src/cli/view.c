@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* ---- options ---- */
 
@@ -463,6 +465,16 @@ ct_open_trace_form(const struct ct_command *command, const char *name, const str
 }
 
 /* ---- the course of a view ---- */
+
+unsigned
+ct_terminal_columns(void)
+{
+  struct winsize size;
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) {
+    return 0;
+  }
+  return size.ws_col;
+}
 
 /* Writes the view of a trace that is open. */
 static int

@@ -71,6 +71,9 @@ struct ct_trace_view {
 int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
                        struct ct_trace_view *view);
 
+/* Columns of the terminal that stdout is, 0 when it is none. */
+unsigned ct_terminal_columns(void);
+
 /* Writes the view of what passes the filter to out; context is the caller's. As ct_report_write and the like return. */
 typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct_filter *filter,
                           const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes,

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The graph: the tree of call paths from the outermost calls down, or from the functions that are chosen, with calls,
+ * total, self and share, as text or as nested JSON.
+ *
+ * A function that is on a path already goes on from there: a recursion is one node, whose calls say how many of them
+ * were recursive. The total of a node is the self time of its calls and of all that hangs below it, so that no moment
+ * counts twice and the outermost nodes are 100 %. What was called on other stacks (of coroutines and signal
+ * handlers) hangs below "(other stacks)".
+ */
+#ifndef CONTRAIL_GRAPH_H
+#define CONTRAIL_GRAPH_H
+
+#include <contrail/error.h>
+#include <contrail/filter.h>
+#include <contrail/trace.h>
+#include <contrail/view.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_graph_options {
+  size_t struct_size;
+  const struct ct_filter *filter; /* threads, processes, functions to begin with: NULL: all */
+  unsigned width;                 /* cut lines to so many columns; 0: never */
+  double min_percent;             /* paths with less of the whole are shown as a number of them */
+  uint32_t depth;                 /* so many levels; 0: all */
+  uint32_t paths;                 /* keep so many, fold the thinnest beyond that; 0: 250,000 */
+  bool per_thread;                /* a tree for each thread */
+  bool family;                    /* of all processes that were followed too */
+  bool json;
+  bool source; /* text: where each function is written, after its name (JSON has it always) */
+  struct ct_view_progress progress;
+  enum ct_view_time time;
+};
+
+/* As ct_report_write. CT_EINVAL: filters of single calls, which would leave holes in the paths. */
+int ct_graph_write(struct ct_trace *trace, const struct ct_graph_options *options, FILE *out,
+                   struct ct_view_notes *notes, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail graph: the tree of call paths. */
+#include "cli/view.h"
+
+#include <contrail/graph.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* What the options choose. */
+struct wanted {
+  struct ct_view_choice choice;
+  double min_percent; /* less than 0: not given */
+  uint32_t depth, paths;
+  bool per_thread, family;
+};
+
+/* "1%", "0.5". */
+static int
+apply_share(const struct ct_applied *applied)
+{
+  char *end;
+  double percent = strtod(applied->value, &end);
+  end += *end == '%';
+  if (end == applied->value || *end != '\0' || !(percent >= 0 && percent <= 100)) {
+    return ct_usage_error(applied->command, "'%s' is no share: 1%%, 0.5%%, from 0 to 100", applied->value);
+  }
+  *(double *)applied->member = percent;
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    {.name = "min-share",
+     .argument = "PERCENT",
+     .help = "paths with less of the whole are shown as a number of them (default 1%; 0 with --json)",
+     .apply = apply_share,
+     .offset = offsetof(struct wanted, min_percent)},
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .help = "only N levels; 0: all",
+     .most = UINT32_MAX,
+     .unit = " of levels",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct wanted, depth)},
+    {.name = "paths",
+     .argument = "N",
+     .help = "keep N paths while reading, and fold the thinnest where there are more (default 250000)",
+     .most = 10000000,
+     .unit = " of paths",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct wanted, paths)},
+    {.name = "per-thread",
+     .help = "a tree for each thread",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, per_thread)},
+    {.name = "family",
+     .help = "of the processes that were followed (record --follow) too",
+     .against = "thread",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, family)},
+    CT_OPTION_FUNCTION(struct wanted, choice, "from these functions down, as with the operand FUNCTION"),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_source_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, choice.json, "as one nested JSON object; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTIONS_END,
+};
+
+static int
+write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+            const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  const struct wanted *wanted = context;
+  const struct ct_view_choice *choice = &wanted->choice;
+  if (wanted->family && (filter->tid_count != 0 || ct_trace_has_range(trace))) {
+    snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread");
+    return CT_EINVAL;
+  }
+  struct ct_graph_options graph = {
+      .struct_size = sizeof(graph),
+      .filter = filter,
+      .width = ct_terminal_columns(),
+      .min_percent = wanted->min_percent >= 0 ? wanted->min_percent : choice->json ? 0 : 1,
+      .depth = wanted->depth,
+      .paths = wanted->paths,
+      .per_thread = wanted->per_thread,
+      .family = wanted->family,
+      .json = choice->json,
+      .source = choice->source,
+      .progress = *progress,
+      .time = choice->time,
+  };
+  return ct_graph_write(trace, &graph, out, notes, diag);
+}
+
+static int
+run(int argc, char **argv)
+{
+  struct wanted wanted = {.min_percent = -1};
+  int code = ct_parse(&ct_command_graph, argc, argv, &wanted);
+  if (code == -1 && argc - optind == 2) {
+    if (wanted.choice.filter.function != NULL) {
+      code = ct_usage_error(&ct_command_graph, "give the function once: '%s' or --function", argv[optind]);
+    }
+    wanted.choice.filter.function = argv[optind++];
+  }
+  const char *dir = code == -1 ? ct_trace_argument(&ct_command_graph, argc, argv) : NULL;
+  wanted.choice.many_processes = wanted.family;
+  if (dir != NULL) {
+    code = ct_show_view(&ct_command_graph, dir, &wanted.choice, true, write_graph, &wanted);
+  }
+  ct_view_choice_free(&wanted.choice);
+  return code == -1 ? CT_EXIT_USAGE : code;
+}
+
+const struct ct_command ct_command_graph = {
+    .name = "graph",
+    .summary = "the tree of call paths, with times",
+    .synopsis = "[OPTION]... [[FUNCTION] DIR]",
+    .about = "Shows the paths of calls of the trace in DIR (default " CT_DEFAULT_TRACE ") as a tree, from the\n"
+             "outermost calls down, or from the functions that FUNCTION matches.\n",
+    .options = options,
+    .operands = CT_COMPLETE_PATTERN " " CT_COMPLETE_TRACE,
+    .run = run,
+};

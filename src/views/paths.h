@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tree of call paths, made in one pass: a node for each sequence of functions from the outermost one down.
+ *
+ * Recursion. A function that is on the path already goes on from there: its call counts to the node further out, and
+ * what it calls hangs below that one. So no path has a function twice, and the depth of the tree is bounded by the
+ * functions of the program.
+ *
+ *   f { g { f { h } } }      f (2 calls, 1 of them recursive)  { g  h }
+ *
+ * Time. A node has the selves of its calls; its total is the selves of all that hang below it. So the total of a node is
+ * that of its children and its self, the roots have all there is, and no moment counts twice.
+ *
+ * Memory. Beyond so many nodes the thinnest half of the paths, of which no call is open, goes to nodes "(other)" of the
+ * paths that they begin with. What is called in an "(other)" stays in it.
+ */
+#ifndef CT_VIEWS_PATHS_H
+#define CT_VIEWS_PATHS_H
+
+#include "views/reading.h"
+
+/* In place of the number of a function. Threads: CT_PATH_THREAD + position in labels. */
+#define CT_PATH_OTHER  0xFFFFFFF0u /* paths that were folded */
+#define CT_PATH_STACKS 0xFFFFFFF1u /* what was called on other stacks than the threads' own */
+#define CT_PATH_LOST   0xFFFFFFF2u /* the time in which events were lost */
+#define CT_PATH_ROOT   0xFFFFFFF3u
+#define CT_PATH_THREAD 0x80000000u
+
+enum { CT_PATH_NONE = 0, CT_PATH_TOP = 1, CT_PATHS_MAX = 250000 };
+
+struct ct_path {
+  uint32_t name;
+  uint32_t parent, first, next; /* positions; CT_PATH_NONE: there is none */
+  uint32_t open;                /* frames of it that are on stacks */
+  uint32_t folded;              /* paths that went into it */
+  uint64_t calls, recursive;
+  uint64_t self_ticks, self_off_ticks;
+  uint64_t total_ticks, total_off_ticks; /* filled at the end ... */
+  uint64_t total_calls;                  /* ... with all below */
+};
+
+struct ct_path_label {
+  uint32_t tid, pid;
+  char *name;
+};
+
+struct ct_paths {
+  uint32_t limit;
+  bool per_thread, is_chosen_only; /* from the functions down that the filter chooses */
+  struct ct_view_names names;
+  struct ct_path *paths; /* the first is none, the second the root */
+  uint32_t count, capacity, live, spare;
+  struct ct_path_step {
+    uint32_t parent, name, path;
+  } *steps; /* a table: what a call of a function leads to; path CT_PATH_NONE: free */
+  uint32_t step_count, step_capacity;
+  struct ct_path_label *labels;
+  uint32_t label_count;
+  uint32_t top;     /* what the outermost calls of the thread at hand hang below */
+  uint64_t counted; /* calls that are in no path: they were counted only */
+  uint64_t folded;  /* paths that are in an "(other)" */
+  struct ct_view_reading *reading;
+};
+
+/* Fills a zeroed one but for limit (0: CT_PATHS_MAX) and the two that follow. As ct_edges_collect_callers. */
+int ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct ct_diag *diag);
+void ct_paths_destroy(struct ct_paths *paths); /* accepts a zeroed one */
+
+/* For paths.c, and tests. The path of a call of that function below another one; CT_PATH_NONE: out of memory. */
+uint32_t ct_paths_step(struct ct_paths *paths, uint32_t parent, uint32_t name);
+int ct_paths_init(struct ct_paths *paths);
+/* Totals of all nodes, and their children in order. 0 or CT_ENOMEM. */
+int ct_paths_finish(struct ct_paths *paths);
+/* The next one in the order of a tree: first what is below, if wanted. CT_PATH_NONE: that was all. */
+uint32_t ct_paths_next(const struct ct_paths *paths, uint32_t path, bool below);
+const char *ct_paths_name(const struct ct_paths *paths, uint32_t name);
+
+#endif
