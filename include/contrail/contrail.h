@@ -24,6 +24,7 @@
 #include <contrail/rule.h>
 #include <contrail/select.h>
 #include <contrail/session.h>
+#include <contrail/slowest.h>
 #include <contrail/span.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>

@@ -87,7 +87,9 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
       .struct_size = sizeof(graph),
       .filter = filter,
       .width = ct_terminal_columns(),
-      .min_percent = wanted->min_percent >= 0 ? wanted->min_percent : choice->json ? 0 : 1,
+      .min_percent = wanted->min_percent >= 0 ? wanted->min_percent
+                     : choice->json           ? 0
+                                              : 1,
       .depth = wanted->depth,
       .paths = wanted->paths,
       .per_thread = wanted->per_thread,

@@ -12,15 +12,13 @@
 #include <unistd.h>
 
 const struct ct_command *const ct_commands[] = {
-    &ct_command_record,       &ct_command_attach,  &ct_command_sessions,
-    &ct_command_status,       &ct_command_pause,   &ct_command_resume,
-    &ct_command_stop,         &ct_command_dump,    &ct_command_mark,
-    &ct_command_trigger,      &ct_command_trace,   &ct_command_exclude,
-    &ct_command_plan,         &ct_command_info,    &ct_command_report,
-    &ct_command_graph,        &ct_command_replay,  &ct_command_output,
-    &ct_command_exclude_list, &ct_command_cache,   &ct_command_clean,
-    &ct_command_recover,      &ct_command_export,  &ct_command_cut,
-    &ct_command_help,         &ct_command_version, NULL,
+    &ct_command_record,  &ct_command_attach,  &ct_command_sessions, &ct_command_status,
+    &ct_command_pause,   &ct_command_resume,  &ct_command_stop,     &ct_command_dump,
+    &ct_command_mark,    &ct_command_trigger, &ct_command_trace,    &ct_command_exclude,
+    &ct_command_plan,    &ct_command_info,    &ct_command_report,   &ct_command_graph,
+    &ct_command_slowest, &ct_command_replay,  &ct_command_output,   &ct_command_exclude_list,
+    &ct_command_cache,   &ct_command_clean,   &ct_command_recover,  &ct_command_export,
+    &ct_command_cut,     &ct_command_help,    &ct_command_version,  NULL,
 };
 
 const struct ct_command *

@@ -491,8 +491,9 @@ write_view(const struct ct_command *command, const struct ct_trace_view *view, c
   }
   int rc = write(context, view->trace, &view->filter, &progress, out, &notes, &diag);
   ct_progress_end(&line);
+  bool is_written = rc == 0;
   rc = ct_finish_view(command, rc, &notes, &diag);
-  rc = report_unmatched(command, view, choice, &notes, rc);
+  rc = !is_written ? rc : report_unmatched(command, view, choice, &notes, rc);
   if (choice->source) {
     warn_sources(view->trace);
   }

@@ -29,7 +29,7 @@ struct graph {
   uint64_t whole; /* what shares are of: ticks, or calls where no time is known */
   bool by_calls;
   bool has_off;
-  unsigned step; /* of indentation */
+  unsigned step;    /* of indentation */
   unsigned columns; /* before the names */
 };
 
@@ -246,10 +246,10 @@ put_rest_json(const struct graph *graph, uint32_t first)
 {
   uint32_t count;
   struct ct_path sum = sum_of_rest(graph, first, &count);
-  json_t *json = json_pack("{s:s, s:n, s:I, s:I, s:I, s:f}", "name", "(folded)", "module", "paths", (json_int_t)count,
-                           "calls", (json_int_t)sum.calls, "total_ns",
-                           (json_int_t)ct_trace_ticks_ns(graph->trace, sum.total_ticks), "percent",
-                           percent(graph, weight(graph, &sum)));
+  json_t *json =
+      json_pack("{s:s, s:n, s:I, s:I, s:I, s:f}", "name", "(folded)", "module", "paths", (json_int_t)count, "calls",
+                (json_int_t)sum.calls, "total_ns", (json_int_t)ct_trace_ticks_ns(graph->trace, sum.total_ticks),
+                "percent", percent(graph, weight(graph, &sum)));
   return ct_report_put_json(graph->out, json);
 }
 

@@ -74,9 +74,7 @@ add_step(struct ct_paths *paths, uint32_t parent, uint32_t name, uint32_t path)
 int
 ct_paths_init(struct ct_paths *paths)
 {
-  paths->limit = paths->limit == 0                ? CT_PATHS_MAX
-                 : paths->limit < SMALLEST_LIMIT ? SMALLEST_LIMIT
-                                                 : paths->limit;
+  paths->limit = paths->limit == 0 ? CT_PATHS_MAX : paths->limit < SMALLEST_LIMIT ? SMALLEST_LIMIT : paths->limit;
   paths->paths = calloc(FIRST_PATHS, sizeof(*paths->paths));
   paths->steps = calloc((size_t)FIRST_PATHS * 8, sizeof(*paths->steps));
   if (paths->paths == NULL || paths->steps == NULL) {

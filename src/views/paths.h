@@ -8,8 +8,8 @@
  *
  *   f { g { f { h } } }      f (2 calls, 1 of them recursive)  { g  h }
  *
- * Time. A node has the selves of its calls; its total is the selves of all that hang below it. So the total of a node is
- * that of its children and its self, the roots have all there is, and no moment counts twice.
+ * Time. A node has the selves of its calls; its total is the selves of all that hang below it. So the total of a node
+ * is that of its children and its self, the roots have all there is, and no moment counts twice.
  *
  * Memory. Beyond so many nodes the thinnest half of the paths, of which no call is open, goes to nodes "(other)" of the
  * paths that they begin with. What is called in an "(other)" stays in it.

@@ -36,7 +36,8 @@ enum { KEEP_OPEN_LANES = 16 };
 static bool
 full(const struct replay *r)
 {
-  return r->lines.failed || (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
+  return r->lines.failed || r->sink_code != 0 || (r->sink != NULL && r->sink->is_done(r->sink->arg)) ||
+         (r->options->filter->limit != 0 && r->line_count >= r->options->filter->limit);
 }
 
 /* Only lines that tell of an end can pass: what is asked for is not known before. */
@@ -87,6 +88,10 @@ write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
   if (!line->on_other_stack) {
     line->context = lane->context;
   }
+  if (r->sink != NULL) {
+    r->sink_code = r->sink->line(r->sink->arg, lane, line);
+    return;
+  }
   ct_lines_put(&r->lines, lane->column, line);
   r->line_count++;
 }
@@ -110,12 +115,13 @@ duration(uint64_t from, uint64_t to)
 
 /* Decides about a frame from the one above it (NULL: none) and the filters. */
 static void
-classify(const struct replay *r, struct ct_span_frame *frame, const struct ct_span_frame *above,
-         const struct ct_label *label, uint32_t depth)
+classify(const struct replay *r, const struct lane *lane, struct ct_span_frame *frame,
+         const struct ct_span_frame *above, const struct ct_label *label, uint32_t depth)
 {
   const struct ct_filter *o = r->options->filter;
   bool inside = above != NULL && (above->flags & SELECTED) != 0;
-  bool selected = inside || label->function_matches;
+  bool matches = r->sink != NULL ? r->sink->wants(r->sink->arg, lane->thread, frame->ordinal) : label->function_matches;
+  bool selected = inside || matches;
   if (o->function == NULL) {
     frame->below = depth;
   } else {
@@ -249,11 +255,11 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   frame->began = lane->clock.now;
   frame->fn = event->fn;
   frame->ordinal = lane->ordinal;
-  classify(r, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
-  if (replaced != NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
+  classify(r, lane, frame, stack->count > 1 ? frame - 1 : NULL, label, event->depth);
+  if (replaced != NULL && r->sink == NULL && (replaced->flags & SELECTED) != 0 && (frame->flags & SELECTED) == 0) {
     /* What a selected function tail-calls goes on in its place. */
     struct ct_span_frame above = {.flags = SELECTED, .below = replaced->below - 1, .level = replaced->level};
-    classify(r, frame, &above, label, event->depth);
+    classify(r, lane, frame, &above, label, event->depth);
   }
   frame->flags |= lane->is_before ? BEFORE : 0;
   if ((frame->flags & SHOWN) == 0 || (r->options->json && event->kind == CT_EV_TAIL)) {
@@ -319,7 +325,8 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     stack->base = event->depth;
     line.ticks = duration(event->enter_tsc, event->tsc);
     line.before_trace = true;
-    classify(r, closed, NULL, label, event->depth);
+    closed->ordinal = CT_NO_ORDINAL;
+    classify(r, lane, closed, NULL, label, event->depth);
   }
   if (event->kind == CT_EV_LEFT) {
     ct_unwind_reason_applied(stack, event->tsc, line.end);
@@ -370,11 +377,11 @@ replay_instant(struct replay *r, struct lane *lane, const struct ct_event *event
   if (label == NULL) {
     return CT_ENOMEM;
   }
-  struct ct_span_frame frame = {0};
+  struct ct_span_frame frame = {.ordinal = CT_NO_ORDINAL};
   if (event->kind == CT_EV_POINT) {
     ct_unwind_reason_point(&r->unwind_reason, lane->stacks.current, event->fn);
   }
-  classify(r, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
+  classify(r, lane, &frame, ct_span_stack_top(lane->stacks.current), label, event->depth);
   if ((frame.flags & SHOWN) == 0) {
     return 0;
   }
@@ -419,7 +426,8 @@ static bool
 is_filtered(const struct replay *r)
 {
   const struct ct_filter *o = r->options->filter;
-  return o->function != NULL || o->module != NULL || o->file != NULL || o->levels != 0 || o->has_depths;
+  return r->sink != NULL || o->function != NULL || o->module != NULL || o->file != NULL || o->levels != 0 ||
+         o->has_depths;
 }
 
 static bool
@@ -584,7 +592,9 @@ merge(struct replay *r, struct ct_diag *diag)
     }
     replay_sift_down(r, 0);
   }
-  ct_lines_flush(&r->lines);
+  if (r->sink == NULL) {
+    ct_lines_flush(&r->lines);
+  }
   return 0;
 }
 
@@ -711,10 +721,10 @@ make_lanes(struct replay *r, struct ct_diag *diag)
 }
 
 static int
-write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FILE *out, struct ct_view_notes *notes,
-             struct ct_diag *diag)
+write_replay(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink, FILE *out,
+             struct ct_view_notes *notes, struct ct_diag *diag)
 {
-  struct replay r = {.trace = trace, .options = options, .notes = notes};
+  struct replay r = {.trace = trace, .options = options, .notes = notes, .sink = sink};
   r.is_filtered = options->filter->types != 0 || is_about_ends(&r);
   struct ct_view_pattern pattern;
   int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
@@ -730,7 +740,10 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
     rc = ct_fail(diag, CT_ENOMEM, "out of memory for the names of the functions");
   }
   r.labels.source = options->source;
-  if (rc == 0) {
+  if (rc == 0 && sink != NULL) {
+    rc = merge(&r, diag);
+    rc = rc == 0 && r.sink_code != 0 ? ct_fail(diag, r.sink_code, "out of memory for the calls") : rc;
+  } else if (rc == 0) {
     size_t columns;
     name_lanes(&r, &columns);
     ct_lines_warnings(&r.lines);
@@ -757,6 +770,13 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, FI
 }
 
 int
+ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
+                 struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  return write_replay(trace, options, sink, NULL, notes, diag);
+}
+
+int
 ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, FILE *out, struct ct_view_notes *notes,
                 struct ct_diag *diag)
 {
@@ -767,7 +787,7 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
   rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
   options.filter = &filter;
   if (rc == 0) {
-    rc = write_replay(trace, &options, out, &own, diag);
+    rc = write_replay(trace, &options, NULL, out, &own, diag);
   }
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

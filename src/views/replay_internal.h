@@ -57,6 +57,17 @@ struct lane {
   char column[COLUMN_CHARS];
 };
 
+/*
+ * Who takes lines in place of the writer: those of chosen calls, with all that is inside of them on the same stack.
+ * Lines are as for JSON: no leaves, one TAIL for both halves. What they point to lives until line returns.
+ */
+struct replay_sink {
+  bool (*wants)(void *arg, uint32_t thread, uint64_t ordinal);
+  int (*line)(void *arg, const struct lane *lane, const struct ct_line *line); /* 0, or an error, which ends it */
+  bool (*is_done)(void *arg);                                                  /* nothing more is wanted */
+  void *arg;
+};
+
 struct replay {
   struct ct_trace *trace;
   const struct ct_replay_options *options;
@@ -64,6 +75,8 @@ struct replay {
   struct ct_labels labels;
   struct ct_unwind_reason unwind_reason;
   struct ct_line_writer lines;
+  const struct replay_sink *sink; /* NULL: lines are written */
+  int sink_code;
   struct ct_captures captures;
   size_t *next_capture; /* of each, the next one of the same thread */
   struct lane *lanes;
@@ -75,6 +88,10 @@ struct replay {
   uint64_t done_bytes;
   uint64_t total_bytes;
 };
+
+/* replay.c. options: as of ct_replay_write, taken; with JSON. */
+int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
+                     struct ct_view_notes *notes, struct ct_diag *diag);
 
 /* replay_lanes.c */
 /* After a change of what the lane shows next (capture, event_tsc): brings next_tsc up to date. */

@@ -780,3 +780,19 @@ ct_lines_put(struct ct_line_writer *w, const char *thread, const struct ct_line 
     put_text_line(w, thread, line);
   }
 }
+
+char *
+ct_lines_call_text(struct ct_line_writer *w, const struct ct_line *line)
+{
+  char *text = NULL;
+  size_t length;
+  w->out = open_memstream(&text, &length);
+  if (w->out == NULL) {
+    return NULL;
+  }
+  (w->json ? put_json_values : line->kind == CT_LINE_CLOSE ? put_result : put_call)(w, line);
+  ct_lines_flush(w);
+  fclose(w->out);
+  w->out = NULL;
+  return text;
+}

@@ -74,6 +74,11 @@ void ct_lines_warnings(struct ct_line_writer *writer); /* first of all */
 void ct_lines_heading(struct ct_line_writer *writer, size_t thread_columns);
 /* thread: the padded text of the column, or the tid for JSON. */
 void ct_lines_put(struct ct_line_writer *writer, const char *thread, const struct ct_line *line);
+/*
+ * The call of an OPEN or TAIL line with its arguments, or the result of a CLOSE line (" = 1"); with a writer of JSON
+ * their members, each after a comma. To be freed; NULL: out of memory.
+ */
+char *ct_lines_call_text(struct ct_line_writer *writer, const struct ct_line *line);
 void ct_lines_flush(struct ct_line_writer *writer);
 
 #endif

@@ -34,7 +34,7 @@ PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "p
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "view": "views", "report": "views",
           "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
-          "hot_functions": "views", "graph": "views"}
+          "hot_functions": "views", "graph": "views", "slowest": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

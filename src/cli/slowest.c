@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail slowest: the trees of the slowest calls of a function. */
+#include "cli/view.h"
+
+#include <contrail/slowest.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What the options choose. */
+struct wanted {
+  struct ct_view_choice choice;
+  uint32_t count, depth;
+  uint64_t min_ns;
+  bool by_off;
+};
+
+static int
+apply_by(const struct ct_applied *applied)
+{
+  if (strcmp(applied->value, "duration") != 0 && strcmp(applied->value, "off") != 0) {
+    return ct_usage_error(applied->command, "'%s' is neither duration nor off", applied->value);
+  }
+  *(bool *)applied->member = applied->value[0] == 'o';
+  return CT_EXIT_OK;
+}
+
+static int
+apply_duration(const struct ct_applied *applied)
+{
+  struct ct_diag diag = {""};
+  int rc = ct_filter_parse_duration(applied->value, applied->member, &diag);
+  return rc == CT_OK ? CT_EXIT_OK : ct_usage_error(applied->command, "%s", diag.text);
+}
+
+static const struct ct_option options[] = {
+    {.name = "limit",
+     .letter = 'n',
+     .argument = "N",
+     .help = "so many calls (default 5)",
+     .least = 1,
+     .most = CT_SLOWEST_MAX,
+     .unit = " of calls",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct wanted, count)},
+    {.name = "by",
+     .argument = "duration|off",
+     .help = "the slowest, or those that were off the processor longest",
+     .values = "duration off",
+     .apply = apply_by,
+     .offset = offsetof(struct wanted, by_off)},
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .help = "only N levels of each tree",
+     .most = UINT32_MAX,
+     .unit = " of levels",
+     .apply = ct_apply_count32,
+     .offset = offsetof(struct wanted, depth)},
+    {.name = "min-duration",
+     .argument = "DURATION",
+     .help = "calls inside that took less (1ms, 500us) are counted only",
+     .apply = apply_duration,
+     .offset = offsetof(struct wanted, min_ns)},
+    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTIONS_END,
+};
+
+static int
+write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  const struct wanted *wanted = context;
+  struct ct_slowest_options slowest = {
+      .struct_size = sizeof(slowest),
+      .filter = filter,
+      .count = wanted->count,
+      .by_off = wanted->by_off,
+      .depth = wanted->depth,
+      .min_ns = wanted->min_ns,
+      .json = wanted->choice.json,
+      .progress = *progress,
+      .time = wanted->choice.time,
+  };
+  return ct_slowest_write(trace, &slowest, out, notes, diag);
+}
+
+static int
+run(int argc, char **argv)
+{
+  struct wanted wanted = {.count = CT_SLOWEST_DEFAULT};
+  int code = ct_parse(&ct_command_slowest, argc, argv, &wanted);
+  if (code == -1 && optind == argc) {
+    code = ct_usage_error(&ct_command_slowest, "give a function: contrail slowest FUNCTION [DIR]");
+  } else if (code == -1) {
+    wanted.choice.filter.function = argv[optind++];
+    const char *dir = ct_trace_argument(&ct_command_slowest, argc, argv);
+    code = dir != NULL ? ct_show_view(&ct_command_slowest, dir, &wanted.choice, true, write_slowest, &wanted)
+                       : CT_EXIT_USAGE;
+  }
+  ct_view_choice_free(&wanted.choice);
+  return code;
+}
+
+const struct ct_command ct_command_slowest = {
+    .name = "slowest",
+    .summary = "the slowest calls of a function, with what they called",
+    .synopsis = "[OPTION]... FUNCTION [DIR]",
+    .about = "Shows the slowest calls of the functions that match in the trace in DIR (default\n" CT_DEFAULT_TRACE
+             "), each with the tree of what it called.\n",
+    .options = options,
+    .operands = CT_COMPLETE_PATTERN " " CT_COMPLETE_TRACE,
+    .run = run,
+};

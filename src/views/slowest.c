@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The slowest calls; see <contrail/slowest.h>. The first pass keeps the best so far in a heap whose root is the least of
+ * them; the second one is a replay of their threads (call_tree.c).
+ */
+#include <contrail/slowest.h>
+
+#include "base/json.h"
+#include "base/sized.h"
+#include "views/call_tree.h"
+#include "views/filter.h"
+#include "views/reading.h"
+#include "views/report.h"
+#include "views/warnings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct candidate {
+  uint64_t key; /* ticks that it is chosen by */
+  uint64_t ordinal, enter_tsc;
+  uint32_t thread, fn;
+};
+
+struct slowest {
+  const struct ct_slowest_options *options;
+  struct ct_trace *trace;
+  FILE *out;
+  struct ct_view_names names;
+  struct ct_view_reading reading;
+  struct candidate *heap;
+  size_t count, limit;
+  uint64_t passed_over; /* calls of which it is not known how long they took */
+  uint32_t *tids;
+  struct ct_call_trees trees;
+};
+
+/* ---- the first pass ---- */
+
+/* a comes before b in the list. */
+static bool
+is_before(const struct candidate *a, const struct candidate *b)
+{
+  if (a->key != b->key) {
+    return a->key > b->key;
+  }
+  if (a->enter_tsc != b->enter_tsc) {
+    return a->enter_tsc < b->enter_tsc;
+  }
+  return a->thread != b->thread ? a->thread < b->thread : a->ordinal < b->ordinal;
+}
+
+static void
+sift_down(struct slowest *slowest, size_t at)
+{
+  for (;;) {
+    size_t last = at;
+    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < slowest->count; child++) {
+      last = is_before(&slowest->heap[last], &slowest->heap[child]) ? child : last;
+    }
+    if (last == at) {
+      return;
+    }
+    struct candidate kept = slowest->heap[at];
+    slowest->heap[at] = slowest->heap[last];
+    slowest->heap[last] = kept;
+    at = last;
+  }
+}
+
+static void
+offer(struct slowest *slowest, const struct candidate *candidate)
+{
+  if (slowest->count == slowest->limit) {
+    if (is_before(candidate, &slowest->heap[0])) {
+      slowest->heap[0] = *candidate;
+      sift_down(slowest, 0);
+    }
+    return;
+  }
+  slowest->heap[slowest->count++] = *candidate;
+  for (size_t i = slowest->count / 2; i-- > 0;) {
+    sift_down(slowest, i);
+  }
+}
+
+static bool
+has_duration(const struct ct_span *span)
+{
+  return (span->uncertain & CT_SPAN_UNCERTAIN) == 0 && span->end != CT_SPAN_SWITCHED && span->end != CT_SPAN_LOST &&
+         span->end != CT_SPAN_UNSEEN && span->ordinal != CT_NO_ORDINAL;
+}
+
+static int
+add_spans(void *arg, const struct ct_span *spans, size_t count)
+{
+  struct slowest *slowest = arg;
+  for (const struct ct_span *span = spans; span != spans + count; span++) {
+    bool is_call = span->end != CT_SPAN_POINT && span->end != CT_SPAN_COUNTED && span->end != CT_SPAN_ORPHAN;
+    if (!is_call || !ct_filter_has_function(slowest->reading.chooses, span->fn)) {
+      continue;
+    }
+    if (!has_duration(span)) {
+      slowest->passed_over++;
+      continue;
+    }
+    struct candidate candidate = {.key = slowest->options->by_off ? span->off_ticks : span->duration_ticks,
+                                  .ordinal = span->ordinal,
+                                  .enter_tsc = span->enter_tsc,
+                                  .thread = span->thread,
+                                  .fn = span->fn};
+    offer(slowest, &candidate);
+  }
+  return 0;
+}
+
+static int
+compare_candidates(const void *a, const void *b)
+{
+  return is_before(a, b) ? -1 : 1;
+}
+
+static int
+find_calls(struct slowest *slowest, struct ct_diag *diag)
+{
+  const struct ct_slowest_options *options = slowest->options;
+  slowest->limit = options->count != 0 ? options->count : CT_SLOWEST_DEFAULT;
+  slowest->limit = slowest->limit < CT_SLOWEST_MAX ? slowest->limit : CT_SLOWEST_MAX;
+  slowest->heap = calloc(slowest->limit, sizeof(*slowest->heap));
+  if (slowest->heap == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
+  slowest->reading = (struct ct_view_reading){.trace = slowest->trace,
+                                              .filter = options->filter,
+                                              .time = options->time,
+                                              .names = &slowest->names,
+                                              .progress = &options->progress,
+                                              .arg = slowest,
+                                              .add = add_spans};
+  int rc = ct_view_read(&slowest->reading, diag);
+  if (rc == 0) {
+    qsort(slowest->heap, slowest->count, sizeof(*slowest->heap), compare_candidates);
+  }
+  return rc;
+}
+
+/* ---- the second ---- */
+
+static int
+make_trees(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  struct ct_call_trees *trees = &slowest->trees;
+  const struct ct_slowest_options *options = slowest->options;
+  slowest->tids = calloc(slowest->count + 1, sizeof(*slowest->tids));
+  trees->roots = calloc(slowest->count + 1, sizeof(*trees->roots));
+  if (slowest->tids == NULL || trees->roots == NULL ||
+      ct_lines_init(&trees->writer, slowest->trace, NULL, options->json) != 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
+  for (size_t i = 0; i < slowest->count; i++) {
+    const struct candidate *found = &slowest->heap[i];
+    slowest->tids[i] = ct_trace_thread(slowest->trace, found->thread)->tid;
+    trees->roots[i] = (struct ct_tree_root){.thread = found->thread, .ordinal = found->ordinal, .inside_of = SIZE_MAX};
+    trees->roots[i].id = ct_span_id_in(slowest->trace, found->thread, found->ordinal);
+  }
+  trees->trace = slowest->trace;
+  trees->root_count = slowest->count;
+  trees->levels = options->depth;
+  /* Shorter than that in nanoseconds: ticks that are fewer. */
+  for (uint64_t bit = 1ull << 62; bit != 0 && options->min_ns != 0; bit >>= 1) {
+    if (ct_trace_ticks_ns(slowest->trace, trees->min_ticks + bit - 1) < options->min_ns) {
+      trees->min_ticks += bit;
+    }
+  }
+  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = slowest->tids, .tid_count = slowest->count};
+  struct ct_replay_options replay = {
+      .struct_size = sizeof(replay), .filter = &filter, .json = true, .no_output = true, .time = options->time};
+  struct replay_sink sink;
+  ct_call_trees_sink(trees, &sink);
+  return slowest->count != 0 ? ct_replay_chosen(slowest->trace, &replay, &sink, notes, diag) : 0;
+}
+
+/* ---- both outputs ---- */
+
+static const char *
+name_of(const struct slowest *slowest, uint32_t fn)
+{
+  const struct ct_trace_function *function = ct_trace_function(slowest->trace, fn);
+  return function != NULL ? function->name : "?";
+}
+
+static uint64_t
+since_start_ns(const struct slowest *slowest, uint64_t tsc)
+{
+  uint64_t ns = ct_trace_ns(slowest->trace, tsc), start = ct_trace_start_ns(slowest->trace);
+  return ns > start ? ns - start : 0;
+}
+
+static uint64_t
+ns_of(const struct slowest *slowest, uint64_t ticks)
+{
+  return ct_trace_ticks_ns(slowest->trace, ticks);
+}
+
+static const char *
+away_text(uint8_t reason)
+{
+  return reason == CT_AWAY_PREEMPTED ? "preempted" : reason == CT_AWAY_BLOCKED ? "blocked" : reason == CT_AWAY_ROOM ? "room" : "held";
+}
+
+/* Of a text for people: what the entry is. */
+static void
+put_what(const struct slowest *slowest, const struct ct_entry *entry)
+{
+  FILE *out = slowest->out;
+  switch (entry->kind) {
+  case CT_ENTRY_AWAY:
+    fprintf(out, entry->end == CT_AWAY_PREEMPTED || entry->end == CT_AWAY_BLOCKED ? "-- off: %s --" : "-- contrail's own: %s --",
+            away_text(entry->end));
+    return;
+  case CT_ENTRY_STACK:
+    fputs("-- on other stacks --", out);
+    return;
+  case CT_ENTRY_LOST:
+    fputs("-- events lost --", out);
+    return;
+  default:
+    break;
+  }
+  if (entry->text != NULL) {
+    ct_put_printable(out, entry->text, SIZE_MAX);
+    return;
+  }
+  const char *name = name_of(slowest, entry->fn);
+  ct_put_printable(out, name, SIZE_MAX);
+  fputs(strchr(name, '(') == NULL ? "()" : "", out);
+}
+
+/* ---- text ---- */
+
+enum { MAX_INDENT = 120 };
+
+static void
+put_columns(const struct slowest *slowest, const struct ct_entry *entry, const struct ct_entry *root, uint32_t level)
+{
+  char at[CT_DURATION_CHARS];
+  uint64_t since = entry->tsc > root->tsc ? entry->tsc - root->tsc : 0;
+  bool has_time = entry->kind != CT_ENTRY_POINT && entry->kind != CT_ENTRY_LOST;
+  fprintf(slowest->out, "%10s  ", ct_format_duration(at, ns_of(slowest, since)));
+  ct_report_put_time(slowest->out, has_time, ns_of(slowest, entry->ticks));
+  bool has_off = entry->off_ticks != 0 && entry->kind == CT_ENTRY_CALL;
+  if (has_off) {
+    ct_report_put_time(slowest->out, true, ns_of(slowest, entry->off_ticks));
+  } else {
+    fprintf(slowest->out, "%11s", "");
+  }
+  fprintf(slowest->out, "%*s", (int)(1 + 2 * (level < MAX_INDENT / 2 ? level : MAX_INDENT / 2)), "");
+}
+
+static void
+put_end(const struct slowest *slowest, const struct ct_entry *entry)
+{
+  FILE *out = slowest->out;
+  if (entry->result != NULL) {
+    ct_put_printable(out, entry->result, SIZE_MAX);
+  }
+  if (entry->end != CT_SPAN_RETURNED) {
+    fprintf(out, "  -- %s", ct_span_end_text((enum ct_span_end)entry->end));
+  }
+  if (entry->before) {
+    fputs("  -- entered before the trace begins", out);
+  }
+  if (entry->uncertain) {
+    fputs("  -- uncertain: events were lost meanwhile", out);
+  }
+}
+
+static void
+put_hidden(const struct slowest *slowest, const struct ct_entry *entry, uint32_t level)
+{
+  char count[CT_COUNT_CHARS];
+  if (entry->hidden_calls != 0) {
+    fprintf(slowest->out, "%10s  ", "");
+    ct_report_put_time(slowest->out, true, ns_of(slowest, entry->hidden_ticks));
+    fprintf(slowest->out, "%11s%*s... %s call%s not shown\n", "",
+            (int)(1 + 2 * (level < MAX_INDENT / 2 ? level : MAX_INDENT / 2)), "",
+            ct_format_count(count, entry->hidden_calls), entry->hidden_calls == 1 ? "" : "s");
+  }
+}
+
+/* At most CT_TREE_LEVELS_MAX deep, twice that with repetitions. */
+static void
+put_entry(const struct slowest *slowest, const struct ct_entry *entry, const struct ct_entry *root, uint32_t level,
+          bool is_example)
+{
+  FILE *out = slowest->out;
+  char text[CT_COUNT_CHARS];
+  put_columns(slowest, entry, root, level);
+  fputs(is_example ? "slowest: " : "", out);
+  put_what(slowest, entry);
+  if (entry->count > 1) {
+    fprintf(out, " x %s", ct_format_count(text, entry->count));
+    if (entry->max_ticks != 0) {
+      fprintf(out, ", max %s", ct_format_duration(text, ns_of(slowest, entry->max_ticks)));
+    }
+    putc('\n', out);
+    if (entry->slowest != NULL && (entry->slowest->inside != 0 || entry->slowest->entry_count != 0)) {
+      put_entry(slowest, entry->slowest, root, level + 1, true);
+    }
+    return;
+  }
+  if (entry->kind == CT_ENTRY_CALL) {
+    put_end(slowest, entry);
+  }
+  putc('\n', out);
+  for (uint32_t i = 0; i < entry->entry_count; i++) {
+    put_entry(slowest, entry->entries[i], root, level + 1, false);
+  }
+  put_hidden(slowest, entry, level + 1);
+}
+
+static void
+put_heading(const struct slowest *slowest, size_t i)
+{
+  const struct candidate *found = &slowest->heap[i];
+  const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
+  uint64_t ns = since_start_ns(slowest, found->enter_tsc);
+  char text[CT_DURATION_CHARS];
+  fprintf(slowest->out, "%s%zu: ", i == 0 ? "" : "\n", i + 1);
+  ct_put_printable(slowest->out, name_of(slowest, found->fn), SIZE_MAX);
+  fprintf(slowest->out, "  %s%s, at %llu.%09llu s, thread ", slowest->options->by_off ? "off the processor for " : "",
+          ct_format_duration(text, ns_of(slowest, found->key)), (unsigned long long)(ns / 1000000000),
+          (unsigned long long)(ns % 1000000000));
+  ct_put_printable(slowest->out, thread->name, SIZE_MAX);
+  fprintf(slowest->out, "%s%u\n", thread->name[0] != '\0' ? "/" : "", thread->tid);
+}
+
+static void
+put_text(const struct slowest *slowest)
+{
+  FILE *out = slowest->out;
+  char text[CT_COUNT_CHARS];
+  ct_view_put_list(slowest->reading.warnings, "", out);
+  for (size_t i = 0; i < slowest->count; i++) {
+    const struct ct_tree_root *root = &slowest->trees.roots[i];
+    put_heading(slowest, i);
+    if (root->call != NULL) {
+      fprintf(out, "%10s  %10s %10s  calls\n", "after", "duration", "off");
+      put_entry(slowest, root->call, root->call, 0, false);
+    } else if (root->inside_of != SIZE_MAX) {
+      fprintf(out, "a call inside of number %zu\n", root->inside_of + 1);
+    }
+  }
+  if (slowest->count == 0) {
+    fputs("no calls\n", out);
+  }
+  if (slowest->passed_over != 0) {
+    fprintf(out, "\nnot among them: %s calls whose durations are not known (events were lost, stacks switched)\n",
+            ct_format_count(text, slowest->passed_over));
+  }
+}
+
+/* ---- JSON ---- */
+
+static json_t *
+id_json(uint64_t id)
+{
+  char text[32];
+  if (id >> 53 == 0) {
+    return id != 0 ? json_integer((json_int_t)id) : json_null();
+  }
+  snprintf(text, sizeof(text), "%llu", (unsigned long long)id);
+  return json_string(text);
+}
+
+/* Members that are text already: ,"args":["0x1"] */
+static void
+put_values(json_t *json, const char *members)
+{
+  char *text = NULL;
+  if (members == NULL || members[0] != ',' || asprintf(&text, "{%s}", members + 1) < 0) {
+    return;
+  }
+  json_t *values = json_loads(text, 0, NULL);
+  json_object_update_missing(json, values);
+  json_decref(values);
+  free(text);
+}
+
+static json_t *
+entry_json(const struct slowest *slowest, const struct ct_entry *entry)
+{
+  static const char *const kinds[] = {[CT_ENTRY_CALL] = "call",
+                                      [CT_ENTRY_POINT] = "point",
+                                      [CT_ENTRY_AWAY] = "away",
+                                      [CT_ENTRY_STACK] = "other stacks",
+                                      [CT_ENTRY_LOST] = "lost"};
+  bool is_call = entry->kind == CT_ENTRY_CALL, is_repetition = is_call && entry->count > 1;
+  json_t *json = json_object();
+  json_object_set_new(json, "kind", json_string(is_repetition ? "repetition" : kinds[entry->kind]));
+  if (is_call || entry->kind == CT_ENTRY_POINT) {
+    const struct ct_trace_function *function = ct_trace_function(slowest->trace, entry->fn);
+    json_object_set_new(json, "name", ct_json_string(name_of(slowest, entry->fn)));
+    json_object_set_new(
+        json, "module",
+        ct_json_string(ct_trace_module_name(slowest->trace, function != NULL ? function->module : UINT32_MAX)));
+  }
+  ct_json_put(json, "ts_ns", since_start_ns(slowest, entry->tsc));
+  if (entry->kind != CT_ENTRY_POINT && entry->kind != CT_ENTRY_LOST) {
+    ct_json_put(json, is_call && !is_repetition ? "duration_ns" : "total_ns", ns_of(slowest, entry->ticks));
+  }
+  if (is_call) {
+    ct_json_put(json, "off_ns", ns_of(slowest, entry->off_ticks));
+    ct_json_put(json, "inside", entry->inside);
+  }
+  if (!is_call || is_repetition) {
+    ct_json_put(json, "count", entry->count);
+    ct_json_put(json, "max_ns", ns_of(slowest, entry->max_ticks));
+  }
+  if (entry->kind == CT_ENTRY_AWAY) {
+    json_object_set_new(json, "reason", json_string(away_text(entry->end)));
+  }
+  if (is_repetition) {
+    json_object_set_new(json, "slowest", entry_json(slowest, entry->slowest));
+  } else if (is_call) {
+    json_object_set_new(json, "id", id_json(entry->id));
+    json_object_set_new(json, "reason", json_string(ct_span_end_text((enum ct_span_end)entry->end)));
+    if (entry->before) {
+      json_object_set_new(json, "entered_before", json_true());
+    }
+    put_values(json, entry->text);
+    put_values(json, entry->result);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < entry->entry_count; i++) {
+      json_array_append_new(list, entry_json(slowest, entry->entries[i]));
+    }
+    json_object_set_new(json, "calls", list);
+    json_object_set_new(json, "hidden", json_pack("{s:I, s:I}", "calls", (json_int_t)entry->hidden_calls, "total_ns",
+                                                  (json_int_t)ns_of(slowest, entry->hidden_ticks)));
+  }
+  return json;
+}
+
+static int
+put_json(const struct slowest *slowest)
+{
+  fputs("{\"warnings\":", slowest->out);
+  int rc = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
+  fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[", slowest->options->by_off ? "off" : "duration",
+          (unsigned long long)slowest->passed_over);
+  for (size_t i = 0; i < slowest->count && rc == 0; i++) {
+    const struct ct_tree_root *root = &slowest->trees.roots[i];
+    const struct candidate *found = &slowest->heap[i];
+    const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
+    json_t *json = json_pack("{s:o, s:o, s:I, s:o, s:I}", "id", id_json(root->id), "name",
+                             ct_json_string(name_of(slowest, found->fn)), "tid", (json_int_t)thread->tid, "thread",
+                             ct_json_string(thread->name), "ts_ns",
+                             (json_int_t)since_start_ns(slowest, found->enter_tsc));
+    ct_json_put(json, slowest->options->by_off ? "off_ns" : "duration_ns", ns_of(slowest, found->key));
+    bool is_inside = root->call == NULL && root->inside_of != SIZE_MAX;
+    json_object_set_new(json, "inside_of",
+                        is_inside ? id_json(slowest->trees.roots[root->inside_of].id) : json_null());
+    json_object_set_new(json, "tree", root->call != NULL ? entry_json(slowest, root->call) : json_null());
+    fputs(i == 0 ? "\n" : ",\n", slowest->out);
+    rc = ct_report_put_json(slowest->out, json);
+  }
+  fputs("]}\n", slowest->out);
+  return rc;
+}
+
+static int
+write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  int rc = find_calls(slowest, diag);
+  rc = rc == 0 ? make_trees(slowest, notes, diag) : rc;
+  if (rc != 0) {
+    return rc;
+  }
+  if (slowest->options->json) {
+    rc = put_json(slowest);
+  } else {
+    put_text(slowest);
+  }
+  if (rc == 0 && (fflush(slowest->out) != 0 || ferror(slowest->out))) {
+    rc = CT_EIO;
+  }
+  notes->shown = slowest->count;
+  notes->damaged_threads = slowest->reading.notes.damaged_threads;
+  notes->first_damaged_tid = slowest->reading.notes.first_damaged_tid;
+  return rc == 0 ? 0 : ct_fail(diag, rc, "cannot write the calls: %s", rc == CT_EIO ? strerror(errno) : ct_err_text(rc));
+}
+
+int
+ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given, FILE *out, struct ct_view_notes *notes,
+                 struct ct_diag *diag)
+{
+  struct ct_slowest_options options;
+  struct ct_view_notes own = {0};
+  struct ct_filter filter;
+  struct slowest slowest = {.options = &options, .trace = trace, .out = out};
+  int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  options.filter = &filter;
+  if (rc == 0) {
+    rc = write_slowest(&slowest, &own, diag);
+  }
+  ct_call_trees_destroy(&slowest.trees);
+  ct_view_reading_destroy(&slowest.reading);
+  ct_view_names_destroy(&slowest.names);
+  free(slowest.trees.roots);
+  free(slowest.heap);
+  free(slowest.tids);
+  return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
+}
