@@ -66,6 +66,7 @@ GROUPS = {
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
+    "check": Group(["check.py"]),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "programs": Group(["programs.py"]),

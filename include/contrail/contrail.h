@@ -7,6 +7,7 @@
 #define CONTRAIL_H
 
 #include <contrail/cache.h>
+#include <contrail/check.h>
 #include <contrail/control.h>
 #include <contrail/cost.h>
 #include <contrail/error.h>

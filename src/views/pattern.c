@@ -149,6 +149,12 @@ ct_view_pattern_has_place(const struct ct_view_pattern *pattern, const struct ct
   return pattern->place.glob == NULL || (file != NULL && ct_source_glob_matches(&pattern->place, file));
 }
 
+bool
+ct_view_pattern_owns_module(const struct ct_view_pattern *pattern, uint32_t module)
+{
+  return module_matches(pattern, pattern->owner, module);
+}
+
 static bool
 name_matches(struct ct_view_pattern *pattern, const char *name, size_t length)
 {

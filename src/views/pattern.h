@@ -37,5 +37,7 @@ void ct_view_pattern_destroy(struct ct_view_pattern *pattern); /* accepts a zero
  */
 bool ct_view_pattern_has_function(struct ct_view_pattern *pattern, const struct ct_trace_function *fn);
 bool ct_view_pattern_has_place(const struct ct_view_pattern *pattern, const struct ct_trace_function *fn);
+/* Whether functions of the module may match --function, by the MODULE! before it. */
+bool ct_view_pattern_owns_module(const struct ct_view_pattern *pattern, uint32_t module);
 
 #endif
