@@ -67,6 +67,7 @@ GROUPS = {
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
     "check": Group(["check.py"]),
+    "diff": Group(["diff.py"], "alone"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
     "programs": Group(["programs.py"]),

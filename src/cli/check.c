@@ -52,15 +52,15 @@ struct view {
 };
 
 static int
-write_checks(void *context, struct ct_trace *trace, const struct ct_view_progress *progress, FILE *out,
-             struct ct_view_notes *notes, struct ct_diag *diag)
+write_checks(void *context, struct ct_trace *trace, const struct ct_filter *filter,
+             const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   struct view *view = context;
   const struct ct_view_choice *choice = &view->wanted->choice;
   struct ct_check_options check = {
       .struct_size = sizeof(check),
-      .tids = choice->tids.tids,
-      .tid_count = choice->tids.count,
+      .tids = filter->tids,
+      .tid_count = filter->tid_count,
       .workers = WORKERS,
       .json = choice->json,
       .time = choice->time,

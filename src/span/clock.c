@@ -83,6 +83,7 @@ ct_span_clock_event(struct ct_span_clock *clock, const struct ct_event *event)
   case CT_EV_AWAY: /* what it takes is taken from the time until the next event */
     if (event->reason == CT_AWAY_PREEMPTED || event->reason == CT_AWAY_BLOCKED) {
       take_off(clock, event->enter_tsc, event->enter_tsc + event->value);
+      clock->preempted += event->reason == CT_AWAY_PREEMPTED ? event->value : 0;
     } else if (event->reason == CT_AWAY_ROOM || event->reason == CT_AWAY_HELD) {
       take_own(clock, event->enter_tsc, event->enter_tsc + event->value);
     }

@@ -31,6 +31,7 @@ struct ct_span_clock {
   int64_t value, point, sampled, passed_over;
   int64_t debt_max;
   uint64_t off_since, off_until; /* readings: the last interval off the processor ... */
+  uint64_t preempted;            /* of that time, how long it could have run */
   uint64_t own_until;            /* ... and the end of the last one that was contrail's own */
   bool in_gap;                   /* events were lost since gap_since */
   uint64_t gap_since, gap_ticks; /* a reading; all gaps together */

@@ -259,6 +259,24 @@ ct_histogram_add_many(struct ct_histogram *h, unsigned number, uint64_t n)
 }
 
 void
+ct_histogram_each_value(const struct ct_histogram *h, void (*take)(void *arg, uint64_t value, uint64_t count), void *arg)
+{
+  uint16_t logged[CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS] = {0};
+  for (uint64_t i = 0; !h->is_spread && i < h->count; i++) {
+    logged[h->log[i]]++;
+  }
+  for (unsigned block = 0; block < CT_HISTOGRAM_BLOCKS; block++) {
+    for (unsigned bucket = 0; bucket < CT_HISTOGRAM_BUCKETS && (!h->is_spread || h->slot[block] != 0); bucket++) {
+      uint64_t count = h->is_spread ? h->counts[(h->slot[block] - 1u) * CT_HISTOGRAM_BUCKETS + bucket]
+                                    : logged[block * CT_HISTOGRAM_BUCKETS + bucket];
+      if (count != 0) {
+        take(arg, bucket_value(block, bucket), count);
+      }
+    }
+  }
+}
+
+void
 ct_histogram_destroy(struct ct_histogram *h)
 {
   if (h->is_spread) {

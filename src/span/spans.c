@@ -695,6 +695,12 @@ ct_spans_gap_ticks(const struct ct_spans *spans)
 }
 
 uint64_t
+ct_spans_preempted(const struct ct_spans *spans)
+{
+  return spans->clock.preempted;
+}
+
+uint64_t
 ct_spans_offset(const struct ct_spans *spans)
 {
   return ct_cursor_offset(spans->cursor);

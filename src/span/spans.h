@@ -61,7 +61,9 @@ uint64_t ct_spans_lost(const struct ct_spans *spans);
  */
 uint64_t ct_spans_off_at_most(const struct ct_spans *spans, uint32_t fn);
 uint64_t ct_spans_gap_ticks(const struct ct_spans *spans); /* in which events were lost */
-uint64_t ct_spans_offset(const struct ct_spans *spans);    /* bytes of the thread's file */
+/* How long the thread was kept off the processor although it could have run. */
+uint64_t ct_spans_preempted(const struct ct_spans *spans);
+uint64_t ct_spans_offset(const struct ct_spans *spans); /* bytes of the thread's file */
 
 /*
  * Places in a stream: what the builder knows where a block begins, from which it goes on with the very same spans.

@@ -26,6 +26,7 @@
 #include "base/scopes.h"
 #include "base/sized.h"
 #include "target/inlined.h"
+#include "views/filter.h"
 #include "views/pattern.h"
 #include "views/report.h"
 #include "views/warnings.h"
@@ -213,7 +214,7 @@ find_inlined(const struct checking *checking, const char *text, struct answer *a
   }
   bool is_found = false;
   struct ct_view_pattern modules;
-  if (ct_view_pattern_init(&modules, checking->trace, text, NULL, NULL) != 0) {
+  if (ct_view_pattern_init(&modules, checking->trace, text, NULL, NULL, NULL) != 0) {
     ct_glob_free(pattern.glob);
     return false;
   }
@@ -240,7 +241,8 @@ say_unmatched(const struct checking *checking, const struct ct_check *check, str
   answer->result = CT_CHECK_UNANSWERED;
   if (!find_inlined(checking, check->pattern, answer)) {
     snprintf(answer->why, sizeof(answer->why), "no function of the trace matches");
-    ct_view_matches(checking->trace, check->pattern, NULL, answer->likely, LIKELY);
+    struct ct_filter filter = {.struct_size = sizeof(filter), .function = check->pattern};
+    ct_view_matches(checking->trace, &filter, answer->likely, LIKELY);
   }
 }
 
@@ -249,7 +251,7 @@ answer_field(const struct checking *checking, const struct ct_check *check, stru
 {
   struct ct_view_pattern pattern;
   struct ct_report_row row;
-  int code = ct_view_pattern_init(&pattern, checking->trace, check->pattern, NULL, diag);
+  int code = ct_view_pattern_init(&pattern, checking->trace, check->pattern, NULL, NULL, diag);
   if (code != 0) {
     return code;
   }
@@ -515,10 +517,16 @@ ct_checks_write(struct ct_trace *trace, const struct ct_checks *checks, const st
     return code;
   }
   struct checking checking = {.trace = trace, .options = &options};
+  struct ct_filter threads_of = {
+      .struct_size = sizeof(threads_of), .tids = options.tids, .tid_count = options.tid_count};
+  struct ct_filter filter;
+  code = ct_filter_take(&threads_of, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
   struct ct_report_options report = {
       .struct_size = sizeof(report),
-      .tids = options.tids,
-      .tid_count = options.tid_count,
+      .filter = &filter,
       .workers = options.workers,
       .time = options.time,
       .progress = options.progress,

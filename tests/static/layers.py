@@ -22,7 +22,10 @@ ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
 ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memory, not of what is hooked
 ALLOWED["span"] = {"base", "trace"}
-          }
+ALLOWED["index"] = {"base", "trace", "span"}
+ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
+ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
@@ -31,7 +34,7 @@ PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "p
           "select": "select", "rule": "select",
           "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "view": "views", "report": "views",
           "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
-          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views"}
+          "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views"}
 # Whom the freestanding agent may ask.
 AGENT_HEADERS = {"stddef.h", "stdint.h", "stdatomic.h", "stdbool.h", "linux/futex.h", "linux/time_types.h", "linux/mman.h",
                  "asm/unistd.h", "asm/unistd_64.h", "asm/prctl.h", "asm/mman.h", "linux/types.h", "immintrin.h"}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* contrail diff: what has changed between two traces, beyond noise. */
+#include "cli/view.h"
+
+#include <contrail/diff.h>
+#include <contrail/trace.h>
+
+#include "cli/progress.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { DEFAULT_ROWS = 30 };
+
+/* What the options choose. */
+struct wanted {
+  struct ct_view_choice choice;
+  enum ct_diff_sort sort;
+  uint64_t limit;
+  bool is_limited, all, family;
+};
+
+static const char *const sort_names[] = {
+    [CT_DIFF_SELF] = "self", [CT_DIFF_TOTAL] = "total", [CT_DIFF_CALLS] = "calls", [CT_DIFF_P50] = "p50",
+    [CT_DIFF_P95] = "p95",   [CT_DIFF_P99] = "p99",     [CT_DIFF_NAME] = "name",
+};
+
+static int
+apply_sort(const struct ct_applied *applied)
+{
+  for (size_t i = 0; i < sizeof(sort_names) / sizeof(sort_names[0]); i++) {
+    if (strcmp(applied->value, sort_names[i]) == 0) {
+      *(enum ct_diff_sort *)applied->member = (enum ct_diff_sort)i;
+      return CT_EXIT_OK;
+    }
+  }
+  return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
+}
+
+static int
+apply_limit(const struct ct_applied *applied)
+{
+  struct wanted *wanted = applied->member;
+  if (!ct_parse_number(applied->value, UINT64_MAX, &wanted->limit)) {
+    return ct_usage_error(applied->command, "'%s' is not a number of functions", applied->value);
+  }
+  wanted->is_limited = true;
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    {.name = "sort",
+     .letter = 's',
+     .argument = "KEY",
+     .help = "by the change of self (default), total, calls, p50, p95 or p99, or by name",
+     .values = "self total calls p50 p95 p99 name",
+     .apply = apply_sort,
+     .offset = offsetof(struct wanted, sort)},
+    {.name = "limit",
+     .letter = 'n',
+     .argument = "N",
+     .help = "at most N functions, 0 for all (default 30; all with --json)",
+     .apply = apply_limit},
+    {.name = "all",
+     .help = "the functions too that differ by no more than noise",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, all)},
+    CT_OPTION_FUNCTION(struct wanted, choice, "only functions that a pattern of record --trace matches"),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    {.name = "family",
+     .help = "of the processes that were followed (record --follow) too",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, family)},
+    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
+    CT_OPTIONS_END,
+};
+
+static int
+show(const struct wanted *wanted, struct ct_trace_view traces[2])
+{
+  struct ct_view_notes notes = {.struct_size = sizeof(notes)};
+  struct ct_diag diag = {""};
+  struct ct_progress line;
+  ct_progress_start(&line, "reading the traces");
+  struct ct_diff_options diff = {
+      .struct_size = sizeof(diff),
+      .sort = wanted->sort,
+      .before_tids = traces[0].filter.tids,
+      .after_tids = traces[1].filter.tids,
+      .before_tid_count = traces[0].filter.tid_count,
+      .after_tid_count = traces[1].filter.tid_count,
+      .function_glob = wanted->choice.filter.function,
+      .module_glob = wanted->choice.filter.module,
+      .limit = wanted->is_limited || wanted->choice.json ? wanted->limit : DEFAULT_ROWS,
+      .all = wanted->all,
+      .family = wanted->family,
+      .json = wanted->choice.json,
+      .time = wanted->choice.time,
+      .progress = {ct_progress_update, ct_progress_end, &line},
+  };
+  int code = ct_diff_write(traces[0].trace, traces[1].trace, &diff, stdout, &notes, &diag);
+  ct_progress_end(&line);
+  return ct_finish_view(&ct_command_diff, code, &notes, &diag);
+}
+
+static int
+run(int argc, char **argv)
+{
+  struct wanted wanted = {.sort = CT_DIFF_SELF};
+  struct ct_trace_view traces[2] = {{0}, {0}};
+  int code = ct_parse(&ct_command_diff, argc, argv, &wanted);
+  if (code != -1) {
+    return code;
+  }
+  if (argc - optind != 2) {
+    return ct_usage_error(&ct_command_diff, "two traces are compared, and %d %s given", argc - optind,
+                          argc - optind == 1 ? "is" : "are");
+  }
+  code = ct_open_trace_form(&ct_command_diff, argv[optind], &wanted.choice, &traces[0]);
+  code = code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.choice, &traces[1]) : code;
+  code = code == CT_EXIT_OK ? show(&wanted, traces) : code;
+  ct_trace_close(traces[0].trace);
+  ct_trace_close(traces[1].trace);
+  return code;
+}
+
+const struct ct_command ct_command_diff = {
+    .name = "diff",
+    .summary = "what has changed between two traces, beyond noise",
+    .synopsis = "[OPTION]... BEFORE AFTER",
+    .about = "Compares calls and times per function of the traces in BEFORE and AFTER, and shows what differs by\n"
+             "more than chance makes of it, with functions that are new or have vanished.\n",
+    .options = options,
+    .operands = CT_COMPLETE_TRACE,
+    .run = run,
+};

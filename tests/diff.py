@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""contrail diff: its numbers against those of the report; that a trace does not differ from itself, nor two runs of a
+program from each other; that a planted change is found, and comes first.
+
+    tests/diff.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+
+import harness
+from harness import case, expect, main
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define OWN __attribute__((noinline, noclone))
+OWN unsigned alpha(unsigned n) { unsigned s = n; for (int i = 0; i < 700; i++) { s = s * 31 + (s >> 3); } return s; }
+OWN unsigned beta(unsigned n) { unsigned s = n; for (int i = 0; i < WORK; i++) { s = s * 33 + (s >> 5); } return s; }
+OWN unsigned delta(unsigned n) { unsigned s = n; for (int i = 0; i < 2000; i++) { s = s * 35 + (s >> 7); } return s; }
+#ifdef NEW
+OWN unsigned fresh(unsigned n) { __asm__ volatile(""); return n * 3; }
+#else
+OWN unsigned stale(unsigned n) { __asm__ volatile(""); return n * 3; }
+#define fresh stale
+#endif
+#define STEADY(N) OWN unsigned steady##N(unsigned n) { unsigned s = n; for (int i = 0; i < 200 * N; i++) { s = s * 37 + (s >> N); } return s; }
+STEADY(1) STEADY(2) STEADY(3) STEADY(4) STEADY(5) STEADY(6) STEADY(7) STEADY(8)
+OWN unsigned steady(unsigned n)
+{
+  return steady1(n) + steady2(n) + steady3(n) + steady4(n) + steady5(n) + steady6(n) + steady7(n) + steady8(n);
+}
+OWN unsigned turn(unsigned n) { return alpha(n) + beta(n) + delta(n) + steady(n); }
+int main(void)
+{
+  unsigned s = fresh(1);
+  for (int i = 0; i < TURNS; i++) { s += turn(i); }
+  for (int i = 0; i < CHILDREN; i++) { if (fork() == 0) { for (int k = 0; k < 100; k++) { s += alpha(k); } _exit(s == 1); } }
+  while (wait(NULL) > 0) { }
+  printf("%u\n", s);
+  return 0;
+}
+"""
+KEYS = ("calls", "self_ns", "total_ns", "avg_ns", "p50_ns", "p95_ns", "p99_ns")
+
+
+class Scene(harness.Scene):
+    def traced(self, name, *options, work=1000, turns=5000, new=False, children=0):
+        """A trace of the program, so compiled."""
+        self.write("program.c", PROGRAM)
+        os.makedirs(self.path("bin" + name))
+        program = self.path("bin" + name, "program" + name)
+        self.run("gcc", "-O2", "-g", f"-DWORK={work}", f"-DTURNS={turns}", f"-DCHILDREN={children}", *(["-DNEW"] if new else []),
+                 "-o", program, self.path("program.c"))
+        self.run(self.contrail, "record", "-q", "-o", self.path(name), *options, "--", program)
+        return self.path(name)
+
+    def recorded(self, name, *words):
+        self.run(self.contrail, "record", "-q", "-o", self.path(name), "--", *words)
+        return self.path(name)
+
+    def diff(self, *words):
+        return json.loads(self.run(self.contrail, "diff", "--json", *words))
+
+
+def states(diff, *wanted):
+    return {row["name"]: row for row in diff["functions"] if row["state"] in wanted}
+
+
+@case
+def with_itself(scene):
+    """Nothing differs, whatever the times are made of."""
+    trace = scene.traced("a")
+    for options in ([], ["--time", "cpu"], ["--raw"], ["--all"]):
+        diff = scene.diff(*options, trace, trace)
+        expect(set(name for name, count in diff["counts"].items() if count) == {"same"}, diff["counts"])
+        expect(len(diff["functions"]) == (diff["counts"]["same"] if options == ["--all"] else 0), "rows")
+    shown = scene.run(scene.contrail, "diff", trace, trace)
+    expect("nothing has changed beyond noise" in shown, shown)
+
+
+@case
+def as_the_report(scene):
+    """The numbers of both sides are the report's."""
+    traces = scene.traced("a"), scene.traced("b", work=1300, new=True)
+    for options in ([], ["--time", "cpu"], ["--module", "libc*"], ["--function", "[abd]*"]):
+        diff = scene.diff("--all", *options, *traces)
+        for side, trace in zip(("before", "after"), traces):
+            report = json.loads(scene.run(scene.contrail, "report", "--json", *options, trace))["functions"]
+            sums = {}
+            for row in report:
+                sums.setdefault((row["name"], row["module"].partition(".so")[0]), []).append(row)
+            rows = [(row, row[side]) for row in diff["functions"] if row[side]]
+            expect(len(rows) == len(sums) > 2, f"{options} {side}: {len(rows)} functions, the report has {len(sums)}")
+            for row, numbers in rows:
+                module = os.path.basename(trace) if row["module"].startswith("program") else None
+                found = sums[row["name"], "program" + module if module else row["module"].partition(".so")[0]]
+                expect(sum(one["calls"] for one in found) == numbers["calls"], f"{numbers} {found}")
+                expect(len(found) > 1 or all(found[0][key] == numbers[key] for key in KEYS), f"{options} {side}: {numbers} {found}")
+
+
+@case
+def planted(scene):
+    """A tenth more work in one function of a program, whose file has another name: found, and first."""
+    traces = scene.traced("a"), scene.traced("b", work=1100)
+    diff = scene.diff(*traces)
+    expect(diff["functions"] and diff["functions"][0]["name"] == "beta", diff["functions"][:2])
+    row = diff["functions"][0]
+    expect(row["state"] == "changed" and 1.03 < row["typical_factor"] < 1.3, row)
+    expect(len(states(diff, "changed")) <= 2, states(diff, "changed"))
+    back = scene.diff(*reversed(traces))
+    expect(back["functions"][0]["name"] == "beta" and 0.75 < back["functions"][0]["typical_factor"] < 0.97, back["functions"][:2])
+    shown = scene.run(scene.contrail, "diff", *traces)
+    expect("beta" in shown and "a typical call's self" in shown, shown)
+
+
+@case
+def new_and_vanished(scene):
+    """And more calls of all."""
+    diff = scene.diff(scene.traced("a"), scene.traced("b", new=True, turns=6000))
+    expect(set(states(diff, "new")) == {"fresh"} and set(states(diff, "vanished")) == {"stale"}, diff["functions"])
+    changed = states(diff, "changed")
+    for name in ("alpha", "beta", "delta", "turn"):
+        expect(changed[name]["calls_changed"] and changed[name]["calls_change"] == 1000, changed.get(name))
+    names = [row["name"] for row in scene.diff("--sort", "name", scene.path("a"), scene.path("b"))["functions"]]
+    expect(names == sorted(names) and len(names) >= 6, names)
+    expect(len(scene.diff("--limit", "2", scene.path("a"), scene.path("b"))["functions"]) == 2, "--limit")
+
+
+@case
+def two_runs(scene):
+    """Pairs of runs of real programs: next to nothing has changed."""
+    programs = {"ls": ["/bin/ls", "-lR", "/usr/include/linux"], "perl": ["perl", "-e", "$h{$_ % 97} .= 'x' for 1..5000; print 1"],
+                "sort": ["sort", "-n", scene.write("numbers", "\n".join(str(n * 7919 % 10007) for n in range(10007)))]}
+    pairs = functions = changed = 0
+    seen = []
+    for name, words in programs.items():
+        for turn in range(2):
+            traces = [scene.recorded(f"{name}.{turn}.{side}", *words) for side in "ab"]
+            diff = scene.diff("--time", "cpu", *traces)
+            pairs, functions = pairs + 1, functions + sum(diff["counts"].values())
+            changed += diff["counts"]["changed"]
+            seen += [row["name"] for row in states(diff, "changed").values()]
+    expect(functions > 1000 and changed <= functions / 200, f"{changed} of {functions} functions in {pairs} pairs: {seen}")
+    return f"{changed} of {functions} functions in {pairs} pairs"
+
+
+@case
+def family(scene):
+    """Of all processes: the children's calls are in it with --family alone."""
+    traces = [scene.traced(name, "--follow", children=count, turns=50) for name, count in (("a", 2), ("b", 8))]
+    alone, whole = (scene.diff("--all", *options, *traces) for options in ([], ["--family"]))
+    calls = [[states(diff, *diff["counts"])["alpha"][side]["calls"] for side in ("before", "after")] for diff in (alone, whole)]
+    expect(calls == [[50, 50], [250, 850]], calls)
+    expect(whole["after"]["processes"] == 9 and states(whole, "changed")["alpha"]["calls_changed"], whole["after"])
+
+
+@case
+def not_comparable(scene):
+    """Sampled calls are no numbers to compare; functions without times have calls."""
+    plain = scene.traced("a", "--mode", "light", "--trace", "alpha", "--trace", "beta", "--no-sampling")
+    sampled = scene.traced("b", "--mode", "light", "--trace", "alpha", "--trace", "beta", "--sample", "16")
+    diff = scene.diff("--all", plain, sampled)
+    expect(states(diff, "not known").keys() >= {"alpha", "beta"}, diff["functions"])
+    more = scene.traced("c", "--mode", "light", "--trace", "alpha", "--trace", "beta", "--no-sampling", turns=9000)
+    row = states(scene.diff(plain, more), "changed")["alpha"]
+    expect(row["calls_change"] == 4000 and row["self_change_ns"] is None, row)
+    expect("cannot be compared" in scene.run(scene.contrail, "diff", plain, sampled), "not said")
+
+
+@case
+def wrong_usage(scene):
+    trace = scene.traced("a", turns=10)
+    for words, status in (([trace], 2), ([trace, trace, trace], 2), (["--sort", "x", trace, trace], 2),
+                          ([trace, scene.path("none")], 1), (["--function", "[", trace, trace], 2)):
+        result = scene.execute(scene.contrail, "diff", *words)
+        expect(result.returncode == status and result.stderr and not result.stdout, f"{words}: {result}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
