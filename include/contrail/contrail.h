@@ -28,6 +28,7 @@
 #include <contrail/session.h>
 #include <contrail/slowest.h>
 #include <contrail/span.h>
+#include <contrail/sql.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
 #include <contrail/version.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The slowest calls of the functions that are chosen, each with the tree of all that it called: a first pass over the trace
- * finds them, a second one, over their threads, makes the trees. Times are those of report and replay.
+ * The slowest calls of the functions that are chosen, each with the tree of all that it called: a first pass over the
+ * trace finds them, a second one, over their threads, makes the trees. Times are those of report and replay.
  *
  * What a call has called more than four times becomes one entry, with the number of these calls, their total and the
- * slowest of them with its own tree. So the memory that a tree needs depends on what was called, and not on how often; beyond
- * 50,000 calls shown the innermost ones are counted only.
+ * slowest of them with its own tree. So the memory that a tree needs depends on what was called, and not on how often;
+ * beyond 50,000 calls shown the innermost ones are counted only.
  */
 #ifndef CONTRAIL_SLOWEST_H
 #define CONTRAIL_SLOWEST_H

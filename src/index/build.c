@@ -288,11 +288,11 @@ put_functions(struct reading *r, struct ct_span_bytes *bytes)
   return code;
 }
 
-/* Too many spans are kept whole: from now on only longer ones. */
+/* Too many spans of a granule are kept whole, and of all: from now on only longer ones. */
 static void
-bound_long_spans(struct ct_index_thread *thread)
+bound_long_spans(struct ct_index_thread *thread, uint64_t long_bytes, uint64_t block_bytes)
 {
-  if (thread->long_bytes > LONG_FREE && thread->long_bytes > thread->payload_bytes / LONG_SHARE) {
+  if (thread->long_bytes > LONG_FREE && long_bytes > block_bytes / LONG_SHARE && thread->long_ticks < UINT64_MAX / 4) {
     thread->long_ticks *= 2;
   }
 }
@@ -329,8 +329,8 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   r->thread->payload_bytes += bytes;
   r->per_block = (g->function_bytes + g->long_bytes) / (g->blocks + 1) + 1;
   r->block_bytes = bytes / (g->blocks + 1) + 1;
+  bound_long_spans(r->thread, r->long_spans.size, bytes);
   r->long_spans.size = 0;
-  bound_long_spans(r->thread);
   struct job *job = r->worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
   if (r->worker->reports_progress && job->progress->update != NULL) {

@@ -80,6 +80,7 @@ struct ct_scan_filter {
   uint32_t least_depth, most_depth;
   uint64_t longest; /* 0: all, in the order of their ends; else only so many, the longest ones, those first */
   bool with_others; /* ORPHAN and COUNTED too */
+  bool no_points;   /* calls that have an end only */
 };
 #define CT_SCAN_FILTER_ALL                                                                                             \
   (struct ct_scan_filter)                                                                                              \

@@ -314,7 +314,7 @@ fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
          s->end_tsc >= f->end_from &&
          (f->functions == NULL || f->functions[s->fn < fn_count ? s->fn : fn_count] != 0) &&
          (!f->has_id || s->ordinal == f->ordinal) && (!f->has_parent || s->parent_ordinal == f->parent_ordinal) &&
-         (!is_other || f->with_others);
+         (!is_other || f->with_others) && (!f->no_points || s->end != CT_SPAN_POINT);
 }
 
 /* Begins with a target: its spans come from its list of those that are kept whole, or from its blocks. */

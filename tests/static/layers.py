@@ -25,14 +25,15 @@ ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
-ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export"}  # their public headers only
+ALLOWED["sql"] = {"base", "trace", "span", "index", "export"}
+ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
     ALLOWED[layer].add("agent")                  # the head of the agent's image
 # The folder of each header of include/contrail.
 PUBLIC = {"version": "base", "error": "base", "text": "base", "cost": "base", "plan": "plan", "cache": "plan", "exclude": "select",
           "select": "select", "rule": "select",
-          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "view": "views", "report": "views",
+          "session": "record", "control": "control", "trace": "trace", "recover": "trace", "span": "span", "sql": "sql", "view": "views", "report": "views",
           "export": "export", "replay": "views", "filter": "views", "info": "views", "output": "views",
           "hot_functions": "views", "graph": "views", "slowest": "views", "check": "views", "diff": "views"}
 # Whom the freestanding agent may ask.

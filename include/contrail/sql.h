@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SQL over traces: SQLite, whose tables are read out of the traces by their index. docs/sql.md has the tables.
+ *
+ *   struct ct_sql *sql;
+ *   if (ct_sql_open(&options, &sql, &diag) == 0 && ct_sql_add(sql, "contrail.out", &diag) == 0)
+ *     ct_sql_run(sql, "SELECT name, calls FROM functions ORDER BY calls DESC LIMIT 5", stdout, &result, &diag);
+ *
+ * Nothing is written, and no other file is opened. One thread at a time, but for ct_sql_interrupt.
+ */
+#ifndef CONTRAIL_SQL_H
+#define CONTRAIL_SQL_H
+
+#include <contrail/error.h>
+#include <contrail/span.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum ct_sql_format {
+  CT_SQL_TABLE = 0,
+  CT_SQL_CSV = 1,
+  CT_SQL_JSON = 2, /* an array of objects; integers beyond 2^53 as text */
+};
+
+struct ct_sql_options {
+  size_t struct_size;
+  enum ct_sql_format format;
+  uint64_t limit;      /* rows shown; 0: all */
+  uint64_t timeout_ms; /* of one query; 0: none */
+  unsigned width;      /* TABLE: lines are cut to so many columns; 0: never */
+  unsigned workers;    /* threads to make an index with; 0: one */
+  struct ct_view_progress progress;
+};
+
+struct ct_sql; /* opaque */
+/* *out goes to ct_sql_close. */
+int ct_sql_open(const struct ct_sql_options *options, struct ct_sql **out, struct ct_diag *diag);
+void ct_sql_close(struct ct_sql *sql); /* accepts NULL */
+/* One more trace, with the processes that were followed from its own; at most 64. As ct_trace_open. */
+int ct_sql_add(struct ct_sql *sql, const char *dir, struct ct_diag *diag);
+
+struct ct_sql_result {
+  size_t struct_size;
+  uint64_t rows;    /* shown */
+  bool more;        /* there are more than the limit */
+  bool interrupted; /* by ct_sql_interrupt or the timeout */
+};
+/* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
+ * CT_ENOMEM. */
+int ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag);
+/* True when the text ends with a whole statement. */
+bool ct_sql_is_whole(const char *text);
+/* Ends the query that runs. From any thread or signal handler. */
+void ct_sql_interrupt(struct ct_sql *sql);
+/* The nth name that a query may have, table or column, for completion; NULL: there are no more. */
+const char *ct_sql_word(size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * contrail sql: questions to traces. Without a query on a terminal it asks for them, with history and completion
+ * (libedit).
+ */
+#include "cli/progress.h"
+#include "cli/view.h"
+
+#include <contrail/sql.h>
+
+#include <editline/readline.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TERMINAL_ROWS = 100, WORKERS = 2, HISTORY_LINES = 1000 };
+
+struct wanted {
+  bool json, csv, is_limited;
+  uint64_t limit, timeout_s;
+};
+
+static struct ct_sql *database; /* for the signal handler and the completion, which get no argument */
+
+static int
+apply_rows(const struct ct_applied *applied)
+{
+  struct wanted *wanted = applied->member;
+  if (!ct_parse_number(applied->value, UINT64_MAX, &wanted->limit)) {
+    return ct_usage_error(applied->command, "'%s' is not a number of rows", applied->value);
+  }
+  wanted->is_limited = true;
+  return CT_EXIT_OK;
+}
+
+static const struct ct_option options[] = {
+    CT_OPTION_JSON(struct wanted, json, "as an array of objects"),
+    {.name = "csv",
+     .help = "as comma separated values",
+     .against = "json",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, csv)},
+    {.name = "limit",
+     .letter = 'n',
+     .argument = "N",
+     .help = "at most N rows of each query, 0 for all (default 100 on a terminal; else all)",
+     .apply = apply_rows},
+    {.name = "timeout",
+     .argument = "SECONDS",
+     .help = "end a query that takes longer",
+     .least = 1,
+     .most = UINT32_MAX,
+     .apply = ct_apply_count64,
+     .offset = offsetof(struct wanted, timeout_s)},
+    CT_OPTIONS_END,
+};
+
+static void
+interrupt(int signal)
+{
+  (void)signal;
+  if (database != NULL) {
+    ct_sql_interrupt(database);
+  }
+}
+
+/* One text of statements: its rows, and what is to be said of them. */
+static int
+run_query(const char *text)
+{
+  struct ct_sql_result result = {.struct_size = sizeof(result)};
+  struct ct_diag diag = {""};
+  int code = ct_sql_run(database, text, stdout, &result, &diag);
+  if (code != 0) {
+    return ct_command_failed(&ct_command_sql, "%s", diag.text);
+  }
+  if (result.more) {
+    fflush(stdout);
+    fprintf(stderr, "... and more rows; --limit 0 shows all\n");
+  }
+  return CT_EXIT_OK;
+}
+
+/* ---- asking ---- */
+
+static char *
+next_word(const char *begun, int state)
+{
+  static size_t at;
+  const char *word;
+  if (state == 0) {
+    at = 0;
+  }
+  while ((word = ct_sql_word(at)) != NULL) {
+    at++;
+    if (strncasecmp(word, begun, strlen(begun)) == 0) {
+      return strdup(word);
+    }
+  }
+  return NULL;
+}
+
+static char **
+complete_word(const char *text, int start, int end)
+{
+  (void)start;
+  (void)end;
+  rl_attempted_completion_over = 1;
+  return rl_completion_matches(text, next_word);
+}
+
+/* The file of the history, in the user's state directory; false: there is none. */
+static bool
+history_path(char *path, size_t size)
+{
+  const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+  int n = state != NULL && state[0] == '/' ? snprintf(path, size, "%s/contrail", state)
+          : home != NULL                   ? snprintf(path, size, "%s/.local/state/contrail", home)
+                                           : -1;
+  if (n < 0 || (size_t)n + sizeof("/sql_history") > size || (mkdir(path, 0700) != 0 && errno != EEXIST)) {
+    return false;
+  }
+  strcat(path, "/sql_history");
+  return true;
+}
+
+static int
+ask(void)
+{
+  char path[PATH_MAX], *line, *text = NULL;
+  size_t length = 0;
+  bool has_history = history_path(path, sizeof(path));
+  using_history();
+  stifle_history(HISTORY_LINES);
+  if (has_history) {
+    read_history(path);
+  }
+  rl_attempted_completion_function = complete_word;
+  fputs("Tables: spans events functions threads processes modules edges histogram windows output crash. Ctrl-D ends.\n",
+        stderr);
+  while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
+    size_t bytes = strlen(line);
+    char *more = realloc(text, length + bytes + 2);
+    if (more == NULL) {
+      free(line);
+      break;
+    }
+    text = more;
+    memcpy(text + length, line, bytes);
+    text[length + bytes] = '\n';
+    text[length += bytes + 1] = '\0';
+    free(line);
+    if (strspn(text, " \t\n") == length) {
+      length = 0;
+    } else if (ct_sql_is_whole(text)) {
+      text[strcspn(text, "\n")] = bytes + 1 == length ? '\0' : '\n';
+      add_history(text);
+      run_query(text);
+      length = 0;
+    }
+  }
+  putc('\n', stdout);
+  if (has_history) {
+    write_history(path);
+    chmod(path, 0600);
+  }
+  free(text);
+  return CT_EXIT_OK;
+}
+
+/* Statements from standard input. */
+static int
+run_input(void)
+{
+  char *text = NULL;
+  size_t size = 0;
+  ssize_t length = getdelim(&text, &size, '\0', stdin);
+  int code = length > 0 ? run_query(text) : CT_EXIT_OK;
+  free(text);
+  return code;
+}
+
+/* ---- the command ---- */
+
+static bool
+is_trace(const char *name)
+{
+  struct stat st;
+  return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* All operands but a last one that is no directory are traces; that is the query, if there is one. */
+static int
+add_traces(int argc, char **argv, const char **query)
+{
+  struct ct_diag diag = {""};
+  int end = argc;
+  *query = NULL;
+  if (argc - optind > 1 && !is_trace(argv[argc - 1])) {
+    *query = argv[--end];
+  } else if (argc - optind == 1 && !is_trace(argv[optind]) && strpbrk(argv[optind], " \n;") != NULL) {
+    *query = argv[--end];
+  }
+  if (end == optind) {
+    return ct_sql_add(database, CT_DEFAULT_TRACE, &diag) == 0 ? CT_EXIT_OK
+                                                              : ct_command_failed(&ct_command_sql, "%s", diag.text);
+  }
+  for (int i = optind; i < end; i++) {
+    if (ct_sql_add(database, argv[i], &diag) != 0) {
+      return ct_command_failed(&ct_command_sql, "%s", diag.text);
+    }
+  }
+  return CT_EXIT_OK;
+}
+
+static int
+run(int argc, char **argv)
+{
+  struct wanted wanted = {.json = false};
+  int code = ct_parse(&ct_command_sql, argc, argv, &wanted);
+  if (code != -1) {
+    return code;
+  }
+  struct ct_progress line;
+  struct ct_diag diag = {""};
+  struct ct_sql_options sql = {
+      .struct_size = sizeof(sql),
+      .format = wanted.json  ? CT_SQL_JSON
+                : wanted.csv ? CT_SQL_CSV
+                             : CT_SQL_TABLE,
+      .limit = wanted.is_limited       ? wanted.limit
+               : isatty(STDOUT_FILENO) ? TERMINAL_ROWS
+                                       : 0,
+      .timeout_ms = wanted.timeout_s * 1000,
+      .workers = WORKERS,
+      .progress = {ct_progress_update, ct_progress_end, &line},
+  };
+  ct_progress_start(&line, "making the index");
+  if (ct_sql_open(&sql, &database, &diag) != 0) {
+    return ct_command_failed(&ct_command_sql, "%s", diag.text);
+  }
+  const char *query;
+  code = add_traces(argc, argv, &query);
+  if (code == CT_EXIT_OK) {
+    signal(SIGINT, interrupt);
+    code = query != NULL ? run_query(query) : isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? ask() : run_input();
+    signal(SIGINT, SIG_DFL);
+  }
+  ct_progress_end(&line);
+  struct ct_sql *closing = database;
+  database = NULL;
+  ct_sql_close(closing);
+  return code;
+}
+
+const struct ct_command ct_command_sql = {
+    .name = "sql",
+    .summary = "ask traces questions in SQL",
+    .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
+    .about =
+        "Tables of the traces (default " CT_DEFAULT_TRACE
+        ") and of the processes that were followed, for SQLite's SQL:\n"
+        "spans, functions, edges, threads, events and more (docs/sql.md). Times are in ns. Without a query it asks\n"
+        "for them on a terminal, and reads them from standard input else. Nothing is written.\n",
+    .options = options,
+    .operands = CT_COMPLETE_TRACE,
+    .run = run,
+};

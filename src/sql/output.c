@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* The rows of a statement: as a table, CSV (RFC 4180), or a JSON array of objects. */
+#include "sql/sql_internal.h"
+
+#include "base/error.h"
+
+#include <contrail/text.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLE = 500, CELL_MAX = 60 }; /* rows that the widths of a table's columns are made from */
+
+struct printer {
+  struct ct_sql *sql;
+  sqlite3_stmt *statement;
+  FILE *out;
+  int columns;
+  uint64_t rows;
+  char ***kept; /* TABLE: rows until their widths are known; a cell NULL: none */
+  size_t kept_count;
+  int *widths;
+  bool *numbers;
+  bool failed; /* no memory */
+};
+
+static bool
+is_number(const struct printer *p, int column)
+{
+  int type = sqlite3_column_type(p->statement, column);
+  return type == SQLITE_INTEGER || type == SQLITE_FLOAT;
+}
+
+/* ---- CSV, JSON ---- */
+
+static void
+put_csv(FILE *out, const char *text)
+{
+  if (text == NULL) {
+    return;
+  }
+  if (strpbrk(text, ",\"\r\n") == NULL) {
+    fputs(text, out);
+    return;
+  }
+  putc('"', out);
+  for (; *text != '\0'; text++) {
+    if (*text == '"') {
+      putc('"', out);
+    }
+    putc(*text, out);
+  }
+  putc('"', out);
+}
+
+static void
+put_csv_row(const struct printer *p, bool names)
+{
+  for (int i = 0; i < p->columns; i++) {
+    fputs(i == 0 ? "" : ",", p->out);
+    put_csv(p->out, names ? sqlite3_column_name(p->statement, i) : (const char *)sqlite3_column_text(p->statement, i));
+  }
+  fputs("\r\n", p->out);
+}
+
+static json_t *
+json_cell(const struct printer *p, int column)
+{
+  sqlite3_int64 number = sqlite3_column_int64(p->statement, column);
+  switch (sqlite3_column_type(p->statement, column)) {
+  case SQLITE_NULL:
+    return json_null();
+  case SQLITE_FLOAT:
+    return json_real(sqlite3_column_double(p->statement, column));
+  case SQLITE_INTEGER:
+    if (number < 1ll << 53 && number > -(1ll << 53)) {
+      return json_integer(number);
+    }
+    break;
+  default:
+    break;
+  }
+  char *text = ct_utf8_copy((const char *)sqlite3_column_text(p->statement, column));
+  json_t *string = text != NULL ? json_string(text) : NULL;
+  free(text);
+  return string;
+}
+
+static void
+put_json_row(struct printer *p)
+{
+  json_t *object = json_object();
+  for (int i = 0; i < p->columns; i++) {
+    p->failed |= json_object_set_new(object, sqlite3_column_name(p->statement, i), json_cell(p, i)) != 0;
+  }
+  fputs(p->rows == 0 ? "\n" : ",\n", p->out);
+  json_dumpf(object, p->out, JSON_COMPACT);
+  json_decref(object);
+}
+
+/* ---- table ---- */
+
+/* So many columns of a terminal, nearly: a character each. */
+static int
+width_of(const char *text)
+{
+  int width = 0;
+  for (; *text != '\0'; text++) {
+    width += ((unsigned char)*text & 0xc0) != 0x80;
+  }
+  return width;
+}
+
+/* Integers that are counts are easier to read in groups; ids are not to be changed. */
+static char *
+cell_text(const struct printer *p, int column)
+{
+  const char *text = (const char *)sqlite3_column_text(p->statement, column);
+  char *copy = text != NULL ? strdup(text) : NULL;
+  if (copy != NULL) {
+    ct_make_printable(copy);
+  }
+  return copy;
+}
+
+static void
+put_cell(const struct printer *p, int column, const char *text)
+{
+  bool is_last = column + 1 == p->columns;
+  int room = p->widths[column], width = width_of(text);
+  int padding = room > width ? room - width : 0;
+  if (p->numbers[column]) {
+    fprintf(p->out, "%*s", padding, "");
+  }
+  if (width > CELL_MAX && !is_last) {
+    int bytes = 0;
+    for (int seen = 0; text[bytes] != '\0' && seen < CELL_MAX - 3; bytes++) {
+      seen += ((unsigned char)text[bytes] & 0xc0) != 0x80;
+    }
+    fprintf(p->out, "%.*s...", bytes, text);
+  } else {
+    fputs(text, p->out);
+  }
+  if (!is_last) {
+    fprintf(p->out, "%*s", p->numbers[column] ? 2 : padding + 2, "");
+  }
+}
+
+static void
+put_table_line(const struct printer *p, char *const *cells)
+{
+  for (int i = 0; i < p->columns; i++) {
+    put_cell(p, i, cells[i] != NULL ? cells[i] : "");
+  }
+  putc('\n', p->out);
+}
+
+static void
+free_cells(char **cells, int columns)
+{
+  for (int i = 0; cells != NULL && i < columns; i++) {
+    free(cells[i]);
+  }
+  free(cells);
+}
+
+/* The head, and the rows so far. */
+static void
+flush_table(struct printer *p)
+{
+  if (p->kept == NULL) {
+    return;
+  }
+  for (int i = 0; i < p->columns; i++) {
+    p->widths[i] = width_of(sqlite3_column_name(p->statement, i));
+    for (size_t row = 0; row < p->kept_count; row++) {
+      int width = p->kept[row][i] != NULL ? width_of(p->kept[row][i]) : 0;
+      width = width > CELL_MAX ? CELL_MAX : width;
+      p->widths[i] = width > p->widths[i] ? width : p->widths[i];
+    }
+  }
+  for (int i = 0; i < p->columns; i++) {
+    put_cell(p, i, sqlite3_column_name(p->statement, i));
+  }
+  putc('\n', p->out);
+  for (size_t row = 0; row < p->kept_count; row++) {
+    put_table_line(p, p->kept[row]);
+    free_cells(p->kept[row], p->columns);
+  }
+  free(p->kept);
+  p->kept = NULL;
+}
+
+static void
+put_table_row(struct printer *p)
+{
+  char **cells = calloc((size_t)p->columns + 1, sizeof(*cells));
+  if (cells == NULL) {
+    p->failed = true;
+    return;
+  }
+  for (int i = 0; i < p->columns; i++) {
+    cells[i] = cell_text(p, i);
+    p->numbers[i] |= is_number(p, i);
+  }
+  if (p->kept != NULL && p->kept_count < SAMPLE) {
+    p->kept[p->kept_count++] = cells;
+    return;
+  }
+  flush_table(p);
+  put_table_line(p, cells);
+  free_cells(cells, p->columns);
+}
+
+/* ---- all ---- */
+
+static void
+begin(struct printer *p)
+{
+  enum ct_sql_format format = p->sql->options.format;
+  p->columns = sqlite3_column_count(p->statement);
+  if (format == CT_SQL_CSV && p->columns != 0) {
+    put_csv_row(p, true);
+  } else if (format == CT_SQL_JSON) {
+    putc('[', p->out);
+  } else if (p->columns != 0) {
+    p->widths = calloc((size_t)p->columns, sizeof(*p->widths));
+    p->numbers = calloc((size_t)p->columns, sizeof(*p->numbers));
+    p->kept = calloc(SAMPLE, sizeof(*p->kept));
+    p->failed = p->widths == NULL || p->numbers == NULL || p->kept == NULL;
+  }
+}
+
+static void
+put_row(struct printer *p)
+{
+  switch (p->sql->options.format) {
+  case CT_SQL_CSV:
+    put_csv_row(p, false);
+    break;
+  case CT_SQL_JSON:
+    put_json_row(p);
+    break;
+  default:
+    put_table_row(p);
+    break;
+  }
+  p->rows++;
+}
+
+static void
+end(struct printer *p)
+{
+  if (p->sql->options.format == CT_SQL_JSON) {
+    fputs(p->rows == 0 ? "]\n" : "\n]\n", p->out);
+  } else if (p->sql->options.format == CT_SQL_TABLE && p->columns != 0 && !p->failed) {
+    flush_table(p);
+  }
+  free(p->widths);
+  free(p->numbers);
+}
+
+int
+ct_sql_print(struct ct_sql *sql, sqlite3_stmt *statement, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
+{
+  struct printer p = {.sql = sql, .statement = statement, .out = out};
+  int step = SQLITE_ROW;
+  begin(&p);
+  while (!p.failed && !ferror(out) && (step = sqlite3_step(statement)) == SQLITE_ROW) {
+    if (sql->options.limit != 0 && p.rows == sql->options.limit) {
+      result->more = true;
+      break;
+    }
+    put_row(&p);
+  }
+  if (sql->options.progress.finish != NULL) {
+    sql->options.progress.finish(sql->options.progress.arg);
+  }
+  end(&p);
+  result->rows += p.rows;
+  if (fflush(out) != 0 || ferror(out)) {
+    return ct_fail(diag, CT_EIO, "cannot write the rows: %s", strerror(errno));
+  }
+  if (p.failed || step == SQLITE_NOMEM) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the rows");
+  }
+  if (step == SQLITE_INTERRUPT) {
+    result->interrupted = true;
+    return sql->timed_out ? ct_fail(diag, CT_EINVAL, "the query took longer than --timeout allows")
+                          : ct_fail(diag, CT_EINVAL, "interrupted");
+  }
+  return step == SQLITE_ROW || step == SQLITE_DONE ? 0 : ct_fail(diag, CT_EINVAL, "%s", sqlite3_errmsg(sql->db));
+}

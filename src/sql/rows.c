@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* Virtual tables whose rows have numbers: what a query asks of them is the row with a number, or all. */
+#include "sql/sql_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rows_table {
+  sqlite3_vtab base;
+  struct ct_sql *sql;
+  const struct ct_sql_rows *rows;
+};
+
+struct rows_cursor {
+  sqlite3_vtab_cursor base;
+  size_t source;
+  uint64_t row, count; /* of the source */
+  int64_t rowid;
+  bool single;
+};
+
+static struct rows_table *
+table_of(sqlite3_vtab_cursor *cursor)
+{
+  return (struct rows_table *)cursor->pVtab;
+}
+
+struct registration {
+  struct ct_sql *sql;
+  const struct ct_sql_rows *rows;
+};
+
+static int
+rows_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out, char **error)
+{
+  (void)argc;
+  (void)argv;
+  (void)error;
+  const struct registration *registration = aux;
+  char *text = sqlite3_mprintf("CREATE TABLE x(%s)", registration->rows->columns);
+  struct rows_table *table = calloc(1, sizeof(*table));
+  int code = text == NULL || table == NULL ? SQLITE_NOMEM : sqlite3_declare_vtab(db, text);
+  sqlite3_free(text);
+  if (code != SQLITE_OK) {
+    free(table);
+    return code;
+  }
+  table->sql = registration->sql;
+  table->rows = registration->rows;
+  *out = &table->base;
+  return SQLITE_OK;
+}
+
+static int
+rows_disconnect(sqlite3_vtab *table)
+{
+  free(table);
+  return SQLITE_OK;
+}
+
+/* The first column is the row's number. */
+static int
+rows_best(sqlite3_vtab *table, sqlite3_index_info *info)
+{
+  (void)table;
+  info->estimatedCost = 100000;
+  info->estimatedRows = 10000;
+  for (int i = 0; i < info->nConstraint; i++) {
+    if (info->aConstraint[i].usable && info->aConstraint[i].op == SQLITE_INDEX_CONSTRAINT_EQ &&
+        info->aConstraint[i].iColumn <= 0) {
+      info->aConstraintUsage[i].argvIndex = 1;
+      info->idxNum = 1;
+      info->estimatedCost = 1;
+      info->estimatedRows = 1;
+      info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
+      break;
+    }
+  }
+  return SQLITE_OK;
+}
+
+static int
+rows_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out)
+{
+  (void)table;
+  struct rows_cursor *cursor = calloc(1, sizeof(*cursor));
+  *out = cursor != NULL ? &cursor->base : NULL;
+  return cursor != NULL ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int
+rows_close(sqlite3_vtab_cursor *cursor)
+{
+  free(cursor);
+  return SQLITE_OK;
+}
+
+static int
+failed(struct rows_table *table)
+{
+  sqlite3_free(table->base.zErrMsg);
+  table->base.zErrMsg = sqlite3_mprintf("%s", table->sql->diag.text);
+  return SQLITE_ERROR;
+}
+
+/* At the first row of the next source that has any, from cursor->source on. */
+static int
+find_source(struct rows_cursor *cursor)
+{
+  struct rows_table *table = table_of(&cursor->base);
+  for (; cursor->source < table->sql->source_count; cursor->source++) {
+    int64_t count = table->rows->count(table->sql, &table->sql->sources[cursor->source]);
+    if (count < 0) {
+      return failed(table);
+    }
+    cursor->count = (uint64_t)count;
+    cursor->row = 0;
+    if (count != 0) {
+      return SQLITE_OK;
+    }
+  }
+  return SQLITE_OK;
+}
+
+static int
+rows_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sqlite3_value **argv)
+{
+  (void)text;
+  struct rows_cursor *cursor = (struct rows_cursor *)base;
+  struct ct_sql *sql = table_of(base)->sql;
+  cursor->source = 0;
+  cursor->rowid = 0;
+  cursor->single = plan == 1 && argc == 1;
+  int code = find_source(cursor);
+  if (code != SQLITE_OK || !cursor->single) {
+    return code;
+  }
+  sqlite3_int64 wanted = sqlite3_value_int64(argv[0]);
+  if (sqlite3_value_type(argv[0]) != SQLITE_INTEGER || wanted < 0) {
+    cursor->source = sql->source_count;
+    return SQLITE_OK;
+  }
+  cursor->rowid = wanted;
+  uint64_t rest = (uint64_t)wanted;
+  while (cursor->source < sql->source_count && rest >= cursor->count) {
+    rest -= cursor->count;
+    cursor->source++;
+    if ((code = find_source(cursor)) != SQLITE_OK) {
+      return code;
+    }
+  }
+  cursor->row = rest;
+  return SQLITE_OK;
+}
+
+static int
+rows_next(sqlite3_vtab_cursor *base)
+{
+  struct rows_cursor *cursor = (struct rows_cursor *)base;
+  cursor->rowid++;
+  if (cursor->single) {
+    cursor->source = table_of(base)->sql->source_count;
+    return SQLITE_OK;
+  }
+  if (++cursor->row < cursor->count) {
+    return SQLITE_OK;
+  }
+  cursor->source++;
+  return find_source(cursor);
+}
+
+static int
+rows_eof(sqlite3_vtab_cursor *base)
+{
+  return ((struct rows_cursor *)base)->source >= table_of(base)->sql->source_count;
+}
+
+static int
+rows_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
+{
+  struct rows_cursor *cursor = (struct rows_cursor *)base;
+  struct rows_table *table = table_of(base);
+  if (column == 0) {
+    sqlite3_result_int64(out, cursor->rowid);
+  } else {
+    table->rows->column(table->sql, &table->sql->sources[cursor->source], cursor->row, column, out);
+  }
+  return SQLITE_OK;
+}
+
+static int
+rows_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
+{
+  *rowid = ((struct rows_cursor *)base)->rowid;
+  return SQLITE_OK;
+}
+
+static const sqlite3_module rows_module = {
+    .iVersion = 1,
+    .xConnect = rows_connect,
+    .xBestIndex = rows_best,
+    .xDisconnect = rows_disconnect,
+    .xOpen = rows_open,
+    .xClose = rows_close,
+    .xFilter = rows_filter,
+    .xNext = rows_next,
+    .xEof = rows_eof,
+    .xColumn = rows_column,
+    .xRowid = rows_rowid,
+};
+
+int
+ct_sql_rows_register(struct ct_sql *sql)
+{
+  for (const struct ct_sql_rows *rows = ct_sql_rows_tables; rows->name != NULL; rows++) {
+    struct registration *registration = malloc(sizeof(*registration));
+    if (registration == NULL) {
+      return CT_ENOMEM;
+    }
+    *registration = (struct registration){sql, rows};
+    if (sqlite3_create_module_v2(sql->db, rows->name, &rows_module, registration, free) != SQLITE_OK) {
+      return CT_ENOMEM;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of spans: a scan of the index for each source. What of a WHERE can be asked of the index is (by the letters
+ * of the plan); SQLite looks at every row again. ORDER BY duration DESC with a LIMIT is the index's too, where all of
+ * the WHERE is exact there.
+ */
+#include "sql/sql_internal.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  C_ID,
+  C_PARENT,
+  C_THREAD,
+  C_TID,
+  C_PROCESS,
+  C_FUNCTION,
+  C_FUNCTION_ID,
+  C_MODULE,
+  C_CALLER,
+  C_START,
+  C_END,
+  C_DURATION,
+  C_SELF,
+  C_OFF,
+  C_DEPTH,
+  C_REASON,
+  C_STACK,
+  C_CALLS,
+  C_FLAGS,
+};
+const char *const ct_sql_spans_columns =
+    "id INTEGER, parent_id INTEGER, thread INTEGER, tid INTEGER, process INTEGER, function TEXT, function_id INTEGER, "
+    "module TEXT, caller TEXT, start INTEGER, \"end\" INTEGER, duration INTEGER, self INTEGER, off INTEGER, depth "
+    "INTEGER, reason TEXT, stack INTEGER, calls INTEGER, flags TEXT";
+
+/* What a letter of the plan stands for, each an argument of xFilter. Exact: no row comes that SQLite would drop. */
+static const struct {
+  int column;
+  unsigned char op;
+  char letter;
+  bool exact;
+  double share; /* of the rows that are left, for SQLite's planner */
+} pushed[] = {
+    {C_ID, SQLITE_INDEX_CONSTRAINT_EQ, 'i', true, 1e-9},
+    {C_PARENT, SQLITE_INDEX_CONSTRAINT_EQ, 'p', true, 1e-7},
+    {C_THREAD, SQLITE_INDEX_CONSTRAINT_EQ, 't', true, 0.3},
+    {C_FUNCTION, SQLITE_INDEX_CONSTRAINT_EQ, 'n', true, 0.01},
+    {C_FUNCTION_ID, SQLITE_INDEX_CONSTRAINT_EQ, 'f', true, 0.01},
+    {C_START, SQLITE_INDEX_CONSTRAINT_GE, 's', false, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_GT, 's', false, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_LE, 'S', false, 0.3},
+    {C_START, SQLITE_INDEX_CONSTRAINT_LT, 'S', false, 0.3},
+    {C_END, SQLITE_INDEX_CONSTRAINT_GE, 'e', false, 0.3},
+    {C_END, SQLITE_INDEX_CONSTRAINT_GT, 'e', false, 0.3},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_GE, 'd', true, 0.05},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_GT, 'd', false, 0.05},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LE, 'D', false, 0.7},
+    {C_DURATION, SQLITE_INDEX_CONSTRAINT_LT, 'D', false, 0.7},
+    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_EQ, 'l', true, 0.1},
+    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_GE, 'm', false, 0.5},
+    {C_DEPTH, SQLITE_INDEX_CONSTRAINT_LE, 'M', false, 0.5},
+};
+enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]) };
+#define LIMIT_LETTER 'L'
+
+struct spans_table {
+  sqlite3_vtab base;
+  struct ct_sql *sql;
+};
+
+struct spans_cursor {
+  sqlite3_vtab_cursor base;
+  struct ct_sql *sql;
+  struct ct_scan_filter filter; /* but for what differs from source to source */
+  int64_t start_from, start_to, end_from;
+  bool has_start_from, has_start_to, has_end_from;
+  bool has_function; /* name, or function_id when it is NULL */
+  char *name;
+  int64_t function_id;
+  int64_t thread;             /* of the database; -1: any */
+  struct ct_span_place place; /* of the span, or of the parent */
+  bool is_empty;
+  int64_t least_ns;
+  bool has_least;
+  size_t source;
+  struct ct_scan *scan;
+  uint8_t *functions; /* of the source */
+  const struct ct_span *span;
+  int64_t row;
+  struct ct_span *merged; /* the longest of several sources, with where each is from */
+  uint32_t *merged_source;
+  size_t merged_count, merged_at;
+};
+
+static int
+spans_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out, char **error)
+{
+  (void)argc;
+  (void)argv;
+  (void)error;
+  char *text = sqlite3_mprintf("CREATE TABLE x(%s)", ct_sql_spans_columns);
+  struct spans_table *table = calloc(1, sizeof(*table));
+  int code = text == NULL || table == NULL ? SQLITE_NOMEM : sqlite3_declare_vtab(db, text);
+  sqlite3_free(text);
+  if (code != SQLITE_OK) {
+    free(table);
+    return code;
+  }
+  table->sql = aux;
+  *out = &table->base;
+  return SQLITE_OK;
+}
+
+static int
+spans_disconnect(sqlite3_vtab *table)
+{
+  free(table);
+  return SQLITE_OK;
+}
+
+static int
+find_pushed(const struct sqlite3_index_constraint *constraint)
+{
+  for (int i = 0; i < PUSHED; i++) {
+    if (pushed[i].column == constraint->iColumn && pushed[i].op == constraint->op) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+static int
+spans_best(sqlite3_vtab *base, sqlite3_index_info *info)
+{
+  (void)base;
+  char letters[PUSHED + 2];
+  int count = 0, limit = -1;
+  bool exact = true, has_offset = false;
+  double rows = 1e8;
+  for (int i = 0; i < info->nConstraint; i++) {
+    const struct sqlite3_index_constraint *constraint = &info->aConstraint[i];
+    if (constraint->op == SQLITE_INDEX_CONSTRAINT_LIMIT) {
+      limit = constraint->usable ? i : -1;
+      continue;
+    }
+    has_offset |= constraint->op == SQLITE_INDEX_CONSTRAINT_OFFSET;
+    int at = constraint->usable ? find_pushed(constraint) : -1;
+    if (at < 0 || memchr(letters, pushed[at].letter, (size_t)count) != NULL) {
+      exact = exact && constraint->op == SQLITE_INDEX_CONSTRAINT_OFFSET;
+      continue;
+    }
+    exact = exact && pushed[at].exact;
+    letters[count++] = pushed[at].letter;
+    info->aConstraintUsage[i].argvIndex = count;
+    rows *= pushed[at].share;
+  }
+  bool by_duration = info->nOrderBy == 1 && info->aOrderBy[0].iColumn == C_DURATION && info->aOrderBy[0].desc;
+  if (by_duration && exact && limit >= 0 && !has_offset) {
+    letters[count++] = LIMIT_LETTER;
+    info->aConstraintUsage[limit].argvIndex = count;
+    info->orderByConsumed = 1;
+    rows *= 1e-3;
+  }
+  letters[count] = '\0';
+  info->idxStr = sqlite3_mprintf("%s", letters);
+  info->needToFreeIdxStr = 1;
+  info->estimatedRows = rows < 1 ? 1 : (sqlite3_int64)rows;
+  info->estimatedCost = rows < 1000 ? 1000 : rows;
+  return info->idxStr != NULL ? SQLITE_OK : SQLITE_NOMEM;
+}
+
+static int
+spans_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out)
+{
+  struct spans_cursor *cursor = calloc(1, sizeof(*cursor));
+  if (cursor == NULL) {
+    return SQLITE_NOMEM;
+  }
+  cursor->sql = ((struct spans_table *)base)->sql;
+  *out = &cursor->base;
+  return SQLITE_OK;
+}
+
+static void
+forget_query(struct spans_cursor *c)
+{
+  ct_scan_close(c->scan);
+  free(c->functions);
+  free(c->name);
+  free(c->merged);
+  free(c->merged_source);
+  sqlite3_vtab_cursor base = c->base;
+  struct ct_sql *sql = c->sql;
+  *c = (struct spans_cursor){.base = base, .sql = sql, .thread = -1, .filter = CT_SCAN_FILTER_ALL};
+}
+
+static int
+spans_close(sqlite3_vtab_cursor *base)
+{
+  forget_query((struct spans_cursor *)base);
+  free(base);
+  return SQLITE_OK;
+}
+
+/* ---- the query ---- */
+
+/* One argument of the plan. Values of another type than the column's match nothing. */
+static void
+take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
+{
+  int type = sqlite3_value_type(value);
+  if (letter == 'n') {
+    const char *name = type == SQLITE_TEXT ? (const char *)sqlite3_value_text(value) : NULL;
+    c->has_function = true;
+    c->name = name != NULL ? strdup(name) : NULL;
+    c->is_empty |= c->name == NULL;
+    return;
+  }
+  if (type != SQLITE_INTEGER && type != SQLITE_FLOAT) {
+    c->is_empty = true;
+    return;
+  }
+  sqlite3_int64 number = sqlite3_value_int64(value);
+  switch (letter) {
+  case 'i':
+  case 'p':
+    if (letter == 'i') {
+      c->filter.has_id = true;
+    } else {
+      c->filter.has_parent = true;
+    }
+    if (type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, &c->place)) {
+      c->is_empty = true;
+    }
+    break;
+  case 't':
+    c->thread = number;
+    c->is_empty |= number < 0 || type != SQLITE_INTEGER;
+    break;
+  case 'f':
+    c->has_function = true;
+    c->function_id = number;
+    break;
+  case 's':
+    c->has_start_from = true;
+    c->start_from = number;
+    break;
+  case 'S':
+    c->has_start_to = true;
+    c->start_to = number;
+    break;
+  case 'e':
+    c->has_end_from = true;
+    c->end_from = number;
+    break;
+  case 'd':
+    c->has_least = c->filter.no_points = true;
+    c->least_ns = type == SQLITE_FLOAT && sqlite3_value_double(value) > (double)number ? number + 1 : number;
+    break;
+  case 'D':
+    c->is_empty |= number < 0;
+    break; /* no use to the index: most spans are short */
+  case 'l':
+    c->filter.least_depth = c->filter.most_depth = number < 0 ? UINT32_MAX : (uint32_t)number;
+    c->is_empty |= number < 0 || number > UINT32_MAX || type != SQLITE_INTEGER;
+    break;
+  case 'm':
+    c->filter.least_depth = number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
+    break;
+  case 'M':
+    c->is_empty |= number < 0;
+    c->filter.most_depth = number > UINT32_MAX || number < 0 ? UINT32_MAX : (uint32_t)number;
+    break;
+  case LIMIT_LETTER:
+    c->is_empty |= number == 0;
+    c->filter.longest = number > 0 ? (uint64_t)number : UINT64_MAX / 2;
+    break;
+  default:
+    break;
+  }
+}
+
+/* The functions of the source that are asked for; false: none is. */
+static bool
+choose_functions(struct spans_cursor *c, struct ct_sql_source *source)
+{
+  uint32_t count = ct_trace_function_count(source->trace);
+  bool any = false;
+  free(c->functions);
+  c->functions = calloc((size_t)count + 1, 1);
+  for (uint32_t i = 0; c->functions != NULL && i < count; i++) {
+    const struct ct_trace_function *fn = ct_trace_function(source->trace, i);
+    bool chosen = c->name != NULL ? fn != NULL && strcmp(fn->name, c->name) == 0
+                                  : c->function_id == (int64_t)(source->function_base + i);
+    c->functions[i] = chosen;
+    any |= chosen;
+  }
+  return any;
+}
+
+/* A clock reading at, or just before, a time of the database. */
+static uint64_t
+tsc_of(const struct ct_sql_source *source, int64_t time)
+{
+  int64_t ns = (int64_t)source->start_ns + time;
+  uint64_t tsc = ct_trace_tsc(source->trace, ns > 0 ? (uint64_t)ns : 0);
+  return tsc > 8 ? tsc - 8 : 0;
+}
+
+/* The least duration in ticks that is shown as at least so many ns. */
+static uint64_t
+least_ticks(const struct ct_sql_source *source, int64_t ns)
+{
+  if (ns <= 0) {
+    return 0;
+  }
+  uint64_t low = 0, high = 1;
+  while (ct_trace_ticks_ns(source->trace, high) < (uint64_t)ns && high < UINT64_MAX / 4) {
+    high *= 2;
+  }
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (ct_trace_ticks_ns(source->trace, middle) < (uint64_t)ns) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return high;
+}
+
+static int
+failed(struct spans_cursor *c)
+{
+  sqlite3_vtab *table = c->base.pVtab;
+  sqlite3_free(table->zErrMsg);
+  table->zErrMsg = sqlite3_mprintf("%s", c->sql->diag.text);
+  return SQLITE_ERROR;
+}
+
+/* Begins the scan of a source; *begun: there is something to look for in it. */
+static int
+begin_source(struct spans_cursor *c, bool *begun)
+{
+  struct ct_sql_source *source = &c->sql->sources[c->source];
+  struct ct_scan_filter filter = c->filter;
+  *begun = false;
+  if (filter.has_id || filter.has_parent) {
+    if (c->place.trace != source->number || c->place.process != source->process) {
+      return SQLITE_OK;
+    }
+    filter.thread = c->place.thread;
+    filter.ordinal = filter.parent_ordinal = c->place.ordinal;
+  }
+  if (c->thread >= 0) {
+    uint64_t thread = (uint64_t)c->thread - source->thread_base;
+    if ((uint64_t)c->thread < source->thread_base || thread >= ct_trace_thread_count(source->trace) ||
+        ((filter.has_id || filter.has_parent) && thread != filter.thread)) {
+      return SQLITE_OK;
+    }
+    filter.has_thread = true;
+    filter.thread = (uint32_t)thread;
+  }
+  if (c->has_function) {
+    if (!choose_functions(c, source)) {
+      return SQLITE_OK;
+    }
+    filter.functions = c->functions;
+  }
+  filter.start_from = c->has_start_from ? tsc_of(source, c->start_from) : 0;
+  filter.start_to = c->has_start_to ? tsc_of(source, c->start_to) + 32 : UINT64_MAX;
+  filter.end_from = c->has_end_from ? tsc_of(source, c->end_from) : 0;
+  filter.least_ticks = c->has_least ? least_ticks(source, c->least_ns) : 0;
+  struct ct_index *index = ct_sql_index(c->sql, source);
+  if (index == NULL || ct_scan_open(index, &filter, &c->scan, &c->sql->diag) != 0) {
+    return failed(c);
+  }
+  *begun = true;
+  return SQLITE_OK;
+}
+
+/* The next span of this source or a later one. */
+static int
+advance(struct spans_cursor *c)
+{
+  c->span = NULL;
+  while (c->source < c->sql->source_count) {
+    bool begun = c->scan != NULL;
+    if (!begun) {
+      int code = begin_source(c, &begun);
+      if (code != SQLITE_OK) {
+        return code;
+      }
+    }
+    if (begun) {
+      int code = ct_scan_next(c->scan, &c->span);
+      if (code != 0) {
+        ct_fail(&c->sql->diag, code, "the trace or its index cannot be read: %s", ct_err_text(code));
+        return failed(c);
+      }
+      if (c->span != NULL) {
+        return SQLITE_OK;
+      }
+      ct_scan_close(c->scan);
+      c->scan = NULL;
+    }
+    c->source++;
+  }
+  return SQLITE_OK;
+}
+
+struct found {
+  struct ct_span span;
+  uint32_t source;
+  uint64_t ns;
+};
+
+static int
+compare_found(const void *a, const void *b)
+{
+  const struct found *x = a, *y = b;
+  return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+/* The longest of several sources: those of each, together. */
+static int
+merge_sources(struct spans_cursor *c)
+{
+  struct found *list = NULL;
+  size_t count = 0, capacity = 0;
+  int code;
+  while ((code = advance(c)) == SQLITE_OK && c->span != NULL) {
+    if (count == capacity) {
+      capacity = capacity == 0 ? 64 : capacity * 2;
+      struct found *more = reallocarray(list, capacity, sizeof(*list));
+      if (more == NULL) {
+        free(list);
+        return SQLITE_NOMEM;
+      }
+      list = more;
+    }
+    list[count++] = (struct found){*c->span, (uint32_t)c->source,
+                                   ct_trace_ticks_ns(c->sql->sources[c->source].trace, c->span->duration_ticks)};
+  }
+  if (count != 0) {
+    qsort(list, count, sizeof(*list), compare_found);
+  }
+  c->merged = malloc((count + 1) * sizeof(*c->merged));
+  c->merged_source = malloc((count + 1) * sizeof(*c->merged_source));
+  code = c->merged == NULL || c->merged_source == NULL ? SQLITE_NOMEM : code;
+  for (size_t i = 0; code == SQLITE_OK && i < count; i++) {
+    c->merged[i] = list[i].span;
+    c->merged_source[i] = list[i].source;
+  }
+  free(list);
+  c->merged_count = count < c->filter.longest ? count : c->filter.longest;
+  return code;
+}
+
+static void
+step_merged(struct spans_cursor *c)
+{
+  c->span = c->merged_at < c->merged_count ? &c->merged[c->merged_at] : NULL;
+  c->source = c->span != NULL ? c->merged_source[c->merged_at++] : c->sql->source_count;
+}
+
+static int
+spans_filter(sqlite3_vtab_cursor *base, int plan, const char *letters, int argc, sqlite3_value **argv)
+{
+  (void)plan;
+  struct spans_cursor *c = (struct spans_cursor *)base;
+  forget_query(c);
+  for (int i = 0; i < argc; i++) {
+    take_argument(c, letters[i], argv[i]);
+  }
+  if (c->is_empty) {
+    c->source = c->sql->source_count;
+    return SQLITE_OK;
+  }
+  if (c->filter.longest != 0 && c->sql->source_count > 1) {
+    int code = merge_sources(c);
+    step_merged(c);
+    return code;
+  }
+  return advance(c);
+}
+
+static int
+spans_next(sqlite3_vtab_cursor *base)
+{
+  struct spans_cursor *c = (struct spans_cursor *)base;
+  c->row++;
+  if (c->merged != NULL) {
+    step_merged(c);
+    return SQLITE_OK;
+  }
+  return advance(c);
+}
+
+static int
+spans_eof(sqlite3_vtab_cursor *base)
+{
+  return ((struct spans_cursor *)base)->span == NULL;
+}
+
+static void
+result_id(sqlite3_context *out, const struct ct_sql_source *source, uint32_t thread, uint64_t ordinal)
+{
+  uint64_t id = ct_span_id_in(source->trace, thread, ordinal);
+  if (id != 0) {
+    sqlite3_result_int64(out, (sqlite3_int64)id);
+  }
+}
+
+static void
+result_name(sqlite3_context *out, const struct ct_sql_source *source, uint32_t fn, bool module)
+{
+  const struct ct_trace_function *function = ct_trace_function(source->trace, fn);
+  if (fn == UINT32_MAX) {
+    return;
+  }
+  const char *text = function == NULL ? "?"
+                     : module         ? ct_trace_module_name(source->trace, function->module)
+                                      : function->name;
+  sqlite3_result_text(out, text, -1, SQLITE_STATIC);
+}
+
+static void
+result_flags(sqlite3_context *out, const struct ct_span *span)
+{
+  bool uncertain = span->uncertain & CT_SPAN_UNCERTAIN, before = span->uncertain & CT_SPAN_BEFORE;
+  const char *text = ct_span_is_unfinished(span->end) ? "unfinished"
+                     : uncertain && before            ? "uncertain before"
+                     : uncertain                      ? "uncertain"
+                     : before                         ? "before"
+                     : span->calls > 1                ? "sampled"
+                                                      : NULL;
+  if (text != NULL) {
+    sqlite3_result_text(out, text, -1, SQLITE_STATIC);
+  }
+}
+
+static int
+spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
+{
+  const struct spans_cursor *c = (const struct spans_cursor *)base;
+  const struct ct_sql_source *source = &c->sql->sources[c->source];
+  const struct ct_span *s = c->span;
+  bool is_point = s->end == CT_SPAN_POINT;
+  switch (column) {
+  case C_ID:
+    result_id(out, source, s->thread, s->ordinal);
+    break;
+  case C_PARENT:
+    result_id(out, source, s->thread, s->parent_ordinal);
+    break;
+  case C_THREAD:
+    sqlite3_result_int64(out, (sqlite3_int64)(source->thread_base + s->thread));
+    break;
+  case C_TID:
+    sqlite3_result_int64(out, ct_trace_thread(source->trace, s->thread)->tid);
+    break;
+  case C_PROCESS:
+    sqlite3_result_int64(out, source->pid);
+    break;
+  case C_FUNCTION:
+    result_name(out, source, s->fn, false);
+    break;
+  case C_FUNCTION_ID:
+    sqlite3_result_int64(out, (sqlite3_int64)(source->function_base + s->fn));
+    break;
+  case C_MODULE:
+    result_name(out, source, s->fn, true);
+    break;
+  case C_CALLER:
+    result_name(out, source, s->caller_fn, false);
+    break;
+  case C_START:
+    sqlite3_result_int64(out, ct_sql_time(source, s->enter_tsc));
+    break;
+  case C_END:
+    sqlite3_result_int64(out, ct_sql_time(source, s->end_tsc));
+    break;
+  case C_DURATION:
+  case C_SELF:
+    if (!is_point) {
+      uint64_t ticks = column == C_SELF ? s->self_ticks : s->duration_ticks;
+      sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, ticks));
+    }
+    break;
+  case C_OFF:
+    if (!is_point && !ct_trace_has_bounds(source->trace)) {
+      sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, s->off_ticks));
+    }
+    break;
+  case C_DEPTH:
+    sqlite3_result_int64(out, s->depth);
+    break;
+  case C_REASON:
+    sqlite3_result_text(out, ct_span_end_text(s->end), -1, SQLITE_STATIC);
+    break;
+  case C_STACK:
+    sqlite3_result_int64(out, s->context);
+    break;
+  case C_CALLS:
+    sqlite3_result_int64(out, is_point ? s->calls : 1);
+    break;
+  case C_FLAGS:
+    result_flags(out, s);
+    break;
+  default:
+    break;
+  }
+  return SQLITE_OK;
+}
+
+static int
+spans_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid)
+{
+  *rowid = ((struct spans_cursor *)base)->row;
+  return SQLITE_OK;
+}
+
+static const sqlite3_module spans_module = {
+    .iVersion = 1,
+    .xConnect = spans_connect,
+    .xBestIndex = spans_best,
+    .xDisconnect = spans_disconnect,
+    .xOpen = spans_open,
+    .xClose = spans_close,
+    .xFilter = spans_filter,
+    .xNext = spans_next,
+    .xEof = spans_eof,
+    .xColumn = spans_column,
+    .xRowid = spans_rowid,
+};
+
+int
+ct_sql_spans_register(struct ct_sql *sql)
+{
+  return sqlite3_create_module(sql->db, "spans", &spans_module, sql) == SQLITE_OK ? 0 : CT_ENOMEM;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A database of traces: SQLite in memory, with nothing in it but tables that are read out of the traces and views of
+ * these. Whoever asks may only read: an authorizer refuses all that writes, opens files or loads code.
+ */
+#include "sql/sql_internal.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sized.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64 };
+
+static const char *const views[] = {
+    "CREATE TEMP VIEW long_spans AS SELECT * FROM spans WHERE duration >= 10000",
+    "CREATE TEMP VIEW open_frames AS SELECT * FROM spans WHERE flags = 'unfinished'",
+    "CREATE TEMP VIEW \"values\" AS SELECT thread, tid, process, time, function, function_id, depth, "
+    "CASE reason WHEN 1 THEN 'argument 1' WHEN 2 THEN 'argument 2' ELSE 'result' END AS name, value FROM events "
+    "WHERE type = 'value' AND reason <= 3",
+    "CREATE TEMP VIEW lost AS SELECT thread, tid, process, time, value AS events FROM events WHERE type = 'lost'",
+    /* for those who come from Perfetto */
+    "CREATE TEMP VIEW slice AS SELECT id, start AS ts, duration AS dur, thread AS track_id, function AS name, depth, "
+    "parent_id, off AS off_dur FROM spans",
+    "CREATE TEMP VIEW thread AS SELECT id AS utid, tid, name, process AS upid FROM threads",
+    "CREATE TEMP VIEW track AS SELECT id, name, id AS utid FROM threads",
+    "CREATE TEMP VIEW process AS SELECT pid AS upid, pid, command AS name, parent AS parent_upid FROM processes",
+};
+
+/* ---- sources ---- */
+
+int64_t
+ct_sql_time(const struct ct_sql_source *source, uint64_t tsc)
+{
+  return (int64_t)(ct_trace_ns(source->trace, tsc) - source->start_ns);
+}
+
+struct ct_index *
+ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  if (source->index == NULL &&
+      ct_index_open(source->trace, sql->options.workers, &sql->options.progress, &source->index, &sql->diag) != 0) {
+    source->index = NULL;
+  }
+  return source->index;
+}
+
+static int
+add_source(struct ct_sql *sql, struct ct_trace *trace, uint32_t process, uint64_t start_ns, struct ct_diag *diag)
+{
+  if (sql->source_count == sql->source_capacity) {
+    size_t capacity = sql->source_capacity == 0 ? 4 : sql->source_capacity * 2;
+    struct ct_sql_source *sources = reallocarray(sql->sources, capacity, sizeof(*sources));
+    if (sources == NULL) {
+      ct_trace_close(trace);
+      return ct_fail(diag, CT_ENOMEM, "out of memory for the list of traces");
+    }
+    sql->sources = sources;
+    sql->source_capacity = capacity;
+  }
+  struct ct_sql_source *source = &sql->sources[sql->source_count++];
+  const json_t *pid = json_object_get(ct_trace_manifest(trace), "pid");
+  *source = (struct ct_sql_source){.trace = trace,
+                                   .number = sql->trace_count,
+                                   .process = process,
+                                   .pid = (uint32_t)json_integer_value(pid),
+                                   .start_ns = start_ns};
+  if (sql->source_count > 1) {
+    const struct ct_sql_source *before = source - 1;
+    source->function_base = before->function_base + ct_trace_function_count(before->trace);
+    source->thread_base = before->thread_base + ct_trace_thread_count(before->trace);
+    source->module_base = before->module_base + ct_trace_module_count(before->trace);
+  }
+  ct_trace_set_place(trace, sql->trace_count, process);
+  return 0;
+}
+
+/* The processes that were followed from that of the trace; those without a trace of their own have no rows. */
+static int
+add_children(struct ct_sql *sql, const struct ct_trace *first, struct ct_diag *diag)
+{
+  const json_t *children = json_object_get(ct_trace_manifest(first), "children"), *child;
+  uint64_t start_ns = ct_trace_start_ns(first);
+  char path[PATH_MAX];
+  size_t i;
+  json_array_foreach((json_t *)children, i, child)
+  {
+    const char *name = json_string_value(json_object_get(child, "directory"));
+    struct ct_trace *trace;
+    if (name == NULL || name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL ||
+        snprintf(path, sizeof(path), "%s/%s", ct_trace_path(first), name) >= (int)sizeof(path) ||
+        ct_trace_open(path, &trace, NULL) != 0) {
+      continue;
+    }
+    int code = add_source(sql, trace, (uint32_t)i + 1, start_ns, diag);
+    if (code != 0) {
+      return code;
+    }
+  }
+  return 0;
+}
+
+int
+ct_sql_add(struct ct_sql *sql, const char *dir, struct ct_diag *diag)
+{
+  struct ct_trace *trace;
+  if (sql->trace_count == TRACES_MAX) {
+    return ct_fail(diag, CT_ERANGE, "at most %d traces can be asked together", TRACES_MAX);
+  }
+  int code = ct_trace_open(dir, &trace, diag);
+  if (code == 0) {
+    code = add_source(sql, trace, 0, ct_trace_start_ns(trace), diag);
+  }
+  if (code == 0) {
+    code = add_children(sql, trace, diag);
+    sql->trace_count++;
+  }
+  return code;
+}
+
+/* ---- the database ---- */
+
+/* Reading is all that is allowed, and looking at what there is. */
+static int
+authorize(void *arg, int action, const char *a, const char *b, const char *database, const char *trigger)
+{
+  (void)arg;
+  (void)database;
+  (void)trigger;
+  static const char *const pragmas[] = {"table_info", "table_xinfo", "table_list", "function_list", "compile_options"};
+  switch (action) {
+  case SQLITE_SELECT:
+  case SQLITE_READ:
+  case SQLITE_RECURSIVE:
+    return SQLITE_OK;
+  case SQLITE_FUNCTION:
+    return b != NULL && (strcmp(b, "load_extension") == 0 || strcmp(b, "fts3_tokenizer") == 0) ? SQLITE_DENY
+                                                                                               : SQLITE_OK;
+  case SQLITE_PRAGMA:
+    for (size_t i = 0; i < sizeof(pragmas) / sizeof(pragmas[0]); i++) {
+      if (a != NULL && strcmp(a, pragmas[i]) == 0) {
+        return SQLITE_OK;
+      }
+    }
+    return SQLITE_DENY;
+  default:
+    return SQLITE_DENY;
+  }
+}
+
+static int
+look_at_clock(void *arg)
+{
+  struct ct_sql *sql = arg;
+  sql->timed_out = sql->timed_out || (sql->deadline_ns != 0 && ct_now_ns() > sql->deadline_ns);
+  return sql->timed_out;
+}
+
+/* Declares the tables, which the authorizer would not let anybody do later. */
+static int
+connect_tables(sqlite3 *db)
+{
+  static const char *const read_out[] = {"spans", "events"};
+  char text[64];
+  int code = SQLITE_OK;
+  size_t rows = 0, others = sizeof(read_out) / sizeof(read_out[0]);
+  for (size_t i = 0; code == SQLITE_OK && (i < others || ct_sql_rows_tables[rows].name != NULL); i++) {
+    sqlite3_stmt *statement = NULL;
+    snprintf(text, sizeof(text), "SELECT * FROM %s", i < others ? read_out[i] : ct_sql_rows_tables[rows++].name);
+    code = sqlite3_prepare_v2(db, text, -1, &statement, NULL);
+    sqlite3_finalize(statement);
+  }
+  return code;
+}
+
+static int
+set_up(struct ct_sql *sql)
+{
+  if (sqlite3_open_v2(":memory:", &sql->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
+          SQLITE_OK ||
+      ct_sql_rows_register(sql) != 0 || ct_sql_spans_register(sql) != 0 || ct_sql_events_register(sql) != 0 ||
+      ct_sql_functions_register(sql->db) != 0 || connect_tables(sql->db) != SQLITE_OK) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+    if (sqlite3_exec(sql->db, views[i], NULL, NULL, NULL) != SQLITE_OK) {
+      return CT_ENOMEM;
+    }
+  }
+  sqlite3_limit(sql->db, SQLITE_LIMIT_ATTACHED, 0);
+  sqlite3_set_authorizer(sql->db, authorize, sql);
+  sqlite3_progress_handler(sql->db, PROGRESS_STEPS, look_at_clock, sql);
+  return 0;
+}
+
+int
+ct_sql_open(const struct ct_sql_options *given, struct ct_sql **out, struct ct_diag *diag)
+{
+  struct ct_sql *sql = calloc(1, sizeof(*sql));
+  if (sql == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the database");
+  }
+  int code = ct_sized_take(&sql->options, sizeof(sql->options), given, diag);
+  if (code == 0 && set_up(sql) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the database");
+  }
+  if (code != 0) {
+    ct_sql_close(sql);
+    return code;
+  }
+  sql->options.workers = sql->options.workers != 0 ? sql->options.workers : 1;
+  *out = sql;
+  return 0;
+}
+
+void
+ct_sql_close(struct ct_sql *sql)
+{
+  if (sql == NULL) {
+    return;
+  }
+  sqlite3_close(sql->db);
+  for (size_t i = 0; i < sql->source_count; i++) {
+    struct ct_sql_source *source = &sql->sources[i];
+    ct_index_close(source->index);
+    ct_captures_free(&source->captures);
+    ct_trace_close(source->trace);
+    free(source->function_ids);
+    free(source->buckets);
+  }
+  free(sql->sources);
+  free(sql);
+}
+
+/* ---- queries ---- */
+
+static int
+run_all(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
+{
+  while (*text != '\0') {
+    sqlite3_stmt *statement;
+    const char *rest;
+    if (sqlite3_prepare_v2(sql->db, text, -1, &statement, &rest) != SQLITE_OK) {
+      return ct_fail(diag, CT_EINVAL, "%s", sqlite3_errmsg(sql->db));
+    }
+    int code = statement != NULL ? ct_sql_print(sql, statement, out, result, diag) : 0;
+    sqlite3_finalize(statement);
+    if (code != 0) {
+      return code;
+    }
+    text = rest;
+  }
+  return 0;
+}
+
+int
+ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result *result, struct ct_diag *diag)
+{
+  struct ct_sql_result own = {0};
+  sql->timed_out = false;
+  sql->deadline_ns = sql->options.timeout_ms != 0 ? ct_now_ns() + sql->options.timeout_ms * 1000000 : 0;
+  int code = run_all(sql, text, out, &own, diag);
+  if (result != NULL) {
+    int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);
+    code = code != 0 ? code : given;
+  }
+  return code;
+}
+
+bool
+ct_sql_is_whole(const char *text)
+{
+  return sqlite3_complete(text) != 0;
+}
+
+void
+ct_sql_interrupt(struct ct_sql *sql)
+{
+  sqlite3_interrupt(sql->db);
+}
+
+const char *
+ct_sql_word(size_t n)
+{
+  static const char *const words[] = {
+      "spans",   "events", "functions",  "threads", "processes",   "modules",       "edges",    "histogram", "windows",
+      "output",  "crash",  "long_spans", "lost",    "open_frames", "values",        "slice",    "thread",    "track",
+      "process", "id",     "parent_id",  "tid",     "function",    "function_id",   "module",   "caller",    "callee",
+      "start",   "end",    "duration",   "self",    "off",         "depth",         "reason",   "stack",     "calls",
+      "flags",   "name",   "raw_name",   "file",    "line",        "total",         "min",      "max",       "p50",
+      "p95",     "p99",    "time",       "type",    "value",       "text",          "SELECT",   "FROM",      "WHERE",
+      "GROUP",   "ORDER",  "LIMIT",      "JOIN",    "percentile",  "duration_text", "demangle", NULL};
+  return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of src/sql share: the sources of a database, and its tables. Nothing outside includes this. */
+#ifndef CT_SQL_SQL_INTERNAL_H
+#define CT_SQL_SQL_INTERNAL_H
+
+#include <contrail/sql.h>
+
+#include "index/index.h"
+#include "trace/batch.h"
+
+#include <sqlite3.h>
+
+/* Calls of one function with durations of one bucket (span/histogram.h). */
+struct ct_sql_bucket {
+  uint64_t calls;
+  uint32_t fn;
+  unsigned number;
+};
+
+/*
+ * One process of one trace. Rows of a table stand source after source: those of a source have the numbers from its base
+ * on. So an id of a function or thread is its number in the trace plus the base, which is 0 for the first source.
+ */
+struct ct_sql_source {
+  struct ct_trace *trace;
+  struct ct_index *index; /* NULL: not needed yet */
+  uint32_t number;        /* of the trace, and of the process in it: as in ids of spans */
+  uint32_t process;
+  uint32_t pid;
+  uint64_t start_ns; /* times are relative to this: of the trace's first process */
+  uint64_t function_base, thread_base, module_base;
+  uint64_t *function_ids;        /* module << 32 | symbol; NULL: not needed yet */
+  struct ct_sql_bucket *buckets; /* NULL: not needed yet */
+  uint64_t bucket_count;
+  bool has_captures; /* captures was looked for */
+  struct ct_captures captures;
+};
+
+struct ct_sql {
+  sqlite3 *db;
+  struct ct_sql_options options;
+  struct ct_sql_source *sources;
+  size_t source_count, source_capacity;
+  uint32_t trace_count;
+  uint64_t deadline_ns; /* 0: none */
+  bool timed_out;
+  struct ct_diag diag; /* of a table that failed */
+};
+
+/* The index of a source, made when it is not there; NULL: sql->diag says why. */
+struct ct_index *ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source);
+int64_t ct_sql_time(const struct ct_sql_source *source, uint64_t tsc); /* ns since the start */
+
+/* rows.c: tables whose rows are numbered. */
+struct ct_sql_rows {
+  const char *name;
+  const char *columns; /* as in CREATE TABLE x(...) */
+  /* Rows of one source, -1: sql->diag says why there are none. */
+  int64_t (*count)(struct ct_sql *sql, struct ct_sql_source *source);
+  void (*column)(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out);
+};
+extern const struct ct_sql_rows ct_sql_rows_tables[]; /* tables.c; name NULL ends */
+int ct_sql_rows_register(struct ct_sql *sql);
+
+/* spans.c, events.c: what is read out of blocks. */
+int ct_sql_spans_register(struct ct_sql *sql);
+extern const char *const ct_sql_spans_columns;
+int ct_sql_events_register(struct ct_sql *sql);
+extern const char *const ct_sql_events_columns;
+
+/* functions.c: SQL functions duration(ns), demangle(name), percentile(x, p). */
+int ct_sql_functions_register(sqlite3 *db);
+
+/* output.c */
+int ct_sql_print(struct ct_sql *sql, sqlite3_stmt *statement, FILE *out, struct ct_sql_result *result,
+                 struct ct_diag *diag);
+
+#endif

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT */
+/* The tables whose rows are numbered: functions, threads, processes, modules, edges, histogram, blocks, windows,
+ * output, crash. Their first column is the number. */
+#include "sql/sql_internal.h"
+
+#include "base/json.h"
+#include "export/atf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void
+put_number(sqlite3_context *out, uint64_t number)
+{
+  sqlite3_result_int64(out, number > INT64_MAX ? INT64_MAX : (sqlite3_int64)number);
+}
+
+static void
+put_text(sqlite3_context *out, const char *text)
+{
+  if (text != NULL) {
+    sqlite3_result_text(out, text, -1, SQLITE_TRANSIENT);
+  }
+}
+
+static void
+put_ticks(sqlite3_context *out, const struct ct_sql_source *source, uint64_t ticks)
+{
+  put_number(out, ct_trace_ticks_ns(source->trace, ticks));
+}
+
+/* ---- functions ---- */
+
+static int64_t
+count_functions(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return ct_trace_function_count(source->trace);
+}
+
+static uint64_t
+external_id(struct ct_sql_source *source, uint32_t fn)
+{
+  if (source->function_ids == NULL) {
+    struct ct_atf_ids ids;
+    uint32_t count = ct_trace_function_count(source->trace);
+    source->function_ids = calloc((size_t)count + 1, sizeof(*source->function_ids));
+    if (source->function_ids != NULL && ct_atf_ids_create(source->trace, &ids) == 0) {
+      memcpy(source->function_ids, ids.of, count * sizeof(*ids.of));
+      ct_atf_ids_destroy(&ids);
+    }
+  }
+  return source->function_ids != NULL ? source->function_ids[fn] : 0;
+}
+
+/* calls .. p99: what the statistics have. */
+static void
+function_sum(struct ct_sql_source *source, uint32_t fn, int column, sqlite3_context *out)
+{
+  const struct ct_stats *stats = ct_index_stats(source->index);
+  const struct ct_fn_stats *sums = &stats->fns[fn];
+  static const uint32_t permilles[] = {500, 950, 990};
+  if (sums->histogram == NULL) {
+    if (column == 7) {
+      put_number(out, 0);
+    }
+    return;
+  }
+  uint64_t quantile = column >= 12 ? ct_histogram_quantile(sums->histogram, permilles[column - 12]) : 0;
+  bool is_timed = sums->histogram->count != 0, has_spans = ct_fn_stats_spans(sums) > sums->points;
+  switch (column) {
+  case 7:
+    put_number(out, ct_fn_stats_spans(sums) - stats->before[fn]);
+    break;
+  case 8:
+  case 9:
+    if (has_spans) {
+      put_ticks(out, source, column == 8 ? sums->total_ticks : sums->self_ticks);
+    }
+    break;
+  case 10:
+    if (is_timed) {
+      put_ticks(out, source, sums->min_ticks);
+    }
+    break;
+  case 11:
+    if (is_timed || sums->max_ticks != 0) {
+      put_ticks(out, source, sums->max_ticks);
+    }
+    break;
+  default:
+    if (is_timed) {
+      quantile = quantile < sums->min_ticks ? sums->min_ticks : quantile;
+      put_ticks(out, source, quantile > sums->max_ticks ? sums->max_ticks : quantile);
+    }
+    break;
+  }
+}
+
+static void
+column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  uint32_t id = (uint32_t)row, line = 0;
+  const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
+  if (column >= 7 && column <= 14) {
+    if (ct_sql_index(sql, source) != NULL) {
+      function_sum(source, id, column, out);
+    }
+    return;
+  }
+  if (fn == NULL) {
+    return;
+  }
+  const char *file = column == 5 || column == 6 ? ct_trace_function_source(source->trace, id, &line) : NULL;
+  switch (column) {
+  case 1:
+    put_text(out, fn->name);
+    break;
+  case 2:
+    put_text(out, fn->raw_name);
+    break;
+  case 3:
+    put_number(out, external_id(source, id));
+    break;
+  case 4:
+    put_text(out, ct_trace_module_name(source->trace, fn->module));
+    break;
+  case 5:
+    put_text(out, file);
+    break;
+  case 6:
+    if (file != NULL && line != 0) {
+      put_number(out, line);
+    }
+    break;
+  default:
+    put_number(out, source->pid);
+    break;
+  }
+}
+
+/* ---- threads, processes, modules ---- */
+
+static int64_t
+count_threads(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return ct_trace_thread_count(source->trace);
+}
+
+static void
+column_threads(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  const struct ct_trace_thread *thread = ct_trace_thread(source->trace, (uint32_t)row);
+  const uint64_t numbers[] = {0, thread->tid, 0, source->pid, thread->events, thread->dropped};
+  if (column == 2) {
+    put_text(out, thread->name);
+  } else {
+    put_number(out, numbers[column]);
+  }
+}
+
+static int64_t
+count_one(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  (void)source;
+  return 1;
+}
+
+static void
+put_command(sqlite3_context *out, const json_t *command)
+{
+  char text[4096];
+  size_t used = 0, i;
+  const json_t *word;
+  json_array_foreach((json_t *)command, i, word)
+  {
+    int n = snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : " ", json_string_value(word));
+    if (n < 0 || (size_t)n >= sizeof(text) - used) {
+      used = sizeof(text) - 1;
+      break;
+    }
+    used += (size_t)n;
+  }
+  sqlite3_result_text(out, text, (int)used, SQLITE_TRANSIENT);
+}
+
+static void
+column_processes(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  (void)row;
+  const json_t *manifest = ct_trace_manifest(source->trace), *end = json_object_get(manifest, "exit");
+  const char *keys[] = {NULL, NULL, "parent", NULL, NULL, NULL, "status", "signal", "dropped_total"};
+  switch (column) {
+  case 1:
+    put_number(out, source->pid);
+    break;
+  case 2:
+  case 8:
+    if (json_is_integer(json_object_get(manifest, keys[column]))) {
+      put_number(out, ct_json_get(manifest, keys[column]));
+    }
+    break;
+  case 3:
+    put_command(out, json_object_get(manifest, "command"));
+    break;
+  case 4:
+    put_number(out, source->number);
+    break;
+  case 5:
+    put_text(out, ct_trace_path(source->trace));
+    break;
+  default:
+    if (json_is_integer(json_object_get(end, keys[column]))) {
+      put_number(out, ct_json_get(end, keys[column]));
+    }
+    break;
+  }
+}
+
+static int64_t
+count_modules(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return ct_trace_module_count(source->trace);
+}
+
+static void
+column_modules(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  const struct ct_trace_module *module = ct_trace_module(source->trace, (uint32_t)row);
+  switch (column) {
+  case 1:
+    put_text(out, ct_trace_module_name(source->trace, (uint32_t)row));
+    break;
+  case 2:
+    put_text(out, module->path);
+    break;
+  case 3:
+    put_text(out, module->build_id);
+    break;
+  case 4:
+    put_number(out, module->base);
+    break;
+  default:
+    put_number(out, source->pid);
+    break;
+  }
+}
+
+/* ---- edges, histogram ---- */
+
+static int64_t
+count_edges(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  const struct ct_index_edge *edges;
+  return ct_sql_index(sql, source) != NULL ? (int64_t)ct_index_edges(source->index, &edges) : -1;
+}
+
+static void
+column_edges(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  const struct ct_index_edge *edges;
+  ct_index_edges(source->index, &edges);
+  const struct ct_index_edge *edge = &edges[row];
+  uint32_t id = column == 1 || column == 3 ? edge->caller : edge->fn;
+  const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
+  switch (column) {
+  case 1:
+  case 2:
+    if (id != UINT32_MAX) {
+      put_text(out, fn != NULL ? fn->name : "?");
+    }
+    break;
+  case 3:
+  case 4:
+    if (id != UINT32_MAX) {
+      put_number(out, source->function_base + id);
+    }
+    break;
+  case 5:
+    put_number(out, edge->calls);
+    break;
+  case 6:
+    put_ticks(out, source, edge->total_ticks);
+    break;
+  case 7:
+    put_ticks(out, source, edge->self_ticks);
+    break;
+  default:
+    put_number(out, source->pid);
+    break;
+  }
+}
+
+struct filling {
+  struct ct_sql_source *source;
+  uint32_t fn;
+};
+
+static void
+count_bucket(void *arg, unsigned bucket, uint64_t count)
+{
+  (void)bucket;
+  (void)count;
+  ++*(uint64_t *)arg;
+}
+
+static void
+add_bucket(void *arg, unsigned number, uint64_t count)
+{
+  struct filling *filling = arg;
+  struct ct_sql_source *source = filling->source;
+  source->buckets[source->bucket_count++] = (struct ct_sql_bucket){count, filling->fn, number};
+}
+
+static int64_t
+count_buckets(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  if (ct_sql_index(sql, source) == NULL) {
+    return -1;
+  }
+  const struct ct_stats *stats = ct_index_stats(source->index);
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < stats->touched_count && source->buckets == NULL; i++) {
+    ct_histogram_each(stats->fns[stats->touched[i]].histogram, count_bucket, &count);
+  }
+  if (source->buckets == NULL && (source->buckets = calloc(count + 1, sizeof(*source->buckets))) != NULL) {
+    for (uint32_t i = 0; i < stats->touched_count; i++) {
+      struct filling filling = {source, stats->touched[i]};
+      ct_histogram_each(stats->fns[filling.fn].histogram, add_bucket, &filling);
+    }
+  }
+  if (source->buckets == NULL) {
+    ct_fail(&sql->diag, CT_ENOMEM, "out of memory for the histograms");
+    return -1;
+  }
+  return (int64_t)source->bucket_count;
+}
+
+static void
+column_histogram(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  const struct ct_sql_bucket *bucket = &source->buckets[row];
+  const struct ct_trace_function *function = ct_trace_function(source->trace, bucket->fn);
+  uint64_t width, least = ct_histogram_bucket_least(bucket->number, &width);
+  switch (column) {
+  case 1:
+    put_text(out, function != NULL ? function->name : "?");
+    break;
+  case 2:
+    put_number(out, source->function_base + bucket->fn);
+    break;
+  case 3:
+    put_ticks(out, source, least);
+    break;
+  case 4:
+    put_ticks(out, source, least + width - 1);
+    break;
+  default:
+    put_number(out, bucket->calls);
+    break;
+  }
+}
+
+/* ---- windows, output, crash ---- */
+
+static int64_t
+count_windows(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return (int64_t)ct_trace_window_count(source->trace);
+}
+
+static void
+column_windows(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  struct ct_trace_window window;
+  if (!ct_trace_window(source->trace, row, &window)) {
+    return;
+  }
+  switch (column) {
+  case 1:
+    put_number(out, row + 1);
+    break;
+  case 2:
+    sqlite3_result_int64(out, ct_sql_time(source, window.begin_tsc));
+    break;
+  case 3:
+    sqlite3_result_int64(out, ct_sql_time(source, window.end_tsc));
+    break;
+  case 4:
+    put_number(out, window.marks);
+    break;
+  case 5:
+    put_text(out, window.reason);
+    break;
+  default:
+    put_number(out, source->pid);
+    break;
+  }
+}
+
+static const struct ct_captures *
+captures_of(struct ct_sql_source *source)
+{
+  if (!source->has_captures) {
+    source->has_captures = true;
+    if (ct_trace_captures(source->trace, &source->captures) != 0) {
+      source->captures = (struct ct_captures){0};
+    }
+  }
+  return &source->captures;
+}
+
+static int64_t
+count_output(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return (int64_t)captures_of(source)->count;
+}
+
+static void
+column_output(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  const struct ct_captured *item = &captures_of(source)->items[row];
+  switch (column) {
+  case 1:
+    sqlite3_result_int64(out, ct_sql_time(source, item->tsc));
+    break;
+  case 2:
+    put_number(out, item->tid);
+    break;
+  case 3:
+    put_number(out, source->pid);
+    break;
+  case 4:
+    put_number(out, item->fd);
+    break;
+  case 5:
+    put_number(out, item->given);
+    break;
+  default:
+    sqlite3_result_text(out, item->data, (int)item->bytes, SQLITE_TRANSIENT);
+    break;
+  }
+}
+
+static int64_t
+count_crash(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  (void)sql;
+  return ct_trace_crash(source->trace) != NULL;
+}
+
+static void
+column_crash(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
+{
+  (void)sql;
+  (void)row;
+  static const char *const keys[] = {NULL, "tsc", "tid", NULL, "signal", "name", "meaning", "address"};
+  const json_t *crash = ct_trace_crash(source->trace);
+  const json_t *value = keys[column] != NULL ? json_object_get(crash, keys[column]) : NULL;
+  if (column == 3) {
+    put_number(out, source->pid);
+  } else if (column == 1 && json_is_integer(value)) {
+    sqlite3_result_int64(out, ct_sql_time(source, ct_json_get(crash, "tsc")));
+  } else if (json_is_integer(value)) {
+    put_number(out, ct_json_get(crash, keys[column]));
+  } else {
+    put_text(out, json_string_value(value));
+  }
+}
+
+const struct ct_sql_rows ct_sql_rows_tables[] = {
+    {"functions",
+     "id INTEGER, name TEXT, raw_name TEXT, function_id INTEGER, module TEXT, file TEXT, line INTEGER, calls INTEGER, "
+     "total INTEGER, self INTEGER, min INTEGER, max INTEGER, p50 INTEGER, p95 INTEGER, p99 INTEGER, process INTEGER",
+     count_functions, column_functions},
+    {"threads", "id INTEGER, tid INTEGER, name TEXT, process INTEGER, events INTEGER, lost INTEGER", count_threads,
+     column_threads},
+    {"processes",
+     "id INTEGER, pid INTEGER, parent INTEGER, command TEXT, trace INTEGER, path TEXT, status INTEGER, signal INTEGER, "
+     "lost INTEGER",
+     count_one, column_processes},
+    {"modules", "id INTEGER, name TEXT, path TEXT, build_id TEXT, base INTEGER, process INTEGER", count_modules,
+     column_modules},
+    {"edges",
+     "id INTEGER, caller TEXT, callee TEXT, caller_id INTEGER, callee_id INTEGER, calls INTEGER, total INTEGER, self "
+     "INTEGER, process INTEGER",
+     count_edges, column_edges},
+    {"histogram", "id INTEGER, function TEXT, function_id INTEGER, least INTEGER, most INTEGER, calls INTEGER",
+     count_buckets, column_histogram},
+    {"windows",
+     "id INTEGER, number INTEGER, start INTEGER, \"end\" INTEGER, marks INTEGER, reason TEXT, process INTEGER",
+     count_windows, column_windows},
+    {"output", "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, fd INTEGER, bytes INTEGER, text TEXT",
+     count_output, column_output},
+    {"crash",
+     "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, signal INTEGER, name TEXT, meaning TEXT, address TEXT",
+     count_crash, column_crash},
+    {0},
+};
