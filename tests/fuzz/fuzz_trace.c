@@ -17,8 +17,10 @@
 #include "base/crc32c.h"
 #include "trace/format.h"
 #include "trace/batch.h"
+#include <contrail/graph.h>
 #include <contrail/info.h>
 #include <contrail/replay.h>
+#include <contrail/slowest.h>
 #include "views/report.h"
 
 #include <errno.h>
@@ -240,14 +242,24 @@ check_views(struct ct_trace *trace, uint8_t flags)
                                      .sort = flags >> 5};
   struct ct_filter filter = {.struct_size = sizeof(filter), .limit = 2000};
   struct ct_replay_options replay = {.struct_size = sizeof(replay), .json = json, .filter = &filter};
-  for (int view = 0; view < 3; view++) {
+  struct ct_report_options rows = {.struct_size = sizeof(rows),
+                                   .json = json,
+                                   .filter = &filter,
+                                   .rows = (enum ct_report_rows)(1 + flags % CT_ROWS_CLASSES)};
+  struct ct_graph_options graph = {
+      .struct_size = sizeof(graph), .json = json, .filter = &filter, .paths = 20, .per_thread = (flags & 8) != 0};
+  struct ct_slowest_options slowest = {.struct_size = sizeof(slowest), .json = json, .filter = &filter};
+  for (int view = 0; view < 6; view++) {
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     CHECK(out != NULL);
     int code = view == 0   ? ct_info_write(trace, &info, out, NULL)
                : view == 1 ? ct_report_write(trace, &report, out, &notes, NULL)
-                           : ct_replay_write(trace, &replay, out, &notes, NULL);
+               : view == 2 ? ct_replay_write(trace, &replay, out, &notes, NULL)
+               : view == 3 ? ct_report_write(trace, &rows, out, &notes, NULL)
+               : view == 4 ? ct_graph_write(trace, &graph, out, &notes, NULL)
+                           : ct_slowest_write(trace, &slowest, out, &notes, NULL);
     CHECK(fclose(out) == 0);
     if (code == CT_OK && json) {
       check_json(text, view == 2);
