@@ -37,8 +37,8 @@ struct ct_entry {
   struct ct_entry *slowest; /* one of them, if it is a call */
   struct ct_entry **entries;
   uint32_t entry_count, entry_capacity;
-  uint64_t inside;                      /* calls inside, at any depth */
-  uint64_t hidden_calls, hidden_ticks;  /* of these, those that are in no entry; the time of the outermost of them */
+  uint64_t inside;                     /* calls inside, at any depth */
+  uint64_t hidden_calls, hidden_ticks; /* of these, those that are in no entry; the time of the outermost of them */
   /* While it is open. */
   uint64_t off_since, away_since;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The slowest calls; see <contrail/slowest.h>. The first pass keeps the best so far in a heap whose root is the least of
- * them; the second one is a replay of their threads (call_tree.c).
+ * The slowest calls; see <contrail/slowest.h>. The first pass keeps the best so far in a heap whose root is the least
+ * of them; the second one is a replay of their threads (call_tree.c).
  */
 #include <contrail/slowest.h>
 
@@ -206,7 +206,10 @@ ns_of(const struct slowest *slowest, uint64_t ticks)
 static const char *
 away_text(uint8_t reason)
 {
-  return reason == CT_AWAY_PREEMPTED ? "preempted" : reason == CT_AWAY_BLOCKED ? "blocked" : reason == CT_AWAY_ROOM ? "room" : "held";
+  return reason == CT_AWAY_PREEMPTED ? "preempted"
+         : reason == CT_AWAY_BLOCKED ? "blocked"
+         : reason == CT_AWAY_ROOM    ? "room"
+                                     : "held";
 }
 
 /* Of a text for people: what the entry is. */
@@ -216,7 +219,9 @@ put_what(const struct slowest *slowest, const struct ct_entry *entry)
   FILE *out = slowest->out;
   switch (entry->kind) {
   case CT_ENTRY_AWAY:
-    fprintf(out, entry->end == CT_AWAY_PREEMPTED || entry->end == CT_AWAY_BLOCKED ? "-- off: %s --" : "-- contrail's own: %s --",
+    fprintf(out,
+            entry->end == CT_AWAY_PREEMPTED || entry->end == CT_AWAY_BLOCKED ? "-- off: %s --"
+                                                                             : "-- contrail's own: %s --",
             away_text(entry->end));
     return;
   case CT_ENTRY_STACK:
@@ -436,8 +441,9 @@ entry_json(const struct slowest *slowest, const struct ct_entry *entry)
       json_array_append_new(list, entry_json(slowest, entry->entries[i]));
     }
     json_object_set_new(json, "calls", list);
-    json_object_set_new(json, "hidden", json_pack("{s:I, s:I}", "calls", (json_int_t)entry->hidden_calls, "total_ns",
-                                                  (json_int_t)ns_of(slowest, entry->hidden_ticks)));
+    json_object_set_new(json, "hidden",
+                        json_pack("{s:I, s:I}", "calls", (json_int_t)entry->hidden_calls, "total_ns",
+                                  (json_int_t)ns_of(slowest, entry->hidden_ticks)));
   }
   return json;
 }
@@ -447,20 +453,19 @@ put_json(const struct slowest *slowest)
 {
   fputs("{\"warnings\":", slowest->out);
   int rc = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
-  fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[", slowest->options->by_off ? "off" : "duration",
-          (unsigned long long)slowest->passed_over);
+  fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[",
+          slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->passed_over);
   for (size_t i = 0; i < slowest->count && rc == 0; i++) {
     const struct ct_tree_root *root = &slowest->trees.roots[i];
     const struct candidate *found = &slowest->heap[i];
     const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
-    json_t *json = json_pack("{s:o, s:o, s:I, s:o, s:I}", "id", id_json(root->id), "name",
-                             ct_json_string(name_of(slowest, found->fn)), "tid", (json_int_t)thread->tid, "thread",
-                             ct_json_string(thread->name), "ts_ns",
-                             (json_int_t)since_start_ns(slowest, found->enter_tsc));
+    json_t *json =
+        json_pack("{s:o, s:o, s:I, s:o, s:I}", "id", id_json(root->id), "name",
+                  ct_json_string(name_of(slowest, found->fn)), "tid", (json_int_t)thread->tid, "thread",
+                  ct_json_string(thread->name), "ts_ns", (json_int_t)since_start_ns(slowest, found->enter_tsc));
     ct_json_put(json, slowest->options->by_off ? "off_ns" : "duration_ns", ns_of(slowest, found->key));
     bool is_inside = root->call == NULL && root->inside_of != SIZE_MAX;
-    json_object_set_new(json, "inside_of",
-                        is_inside ? id_json(slowest->trees.roots[root->inside_of].id) : json_null());
+    json_object_set_new(json, "inside_of", is_inside ? id_json(slowest->trees.roots[root->inside_of].id) : json_null());
     json_object_set_new(json, "tree", root->call != NULL ? entry_json(slowest, root->call) : json_null());
     fputs(i == 0 ? "\n" : ",\n", slowest->out);
     rc = ct_report_put_json(slowest->out, json);
@@ -488,7 +493,8 @@ write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_di
   notes->shown = slowest->count;
   notes->damaged_threads = slowest->reading.notes.damaged_threads;
   notes->first_damaged_tid = slowest->reading.notes.first_damaged_tid;
-  return rc == 0 ? 0 : ct_fail(diag, rc, "cannot write the calls: %s", rc == CT_EIO ? strerror(errno) : ct_err_text(rc));
+  return rc == 0 ? 0
+                 : ct_fail(diag, rc, "cannot write the calls: %s", rc == CT_EIO ? strerror(errno) : ct_err_text(rc));
 }
 
 int
