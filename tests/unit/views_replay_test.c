@@ -378,9 +378,9 @@ test_output(void **state)
   assert_null(strstr(text, "|"));
   free(text);
   text = replay_text(trace, (struct ct_replay_options){.json = true});
-  assert_non_null(strstr(
-      text, "{\"ts_ns\":260,\"tid\":101,\"depth\":1,\"stack\":0,\"kind\":\"output\",\"name\":null,\"module\":null,"
-            "\"duration_ns\":null,\"fd\":2,\"text\":\"e\\u0022r\"}\n"));
+  assert_non_null(strstr(text, "{\"ts_ns\":260,\"tid\":101,\"id\":null,\"parent\":2112,\"depth\":1,\"stack\":0,"
+                               "\"kind\":\"output\",\"name\":null,\"module\":null,"
+                               "\"duration_ns\":null,\"fd\":2,\"text\":\"e\\u0022r\"}\n"));
   free(text);
   make_end(&m, trace);
 }
