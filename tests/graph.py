@@ -300,6 +300,9 @@ def check_groups(scene, model, *options, whats=("module", "class", "thread", "pr
         for key, sums in mine.items():
             expect(key in rows, f"by {what}: {key!r} is missing of {sorted(rows)}")
             sums.check(rows[key], f"by {what}: {key}")
+        if not any(sums.own for sums in mine.values()):
+            expect(all(row["self_percent"] is None and row["self_ns"] is None for row in shown), f"by {what}: times without any: {shown}")
+            continue
         percent = sum(row["self_percent"] for row in shown)
         expect(abs(percent - 100) < 0.001, f"by {what}: {percent} % in all")
 
@@ -356,6 +359,21 @@ def points(scene):
     check_groups(scene, model, whats=("module", "thread"))
     rows = scene.json("report", "--callees", "leaf")["functions"]
     expect(rows[0]["calls"] == scene.json("report", "--function", "leaf")["functions"][0]["calls"] > 0, f"{rows}")
+
+
+@case
+def sampled(scene):
+    """Light hooks that are called all the time: one event stands for many calls."""
+    program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
+    scene.record("-q", "--mode", "light", "--sample", "16", "--trace", "leaf", "--trace", "pair", "--no-args", "--", program, "100000")
+    model = scene.model()
+    row = scene.json("report", "--function", "leaf")["functions"][0]
+    expect(row["sampled"] and row["calls"] > row["recorded"], f"nothing was sampled: {row}")
+    check_edges(scene, model, "callers")
+    check_groups(scene, model, whats=("module", "thread"))
+    nodes = {node["name"]: node for node in scene.json("graph")["graph"]}
+    expect(nodes["leaf"]["calls"] == row["calls"] == model.functions[row["module"], "leaf"].calls, f"{nodes}, {row}")
+    expect(nodes["leaf"]["total_ns"] is None and sum(node["percent"] for node in nodes.values()) > 99.9, f"{nodes}")
 
 
 @case

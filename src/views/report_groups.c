@@ -122,7 +122,7 @@ put_json(const struct groups_view *view, FILE *out)
     ct_report_put_ns(json, "off_ns", group->has_time && !view->reading.off_is_bound,
                      ct_trace_ticks_ns(view->trace, group->off_ticks));
     double share = view->self_ticks != 0 ? 100.0 * (double)group->self_ticks / (double)view->self_ticks : 0;
-    json_object_set_new(json, "self_percent", json_real(share));
+    json_object_set_new(json, "self_percent", view->self_ticks != 0 ? json_real(share) : json_null());
     fputs(i == 0 ? "\n" : ",\n", out);
     rc = ct_report_put_json(out, json);
   }

@@ -79,8 +79,7 @@ check_tree(struct ct_paths *paths, uint64_t calls, uint64_t ticks)
 {
   uint64_t all_calls = 0, all_ticks = 0;
   uint32_t count = 0;
-  for (uint32_t at = ct_paths_next(paths, CT_PATH_TOP, true); at != CT_PATH_NONE;
-       at = ct_paths_next(paths, at, true)) {
+  for (uint32_t at = ct_paths_next(paths, CT_PATH_TOP, true); at != CT_PATH_NONE; at = ct_paths_next(paths, at, true)) {
     all_calls += paths->paths[at].calls;
     all_ticks += paths->paths[at].self_ticks;
     assert_true(++count <= paths->live);
