@@ -19,6 +19,7 @@ import harness
 from harness import case, expect, main
 
 CALL, RETURN, EXCEPTION = 1, 2, 3
+EXCLUDED = ("--exclude", "ld-linux-x86-64.so.2!")
 NONE = 0xffffffff
 INDEX_HEADER = struct.Struct("<4sBBBBII B7x IIQQQQ".replace(" ", ""))
 EVENT = struct.Struct("<QQIIII")
@@ -229,7 +230,7 @@ def only_process(scene, into="atf"):
 
 @case
 def every_event(scene):
-    scene.record("--exclude", "ld-linux-x86-64.so.2!", "--", scene.build())
+    scene.record(*EXCLUDED, "--", scene.build())
     said = scene.export()
     path = only_process(scene)
     process = Process(path)
@@ -246,7 +247,7 @@ def every_event(scene):
 
 @case
 def coroutines(scene):
-    scene.record("--exclude", "ld-linux-x86-64.so.2!", "--",
+    scene.record(*EXCLUDED, "--",
                  scene.compile("fixtures/coroutines.c", "-O2", "-w", "-pthread"))
     said = scene.export()
     scene.compare(Process(only_process(scene)), scene.replay())
@@ -281,7 +282,7 @@ def details(scene):
 @case
 def read_back(scene):
     """What contrail reads of its own export is what it reads of the trace, but for what ATF does not hold."""
-    scene.record("--exclude", "ld-linux-x86-64.so.2!", "--", scene.build())
+    scene.record(*EXCLUDED, "--", scene.build())
     scene.export()
     for path in (scene.path("atf"), only_process(scene)):
         own, back = scene.replay(), scene.replay(path)
@@ -301,7 +302,7 @@ def read_back(scene):
 
 @case
 def family(scene):
-    scene.record("--follow", "--exclude", "ld-linux-x86-64.so.2!", "--", scene.build(), "fork")
+    scene.record("--follow", *EXCLUDED, "--", scene.build(), "fork")
     scene.export()
     manifest = scene.manifest()
     pids = [manifest["pid"]] + [child["pid"] for child in manifest["children"]]
@@ -316,7 +317,7 @@ def family(scene):
 
 @case
 def pieces(scene):
-    scene.record("--exclude", "ld-linux-x86-64.so.2!", "--", scene.build())
+    scene.record(*EXCLUDED, "--", scene.build())
     times = [line["ts_ns"] for lines in scene.replay().values() for line in lines]
     low, high = sorted(times)[len(times) // 3], sorted(times)[len(times) * 2 // 3]
     piece = ("--from", seconds(low), "--to", seconds(high))
@@ -331,6 +332,37 @@ def pieces(scene):
     tid = next(iter(replay))
     scene.export("--thread", str(tid), into="one")
     expect([index.tid for index in Process(only_process(scene, "one")).threads.values()] == [tid], "other threads")
+
+
+@case
+def recorded_so(scene):
+    """record --format atf2, and what is there when that is killed, or cannot be done."""
+    program = scene.build()
+    scene.record("--format", "atf2", *EXCLUDED, "--", program)
+    expect(sorted(os.listdir(scene.folder)) == ["program", "program.cpp", "trace"], f"{os.listdir(scene.folder)}")
+    process = Process(only_process(scene, "trace"))
+    expect(sum(len(index.events) for index in process.threads.values()) > 1000, "no events")
+    shutil.rmtree(scene.trace)
+    os.mkdir(scene.path("trace.atf2"))
+    scene.write("trace.atf2/in the way", "x")
+    result = scene.execute(scene.contrail, "record", "--format", "atf2", "-o", scene.trace, "--", program)
+    expect(result.returncode == 125 and "as contrail's own" in result.stderr, f"{result.returncode} {result.stderr}")
+    expect(scene.manifest()["format"] == "contrail" and os.path.exists(scene.path("trace.atf2/in the way")), "it is gone")
+    for words in (["--format", "atf2"], ["--format", "atf3", "-o", "x"]):
+        result = scene.execute(scene.contrail, "record", *words, "--", "/bin/true")
+        expect(result.returncode == 2, f"{words}: {result.returncode}")
+
+
+@case
+def attached_so(scene):
+    program = subprocess.Popen(["/usr/bin/python3", "-c", "import time\nwhile True: time.sleep(0.001)"])
+    try:
+        scene.run(scene.contrail, "attach", "--for", "300ms", "--format", "atf2", "-o", scene.trace, str(program.pid))
+    finally:
+        program.kill()
+        program.wait()
+    process = Process(only_process(scene, "trace"))
+    expect(sum(len(index.events) for index in process.threads.values()) > 100, "no events")
 
 
 @case

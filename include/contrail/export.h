@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +46,19 @@ struct ct_export_summary {
  */
 int ct_export_write(struct ct_trace *trace, const struct ct_export_options *options, struct ct_export_summary *summary,
                     struct ct_view_notes *notes, struct ct_diag *diag);
+
+struct ct_export_owner {
+  bool give; /* to another user ... */
+  uid_t uid; /* ... this one */
+  gid_t gid;
+};
+/*
+ * Puts an export in the place of the trace in `directory`, which is removed when all is written. Until then the trace
+ * is there, and it stays when this fails or is killed; what is written meanwhile lies in DIRECTORY.FORMAT. Errors as
+ * above, and CT_EFORMAT: the trace is damaged.
+ */
+int ct_export_replace(const char *directory, const char *format, const struct ct_export_owner *owner,
+                      struct ct_export_summary *summary, struct ct_diag *diag);
 
 #ifdef __cplusplus
 }

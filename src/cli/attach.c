@@ -22,7 +22,8 @@ enum { STEP_MS = 50 };
 struct attach {
   struct ct_session_options options;
   pid_t pid;
-  double seconds; /* 0: until it ends or is interrupted */
+  double seconds;     /* 0: until it ends or is interrupted */
+  const char *format; /* NULL: our own */
   bool quiet;
 };
 
@@ -73,6 +74,7 @@ apply_deadline(const struct ct_applied *applied)
 
 static const struct ct_option options[] = {
     CT_OPTION_OUTPUT(struct attach, options),
+    CT_OPTION_FORMAT(struct attach, format),
     {.name = "for",
      .argument = "TIME",
      .help = "detach after that time: 10s, 500ms, 2m (default: on Ctrl-C, SIGTERM or SIGHUP, or when the process ends)",
@@ -271,7 +273,9 @@ attach_it(const struct attach *attach)
     report_end(attach, &status);
   }
   ct_recording_warn(&attach->options, &status);
-  return status.ended || ct_report_gaps(&attach->options, &status) ? CT_EXIT_OK : CT_EXIT_RECORDING;
+  bool is_good = status.ended || ct_report_gaps(&attach->options, &status);
+  code = ct_convert_trace(&attach->options, attach->format, attach->quiet);
+  return is_good ? code : CT_EXIT_RECORDING;
 }
 
 static int
@@ -279,6 +283,9 @@ run_attach(int argc, char **argv)
 {
   struct attach attach = {.options = {.struct_size = sizeof(attach.options)}};
   int code = ct_parse(&ct_command_attach, argc, argv, &attach);
+  if (code == -1 && ct_check_format(&ct_command_attach, &attach.options, attach.format) != CT_EXIT_OK) {
+    code = CT_EXIT_USAGE;
+  }
   if (code == -1) {
     ct_place_trace(&attach.options);
     code = take_operands(&attach, argc, argv);

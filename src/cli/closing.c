@@ -6,6 +6,7 @@
 #include "cli/command.h"
 
 #include <contrail/exclude.h>
+#include <contrail/export.h>
 #include <contrail/info.h>
 #include <contrail/text.h>
 #include <contrail/trace.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { EXIT_NOT_CONVERTED = 125 }; /* as for a recording that failed: what was asked for is not there */
 enum { WAITED_NS_SHOWN = 100000 }; /* as info does */
 #define COST_SHARE_SHOWN   0.01
 #define BUDGET_SHARE_SHOWN 0.2
@@ -175,4 +177,45 @@ ct_report_gaps(const struct ct_session_options *options, const struct ct_session
                                           : "no hook was reached";
   fprintf(stderr, "contrail: nothing was recorded: %s\n", why);
   return false;
+}
+
+/* ---- another format ---- */
+
+int
+ct_apply_recording_format(const struct ct_applied *applied)
+{
+  if (strcmp(applied->value, "contrail") != 0 && strcmp(applied->value, "atf2") != 0) {
+    return ct_usage_error(applied->command, "a recording has the format contrail or atf2, not '%.64s'", applied->value);
+  }
+  *(const char **)applied->member = applied->value[0] == 'a' ? applied->value : NULL;
+  return CT_EXIT_OK;
+}
+
+int
+ct_check_format(const struct ct_command *command, const struct ct_session_options *options, const char *format)
+{
+  return format == NULL || options->directory != NULL
+             ? CT_EXIT_OK
+             : ct_usage_error(command, "--format %s needs a directory: --output DIR", format);
+}
+
+int
+ct_convert_trace(const struct ct_session_options *options, const char *format, bool quiet)
+{
+  struct ct_export_owner owner = {options->give, options->owner, options->owner_group};
+  struct ct_export_summary summary = {.struct_size = sizeof(summary)};
+  struct ct_diag diag = {""};
+  if (format == NULL) {
+    return CT_EXIT_OK;
+  }
+  int err = ct_export_replace(options->directory, format, &owner, &summary, &diag);
+  if (err != 0) {
+    fprintf(stderr, "contrail: the trace is in %s as contrail's own, not as %s: %s\n", options->directory, format,
+            diag.text[0] != '\0' ? diag.text : ct_err_text(err));
+    return EXIT_NOT_CONVERTED;
+  }
+  if (!quiet && summary.mapped[0] != '\0') {
+    fprintf(stderr, "contrail: %s cannot hold all: %s\n", format, summary.mapped);
+  }
+  return CT_EXIT_OK;
 }

@@ -3,7 +3,23 @@
 #ifndef CT_CLI_CLOSING_H
 #define CT_CLI_CLOSING_H
 
+#include "cli/command.h"
+
 #include <contrail/session.h>
+
+/* --format. Member: const char *. */
+#define CT_OPTION_FORMAT(type, where)                                                                                  \
+  {                                                                                                                    \
+    .name = "format", .argument = "FORMAT",                                                                            \
+    .help = "contrail (default), or atf2: when the recording has ended the trace becomes a directory in ATF V2, as "   \
+            "contrail export makes it; only with --output",                                                            \
+    .values = "contrail atf2", .apply = ct_apply_recording_format, .offset = offsetof(type, where)                     \
+  }
+int ct_apply_recording_format(const struct ct_applied *applied);
+/* Before the recording: CT_EXIT_OK, or the exit code after a message. format: NULL, none was given. */
+int ct_check_format(const struct ct_command *command, const struct ct_session_options *options, const char *format);
+/* After it: the trace in another format. CT_EXIT_OK; else it is still there, and on stderr stands why. */
+int ct_convert_trace(const struct ct_session_options *options, const char *format, bool quiet);
 
 /* The default directory when none was given, in place of the last one; under sudo the trace is the invoking user's. */
 void ct_place_trace(struct ct_session_options *options);

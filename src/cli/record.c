@@ -36,6 +36,7 @@ struct run {
   struct ct_session_options options;
   struct ct_session *session;
   struct ct_signals *signals;
+  const char *format; /* NULL: our own */
   bool verbose, quiet;
 };
 
@@ -55,6 +56,7 @@ refuse_pid(const struct ct_applied *applied)
 
 static const struct ct_option options[] = {
     CT_OPTION_OUTPUT(struct run, options),
+    CT_OPTION_FORMAT(struct run, format),
     {.name = "follow",
      .letter = 'f',
      .help = "record the program's children too, and theirs: each in a directory process-PID of its own in DIR. Those "
@@ -194,6 +196,10 @@ record_it(struct run *run, char **argv)
       ct_report_trace(run->options.directory);
     }
   }
+  int converted = ct_convert_trace(&run->options, run->format, run->quiet);
+  if (converted != CT_EXIT_OK) {
+    return converted;
+  }
   if (WIFSIGNALED(status.wait_status)) {
     ct_signals_die_of(run->signals, WTERMSIG(status.wait_status));
     return 128 + WTERMSIG(status.wait_status);
@@ -208,6 +214,9 @@ run_record(int argc, char **argv)
   int code = ct_parse(&ct_command_record, argc, argv, &run);
   if (code == -1 && optind >= argc) {
     code = ct_usage_error(&ct_command_record, "which program?");
+  }
+  if (code == -1 && ct_check_format(&ct_command_record, &run.options, run.format) != CT_EXIT_OK) {
+    code = CT_EXIT_USAGE;
   }
   ct_place_trace(&run.options);
   if (code == -1) {
