@@ -261,11 +261,10 @@ const struct ct_command ct_command_sql = {
     .name = "sql",
     .summary = "ask traces questions in SQL",
     .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
-    .about =
-        "Tables of the traces (default " CT_DEFAULT_TRACE
-        ") and of the processes that were followed, for SQLite's SQL:\n"
-        "spans, functions, edges, threads, events and more (docs/sql.md). Times are in ns. Without a query it asks\n"
-        "for them on a terminal, and reads them from standard input else. Nothing is written.\n",
+    .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
+             "SQLite's SQL: spans, functions, edges, threads, events and more (docs/sql.md). Times are in ns.\n"
+             "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
+             "is written.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -207,6 +207,16 @@ spans_close(sqlite3_vtab_cursor *base)
 
 /* ---- the query ---- */
 
+static void
+take_depth(struct spans_cursor *c, char letter, sqlite3_int64 depth)
+{
+  uint32_t bounded = depth < 0 ? 0 : depth > UINT32_MAX ? UINT32_MAX : (uint32_t)depth;
+  c->is_empty |= letter != 'm' && depth < 0;
+  c->is_empty |= letter == 'l' && depth > UINT32_MAX;
+  c->filter.least_depth = letter != 'M' ? bounded : c->filter.least_depth;
+  c->filter.most_depth = letter != 'm' ? bounded : c->filter.most_depth;
+}
+
 /* One argument of the plan. Values of another type than the column's match nothing. */
 static void
 take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
@@ -264,15 +274,12 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     c->is_empty |= number < 0;
     break; /* no use to the index: most spans are short */
   case 'l':
-    c->filter.least_depth = c->filter.most_depth = number < 0 ? UINT32_MAX : (uint32_t)number;
-    c->is_empty |= number < 0 || number > UINT32_MAX || type != SQLITE_INTEGER;
+    c->is_empty |= type != SQLITE_INTEGER;
+    take_depth(c, letter, number);
     break;
   case 'm':
-    c->filter.least_depth = number < 0 ? 0 : number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
-    break;
   case 'M':
-    c->is_empty |= number < 0;
-    c->filter.most_depth = number > UINT32_MAX || number < 0 ? UINT32_MAX : (uint32_t)number;
+    take_depth(c, letter, number);
     break;
   case LIMIT_LETTER:
     c->is_empty |= number == 0;
@@ -543,13 +550,22 @@ result_flags(sqlite3_context *out, const struct ct_span *span)
   }
 }
 
+/* Points have no duration; where there are only bounds of it nobody knows when a call was off the processor. */
+static void
+result_time(sqlite3_context *out, const struct ct_sql_source *source, const struct ct_span *span, int column)
+{
+  uint64_t ticks = column == C_SELF ? span->self_ticks : column == C_OFF ? span->off_ticks : span->duration_ticks;
+  if (span->end != CT_SPAN_POINT && (column != C_OFF || !ct_trace_has_bounds(source->trace))) {
+    sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, ticks));
+  }
+}
+
 static int
 spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
 {
   const struct spans_cursor *c = (const struct spans_cursor *)base;
   const struct ct_sql_source *source = &c->sql->sources[c->source];
   const struct ct_span *s = c->span;
-  bool is_point = s->end == CT_SPAN_POINT;
   switch (column) {
   case C_ID:
     result_id(out, source, s->thread, s->ordinal);
@@ -579,22 +595,13 @@ spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
     result_name(out, source, s->caller_fn, false);
     break;
   case C_START:
-    sqlite3_result_int64(out, ct_sql_time(source, s->enter_tsc));
-    break;
   case C_END:
-    sqlite3_result_int64(out, ct_sql_time(source, s->end_tsc));
+    sqlite3_result_int64(out, ct_sql_time(source, column == C_START ? s->enter_tsc : s->end_tsc));
     break;
   case C_DURATION:
   case C_SELF:
-    if (!is_point) {
-      uint64_t ticks = column == C_SELF ? s->self_ticks : s->duration_ticks;
-      sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, ticks));
-    }
-    break;
   case C_OFF:
-    if (!is_point && !ct_trace_has_bounds(source->trace)) {
-      sqlite3_result_int64(out, (sqlite3_int64)ct_trace_ticks_ns(source->trace, s->off_ticks));
-    }
+    result_time(out, source, s, column);
     break;
   case C_DEPTH:
     sqlite3_result_int64(out, s->depth);
@@ -606,7 +613,7 @@ spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
     sqlite3_result_int64(out, s->context);
     break;
   case C_CALLS:
-    sqlite3_result_int64(out, is_point ? s->calls : 1);
+    sqlite3_result_int64(out, s->end == CT_SPAN_POINT ? s->calls : 1);
     break;
   case C_FLAGS:
     result_flags(out, s);
