@@ -20,7 +20,8 @@
 enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
 #define LONG_NS    10000u      /* spans of that duration are kept whole, if they are not too many */
 #define LONG_SHARE 100u        /* too many: more than this part of the trace's bytes ... */
-#define LONG_FREE  (64u << 10) /* ... and more than this */
+#define LONG_FREE  (32u << 10) /* ... and this together, ... */
+#define LONG_STEP  (8u << 10)  /* of which so many have come since the duration was raised */
 
 struct function_sum {
   uint64_t calls, self_ticks, total_ticks, max_ticks;
@@ -288,12 +289,15 @@ put_functions(struct reading *r, struct ct_span_bytes *bytes)
   return code;
 }
 
-/* Too many spans of a granule are kept whole, and of all: from now on only longer ones. */
+/* Too many spans are kept whole, and more are coming: from now on only longer ones. */
 static void
-bound_long_spans(struct ct_index_thread *thread, uint64_t long_bytes, uint64_t block_bytes)
+bound_long_spans(struct ct_index_thread *thread)
 {
-  if (thread->long_bytes > LONG_FREE && long_bytes > block_bytes / LONG_SHARE && thread->long_ticks < UINT64_MAX / 4) {
+  uint64_t allowed = LONG_FREE + thread->payload_bytes / LONG_SHARE;
+  if (thread->long_bytes > allowed && thread->long_bytes - thread->long_mark > LONG_STEP &&
+      thread->long_ticks < UINT64_MAX / 4) {
     thread->long_ticks *= 2;
+    thread->long_mark = thread->long_bytes;
   }
 }
 
@@ -329,8 +333,8 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   r->thread->payload_bytes += bytes;
   r->per_block = (g->function_bytes + g->long_bytes) / (g->blocks + 1) + 1;
   r->block_bytes = bytes / (g->blocks + 1) + 1;
-  bound_long_spans(r->thread, r->long_spans.size, bytes);
   r->long_spans.size = 0;
+  bound_long_spans(r->thread);
   struct job *job = r->worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
   if (r->worker->reports_progress && job->progress->update != NULL) {

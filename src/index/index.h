@@ -4,7 +4,7 @@
  * needed for a right answer: it is made of the trace, and made again where it does not fit.
  *
  * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 3 % of,
- * 8 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
+ * 16 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
  * spans ended in it, the least and greatest depth and the longest duration of those, and for each function of theirs
  * the calls, the times and the longest one. Spans that begin in one granule and end in a later one are in a list by
  * ordinal; the longest ones are there whole. Of the trace: the statistics of each function, and what each caller's

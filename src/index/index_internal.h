@@ -9,7 +9,7 @@
 #include <assert.h>
 
 enum {
-  CT_GRANULE_BLOCKS_MAX = 8,
+  CT_GRANULE_BLOCKS_MAX = 16,
   CT_INDEX_SHARE = 32, /* what is kept of a granule is to be at most this part of its blocks' bytes */
 };
 
@@ -72,6 +72,7 @@ struct ct_index_thread {
   uint64_t tail_end;              /* of a recording that goes on: what was there when it was read; 0: all was */
   uint64_t long_ticks;            /* all spans of at least this duration are in the granules' lists */
   uint64_t long_bytes, payload_bytes;
+  uint64_t long_mark; /* long_bytes when long_ticks was raised last */
   uint64_t spans, events, lost;
   uint64_t kept_spans;
   bool is_damaged;
