@@ -63,6 +63,7 @@ GROUPS = {
     "pieces": Group(["pieces.py"]),
     "atf": Group(["atf.py", "cut.py"], parts=2),
     "filters": Group(["filters.py"]),
+    "sql": Group(["sql.py"]),
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),

@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""SQL over traces, and the index behind it: queries at random give what a real table of SQLite gives that was filled from the
+whole replay; the sums of functions, edges and threads are those of the spans; an index that is damaged, of another trace, cut,
+or that cannot be written changes no answer, nor does a trace that grows or was cut.
+
+    tests/sql.py [--filter PATTERN] [--build DIR]
+"""
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import time
+
+import harness
+from filters import OWN, THROWS
+from fixture import FIXTURES
+from harness import case, expect, main
+
+QUERIES = 60
+COLUMNS = ("id", "parent_id", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
+LOOP = r"""
+#include <stdio.h>
+#include <stdlib.h>
+static volatile long sum;
+#define LEAF(n) __attribute__((noinline)) void leaf##n(long x) { sum += x * n; }
+LEAF(1) LEAF(2) LEAF(3) LEAF(5)
+__attribute__((noinline)) void slow(long x) { for (volatile int i = 0; i < 20000; i++) { } sum += x; }
+__attribute__((noinline)) void mid(long x) { leaf1(x); leaf2(x); if (x & 1) leaf3(x); if (x % 5000 == 0) slow(x); }
+__attribute__((noinline)) void deep(long n) { if (n > 0) deep(n - 1); leaf5(n); }
+__attribute__((noinline)) void chunk(long from, long to) { for (long i = from; i < to; i++) mid(i); deep(from % 300); }
+int main(int c, char **v) {
+  long n = atol(v[1]);
+  for (long i = 0; i < n; i += 10000) { chunk(i, i + 10000); if (c > 2) { fflush(stdout); } }
+  return 0;
+}
+"""
+
+
+class Scene(harness.Scene):
+    def sql(self, query, *traces, status=0):
+        out = self.run(self.contrail, "sql", "--json", *(traces or [self.trace]), query, status=status)
+        return json.loads(out) if status == 0 else out
+
+    def own(self, text, *words, name="own.c"):
+        program = self.path("program-" + name)
+        compiler = "g++" if name.endswith(".cc") else "gcc"
+        subprocess.run([compiler, "-O1", "-g", "-fno-inline", "-pthread", "-o", program, self.write(name, text)], check=True)
+        shutil.rmtree(self.trace, ignore_errors=True)
+        self.record("-q", *words, "--", program)
+
+    def spans(self, trace=None, process=None):
+        """Rows as those of the table, from the replay alone."""
+        info = self.info(trace) if process is None else {"pid": process}
+        rows, stacks = {}, {}
+        for line in self.lines("--limit", "0", trace=trace):
+            kind, where = line.get("kind"), (line.get("tid"), line.get("stack"))
+            stack = stacks.setdefault(where, [])
+            if kind == "exec":
+                for frames in stacks.values():
+                    frames.clear()
+            if kind == "tail" and stack and line["duration_ns"] is not None:
+                rows[stack.pop()]["duration"] = line["duration_ns"]
+            if kind in ("enter", "tail", "point"):
+                row = dict(id=int(line["id"]), parent_id=line["parent"] and int(line["parent"]), tid=line["tid"],
+                           process=info["pid"], function=line["name"], module=line["module"], start=line["ts_ns"],
+                           duration=None, depth=line["depth"], stack=line["stack"])
+                expect(row["id"] not in rows, f"two calls have the id {row['id']}")
+                rows[row["id"]] = row
+                if kind != "point":
+                    stack.append(row["id"])
+            elif kind in ("return", "left") and line["id"] is not None:
+                rows[int(line["id"])]["duration"] = line["duration_ns"]
+                expect(stack and stack[-1] == int(line["id"]), f"{line} does not end the innermost call")
+                stack.pop()
+        return list(rows.values())
+
+
+def database(rows):
+    db = sqlite3.connect(":memory:")
+    db.execute(f"CREATE TABLE spans({', '.join(COLUMNS)})")
+    db.executemany(f"INSERT INTO spans VALUES({','.join('?' * len(COLUMNS))})", [[row[c] for c in COLUMNS] for row in rows])
+    return db
+
+
+def condition(lots, rows):
+    row = lots.choice(rows)
+    duration = row["duration"] or 0
+    quoted = row["function"].replace("'", "''")
+    return lots.choice([
+        f"id = {row['id']}", f"parent_id = {row['parent_id'] or row['id']}", f"function = '{quoted}'", f"depth = {row['depth']}",
+        f"start >= {row['start']} AND start <= {row['start'] + lots.choice([0, 1000, 10**6])}", f"start > {row['start']}",
+        f"start < {row['start']}", f"duration >= {duration}", f"duration > {duration}", f"duration < {duration}",
+        f"duration BETWEEN {duration // 2} AND {duration * 2}", f"depth >= {row['depth']}", f"depth <= {row['depth']}",
+        f"tid = {row['tid']}", f"module = '{row['module']}'", "parent_id IS NULL", "duration IS NOT NULL"])
+
+
+def query(lots, rows):
+    where = " AND ".join(condition(lots, rows) for _ in range(lots.choice([1, 1, 2, 2, 3])))
+    shape = lots.choice(["rows", "rows", "longest", "groups", "sums"])
+    if shape == "rows":
+        return f"SELECT {', '.join(COLUMNS)} FROM spans WHERE {where} ORDER BY id LIMIT 200"
+    if shape == "longest":
+        return f"SELECT duration FROM spans WHERE {where} ORDER BY duration DESC LIMIT {lots.randint(1, 30)}"
+    if shape == "groups":
+        return f"SELECT function, count(*) AS n, sum(duration) AS s FROM spans WHERE {where} GROUP BY function ORDER BY function"
+    return f"SELECT count(*) AS n, min(start) AS a, max(duration) AS b FROM spans WHERE {where}"
+
+
+def number(value):
+    return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
+
+
+def compare(scene, rows, traces=(), queries=QUERIES):
+    seed = random.randrange(1 << 30)
+    lots, db = random.Random(seed), database(rows)
+    texts = [query(lots, rows) for _ in range(queries)]
+    out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
+    answers, decoder, at = [], json.JSONDecoder(), 0
+    while at < len(out.rstrip()):
+        answer, at = decoder.raw_decode(out, at)
+        answers.append(answer)
+        at += 1
+    expect(len(answers) == queries, f"seed {seed}: {len(answers)} answers")
+    for text, answer in zip(texts, answers):
+        cursor = db.execute(text)
+        want = [dict(zip([c[0] for c in cursor.description], row)) for row in cursor]
+        got = [{k: number(v) for k, v in row.items()} for row in answer]
+        expect(got == want, f"seed {seed}: {text}: {str(got)[:300]} for {str(want)[:300]}")
+    return f"seed {seed}, {len(rows):,} calls"
+
+
+def compare_sums(scene, *traces):
+    """Functions, edges and threads against the spans."""
+    sums = {row["function_id"]: row for row in scene.sql(
+        "SELECT function_id, sum(calls) AS calls, sum(self) AS self FROM spans WHERE coalesce(flags, '') NOT LIKE '%before%' "
+        "GROUP BY function_id", *traces)}
+    for row in scene.sql("SELECT id, name, calls, self FROM functions WHERE calls > 0", *traces):
+        want = sums.pop(row["id"], {"calls": 0, "self": None})
+        expect(row["calls"] == want["calls"], f"{row} for {want}")
+        # Each span's ticks are rounded to ns by themselves.
+        expect(abs((row["self"] or 0) - (want["self"] or 0)) <= want["calls"], f"{row} for {want}")
+    expect(not sums, f"functions has no row for {list(sums.values())[:3]}")
+    edges = {(row["caller_id"], row["callee_id"]): row["calls"] for row in scene.sql(
+        "SELECT caller_id, callee_id, calls FROM edges", *traces)}
+    expect(sum(edges.values()) == scene.sql("SELECT sum(calls) AS n FROM spans", *traces)[0]["n"], "edges have other calls")
+
+
+@case
+def threads_longjmp_tails(scene):
+    scene.own(OWN)
+    rows = scene.spans()
+    compare_sums(scene)
+    return compare(scene, rows)
+
+
+@case
+def exceptions(scene):
+    scene.own(THROWS, name="throws.cc")
+    rows = scene.spans()
+    compare_sums(scene)
+    return compare(scene, rows)
+
+
+@case
+def coroutines(scene):
+    with open(os.path.join(FIXTURES, "coroutines.c"), encoding="utf-8") as file:
+        text = file.read()
+    program = scene.path("coroutines")
+    subprocess.run(["gcc", "-O1", "-fno-inline", "-I", FIXTURES, "-pthread", "-o", program, scene.write("coroutines.c", text)], check=True)
+    scene.record("-q", "--", program)
+    rows = scene.spans()
+    expect(len({row["stack"] for row in rows}) > 2, "all on one stack")
+    compare_sums(scene)
+    return compare(scene, rows)
+
+
+@case
+def children(scene):
+    """A family is one database; ids are those of each process."""
+    program = scene.path("family")
+    subprocess.run(["gcc", "-O1", "-fno-inline", "-pthread", "-o", program, scene.write("family.c", OWN)], check=True)
+    scene.record("-q", "--follow", "--", program, "more")
+    processes = scene.sql("SELECT pid, path FROM processes")
+    expect(len(processes) == 3, str(processes))
+    per_process = {row["process"]: row["n"] for row in scene.sql("SELECT process, count(*) AS n FROM spans GROUP BY process")}
+    for process in processes:
+        expect(len(scene.spans(process["path"], process["pid"])) == per_process[process["pid"]], str(process))
+    ids = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d FROM spans")[0]
+    expect(ids["n"] == ids["d"], f"ids are not unique: {ids}")
+    compare_sums(scene)
+
+
+@case
+def sampled(scene):
+    scene.own(OWN, "--mode", "light", "--sample", "4")
+    return compare(scene, scene.spans())
+
+
+@case
+def two_traces(scene):
+    scene.own(OWN)
+    first, second = scene.trace, scene.path("second")
+    os.rename(first, second)
+    scene.own(THROWS, name="throws.cc")
+    both = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d, count(DISTINCT process) AS p FROM spans", scene.trace, second)[0]
+    one = [scene.sql("SELECT count(*) AS n FROM spans", trace)[0]["n"] for trace in (scene.trace, second)]
+    expect(both == {"n": sum(one), "d": sum(one), "p": 2}, f"{both} for {one}")
+
+
+ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SELECT name, calls, total, self, p99 FROM functions "
+       "WHERE calls > 0 ORDER BY id; SELECT id, duration FROM spans ORDER BY duration DESC LIMIT 50; SELECT count(*) AS n FROM spans "
+       "WHERE duration >= 20000; SELECT id, start FROM spans WHERE function = 'slow' AND start > 1000000 ORDER BY id; SELECT caller, "
+       "callee, calls, total FROM edges ORDER BY id; SELECT count(*) AS n FROM spans WHERE parent_id = (SELECT id FROM spans WHERE "
+       "function = 'main')")
+
+
+@case
+def index_file(scene):
+    """Written once, used, and thrown away when it is not this trace's or was damaged."""
+    program = scene.path("loop")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    scene.record("-q", "--", program, "400000")
+    index = os.path.join(scene.trace, "spans.cti")
+
+    def ask():
+        return scene.run(scene.contrail, "sql", "--json", scene.trace, ASK)
+
+    first = ask()
+    expect(os.path.exists(index), "no index was written")
+    expect(oct(os.stat(index).st_mode & 0o777) == "0o600", "others may read the index")
+    expect(os.path.getsize(index) <= 0.06 * os.path.getsize(os.path.join(scene.trace, "thread_0", "index.ctb")) + 65536,
+           f"{os.path.getsize(index)} bytes of index")
+    expect(ask() == first, "the index answers otherwise than the trace")
+    seed = random.randrange(1 << 30)
+    lots = random.Random(seed)
+    with open(index, "rb") as file:
+        whole = file.read()
+    for n in range(20):
+        data = bytearray(whole)
+        if n % 4 == 3:
+            data = data[:lots.randrange(len(data))]
+        else:
+            data[lots.randrange(len(data)) if n % 4 else lots.randrange(400)] ^= 1 << lots.randrange(8)
+        with open(index, "wb") as file:
+            file.write(data)
+        expect(ask() == first, f"seed {seed}, {n}: a damaged index changes the answer")
+    os.unlink(index)
+    os.mkdir(index)
+    expect(ask() == first, "a directory in its place")
+    os.rmdir(index)
+    os.symlink("/etc/passwd", index)
+    expect(ask() == first, "a link in its place")
+    return f"seed {seed}"
+
+
+@case
+def grows(scene):
+    """Queries while it is recorded; in the end the index that grew with it says what a fresh one does."""
+    program = scene.path("loop")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    recorder = subprocess.Popen([scene.contrail, "record", "-q", "-o", scene.trace, "--", program, "3000000"])
+    seen = []
+    while recorder.poll() is None:
+        if os.path.exists(os.path.join(scene.trace, "manifest.json")):
+            result = subprocess.run([scene.contrail, "sql", "--json", scene.trace, "SELECT count(*) AS n, sum(self) AS s FROM spans; "
+                                     "SELECT sum(calls) AS n FROM functions"], capture_output=True, text=True)
+            if result.returncode == 0 and result.stdout.strip():
+                parts = result.stdout.strip().split("]\n[")
+                seen.append(json.loads(parts[0].rstrip("]") + "]")[0]["n"])
+        time.sleep(0.05)
+    expect(recorder.returncode == 0, f"status {recorder.returncode}")
+    expect(seen == sorted(seen), f"calls went away: {seen}")
+    grown = scene.run(scene.contrail, "sql", "--json", scene.trace, ASK)
+    index = os.path.join(scene.trace, "spans.cti")
+    if os.path.exists(index):
+        os.unlink(index)
+    expect(scene.run(scene.contrail, "sql", "--json", scene.trace, ASK) == grown, "the index that grew differs from a fresh one")
+    return f"{len(seen)} queries meanwhile"
+
+
+@case
+def cut(scene):
+    """A trace whose file was cut: what is there."""
+    scene.own(OWN)
+    path = os.path.join(scene.trace, "thread_0", "index.ctb")
+    os.truncate(path, os.path.getsize(path) - 100)
+    rows = scene.sql("SELECT count(*) AS n FROM spans WHERE thread > 0")
+    expect(rows[0]["n"] > 0, "the other thread's calls are gone")
+
+
+@case
+def refused(scene):
+    """What writes, opens files or loads code; what is no SQL; what takes too long."""
+    scene.own(OWN)
+    for text in ("CREATE TABLE t(a)", "DELETE FROM spans", "INSERT INTO spans(id) VALUES(1)", "ATTACH '/tmp/x.db' AS x", "DROP VIEW slice",
+                 "SELECT load_extension('x')", "PRAGMA writable_schema = 1", "VACUUM INTO '/tmp/x'", "SELECT nothing FROM spans", "SELECT"):
+        result = scene.execute(scene.contrail, "sql", scene.trace, text)
+        expect(result.returncode == 1 and result.stderr.count("\n") == 1 and not result.stdout, f"{text}: {result}")
+    result = scene.execute(scene.contrail, "sql", "--timeout", "1", scene.trace,
+                           "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c")
+    expect(result.returncode == 1 and "--timeout" in result.stderr, str(result))
+    result = scene.execute(scene.contrail, "sql", scene.path("nothing"), "SELECT 1")
+    expect(result.returncode == 1 and result.stderr.count("\n") == 1, str(result))
+
+
+@case
+def forms(scene):
+    scene.own(OWN)
+    limited = scene.execute(scene.contrail, "sql", "--csv", "--limit", "2", scene.trace, "SELECT 'a,\"b' AS x, 1 AS \"y z\" FROM spans")
+    expect(limited.stdout == 'x,y z\n"a,""b",1\n"a,""b",1\n' and "more rows" in limited.stderr, str(limited))
+    big = scene.sql("SELECT 9007199254740993 AS a, 5 AS b, NULL AS c, 1.5 AS d")
+    expect(big == [{"a": "9007199254740993", "b": 5, "c": None, "d": 1.5}], str(big))
+    table = scene.run(scene.contrail, "sql", scene.trace, "SELECT name, 1 AS one FROM functions WHERE name = 'fib'")
+    expect([line.split() for line in table.splitlines()] == [["name", "one"], ["fib", "1"]], table)
+    piped = subprocess.run([scene.contrail, "sql", "--json", scene.trace], input="SELECT 1 AS a;\nSELECT 2 AS b", capture_output=True, text=True)
+    expect(piped.returncode == 0 and piped.stdout == '[\n{"a":1}\n]\n[\n{"b":2}\n]\n', str(piped))
+    median = scene.sql("SELECT percentile(column1, 50) AS p, duration_text(1500) AS d, demangle('_Z1fv') AS n FROM (VALUES(1),(2),(9))")
+    expect(median == [{"p": 2.0, "d": "1.500 us", "n": "f()"}], str(median))
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
