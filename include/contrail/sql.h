@@ -48,9 +48,10 @@ int ct_sql_add(struct ct_sql *sql, const char *dir, struct ct_diag *diag);
 
 struct ct_sql_result {
   size_t struct_size;
-  uint64_t rows;    /* shown */
-  bool more;        /* there are more than the limit */
-  bool interrupted; /* by ct_sql_interrupt or the timeout */
+  uint64_t rows;      /* shown */
+  bool more;          /* there are more than the limit */
+  bool index_rebuilt; /* there was one that was damaged, or of another trace */
+  bool interrupted;   /* by ct_sql_interrupt or the timeout */
 };
 /* All statements of the text, their rows to out. CT_EINVAL: the query is wrong, CT_EIO: out cannot be written,
  * CT_ENOMEM. */

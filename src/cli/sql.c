@@ -78,6 +78,9 @@ run_query(const char *text)
   if (code != 0) {
     return ct_command_failed(&ct_command_sql, "%s", diag.text);
   }
+  if (result.index_rebuilt) {
+    fprintf(stderr, "contrail sql: the index did not fit the trace, or was damaged: it was made again\n");
+  }
   if (result.more) {
     fflush(stdout);
     fprintf(stderr, "... and more rows; --limit 0 shows all\n");

@@ -131,7 +131,7 @@ granules_ok(const struct ct_index_part *part)
     const struct ct_granule *g = &part->granules[i];
     uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
     if (g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
-        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal))) {
+        (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal)) || !ct_granule_ok(part, g)) {
       return false;
     }
   }

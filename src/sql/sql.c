@@ -45,6 +45,7 @@ ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source)
       ct_index_open(source->trace, sql->options.workers, &sql->options.progress, &source->index, &sql->diag) != 0) {
     source->index = NULL;
   }
+  sql->index_rebuilt |= source->index != NULL && ct_index_origin(source->index) == CT_INDEX_REBUILT;
   return source->index;
 }
 
@@ -263,6 +264,7 @@ ct_sql_run(struct ct_sql *sql, const char *text, FILE *out, struct ct_sql_result
   sql->timed_out = false;
   sql->deadline_ns = sql->options.timeout_ms != 0 ? ct_now_ns() + sql->options.timeout_ms * 1000000 : 0;
   int code = run_all(sql, text, out, &own, diag);
+  own.index_rebuilt = sql->index_rebuilt;
   if (result != NULL) {
     int given = ct_sized_give(result, &own, sizeof(own), code == 0 ? diag : NULL);
     code = code != 0 ? code : given;

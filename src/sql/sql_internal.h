@@ -44,6 +44,7 @@ struct ct_sql {
   uint32_t trace_count;
   uint64_t deadline_ns; /* 0: none */
   bool timed_out;
+  bool index_rebuilt;
   struct ct_diag diag; /* of a table that failed */
 };
 
