@@ -620,7 +620,10 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
       c->after_range = true;
       c->state = CT_CURSOR_END;
     }
-    size_t known = *events == c->batch ? ct_range_drop_unknown(c->batch, inside) : inside;
+    size_t known = inside;
+    if (*events == c->batch) {
+      known = ct_range_drop_unknown(c->batch, ct_range_clip_away(c->trace, c->batch, inside));
+    }
     if (known != 0 || inside == 0 || c->after_range) {
       return known;
     }

@@ -103,6 +103,8 @@ size_t ct_range_events_inside(const struct ct_trace *trace, const struct ct_even
 bool ct_range_begin(struct ct_cursor *cursor, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc);
 /* The frames of the stacks that the thread is not on, in the order of these, then back to the one it is on. */
 bool ct_range_enter_others(struct ct_cursor *cursor, uint64_t tsc);
+/* Of events of a range: time away before its begin is cut off. How many events stay. */
+size_t ct_range_clip_away(const struct ct_trace *trace, struct ct_event *events, size_t count);
 /* Of events of a range: ends of frames of which it is not known when they were entered become orphans. How many stay.
  */
 size_t ct_range_drop_unknown(struct ct_event *events, size_t count);

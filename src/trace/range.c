@@ -220,6 +220,26 @@ ct_range_enter_others(struct ct_cursor *c, uint64_t tsc)
   return ok;
 }
 
+/* Of the time that a thread was away only what is in the piece counts there: the frames are entered at its begin. */
+size_t
+ct_range_clip_away(const struct ct_trace *trace, struct ct_event *events, size_t count)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct ct_event *event = &events[i];
+    if (event->kind == CT_EV_AWAY && event->enter_tsc < trace->range_from) {
+      uint64_t before = trace->range_from - event->enter_tsc;
+      if (before >= event->value) {
+        continue;
+      }
+      event->value -= before;
+      event->enter_tsc = trace->range_from;
+    }
+    events[kept++] = *event;
+  }
+  return kept;
+}
+
 /*
  * In a range a frame of which the trace does not say there when it was entered (a stack that the thread was not on at
  * the begin of the first block, the outer ones of a deep recursion) ends as one whose call was not seen.
