@@ -17,7 +17,7 @@ import time
 import harness
 from filters import OWN, THROWS
 from fixture import FIXTURES
-from harness import case, expect, main
+from harness import case, expect, main, need, need_root
 
 QUERIES = 60
 COLUMNS = ("id", "parent_id", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
@@ -148,11 +148,24 @@ def compare_sums(scene, *traces):
     expect(sum(edges.values()) == scene.sql("SELECT sum(calls) AS n FROM spans", *traces)[0]["n"], "edges have other calls")
 
 
+def compare_threads(scene, *traces):
+    """Threads against the spans; and the selves of a thread are the durations of its outermost calls."""
+    sums = {row["thread"]: row for row in scene.sql(
+        "SELECT thread, count(*) AS n, sum(self) AS self, sum(CASE WHEN parent_id IS NULL THEN duration END) AS roots, "
+        "sum(duration IS NULL) AS ends FROM spans GROUP BY thread", *traces)}
+    for row in scene.sql("SELECT id, events, lost FROM threads", *traces):
+        want = sums.pop(row["id"], {"n": 0, "ends": 1})
+        expect(row["lost"] == 0 and row["events"] >= want["n"], f"{row} for {want}")
+        expect(want["ends"] or abs(want["self"] - want["roots"]) <= 2 * want["n"], f"selves are not their roots': {want}")
+    expect(not sums, f"threads has no row for {list(sums.values())[:3]}")
+
+
 @case
 def threads_longjmp_tails(scene):
     scene.own(OWN)
     rows = scene.spans()
     compare_sums(scene)
+    compare_threads(scene)
     return compare(scene, rows)
 
 
@@ -161,6 +174,7 @@ def exceptions(scene):
     scene.own(THROWS, name="throws.cc")
     rows = scene.spans()
     compare_sums(scene)
+    compare_threads(scene)
     return compare(scene, rows)
 
 
@@ -254,6 +268,36 @@ def index_file(scene):
     os.symlink("/etc/passwd", index)
     expect(ask() == first, "a link in its place")
     return f"seed {seed}"
+
+
+@case
+def foreign_index(scene):
+    """That of another trace of the same program, and a directory in which nothing can be written, change no answer."""
+    program = scene.path("loop")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    index, answers = [], []
+    for name in ("one", "two"):
+        scene.record("-q", "--", program, "400000")
+        os.rename(scene.trace, scene.path(name))
+        answers.append(scene.run(scene.contrail, "sql", "--json", scene.path(name), ASK))
+        index.append(scene.path(name, "spans.cti"))
+    shutil.copy(index[0], index[1])
+    expect(scene.run(scene.contrail, "sql", "--json", scene.path("two"), ASK) == answers[1], "the index of another trace was believed")
+    os.unlink(index[1])
+    need_root()
+    need("unshare")
+    out = scene.run("unshare", "-m", "sh", "-c", 'mount --bind "$2" "$2" && mount -o remount,bind,ro "$2" && exec "$1" sql --json "$2" "$3"',
+                    "sh", scene.contrail, scene.path("two"), ASK)
+    expect(out == answers[1] and not os.path.exists(index[1]), "another answer where no index can be written")
+
+
+@case
+def lost(scene):
+    """Where events were lost: a call whose end is not known has no duration, as in the replay."""
+    program = scene.compile("programs/losses.c", "-O2", "-g", "-pthread")
+    scene.record("-q", "--ring-size", "1", "--no-wait", "--trace", "leaf", "--trace", "pair", "--no-args", "--", program, "30000")
+    dropped = scene.info()["dropped"]
+    return f"{dropped:,} events lost, {compare(scene, scene.spans(), queries=20)}"
 
 
 @case
