@@ -394,13 +394,20 @@ next_of_target(struct ct_scan *scan, const struct ct_span **span)
 
 /* ---- the longest ones ---- */
 
+/* Points have no duration: they are shorter than all that have one. */
+static uint64_t
+length_of(const struct ct_span *span)
+{
+  return span->end == CT_SPAN_POINT ? 0 : span->duration_ticks + 1;
+}
+
 /* By duration; of equal ones that which comes first in the order of threads and calls is the longer one. */
 static int
 compare_longest(const void *a, const void *b)
 {
   const struct ct_span *x = a, *y = b;
-  if (x->duration_ticks != y->duration_ticks) {
-    return x->duration_ticks < y->duration_ticks ? 1 : -1;
+  if (length_of(x) != length_of(y)) {
+    return length_of(x) < length_of(y) ? 1 : -1;
   }
   if (x->thread != y->thread) {
     return x->thread < y->thread ? -1 : 1;
@@ -462,7 +469,7 @@ find_longest(struct ct_scan *scan)
   int code = 0;
   for (; scan->next_target < scan->target_count && code == 0; scan->next_target++) {
     const struct target *target = &scan->targets[scan->next_target];
-    if (scan->longest_count == scan->filter.longest && scan->longest[0].duration_ticks > target->most_ticks) {
+    if (scan->longest_count == scan->filter.longest && length_of(&scan->longest[0]) > target->most_ticks + 1) {
       break;
     }
     code = begin_target(scan, target);

@@ -422,7 +422,7 @@ advance(struct spans_cursor *c)
 struct found {
   struct ct_span span;
   uint32_t source;
-  uint64_t ns;
+  uint64_t ns; /* and one more; 0 of a point */
 };
 
 static int
@@ -449,8 +449,9 @@ merge_sources(struct spans_cursor *c)
       }
       list = more;
     }
-    list[count++] = (struct found){*c->span, (uint32_t)c->source,
-                                   ct_trace_ticks_ns(c->sql->sources[c->source].trace, c->span->duration_ticks)};
+    const struct ct_trace *trace = c->sql->sources[c->source].trace;
+    uint64_t ns = ct_trace_ticks_ns(trace, c->span->duration_ticks);
+    list[count++] = (struct found){*c->span, (uint32_t)c->source, c->span->end == CT_SPAN_POINT ? 0 : ns + 1};
   }
   if (count != 0) {
     qsort(list, count, sizeof(*list), compare_found);
