@@ -13,7 +13,7 @@ import subprocess
 # The witness itself is not recorded: its calls are in none of its own lists.
 RECORD = ["--exclude", "__cyg_profile_func_*", "--exclude", "witness_*"]
 EVENT = struct.Struct("<QQQ")
-LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"depth":(\d+),"stack":(\d+),"kind":"(\w+)",'
+LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"id":[^,]*,"parent":[^,]*,"depth":(\d+),"stack":(\d+),"kind":"(\w+)",'
                   rb'"name":(?:null|("(?:[^"\\]|\\.)*")),'
                   rb'"module":(?:null|"[^"]*"),"duration_ns":(?:null|\d+)(?:,"ended":\{[^}]*\})?'
                   rb'(?:,"reason":"([^"]*)")?[^\n]*\}$', re.M)
