@@ -479,6 +479,11 @@ run_enter(struct entry_case *c, struct machine *begin, struct rng *rng, struct e
   }
   run_one(c, true, begin, &patched);
   exchange(c->image, c->piece.address, false);
+  if (clean.ending.no_step || other.ending.no_step || patched.ending.no_step) {
+    memory_end(&memory);
+    count->skipped++;
+    return CASE_SKIPPED;
+  }
   c->returned = c->called_through && clean.ending.signal == 0 && clean.machine.rip == c->returns;
   flags = c->returned ? 0x400 : flags;
   bool differs = ending_differs(&clean, &patched, text, size);

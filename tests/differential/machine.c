@@ -147,6 +147,13 @@ goes_on(const ucontext_t *uc)
          engine.look(engine.context, reg, (uint64_t)uc->uc_mcontext.gregs[REG_RIP]);
 }
 
+/* Of 48 bits. */
+static bool
+is_canonical(uint64_t address)
+{
+  return (uint64_t)((int64_t)(address << 16) >> 16) == address;
+}
+
 static void
 begin(ucontext_t *uc)
 {
@@ -179,6 +186,9 @@ on_signal(int number, siginfo_t *info, void *context)
     engine.redirect = 0;
     if (!goes_on(uc)) {
       finish(uc, 0, info);
+    } else if (!is_canonical((uint64_t)uc->uc_mcontext.gregs[REG_RSP])) {
+      finish(uc, 0, info);
+      engine.ending->no_step = true;
     } else if (engine.redirect != 0) {
       uc->uc_mcontext.gregs[REG_RIP] = (greg_t)engine.redirect;
     }

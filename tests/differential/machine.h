@@ -35,6 +35,11 @@ struct ending {
   uint64_t address; /* of the data that could not be reached, when the signal tells */
   uint64_t error;   /* the processor's error code: read, write, fetch */
   uint64_t steps;
+  /*
+   * The stack pointer is no address and the run was to go on: it ended there. Processors of AMD fault when they return
+   * from a trap into such a state, whoever made it.
+   */
+  bool no_step;
 };
 
 /* Called after each instruction. False ends the run there. */
