@@ -16,8 +16,7 @@ enum { DEFAULT_ROWS = 30 };
 struct wanted {
   struct ct_view_choice choice;
   enum ct_diff_sort sort;
-  uint64_t limit;
-  bool is_limited, all, family;
+  bool all, family;
 };
 
 static const char *const sort_names[] = {
@@ -37,17 +36,6 @@ apply_sort(const struct ct_applied *applied)
   return ct_usage_error(applied->command, "cannot sort by '%s'", applied->value);
 }
 
-static int
-apply_limit(const struct ct_applied *applied)
-{
-  struct wanted *wanted = applied->member;
-  if (!ct_parse_number(applied->value, UINT64_MAX, &wanted->limit)) {
-    return ct_usage_error(applied->command, "'%s' is not a number of functions", applied->value);
-  }
-  wanted->is_limited = true;
-  return CT_EXIT_OK;
-}
-
 static const struct ct_option options[] = {
     {.name = "sort",
      .letter = 's',
@@ -56,11 +44,7 @@ static const struct ct_option options[] = {
      .values = "self total calls p50 p95 p99 name",
      .apply = apply_sort,
      .offset = offsetof(struct wanted, sort)},
-    {.name = "limit",
-     .letter = 'n',
-     .argument = "N",
-     .help = "at most N functions, 0 for all (default 30; all with --json)",
-     .apply = apply_limit},
+    CT_OPTION_LIMIT(struct wanted, choice, "at most N functions, 0 for all (default 30; all with --json)"),
     {.name = "all",
      .help = "the functions too that differ by no more than noise",
      .apply = ct_apply_flag,
@@ -92,7 +76,7 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
       .after_tid_count = traces[1].filter.tid_count,
       .function_glob = wanted->choice.filter.function,
       .module_glob = wanted->choice.filter.module,
-      .limit = wanted->is_limited || wanted->choice.json ? wanted->limit : DEFAULT_ROWS,
+      .limit = wanted->choice.has_limit || wanted->choice.json ? wanted->choice.filter.limit : DEFAULT_ROWS,
       .all = wanted->all,
       .family = wanted->family,
       .json = wanted->choice.json,

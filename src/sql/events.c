@@ -9,11 +9,6 @@ const char *const ct_sql_events_columns =
     "thread INTEGER, tid INTEGER, process INTEGER, time INTEGER, type TEXT, function TEXT, function_id INTEGER, id "
     "INTEGER, depth INTEGER, value INTEGER, reason INTEGER";
 
-struct events_table {
-  sqlite3_vtab base;
-  struct ct_sql *sql;
-};
-
 struct events_cursor {
   sqlite3_vtab_cursor base;
   struct ct_sql *sql;
@@ -31,27 +26,11 @@ struct events_cursor {
 static int
 events_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out, char **error)
 {
+  (void)db;
   (void)argc;
   (void)argv;
   (void)error;
-  char *text = sqlite3_mprintf("CREATE TABLE x(%s)", ct_sql_events_columns);
-  struct events_table *table = calloc(1, sizeof(*table));
-  int code = text == NULL || table == NULL ? SQLITE_NOMEM : sqlite3_declare_vtab(db, text);
-  sqlite3_free(text);
-  if (code != SQLITE_OK) {
-    free(table);
-    return code;
-  }
-  table->sql = aux;
-  *out = &table->base;
-  return SQLITE_OK;
-}
-
-static int
-events_disconnect(sqlite3_vtab *table)
-{
-  free(table);
-  return SQLITE_OK;
+  return ct_sql_connect(aux, ct_sql_events_columns, sizeof(struct ct_sql_table), out);
 }
 
 static int
@@ -79,7 +58,7 @@ events_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out)
   if (cursor == NULL) {
     return SQLITE_NOMEM;
   }
-  cursor->sql = ((struct events_table *)base)->sql;
+  cursor->sql = ((struct ct_sql_table *)base)->sql;
   *out = &cursor->base;
   return SQLITE_OK;
 }
@@ -263,7 +242,7 @@ static const sqlite3_module events_module = {
     .iVersion = 1,
     .xConnect = events_connect,
     .xBestIndex = events_best,
-    .xDisconnect = events_disconnect,
+    .xDisconnect = ct_sql_disconnect,
     .xOpen = events_open,
     .xClose = events_close,
     .xFilter = events_filter,

@@ -6,8 +6,7 @@
 #include <string.h>
 
 struct rows_table {
-  sqlite3_vtab base;
-  struct ct_sql *sql;
+  struct ct_sql_table base;
   const struct ct_sql_rows *rows;
 };
 
@@ -33,29 +32,16 @@ struct registration {
 static int
 rows_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out, char **error)
 {
+  (void)db;
   (void)argc;
   (void)argv;
   (void)error;
   const struct registration *registration = aux;
-  char *text = sqlite3_mprintf("CREATE TABLE x(%s)", registration->rows->columns);
-  struct rows_table *table = calloc(1, sizeof(*table));
-  int code = text == NULL || table == NULL ? SQLITE_NOMEM : sqlite3_declare_vtab(db, text);
-  sqlite3_free(text);
-  if (code != SQLITE_OK) {
-    free(table);
-    return code;
+  int code = ct_sql_connect(registration->sql, registration->rows->columns, sizeof(struct rows_table), out);
+  if (code == SQLITE_OK) {
+    ((struct rows_table *)*out)->rows = registration->rows;
   }
-  table->sql = registration->sql;
-  table->rows = registration->rows;
-  *out = &table->base;
-  return SQLITE_OK;
-}
-
-static int
-rows_disconnect(sqlite3_vtab *table)
-{
-  free(table);
-  return SQLITE_OK;
+  return code;
 }
 
 /* The first column is the row's number. */
@@ -95,23 +81,15 @@ rows_close(sqlite3_vtab_cursor *cursor)
   return SQLITE_OK;
 }
 
-static int
-failed(struct rows_table *table)
-{
-  sqlite3_free(table->base.zErrMsg);
-  table->base.zErrMsg = sqlite3_mprintf("%s", table->sql->diag.text);
-  return SQLITE_ERROR;
-}
-
 /* At the first row of the next source that has any, from cursor->source on. */
 static int
 find_source(struct rows_cursor *cursor)
 {
   struct rows_table *table = table_of(&cursor->base);
-  for (; cursor->source < table->sql->source_count; cursor->source++) {
-    int64_t count = table->rows->count(table->sql, &table->sql->sources[cursor->source]);
+  for (; cursor->source < table->base.sql->source_count; cursor->source++) {
+    int64_t count = table->rows->count(table->base.sql, &table->base.sql->sources[cursor->source]);
     if (count < 0) {
-      return failed(table);
+      return ct_sql_table_failed(&table->base.base);
     }
     cursor->count = (uint64_t)count;
     cursor->row = 0;
@@ -127,7 +105,7 @@ rows_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sql
 {
   (void)text;
   struct rows_cursor *cursor = (struct rows_cursor *)base;
-  struct ct_sql *sql = table_of(base)->sql;
+  struct ct_sql *sql = table_of(base)->base.sql;
   cursor->source = 0;
   cursor->rowid = 0;
   cursor->single = plan == 1 && argc == 1;
@@ -159,7 +137,7 @@ rows_next(sqlite3_vtab_cursor *base)
   struct rows_cursor *cursor = (struct rows_cursor *)base;
   cursor->rowid++;
   if (cursor->single) {
-    cursor->source = table_of(base)->sql->source_count;
+    cursor->source = table_of(base)->base.sql->source_count;
     return SQLITE_OK;
   }
   if (++cursor->row < cursor->count) {
@@ -172,7 +150,7 @@ rows_next(sqlite3_vtab_cursor *base)
 static int
 rows_eof(sqlite3_vtab_cursor *base)
 {
-  return ((struct rows_cursor *)base)->source >= table_of(base)->sql->source_count;
+  return ((struct rows_cursor *)base)->source >= table_of(base)->base.sql->source_count;
 }
 
 static int
@@ -183,7 +161,7 @@ rows_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
   if (column == 0) {
     sqlite3_result_int64(out, cursor->rowid);
   } else {
-    table->rows->column(table->sql, &table->sql->sources[cursor->source], cursor->row, column, out);
+    table->rows->column(table->base.sql, &table->base.sql->sources[cursor->source], cursor->row, column, out);
   }
   return SQLITE_OK;
 }
@@ -199,7 +177,7 @@ static const sqlite3_module rows_module = {
     .iVersion = 1,
     .xConnect = rows_connect,
     .xBestIndex = rows_best,
-    .xDisconnect = rows_disconnect,
+    .xDisconnect = ct_sql_disconnect,
     .xOpen = rows_open,
     .xClose = rows_close,
     .xFilter = rows_filter,

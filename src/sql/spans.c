@@ -66,11 +66,6 @@ static const struct {
 enum { PUSHED = sizeof(pushed) / sizeof(pushed[0]) };
 #define LIMIT_LETTER 'L'
 
-struct spans_table {
-  sqlite3_vtab base;
-  struct ct_sql *sql;
-};
-
 struct spans_cursor {
   sqlite3_vtab_cursor base;
   struct ct_sql *sql;
@@ -98,27 +93,11 @@ struct spans_cursor {
 static int
 spans_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_vtab **out, char **error)
 {
+  (void)db;
   (void)argc;
   (void)argv;
   (void)error;
-  char *text = sqlite3_mprintf("CREATE TABLE x(%s)", ct_sql_spans_columns);
-  struct spans_table *table = calloc(1, sizeof(*table));
-  int code = text == NULL || table == NULL ? SQLITE_NOMEM : sqlite3_declare_vtab(db, text);
-  sqlite3_free(text);
-  if (code != SQLITE_OK) {
-    free(table);
-    return code;
-  }
-  table->sql = aux;
-  *out = &table->base;
-  return SQLITE_OK;
-}
-
-static int
-spans_disconnect(sqlite3_vtab *table)
-{
-  free(table);
-  return SQLITE_OK;
+  return ct_sql_connect(aux, ct_sql_spans_columns, sizeof(struct ct_sql_table), out);
 }
 
 static int
@@ -179,7 +158,7 @@ spans_open(sqlite3_vtab *base, sqlite3_vtab_cursor **out)
   if (cursor == NULL) {
     return SQLITE_NOMEM;
   }
-  cursor->sql = ((struct spans_table *)base)->sql;
+  cursor->sql = ((struct ct_sql_table *)base)->sql;
   *out = &cursor->base;
   return SQLITE_OK;
 }
@@ -339,15 +318,6 @@ least_ticks(const struct ct_sql_source *source, int64_t ns)
   return high;
 }
 
-static int
-failed(struct spans_cursor *c)
-{
-  sqlite3_vtab *table = c->base.pVtab;
-  sqlite3_free(table->zErrMsg);
-  table->zErrMsg = sqlite3_mprintf("%s", c->sql->diag.text);
-  return SQLITE_ERROR;
-}
-
 /* Begins the scan of a source; *begun: there is something to look for in it. */
 static int
 begin_source(struct spans_cursor *c, bool *begun)
@@ -383,7 +353,7 @@ begin_source(struct spans_cursor *c, bool *begun)
   filter.least_ticks = c->has_least ? least_ticks(source, c->least_ns) : 0;
   struct ct_index *index = ct_sql_index(c->sql, source);
   if (index == NULL || ct_scan_open(index, &filter, &c->scan, &c->sql->diag) != 0) {
-    return failed(c);
+    return ct_sql_table_failed(c->base.pVtab);
   }
   *begun = true;
   return SQLITE_OK;
@@ -406,7 +376,7 @@ advance(struct spans_cursor *c)
       int code = ct_scan_next(c->scan, &c->span);
       if (code != 0) {
         ct_fail(&c->sql->diag, code, "the trace or its index cannot be read: %s", ct_err_text(code));
-        return failed(c);
+        return ct_sql_table_failed(c->base.pVtab);
       }
       if (c->span != NULL) {
         return SQLITE_OK;
@@ -636,7 +606,7 @@ static const sqlite3_module spans_module = {
     .iVersion = 1,
     .xConnect = spans_connect,
     .xBestIndex = spans_best,
-    .xDisconnect = spans_disconnect,
+    .xDisconnect = ct_sql_disconnect,
     .xOpen = spans_open,
     .xClose = spans_close,
     .xFilter = spans_filter,

@@ -52,6 +52,17 @@ struct ct_sql {
 struct ct_index *ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source);
 int64_t ct_sql_time(const struct ct_sql_source *source, uint64_t tsc); /* ns since the start */
 
+/* table.c: what all virtual tables begin with. */
+struct ct_sql_table {
+  sqlite3_vtab base;
+  struct ct_sql *sql;
+};
+/* An SQLite result code; the table, of `bytes` that begin as above and are zero else, goes to ct_sql_disconnect. */
+int ct_sql_connect(struct ct_sql *sql, const char *columns, size_t bytes, sqlite3_vtab **out);
+int ct_sql_disconnect(sqlite3_vtab *table);
+/* SQLITE_ERROR, with what sql->diag says as the reason. */
+int ct_sql_table_failed(sqlite3_vtab *table);
+
 /* rows.c: tables whose rows are numbered. */
 struct ct_sql_rows {
   const char *name;
