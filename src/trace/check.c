@@ -64,6 +64,19 @@ check_atf(struct ct_trace *trace, const struct ct_trace_thread *thread)
              thread->tid, is_there ? "has no footer that fits: it was cut, or is damaged" : "is missing");
 }
 
+/* The file is as `contrail recover` left it: what contrail had counted and not written is gone. */
+static int
+check_recovered(struct ct_trace *trace, struct ct_trace_thread *thread, const char *name)
+{
+  if (thread->missing > thread->events) {
+    thread->missing = thread->events;
+  }
+  trace->missing_events += thread->missing;
+  return thread->missing == 0 ? CT_OK
+                              : add(trace, "%s (thread %" PRIu32 "): %" PRIu64 " of %" PRIu64 " events are gone", name,
+                                    thread->tid, thread->missing, thread->events);
+}
+
 static int
 check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_t *files)
 {
@@ -75,7 +88,7 @@ check_thread(struct ct_trace *trace, struct ct_trace_thread *thread, const json_
   snprintf(name, sizeof(name), "%s%" PRIu32 "/%s", CT_TRACE_THREAD_DIR, thread->index, CT_TRACE_INDEX);
   const json_t *size = json_object_get(files, name);
   if (json_is_integer(size) && (uint64_t)json_integer_value(size) == thread->file_bytes) {
-    return CT_OK;
+    return check_recovered(trace, thread, name);
   }
   if (trace->complete && size == NULL) {
     return CT_OK; /* version 1 */

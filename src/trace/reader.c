@@ -102,6 +102,7 @@ threads_from_manifest(struct ct_trace *trace)
     thread->name = name == NULL ? "" : name;
     thread->events = ct_json_get(item, "events");
     thread->dropped = ct_json_get(item, "dropped");
+    thread->missing = ct_json_get(item, "lost");
     thread->end_tsc = ct_json_get(item, "end_tsc");
     thread->exited = json_is_true(json_object_get(item, "exited"));
     thread->not_kept = ct_json_get(item, "not_kept");

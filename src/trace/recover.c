@@ -391,6 +391,7 @@ recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
     r->report->not_kept += sums.not_kept + gone;
   }
   ct_json_put(item, "events", sums.events + loss.events);
+  ct_json_put(item, "lost", loss.events);
   ct_json_put(item, "tid", thread->tid);
   r->report->threads++;
   r->report->events += sums.events;
