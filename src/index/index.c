@@ -83,12 +83,16 @@ kept_spans(const struct ct_index *index)
 }
 
 static int
-complete(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress, struct ct_diag *diag)
+complete(struct ct_index *index, bool only_present, unsigned workers, const struct ct_view_progress *progress,
+         struct ct_diag *diag)
 {
   struct ct_index_sums kept, tail = {0};
   int code = ct_index_sums_init(&kept, index->trace);
   if (code == 0) {
     code = load(index, &kept);
+  }
+  if (code == 0 && only_present && index->origin != CT_INDEX_FROM_FILE) {
+    code = CT_ENOENT;
   }
   bool built = code == 0 && !is_all_there(index);
   uint64_t before = kept_spans(index);
@@ -120,9 +124,9 @@ complete(struct ct_index *index, unsigned workers, const struct ct_view_progress
   return code == CT_ENOMEM && diag != NULL ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
 }
 
-int
-ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
-              struct ct_diag *diag)
+static int
+open_index(struct ct_trace *trace, bool only_present, unsigned workers, const struct ct_view_progress *progress,
+           struct ct_index **out, struct ct_diag *diag)
 {
   struct ct_index *index = calloc(1, sizeof(*index));
   uint32_t count = ct_trace_thread_count(trace);
@@ -135,13 +139,27 @@ ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_pro
   }
   index->trace = trace;
   index->thread_count = count;
-  int code = complete(index, workers, progress, diag);
+  int code = complete(index, only_present, workers, progress, diag);
   if (code != 0) {
     ct_index_close(index);
     return code;
   }
   *out = index;
   return 0;
+}
+
+int
+ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
+              struct ct_diag *diag)
+{
+  return open_index(trace, false, workers, progress, out, diag);
+}
+
+int
+ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                      struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, true, workers, progress, out, diag);
 }
 
 enum ct_index_origin

@@ -34,6 +34,12 @@ struct ct_index; /* opaque */
 #define CT_INDEX_FILE_EVENTS 2000000u
 int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                   struct ct_index **out, struct ct_diag *diag);
+/*
+ * The same where there is a file that fits; what the trace has grown by since is read. CT_ENOENT: there is none, and
+ * diag is not touched. For who gains by an index, but not by making one.
+ */
+int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
+                          struct ct_index **out, struct ct_diag *diag);
 void ct_index_close(struct ct_index *index); /* accepts NULL */
 
 enum ct_index_origin {

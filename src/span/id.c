@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Ids of spans; <contrail/span.h> has their layout. Fields are put and taken from the lowest bit up. */
-#include <contrail/span.h>
+#include "span/id.h"
 
 #include "trace/batch.h"
 
@@ -74,6 +74,21 @@ ct_span_id(const struct ct_span_place *place)
     put(&bits, place->ordinal + 1, ID_BITS - bits.used);
   }
   return bits.failed ? 0 : bits.value;
+}
+
+void
+ct_span_lane_init(struct ct_span_lane *lane, const struct ct_trace *trace, uint32_t thread)
+{
+  struct ct_span_place place = {.thread = thread};
+  ct_trace_place(trace, &place.trace, &place.process);
+  *lane = (struct ct_span_lane){.trace = trace, .thread = thread};
+  /* Of the first call the number is 1, in the bits above all others. */
+  uint64_t first = ct_span_id(&place);
+  if (first != 0) {
+    lane->shift = 63u - (unsigned)__builtin_clzll(first);
+    lane->prefix = first ^ 1ull << lane->shift;
+    lane->end = (1ull << (ID_BITS - lane->shift)) - 1;
+  }
 }
 
 uint64_t

@@ -102,8 +102,8 @@ identify(const struct replay *r, const struct lane *lane, struct ct_line *line, 
          const struct ct_span_frame *below)
 {
   if (r->options->json) {
-    line->id = ct_span_id_in(r->trace, lane->thread, ordinal);
-    line->parent = below != NULL ? ct_span_id_in(r->trace, lane->thread, below->ordinal) : 0;
+    line->id = ct_span_lane_id(&lane->ids, ordinal);
+    line->parent = below != NULL ? ct_span_lane_id(&lane->ids, below->ordinal) : 0;
   }
 }
 
@@ -694,6 +694,7 @@ make_lanes(struct replay *r, struct ct_diag *diag)
   for (size_t i = 0; i < r->lane_count && rc == 0; i++) {
     struct lane *lane = &r->lanes[i];
     lane->thread = threads[i];
+    ct_span_lane_init(&lane->ids, r->trace, threads[i]);
     ct_span_clock_init(&lane->clock, r->trace, r->options->time);
     lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;

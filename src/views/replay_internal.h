@@ -11,6 +11,7 @@
 #include "trace/batch.h"
 #include "views/labels.h"
 #include "views/replay_lines.h"
+#include "span/id.h"
 #include "span/spans.h"
 #include "span/stacks.h"
 #include "span/unwind_reason.h"
@@ -39,6 +40,7 @@ struct lane {
   size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
+  struct ct_span_lane ids;
   struct ct_details *details; /* NULL: none, or not open */
   struct ct_registers detail; /* of the event taken last, when has_detail */
   bool has_detail;

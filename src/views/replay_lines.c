@@ -13,6 +13,7 @@
 #include "views/replay_lines.h"
 
 #include "trace/format.h"
+#include "views/line_put.h"
 #include "views/text.h"
 #include "views/warnings.h"
 
@@ -45,79 +46,6 @@ ct_lines_destroy(struct ct_line_writer *writer)
   writer->buffer = NULL;
   ct_view_prototypes_destroy(&writer->prototypes);
   ct_value_text_free(&writer->values);
-}
-
-void
-ct_lines_flush(struct ct_line_writer *w)
-{
-  if (!w->failed && (fwrite(w->buffer, 1, w->length, w->out) != w->length || fflush(w->out) != 0)) {
-    w->failed = true;
-    w->failed_errno = errno;
-  }
-  w->length = 0;
-}
-
-static __attribute__((noinline, cold)) void
-put_across(struct ct_line_writer *w, const char *text, size_t length)
-{
-  while (length != 0) {
-    if (w->length == w->capacity) {
-      ct_lines_flush(w);
-    }
-    size_t n = w->capacity - w->length < length ? w->capacity - w->length : length;
-    memcpy(w->buffer + w->length, text, n);
-    w->length += n;
-    text += n;
-    length -= n;
-  }
-}
-
-static inline __attribute__((always_inline)) void
-put(struct ct_line_writer *w, const char *text, size_t length)
-{
-  if (w->capacity - w->length < length) {
-    put_across(w, text, length);
-    return;
-  }
-  memcpy(w->buffer + w->length, text, length);
-  w->length += length;
-}
-
-#define put_literal(w, text) put((w), (text), sizeof(text) - 1)
-
-static void
-put_text(struct ct_line_writer *w, const char *text)
-{
-  put(w, text, strlen(text));
-}
-
-static void
-put_spaces(struct ct_line_writer *w, size_t count)
-{
-  while (w->capacity - w->length < count) {
-    count -= w->capacity - w->length;
-    memset(w->buffer + w->length, ' ', w->capacity - w->length);
-    w->length = w->capacity;
-    ct_lines_flush(w);
-  }
-  memset(w->buffer + w->length, ' ', count);
-  w->length += count;
-}
-
-/* Right-aligned in `width` with `pad`, or as wide as it is. */
-static void
-put_number(struct ct_line_writer *w, uint64_t value, size_t width, char pad)
-{
-  char digits[24];
-  size_t at = sizeof(digits);
-  do {
-    digits[--at] = (char)('0' + value % 10);
-    value /= 10;
-  } while (value != 0);
-  while (sizeof(digits) - at < width) {
-    digits[--at] = pad;
-  }
-  put(w, digits + at, sizeof(digits) - at);
 }
 
 static uint64_t
@@ -213,14 +141,6 @@ put_annotations(struct ct_line_writer *w, const struct ct_line *line)
     put_text(w, separator);
     put_literal(w, "uncertain: events were lost meanwhile");
   }
-}
-
-static void
-put_hex(struct ct_line_writer *w, uint64_t value)
-{
-  char digits[19];
-  int length = snprintf(digits, sizeof(digits), "0x%" PRIx64, value);
-  put(w, digits, (size_t)length);
 }
 
 static bool
@@ -407,7 +327,7 @@ static void
 put_counted(struct ct_line_writer *w, const char *before, uint64_t number, const char *after)
 {
   put_text(w, before);
-  put_number(w, number, 0, ' ');
+  put_decimal(w, number);
   put_text(w, after);
 }
 
@@ -670,34 +590,47 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
   put_json_detail(w, line);
 }
 
-/* Numbers that a double does not hold are text. */
-static void
-put_json_id(struct ct_line_writer *w, const char *key, uint64_t id)
+static __attribute__((noinline)) void
+set_id_text(struct ct_id_text *text, uint64_t id)
 {
-  put_text(w, key);
+  bool is_quoted = id >> 53 != 0;
+  unsigned digits = ct_lines_digit_count(id);
+  text->id = id;
   if (id == 0) {
-    put_literal(w, "null");
+    memcpy(text->text, "null", 4);
+    text->length = 4;
     return;
   }
-  const char *quote = id >> 53 != 0 ? "\"" : "";
-  put_text(w, quote);
-  put_number(w, id, 0, ' ');
-  put_text(w, quote);
+  text->text[0] = text->text[digits + 1] = '"';
+  ct_lines_digits(id, text->text + is_quoted + digits);
+  text->length = digits + (is_quoted ? 2 : 0);
+}
+
+/* Numbers that a double does not hold are text. A line has mostly the ids of the one before. */
+static inline void
+put_json_id(struct ct_line_writer *w, struct ct_id_text *text, uint64_t id)
+{
+  if (CT_UNLIKELY(id != text->id || text->length == 0)) {
+    set_id_text(text, id);
+  }
+  put(w, text->text, text->length);
 }
 
 static void
 put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *line)
 {
   put_literal(w, "{\"ts_ns\":");
-  put_number(w, since_start_ns(w, line->tsc), 0, ' ');
+  put_decimal(w, since_start_ns(w, line->tsc));
   put_literal(w, ",\"tid\":");
   put_text(w, tid);
-  put_json_id(w, ",\"id\":", line->id);
-  put_json_id(w, ",\"parent\":", line->parent);
+  put_literal(w, ",\"id\":");
+  put_json_id(w, &w->id, line->id);
+  put_literal(w, ",\"parent\":");
+  put_json_id(w, &w->parent, line->parent);
   put_literal(w, ",\"depth\":");
-  put_number(w, line->depth, 0, ' ');
+  put_decimal(w, line->depth);
   put_literal(w, ",\"stack\":");
-  put_number(w, line->context, 0, ' ');
+  put_decimal(w, line->context);
   put_literal(w, ",\"kind\":\"");
   put_text(w, json_kind(line));
   put_literal(w, "\",");
@@ -709,7 +642,7 @@ put_json_line(struct ct_line_writer *w, const char *tid, const struct ct_line *l
   put_literal(w, ",\"duration_ns\":");
   if (line->kind == CT_LINE_CLOSE || line->kind == CT_LINE_AWAY ||
       (line->kind == CT_LINE_TAIL && line->other != NULL)) {
-    put_number(w, ct_trace_ticks_ns(w->trace, line->ticks), 0, ' ');
+    put_decimal(w, ct_trace_ticks_ns(w->trace, line->ticks));
   } else {
     put_literal(w, "null");
   }

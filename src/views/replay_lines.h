@@ -52,6 +52,13 @@ struct ct_line {
   bool before_trace; /* CLOSE: entered before the trace begins */
 };
 
+/* An id as it was written last. */
+struct ct_id_text {
+  uint64_t id;
+  size_t length; /* 0: none was */
+  char text[24];
+};
+
 struct ct_line_writer {
   struct ct_trace *trace;
   FILE *out;
@@ -63,6 +70,7 @@ struct ct_line_writer {
   struct ct_value_text values;   /* of the line, being put together ... */
   struct ct_registers registers; /* ... and what they are made of */
   struct ct_value_context context;
+  struct ct_id_text id, parent;
   bool json;
   bool failed; /* out cannot be written; errno was kept */
   int failed_errno;

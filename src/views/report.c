@@ -7,6 +7,7 @@
  */
 #include "views/report.h"
 
+#include "index/index.h"
 #include "views/filter.h"
 #include "views/pattern.h"
 #include "views/select.h"
@@ -217,6 +218,36 @@ run_workers(struct collection *job, struct ct_stats *stats, unsigned count, stru
   return rc;
 }
 
+/*
+ * The same from the trace's index, where there is one and it has all that is asked. With bounds of the time off the
+ * processor it has not: those of a stretch are not the sum of its parts'.
+ */
+static bool
+collect_indexed(struct collection *job, struct ct_stats *stats)
+{
+  const struct ct_report_options *options = job->options;
+  struct ct_index *index;
+  if (options->time != CT_TIME_WALL || job->count != ct_trace_thread_count(job->trace) ||
+      ct_filter_limits_calls(options->filter) || ct_trace_has_range(job->trace) || ct_trace_has_bounds(job->trace) ||
+      ct_index_open_present(job->trace, options->workers, &options->progress, &index, NULL) != 0) {
+    return false;
+  }
+  bool is_good = true;
+  for (size_t i = 0; i < job->count; i++) {
+    struct ct_index_thread_sums sums;
+    ct_index_thread_sums(index, job->threads[i].index, &sums);
+    job->threads[i].events = sums.events;
+    is_good = is_good && !sums.is_damaged;
+  }
+  is_good = is_good && ct_stats_init(stats, ct_trace_function_count(job->trace)) == 0;
+  if (is_good && ct_stats_merge(stats, ct_index_stats(index)) != 0) {
+    ct_stats_destroy(stats);
+    is_good = false;
+  }
+  ct_index_close(index);
+  return is_good;
+}
+
 int
 ct_report_collect(struct ct_trace *trace, const struct ct_report_options *options, struct ct_stats *stats,
                   struct ct_report_thread **threads, size_t *thread_count, struct ct_diag *diag)
@@ -225,6 +256,11 @@ ct_report_collect(struct ct_trace *trace, const struct ct_report_options *option
   int rc = ct_report_choose_threads(trace, options, &job.threads, &job.count, diag);
   if (rc != 0) {
     return rc;
+  }
+  if (collect_indexed(&job, stats)) {
+    *threads = job.threads;
+    *thread_count = job.count;
+    return 0;
   }
   if (order_by_size(&job) != 0 || ct_stats_init(stats, ct_trace_function_count(trace)) != 0) {
     free(job.threads);
