@@ -242,8 +242,14 @@ def index_file(scene):
     def ask():
         return scene.run(scene.contrail, "sql", "--json", scene.trace, ASK)
 
+    def report():
+        return scene.run(scene.contrail, "report", "--json", scene.trace)
+
+    before = report()
+    expect(not os.path.exists(index), "report wrote an index, of which it has nothing")
     first = ask()
     expect(os.path.exists(index), "no index was written")
+    expect(report() == before, "the report from the index is another one")
     expect(oct(os.stat(index).st_mode & 0o777) == "0o600", "others may read the index")
     expect(os.path.getsize(index) <= 0.06 * os.path.getsize(os.path.join(scene.trace, "thread_0", "index.ctb")) + 65536,
            f"{os.path.getsize(index)} bytes of index")
@@ -260,6 +266,8 @@ def index_file(scene):
             data[lots.randrange(len(data)) if n % 4 else lots.randrange(400)] ^= 1 << lots.randrange(8)
         with open(index, "wb") as file:
             file.write(data)
+        if n % 2:
+            expect(report() == before, f"seed {seed}, {n}: a damaged index changes the report")
         expect(ask() == first, f"seed {seed}, {n}: a damaged index changes the answer")
     os.unlink(index)
     os.mkdir(index)

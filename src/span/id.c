@@ -77,11 +77,11 @@ ct_span_id(const struct ct_span_place *place)
 }
 
 void
-ct_span_lane_init(struct ct_span_lane *lane, const struct ct_trace *trace, uint32_t thread)
+ct_span_lane_init_at(struct ct_span_lane *lane, const struct ct_span_place *where)
 {
-  struct ct_span_place place = {.thread = thread};
-  ct_trace_place(trace, &place.trace, &place.process);
-  *lane = (struct ct_span_lane){.trace = trace, .thread = thread};
+  struct ct_span_place place = *where;
+  place.ordinal = 0;
+  *lane = (struct ct_span_lane){.place = *where};
   /* Of the first call the number is 1, in the bits above all others. */
   uint64_t first = ct_span_id(&place);
   if (first != 0) {
@@ -89,6 +89,22 @@ ct_span_lane_init(struct ct_span_lane *lane, const struct ct_trace *trace, uint3
     lane->prefix = first ^ 1ull << lane->shift;
     lane->end = (1ull << (ID_BITS - lane->shift)) - 1;
   }
+}
+
+void
+ct_span_lane_init(struct ct_span_lane *lane, const struct ct_trace *trace, uint32_t thread)
+{
+  struct ct_span_place place = {.thread = thread};
+  ct_trace_place(trace, &place.trace, &place.process);
+  ct_span_lane_init_at(lane, &place);
+}
+
+uint64_t
+ct_span_lane_other_id(const struct ct_span_lane *lane, uint64_t ordinal)
+{
+  struct ct_span_place place = lane->place;
+  place.ordinal = ordinal;
+  return ct_span_id(&place);
 }
 
 uint64_t

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The span builder; see spans.h. The hot loop is build_plain(); build() turns
+ * The span builder; see spans.h. The hot loop is that of plain.c; build() turns
  * events into spans until the output batch (small enough for the first-level cache) is full. What an event says
  * about the frame that it closes (function, enter time) is taken from the event; the
  * stack kept here adds the children's time and is what remains at the end of the stream.
@@ -496,83 +496,6 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
   }
 }
 
-/*
- * Enters and returns that fit the stack as it is, with everything in local variables; stops at
- * the first event that is anything else, which then takes the general way.
- */
-static const struct ct_event *
-build_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end)
-{
-  struct ct_span_stack *const stack = spans->stacks.current;
-  if (stack->frames == NULL || spans->before != 0 || spans->observer != NULL) {
-    return ev;
-  }
-  struct ct_span_frame *const bottom = stack->frames, *const limit = bottom + stack->capacity;
-  struct ct_span_frame *top = bottom + stack->count; /* one past the innermost */
-  struct ct_span *out = spans->batch + spans->count, *const out_limit = spans->batch + CT_SPANS_BATCH;
-  struct ct_span_presence *const present = spans->present;
-  const uint32_t fn_count = spans->fn_count, thread = spans->thread;
-  struct ct_span_clock clock = spans->clock;
-  uint32_t depth = stack->base + stack->count;
-  const uint32_t context = (uint32_t)stack->context;
-  uint64_t ordinal = spans->ordinal;
-  for (; ev != end; ev++) {
-    struct ct_span_presence *p = &present[ev->fn < fn_count ? ev->fn : fn_count];
-    if (ev->kind == CT_EV_ENTER) {
-      if (ev->depth != depth || top == limit) {
-        break;
-      }
-      uint64_t now = ct_span_clock_call(&clock, CT_EV_ENTER, ev->tsc);
-      *top++ = (struct ct_span_frame){
-          .enter_tsc = ev->tsc, .began = now, .off = clock.off, .fn = ev->fn, .ordinal = ordinal++};
-      depth++;
-      if (p->frames++ == 0) {
-        p->since = now;
-        p->off_since = clock.off;
-      }
-    } else if (ev->kind == CT_EV_RETURN) {
-      if (ev->depth + 1 != depth || top == bottom || top[-1].fn != ev->fn || out == out_limit ||
-          top[-1].enter_tsc != ev->enter_tsc) {
-        break;
-      }
-      uint64_t now = ct_span_clock_call(&clock, CT_EV_RETURN, ev->tsc);
-      top--;
-      depth--;
-      uint64_t duration = now - top->began;
-      out->parent_ordinal = CT_NO_ORDINAL;
-      out->caller_fn = UINT32_MAX;
-      if (top != bottom) {
-        top[-1].child_ticks += duration;
-        out->parent_ordinal = top[-1].ordinal;
-        out->caller_fn = top[-1].fn;
-      }
-      out->recursion = (uint32_t)--p->frames;
-      out->ordinal = top->ordinal;
-      out->context = context;
-      out->enter_tsc = top->enter_tsc;
-      out->end_tsc = ev->tsc;
-      out->duration_ticks = duration;
-      out->self_ticks = duration > top->child_ticks ? duration - top->child_ticks : 0;
-      out->fresh_ticks = p->frames == 0 ? now - p->since : 0;
-      out->off_ticks = clock.off - top->off;
-      out->fresh_off_ticks = p->frames == 0 ? clock.off - p->off_since : 0;
-      out->fn = ev->fn;
-      out->depth = depth;
-      out->thread = thread;
-      out->end = CT_SPAN_RETURNED;
-      out->uncertain = (uint8_t)(ev->uncertain | (top->flags & CT_SPAN_BEFORE));
-      out++;
-    } else {
-      break;
-    }
-  }
-  spans->clock = clock;
-  spans->ordinal = ordinal;
-  stack->count = (uint32_t)(top - bottom);
-  spans->count = (size_t)(out - spans->batch);
-  return ev;
-}
-
 static int
 build_one(struct ct_spans *spans, const struct ct_event *ev)
 {
@@ -607,7 +530,7 @@ build(struct ct_spans *spans)
       ct_span_clock_end_gap(&spans->clock, ev->tsc);
     }
     size_t from = spans->count;
-    const struct ct_event *stop = build_plain(spans, ev, end);
+    const struct ct_event *stop = ct_spans_plain(spans, ev, end);
     note_bounds(spans, from);
     spans->total_events += (uint64_t)(stop - ev);
     ev = stop;
@@ -644,29 +567,58 @@ read_events(struct ct_spans *spans)
   return true;
 }
 
+/* Goes on with the events at hand, reads more of them, or ends the stream. False: there is nothing to go on with. */
+static bool
+advance(struct ct_spans *spans, int *rc)
+{
+  if (spans->event_pos != spans->event_count) {
+    *rc = build(spans);
+    return true;
+  }
+  if (!spans->ended) {
+    return read_events(spans);
+  }
+  if (!spans->drained) {
+    uint64_t tsc =
+        ct_span_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor), spans->last_tsc);
+    end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
+    *rc = drain_all(spans, tsc, CT_SPAN_OPEN);
+    spans->drained = true;
+    return true;
+  }
+  return false;
+}
+
 int
 ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *count)
 {
   spans->count = 0;
   int rc = 0;
-  while (rc == 0 && spans->count == 0 && !spans->drained) {
-    if (spans->event_pos != spans->event_count) {
-      rc = build(spans);
-    } else if (!spans->ended) {
-      if (!read_events(spans)) {
-        break;
-      }
-    } else {
-      uint64_t tsc = ct_span_clock_end(&spans->clock, spans->trace, spans->thread, ct_cursor_state(spans->cursor),
-                                       spans->last_tsc);
-      end_bounds(spans, UINT64_MAX); /* of what is after the last of them nothing is known */
-      rc = drain_all(spans, tsc, CT_SPAN_OPEN);
-      spans->drained = true;
-    }
+  while (rc == 0 && spans->count == 0 && advance(spans, &rc)) {
   }
   rc = rc == 0 ? spans->observer_code : rc;
   *batch = spans->batch;
   *count = rc == 0 ? spans->count : 0;
+  return rc;
+}
+
+int
+ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg)
+{
+  int rc = 0;
+  uint64_t offset = 0;
+  spans->stats = spans->bounds.inside == NULL && spans->observer == NULL ? stats : NULL;
+  spans->count = 0;
+  while (rc == 0 && advance(spans, &rc)) {
+    rc = rc == 0 ? spans->stats_code : rc;
+    rc = rc == 0 ? ct_stats_add(stats, spans->batch, spans->count) : rc;
+    spans->count = 0;
+    if (at != NULL && ct_spans_offset(spans) != offset) {
+      offset = ct_spans_offset(spans);
+      at(arg, offset);
+    }
+  }
+  spans->stats = NULL;
   return rc;
 }
 

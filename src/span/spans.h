@@ -52,6 +52,13 @@ ct_span_is_unfinished(unsigned end)
  */
 int ct_spans_next(struct ct_spans *spans, const struct ct_span **batch, size_t *count);
 
+/*
+ * Adds what is left of the stream to stats, which has the trace's functions: what ct_spans_next and ct_stats_add would
+ * make of it, faster. at, which may be NULL, is called with ct_spans_offset when that has moved. 0 or CT_ENOMEM.
+ */
+struct ct_stats;
+int ct_spans_sum(struct ct_spans *spans, struct ct_stats *stats, void (*at)(void *arg, uint64_t offset), void *arg);
+
 /* Of what was read so far: enters, returns, tail calls and points; events that the trace says were lost. */
 uint64_t ct_spans_events(const struct ct_spans *spans);
 uint64_t ct_spans_lost(const struct ct_spans *spans);

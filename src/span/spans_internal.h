@@ -5,6 +5,7 @@
 
 #include "span/spans.h"
 #include "span/stacks.h"
+#include "span/stats.h"
 #include "span/unwind_reason.h"
 
 enum {
@@ -54,6 +55,8 @@ struct ct_spans {
   size_t batch_capacity;
   const struct ct_span *single; /* single_count of them are left of a batch, for ct_spans_next_span */
   size_t single_count;
+  struct ct_stats *stats; /* that calls go to in place of the batch; NULL: none */
+  int stats_code;         /* CT_ENOMEM: one did not fit in there */
   uint64_t ordinal;       /* of the next call */
   uint64_t before;        /* CT_ORDINAL_BEFORE and the block, while frames are entered that nobody counted; or 0 */
   uint64_t stop_offset;   /* the block that begins there is not read any more; UINT64_MAX: all are */
@@ -61,6 +64,12 @@ struct ct_spans {
   uint64_t end_offset;    /* the stream ends before it */
   bool stopped;           /* the next events are of that block */
 };
+
+/*
+ * plain.c. Enters and returns that fit the stack as it is; stops at the first event that is anything else, which then
+ * takes the general way.
+ */
+const struct ct_event *ct_spans_plain(struct ct_spans *spans, const struct ct_event *ev, const struct ct_event *end);
 
 /* observe.c. The innermost frame of the stack is new. */
 int ct_spans_tell_enter(struct ct_spans *spans, struct ct_span_stack *stack);

@@ -66,32 +66,58 @@ ct_report_choose_threads(struct ct_trace *trace, const struct ct_report_options 
   return 0;
 }
 
-int
-ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, const struct ct_report_options *options,
-                      struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
+struct reported {
+  void (*moved)(void *arg, uint64_t bytes);
+  void *arg;
+  uint64_t offset;
+};
+
+static void
+report_offset(void *arg, uint64_t offset)
 {
-  struct ct_spans *spans;
-  struct ct_span_filter filter;
-  int rc = ct_spans_open(trace, thread->index, options->time, &spans, diag);
-  if (rc != 0) {
-    return rc;
+  struct reported *reported = arg;
+  if (reported->moved != NULL) {
+    reported->moved(reported->arg, offset - reported->offset);
   }
-  ct_span_filter_init(&filter, trace, options->filter);
-  uint64_t reported = 0;
+  reported->offset = offset;
+}
+
+/* Only the calls that pass. */
+static int
+sum_filtered(struct ct_spans *spans, struct ct_trace *trace, const struct ct_filter *wanted, struct ct_stats *stats,
+             struct reported *reported)
+{
+  struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t count;
+  int rc;
+  ct_span_filter_init(&filter, trace, wanted);
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
     rc = ct_span_filter_run(&filter, &batch, &count);
     rc = rc == 0 ? ct_stats_add(stats, batch, count) : rc;
     if (rc != 0) {
       break;
     }
-    uint64_t offset = ct_spans_offset(spans);
-    if (offset != reported && moved != NULL) {
-      moved(arg, offset - reported);
+    if (ct_spans_offset(spans) != reported->offset) {
+      report_offset(reported, ct_spans_offset(spans));
     }
-    reported = offset;
   }
+  ct_span_filter_destroy(&filter);
+  return rc;
+}
+
+int
+ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, const struct ct_report_options *options,
+                      struct ct_stats *stats, void (*moved)(void *arg, uint64_t bytes), void *arg, struct ct_diag *diag)
+{
+  struct ct_spans *spans;
+  struct reported reported = {moved, arg, 0};
+  int rc = ct_spans_open(trace, thread->index, options->time, &spans, diag);
+  if (rc != 0) {
+    return rc;
+  }
+  rc = ct_filter_limits_calls(options->filter) ? sum_filtered(spans, trace, options->filter, stats, &reported)
+                                               : ct_spans_sum(spans, stats, report_offset, &reported);
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the statistics of the functions");
   }
@@ -102,7 +128,6 @@ ct_report_read_thread(struct ct_trace *trace, struct ct_report_thread *thread, c
   stats->gap_ticks += ct_spans_gap_ticks(spans);
   stats->lost += ct_spans_lost(spans);
   thread->damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
-  ct_span_filter_destroy(&filter);
   ct_spans_close(spans);
   return rc;
 }

@@ -2,6 +2,7 @@
 /* Spans from the middle of a stream are those of the whole one; ids of spans there and back. */
 #include "views_make.h"
 
+#include "span/id.h"
 #include "span/spans.h"
 #include "trace/batch.h"
 
@@ -60,6 +61,32 @@ next_random(uint64_t *seed)
 {
   *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
   return *seed >> 33;
+}
+
+/* Many of one thread: the same ids as one by one, up to what there is room for, and beyond. */
+static void
+test_ids_of_a_lane(void **state)
+{
+  (void)state;
+  static const uint32_t threads[] = {0, 15, 16, 255, 4096, 131071};
+  for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++) {
+    struct ct_span_place place = {.thread = threads[t]};
+    struct ct_span_lane lane;
+    ct_span_lane_init_at(&lane, &place);
+    assert_true(lane.end > 1ull << 38);
+    for (unsigned bit = 0; bit < 62; bit++) {
+      for (int off = -2; off <= 2; off++) {
+        place.ordinal = (1ull << bit) + (uint64_t)(int64_t)off;
+        if (place.ordinal < lane.end) {
+          assert_int_equal(ct_span_lane_id(&lane, place.ordinal), ct_span_id(&place));
+        }
+      }
+    }
+    place.ordinal = lane.end - 1;
+    assert_int_equal(ct_span_lane_id(&lane, place.ordinal), ct_span_id(&place));
+    place.ordinal = lane.end;
+    assert_int_equal(ct_span_id(&place), 0);
+  }
 }
 
 /* Any number is an id or is none; none is two. */
@@ -263,10 +290,8 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ids),
-      cmocka_unit_test(test_ids_at_random),
-      cmocka_unit_test(test_places),
-      cmocka_unit_test(test_damaged_state),
+      cmocka_unit_test(test_ids),    cmocka_unit_test(test_ids_of_a_lane), cmocka_unit_test(test_ids_at_random),
+      cmocka_unit_test(test_places), cmocka_unit_test(test_damaged_state),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
