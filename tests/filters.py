@@ -236,6 +236,32 @@ def losses(scene):
 
 
 @case
+def pages(scene):
+    """Page by page, each from the last call that the one before begins (or ends, where lines are about ends), is the whole."""
+    scene.own()
+    for words in ([], ["--function", "fib"], ["--min-duration", "2us"], ["--type", "call,output", "--depth", "2.."]):
+        whole, got, after = scene.lines(*words), [], []
+        while True:
+            page = scene.lines(*words, "--limit", "997", *after)
+            heads = {}
+            for position, line in enumerate(page):
+                if line.get("id") is not None and line["kind"] in ("enter", "tail", "point", "return", "left"):
+                    heads.setdefault(line["id"], position)
+            known = {line["id"] for line in got if line.get("id") is not None}
+            last = [(position, one) for one, position in heads.items() if one not in known]
+            if len(page) < 997:
+                got += page
+                break
+            position, one = max(last)
+            got += page[:position + 1]
+            after = ["--after", str(one)]
+        expect(got == whole and len(whole) > 100, f"{words}: {len(got)} lines of {len(whole)}")
+    for wrong in ("1", "x", "0", str(1 << 50)):
+        result = scene.execute(scene.contrail, "replay", "--json", "--after", wrong, scene.trace)
+        expect(result.returncode == 2 and result.stderr.count("\n") == 1 and result.stdout == "", f"{wrong}: {result}")
+
+
+@case
 def totals_of_recursions(scene):
     """The total of a function is the time in which a call that passes was on the stack, no moment twice; by the clock's readings,
     which replay shows."""

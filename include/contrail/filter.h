@@ -59,7 +59,7 @@ struct ct_filter {
   uint32_t reasons;     /* how calls ended: bits 1 << enum ct_span_end */
   uint32_t types;       /* enum ct_filter_type, together */
   uint64_t limit;       /* so many of what the reader gives: rows, lines */
-  uint64_t after;       /* what comes after the call of this id (span.h) */
+  uint64_t after;       /* replay: what comes after the first line of the call of this id (span.h) */
 };
 
 /* ---- texts, as the commands take them. 0, or CT_EINVAL with what is wrong, and the output as it was ---- */

@@ -13,6 +13,18 @@ struct wanted {
   bool no_output;
 };
 
+static int
+apply_after(const struct ct_applied *applied)
+{
+  struct ct_view_choice *choice = applied->member;
+  struct ct_span_place place;
+  if (!ct_parse_number(applied->value, UINT64_MAX, &choice->filter.after) ||
+      !ct_span_id_split(choice->filter.after, &place)) {
+    return ct_usage_error(applied->command, "--after takes the id of a call, not '%s'", applied->value);
+  }
+  return CT_EXIT_OK;
+}
+
 static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
@@ -24,6 +36,12 @@ static const struct ct_option options[] = {
     CT_OPTION_GROUP(ct_call_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_type_options, struct wanted, choice),
     CT_OPTION_LIMIT(struct wanted, choice, "stop after N lines"),
+    {.name = "after",
+     .argument = "ID",
+     .help = "only what comes after the first line of the call with that id (--json has them): with --limit, page by "
+             "page from the last call that a page begins",
+     .apply = apply_after,
+     .offset = offsetof(struct wanted, choice)},
     {.name = "no-output",
      .help = "without what the program wrote to its standard output and error",
      .apply = ct_apply_flag,

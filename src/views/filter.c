@@ -35,17 +35,26 @@ struct ct_filter_compiled {
 };
 
 int
-ct_filter_take(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag)
+ct_filter_take_after(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag)
 {
   *own = (struct ct_filter){.struct_size = sizeof(*own)};
   return given != NULL ? ct_sized_take(own, sizeof(*own), given, diag) : CT_OK;
 }
 
 int
+ct_filter_take(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag)
+{
+  int code = ct_filter_take_after(given, own, diag);
+  return code == CT_OK && own->after != 0
+             ? ct_fail(diag, CT_EINVAL, "nothing comes after a call here: only replay has the order for it")
+             : code;
+}
+
+int
 ct_filter_set_range(const struct ct_filter *given, struct ct_trace *trace)
 {
   struct ct_filter filter;
-  int code = ct_filter_take(given, &filter, NULL);
+  int code = ct_filter_take_after(given, &filter, NULL);
   if (code != CT_OK || (filter.from_tsc == 0 && filter.to_tsc == 0)) {
     return code;
   }

@@ -7,6 +7,8 @@
 
 /* The caller's filter, which may be NULL or of another size, as ours. 0, CT_EINVAL or CT_EUNSUPPORTED. */
 int ct_filter_take(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag);
+/* For who knows what to do with `after`; ct_filter_take refuses it. */
+int ct_filter_take_after(const struct ct_filter *given, struct ct_filter *own, struct ct_diag *diag);
 /* See ct_filter_has_call and ct_filter_is_about_calls. */
 bool ct_filter_call_passes(const struct ct_filter *filter, uint64_t ns, uint32_t depth, unsigned end);
 bool ct_filter_limits_calls(const struct ct_filter *filter);

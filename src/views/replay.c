@@ -19,6 +19,7 @@
 #include "views/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,10 @@ write_line(struct replay *r, const struct lane *lane, struct ct_line *line)
   if (full(r) || (r->is_filtered && !passes(r, line))) {
     return;
   }
+  if (r->is_before_after) {
+    r->is_before_after = line->id != r->options->filter->after; /* the first line of that call is the last not shown */
+    return;
+  }
   if (!line->on_other_stack) {
     line->context = lane->context;
   }
@@ -101,7 +106,7 @@ static void
 identify(const struct replay *r, const struct lane *lane, struct ct_line *line, uint64_t ordinal,
          const struct ct_span_frame *below)
 {
-  if (r->options->json) {
+  if (r->options->json || r->is_before_after) {
     line->id = ct_span_lane_id(&lane->ids, ordinal);
     line->parent = below != NULL ? ct_span_lane_id(&lane->ids, below->ordinal) : 0;
   }
@@ -727,6 +732,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
 {
   struct replay r = {.trace = trace, .options = options, .notes = notes, .sink = sink};
   r.is_filtered = options->filter->types != 0 || is_about_ends(&r);
+  r.is_before_after = options->filter->after != 0;
   struct ct_view_pattern pattern;
   int rc = ct_view_pattern_init(&pattern, trace, options->filter->function, options->filter->module,
                                 options->filter->file, diag);
@@ -754,6 +760,10 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   notes->shown = r.line_count;
   for (size_t i = 0; r.lanes != NULL && i < r.lane_count; i++) {
     replay_close_lane(&r, &r.lanes[i]);
+  }
+  if (rc == 0 && r.is_before_after && !r.lines.failed) {
+    rc =
+        ct_fail(diag, CT_ERANGE, "no line that is asked for is of a call with the id %" PRIu64, options->filter->after);
   }
   if (rc == 0 && r.lines.failed) {
     errno = r.lines.failed_errno;
@@ -785,7 +795,7 @@ ct_replay_write(struct ct_trace *trace, const struct ct_replay_options *given, F
   struct ct_view_notes own = {0};
   struct ct_filter filter;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
-  rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
+  rc = rc == 0 ? ct_filter_take_after(options.filter, &filter, diag) : rc;
   options.filter = &filter;
   if (rc == 0) {
     rc = write_replay(trace, &options, NULL, out, &own, diag);

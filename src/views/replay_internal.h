@@ -86,7 +86,8 @@ struct replay {
   struct lane **heap;
   size_t heap_count;
   uint64_t line_count;
-  bool is_filtered; /* lines are looked at one by one */
+  bool is_filtered;     /* lines are looked at one by one */
+  bool is_before_after; /* the call of filter->after has not come yet */
   uint64_t done_bytes;
   uint64_t total_bytes;
 };

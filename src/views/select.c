@@ -78,7 +78,7 @@ ct_view_matches(struct ct_trace *trace, const struct ct_filter *given, const cha
   if (likely != NULL && size != 0) {
     likely[0] = "";
   }
-  if (ct_filter_take(given, &filter, NULL) != 0 ||
+  if (ct_filter_take_after(given, &filter, NULL) != 0 ||
       ct_view_pattern_init(&pattern, trace, filter.function, filter.module, filter.file, NULL) != 0) {
     return 0;
   }
