@@ -636,52 +636,6 @@ name_lanes(struct replay *r, size_t *columns)
   }
 }
 
-/* What was written, each piece with the next one of its thread. A file that cannot be read is as none. */
-static int
-load_captures(struct replay *r)
-{
-  if (r->options->no_output || ct_trace_captures(r->trace, &r->captures) != 0) {
-    return 0;
-  }
-  r->next_capture = malloc((r->captures.count + 1) * sizeof(*r->next_capture));
-  if (r->next_capture == NULL) {
-    return CT_ENOMEM;
-  }
-  /* The last one of each thread so far, by tid; a table twice as large as there can be threads. */
-  size_t size = 16;
-  while (size < 2 * r->captures.count) {
-    size *= 2;
-  }
-  size_t *latest = malloc(size * sizeof(*latest));
-  if (latest == NULL) {
-    return CT_ENOMEM;
-  }
-  for (size_t i = 0; i < size; i++) {
-    latest[i] = NO_CAPTURE;
-  }
-  for (size_t i = r->captures.count; i-- > 0;) {
-    size_t at = r->captures.items[i].tid & (size - 1);
-    while (latest[at] != NO_CAPTURE && r->captures.items[latest[at]].tid != r->captures.items[i].tid) {
-      at = (at + 1) & (size - 1);
-    }
-    r->next_capture[i] = latest[at];
-    latest[at] = i;
-  }
-  free(latest);
-  return 0;
-}
-
-static size_t
-first_capture(const struct replay *r, uint32_t tid)
-{
-  for (size_t i = 0; r->next_capture != NULL && i < r->captures.count; i++) {
-    if (r->captures.items[i].tid == tid) {
-      return i;
-    }
-  }
-  return NO_CAPTURE;
-}
-
 static int
 make_lanes(struct replay *r, struct ct_diag *diag)
 {
@@ -701,7 +655,7 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     lane->thread = threads[i];
     ct_span_lane_init(&lane->ids, r->trace, threads[i]);
     ct_span_clock_init(&lane->clock, r->trace, r->options->time);
-    lane->capture = first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
+    lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = replay_open_lane(r, lane, diag);
     if (rc != 0) {
@@ -739,7 +693,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   if (rc != 0) {
     return rc;
   }
-  rc = load_captures(&r);
+  rc = replay_load_captures(&r);
   rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
   if (rc == 0 &&
       (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||

@@ -97,6 +97,11 @@ int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *opt
                      struct ct_view_notes *notes, struct ct_diag *diag);
 
 /* replay_lanes.c */
+/* What was written, each piece with the next one of its thread. A file that cannot be read is as none. 0 or CT_ENOMEM.
+ */
+int replay_load_captures(struct replay *r);
+/* NO_CAPTURE: the thread wrote nothing. */
+size_t replay_first_capture(const struct replay *r, uint32_t tid);
 /* After a change of what the lane shows next (capture, event_tsc): brings next_tsc up to date. */
 void replay_note_next(const struct replay *r, struct lane *lane);
 /* 0, or an error of ct_cursor_open. */

@@ -263,3 +263,48 @@ replay_sift_down(struct replay *r, size_t i)
     i = child;
   }
 }
+
+int
+replay_load_captures(struct replay *r)
+{
+  if (r->options->no_output || ct_trace_captures(r->trace, &r->captures) != 0) {
+    return 0;
+  }
+  r->next_capture = malloc((r->captures.count + 1) * sizeof(*r->next_capture));
+  if (r->next_capture == NULL) {
+    return CT_ENOMEM;
+  }
+  /* The last one of each thread so far, by tid; a table twice as large as there can be threads. */
+  size_t size = 16;
+  while (size < 2 * r->captures.count) {
+    size *= 2;
+  }
+  size_t *latest = malloc(size * sizeof(*latest));
+  if (latest == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < size; i++) {
+    latest[i] = NO_CAPTURE;
+  }
+  for (size_t i = r->captures.count; i-- > 0;) {
+    size_t at = r->captures.items[i].tid & (size - 1);
+    while (latest[at] != NO_CAPTURE && r->captures.items[latest[at]].tid != r->captures.items[i].tid) {
+      at = (at + 1) & (size - 1);
+    }
+    r->next_capture[i] = latest[at];
+    latest[at] = i;
+  }
+  free(latest);
+  return 0;
+}
+
+size_t
+replay_first_capture(const struct replay *r, uint32_t tid)
+{
+  for (size_t i = 0; r->next_capture != NULL && i < r->captures.count; i++) {
+    if (r->captures.items[i].tid == tid) {
+      return i;
+    }
+  }
+  return NO_CAPTURE;
+}
