@@ -23,6 +23,7 @@ By name only, since they take long (bench/overhead.py):
     hot         which functions the events of these programs are of
     budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
     detail      what --args and --detail cost more than events alone (bench/detail.py)
+    queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
 """
@@ -405,8 +406,13 @@ def detail(bench):
     bench.results["detail"] = programs_of.main(bench.options, bench.folder)
 
 
+def queries(bench):
+    import queries as of_traces
+    bench.results["queries"] = of_traces.queries(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail]
+BY_NAME = [event, overhead, hot, budget, detail, queries]
 
 
 def main():
@@ -417,6 +423,7 @@ def main():
     parser.add_argument("--only", help="these programs of overhead, hot, budget and detail, by a part of the name")
     parser.add_argument("--top", type=int, default=40, help="hot: so many functions of each program")
     parser.add_argument("--record", default="", help="hot: options for contrail record")
+    parser.add_argument("--events", type=int, default=0, help="queries: a trace with so many events")
     parser.add_argument("sections", nargs="*")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)

@@ -31,7 +31,7 @@ struct ct_index; /* opaque */
  * from the trace, with progress. A file is written when the trace has at least CT_INDEX_FILE_EVENTS events and the
  * directory can be written to. workers: threads to read with. *out goes to ct_index_close. CT_ENOMEM, CT_EIO.
  */
-#define CT_INDEX_FILE_EVENTS 2000000u
+#define CT_INDEX_FILE_EVENTS 100000u
 int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                   struct ct_index **out, struct ct_diag *diag);
 /*
