@@ -40,6 +40,7 @@ test: setup build
 
 torture: setup build
 	@tools/torture.sh $(BUILD)
+	@$(NICE) tests/run.py --every
 	@$(NICE) tests/kinds.py --long
 	@$(NICE) tests/transparency.py --long --keep --json $(BUILD)/torture.json
 

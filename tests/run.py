@@ -9,6 +9,8 @@ may be dropped, and the counts of calls must be those that the fixture states.
     tests/run.py --repeat 20          every case traced so often (untraced once); five failures end a case's repetition
     tests/run.py --exclude '[a-m]*'   with these functions excluded; of the others the counts must be right all the same
     tests/run.py --light              with light hooks: the counts must be the same, of frames there are none
+    tests/run.py --every              each fixture by all its compilers and levels, as make torture plays them; without it, and
+                                      without --filter, by gcc -O2, by one of the other usual ones, and by those that it asks for
     tests/run.py --list               the cases
     tests/run.py --keep               keep the traces, in build/tests/traces, as those of failures always are
 
@@ -24,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import zlib
 
 import fixture as fx
 import harness
@@ -380,6 +383,19 @@ def arguments(parser):
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--exclude", action="append", default=[])
     parser.add_argument("--light", action="store_true")
+    parser.add_argument("--every", action="store_true")
+    parser.add_argument("--half", type=int, choices=[0, 1], help="half of the fixtures only")
+
+
+def number_of(fixture):
+    """The same each time, and as good as any."""
+    return zlib.crc32(fixture.name.encode())
+
+
+def is_left_out(variation):
+    """By one of the usual compilers and levels, whose turn it is not: of these each fixture has gcc -O2 and one other."""
+    usual = [one for one in variation.fixture.variants() if one in fx.DEFAULT_BUILD.split() and one != "gcc-O2"]
+    return variation.variant in usual and variation.variant != usual[number_of(variation.fixture) % len(usual)]
 
 
 def choose(cases, options):
@@ -395,6 +411,10 @@ def choose(cases, options):
     # What is excluded counts for no depth: with a bound, other calls are in the trace than the truth is of. Depths and the
     # witness are of frames, of which light hooks know nothing.
     variations = [(one, one.keywords["variation"]) for one in cases]
+    if not options.every and not options.filter:
+        variations = [(one, of) for one, of in variations if not is_left_out(of)]
+    if options.half is not None:
+        variations = [(one, of) for one, of in variations if number_of(of.fixture) % 2 == options.half]
     if options.exclude or options.light:
         variations = [(one, of) for one, of in variations if "--max-depth" not in of.fixture.record(of.run_name)]
     return [one for one, of in variations if not (options.light and of.is_witnessed())]
