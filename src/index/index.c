@@ -82,46 +82,61 @@ kept_spans(const struct ct_index *index)
   return kept;
 }
 
+/* What is missing of it is read, and written where that is worth it. */
+static int
+extend(struct ct_index *index, unsigned workers, const struct ct_view_progress *progress, struct ct_index_sums *kept,
+       struct ct_diag *diag)
+{
+  struct ct_index_sums tail;
+  uint64_t before = kept_spans(index);
+  if (ct_index_sums_init(&tail, index->trace) != 0) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+  int code = ct_index_build(index, workers, progress, kept, &tail, diag);
+  if (code != 0) {
+    goto free_tail;
+  }
+  if (index->origin == CT_INDEX_FROM_FILE) {
+    index->origin = CT_INDEX_EXTENDED;
+  }
+  if (is_worth_writing(index, before)) {
+    ct_index_store(index, kept);
+  }
+  if (ct_stats_merge(&kept->stats, &tail.stats) != 0 || ct_edges_merge(&kept->edges, &tail.edges) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for the index of the trace");
+  }
+free_tail:
+  ct_index_sums_free(&tail);
+  return code;
+}
+
 static int
 complete(struct ct_index *index, bool only_present, unsigned workers, const struct ct_view_progress *progress,
          struct ct_diag *diag)
 {
-  struct ct_index_sums kept, tail = {0};
+  struct ct_index_sums kept;
   int code = ct_index_sums_init(&kept, index->trace);
-  if (code == 0) {
-    code = load(index, &kept);
+  if (code != 0 || (code = load(index, &kept)) != 0) {
+    ct_fail(diag, code, "out of memory for the index of the trace");
+    goto free_kept;
   }
-  if (code == 0 && only_present && index->origin != CT_INDEX_FROM_FILE) {
+  if (only_present && index->origin != CT_INDEX_FROM_FILE) {
     code = CT_ENOENT;
+    goto free_kept;
   }
-  bool built = code == 0 && !is_all_there(index);
-  uint64_t before = kept_spans(index);
-  if (built) {
-    code = ct_index_sums_init(&tail, index->trace);
-    if (code == 0) {
-      code = ct_index_build(index, workers, progress, &kept, &tail, diag);
-      diag = code != 0 ? NULL : diag;
-    }
-    if (index->origin == CT_INDEX_FROM_FILE) {
-      index->origin = CT_INDEX_EXTENDED;
-    }
-    if (code == 0 && is_worth_writing(index, before)) {
-      ct_index_store(index, &kept);
-    }
-    if (code == 0 && (ct_stats_merge(&kept.stats, &tail.stats) != 0 || ct_edges_merge(&kept.edges, &tail.edges) != 0)) {
-      code = CT_ENOMEM;
-    }
+  if (!is_all_there(index) && (code = extend(index, workers, progress, &kept, diag)) != 0) {
+    goto free_kept;
   }
-  if (code == 0) {
-    code = ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count);
+  code = ct_edges_list(&kept.edges, &index->edge_list, &index->edge_count);
+  if (code != 0) {
+    ct_fail(diag, code, "out of memory for the index of the trace");
+    goto free_kept;
   }
-  if (code == 0) {
-    index->stats = kept.stats;
-    kept.stats = (struct ct_stats){0};
-  }
+  index->stats = kept.stats;
+  kept.stats = (struct ct_stats){0};
+free_kept:
   ct_index_sums_free(&kept);
-  ct_index_sums_free(&tail);
-  return code == CT_ENOMEM && diag != NULL ? ct_fail(diag, code, "out of memory for the index of the trace") : code;
+  return code;
 }
 
 static int

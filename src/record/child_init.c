@@ -64,7 +64,6 @@ static int
 start_forked(struct ct_session *session, struct ct_diag *diag)
 {
   struct ct_child_init *child_init = session->node.child_init;
-  struct ct_module_sinks to;
   char exe[64], program[PATH_MAX];
   int code = session_open_trace(session, diag);
   if (code != 0) {
@@ -79,25 +78,24 @@ start_forked(struct ct_session *session, struct ct_diag *diag)
   session->node.hooks_version = child_init->hooks_version;
   begin_manifest(session);
   code = make_own(session, diag);
-  session_resume_threads(session);
-  if (code == 0) { /* it runs while names are written; its events wait */
-    to = session_sinks(session);
-    session_sample(session);
-    code = ct_modules_publish_again(&session->recording.modules, child_init->pid, session->recording.drain);
-    ct_modules_publish(&session->recording.modules, &to);
+  session_resume_threads(session); /* it runs while names are written; its events wait */
+  if (code != 0) {
+    return code;
   }
-  if (code == 0) {
-    code = session_start_drain(session, child_init->pid);
+  struct ct_module_sinks to = session_sinks(session);
+  session_sample(session);
+  code = ct_modules_publish_again(&session->recording.modules, child_init->pid, session->recording.drain);
+  ct_modules_publish(&session->recording.modules, &to);
+  if (code != 0 || (code = session_start_drain(session, child_init->pid)) != 0) {
+    return code;
   }
-  if (code == 0) {
-    ct_process_path(child_init->pid, "exe", exe, sizeof(exe));
-    ssize_t length = readlink(exe, program, sizeof(program) - 1);
-    program[length > 0 ? length : 0] = '\0';
-    ct_manifest_image(&session->recording.manifest, child_init->pid, program, NULL);
-    session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
-    session->recording.manifest.install_ns = ct_now_ns() - session->target.stopped_since_ns;
-  }
-  return code;
+  ct_process_path(child_init->pid, "exe", exe, sizeof(exe));
+  ssize_t length = readlink(exe, program, sizeof(program) - 1);
+  program[length > 0 ? length : 0] = '\0';
+  ct_manifest_image(&session->recording.manifest, child_init->pid, program, NULL);
+  session_set_doorbell(session, &session->recording.image.ring->control_doorbell);
+  session->recording.manifest.install_ns = ct_now_ns() - session->target.stopped_since_ns;
+  return 0;
 }
 
 static void
