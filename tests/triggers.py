@@ -169,6 +169,67 @@ def detail_without_marks(scene):
     expect(any(argument is None for list_of in calls.values() for _, argument in list_of), "all have detail")
 
 
+def details_and_calls(scene, function):
+    """Of the calls of a function: how many, and when those with detail were."""
+    shown = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--function", function, scene.trace).splitlines()]
+    enters = [line for line in shown if line["kind"] == "enter" and line["name"] == function]
+    return len(enters), [line["ts_ns"] for line in enters if "detail" in line]
+
+
+@case
+def detail_by_a_rule(scene):
+    """A rule's functions have detail from its mark to the end of its window, and no others; calls before and after have none."""
+    rule = "call matters: detail work"
+    program = scene.compile("programs/marked.c", "-O1", "-pthread", name="marked")
+    for more in ((), ("--trace", "main"), ("--last", "32M"), ("--budget", "900%")):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--on", rule, "--post", "500ms", *more, "--", program, "matters")
+        window, = scene.windows(1)
+        start = scene.manifest()["start_ns"]
+        mark, end = window["reasons"][0]["ns"] - start, window["end_ns"] - start
+        recorded, times = details_and_calls(scene, "work")
+        calls = scene.rows()["work"]["calls"]
+        expect(recorded == calls == len(times) if "--trace" in more else calls == 12000, f"{calls} calls, {len(times)} with detail")
+        expect(min(times) > mark and max(times) < end + 300000000, f"{min(times)} to {max(times)}, the window: {mark} to {end}")
+        expect(len(times) > 1000, f"{len(times)} with detail")
+        detail = scene.rule(rule)["detail"]
+        expect((detail["pattern"], detail["times"], detail["missed"], detail["on"]) == ("work", 1, 0, False), f"{detail}")
+        expect(min(times) - mark < detail["slowest_ns"] + 300000000, f"{min(times) - mark} ns after the mark; {detail}")
+        expect(details_and_calls(scene, "matters")[1] == [], "matters has detail")
+    return f"hooked in {detail['slowest_ns'] / 1e6:.1f} ms"
+
+
+@case
+def detail_by_rules_live(scene):
+    """It comes and goes, again and again; with the rule when that is removed; and needs a lane from the start."""
+    scene.start("--on", "call other: detail step", "--post", "200ms", "--pre", "0")
+
+    def detail(of="call other: detail step"):
+        return {rule["rule"]: rule for rule in scene.ask("trigger", "list")["rules"]}[of]["detail"]
+    for times in (1, 2, 3):
+        scene.do("step", 100)
+        scene.do("other", 1)
+        wait_for("detail", lambda: detail()["times"] == times)
+        scene.do("step", 10)
+        wait_for("its end", lambda: not detail()["on"])
+    scene.ask("trigger", "add", "call nap: detail other")
+    scene.do("nap", 1)
+    wait_for("detail", lambda: detail("call nap: detail other")["on"] or detail("call nap: detail other")["times"] == 1)
+    scene.run(scene.contrail, "trigger", "remove", "call nap: detail other")
+    scene.do("nap", 1)
+    scene.finish()
+    count, times = details_and_calls(scene, "step")
+    expect(count == 330 and len(times) <= 30, f"{len(times)} of {count}")
+    scene.windows(4 if scene.rule("call other: detail step")["marks"] == 3 else 0)
+    shutil.rmtree(scene.trace)
+    scene.start("--on", "call other")
+    refused = scene.execute(scene.contrail, "trigger", "add", "call other: detail step")
+    expect(refused.returncode == 1 and "no memory for detail" in refused.stderr, f"{refused}")
+    scene.finish()
+    refused = scene.execute(scene.contrail, "record", "-o", scene.trace + "-2", "--on", "call other: detail step", "--post", "0", "true")
+    expect(refused.returncode == 125 and "--post 0" in refused.stderr, f"{refused}")
+
+
 @case
 def while_it_goes_on(scene):
     """A call that has not returned is marked when it has taken too long."""
@@ -383,7 +444,8 @@ def live(scene):
 @case
 def wrong_texts(scene):
     for text, part in (("step", "no operator"), ("step > 1", "is no time"), ("call", "no function"),
-                       ("call step: burn", "no such action"), ("call step: detail other", "no action yet"),
+                       ("call step: burn", "no such action"), ("call step: detail", "of which functions"),
+                       ("call step: detail [a", "pattern '[a'"),
                        ("signal SIGNONE", "no signal"), ("every never", "no time")):
         result = scene.execute(scene.contrail, "record", "-o", scene.trace, "--on", text, "/bin/true")
         expect(result.returncode == 2 and part in result.stderr and f"--on '{text}'" in result.stderr, f"{result}")

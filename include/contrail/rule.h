@@ -12,7 +12,8 @@
  *   every 10s
  *
  * F is a pattern of functions (select.h). Operator and threshold are the last words of a condition, so that any pattern
- * fits before them. Actions: mark (the default), dump (mark, and ct_session_dump), stop (mark, and ct_session_detach).
+ * fits before them. Actions: mark (the default), dump (mark, and ct_session_dump), stop (mark, and ct_session_detach),
+ * detail G (mark; the functions of pattern G have detail until the window is over).
  */
 #ifndef CONTRAIL_RULE_H
 #define CONTRAIL_RULE_H

@@ -234,8 +234,8 @@ const struct ct_option ct_recording_options[] = {
     {.name = "on",
      .argument = "RULE",
      .help = "mark the moments when a condition is true: 'call F', 'F > 1ms', 'F returns < 0', 'off-cpu F > 10ms', "
-             "'rate F > 1000/s', signal, crash, 'every 10s'; with ': dump' or ': stop' after it do that then; may be "
-             "given several times",
+             "'rate F > 1000/s', signal, crash, 'every 10s'; with ': dump' or ': stop' after it do that then, with "
+             "': detail G' record calls of G with detail until the window is over; may be given several times",
      .adds_up = true,
      .apply = apply_on},
     {.name = "pre",

@@ -157,11 +157,11 @@ ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark)
   return is_taken;
 }
 
-bool
-ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
+/* The first one that ends at from_tsc or later, if it begins by to_tsc; NULL: there is none. */
+static const struct ct_marked_window *
+find(const struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
 {
-  pthread_mutex_lock(&windows->lock);
-  size_t low = 0, high = windows->count; /* the first one that ends at from_tsc or later */
+  size_t low = 0, high = windows->count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     if (windows->list[middle].end < from_tsc) {
@@ -170,9 +170,26 @@ ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc
       high = middle;
     }
   }
-  bool covers = low < windows->count && windows->list[low].begin <= to_tsc;
+  return low < windows->count && windows->list[low].begin <= to_tsc ? &windows->list[low] : NULL;
+}
+
+bool
+ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
+{
+  pthread_mutex_lock(&windows->lock);
+  bool covers = find(windows, from_tsc, to_tsc) != NULL;
   pthread_mutex_unlock(&windows->lock);
   return covers;
+}
+
+uint64_t
+ct_windows_end_around(struct ct_windows *windows, uint64_t tsc)
+{
+  pthread_mutex_lock(&windows->lock);
+  const struct ct_marked_window *window = find(windows, tsc, tsc);
+  uint64_t end = window != NULL ? window->end : 0;
+  pthread_mutex_unlock(&windows->lock);
+  return end;
 }
 
 bool

@@ -49,6 +49,8 @@ void ct_windows_destroy(struct ct_windows *windows); /* accepts NULL */
 bool ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark);
 /* A window overlaps this stretch, both ends included; its time may not be over yet. */
 bool ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc);
+/* The end of the window that this moment is in; 0: it is in none. */
+uint64_t ct_windows_end_around(struct ct_windows *windows, uint64_t tsc);
 /* Marks before now_tsc are all there: may one that comes open a window that reaches back to to_tsc? */
 bool ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t now_tsc);
 /*

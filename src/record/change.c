@@ -20,6 +20,14 @@ can_change(const struct ct_module *module)
   return module->loaded && module->plan != NULL && module->why_not == NULL && module->modes != NULL;
 }
 
+int
+ct_module_filter(struct ct_modules *modules, const struct ct_module *module, bool is_program,
+                 struct ct_filter_result *filter_result)
+{
+  ct_select_details_on(modules->selection, modules->details_on); /* it is other processes' too */
+  return ct_select_filter(modules->selection, modules->exclude, module->plan, module->path, is_program, filter_result);
+}
+
 struct ct_filter_result *
 ct_modules_filter(struct ct_modules *modules, int pid)
 {
@@ -35,8 +43,7 @@ ct_modules_filter(struct ct_modules *modules, int pid)
   for (size_t i = 0; i < modules->count && code == 0; i++) {
     const struct ct_module *module = &modules->items[i];
     if (can_change(module)) {
-      code = ct_select_filter(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
-                              &filter_results[i]);
+      code = ct_module_filter(modules, module, module->plan == program, &filter_results[i]);
     }
   }
   if (code != 0) {

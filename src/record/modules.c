@@ -253,7 +253,7 @@ install(struct ct_modules *modules, struct ct_module *module, const struct ct_re
   struct ct_filter_result filter_result;
   bool is_program = plan == ct_modules_program(modules, remote->process->pid);
   ct_plans_lock(modules->plans);
-  int code = ct_select_filter(modules->selection, modules->exclude, plan, module->path, is_program, &filter_result);
+  int code = ct_module_filter(modules, module, is_program, &filter_result);
   for (uint32_t slot = 0; first && modules->rules != NULL && slot < CT_RULES_MAX && code == 0; slot++) {
     code = ct_module_watch(modules, module, slot, is_program);
   }
@@ -717,8 +717,7 @@ ct_modules_publish_again(struct ct_modules *modules, int pid, struct ct_drain *d
       continue;
     }
     ct_plans_lock(modules->plans);
-    code = ct_select_filter(modules->selection, modules->exclude, module->plan, module->path, module->plan == program,
-                            &module->first_filter_result);
+    code = ct_module_filter(modules, module, module->plan == program, &module->first_filter_result);
     if (code == 0) { /* choosing has begun to count anew */
       ct_select_reconcile(modules->selection, module->plan, module->path, module->installed.install_refusals);
     }

@@ -60,6 +60,7 @@ struct ct_modules {
   struct ct_selection *selection; /* what the user wants; NULL: everything */
   struct ct_rules *rules;         /* what calls are held against; NULL: nothing */
   size_t watched[CT_RULES_MAX];   /* functions that each of these is about, in all modules so far */
+  uint32_t details_on;            /* of these, a bit for each, those in whose window their functions have detail */
 };
 
 /* What a new module is made known to. */
@@ -89,6 +90,9 @@ int ct_modules_change(struct ct_modules *modules, const struct ct_remote *remote
 struct ct_filter_result *ct_modules_filter(struct ct_modules *modules, int pid);
 /* After a filter result that nothing came of: has the selection know again what has become of each function. */
 void ct_modules_reconcile(struct ct_modules *modules);
+/* The same for one. The plans are locked. 0 or CT_ENOMEM. */
+int ct_module_filter(struct ct_modules *modules, const struct ct_module *module, bool is_program,
+                     struct ct_filter_result *filter_result);
 void ct_modules_filter_results_free(struct ct_modules *modules, struct ct_filter_result *filter_results);
 /* Rule `slot` is held against the functions of all modules that are loaded; the plans are locked. */
 int ct_modules_watch(struct ct_modules *modules, uint32_t slot, int pid);

@@ -75,7 +75,7 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
   }
   json_object_set_new(json, "sampling", ct_manifest_sampling(session->recording.drain));
   json_object_set_new(json, "output", ct_manifest_output(session->recording.drain));
-  if (ct_selection_detail(session->options.selection) != NULL) {
+  if (ct_select_has_lane(session->options.selection)) {
     json_object_set_new(json, "detail",
                         ct_manifest_detail(session->recording.drain, session_image_options(session).detail,
                                            session_marks_detail(session)));
@@ -173,7 +173,7 @@ struct ct_injected_options
 session_image_options(const struct ct_session *session)
 {
   const struct ct_session_options *options = &session->options;
-  bool has_detail = ct_selection_detail(options->selection) != NULL;
+  bool has_detail = ct_select_has_lane(options->selection);
   uint32_t stack = options->detail_stack != 0 ? options->detail_stack : CT_DETAIL_STACK_DEFAULT;
   uint64_t mib = options->detail_mib != 0 ? options->detail_mib : CT_DETAIL_MIB_DEFAULT;
   return (struct ct_injected_options){

@@ -77,7 +77,50 @@ session_forget_rule(struct ct_session *session, uint32_t slot)
   pthread_mutex_unlock(&session->recording.writer_lock);
   ct_plans_lock(session->recording.modules.plans);
   ct_select_unwatch(session->options.selection, slot);
+  session->recording.modules.details_on &= ~(1u << slot);
+  session->triggers.details_wanted &= ~(1u << slot);
   ct_plans_unlock(session->recording.modules.plans);
+}
+
+/* Can this session do what the rule asks for? */
+static int
+check_action(const struct ct_session *session, const struct ct_rule *rule, struct ct_diag *diag)
+{
+  const struct ct_ring_header *ring = session->recording.image.ring;
+  if (rule->action == CT_ACTION_DUMP && session->options.last_bytes == 0) {
+    return ct_fail(
+        diag, CT_EINVAL,
+        "rule '%.200s': dump is for a recording that keeps the last stretch only (--last); this one keeps all",
+        rule->text);
+  }
+  if (rule->action == CT_ACTION_DETAIL && session->triggers.post_ns == 0) {
+    return ct_fail(diag, CT_EINVAL, "rule '%.200s': its windows end with the mark (--post 0), so nothing has detail",
+                   rule->text);
+  }
+  if (rule->action == CT_ACTION_DETAIL && ring != NULL && ring->detail_count == 0) {
+    return ct_fail(diag, CT_EINVAL,
+                   "rule '%.200s': the recording has no memory for detail: begin it with --detail, or with a rule that "
+                   "has this action",
+                   rule->text);
+  }
+  return 0;
+}
+
+/* Which functions it is about, and which have detail then. */
+static int
+watch_functions(struct ct_session *session, const struct ct_rule *rule, uint32_t slot, struct ct_diag *diag)
+{
+  struct ct_selection *selection = session->options.selection;
+  int code = 0;
+  ct_plans_lock(session->recording.modules.plans);
+  if (rule->pattern[0] != '\0') {
+    code = ct_select_watch(selection, slot, rule->pattern, rule->kind == CT_RULE_RETURNS, diag);
+  }
+  if (code == 0 && rule->action == CT_ACTION_DETAIL) {
+    code = ct_select_rule_detail(selection, slot, rule->detail, diag);
+  }
+  ct_plans_unlock(session->recording.modules.plans);
+  return code;
 }
 
 /* Its slot; negative: an error, with a line. */
@@ -91,10 +134,8 @@ session_add_rule(struct ct_session *session, const char *text, struct ct_diag *d
   if (code != 0) {
     return ct_fail(diag, code, "rule '%.200s': %s", text, why.text);
   }
-  if (rule.action == CT_ACTION_DUMP && session->options.last_bytes == 0) {
-    return ct_fail(
-        diag, CT_EINVAL,
-        "rule '%.200s': dump is for a recording that keeps the last stretch only (--last); this one keeps all", text);
+  if ((code = check_action(session, &rule, diag)) != 0) {
+    return code;
   }
   for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
     if (triggers->rules->list[slot].used && strcmp(triggers->rules->list[slot].rule.text, rule.text) == 0) {
@@ -111,12 +152,8 @@ session_add_rule(struct ct_session *session, const char *text, struct ct_diag *d
   if (slot < 0) {
     return ct_fail(diag, slot, "there are %d rules already, the most that a session takes", CT_RULES_MAX);
   }
-  if (rule.pattern[0] != '\0') {
-    ct_plans_lock(session->recording.modules.plans);
-    code =
-        ct_select_watch(session->options.selection, (uint32_t)slot, rule.pattern, rule.kind == CT_RULE_RETURNS, diag);
-    ct_plans_unlock(session->recording.modules.plans);
-  }
+  triggers->details[slot] = (struct rule_detail){0};
+  code = watch_functions(session, &rule, (uint32_t)slot, diag);
   if (code != 0) {
     session_forget_rule(session, (uint32_t)slot);
   }
@@ -351,6 +388,16 @@ window_json(const struct session_triggers *triggers, const struct ct_marked_wind
   return json;
 }
 
+static json_t *
+rule_detail_json(struct ct_session *session, uint32_t slot)
+{
+  const struct rule_detail *detail = &session->triggers.details[slot];
+  return json_pack("{s:o, s:b, s:I, s:I, s:I}", "pattern",
+                   ct_json_string(session->triggers.rules->list[slot].rule.detail), "on",
+                   (int)(session->recording.modules.details_on >> slot & 1), "times", (json_int_t)detail->times,
+                   "missed", (json_int_t)detail->missed, "slowest_ns", (json_int_t)detail->slowest_ns);
+}
+
 json_t *
 session_rules_json(struct ct_session *session)
 {
@@ -358,9 +405,13 @@ session_rules_json(struct ct_session *session)
   for (uint32_t slot = 0; slot < CT_RULES_MAX; slot++) {
     const struct drain_rule *at = &session->triggers.rules->list[slot];
     if (at->used) {
-      json_array_append_new(json, json_pack("{s:o, s:I, s:I, s:I}", "rule", ct_json_string(at->rule.text), "functions",
-                                            (json_int_t)session->recording.modules.watched[slot], "marks",
-                                            (json_int_t)at->marks, "refused", (json_int_t)at->refused));
+      json_t *rule = json_pack("{s:o, s:I, s:I, s:I}", "rule", ct_json_string(at->rule.text), "functions",
+                               (json_int_t)session->recording.modules.watched[slot], "marks", (json_int_t)at->marks,
+                               "refused", (json_int_t)at->refused);
+      if (at->rule.action == CT_ACTION_DETAIL) {
+        json_object_set_new(rule, "detail", rule_detail_json(session, slot));
+      }
+      json_array_append_new(json, rule);
     }
   }
   return json;

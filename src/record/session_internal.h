@@ -95,11 +95,16 @@ struct session_triggers {
   uint64_t post_ns;
   int (*stop)(struct ct_session *session, struct ct_diag *diag); /* ends the recording, as a detach */
   uint64_t dump_ns, stop_ns; /* when it is to be done, CLOCK_MONOTONIC; 0: it is not */
-  uint64_t dumped_end;       /* end of the window that the last dump was for */
-  uint64_t marks_seen;       /* marks and refused ones when the manifest was found old last ... */
-  uint64_t windows_seen;     /* ... and windows */
-  int crash;                 /* the signal of the last one; 0: none */
-  _Atomic bool dump_failed;  /* then dump_why says why; by the thread that writes it */
+  uint32_t details_wanted;   /* rules, a bit for each: marks have come whose functions are to have detail */
+  struct rule_detail {
+    uint64_t times, missed; /* missed: its window was over, or the functions could not be hooked so */
+    uint64_t slowest_ns;    /* to hook them */
+  } details[CT_RULES_MAX];
+  uint64_t dumped_end;      /* end of the window that the last dump was for */
+  uint64_t marks_seen;      /* marks and refused ones when the manifest was found old last ... */
+  uint64_t windows_seen;    /* ... and windows */
+  int crash;                /* the signal of the last one; 0: none */
+  _Atomic bool dump_failed; /* then dump_why says why; by the thread that writes it */
   struct ct_diag dump_why;
   pthread_t dumper;
   bool has_dumper;
@@ -187,6 +192,11 @@ void session_count_windows(struct ct_session *session); /* under the guard: into
 /* triggers.c */
 /* What rules have asked for and is due. Returns in how many ms it wants to be called again, at most `ms`. */
 int session_serve_triggers(struct ct_session *session, int ms);
+
+/* rule_details.c */
+/* Marks of these rules have come (a bit for each): their functions have detail until the window is over. As
+ * session_serve_triggers. */
+int session_serve_details(struct ct_session *session, uint32_t marked, int ms);
 
 /* budget.c */
 /* Begins with the image, whose drain has been started. */

@@ -39,20 +39,25 @@ want_dump(struct session_triggers *triggers, uint64_t now)
   }
 }
 
-static void
+/* The rules, a bit for each, whose action is detail. */
+static uint32_t
 take_actions(struct ct_session *session, uint64_t now)
 {
+  uint32_t details = 0;
   struct session_triggers *triggers = &session->triggers;
   /* acquire: pairs with the release of ct_rules_mark */
   uint32_t actions = atomic_exchange_explicit(&triggers->rules->actions, 0, memory_order_acquire);
   for (; actions != 0; actions &= actions - 1) {
     enum ct_rule_action action = triggers->rules->list[__builtin_ctz(actions)].rule.action;
-    if (action == CT_ACTION_DUMP) {
+    if (action == CT_ACTION_DETAIL) {
+      details |= actions & -actions;
+    } else if (action == CT_ACTION_DUMP) {
       want_dump(triggers, now);
     } else if (action == CT_ACTION_STOP && triggers->stop_ns == 0) {
       triggers->stop_ns = now + triggers->post_ns;
     }
   }
+  return details;
 }
 
 /* It has all windows, so with many of them it is not written for each mark. */
@@ -88,7 +93,7 @@ session_serve_triggers(struct ct_session *session, int ms)
     return ms;
   }
   session_watch_handlers(session);
-  take_actions(session, now);
+  ms = session_serve_details(session, take_actions(session, now), ms);
   session_note_dump(session);
   refresh_manifest(session);
   if (triggers->dump_ns != 0 && now >= triggers->dump_ns) {
@@ -225,7 +230,7 @@ run_remove(struct ct_session *session, void *context, struct ct_diag *diag)
   for (uint32_t slot = 0; is_rule && slot < CT_RULES_MAX; slot++) {
     const struct drain_rule *at = &session->triggers.rules->list[slot];
     if (at->used && strcmp(at->rule.text, rule.text) == 0) {
-      bool has_pattern = at->rule.pattern[0] != '\0';
+      bool has_pattern = at->rule.pattern[0] != '\0' || (session->recording.modules.details_on >> slot & 1) != 0;
       session_forget_rule(session, slot);
       session->recording.manifest_is_old = true;
       return has_pattern ? session_rehook(session, &argument->done, diag) : 0;

@@ -108,17 +108,23 @@ join(char *to, const struct words *words, size_t first, size_t count)
 }
 
 static int
-set_pattern(struct ct_rule *rule, const struct words *words, size_t first, size_t count, struct ct_diag *diag)
+check_pattern(const char *pattern, struct ct_diag *diag)
 {
   struct ct_diag why = {""};
+  struct ct_selection *selection = ct_selection_create();
+  int code = selection != NULL ? ct_selection_add(selection, pattern, CT_SELECT_FULL, &why) : CT_ENOMEM;
+  ct_selection_free(selection);
+  return code == 0 ? 0 : ct_fail(diag, code, "pattern '%.200s': %s", pattern, why.text);
+}
+
+static int
+set_pattern(struct ct_rule *rule, const struct words *words, size_t first, size_t count, struct ct_diag *diag)
+{
   if (count == 0) {
     return ct_fail(diag, CT_EINVAL, "no function is named" EXAMPLES);
   }
   join(rule->pattern, words, first, count);
-  struct ct_selection *selection = ct_selection_create();
-  int code = selection != NULL ? ct_selection_add(selection, rule->pattern, CT_SELECT_FULL, &why) : CT_ENOMEM;
-  ct_selection_free(selection);
-  return code == 0 ? 0 : ct_fail(diag, code, "pattern '%.200s': %s", rule->pattern, why.text);
+  return check_pattern(rule->pattern, diag);
 }
 
 /* "F > 1ms", "F returns < 0", "off-cpu F > 10ms", "rate F > 1000/s". */
@@ -207,9 +213,13 @@ parse_action(const char *word, struct ct_rule *rule, struct ct_diag *diag)
     }
   }
   if (strncmp(word, "detail", 6) == 0 && (word[6] == '\0' || word[6] == ' ')) {
-    return ct_fail(diag, CT_EINVAL, "detail is no action yet: --detail PATTERN records it from the start");
+    const char *pattern = word + 6 + strspn(word + 6, " ");
+    rule->action = CT_ACTION_DETAIL;
+    strcpy(rule->detail, pattern);
+    return pattern[0] != '\0' ? check_pattern(pattern, diag)
+                              : ct_fail(diag, CT_EINVAL, "detail of which functions? example: 'F > 1ms: detail G'");
   }
-  return ct_fail(diag, CT_EINVAL, "no such action: '%.50s'; actions are mark, dump and stop", word);
+  return ct_fail(diag, CT_EINVAL, "no such action: '%.50s'; actions are mark, dump, stop and detail PATTERN", word);
 }
 
 /* The last colon with a blank, or nothing, after it, and no colon before it. NULL: there is no action. */

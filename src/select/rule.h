@@ -20,7 +20,7 @@ enum ct_rule_kind {
   CT_RULE_BY_HAND, /* never from a text */
 };
 enum ct_rule_op { CT_OP_LESS, CT_OP_LESS_EQUAL, CT_OP_MORE, CT_OP_MORE_EQUAL, CT_OP_EQUAL, CT_OP_NOT_EQUAL };
-enum ct_rule_action { CT_ACTION_MARK, CT_ACTION_DUMP, CT_ACTION_STOP };
+enum ct_rule_action { CT_ACTION_MARK, CT_ACTION_DUMP, CT_ACTION_STOP, CT_ACTION_DETAIL };
 
 #define CT_RULE_CHARS 512 /* of a text, with its end */
 
@@ -32,6 +32,7 @@ struct ct_rule {
   int64_t number;              /* of RETURNS; of RATE, a second */
   int signal;                  /* of SIGNAL; 0: any */
   char pattern[CT_RULE_CHARS]; /* of functions; "": the rule is about none */
+  char detail[CT_RULE_CHARS];  /* of DETAIL: the functions that have detail in the window */
   char text[CT_RULE_CHARS];    /* with one blank between words */
 };
 

@@ -286,13 +286,12 @@ ct_select_forget(struct ct_selection *selection, const struct ct_plan *plan, con
       break;
     }
   }
-  if (selection != NULL && selection->detail != NULL) {
+  if (selection != NULL) {
     ct_select_forget(selection->detail, plan, module_path);
   }
   for (size_t i = 0; selection != NULL && i < CT_RULES_MAX; i++) {
-    if (selection->watched[i] != NULL) {
-      ct_select_forget(selection->watched[i], plan, module_path);
-    }
+    ct_select_forget(selection->watched[i], plan, module_path);
+    ct_select_forget(selection->rule_details[i], plan, module_path);
   }
 }
 
@@ -307,6 +306,7 @@ ct_select_end(struct ct_selection *selection)
   }
   for (size_t i = 0; selection != NULL && i < CT_RULES_MAX; i++) {
     ct_select_end(selection->watched[i]);
+    ct_select_end(selection->rule_details[i]);
   }
 }
 
@@ -536,7 +536,7 @@ choose(const struct ct_selection *selection, const struct ct_plan *plan, const u
     return CT_ENOMEM;
   }
   bool has_all = selection->detail != NULL && ct_selection_is_everything(selection->detail);
-  if (selection->detail != NULL && !has_all) {
+  if ((selection->detail != NULL || selection->details_on != 0) && !has_all) {
     read_prototypes(plan, wanted);
   }
   for (size_t i = 0; i < plan->count; i++) {
@@ -565,25 +565,38 @@ note_outcomes(struct ct_select_module *module, const struct ct_filter_result *fi
   }
 }
 
-/* Which functions are recorded with detail: they are hooked in full then, whatever else selects them. */
 static int
-mark_detail(struct ct_selection *selection, const struct ct_plan *plan, const char *path, bool is_program,
-            struct marking *marking)
+mark_matches(struct ct_selection *detail, const struct ct_plan *plan, const char *path, bool is_program,
+             struct marking *marking)
+{
+  struct ct_select_module *module;
+  int code = count_module(detail, plan, path, is_program, &module);
+  for (size_t i = 0; code == 0 && i < detail->count; i++) {
+    ct_select_each(&detail->patterns[i], module, mark, marking);
+    module->filtered = true;
+  }
+  return code;
+}
+
+/* Which functions are recorded with detail, by these rules too: they are hooked in full then, whatever else selects
+ * them. */
+static int
+mark_detail(struct ct_selection *selection, uint32_t rules, const struct ct_plan *plan, const char *path,
+            bool is_program, struct marking *marking)
 {
   struct ct_selection *detail = selection->detail;
-  struct ct_select_module *module;
+  int code = 0;
   marking->mode = CT_SELECT_FULL;
   marking->values = WANTED_DETAIL;
   if (detail != NULL && ct_selection_is_everything(detail)) {
     for (size_t i = 0; i < plan->count; i++) {
       marking->wanted[i] |= (marking->wanted[i] & ~WANTED_MORE) == CT_SELECT_FULL ? WANTED_DETAIL : 0;
     }
-    return 0;
+  } else if (detail != NULL) {
+    code = mark_matches(detail, plan, path, is_program, marking);
   }
-  int code = detail != NULL ? count_module(detail, plan, path, is_program, &module) : 0;
-  for (size_t i = 0; detail != NULL && code == 0 && i < detail->count; i++) {
-    ct_select_each(&detail->patterns[i], module, mark, marking);
-    module->filtered = true;
+  for (; rules != 0 && code == 0; rules &= rules - 1) {
+    code = mark_matches(selection->rule_details[__builtin_ctz(rules)], plan, path, is_program, marking);
   }
   return code;
 }
@@ -595,11 +608,15 @@ ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, cons
   struct ct_select_module *module;
   int code =
       ct_selection_is_everything(selection) ? 0 : count_module(selection, plan, module_path, is_program, &module);
-  if (code != 0 || selection == NULL || selection->detail == NULL || ct_selection_is_everything(selection->detail)) {
+  bool has_named = selection != NULL && (selection->details_all != 0 ||
+                                         (selection->detail != NULL && !ct_selection_is_everything(selection->detail)));
+  if (code != 0 || !has_named) {
     return code;
   }
   struct marking marking = {.wanted = calloc(plan->count + 1, 1)};
-  code = marking.wanted == NULL ? CT_ENOMEM : mark_detail(selection, plan, module_path, is_program, &marking);
+  code = marking.wanted == NULL
+             ? CT_ENOMEM
+             : mark_detail(selection, selection->details_all, plan, module_path, is_program, &marking);
   if (code == 0) {
     read_prototypes(plan, marking.wanted);
   }
@@ -641,7 +658,7 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
                   struct ct_filter_result *filter_result)
 {
   if (selection == NULL || (selection->mode != CT_SELECT_LIGHT && selection->values != CT_VALUES_ALL &&
-                            selection->detail == NULL && selection->watched_count == 0)) {
+                            selection->detail == NULL && selection->watched_count == 0 && selection->details_on == 0)) {
     return 0;
   }
   uint8_t all = selection->mode == CT_SELECT_LIGHT ? CT_SELECT_LIGHT : CT_SELECT_FULL;
@@ -653,7 +670,7 @@ choose_everything(struct ct_selection *selection, const struct ct_plan *plan, co
   memset(wanted, all, plan->count + 1);
   mark_forks(selection, plan, wanted);
   struct marking marking = {.wanted = wanted};
-  int code = mark_detail(selection, plan, path, is_program, &marking);
+  int code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
   code = code == 0 ? choose(selection, plan, wanted, filter_result) : code;
   free(wanted);
@@ -682,7 +699,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
     ct_select_each(&selection->patterns[i], module, mark, &marking);
   }
   mark_forks(selection, plan, marking.wanted);
-  code = mark_detail(selection, plan, path, is_program, &marking);
+  code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;
   code = code == 0 ? choose(selection, plan, marking.wanted, filter_result) : code;
   if (code == 0) {

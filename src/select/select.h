@@ -40,7 +40,16 @@ void ct_select_forks(struct ct_selection *selection, bool followed);
  */
 int ct_select_watch(struct ct_selection *selection, uint32_t slot, const char *pattern, bool result,
                     struct ct_diag *diag);
+/* Forgets both. */
 void ct_select_unwatch(struct ct_selection *selection, uint32_t slot);
+/*
+ * The functions of a pattern have detail as long as rule `slot`, a bit of it, is among those that are on: in a window
+ * of its. After ct_select_watch. 0, CT_ENOMEM or CT_EINVAL.
+ */
+int ct_select_rule_detail(struct ct_selection *selection, uint32_t slot, const char *pattern, struct ct_diag *diag);
+void ct_select_details_on(struct ct_selection *selection, uint32_t slots); /* accepts NULL */
+/* Some functions have, or had, detail, if only in windows: there must be room for it. Accepts NULL. */
+bool ct_select_has_lane(const struct ct_selection *selection);
 /* Calls visit with each function of the plan, an index, that rule `slot` is about. As ct_select_count. */
 int ct_select_each_watched(struct ct_selection *selection, uint32_t slot, const struct ct_plan *plan,
                            const char *module_path, bool is_program, void (*visit)(void *context, size_t function),

@@ -59,9 +59,12 @@ struct ct_selection {
   struct ct_selection *detail;                /* of functions that are recorded with detail; NULL: none */
   struct ct_selection *watched[CT_RULES_MAX]; /* of functions that a rule is about; NULL: none */
   uint32_t watched_count;
-  uint32_t watched_values; /* rules that need the result: a bit for each */
-  bool forks;              /* what makes processes is always selected */
-  char *root, *real_root;  /* as given; without symbolic links. Normalized */
+  uint32_t watched_values;                         /* rules that need the result: a bit for each */
+  struct ct_selection *rule_details[CT_RULES_MAX]; /* of functions that have detail in a rule's windows; NULL: none */
+  uint32_t details_all, details_on;                /* rules with such functions; those in whose window we are */
+  bool has_lane;                                   /* there have been functions with detail */
+  bool forks;                                      /* what makes processes is always selected */
+  char *root, *real_root;                          /* as given; without symbolic links. Normalized */
   uint64_t generation;
 };
 

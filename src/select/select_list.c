@@ -45,6 +45,7 @@ ct_selection_free(struct ct_selection *selection)
   ct_selection_free(selection->detail);
   for (size_t i = 0; i < CT_RULES_MAX; i++) {
     ct_selection_free(selection->watched[i]);
+    ct_selection_free(selection->rule_details[i]);
   }
   ct_names_free(selection->names);
   free(selection->patterns);
@@ -125,6 +126,7 @@ ct_selection_add_detail(struct ct_selection *selection, const char *pattern, str
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }
   selection->generation++;
+  selection->has_lane = true;
   return pattern != NULL ? ct_selection_add(selection->detail, pattern, CT_SELECT_FULL, diag) : 0;
 }
 
@@ -134,13 +136,53 @@ ct_selection_detail(const struct ct_selection *selection)
   return selection != NULL ? selection->detail : NULL;
 }
 
+bool
+ct_select_has_lane(const struct ct_selection *selection)
+{
+  return selection != NULL && selection->has_lane;
+}
+
+static struct ct_selection *
+selection_of(const char *pattern, int *code, struct ct_diag *diag)
+{
+  struct ct_selection *selection = ct_selection_create();
+  *code = selection != NULL ? ct_selection_add(selection, pattern, CT_SELECT_FULL, diag) : CT_ENOMEM;
+  if (*code != 0) {
+    ct_selection_free(selection);
+    return NULL;
+  }
+  return selection;
+}
+
+int
+ct_select_rule_detail(struct ct_selection *selection, uint32_t slot, const char *pattern, struct ct_diag *diag)
+{
+  int code;
+  struct ct_selection *detail = selection_of(pattern, &code, diag);
+  if (detail != NULL) {
+    ct_selection_free(selection->rule_details[slot]);
+    selection->rule_details[slot] = detail;
+    selection->details_all |= 1u << slot;
+    selection->has_lane = true;
+    selection->generation++;
+  }
+  return code;
+}
+
+void
+ct_select_details_on(struct ct_selection *selection, uint32_t slots)
+{
+  if (selection != NULL) {
+    selection->details_on = slots & selection->details_all;
+  }
+}
+
 int
 ct_select_watch(struct ct_selection *selection, uint32_t slot, const char *pattern, bool result, struct ct_diag *diag)
 {
-  struct ct_selection *watched = ct_selection_create();
-  int code = watched != NULL ? ct_selection_add(watched, pattern, CT_SELECT_FULL, diag) : CT_ENOMEM;
-  if (code != 0) {
-    ct_selection_free(watched);
+  int code;
+  struct ct_selection *watched = selection_of(pattern, &code, diag);
+  if (watched == NULL) {
     return code;
   }
   ct_select_unwatch(selection, slot);
@@ -159,6 +201,13 @@ ct_select_unwatch(struct ct_selection *selection, uint32_t slot)
     selection->watched[slot] = NULL;
     selection->watched_count--;
     selection->watched_values &= ~(1u << slot);
+    selection->generation++;
+  }
+  if (selection->rule_details[slot] != NULL) {
+    ct_selection_free(selection->rule_details[slot]);
+    selection->rule_details[slot] = NULL;
+    selection->details_all &= ~(1u << slot);
+    selection->details_on &= ~(1u << slot);
     selection->generation++;
   }
 }

@@ -74,6 +74,9 @@ test_actions(void **state)
   assert_string_equal(parse("a::b > 1ms:  dump").text, "a::b > 1ms: dump");
   assert_string_equal(parse("a::b > 1ms: dump").pattern, "a::b");
   assert_string_equal(parse("call a::*: stop").pattern, "a::*");
+  assert_int_equal(parse("f > 1ms: detail g").action, CT_ACTION_DETAIL);
+  assert_string_equal(parse("f > 1ms:  detail  foo::bar(int, char)").detail, "foo::bar(int, char)");
+  assert_string_equal(parse("every 1s: detail @file:net.c").detail, "@file:net.c");
 }
 
 static void
@@ -108,7 +111,9 @@ test_wrong(void **state)
       {"crash now", "no operator"},
       {"call f:", "no such action"},
       {"call f: burn", "no such action: 'burn'"},
-      {"call f: detail g", "detail is no action yet"},
+      {"call f: detail", "detail of which functions"},
+      {"call f: detail [g", "pattern '[g'"},
+      {"call f: details", "no such action: 'details'"},
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     struct ct_rule rule = {.number = 4711};
