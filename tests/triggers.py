@@ -230,6 +230,71 @@ def detail_by_rules_live(scene):
     expect(refused.returncode == 125 and "--post 0" in refused.stderr, f"{refused}")
 
 
+def enters_around(scene, number, mark):
+    """Calls of step in a window, before and after the call that made the mark."""
+    lines = [json.loads(line) for line in scene.run(scene.contrail, "replay", "--json", "--window", str(number), scene.trace).splitlines()]
+    names = [line["name"] for line in lines if line["kind"] == "enter"]
+    at = names.index(mark)
+    return names[:at].count("step"), names[at:].count("step")
+
+
+@case
+def rolls_of_events(scene):
+    """As many events as asked for on both sides; more where they are many; marks of the same thread move the end."""
+    for pre, post in ((100, 50), (4000, 1000), (100000, 60000)):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.start("--trace", "step", "--on", "call other", "--pre", f"{pre}ev", "--post", f"{post}ev")
+        scene.do("step", 200000)
+        scene.do("other", 1)
+        scene.do("step", 200000)
+        scene.do("nap", 50)
+        scene.do("other", 1)
+        scene.do("step", 10)
+        scene.do("other", 1)
+        scene.do("step", 200000)
+        scene.finish()
+        scene.windows(2)
+        before, after = enters_around(scene, 1, "other")
+        most = 1 if pre < 4096 else 1.002
+        expect(pre / 2 <= before <= pre / 2 * most, f"{before} calls before, {pre} events")
+        expect(post / 2 <= after + 0.5 <= post / 2 * most + (0.5 if most == 1 else 50), f"{after} calls after, {post} events")
+        before, after = enters_around(scene, 2, "other")
+        expect(pre / 2 <= before <= pre / 2 * most, f"{before} calls before, {pre} events")
+        expect(post / 2 + 10 <= after + 0.5 <= post / 2 * most + 60, f"{after} calls after two marks, {post} events")
+    rolls = scene.manifest()["rolls"]
+    expect((rolls["pre_events"], rolls["post_events"]) == (100000, 60000), f"{rolls}")
+
+
+@case
+def rolls_of_few_events(scene):
+    """Where there are fewer: all of the thread's. Marks of no thread have their second. Actions wait for the window's end."""
+    scene.start("--trace", "step", "--on", "call other: stop", "--on", "every 300ms", "--pre", "1000ev", "--post", "100ev")
+    scene.do("step", 5)
+    scene.do("nap", 1000)
+    scene.do("other", 1)
+    scene.do("step", 40)
+    scene.do("nap", 300)
+    expect(not scene.ask("status")["detached"], "stopped before the window was over")
+    scene.do("step", 100)
+    wait_for("the end of the recording", lambda: scene.ask("status")["detached"])
+    scene.finish()
+    before, after = enters_around(scene, 1, "other")
+    expect(before == 5 and after >= 50, f"{before} before, {after} after")
+    shutil.rmtree(scene.trace)
+    scene.start("--trace", "step", "--on", "crash", "--pre", "300ev", "--post", "300ev")
+    scene.do("step", 100000)
+    scene.say("crash", 0)
+    scene.process.communicate(timeout=60)
+    window, = scene.windows(1)
+    lines = scene.run(scene.contrail, "replay", "--json", "--window", "1", scene.trace).splitlines()
+    count = sum(json.loads(line)["kind"] in ("enter", "return") for line in lines)
+    expect(300 <= count <= 310, f"{count} events before the crash, {window}")
+    for option in ("--pre", "--post"):
+        for value in ("0ev", "ev", "1000001ev", "-1ev", "5 ev"):
+            refused = scene.execute(scene.contrail, "record", "-o", scene.trace + "-2", option, value, "true")
+            expect(refused.returncode == 2 and "events" in refused.stderr, f"{option} {value}: {refused}")
+
+
 @case
 def while_it_goes_on(scene):
     """A call that has not returned is marked when it has taken too long."""

@@ -134,6 +134,8 @@ struct ct_session_options {
   uint64_t max_bytes; /* of the trace's files, 1 MiB to 1 PiB: what is oldest goes when they would be larger; each child
                          has a quarter of that. 0: no limit. Not with last_bytes */
   bool debuginfod;    /* debug files that are missing are fetched from the servers of DEBUGINFOD_URLS */
+  /* In place of pre_ns and post_ns, for marks of threads: so many events of the thread, 60 s at most. 0: by time. */
+  uint64_t pre_events, post_events;
 };
 
 struct ct_session_status {

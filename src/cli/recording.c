@@ -28,7 +28,8 @@ enum {
   OUTPUT_MIB_MAX = 4096,
   MAX_DEPTH = 1000000,
   LAST_SECONDS_MAX = 100 * 86400,
-  MAX_WINDOWS = 10000
+  MAX_WINDOWS = 10000,
+  ROLL_EVENTS_MAX = 1000000
 };
 
 static int
@@ -174,17 +175,42 @@ apply_on(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+/* "5000ev"; false: it is no number of events. */
+static bool
+parse_events(const char *text, uint64_t *events)
+{
+  char number[32];
+  size_t length = strlen(text);
+  if (length < 3 || length - 2 >= sizeof(number) || strcmp(text + length - 2, "ev") != 0) {
+    return false;
+  }
+  memcpy(number, text, length - 2);
+  number[length - 2] = '\0';
+  return ct_parse_number(number, ROLL_EVENTS_MAX, events) && *events != 0;
+}
+
 static int
 apply_roll(const struct ct_applied *applied)
 {
+  struct ct_session_options *session = applied->member;
+  bool is_pre = strcmp(applied->option->name, "pre") == 0;
   double seconds = 0;
+  uint64_t events = 0;
+  if (parse_events(applied->value, &events)) {
+    *(is_pre ? &session->pre_events : &session->post_events) = events;
+    *(is_pre ? &session->pre_ns : &session->post_ns) = 0;
+    return CT_EXIT_OK;
+  }
   bool is_none = strcmp(applied->value, "0") == 0 || strcmp(applied->value, "0s") == 0;
   if (!is_none && (!ct_parse_duration(applied->value, false, &seconds) || seconds > LAST_SECONDS_MAX)) {
-    return ct_usage_error(applied->command, "--%s takes a time such as 500ms or 2s, or 0, not '%s'",
-                          applied->option->name, applied->value);
+    return ct_usage_error(applied->command,
+                          "--%s takes a time such as 500ms or 2s, a number of events such as 5000ev (up to %dev), or "
+                          "0, not '%s'",
+                          applied->option->name, ROLL_EVENTS_MAX, applied->value);
   }
   uint64_t ns = (uint64_t)(seconds * 1e9);
-  *(uint64_t *)applied->member = ns > 1 ? ns : 1;
+  *(is_pre ? &session->pre_ns : &session->post_ns) = ns > 1 ? ns : 1;
+  *(is_pre ? &session->pre_events : &session->post_events) = 0;
   return CT_EXIT_OK;
 }
 
@@ -239,17 +265,15 @@ const struct ct_option ct_recording_options[] = {
      .adds_up = true,
      .apply = apply_on},
     {.name = "pre",
-     .argument = "TIME",
-     .help = "windows begin so long before a mark (default 1s)",
-     .values = "0 100ms 1s 10s",
-     .apply = apply_roll,
-     MEMBER(pre_ns)},
+     .argument = "TIME|N",
+     .help = "windows begin so long before a mark (default 1s), or, as 5000ev, so many events of its thread",
+     .values = "0 100ms 1s 10s 1000ev 100000ev",
+     .apply = apply_roll},
     {.name = "post",
-     .argument = "TIME",
-     .help = "and end so long after it (default 1s)",
-     .values = "0 100ms 1s 10s",
-     .apply = apply_roll,
-     MEMBER(post_ns)},
+     .argument = "TIME|N",
+     .help = "and end so long after it (default 1s), or so many events",
+     .values = "0 100ms 1s 10s 1000ev 100000ev",
+     .apply = apply_roll},
     {.name = "max-windows",
      .argument = "N",
      .help = "open at most N windows a minute (default 60)",

@@ -268,6 +268,10 @@ end_stream(struct ct_drain *drain, struct drain_thread *thread, uint64_t until, 
   info->end_is_exact = exit != 0;
   drain->last_clock = thread->last_clock > drain->last_clock ? thread->last_clock : drain->last_clock;
   ct_encoder_close(thread->encoder);
+  if (thread->rolls != NULL) {
+    drain_rolls_end(thread->rolls, thread->rules->windows, true);
+  }
+  free(thread->rolls);
   free(thread->flows);
   free(thread);
 }

@@ -138,6 +138,9 @@ void ct_drain_sample(struct ct_drain *drain, const struct ct_sampling_options *o
 /* Once, before the first ct_drain_start: what its calls are held against. They stay the caller's. */
 struct ct_rules;
 void ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules);
+/* Those of a thread, by its index in the trace, as long as it lives; under the lock. NULL: none. */
+struct drain_rolls;
+struct drain_rolls *ct_drain_rolls(struct ct_drain *drain, uint32_t index);
 /* Before ct_drain_start: detail is written around marks only. Until that is known it is held, max_bytes at most. */
 void ct_drain_mark_detail(struct ct_drain *drain, size_t max_bytes);
 /* Before ct_drain_start, for each image with counters: the function that its first ones are of. */

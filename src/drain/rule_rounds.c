@@ -15,6 +15,17 @@ ct_drain_rules(struct ct_drain *drain, struct ct_rules *rules)
   drain->rules = rules;
 }
 
+struct drain_rolls *
+ct_drain_rolls(struct ct_drain *drain, uint32_t index)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && index != UINT32_MAX; slot++) {
+    if (drain->threads[slot] != NULL && drain->threads[slot]->index == index) {
+      return drain->threads[slot]->rolls;
+    }
+  }
+  return NULL;
+}
+
 void
 drain_check_rules(struct ct_drain *drain, uint64_t now)
 {

@@ -148,12 +148,14 @@ ct_rules_unwatch(struct ct_rules *rules, uint32_t slot)
 }
 
 void
-ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, uint32_t fn)
+ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls,
+              uint32_t fn)
 {
   struct drain_rule *at = &rules->list[slot];
   uint64_t now = __builtin_ia32_rdtsc();
   tsc = tsc < now ? tsc : now; /* it comes from the target */
-  const struct ct_mark mark = {.tsc = tsc, .thread = thread, .rule = at->number, .function = fn};
+  struct ct_mark mark = {.tsc = tsc, .thread = thread, .rule = at->number, .function = fn};
+  drain_rolls_mark(rolls, rules->windows, &mark);
   if (!ct_windows_mark(rules->windows, &mark)) {
     at->refused++;
     return;
@@ -185,7 +187,7 @@ count_rate(struct drain_thread *thread, uint32_t slot, uint64_t tsc, uint32_t fn
   }
   bool is_over = ct_rule_compare(at->rule.op, (int64_t)sum, at->rule.number);
   if (is_over && !at->is_over) {
-    ct_rules_mark(rules, slot, tsc, thread->index, fn);
+    ct_rules_mark(rules, slot, tsc, thread->index, thread->rolls, fn);
   }
   at->is_over = is_over;
 }
@@ -198,7 +200,7 @@ rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn
     if (thread->rules->list[slot].rule.kind == CT_RULE_RATE) {
       count_rate(thread, slot, tsc, fn, calls);
     } else {
-      ct_rules_mark(thread->rules, slot, tsc, thread->index, fn);
+      ct_rules_mark(thread->rules, slot, tsc, thread->index, thread->rolls, fn);
     }
   }
 }
@@ -213,7 +215,7 @@ mark_slow(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, ui
     const struct drain_rule *at = &thread->rules->list[slot];
     if (ct_rule_compare(at->rule.op, (int64_t)took, (int64_t)at->ticks)) {
       frame->flags |= 1u << (RULES_FRAME_SHIFT + slot);
-      ct_rules_mark(thread->rules, slot, frame->enter_tsc + at->ticks, thread->index, frame->fn);
+      ct_rules_mark(thread->rules, slot, frame->enter_tsc + at->ticks, thread->index, thread->rolls, frame->fn);
     }
   }
 }
@@ -231,7 +233,7 @@ rules_end(struct drain_thread *thread, struct ct_frame *frame, uint32_t mask, ui
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct drain_rule *at = &thread->rules->list[slot];
     if (ct_rule_compare(at->rule.op, (int64_t)took, (int64_t)at->ticks)) {
-      ct_rules_mark(thread->rules, slot, tsc, thread->index, frame->fn);
+      ct_rules_mark(thread->rules, slot, tsc, thread->index, thread->rolls, frame->fn);
     }
   }
 }
@@ -247,7 +249,7 @@ rules_result(struct drain_thread *thread, const struct ct_frame *frame, uint64_t
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct ct_rule *rule = &rules->list[slot].rule;
     if (ct_rule_compare(rule->op, number, rule->number)) {
-      ct_rules_mark(rules, slot, thread->encoder->last_tsc, thread->index, frame->fn);
+      ct_rules_mark(rules, slot, thread->encoder->last_tsc, thread->index, thread->rolls, frame->fn);
     }
   }
 }
@@ -265,7 +267,7 @@ rules_off(struct drain_thread *thread, uint64_t since, uint64_t until)
       uint32_t slot = (uint32_t)__builtin_ctz(mask);
       const struct drain_rule *at = &rules->list[slot];
       if (ct_rule_compare(at->rule.op, (int64_t)(until - since), (int64_t)at->ticks)) {
-        ct_rules_mark(rules, slot, since + at->ticks, thread->index, frame->fn);
+        ct_rules_mark(rules, slot, since + at->ticks, thread->index, thread->rolls, frame->fn);
         done |= 1u << slot;
       }
     }
@@ -313,7 +315,7 @@ rules_time(struct ct_rules *rules, uint64_t now_tsc)
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     struct drain_rule *at = &rules->list[slot];
     while (at->rule.kind == CT_RULE_EVERY && at->ticks != 0 && now_tsc >= at->next_tsc) {
-      ct_rules_mark(rules, slot, at->next_tsc, UINT32_MAX, UINT32_MAX);
+      ct_rules_mark(rules, slot, at->next_tsc, UINT32_MAX, NULL, UINT32_MAX);
       at->next_tsc += at->ticks;
     }
   }

@@ -15,6 +15,7 @@
 #define RULES_FRAME_SHIFT 8 /* of a frame's flags: from here on a bit for each rule that has been true for the call */
 static_assert(RULES_FRAME_SHIFT + CT_RULES_MAX <= 32, "a bit for each rule");
 
+struct drain_rolls;
 struct drain_thread;
 
 #define RULES_RATE_PARTS 16u /* of a second; for so many of them calls are counted */
@@ -56,8 +57,9 @@ void ct_rules_remove(struct ct_rules *rules, uint32_t slot);
 void ct_rules_watch(struct ct_rules *rules, uint32_t slot, uint32_t fn);
 /* The rule is about no function any more. */
 void ct_rules_unwatch(struct ct_rules *rules, uint32_t slot);
-/* Rule `slot` is true at tsc. thread: its index, UINT32_MAX: none; fn likewise. */
-void ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, uint32_t fn);
+/* Rule `slot` is true at tsc. thread: its index, UINT32_MAX: none; fn likewise. rolls: the thread's, or NULL. */
+void ct_rules_mark(struct ct_rules *rules, uint32_t slot, uint64_t tsc, uint32_t thread, struct drain_rolls *rolls,
+                   uint32_t fn);
 
 /* The top frame of the thread is of a call that begins, ends (before it is taken off), or has given its result. */
 void rules_call(struct drain_thread *thread, uint32_t mask, uint64_t tsc, uint32_t fn, uint64_t calls);

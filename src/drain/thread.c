@@ -508,7 +508,12 @@ drain_thread_events(struct drain_thread *thread, const struct ct_ring_event *eve
                     uint32_t function_count)
 {
   if (CT_UNLIKELY(has_rules(thread))) {
+    const struct ct_windows_limits *limits = ct_windows_limits(thread->rules->windows);
+    if (limits->pre_events != 0 || limits->post_events != 0) {
+      (void)drain_rolls_take(&thread->rolls, limits, events, count);
+    }
     take_events(thread, events, count, modes, function_count, true);
+    drain_rolls_end(thread->rolls, thread->rules->windows, false);
   } else {
     take_events(thread, events, count, modes, function_count, false);
   }

@@ -6,6 +6,7 @@
 #include "drain/detail.h"
 #include "drain/drain.h"
 #include "drain/flows.h"
+#include "drain/rolls.h"
 #include "drain/rules.h"
 #include "trace/encoder.h"
 
@@ -61,6 +62,7 @@ struct drain_thread {
   uint32_t detail_seq; /* position among the thread's segments there of the last one with a record */
   struct drain_waiting_details waiting_details;
   struct ct_rules *rules; /* NULL: there are none */
+  struct drain_rolls *rolls;
   /* Of the open calls the outermost ones, which no rule about open calls can become true for any more; ... */
   size_t rules_checked;
   uint64_t rules_checked_tsc; /* ... the enter of the last of them, and the context that they are in */

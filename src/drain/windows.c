@@ -68,6 +68,8 @@ merge(struct ct_marked_window *window, const struct ct_marked_window *next)
 {
   window->end = next->end > window->end ? next->end : window->end;
   window->marks += next->marks;
+  window->least_end = next->least_end > window->least_end ? next->least_end : window->least_end;
+  window->open_count += next->open_count;
   for (uint32_t i = 0; i < next->reason_count; i++) {
     add_reason(window, &next->reasons[i]);
   }
@@ -118,8 +120,11 @@ static bool
 add_mark(struct ct_windows *windows, const struct ct_mark *mark)
 {
   const struct ct_windows_limits *limits = &windows->limits;
-  uint64_t begin = mark->tsc > limits->pre ? mark->tsc - limits->pre : 0;
-  uint64_t end = mark->tsc <= UINT64_MAX - limits->post ? mark->tsc + limits->post : UINT64_MAX;
+  uint64_t pre = mark->begin_tsc != 0 ? limits->most : limits->pre;
+  uint64_t post = mark->is_open ? limits->most : limits->post;
+  uint64_t begin = mark->tsc > pre ? mark->tsc - pre : 0;
+  begin = mark->begin_tsc > begin ? mark->begin_tsc : begin;
+  uint64_t end = mark->tsc <= UINT64_MAX - post ? mark->tsc + post : UINT64_MAX;
   size_t at = windows->count; /* the first one that is all after it */
   while (at > 0 && windows->list[at - 1].begin > end) {
     at--;
@@ -129,7 +134,11 @@ add_mark(struct ct_windows *windows, const struct ct_mark *mark)
     if (!take_from_limit(windows, mark->tsc) || (window = insert_at(windows, at)) == NULL) {
       return false;
     }
-    *window = (struct ct_marked_window){.begin = begin, .end = end, .marks = 1};
+    *window = (struct ct_marked_window){.begin = begin,
+                                        .end = end,
+                                        .marks = 1,
+                                        .open_count = mark->is_open,
+                                        .least_end = mark->is_open ? mark->tsc : end};
     add_reason(window, mark);
     return true;
   }
@@ -137,6 +146,9 @@ add_mark(struct ct_windows *windows, const struct ct_mark *mark)
   window->begin = begin < window->begin ? begin : window->begin;
   window->end = end > window->end ? end : window->end;
   window->marks++;
+  window->open_count += mark->is_open;
+  uint64_t least = mark->is_open ? mark->tsc : end;
+  window->least_end = least > window->least_end ? least : window->least_end;
   add_reason(window, mark);
   while (at > 0 && windows->list[at - 1].end >= windows->list[at].begin) {
     merge(&windows->list[at - 1], &windows->list[at]);
@@ -158,7 +170,7 @@ ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark)
 }
 
 /* The first one that ends at from_tsc or later, if it begins by to_tsc; NULL: there is none. */
-static const struct ct_marked_window *
+static struct ct_marked_window *
 find(const struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
 {
   size_t low = 0, high = windows->count;
@@ -171,6 +183,32 @@ find(const struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc)
     }
   }
   return low < windows->count && windows->list[low].begin <= to_tsc ? &windows->list[low] : NULL;
+}
+
+void
+ct_windows_close(struct ct_windows *windows, uint64_t mark_tsc, uint64_t end_tsc)
+{
+  pthread_mutex_lock(&windows->lock);
+  struct ct_marked_window *window = find(windows, mark_tsc, mark_tsc);
+  if (window != NULL && window->open_count != 0) {
+    window->least_end = end_tsc > window->least_end ? end_tsc : window->least_end;
+    window->open_count--;
+    if (window->open_count == 0 && window->least_end < window->end) {
+      window->end = window->least_end;
+    }
+  }
+  pthread_mutex_unlock(&windows->lock);
+}
+
+void
+ct_windows_begin_later(struct ct_windows *windows, uint64_t mark_tsc, uint64_t begin_tsc, uint64_t new_tsc)
+{
+  pthread_mutex_lock(&windows->lock);
+  struct ct_marked_window *window = find(windows, mark_tsc, mark_tsc);
+  if (window != NULL && window->begin == begin_tsc && new_tsc > begin_tsc && new_tsc <= mark_tsc) {
+    window->begin = new_tsc < window->reasons[0].tsc ? new_tsc : window->reasons[0].tsc;
+  }
+  pthread_mutex_unlock(&windows->lock);
 }
 
 bool
@@ -195,7 +233,8 @@ ct_windows_end_around(struct ct_windows *windows, uint64_t tsc)
 bool
 ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t now_tsc)
 {
-  return to_tsc >= now_tsc || now_tsc - to_tsc <= windows->limits.pre;
+  uint64_t pre = windows->limits.pre_events != 0 ? windows->limits.most : windows->limits.pre;
+  return to_tsc >= now_tsc || now_tsc - to_tsc <= pre;
 }
 
 size_t
@@ -209,6 +248,12 @@ ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window
   }
   pthread_mutex_unlock(&windows->lock);
   return count;
+}
+
+const struct ct_windows_limits *
+ct_windows_limits(const struct ct_windows *windows)
+{
+  return &windows->limits;
 }
 
 void

@@ -18,21 +18,27 @@
 struct ct_windows; /* opaque */
 
 struct ct_windows_limits {
-  uint64_t pre, post;  /* in ticks of the time stamp counter */
-  uint64_t minute;     /* likewise */
-  uint32_t per_minute; /* windows that may be opened in one; 0: none */
+  uint64_t pre, post;               /* in ticks of the time stamp counter */
+  uint64_t pre_events, post_events; /* in place of these, for marks of threads (rolls.h); 0: no */
+  uint64_t most;                    /* of time, for as many events */
+  uint64_t minute;                  /* likewise */
+  uint32_t per_minute;              /* windows that may be opened in one; 0: none */
 };
 
 struct ct_mark {
   uint64_t tsc;
-  uint32_t thread;   /* index in the trace, UINT32_MAX: none */
-  uint32_t rule;     /* of the session's list */
-  uint32_t function; /* id, UINT32_MAX: none */
+  uint32_t thread;    /* index in the trace, UINT32_MAX: none */
+  uint32_t rule;      /* of the session's list */
+  uint32_t function;  /* id, UINT32_MAX: none */
+  uint64_t begin_tsc; /* of its window; 0: by the pre-roll */
+  bool is_open;       /* ct_windows_close says when it ends */
 };
 
 struct ct_marked_window {
   uint64_t begin, end; /* first and last reading of the clock that are in it */
   uint64_t marks;
+  uint64_t least_end;  /* while ends are open: it ends no earlier ... */
+  uint32_t open_count; /* ... and so many of them are */
   uint32_t reason_count;
   struct ct_mark reasons[CT_WINDOW_REASONS];
 };
@@ -47,6 +53,10 @@ void ct_windows_destroy(struct ct_windows *windows); /* accepts NULL */
 
 /* False: it would open a window over the limit, and was counted as refused. A mark in or beside one is always taken. */
 bool ct_windows_mark(struct ct_windows *windows, const struct ct_mark *mark);
+/* The window of an open mark of that time ends no later than at end_tsc, if no other one is open in it. */
+void ct_windows_close(struct ct_windows *windows, uint64_t mark_tsc, uint64_t end_tsc);
+/* The window of a mark of that time, if it begins at begin_tsc for it, begins later: at new_tsc. */
+void ct_windows_begin_later(struct ct_windows *windows, uint64_t mark_tsc, uint64_t begin_tsc, uint64_t new_tsc);
 /* A window overlaps this stretch, both ends included; its time may not be over yet. */
 bool ct_windows_covers(struct ct_windows *windows, uint64_t from_tsc, uint64_t to_tsc);
 /* The end of the window that this moment is in; 0: it is in none. */
@@ -58,6 +68,7 @@ bool ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t 
  * many. Two windows become one when a mark comes in between, so numbers hold once the recording is over.
  */
 size_t ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window *out, size_t count);
+const struct ct_windows_limits *ct_windows_limits(const struct ct_windows *windows);
 void ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums);
 
 #endif

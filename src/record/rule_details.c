@@ -15,7 +15,8 @@ static int
 ms_until_tsc(const struct ct_rules *rules, uint64_t tsc, uint64_t now_tsc)
 {
   uint64_t tick_ms = rules->ticks_a_second / 1000 + 1, left = tsc > now_tsc ? (tsc - now_tsc) / tick_ms + 1 : 1;
-  return left < AGAIN_MS || tsc == UINT64_MAX ? AGAIN_MS : left < 60000 ? (int)left : 60000;
+  bool may_shrink = ct_windows_limits(rules->windows)->post_events != 0;
+  return left < AGAIN_MS || may_shrink ? AGAIN_MS : left < 60000 ? (int)left : 60000;
 }
 
 static void

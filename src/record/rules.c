@@ -16,6 +16,7 @@
 
 #define CALIBRATE_NS 2000000
 #define MINUTE       60u
+#define ROLL_MOST    60u /* seconds that so many events may take */
 
 static uint64_t
 measure_ticks(void)
@@ -172,6 +173,9 @@ session_begin_triggers(struct ct_session *session, struct ct_diag *diag)
   const struct ct_windows_limits limits = {
       .pre = (uint64_t)((double)window_ns(options->pre_ns) / 1e9 * (double)second),
       .post = (uint64_t)((double)window_ns(options->post_ns) / 1e9 * (double)second),
+      .pre_events = options->pre_events,
+      .post_events = options->post_events,
+      .most = ROLL_MOST * second,
       .minute = MINUTE * second,
       .per_minute = options->max_windows != 0 ? options->max_windows : CT_WINDOWS_DEFAULT,
   };
@@ -327,12 +331,13 @@ session_note_signal(struct ct_session *session, int number, bool is_crash, uint6
   session->triggers.crash = is_crash ? number : 0;
   pthread_mutex_lock(&session->recording.writer_lock);
   uint32_t thread = rules->others != 0 ? thread_index(session, tid) : UINT32_MAX;
+  struct drain_rolls *rolls = ct_drain_rolls(session->recording.drain, thread);
   for (uint32_t mask = rules->others; mask != 0; mask &= mask - 1) {
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
     const struct ct_rule *rule = &rules->list[slot].rule;
     if ((is_crash && rule->kind == CT_RULE_CRASH) ||
         (rule->kind == CT_RULE_SIGNAL && (rule->signal == 0 || rule->signal == number))) {
-      ct_rules_mark(rules, slot, tsc, thread, UINT32_MAX);
+      ct_rules_mark(rules, slot, tsc, thread, rolls, UINT32_MAX);
     }
   }
   pthread_mutex_unlock(&session->recording.writer_lock);
@@ -417,6 +422,15 @@ session_rules_json(struct ct_session *session)
   return json;
 }
 
+/* What was asked for on both sides of marks; the windows have what came of it. */
+static json_t *
+rolls_json(const struct ct_session_options *options)
+{
+  return json_pack("{s:I, s:I, s:I, s:I}", "pre_ns", (json_int_t)window_ns(options->pre_ns), "pre_events",
+                   (json_int_t)options->pre_events, "post_ns", (json_int_t)window_ns(options->post_ns), "post_events",
+                   (json_int_t)options->post_events);
+}
+
 void
 session_put_windows(struct ct_session *session, json_t *manifest)
 {
@@ -436,6 +450,7 @@ session_put_windows(struct ct_session *session, json_t *manifest)
   }
   json_object_set_new(manifest, "rules", session_rules_json(session));
   json_object_set_new(manifest, "windows", list);
+  json_object_set_new(manifest, "rolls", rolls_json(&session->options));
   json_object_set_new(manifest, "windows_refused", json_integer((json_int_t)sums.refused));
 }
 

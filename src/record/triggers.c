@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#define AGAIN_MS 20
 #define MARKS_NS 5000000000ull /* between manifests that have no other news than marks in windows that they have */
 
 /* ---- what they set off ---- */
@@ -25,11 +26,22 @@ last_end(struct ct_windows *windows)
   return sums.windows != 0 && ct_windows_get(windows, sums.windows - 1, &window, 1) == 1 ? window.end : 0;
 }
 
+/* Where a window ends with an event, when it is over is not known before. */
+static bool
+is_over(const struct session_triggers *triggers)
+{
+  struct ct_windows_sums sums;
+  struct ct_marked_window window = {0};
+  ct_windows_sums(triggers->windows, &sums);
+  return sums.windows == 0 || ct_windows_get(triggers->windows, sums.windows - 1, &window, 1) != 1 ||
+         window.open_count == 0 || window.end < __builtin_ia32_rdtsc();
+}
+
 /* One dump for each window, however many marks are in it. */
 static void
 want_dump(struct session_triggers *triggers, uint64_t now)
 {
-  uint64_t post = triggers->post_ns;
+  uint64_t post = ct_windows_limits(triggers->windows)->post_events == 0 ? triggers->post_ns : 0;
   struct ct_marked_window window = {0};
   struct ct_windows_sums sums;
   ct_windows_sums(triggers->windows, &sums);
@@ -54,7 +66,7 @@ take_actions(struct ct_session *session, uint64_t now)
     } else if (action == CT_ACTION_DUMP) {
       want_dump(triggers, now);
     } else if (action == CT_ACTION_STOP && triggers->stop_ns == 0) {
-      triggers->stop_ns = now + triggers->post_ns;
+      triggers->stop_ns = now + (ct_windows_limits(triggers->windows)->post_events == 0 ? triggers->post_ns : 0);
     }
   }
   return details;
@@ -96,6 +108,10 @@ session_serve_triggers(struct ct_session *session, int ms)
   ms = session_serve_details(session, take_actions(session, now), ms);
   session_note_dump(session);
   refresh_manifest(session);
+  if (((triggers->dump_ns != 0 && now >= triggers->dump_ns) || (triggers->stop_ns != 0 && now >= triggers->stop_ns)) &&
+      !is_over(triggers)) {
+    return ms < AGAIN_MS ? ms : AGAIN_MS;
+  }
   if (triggers->dump_ns != 0 && now >= triggers->dump_ns) {
     triggers->dump_ns = 0;
     triggers->dumped_end = last_end(triggers->windows);

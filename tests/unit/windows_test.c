@@ -39,6 +39,36 @@ expect(struct ct_windows *windows, size_t at, uint64_t begin, uint64_t end, uint
 }
 
 static void
+test_open(void **state)
+{
+  (void)state;
+  struct ct_windows *windows;
+  const struct ct_windows_limits limits = {
+      .pre = PRE, .post = POST, .pre_events = 3, .post_events = 3, .most = 5000, .minute = MINUTE, .per_minute = 60};
+  assert_int_equal(ct_windows_create(&limits, &windows), 0);
+  assert_true(ct_windows_mark(windows, &(struct ct_mark){.tsc = 10000, .begin_tsc = 9000, .is_open = true}));
+  expect(windows, 0, 9000, 15000, 1);
+  assert_int_equal(ct_windows_end_around(windows, 12000), 15000);
+  assert_true(ct_windows_mark(windows, &(struct ct_mark){.tsc = 10100, .begin_tsc = 1, .is_open = true}));
+  expect(windows, 0, 5100, 15100, 2);
+  ct_windows_close(windows, 10100, 10500);
+  expect(windows, 0, 5100, 15100, 2); /* the other one is open still */
+  ct_windows_close(windows, 10000, 10300);
+  expect(windows, 0, 5100, 10500, 2);
+  ct_windows_close(windows, 10000, 10700); /* none is open */
+  expect(windows, 0, 5100, 10500, 2);
+  assert_int_equal(ct_windows_end_around(windows, 12000), 0);
+  assert_true(mark(windows, 20000)); /* by time */
+  expect(windows, 1, 19900, 20050, 1);
+  assert_true(ct_windows_mark(windows, &(struct ct_mark){.tsc = 20010, .begin_tsc = 20005, .is_open = true}));
+  ct_windows_close(windows, 20010, 20020);
+  expect(windows, 1, 19900, 20050, 2); /* that mark's end stays */
+  assert_true(ct_windows_may_cover(windows, 16000, 20000));
+  assert_false(ct_windows_may_cover(windows, 14000, 20000));
+  ct_windows_destroy(windows);
+}
+
+static void
 test_merged(void **state)
 {
   (void)state;
@@ -174,8 +204,9 @@ int
 main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_merged),  cmocka_unit_test(test_edges),     cmocka_unit_test(test_limit),
-      cmocka_unit_test(test_reasons), cmocka_unit_test(test_may_cover), cmocka_unit_test(test_random),
+      cmocka_unit_test(test_merged), cmocka_unit_test(test_open),    cmocka_unit_test(test_edges),
+      cmocka_unit_test(test_limit),  cmocka_unit_test(test_reasons), cmocka_unit_test(test_may_cover),
+      cmocka_unit_test(test_random),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
