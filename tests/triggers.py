@@ -536,6 +536,40 @@ def limit(scene):
 
 
 @case
+def limit_of_size(scene):
+    """Dumps and detail have so much on disk, and no more; what is refused for that is said everywhere."""
+    scene.start("--last", "8M", "--on", "call other: dump", "--pre", "0", "--post", "10ms", "--max-windows-size", "1M")
+    scene.do("step", 30000000)
+    scene.do("other", 1)
+    wait_for("a dump", lambda: scene.ask("status")["windows_size"]["bytes"] > 1 << 20)
+    expect("no more are opened" in scene.run(scene.contrail, "status"), "status does not say it")
+    scene.do("nap", 50)
+    scene.do("other", 3)
+    wait_for("refused marks", lambda: scene.ask("status")["windows_refused"] == 3)
+    by_hand = scene.execute(scene.contrail, "mark")
+    expect(by_hand.returncode == 1 and "--max-windows-size" in by_hand.stderr, f"{by_hand}")
+    said = scene.finish()
+    expect("windows have had" in said and "4 later marks were refused" in said, said)
+    size = scene.manifest()["windows_size"]
+    expect(size["bytes"] > size["limit_bytes"] == 1 << 20 and size["refused"] == scene.manifest()["windows_refused"] == 4, f"{size}")
+    expect(os.path.exists(scene.trace + ".dump-1") and not os.path.exists(scene.trace + ".dump-2"), "dumps")
+    shutil.rmtree(scene.trace)
+    scene.start("--detail", "step", "--on", "call other", "--post", "20s", "--max-windows-size", "1M")
+    scene.do("other", 1)
+    scene.do("step", 200000)
+    wait_for("detail", lambda: scene.ask("status")["windows_size"]["bytes"] >= 1 << 20)
+    scene.do("step", 200000)
+    scene.finish()
+    detail, size = scene.manifest()["detail"], scene.manifest()["windows_size"]
+    expect(detail["over_size"] > 100000 and detail["records"] > 1000, f"{detail}")
+    expect(detail["records"] + sum(detail[key] for key in ("over_size", "overwritten", "no_room", "outside_windows", "no_memory")) == 800000,
+           f"{detail}")
+    on_disk = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(scene.trace) for name in names if name == "detail.ctd")
+    expect(size["limit_bytes"] <= size["bytes"] <= on_disk < 2 << 20, f"{size}, {on_disk} bytes of detail")
+    expect("had all their room on disk" in scene.run(scene.contrail, "info", scene.trace), "info does not say it")
+
+
+@case
 def stop(scene):
     """The recording ends after the post-roll, the program does not."""
     scene.start("--on", "call other: stop", "--post", "100ms")

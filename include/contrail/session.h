@@ -49,6 +49,7 @@ extern "C" {
 #define CT_LAST_BYTES_DEFAULT     (256u << 20)
 #define CT_WINDOW_NS_DEFAULT      1000000000u
 #define CT_WINDOWS_DEFAULT        60 /* a minute */
+#define CT_WINDOWS_BYTES_DEFAULT  (4ull << 30)
 
 struct ct_exclude;   /* exclude.h */
 struct ct_selection; /* select.h */
@@ -136,6 +137,8 @@ struct ct_session_options {
   bool debuginfod;    /* debug files that are missing are fetched from the servers of DEBUGINFOD_URLS */
   /* In place of pre_ns and post_ns, for marks of threads: so many events of the thread, 60 s at most. 0: by time. */
   uint64_t pre_events, post_events;
+  uint64_t max_windows_bytes; /* that the dumps of rules and detail around marks may take on disk, together; 0:
+                                 CT_WINDOWS_BYTES_DEFAULT. Later marks open no window */
 };
 
 struct ct_session_status {
@@ -174,9 +177,11 @@ struct ct_session_status {
   uint64_t kept_events;      /* ... and how many events these are, of all `events` ... */
   uint64_t kept_ns;          /* ... and how long a time they are */
   uint64_t marks, windows;   /* marks, and the windows that they made */
-  uint64_t windows_refused;  /* marks that would have opened a window over the limit */
+  uint64_t windows_refused;  /* marks that would have opened a window over the limit ... */
   struct ct_budget_status budget;
-  struct ct_cost cost; /* what it costs the process so far; of the first one only */
+  struct ct_cost cost;                         /* what it costs the process so far; of the first one only */
+  uint64_t windows_refused_size;               /* ... of them those for the size of what windows have on disk ... */
+  uint64_t windows_bytes, windows_limit_bytes; /* ... which is that, of so many; the limit is 0 without rules' list */
 };
 
 /* Makes the session, in state initialized. The directory is made by spawn or attach. *out goes to ct_session_close. */

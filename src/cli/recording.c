@@ -148,8 +148,8 @@ apply_max_size(const struct ct_applied *applied)
 {
   uint64_t bytes = 0;
   if (!ct_parse_size(applied->value, &bytes) || bytes < MAX_SIZE_LEAST || bytes > MAX_SIZE_MOST) {
-    return ct_usage_error(applied->command, "--max-size takes a size from 1M to 1024T, such as 500M or 2G, not '%s'",
-                          applied->value);
+    return ct_usage_error(applied->command, "--%s takes a size from 1M to 1024T, such as 500M or 2G, not '%s'",
+                          applied->option->name, applied->value);
   }
   *(uint64_t *)applied->member = bytes;
   return CT_EXIT_OK;
@@ -281,6 +281,13 @@ const struct ct_option ct_recording_options[] = {
      .most = MAX_WINDOWS,
      .apply = ct_apply_count32,
      MEMBER(max_windows)},
+    {.name = "max-windows-size",
+     .argument = "SIZE",
+     .help = "let dumps of rules, and detail around marks, take SIZE on disk in all (default 4G); after that none is "
+             "made",
+     .values = "100M 1G 10G",
+     .apply = apply_max_size,
+     MEMBER(max_windows_bytes)},
     {.name = "child-ring-size",
      .argument = "M",
      .help = "as --ring-size, for each child (default 16)",
@@ -399,17 +406,24 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
 static void
 report_windows(const struct ct_session_options *options, const struct ct_session_status *status)
 {
-  char count[CT_COUNT_CHARS];
+  char count[CT_COUNT_CHARS], bytes[CT_DURATION_CHARS];
   if (status->windows != 0) {
     fprintf(stderr, "contrail: %s window%s (contrail info %s lists %s)\n", ct_format_count(count, status->windows),
             status->windows == 1 ? "" : "s", options->directory, status->windows == 1 ? "it" : "them");
   } else if (options->rule_count != 0) {
     fprintf(stderr, "contrail: no windows: no rule became true\n");
   }
-  if (status->windows_refused != 0) {
+  uint64_t too_often = status->windows_refused - status->windows_refused_size;
+  if (too_often != 0) {
     fprintf(stderr, "contrail: %s mark%s refused: over %u windows a minute (--max-windows)\n",
-            ct_format_count(count, status->windows_refused), status->windows_refused == 1 ? " was" : "s were",
+            ct_format_count(count, too_often), too_often == 1 ? " was" : "s were",
             options->max_windows != 0 ? options->max_windows : CT_WINDOWS_DEFAULT);
+  }
+  if (status->windows_limit_bytes != 0 && status->windows_bytes >= status->windows_limit_bytes) {
+    fprintf(stderr,
+            "contrail: windows have had %s on disk, all that they may (--max-windows-size); %s later mark%s refused\n",
+            ct_format_bytes(bytes, status->windows_bytes), ct_format_count(count, status->windows_refused_size),
+            status->windows_refused_size == 1 ? " was" : "s were");
   }
 }
 

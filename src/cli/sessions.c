@@ -133,6 +133,18 @@ print_budget(const json_t *json)
   }
 }
 
+/* What windows have on disk, where they have anything there. */
+static void
+print_windows_size(const json_t *size)
+{
+  char bytes[CT_DURATION_CHARS], limit[CT_DURATION_CHARS];
+  if (ct_number_of(size, "bytes") != 0) {
+    bool is_full = ct_number_of(size, "bytes") >= ct_number_of(size, "limit_bytes");
+    printf("%-10s %s of %s on disk%s\n", "windows", ct_format_bytes(bytes, ct_number_of(size, "bytes")),
+           ct_format_bytes(limit, ct_number_of(size, "limit_bytes")), is_full ? ": no more are opened" : "");
+  }
+}
+
 static void
 print_status(const json_t *status)
 {
@@ -163,6 +175,7 @@ print_status(const json_t *status)
     printf("%-10s %s in %s windows, %s refused\n", "marks", ct_format_count(a, ct_number_of(status, "marks")),
            ct_format_count(b, ct_number_of(status, "windows")),
            ct_format_count(c, ct_number_of(status, "windows_refused")));
+    print_windows_size(json_object_get(status, "windows_size"));
   }
   print_cost(json_object_get(status, "cost"));
   print_budget(json_object_get(status, "budget"));

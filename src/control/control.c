@@ -118,6 +118,9 @@ status_json(struct ct_control *control)
   json_object_set_new(json, "marks", json_integer((json_int_t)s.marks));
   json_object_set_new(json, "windows", json_integer((json_int_t)s.windows));
   json_object_set_new(json, "windows_refused", json_integer((json_int_t)s.windows_refused));
+  json_object_set_new(json, "windows_size",
+                      json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)s.windows_bytes, "limit_bytes",
+                                (json_int_t)s.windows_limit_bytes, "refused", (json_int_t)s.windows_refused_size));
   add_children(control->session, &s, json);
   if (s.note[0] != '\0') {
     json_object_set_new(json, "note", ct_json_string(s.note));

@@ -273,7 +273,8 @@ ct_drain_detail_stats(const struct ct_drain *drain)
                                   .skipped = before->skipped + now->skipped,
                                   .refused = before->refused + now->refused,
                                   .outside = dropped.unwanted,
-                                  .no_memory = dropped.no_memory};
+                                  .no_memory = dropped.no_memory,
+                                  .no_disk = dropped.no_disk};
 }
 
 /* ---- detail around marks ---- */
@@ -285,8 +286,12 @@ judge_detail(void *context, uint64_t from_tsc, uint64_t to_tsc, bool is_last)
 {
   const struct ct_drain *drain = context;
   struct ct_windows *windows = drain->rules != NULL ? drain->rules->windows : NULL;
-  if (windows == NULL || ct_windows_covers(windows, from_tsc, to_tsc)) {
+  if (windows == NULL) {
     return CT_DETAIL_WRITE;
+  }
+  if (ct_windows_covers(windows, from_tsc, to_tsc)) {
+    ct_windows_note_detail(windows, ct_trace_writer_detail_bytes(drain->writer));
+    return ct_windows_are_full(windows) ? CT_DETAIL_REFUSE : CT_DETAIL_WRITE;
   }
   uint64_t now = __builtin_ia32_rdtsc(), late = drain->rules->ticks_a_second;
   bool may_come = ct_windows_may_cover(windows, to_tsc, now > late ? now - late : 0);

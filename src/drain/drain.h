@@ -102,7 +102,8 @@ struct ct_capture_stats {
 struct ct_detail_stats {
   uint64_t recorded, overwritten, skipped, refused;
   uint64_t outside;   /* of the recorded ones those that are in no window, and so not in the trace ... */
-  uint64_t no_memory; /* ... and those that did not fit into memory until that was known */
+  uint64_t no_memory; /* ... those that did not fit into memory until that was known ... */
+  uint64_t no_disk;   /* ... and those in windows when these had all that they may have on disk */
 };
 
 #define CT_SAMPLING_HISTORY 1000u

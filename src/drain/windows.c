@@ -27,7 +27,8 @@ struct ct_windows {
   size_t count, capacity;
   uint64_t minute_begin; /* of the first window that counts for the limit */
   uint32_t in_minute;
-  uint64_t marks, refused;
+  uint64_t marks, refused, refused_size;
+  uint64_t detail_bytes, dump_bytes;
 };
 
 int
@@ -82,10 +83,20 @@ remove_at(struct ct_windows *windows, size_t at)
   memmove(windows->list + at, windows->list + at + 1, (windows->count - at) * sizeof(*windows->list));
 }
 
+static bool
+is_full(const struct ct_windows *windows)
+{
+  return windows->limits.bytes != 0 && windows->detail_bytes + windows->dump_bytes >= windows->limits.bytes;
+}
+
 /* May one more be opened at this time? */
 static bool
 take_from_limit(struct ct_windows *windows, uint64_t tsc)
 {
+  if (is_full(windows)) {
+    windows->refused_size++;
+    return false;
+  }
   if (windows->in_minute == 0 ||
       (tsc > windows->minute_begin && tsc - windows->minute_begin >= windows->limits.minute)) {
     windows->minute_begin = tsc;
@@ -250,6 +261,31 @@ ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window
   return count;
 }
 
+void
+ct_windows_note_detail(struct ct_windows *windows, uint64_t bytes)
+{
+  pthread_mutex_lock(&windows->lock);
+  windows->detail_bytes = bytes;
+  pthread_mutex_unlock(&windows->lock);
+}
+
+void
+ct_windows_note_dump(struct ct_windows *windows, uint64_t bytes)
+{
+  pthread_mutex_lock(&windows->lock);
+  windows->dump_bytes += bytes;
+  pthread_mutex_unlock(&windows->lock);
+}
+
+bool
+ct_windows_are_full(struct ct_windows *windows)
+{
+  pthread_mutex_lock(&windows->lock);
+  bool full = is_full(windows);
+  pthread_mutex_unlock(&windows->lock);
+  return full;
+}
+
 const struct ct_windows_limits *
 ct_windows_limits(const struct ct_windows *windows)
 {
@@ -260,6 +296,10 @@ void
 ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums)
 {
   pthread_mutex_lock(&windows->lock);
-  *sums = (struct ct_windows_sums){windows->count, windows->marks, windows->refused};
+  *sums = (struct ct_windows_sums){.windows = windows->count,
+                                   .marks = windows->marks,
+                                   .refused = windows->refused,
+                                   .refused_size = windows->refused_size,
+                                   .bytes = windows->detail_bytes + windows->dump_bytes};
   pthread_mutex_unlock(&windows->lock);
 }

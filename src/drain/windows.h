@@ -23,6 +23,7 @@ struct ct_windows_limits {
   uint64_t most;                    /* of time, for as many events */
   uint64_t minute;                  /* likewise */
   uint32_t per_minute;              /* windows that may be opened in one; 0: none */
+  uint64_t bytes;                   /* on disk, after which none is opened */
 };
 
 struct ct_mark {
@@ -44,7 +45,9 @@ struct ct_marked_window {
 };
 
 struct ct_windows_sums {
-  uint64_t windows, marks, refused; /* marks: in windows; refused: over the limit */
+  uint64_t windows, marks, refused; /* marks: in windows; refused: over a limit, ... */
+  uint64_t refused_size;            /* ... of these, over that of bytes */
+  uint64_t bytes;                   /* that windows have on disk */
 };
 
 /* 0 or CT_ENOMEM. */
@@ -68,6 +71,11 @@ bool ct_windows_may_cover(struct ct_windows *windows, uint64_t to_tsc, uint64_t 
  * many. Two windows become one when a mark comes in between, so numbers hold once the recording is over.
  */
 size_t ct_windows_get(struct ct_windows *windows, size_t first, struct ct_marked_window *out, size_t count);
+/* What has been written because of windows: detail in all, and a dump more. */
+void ct_windows_note_detail(struct ct_windows *windows, uint64_t bytes);
+void ct_windows_note_dump(struct ct_windows *windows, uint64_t bytes);
+/* They have all the bytes that they may have. */
+bool ct_windows_are_full(struct ct_windows *windows);
 const struct ct_windows_limits *ct_windows_limits(const struct ct_windows *windows);
 void ct_windows_sums(struct ct_windows *windows, struct ct_windows_sums *sums);
 

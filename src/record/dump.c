@@ -190,6 +190,7 @@ dump_main(void *context)
     /* release: pairs with session_note_dump */
     atomic_store_explicit(&aside->session->triggers.dump_failed, true, memory_order_release);
   }
+  ct_windows_note_dump(aside->session->triggers.windows, dump.bytes);
   free_snapshot(&aside->snapshot);
   end_dump(aside->session);
   free(aside);

@@ -266,13 +266,15 @@ ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form, boo
 {
   struct ct_detail_stats stats = ct_drain_detail_stats(drain);
   json_t *json = json_object();
-  json_object_set_new(json, "records", json_integer((json_int_t)(stats.recorded - stats.outside - stats.no_memory)));
+  json_object_set_new(json, "records",
+                      json_integer((json_int_t)(stats.recorded - stats.outside - stats.no_memory - stats.no_disk)));
   json_object_set_new(json, "overwritten", json_integer((json_int_t)stats.overwritten));
   json_object_set_new(json, "no_room", json_integer((json_int_t)stats.skipped));
   json_object_set_new(json, "refused", json_integer((json_int_t)stats.refused));
   if (is_marked) {
     json_object_set_new(json, "outside_windows", json_integer((json_int_t)stats.outside));
     json_object_set_new(json, "no_memory", json_integer((json_int_t)stats.no_memory));
+    json_object_set_new(json, "over_size", json_integer((json_int_t)stats.no_disk));
   }
   json_object_set_new(json, "stack_bytes", json_integer(form.stack));
   json_object_set_new(json, "vectors", json_boolean(form.vectors));

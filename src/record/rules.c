@@ -178,6 +178,7 @@ session_begin_triggers(struct ct_session *session, struct ct_diag *diag)
       .most = ROLL_MOST * second,
       .minute = MINUTE * second,
       .per_minute = options->max_windows != 0 ? options->max_windows : CT_WINDOWS_DEFAULT,
+      .bytes = options->max_windows_bytes != 0 ? options->max_windows_bytes : CT_WINDOWS_BYTES_DEFAULT,
   };
   triggers->post_ns = window_ns(options->post_ns);
   int code = ct_windows_create(&limits, &triggers->windows);
@@ -452,6 +453,10 @@ session_put_windows(struct ct_session *session, json_t *manifest)
   json_object_set_new(manifest, "windows", list);
   json_object_set_new(manifest, "rolls", rolls_json(&session->options));
   json_object_set_new(manifest, "windows_refused", json_integer((json_int_t)sums.refused));
+  json_object_set_new(manifest, "windows_size",
+                      json_pack("{s:I, s:I, s:I}", "bytes", (json_int_t)sums.bytes, "limit_bytes",
+                                (json_int_t)ct_windows_limits(triggers->windows)->bytes, "refused",
+                                (json_int_t)sums.refused_size));
 }
 
 void
@@ -463,5 +468,8 @@ session_count_windows(struct ct_session *session)
     session->sync.status.marks = sums.marks;
     session->sync.status.windows = sums.windows;
     session->sync.status.windows_refused = sums.refused;
+    session->sync.status.windows_refused_size = sums.refused_size;
+    session->sync.status.windows_bytes = sums.bytes;
+    session->sync.status.windows_limit_bytes = ct_windows_limits(session->triggers.windows)->bytes;
   }
 }

@@ -115,7 +115,10 @@ session_serve_triggers(struct ct_session *session, int ms)
   if (triggers->dump_ns != 0 && now >= triggers->dump_ns) {
     triggers->dump_ns = 0;
     triggers->dumped_end = last_end(triggers->windows);
-    if (session_dump_aside(session, &diag) != 0) {
+    session_join_dumper(session); /* what the last one took counts */
+    if (ct_windows_are_full(triggers->windows)) {
+      session_note(session, "no more dumps: windows have all the room on disk that they may have (--max-windows-size)");
+    } else if (session_dump_aside(session, &diag) != 0) {
       session_note(session, diag.text);
     }
   }
@@ -164,8 +167,12 @@ run_mark(struct ct_session *session, void *context, struct ct_diag *diag)
   session_count(session);
   refresh_manifest(session);
   return taken ? 0
-               : ct_fail(diag, CT_ERANGE, "refused: more than %u windows in a minute (--max-windows)",
-                         session->options.max_windows != 0 ? session->options.max_windows : CT_WINDOWS_DEFAULT);
+         : ct_windows_are_full(session->triggers.windows)
+             ? ct_fail(diag, CT_ERANGE,
+                       "refused: windows have all the room on disk that they may have "
+                       "(--max-windows-size)")
+             : ct_fail(diag, CT_ERANGE, "refused: more than %u windows in a minute (--max-windows)",
+                       session->options.max_windows != 0 ? session->options.max_windows : CT_WINDOWS_DEFAULT);
 }
 
 int

@@ -148,6 +148,9 @@ judge_held(struct ct_encoder *encoder, bool is_last)
       uint8_t *block = reserve_block(encoder, header->payload.stored_bytes);
       memcpy(block + sizeof(*header), held->payload, header->payload.stored_bytes);
       put_block(encoder, block, *header);
+      writer->detail_bytes += sizeof(*header) + header->payload.stored_bytes;
+    } else if (fate == CT_DETAIL_REFUSE) {
+      writer->detail_dropped.no_disk += header->records;
     } else {
       writer->detail_dropped.unwanted += header->records;
     }
@@ -207,6 +210,12 @@ ct_trace_writer_judge_detail(struct ct_trace_writer *writer, ct_detail_judge *ju
   writer->detail_judge = judge;
   writer->detail_context = context;
   writer->detail_held_max = max_bytes;
+}
+
+uint64_t
+ct_trace_writer_detail_bytes(const struct ct_trace_writer *writer)
+{
+  return writer->store == NULL && writer->pieces == NULL ? writer->detail_bytes : 0;
 }
 
 struct ct_detail_dropped

@@ -146,7 +146,8 @@ struct ct_trace_writer {
   bool detail_is_over; /* no mark comes any more */
   size_t detail_held_bytes, detail_held_max;
   struct ct_detail_dropped detail_dropped;
-  char *functions; /* lines not yet queued; they grow, so that who adds one never waits */
+  uint64_t detail_bytes; /* of what was judged and written */
+  char *functions;       /* lines not yet queued; they grow, so that who adds one never waits */
   size_t functions_fill, functions_size;
   uint32_t function_count;
   uint8_t *captures; /* records not yet queued; NULL: none yet */

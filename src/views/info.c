@@ -183,6 +183,7 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   if (ct_trace_window_count(trace) != 0) {
     json_object_set_new(info, "windows", ct_windows_json(trace));
     json_object_set_new(info, "windows_refused", copy_or_null(manifest, "windows_refused"));
+    json_object_set_new(info, "windows_size", copy_or_null(manifest, "windows_size"));
   }
   if (json_object_get(manifest, "detail") != NULL) {
     json_object_set(info, "detail", json_object_get(manifest, "detail"));
@@ -459,11 +460,14 @@ static void
 write_detail(FILE *out, const json_t *manifest)
 {
   const json_t *detail = json_object_get(manifest, "detail");
-  static const char *const keys[] = {"overwritten", "no_room", "refused", "outside_windows", "no_memory"};
-  static const char *const texts[] = {"were written over before they were read (--detail-size)", "found no room",
-                                      "made no sense", "were in no window (--detail-always writes them)",
+  static const char *const keys[] = {"overwritten", "no_room", "refused", "outside_windows", "no_memory", "over_size"};
+  static const char *const texts[] = {"were written over before they were read (--detail-size)",
+                                      "found no room",
+                                      "made no sense",
+                                      "were in no window (--detail-always writes them)",
                                       ("did not fit into memory before it was known whether they are in a window "
-                                       "(--detail-size)")};
+                                       "(--detail-size)"),
+                                      "were in windows that had all their room on disk (--max-windows-size)"};
   char a[CT_COUNT_CHARS];
   if (!json_is_object(detail)) {
     return;
