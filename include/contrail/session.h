@@ -278,6 +278,12 @@ int ct_session_trigger_remove(struct ct_session *session, const char *rule, stru
 char *ct_session_trigger_list(struct ct_session *session);
 
 /*
+ * Of the first process, as a JSON object: lanes, thread_metrics, analysis (docs/format.md). It waits for a moment for
+ * those of now; else they are those of the last call, or none. By malloc(); NULL: out of memory.
+ */
+char *ct_session_metrics(struct ct_session *session);
+
+/*
  * Waits until the process has ended, or was detached (one that the session has started: until it has ended). For at
  * most timeout_ms, negative: any time. 0, CT_ETIMEOUT; CT_ESRCH: somebody else has waited for it.
  */

@@ -385,7 +385,6 @@ next_segment(struct ct_control_page *control)
   control->segment = index;
   control->cursor = control->segment_base | entry->tag;
   slot->active_segment = index;
-  slot->swaps++;
   if (waited) {
     put_away(control, CT_RING_AWAY_ROOM, since);
   }
@@ -454,6 +453,7 @@ register_thread(struct ct_control_page *control, uint32_t tid)
   control->cursor = control->detail_cursor = 0;
   agent_set_stack(control, 0, 0);
   control->copies = 0;
+  control->busy_skips = 0;
   control->storeless_lo = 0;
   control->storeless_len = 0;
   control->mistakable = 0;
@@ -466,6 +466,7 @@ register_thread(struct ct_control_page *control, uint32_t tid)
   control->counters = agent_config.counters != 0 ? agent_config.counters + index * CT_COUNTERS_BYTES : 0;
   begin_sampling(control);
   slot->thread_seq = slot->detail_seq = 0;
+  slot->skipped_busy = 0;
   slot->tid = tid;
   slot->active_segment = slot->detail_segment = CT_SEGMENT_NONE;
   __atomic_store_n(&slot->generation, slot->generation + 1, __ATOMIC_RELEASE);
@@ -644,6 +645,10 @@ agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_ho
   }
   control->parked = 0;
   control->mode = CT_MODE_ON;
+  if (control->busy_skips != 0) { /* by handlers that came while we were here before */
+    __atomic_fetch_add(&slot_of(control)->skipped_busy, __atomic_exchange_n(&control->busy_skips, 0, __ATOMIC_RELAXED),
+                       __ATOMIC_RELAXED);
+  }
   __atomic_store_n(&control->visits, control->visits + 1, __ATOMIC_RELAXED);
   if (half == CT_HALF_ENTER) {
     __atomic_store_n(&control->enters, control->enters + 1, __ATOMIC_RELEASE);

@@ -665,6 +665,7 @@ off:
 /* We are a handler that has interrupted the agent: until that goes on, nobody takes the cursor back when it is after
  * the segment's end, so it stays there. */
 busy:
+  incl %gs:CT_GS_BUSY_SKIPS
   testl $CT_CURSOR_VALID, %gs:CT_GS_CURSOR
   jnz leave_skip
   andq $-CT_CURSOR_VALID, %gs:CT_GS_CURSOR

@@ -145,6 +145,49 @@ print_windows_size(const json_t *size)
   }
 }
 
+/* How full a lane is, and how long its blocks took to their files. */
+static void
+print_lane(const char *label, const json_t *lane, const char *most, const json_t *files)
+{
+  char p99[CT_DURATION_CHARS];
+  if (ct_number_of(lane, "segments") == 0) {
+    return;
+  }
+  printf("%-10s %" PRIu64 " of %" PRIu64 " segments in use, at most %" PRIu64 " %s", label,
+         ct_number_of(lane, "in_use"), ct_number_of(lane, "segments"), ct_number_of(lane, most),
+         strcmp(most, "full_most") == 0 ? "waited for the drain" : "were");
+  if (ct_number_of(lane, "high_times") != 0) {
+    printf(", over three quarters %" PRIu64 " times", ct_number_of(lane, "high_times"));
+  }
+  if (ct_number_of(files, "blocks") != 0) {
+    printf("; to the file in %s (p99)", ct_format_duration(p99, ct_number_of(files, "p99_ns")));
+  }
+  putchar('\n');
+}
+
+/* What the metrics say that a person wants to see. */
+static void
+print_metrics(const json_t *status)
+{
+  const json_t *lanes = json_object_get(status, "lanes"), *analysis = json_object_get(status, "analysis"), *thread;
+  char a[CT_COUNT_CHARS];
+  uint64_t skipped = 0;
+  size_t i;
+  print_lane("ring", json_object_get(lanes, "events"), "full_most", json_object_get(lanes, "files"));
+  print_lane("detail", json_object_get(lanes, "detail"), "used_most", json_object_get(lanes, "detail_files"));
+  json_array_foreach(json_object_get(status, "thread_metrics"), i, thread)
+  {
+    skipped += ct_number_of(thread, "skipped");
+  }
+  if (skipped != 0) {
+    printf("%-10s %s hooks of signal handlers that interrupted contrail\n", "skipped", ct_format_count(a, skipped));
+  }
+  if (json_is_string(json_object_get(analysis, "cache"))) {
+    printf("%-10s cache: %" PRIu64 " hits, %" PRIu64 " misses, %" PRIu64 " evictions\n", "analysis",
+           ct_number_of(analysis, "hits"), ct_number_of(analysis, "misses"), ct_number_of(analysis, "evictions"));
+  }
+}
+
 static void
 print_status(const json_t *status)
 {
@@ -177,6 +220,7 @@ print_status(const json_t *status)
            ct_format_count(c, ct_number_of(status, "windows_refused")));
     print_windows_size(json_object_get(status, "windows_size"));
   }
+  print_metrics(status);
   print_cost(json_object_get(status, "cost"));
   print_budget(json_object_get(status, "budget"));
   if (ct_number_of(status, "interval") > 1) {

@@ -137,7 +137,13 @@ status(struct ct_control *control, const json_t *params, struct ct_rpc_fault *fa
 {
   (void)params;
   (void)fault;
-  return status_json(control);
+  json_t *json = status_json(control);
+  char *text = ct_session_metrics(control->session);
+  json_t *metrics = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  json_object_update(json, metrics);
+  json_decref(metrics);
+  free(text);
+  return json;
 }
 
 static json_t *

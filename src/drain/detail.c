@@ -230,9 +230,11 @@ give_back(struct drain_details *details, uint32_t index, uint64_t word)
   }
 }
 
-void
-drain_detail_free(struct drain_details *details, struct drain_thread *const *threads)
+uint32_t
+drain_detail_free(struct drain_details *details, struct drain_thread *const *threads, uint32_t *freed)
 {
+  uint32_t used = 0;
+  *freed = 0;
   int32_t keep = details->count >= KEPT_FROM ? KEPT : 1;
   for (uint32_t i = 0; i < details->count; i++) {
     struct ct_segment_entry *entry = &details->entries[i];
@@ -241,6 +243,7 @@ drain_detail_free(struct drain_details *details, struct drain_thread *const *thr
     if ((CT_SEG_STATE(word) != CT_SEG_FULL && CT_SEG_STATE(word) != CT_SEG_ACTIVE) || slot >= CT_SLOT_COUNT) {
       continue;
     }
+    used++;
     const struct drain_thread *thread = threads[slot];
     uint32_t generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED);
     uint32_t thread_seq = __atomic_load_n(&entry->thread_seq, __ATOMIC_RELAXED);
@@ -250,8 +253,10 @@ drain_detail_free(struct drain_details *details, struct drain_thread *const *thr
                      (int32_t)(thread->detail_seq - thread_seq) > keep;
     if (is_past || is_passed) {
       give_back(details, i, word);
+      ++*freed;
     }
   }
+  return used;
 }
 
 /* ---- of the whole drain ---- */
@@ -268,9 +273,10 @@ ct_drain_detail_stats(const struct ct_drain *drain)
   const struct ct_detail_stats *before = &drain->details_before;
   const struct drain_details *now = &drain->details;
   struct ct_detail_dropped dropped = ct_trace_writer_detail_dropped(drain->writer);
+  uint64_t overwritten;
   return (struct ct_detail_stats){.recorded = before->recorded + now->recorded,
                                   .overwritten = before->overwritten + now->overwritten,
-                                  .skipped = before->skipped + now->skipped,
+                                  .skipped = before->skipped + drain_detail_skipped(drain, &overwritten),
                                   .refused = before->refused + now->refused,
                                   .outside = dropped.unwanted,
                                   .no_memory = dropped.no_memory,

@@ -20,8 +20,8 @@ struct drain_details {
   uint64_t base; /* address of these in the target */
   uint32_t first, count;
   struct ct_detail_form form;
-  /* What became of records: written; written over by the target before they were read; found no room; make no sense. */
-  uint64_t recorded, overwritten, skipped, refused;
+  /* What became of records: written; written over by the target before they were read; make no sense. */
+  uint64_t recorded, overwritten, refused;
 };
 
 /* Records that have been announced and whose events have not come, of one thread: one for each call in progress, since
@@ -42,7 +42,8 @@ void drain_detail_announce(struct drain_thread *thread, uint64_t address, uint32
  * takes its record, if one has been announced, into the trace.
  */
 void drain_detail_take(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot);
-/* Gives segments back that are done with: threads have gone on to others, or have ended. threads: of each slot. */
-void drain_detail_free(struct drain_details *details, struct drain_thread *const *threads);
+/* Gives segments back that are done with: threads have gone on to others, or have ended. threads: of each slot.
+ * Returns how many were in use; *freed: how many are not any more. */
+uint32_t drain_detail_free(struct drain_details *details, struct drain_thread *const *threads, uint32_t *freed);
 
 #endif

@@ -281,6 +281,9 @@ end_thread(struct ct_drain *drain, uint32_t slot, uint64_t until, uint64_t ended
 {
   struct drain_thread *thread = drain->threads[slot];
   drain_counts_take_slot(drain, slot);
+  if (thread != NULL) {
+    drain_read_slot(drain, slot, thread);
+  }
   drain->threads[slot] = NULL;
   if (thread != NULL) {
     end_stream(drain, thread, until, ended);
@@ -559,7 +562,11 @@ drain_main(void *context)
     bool busy = drain_round(drain, false);
     busy |= drain_take_captures(drain);
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
-    drain_detail_free(&drain->details, drain->threads);
+    if (drain->details.count != 0) {
+      uint32_t freed, used = drain_detail_free(&drain->details, drain->threads, &freed);
+      drain_note_detail_level(drain, used);
+      drain->detail_lane.handed_over += freed;
+    }
     uint64_t now = drain_now_ns();
     if (now - checked > RULES_NS) {
       drain_check_rules(drain, read_tsc());
@@ -753,8 +760,13 @@ ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until)
 
 /* Who ends the program ends all threads, and none makes a call then: one that others have outlived has ended itself. */
 size_t
-ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads)
+ct_drain_threads(struct ct_drain *drain, const struct ct_drain_thread_info **threads)
 {
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->running; slot++) {
+    if (drain->threads[slot] != NULL) {
+      drain_read_slot(drain, slot, drain->threads[slot]);
+    }
+  }
   for (size_t i = 0; i < drain->info_count; i++) {
     drain->infos[i].events = ct_encoder_events(drain->encoders[i]);
     drain->infos[i].exited = drain->infos[i].end_is_exact && drain->infos[i].end_tsc < drain->last_clock;

@@ -25,11 +25,13 @@ struct ct_drain_thread_info {
   char name[32];
   uint64_t events;
   uint64_t dropped;
-  uint64_t waited_ticks;     /* for room */
-  uint64_t cpu_ns, delay_ns; /* on the processor, and ready to run without one: as last seen in schedstat */
-  uint64_t end_tsc;          /* until when it lived, as far as is known; 0: to the end of the recording */
-  bool end_is_exact;         /* the kernel has reported it */
-  bool exited;               /* others have made calls since then: the program did not end with it */
+  uint64_t waited_ticks;        /* for room */
+  uint64_t swaps, detail_swaps; /* segments that it has taken, of events and of the detail lane */
+  uint64_t skipped;             /* hooks that came while it was in the agent */
+  uint64_t cpu_ns, delay_ns;    /* on the processor, and ready to run without one: as last seen in schedstat */
+  uint64_t end_tsc;             /* until when it lived, as far as is known; 0: to the end of the recording */
+  bool end_is_exact;            /* the kernel has reported it */
+  bool exited;                  /* others have made calls since then: the program did not end with it */
 };
 
 /* Where it is known from when threads were off the processor. */
@@ -151,6 +153,16 @@ void ct_drain_function_mode(struct ct_drain *drain, uint32_t fn, uint8_t mode);
 void ct_drain_capture(struct ct_drain *drain, uint64_t limit);
 /* Before ct_drain_start, for each image: what the records of its detail lane hold, if it has one. */
 void ct_drain_detail(struct ct_drain *drain, struct ct_detail_form form);
+/* Segments of a lane, of this image: how many there are and in use, and at most waited for the drain (of detail: were
+ * in use) at a time; how often that rose over three quarters of all, again after it was below a half. */
+struct ct_drain_lane {
+  uint32_t segments, in_use, most, high_times;
+  uint64_t handed_over; /* by threads, so far ... */
+  uint64_t overwritten; /* ... and those of detail that threads took again before */
+  bool is_high;
+};
+/* Under the lock. */
+void ct_drain_lanes(const struct ct_drain *drain, struct ct_drain_lane *events, struct ct_drain_lane *detail);
 /* Under the lock. */
 struct ct_detail_stats ct_drain_detail_stats(const struct ct_drain *drain);
 /* Under the lock. */
@@ -185,7 +197,7 @@ void ct_drain_stacks(struct ct_drain *drain, const struct ct_drain_stacks *stack
 void ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until);
 struct ct_switch_stats ct_drain_switches(const struct ct_drain *drain);
 
-size_t ct_drain_threads(const struct ct_drain *drain, const struct ct_drain_thread_info **threads);
+size_t ct_drain_threads(struct ct_drain *drain, const struct ct_drain_thread_info **threads);
 void ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats);
 uint32_t ct_drain_segment_count(const struct ct_drain *drain); /* of the ring */
 /* What there was at most some 100 ms ago, without the lock, which a slow disk may keep taken. */

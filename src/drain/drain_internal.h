@@ -62,18 +62,19 @@ struct ct_drain {
   struct ct_switch_stats switches_before; /* of those before */
   struct drain_details details;           /* of this image; count 0: none */
   struct ct_detail_stats details_before;  /* of those before */
-  struct ct_capture_pool *captures;       /* of this image; NULL: none */
-  uint64_t capture_limit;                 /* bytes of it that the trace takes, 0: it takes none */
-  struct ct_capture_stats capture_stats;  /* without what this image's pool counts */
-  struct ct_rules *rules;                 /* the session's; NULL: none */
-  uint64_t unknown_since;                 /* when a change of a handler was seen that they do not know yet; 0: none */
-  bool waits_for_rules;                   /* this round; rule_rounds.c */
-  uint64_t samples;                       /* events of sampled hooks encoded */
-  uint64_t round;                         /* how often the table has been looked at ... */
-  size_t full_count;                      /* ... and how many full segments there were then */
-  uint64_t now;                           /* when this round began */
-  struct ct_drain_stacks stacks;          /* count 0: none */
-  struct early {                          /* of each of these threads */
+  struct ct_drain_lane detail_lane;
+  struct ct_capture_pool *captures;      /* of this image; NULL: none */
+  uint64_t capture_limit;                /* bytes of it that the trace takes, 0: it takes none */
+  struct ct_capture_stats capture_stats; /* without what this image's pool counts */
+  struct ct_rules *rules;                /* the session's; NULL: none */
+  uint64_t unknown_since;                /* when a change of a handler was seen that they do not know yet; 0: none */
+  bool waits_for_rules;                  /* this round; rule_rounds.c */
+  uint64_t samples;                      /* events of sampled hooks encoded */
+  uint64_t round;                        /* how often the table has been looked at ... */
+  size_t full_count;                     /* ... and how many full segments there were then */
+  uint64_t now;                          /* when this round began */
+  struct ct_drain_stacks stacks;         /* count 0: none */
+  struct early {                         /* of each of these threads */
     struct drain_thread
         *thread; /* its stream, when it has been begun without events; NULL: not yet, or it is a slot's */
     bool taken;  /* its frames are in a stream */
@@ -101,6 +102,14 @@ bool drain_take_captures(struct ct_drain *drain);
 /* The ring is about to go, or to come. */
 void drain_begin_captures(struct ct_drain *drain);
 void drain_end_captures(struct ct_drain *drain);
+
+/* metrics.c */
+/* So many segments of the detail lane are in use. */
+void drain_note_detail_level(struct ct_drain *drain, uint32_t full);
+/* What the thread's slot, as long as it is the thread's, says of it. */
+void drain_read_slot(struct ct_drain *drain, uint32_t slot, const struct drain_thread *thread);
+/* Records of this image that found no room, and segments of them that were taken again too early. */
+uint64_t drain_detail_skipped(const struct ct_drain *drain, uint64_t *overwritten);
 
 /* retire.c: threads that have ended, and of which nothing is kept, become a sum. */
 #define DRAIN_RETIRE_AT 1024 /* threads */

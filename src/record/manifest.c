@@ -214,26 +214,37 @@ clock_json(const struct ct_manifest *manifest, uint64_t tsc1, uint64_t ns1)
   return json;
 }
 
+json_t *
+ct_manifest_thread(const struct ct_drain_thread_info *info)
+{
+  json_t *thread = json_object();
+  json_object_set_new(thread, "index", json_integer(info->index));
+  json_object_set_new(thread, "tid", json_integer(info->tid));
+  json_object_set_new(thread, "name", ct_json_string(info->name));
+  json_object_set_new(thread, "events", json_integer((json_int_t)info->events));
+  json_object_set_new(thread, "dropped", json_integer((json_int_t)info->dropped));
+  json_object_set_new(thread, "skipped", json_integer((json_int_t)info->skipped));
+  json_object_set_new(thread, "swaps", json_integer((json_int_t)info->swaps));
+  if (info->detail_swaps != 0) {
+    json_object_set_new(thread, "detail_swaps", json_integer((json_int_t)info->detail_swaps));
+  }
+  if (info->end_tsc != 0) {
+    json_object_set_new(thread, "end_tsc", json_integer((json_int_t)info->end_tsc));
+    json_object_set_new(thread, "exited", json_boolean(info->exited));
+  }
+  if (info->cpu_ns != 0) {
+    json_object_set_new(thread, "cpu_ns", json_integer((json_int_t)info->cpu_ns));
+    json_object_set_new(thread, "delay_ns", json_integer((json_int_t)info->delay_ns));
+  }
+  return thread;
+}
+
 static json_t *
 threads_json(const struct ct_drain_thread_info *threads, size_t count)
 {
   json_t *list = json_array();
   for (size_t i = 0; i < count; i++) {
-    json_t *thread = json_object();
-    json_object_set_new(thread, "index", json_integer(threads[i].index));
-    json_object_set_new(thread, "tid", json_integer(threads[i].tid));
-    json_object_set_new(thread, "name", ct_json_string(threads[i].name));
-    json_object_set_new(thread, "events", json_integer((json_int_t)threads[i].events));
-    json_object_set_new(thread, "dropped", json_integer((json_int_t)threads[i].dropped));
-    if (threads[i].end_tsc != 0) {
-      json_object_set_new(thread, "end_tsc", json_integer((json_int_t)threads[i].end_tsc));
-      json_object_set_new(thread, "exited", json_boolean(threads[i].exited));
-    }
-    if (threads[i].cpu_ns != 0) {
-      json_object_set_new(thread, "cpu_ns", json_integer((json_int_t)threads[i].cpu_ns));
-      json_object_set_new(thread, "delay_ns", json_integer((json_int_t)threads[i].delay_ns));
-    }
-    json_array_append_new(list, thread);
+    json_array_append_new(list, ct_manifest_thread(&threads[i]));
   }
   return list;
 }
@@ -282,8 +293,8 @@ ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form, boo
 }
 
 /* How many files were planned, and how many of the plans came from the cache. */
-static json_t *
-analysis_json(const struct ct_manifest *manifest)
+json_t *
+ct_manifest_analysis(const struct ct_manifest *manifest)
 {
   struct ct_cache_stats stats = ct_cache_stats(manifest->cache);
   const char *path = ct_cache_path(manifest->cache);
@@ -292,6 +303,9 @@ analysis_json(const struct ct_manifest *manifest)
   json_object_set_new(json, "hits", json_integer((json_int_t)stats.hits));
   json_object_set_new(json, "misses", json_integer((json_int_t)stats.misses));
   json_object_set_new(json, "uncacheable", json_integer((json_int_t)stats.uncacheable));
+  json_object_set_new(json, "damaged", json_integer((json_int_t)stats.damaged));
+  json_object_set_new(json, "stored", json_integer((json_int_t)stats.stored));
+  json_object_set_new(json, "evictions", json_integer((json_int_t)stats.evicted));
   return json;
 }
 
@@ -384,7 +398,7 @@ ct_manifest_json(const struct ct_manifest *manifest, json_t *modules, const stru
   json_object_set_new(json, "exit", exit_json(manifest));
   json_object_set_new(json, "install_ns", json_integer((json_int_t)manifest->install_ns));
   json_object_set_new(json, "hook_costs", ct_hook_costs_json(&manifest->costs));
-  json_object_set_new(json, "analysis", analysis_json(manifest));
+  json_object_set_new(json, "analysis", ct_manifest_analysis(manifest));
   json_object_set(json, "exclude", manifest->exclude);
   if (!ct_selection_is_everything(manifest->selection)) {
     json_object_set_new(json, "patterns", ct_selection_list(manifest->selection));
@@ -454,15 +468,32 @@ ct_manifest_sampling(const struct ct_drain *drain)
   return json;
 }
 
+static json_t *
+files_json(const struct ct_latency_figures *latency)
+{
+  return json_pack("{s:I, s:I, s:I, s:I}", "blocks", (json_int_t)latency->count, "p50_ns", (json_int_t)latency->p50_ns,
+                   "p99_ns", (json_int_t)latency->p99_ns, "most_ns", (json_int_t)latency->most_ns);
+}
+
 json_t *
 ct_manifest_lanes(const struct ct_drain *drain, const struct ct_trace_writer *writer)
 {
-  struct ct_drain_stats stats;
-  struct ct_latency_figures latency = ct_trace_writer_latency(writer);
-  ct_drain_stats(drain, &stats);
-  return json_pack("{s:{s:i, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}}", "events", "segments",
-                   (int)ct_drain_segment_count(drain), "full_most", (int)stats.segments_full_most, "high_times",
-                   (int)stats.segments_high_times, "handed_over", (json_int_t)stats.segments, "files", "blocks",
-                   (json_int_t)latency.count, "p50_ns", (json_int_t)latency.p50_ns, "p99_ns",
-                   (json_int_t)latency.p99_ns, "most_ns", (json_int_t)latency.most_ns);
+  struct ct_drain_lane events, detail;
+  struct ct_latency_figures files = ct_trace_writer_latency(writer);
+  struct ct_latency_figures detail_files = ct_trace_writer_detail_latency(writer);
+  ct_drain_lanes(drain, &events, &detail);
+  json_t *json = json_pack("{s:{s:i, s:i, s:i, s:i, s:I}, s:o}", "events", "segments", (int)events.segments, "in_use",
+                           (int)events.in_use, "full_most", (int)events.most, "high_times", (int)events.high_times,
+                           "handed_over", (json_int_t)events.handed_over, "files", files_json(&files));
+  if (detail.segments != 0) {
+    struct ct_detail_stats stats = ct_drain_detail_stats(drain);
+    json_object_set_new(json, "detail",
+                        json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "segments", (int)detail.segments,
+                                  "in_use", (int)detail.in_use, "used_most", (int)detail.most, "high_times",
+                                  (int)detail.high_times, "handed_over", (json_int_t)detail.handed_over, "records",
+                                  (json_int_t)stats.recorded, "overwritten", (json_int_t)stats.overwritten, "no_room",
+                                  (json_int_t)stats.skipped));
+    json_object_set_new(json, "detail_files", files_json(&detail_files));
+  }
+  return json;
 }

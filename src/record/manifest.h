@@ -70,6 +70,9 @@ json_t *ct_manifest_json(const struct ct_manifest *manifest, json_t *modules,
                          const struct ct_drain_stats *stats, int complete);
 void ct_manifest_free(struct ct_manifest *manifest);
 
+/* Of one thread, and of the analysis of files. */
+json_t *ct_manifest_thread(const struct ct_drain_thread_info *info);
+json_t *ct_manifest_analysis(const struct ct_manifest *manifest);
 /* The "detail" of the manifest: what became of records, and what one holds. */
 json_t *ct_manifest_detail(const struct ct_drain *drain, struct ct_detail_form form, bool is_marked);
 /* The "output" of the manifest. */

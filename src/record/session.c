@@ -35,6 +35,7 @@ start_thread(struct ct_session *session)
 static void
 free_session(struct ct_session *session)
 {
+  free(session->sync.metrics);
   if (!session->node.is_child) {
     ct_process_tree_free(session->node.tree);
   }

@@ -34,6 +34,8 @@ struct session_sync {
   uint32_t *doorbell; /* what the thread waits on: own_doorbell, or the ring's */
   uint32_t own_doorbell;
   bool quit;
+  bool metrics_wanted;        /* by who waits for them */
+  char *metrics;              /* JSON, as of the last time that somebody asked; NULL: nobody has */
   _Atomic uint32_t expedited; /* of the first one: who waits for a detach gives up soon */
 };
 
@@ -223,6 +225,9 @@ void session_read_cpu(struct ct_session *session);
 struct ct_cost session_cost(struct ct_session *session, const uint64_t hook_events[CT_HOOK_EVENT_COUNT],
                             const uint64_t dropped_by[CT_DROP_COUNT]);
 bool session_has_children(struct ct_session *session); /* that live */
+
+/* metrics.c: for those who have asked. */
+void session_serve_metrics(struct ct_session *session);
 
 /* end.c: the end of the process. */
 void session_start_watching(struct ct_session *session);

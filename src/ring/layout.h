@@ -151,7 +151,7 @@ struct ct_slot {
   uint64_t dropped_no_segment;  /* atomic: events not recorded because every segment was in use */
   uint64_t dropped_overwritten; /* atomic: events in segments taken away before the drain had them */
   uint64_t dropped_unsupported; /* atomic: events not recorded because nothing could be found out about the stack */
-  uint64_t swaps;
+  uint64_t skipped_busy; /* hooks that were not recorded because the thread was in the agent; of this generation */
   struct ct_request request;
   uint64_t start_tsc;
   uint32_t detail_segment;     /* index of the active one, CT_SEGMENT_NONE */
@@ -463,8 +463,8 @@ struct ct_control_page {
   uint64_t detail_cursor; /* address of the next detail record; 0, or without CT_CURSOR_VALID: there is no room */
   uint64_t detail_base;
   uint32_t detail_segment; /* index, CT_SEGMENT_NONE */
-  uint32_t pad;
-  uint64_t counters; /* address of the thread's struct ct_counter; 0: there are none, calls are not counted */
+  uint32_t busy_skips;     /* as skipped_busy, those that are not in the slot's yet */
+  uint64_t counters;       /* address of the thread's struct ct_counter; 0: there are none, calls are not counted */
   /* The memory that the thread was about to take out of its place when its cursor was this one (agent/map.h). */
   uint64_t going_lo;
   uint64_t going_hi;
@@ -732,6 +732,7 @@ _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_han
                "handshake");
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control_page, busy) == CT_GS_BUSY, "gs");
+_Static_assert(offsetof(struct ct_control_page, busy_skips) == CT_GS_BUSY_SKIPS, "gs");
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                    CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
                    CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT &&

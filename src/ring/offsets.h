@@ -27,6 +27,7 @@
 #define CT_GS_HOOKED_LEN    152
 #define CT_GS_STACK_HI      160
 #define CT_GS_DETAIL_CURSOR 184
+#define CT_GS_BUSY_SKIPS    204
 #define CT_GS_COUNTERS      208
 
 /* A copy of fewer bytes to or from a stack is none of a stack. */

@@ -532,7 +532,9 @@ writer_main(void *context)
     pthread_mutex_unlock(&writer_thread->lock);
     put_out(writer, record);
     if (record->kind == CT_WRITER_BLOCK) {
-      ct_latency_add(&writer_thread->latency, ct_now_ns() - record->queued_ns);
+      bool is_detail = record->stream->name != NULL && strcmp(record->stream->name, CT_TRACE_DETAIL) == 0;
+      ct_latency_add(is_detail ? &writer_thread->detail_latency : &writer_thread->latency,
+                     ct_now_ns() - record->queued_ns);
     }
     size_t size = record->record_bytes;
     pthread_mutex_lock(&writer_thread->lock);

@@ -66,3 +66,11 @@ ct_trace_writer_latency(const struct ct_trace_writer *writer)
   ct_latency_read(&writer->writer_thread.latency, &figures);
   return figures;
 }
+
+struct ct_latency_figures
+ct_trace_writer_detail_latency(const struct ct_trace_writer *writer)
+{
+  struct ct_latency_figures figures;
+  ct_latency_read(&writer->writer_thread.detail_latency, &figures);
+  return figures;
+}

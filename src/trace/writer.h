@@ -129,5 +129,6 @@ uint64_t ct_encoder_events(const struct ct_encoder *encoder); /* enter+tail+poin
 uint64_t ct_trace_writer_bytes(const struct ct_trace_writer *writer);
 /* How long blocks have taken from being encoded to their file; of a trace of the last stretch: when it was written. */
 struct ct_latency_figures ct_trace_writer_latency(const struct ct_trace_writer *writer);
+struct ct_latency_figures ct_trace_writer_detail_latency(const struct ct_trace_writer *writer); /* of detail's */
 
 #endif

@@ -121,10 +121,11 @@ struct ct_writer_thread {
   struct ct_stream *open_files[OPEN_FILES_MAX];
   uint32_t open_count, open_limit;
   uint64_t stamp;
-  uint64_t functions_bytes;  /* in the table's file, whole lines */
-  int captures_fd;           /* -1: not yet */
-  uint64_t captures_bytes;   /* in that file, whole records */
-  struct ct_latency latency; /* of blocks; read by others */
+  uint64_t functions_bytes;         /* in the table's file, whole lines */
+  int captures_fd;                  /* -1: not yet */
+  uint64_t captures_bytes;          /* in that file, whole records */
+  struct ct_latency latency;        /* of blocks; read by others */
+  struct ct_latency detail_latency; /* of the detail lane's blocks */
 };
 
 struct ct_trace_writer {

@@ -64,8 +64,12 @@ write_memory(FILE *out, const json_t *manifest)
     uint64_t hits = ct_json_get(analysis, "hits"), misses = ct_json_get(analysis, "misses");
     label(out, "analysis");
     if (json_is_string(json_object_get(analysis, "cache"))) {
-      fprintf(out, "%llu of %llu files from the cache\n", (unsigned long long)hits,
-              (unsigned long long)(hits + misses));
+      uint64_t evictions = ct_json_get(analysis, "evictions");
+      fprintf(out, "%llu of %llu files from the cache", (unsigned long long)hits, (unsigned long long)(hits + misses));
+      if (evictions != 0) {
+        fprintf(out, ", %llu old ones removed from it", (unsigned long long)evictions);
+      }
+      putc('\n', out);
     } else {
       fputs("no cache\n", out);
     }
