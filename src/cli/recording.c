@@ -398,6 +398,9 @@ warn_drops(const struct ct_session_options *options, const char *what, const uin
       if (room) {
         fprintf(stderr, "; %sa larger %s keeps them", options->lossless ? "" : "--lossless or ", ring_option);
       }
+      if (reason == CT_DROP_DISK_SLOW) {
+        fprintf(stderr, "; a faster disk, --last, or fewer functions (--trace) keep them");
+      }
       fputc('\n', stderr);
     }
   }

@@ -101,9 +101,11 @@ make_thread(struct ct_drain *drain, uint32_t tid)
   if (drain->info_count >= drain->retire_at) {
     drain_retire_threads(drain);
   }
+  drain->no_thread = CT_DROP_NO_THREAD;
   if (drain->info_count == THREADS_MAX) {
     return NULL;
   }
+  drain->no_thread = CT_DROP_MEMORY; /* the reason why there is none below */
   if (drain->info_count == drain->info_capacity) {
     size_t grown = drain->info_capacity == 0 ? 64 : drain->info_capacity * 2;
     struct ct_drain_thread_info *infos = realloc(drain->infos, grown * sizeof(*infos));
@@ -127,6 +129,7 @@ make_thread(struct ct_drain *drain, uint32_t tid)
     free(thread);
     return NULL;
   }
+  drain->no_thread = CT_DROP_NO_THREAD;
   thread->tid = tid;
   thread->outside = (uint32_t)ct_thread_ids_outside(&drain->ids, (pid_t)tid);
   thread->since_tsc = drain->alive_tsc;
@@ -238,7 +241,8 @@ take_lost(struct ct_drain *drain, const struct drain_thread *thread, uint32_t sl
   for (unsigned reason = 0; reason < SLOT_DROPS; reason++) {
     uint64_t lost = lost_count(counts[reason]), *reported = &drain->slot_reported[slot][reason];
     if (lost > *reported) {
-      drain_drop(drain, thread, reason, lost - *reported);
+      bool by_disk = reason != CT_DROP_NO_STACK && ct_trace_writer_waits(drain->writer);
+      drain_drop(drain, thread, by_disk ? CT_DROP_DISK_SLOW : (enum ct_drop)reason, lost - *reported);
       sum += lost - *reported;
       *reported = lost;
     }
@@ -562,11 +566,7 @@ drain_main(void *context)
     bool busy = drain_round(drain, false);
     busy |= drain_take_captures(drain);
     drain->idle_rounds = busy ? 0 : drain->idle_rounds;
-    if (drain->details.count != 0) {
-      uint32_t freed, used = drain_detail_free(&drain->details, drain->threads, &freed);
-      drain_note_detail_level(drain, used);
-      drain->detail_lane.handed_over += freed;
-    }
+    drain_serve_detail(drain);
     uint64_t now = drain_now_ns();
     if (now - checked > RULES_NS) {
       drain_check_rules(drain, read_tsc());
@@ -756,40 +756,6 @@ ct_drain_add_stop(struct ct_drain *drain, uint64_t since, uint64_t until)
     }
   }
   pthread_mutex_unlock(drain->lock);
-}
-
-/* Who ends the program ends all threads, and none makes a call then: one that others have outlived has ended itself. */
-size_t
-ct_drain_threads(struct ct_drain *drain, const struct ct_drain_thread_info **threads)
-{
-  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->running; slot++) {
-    if (drain->threads[slot] != NULL) {
-      drain_read_slot(drain, slot, drain->threads[slot]);
-    }
-  }
-  for (size_t i = 0; i < drain->info_count; i++) {
-    drain->infos[i].events = ct_encoder_events(drain->encoders[i]);
-    drain->infos[i].exited = drain->infos[i].end_is_exact && drain->infos[i].end_tsc < drain->last_clock;
-  }
-  *threads = drain->infos;
-  return drain->info_count;
-}
-
-void
-ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
-{
-  *stats = drain->stats;
-  stats->retired = drain->retired_threads;
-  stats->events = drain->retired_threads.events;
-  stats->waited_ticks = drain->retired_threads.waited_ticks;
-  stats->dropped = 0;
-  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
-    stats->dropped += stats->dropped_by[reason];
-  }
-  for (size_t i = 0; i < drain->info_count; i++) {
-    stats->waited_ticks += drain->infos[i].waited_ticks;
-    stats->events += ct_encoder_events(drain->encoders[i]);
-  }
 }
 
 void

@@ -52,8 +52,9 @@ struct ct_drain {
   struct ct_drain_thread_info *infos;
   struct ct_encoder **encoders; /* of each info; the writer's, readable when closed */
   size_t info_count, info_capacity;
-  size_t retire_at;    /* when there are so many, those of which nothing is kept go */
-  uint32_t next_index; /* of a thread's stream */
+  size_t retire_at;       /* when there are so many, those of which nothing is kept go */
+  uint32_t next_index;    /* of a thread's stream */
+  enum ct_drop no_thread; /* why the last thread that has no stream has none */
   struct ct_drain_retired retired_threads;
   struct ct_drain_stats stats;
   struct drain_sampling sampling;
@@ -104,8 +105,8 @@ void drain_begin_captures(struct ct_drain *drain);
 void drain_end_captures(struct ct_drain *drain);
 
 /* metrics.c */
-/* So many segments of the detail lane are in use. */
-void drain_note_detail_level(struct ct_drain *drain, uint32_t full);
+/* Segments of the detail lane that are done with go back; how many are in use is noted. */
+void drain_serve_detail(struct ct_drain *drain);
 /* What the thread's slot, as long as it is the thread's, says of it. */
 void drain_read_slot(struct ct_drain *drain, uint32_t slot, const struct drain_thread *thread);
 /* Records of this image that found no room, and segments of them that were taken again too early. */

@@ -37,10 +37,12 @@ ct_drain_lanes(const struct ct_drain *drain, struct ct_drain_lane *events, struc
 }
 
 void
-drain_note_detail_level(struct ct_drain *drain, uint32_t full)
+drain_serve_detail(struct ct_drain *drain)
 {
   struct ct_drain_lane *lane = &drain->detail_lane;
-  lane->segments = drain->details.count;
+  uint32_t freed = 0, full = drain->details.count != 0 ? drain_detail_free(&drain->details, drain->threads, &freed) : 0;
+  lane->handed_over += freed;
+  lane->segments = drain->details.count != 0 ? drain->details.count : lane->segments;
   lane->most = full > lane->most ? full : lane->most;
   if (!lane->is_high && full > lane->segments / 4 * 3) {
     lane->is_high = true;
@@ -77,4 +79,38 @@ drain_detail_skipped(const struct ct_drain *drain, uint64_t *overwritten)
     *overwritten += __atomic_load_n(&drain->slots[slot].detail_overwritten, __ATOMIC_RELAXED);
   }
   return skipped;
+}
+
+/* Who ends the program ends all threads, and none makes a call then: one that others have outlived has ended itself. */
+size_t
+ct_drain_threads(struct ct_drain *drain, const struct ct_drain_thread_info **threads)
+{
+  for (uint32_t slot = 0; slot < CT_SLOT_COUNT && drain->running; slot++) {
+    if (drain->threads[slot] != NULL) {
+      drain_read_slot(drain, slot, drain->threads[slot]);
+    }
+  }
+  for (size_t i = 0; i < drain->info_count; i++) {
+    drain->infos[i].events = ct_encoder_events(drain->encoders[i]);
+    drain->infos[i].exited = drain->infos[i].end_is_exact && drain->infos[i].end_tsc < drain->last_clock;
+  }
+  *threads = drain->infos;
+  return drain->info_count;
+}
+
+void
+ct_drain_stats(const struct ct_drain *drain, struct ct_drain_stats *stats)
+{
+  *stats = drain->stats;
+  stats->retired = drain->retired_threads;
+  stats->events = drain->retired_threads.events;
+  stats->waited_ticks = drain->retired_threads.waited_ticks;
+  stats->dropped = 0;
+  for (unsigned reason = 0; reason < CT_DROP_COUNT; reason++) {
+    stats->dropped += stats->dropped_by[reason];
+  }
+  for (size_t i = 0; i < drain->info_count; i++) {
+    stats->waited_ticks += drain->infos[i].waited_ticks;
+    stats->events += ct_encoder_events(drain->encoders[i]);
+  }
 }

@@ -298,7 +298,7 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
       return true;
     }
   } else { /* of a thread that has passed, or for which there is no room */
-    drain_drop(drain, NULL, CT_DROP_NO_THREAD, reserved);
+    drain_drop(drain, NULL, drain->no_thread == CT_DROP_MEMORY ? CT_DROP_MEMORY : CT_DROP_NO_THREAD, reserved);
   }
   give_back(drain, candidate->index);
   return true;

@@ -37,13 +37,14 @@ ct_estimate_cost(const struct ct_hook_costs *costs, const uint64_t events[CT_HOO
                  const uint64_t dropped_by[CT_DROP_COUNT], double ns_per_tick, uint64_t program_cpu_ns)
 {
   struct ct_cost cost = {.is_known = costs->known, .program_cpu_ns = program_cpu_ns};
-  uint64_t all = 0, lost = 0, overwritten = dropped_by[CT_DROP_OVERWRITTEN];
+  uint64_t all = 0, lost = 0, overwritten = dropped_by[CT_DROP_OVERWRITTEN] + dropped_by[CT_DROP_DISK_SLOW];
   for (int kind = 0; kind < CT_HOOK_EVENT_COUNT; kind++) {
     all += kind != CT_HOOK_EVENT_PASSED_OVER && kind != CT_HOOK_EVENT_COUNTED ? events[kind] : 0;
   }
   for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
-    lost += reason != CT_DROP_OVERWRITTEN ? dropped_by[reason] : 0;
+    lost += dropped_by[reason];
   }
+  lost -= overwritten; /* they were written, and cost what the others do */
   cost.left_out |= events[CT_HOOK_EVENT_DETAIL] != 0 ? 1u << CT_COST_DETAIL : 0;
   cost.left_out |= events[CT_HOOK_EVENT_OTHER] > all / 100 ? 1u << CT_COST_OTHER : 0;
   cost.left_out |= lost != 0 || (overwritten != 0 && all == 0) ? 1u << CT_COST_LOST : 0;

@@ -176,7 +176,9 @@ ct_writer_thread_reserve(struct ct_trace_writer *writer, size_t size)
   assert(size <= QUEUE_BYTES_MIN / 2);
   pthread_mutex_lock(&writer_thread->lock);
   while (!find_room(writer_thread, record_size(size))) {
+    uint64_t begin = ct_now_ns();
     wait_for_record(writer_thread);
+    ct_writer_note_wait(writer_thread, begin);
   }
   uint8_t *data = writer_thread->ring + writer_thread->head + sizeof(struct ct_writer_record);
   pthread_mutex_unlock(&writer_thread->lock);
@@ -532,9 +534,7 @@ writer_main(void *context)
     pthread_mutex_unlock(&writer_thread->lock);
     put_out(writer, record);
     if (record->kind == CT_WRITER_BLOCK) {
-      bool is_detail = record->stream->name != NULL && strcmp(record->stream->name, CT_TRACE_DETAIL) == 0;
-      ct_latency_add(is_detail ? &writer_thread->detail_latency : &writer_thread->latency,
-                     ct_now_ns() - record->queued_ns);
+      ct_writer_note_block(writer_thread, record);
     }
     size_t size = record->record_bytes;
     pthread_mutex_lock(&writer_thread->lock);

@@ -2,7 +2,15 @@
 /* See latency.h. Bucket 4 * n + k is of times from (1 + k / 4) * 2^n ns up to the next one's. */
 #include "trace/latency.h"
 
+#include "base/branch.h"
+#include "base/clock.h"
 #include "trace/writer_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+#define WAITS_NS  500000000u /* of each of the times for which it is summed up how long the caller has waited */
+#define WAITED_NS 5000000u   /* less is no wait */
 
 static uint32_t
 bucket_of(uint64_t ns)
@@ -73,4 +81,37 @@ ct_trace_writer_detail_latency(const struct ct_trace_writer *writer)
   struct ct_latency_figures figures;
   ct_latency_read(&writer->writer_thread.detail_latency, &figures);
   return figures;
+}
+
+/* ---- of a writer ---- */
+
+void
+ct_writer_note_block(struct ct_writer_thread *writer_thread, const struct ct_writer_record *record)
+{
+  bool is_detail = record->stream->name != NULL && strcmp(record->stream->name, CT_TRACE_DETAIL) == 0;
+  if (CT_UNLIKELY(writer_thread->test_ns != 0)) {
+    nanosleep(&(struct timespec){.tv_nsec = (long)writer_thread->test_ns}, NULL);
+  }
+  ct_latency_add(is_detail ? &writer_thread->detail_latency : &writer_thread->latency, ct_now_ns() - record->queued_ns);
+}
+
+void
+ct_writer_note_wait(struct ct_writer_thread *writer_thread, uint64_t begin)
+{
+  struct ct_writer_wait *waits = writer_thread->waits;
+  uint64_t now = ct_now_ns();
+  if (now - waits[0].begin_ns > WAITS_NS) {
+    waits[1] = begin - waits[0].begin_ns < 2 * WAITS_NS ? waits[0] : (struct ct_writer_wait){.begin_ns = begin};
+    waits[0] = (struct ct_writer_wait){.begin_ns = begin};
+  }
+  waits[0].waited_ns += now - begin;
+}
+
+bool
+ct_trace_writer_waits(const struct ct_trace_writer *writer)
+{
+  const struct ct_writer_wait *waits = writer->writer_thread.waits;
+  uint64_t now = ct_now_ns(), since = waits[1].begin_ns;
+  uint64_t waited = waits[0].waited_ns + waits[1].waited_ns;
+  return waited > WAITED_NS && now - since < waited * 4;
 }

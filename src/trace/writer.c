@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/json.h"
+#include "base/test_point.h"
 #include "trace/detail.h"
 #include "trace/writer_internal.h"
 
@@ -215,6 +216,7 @@ writer_new(const char *dir, uint64_t max_buffer_bytes)
   pthread_cond_init(&writer->writer_thread.work, &monotonic);
   pthread_condattr_destroy(&monotonic);
   pthread_cond_init(&writer->writer_thread.room, NULL);
+  writer->writer_thread.test_ns = ct_test_duration_ns("CONTRAIL_TEST_DISK_MS", 0);
   uint64_t queue = max_buffer_bytes / 3 < QUEUE_BYTES_MAX ? max_buffer_bytes / 3 : QUEUE_BYTES_MAX;
   queue = queue > QUEUE_BYTES_MIN ? queue : QUEUE_BYTES_MIN;
   uint64_t limit = max_buffer_bytes > queue ? (max_buffer_bytes - queue) / sizeof(struct ct_buffers) : 0;

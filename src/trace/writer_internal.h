@@ -114,6 +114,11 @@ struct ct_writer_thread {
   enum ct_writer_state state;
   bool ending;
   bool caller_waits;
+  /* What the caller has waited for the disk, in the time at hand and in the one before; the caller's. */
+  struct ct_writer_wait {
+    uint64_t begin_ns, waited_ns;
+  } waits[2];
+  uint64_t test_ns; /* that a test makes the disk slower by, at each block */
   uint8_t *ring;
   size_t capacity, head, tail, used;
 
@@ -183,6 +188,10 @@ ct_file_header_make(uint32_t index, uint32_t tid, uint32_t pid, uint16_t version
 /* writer.c: of one that is closed, or is closed no more. */
 void ct_encoder_free(struct ct_encoder *encoder);
 
+/* latency.c: a block is in its file, by the writer thread. */
+void ct_writer_note_block(struct ct_writer_thread *writer_thread, const struct ct_writer_record *record);
+/* latency.c: the caller has waited for room in the queue since begin_ns. */
+void ct_writer_note_wait(struct ct_writer_thread *writer_thread, uint64_t begin_ns);
 /* writer_kept.c: a block or what the program wrote goes to the store. */
 void ct_writer_put(struct ct_trace_writer *writer, enum ct_writer_kind kind, struct ct_stream *stream,
                    const uint8_t *data, size_t bytes, uint32_t events);
