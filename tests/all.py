@@ -67,6 +67,7 @@ GROUPS = {
     "budget": Group(["budget.py"], "alone"),
     "powercut": Group(["powercut.py"]),
     "triggers": Group(["triggers.py"], "waits"),
+    "lanes": Group(["lanes.py"], "waits"),
     "check": Group(["check.py"]),
     "diff": Group(["diff.py"], "alone"),
     "control": Group(["control.py"], "waits", marked=True),

@@ -87,6 +87,10 @@ agent_next_detail(struct ct_control_page *control)
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_ACTIVE, control->slot, seq), __ATOMIC_RELEASE);
   control->detail_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE;
   control->detail_segment = index;
+  /* First: a hook may have its record in an earlier segment than the tag is of (a handler came), never in a later one.
+   */
+  control->detail_tag = CT_DETAIL_TAG(entry->thread_seq);
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
   control->detail_cursor = control->detail_base;
   slot->detail_segment = index;
   return 1;

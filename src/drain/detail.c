@@ -101,10 +101,10 @@ return_words(const uint8_t *record, uint64_t *words, uint8_t *flags)
 
 /* Copies the record; false when it is not this thread's any more. */
 static bool
-copy_record(const struct drain_details *details, const struct drain_thread *thread, uint64_t address, uint8_t *record,
+copy_record(const struct drain_details *details, const struct drain_thread *thread, uint64_t place, uint8_t *record,
             uint32_t *thread_seq)
 {
-  uint64_t offset = address - details->base;
+  uint64_t offset = CT_DETAIL_ADDRESS(place) - details->base;
   uint64_t index = offset / CT_SEGMENT_STRIDE, at = offset % CT_SEGMENT_STRIDE;
   if (index >= details->count || at >= CT_SEGMENT_BYTES) {
     return false;
@@ -116,7 +116,7 @@ copy_record(const struct drain_details *details, const struct drain_thread *thre
                  CT_SEG_SLOT(before) < CT_SLOT_COUNT &&
                  __atomic_load_n(&details->slots[CT_SEG_SLOT(before)].tid, __ATOMIC_RELAXED) == thread->tid &&
                  __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) == thread->generation;
-  if (!is_ours) {
+  if (!is_ours || CT_DETAIL_IS_LATER(*thread_seq, place)) {
     return false;
   }
   const uint8_t *from = details->segments + index * CT_SEGMENT_STRIDE + at;

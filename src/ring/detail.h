@@ -12,6 +12,15 @@
  * by that are records found, so a record says nothing of whether it is whole. The last record of a segment may end
  * after the segment's end, in the half of the stride that is otherwise never touched.
  */
+/*
+ * In the upper bits of the address in that event is the position of the segment among the thread's, when the event was
+ * written. A segment that the thread has taken again since has a later one, and what is in it now is no record of
+ * that event's: nothing else tells, one call of a function looks like the next.
+ */
+#define CT_DETAIL_TAG_SHIFT            48
+#define CT_DETAIL_TAG(thread_seq)      ((uint64_t)(uint16_t)(thread_seq) << CT_DETAIL_TAG_SHIFT)
+#define CT_DETAIL_ADDRESS(value)       ((value) & (((uint64_t)1 << CT_DETAIL_TAG_SHIFT) - 1))
+#define CT_DETAIL_IS_LATER(seq, value) ((int16_t)((uint16_t)(seq) - (uint16_t)((value) >> CT_DETAIL_TAG_SHIFT)) > 0)
 struct ct_detail_record {
   uint64_t word; /* as in the event of the enter or return, without a tag */
   uint64_t sp;   /* address of the return-address slot */

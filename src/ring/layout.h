@@ -469,6 +469,7 @@ struct ct_control_page {
   uint64_t going_lo;
   uint64_t going_hi;
   uint64_t going_cursor;
+  uint64_t detail_tag; /* of detail_segment, see CT_DETAIL_TAG */
   struct ct_pending_call pending[CT_PENDING_CALLS];
   uint32_t pending_order; /* of the last one */
 };
@@ -733,6 +734,7 @@ _Static_assert(offsetof(struct ct_handshake, owner) == 0 && sizeof(struct ct_han
 _Static_assert(offsetof(struct ct_ring_header, dropped_no_slot) == CT_RING_DROPPED_NO_SLOT, "header");
 _Static_assert(offsetof(struct ct_control_page, busy) == CT_GS_BUSY, "gs");
 _Static_assert(offsetof(struct ct_control_page, busy_skips) == CT_GS_BUSY_SKIPS, "gs");
+_Static_assert(offsetof(struct ct_control_page, detail_tag) == CT_GS_DETAIL_TAG, "gs");
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                    CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
                    CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT &&

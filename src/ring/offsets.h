@@ -29,6 +29,7 @@
 #define CT_GS_DETAIL_CURSOR 184
 #define CT_GS_BUSY_SKIPS    204
 #define CT_GS_COUNTERS      208
+#define CT_GS_DETAIL_TAG    240
 
 /* A copy of fewer bytes to or from a stack is none of a stack. */
 #define CT_COPY_BYTES_MIN 64

@@ -209,7 +209,9 @@ emit_detail_link(struct ct_code *out, struct detail *detail)
 {
   struct ct_code_label none = {0};
   emit_take_entry(out, &none);
-  ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_R10);
+  ct_emit_mov_load(out, CT_RAX, ct_mem_gs(CT_GS_DETAIL_TAG));
+  ct_emit_or(out, CT_RAX, CT_R10);
+  ct_emit_mov_store(out, ct_mem(CT_R11, 0), CT_RAX);
   emit_word(out, CT_WORD_DETAIL);
   ct_code_label_bind(out, &none);
   detail->done = ct_code_pc(out);
