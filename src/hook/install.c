@@ -30,7 +30,7 @@
 #define DETAIL_MAX   1280                   /* ... with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
-#define GATE_MAX     96                     /* ... with a gate */
+#define GATE_MAX     144                    /* ... with a gate */
 #define EVICTED_MAX  128                    /* bytes of a copy */
 #define CHUNK_BYTES  (512u << 10) /* of trampolines, and of descriptors, written at once: they stay in the cache */
 #define CHUNK_ROOM   4096         /* more than one function takes */
