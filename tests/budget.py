@@ -11,8 +11,10 @@ import signal
 import subprocess
 import time
 
+import callgrind
 import harness
-from harness import case, expect, main, wait_for
+from harness import case, expect, main, need, wait_for
+from processes import children_of, state_of
 
 NAMES = ("hottest", "hot", "warm", "cool", "jumps", "rare")
 
@@ -60,6 +62,11 @@ class Scene(harness.Scene):
 
     def budget(self):
         return self.info()["budget"]
+
+    def status_cost(self):
+        """What hooks have cost so far, and the program in all."""
+        cost = json.loads(self.ask("status", "--json"))["cost"]
+        return cost["hooks_ns"], cost["program_cpu_ns"]
 
     def compare(self, out, missing=()):
         truth = {name: int(number) for name, number in (line.split() for line in out.splitlines())}
@@ -183,6 +190,131 @@ def recorder_killed(scene):
         recorder.kill()
         out = recorder.communicate(timeout=60)[0]  # the program has it open until its end
         expect(sorted(line.split()[0] for line in out.splitlines()) == sorted(NAMES), f"output {out!r}")
+
+
+@case
+def killed_in_a_step(scene):
+    """When some levels are set and others are not: the program does not notice, and what there is can be read."""
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "1%", "--", scene.program, "2", "9"],
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                env=dict(os.environ, CONTRAIL_TEST_POINT="budget step"))
+    wait_for("the middle of a step", lambda: state_of(recorder.pid) in ("T", "t") or recorder.poll() is not None)
+    expect(recorder.poll() is None, "no step was taken")
+    recorder.kill()
+    out = recorder.communicate(timeout=60)[0]  # the program has it open until its end
+    expect(sorted(line.split()[0] for line in out.splitlines()) == sorted(NAMES), f"output {out!r}")
+    expect(all(int(line.split()[1]) > 0 for line in out.splitlines()), f"output {out!r}")
+    scene.ask("recover", scene.trace)
+    truth = {name: int(number) for name, number in (line.split() for line in out.splitlines())}
+    rows = scene.rows()
+    expect(all(rows[name]["calls"] <= truth[name] for name in NAMES if name in rows), f"{rows}, {truth}")
+
+
+RATE = r"""
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+static _Atomic long rate, calls;
+static _Atomic int over;
+__attribute__((noinline)) uint64_t called(uint64_t x) { __asm__ volatile("" : "+r"(x)); return x * 25214903917u + 11; }
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (double)t.tv_sec + t.tv_nsec / 1e9; }
+static void *run(void *x) {
+  uint64_t v = 1;
+  while (!over) {                               /* a millisecond each: its calls, then work without any */
+    double until = now() + 1e-3;
+    for (long i = 0, n = rate / 1000; i < n; i++) v = called(v);
+    calls += rate / 1000;
+    while (now() < until) for (int i = 0; i < 1000; i++) { v = v * 25214903917u + 11; __asm__ volatile("" : "+r"(v)); }
+  }
+  return (void *)(uintptr_t)v;
+}
+int main(void) {
+  pthread_t thread;
+  long wanted;
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  pthread_create(&thread, NULL, run, NULL);
+  puts("ready");
+  while (scanf("%ld", &wanted) == 1) { rate = wanted; puts("set"); }
+  over = 1;
+  pthread_join(thread, NULL);
+  printf("%ld\n", calls);
+  return 0;
+}
+"""
+SETTLED_MOST = 20  # seconds: far more than it takes on a machine with nothing else to do
+
+
+@case(alone=True)
+def ten_times_the_rate(scene):
+    """What is spent goes over the limit when a rate jumps tenfold, and is held again soon; the count stays exact."""
+    program = scene.compile(scene.write("rate.c", RATE), "-O2", "-pthread", name="rate")
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--budget", "2%", "--trace", "called", "--", program],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def set_rate(rate):
+        expect(recorder.stdout.readline() in ("ready\n", "set\n"), "the program does not answer")
+        recorder.stdin.write(f"{rate}\n")
+        recorder.stdin.flush()
+
+    def spent():
+        return json.loads(scene.ask("status", "--json"))["budget"]
+    set_rate(100000)
+    wait_for("a rate that is seen in full", lambda: spent()["full"] == 1 and 0.0005 < spent()["spent"] <= 0.021)
+    set_rate(1000000)
+    begin = time.monotonic()
+    most, held, before = 0, None, scene.status_cost()
+    while held is None or time.monotonic() - held < 1.5:  # it stays so
+        time.sleep(0.3)  # what is spent in that time is what is measured
+        now = scene.status_cost()
+        hooks, program = now[0] - before[0], now[1] - before[1]
+        share = hooks / max(program - hooks, 1)
+        most, before = max(most, share), now
+        held = None if share > 0.022 else held or time.monotonic()
+        expect(time.monotonic() - begin < SETTLED_MOST, f"{100 * share:.1f} % is spent {SETTLED_MOST} s after the jump")
+    out, err = recorder.communicate(timeout=60)
+    expect(recorder.returncode == 0, err)
+    row = scene.rows()["called"]
+    calls = int(out.split()[-1])
+    expect(row["calls"] == calls or (row["was_out"] and row["calls"] < calls), f"{row}, {calls} in truth")
+    last = [step for step in scene.budget()["last_steps"] if step["ns"] >= begin * 1e9]
+    taken = f"; the last of {len(last)} steps {last[-1]['ns'] / 1e9 - begin:.2f} s after it" if last else ""
+    return f"held again {held - begin:.1f} s after the jump at most, until then up to {100 * most:.1f} %, the limit is 2{taken}"
+
+
+@case(alone=True)
+def against_callgrind(scene):
+    """What stayed counted or full under 5 % has callgrind's numbers; what was out is marked as such."""
+    need("valgrind")
+    source = scene.path("generated.c")
+    callgrind.generate(source, 1000, 2027)
+    with open(source, encoding="ascii") as file:
+        text = file.read()
+    expect("table[i](8, i)" in text, "another program is generated")
+    words = [scene.compile(scene.write("deeper.c", text.replace("table[i](8, i)", "table[i](13, i)")), "-O2", "-g", name="deeper")]
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "GLIBC_TUNABLES": callgrind.TUNABLES, "HOME": scene.folder}
+    counted = scene.path("callgrind.out")
+    plain = callgrind.run(words, scene.folder, environment)
+    witness = callgrind.run(["valgrind", "-q", "--tool=callgrind", "--dump-instr=yes", "--compress-pos=no",
+                             f"--callgrind-out-file={counted}", *words], scene.folder, environment)
+    traced = callgrind.run([scene.contrail, "record", "-o", scene.trace, "--budget", "5%", "--", *words], scene.folder, environment)
+    expect(plain[:2] == witness[:2] == traced[:2], f"output or status differ: {plain} {witness} {traced}"[:600])
+    agree, differences = callgrind.compare(scene.contrail, counted, scene.trace)
+    rows = {}
+    for row in json.loads(scene.ask("report", "--json", "--limit", "0", scene.trace))["functions"]:
+        rows.setdefault((os.path.basename(row["module"]), row["name"]), []).append(row)
+    out = {key for key, list_of in rows.items() if any(row["was_out"] for row in list_of)}
+    with open(os.path.join(scene.trace, "functions.tsv"), encoding="utf-8") as file:
+        names = [line.rstrip("\n").split("\t")[5] for line in file]
+    never = {names[number] for number in scene.budget()["were_out"]}
+    wrong = [difference[:4] for difference in differences
+             if difference[4] is None and difference[:2] not in out and not (difference[3] == 0 and difference[1] in never)]
+    more = [difference for difference in differences if difference[4] is None and difference[3] > difference[2]]
+    expect(not wrong and not more, f"{len(wrong)} differ: {wrong[:10]}; more than there are: {more[:10]}")
+    exact = sum(any(row["counted"] for row in list_of) and key not in out for key, list_of in rows.items())
+    expect(agree >= 900 and exact >= 100, f"{agree} functions agree, of them {exact} counted")
+    return f"{agree} functions agree, {exact} of them counted, {len(out)} were out"
 
 
 @case

@@ -14,6 +14,7 @@
  * Costs are those that were measured when the recording began, times a factor that is found in the program itself
  * (budget_factor.c). The drain's time is what its clock says.
  */
+#include "base/test_point.h"
 #include "base/clock.h"
 #include "record/budget_internal.h"
 
@@ -394,6 +395,7 @@ set_levels(struct ct_session *session, bool is_apart)
     const struct ct_budget_function *function = &budget->functions[gate->fn];
     if (is_apart ? function->is_apart : function->has_gate && function->wanted != function->seen) {
       budget->failed = !set_level(session, gate, is_apart ? CT_SEEN_COUNTED : function->wanted);
+      ct_test_point("budget step");
     }
   }
 }
