@@ -13,7 +13,19 @@
 #include <time.h>
 
 #define WAIT_NS     300000000
-#define THREADS_MAX 1024 /* that are told of, those with the most events */
+#define LOCK_NS     100000000 /* for the writer's lock, which the drain has most of the time when there is much to do */
+#define THREADS_MAX 1024      /* that are told of, those with the most events */
+
+static struct timespec
+in_ns(long ns)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += ns;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  return until;
+}
 
 static int
 compare_threads(const void *a, const void *b)
@@ -47,8 +59,9 @@ session_serve_metrics(struct ct_session *session)
   pthread_mutex_lock(&session->sync.guard);
   bool wanted = session->sync.metrics_wanted;
   pthread_mutex_unlock(&session->sync.guard);
+  struct timespec until = in_ns(LOCK_NS);
   if (!wanted || session->recording.drain == NULL || session->recording.writer == NULL ||
-      pthread_mutex_trylock(&session->recording.writer_lock) != 0) {
+      pthread_mutex_timedlock(&session->recording.writer_lock, &until) != 0) {
     return;
   }
   json_t *json = json_object();
@@ -69,11 +82,7 @@ session_serve_metrics(struct ct_session *session)
 char *
 ct_session_metrics(struct ct_session *session)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += WAIT_NS;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  struct timespec until = in_ns(WAIT_NS);
   pthread_mutex_lock(&session->sync.guard);
   session->sync.metrics_wanted = true;
   pthread_mutex_unlock(&session->sync.guard);
