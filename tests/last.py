@@ -450,7 +450,10 @@ def flat(scene):
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
             resident = int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
         return resident, sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(scene.trace) for name in names)
-    time.sleep(1)
+
+    def kept():
+        return json.loads(scene.run(scene.contrail, "status", "--json"))["kept"]
+    wait_for("full memory", lambda: kept()["bytes"] > 0.7 * kept()["limit_bytes"])
     begin = sizes()
     for _ in range(scene.options.seconds):
         time.sleep(1)

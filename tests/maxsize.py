@@ -281,10 +281,14 @@ def flat(scene):
     def resident():
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
             return int(re.search(r"RssAnon:\s+(\d+)", file.read())[1])
-    time.sleep(1)
+
+    def events():
+        return json.loads(scene.run(scene.contrail, "status", "--json"))["events"]
+    wait_for("the oldest to be removed", lambda: events() > 20000000 and scene.bytes() > 1 << 20)
     begin, descriptors = resident(), len(os.listdir(f"/proc/{process.pid}/fd"))
-    for _ in range(30):
-        time.sleep(0.1)
+    for _ in range(15):
+        before = events()
+        wait_for("more events", lambda: process.poll() is not None or events() > before + 1000000)
         expect(scene.bytes() <= 2 << 20, f"{scene.bytes()} bytes")
     expect(resident() < begin + 4096 and len(os.listdir(f"/proc/{process.pid}/fd")) <= descriptors + 2, "it grows")
     scene.run(scene.contrail, "stop", "--end")

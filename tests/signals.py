@@ -132,12 +132,15 @@ def to_contrail_alone(scene):
         raise AssertionError(scene.text())
 
 
+def is_pending(pid, number):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return int(re.search(r"ShdPnd:\s*(\w+)", file.read()).group(1), 16) >> (number - 1) & 1 != 0
+
+
 def has_taken(pid, number):
     """No such signal is pending for the process, and all of its threads sleep."""
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-        pending = int(re.search(r"ShdPnd:\s*(\w+)", file.read()).group(1), 16)
     states = [stat_of(f"{pid}/task/{tid}")[:1] for tid in os.listdir(f"/proc/{pid}/task")]
-    return pending >> (number - 1) & 1 == 0 and all(state in (["S"], []) for state in states)
+    return not is_pending(pid, number) and all(state in (["S"], []) for state in states)
 
 
 @case(alone=True)
@@ -236,7 +239,7 @@ def stopped_group(scene):
         if number == signal.SIGSTOP:
             wait_for("both to stop", lambda: state_of(process.pid) == "T" and state_of(program) == "T")
         else:  # it stops nobody here: the group is orphaned
-            time.sleep(0.2)
+            wait_for("it to be delivered", lambda: has_taken(process.pid, number) and not is_pending(program, number))
         os.killpg(process.pid, signal.SIGCONT)
         wait_for("both to go on", lambda: state_of(process.pid) != "T" and state_of(program) != "T")
     if process.wait(WAIT_S) != 3:

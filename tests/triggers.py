@@ -16,7 +16,7 @@ import time
 
 import harness
 from harness import Skip, case, expect, main, wait_for
-from processes import children_of
+from processes import NANOSLEEP, children_of, system_call_of, ticks_of
 
 LATE = 'void late(long i) { static volatile long seen; seen = i; }\n'
 
@@ -418,8 +418,8 @@ def no_processor_for(tid):
     os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
     loops = [subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"]) for cpu in os.sched_getaffinity(0)]
     try:
-        time.sleep(0.05)
-        yield
+        wait_for("a loop on each processor", lambda: all(ticks_of(loop.pid) > 1 for loop in loops))
+        yield loops
     finally:
         for loop in loops:
             loop.kill()
@@ -433,11 +433,12 @@ def handled_at_once(scene):
     scene.start("--on", "signal SIGUSR1")
     scene.do("step", 1)
     wait_for("both threads wait", lambda: len(doorbell_waiters(scene.process.pid)) == 2, seconds=20)
-    with no_processor_for(min(doorbell_waiters(scene.process.pid))):
+    with no_processor_for(min(doorbell_waiters(scene.process.pid))) as loops:
         scene.do("handle", int(signal.SIGUSR1))
         for _ in range(5):
             scene.do("raise", int(signal.SIGUSR1))
-        time.sleep(0.05)
+        before = [ticks_of(loop.pid) for loop in loops]
+        wait_for("both processors to be used by others", lambda: all(ticks_of(loop.pid) > was + 4 for loop, was in zip(loops, before)))
     scene.finish()
     expect(scene.rule("signal SIGUSR1")["marks"] == 5, f"{scene.rule('signal SIGUSR1')}")
 
@@ -654,7 +655,9 @@ def attached(scene):
             program.stdin.write("handle 10\nnap 1500\n")
             program.stdin.flush()
             expect(program.stdout.readline() == "handle 10: 0\n", "no handler")
-            time.sleep(0.3)
+            wait_for("its nap", lambda: system_call_of(program.pid) == NANOSLEEP)
+            asleep = time.monotonic()
+            wait_for("the nap to be a long one", lambda: time.monotonic() - asleep > 0.25)  # for "nap > 200ms": it is the time that is meant
             scene.process = subprocess.Popen([scene.contrail, "attach", "-o", scene.trace, "--on", "call step", "--on",
                                               "nap > 200ms", "--on", "nap < 1ms", "--on", "signal SIGUSR1",
                                               str(program.pid)], env=scene.environment,
@@ -690,7 +693,7 @@ def recorder_killed(scene):
         wait_for("a window", lambda: os.path.exists(path) and scene.manifest().get("windows"))
         with open(f"/proc/{scene.process.pid}/task/{scene.process.pid}/children", encoding="ascii") as file:
             children = file.read().split()
-        time.sleep(0.2)
+        wait_for("all marks in it", lambda: scene.manifest()["windows"][0]["marks"] == 5)
         scene.process.kill()
         scene.process.wait()
         for pid in children:
