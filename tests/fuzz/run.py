@@ -35,6 +35,7 @@ TARGETS = {
     "elf": ["-max_len=40000", "-len_control=0"],
     "plan": ["-max_len=40000", "-len_control=0"],
     "trace": ["-max_len=8192"],
+    "atf": ["-max_len=8192"],
     "demangle": ["-max_len=2048"],
     "cache": ["-max_len=256"],
     "pattern": ["-max_len=128"],
