@@ -53,7 +53,7 @@ class Scene(harness.Scene):
 
     def spans(self, trace=None, process=None):
         """Rows as those of the table, from the replay alone."""
-        info = self.info(trace) if process is None else {"pid": process}
+        info = self.info(trace and trace.split("@")[0].split("#")[0]) if process is None else {"pid": process}
         rows, stacks = {}, {}
         for line in self.lines("--limit", "0", trace=trace):
             kind, where = line.get("kind"), (line.get("tid"), line.get("stack"))
@@ -205,6 +205,12 @@ def children(scene):
     ids = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d FROM spans")[0]
     expect(ids["n"] == ids["d"], f"ids are not unique: {ids}")
     compare_sums(scene)
+    begin, end = scene.sql("SELECT min(middle) AS a, max(middle) AS b FROM (SELECT CAST(avg(start) AS INTEGER) AS middle FROM spans "
+                           "WHERE function = 'slow' GROUP BY process)")[0].values()
+    inside = "SELECT process, count(*) AS n, min(id) AS a, max(id) AS b FROM spans WHERE start > {} AND start < {} GROUP BY process"
+    want = scene.sql(inside.format(begin, end))
+    got = scene.sql(inside.format(begin, end), f"{scene.trace}@{begin}ns..{end}ns")
+    expect(got == want and len(want) == 3, f"the processes of a piece: {got}, not {want}")
 
 
 @case
@@ -222,6 +228,51 @@ def two_traces(scene):
     both = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d, count(DISTINCT process) AS p FROM spans", scene.trace, second)[0]
     one = [scene.sql("SELECT count(*) AS n FROM spans", trace)[0]["n"] for trace in (scene.trace, second)]
     expect(both == {"n": sum(one), "d": sum(one), "p": 2}, f"{both} for {one}")
+
+
+def compare_piece(scene, piece):
+    """A piece in a trace's name: its spans are the replay's, its sums the report's."""
+    rows = scene.spans(piece)
+    expect(rows or scene.sql("SELECT * FROM spans", piece) == [], f"{piece}: calls in an empty piece")
+    note = compare(scene, rows, traces=[piece], queries=20) if rows else "nothing"
+    report = json.loads(scene.run(scene.contrail, "report", "--json", "--limit", "0", piece))
+    want = sorted([row["module"], row["name"], row["calls"], row["total_ns"] or 0, row["self_ns"] or 0] for row in report["functions"])
+    got = sorted([row["module"], row["name"], row["calls"], number(row["total"] or 0), number(row["self"] or 0)] for row in scene.sql(
+        "SELECT f.module, name, f.calls, total, self FROM functions AS f WHERE id IN (SELECT function_id FROM spans)", piece))
+    expect(got == want, f"{piece}: functions {[row for row in got if row not in want][:3]}, not {[row for row in want if row not in got][:3]}")
+    threads = {(row["tid"], row["events"]) for row in report["threads"] if row["events"]}
+    got = {(row["tid"], row["events"]) for row in scene.sql("SELECT tid, events FROM threads", piece) if row["events"]}
+    expect(got == threads, f"{piece}: threads {got}, not {threads}")
+    expect(sum(row["calls"] for row in scene.sql("SELECT calls FROM edges", piece)) ==
+           scene.sql("SELECT sum(calls) AS n FROM spans", piece)[0]["n"] or 0, f"{piece}: edges have other calls")
+    lines = scene.lines("--limit", "0", trace=piece)
+    output = scene.sql("SELECT time FROM output", piece)
+    expect([row["time"] for row in output] == [line["ts_ns"] for line in lines if line["kind"] == "output"], f"{piece}: output {output}")
+    return note
+
+
+@case
+def pieces(scene):
+    """TRACE@FROM..TO and TRACE#TID, and both: nothing else is in the tables."""
+    scene.own(OWN)
+    seed = random.randrange(1 << 30)
+    lots, whole = random.Random(seed), scene.spans()
+    times, tids = sorted(row["start"] for row in whole), sorted({row["tid"] for row in whole})
+    expect(len(tids) > 1, "one thread")
+    for n in range(4):
+        first, last = sorted(lots.sample(times, 2))
+        piece = f"{scene.trace}@{first}ns..{last}ns" if n else f"{scene.trace}@{first}ns.."
+        compare_piece(scene, piece + (f"#{lots.choice(tids)}" if n == 3 else ""))
+    for tid in tids:
+        note = compare_piece(scene, f"{scene.trace}#{tid}")
+        rows = scene.sql("SELECT DISTINCT tid FROM events", f"{scene.trace}#{tid}")
+        expect(rows == [{"tid": tid}], str(rows))
+    both = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d FROM spans", *(f"{scene.trace}#{tid}" for tid in tids))
+    expect(both == [{"n": len(whole), "d": len(whole)}], f"{both}, {len(whole)} calls")
+    for name, status in (("@5", 2), ("@x..", 2), ("@2..1", 2), ("#7777777", 2)):
+        result = scene.execute(scene.contrail, "sql", scene.trace + name, "SELECT 1")
+        expect(result.returncode == status and result.stderr.count("\n") == 1 and not result.stdout, str(result))
+    return note
 
 
 ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SELECT name, calls, total, self, p99 FROM functions "

@@ -43,8 +43,12 @@ struct ct_sql; /* opaque */
 /* *out goes to ct_sql_close. */
 int ct_sql_open(const struct ct_sql_options *options, struct ct_sql **out, struct ct_diag *diag);
 void ct_sql_close(struct ct_sql *sql); /* accepts NULL */
-/* One more trace, with the processes that were followed from its own; at most 64. As ct_trace_open. */
-int ct_sql_add(struct ct_sql *sql, const char *dir, struct ct_diag *diag);
+/*
+ * One more trace, with the processes that were followed from its own; at most 64. DIR, or a piece or a thread of it as
+ * of struct ct_trace_form (filter.h): what is not in it is in no table. CT_EINVAL: the piece makes no sense; CT_ERANGE:
+ * there is no such thread; and as ct_trace_open. After an error the database is to be closed.
+ */
+int ct_sql_add(struct ct_sql *sql, const char *name, struct ct_diag *diag);
 
 struct ct_sql_result {
   size_t struct_size;

@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/view.h"
 
+#include <contrail/filter.h>
 #include <contrail/sql.h>
 
 #include <editline/readline.h>
@@ -189,18 +190,45 @@ run_input(void)
 
 /* ---- the command ---- */
 
+/* A directory, or a piece or a thread of one: DIR@FROM..TO, DIR#TID. */
 static bool
 is_trace(const char *name)
 {
+  struct ct_trace_form form = {.struct_size = sizeof(form)};
   struct stat st;
-  return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+  if (ct_trace_form_parse(name, &form, NULL) != CT_OK) {
+    return strpbrk(name, " \n;()'") == NULL;
+  }
+  const char *directory = form.directory[0] != '\0' ? form.directory : CT_DEFAULT_TRACE;
+  bool is = stat(directory, &st) == 0 && S_ISDIR(st.st_mode);
+  ct_trace_form_free(&form);
+  return is;
+}
+
+static int
+add_trace(const char *name)
+{
+  char own[PATH_MAX];
+  struct ct_diag diag = {""};
+  if (name[0] == '@' || name[0] == '#') {
+    snprintf(own, sizeof(own), "%s%.1000s", CT_DEFAULT_TRACE, name);
+    name = own;
+  }
+  int code = ct_sql_add(database, name, &diag);
+  if (code == CT_EINVAL) {
+    return ct_usage_error(&ct_command_sql, "%s", diag.text);
+  }
+  if (code != CT_OK) {
+    ct_command_failed(&ct_command_sql, "%s", diag.text);
+    return code == CT_ERANGE ? CT_EXIT_USAGE : CT_EXIT_FAILED;
+  }
+  return CT_EXIT_OK;
 }
 
 /* All operands but a last one that is no directory are traces; that is the query, if there is one. */
 static int
 add_traces(int argc, char **argv, const char **query)
 {
-  struct ct_diag diag = {""};
   int end = argc;
   *query = NULL;
   if (argc - optind > 1 && !is_trace(argv[argc - 1])) {
@@ -209,15 +237,13 @@ add_traces(int argc, char **argv, const char **query)
     *query = argv[--end];
   }
   if (end == optind) {
-    return ct_sql_add(database, CT_DEFAULT_TRACE, &diag) == 0 ? CT_EXIT_OK
-                                                              : ct_command_failed(&ct_command_sql, "%s", diag.text);
+    return add_trace(CT_DEFAULT_TRACE);
   }
-  for (int i = optind; i < end; i++) {
-    if (ct_sql_add(database, argv[i], &diag) != 0) {
-      return ct_command_failed(&ct_command_sql, "%s", diag.text);
-    }
+  int code = CT_EXIT_OK;
+  for (int i = optind; i < end && code == CT_EXIT_OK; i++) {
+    code = add_trace(argv[i]);
   }
-  return CT_EXIT_OK;
+  return code;
 }
 
 static int
@@ -266,6 +292,7 @@ const struct ct_command ct_command_sql = {
     .synopsis = "[OPTION]... [TRACE]... ['QUERY']",
     .about = "Tables of the traces (default " CT_DEFAULT_TRACE ") and of the processes that were followed, for\n"
              "SQLite's SQL: spans, functions, edges, threads, events and more (docs/sql.md). Times are in ns.\n"
+             "TRACE@FROM..TO and TRACE#TID are a piece and a thread of one.\n"
              "Without a query it asks for them on a terminal, and else reads them from standard input. Nothing\n"
              "is written.\n",
     .options = options,

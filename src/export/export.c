@@ -45,18 +45,6 @@ ct_export_write(struct ct_trace *trace, const struct ct_export_options *given, s
   return ct_fail(diag, CT_EINVAL, "there is no format '%.64s'", options.format != NULL ? options.format : "");
 }
 
-/* The same piece of a child: its clock is another. */
-static int
-set_child_range(const struct ct_trace *parent, struct ct_trace *child)
-{
-  uint64_t from, to;
-  if (!ct_trace_range(parent, &from, &to)) {
-    return CT_OK;
-  }
-  return ct_trace_set_range(child, from == 0 ? 0 : ct_trace_tsc(child, ct_trace_ns(parent, from)),
-                            to == UINT64_MAX ? to : ct_trace_tsc(child, ct_trace_ns(parent, to)));
-}
-
 int
 ct_export_open_child(const struct ct_trace *parent, const json_t *child, struct ct_trace **out)
 {
@@ -68,7 +56,7 @@ ct_export_open_child(const struct ct_trace *parent, const json_t *child, struct 
       ct_trace_open(path, &trace, NULL) != CT_OK) {
     return CT_ENOENT;
   }
-  int err = set_child_range(parent, trace);
+  int err = ct_trace_set_same_range(trace, parent);
   if (err != CT_OK) {
     ct_trace_close(trace);
     return err;

@@ -22,6 +22,7 @@ enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
 #define LONG_SHARE 100u        /* too many: more than this part of the trace's bytes ... */
 #define LONG_FREE  (32u << 10) /* ... and this together, ... */
 #define LONG_STEP  (8u << 10)  /* of which so many have come since the duration was raised */
+#define LONG_MOST  (1u << 20)  /* of one granule: a longer duration after each so many, for it may be the only one */
 
 struct function_sum {
   uint64_t calls, self_ticks, total_ticks, max_ticks;
@@ -59,6 +60,7 @@ struct reading {
   struct ct_index_sums *sums; /* the granule in hand goes to these */
   struct ct_granule granule;
   struct ct_span_bytes long_spans;
+  uint64_t long_most;     /* bytes of these at which a longer duration is asked for */
   uint64_t begin_ordinal; /* of the granule in hand */
   uint64_t events_before;
   uint64_t per_block; /* bytes of functions and long spans, of the granule before, a block of it */
@@ -228,6 +230,10 @@ add_span(struct reading *r, const struct ct_span *span)
   }
   if (CT_UNLIKELY(duration >= r->thread->long_ticks) && code == 0) {
     code = put_long(r, span);
+    if (r->long_spans.size >= r->long_most && r->thread->long_ticks < UINT64_MAX / 4) {
+      r->thread->long_ticks *= 2;
+      r->long_most += LONG_MOST;
+    }
   }
   uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
   return code != 0 ? code : ct_edges_add(&r->sums->edges, span->caller_fn, span->fn, calls, duration, span->self_ticks);
@@ -382,6 +388,7 @@ begin_granule(struct reading *r, uint64_t offset)
   r->granule = (struct ct_granule){.offset = offset, .least_depth = UINT32_MAX};
   r->granule.first_ordinal = r->begin_ordinal = ct_spans_next_ordinal(r->spans);
   r->granule.first_tsc = r->granule.last_tsc = ct_spans_last_tsc(r->spans);
+  r->long_most = LONG_MOST;
 }
 
 static void
@@ -412,6 +419,24 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
     code = end_granule(r, state, end_offset);
   }
   note_end(r);
+  return code;
+}
+
+/* A piece of the stream (ct_trace_set_range) is one granule: it begins where no block does. */
+static int
+read_piece(struct reading *r, uint32_t number)
+{
+  struct ct_block_place places[CT_GRANULE_BLOCKS_MAX];
+  struct ct_span_bytes state = {0};
+  uint64_t end = CT_FIRST_BLOCK_OFFSET;
+  size_t count = r->worker->job->is_complete ? 0 : 1;
+  while (count != 0) {
+    ct_trace_block_places(r->worker->job->index->trace, number, end, places, CT_GRANULE_BLOCKS_MAX, &count);
+    end = file_end(places, count, end);
+  }
+  begin_granule(r, CT_FIRST_BLOCK_OFFSET);
+  int code = read_rest(r, &state, end, 0);
+  free(state.data);
   return code;
 }
 
@@ -498,7 +523,7 @@ build_thread(struct worker *worker, uint32_t number)
 {
   struct ct_index *index = worker->job->index;
   struct reading r = {.worker = worker, .thread = &index->threads[number], .block_bytes = 8192};
-  if (r.thread->is_whole) {
+  if (r.thread->is_whole || r.thread->is_out) {
     return 0;
   }
   if (r.thread->end_offset == 0) {
@@ -513,7 +538,7 @@ build_thread(struct worker *worker, uint32_t number)
     code = ct_spans_open(index->trace, number, CT_TIME_WALL, &r.spans, &worker->diag);
   }
   if (code == 0) {
-    code = read_thread(&r, number);
+    code = ct_trace_has_range(index->trace) ? read_piece(&r, number) : read_thread(&r, number);
     for (uint32_t i = 0; i < worker->kept.stats.touched_count && ct_trace_has_bounds(index->trace); i++) {
       uint32_t fn = worker->kept.stats.touched[i];
       worker->kept.stats.off[fn] += ct_spans_off_at_most(r.spans, fn);
@@ -639,7 +664,8 @@ ct_index_build(struct ct_index *index, unsigned workers, const struct ct_view_pr
   }
   for (uint32_t i = 0; i < index->thread_count; i++) {
     uint64_t bytes = ct_trace_thread(index->trace, i)->file_bytes, have = index->threads[i].end_offset;
-    sized[i] = (struct sized_thread){index->threads[i].is_whole || bytes < have ? 0 : bytes - have, i};
+    bool is_done = index->threads[i].is_whole || index->threads[i].is_out;
+    sized[i] = (struct sized_thread){is_done || bytes < have ? 0 : bytes - have, i};
     job.total_bytes += sized[i].bytes;
   }
   qsort(sized, index->thread_count, sizeof(*sized), compare_sizes);

@@ -36,6 +36,10 @@ ct_index_close(struct ct_index *index)
 static int
 load(struct ct_index *index, struct ct_index_sums *kept)
 {
+  if (index->is_piece) {
+    index->origin = CT_INDEX_BUILT;
+    return 0;
+  }
   int code = ct_index_load(index, kept);
   index->origin = code == 0 ? CT_INDEX_FROM_FILE : code == CT_ENOENT ? CT_INDEX_BUILT : CT_INDEX_REBUILT;
   if (code != 0) {
@@ -50,7 +54,7 @@ static bool
 is_all_there(const struct ct_index *index)
 {
   for (uint32_t i = 0; i < index->thread_count; i++) {
-    if (!index->threads[i].is_whole) {
+    if (!index->threads[i].is_whole && !index->threads[i].is_out) {
       return false;
     }
   }
@@ -99,7 +103,7 @@ extend(struct ct_index *index, unsigned workers, const struct ct_view_progress *
   if (index->origin == CT_INDEX_FROM_FILE) {
     index->origin = CT_INDEX_EXTENDED;
   }
-  if (is_worth_writing(index, before)) {
+  if (!index->is_piece && is_worth_writing(index, before)) {
     ct_index_store(index, kept);
   }
   if (ct_stats_merge(&kept->stats, &tail.stats) != 0 || ct_edges_merge(&kept->edges, &tail.edges) != 0) {
@@ -140,8 +144,8 @@ free_kept:
 }
 
 static int
-open_index(struct ct_trace *trace, bool only_present, unsigned workers, const struct ct_view_progress *progress,
-           struct ct_index **out, struct ct_diag *diag)
+open_index(struct ct_trace *trace, const uint8_t *threads, bool only_present, unsigned workers,
+           const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
 {
   struct ct_index *index = calloc(1, sizeof(*index));
   uint32_t count = ct_trace_thread_count(trace);
@@ -154,6 +158,10 @@ open_index(struct ct_trace *trace, bool only_present, unsigned workers, const st
   }
   index->trace = trace;
   index->thread_count = count;
+  index->is_piece = threads != NULL || ct_trace_has_range(trace);
+  for (uint32_t i = 0; i < count; i++) {
+    index->threads[i].is_out = threads != NULL && threads[i] == 0;
+  }
   int code = complete(index, only_present, workers, progress, diag);
   if (code != 0) {
     ct_index_close(index);
@@ -167,14 +175,21 @@ int
 ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress, struct ct_index **out,
               struct ct_diag *diag)
 {
-  return open_index(trace, false, workers, progress, out, diag);
+  return open_index(trace, NULL, false, workers, progress, out, diag);
+}
+
+int
+ct_index_open_piece(struct ct_trace *trace, const uint8_t *threads, unsigned workers,
+                    const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag)
+{
+  return open_index(trace, threads, false, workers, progress, out, diag);
 }
 
 int
 ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                       struct ct_index **out, struct ct_diag *diag)
 {
-  return open_index(trace, true, workers, progress, out, diag);
+  return open_index(trace, NULL, true, workers, progress, out, diag);
 }
 
 enum ct_index_origin

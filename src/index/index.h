@@ -40,6 +40,12 @@ int ct_index_open(struct ct_trace *trace, unsigned workers, const struct ct_view
  */
 int ct_index_open_present(struct ct_trace *trace, unsigned workers, const struct ct_view_progress *progress,
                           struct ct_index **out, struct ct_diag *diag);
+/*
+ * Likewise of a part of the trace: of threads that have a byte that is not 0 (NULL: of all), in the range that the
+ * trace has (ct_trace_set_range). Its file has no part in that, but where it is the whole trace that is asked for.
+ */
+int ct_index_open_piece(struct ct_trace *trace, const uint8_t *threads, unsigned workers,
+                        const struct ct_view_progress *progress, struct ct_index **out, struct ct_diag *diag);
 void ct_index_close(struct ct_index *index); /* accepts NULL */
 
 enum ct_index_origin {
@@ -77,6 +83,7 @@ void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct 
 struct ct_scan_filter {
   bool has_thread, has_id, has_parent;
   uint32_t thread;               /* place in the list */
+  const uint8_t *threads;        /* a byte for each thread, 0: not these; NULL: all */
   uint64_t ordinal;              /* has_id: this one of that thread */
   uint64_t parent_ordinal;       /* has_parent: these inside that one, of that thread; CT_NO_ORDINAL: those in none */
   const uint8_t *functions;      /* a byte for each function (and one for all other ids), 0: not these; NULL: all */

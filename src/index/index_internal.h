@@ -76,6 +76,7 @@ struct ct_index_thread {
   uint64_t spans, events, lost;
   uint64_t kept_spans;
   bool is_damaged;
+  bool is_out; /* not asked about */
 };
 
 struct ct_edge_table {
@@ -92,6 +93,7 @@ struct ct_index {
   struct ct_index_edge *edge_list;
   size_t edge_count;
   enum ct_index_origin origin;
+  bool is_piece; /* of the trace: it is none of its file */
   uint64_t file_bytes;
   uint8_t *file; /* as it was read; parts lie in it until they grow */
 };

@@ -283,7 +283,8 @@ find_targets(struct ct_scan *scan)
 {
   const struct ct_scan_filter *f = &scan->filter;
   int code = 0;
-  if ((f->has_id || f->has_parent || f->has_thread) && f->thread >= scan->index->thread_count) {
+  bool is_one = f->has_id || f->has_parent || f->has_thread;
+  if (is_one && (f->thread >= scan->index->thread_count || (f->threads != NULL && f->threads[f->thread] == 0))) {
     return 0;
   }
   if (f->has_id) {
@@ -294,7 +295,7 @@ find_targets(struct ct_scan *scan)
     code = target_thread(scan, f->thread);
   } else {
     for (uint32_t i = 0; i < scan->index->thread_count && code == 0; i++) {
-      code = target_thread(scan, i);
+      code = f->threads == NULL || f->threads[i] != 0 ? target_thread(scan, i) : 0;
     }
   }
   if (code == 0 && f->longest != 0) {

@@ -92,7 +92,8 @@ find_event(struct events_cursor *c)
       c->thread = 0;
       continue;
     }
-    if (c->wanted_thread >= 0 && (uint64_t)c->wanted_thread != source->thread_base + c->thread) {
+    if (!ct_sql_has_thread(source, c->thread) ||
+        (c->wanted_thread >= 0 && (uint64_t)c->wanted_thread != source->thread_base + c->thread)) {
       c->thread++;
       continue;
     }

@@ -81,7 +81,19 @@ rows_close(sqlite3_vtab_cursor *cursor)
   return SQLITE_OK;
 }
 
-/* At the first row of the next source that has any, from cursor->source on. */
+/* Passes over rows that are not shown. */
+static void
+find_row(struct rows_cursor *cursor)
+{
+  struct rows_table *table = table_of(&cursor->base);
+  struct ct_sql_source *source = &table->base.sql->sources[cursor->source];
+  while (table->rows->has != NULL && cursor->row < cursor->count && !table->rows->has(source, cursor->row)) {
+    cursor->row++;
+    cursor->rowid++;
+  }
+}
+
+/* At the first row of the next source that has any, from cursor->source on; of all of them for one that is chosen. */
 static int
 find_source(struct rows_cursor *cursor)
 {
@@ -93,7 +105,10 @@ find_source(struct rows_cursor *cursor)
     }
     cursor->count = (uint64_t)count;
     cursor->row = 0;
-    if (count != 0) {
+    if (!cursor->single) {
+      find_row(cursor);
+    }
+    if (cursor->row < cursor->count) {
       return SQLITE_OK;
     }
   }
@@ -128,6 +143,10 @@ rows_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc, sql
     }
   }
   cursor->row = rest;
+  const struct ct_sql_rows *rows = table_of(base)->rows;
+  if (cursor->source < sql->source_count && rows->has != NULL && !rows->has(&sql->sources[cursor->source], rest)) {
+    cursor->source = sql->source_count;
+  }
   return SQLITE_OK;
 }
 
@@ -140,7 +159,9 @@ rows_next(sqlite3_vtab_cursor *base)
     cursor->source = table_of(base)->base.sql->source_count;
     return SQLITE_OK;
   }
-  if (++cursor->row < cursor->count) {
+  cursor->row++;
+  find_row(cursor);
+  if (cursor->row < cursor->count) {
     return SQLITE_OK;
   }
   cursor->source++;

@@ -347,6 +347,7 @@ begin_source(struct spans_cursor *c, bool *begun)
     }
     filter.functions = c->functions;
   }
+  filter.threads = source->threads;
   filter.start_from = c->has_start_from ? tsc_of(source, c->start_from) : 0;
   filter.start_to = c->has_start_to ? tsc_of(source, c->start_to) + 32 : UINT64_MAX;
   filter.end_from = c->has_end_from ? tsc_of(source, c->end_from) : 0;

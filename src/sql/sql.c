@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/sized.h"
 
+#include <contrail/filter.h>
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,15 +40,60 @@ ct_sql_time(const struct ct_sql_source *source, uint64_t tsc)
   return (int64_t)(ct_trace_ns(source->trace, tsc) - source->start_ns);
 }
 
+static struct ct_index *
+open_index(struct ct_sql *sql, struct ct_sql_source *source, const uint8_t *threads, struct ct_index **index)
+{
+  if (*index == NULL && ct_index_open_piece(source->trace, threads, sql->options.workers, &sql->options.progress, index,
+                                            &sql->diag) != 0) {
+    *index = NULL;
+  }
+  sql->index_rebuilt |= *index != NULL && ct_index_origin(*index) == CT_INDEX_REBUILT;
+  return *index;
+}
+
+/* That of the trace's file has all threads, and those that are not asked about are left out when it is read. */
 struct ct_index *
 ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source)
 {
-  if (source->index == NULL &&
-      ct_index_open(source->trace, sql->options.workers, &sql->options.progress, &source->index, &sql->diag) != 0) {
-    source->index = NULL;
+  return open_index(sql, source, ct_trace_has_range(source->trace) ? source->threads : NULL, &source->index);
+}
+
+struct ct_index *
+ct_sql_sums(struct ct_sql *sql, struct ct_sql_source *source)
+{
+  return source->threads == NULL || ct_trace_has_range(source->trace)
+             ? ct_sql_index(sql, source)
+             : open_index(sql, source, source->threads, &source->sums);
+}
+
+bool
+ct_sql_has_thread(const struct ct_sql_source *source, uint32_t thread)
+{
+  return source->threads == NULL || source->threads[thread] != 0;
+}
+
+bool
+ct_sql_is_piece(const struct ct_sql_source *source)
+{
+  return source->threads != NULL || ct_trace_has_range(source->trace);
+}
+
+/* Of DIR#TID: only threads with that number. found: one of the traces' has one. */
+static int
+choose_threads(struct ct_sql_source *source, const struct ct_trace_form *form, bool *found)
+{
+  uint32_t count = ct_trace_thread_count(source->trace);
+  if (form->has_tid) {
+    source->threads = calloc((size_t)count + 1, 1);
+    if (source->threads == NULL) {
+      return CT_ENOMEM;
+    }
   }
-  sql->index_rebuilt |= source->index != NULL && ct_index_origin(source->index) == CT_INDEX_REBUILT;
-  return source->index;
+  for (uint32_t i = 0; i < count && form->has_tid; i++) {
+    source->threads[i] = ct_trace_thread(source->trace, i)->tid == form->tid;
+    *found |= source->threads[i] != 0;
+  }
+  return 0;
 }
 
 static int
@@ -97,6 +144,9 @@ add_children(struct ct_sql *sql, const struct ct_trace *first, struct ct_diag *d
       continue;
     }
     int code = add_source(sql, trace, (uint32_t)i + 1, start_ns, diag);
+    if (code == 0 && ct_trace_set_same_range(trace, first) != 0) {
+      code = ct_fail(diag, CT_ENOMEM, "out of memory for a piece of %s", path);
+    }
     if (code != 0) {
       return code;
     }
@@ -104,21 +154,65 @@ add_children(struct ct_sql *sql, const struct ct_trace *first, struct ct_diag *d
   return 0;
 }
 
-int
-ct_sql_add(struct ct_sql *sql, const char *dir, struct ct_diag *diag)
+/* The piece that the form tells of; a moment that is 0 would be none. */
+static int
+set_range(struct ct_trace *trace, const struct ct_trace_form *form, struct ct_diag *diag)
+{
+  struct ct_filter filter = {.struct_size = sizeof(filter)};
+  int code = form->from != NULL ? ct_filter_parse_time(trace, form->from, &filter.from_tsc, diag) : 0;
+  if (code == 0 && form->to != NULL) {
+    code = ct_filter_parse_time(trace, form->to, &filter.to_tsc, diag);
+    filter.to_tsc += filter.to_tsc == 0;
+  }
+  if (code == 0 && filter.to_tsc != 0 && filter.from_tsc > filter.to_tsc) {
+    code = ct_fail(diag, CT_EINVAL, "the piece ends before it begins: %.100s..%.100s", form->from, form->to);
+  }
+  if (code == 0 && ct_filter_set_range(&filter, trace) != 0) {
+    code = ct_fail(diag, CT_ENOMEM, "out of memory for a piece of %s", form->directory);
+  }
+  return code;
+}
+
+static int
+add_form(struct ct_sql *sql, const struct ct_trace_form *form, struct ct_diag *diag)
 {
   struct ct_trace *trace;
-  if (sql->trace_count == TRACES_MAX) {
-    return ct_fail(diag, CT_ERANGE, "at most %d traces can be asked together", TRACES_MAX);
+  size_t first = sql->source_count;
+  int code = ct_trace_open(form->directory, &trace, diag);
+  if (code != 0) {
+    return code;
   }
-  int code = ct_trace_open(dir, &trace, diag);
+  code = add_source(sql, trace, 0, ct_trace_start_ns(trace), diag);
   if (code == 0) {
-    code = add_source(sql, trace, 0, ct_trace_start_ns(trace), diag);
+    code = set_range(trace, form, diag);
   }
   if (code == 0) {
     code = add_children(sql, trace, diag);
-    sql->trace_count++;
   }
+  bool found = !form->has_tid;
+  for (size_t i = first; i < sql->source_count && code == 0; i++) {
+    code =
+        choose_threads(&sql->sources[i], form, &found) != 0 ? ct_fail(diag, CT_ENOMEM, "out of memory for threads") : 0;
+  }
+  if (code == 0 && !found) {
+    code = ct_fail(diag, CT_ERANGE, "no thread %u in the trace; `contrail info` lists its threads", form->tid);
+  }
+  sql->trace_count++;
+  return code;
+}
+
+int
+ct_sql_add(struct ct_sql *sql, const char *name, struct ct_diag *diag)
+{
+  struct ct_trace_form form = {.struct_size = sizeof(form)};
+  if (sql->trace_count == TRACES_MAX) {
+    return ct_fail(diag, CT_ERANGE, "at most %d traces can be asked together", TRACES_MAX);
+  }
+  int code = ct_trace_form_parse(name, &form, diag);
+  if (code == 0) {
+    code = add_form(sql, &form, diag);
+  }
+  ct_trace_form_free(&form);
   return code;
 }
 
@@ -227,8 +321,10 @@ ct_sql_close(struct ct_sql *sql)
   for (size_t i = 0; i < sql->source_count; i++) {
     struct ct_sql_source *source = &sql->sources[i];
     ct_index_close(source->index);
+    ct_index_close(source->sums);
     ct_captures_free(&source->captures);
     ct_trace_close(source->trace);
+    free(source->threads);
     free(source->function_ids);
     free(source->buckets);
   }

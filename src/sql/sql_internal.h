@@ -23,8 +23,11 @@ struct ct_sql_bucket {
  */
 struct ct_sql_source {
   struct ct_trace *trace;
-  struct ct_index *index; /* NULL: not needed yet */
-  uint32_t number;        /* of the trace, and of the process in it: as in ids of spans */
+  uint8_t *threads;       /* a byte for each thread, 0: not asked about (TRACE#TID); NULL: all are */
+  struct ct_index *index; /* of the spans; NULL: not needed yet */
+  struct ct_index
+      *sums;       /* of the sums, where these are of some threads only; NULL: not needed yet, or index has them */
+  uint32_t number; /* of the trace, and of the process in it: as in ids of spans */
   uint32_t process;
   uint32_t pid;
   uint64_t start_ns; /* times are relative to this: of the trace's first process */
@@ -48,8 +51,13 @@ struct ct_sql {
   struct ct_diag diag; /* of a table that failed */
 };
 
-/* The index of a source, made when it is not there; NULL: sql->diag says why. */
+/* The index of a source's spans, made when it is not there; NULL: sql->diag says why. Asked for threads only that
+ * ct_sql_has_thread has. */
 struct ct_index *ct_sql_index(struct ct_sql *sql, struct ct_sql_source *source);
+/* Likewise that of its sums: of functions, of who called whom. */
+struct ct_index *ct_sql_sums(struct ct_sql *sql, struct ct_sql_source *source);
+bool ct_sql_has_thread(const struct ct_sql_source *source, uint32_t thread);
+bool ct_sql_is_piece(const struct ct_sql_source *source);              /* not the whole trace is asked about */
 int64_t ct_sql_time(const struct ct_sql_source *source, uint64_t tsc); /* ns since the start */
 
 /* table.c: what all virtual tables begin with. */
@@ -70,6 +78,8 @@ struct ct_sql_rows {
   /* Rows of one source, -1: sql->diag says why there are none. */
   int64_t (*count)(struct ct_sql *sql, struct ct_sql_source *source);
   void (*column)(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out);
+  /* NULL: all rows are shown; else those for which it holds, with the numbers that they have among all. */
+  bool (*has)(struct ct_sql_source *source, uint64_t row);
 };
 extern const struct ct_sql_rows ct_sql_rows_tables[]; /* tables.c; name NULL ends */
 int ct_sql_rows_register(struct ct_sql *sql);

@@ -55,9 +55,9 @@ external_id(struct ct_sql_source *source, uint32_t fn)
 
 /* calls .. p99: what the statistics have. */
 static void
-function_sum(struct ct_sql_source *source, uint32_t fn, int column, sqlite3_context *out)
+function_sum(const struct ct_index *index, struct ct_sql_source *source, uint32_t fn, int column, sqlite3_context *out)
 {
-  const struct ct_stats *stats = ct_index_stats(source->index);
+  const struct ct_stats *stats = ct_index_stats(index);
   const struct ct_fn_stats *sums = &stats->fns[fn];
   static const uint32_t permilles[] = {500, 950, 990};
   if (sums->histogram == NULL) {
@@ -103,8 +103,8 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
   uint32_t id = (uint32_t)row, line = 0;
   const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
   if (column >= 7 && column <= 14) {
-    if (ct_sql_index(sql, source) != NULL) {
-      function_sum(source, id, column, out);
+    if (ct_sql_sums(sql, source) != NULL) {
+      function_sum(ct_sql_sums(sql, source), source, id, column, out);
     }
     return;
   }
@@ -144,8 +144,29 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
 static int64_t
 count_threads(struct ct_sql *sql, struct ct_sql_source *source)
 {
-  (void)sql;
-  return ct_trace_thread_count(source->trace);
+  bool is_known = !ct_trace_has_range(source->trace) || ct_sql_index(sql, source) != NULL;
+  return is_known ? (int64_t)ct_trace_thread_count(source->trace) : -1;
+}
+
+static bool
+has_thread(struct ct_sql_source *source, uint64_t row)
+{
+  return ct_sql_has_thread(source, (uint32_t)row);
+}
+
+/* In a piece of time, what is in it. */
+static void
+count_events(const struct ct_sql_source *source, uint32_t number, uint64_t *events, uint64_t *lost)
+{
+  const struct ct_trace_thread *thread = ct_trace_thread(source->trace, number);
+  *events = thread->events;
+  *lost = thread->dropped;
+  if (ct_trace_has_range(source->trace)) {
+    struct ct_index_thread_sums sums;
+    ct_index_thread_sums(source->index, number, &sums);
+    *events = sums.events;
+    *lost = sums.lost;
+  }
 }
 
 static void
@@ -153,7 +174,8 @@ column_threads(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, i
 {
   (void)sql;
   const struct ct_trace_thread *thread = ct_trace_thread(source->trace, (uint32_t)row);
-  const uint64_t numbers[] = {0, thread->tid, 0, source->pid, thread->events, thread->dropped};
+  uint64_t numbers[] = {0, thread->tid, 0, source->pid, 0, 0};
+  count_events(source, (uint32_t)row, &numbers[4], &numbers[5]);
   if (column == 2) {
     put_text(out, thread->name);
   } else {
@@ -162,11 +184,21 @@ column_threads(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, i
 }
 
 static int64_t
-count_one(struct ct_sql *sql, struct ct_sql_source *source)
+count_processes(struct ct_sql *sql, struct ct_sql_source *source)
 {
-  (void)sql;
-  (void)source;
-  return 1;
+  return count_threads(sql, source) >= 0 ? 1 : -1;
+}
+
+/* Of a piece: what its threads lost in it. */
+static uint64_t
+lost_in_piece(const struct ct_sql_source *source)
+{
+  uint64_t all = 0, events, lost;
+  for (uint32_t i = 0; i < ct_trace_thread_count(source->trace); i++) {
+    count_events(source, i, &events, &lost);
+    all += ct_sql_has_thread(source, i) ? lost : 0;
+  }
+  return all;
 }
 
 static void
@@ -200,7 +232,9 @@ column_processes(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
     break;
   case 2:
   case 8:
-    if (json_is_integer(json_object_get(manifest, keys[column]))) {
+    if (column == 8 && ct_sql_is_piece(source)) {
+      put_number(out, lost_in_piece(source));
+    } else if (json_is_integer(json_object_get(manifest, keys[column]))) {
       put_number(out, ct_json_get(manifest, keys[column]));
     }
     break;
@@ -258,15 +292,15 @@ static int64_t
 count_edges(struct ct_sql *sql, struct ct_sql_source *source)
 {
   const struct ct_index_edge *edges;
-  return ct_sql_index(sql, source) != NULL ? (int64_t)ct_index_edges(source->index, &edges) : -1;
+  const struct ct_index *sums = ct_sql_sums(sql, source);
+  return sums != NULL ? (int64_t)ct_index_edges(sums, &edges) : -1;
 }
 
 static void
 column_edges(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
-  (void)sql;
   const struct ct_index_edge *edges;
-  ct_index_edges(source->index, &edges);
+  ct_index_edges(ct_sql_sums(sql, source), &edges); /* count_edges has it */
   const struct ct_index_edge *edge = &edges[row];
   uint32_t id = column == 1 || column == 3 ? edge->caller : edge->fn;
   const struct ct_trace_function *fn = ct_trace_function(source->trace, id);
@@ -322,10 +356,11 @@ add_bucket(void *arg, unsigned number, uint64_t count)
 static int64_t
 count_buckets(struct ct_sql *sql, struct ct_sql_source *source)
 {
-  if (ct_sql_index(sql, source) == NULL) {
+  const struct ct_index *sums = ct_sql_sums(sql, source);
+  if (sums == NULL) {
     return -1;
   }
-  const struct ct_stats *stats = ct_index_stats(source->index);
+  const struct ct_stats *stats = ct_index_stats(sums);
   uint64_t count = 0;
   for (uint32_t i = 0; i < stats->touched_count && source->buckets == NULL; i++) {
     ct_histogram_each(stats->fns[stats->touched[i]].histogram, count_bucket, &count);
@@ -378,6 +413,16 @@ count_windows(struct ct_sql *sql, struct ct_sql_source *source)
   return (int64_t)ct_trace_window_count(source->trace);
 }
 
+/* Those that reach into the piece. */
+static bool
+has_window(struct ct_sql_source *source, uint64_t row)
+{
+  struct ct_trace_window window;
+  uint64_t from, to;
+  return !ct_trace_range(source->trace, &from, &to) || !ct_trace_window(source->trace, row, &window) ||
+         (window.begin_tsc <= to && window.end_tsc >= from);
+}
+
 static void
 column_windows(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
@@ -427,6 +472,23 @@ count_output(struct ct_sql *sql, struct ct_sql_source *source)
   return (int64_t)captures_of(source)->count;
 }
 
+/* A thread with this tid is asked about. */
+static bool
+has_tid(const struct ct_sql_source *source, uint32_t tid)
+{
+  bool has = source->threads == NULL;
+  for (uint32_t i = 0; !has && i < ct_trace_thread_count(source->trace); i++) {
+    has = source->threads[i] != 0 && ct_trace_thread(source->trace, i)->tid == tid;
+  }
+  return has;
+}
+
+static bool
+has_output(struct ct_sql_source *source, uint64_t row)
+{
+  return has_tid(source, source->captures.items[row].tid);
+}
+
 static void
 column_output(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out)
 {
@@ -458,7 +520,9 @@ static int64_t
 count_crash(struct ct_sql *sql, struct ct_sql_source *source)
 {
   (void)sql;
-  return ct_trace_crash(source->trace) != NULL;
+  const json_t *crash = ct_trace_crash(source->trace);
+  return crash != NULL && ct_trace_in_range(source->trace, ct_json_get(crash, "tsc")) &&
+         has_tid(source, (uint32_t)ct_json_get(crash, "tid"));
 }
 
 static void
@@ -486,11 +550,11 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
      "total INTEGER, self INTEGER, min INTEGER, max INTEGER, p50 INTEGER, p95 INTEGER, p99 INTEGER, process INTEGER",
      count_functions, column_functions},
     {"threads", "id INTEGER, tid INTEGER, name TEXT, process INTEGER, events INTEGER, lost INTEGER", count_threads,
-     column_threads},
+     column_threads, has_thread},
     {"processes",
      "id INTEGER, pid INTEGER, parent INTEGER, command TEXT, trace INTEGER, path TEXT, status INTEGER, signal INTEGER, "
      "lost INTEGER",
-     count_one, column_processes},
+     count_processes, column_processes},
     {"modules", "id INTEGER, name TEXT, path TEXT, build_id TEXT, base INTEGER, process INTEGER", count_modules,
      column_modules},
     {"edges",
@@ -501,9 +565,9 @@ const struct ct_sql_rows ct_sql_rows_tables[] = {
      count_buckets, column_histogram},
     {"windows",
      "id INTEGER, number INTEGER, start INTEGER, \"end\" INTEGER, marks INTEGER, reason TEXT, process INTEGER",
-     count_windows, column_windows},
+     count_windows, column_windows, has_window},
     {"output", "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, fd INTEGER, bytes INTEGER, text TEXT",
-     count_output, column_output},
+     count_output, column_output, has_output},
     {"crash",
      "id INTEGER, time INTEGER, tid INTEGER, process INTEGER, signal INTEGER, name TEXT, meaning TEXT, address TEXT",
      count_crash, column_crash},

@@ -23,6 +23,9 @@ const json_t *ct_trace_stacks(const struct ct_trace *trace);
 int ct_trace_dir_fd(const struct ct_trace *trace);
 /* The range that was set, in ticks; false: none was. */
 bool ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_tsc);
+/* The same piece of time as of another trace of its family, whose clock is another; none if that has none. 0 or
+ * CT_ENOMEM. */
+int ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other);
 /* Its format is another than ours (ATF V2): there are no blocks of it. */
 bool ct_trace_is_atf(const struct ct_trace *trace);
 

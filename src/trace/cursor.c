@@ -695,6 +695,8 @@ ct_cursor_rewind(struct ct_cursor *c)
   c->damage_passed = c->begins_late = c->sought = c->header_seen = c->after_range = false;
   c->resync = true;
   c->before_range = c->trace->has_range;
+  c->enters_range = false;
+  c->stacks_entered = 0;
   c->lost = 0;
   c->op = c->header.ops = 0;
   c->context = 0;

@@ -48,6 +48,17 @@ ct_trace_range(const struct ct_trace *trace, uint64_t *from_tsc, uint64_t *to_ts
   return trace->has_range;
 }
 
+int
+ct_trace_set_same_range(struct ct_trace *trace, const struct ct_trace *other)
+{
+  uint64_t from, to;
+  if (!ct_trace_range(other, &from, &to)) {
+    return CT_OK;
+  }
+  return ct_trace_set_range(trace, from == 0 ? 0 : ct_trace_tsc(trace, ct_trace_ns(other, from)),
+                            to == UINT64_MAX ? to : ct_trace_tsc(trace, ct_trace_ns(other, to)));
+}
+
 bool
 ct_trace_is_cut(const struct ct_trace *trace, uint32_t thread)
 {

@@ -25,7 +25,7 @@ ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}
 ALLOWED["export"] = {"base", "trace", "span", "views"}  # nothing points back
-ALLOWED["sql"] = {"base", "trace", "span", "index", "export"}
+ALLOWED["sql"] = {"base", "trace", "span", "index", "views", "export"}
 ALLOWED["cli"] = {"base", "plan", "select", "trace", "record", "control", "span", "views", "export", "sql"}  # their public headers only
 ALLOWED["control"] = {"base", "plan", "select", "record"}
 for layer in ("record", "process"):
