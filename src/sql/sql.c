@@ -20,9 +20,6 @@ enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64 };
 static const char *const views[] = {
     "CREATE TEMP VIEW long_spans AS SELECT * FROM spans WHERE duration >= 10000",
     "CREATE TEMP VIEW open_frames AS SELECT * FROM spans WHERE flags = 'unfinished'",
-    "CREATE TEMP VIEW \"values\" AS SELECT thread, tid, process, time, function, function_id, depth, "
-    "CASE reason WHEN 1 THEN 'argument 1' WHEN 2 THEN 'argument 2' ELSE 'result' END AS name, value FROM events "
-    "WHERE type = 'value' AND reason <= 3",
     "CREATE TEMP VIEW lost AS SELECT thread, tid, process, time, value AS events FROM events WHERE type = 'lost'",
     /* for those who come from Perfetto */
     "CREATE TEMP VIEW slice AS SELECT id, start AS ts, duration AS dur, thread AS track_id, function AS name, depth, "
@@ -258,13 +255,13 @@ look_at_clock(void *arg)
 static int
 connect_tables(sqlite3 *db)
 {
-  static const char *const read_out[] = {"spans", "events"};
+  static const char *const read_out[] = {"spans", "events", "values"};
   char text[64];
   int code = SQLITE_OK;
   size_t rows = 0, others = sizeof(read_out) / sizeof(read_out[0]);
   for (size_t i = 0; code == SQLITE_OK && (i < others || ct_sql_rows_tables[rows].name != NULL); i++) {
     sqlite3_stmt *statement = NULL;
-    snprintf(text, sizeof(text), "SELECT * FROM %s", i < others ? read_out[i] : ct_sql_rows_tables[rows++].name);
+    snprintf(text, sizeof(text), "SELECT * FROM \"%s\"", i < others ? read_out[i] : ct_sql_rows_tables[rows++].name);
     code = sqlite3_prepare_v2(db, text, -1, &statement, NULL);
     sqlite3_finalize(statement);
   }
@@ -277,7 +274,8 @@ set_up(struct ct_sql *sql)
   if (sqlite3_open_v2(":memory:", &sql->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
           SQLITE_OK ||
       ct_sql_rows_register(sql) != 0 || ct_sql_spans_register(sql) != 0 || ct_sql_events_register(sql) != 0 ||
-      ct_sql_functions_register(sql->db) != 0 || connect_tables(sql->db) != SQLITE_OK) {
+      ct_sql_values_register(sql) != 0 || ct_sql_functions_register(sql->db) != 0 ||
+      connect_tables(sql->db) != SQLITE_OK) {
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
@@ -325,6 +323,7 @@ ct_sql_close(struct ct_sql *sql)
     ct_captures_free(&source->captures);
     ct_trace_close(source->trace);
     free(source->threads);
+    free(source->blocks);
     free(source->function_ids);
     free(source->buckets);
   }

@@ -17,6 +17,11 @@ struct ct_sql_bucket {
   unsigned number;
 };
 
+struct ct_sql_block {
+  uint32_t thread;
+  struct ct_block_info info;
+};
+
 /*
  * One process of one trace. Rows of a table stand source after source: those of a source have the numbers from its base
  * on. So an id of a function or thread is its number in the trace plus the base, which is 0 for the first source.
@@ -35,6 +40,9 @@ struct ct_sql_source {
   uint64_t *function_ids;        /* module << 32 | symbol; NULL: not needed yet */
   struct ct_sql_bucket *buckets; /* NULL: not needed yet */
   uint64_t bucket_count;
+  struct ct_sql_block *blocks;
+  size_t block_count;
+  bool has_blocks;
   bool has_captures; /* captures was looked for */
   struct ct_captures captures;
 };
@@ -89,6 +97,12 @@ int ct_sql_spans_register(struct ct_sql *sql);
 extern const char *const ct_sql_spans_columns;
 int ct_sql_events_register(struct ct_sql *sql);
 extern const char *const ct_sql_events_columns;
+/* blocks.c: of struct ct_sql_rows */
+int64_t ct_sql_count_blocks(struct ct_sql *sql, struct ct_sql_source *source);
+void ct_sql_column_blocks(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column,
+                          sqlite3_context *out);
+/* values.c */
+int ct_sql_values_register(struct ct_sql *sql);
 
 /* functions.c: SQL functions duration(ns), demangle(name), percentile(x, p). */
 int ct_sql_functions_register(sqlite3 *db);

@@ -101,6 +101,25 @@ void ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64
 #define CT_FIRST_BLOCK_OFFSET 64 /* after the file's header */
 
 /*
+ * All blocks of a thread that reach into the trace's range, by their headers: what is damaged is passed over as far as
+ * the next file. *list is to be freed. 0 or CT_ENOMEM.
+ */
+struct ct_block_info {
+  uint64_t first_event; /* calls and returns before it */
+  uint64_t lost;        /* events, in it */
+  uint64_t first_tsc, last_tsc;
+  uint32_t number;
+  uint32_t events; /* calls and returns */
+  uint32_t bytes;  /* in the file, with its header */
+  uint32_t piece;  /* of the thread's files (--max-size); 0: there is one file */
+};
+int ct_trace_blocks(const struct ct_trace *trace, uint32_t thread, struct ct_block_info **list, size_t *count);
+enum { CT_BLOCK_INFO_NAME_BYTES = 64 };
+/* The file that it is in, in the trace's directory. */
+void ct_trace_block_name(const struct ct_trace *trace, uint32_t thread, const struct ct_block_info *block,
+                         char out[CT_BLOCK_INFO_NAME_BYTES]);
+
+/*
  * The next events in order, as a batch in the cursor's own storage, valid until the
  * next call: *events and the number of them (0 at the end; see ct_cursor_state). Not to be mixed with
  * ct_cursor_next_event.
