@@ -144,7 +144,8 @@ ask(void)
     read_history(path);
   }
   rl_attempted_completion_function = complete_word;
-  fputs("Tables: spans events functions threads processes modules edges histogram windows output crash. Ctrl-D ends.\n",
+  fputs("Tables: spans events functions threads processes modules edges histogram blocks values windows output crash.\n"
+        "Ctrl-D ends.\n",
         stderr);
   while ((line = readline(length == 0 ? "sql> " : "...> ")) != NULL) {
     size_t bytes = strlen(line);

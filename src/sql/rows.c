@@ -48,12 +48,12 @@ rows_connect(sqlite3 *db, void *aux, int argc, const char *const *argv, sqlite3_
 static int
 rows_best(sqlite3_vtab *table, sqlite3_index_info *info)
 {
-  (void)table;
+  int same = ((const struct rows_table *)table)->rows->same;
   info->estimatedCost = 100000;
   info->estimatedRows = 10000;
   for (int i = 0; i < info->nConstraint; i++) {
     if (info->aConstraint[i].usable && info->aConstraint[i].op == SQLITE_INDEX_CONSTRAINT_EQ &&
-        info->aConstraint[i].iColumn <= 0) {
+        (info->aConstraint[i].iColumn <= 0 || info->aConstraint[i].iColumn == same)) {
       info->aConstraintUsage[i].argvIndex = 1;
       info->idxNum = 1;
       info->estimatedCost = 1;

@@ -383,12 +383,15 @@ const char *
 ct_sql_word(size_t n)
 {
   static const char *const words[] = {
-      "spans",   "events", "functions",  "threads", "processes",   "modules",       "edges",    "histogram", "windows",
-      "output",  "crash",  "long_spans", "lost",    "open_frames", "values",        "slice",    "thread",    "track",
-      "process", "id",     "parent_id",  "tid",     "function",    "function_id",   "module",   "caller",    "callee",
-      "start",   "end",    "duration",   "self",    "off",         "depth",         "reason",   "stack",     "calls",
-      "flags",   "name",   "raw_name",   "file",    "line",        "total",         "min",      "max",       "p50",
-      "p95",     "p99",    "time",       "type",    "value",       "text",          "SELECT",   "FROM",      "WHERE",
-      "GROUP",   "ORDER",  "LIMIT",      "JOIN",    "percentile",  "duration_text", "demangle", NULL};
+      "spans",     "events",   "functions",   "threads",       "processes",  "modules", "edges",
+      "histogram", "windows",  "output",      "crash",         "long_spans", "lost",    "open_frames",
+      "values",    "slice",    "thread",      "track",         "process",    "id",      "parent_id",
+      "tid",       "function", "function_id", "module",        "caller",     "callee",  "start",
+      "end",       "duration", "self",        "off",           "depth",      "reason",  "stack",
+      "calls",     "flags",    "name",        "raw_name",      "file",       "line",    "total",
+      "min",       "max",      "p50",         "p95",           "p99",        "time",    "type",
+      "value",     "text",     "SELECT",      "FROM",          "WHERE",      "GROUP",   "ORDER",
+      "LIMIT",     "JOIN",     "percentile",  "duration_text", "demangle",   "blocks",  "atf_id",
+      "kind",      "number",   "raw",         "first_event",   "bytes",      NULL};
   return n < sizeof(words) / sizeof(words[0]) ? words[n] : NULL;
 }

@@ -88,6 +88,7 @@ struct ct_sql_rows {
   void (*column)(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int column, sqlite3_context *out);
   /* NULL: all rows are shown; else those for which it holds, with the numbers that they have among all. */
   bool (*has)(struct ct_sql_source *source, uint64_t row);
+  int same; /* a column that has the row's number once more; 0: none */
 };
 extern const struct ct_sql_rows ct_sql_rows_tables[]; /* tables.c; name NULL ends */
 int ct_sql_rows_register(struct ct_sql *sql);

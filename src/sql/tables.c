@@ -120,7 +120,7 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
     put_text(out, fn->raw_name);
     break;
   case 3:
-    put_number(out, external_id(source, id));
+    put_number(out, source->function_base + id);
     break;
   case 4:
     put_text(out, ct_trace_module_name(source->trace, fn->module));
@@ -133,8 +133,11 @@ column_functions(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row,
       put_number(out, line);
     }
     break;
-  default:
+  case 15:
     put_number(out, source->pid);
+    break;
+  default:
+    put_number(out, external_id(source, id));
     break;
   }
 }
@@ -547,8 +550,9 @@ column_crash(struct ct_sql *sql, struct ct_sql_source *source, uint64_t row, int
 const struct ct_sql_rows ct_sql_rows_tables[] = {
     {"functions",
      "id INTEGER, name TEXT, raw_name TEXT, function_id INTEGER, module TEXT, file TEXT, line INTEGER, calls INTEGER, "
-     "total INTEGER, self INTEGER, min INTEGER, max INTEGER, p50 INTEGER, p95 INTEGER, p99 INTEGER, process INTEGER",
-     count_functions, column_functions},
+     "total INTEGER, self INTEGER, min INTEGER, max INTEGER, p50 INTEGER, p95 INTEGER, p99 INTEGER, process INTEGER, "
+     "atf_id INTEGER",
+     count_functions, column_functions, NULL, 3},
     {"threads", "id INTEGER, tid INTEGER, name TEXT, process INTEGER, events INTEGER, lost INTEGER", count_threads,
      column_threads, has_thread},
     {"processes",
