@@ -9,6 +9,7 @@ or that cannot be written changes no answer, nor does a trace that grows or was 
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -273,6 +274,127 @@ def pieces(scene):
         result = scene.execute(scene.contrail, "sql", scene.trace + name, "SELECT 1")
         expect(result.returncode == status and result.stderr.count("\n") == 1 and not result.stdout, str(result))
     return note
+
+
+VALUES = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <pthread.h>
+__attribute__((noinline)) double mix(int n, const char *text, double d, unsigned long long big) { return n + d + text[0] + (double)big; }
+static double sum;
+static void *run(void *a) {
+  for (int i = 0; i < 20; i++) { sum += mix(i, "text", i / 4.0, 0xffffffffffffff00ull); open("/nowhere", O_RDWR | O_CLOEXEC); }
+  return a;
+}
+int main(void) {
+  int f[2];
+  char b[8];
+  pthread_t t;
+  run(0);
+  pthread_create(&t, 0, run, 0); pthread_join(t, 0);
+  if (pipe(f) == 0 && write(f[1], "abc", 3) == 3 && read(f[0], b, sizeof(b)) == 3) return getenv("NOWHERE") != 0;
+  return 1;
+}
+"""
+
+
+def values_of(line):
+    """What a line of replay has of values, as rows: kind, number, name, type, raw, value, text."""
+    def signed(word):
+        return word - (1 << 64) if word >> 63 else word
+
+    def typed(kind, place, item):
+        raw = item.get("raw")
+        raw = None if raw is None else signed(int(raw[0] if isinstance(raw, list) else raw, 16))
+        value = item.get("value", raw)
+        value = json.dumps(value, separators=(",", ":")) if isinstance(value, (list, dict)) else value
+        return kind, place, item.get("name") or None, item.get("type"), raw, number(value), item.get("error", item.get("text"))
+
+    def register(name, word):
+        return "register", None, name, None, signed(int(word, 16)), signed(int(word, 16)), None
+
+    rows = [typed("argument", n, item) for n, item in enumerate(line.get("arguments", []), 1) if "raw" in item]
+    if "raw" in line.get("returned", {}):
+        rows.append(typed("result", None, line["returned"]))
+    rows += [typed("filled", None, item) for item in line.get("returned", {}).get("filled", [])]
+    detail = line.get("detail")
+    if detail:
+        rows += [register(name, word) for name, word in zip(("rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax", "r10"), detail["registers"])]
+        rows += [register("rsp", detail["sp"]), register("rbp", detail["bp"]), register("return_address", detail["return_address"])]
+        rows += [register(f"xmm{n}", word) for n, word in enumerate(detail.get("vectors", []))]
+        rows += [("stack", None, None, None, None, None, detail["stack"])] if detail["stack"] else []
+    rows += [register(name, word) for name, word in zip(("rax", "rdx", "xmm0", "xmm1"), line.get("results", []))]
+    return rows
+
+
+@case
+def values(scene):
+    """Arguments, results, registers: those of replay, with the detail lane and with the first two arguments alone."""
+    count = 0
+    for words in (("--detail", "mix", "--detail", "open", "--detail", "pipe", "--detail", "read", "--vectors"),
+                  ("--args", "--trace", "mix", "--trace", "open", "--trace", "getenv")):
+        scene.own(VALUES, *words, name="values.c")
+        want = []
+        for line in scene.lines("--limit", "0"):
+            want += [(line["tid"], line["id"], line["ts_ns"], line["name"], line["depth"], *row) for row in values_of(line)]
+        columns = "tid, id, time, function, depth, kind, number, name, type, raw, value, text"
+        rows = scene.sql(f'SELECT {columns} FROM "values" WHERE coalesce(name, kind) != \'errno\'')
+        got = [tuple(number(v) if k in ("id", "raw", "value") else v for k, v in row.items()) for row in rows]
+        want, got = sorted(want, key=str), sorted(got, key=str)
+        differs = next(((a, b) for a, b in zip(got, want) if a != b), (got[len(want):][:1], want[len(got):][:1]))
+        expect(got == want, f"{words}: {len(got)} rows, not {len(want)}; the first that differs: {differs}")
+        kinds = {row[5] for row in got}
+        expect(kinds >= {"argument", "result"} and ("--args" in words or kinds >= {"filled", "register", "stack"}), str(kinds))
+        one = scene.sql("SELECT id, thread, function_id FROM spans WHERE function = 'mix' ORDER BY id DESC LIMIT 1")[0]
+        for where in (f"id = {one['id']}", f"thread = {one['thread']} AND kind = 'argument'", f"function_id = {one['function_id']}",
+                      "function = 'open' AND kind = 'result'"):
+            a = scene.sql(f'SELECT * FROM "values" WHERE {where}')
+            slowly = re.sub("([a-z_]+) =", r"+\1 =", where)  # looked at row by row
+            b = scene.sql(f'SELECT * FROM "values" WHERE {slowly}')
+            expect(a == b and a, f"{where}: {len(a)} rows, {len(b)}")
+        count += len(got)
+    return f"{count:,} values"
+
+
+@case
+def blocks(scene):
+    """Together they are the threads' events and files; of a bounded trace the first ones are gone."""
+    program = scene.path("loop")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
+    for words in ((), ("--max-size", "1M")):
+        scene.record("-q", *words, "--", program, "2000000")
+        rows = scene.sql("SELECT * FROM blocks ORDER BY id")
+        events = {row["tid"]: row["events"] for row in scene.sql("SELECT tid, events FROM threads")}
+        for tid, want in events.items():
+            own = [row for row in rows if row["tid"] == tid]
+            expect(sum(row["events"] for row in own) == want, f"{tid}: {own} for {want} events")
+            for before, row in zip(own, own[1:]):
+                expect(row["number"] == before["number"] + 1 and row["first_event"] == before["first_event"] + before["events"] and
+                       row["start"] >= before["end"] >= before["start"], f"{before}, {row}")
+        for name in {row["file"] for row in rows}:
+            here = sum(row["bytes"] for row in rows if row["file"] == name)
+            expect(os.path.getsize(scene.path(scene.trace, name)) == here + 64, f"{name}: {here} bytes of blocks")
+        expect((rows[0]["number"] == 0) == (not words) and len(rows) > 20, f"{words}: {rows[:2]}")
+        middle = rows[len(rows) // 2]
+        piece = f"{scene.trace}@{middle['start'] + 1}ns..{middle['end'] - 1}ns"
+        got = scene.sql(f"SELECT number FROM blocks WHERE tid = {middle['tid']}", piece)
+        expect(got == [{"number": middle["number"]}], f"{piece}: {got}")
+    return f"{len(rows)} blocks"
+
+
+@case
+def function_ids(scene):
+    """function_id is the same in all tables, and functions.id; atf_id is that of the export."""
+    scene.own(OWN)
+    rows = scene.sql("SELECT f.name, s.function, f.id, count(*) AS n FROM spans AS s JOIN functions AS f USING (function_id) GROUP BY s.function")
+    expect(rows and all(row["name"] == row["function"] for row in rows), str(rows[:3]))
+    expect(sum(row["n"] for row in rows) == scene.sql("SELECT count(*) AS n FROM spans")[0]["n"], "calls without a function")
+    expect(scene.sql("SELECT count(*) AS n FROM functions WHERE id != function_id") == [{"n": 0}], "id and function_id differ")
+    scene.run(scene.contrail, "export", "--to", "atf2", scene.trace, "-o", scene.path("atf"))
+    exported = scene.sql("SELECT module, raw_name, atf_id FROM functions WHERE calls > 0 ORDER BY 1, 2, 3", scene.path("atf"))
+    expect(exported == scene.sql("SELECT module, raw_name, atf_id FROM functions WHERE calls > 0 ORDER BY 1, 2, 3"), str(exported[:3]))
 
 
 ASK = ("SELECT count(*) AS n, sum(self) AS s, max(duration) AS m FROM spans; SELECT name, calls, total, self, p99 FROM functions "
