@@ -188,6 +188,9 @@ def coroutines(scene):
     scene.record("-q", "--", program)
     rows = scene.spans()
     expect(len({row["stack"] for row in rows}) > 2, "all on one stack")
+    times = sorted(row["start"] for row in rows)
+    for share in (0.3, 0.6):
+        compare_ids(scene, f"{scene.trace}@{times[int(len(times) * share)]}ns..{times[int(len(times) * (share + 0.2))]}ns", rows)
     compare_sums(scene)
     return compare(scene, rows)
 
@@ -231,9 +234,23 @@ def two_traces(scene):
     expect(both == {"n": sum(one), "d": sum(one), "p": 2}, f"{both} for {one}")
 
 
-def compare_piece(scene, piece):
+def compare_ids(scene, piece, whole):
+    """Calls of a piece have the ids that they have in the whole, those too that were open before it."""
+    want = {row["id"]: row for row in whole}
+    count = 0
+    for row in scene.sql("SELECT id, function, depth, stack, parent_id, flags FROM spans", piece):
+        own = want.get(number(row["id"]), {"function": "none"})
+        same = all(row[key] == own.get(key) for key in ("function", "depth", "stack"))
+        # The outer frames of a stack that the thread was not on are not known in a piece.
+        expect(same and (row["parent_id"] is None or number(row["parent_id"]) == own["parent_id"]), f"{piece}: {row} is {own}")
+        count += "before" in (row["flags"] or "")
+    return count
+
+
+def compare_piece(scene, piece, whole):
     """A piece in a trace's name: its spans are the replay's, its sums the report's."""
     rows = scene.spans(piece)
+    compare_ids(scene, piece, whole)
     expect(rows or scene.sql("SELECT * FROM spans", piece) == [], f"{piece}: calls in an empty piece")
     note = compare(scene, rows, traces=[piece], queries=20) if rows else "nothing"
     report = json.loads(scene.run(scene.contrail, "report", "--json", "--limit", "0", piece))
@@ -263,9 +280,9 @@ def pieces(scene):
     for n in range(4):
         first, last = sorted(lots.sample(times, 2))
         piece = f"{scene.trace}@{first}ns..{last}ns" if n else f"{scene.trace}@{first}ns.."
-        compare_piece(scene, piece + (f"#{lots.choice(tids)}" if n == 3 else ""))
+        compare_piece(scene, piece + (f"#{lots.choice(tids)}" if n == 3 else ""), whole)
     for tid in tids:
-        note = compare_piece(scene, f"{scene.trace}#{tid}")
+        note = compare_piece(scene, f"{scene.trace}#{tid}", whole)
         rows = scene.sql("SELECT DISTINCT tid FROM events", f"{scene.trace}#{tid}")
         expect(rows == [{"tid": tid}], str(rows))
     both = scene.sql("SELECT count(*) AS n, count(DISTINCT id) AS d FROM spans", *(f"{scene.trace}#{tid}" for tid in tids))

@@ -24,6 +24,10 @@
  * stream begins, whose call nobody counted: 1 bit, the width of its depth 8 or 28, the depth, and the number of the
  * block + 1
  *
+ * A frame is open where the stream begins when its enter is among what is not kept (record --last, --max-size), or is
+ * damaged. Its id is stable as long as the same blocks are there. A piece of a trace (ct_trace_set_range) has no such
+ * frames of its own: those that are open where it begins have the ordinals of their calls.
+ *
  * So 16 threads of one process have 52 bits for their calls: two years at 50 million calls a second.
  */
 #ifndef CONTRAIL_SPAN_H

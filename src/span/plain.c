@@ -102,7 +102,7 @@ plain_events(struct ct_spans *spans, struct ct_stats *const stats, const struct 
              const struct ct_event *end)
 {
   struct ct_span_stack *const stack = spans->stacks.current;
-  if (stack->frames == NULL || spans->before != 0 || spans->observer != NULL) {
+  if (stack->frames == NULL || spans->observer != NULL || ct_cursor_gives_frames(spans->cursor)) {
     return ev;
   }
   struct plain plain = {.bottom = stack->frames,

@@ -511,7 +511,10 @@ static void
 result_flags(sqlite3_context *out, const struct ct_span *span)
 {
   bool uncertain = span->uncertain & CT_SPAN_UNCERTAIN, before = span->uncertain & CT_SPAN_BEFORE;
+  bool uncounted = (span->ordinal & CT_ORDINAL_BEFORE) != 0 && span->ordinal != CT_NO_ORDINAL;
   const char *text = ct_span_is_unfinished(span->end) ? "unfinished"
+                     : uncertain && uncounted         ? "uncertain before uncounted"
+                     : uncounted                      ? "before uncounted"
                      : uncertain && before            ? "uncertain before"
                      : uncertain                      ? "uncertain"
                      : before                         ? "before"

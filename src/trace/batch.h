@@ -129,11 +129,14 @@ size_t ct_cursor_next(struct ct_cursor *cursor, const struct ct_event **events);
  * The ordinal of a call is its position among the calls of its thread (ENTER, TAIL, POINT), from 0 at the begin of the
  * recording, whatever of it is in the trace. Of the batch at hand: that of its first call; the others follow.
  * With CT_ORDINAL_BEFORE the calls of the batch are of frames that were open where the stream begins, or goes on after
- * damage: nobody counted them, and that and the depth are what identifies them.
+ * damage: nobody counted them, and that and the depth are what identifies them. At the begin of a range each frame of
+ * which the call is found is a batch of its own, with the ordinal of that.
  */
 #define CT_ORDINAL_BEFORE     (1ull << 62)
 #define CT_ORDINAL_DEPTH_BITS 28 /* of such a one: the depth; above these the number of the block, of 32 bits */
 uint64_t ct_cursor_ordinal(const struct ct_cursor *cursor);
+/* That batch is no events but frames: those that are open where the stream begins, or goes on after damage. */
+bool ct_cursor_gives_frames(const struct ct_cursor *cursor);
 /* Where in its file the block begins that the batch is of. */
 uint64_t ct_cursor_block_offset(const struct ct_cursor *cursor);
 /*

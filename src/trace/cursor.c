@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #define NUMBER_UNKNOWN UINT64_MAX
-#define OTHER_STACKS   (UINT64_C(1) << 31) /* in place of a block's number */
 
 enum load_result { LOAD_OK, LOAD_END, LOAD_DAMAGED };
 
@@ -481,6 +480,7 @@ ct_cursor_close(struct ct_cursor *c)
   free(c->columns);
   free(c->ids);
   free(c->pending);
+  free(c->passed);
   free(c);
 }
 
@@ -496,7 +496,11 @@ enter_range(struct ct_cursor *c)
   if (is_over && thread_end < trace->range_from) {
     return false;
   }
-  return ct_range_enter_others(c, trace->range_from) && ct_range_begin(c, &c->stack, c->context, trace->range_from);
+  if (!ct_range_enter_others(c, trace->range_from) || !ct_range_begin(c, &c->stack, c->context, trace->range_from)) {
+    return false;
+  }
+  ct_range_find_calls(c);
+  return true;
 }
 
 /* How many of the ops are calls. Sixteen at a time: every block that is read passes through here. */
@@ -573,31 +577,13 @@ pass_before_range(struct ct_cursor *c)
   }
 }
 
-/* At the begin of a range each stack is a batch: depths identify frames of one only. The last one is the current. */
-static size_t
-give_pending(struct ct_cursor *c, const struct ct_event **events)
-{
-  size_t first = c->pending_next, end = first + 1;
-  while (end < c->pending_count && !(c->enters_range && c->pending[end].kind == CT_EV_SWITCH)) {
-    end++;
-  }
-  uint64_t number = end == c->pending_count ? c->header.number : OTHER_STACKS + c->stacks_entered++;
-  *events = c->pending + first;
-  c->pending_next = end;
-  if (end == c->pending_count) {
-    c->pending_next = c->pending_count = 0;
-    c->enters_range = false;
-  }
-  c->batch_ordinal = CT_ORDINAL_BEFORE | number << CT_ORDINAL_DEPTH_BITS;
-  return end - first;
-}
-
-static size_t
-next_events(struct ct_cursor *c, const struct ct_event **events)
+size_t
+ct_cursor_read(struct ct_cursor *c, const struct ct_event **events)
 {
   for (;;) {
-    if (c->pending_next < c->pending_count) {
-      return give_pending(c, events);
+    c->gives_frames = c->pending_next < c->pending_count;
+    if (c->gives_frames) {
+      return ct_cursor_give_pending(c, events);
     }
     if (c->atf != NULL) {
       *events = c->batch;
@@ -620,13 +606,13 @@ size_t
 ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
 {
   if (!c->trace->has_range) {
-    return next_events(c, events);
+    return ct_cursor_read(c, events);
   }
   if (c->after_range || (c->before_range && !pass_before_range(c))) {
     c->after_range = true;
     return 0;
   }
-  size_t count = next_events(c, events);
+  size_t count = ct_cursor_read(c, events);
   for (;;) {
     size_t inside = ct_range_events_inside(c->trace, *events, count);
     if (inside < count) {
@@ -640,7 +626,7 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
     if (known != 0 || inside == 0 || c->after_range) {
       return known;
     }
-    count = next_events(c, events);
+    count = ct_cursor_read(c, events);
   }
 }
 
@@ -772,6 +758,12 @@ uint64_t
 ct_cursor_offset(const struct ct_cursor *c)
 {
   return c->atf != NULL ? sizeof(struct ct_atf_index_header) + c->atf->next * sizeof(struct ct_atf_event) : c->offset;
+}
+
+bool
+ct_cursor_gives_frames(const struct ct_cursor *c)
+{
+  return c->gives_frames;
 }
 
 uint64_t

@@ -53,7 +53,13 @@ struct ct_cursor {
   bool before_range;       /* what comes is passed over until the trace's range begins */
   bool after_range;        /* no more is to come of it */
   bool enters_range;       /* pending are the frames that are open there */
-  uint32_t stacks_entered; /* at the begin of the range: pieces of pending, each of one stack, that were given out */
+  uint32_t stacks_entered; /* at the begin of the range: stacks whose frames were given out */
+  size_t last_switch;      /* in pending: from there on it is the stack that the thread is on */
+  bool gives_frames;       /* the batch at hand is of frames that were open, not of events */
+  struct ct_passed_block {
+    uint64_t offset, first_tsc, last_tsc;
+  } *passed; /* up to the first one that reaches into the range */
+  size_t passed_count;
   uint64_t next_number, next_event;
   uint64_t next_ordinal, batch_ordinal; /* of the first call in the next batch, and in the one at hand */
 
@@ -94,7 +100,15 @@ bool ct_block_unpack(struct ct_cursor *cursor, const struct ct_block_file *file,
 /* decode.c: the next events of the block at hand into batch. *damaged: the block contradicts itself at that point. */
 size_t ct_decode_batch(struct ct_cursor *cursor, bool *damaged);
 /* range.c: where to begin to read for the range: the offset of the first block that reaches into it. */
-uint64_t ct_range_first_block(const struct ct_cursor *cursor, const struct ct_block_file *file);
+uint64_t ct_range_first_block(struct ct_cursor *cursor, const struct ct_block_file *file);
+/* range_calls.c: remembers a block up to that one; false: there is no memory. */
+bool ct_range_pass_block(struct ct_cursor *cursor, uint64_t offset, const struct ct_block_header *header);
+/* The ordinals of the calls whose frames are pending, as far as they can be found. */
+void ct_range_find_calls(struct ct_cursor *cursor);
+/* What is pending, a batch at a time: of one stack, for depths identify frames of one only. */
+size_t ct_cursor_give_pending(struct ct_cursor *cursor, const struct ct_event **events);
+/* cursor.c: the next events, whatever range the trace has. */
+size_t ct_cursor_read(struct ct_cursor *cursor, const struct ct_event **events);
 /* So many ops of the block at hand are still to come before that time. */
 uint32_t ct_range_ops_before(const struct ct_cursor *cursor, uint64_t tsc);
 /* How many of the events are not after the range. */

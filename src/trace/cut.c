@@ -221,7 +221,7 @@ cut_events(struct cut *cut, struct ct_cursor *cursor, struct ct_encoder *encoder
   bool begins = true;
   uint64_t done = cut->sums->bytes;
   for (size_t count; (count = ct_cursor_next(cursor, &events)) != 0;) {
-    begins = begins && (ct_cursor_ordinal(cursor) & CT_ORDINAL_BEFORE) != 0;
+    begins = begins && ct_cursor_gives_frames(cursor);
     if (begins) {
       if (!keep_begin(&begin, events, count)) {
         free(begin.events);

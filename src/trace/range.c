@@ -113,13 +113,15 @@ ct_trace_block_places(const struct ct_trace *trace, uint32_t thread, uint64_t of
 /* ---- for cursors ---- */
 
 uint64_t
-ct_range_first_block(const struct ct_cursor *c, const struct ct_block_file *file)
+ct_range_first_block(struct ct_cursor *c, const struct ct_block_file *file)
 {
   struct ct_block_header header;
   uint64_t offset = sizeof(struct ct_file_header), before = offset;
+  c->passed_count = 0;
   while (file != NULL && ct_block_file_read(file, &header, sizeof(header), offset) == sizeof(header) &&
          ct_block_header_ok(&header)) {
     before = offset;
+    ct_range_pass_block(c, offset, &header); /* without memory calls are not found */
     if (header.last_tsc >= c->trace->range_from) {
       break;
     }
@@ -176,6 +178,8 @@ ct_range_begin(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t c
   }
   for (uint32_t i = 0; i < now->count; i++) {
     event.kind = CT_EV_ENTER;
+    event.value = 0;
+    event.enter_tsc = c->enters_range ? now->frames[i].enter_tsc : 0; /* for ct_range_find_calls */
     event.fn = now->frames[i].fn;
     event.depth = now->base + i;
     event.uncertain = now->frames[i].uncertain != 0;
@@ -184,6 +188,7 @@ ct_range_begin(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t c
       return false;
     }
     event.kind = CT_EV_VALUE;
+    event.enter_tsc = 0;
     event.reason = CT_VALUE_BEFORE;
     event.uncertain = 0;
     if (!ct_cursor_add_pending(c, &event)) {
