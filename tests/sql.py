@@ -20,8 +20,9 @@ from filters import OWN, THROWS
 from fixture import FIXTURES
 from harness import Skip, case, expect, main, need, need_root
 
-QUERIES = 60
-COLUMNS = ("id", "parent_id", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
+QUERIES = 200
+COLUMNS = ("id", "parent_id", "thread", "tid", "process", "function", "module", "start", "duration", "depth", "stack")
+HIDDEN = ("function_id",)  # of these only WHERE is asked: replay does not tell functions of one name apart
 LOOP = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,20 +82,34 @@ class Scene(harness.Scene):
 
 def database(rows):
     db = sqlite3.connect(":memory:")
-    db.execute(f"CREATE TABLE spans({', '.join(COLUMNS)})")
-    db.executemany(f"INSERT INTO spans VALUES({','.join('?' * len(COLUMNS))})", [[row[c] for c in COLUMNS] for row in rows])
+    columns = COLUMNS + HIDDEN
+    db.execute(f"CREATE TABLE spans({', '.join(columns)})")
+    db.executemany(f"INSERT INTO spans VALUES({','.join('?' * len(columns))})", [[row[c] for c in columns] for row in rows])
     return db
+
+
+def number_rows(scene, rows, traces):
+    """Numbers of threads and functions, which replay does not have. None: several functions have that name."""
+    threads = scene.sql("SELECT id, tid FROM threads", *traces)
+    expect(len({row["tid"] for row in threads}) == len(threads), f"two threads with one number: {threads}")
+    threads, functions = {row["tid"]: row["id"] for row in threads}, {}
+    for row in scene.sql("SELECT id, name, module FROM functions", *traces):
+        key = row["name"], row["module"]
+        functions[key] = None if key in functions else row["id"]
+    for row in rows:
+        row.update(thread=threads[row["tid"]], function_id=functions[row["function"], row["module"]])
 
 
 def condition(lots, rows):
     row = lots.choice(rows)
     duration = row["duration"] or 0
-    quoted = row["function"].replace("'", "''")
+    quoted, function_id = row["function"].replace("'", "''"), -1 if row["function_id"] is None else row["function_id"]
     return lots.choice([
         f"id = {row['id']}", f"parent_id = {row['parent_id'] or row['id']}", f"function = '{quoted}'", f"depth = {row['depth']}",
         f"start >= {row['start']} AND start <= {row['start'] + lots.choice([0, 1000, 10**6])}", f"start > {row['start']}",
         f"start < {row['start']}", f"duration >= {duration}", f"duration > {duration}", f"duration < {duration}",
         f"duration BETWEEN {duration // 2} AND {duration * 2}", f"depth >= {row['depth']}", f"depth <= {row['depth']}",
+        f"thread = {row['thread']}", f"function_id = {function_id}", f"thread = {row['thread']} AND function_id = {function_id}",
         f"tid = {row['tid']}", f"module = '{row['module']}'", "parent_id IS NULL", "duration IS NOT NULL"])
 
 
@@ -116,6 +131,7 @@ def number(value):
 
 def compare(scene, rows, traces=(), queries=QUERIES):
     seed = random.randrange(1 << 30)
+    number_rows(scene, rows, traces or [scene.trace])
     lots, db = random.Random(seed), database(rows)
     texts = [query(lots, rows) for _ in range(queries)]
     out = scene.run(scene.contrail, "sql", "--json", *(traces or [scene.trace]), ";\n".join(texts))
@@ -221,6 +237,40 @@ def children(scene):
 def sampled(scene):
     scene.own(OWN, "--mode", "light", "--sample", "4")
     return compare(scene, scene.spans())
+
+
+NOISY = r"""
+static volatile long sum;
+__attribute__((noinline)) void leaf(long x) { sum += x; }
+__attribute__((noinline)) void mid(long x) { leaf(x * 5); if (x & 64) leaf(x * 7); }
+__attribute__((noinline)) void outer(long n) { for (long x = 88172645463325252; n > 0; n--) { x ^= x << 13; x ^= (unsigned long)x >> 7; x ^= x << 17; mid(x); } }
+int main(void) { outer(200000); return 0; }
+"""
+
+
+def stretch(scene, *words):
+    """What is left of a long run of calls whose arguments cannot be packed: the first frames are those that were open there."""
+    program = scene.path("noisy")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("noisy.c", NOISY)], check=True)
+    scene.record("-q", "--args", *words, "--", program)
+    rows = scene.spans()
+    before = scene.sql("SELECT function FROM spans WHERE flags LIKE '%uncounted%'")
+    expect({"function": "main"} in before, str(before[:3]))
+    expect(rows[0]["start"] > 0 and len(rows) < 400000, f"all of it: {len(rows):,} calls")
+    times = sorted(row["start"] for row in rows)
+    piece = f"{scene.trace}@{times[len(times) // 2]}ns..{times[len(times) // 2 + 1000]}ns"
+    expect(compare_ids(scene, piece, rows) > 1, "no call began before the piece")
+    return compare(scene, rows, queries=QUERIES // 2)
+
+
+@case
+def last(scene):
+    return stretch(scene, "--last", "1M")
+
+
+@case
+def bounded(scene):
+    return stretch(scene, "--max-size", "1M")
 
 
 @case

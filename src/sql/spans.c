@@ -507,21 +507,19 @@ result_name(sqlite3_context *out, const struct ct_sql_source *source, uint32_t f
   sqlite3_result_text(out, text, -1, SQLITE_STATIC);
 }
 
+/* Words, one after the other. */
 static void
 result_flags(sqlite3_context *out, const struct ct_span *span)
 {
-  bool uncertain = span->uncertain & CT_SPAN_UNCERTAIN, before = span->uncertain & CT_SPAN_BEFORE;
-  bool uncounted = (span->ordinal & CT_ORDINAL_BEFORE) != 0 && span->ordinal != CT_NO_ORDINAL;
-  const char *text = ct_span_is_unfinished(span->end) ? "unfinished"
-                     : uncertain && uncounted         ? "uncertain before uncounted"
-                     : uncounted                      ? "before uncounted"
-                     : uncertain && before            ? "uncertain before"
-                     : uncertain                      ? "uncertain"
-                     : before                         ? "before"
-                     : span->calls > 1                ? "sampled"
-                                                      : NULL;
-  if (text != NULL) {
-    sqlite3_result_text(out, text, -1, SQLITE_STATIC);
+  char text[64] = "";
+  bool is_before = span->uncertain & CT_SPAN_BEFORE;
+  bool is_uncounted = span->ordinal != CT_NO_ORDINAL && (span->ordinal & CT_ORDINAL_BEFORE) != 0;
+  int length =
+      snprintf(text, sizeof(text), "%s%s%s%s%s", ct_span_is_unfinished(span->end) ? " unfinished" : "",
+               span->uncertain & CT_SPAN_UNCERTAIN ? " uncertain" : "", is_before ? " before" : "",
+               is_uncounted ? " uncounted" : "", span->end == CT_SPAN_POINT && span->calls > 1 ? " sampled" : "");
+  if (length > 0) {
+    sqlite3_result_text(out, text + 1, length - 1, SQLITE_TRANSIENT);
   }
 }
 
@@ -591,7 +589,9 @@ spans_column(sqlite3_vtab_cursor *base, sqlite3_context *out, int column)
     sqlite3_result_int64(out, s->end == CT_SPAN_POINT ? s->calls : 1);
     break;
   case C_FLAGS:
-    result_flags(out, s);
+    if (s->uncertain != 0 || s->calls > 1 || s->end > CT_SPAN_RETURNED || (s->ordinal & CT_ORDINAL_BEFORE) != 0) {
+      result_flags(out, s);
+    }
     break;
   default:
     break;

@@ -19,7 +19,7 @@ enum { PROGRESS_STEPS = 10000, TRACES_MAX = 64 };
 
 static const char *const views[] = {
     "CREATE TEMP VIEW long_spans AS SELECT * FROM spans WHERE duration >= 10000",
-    "CREATE TEMP VIEW open_frames AS SELECT * FROM spans WHERE flags = 'unfinished'",
+    "CREATE TEMP VIEW open_frames AS SELECT * FROM spans WHERE flags LIKE 'unfinished%'",
     "CREATE TEMP VIEW lost AS SELECT thread, tid, process, time, value AS events FROM events WHERE type = 'lost'",
     /* for those who come from Perfetto */
     "CREATE TEMP VIEW slice AS SELECT id, start AS ts, duration AS dur, thread AS track_id, function AS name, depth, "
