@@ -447,5 +447,62 @@ def bad_values(scene):
     expect(result.returncode == 0 and "no call passes the other filters" in result.stderr, f"{result.returncode} {result.stderr}")
 
 
+NAPS = r"""
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) void nap(void) { usleep(300000); }
+int main(void) { puts("one"); fflush(stdout); nap(); puts("three"); fflush(stdout); nap(); return 0; }
+"""
+
+
+@case
+def off_in_pieces(scene):
+    """Time off the processor that began before a piece, or ends after it, counts as far as it is in the piece."""
+    scene.run("gcc", "-O1", "-o", scene.path("naps"), scene.write("naps.c", NAPS))
+    scene.record("-q", "--", scene.path("naps"))
+    begin = min(line["ts_ns"] for line in scene.lines() if line["name"] == "nap")
+    if scene.rows()["nap"]["off_ns"] is None:
+        raise harness.Skip("no time off the processor")
+    for first, last in ((10, 60), (100, 250), (-20, 100), (200, 400), (250, 310)):
+        piece = f"{scene.trace}@{begin + first * 10**6}ns..{begin + last * 10**6}ns"
+        row, lines = scene.rows(trace=piece)["main"], scene.lines(trace=piece)
+        expect(row["total_ns"] * 0.7 < row["off_ns"] <= row["total_ns"], f"{piece}: {row}")
+        away = sum(line["duration_ns"] for line in lines if line["kind"] == "away")
+        expect((first < 0 or abs(away - row["off_ns"]) < 10**6) and max(line["ts_ns"] for line in lines) <= begin + last * 10**6, f"{piece}: {away}, {row}")
+        scene.run(scene.contrail, "cut", "--from", f"{begin + first * 10**6}ns", "--to", f"{begin + last * 10**6}ns", scene.trace,
+                  "-o", scene.path(f"cut{first}"))
+        cut = scene.rows(trace=scene.path(f"cut{first}"))["main"]
+        expect(cut["off_ns"] == row["off_ns"], f"{piece}: {row}, and of the cut trace {cut}")
+
+
+@case
+def info_of_pieces(scene):
+    """Of a piece, a thread, and a trace that was cut: their own events, duration, output and threads."""
+    scene.own()
+    whole = scene.lines("--limit", "0")
+    begin, end = (next(line["ts_ns"] for line in whole if line["kind"] == "output" and word in line["text"]) for word in ("begin", "end"))
+    tids = sorted({line["tid"] for line in whole})
+    full = scene.info()
+    expect(full["piece"] is None and full["output"]["stdout_bytes"] == 10 and len(full["threads"]) == len(tids) == 2, str(full["output"]))
+    for form, words, output, low, high in ((f"@..{begin + 1000}ns", ("--to", f"{begin + 1000}ns"), 6, 0, begin + 1000),
+                                           (f"@{begin + 1000}ns..{end - 1000}ns", ("--from", f"{begin + 1000}ns", "--to", f"{end - 1000}ns"),
+                                            0, begin + 1000, end - 1000)):
+        cut = scene.path(f"cut{output}")
+        scene.run(scene.contrail, "cut", *words, scene.trace, "-o", cut)
+        report = json.loads(scene.run(scene.contrail, "report", "--json", scene.trace + form))
+        for name, info in ((form, scene.info(scene.trace + form)), ("cut", scene.info(cut))):
+            expect(info["events"] == report["events"], f"{name}: {info['events']} events, not {report['events']}")
+            expect(abs(info["duration_ns"] - (high - low)) < 1000, f"{name}: {info['duration_ns']} ns, not {high - low}")
+            expect(info["output"]["stdout_bytes"] == info["output"]["recorded_bytes"] == output, f"{name}: {info['output']}")
+        info = scene.info(scene.trace + form)
+        expect(abs(info["piece"]["from_ns"] - low) < 10 and abs(info["piece"]["to_ns"] - high) < 10, str(info["piece"]))
+        expect(scene.run(scene.contrail, "info", scene.trace + form).startswith("piece "), "not said")
+    for tid in tids:
+        info = scene.info(f"{scene.trace}#{tid}")
+        expect([row["tid"] for row in info["threads"]] == [tid] == info["piece"]["tids"], str(info["threads"]))
+        expect(info["events"] == next(row["events"] for row in full["threads"] if row["tid"] == tid), str(info["events"]))
+    expect("no thread" in scene.refused("info", scene.trace + "#7777777"), "not refused")
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

@@ -28,10 +28,11 @@ write_info(void *context, struct ct_trace *trace, const struct ct_filter *filter
 {
   (void)progress;
   (void)notes;
-  (void)filter; /* a trace that is named with a piece or a thread: all that is told is of the whole */
   const struct wanted *wanted = context;
-  struct ct_info_options info = {
-      .struct_size = sizeof(info), .json = wanted->choice.json, .time = wanted->raw ? CT_TIME_RAW : CT_TIME_WALL};
+  struct ct_info_options info = {.struct_size = sizeof(info),
+                                 .json = wanted->choice.json,
+                                 .time = wanted->raw ? CT_TIME_RAW : CT_TIME_WALL,
+                                 .filter = filter};
   return ct_info_write(trace, &info, out, diag);
 }
 
@@ -52,7 +53,8 @@ const struct ct_command ct_command_info = {
     .name = "info",
     .summary = "show what a trace is: exit, events, drops, modules, threads",
     .synopsis = "[OPTION]... [DIR]",
-    .about = "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went.\n",
+    .about = "Shows how the recording in DIR (default " CT_DEFAULT_TRACE ") went. Of DIR@FROM..TO and\n"
+             "DIR#TID it tells the events, the duration, the output and the threads of that piece.\n",
     .options = options,
     .operands = CT_COMPLETE_TRACE,
     .run = run,

@@ -608,6 +608,9 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
   if (!c->trace->has_range) {
     return ct_cursor_read(c, events);
   }
+  if (c->looks_on) {
+    return ct_range_look_on(c, events);
+  }
   if (c->after_range || (c->before_range && !pass_before_range(c))) {
     c->after_range = true;
     return 0;
@@ -616,12 +619,16 @@ ct_cursor_next(struct ct_cursor *c, const struct ct_event **events)
   for (;;) {
     size_t inside = ct_range_events_inside(c->trace, *events, count);
     if (inside < count) {
-      c->after_range = true;
+      c->after_range = c->looks_on = true;
+      inside += *events == c->batch ? ct_range_take_away(c, inside, count) : 0;
       c->state = CT_CURSOR_END;
     }
     size_t known = inside;
     if (*events == c->batch) {
       known = ct_range_drop_unknown(c->batch, ct_range_clip_away(c->trace, c->batch, inside));
+    }
+    if (known == 0 && c->looks_on) {
+      return ct_range_look_on(c, events);
     }
     if (known != 0 || inside == 0 || c->after_range) {
       return known;
@@ -678,7 +685,7 @@ ct_cursor_rewind(struct ct_cursor *c)
   forget_stacks(c);
   c->pending_count = c->pending_next = 0;
   c->single_count = 0;
-  c->damage_passed = c->begins_late = c->sought = c->header_seen = c->after_range = false;
+  c->damage_passed = c->begins_late = c->sought = c->header_seen = c->after_range = c->looks_on = false;
   c->resync = true;
   c->before_range = c->trace->has_range;
   c->enters_range = false;

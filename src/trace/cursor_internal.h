@@ -52,6 +52,7 @@ struct ct_cursor {
   bool sought;             /* the position was chosen: the frames open there are no events */
   bool before_range;       /* what comes is passed over until the trace's range begins */
   bool after_range;        /* no more is to come of it */
+  bool looks_on;           /* but for time away that began in it */
   bool enters_range;       /* pending are the frames that are open there */
   uint32_t stacks_entered; /* at the begin of the range: stacks whose frames were given out */
   size_t last_switch;      /* in pending: from there on it is the stack that the thread is on */
@@ -117,6 +118,12 @@ size_t ct_range_events_inside(const struct ct_trace *trace, const struct ct_even
 bool ct_range_begin(struct ct_cursor *cursor, const struct ct_frame_stack *now, uint32_t context, uint64_t tsc);
 /* The frames of the stacks that the thread is not on, in the order of these, then back to the one it is on. */
 bool ct_range_enter_others(struct ct_cursor *cursor, uint64_t tsc);
+/*
+ * Time away that begins in the range and is told of after its end: of events `from` to `count` of the batch. They take
+ * the places from `from` on; how many there are. And the same of the batch that comes next, as ct_cursor_next gives it.
+ */
+size_t ct_range_take_away(struct ct_cursor *cursor, size_t from, size_t count);
+size_t ct_range_look_on(struct ct_cursor *cursor, const struct ct_event **events);
 /* Of events of a range: time away before its begin is cut off. How many events stay. */
 size_t ct_range_clip_away(const struct ct_trace *trace, struct ct_event *events, size_t count);
 /* Of events of a range: ends of frames of which it is not known when they were entered become orphans. How many stay.

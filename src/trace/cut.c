@@ -26,6 +26,7 @@ struct cut {
   json_t *threads; /* of the manifest */
   uint64_t from, to;
   uint64_t lost, details;
+  uint64_t given[2], recorded; /* bytes of output, of the calls and in the file */
 };
 
 /* ---- events ---- */
@@ -361,6 +362,8 @@ copy_output(struct cut *cut)
     const struct ct_captured *item = &captures.items[i];
     struct ct_capture_record record = {.tsc = item->tsc, .tid = item->tid, .fd = item->fd, .given = item->given};
     if (ct_trace_in_range(cut->trace, item->tsc) && is_wanted(cut, item->tid)) {
+      cut->given[item->fd == 2] += item->given;
+      cut->recorded += item->bytes;
       err = ct_trace_writer_capture(cut->writer, &record, item->data, item->bytes);
     }
   }
@@ -402,6 +405,18 @@ windows_in(const struct ct_trace *trace)
   return list;
 }
 
+/* What of it is in the piece; what was dropped is not known of a piece. */
+static void
+put_output(const struct cut *cut, json_t *output)
+{
+  if (json_is_object(output) && (cut->trace->has_range || cut->options->tid_count != 0)) {
+    ct_json_put(output, "stdout_bytes", cut->given[0]);
+    ct_json_put(output, "stderr_bytes", cut->given[1]);
+    ct_json_put(output, "recorded_bytes", cut->recorded);
+    json_object_del(output, "dropped_bytes");
+  }
+}
+
 static json_t *
 make_manifest(struct cut *cut, bool is_cut, json_t *children)
 {
@@ -425,6 +440,7 @@ make_manifest(struct cut *cut, bool is_cut, json_t *children)
   move_end(manifest, trace);
   ct_json_put(manifest, "dropped_total", cut->lost);
   json_object_del(manifest, "dropped_by_reason");
+  put_output(cut, json_object_get(manifest, "output"));
   if (json_object_get(manifest, "detail") != NULL) {
     ct_json_put(json_object_get(manifest, "detail"), "records", cut->details);
   }

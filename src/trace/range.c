@@ -256,6 +256,36 @@ ct_range_clip_away(const struct ct_trace *trace, struct ct_event *events, size_t
   return kept;
 }
 
+size_t
+ct_range_take_away(struct ct_cursor *c, size_t from, size_t count)
+{
+  size_t kept = from;
+  uint64_t end = c->trace->range_to;
+  for (size_t i = from; i < count; i++) {
+    struct ct_event event = c->batch[i];
+    if (event.kind == CT_EV_AWAY && event.enter_tsc < end) {
+      event.value = event.value < end - event.enter_tsc ? event.value : end - event.enter_tsc;
+      event.tsc = end;
+      c->batch[kept++] = event;
+    }
+  }
+  return kept - from;
+}
+
+/* What says that a thread was away comes at the end of that time, or some events later. */
+size_t
+ct_range_look_on(struct ct_cursor *c, const struct ct_event **events)
+{
+  c->looks_on = false;
+  *events = c->batch;
+  size_t count = ct_cursor_read(c, events);
+  c->state = CT_CURSOR_END;
+  if (*events != c->batch) {
+    return 0;
+  }
+  return ct_range_clip_away(c->trace, c->batch, ct_range_take_away(c, 0, count));
+}
+
 /*
  * In a range a frame of which the trace does not say there when it was entered (a stack that the thread was not on at
  * the begin of the first block, the outer ones of a deep recursion) ends as one whose call was not seen.

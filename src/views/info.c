@@ -11,6 +11,7 @@
 #include "trace/batch.h"
 #include "views/crash.h"
 #include "views/info_costs.h"
+#include "views/info_piece.h"
 #include "views/process_tree.h"
 #include "views/text.h"
 #include "views/warnings.h"
@@ -37,10 +38,18 @@ struct sums {
 };
 
 static struct sums
-sum_up(const struct ct_trace *trace)
+sum_up(const struct ct_trace *trace, const struct ct_info_piece *piece)
 {
   struct sums sums = {.bytes = ct_trace_bytes(trace)};
-  ct_view_event_sums(trace, &sums.events, &sums.dropped);
+  if (!piece->is_piece) {
+    ct_view_event_sums(trace, &sums.events, &sums.dropped);
+    return sums;
+  }
+  for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
+    const struct ct_trace_thread *thread = ct_trace_thread(trace, i);
+    sums.events += ct_info_piece_has(piece, i) ? ct_info_piece_events(piece, thread, i) : 0;
+    sums.dropped += ct_info_piece_has(piece, i) ? ct_info_piece_dropped(piece, thread, i) : 0;
+  }
   return sums;
 }
 
@@ -49,18 +58,6 @@ number(const json_t *object, const char *key)
 {
   json_int_t value = json_integer_value(json_object_get(object, key));
   return value > 0 ? (uint64_t)value : 0;
-}
-
-/* How long the recording took; false when it has no end yet. */
-static bool
-duration_of(const json_t *manifest, uint64_t *ns)
-{
-  uint64_t start = number(manifest, "start_ns"), end = number(manifest, "end_ns");
-  if (start == 0 || end < start) {
-    return false;
-  }
-  *ns = end - start;
-  return true;
 }
 
 /* ---- JSON ---- */
@@ -73,14 +70,17 @@ copy_or_null(const json_t *object, const char *key)
 }
 
 static json_t *
-threads_json(const struct ct_trace *trace)
+threads_json(const struct ct_trace *trace, const struct ct_info_piece *piece)
 {
   json_t *list = json_array();
   for (uint32_t i = 0; i < ct_trace_thread_count(trace); i++) {
     const struct ct_trace_thread *t = ct_trace_thread(trace, i);
-    json_array_append_new(list, json_pack("{s:I, s:I, s:o, s:I, s:I}", "index", (json_int_t)t->index, "tid",
-                                          (json_int_t)t->tid, "name", ct_json_string(t->name), "events",
-                                          (json_int_t)t->events, "dropped", (json_int_t)t->dropped));
+    if (ct_info_piece_has(piece, i)) {
+      json_array_append_new(list, json_pack("{s:I, s:I, s:o, s:I, s:I}", "index", (json_int_t)t->index, "tid",
+                                            (json_int_t)t->tid, "name", ct_json_string(t->name), "events",
+                                            (json_int_t)ct_info_piece_events(piece, t, i), "dropped",
+                                            (json_int_t)ct_info_piece_dropped(piece, t, i)));
+    }
   }
   return list;
 }
@@ -127,6 +127,19 @@ modules_json(const json_t *manifest)
 }
 
 static json_t *
+output_json(const struct ct_trace *trace, const struct ct_info_piece *piece, const json_t *manifest)
+{
+  const json_t *output = json_object_get(manifest, "output");
+  uint64_t given[2], recorded;
+  if (!piece->is_piece || !json_is_object(output)) {
+    return copy_or_null(manifest, "output");
+  }
+  ct_info_piece_output(piece, trace, given, &recorded);
+  return json_pack("{s:I, s:I, s:I}", "stdout_bytes", (json_int_t)given[0], "stderr_bytes", (json_int_t)given[1],
+                   "recorded_bytes", (json_int_t)recorded);
+}
+
+static json_t *
 memory_info(const json_t *manifest)
 {
   json_t *memory = json_deep_copy(json_object_get(manifest, "memory"));
@@ -141,23 +154,22 @@ memory_info(const json_t *manifest)
 }
 
 static int
-write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
+write_json(struct ct_trace *trace, const struct ct_info_piece *piece, enum ct_view_time time, FILE *out)
 {
   const json_t *manifest = ct_trace_manifest(trace);
-  struct sums sums = sum_up(trace);
-  uint64_t ns = 0;
-  bool timed = duration_of(manifest, &ns);
-  json_t *info =
-      json_pack("{s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
-                (json_int_t)sums.events, "dropped", (json_int_t)sums.dropped, "waited_ns",
-                copy_or_null(manifest, "waited_ns"), "bytes", (json_int_t)sums.bytes, "duration_ns",
-                timed ? json_integer((json_int_t)ns) : json_null(), "user_ns", copy_or_null(manifest, "user_ns"),
-                "system_ns", copy_or_null(manifest, "system_ns"), "exit", copy_or_null(manifest, "exit"), "complete",
-                (int)ct_trace_is_complete(trace), "pid", copy_or_null(manifest, "pid"), "threads", threads_json(trace),
-                "modules", modules_json(manifest), "exclude", copy_or_null(manifest, "exclude"), "install_ns",
-                copy_or_null(manifest, "install_ns"), "command", copy_or_null(manifest, "command"), "bytes_per_event",
-                sums.events != 0 ? json_real((double)sums.bytes / (double)sums.events) : json_null(), "analysis",
-                copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
+  struct sums sums = sum_up(trace, piece);
+  json_t *info = json_pack(
+      "{s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "events",
+      (json_int_t)sums.events, "dropped", (json_int_t)sums.dropped, "waited_ns", copy_or_null(manifest, "waited_ns"),
+      "bytes", (json_int_t)sums.bytes, "duration_ns",
+      piece->has_duration ? json_integer((json_int_t)piece->duration_ns) : json_null(), "user_ns",
+      copy_or_null(manifest, "user_ns"), "system_ns", copy_or_null(manifest, "system_ns"), "exit",
+      copy_or_null(manifest, "exit"), "complete", (int)ct_trace_is_complete(trace), "pid",
+      copy_or_null(manifest, "pid"), "threads", threads_json(trace, piece), "modules", modules_json(manifest),
+      "exclude", copy_or_null(manifest, "exclude"), "install_ns", copy_or_null(manifest, "install_ns"), "command",
+      copy_or_null(manifest, "command"), "bytes_per_event",
+      sums.events != 0 && !piece->is_piece ? json_real((double)sums.bytes / (double)sums.events) : json_null(),
+      "analysis", copy_or_null(manifest, "analysis"), "memory", memory_info(manifest));
   if (info == NULL) {
     return CT_ENOMEM;
   }
@@ -178,7 +190,8 @@ write_json(struct ct_trace *trace, enum ct_view_time time, FILE *out)
   if (ct_trace_stacks(trace) != NULL) {
     json_object_set_new(info, "stacks", json_deep_copy(ct_trace_stacks(trace)));
   }
-  json_object_set_new(info, "output", copy_or_null(manifest, "output"));
+  json_object_set_new(info, "output", output_json(trace, piece, manifest));
+  json_object_set_new(info, "piece", ct_info_piece_json(piece));
   json_object_set_new(info, "kept", copy_or_null(manifest, "kept"));
   if (ct_trace_window_count(trace) != 0) {
     json_object_set_new(info, "windows", ct_windows_json(trace));
@@ -389,11 +402,10 @@ write_missed(FILE *out, const json_t *manifest)
 }
 
 static void
-write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
+write_sums(FILE *out, const struct ct_trace *trace, const struct ct_info_piece *piece, const json_t *manifest)
 {
-  struct sums sums = sum_up(trace);
+  struct sums sums = sum_up(trace, piece);
   char a[CT_COUNT_CHARS], b[CT_DURATION_CHARS];
-  uint64_t ns;
   label(out, "events");
   fprintf(out, "%s, ", ct_format_count(a, sums.events));
   fprintf(out, "%s dropped", ct_format_count(a, sums.dropped));
@@ -405,7 +417,7 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
             before != 0 ? " of the whole recording" : "");
   }
   putc('\n', out);
-  for (int reason = 0; reason < CT_DROP_COUNT; reason++) {
+  for (int reason = 0; reason < CT_DROP_COUNT && !piece->is_piece; reason++) {
     uint64_t count = number(json_object_get(manifest, "dropped_by_reason"), ct_drop_name(reason));
     if (count != 0) {
       label(out, "");
@@ -419,17 +431,19 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
   }
   label(out, "size");
   fputs(ct_format_bytes(b, sums.bytes), out);
-  if (sums.events != 0) {
+  if (piece->is_piece) {
+    fputs(", of the whole", out);
+  } else if (sums.events != 0) {
     fprintf(out, ", %.2f bytes per event", (double)sums.bytes / (double)sums.events);
   }
   putc('\n', out);
   label(out, "duration");
-  fputs(duration_of(manifest, &ns) ? ct_format_duration(b, ns) : "unknown", out);
-  if (json_is_integer(json_object_get(manifest, "user_ns"))) {
+  fputs(piece->has_duration ? ct_format_duration(b, piece->duration_ns) : "unknown", out);
+  if (!piece->has_range && json_is_integer(json_object_get(manifest, "user_ns"))) {
     fprintf(out, ", %s of processor time",
             ct_format_duration(b, number(manifest, "user_ns") + number(manifest, "system_ns")));
   }
-  if (json_is_integer(json_object_get(manifest, "install_ns"))) {
+  if (!piece->has_range && json_is_integer(json_object_get(manifest, "install_ns"))) {
     fprintf(out, ", hooks installed in %s", ct_format_duration(b, number(manifest, "install_ns")));
   }
   putc('\n', out);
@@ -437,18 +451,19 @@ write_sums(FILE *out, const struct ct_trace *trace, const json_t *manifest)
 
 /* What the program wrote to its standard output and error. */
 static void
-write_output(FILE *out, const json_t *manifest)
+write_output(FILE *out, const struct ct_trace *trace, const struct ct_info_piece *piece, const json_t *manifest)
 {
-  const json_t *output = json_object_get(manifest, "output");
+  json_t *output = output_json(trace, piece, manifest);
   uint64_t first = number(output, "stdout_bytes"), second = number(output, "stderr_bytes");
+  uint64_t recorded = number(output, "recorded_bytes");
   char a[CT_COUNT_CHARS];
+  json_decref(output);
   if (first + second == 0) {
     return;
   }
   label(out, "output");
   fprintf(out, "%s bytes to stdout", ct_format_count(a, first));
   fprintf(out, ", %s to stderr", ct_format_count(a, second));
-  uint64_t recorded = number(output, "recorded_bytes");
   if (recorded < first + second) {
     fprintf(out, "; %s of them recorded", ct_format_count(a, recorded));
   }
@@ -685,20 +700,27 @@ write_modules(FILE *out, const json_t *modules)
 }
 
 static void
-write_threads(FILE *out, const struct ct_trace *trace)
+write_threads(FILE *out, const struct ct_trace *trace, const struct ct_info_piece *piece)
 {
-  uint32_t count = ct_trace_thread_count(trace);
+  uint32_t all = ct_trace_thread_count(trace), count = 0, shown = 0;
   char a[CT_COUNT_CHARS];
+  for (uint32_t i = 0; i < all; i++) {
+    count += ct_info_piece_has(piece, i);
+  }
   label(out, "threads");
   fprintf(out, "%u\n", count);
   if (count != 0) {
     fprintf(out, "%*s %12s %15s %12s  %s\n", LABEL_COLUMNS, "", "tid", "events", "dropped", "name");
   }
-  for (uint32_t i = 0; i < count && i < THREADS_SHOWN; i++) {
+  for (uint32_t i = 0; i < all && shown < THREADS_SHOWN; i++) {
     const struct ct_trace_thread *t = ct_trace_thread(trace, i);
+    if (!ct_info_piece_has(piece, i)) {
+      continue;
+    }
+    shown++;
     fprintf(out, "%*s %12u ", LABEL_COLUMNS, "", t->tid);
-    fprintf(out, "%15s ", ct_format_count(a, t->events));
-    fprintf(out, "%12s  ", ct_format_count(a, t->dropped));
+    fprintf(out, "%15s ", ct_format_count(a, ct_info_piece_events(piece, t, i)));
+    fprintf(out, "%12s  ", ct_format_count(a, ct_info_piece_dropped(piece, t, i)));
     ct_put_printable(out, t->name, SIZE_MAX);
     putc('\n', out);
   }
@@ -712,14 +734,22 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
 {
   const json_t *manifest = ct_trace_manifest(trace);
   struct ct_info_options options;
+  struct ct_info_piece piece;
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
+  if (rc == 0) {
+    rc = ct_info_piece_read(trace, options.filter, &piece, diag);
+  }
   if (rc != 0) {
     return rc;
   }
   if (options.json) {
-    rc = write_json(trace, options.time, out);
+    rc = write_json(trace, &piece, options.time, out);
   } else {
     ct_view_put_warnings(trace, "", out);
+    if (piece.is_piece) {
+      label(out, "piece");
+      ct_info_piece_write(&piece, out);
+    }
     rc = ct_crash_write(trace, options.time, out);
     write_exit(out, manifest);
     write_notes(out, manifest);
@@ -731,8 +761,8 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_kept(out, trace);
     ct_windows_write(trace, "windows", LABEL_COLUMNS, out);
     write_sampling(out, manifest);
-    write_sums(out, trace, manifest);
-    write_output(out, manifest);
+    write_sums(out, trace, &piece, manifest);
+    write_output(out, trace, &piece, manifest);
     write_detail(out, manifest);
     write_missed(out, manifest);
     ct_info_put_costs(trace, out);
@@ -741,10 +771,11 @@ ct_info_write(struct ct_trace *trace, const struct ct_info_options *given, FILE 
     write_reasons(out, json_object_get(manifest, "modules"));
     write_limited(out, json_object_get(manifest, "modules"), "not hooked", "not_hooked_because");
     write_limited(out, json_object_get(manifest, "modules"), "enter only", "enter_only_because");
-    write_threads(out, trace);
+    write_threads(out, trace, &piece);
     ct_stacks_write(trace, out);
     ct_process_tree_write(trace, out);
   }
+  ct_info_piece_free(&piece);
   if (rc == CT_ENOMEM) {
     return ct_fail(diag, rc, "out of memory for the summary");
   }
