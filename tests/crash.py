@@ -113,10 +113,31 @@ def check_frames(thread, names, stripped):
             expect(frame.get("function") == name, f"{frame.get('function')} in place of {name}")
 
 
+def check_replay(scene, crash):
+    """replay has a line for the signal, in the call that was open then."""
+    result = scene.execute(scene.contrail, "replay", "--json", "--type", "crash", scene.trace)
+    lines = [line for line in harness.parse_lines(result.stdout) if line["kind"] != "warning"]
+    if crash is None:
+        expect(not lines and result.returncode == 1, f"a line about a signal that crash.json does not tell of: {lines}")
+        return
+    expect(len(lines) == 1, f"{len(lines)} lines: {result.stderr}")
+    line, frame = lines[0], (crash["threads"][0]["backtrace"] or [{}])[0]
+    expect((line["kind"], line["tid"], line["signal"], line["signal_name"]) == ("crash", crash["tid"], crash["signal"], crash["name"]) and
+           line["address"] == crash.get("address") and line["function"] == frame.get("function"), f"{line} of {crash['threads'][0]}")
+    if line["parent"] is not None:
+        query = f"SELECT tid, depth, flags FROM spans WHERE id = {line['parent']}"
+        row = json.loads(scene.run(scene.contrail, "sql", "--json", scene.trace, query))
+        expect(len(row) == 1 and row[0]["tid"] == line["tid"] and row[0]["depth"] == line["depth"] - 1 and
+               "unfinished" in row[0]["flags"], f"{line} is in {row}")
+    text = scene.run(scene.contrail, "replay", "--type", "crash", scene.trace)
+    expect(f"-- {crash['name']}: {crash['meaning']}" in text and frame.get("function", "") in text, text)
+
+
 def check_crash(scene, mode, stripped, tells):
     name, code, names = MODES[mode] if tells else (None, None, [])
     crash, info = scene.crash(), json.loads(scene.info("--json"))["crash"]
     text = scene.info()
+    check_replay(scene, crash)
     if name is None:
         expect(crash is None, f"crash.json tells of {crash}")
         return

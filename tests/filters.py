@@ -59,7 +59,7 @@ int main() { for (long n = 0; n < 100; n++) outer(n); return 0; }
 ENDS = ("return", "left", "tail")
 TYPES = {"enter": "call", "return": "call", "left": "call", "tail": "call", "orphan": "call", "value": "call", "point": "point",
          "counted": "point", "interval": "point", "output": "output", "switch": "switch", "away": "switch", "exec": "switch",
-         "lost": "lost"}
+         "lost": "lost", "crash": "crash"}
 
 
 class Scene(harness.Scene):

@@ -63,6 +63,7 @@ passes(const struct replay *r, const struct ct_line *line)
       [CT_LINE_SWITCH] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},    [CT_LINE_EXEC] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},
       [CT_LINE_CAPTURE] = {CT_FILTER_OUTPUT, CT_SPAN_ENDS},   [CT_LINE_INTERVAL] = {CT_FILTER_POINT, CT_SPAN_ENDS},
       [CT_LINE_AWAY] = {CT_FILTER_SWITCH, CT_SPAN_ENDS},      [CT_LINE_VALUE] = {CT_FILTER_CALL, CT_SPAN_ENDS},
+      [CT_LINE_CRASH] = {CT_FILTER_CRASH, CT_SPAN_ENDS},
   };
   const struct ct_filter *o = r->options->filter;
   unsigned end = kinds[line->kind].end;
@@ -534,6 +535,22 @@ replay_capture(struct replay *r, struct lane *lane)
   replay_note_next(r, lane);
 }
 
+/* The signal that ended the program. It came while the innermost call was open. */
+static void
+replay_crash(struct replay *r, struct lane *lane)
+{
+  const struct ct_span_frame *top = ct_span_stack_top(lane->stacks.current);
+  struct ct_line line = {.kind = CT_LINE_CRASH, .tsc = lane->crash_tsc, .text = r->crash_text};
+  line.level = top != NULL ? top->level + (top->flags & SHOWN) : 0;
+  line.depth = lane->stacks.current->base + lane->stacks.current->count;
+  identify(r, lane, &line, CT_NO_ORDINAL, top);
+  if (!is_filtered(r) || top_is_shown(lane)) {
+    write_line(r, lane, &line);
+  }
+  lane->crash_tsc = 0;
+  replay_note_next(r, lane);
+}
+
 /* ---- The merge ---- */
 
 /* Everything that the lane had is shown. */
@@ -551,6 +568,9 @@ end_lane(struct replay *r, struct lane *lane)
   ct_span_clock_read(&lane->clock, lane->event_tsc);
   lane->last_tsc = lane->event_tsc;
   lane->has_ended = true;
+  if (lane->crash_tsc != 0) {
+    replay_crash(r, lane); /* nothing is later than that */
+  }
   lane->event_tsc = UINT64_MAX;
   replay_note_next(r, lane);
   return end_stacks(r, lane, CT_SPAN_OPEN);
@@ -569,7 +589,9 @@ run_lane(struct replay *r, struct lane *lane, struct ct_diag *diag)
   }
   const struct lane *other = replay_second(r);
   while (rc == 0 && !is_over(lane) && !full(r) && (other == NULL || !replay_earlier(other, lane))) {
-    if (lane->next_tsc < lane->event_tsc) {
+    if (lane->next_tsc < lane->event_tsc && lane->next_tsc == lane->crash_tsc) {
+      replay_crash(r, lane);
+    } else if (lane->next_tsc < lane->event_tsc) {
       replay_capture(r, lane);
     } else if (lane->count == 0) {
       rc = end_lane(r, lane);
@@ -656,12 +678,13 @@ make_lanes(struct replay *r, struct ct_diag *diag)
     ct_span_lane_init(&lane->ids, r->trace, threads[i]);
     ct_span_clock_init(&lane->clock, r->trace, r->options->time);
     lane->capture = replay_first_capture(r, ct_trace_thread(r->trace, lane->thread)->tid);
+    lane->crash_tsc = replay_crash_of(r, ct_trace_thread(r->trace, lane->thread)->tid);
     r->total_bytes += ct_trace_thread(r->trace, lane->thread)->file_bytes;
     rc = replay_open_lane(r, lane, diag);
     if (rc != 0) {
       break;
     }
-    if (lane->count == 0 && lane->capture == NO_CAPTURE) {
+    if (lane->count == 0 && lane->capture == NO_CAPTURE && lane->crash_tsc == 0) {
       replay_close_lane(r, lane);
       continue;
     }
@@ -694,6 +717,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
     return rc;
   }
   rc = replay_load_captures(&r);
+  rc = rc == 0 ? replay_load_crash(&r) : rc;
   rc = rc != 0 ? ct_fail(diag, rc, "out of memory for what the program wrote") : make_lanes(&r, diag);
   if (rc == 0 &&
       (ct_labels_init(&r.labels, trace, &pattern) != 0 || ct_unwind_reason_init(&r.unwind_reason, trace) != 0 ||
@@ -728,6 +752,7 @@ write_replay(struct ct_trace *trace, const struct ct_replay_options *options, co
   ct_view_pattern_destroy(&pattern);
   ct_unwind_reason_destroy(&r.unwind_reason);
   ct_captures_free(&r.captures);
+  free(r.crash_text);
   free(r.next_capture);
   free(r.lanes);
   free(r.heap);

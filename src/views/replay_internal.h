@@ -37,6 +37,7 @@ struct lane {
   bool is_read;               /* to the end of the stream; the cursor is closed */
   bool has_ended;             /* and what was open has been shown */
   struct ct_span_clock clock; /* at the event taken last */
+  uint64_t crash_tsc;         /* when a signal that came to the thread ended the program; 0: none, or it was shown */
   size_t capture;             /* position of the next thing that the thread wrote, NO_CAPTURE: none */
   uint64_t published_bytes;   /* to the progress line */
   uint32_t thread;
@@ -79,6 +80,9 @@ struct replay {
   struct ct_line_writer lines;
   const struct replay_sink *sink; /* NULL: lines are written */
   int sink_code;
+  char *crash_text; /* NULL: there was no such signal */
+  uint64_t crash_tsc;
+  uint32_t crash_tid;
   struct ct_captures captures;
   size_t *next_capture; /* of each, the next one of the same thread */
   struct lane *lanes;
@@ -95,6 +99,10 @@ struct replay {
 /* replay.c. options: as of ct_replay_write, taken; with JSON. */
 int ct_replay_chosen(struct ct_trace *trace, const struct ct_replay_options *options, const struct replay_sink *sink,
                      struct ct_view_notes *notes, struct ct_diag *diag);
+
+/* replay_crash.c */
+int replay_load_crash(struct replay *r); /* 0 or CT_ENOMEM */
+uint64_t replay_crash_of(const struct replay *r, uint32_t tid);
 
 /* replay_lanes.c */
 /* What was written, each piece with the next one of its thread. A file that cannot be read is as none. 0 or CT_ENOMEM.

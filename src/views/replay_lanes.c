@@ -14,6 +14,9 @@ replay_note_next(const struct replay *r, struct lane *lane)
   if (lane->capture != NO_CAPTURE && r->captures.items[lane->capture].tsc < lane->next_tsc) {
     lane->next_tsc = r->captures.items[lane->capture].tsc;
   }
+  if (lane->crash_tsc != 0 && lane->crash_tsc < lane->next_tsc) {
+    lane->next_tsc = lane->crash_tsc;
+  }
 }
 
 static void

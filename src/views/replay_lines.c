@@ -388,6 +388,11 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
   case CT_LINE_CAPTURE:
     put_capture(w, line);
     break;
+  case CT_LINE_CRASH:
+    put_literal(w, "-- ");
+    put_text(w, line->text);
+    put_literal(w, " --");
+    break;
   case CT_LINE_TAIL:
     break;
   }
@@ -458,6 +463,8 @@ json_kind(const struct ct_line *line)
     return "interval";
   case CT_LINE_CAPTURE:
     return "output";
+  case CT_LINE_CRASH:
+    return "crash";
   case CT_LINE_AWAY:
     return "away";
   case CT_LINE_VALUE:
@@ -566,6 +573,10 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
   if (line->kind == CT_LINE_CAPTURE) {
     put_counted(w, ",\"fd\":", line->fd, ",\"text\":");
     put_json_text(w, line->text, line->value);
+    return;
+  }
+  if (line->kind == CT_LINE_CRASH) {
+    put_text(w, line->text);
     return;
   }
   if (line->kind == CT_LINE_VALUE) {

@@ -26,6 +26,7 @@ enum ct_line_kind {
   CT_LINE_CAPTURE, /* something that the program wrote: a line of it */
   CT_LINE_INTERVAL,
   CT_LINE_AWAY,  /* the thread was off the processor, or contrail's */
+  CT_LINE_CRASH, /* the signal that ended the program: text, of JSON its members */
   CT_LINE_VALUE, /* an argument or result apart from its call, between whose events a handler came */
 };
 
