@@ -148,6 +148,23 @@ def ends(scene):
 
 
 @case
+def one_process(scene):
+    """Of those that were followed: its own calls and its own end."""
+    scene.program_trace()
+    script = scene.write("two", f"#!/bin/sh\n{scene.path('program')} 1\n{scene.path('program')}\nexit 3\n", 0o755)
+    scene.made("--follow", "--trace", "work", "--", script)
+    children = [child for child in scene.info()["children"] if child["exit"]]
+    pids = {child["exit"].get("status"): child["pid"] for child in children}
+    expect(set(pids) >= {0, 7}, str(children))
+    scene.check("exit == 3", "no crash", status=0)
+    for status, pid in pids.items():
+        if status in (0, 7):
+            scene.check(f"exit == {status}", "work.calls == 300", status=0, options=("--process", str(pid)))
+    result = scene.execute(scene.contrail, "check", "--process", "7777777", scene.trace, "no crash")
+    expect(result.returncode == 125 and "no process" in result.stderr, str(result))
+
+
+@case
 def from_a_file(scene):
     scene.program_trace()
     file = scene.write("checks", "# the program's\nwork.calls == 300   # each round\n\nno losses\n")

@@ -38,6 +38,7 @@ static const struct ct_option options[] = {
      .adds_up = true,
      .apply = apply_file},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
     CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
     CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
