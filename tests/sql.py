@@ -452,6 +452,18 @@ def blocks(scene):
 
 
 @case
+def id_and_parent(scene):
+    """Both asked of at once: of the call that has both, of no other."""
+    scene.own(OWN)
+    rows = [row for row in scene.spans() if row["parent_id"]]
+    row, other = rows[len(rows) // 2], next(row for row in rows if row["parent_id"] != rows[len(rows) // 2]["parent_id"])
+    for parent, want in ((row["parent_id"], 1), (other["parent_id"], 0)):
+        for where in (f"id = {row['id']} AND parent_id = {parent}", f"parent_id = {parent} AND id = {row['id']}"):
+            got = scene.sql(f"SELECT count(*) AS n FROM spans WHERE {where}")
+            expect(got == [{"n": want}], f"{where}: {got}")
+
+
+@case
 def function_ids(scene):
     """function_id is the same in all tables, and functions.id; atf_id is that of the export."""
     scene.own(OWN)

@@ -75,8 +75,8 @@ struct spans_cursor {
   bool has_function; /* name, or function_id when it is NULL */
   char *name;
   int64_t function_id;
-  int64_t thread;             /* of the database; -1: any */
-  struct ct_span_place place; /* of the span, or of the parent */
+  int64_t thread;                     /* of the database; -1: any */
+  struct ct_span_place place, parent; /* of the span, and of the one that it is in */
   bool is_empty;
   int64_t least_ns;
   bool has_least;
@@ -221,7 +221,7 @@ take_argument(struct spans_cursor *c, char letter, sqlite3_value *value)
     } else {
       c->filter.has_parent = true;
     }
-    if (type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, &c->place)) {
+    if (type != SQLITE_INTEGER || !ct_span_id_split((uint64_t)number, letter == 'i' ? &c->place : &c->parent)) {
       c->is_empty = true;
     }
     break;
@@ -318,6 +318,12 @@ least_ticks(const struct ct_sql_source *source, int64_t ns)
   return high;
 }
 
+static bool
+is_in(const struct ct_span_place *place, const struct ct_sql_source *source)
+{
+  return place->trace == source->number && place->process == source->process;
+}
+
 /* Begins the scan of a source; *begun: there is something to look for in it. */
 static int
 begin_source(struct spans_cursor *c, bool *begun)
@@ -325,13 +331,13 @@ begin_source(struct spans_cursor *c, bool *begun)
   struct ct_sql_source *source = &c->sql->sources[c->source];
   struct ct_scan_filter filter = c->filter;
   *begun = false;
-  if (filter.has_id || filter.has_parent) {
-    if (c->place.trace != source->number || c->place.process != source->process) {
-      return SQLITE_OK;
-    }
-    filter.thread = c->place.thread;
-    filter.ordinal = filter.parent_ordinal = c->place.ordinal;
+  if ((filter.has_id && !is_in(&c->place, source)) || (filter.has_parent && !is_in(&c->parent, source)) ||
+      (filter.has_id && filter.has_parent && c->place.thread != c->parent.thread)) {
+    return SQLITE_OK;
   }
+  filter.thread = filter.has_id ? c->place.thread : c->parent.thread;
+  filter.ordinal = c->place.ordinal;
+  filter.parent_ordinal = c->parent.ordinal;
   if (c->thread >= 0) {
     uint64_t thread = (uint64_t)c->thread - source->thread_base;
     if ((uint64_t)c->thread < source->thread_base || thread >= ct_trace_thread_count(source->trace) ||
