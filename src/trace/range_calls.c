@@ -31,17 +31,24 @@ static int
 compare_frames(const void *a, const void *b)
 {
   const struct frame *x = a, *y = b;
-  return (x->enter_tsc > y->enter_tsc) - (x->enter_tsc < y->enter_tsc);
+  if (x->enter_tsc != y->enter_tsc) {
+    return x->enter_tsc < y->enter_tsc ? -1 : 1;
+  }
+  if (x->context != y->context) {
+    return x->context < y->context ? -1 : 1;
+  }
+  return (x->depth > y->depth) - (x->depth < y->depth);
 }
 
-/* The first frame that was entered then or later. */
+/* The first frame that is not before that place. */
 static size_t
-frames_from(const struct search *search, uint64_t tsc)
+frames_from(const struct search *search, uint64_t tsc, uint32_t context, uint32_t depth)
 {
+  struct frame place = {.enter_tsc = tsc, .context = context, .depth = depth};
   size_t low = 0, high = search->count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (search->frames[middle].enter_tsc < tsc) {
+    if (compare_frames(&search->frames[middle], &place) < 0) {
       low = middle + 1;
     } else {
       high = middle;
@@ -52,14 +59,13 @@ frames_from(const struct search *search, uint64_t tsc)
 
 /* The call at that place may be one of the frames. Of several that began at once the last one is still open. */
 static void
-match(const struct search *search, size_t from, uint64_t tsc, uint32_t context, uint32_t depth, uint32_t fn,
-      uint64_t ordinal)
+match(const struct search *search, uint64_t tsc, uint32_t context, uint32_t depth, uint32_t fn, uint64_t ordinal)
 {
-  for (size_t i = from; i < search->count && search->frames[i].enter_tsc == tsc; i++) {
-    const struct frame *frame = &search->frames[i];
-    if (frame->context == context && frame->depth == depth && frame->fn == fn) {
-      search->c->pending[frame->at].value = ordinal + 1;
-    }
+  size_t at = frames_from(search, tsc, context, depth);
+  const struct frame *frame = at < search->count ? &search->frames[at] : NULL;
+  if (frame != NULL && frame->enter_tsc == tsc && frame->context == context && frame->depth == depth &&
+      frame->fn == fn) {
+    search->c->pending[frame->at].value = ordinal + 1;
   }
 }
 
@@ -68,7 +74,7 @@ static void
 match_events(const struct search *search, const struct ct_event *events, size_t count, uint64_t ordinal,
              uint64_t *context)
 {
-  size_t from = count != 0 ? frames_from(search, events[0].tsc) : 0;
+  size_t from = count != 0 ? frames_from(search, events[0].tsc, 0, 0) : 0;
   for (size_t i = 0; i < count; i++) {
     const struct ct_event *event = &events[i];
     bool is_call = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
@@ -78,8 +84,8 @@ match_events(const struct search *search, const struct ct_event *events, size_t 
     if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
       *context = event->kind == CT_EV_SWITCH ? event->value : 0;
     }
-    if (is_call) {
-      match(search, from, event->tsc, (uint32_t)*context, event->depth, event->fn, ordinal);
+    if (is_call && from < search->count && search->frames[from].enter_tsc == event->tsc) {
+      match(search, event->tsc, (uint32_t)*context, event->depth, event->fn, ordinal);
     }
     ordinal += is_call || event->kind == CT_EV_POINT;
   }
@@ -93,7 +99,7 @@ match_begin(const struct search *search, const struct ct_cursor *block)
   for (uint32_t i = 0; i < stack->count; i++) {
     uint32_t depth = stack->base + i;
     uint64_t tsc = stack->frames[i].enter_tsc;
-    match(search, frames_from(search, tsc), tsc, block->context, depth, stack->frames[i].fn,
+    match(search, tsc, block->context, depth, stack->frames[i].fn,
           CT_ORDINAL_BEFORE | (uint64_t)block->header.number << CT_ORDINAL_DEPTH_BITS | depth);
   }
 }
@@ -122,7 +128,7 @@ search_blocks(const struct search *search, struct ct_cursor *reader)
   const struct ct_cursor *c = search->c;
   for (size_t i = 0; i < c->passed_count; i++) {
     const struct ct_passed_block *block = &c->passed[i];
-    size_t from = frames_from(search, block->first_tsc);
+    size_t from = frames_from(search, block->first_tsc, 0, 0);
     bool has_some = from < search->count && search->frames[from].enter_tsc <= block->last_tsc;
     /* Frames of the first block's open section are older than it. */
     if (has_some || (i == 0 && search->frames[0].enter_tsc < block->first_tsc)) {
