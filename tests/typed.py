@@ -82,11 +82,11 @@ class Scene(harness.Scene):
         compiler = words[0]
         return self.compile(source, "-g", "-fno-pie", "-no-pie", *words[1:], compiler=compiler, name="typed")
 
-    def calls(self, program):
+    def calls(self, program, options):
         """By function, in order: (arguments by name, what it returned), as replay has them."""
         shutil.rmtree(self.trace, ignore_errors=True)
-        self.run(self.contrail, "record", "-q", "-o", self.trace, "--vectors", "--detail", "typed!**", "--trace",
-                 "typed!**", "--stack", "512", "--", program)
+        self.run(self.contrail, "record", "-q", "-o", self.trace, "--trace", "typed!**", "--mode", "full",
+                 *options, "--", program)
         by_function, opened = {}, []
         for line in harness.parse_lines(self.run(self.contrail, "replay", "--json", self.trace)):
             if line["kind"] == "enter":
@@ -136,11 +136,18 @@ def same(ours, kind, value, text):
 def compare(scene, source, functions, words, optional):
     """optional: what need not be known, as (function, parameter)."""
     need("gdb")
-    optimised = "-O0" not in words
     program = scene.build(source, *words)
-    ours, compared = scene.calls(program), 0
-    places = [[name, name] for name in functions]
-    for function, arguments, returned, is_void in scene.in_gdb(program, places, optimised):
+    seen = scene.in_gdb(program, [[name, name] for name in functions], "-O0" not in words)
+    small = compare_calls(scene.calls(program, ["--args"]), seen, functions, words + ["--args"], optional)
+    detail = ["--vectors", "--detail", "typed!**", "--stack", "512"]
+    compared = compare_calls(scene.calls(program, detail), seen, functions, words, optional)
+    expect(small == compared, f"{words}: with --args {small} values, with --detail {compared}")
+    return compared
+
+
+def compare_calls(ours, seen, functions, words, optional):
+    compared = 0
+    for function, arguments, returned, is_void in seen:
         expect(ours.get(function), f"{words}: a call of {function} is missing")
         got, got_return = ours[function].pop(0)
         if is_void:

@@ -240,10 +240,19 @@ enum ct_away {
 };
 
 enum ct_value {
-  CT_VALUE_ARG_1 = 1, /* integers and pointers only: the registers that the first two of these come in */
+  CT_VALUE_ARG_1 = 1, /* rdi, rsi: of what is known to take others, or nothing, only as far as it takes these */
   CT_VALUE_ARG_2 = 2,
   CT_VALUE_RESULT = 3, /* rax */
   CT_VALUE_BEFORE = 4, /* no value: the frame was open when the recording began, its ENTER is at that moment */
+  /* Further ones, as far as the function takes and gives them. */
+  CT_VALUE_INTEGER = 8,   /* 10 to 13: rdx rcx r8 r9; the first two are ARG_1 and ARG_2 */
+  CT_VALUE_VECTOR = 16,   /* 16 to 23: the low halves of xmm0 to xmm7 */
+  CT_VALUE_RESULT_2 = 24, /* rdx */
+  CT_VALUE_RESULT_XMM0 = 25,
+  CT_VALUE_RESULT_XMM1 = 26,
+  CT_VALUE_ERROR = 27, /* errno, where the result is -1 */
+  CT_VALUE_STACK = 32, /* 32 to 63: words of the stack above the return address */
+  CT_VALUE_COUNT = 64,
 };
 
 struct ct_event {

@@ -686,7 +686,8 @@ agent_slow_path(struct ct_control_page *control, uint64_t sp, const struct ct_ho
     put_longjmp(control, sp);
     return CT_VERDICT_SKIP;
   }
-  if (!agent_has_room(control, 3)) {
+  /* As many as its trampoline asks for at most, else it would come here again and again. */
+  if (!agent_has_room(control, desc->values == CT_HOOK_VALUES_FEW ? 1 + CT_VALUES_MAX : 3)) {
     __atomic_fetch_add(&slot_of(control)->dropped_no_segment, events_of(control, desc, half), __ATOMIC_RELAXED);
     return CT_VERDICT_SKIP;
   }

@@ -124,24 +124,6 @@ agent_restorer:
   mov %rax, 8(%rdx)
   .endm
 
-/* Appends the value of a register, with the word's upper part, unless there is no room. Clobbers rax, rdx. */
-  .macro RECORD_VALUE register, word
-  mov $16, %edx
-  xadd %rdx, %gs:CT_GS_CURSOR
-  test $CT_CURSOR_VALID, %edx
-  jz 81f
-  mov %edx, %eax
-  and $CT_WORD_TAG_MASK, %eax
-  and $-4, %rdx
-  mov \register, (%rdx)
-  or $\word, %eax
-  mov %eax, -40(%rsp)
-  mov %esp, -36(%rsp)
-  mov -40(%rsp), %rax
-  mov %rax, 8(%rdx)
-81:
-  .endm
-
 /* Around a call of a C function on the caller's stack: keeps all registers but rax. */
   .macro SAVE_FOR_CALL
   sub $184, %rsp
@@ -871,10 +853,14 @@ agent_not_module:
   RECORD
   test $CT_WORD_TAIL, %r10d /* a call that has a frame */
   jz 3f
-  cmpb $0, CT_DESC_VALUES(%r11)
+  cmpw $0, CT_DESC_DETAIL_TAIL(%r11)
   je 3f
-  RECORD_VALUE %rdi, CT_WORD_ARG_1
-  RECORD_VALUE %rsi, CT_WORD_ARG_2
+  mov CT_DESC_RELOCATED(%r11), %rax
+  mov %rax, -104(%rsp)
+  movzwl CT_DESC_DETAIL_TAIL(%r11), %eax /* the trampoline's own code records arguments, and goes on at r10 */
+  add CT_DESC_ENTER(%r11), %rax
+  lea leave_short(%rip), %r10
+  jmp *%rax
 3:
 to_relocated:
   mov CT_DESC_RELOCATED(%r11), %rax

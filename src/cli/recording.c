@@ -333,9 +333,8 @@ const struct ct_option ct_recording_options[] = {
      .apply = ct_apply_count32,
      MEMBER(max_depth)},
     {.name = "args",
-     .help =
-         "record the first two arguments and the result of all functions that are hooked in full; default: of those "
-         "that --trace selected exactly or by one level",
+     .help = "record arguments and results of all functions that are hooked in full, without what pointers point to; "
+             "default: of those that --trace selected exactly or by one level",
      .against = "no-args",
      .apply = apply_values,
      MEMBER(selection)},

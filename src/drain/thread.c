@@ -289,6 +289,12 @@ is_on_stack(const struct drain_thread *thread, uint32_t ra_slot)
   return ra_slot - thread->stack_low < thread->stack_length || thread->stack_length == UINT32_MAX;
 }
 
+static_assert(CT_RING_VALUE_INTEGER == (int)CT_VALUE_INTEGER && CT_RING_VALUE_VECTOR == (int)CT_VALUE_VECTOR &&
+                  CT_RING_VALUE_STACK == (int)CT_VALUE_STACK && CT_RING_VALUE_RESULT_2 == (int)CT_VALUE_RESULT_2 &&
+                  CT_RING_VALUE_XMM0 == (int)CT_VALUE_RESULT_XMM0 && CT_RING_VALUE_XMM1 == (int)CT_VALUE_RESULT_XMM1 &&
+                  CT_RING_VALUE_ERROR == (int)CT_VALUE_ERROR,
+              "the trace has the ring's numbers");
+
 /* An argument or the result of the call at the return-address slot, if that has a frame; or where its detail is. */
 static void
 value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slot)
@@ -302,15 +308,18 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
     return;
   }
   thread->hook_events[CT_HOOK_EVENT_VALUE]++;
-  if ((fn & 0xf) == CT_OTHER_RESULT) {
+  uint32_t which = (fn & 0xf) == CT_OTHER_VALUE ? fn >> 4 : (fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1;
+  bool is_result = which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
+  if (is_result) {
     leave_inside(thread, encoder->last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);
-  if (top != NULL && top->ra_slot == ra_slot) {
-    if (CT_UNLIKELY(has_rules(thread)) && (fn & 0xf) == CT_OTHER_RESULT) {
+  bool makes_sense = which < CT_VALUE_COUNT && which != CT_VALUE_BEFORE; /* else the target has scribbled over it */
+  if (makes_sense && top != NULL && top->ra_slot == ra_slot) {
+    if (CT_UNLIKELY(has_rules(thread)) && which == CT_VALUE_RESULT) {
       rules_result(thread, top, number);
     }
-    ct_encode_value(encoder, (uint8_t)((fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1), number);
+    ct_encode_value(encoder, (uint8_t)which, number);
   }
 }
 

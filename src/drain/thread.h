@@ -82,7 +82,7 @@ drain_is_value(uint32_t fn)
 {
   uint32_t other = fn & 0xf;
   return (fn & CT_FN_POINT_BIT) == 0 &&
-         ((other >= CT_OTHER_ARG_1 && other <= CT_OTHER_RESULT) || other == CT_OTHER_DETAIL);
+         ((other >= CT_OTHER_ARG_1 && other <= CT_OTHER_RESULT) || other == CT_OTHER_DETAIL || other == CT_OTHER_VALUE);
 }
 
 /* See there. */

@@ -26,8 +26,7 @@
 #include <time.h>
 
 #define CELL_MAX     416                    /* usual trampoline; the estimate for address space */
-#define VALUES_MAX   256                    /* more where arguments and result are recorded */
-#define DETAIL_MAX   1280                   /* ... with detail: then it is the longest that there is */
+#define DETAIL_MAX   1280                   /* more with detail: then it is the longest that there is */
 #define ISLANDS_MAX  (CT_REGION_MAX - 1024) /* the rest is for regions */
 #define FOR_EVER     UINT32_MAX             /* an owner that is never removed */
 #define GATE_MAX     144                    /* ... with a gate */
@@ -379,9 +378,18 @@ add_patches(struct build *build, const struct ct_planned *planned, uint64_t patc
   }
 }
 
+/* As struct ct_filter_result has it. */
+static struct ct_values_form
+values_form(uint64_t packed)
+{
+  struct ct_values_form form;
+  memcpy(&form, &packed, sizeof(form));
+  return form;
+}
+
 /* One function: its trampoline, and the patches that lead there. What was begun is taken back on a refusal. */
 static enum ct_refusal
-emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint32_t texts,
+emit_one(struct build *build, const struct ct_planned *planned, enum ct_requested_mode requested, uint64_t more,
          uint32_t fn)
 {
   uint64_t base = build->installed->base;
@@ -409,8 +417,8 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .self_branch = planned->self_branch,
       .values = ct_planned_values(planned, requested),
       .detail = build->layout->detail,
-      .texts = (uint16_t)texts,
-      .outs = (uint16_t)(texts >> 16),
+      .texts = (uint16_t)(requested == CT_REQUESTED_DETAIL ? more : 0),
+      .outs = (uint16_t)(requested == CT_REQUESTED_DETAIL ? more >> 16 : 0),
       .errno_slot = build->plan->errno_slot != 0 ? base + build->plan->errno_slot : 0,
       .event_last = planned->event_last,
       .store_delta = build->layout->store_delta,
@@ -421,6 +429,7 @@ emit_one(struct build *build, const struct ct_planned *planned, enum ct_requeste
       .code = bytes,
       .window = &planned->window,
   };
+  spec.form = values_form(requested == CT_REQUESTED_VALUES ? more : 0);
   struct ct_code code = build->code;
   uint64_t entry = ct_code_pc(&code);
   size_t descs = build->desc_count, patches = build->installed->patch_count;
@@ -472,13 +481,13 @@ emit_all(struct build *build)
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
     enum ct_refusal refusal = ct_filter_result_reason(build->filter_result, i);
     if (requested != CT_REQUESTED_NONE) {
-      uint32_t texts =
-          build->filter_result != NULL && build->filter_result->texts != NULL ? build->filter_result->texts[i] : 0;
+      uint64_t more =
+          build->filter_result != NULL && build->filter_result->more != NULL ? build->filter_result->more[i] : 0;
       code = write_when_full(build);
       if (code != 0) {
         return code;
       }
-      refusal = emit_one(build, &plan->functions[i], requested, texts, fn);
+      refusal = emit_one(build, &plan->functions[i], requested, more, fn);
     }
     fn++;
     if (ct_requested_has_event(requested) && refusal == CT_REFUSED_NOT) {
@@ -599,7 +608,9 @@ install(struct build *build, struct ct_diag *diag)
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->springboard_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
   for (size_t i = 0; i < plan->count; i++) {
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
-    size += requested == CT_REQUESTED_VALUES ? VALUES_MAX : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX : 0;
+    size += requested == CT_REQUESTED_VALUES   ? ct_trampoline_values_bytes(values_form(build->filter_result->more[i]))
+            : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX
+                                               : 0;
   }
   size += build->layout->has_gates ? hooks * GATE_MAX : 0;
   size = round_up(size, CT_NEAR_UNIT);

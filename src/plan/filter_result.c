@@ -22,7 +22,7 @@ void
 ct_filter_result_free(struct ct_filter_result *filter_result)
 {
   free(filter_result->requested_modes);
-  free(filter_result->texts);
+  free(filter_result->more);
   free(filter_result->reasons);
   *filter_result = (struct ct_filter_result){0};
 }

@@ -110,8 +110,9 @@ enum ct_requested_mode {
 struct ct_filter_result {
   uint8_t *requested_modes; /* enum ct_requested_mode for each function of the plan; of no meaning for those without a
                                hook. NULL: all 0 */
-  uint32_t *texts;          /* for each that has CT_REQUESTED_DETAIL: which arguments point to text, or to strings, as
-                               ct_trampoline_spec has it, and shifted by 16 its outs. NULL: all 0 */
+  uint64_t *more;           /* for each that has CT_REQUESTED_DETAIL: which arguments point to text, or to strings, as
+                               ct_trampoline_spec has it, and shifted by 16 its outs; CT_REQUESTED_VALUES: its struct
+                               ct_values_form. NULL: all 0 */
   uint8_t *reasons;         /* enum ct_refusal for what is not wanted; NULL: CT_REFUSED_EXCLUDED */
   size_t excluded;          /* hooks that are not wanted ... */
   size_t passthrough;       /* ... and those of them that keep a trampoline ... */

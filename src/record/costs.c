@@ -153,6 +153,7 @@ hook(struct bench *bench, uint64_t function, enum subject subject)
   struct ct_trampoline_spec spec = {.fn = subject,
                                     .mode = modes[subject],
                                     .values = subject == VALUES ? CT_HOOK_VALUES_FEW : CT_HOOK_VALUES_NONE,
+                                    .form = {.integers = 3, .results = CT_VALUES_RAX},
                                     .has_gate = subject == COUNTED || subject == OUTSIDE,
                                     .level = subject == OUTSIDE ? CT_LEVEL_OUT : CT_LEVEL_COUNTING,
                                     .mask = 0, /* no call is recorded */

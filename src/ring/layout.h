@@ -38,7 +38,7 @@
 #include <stdint.h>
 
 #define CT_RING_MAGIC   0x31474e4952544e43ull /* "CNTRING1" */
-#define CT_RING_VERSION 7u
+#define CT_RING_VERSION 8u
 #define CT_RING_NAME    "contrail" /* of the memfd */
 
 #define CT_PAGE_BYTES     4096u
@@ -79,8 +79,9 @@ enum ct_other {
   CT_OTHER_UNSEEN = 11, /* the frame at ra_slot has its true return address back: it will return unseen */
   CT_OTHER_DETAIL =
       12, /* the next event at ra_slot has a detail record: in place of the clock its address in the target */
-  CT_OTHER_STACK = 3, /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
-                          0: ra_slots do not tell whether an event is on it, only the next point is */
+  CT_OTHER_VALUE = 13, /* as ARG_1 and so on; the value says which, CT_RING_VALUE_INTEGER and after */
+  CT_OTHER_STACK = 3,  /* after a SWITCH: low half of the stack's lowest address; the value is its size in pages;
+                           0: ra_slots do not tell whether an event is on it, only the next point is */
 };
 /* Whether an entry is a call or a return; the others, values among them, only belong to one. */
 static inline int
@@ -88,6 +89,26 @@ ct_word_is_event(uint64_t word)
 {
   return (word >> CT_WORD_KIND_SHIFT & 3) != CT_KIND_OTHER || (word >> CT_WORD_FN_SHIFT & CT_FN_POINT_BIT) != 0;
 }
+
+/* What of a call a hook with CT_HOOK_VALUES_FEW records. */
+#define CT_VALUES_STACK_WORDS 32u
+#define CT_VALUES_STACK_MAX   16u
+#define CT_VALUES_MAX         (6u + 8u + CT_VALUES_STACK_MAX) /* events, of either half */
+struct ct_values_form {
+  uint32_t stack;   /* a bit for each of the first words above the return-address slot, CT_VALUES_STACK_MAX of them */
+  uint8_t integers; /* likewise of rdi rsi rdx rcx r8 r9 */
+  uint8_t vectors;  /* of xmm0 .. xmm7 */
+  uint8_t results;  /* of enum ct_values_result */
+  uint8_t pad;
+};
+enum ct_values_result {
+  CT_VALUES_RAX = 1,
+  CT_VALUES_RDX = 2,
+  CT_VALUES_XMM0 = 4,
+  CT_VALUES_XMM1 = 8,
+  CT_VALUES_ERRNO = 16, /* when eax is -1 */
+};
+_Static_assert(sizeof(struct ct_values_form) == 8, "values form");
 
 enum ct_copy {
   CT_COPY_OUT = 0,  /* from the stack: return addresses in it are the true ones now, its frames return natively */
@@ -532,7 +553,8 @@ struct ct_hook_desc {
   uint8_t map_old[8];     /* ... and from function */
   uint8_t values;         /* CT_HOOK_VALUES_* */
   uint8_t pad;
-  uint16_t detail_tail; /* CT_HOOK_VALUES_DETAIL: offset from enter of where a call goes on that came by a tail jump */
+  uint16_t detail_tail; /* offset from enter of where a call goes on that came by a tail jump, with detail; of where
+                           arguments are recorded (CT_HOOK_VALUES_FEW), 0: of none */
   uint32_t mask;        /* CT_LEVEL_COUNTING: a call whose number has 1 in these bits is recorded, so the first is */
   uint64_t counter;     /* CT_LEVEL_COUNTING: offset of its struct ct_counter */
   uint8_t level;        /* CT_LEVEL_*; the controller's, changed while threads run */
@@ -738,7 +760,9 @@ _Static_assert(offsetof(struct ct_control_page, detail_tag) == CT_GS_DETAIL_TAG,
 _Static_assert(CT_WORD_ARG_1 == CT_OTHER_ARG_1 << CT_WORD_FN_SHIFT &&
                    CT_WORD_ARG_2 == CT_OTHER_ARG_2 << CT_WORD_FN_SHIFT &&
                    CT_WORD_RESULT == CT_OTHER_RESULT << CT_WORD_FN_SHIFT &&
-                   CT_WORD_DETAIL == CT_OTHER_DETAIL << CT_WORD_FN_SHIFT && CT_KIND_OTHER == 0,
+                   CT_WORD_DETAIL == CT_OTHER_DETAIL << CT_WORD_FN_SHIFT &&
+                   CT_WORD_VALUE == CT_OTHER_VALUE << CT_WORD_FN_SHIFT && CT_WORD_VALUE_SHIFT == CT_WORD_FN_SHIFT + 4 &&
+                   CT_KIND_OTHER == 0,
                "word");
 _Static_assert(CT_WORD_TAIL_OUT == (CT_OTHER_TAIL_OUT << CT_WORD_FN_SHIFT | CT_KIND_OTHER << CT_WORD_KIND_SHIFT),
                "word");

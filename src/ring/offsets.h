@@ -117,28 +117,40 @@
 #define CT_MAP_STACKS     0x41000
 #define CT_MAP_NODES      0xcc1000
 
-#define CT_SLOT_COUNT      4096
-#define CT_CONTROL_STRIDE  16384 /* control page, then the agent's stack for the thread */
-#define CT_CONTROL_SHIFT   14
-#define CT_TABLE_SHIFT     16
-#define CT_FN_POINT_BIT    0x8000000
-#define CT_FN_WEIGHT_SHIFT 23
-#define CT_WORD_TAG_MASK   3
-#define CT_WORD_FN_SHIFT   4
-#define CT_WORD_ENTER      (1 << 2)
-#define CT_WORD_TAIL       (2 << 2)
-#define CT_WORD_RETURN     (3 << 2)
-#define CT_WORD_TAIL_OUT   (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
-#define CT_WORD_SWITCH     (1 << CT_WORD_FN_SHIFT)
-#define CT_WORD_STACK      (3 << CT_WORD_FN_SHIFT)
-#define CT_WORD_ARG_1      (5 << CT_WORD_FN_SHIFT)
-#define CT_WORD_ARG_2      (6 << CT_WORD_FN_SHIFT)
-#define CT_WORD_RESULT     (7 << CT_WORD_FN_SHIFT)
-#define CT_WORD_DETAIL     (12 << CT_WORD_FN_SHIFT)
+#define CT_SLOT_COUNT       4096
+#define CT_CONTROL_STRIDE   16384 /* control page, then the agent's stack for the thread */
+#define CT_CONTROL_SHIFT    14
+#define CT_TABLE_SHIFT      16
+#define CT_FN_POINT_BIT     0x8000000
+#define CT_FN_WEIGHT_SHIFT  23
+#define CT_WORD_TAG_MASK    3
+#define CT_WORD_FN_SHIFT    4
+#define CT_WORD_ENTER       (1 << 2)
+#define CT_WORD_TAIL        (2 << 2)
+#define CT_WORD_RETURN      (3 << 2)
+#define CT_WORD_TAIL_OUT    (2 << CT_WORD_FN_SHIFT) /* CT_KIND_OTHER, CT_OTHER_TAIL_OUT */
+#define CT_WORD_SWITCH      (1 << CT_WORD_FN_SHIFT)
+#define CT_WORD_STACK       (3 << CT_WORD_FN_SHIFT)
+#define CT_WORD_ARG_1       (5 << CT_WORD_FN_SHIFT)
+#define CT_WORD_ARG_2       (6 << CT_WORD_FN_SHIFT)
+#define CT_WORD_RESULT      (7 << CT_WORD_FN_SHIFT)
+#define CT_WORD_DETAIL      (12 << CT_WORD_FN_SHIFT)
+#define CT_WORD_VALUE       (13 << CT_WORD_FN_SHIFT) /* and which, from CT_WORD_VALUE_SHIFT on */
+#define CT_WORD_VALUE_SHIFT 8
+
+/* Which value it is: the numbers of enum ct_value, after which N counts. Less than 8 are those with words of their own.
+ */
+#define CT_RING_VALUE_INTEGER  8  /* rdi rsi rdx rcx r8 r9; of which rdi and rsi have CT_WORD_ARG_1 and 2 */
+#define CT_RING_VALUE_VECTOR   16 /* the low half of xmm0 .. xmm7 */
+#define CT_RING_VALUE_RESULT_2 24 /* rdx; rax has CT_WORD_RESULT */
+#define CT_RING_VALUE_XMM0     25
+#define CT_RING_VALUE_XMM1     26
+#define CT_RING_VALUE_ERROR    27 /* errno, after a result of -1 */
+#define CT_RING_VALUE_STACK    32 /* words above the return-address slot */
 
 /* What a call-through trampoline records of a call besides its enter and return: struct ct_hook_desc. */
 #define CT_HOOK_VALUES_NONE   0
-#define CT_HOOK_VALUES_FEW    1 /* rdi, rsi, rax, in the ring of events */
+#define CT_HOOK_VALUES_FEW    1 /* what struct ct_values_form says, in the ring of events */
 #define CT_HOOK_VALUES_DETAIL 2 /* struct ct_detail_enter and ct_detail_return, in the detail lane */
 
 /* The bit that is set in the addresses of all entries of all segments, and not in those after a segment. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Which functions patterns match, and what is selected by that; see select_internal.h. */
-#include "base/known_calls.h"
 #include "select/select_internal.h"
 
 #include "target/source.h"
@@ -370,7 +369,8 @@ ct_select_mode_of(const struct ct_selection *selection, const struct ct_pattern 
 
 #define WANTED_VALUES 0x80u
 #define WANTED_DETAIL 0x40u
-#define WANTED_MORE   (WANTED_VALUES | WANTED_DETAIL)
+#define WANTED_RESULT 0x20u /* of these: rax, whatever is known of it */
+#define WANTED_MORE   (WANTED_VALUES | WANTED_DETAIL | WANTED_RESULT)
 
 struct marking {
   uint8_t *wanted; /* enum ct_select_mode, perhaps with WANTED_VALUES, WANTED_DETAIL; 0: not selected */
@@ -431,96 +431,25 @@ choose_one(const struct ct_planned *planned, uint8_t wanted, uint8_t *requested,
   }
 }
 
-/* The registers of a prototype that point to text, or to strings: as ct_trampoline_spec has them. */
-static uint16_t
-texts_in(const struct ct_prototype *prototype, bool constant_only)
-{
-  uint16_t texts = 0;
-  for (uint32_t i = 0; i < prototype->count; i++) {
-    const struct ct_parameter *parameter = &prototype->parameters[i];
-    const struct ct_type *type = &parameter->type;
-    if (type->kind != CT_TYPE_POINTER || parameter->place.piece[0] != 'i' || parameter->place.piece[1] != '\0' ||
-        parameter->place.number[0] >= CT_INTEGER_PLACES) {
-      continue;
-    }
-    if (type->pointee == CT_POINTEE_TEXT && (!constant_only || strncmp(type->name, "const ", 6) == 0)) {
-      texts |= (uint16_t)(1u << parameter->place.number[0]);
-    } else if (type->pointee == CT_POINTEE_STRING) {
-      texts |= (uint16_t)(1u << (parameter->place.number[0] + CT_DETAIL_WANTED_STRINGS_SHIFT));
-    }
-  }
-  return texts;
-}
-
-/* What its return asks for: memory that it fills, and the text that its result points to. */
-static uint16_t
-outs_in(const struct ct_prototype *prototype)
-{
-  const struct ct_type *result = &prototype->result;
-  uint32_t outs = 0;
-  for (uint32_t i = 0; i < prototype->count && outs == 0; i++) {
-    const struct ct_parameter *parameter = &prototype->parameters[i];
-    uint32_t bytes = ct_known_out_bytes(parameter);
-    if (parameter->out != CT_OUT_NONE && bytes != 0 && parameter->place.number[0] < CT_PENDING_REGISTERS) {
-      outs = (uint32_t)(parameter->place.number[0] + 1) | bytes << CT_DETAIL_OUT_BYTES_SHIFT;
-      outs |= (parameter->out == CT_OUT_AS_RESULT ? (uint32_t)CT_DETAIL_OUT_AS_RESULT : 0) << CT_DETAIL_OUT_HOW_SHIFT;
-      outs |= parameter->out == CT_OUT_SOME ? CT_DETAIL_OUT_ZERO_FAILS : 0;
-    }
-  }
-  if (result->kind == CT_TYPE_POINTER) {
-    outs |= result->pointee == CT_POINTEE_TEXT ? CT_DETAIL_OUT_RESULT_TEXT : 0;
-    outs |= outs != 0 ? CT_DETAIL_OUT_ZERO_FAILS : 0;
-  }
-  return (uint16_t)outs;
-}
-
 /*
- * Which arguments of a function of the C library point to text: what is behind these is recorded with its detail. Not
- * of the quick ones where all functions have detail and nobody has named them: it takes a microsecond.
+ * Reads the prototypes of functions whose values are wanted, and of those that detail is wanted of by name. What is not
+ * found there is recorded as if nothing were known.
  */
-static uint32_t
-texts_of_known(const struct ct_plan *plan, const char *symbol, bool has_all)
-{
-  char buffer[CT_KNOWN_CALL_BYTES];
-  struct ct_prototype prototype;
-  const char *library = ct_elf_soname(plan->elf);
-  bool is_static = library == NULL && ct_elf_interp(plan->elf) == NULL;
-  if (symbol == NULL || !(is_static || (library != NULL && ct_known_calls_in(library)))) {
-    return 0;
-  }
-  const char *line = ct_known_call(symbol, library == NULL || strstr(library, "musl") == NULL);
-  return line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
-                 ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)
-             ? texts_in(&prototype, true) | (uint32_t)outs_in(&prototype) << 16
-             : 0;
-}
-
-/* Likewise of the function i, which somebody has named, by debug information. */
-static uint16_t
-texts_of_named(const struct ct_plan *plan, size_t i)
-{
-  struct ct_prototype prototype;
-  const char *line = ct_plan_prototype(plan, i);
-  char *text = line != NULL ? strdup(line) : NULL;
-  uint16_t texts = text != NULL && ct_prototype_parse(text, &prototype) ? texts_in(&prototype, false) : 0;
-  free(text);
-  return texts;
-}
-
-/* Reads the prototypes of functions that detail is wanted of by name. Without them there are no texts. */
 static void
-read_prototypes(const struct ct_plan *plan, const uint8_t *wanted)
+read_prototypes(const struct ct_selection *selection, const struct ct_plan *plan, const uint8_t *wanted)
 {
-  uint8_t *named = calloc(plan->count + 1, 1);
+  bool has_all = selection->detail != NULL && ct_selection_is_everything(selection->detail);
+  uint8_t *asked = calloc(plan->count + 1, 1);
   size_t count = 0;
-  for (size_t i = 0; named != NULL && i < plan->count; i++) {
-    named[i] = (wanted[i] & WANTED_DETAIL) != 0 && plan->functions[i].refusal == CT_REFUSED_NOT;
-    count += named[i];
+  for (size_t i = 0; asked != NULL && i < plan->count; i++) {
+    uint8_t kinds = has_all ? WANTED_VALUES : WANTED_VALUES | WANTED_DETAIL;
+    asked[i] = (wanted[i] & kinds) != 0 && plan->functions[i].refusal == CT_REFUSED_NOT;
+    count += asked[i];
   }
   if (count != 0) {
-    (void)ct_plan_prototypes_read(plan, named);
+    (void)ct_plan_prototypes_read(plan, asked);
   }
-  free(named);
+  free(asked);
 }
 
 /* Adds what is wanted (struct marking) to the filter result of exclusion. */
@@ -531,23 +460,20 @@ choose(const struct ct_selection *selection, const struct ct_plan *plan, const u
   filter_result->requested_modes =
       filter_result->requested_modes != NULL ? filter_result->requested_modes : calloc(plan->count + 1, 1);
   filter_result->reasons = calloc(plan->count + 1, 1);
-  filter_result->texts = calloc(plan->count + 1, sizeof(*filter_result->texts));
-  if (filter_result->requested_modes == NULL || filter_result->reasons == NULL || filter_result->texts == NULL) {
+  filter_result->more = calloc(plan->count + 1, sizeof(*filter_result->more));
+  if (filter_result->requested_modes == NULL || filter_result->reasons == NULL || filter_result->more == NULL) {
     return CT_ENOMEM;
   }
   bool has_all = selection->detail != NULL && ct_selection_is_everything(selection->detail);
-  if ((selection->detail != NULL || selection->details_on != 0) && !has_all) {
-    read_prototypes(plan, wanted);
-  }
+  read_prototypes(selection, plan, wanted);
   for (size_t i = 0; i < plan->count; i++) {
     if (plan->functions[i].refusal == CT_REFUSED_NOT) {
       choose_one(&plan->functions[i], wanted[i], &filter_result->requested_modes[i], &filter_result->reasons[i],
                  filter_result);
       if (filter_result->requested_modes[i] == CT_REQUESTED_DETAIL) {
-        filter_result->texts[i] = texts_of_known(plan, plan->functions[i].name, has_all);
-        if (filter_result->texts[i] == 0 && !has_all) {
-          filter_result->texts[i] = texts_of_named(plan, i);
-        }
+        filter_result->more[i] = ct_select_texts(plan, i, has_all);
+      } else if (filter_result->requested_modes[i] == CT_REQUESTED_VALUES) {
+        filter_result->more[i] = ct_select_values_form(plan, i, (wanted[i] & WANTED_RESULT) != 0);
       }
     }
   }
@@ -601,24 +527,44 @@ mark_detail(struct ct_selection *selection, uint32_t rules, const struct ct_plan
   return code;
 }
 
-/* Also reads what debug information has of functions that detail is wanted of by name, which takes long. */
+/* What patterns select. */
+static void
+mark_selected(const struct ct_selection *selection, const struct ct_select_module *module, struct marking *marking)
+{
+  for (size_t i = 0; i < selection->count; i++) {
+    const struct ct_pattern *pattern = &selection->patterns[i];
+    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE;
+    marking->mode = ct_select_mode_of(selection, pattern);
+    marking->values =
+        selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;
+    ct_select_each(pattern, module, mark, marking);
+  }
+}
+
+/* Also reads what debug information has of functions whose values are wanted, which takes long. */
 int
 ct_select_count(struct ct_selection *selection, const struct ct_plan *plan, const char *module_path, bool is_program)
 {
-  struct ct_select_module *module;
-  int code =
-      ct_selection_is_everything(selection) ? 0 : count_module(selection, plan, module_path, is_program, &module);
-  bool has_named = selection != NULL && (selection->details_all != 0 ||
-                                         (selection->detail != NULL && !ct_selection_is_everything(selection->detail)));
-  if (code != 0 || !has_named) {
+  struct ct_select_module *module = NULL;
+  bool is_everything = ct_selection_is_everything(selection);
+  int code = is_everything ? 0 : count_module(selection, plan, module_path, is_program, &module);
+  if (code != 0 || selection == NULL ||
+      (is_everything && selection->values != CT_VALUES_ALL && selection->detail == NULL &&
+       selection->details_all == 0)) {
     return code;
   }
   struct marking marking = {.wanted = calloc(plan->count + 1, 1)};
-  code = marking.wanted == NULL
-             ? CT_ENOMEM
-             : mark_detail(selection, selection->details_all, plan, module_path, is_program, &marking);
+  if (marking.wanted == NULL) {
+    return CT_ENOMEM;
+  }
+  if (!is_everything) {
+    mark_selected(selection, module, &marking);
+  } else if (selection->values == CT_VALUES_ALL && selection->mode != CT_SELECT_LIGHT) {
+    memset(marking.wanted, CT_SELECT_FULL | WANTED_VALUES, plan->count);
+  }
+  code = mark_detail(selection, selection->details_all, plan, module_path, is_program, &marking);
   if (code == 0) {
-    read_prototypes(plan, marking.wanted);
+    read_prototypes(selection, plan, marking.wanted);
   }
   free(marking.wanted);
   return code;
@@ -646,7 +592,7 @@ mark_watched(struct ct_selection *selection, const struct ct_plan *plan, const c
   int code = 0;
   for (uint32_t slot = 0; slot < CT_RULES_MAX && code == 0; slot++) {
     marking->mode = CT_SELECT_FULL;
-    marking->values = (selection->watched_values >> slot & 1) != 0 ? WANTED_VALUES : 0;
+    marking->values = (selection->watched_values >> slot & 1) != 0 ? WANTED_VALUES | WANTED_RESULT : 0;
     code = ct_select_each_watched(selection, slot, plan, path, is_program, mark, marking);
   }
   return code;
@@ -690,14 +636,7 @@ choose_by_patterns(struct ct_selection *selection, const struct ct_plan *plan, c
   if (marking.wanted == NULL) {
     return CT_ENOMEM;
   }
-  for (size_t i = 0; i < selection->count; i++) {
-    const struct ct_pattern *pattern = &selection->patterns[i];
-    bool narrow = pattern->kind == CT_SELECT_EXACT || pattern->kind == CT_SELECT_SCOPE;
-    marking.mode = ct_select_mode_of(selection, pattern);
-    marking.values =
-        selection->values == CT_VALUES_ALL || (selection->values == CT_VALUES_AUTO && narrow) ? WANTED_VALUES : 0;
-    ct_select_each(&selection->patterns[i], module, mark, &marking);
-  }
+  mark_selected(selection, module, &marking);
   mark_forks(selection, plan, marking.wanted);
   code = mark_detail(selection, selection->details_on, plan, path, is_program, &marking);
   code = code == 0 ? mark_watched(selection, plan, path, is_program, &marking) : code;

@@ -76,6 +76,10 @@ void ct_select_each(const struct ct_pattern *pattern, const struct ct_select_mod
 /* @usercode that no source was found for: it stands for the program itself. */
 bool ct_select_is_program(const struct ct_pattern *pattern);
 bool ct_select_is_about_sources(const struct ct_pattern *pattern);
+/* values.c, of a plan's function i. With detail: which registers point to texts, as struct ct_filter_result has it. */
+uint32_t ct_select_texts(const struct ct_plan *plan, size_t i, bool has_all);
+/* With values: struct ct_values_form. needs_result: rax, whatever it returns. */
+uint64_t ct_select_values_form(const struct ct_plan *plan, size_t i, bool needs_result);
 void ct_select_free_module(struct ct_select_module *module);
 
 #endif

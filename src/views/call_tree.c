@@ -223,7 +223,7 @@ push(struct ct_call_trees *trees, const struct lane *lane, const struct ct_line 
     trees->roots[root].inside_of = stack->root;
     trees->seen++;
   }
-  if (line->values != 0) {
+  if (line->detail != NULL) {
     entry->text = ct_lines_call_text(&trees->writer, line);
     return entry->text != NULL ? 0 : CT_ENOMEM;
   }
@@ -270,7 +270,7 @@ pop(struct ct_call_trees *trees, const struct lane *lane, const struct ct_line *
   entry->off_ticks = lane->clock.off - entry->off_since;
   entry->end = end;
   entry->uncertain = line->uncertain;
-  if (line->values != 0 && line->kind == CT_LINE_CLOSE) {
+  if (line->detail != NULL && line->kind == CT_LINE_CLOSE) {
     entry->result = ct_lines_call_text(&trees->writer, line);
     if (entry->result == NULL) {
       free_entry(trees, entry);

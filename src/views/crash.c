@@ -227,7 +227,7 @@ static bool
 has_values(const struct call *call)
 {
   const struct ct_registers *registers = &call->registers;
-  return (registers->integers_known | registers->vectors_known | registers->results_known) != 0;
+  return ct_registers_have_arguments(registers) || ct_registers_have_result(registers);
 }
 
 /* Whose values are shown. */
@@ -273,11 +273,11 @@ put_values_json(struct ct_view_prototypes *prototypes, const struct call *call, 
   if (prototype == NULL) {
     return;
   }
-  if (registers->integers_known != 0) {
+  if (ct_registers_have_arguments(registers)) {
     ct_values_put_json_arguments(&text, prototype, registers, &context);
     set_values(item, "arguments", &text);
   }
-  if (registers->results_known != 0) {
+  if (ct_registers_have_result(registers)) {
     ct_values_put_json_result(&text, prototype, registers, &context);
     set_values(item, "returned", &text);
   }

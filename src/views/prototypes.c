@@ -338,11 +338,55 @@ ct_registers_memory(const struct ct_registers *registers, uint64_t address, void
 void
 ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value)
 {
-  if (value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2) {
-    registers->integers[value->reason - CT_VALUE_ARG_1] = value->value;
-    registers->integers_known |= (uint8_t)(1u << (value->reason - CT_VALUE_ARG_1));
-  } else if (value->reason == CT_VALUE_RESULT) {
-    registers->results[0] = value->value;
-    registers->results_known |= 1;
+  uint32_t which = value->reason;
+  if (which == CT_VALUE_ARG_1 || which == CT_VALUE_ARG_2) {
+    which += CT_VALUE_INTEGER - CT_VALUE_ARG_1;
   }
+  if (which >= CT_VALUE_INTEGER && which < CT_VALUE_INTEGER + CT_INTEGER_PLACES) {
+    registers->integers[which - CT_VALUE_INTEGER] = value->value;
+    registers->integers_known |= (uint8_t)(1u << (which - CT_VALUE_INTEGER));
+  } else if (which >= CT_VALUE_VECTOR && which < CT_VALUE_VECTOR + CT_VECTOR_PLACES) {
+    registers->vectors[which - CT_VALUE_VECTOR] = value->value;
+    registers->vectors_known |= (uint8_t)(1u << (which - CT_VALUE_VECTOR));
+  } else if (which >= CT_VALUE_STACK && which < CT_VALUE_STACK + CT_STACK_WORDS_KNOWN) {
+    registers->words[which - CT_VALUE_STACK] = value->value;
+    registers->words_known |= 1u << (which - CT_VALUE_STACK);
+  } else if (which == CT_VALUE_RESULT || which == CT_VALUE_RESULT_2) {
+    registers->results[which == CT_VALUE_RESULT_2] = value->value;
+    registers->results_known |= which == CT_VALUE_RESULT_2 ? 2 : 1;
+  } else if (which == CT_VALUE_RESULT_XMM0 || which == CT_VALUE_RESULT_XMM1) {
+    registers->result_vectors[which - CT_VALUE_RESULT_XMM0] = value->value;
+    registers->result_vectors_known |= (uint8_t)(1u << (which - CT_VALUE_RESULT_XMM0));
+  } else if (which == CT_VALUE_ERROR) {
+    registers->error = (int)value->value;
+    registers->has_error = true;
+  }
+}
+
+const char *
+ct_value_name(uint32_t which)
+{
+  static const char *const names[CT_VALUE_COUNT] = {
+      [CT_VALUE_ARG_1] = "argument 1",
+      [CT_VALUE_ARG_2] = "argument 2",
+      [CT_VALUE_RESULT] = "result",
+      [CT_VALUE_INTEGER + 2] = "rdx",
+      [CT_VALUE_INTEGER + 3] = "rcx",
+      [CT_VALUE_INTEGER + 4] = "r8",
+      [CT_VALUE_INTEGER + 5] = "r9",
+      [CT_VALUE_VECTOR] = "xmm0",
+      [CT_VALUE_VECTOR + 1] = "xmm1",
+      [CT_VALUE_VECTOR + 2] = "xmm2",
+      [CT_VALUE_VECTOR + 3] = "xmm3",
+      [CT_VALUE_VECTOR + 4] = "xmm4",
+      [CT_VALUE_VECTOR + 5] = "xmm5",
+      [CT_VALUE_VECTOR + 6] = "xmm6",
+      [CT_VALUE_VECTOR + 7] = "xmm7",
+      [CT_VALUE_RESULT_2] = "result rdx",
+      [CT_VALUE_RESULT_XMM0] = "result xmm0",
+      [CT_VALUE_RESULT_XMM1] = "result xmm1",
+      [CT_VALUE_ERROR] = "errno",
+  };
+  const char *name = which < CT_VALUE_COUNT ? names[which] : NULL;
+  return name != NULL ? name : "stack";
 }

@@ -36,5 +36,6 @@ void ct_registers_add(struct ct_registers *registers, const struct ct_detail *de
 size_t ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes);
 /* What an event of kind VALUE says. */
 void ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value);
+const char *ct_value_name(uint32_t which); /* enum ct_value: "argument 1", "xmm0" */
 
 #endif

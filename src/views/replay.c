@@ -283,11 +283,10 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   if (!r->options->json && ends_leaf(event, next)) {
     const struct result *result = next->kind == CT_EV_RETURN ? replay_result_at(lane, event->depth) : NULL;
     if (result != NULL) {
-      line.numbers[CT_VALUE_RESULT] = result->value;
-      line.values |= 1u << CT_VALUE_RESULT;
+      replay_add_result(lane, result);
     }
     replay_add_result_detail(lane, next);
-    replay_put_detail(lane, &line);
+    replay_put_values(lane, &line);
     line.kind = CT_LINE_LEAF;
     struct ct_span_clock then = lane->clock;
     line.ticks = ct_span_clock_event(&then, next) - frame->began;
@@ -413,7 +412,8 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
   if (label == NULL) {
     return CT_ENOMEM;
   }
-  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason > CT_VALUE_RESULT) {
+  if (frame == NULL || (frame->flags & SHOWN) == 0 || event->reason >= CT_VALUE_COUNT ||
+      event->reason == CT_VALUE_BEFORE) {
     return 0;
   }
   struct ct_line line = {.kind = CT_LINE_VALUE,
@@ -422,7 +422,7 @@ replay_value(struct replay *r, struct lane *lane, const struct ct_event *event)
                          .level = frame->level + 1,
                          .depth = event->depth,
                          .label = label,
-                         .values = (uint8_t)(1u << event->reason)};
+                         .which = event->reason};
   identify(r, lane, &line, frame->ordinal, lane->stacks.current->count > 1 ? frame - 1 : NULL);
   write_line(r, lane, &line);
   return 0;

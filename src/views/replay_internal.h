@@ -16,14 +16,15 @@
 #include "span/stacks.h"
 #include "span/unwind_reason.h"
 
-enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, DETAIL_STACK_BYTES = 512 };
+enum { COLUMN_CHARS = 64, RESULTS_MAX = 8, RESULT_VALUES_MAX = 5, DETAIL_STACK_BYTES = 512 };
 #define NO_CAPTURE SIZE_MAX
 
-/* The result of a call, reported before its return. In between there may be a handler's calls. */
+/* What a call gives, reported before its return. In between there may be a handler's calls. */
 struct result {
-  uint64_t value;
   uint64_t context;
   uint32_t depth;
+  uint32_t count;
+  struct ct_event values[RESULT_VALUES_MAX];
 };
 
 struct lane {
@@ -43,17 +44,15 @@ struct lane {
   uint32_t thread;
   struct ct_span_lane ids;
   struct ct_details *details; /* NULL: none, or not open */
-  struct ct_registers detail; /* of the event taken last, when has_detail */
+  struct ct_registers detail; /* what is known of the event taken last, when has_detail: from both lanes */
   bool has_detail;
   const struct ct_detail *raw; /* the same, as long as no other is asked for; or NULL */
   uint8_t detail_stack[DETAIL_STACK_BYTES];
-  uint64_t numbers[CT_VALUE_RESULT + 1]; /* of the event taken last ... */
-  uint8_t values;                        /* ... bit enum ct_value: which of them are known */
-  uint64_t next_ordinal;                 /* of the next call ... */
-  uint64_t before;                       /* ... or, of frames that nobody counted, where it lies; 0: it is not one */
-  uint64_t ordinal;                      /* of the event taken last, CT_NO_ORDINAL: it is no call */
-  bool is_before;                        /* ... and it was open when the recording began */
-  struct result results[RESULTS_MAX];    /* whose returns are to come, the innermost last */
+  uint64_t next_ordinal;              /* of the next call ... */
+  uint64_t before;                    /* ... or, of frames that nobody counted, where it lies; 0: it is not one */
+  uint64_t ordinal;                   /* of the event taken last, CT_NO_ORDINAL: it is no call */
+  bool is_before;                     /* ... and it was open when the recording began */
+  struct result results[RESULTS_MAX]; /* whose returns are to come, the innermost last */
   uint32_t result_count;
   uint64_t context; /* after that event */
   struct ct_span_stacks stacks;
@@ -118,9 +117,9 @@ int replay_open_lane(struct replay *r, struct lane *lane, struct ct_diag *diag);
 void replay_take(struct replay *r, struct lane *lane, struct ct_event *event);
 /* Adds the detail of an event that returns to that of its call, when it has any: of the next event. */
 void replay_add_result_detail(struct lane *lane, const struct ct_event *event);
-/* The detail of these, as far as there is any. */
-void replay_put_detail(const struct lane *lane, struct ct_line *line);
-/* The values of the event taken last. */
+/* What a call has given, to what is known of the event. */
+void replay_add_result(struct lane *lane, const struct result *result);
+/* The values of the event taken last, and what was added to them. */
 void replay_put_values(const struct lane *lane, struct ct_line *line);
 /* The next event; NULL: there is no more. */
 static inline const struct ct_event *

@@ -104,14 +104,32 @@ replay_result_at(const struct lane *lane, uint32_t depth)
   return NULL;
 }
 
+/* The registers of the event taken last, to be added to. */
+static struct ct_registers *
+known_registers(struct lane *lane)
+{
+  if (!lane->has_detail) {
+    memset(&lane->detail, 0, sizeof(lane->detail));
+    lane->has_detail = true;
+  }
+  return &lane->detail;
+}
+
+void
+replay_add_result(struct lane *lane, const struct result *result)
+{
+  for (uint32_t i = 0; i < result->count; i++) {
+    ct_registers_add_value(known_registers(lane), &result->values[i]);
+  }
+}
+
 /* What a frame that ends leaves behind: its own result, which is the event's when it returns, and those further in. */
 static void
 take_result(struct lane *lane, const struct ct_event *event)
 {
   const struct result *result = replay_result_at(lane, event->depth);
   if (result != NULL && event->kind == CT_EV_RETURN) {
-    lane->numbers[CT_VALUE_RESULT] = result->value;
-    lane->values = 1u << CT_VALUE_RESULT;
+    replay_add_result(lane, result);
   }
   uint32_t kept = 0;
   for (uint32_t i = 0; i < lane->result_count; i++) {
@@ -125,10 +143,17 @@ take_result(struct lane *lane, const struct ct_event *event)
 static void
 keep_result(struct lane *lane, const struct ct_event *value)
 {
-  if (lane->result_count == RESULTS_MAX) {
-    memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
+  struct result *result = (struct result *)replay_result_at(lane, value->depth);
+  if (result == NULL) {
+    if (lane->result_count == RESULTS_MAX) {
+      memmove(lane->results, lane->results + 1, --lane->result_count * sizeof(lane->results[0]));
+    }
+    result = &lane->results[lane->result_count++];
+    *result = (struct result){.context = lane->context, .depth = value->depth};
   }
-  lane->results[lane->result_count++] = (struct result){value->value, lane->context, value->depth};
+  if (result->count < RESULT_VALUES_MAX) {
+    result->values[result->count++] = *value;
+  }
 }
 
 static void
@@ -151,11 +176,7 @@ replay_add_result_detail(struct lane *lane, const struct ct_event *event)
   const struct ct_detail *detail =
       lane->details != NULL && event->kind == CT_EV_RETURN ? ct_details_of(lane->details, event) : NULL;
   if (detail != NULL) {
-    if (!lane->has_detail) {
-      memset(&lane->detail, 0, sizeof(lane->detail));
-    }
-    ct_registers_add(&lane->detail, detail, NULL, 0);
-    lane->has_detail = true;
+    ct_registers_add(known_registers(lane), detail, NULL, 0);
   }
 }
 
@@ -169,6 +190,12 @@ take_ordinal(struct lane *lane, const struct ct_event *event)
   return lane->before != 0 ? lane->before | event->depth : lane->next_ordinal++;
 }
 
+static bool
+is_result(uint32_t which)
+{
+  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
+}
+
 void
 replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
@@ -178,7 +205,6 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
   ct_span_clock_event(&lane->clock, event);
   step(r, lane);
   take_detail(lane, event);
-  lane->values = 0;
   lane->is_before = false;
   if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
     lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
@@ -189,12 +215,10 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
   bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
   while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
     const struct ct_event *value = &lane->events[lane->pos];
-    bool is_argument = value->reason == CT_VALUE_ARG_1 || value->reason == CT_VALUE_ARG_2;
-    if (value->reason == CT_VALUE_RESULT) {
+    if (is_result(value->reason)) {
       keep_result(lane, value);
-    } else if (is_argument && opens && value->depth == event->depth) {
-      lane->numbers[value->reason] = value->value;
-      lane->values |= (uint8_t)(1u << value->reason);
+    } else if (value->reason != CT_VALUE_BEFORE && opens && value->depth == event->depth) {
+      ct_registers_add_value(known_registers(lane), value);
     } else if (value->reason == CT_VALUE_BEFORE && opens) {
       lane->is_before = true;
     } else {
@@ -204,36 +228,18 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
     step(r, lane);
   }
   if (lane->is_before) { /* a trace of the last stretch may begin between two arguments */
-    lane->values = 0;
-  }
-}
-
-void
-replay_put_detail(const struct lane *lane, struct ct_line *line)
-{
-  const struct ct_registers *detail = &lane->detail;
-  if (!lane->has_detail) {
-    return;
-  }
-  line->detail = detail;
-  line->raw = lane->raw;
-  if (detail->integers_known != 0) {
-    line->numbers[CT_VALUE_ARG_1] = detail->integers[0];
-    line->numbers[CT_VALUE_ARG_2] = detail->integers[1];
-    line->values |= 1u << CT_VALUE_ARG_1 | 1u << CT_VALUE_ARG_2;
-  }
-  if (detail->results_known != 0) {
-    line->numbers[CT_VALUE_RESULT] = detail->results[0];
-    line->values |= 1u << CT_VALUE_RESULT;
+    lane->has_detail = false;
+    lane->raw = NULL;
   }
 }
 
 void
 replay_put_values(const struct lane *lane, struct ct_line *line)
 {
-  line->values = lane->values;
-  memcpy(line->numbers, lane->numbers, sizeof(line->numbers));
-  replay_put_detail(lane, line);
+  if (lane->has_detail) {
+    line->detail = &lane->detail;
+    line->raw = lane->raw;
+  }
 }
 
 void

@@ -143,25 +143,26 @@ put_annotations(struct ct_line_writer *w, const struct ct_line *line)
   }
 }
 
-static bool
-knows(const struct ct_line *line, enum ct_value which)
+/* The registers of the first two arguments: a bit for each that is known. */
+static unsigned
+first_two(const struct ct_line *line)
 {
-  return (line->values >> which & 1) != 0;
+  return line->detail != NULL ? line->detail->integers_known & 3u : 0;
 }
 
-/* The arguments that are known, in parentheses, each between quotation marks or as it is. */
+/* These, in parentheses, each between quotation marks or as it is. */
 static void
 put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *quote)
 {
-  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
-    if (!knows(line, which)) {
+  for (unsigned i = 0; i < 2; i++) {
+    if ((first_two(line) >> i & 1) == 0) {
       continue;
     }
-    if (which == CT_VALUE_ARG_2 && knows(line, CT_VALUE_ARG_1)) {
+    if (i == 1 && (first_two(line) & 1) != 0) {
       put_text(w, quote[0] != '\0' ? "," : ", ");
     }
     put_text(w, quote);
-    put_hex(w, line->numbers[which]);
+    put_hex(w, line->detail->integers[i]);
     put_text(w, quote);
   }
 }
@@ -169,7 +170,19 @@ put_arguments(struct ct_line_writer *w, const struct ct_line *line, const char *
 static bool
 knows_arguments(const struct ct_line *line)
 {
-  return knows(line, CT_VALUE_ARG_1) || knows(line, CT_VALUE_ARG_2);
+  return line->detail != NULL && ct_registers_have_arguments(line->detail);
+}
+
+static bool
+knows_result(const struct ct_line *line)
+{
+  return line->detail != NULL && ct_registers_have_result(line->detail);
+}
+
+static bool
+knows_rax(const struct ct_line *line)
+{
+  return line->detail != NULL && (line->detail->results_known & 1) != 0;
 }
 
 static size_t
@@ -190,25 +203,10 @@ find_symbol(void *arg, uint64_t address, uint64_t *offset)
 static const struct ct_prototype *
 prototype_of(struct ct_line_writer *w, const struct ct_line *line)
 {
-  struct ct_registers *registers = &w->registers;
-  if (line->label == NULL || line->values == 0) {
+  if (line->label == NULL || line->detail == NULL) {
     return NULL;
   }
-  if (line->detail != NULL) {
-    *registers = *line->detail;
-  } else {
-    memset(registers, 0, sizeof(*registers));
-  }
-  for (enum ct_value which = CT_VALUE_ARG_1; which <= CT_VALUE_ARG_2; which++) {
-    if (knows(line, which)) {
-      registers->integers[which - CT_VALUE_ARG_1] = line->numbers[which];
-      registers->integers_known |= (uint8_t)(1u << (which - CT_VALUE_ARG_1));
-    }
-  }
-  if (knows(line, CT_VALUE_RESULT)) {
-    registers->results[0] = line->numbers[CT_VALUE_RESULT];
-    registers->results_known |= 1;
-  }
+  w->registers = *line->detail;
   w->context = (struct ct_value_context){w, find_symbol, read_memory};
   w->values.length = 0;
   return ct_view_prototype(&w->prototypes, line->label->fn);
@@ -250,7 +248,7 @@ put_call(struct ct_line_writer *w, const struct ct_line *line)
 static void
 put_result(struct ct_line_writer *w, const struct ct_line *line)
 {
-  if (!knows(line, CT_VALUE_RESULT)) {
+  if (!knows_result(line)) {
     return;
   }
   const struct ct_prototype *prototype = prototype_of(w, line);
@@ -259,14 +257,10 @@ put_result(struct ct_line_writer *w, const struct ct_line *line)
     put_values(w);
     return;
   }
-  put_literal(w, " = ");
-  put_hex(w, line->numbers[CT_VALUE_RESULT]);
-}
-
-static const char *
-value_name(const struct ct_line *line)
-{
-  return knows(line, CT_VALUE_RESULT) ? "result" : knows(line, CT_VALUE_ARG_1) ? "argument 1" : "argument 2";
+  if (knows_rax(line)) {
+    put_literal(w, " = ");
+    put_hex(w, line->detail->results[0]);
+  }
 }
 
 /* A call: where it begins, where it ends, or both in one line. */
@@ -342,7 +336,7 @@ put_calls(struct ct_line_writer *w, const struct ct_line *line)
     break;
   case CT_LINE_VALUE:
     put_literal(w, "-- ");
-    put_text(w, value_name(line));
+    put_text(w, ct_value_name(line->which));
     put_literal(w, " of ");
     put(w, line->label->text, line->label->text_length);
     put_literal(w, ": ");
@@ -559,7 +553,7 @@ put_json_typed(struct ct_line_writer *w, const struct ct_line *line)
     put_values(w);
     w->values.length = 0;
   }
-  if (knows(line, CT_VALUE_RESULT)) {
+  if (knows_result(line)) {
     put_literal(w, ",\"returned\":");
     ct_values_put_json_result(&w->values, prototype, &w->registers, &w->context);
     put_values(w);
@@ -581,20 +575,20 @@ put_json_values(struct ct_line_writer *w, const struct ct_line *line)
   }
   if (line->kind == CT_LINE_VALUE) {
     put_literal(w, ",\"which\":\"");
-    put_text(w, value_name(line));
+    put_text(w, ct_value_name(line->which));
     put_literal(w, "\",\"value\":\"");
     put_hex(w, line->value);
     put_literal(w, "\"");
     return;
   }
-  if (knows_arguments(line)) {
+  if (first_two(line) != 0) {
     put_literal(w, ",\"args\":[");
     put_arguments(w, line, "\"");
     put_literal(w, "]");
   }
-  if (knows(line, CT_VALUE_RESULT)) {
+  if (knows_rax(line)) {
     put_literal(w, ",\"result\":\"");
-    put_hex(w, line->numbers[CT_VALUE_RESULT]);
+    put_hex(w, line->detail->results[0]);
     put_literal(w, "\"");
   }
   put_json_typed(w, line);

@@ -122,6 +122,16 @@ static bool
 stack_bits(const struct ct_registers *registers, const struct ct_type *type, uint16_t offset, struct bits *bits)
 {
   uint32_t bytes = type->bytes == 0 || type->bytes > 16 ? 0 : type->bytes;
+  if (bytes != 0 && registers->stack == NULL && offset % 8 == 0) {
+    bits->count = bytes > 8 ? 2 : 1;
+    for (uint32_t i = 0, word = offset / 8; i < bits->count; i++, word++) {
+      if (word >= CT_STACK_WORDS_KNOWN || (registers->words_known >> word & 1) == 0) {
+        return false;
+      }
+      bits->words[i] = registers->words[word];
+    }
+    return true;
+  }
   if (bytes == 0 || registers->stack == NULL || registers->stack_bytes < bytes ||
       offset > registers->stack_bytes - bytes) {
     return false;
@@ -616,13 +626,13 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
     return;
   }
   if (prototype->result_place.piece[0] == 's') {
-    if ((registers->results_known & 1) != 0) {
+    if (ct_registers_have_result(registers)) {
       put_text(out, " = {...}");
     }
     return;
   }
   if (!bits_of(registers, type, &prototype->result_place, true, &bits)) {
-    put_text(out, (registers->results_known & 1) != 0 ? " = ?" : "");
+    put_text(out, ct_registers_have_result(registers) ? " = ?" : "");
     return;
   }
   put_text(out, " = ");

@@ -12,6 +12,7 @@
 enum {
   CT_STRING_SHOWN = 64, /* bytes of a string */
   CT_TEXTS_KNOWN = 3,   /* of a call; its result may be one more */
+  CT_STACK_WORDS_KNOWN = 32,
 };
 
 /* What was recorded of one call. Bit N of a mask: number N is known. */
@@ -24,6 +25,8 @@ struct ct_registers {
   const uint8_t *stack;                 /* the arguments there ... */
   uint32_t stack_bytes;                 /* ... as far as they are known */
   uint64_t stack_address;               /* where they were */
+  uint64_t words[CT_STACK_WORDS_KNOWN]; /* single words of them, from the first on */
+  uint32_t words_known;
   struct {
     uint64_t address;
     uint32_t bytes;
@@ -39,6 +42,19 @@ struct ct_registers {
   bool has_error; /* errno after the call is known */
   int error;
 };
+
+static inline bool
+ct_registers_have_arguments(const struct ct_registers *registers)
+{
+  return (registers->integers_known | registers->vectors_known | registers->words_known) != 0 ||
+         registers->stack_bytes != 0;
+}
+
+static inline bool
+ct_registers_have_result(const struct ct_registers *registers)
+{
+  return (registers->results_known | registers->result_vectors_known) != 0;
+}
 
 /* What is known besides registers. Each function may be NULL, and gives false for what it does not know. */
 struct ct_value_context {

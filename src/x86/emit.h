@@ -562,6 +562,12 @@ ct_emit_jmp_load(struct ct_code *code, struct ct_mem from)
   ct_emit_rm(code, false, 0xff, 4, from, 0, 0);
 }
 
+static inline void
+ct_emit_jmp_reg(struct ct_code *code, enum ct_reg to)
+{
+  ct_emit_rr(code, false, 0xff, 4, to, 0, 0);
+}
+
 /* target: where it goes on when the transaction aborts */
 static inline void
 ct_emit_xbegin(struct ct_code *code, uint64_t target)
@@ -641,6 +647,13 @@ static inline void
 ct_emit_lea_label(struct ct_code *code, enum ct_reg to, struct ct_code_label *label)
 {
   ct_emit_bytes(code, (const uint8_t[]){(uint8_t)(0x48 | (to >> 3) << 2), 0x8d, (uint8_t)(5 | (to & 7) << 3)}, 3);
+  ct_emit_label(code, label);
+}
+
+static inline void
+ct_emit_jmp_label(struct ct_code *code, struct ct_code_label *label)
+{
+  ct_emit_u8(code, 0xe9);
   ct_emit_label(code, label);
 }
 

@@ -16,9 +16,10 @@
  *   relocated:  [callout] the displaced instructions, jump after them
  *   cold:       three stubs: r11 = descriptor, jump through the region head
  *
- * With values (spec->values): the first check looks whether there is room for three events, and after that of the
- * enter two more say what is in rdi and rsi; the return half has one, before its own, of what is in rax. Each takes its
- * place by itself. Should a signal handler take the last of them in between, the value is not recorded.
+ * With values (spec->values, spec->form): the first check looks whether there is room for all events, and after that of
+ * the enter further ones say what is in the registers that the function takes; the return half has some, before its
+ * own, of what it gives. Should a signal handler take the room in between, values are not recorded
+ * (trampoline_values.c).
  *
  * With detail: a record in the detail lane, and before the event of the enter or return one that says where it is
  * (ring/layout.h). In the return half the clock is read first and kept below the stack pointer meanwhile (S-128), so
@@ -61,10 +62,11 @@ struct detail {
 /* Places after the code that is usually run. */
 struct cold {
   struct ct_code_label slow_enter, slow_return;
-  struct ct_code_label other; /* not_module or restore_ra_slot; of a sampled hook: this call is due */
-  struct ct_code_label every; /* of a sampled hook: every call is recorded */
-  struct ct_code_label copy;  /* CT_CALLOUT_COPY: this copy is to be looked at */
-  struct ct_code_label gate;  /* the level is not CT_LEVEL_FULL */
+  struct ct_code_label other;  /* not_module or restore_ra_slot; of a sampled hook: this call is due */
+  struct ct_code_label every;  /* of a sampled hook: every call is recorded */
+  struct ct_code_label copy;   /* CT_CALLOUT_COPY: this copy is to be looked at */
+  struct ct_code_label gate;   /* the level is not CT_LEVEL_FULL */
+  struct ct_code_label values; /* the arguments */
   struct detail enter, leave, tail;
 };
 
@@ -147,29 +149,14 @@ emit_event(struct ct_code *out, uint32_t word)
   emit_word(out, word);
 }
 
-/* Is there room for so many events? r11 is free. */
+/* Is there room for so many events? r11 is free. The same length for all numbers, see ct_trampoline_unwind. */
 static void
-emit_room_check(struct ct_code *out, uint8_t events, struct ct_code_label *slow)
+emit_room_check(struct ct_code *out, unsigned events, struct ct_code_label *slow)
 {
   ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_CURSOR));
-  ct_emit_add_imm(out, CT_R11, (events - 1) * (int32_t)CT_EVENT_BYTES);
+  ct_emit_lea(out, CT_R11, ct_mem_wide(ct_mem(CT_R11, (int32_t)((events - 1) * CT_EVENT_BYTES))));
   ct_emit_test32_imm(out, CT_R11, CT_CURSOR_VALID);
   ct_emit_jcc_label(out, CT_JE, slow);
-}
-
-/* An event with the value of rdi, rsi or rax (what it was before the hook) in place of the clock. rax, rdx, r11 are
- * free. */
-static void
-emit_value(struct ct_code *out, uint32_t word)
-{
-  struct ct_code_label none = {0};
-  emit_take_entry(out, &none);
-  if (word == CT_WORD_RESULT) {
-    emit_restore(out, CT_RAX);
-  }
-  ct_emit_mov_store(out, ct_mem(CT_R11, 0), word == CT_WORD_RESULT ? CT_RAX : word == CT_WORD_ARG_2 ? CT_RSI : CT_RDI);
-  emit_word(out, word);
-  ct_code_label_bind(out, &none);
 }
 
 /* The clock, in rax, is needed once more. */
@@ -348,12 +335,31 @@ emit_text_lookup(struct ct_code *out)
   ct_emit_add_load(out, CT_R10, ct_mem_gs(CT_GS_TABLE));
 }
 
+/* The arguments, which are recorded out of the way; as long where there are none. */
+static void
+emit_to_values(struct ct_code *out, const struct ct_trampoline_spec *spec, struct cold *cold)
+{
+  enum { WAY_BYTES = 12 };
+  struct ct_code_label back = {0};
+  if (ct_trampoline_enter_values(spec->form) == 0) {
+    ct_emit_jmp_over(out, WAY_BYTES - 2);
+    for (int i = 2; i < WAY_BYTES; i++) {
+      ct_emit_int3(out);
+    }
+    return;
+  }
+  ct_emit_lea_label(out, CT_R10, &back);
+  ct_emit_jmp_label(out, &cold->values);
+  ct_code_label_bind(out, &back);
+}
+
 /* The event of an enter, and what belongs to it. */
 static void
 emit_enter_event(const struct ct_trampoline_spec *spec, struct ct_code *out, struct cold *cold)
 {
   if (spec->values != CT_HOOK_VALUES_NONE) {
-    emit_room_check(out, spec->values == CT_HOOK_VALUES_FEW ? 3 : 2, &cold->slow_enter);
+    emit_room_check(out, 1 + (spec->values == CT_HOOK_VALUES_FEW ? ct_trampoline_enter_values(spec->form) : 1),
+                    &cold->slow_enter);
   }
   if (spec->values == CT_HOOK_VALUES_DETAIL) {
     emit_detail_enter(out, spec, CT_WORD_ENTER, &cold->enter);
@@ -361,8 +367,7 @@ emit_enter_event(const struct ct_trampoline_spec *spec, struct ct_code *out, str
   emit_reserve(out, &cold->slow_enter);
   emit_event(out, spec->fn << CT_WORD_FN_SHIFT | CT_WORD_ENTER);
   if (spec->values == CT_HOOK_VALUES_FEW) {
-    emit_value(out, CT_WORD_ARG_1);
-    emit_value(out, CT_WORD_ARG_2);
+    emit_to_values(out, spec, cold);
   }
 }
 
@@ -374,7 +379,8 @@ emit_return_event(const struct ct_trampoline_spec *spec, struct ct_code *out, st
   }
   emit_stack_check(out, &cold->slow_return);
   if (spec->values != CT_HOOK_VALUES_NONE) {
-    emit_room_check(out, 2, &cold->slow_return);
+    emit_room_check(out, 1 + (spec->values == CT_HOOK_VALUES_FEW ? ct_trampoline_return_values(spec->form) : 1),
+                    &cold->slow_return);
   }
   if (spec->values == CT_HOOK_VALUES_DETAIL) {
     emit_clock(out);
@@ -385,7 +391,7 @@ emit_return_event(const struct ct_trampoline_spec *spec, struct ct_code *out, st
     emit_take_entry(out, &cold->slow_return);
   } else {
     if (spec->values == CT_HOOK_VALUES_FEW) {
-      emit_value(out, CT_WORD_RESULT);
+      ct_trampoline_emit_return_values(spec, out);
     }
     emit_reserve(out, &cold->slow_return);
   }
@@ -603,6 +609,11 @@ emit_all_cold(const struct ct_trampoline_spec *spec, struct ct_code *out, struct
   }
   if (spec->mode == CT_HOOK_FULL && spec->values == CT_HOOK_VALUES_DETAIL) {
     emit_detail_cold(spec, out, cold, desc);
+  }
+  if (ct_code_label_is_used(&cold->values)) {
+    desc->detail_tail = (uint16_t)(ct_code_pc(out) - desc->enter);
+    ct_code_label_bind(out, &cold->values);
+    ct_trampoline_emit_enter_values(spec, out);
   }
 }
 

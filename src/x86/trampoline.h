@@ -11,12 +11,13 @@
 #define CT_TRAMPOLINE_BYTES_MAX 1536
 
 struct ct_trampoline_spec {
-  uint32_t fn;         /* id in the event */
-  uint8_t mode;        /* CT_HOOK_* */
-  uint8_t callout;     /* enum ct_callout */
-  uint8_t self_branch; /* the function branches to its own entry: coming back there is no call */
-  uint8_t event_last;  /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
-  uint8_t values;      /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
+  uint32_t fn;                /* id in the event */
+  uint8_t mode;               /* CT_HOOK_* */
+  uint8_t callout;            /* enum ct_callout */
+  uint8_t self_branch;        /* the function branches to its own entry: coming back there is no call */
+  uint8_t event_last;         /* CT_HOOK_STACKLESS: the displaced instructions come before the event */
+  uint8_t values;             /* CT_HOOK_FULL: CT_HOOK_VALUES_* */
+  struct ct_values_form form; /* CT_HOOK_VALUES_FEW */
   struct ct_detail_form detail;
   uint16_t texts; /* with detail: what is read that arguments point to, the low bits of what the agent is asked
                      for (CT_DETAIL_WANTED_STRINGS_SHIFT) */
@@ -25,7 +26,7 @@ struct ct_trampoline_spec {
   uint8_t level;  /* what it begins with: level, mask and counter of the descriptor */
   uint32_t mask;
   uint64_t counter;
-  uint64_t errno_slot; /* with detail: runtime address of the word that says where errno is from %fs on; 0: none */
+  uint64_t errno_slot; /* with values: runtime address of the word that says where errno is from %fs on; 0: none */
   int64_t store_delta; /* D */
   uint64_t table;      /* runtime address of the byte table */
   uint64_t function;   /* runtime address of the patched instruction: entry, or after endbr64 */
@@ -34,6 +35,15 @@ struct ct_trampoline_spec {
   const uint8_t *code; /* the displaced bytes */
   const struct ct_window *window;
 };
+
+/* How much longer it is with CT_HOOK_VALUES_FEW, at most. */
+static inline size_t
+ct_trampoline_values_bytes(struct ct_values_form form)
+{
+  size_t count = (size_t)__builtin_popcount(form.integers) + (size_t)__builtin_popcount(form.vectors);
+  return 320 + (count != 0 ? 64 + 24 * count : 0) +
+         (form.stack != 0 ? 128u + 32u * (unsigned)__builtin_popcount(form.stack) : 0);
+}
 
 /*
  * Emits one trampoline at out's position, which is where the function's entry is to go, and fills its descriptor. On a

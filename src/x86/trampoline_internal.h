@@ -15,4 +15,12 @@ struct ct_trampoline_layout {
 /* From emitting one. values: CT_HOOK_VALUES_*. */
 void ct_trampoline_layout(uint8_t values, struct ct_detail_form detail, struct ct_trampoline_layout *layout);
 
+/* trampoline_values.c. How many events they are, at most. */
+unsigned ct_trampoline_enter_values(struct ct_values_form form);
+unsigned ct_trampoline_return_values(struct ct_values_form form);
+/* The arguments: rax, rdx and r11 are free, what they held is saved, and r10 says where it goes on. */
+void ct_trampoline_emit_enter_values(const struct ct_trampoline_spec *spec, struct ct_code *out);
+/* The results: likewise, and it goes on after them. As long for all forms. */
+void ct_trampoline_emit_return_values(const struct ct_trampoline_spec *spec, struct ct_code *out);
+
 #endif

@@ -115,6 +115,8 @@ all_registers(void)
     }
     line("push %%%s", names[to]);
     ct_emit_push(&code, to);
+    line("jmp *%%%s", names[to]);
+    ct_emit_jmp_reg(&code, to);
     line("pop %%%s", names[to]);
     ct_emit_pop(&code, to);
     line("decq %%%s", names[to]);

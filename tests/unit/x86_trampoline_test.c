@@ -333,6 +333,7 @@ emit(uint32_t fn, uint8_t mode, uint8_t callout)
 }
 
 static struct ct_detail_form form = {.stack = 128};
+static struct ct_values_form values_form = {.integers = 3, .results = CT_VALUES_RAX};
 
 /* A call-through trampoline that records arguments and result. */
 static void
@@ -342,10 +343,19 @@ emit_values(uint32_t fn, uint8_t values)
   struct ct_trampoline_spec spec = spec_of(fn, CT_HOOK_FULL, CT_CALLOUT_NONE, &window);
   spec.values = values;
   spec.detail = form;
+  spec.form = values_form;
   memset(arena->code, 0xcc, sizeof(arena->code));
   struct ct_code out = {.bytes = arena->code, .capacity = CT_TRAMPOLINE_BYTES_MAX, .address = (uint64_t)arena->code};
   assert_int_equal(ct_trampoline_emit(&spec, &out, &arena->desc), CT_WINDOW_OK);
   assert_int_equal(arena->desc.values, values);
+  if (values == CT_HOOK_VALUES_FEW) {
+    struct ct_hook_desc desc;
+    uint8_t buffer[CT_TRAMPOLINE_BYTES_MAX];
+    struct ct_code plain = {.bytes = buffer, .capacity = sizeof(buffer), .address = (uint64_t)arena->code};
+    spec.values = CT_HOOK_VALUES_NONE;
+    assert_int_equal(ct_trampoline_emit(&spec, &plain, &desc), CT_WINDOW_OK);
+    assert_in_range(out.length, plain.length, plain.length + ct_trampoline_values_bytes(values_form));
+  }
 }
 
 static uint64_t tag;
@@ -515,6 +525,91 @@ a_full_hook_records_values(void **state)
       assert_int_equal(segment[i].word | segment[i].tsc, 0);
     }
   }
+}
+
+static void
+assert_further(size_t index, uint32_t which, const void *value)
+{
+  uint64_t number;
+  memcpy(&number, value, sizeof(number));
+  assert_value(index, (enum ct_other)(CT_OTHER_VALUE | which << 4), number);
+}
+
+/* Those of values_form in their order; gives how many. */
+static size_t
+assert_arguments(size_t at, bool has_stack)
+{
+  static const unsigned order[6] = {7, 6, 2, 1, 8, 9}; /* in struct state */
+  size_t begin = at;
+  for (uint32_t i = 0; i < 6; i++) {
+    if ((values_form.integers >> i & 1) != 0 && i < 2) {
+      assert_value(at++, i == 0 ? CT_OTHER_ARG_1 : CT_OTHER_ARG_2, tramp_before.reg[order[i]]);
+    } else if ((values_form.integers >> i & 1) != 0) {
+      assert_further(at++, CT_RING_VALUE_INTEGER + i, &tramp_before.reg[order[i]]);
+    }
+  }
+  for (uint32_t i = 0; i < 8; i++) {
+    if ((values_form.vectors >> i & 1) != 0) {
+      assert_further(at++, CT_RING_VALUE_VECTOR + i, tramp_before.vectors + 160 + i * 16);
+    }
+  }
+  for (uint32_t i = 0; has_stack && i < CT_VALUES_STACK_WORDS; i++) {
+    if ((values_form.stack >> i & 1) == 0) {
+      continue;
+    }
+    assert_further(at++, CT_RING_VALUE_STACK + i, (const uint8_t *)ra_slot_address() + 8 + i * 8);
+  }
+  return at - begin;
+}
+
+static size_t
+assert_results(size_t at)
+{
+  size_t begin = at;
+  if ((values_form.results & CT_VALUES_RAX) != 0) {
+    assert_value(at++, CT_OTHER_RESULT, tramp_answer.reg[0]);
+  }
+  if ((values_form.results & CT_VALUES_RDX) != 0) {
+    assert_further(at++, CT_RING_VALUE_RESULT_2, &tramp_answer.reg[2]);
+  }
+  if ((values_form.results & CT_VALUES_XMM0) != 0) {
+    assert_further(at++, CT_RING_VALUE_XMM0, tramp_answer.vectors + 160);
+  }
+  if ((values_form.results & CT_VALUES_XMM1) != 0) {
+    assert_further(at++, CT_RING_VALUE_XMM1, tramp_answer.vectors + 176);
+  }
+  return at - begin;
+}
+
+/* What a function takes and gives, and nothing else; of the stack what is before its end. */
+static void
+a_full_hook_records_what_the_function_takes(void **state)
+{
+  NEED_XSAVE;
+  for (uint32_t turn = 0; turn < 200; turn++) {
+    uint32_t random = (turn + 1) * 2654435761u;
+    values_form = (struct ct_values_form){.integers = turn == 0 ? 0x3f : random & 0x3f,
+                                          .vectors = turn == 0 ? 0xff : random >> 8 & random >> 16 & 0xff,
+                                          .stack = turn == 0 ? 0xaaaaaaaa : random & random >> 5 & random >> 11,
+                                          .results = turn == 0 ? 15 : random >> 20 & 15};
+    bool has_stack = turn % 3 != 1;
+    emit_values(0x4321, CT_HOOK_VALUES_FEW);
+    prepare();
+    memset((uint8_t *)ra_slot_address() + 8, (int)(turn + 3), CT_VALUES_STACK_WORDS * 8);
+    unsigned words = values_form.stack != 0 ? 32 - (unsigned)__builtin_clz(values_form.stack) : 0;
+    uint64_t below_end = 8 + words * 8u - (has_stack ? 0 : 1);
+    arena->control.stack_len = ra_slot_address() + below_end - (uint64_t)stack;
+    uint64_t begin = clock_now();
+    call_through((uint8_t)turn);
+    uint64_t end = clock_now();
+    assert_stubs(0, 0, 0, 0, 0);
+    assert_event(0, CT_KIND_ENTER, 0x4321, begin, end);
+    size_t count = 1 + assert_arguments(1, has_stack);
+    count += assert_results(count);
+    assert_event(count, CT_KIND_RETURN, 0x4321, segment[first].tsc, end);
+    assert_reserved(count + 1);
+  }
+  values_form = (struct ct_values_form){.integers = 3, .results = CT_VALUES_RAX};
 }
 
 /* What the record of an enter at so many bytes into the segment says, and of a return. */
@@ -1390,6 +1485,7 @@ main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_full_hook_records_both),
       cmocka_unit_test(a_full_hook_records_values),
+      cmocka_unit_test(a_full_hook_records_what_the_function_takes),
       cmocka_unit_test(a_full_hook_records_detail),
       cmocka_unit_test(a_full_hook_without_room_for_detail),
       cmocka_unit_test(enter_only_hooks_record_one),
