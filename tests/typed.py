@@ -70,7 +70,7 @@ while gdb.selected_inferior().pid != 0:
     gdb.execute("continue", to_string=True)
 out.close()
 """
-C_FUNCTIONS = ["t_small", "t_wide", "t_floats", "t_half", "t_enums", "t_pointers", "t_point", "t_big", "t_complex",
+C_FUNCTIONS = ["t_small", "t_wide", "t_floats", "t_half", "t_enums", "t_data", "t_pointers", "t_point", "t_big", "t_complex",
                "t_long_double", "t_void", "t_none", "t_variadic", "t_changed", "t_calls_changed"]
 CPP_FUNCTIONS = ["space::Member::add", "space::Member::twice", "space::Member::value", "space::references",
                  "space::by_address", "space::holds", "space::gives", "space::empty", "space::member_pointer",
@@ -106,6 +106,9 @@ class Scene(harness.Scene):
             return [json.loads(line) for line in file]
 
 
+NAMED = []  # what pointers were found to point to
+
+
 def name_of(name):
     """Without parameters, result and the marks of clones."""
     name = re.sub(r"\.(constprop|isra|part|lto_priv)\.\d+.*", "", name)
@@ -114,6 +117,11 @@ def name_of(name):
 
 def same(ours, kind, value, text):
     if kind == "pointer":
+        named = re.search(r"<(\w+)(\+\d+)?>", text or "")
+        shown = "text" in ours and re.search(r"<(.*?)(\+0x[0-9a-f]+)?>", ours["text"])
+        if named and '"' not in ours.get("text", ""):
+            NAMED.append(named[1])
+            return shown and shown[1] == named[1] and int(shown[2] or "0", 16) == int(named[2] or "0")
         return (int(ours["raw"], 16) != 0) == (value != 0)
     if kind == "code":
         return int(ours["raw"], 16) == value and (value == 0 or text.split("<")[1][:-1] in ours["text"])
@@ -178,7 +186,9 @@ UNKNOWN = {("t_big", "by_value"), ("t_long_double", "="), ("t_changed", "="), ("
 @case
 def c_values(scene):
     for words in (["gcc", "-O0"], ["gcc", "-O2"], ["clang", "-O0"], ["clang", "-O2"], ["gcc", "-O2", "-gdwarf-4"]):
+        NAMED.clear()
         compared = compare(scene, "programs/typed.c", C_FUNCTIONS, words, UNKNOWN)
+        expect(len(set(NAMED)) > 1, (words, NAMED))
         expect(compared > 200, (words, compared))
 
 

@@ -2,18 +2,21 @@
 /*
  * prototypes.tsv: what the functions take and give that have values in the trace, from debug information. Written when
  * the process is gone or detached, and for a dump. Lists of constants come before the functions that use them, each
- * text once.
+ * text once. After them what pointers among the values may point to: data that have names, and functions that are not
+ * in functions.tsv.
  */
 #include "record/modules.h"
 
 #include "base/prototype.h"
+#include "target/objects.h"
 
+#include <inttypes.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 64 << 20, CONSTANTS_MAX = 1 << 20 };
+enum { TEXT_BYTES_MAX = 64 << 20, CONSTANTS_MAX = 1 << 20, OBJECTS_MAX = 1 << 16 };
 
 struct constants {
   char *text; /* as in the line */
@@ -24,6 +27,7 @@ struct writing {
   FILE *out;
   void *known; /* tsearch: struct constants by text */
   uint32_t constants_count;
+  bool has_values; /* in some function */
   struct ct_prototype prototype;
 };
 
@@ -103,6 +107,7 @@ write_module(struct writing *writing, const struct ct_prototype_source *source, 
       count += wanted[i];
     }
   }
+  writing->has_values |= count != 0;
   int code = wanted == NULL ? CT_ENOMEM : count != 0 ? ct_plan_prototypes_read(plan, wanted) : 0;
   fn = source->first_fn;
   for (size_t i = 0; count != 0 && code == 0 && i < plan->count; i++) {
@@ -113,6 +118,46 @@ write_module(struct writing *writing, const struct ct_prototype_source *source, 
     fn += plan->functions[i].refusal == CT_REFUSED_NOT;
   }
   free(wanted);
+  return code;
+}
+
+/* A name for an address, relative to the module's functions, of which fn is one. */
+static void
+put_object(struct writing *writing, uint32_t fn, uint64_t address, uint64_t size, const char *name)
+{
+  if (!is_full(writing)) {
+    fprintf(writing->out, "o\t%u\t%" PRIx64 "\t%" PRIu64 "\t", fn, address, size);
+    ct_prototype_put_name(writing->out, name, true);
+    putc_unlocked('\n', writing->out);
+  }
+}
+
+static int
+write_objects(struct writing *writing, const struct ct_prototype_source *source)
+{
+  const struct ct_plan *plan = source->plan;
+  struct ct_object *objects;
+  size_t count, hooks = 0;
+  for (size_t i = 0; i < plan->count; i++) {
+    hooks += plan->functions[i].refusal == CT_REFUSED_NOT;
+  }
+  if (hooks == 0) {
+    return 0; /* first_fn is another module's */
+  }
+  for (size_t i = 0; i < plan->count; i++) {
+    const struct ct_planned *planned = &plan->functions[i];
+    if (planned->refusal != CT_REFUSED_NOT && planned->name != NULL && planned->size != 0) {
+      put_object(writing, source->first_fn, planned->address, planned->size, planned->name);
+    }
+  }
+  int code = ct_elf_objects(plan->elf, OBJECTS_MAX, &objects, &count);
+  for (size_t i = 0; code == 0 && i < count; i++) {
+    put_object(writing, source->first_fn, objects[i].address, objects[i].size, objects[i].name);
+  }
+  if (code == 0) {
+    free(objects);
+    ct_elf_drop_pages(plan->elf);
+  }
   return code;
 }
 
@@ -141,6 +186,11 @@ ct_prototypes_text(const struct ct_prototype_source *sources, size_t count, stru
   for (size_t i = 0; i < count && code == 0; i++) {
     ct_plans_lock(plans); /* their files are open for one at a time */
     code = write_module(&writing, &sources[i], writer);
+    ct_plans_unlock(plans);
+  }
+  for (size_t i = 0; i < count && code == 0 && writing.has_values; i++) {
+    ct_plans_lock(plans);
+    code = write_objects(&writing, &sources[i]);
     ct_plans_unlock(plans);
   }
   tdestroy(writing.known, free_constants);

@@ -86,6 +86,13 @@ void ct_captures_free(struct ct_captures *captures);
  */
 const char *ct_trace_prototype(struct ct_trace *trace, uint32_t fn);
 const char *ct_trace_constants(struct ct_trace *trace, uint32_t number);
+/* Data, and functions that are not in the function table; by their address relative to the base of fn's module. */
+struct ct_trace_object {
+  uint32_t fn;
+  uint64_t address, size;
+  const char *name; /* raw */
+};
+const struct ct_trace_object *ct_trace_objects(struct ct_trace *trace, size_t *count);
 const char *ct_trace_prototypes_damage(struct ct_trace *trace);
 
 /*

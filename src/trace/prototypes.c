@@ -18,6 +18,8 @@ struct ct_trace_prototypes {
   const char **of;        /* for each function the fields after its id; NULL: none */
   const char **constants; /* the lists, by number from 1 up */
   uint32_t constants_count;
+  struct ct_trace_object *objects;
+  size_t object_count;
   const char *damage; /* NULL: none */
 };
 
@@ -48,17 +50,50 @@ check_first_line(char *text, size_t size)
   return end + 1 - text == length && memcmp(text, expected, (size_t)length) == 0 ? end + 1 : NULL;
 }
 
+/* The fields of an object after the function's id; false when they are none. */
+static bool
+take_object(const struct ct_trace *trace, struct ct_trace_prototypes *prototypes, uint32_t fn, char *fields)
+{
+  char *end;
+  struct ct_trace_object object = {.fn = fn, .address = strtoull(fields, &end, 16)};
+  if (end == fields || *end != '\t') {
+    return false;
+  }
+  fields = end + 1;
+  object.size = strtoull(fields, &end, 10);
+  if (end == fields || *end != '\t' || end[1] == '\0') {
+    return false;
+  }
+  object.name = end + 1;
+  size_t n = prototypes->object_count;
+  if (fn >= trace->function_count || object.size > INT64_MAX || object.address > INT64_MAX) {
+    return true; /* of no use */
+  }
+  if ((n & (n - 1)) == 0) {
+    struct ct_trace_object *grown = reallocarray(prototypes->objects, n == 0 ? 1 : 2 * n, sizeof(*grown));
+    if (grown == NULL) {
+      return false;
+    }
+    prototypes->objects = grown;
+  }
+  prototypes->objects[prototypes->object_count++] = object;
+  return true;
+}
+
 /* One line; false when it is none. */
 static bool
 take_line(const struct ct_trace *trace, struct ct_trace_prototypes *prototypes, char *line)
 {
   uint32_t id;
-  if ((line[0] != 'f' && line[0] != 'e') || line[1] != '\t' || (line[2] < '0' || line[2] > '9')) {
+  if ((line[0] == 0 || strchr("feo", line[0]) == NULL) || line[1] != '\t' || (line[2] < '0' || line[2] > '9')) {
     return line[0] >= 'a' && line[0] <= 'z' && line[1] == '\t'; /* a kind that is not known */
   }
   char *fields = take_id(line + 2, &id);
   if (fields == NULL) {
     return false;
+  }
+  if (line[0] == 'o') {
+    return take_object(trace, prototypes, id, fields);
   }
   if (line[0] == 'f') {
     if (id < trace->function_count) {
@@ -125,6 +160,7 @@ ct_trace_prototypes_free(struct ct_trace *trace)
     free(trace->prototypes->text);
     free(trace->prototypes->of);
     free(trace->prototypes->constants);
+    free(trace->prototypes->objects);
     free(trace->prototypes);
   }
 }
@@ -150,4 +186,12 @@ ct_trace_prototypes_damage(struct ct_trace *trace)
 {
   const struct ct_trace_prototypes *prototypes = load_once(trace);
   return prototypes != NULL ? prototypes->damage : "cannot be read: out of memory";
+}
+
+const struct ct_trace_object *
+ct_trace_objects(struct ct_trace *trace, size_t *count)
+{
+  const struct ct_trace_prototypes *prototypes = load_once(trace);
+  *count = prototypes != NULL ? prototypes->object_count : 0;
+  return prototypes != NULL ? prototypes->objects : NULL;
 }

@@ -6,6 +6,7 @@
  */
 #include "views/prototypes.h"
 
+#include "base/demangle.h"
 #include "base/known_calls.h"
 
 #include <contrail/text.h>
@@ -28,6 +29,7 @@ struct ct_view_constants {
 struct ct_code {
   uint64_t start, end;
   uint32_t image, fn;
+  const char *name; /* raw, of an object; NULL: it is function fn */
 };
 
 void
@@ -159,26 +161,55 @@ by_address(const void *a, const void *b)
   return x->start < y->start ? -1 : x->start > y->start;
 }
 
+static const struct ct_trace_module *
+module_of(struct ct_trace *trace, uint32_t fn)
+{
+  const struct ct_trace_function *function = ct_trace_function(trace, fn);
+  return function != NULL && function->module < ct_trace_module_count(trace) ? ct_trace_module(trace, function->module)
+                                                                             : NULL;
+}
+
 static void
 load_code(struct ct_view_prototypes *prototypes)
 {
   struct ct_trace *trace = prototypes->trace;
+  size_t object_count;
+  const struct ct_trace_object *objects = ct_trace_objects(trace, &object_count);
   prototypes->has_code = true;
-  prototypes->code = calloc((size_t)prototypes->count + 1, sizeof(*prototypes->code));
+  prototypes->code = calloc((size_t)prototypes->count + object_count + 1, sizeof(*prototypes->code));
   for (uint32_t fn = 0; prototypes->code != NULL && fn < prototypes->count; fn++) {
     const struct ct_trace_function *function = ct_trace_function(trace, fn);
-    const struct ct_trace_module *module = function != NULL && function->module < ct_trace_module_count(trace)
-                                               ? ct_trace_module(trace, function->module)
-                                               : NULL;
+    const struct ct_trace_module *module = module_of(trace, fn);
     if (module != NULL) {
       uint64_t start = module->base + function->address;
       prototypes->code[prototypes->code_count++] =
-          (struct ct_code){start, start + (function->size != 0 ? function->size : 1), module->image, fn};
+          (struct ct_code){start, start + (function->size != 0 ? function->size : 1), module->image, fn, NULL};
+    }
+  }
+  for (size_t i = 0; prototypes->code != NULL && i < object_count; i++) {
+    const struct ct_trace_object *object = &objects[i];
+    const struct ct_trace_module *module = module_of(trace, object->fn);
+    if (module != NULL) {
+      uint64_t start = module->base + object->address;
+      prototypes->code[prototypes->code_count++] = (struct ct_code){
+          start, start + (object->size != 0 ? object->size : 1), module->image, object->fn, object->name};
     }
   }
   if (prototypes->code != NULL) {
     qsort(prototypes->code, prototypes->code_count, sizeof(*prototypes->code), by_address);
   }
+}
+
+/* As people know it: demangled, without a version. NULL: out of memory. */
+static char *
+object_name(const char *raw)
+{
+  char *plain = strndup(raw, strcspn(raw, "@"));
+  char *demangled = plain != NULL ? ct_demangle(plain) : NULL;
+  char *name = plain != NULL ? ct_utf8_copy(demangled != NULL ? demangled : plain) : NULL;
+  free(demangled);
+  free(plain);
+  return name;
 }
 
 const char *
@@ -206,7 +237,8 @@ ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t addres
   }
   *offset = address - found->start;
   free(prototypes->symbol);
-  prototypes->symbol = ct_utf8_copy(ct_trace_function(prototypes->trace, found->fn)->name);
+  prototypes->symbol = found->name != NULL ? object_name(found->name)
+                                           : ct_utf8_copy(ct_trace_function(prototypes->trace, found->fn)->name);
   if (prototypes->symbol != NULL) {
     ct_make_printable(prototypes->symbol);
   }

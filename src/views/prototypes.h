@@ -15,7 +15,7 @@ struct ct_view_prototypes {
   uint32_t count;
   struct ct_view_constants **constants; /* by number, from 1 up; NULL: not asked for */
   uint32_t constants_count;
-  struct ct_code *code; /* functions by image and address; NULL: no address was asked for */
+  struct ct_code *code; /* functions and data by image and address; NULL: no address was asked for */
   size_t code_count;
   bool has_code;
   char *symbol;   /* the name that was found last, printable */
@@ -26,8 +26,8 @@ void ct_view_prototypes_init(struct ct_view_prototypes *prototypes, struct ct_tr
 void ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes);
 /* What is known of a function; NULL: nothing. Addresses are those of its image from then on. */
 const struct ct_prototype *ct_view_prototype(struct ct_view_prototypes *prototypes, uint32_t fn);
-/* The function at an address, and how far past its entry; NULL: none, or several at different times. Until the next
- * call. */
+/* The function or data at an address, and how far past its begin; NULL: none, or several at different times. Until the
+ * next call. */
 const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uint64_t address, uint64_t *offset);
 
 /* Adds what was recorded of a call or of its return. The stack is copied to `stack`, as much as there is room for. */

@@ -68,6 +68,16 @@ t_enums(enum color a, enum bits b, bool c, char d)
   return a;
 }
 
+static struct point table[4] = {{1, 2}, {3, 4}};
+static const struct mixed constant = {2.5, 7};
+
+KEPT int
+t_data(const struct point *a, const struct mixed *b, volatile long *c)
+{
+  sink += a->x;
+  return a->y + (int)b->n + (c == &sink);
+}
+
 KEPT bool
 t_pointers(text_type text, compare_type function, const struct big *big, void *none)
 {
@@ -146,6 +156,7 @@ main(void)
     t_floats(0.1f * (float)i, 1e300 * i, i, 2.5, 3.25f, 4, 5, 6, 7, 8.125);
     t_half((float)i);
     t_enums((enum color)(i + 1), (enum bits)(i + 3), i > 0, (char)('a' + i));
+    t_data(&table[i & 3], &constant, &sink);
     t_pointers("text", i > 0 ? (compare_type)t_variadic : NULL, &big, NULL);
     t_point((struct point){i, 2}, 3, (struct mixed){0.5, i}, (union number){.bits = 5}, (struct point){4, 5});
     t_big(i, big, 9);
