@@ -66,6 +66,8 @@ void ct_selection_set_values(struct ct_selection *selection, enum ct_select_valu
  * hooked in full. 0, CT_ENOMEM, or CT_EINVAL as ct_selection_add.
  */
 int ct_selection_add_detail(struct ct_selection *selection, const char *pattern, struct ct_diag *diag);
+/* With detail, of functions that a pattern names: what the structures hold that arguments point to. */
+void ct_selection_set_members(struct ct_selection *selection);
 /* What is recorded with detail: a selection of these patterns alone, which the caller may ask; NULL: nothing. */
 const struct ct_selection *ct_selection_detail(const struct ct_selection *selection);
 /* The mode of patterns that are added with CT_SELECT_AUTO, and of everything while there is no pattern. */

@@ -10,7 +10,7 @@
  */
 #include "agent/agent.h"
 
-enum { PIECES_MAX = 2 * CT_DETAIL_TEXTS, PAIR = 2, LOWEST = 4096 };
+enum { PIECES_MAX = 2 * CT_DETAIL_TEXTS, PAIR = 2, LOWEST = 4096, REGISTERS = 6 };
 
 struct piece {
   uint64_t address, bytes;
@@ -227,17 +227,23 @@ read_texts(struct ct_detail_enter *record, uint32_t wanted)
   struct ct_detail_texts *texts =
       (struct ct_detail_texts *)((uint8_t *)record + (wanted >> CT_DETAIL_WANTED_OFFSET_SHIFT));
   uint32_t strings = wanted >> CT_DETAIL_WANTED_STRINGS_SHIFT & 0x3f;
+  uint32_t blocks = wanted & strings; /* as long as there is room, whatever bytes are in them */
+  strings &= ~blocks;
   struct want wants[CT_DETAIL_TEXTS];
   uint64_t had[CT_DETAIL_TEXTS], addresses[CT_DETAIL_TEXTS];
   uint32_t arguments[CT_DETAIL_TEXTS], count = 0;
   texts->counts = 0;
-  for (uint32_t i = 0; i < 6 && count < CT_DETAIL_TEXTS && !agent_is_silent(); i++) {
-    if (((wanted | strings) >> i & 1) == 0 || record->registers[i] < LOWEST) {
+  for (uint32_t turn = 0; turn < 2 * REGISTERS && count < CT_DETAIL_TEXTS && !agent_is_silent(); turn++) {
+    uint32_t i = turn % REGISTERS; /* texts first */
+    uint32_t now = turn < REGISTERS ? (wanted | strings) & ~blocks : blocks;
+    if ((now >> i & 1) == 0 || record->registers[i] < LOWEST) {
       continue;
     }
     addresses[count] = record->registers[i];
     wants[count] = (struct want){record->registers[i], CT_DETAIL_TEXT_BYTES, i,
-                                 (strings >> i & 1) != 0 ? 4 * sizeof(uint64_t) : 0};
+                                 (blocks >> i & 1) != 0    ? CT_DETAIL_TEXT_BYTES
+                                 : (strings >> i & 1) != 0 ? 4 * (uint32_t)sizeof(uint64_t)
+                                                           : 0};
     arguments[count++] = i;
   }
   if (count != 0) {

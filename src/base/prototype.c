@@ -141,7 +141,8 @@ parse_type(char *text, struct ct_type *type)
     type->is_unsigned = true;
     text++;
   }
-  if (type->kind == CT_TYPE_ENUM && *text == ':') {
+  bool has_list = type->kind == CT_TYPE_ENUM || type->kind == CT_TYPE_POINTER || type->kind == CT_TYPE_AGGREGATE;
+  if (has_list && *text == ':') {
     text++;
     if (!take_number(&text, UINT32_MAX, &number)) {
       return false;
@@ -231,6 +232,42 @@ ct_constants_parse(char *text, struct ct_constants *constants)
   *constants = (struct ct_constants){.list = list, .count = (uint32_t)n};
   constants->sets = are_bits(list, n) ? CT_CONSTANTS_WHOLE_SETS : CT_CONSTANTS_NUMBERS;
   return true;
+}
+
+void
+ct_member_write(FILE *out, const struct ct_member *member)
+{
+  struct ct_place offset = {{0}};
+  fprintf(out, "\t%u", member->offset);
+  write_one(out, &member->type, &offset, member->name);
+}
+
+bool
+ct_members_parse(char *text, struct ct_members *members)
+{
+  *members = (struct ct_members){.count = 0};
+  for (char *field; (field = cut(&text, '\t')) != NULL;) {
+    struct ct_member *member = &members->list[members->count];
+    uint64_t offset;
+    char *rest;
+    members->goes_on |= members->count == CT_MEMBERS_MAX || strcmp(field, "...") == 0;
+    if (members->goes_on) {
+      return true;
+    }
+    char *where = cut(&field, ' '), *what = cut(&field, ' '), *called = cut(&field, ' ');
+    rest = where;
+    if (called == NULL || field == NULL || !take_number(&rest, CT_MEMBERS_BYTES, &offset) || *rest != '\0' ||
+        !parse_type(what, &member->type)) {
+      return false;
+    }
+    ct_make_printable(called);
+    ct_make_printable(field);
+    member->offset = (uint32_t)offset;
+    member->name = called;
+    member->type.name = field;
+    members->count++;
+  }
+  return members->count != 0;
 }
 
 char *

@@ -73,14 +73,31 @@ struct ct_constants {
   uint64_t enum_mask; /* of flags: these bits are one number (O_ACCMODE) */
 };
 
+struct ct_members;
+
 struct ct_type {
   uint8_t kind;                         /* enum ct_type_kind */
   uint8_t pointee;                      /* enum ct_pointee */
   bool is_unsigned;                     /* of an enumeration */
   uint32_t bytes;                       /* 0: not known */
-  uint32_t constants_number;            /* of an enumeration: its list in prototypes.tsv, from 1 up; 0: none */
+  uint32_t constants_number;            /* of an enumeration, and of members: its list in prototypes.tsv, from 1 up;
+                                           0: none */
   const struct ct_constants *constants; /* NULL: none, or not looked up */
+  const struct ct_members *members;     /* of a structure, or of the one that it points to: likewise */
   const char *name;                     /* "" where there is none */
+};
+
+/* What a structure begins with: members without bit fields, those of its bases too. */
+enum { CT_MEMBERS_MAX = 24, CT_MEMBERS_BYTES = 64 };
+struct ct_member {
+  uint32_t offset;
+  struct ct_type type;
+  const char *name;
+};
+struct ct_members {
+  struct ct_member list[CT_MEMBERS_MAX];
+  uint32_t count;
+  bool goes_on; /* there are more than these */
 };
 
 struct ct_place {
@@ -129,6 +146,11 @@ bool ct_prototype_parse(char *text, struct ct_prototype *prototype);
  * is no such line.
  */
 bool ct_constants_parse(char *text, struct ct_constants *constants);
+
+/* The same of members: names point into text. */
+bool ct_members_parse(char *text, struct ct_members *members);
+/* A member as a field, with the tab before it. */
+void ct_member_write(FILE *out, const struct ct_member *member);
 
 /* The fields of such a line, each with a tab before it: malloc'd; NULL: out of memory. */
 char *ct_constants_text(const struct ct_constant *list, uint32_t count);

@@ -43,6 +43,17 @@ apply_values(const struct ct_applied *applied)
   return CT_EXIT_OK;
 }
 
+static int
+apply_members(const struct ct_applied *applied)
+{
+  struct ct_selection **selection = applied->member;
+  if (*selection == NULL && (*selection = ct_selection_create()) == NULL) {
+    return ct_command_failed(applied->command, "out of memory");
+  }
+  ct_selection_set_members(*selection);
+  return CT_EXIT_OK;
+}
+
 /* Without a pattern: all that is hooked in full. */
 static int
 apply_detail(const struct ct_applied *applied)
@@ -358,6 +369,11 @@ const struct ct_option ct_recording_options[] = {
      .help = "and xmm0 to xmm7, of each the low half, in which floating point arguments are",
      .apply = ct_apply_flag,
      MEMBER(detail_vectors)},
+    {.name = "members",
+     .help = "and what the structures hold that arguments point to, of functions with debug information that a pattern "
+             "names",
+     .apply = apply_members,
+     MEMBER(selection)},
     {.name = "detail-always",
      .help = "write all of these although there is --on; without it only those in windows are written then",
      .apply = ct_apply_flag,

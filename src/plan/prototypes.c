@@ -19,12 +19,11 @@ struct ct_plan_prototypes {
   const uint32_t *asking; /* the functions that are being read */
 };
 
+/* The list's text, which is taken. */
 static uint32_t
-take_constants(void *arg, const struct ct_constant *list, uint32_t count)
+take_list(struct ct_plan_prototypes *prototypes, char *text)
 {
-  struct ct_plan_prototypes *prototypes = arg;
   uint32_t n = prototypes->constants_count;
-  char *text = ct_constants_text(list, count);
   if (text != NULL && (n & (n - 1)) == 0) {
     char **grown = reallocarray(prototypes->constants, n == 0 ? 1 : 2 * (size_t)n, sizeof(*grown));
     if (grown == NULL) {
@@ -38,6 +37,18 @@ take_constants(void *arg, const struct ct_constant *list, uint32_t count)
   }
   prototypes->constants[prototypes->constants_count++] = text;
   return prototypes->constants_count;
+}
+
+static uint32_t
+take_constants(void *arg, const struct ct_constant *list, uint32_t count)
+{
+  return take_list(arg, ct_constants_text(list, count));
+}
+
+static uint32_t
+take_members(void *arg, const char *fields)
+{
+  return take_list(arg, strdup(fields));
 }
 
 static void
@@ -73,7 +84,7 @@ read_missing(const struct ct_plan *plan, struct ct_plan_prototypes *prototypes, 
     }
   }
   if (code == 0) {
-    struct ct_prototype_sink sink = {prototypes, take_constants, take_prototype};
+    struct ct_prototype_sink sink = {prototypes, take_constants, take_members, take_prototype};
     prototypes->asking = asking;
     prototypes->was_read = true;
     code = ct_prototypes_read(plan->elf, list, count, &sink);

@@ -67,7 +67,7 @@ _Static_assert(sizeof(struct ct_detail_texts) == 208, "detail texts");
 #define CT_DETAIL_TEXT_ARGUMENT(text)   ((text) >> 8 & 0x7fu)
 /*
  * What agent_read_texts is asked for: bits 0 to 5 which of the six registers point to text, 8 to 13 which to objects as
- * std::string is, pointer and length first; from bit 16 on how far after the record the texts are.
+ * std::string is, pointer and length first, both to structures; from bit 16 on how far after the record the texts are.
  */
 #define CT_DETAIL_WANTED_STRINGS_SHIFT 8u
 #define CT_DETAIL_WANTED_TEXTS         0x3f3fu

@@ -471,7 +471,7 @@ choose(const struct ct_selection *selection, const struct ct_plan *plan, const u
       choose_one(&plan->functions[i], wanted[i], &filter_result->requested_modes[i], &filter_result->reasons[i],
                  filter_result);
       if (filter_result->requested_modes[i] == CT_REQUESTED_DETAIL) {
-        filter_result->more[i] = ct_select_texts(plan, i, has_all);
+        filter_result->more[i] = ct_select_texts(plan, i, has_all, selection->members);
       } else if (filter_result->requested_modes[i] == CT_REQUESTED_VALUES) {
         filter_result->more[i] = ct_select_values_form(plan, i, (wanted[i] & WANTED_RESULT) != 0);
       }

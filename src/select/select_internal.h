@@ -62,6 +62,7 @@ struct ct_selection {
   uint32_t watched_values;                         /* rules that need the result: a bit for each */
   struct ct_selection *rule_details[CT_RULES_MAX]; /* of functions that have detail in a rule's windows; NULL: none */
   uint32_t details_all, details_on;                /* rules with such functions; those in whose window we are */
+  bool members;                                    /* with detail: what structures hold that arguments point to */
   bool has_lane;                                   /* there have been functions with detail */
   bool forks;                                      /* what makes processes is always selected */
   char *root, *real_root;                          /* as given; without symbolic links. Normalized */
@@ -77,7 +78,7 @@ void ct_select_each(const struct ct_pattern *pattern, const struct ct_select_mod
 bool ct_select_is_program(const struct ct_pattern *pattern);
 bool ct_select_is_about_sources(const struct ct_pattern *pattern);
 /* values.c, of a plan's function i. With detail: which registers point to texts, as struct ct_filter_result has it. */
-uint32_t ct_select_texts(const struct ct_plan *plan, size_t i, bool has_all);
+uint32_t ct_select_texts(const struct ct_plan *plan, size_t i, bool has_all, bool members);
 /* With values: struct ct_values_form. needs_result: rax, whatever it returns. */
 uint64_t ct_select_values_form(const struct ct_plan *plan, size_t i, bool needs_result);
 void ct_select_free_module(struct ct_select_module *module);

@@ -130,6 +130,12 @@ ct_selection_add_detail(struct ct_selection *selection, const char *pattern, str
   return pattern != NULL ? ct_selection_add(selection->detail, pattern, CT_SELECT_FULL, diag) : 0;
 }
 
+void
+ct_selection_set_members(struct ct_selection *selection)
+{
+  selection->members = true;
+}
+
 const struct ct_selection *
 ct_selection_detail(const struct ct_selection *selection)
 {

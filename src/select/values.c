@@ -17,7 +17,7 @@
 
 /* The registers of a prototype that point to text, or to strings: as ct_trampoline_spec has them. */
 static uint16_t
-texts_in(const struct ct_prototype *prototype, bool constant_only)
+texts_in(const struct ct_prototype *prototype, bool constant_only, bool members)
 {
   uint16_t texts = 0;
   for (uint32_t i = 0; i < prototype->count; i++) {
@@ -31,6 +31,8 @@ texts_in(const struct ct_prototype *prototype, bool constant_only)
       texts |= (uint16_t)(1u << parameter->place.number[0]);
     } else if (type->pointee == CT_POINTEE_STRING) {
       texts |= (uint16_t)(1u << (parameter->place.number[0] + CT_DETAIL_WANTED_STRINGS_SHIFT));
+    } else if (members && type->constants_number != 0) {
+      texts |= (uint16_t)((1u | 1u << CT_DETAIL_WANTED_STRINGS_SHIFT) << parameter->place.number[0]);
     }
   }
   return texts;
@@ -95,26 +97,26 @@ texts_of_known(const struct ct_plan *plan, size_t i, bool has_all)
   const char *line = known_line(plan, i);
   return line != NULL && !(has_all && ct_known_call_is_quick(line)) &&
                  ct_known_call_parse(line, buffer, sizeof(buffer), &prototype)
-             ? texts_in(&prototype, true) | (uint32_t)outs_in(&prototype) << 16
+             ? texts_in(&prototype, true, false) | (uint32_t)outs_in(&prototype) << 16
              : 0;
 }
 
 /* Likewise of the function i, which somebody has named, by debug information. */
 static uint16_t
-texts_of_named(const struct ct_plan *plan, size_t i)
+texts_of_named(const struct ct_plan *plan, size_t i, bool members)
 {
   struct ct_prototype prototype;
   char *text = parse_line(plan, i, &prototype);
-  uint16_t texts = text != NULL ? texts_in(&prototype, false) : 0;
+  uint16_t texts = text != NULL ? texts_in(&prototype, false, members) : 0;
   free(text);
   return texts;
 }
 
 uint32_t
-ct_select_texts(const struct ct_plan *plan, size_t i, bool has_all)
+ct_select_texts(const struct ct_plan *plan, size_t i, bool has_all, bool members)
 {
   uint32_t texts = texts_of_known(plan, i, has_all);
-  return texts == 0 && !has_all ? texts_of_named(plan, i) : texts;
+  return texts == 0 && !has_all ? texts_of_named(plan, i, members) : texts;
 }
 
 /* ---- values in the ring of events ---- */

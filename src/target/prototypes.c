@@ -39,7 +39,7 @@ struct reading {
   const struct ct_prototype_sink *sink;
   size_t budget; /* entries left: there cannot be more of them than bytes */
   int language;  /* of the unit */
-  struct known_enum enums[KNOWN_ENUMS];
+  struct known_enum enums[KNOWN_ENUMS], structures[KNOWN_ENUMS];
   struct ct_constant enumerators[ENUMERATORS_MAX];
   struct ct_prototype prototype;
   char names[CT_PARAMETERS_MAX + 1][CT_TYPE_NAME_BYTES];
@@ -94,6 +94,31 @@ enum_number(struct reading *reading, Dwarf_Die *type)
   return known->number;
 }
 
+/* The list of the members of a structure, or of the one that is pointed to; 0: none. */
+static uint32_t
+members_number(struct reading *reading, Dwarf_Die *type)
+{
+  Dwarf_Die plain;
+  char *text = NULL;
+  size_t size;
+  if (!ct_dwarf_type_plain(type, &plain)) {
+    return 0;
+  }
+  struct known_enum *known = &reading->structures[((uintptr_t)plain.addr >> 2) & (KNOWN_ENUMS - 1)];
+  if (known->addr == plain.addr) {
+    return known->number;
+  }
+  FILE *out = open_memstream(&text, &size);
+  if (out == NULL) {
+    return 0;
+  }
+  ct_dwarf_type_members(&plain, &reading->budget, out);
+  bool ok = fclose(out) == 0 && size != 0;
+  *known = (struct known_enum){plain.addr, ok ? reading->sink->members(reading->sink->arg, text) : 0};
+  free(text);
+  return known->number;
+}
+
 static void
 describe(struct reading *reading, Dwarf_Die *type, struct ct_type *out, char name[CT_TYPE_NAME_BYTES])
 {
@@ -102,6 +127,8 @@ describe(struct reading *reading, Dwarf_Die *type, struct ct_type *out, char nam
   out->name = name;
   if (out->kind == CT_TYPE_ENUM) {
     out->constants_number = enum_number(reading, type);
+  } else if ((out->kind == CT_TYPE_POINTER && out->pointee == CT_POINTEE_OTHER) || out->kind == CT_TYPE_AGGREGATE) {
+    out->constants_number = members_number(reading, type);
   }
 }
 
@@ -283,6 +310,11 @@ take_parameter(struct reading *reading, Dwarf_Die *die, struct taken *taken, uin
   if (trust_in(reading->language) == 1 && parameter->type.kind == CT_TYPE_AGGREGATE) {
     taken->is_lost = true;
   }
+  if (passing.by_reference) { /* what is passed is where the caller's copy lies */
+    parameter->type.kind = CT_TYPE_POINTER;
+    parameter->type.bytes = 8;
+    parameter->type.pointee = ct_dwarf_is_string(&type) ? CT_POINTEE_STRING : CT_POINTEE_OTHER;
+  }
   place_parameter(taken, passing, &parameter->place);
   *at_entry = place_at_entry(die, address);
   if (at_entry->piece[0] != '?' && parameter->place.piece[0] != '?' &&
@@ -408,6 +440,7 @@ visit_unit(struct reading *reading, Dwarf_Die *unit)
   struct ct_dwarf_walk walk = {.visit = visit_function, .context = reading, .budget = &reading->budget};
   reading->language = dwarf_srclang(unit);
   memset(reading->enums, 0, sizeof(reading->enums));
+  memset(reading->structures, 0, sizeof(reading->structures));
   if (reading->language == DW_LANG_Mips_Assembler) {
     return; /* entries without parameters, whatever the functions take */
   }

@@ -19,6 +19,8 @@ struct ct_prototype_sink {
   void *arg;
   /* The enumerators of a type; gives constants_number of struct ct_type, 0 when it takes no more. */
   uint32_t (*constants)(void *arg, const struct ct_constant *list, uint32_t count);
+  /* The members of a structure, as the fields of a line: likewise. */
+  uint32_t (*members)(void *arg, const char *fields);
   /* Of wanted[index]. A later one of the same function is the better one. */
   void (*prototype)(void *arg, size_t index, const struct ct_prototype *prototype);
 };

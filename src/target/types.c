@@ -289,6 +289,95 @@ ct_dwarf_type_describe(Dwarf_Die *type, struct ct_type *out)
   }
 }
 
+/* ---- Members ---- */
+
+enum { BASES_MAX = 4 };
+
+struct members {
+  FILE *out;
+  size_t *budget;
+  uint32_t count;
+  bool goes_on;
+};
+
+bool
+ct_dwarf_is_string(Dwarf_Die *type)
+{
+  Dwarf_Die plain;
+  return ct_dwarf_type_plain(type, &plain) && is_std_string(&plain);
+}
+
+static void put_members(struct members *members, Dwarf_Die *structure, uint64_t at, int depth);
+
+static void
+put_member(struct members *members, Dwarf_Die *die, uint64_t at, int depth)
+{
+  Dwarf_Die type, plain;
+  struct ct_member member = {.name = dwarf_diename(die)};
+  char name[CT_TYPE_NAME_BYTES];
+  uint64_t offset = at + number_of(die, DW_AT_data_member_location, UINT32_MAX);
+  if (!ct_dwarf_type_of(die, &type) || dwarf_hasattr(die, DW_AT_bit_size) || dwarf_hasattr(die, DW_AT_artificial)) {
+    members->goes_on |= dwarf_hasattr(die, DW_AT_bit_size) != 0;
+    return;
+  }
+  bool is_part = dwarf_tag(die) == DW_TAG_inheritance || member.name == NULL;
+  if (is_part && ct_dwarf_type_plain(&type, &plain) && dwarf_tag(&plain) != DW_TAG_union_type && depth < BASES_MAX &&
+      !dwarf_hasattr(die, DW_AT_virtuality)) {
+    put_members(members, &plain, offset, depth + 1);
+    return;
+  }
+  ct_dwarf_type_describe(&type, &member.type);
+  if (is_part || offset + member.type.bytes > CT_MEMBERS_BYTES || members->count == CT_MEMBERS_MAX) {
+    members->goes_on = true;
+    return;
+  }
+  ct_dwarf_type_name(&type, name);
+  member.offset = (uint32_t)offset;
+  member.type.name = name;
+  ct_member_write(members->out, &member);
+  members->count++;
+}
+
+static void
+put_members(struct members *members, Dwarf_Die *structure, uint64_t at, int depth)
+{
+  Dwarf_Die child;
+  for (bool more = dwarf_child(structure, &child) == 0; more && *members->budget != 0;
+       more = dwarf_siblingof(&child, &child) == 0) {
+    int tag = dwarf_tag(&child);
+    --*members->budget;
+    bool is_static = dwarf_hasattr(&child, DW_AT_external) || dwarf_hasattr(&child, DW_AT_declaration);
+    if ((tag == DW_TAG_member && !is_static) || tag == DW_TAG_inheritance) {
+      if (!dwarf_hasattr(&child, DW_AT_data_member_location)) {
+        members->goes_on |= tag == DW_TAG_inheritance || dwarf_hasattr(&child, DW_AT_bit_size);
+        continue; /* DWARF 4 has it of all others */
+      }
+      put_member(members, &child, at, depth);
+    }
+  }
+}
+
+void
+ct_dwarf_type_members(Dwarf_Die *type, size_t *budget, FILE *out)
+{
+  Dwarf_Die plain, target;
+  struct members members = {.out = out, .budget = budget};
+  if (!ct_dwarf_type_plain(type, &plain)) {
+    return;
+  }
+  int tag = dwarf_tag(&plain);
+  if (tag == DW_TAG_pointer_type || tag == DW_TAG_reference_type || tag == DW_TAG_rvalue_reference_type) {
+    if (!ct_dwarf_type_of(&plain, &target) || !ct_dwarf_type_plain(&target, &plain)) {
+      return;
+    }
+    tag = dwarf_tag(&plain);
+  }
+  if ((tag == DW_TAG_structure_type || tag == DW_TAG_class_type) && !is_std_string(&plain)) {
+    put_members(&members, &plain, 0, 0);
+    fputs(members.count != 0 && members.goes_on ? "\t..." : "", out);
+  }
+}
+
 /* ---- How it is passed ---- */
 
 struct walk {

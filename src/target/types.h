@@ -4,6 +4,7 @@
 #define CT_TARGET_TYPES_H
 
 #include <elfutils/libdw.h>
+#include <stdio.h>
 
 #include "base/prototype.h"
 
@@ -41,6 +42,12 @@ bool ct_dwarf_type_plain(Dwarf_Die *type, Dwarf_Die *plain);
 void ct_dwarf_type_name(Dwarf_Die *type, char name[CT_TYPE_NAME_BYTES]);
 /* Kind, bytes and pointee. type may be NULL: void. */
 void ct_dwarf_type_describe(Dwarf_Die *type, struct ct_type *out);
+/*
+ * The fields of a line of prototypes.tsv with the members of a structure, or of the one that a pointer points to:
+ * nothing when there are none, or it is a std::string. Each entry looked at is taken off *budget.
+ */
+void ct_dwarf_type_members(Dwarf_Die *type, size_t *budget, FILE *out);
+bool ct_dwarf_is_string(Dwarf_Die *type); /* std::string of libstdc++ */
 void ct_dwarf_type_passing(const struct ct_type_reader *reader, Dwarf_Die *type, struct ct_passing *out);
 
 #endif

@@ -23,6 +23,7 @@ struct ct_view_prototype {
 
 struct ct_view_constants {
   struct ct_constants constants; /* without a list: the line is none */
+  struct ct_members *members;    /* or these, or neither */
   char *text;
 };
 
@@ -48,6 +49,7 @@ ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes)
   for (uint32_t i = 0; i < prototypes->constants_count; i++) {
     if (prototypes->constants[i] != NULL) {
       free((void *)prototypes->constants[i]->constants.list);
+      free(prototypes->constants[i]->members);
       free(prototypes->constants[i]->text);
       free(prototypes->constants[i]);
     }
@@ -61,9 +63,9 @@ ct_view_prototypes_destroy(struct ct_view_prototypes *prototypes)
 
 /* ---- Constants ---- */
 
-/* The list of this number, made when it is first asked for; NULL: there is none. */
-static const struct ct_constants *
-constants_of(struct ct_view_prototypes *prototypes, uint32_t number)
+/* The list of this number, parsed when it is first asked for; NULL: there is none. */
+static const struct ct_view_constants *
+list_of(struct ct_view_prototypes *prototypes, uint32_t number, bool is_members)
 {
   const char *line = ct_trace_constants(prototypes->trace, number);
   if (line == NULL) {
@@ -79,11 +81,18 @@ constants_of(struct ct_view_prototypes *prototypes, uint32_t number)
     prototypes->constants_count = number;
   }
   struct ct_view_constants **entry = &prototypes->constants[number - 1];
-  if (*entry == NULL && (*entry = calloc(1, sizeof(**entry))) != NULL && ((*entry)->text = strdup(line)) != NULL &&
-      !ct_constants_parse((*entry)->text, &(*entry)->constants)) {
+  if (*entry != NULL || (*entry = calloc(1, sizeof(**entry))) == NULL || ((*entry)->text = strdup(line)) == NULL) {
+    return *entry;
+  }
+  if (!is_members && !ct_constants_parse((*entry)->text, &(*entry)->constants)) {
     (*entry)->constants = (struct ct_constants){0};
   }
-  return *entry != NULL && (*entry)->constants.list != NULL ? &(*entry)->constants : NULL;
+  if (is_members && ((*entry)->members = malloc(sizeof(*(*entry)->members))) != NULL &&
+      !ct_members_parse((*entry)->text, (*entry)->members)) {
+    free((*entry)->members);
+    (*entry)->members = NULL;
+  }
+  return *entry;
 }
 
 /* ---- Prototypes ---- */
@@ -104,9 +113,12 @@ image_has_library(const struct ct_trace *trace, uint32_t image)
 static void
 resolve(struct ct_view_prototypes *prototypes, struct ct_type *type)
 {
-  if (type->constants_number != 0) {
-    type->constants = constants_of(prototypes, type->constants_number);
+  if (type->constants_number == 0) {
+    return; /* those of known calls are there already */
   }
+  const struct ct_view_constants *list = list_of(prototypes, type->constants_number, type->kind != CT_TYPE_ENUM);
+  type->constants = list != NULL && list->constants.list != NULL ? &list->constants : NULL;
+  type->members = list != NULL ? list->members : NULL;
 }
 
 static void

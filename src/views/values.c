@@ -21,84 +21,6 @@ struct bits {
   uint32_t count; /* of words */
 };
 
-/* ---- Text ---- */
-
-void
-ct_value_text_free(struct ct_value_text *text)
-{
-  free(text->data);
-  *text = (struct ct_value_text){0};
-}
-
-static void
-put(struct ct_value_text *out, const char *text, size_t bytes)
-{
-  if (out->size - out->length <= bytes) {
-    size_t size = 2 * out->size + bytes + 64;
-    char *data = realloc(out->data, size);
-    if (data == NULL) {
-      return;
-    }
-    out->data = data;
-    out->size = size;
-  }
-  memcpy(out->data + out->length, text, bytes);
-  out->length += bytes;
-  out->data[out->length] = '\0';
-}
-
-static void
-put_text(struct ct_value_text *out, const char *text)
-{
-  put(out, text, strlen(text));
-}
-
-__attribute__((format(printf, 2, 3))) static void
-put_format(struct ct_value_text *out, const char *format, ...)
-{
-  char text[128];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  put_text(out, text);
-}
-
-/* A byte of the program's, between quotation marks. */
-static void
-put_byte(struct ct_value_text *out, unsigned char c, char quote)
-{
-  static const char names[] = "\aa\bb\tt\nn\vv\ff\rr";
-  const char *name = c != '\0' ? strchr(names, c) : NULL;
-  if (name != NULL && (name - names) % 2 == 0) {
-    put_format(out, "\\%c", name[1]);
-  } else if (c == (unsigned char)quote || c == '\\') {
-    put_format(out, "\\%c", c);
-  } else if (c < 0x20 || c >= 0x7f) {
-    put_format(out, "\\x%02x", c);
-  } else {
-    put(out, (const char *)&c, 1);
-  }
-}
-
-/* A JSON string; text is UTF-8. */
-static void
-put_json_string(struct ct_value_text *out, const char *text)
-{
-  put_text(out, "\"");
-  for (; *text != '\0'; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') {
-      put_format(out, "\\%c", c);
-    } else if (c < 0x20 || c == 0x7f) {
-      put_format(out, "\\u%04x", c);
-    } else {
-      put(out, text, 1);
-    }
-  }
-  put_text(out, "\"");
-}
-
 /* ---- Bits ---- */
 
 static bool
@@ -198,7 +120,7 @@ put_float(struct ct_value_text *out, uint64_t bits, uint32_t bytes)
   for (char *p = text; *p != '\0'; p++) {
     *p = *p == ',' ? '.' : *p; /* of the locale */
   }
-  put_text(out, text);
+  ct_value_put_text(out, text);
 }
 
 /*
@@ -212,7 +134,7 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
   uint64_t rest = low_bits(value, bytes);
   for (uint32_t i = 0; i < constants->count; i++) {
     if (low_bits(constants->list[i].value, bytes) == rest) {
-      put_text(out, constants->list[i].name);
+      ct_value_put_text(out, constants->list[i].name);
       return true;
     }
   }
@@ -224,17 +146,17 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
     uint64_t bit = low_bits(constants->list[i].value, bytes), mask = constants->enum_mask;
     bool is_number = mask != 0 && (bit & ~mask) == 0;
     if (is_number ? !any && (value & mask) == bit : bit != 0 && (rest & bit) == bit) {
-      put_text(&set, set.length != 0 ? "|" : "");
-      put_text(&set, constants->list[i].name);
+      ct_value_put_text(&set, set.length != 0 ? "|" : "");
+      ct_value_put_text(&set, constants->list[i].name);
       rest &= ~bit;
       any = true;
     }
   }
   bool is_named = any && (rest == 0 || constants->sets == CT_CONSTANTS_FLAGS);
   if (is_named) {
-    put(out, set.data != NULL ? set.data : "", set.length);
+    ct_value_put(out, set.data != NULL ? set.data : "", set.length);
     if (rest != 0) {
-      put_format(out, "|0x%" PRIx64, rest);
+      ct_value_put_format(out, "|0x%" PRIx64, rest);
     }
   }
   ct_value_text_free(&set);
@@ -244,11 +166,11 @@ put_constant(struct ct_value_text *out, const struct ct_constants *constants, ui
 static void
 put_quoted(struct ct_value_text *out, const void *bytes, size_t length, bool goes_on)
 {
-  put_text(out, "\"");
+  ct_value_put_text(out, "\"");
   for (size_t i = 0; i < length; i++) {
-    put_byte(out, ((const unsigned char *)bytes)[i], '"');
+    ct_value_put_byte(out, ((const unsigned char *)bytes)[i], '"');
   }
-  put_text(out, goes_on ? "\"..." : "\"");
+  ct_value_put_text(out, goes_on ? "\"..." : "\"");
 }
 
 /* The bytes at an address, up to a zero or `limit` of them. False when the memory was not recorded. */
@@ -271,6 +193,57 @@ put_string(struct ct_value_text *out, const struct ct_value_context *context, ui
   return true;
 }
 
+static void put_value(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
+                      const struct ct_value_context *context);
+
+/* `{x=3, y=4}`: what lies in these bytes of it. Members that are not there are left out. */
+static void
+put_type_members(struct ct_value_text *out, const struct ct_members *members, const void *data, size_t bytes,
+                 const struct ct_value_context *context)
+{
+  struct ct_value_context names = {0}; /* what a member points to was not recorded */
+  const char *separator = "{";
+  bool goes_on = members->goes_on;
+  if (context != NULL) {
+    names = (struct ct_value_context){context->arg, context->symbol, NULL};
+  }
+  for (uint32_t i = 0; i < members->count; i++) {
+    const struct ct_member *member = &members->list[i];
+    struct bits bits = {{0}, member->type.bytes > 8 ? 2 : 1};
+    if (member->offset + (uint64_t)member->type.bytes > bytes) {
+      goes_on = true;
+      continue;
+    }
+    ct_value_put_text(out, separator);
+    separator = ", ";
+    ct_value_put_text(out, member->name);
+    ct_value_put_text(out, "=");
+    if (member->type.bytes == 0 || member->type.bytes > sizeof(bits.words)) {
+      ct_value_put_text(out, member->type.kind == CT_TYPE_AGGREGATE ? "{...}" : "?");
+      continue;
+    }
+    memcpy(bits.words, (const char *)data + member->offset, member->type.bytes);
+    put_value(out, &member->type, &bits, &names);
+  }
+  ct_value_put_text(out, separator[0] == '{' ? "{..." : goes_on ? ", ..." : "");
+  ct_value_put_text(out, "}");
+}
+
+/* The structure that is pointed to, as far as it was recorded. */
+static void
+put_pointed_members(struct ct_value_text *out, const struct ct_type *type, uint64_t address,
+                    const struct ct_value_context *context)
+{
+  char data[CT_MEMBERS_BYTES];
+  size_t had = type->members != NULL && context != NULL && context->memory != NULL
+                   ? context->memory(context->arg, address, data, sizeof(data))
+                   : 0;
+  if (had != 0) {
+    ct_value_put_text(out, " ");
+    put_type_members(out, type->members, data, had < sizeof(data) ? had : sizeof(data), context);
+  }
+}
+
 /* What is known of a pointer's end. */
 static void
 put_pointee(struct ct_value_text *out, const struct ct_type *type, uint64_t address,
@@ -278,7 +251,7 @@ put_pointee(struct ct_value_text *out, const struct ct_type *type, uint64_t addr
 {
   uint64_t offset = 0, head[2];
   size_t before = out->length;
-  put_text(out, " ");
+  ct_value_put_text(out, " ");
   if (type->pointee == CT_POINTEE_TEXT && put_string(out, context, address, SIZE_MAX, true)) {
     return;
   }
@@ -290,9 +263,9 @@ put_pointee(struct ct_value_text *out, const struct ct_type *type, uint64_t addr
   const char *symbol =
       context != NULL && context->symbol != NULL ? context->symbol(context->arg, address, &offset) : NULL;
   if (symbol != NULL) {
-    put_text(out, "<");
-    put_text(out, symbol);
-    put_format(out, offset != 0 ? "+0x%" PRIx64 ">" : ">", offset);
+    ct_value_put_text(out, "<");
+    ct_value_put_text(out, symbol);
+    ct_value_put_format(out, offset != 0 ? "+0x%" PRIx64 ">" : ">", offset);
     return;
   }
   out->length = before;
@@ -306,24 +279,25 @@ put_pointer(struct ct_value_text *out, const struct ct_type *type, uint64_t addr
             const struct ct_value_context *context)
 {
   if (address == 0 || address == UINT64_MAX) {
-    put_text(out, address == 0 ? "NULL" : "-1"); /* as of mmap that failed */
+    ct_value_put_text(out, address == 0 ? "NULL" : "-1"); /* as of mmap that failed */
     return;
   }
-  put_format(out, "0x%" PRIx64, address);
+  ct_value_put_format(out, "0x%" PRIx64, address);
   put_pointee(out, type, address, context);
+  put_pointed_members(out, type, address, context);
 }
 
 static void
 put_integer(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits)
 {
   if (bits->count == 2 && bits->words[1] != 0) {
-    put_format(out, "0x%" PRIx64 "%016" PRIx64, bits->words[1], bits->words[0]);
+    ct_value_put_format(out, "0x%" PRIx64 "%016" PRIx64, bits->words[1], bits->words[0]);
   } else if (bits->count == 2) {
-    put_format(out, "0x%" PRIx64, bits->words[0]);
+    ct_value_put_format(out, "0x%" PRIx64, bits->words[0]);
   } else if (type->kind == CT_TYPE_SIGNED || (type->kind == CT_TYPE_ENUM && !type->is_unsigned)) {
-    put_format(out, "%" PRId64, signed_bits(bits->words[0], type->bytes));
+    ct_value_put_format(out, "%" PRId64, signed_bits(bits->words[0], type->bytes));
   } else {
-    put_format(out, "%" PRIu64, low_bits(bits->words[0], type->bytes));
+    ct_value_put_format(out, "%" PRIu64, low_bits(bits->words[0], type->bytes));
   }
 }
 
@@ -331,12 +305,12 @@ static void
 put_character(struct ct_value_text *out, uint64_t code)
 {
   if (code > 0xff) {
-    put_format(out, "U+%04" PRIX64, code);
+    ct_value_put_format(out, "U+%04" PRIX64, code);
     return;
   }
-  put_text(out, "'");
-  put_byte(out, (unsigned char)code, '\'');
-  put_text(out, "'");
+  ct_value_put_text(out, "'");
+  ct_value_put_byte(out, (unsigned char)code, '\'');
+  ct_value_put_text(out, "'");
 }
 
 static void
@@ -346,7 +320,7 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
   uint64_t word = low_bits(bits->words[0], type->bytes);
   switch (type->kind) {
   case CT_TYPE_BOOL:
-    put_text(out, word > 1 ? "true?" : word == 1 ? "true" : "false");
+    ct_value_put_text(out, word > 1 ? "true?" : word == 1 ? "true" : "false");
     break;
   case CT_TYPE_CHAR:
     put_character(out, word);
@@ -357,32 +331,36 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
     } else if (type->bytes == sizeof(long double) && strstr(type->name, "long double") != NULL) {
       long double extended;
       memcpy(&extended, bits->words, sizeof(extended));
-      put_format(out, "%.18Lg", extended);
+      ct_value_put_format(out, "%.18Lg", extended);
     } else {
-      put_text(out, "?");
+      ct_value_put_text(out, "?");
     }
     break;
   case CT_TYPE_COMPLEX:
     put_float(out, type->bytes == 8 ? (uint32_t)word : bits->words[0], type->bytes / 2);
-    put_text(out, " + ");
+    ct_value_put_text(out, " + ");
     put_float(out, type->bytes == 8 ? bits->words[0] >> 32 : bits->words[1], type->bytes / 2);
-    put_text(out, "i");
+    ct_value_put_text(out, "i");
     break;
   case CT_TYPE_POINTER:
     put_pointer(out, type, word, context);
     break;
   case CT_TYPE_AGGREGATE:
-    put_text(out, "{...}");
+    if (type->members != NULL && type->bytes <= sizeof(bits->words[0]) * bits->count) {
+      put_type_members(out, type->members, bits->words, type->bytes, context);
+    } else {
+      ct_value_put_text(out, "{...}");
+    }
     break;
   case CT_TYPE_MODE:
-    put_format(out, word != 0 ? "0%" PRIo64 : "0", word);
+    ct_value_put_format(out, word != 0 ? "0%" PRIo64 : "0", word);
     break;
   case CT_TYPE_ERROR:
     if (word != 0 && ct_error_name((int)word) != NULL) {
-      put_text(out, ct_error_name((int)word));
+      ct_value_put_text(out, ct_error_name((int)word));
       break;
     }
-    put_format(out, "%" PRId64, signed_bits(word, type->bytes));
+    ct_value_put_format(out, "%" PRId64, signed_bits(word, type->bytes));
     break;
   case CT_TYPE_SIGNED:
   case CT_TYPE_UNSIGNED:
@@ -391,13 +369,13 @@ put_value(struct ct_value_text *out, const struct ct_type *type, const struct bi
       break;
     }
     if (type->constants != NULL && type->constants->sets == CT_CONSTANTS_FLAGS && word != 0) {
-      put_format(out, "0x%" PRIx64, word);
+      ct_value_put_format(out, "0x%" PRIx64, word);
       break;
     }
     put_integer(out, type, bits);
     break;
   default:
-    put_format(out, "0x%" PRIx64, word);
+    ct_value_put_format(out, "0x%" PRIx64, word);
   }
 }
 
@@ -448,21 +426,21 @@ ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *pr
       more = true;
       break;
     }
-    put_text(out, separator);
+    ct_value_put_text(out, separator);
     separator = ", ";
     if (parameter->name[0] != '\0') {
-      put_text(out, parameter->name);
-      put_text(out, "=");
+      ct_value_put_text(out, parameter->name);
+      ct_value_put_text(out, "=");
     }
     if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
       put_value(out, &parameter->type, &bits, parameter->out == CT_OUT_NONE ? context : NULL);
     } else {
-      put_text(out, "?");
+      ct_value_put_text(out, "?");
     }
   }
   if (more) {
-    put_text(out, separator);
-    put_text(out, "...");
+    ct_value_put_text(out, separator);
+    ct_value_put_text(out, "...");
   }
 }
 
@@ -531,28 +509,28 @@ put_members(struct ct_value_text *out, const struct ct_parameter *parameter, con
     return;
   }
   bool is_struct = known->members[0].name[0] != '\0', is_list = parameter->out_count > 1;
-  put_text(out, is_json ? (is_struct ? "{" : "[") : is_struct || is_list ? "{" : "");
+  ct_value_put_text(out, is_json ? (is_struct ? "{" : "[") : is_struct || is_list ? "{" : "");
   for (uint32_t which = 0; which < (is_struct ? 1 : parameter->out_count); which++) {
     for (const struct ct_known_member *member = known->members; member->name != NULL; member++) {
       struct ct_type type = {.kind = member->kind, .bytes = member->bytes, .name = ""};
       if (!member_bits(known, member, which, registers, i, &bits)) {
         continue;
       }
-      put_text(out, separator);
+      ct_value_put_text(out, separator);
       separator = is_json ? "," : ", ";
       if (is_struct) {
-        put_format(out, is_json ? "\"%s\":" : "%s=", member->name);
+        ct_value_put_format(out, is_json ? "\"%s\":" : "%s=", member->name);
       }
       if (is_json && member->kind == CT_TYPE_SIGNED) {
-        put_format(out, "%" PRId64, signed_bits(bits.words[0], member->bytes));
+        ct_value_put_format(out, "%" PRId64, signed_bits(bits.words[0], member->bytes));
       } else if (is_json && (member->kind != CT_TYPE_FLOAT || !isfinite(*(const double *)(const void *)bits.words))) {
-        put_format(out, bits.words[0] > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits.words[0]);
+        ct_value_put_format(out, bits.words[0] > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits.words[0]);
       } else {
         put_value(out, &type, &bits, NULL);
       }
     }
   }
-  put_text(out, is_json ? (is_struct ? "}" : "]") : is_struct || is_list ? "}" : "");
+  ct_value_put_text(out, is_json ? (is_struct ? "}" : "]") : is_struct || is_list ? "}" : "");
 }
 
 /* ` {buf="abc"}` */
@@ -566,10 +544,10 @@ put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, cons
     if (parameter == NULL) {
       continue;
     }
-    put_text(out, separator);
+    ct_value_put_text(out, separator);
     separator = ", ";
-    put_text(out, parameter->name);
-    put_text(out, "=");
+    ct_value_put_text(out, parameter->name);
+    ct_value_put_text(out, "=");
     if (gives_value(parameter)) {
       put_members(out, parameter, registers, i, false);
     } else {
@@ -577,7 +555,7 @@ put_filled(struct ct_value_text *out, const struct ct_prototype *prototype, cons
       put_quoted(out, registers->outs[i].data, length, goes_on);
     }
   }
-  put_text(out, separator[0] == ',' ? "}" : "");
+  ct_value_put_text(out, separator[0] == ',' ? "}" : "");
 }
 
 /* `,"filled":[{"name":"buf","bytes":"616263","text":"abc"}]`, or with "value": a list of numbers, or an object. */
@@ -591,29 +569,29 @@ put_json_filled(struct ct_value_text *out, const struct ct_prototype *prototype,
     if (parameter == NULL) {
       continue;
     }
-    put_text(out, separator);
+    ct_value_put_text(out, separator);
     separator = ",";
-    put_text(out, "{\"name\":");
-    put_json_string(out, parameter->name);
-    put_text(out, ",\"bytes\":\"");
+    ct_value_put_text(out, "{\"name\":");
+    ct_value_put_json_string(out, parameter->name);
+    ct_value_put_text(out, ",\"bytes\":\"");
     size_t length = filled_length(parameter, registers, i, &goes_on);
     for (size_t k = 0; k < length; k++) {
-      put_format(out, "%02x", registers->outs[i].data[k]);
+      ct_value_put_format(out, "%02x", registers->outs[i].data[k]);
     }
-    put_text(out, "\"");
+    ct_value_put_text(out, "\"");
     if (gives_value(parameter)) {
-      put_text(out, ",\"value\":");
+      ct_value_put_text(out, ",\"value\":");
       put_members(out, parameter, registers, i, true);
     } else {
       struct ct_value_text text = {NULL, 0, 0};
       put_quoted(&text, registers->outs[i].data, length, goes_on);
-      put_text(out, ",\"text\":");
-      put_json_string(out, text.data != NULL ? text.data : "");
+      ct_value_put_text(out, ",\"text\":");
+      ct_value_put_json_string(out, text.data != NULL ? text.data : "");
       ct_value_text_free(&text);
     }
-    put_text(out, "}");
+    ct_value_put_text(out, "}");
   }
-  put_text(out, separator[1] == '\0' ? "]" : "");
+  ct_value_put_text(out, separator[1] == '\0' ? "]" : "");
 }
 
 void
@@ -627,23 +605,23 @@ ct_values_put_result(struct ct_value_text *out, const struct ct_prototype *proto
   }
   if (prototype->result_place.piece[0] == 's') {
     if (ct_registers_have_result(registers)) {
-      put_text(out, " = {...}");
+      ct_value_put_text(out, " = {...}");
     }
     return;
   }
   if (!bits_of(registers, type, &prototype->result_place, true, &bits)) {
-    put_text(out, ct_registers_have_result(registers) ? " = ?" : "");
+    ct_value_put_text(out, ct_registers_have_result(registers) ? " = ?" : "");
     return;
   }
-  put_text(out, " = ");
+  ct_value_put_text(out, " = ");
   put_value(out, type, &bits, context);
   if (registers->has_error && prototype->sets_errno && is_failure(type, &bits)) {
     const char *name = ct_error_name(registers->error);
-    put_text(out, " ");
+    ct_value_put_text(out, " ");
     if (name != NULL) {
-      put_text(out, name);
+      ct_value_put_text(out, name);
     } else {
-      put_format(out, "errno %d", registers->error);
+      ct_value_put_format(out, "errno %d", registers->error);
     }
   }
   put_filled(out, prototype, registers);
@@ -670,32 +648,32 @@ put_json_value(struct ct_value_text *out, const struct ct_type *type, const stru
   case CT_TYPE_MODE:
   case CT_TYPE_ERROR:
     if (bits->count == 2) {
-      put_text(out, ",\"value\":");
-      put_json_string(out, shown);
+      ct_value_put_text(out, ",\"value\":");
+      ct_value_put_json_string(out, shown);
     } else if (!is_signed && word > INT64_MAX) { /* more than most readers of JSON take as a number */
-      put_format(out, ",\"value\":\"%" PRIu64 "\"", word);
+      ct_value_put_format(out, ",\"value\":\"%" PRIu64 "\"", word);
     } else {
-      put_format(out, ",\"value\":%" PRId64, is_signed ? signed_bits(word, type->bytes) : (int64_t)word);
+      ct_value_put_format(out, ",\"value\":%" PRId64, is_signed ? signed_bits(word, type->bytes) : (int64_t)word);
     }
     break;
   case CT_TYPE_BOOL:
-    put_text(out, word != 0 ? ",\"value\":true" : ",\"value\":false");
+    ct_value_put_text(out, word != 0 ? ",\"value\":true" : ",\"value\":false");
     break;
   case CT_TYPE_FLOAT:
-    put_text(out, ",\"value\":");
+    ct_value_put_text(out, ",\"value\":");
     if (shown[0] == '?') {
-      put_text(out, "null");
+      ct_value_put_text(out, "null");
     } else if (!isfinite(strtod(shown, NULL))) { /* no number of JSON, or none that readers take */
-      put_json_string(out, shown);
+      ct_value_put_json_string(out, shown);
     } else {
-      put_text(out, shown);
+      ct_value_put_text(out, shown);
     }
     break;
   }
   bool is_number = shown[0] == '-' || (shown[0] >= '0' && shown[0] <= '9');
   if (!is_number || strchr(shown, ' ') != NULL || type->kind == CT_TYPE_MODE) {
-    put_text(out, ",\"text\":");
-    put_json_string(out, shown);
+    ct_value_put_text(out, ",\"text\":");
+    ct_value_put_json_string(out, shown);
   }
   ct_value_text_free(&text);
 }
@@ -704,10 +682,49 @@ static void
 put_json_raw(struct ct_value_text *out, const struct bits *bits)
 {
   if (bits->count == 1) {
-    put_format(out, ",\"raw\":\"0x%" PRIx64 "\"", bits->words[0]);
+    ct_value_put_format(out, ",\"raw\":\"0x%" PRIx64 "\"", bits->words[0]);
   } else {
-    put_format(out, ",\"raw\":[\"0x%" PRIx64 "\",\"0x%" PRIx64 "\"]", bits->words[0], bits->words[1]);
+    ct_value_put_format(out, ",\"raw\":[\"0x%" PRIx64 "\",\"0x%" PRIx64 "\"]", bits->words[0], bits->words[1]);
   }
+}
+
+/* `,"members":[...]` of a structure, or of the one that is pointed to, as far as it was recorded. */
+static void
+put_json_members(struct ct_value_text *out, const struct ct_type *type, const struct bits *bits,
+                 const struct ct_value_context *context)
+{
+  char data[CT_MEMBERS_BYTES];
+  size_t had = 0;
+  if (type->members == NULL) {
+    return;
+  }
+  if (type->kind == CT_TYPE_POINTER && context != NULL && context->memory != NULL) {
+    had = context->memory(context->arg, bits->words[0], data, sizeof(data));
+  } else if (type->kind == CT_TYPE_AGGREGATE && type->bytes <= sizeof(bits->words[0]) * bits->count) {
+    had = type->bytes;
+    memcpy(data, bits->words, had);
+  }
+  const char *separator = ",\"members\":[";
+  for (uint32_t i = 0; i < type->members->count; i++) {
+    const struct ct_member *member = &type->members->list[i];
+    struct bits of_member = {{0}, member->type.bytes > 8 ? 2 : 1};
+    if (member->offset + (size_t)member->type.bytes > had) {
+      continue;
+    }
+    ct_value_put_text(out, separator);
+    separator = ",";
+    ct_value_put_text(out, "{\"name\":");
+    ct_value_put_json_string(out, member->name);
+    ct_value_put_text(out, ",\"type\":");
+    ct_value_put_json_string(out, member->type.name);
+    if (member->type.bytes != 0 && member->type.bytes <= sizeof(of_member.words)) {
+      memcpy(of_member.words, data + member->offset, member->type.bytes);
+      put_json_raw(out, &of_member);
+      put_json_value(out, &member->type, &of_member, NULL);
+    }
+    ct_value_put_text(out, "}");
+  }
+  ct_value_put_text(out, separator[1] == '\0' ? "]" : "");
 }
 
 void
@@ -716,25 +733,26 @@ ct_values_put_json_arguments(struct ct_value_text *out, const struct ct_prototyp
 {
   struct bits bits;
   const char *separator = "";
-  put_text(out, "[");
+  ct_value_put_text(out, "[");
   for (uint32_t i = 0; i < prototype->count; i++) {
     const struct ct_parameter *parameter = &prototype->parameters[i];
     if (is_absent(prototype, parameter, registers)) {
       continue;
     }
-    put_text(out, separator);
+    ct_value_put_text(out, separator);
     separator = ",";
-    put_text(out, "{\"name\":");
-    put_json_string(out, parameter->name);
-    put_text(out, ",\"type\":");
-    put_json_string(out, parameter->type.name);
+    ct_value_put_text(out, "{\"name\":");
+    ct_value_put_json_string(out, parameter->name);
+    ct_value_put_text(out, ",\"type\":");
+    ct_value_put_json_string(out, parameter->type.name);
     if (bits_of(registers, &parameter->type, &parameter->place, false, &bits)) {
       put_json_raw(out, &bits);
       put_json_value(out, &parameter->type, &bits, context);
+      put_json_members(out, &parameter->type, &bits, context);
     }
-    put_text(out, "}");
+    ct_value_put_text(out, "}");
   }
-  put_text(out, "]");
+  ct_value_put_text(out, "]");
 }
 
 void
@@ -742,21 +760,22 @@ ct_values_put_json_result(struct ct_value_text *out, const struct ct_prototype *
                           const struct ct_registers *registers, const struct ct_value_context *context)
 {
   struct bits bits;
-  put_text(out, "{\"type\":");
-  put_json_string(out, prototype->result.name);
+  ct_value_put_text(out, "{\"type\":");
+  ct_value_put_json_string(out, prototype->result.name);
   if (prototype->result.kind != CT_TYPE_VOID && prototype->result_place.piece[0] != 's' &&
       bits_of(registers, &prototype->result, &prototype->result_place, true, &bits)) {
     put_json_raw(out, &bits);
     put_json_value(out, &prototype->result, &bits, context);
+    put_json_members(out, &prototype->result, &bits, context);
     if (registers->has_error && prototype->sets_errno && is_failure(&prototype->result, &bits)) {
       const char *name = ct_error_name(registers->error);
-      put_format(out, ",\"errno\":%d", registers->error);
-      put_text(out, name != NULL ? ",\"error\":" : "");
+      ct_value_put_format(out, ",\"errno\":%d", registers->error);
+      ct_value_put_text(out, name != NULL ? ",\"error\":" : "");
       if (name != NULL) {
-        put_json_string(out, name);
+        ct_value_put_json_string(out, name);
       }
     }
     put_json_filled(out, prototype, registers);
   }
-  put_text(out, "}");
+  ct_value_put_text(out, "}");
 }

@@ -8,6 +8,7 @@
 #define CT_VIEWS_VALUES_H
 
 #include "base/prototype.h"
+#include "views/value_text.h"
 
 enum {
   CT_STRING_SHOWN = 64, /* bytes of a string */
@@ -64,13 +65,6 @@ struct ct_value_context {
   /* Up to `bytes` bytes of the program's memory at the time of the call; gives how many, 0: none. */
   size_t (*memory)(void *arg, uint64_t address, void *out, size_t bytes);
 };
-
-/* Text that grows. What does not fit in memory is left out. */
-struct ct_value_text {
-  char *data;
-  size_t length, size;
-};
-void ct_value_text_free(struct ct_value_text *text);
 
 /* "a=1, b=?, ...": without the parentheses. */
 void ct_values_put_arguments(struct ct_value_text *out, const struct ct_prototype *prototype,
