@@ -19,7 +19,7 @@ import harness
 from harness import Skip, case, expect, main, need
 
 FUNCTIONS, CALLS, LOOKS = 60, 1000, 200
-LIBRARY_LOOKS, STOPS = 50, 8000  # with more calls of a function gdb takes too long
+LIBRARY_LOOKS, STOPS = 200, 8000  # with more calls of a function gdb takes too long
 REGISTERS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax", "r10")
 
 # Runs in gdb. request: where breakpoints are and at which of their calls to look; seen: a line of JSON for each of these.
@@ -495,6 +495,15 @@ def library_calls_of_python(scene):
     scene.environment.update(PYTHONMALLOC="malloc", MALLOC_MMAP_MAX_="0")
     script = scene.write("of_python.py", "print(open('/etc/hostname').read() * 2, len({str(n): [n] for n in range(100)}))\n")
     return compare_library(scene, "/usr/bin/python3", "-s", "-S", script)
+
+
+@case
+def library_calls_of_sqlite3(scene):
+    scene.environment.update(MALLOC_MMAP_MAX_="0")
+    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)"
+    script = scene.write("rows.sql", f"CREATE TABLE t(a, b); INSERT INTO t {rows} SELECT i, i * i FROM n;\n"
+                         "SELECT sum(b) FROM t WHERE a > 10;\n")
+    return compare_library(scene, "/usr/bin/sqlite3", "-batch", "-init", script, ":memory:", ".exit")  # gdb divides at spaces
 
 
 if __name__ == "__main__":
