@@ -19,7 +19,7 @@ void ct_lines_put_blanks(struct ct_line_writer *writer, size_t count);
 /* Right-aligned in `width` (at most 24) with `pad`, or as wide as it is. */
 void ct_lines_put_padded(struct ct_line_writer *writer, uint64_t value, size_t width, char pad);
 
-extern const char ct_two_digits[200];       /* "00" "01" ... "99" */
+extern const char ct_two_digits[201];       /* "00" "01" ... "99" */
 extern const uint64_t ct_powers_of_ten[20]; /* 0 (for no digit), 10, 100 ... */
 
 static inline __attribute__((always_inline)) void
