@@ -118,7 +118,8 @@ static int
 add_blob(struct ct_index_part *part, const struct ct_span_bytes *bytes)
 {
   void *blob = part->blob;
-  int code = grow(&blob, &part->blob_capacity, part->blob_bytes + bytes->size, 1);
+  int code =
+      grow(&blob, &part->blob_capacity, part->blob_bytes + bytes->size + 1, 1); /* there is one, if of no bytes */
   part->blob = blob;
   if (code == 0 && bytes->size != 0) {
     memcpy(part->blob + part->blob_bytes, bytes->data, bytes->size);
