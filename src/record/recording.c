@@ -431,12 +431,12 @@ session_close_trace(struct ct_session *session)
   if (!session->node.is_child) {
     ct_plans_suggest(session->recording.modules.plans, session->options.selection, session->options.exclude);
   }
+  while (ct_plans_store(session->recording.modules.plans)) { /* the manifest says what had to go for that */
+  }
   session_write_manifest(session, true);
   ct_drain_stats(session->recording.drain, &stats);
   struct ct_cost cost = session_cost(session, stats.hook_events, stats.dropped_by);
   int code = ct_trace_writer_close(session->recording.writer, &diag);
-  while (ct_plans_store(session->recording.modules.plans)) {
-  }
   if (session->recording.result == 0 && code != 0) {
     session->recording.result = code;
     session->recording.why = diag;
