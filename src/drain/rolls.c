@@ -109,9 +109,10 @@ drain_rolls_mark(struct drain_rolls *rolls, struct ct_windows *windows, struct c
   }
   if (rolls->pre != 0) {
     if (!find_begin(rolls, mark->tsc, &mark->begin_tsc)) {
-      mark->begin_tsc = rolls->used != 0 ? rolls->samples[sample_at(rolls, 0)].tsc : mark->tsc;
+      uint64_t most = ct_windows_limits(windows)->most, earliest = mark->tsc > most ? mark->tsc - most : 1;
+      mark->begin_tsc = rolls->used != 0 ? rolls->samples[sample_at(rolls, 0)].tsc : earliest;
     }
-    if (rolls->used != 0 && rolls->samples[sample_at(rolls, rolls->used - 1)].tsc < mark->tsc) {
+    if (rolls->used == 0 || rolls->samples[sample_at(rolls, rolls->used - 1)].tsc < mark->tsc) {
       rolls->late_tsc = mark->tsc;
       rolls->late_begin = mark->begin_tsc;
     }
@@ -132,7 +133,7 @@ void
 drain_rolls_end(struct drain_rolls *rolls, struct ct_windows *windows, bool is_last)
 {
   uint64_t begin;
-  if (rolls != NULL && rolls->late_tsc != 0 &&
+  if (rolls != NULL && rolls->late_tsc != 0 && rolls->used != 0 &&
       (is_last || rolls->samples[sample_at(rolls, rolls->used - 1)].tsc >= rolls->late_tsc)) {
     if (find_begin(rolls, rolls->late_tsc, &begin)) {
       ct_windows_begin_later(windows, rolls->late_tsc, rolls->late_begin, begin);

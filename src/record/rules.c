@@ -14,9 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-#define CALIBRATE_NS 2000000
-#define MINUTE       60u
-#define ROLL_MOST    60u /* seconds that so many events may take */
+#define CALIBRATE_NS   2000000
+#define CATCH_UP_NS    5000000
+#define CATCH_UP_TRIES 50
+#define MINUTE         60u
+#define ROLL_MOST      60u /* seconds that so many events may take */
 
 static uint64_t
 measure_ticks(void)
@@ -332,6 +334,13 @@ session_note_signal(struct ct_session *session, int number, bool is_crash, uint6
   session->triggers.crash = is_crash ? number : 0;
   pthread_mutex_lock(&session->recording.writer_lock);
   uint32_t thread = rules->others != 0 ? thread_index(session, tid) : UINT32_MAX;
+  for (int n = 0; n < CATCH_UP_TRIES && rules->others != 0 && tid != 0 && thread == UINT32_MAX; n++) {
+    struct timespec wait = {0, CATCH_UP_NS}; /* the drain may not have come to its first events yet */
+    pthread_mutex_unlock(&session->recording.writer_lock);
+    nanosleep(&wait, NULL);
+    pthread_mutex_lock(&session->recording.writer_lock);
+    thread = thread_index(session, tid);
+  }
   struct drain_rolls *rolls = ct_drain_rolls(session->recording.drain, thread);
   for (uint32_t mask = rules->others; mask != 0; mask &= mask - 1) {
     uint32_t slot = (uint32_t)__builtin_ctz(mask);
