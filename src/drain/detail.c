@@ -184,6 +184,9 @@ encode(struct drain_details *details, struct drain_thread *thread, const uint8_t
   if (count != 0) {
     ct_encode_detail(thread->encoder, &entry, words);
   }
+  if (count != 0 && is_return && thread->rules != NULL) {
+    rules_result(thread, top, words[1]); /* there is no other event of what it returns */
+  }
   return count != 0;
 }
 
