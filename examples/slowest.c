@@ -28,7 +28,7 @@ look_at(struct ct_trace *trace, const struct ct_event *event, const char *name, 
   switch (event->kind) {
   case CT_EV_RETURN: /* these end a call, which the event itself tells the begin of */
   case CT_EV_TAIL:
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     break;
   case CT_EV_POINT: /* of these only the begin is known */
     slowest->calls++;

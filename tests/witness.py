@@ -22,7 +22,7 @@ LINE = re.compile(rb'^\{"ts_ns":\d+,"tid":(\d+),"id":[^,]*,"parent":[^,]*,"depth
 class Frame:
     def __init__(self, names, depth, parent):
         self.names, self.depth, self.parent = names, depth, parent
-        self.end = None  # "return", the reason of a LEFT, or None: open
+        self.end = None  # "return", the reason of an UNWOUND, or None: open
 
 
 def functions_of(program):

@@ -146,7 +146,7 @@ enum ct_event_kind {
   CT_EV_ENTER = 1,
   CT_EV_TAIL = 2,  /* fn takes the place of the closed frame at the same depth */
   CT_EV_POINT = 3, /* an enter alone, for one call or, of a light hook under sampling, for several */
-  CT_EV_LEFT = 4,  /* frame ended without a return */
+  CT_EV_UNWOUND = 4,  /* frame ended without a return */
   CT_EV_ORPHAN_RETURN = 5,
   CT_EV_LOST = 6,
   CT_EV_SWITCH = 7,
@@ -216,14 +216,14 @@ enum ct_drop {
 const char *ct_drop_name(enum ct_drop reason);
 const char *ct_drop_text(enum ct_drop reason);
 
-enum ct_left_reason {
-  CT_LEFT_UNWOUND = 1, /* longjmp, exception, cancellation */
-  CT_LEFT_EXEC = 2,
-  CT_LEFT_THREAD_EXIT = 3,
-  CT_LEFT_LOST = 4,
-  CT_LEFT_SWITCHED = 6, /* its part of the stack was copied or left: what became of it was not seen */
-  CT_LEFT_UNSEEN = 7,   /* a frame that was open when the recording began: it returned at some time before */
-  CT_LEFT_TAIL = 5,     /* by a tail call to a function of which only the enter is recorded, or nothing */
+enum ct_unwound_reason {
+  CT_UNWOUND_JUMP = 1, /* longjmp, exception, cancellation */
+  CT_UNWOUND_EXEC = 2,
+  CT_UNWOUND_THREAD_EXIT = 3,
+  CT_UNWOUND_LOST = 4,
+  CT_UNWOUND_SWITCHED = 6, /* its part of the stack was copied or left: what became of it was not seen */
+  CT_UNWOUND_UNSEEN = 7,   /* a frame that was open when the recording began: it returned at some time before */
+  CT_UNWOUND_TAIL = 5,     /* by a tail call to a function of which only the enter is recorded, or nothing */
 };
 
 /*
@@ -257,14 +257,14 @@ enum ct_value {
 
 struct ct_event {
   uint64_t tsc;
-  uint64_t enter_tsc; /* RETURN, LEFT, TAIL: when the closed frame was entered; AWAY: begin of the interval */
+  uint64_t enter_tsc; /* RETURN, UNWOUND, TAIL: when the closed frame was entered; AWAY: begin of the interval */
   uint64_t value;     /* LOST: events; SWITCH: stack context; POINT: calls; INTERVAL: calls to one event; VALUE;
                          AWAY: length of the interval in ticks */
   uint32_t fn;        /* the function entered, or the one whose frame ended; AWAY: of the top frame, or UINT32_MAX */
   uint32_t closed_fn; /* TAIL: the function whose frame ended (UINT32_MAX when the stack was empty) */
   uint32_t depth;     /* of the frame opened or closed, outermost is 0; POINT: depth it would have had */
   uint8_t kind;       /* enum ct_event_kind */
-  uint8_t reason;     /* LEFT: enum ct_left_reason; VALUE: enum ct_value; AWAY: enum ct_away */
+  uint8_t reason;     /* UNWOUND: enum ct_unwound_reason; VALUE: enum ct_value; AWAY: enum ct_away */
   uint8_t uncertain;  /* the closed frame was open when events were lost */
 };
 
@@ -290,7 +290,7 @@ enum ct_cursor_state ct_details_state(const struct ct_details *details);
 enum ct_read_flags {
   /*
    * Go on after a damaged block: a LOST event (value: events that the block's header announced, 0 when
-   * that is damaged too), LEFT with reason CT_LEFT_LOST for frames that ended in it, ENTER with uncertain
+   * that is damaged too), UNWOUND with reason CT_UNWOUND_LOST for frames that ended in it, ENTER with uncertain
    * set and the true time for frames that began in it, then the next whole block. Stacks of other
    * contexts are forgotten. The state at the end is CT_CURSOR_DAMAGED all the same.
    */

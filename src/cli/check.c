@@ -14,7 +14,7 @@ enum { WORKERS = 2, EXIT_UNANSWERED = 2, EXIT_CANNOT_RUN = 125 };
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   struct ct_checks *checks;
 };
 
@@ -37,12 +37,12 @@ static const struct ct_option options[] = {
      .values = CT_COMPLETE_FILE,
      .adds_up = true,
      .apply = apply_file},
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -57,14 +57,14 @@ write_checks(void *context, struct ct_trace *trace, const struct ct_filter *filt
              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   struct view *view = context;
-  const struct ct_view_choice *choice = &view->wanted->choice;
+  const struct ct_view_selection *selected = &view->wanted->selected;
   struct ct_check_options check = {
       .struct_size = sizeof(check),
       .tids = filter->tids,
       .tid_count = filter->tid_count,
       .workers = WORKERS,
-      .json = choice->json,
-      .time = choice->time,
+      .json = selected->json,
+      .time = selected->time,
       .progress = *progress,
   };
   int code = ct_checks_write(trace, view->wanted->checks, &check, out, &view->result, notes, diag);
@@ -107,9 +107,9 @@ run(int argc, char **argv)
     code = take_operands(argc, argv, &wanted);
   }
   if (code == CT_EXIT_OK && !is_help) {
-    code = ct_show_view(&ct_command_check, argv[optind], &wanted.choice, true, write_checks, &view);
+    code = ct_show_view(&ct_command_check, argv[optind], &wanted.selected, true, write_checks, &view);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   ct_checks_free(wanted.checks);
   if (is_help) {
     return CT_EXIT_OK;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   const char *path;
 };
 
@@ -20,9 +20,9 @@ static const struct ct_option options[] = {
      .values = CT_COMPLETE_DIRECTORY,
      .apply = ct_apply_text,
      .offset = offsetof(struct wanted, path)},
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -61,9 +61,9 @@ run(int argc, char **argv)
   if (dir != NULL && wanted.path == NULL) {
     code = ct_usage_error(&ct_command_cut, "where to? -o DIR");
   } else if (dir != NULL) {
-    code = ct_show_view(&ct_command_cut, dir, &wanted.choice, true, write_cut, &wanted);
+    code = ct_show_view(&ct_command_cut, dir, &wanted.selected, true, write_cut, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

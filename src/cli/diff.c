@@ -14,7 +14,7 @@ enum { DEFAULT_ROWS = 30 };
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   enum ct_diff_sort sort;
   bool all, family;
 };
@@ -44,19 +44,19 @@ static const struct ct_option options[] = {
      .values = "self total calls p50 p95 p99 name",
      .apply = apply_sort,
      .offset = offsetof(struct wanted, sort)},
-    CT_OPTION_LIMIT(struct wanted, choice, "at most N functions, 0 for all (default 30; all with --json)"),
+    CT_OPTION_LIMIT(struct wanted, selected, "at most N functions, 0 for all (default 30; all with --json)"),
     {.name = "all",
      .help = "the functions too that differ by no more than noise",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, all)},
-    CT_OPTION_FUNCTION(struct wanted, choice, "only functions that a pattern of record --trace matches"),
-    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
+    CT_OPTION_FUNCTION(struct wanted, selected, "only functions that a pattern of record --trace matches"),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
     {.name = "family",
      .help = "of the processes that were followed (record --follow) too",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, family)},
-    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
     CT_OPTIONS_END,
 };
 
@@ -74,13 +74,13 @@ show(const struct wanted *wanted, struct ct_trace_view traces[2])
       .after_tids = traces[1].filter.tids,
       .before_tid_count = traces[0].filter.tid_count,
       .after_tid_count = traces[1].filter.tid_count,
-      .function_glob = wanted->choice.filter.function,
-      .module_glob = wanted->choice.filter.module,
-      .limit = wanted->choice.has_limit || wanted->choice.json ? wanted->choice.filter.limit : DEFAULT_ROWS,
+      .function_glob = wanted->selected.filter.function,
+      .module_glob = wanted->selected.filter.module,
+      .limit = wanted->selected.has_limit || wanted->selected.json ? wanted->selected.filter.limit : DEFAULT_ROWS,
       .all = wanted->all,
       .family = wanted->family,
-      .json = wanted->choice.json,
-      .time = wanted->choice.time,
+      .json = wanted->selected.json,
+      .time = wanted->selected.time,
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
   int code = ct_diff_write(traces[0].trace, traces[1].trace, &diff, stdout, &notes, &diag);
@@ -101,8 +101,8 @@ run(int argc, char **argv)
     return ct_usage_error(&ct_command_diff, "two traces are compared, and %d %s given", argc - optind,
                           argc - optind == 1 ? "is" : "are");
   }
-  code = ct_open_trace_form(&ct_command_diff, argv[optind], &wanted.choice, &traces[0]);
-  code = code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.choice, &traces[1]) : code;
+  code = ct_open_trace_form(&ct_command_diff, argv[optind], &wanted.selected, &traces[0]);
+  code = code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.selected, &traces[1]) : code;
   code = code == CT_EXIT_OK ? show(&wanted, traces) : code;
   ct_trace_close(traces[0].trace);
   ct_trace_close(traces[1].trace);

@@ -112,7 +112,7 @@ print_text(void)
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   uint32_t percent;
 };
 
@@ -126,7 +126,7 @@ write_hot_functions(void *context, struct ct_trace *trace, const struct ct_filte
       .struct_size = sizeof(hot),
       .percent = wanted->percent,
       .workers = WORKERS,
-      .json = wanted->choice.json,
+      .json = wanted->selected.json,
       .progress = *progress,
       .filter = filter,
   };
@@ -142,10 +142,10 @@ static const struct ct_option options[] = {
      .unit = " (percent)",
      .apply = ct_apply_count32,
      .offset = offsetof(struct wanted, percent)},
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object"),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object"),
     CT_OPTIONS_END,
 };
 
@@ -158,12 +158,12 @@ run(int argc, char **argv)
     const char *dir = ct_trace_argument(&ct_command_exclude_list, argc, argv);
     code = dir == NULL
                ? CT_EXIT_USAGE
-               : ct_show_view(&ct_command_exclude_list, dir, &wanted.choice, true, write_hot_functions, &wanted);
+               : ct_show_view(&ct_command_exclude_list, dir, &wanted.selected, true, write_hot_functions, &wanted);
   } else if (code == -1) {
-    int failed = wanted.choice.json ? print_json() : print_text();
+    int failed = wanted.selected.json ? print_json() : print_text();
     code = failed != 0 || fflush(stdout) != 0 ? CT_EXIT_FAILED : CT_EXIT_OK;
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   const char *format, *path;
 };
 
@@ -32,7 +32,7 @@ apply_to(const struct ct_applied *applied)
   struct wanted *wanted = applied->member;
   const char *value = applied->value;
   bool is_time = (value[0] >= '0' && value[0] <= '9') || value[0] == '.';
-  const char **where = is_time ? &wanted->choice.to : &wanted->format;
+  const char **where = is_time ? &wanted->selected.to : &wanted->format;
   if (!is_time && format_of(value) == NULL) {
     return ct_usage_error(applied->command, "there is no format '%.64s'", value);
   }
@@ -67,14 +67,14 @@ static const struct ct_option options[] = {
      .most = UINT32_MAX,
      .against = "from",
      .apply = ct_apply_count64,
-     .offset = offsetof(struct wanted, choice.window)},
+     .offset = offsetof(struct wanted, selected.window)},
     {.name = "from",
      .argument = "TIME",
      .help = "only from then on: seconds from the begin of the recording (1.5), or with a unit (1500ms)",
      .apply = ct_apply_text,
-     .offset = offsetof(struct wanted, choice.from)},
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+     .offset = offsetof(struct wanted, selected.from)},
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -101,7 +101,7 @@ write_export(void *context, struct ct_trace *trace, const struct ct_filter *filt
   fprintf(out, "%s: %s events of %llu thread%s, %s\n", wanted->format, ct_format_count(events, summary.events),
           (unsigned long long)summary.threads, summary.threads == 1 ? "" : "s", ct_format_bytes(bytes, summary.bytes));
   fflush(out);
-  if (summary.mapped[0] != '\0' && !wanted->choice.quiet) {
+  if (summary.mapped[0] != '\0' && !wanted->selected.quiet) {
     fprintf(stderr, "contrail export: %s cannot hold all: %s\n", wanted->format, summary.mapped);
   }
   return 0;
@@ -117,12 +117,12 @@ run(int argc, char **argv)
     code = ct_usage_error(&ct_command_export, "which format? --to FORMAT");
   } else if (dir != NULL && wanted.path == NULL) {
     code = ct_usage_error(&ct_command_export, "where to? -o PATH");
-  } else if (dir != NULL && wanted.choice.window != 0 && wanted.choice.to != NULL) {
-    code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.choice.to);
+  } else if (dir != NULL && wanted.selected.window != 0 && wanted.selected.to != NULL) {
+    code = ct_usage_error(&ct_command_export, "--window and --to %s contradict each other", wanted.selected.to);
   } else if (dir != NULL) {
-    code = ct_show_view(&ct_command_export, dir, &wanted.choice, true, write_export, &wanted);
+    code = ct_show_view(&ct_command_export, dir, &wanted.selected, true, write_export, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

@@ -11,7 +11,7 @@
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   double min_percent; /* less than 0: not given */
   uint32_t depth, paths;
   bool per_thread, family;
@@ -61,15 +61,15 @@ static const struct ct_option options[] = {
      .against = "thread",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, family)},
-    CT_OPTION_FUNCTION(struct wanted, choice, "from these functions down, as with the operand FUNCTION"),
-    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_source_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one nested JSON object; status 1 when nothing matches"),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTION_FUNCTION(struct wanted, selected, "from these functions down, as with the operand FUNCTION"),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_source_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one nested JSON object; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -78,7 +78,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
             const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
-  const struct ct_view_choice *choice = &wanted->choice;
+  const struct ct_view_selection *selected = &wanted->selected;
   if (wanted->family && (filter->tid_count != 0 || ct_trace_has_range(trace))) {
     snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread");
     return CT_EINVAL;
@@ -88,16 +88,16 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
       .filter = filter,
       .width = ct_terminal_columns(),
       .min_percent = wanted->min_percent >= 0 ? wanted->min_percent
-                     : choice->json           ? 0
+                     : selected->json           ? 0
                                               : 1,
       .depth = wanted->depth,
       .paths = wanted->paths,
       .per_thread = wanted->per_thread,
       .family = wanted->family,
-      .json = choice->json,
-      .source = choice->source,
+      .json = selected->json,
+      .source = selected->source,
       .progress = *progress,
-      .time = choice->time,
+      .time = selected->time,
   };
   return ct_graph_write(trace, &graph, out, notes, diag);
 }
@@ -108,17 +108,17 @@ run(int argc, char **argv)
   struct wanted wanted = {.min_percent = -1};
   int code = ct_parse(&ct_command_graph, argc, argv, &wanted);
   if (code == -1 && argc - optind == 2) {
-    if (wanted.choice.filter.function != NULL) {
+    if (wanted.selected.filter.function != NULL) {
       code = ct_usage_error(&ct_command_graph, "give the function once: '%s' or --function", argv[optind]);
     }
-    wanted.choice.filter.function = argv[optind++];
+    wanted.selected.filter.function = argv[optind++];
   }
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_graph, argc, argv) : NULL;
-  wanted.choice.many_processes = wanted.family;
+  wanted.selected.many_processes = wanted.family;
   if (dir != NULL) {
-    code = ct_show_view(&ct_command_graph, dir, &wanted.choice, true, write_graph, &wanted);
+    code = ct_show_view(&ct_command_graph, dir, &wanted.selected, true, write_graph, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

@@ -8,13 +8,13 @@
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   bool raw;
 };
 
 static const struct ct_option options[] = {
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object, with all modules and threads"),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object, with all modules and threads"),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     {.name = "raw",
      .help = "durations as the clock gave them, with what hooks and contrail took",
      .apply = ct_apply_flag,
@@ -30,7 +30,7 @@ write_info(void *context, struct ct_trace *trace, const struct ct_filter *filter
   (void)notes;
   const struct wanted *wanted = context;
   struct ct_info_options info = {.struct_size = sizeof(info),
-                                 .json = wanted->choice.json,
+                                 .json = wanted->selected.json,
                                  .time = wanted->raw ? CT_TIME_RAW : CT_TIME_WALL,
                                  .filter = filter};
   return ct_info_write(trace, &info, out, diag);
@@ -43,9 +43,9 @@ run(int argc, char **argv)
   int code = ct_parse(&ct_command_info, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_info, argc, argv) : NULL;
   if (dir != NULL) {
-    code = ct_show_view(&ct_command_info, dir, &wanted.choice, false, write_info, &wanted);
+    code = ct_show_view(&ct_command_info, dir, &wanted.selected, false, write_info, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

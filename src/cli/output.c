@@ -9,15 +9,15 @@
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   bool only_stdout, only_stderr, raw;
 };
 
 static const struct ct_option options[] = {
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_LIMIT(struct wanted, choice, "what the program wrote with the first N calls of write, 0 for all"),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_LIMIT(struct wanted, selected, "what the program wrote with the first N calls of write, 0 for all"),
     {.name = "stdout",
      .help = "only standard output",
      .against = "stderr",
@@ -32,7 +32,7 @@ static const struct ct_option options[] = {
      .against = "json",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, raw)},
-    CT_OPTION_JSON(struct wanted, choice.json, "one JSON object for each call of write"),
+    CT_OPTION_JSON(struct wanted, selected.json, "one JSON object for each call of write"),
     CT_OPTIONS_END,
 };
 
@@ -49,7 +49,7 @@ write_output(void *context, struct ct_trace *trace, const struct ct_filter *filt
       .fd = wanted->only_stdout   ? STDOUT_FILENO
             : wanted->only_stderr ? STDERR_FILENO
                                   : 0,
-      .json = wanted->choice.json,
+      .json = wanted->selected.json,
       .raw = wanted->raw,
   };
   for (uint32_t n = 0; wanted->raw && n < ct_trace_damage_count(trace); n++) {
@@ -65,9 +65,9 @@ run(int argc, char **argv)
   int code = ct_parse(&ct_command_output, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_output, argc, argv) : NULL;
   if (dir != NULL) {
-    code = ct_show_view(&ct_command_output, dir, &wanted.choice, false, write_output, &wanted);
+    code = ct_show_view(&ct_command_output, dir, &wanted.selected, false, write_output, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

@@ -12,7 +12,7 @@ enum { DEFAULT_ROWS = 30, WORKERS = 2 };
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   enum ct_report_sort sort;
   bool per_thread, family;
   const char *callers, *callees; /* NULL: not given */
@@ -84,15 +84,15 @@ static const struct ct_option options[] = {
      .values = "total self off calls min max avg p50 p95 p99 name",
      .apply = apply_sort,
      .offset = offsetof(struct wanted, sort)},
-    CT_OPTION_LIMIT(struct wanted, choice, "at most N rows, 0 for all (default 30; all with --json)"),
+    CT_OPTION_LIMIT(struct wanted, selected, "at most N rows, 0 for all (default 30; all with --json)"),
     CT_OPTION_FUNCTION(
-        struct wanted, choice,
+        struct wanted, selected,
         "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
-    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_call_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_call_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
     {.name = "per-thread",
      .help = "a table for each thread too",
      .apply = ct_apply_flag,
@@ -102,10 +102,10 @@ static const struct ct_option options[] = {
      .against = "per-thread thread",
      .apply = ct_apply_flag,
      .offset = offsetof(struct wanted, family)},
-    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_source_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object; status 1 when nothing matches"),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_source_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -114,13 +114,13 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
              const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
-  const struct ct_view_choice *choice = &wanted->choice;
+  const struct ct_view_selection *selected = &wanted->selected;
   if (wanted->family && (chosen->tid_count != 0 || ct_trace_has_range(trace))) {
     snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread in the name");
     return CT_EINVAL;
   }
   struct ct_filter filter = *chosen;
-  filter.limit = choice->has_limit || choice->json ? filter.limit : DEFAULT_ROWS;
+  filter.limit = selected->has_limit || selected->json ? filter.limit : DEFAULT_ROWS;
   struct ct_report_options report = {
       .struct_size = sizeof(report),
       .sort = wanted->sort,
@@ -128,11 +128,11 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
       .width = ct_terminal_columns(),
       .workers = WORKERS,
       .per_thread = wanted->per_thread,
-      .json = choice->json,
+      .json = selected->json,
       .progress = *progress,
-      .source = choice->source,
+      .source = selected->source,
       .family = wanted->family,
-      .time = choice->time,
+      .time = selected->time,
       .rows = wanted->callers != NULL   ? CT_ROWS_CALLERS
               : wanted->callees != NULL ? CT_ROWS_CALLEES
                                         : wanted->by,
@@ -147,16 +147,16 @@ run(int argc, char **argv)
   int code = ct_parse(&ct_command_report, argc, argv, &wanted);
   const char *dir = code == -1 ? ct_trace_argument(&ct_command_report, argc, argv) : NULL;
   const char *pattern = wanted.callers != NULL ? wanted.callers : wanted.callees;
-  wanted.choice.filter.function = pattern != NULL ? pattern : wanted.choice.filter.function;
-  wanted.choice.many_processes = wanted.family;
-  bool has_range = wanted.choice.window != 0 || wanted.choice.from != NULL || wanted.choice.to != NULL;
+  wanted.selected.filter.function = pattern != NULL ? pattern : wanted.selected.filter.function;
+  wanted.selected.many_processes = wanted.family;
+  bool has_range = wanted.selected.window != 0 || wanted.selected.from != NULL || wanted.selected.to != NULL;
   if (dir != NULL && wanted.family && has_range) {
     code = ct_usage_error(&ct_command_report, "--family shows whole traces: leave out --window, --from and --to");
   } else if (dir != NULL) {
-    code = ct_show_view(&ct_command_report, dir, &wanted.choice, !wanted.per_thread || isatty(STDOUT_FILENO) != 1,
+    code = ct_show_view(&ct_command_report, dir, &wanted.selected, !wanted.per_thread || isatty(STDOUT_FILENO) != 1,
                         write_report, &wanted);
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code == -1 ? CT_EXIT_USAGE : code;
 }
 

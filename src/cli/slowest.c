@@ -10,7 +10,7 @@
 
 /* What the options choose. */
 struct wanted {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
   uint32_t count, depth;
   uint64_t min_ns;
   bool by_off;
@@ -63,13 +63,13 @@ static const struct ct_option options[] = {
      .help = "calls inside that took less (1ms, 500us) are counted only",
      .apply = apply_duration,
      .offset = offsetof(struct wanted, min_ns)},
-    CT_OPTION_GROUP(ct_module_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_thread_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_process_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_range_options, struct wanted, choice),
-    CT_OPTION_GROUP(ct_time_options, struct wanted, choice),
-    CT_OPTION_JSON(struct wanted, choice.json, "as one JSON object; status 1 when nothing matches"),
-    CT_OPTION_GROUP(ct_quiet_options, struct wanted, choice),
+    CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
+    CT_OPTION_GROUP(ct_time_options, struct wanted, selected),
+    CT_OPTION_JSON(struct wanted, selected.json, "as one JSON object; status 1 when nothing matches"),
+    CT_OPTION_GROUP(ct_quiet_options, struct wanted, selected),
     CT_OPTIONS_END,
 };
 
@@ -85,9 +85,9 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
       .by_off = wanted->by_off,
       .depth = wanted->depth,
       .min_ns = wanted->min_ns,
-      .json = wanted->choice.json,
+      .json = wanted->selected.json,
       .progress = *progress,
-      .time = wanted->choice.time,
+      .time = wanted->selected.time,
   };
   return ct_slowest_write(trace, &slowest, out, notes, diag);
 }
@@ -100,12 +100,12 @@ run(int argc, char **argv)
   if (code == -1 && optind == argc) {
     code = ct_usage_error(&ct_command_slowest, "give a function: contrail slowest FUNCTION [DIR]");
   } else if (code == -1) {
-    wanted.choice.filter.function = argv[optind++];
+    wanted.selected.filter.function = argv[optind++];
     const char *dir = ct_trace_argument(&ct_command_slowest, argc, argv);
-    code = dir != NULL ? ct_show_view(&ct_command_slowest, dir, &wanted.choice, true, write_slowest, &wanted)
+    code = dir != NULL ? ct_show_view(&ct_command_slowest, dir, &wanted.selected, true, write_slowest, &wanted)
                        : CT_EXIT_USAGE;
   }
-  ct_view_choice_free(&wanted.choice);
+  ct_view_selection_free(&wanted.selected);
   return code;
 }
 

@@ -76,11 +76,11 @@ apply_type(const struct ct_applied *applied)
 int
 ct_apply_limit(const struct ct_applied *applied)
 {
-  struct ct_view_choice *choice = applied->member;
-  if (!ct_parse_number(applied->value, UINT64_MAX, &choice->filter.limit)) {
+  struct ct_view_selection *selected = applied->member;
+  if (!ct_parse_number(applied->value, UINT64_MAX, &selected->filter.limit)) {
     return ct_usage_error(applied->command, "--limit takes a number, not '%s'", applied->value);
   }
-  choice->has_limit = true;
+  selected->has_limit = true;
   return CT_EXIT_OK;
 }
 
@@ -110,7 +110,7 @@ const struct ct_option ct_thread_options[] = {
      .values = CT_COMPLETE_THREAD,
      .adds_up = true,
      .apply = apply_id,
-     .offset = offsetof(struct ct_view_choice, tids)},
+     .offset = offsetof(struct ct_view_selection, tids)},
     CT_OPTIONS_END,
 };
 
@@ -121,18 +121,18 @@ const struct ct_option ct_process_options[] = {
      .help = "of this process, of a recording that followed several (record --follow)",
      .adds_up = true,
      .apply = apply_id,
-     .offset = offsetof(struct ct_view_choice, pids)},
+     .offset = offsetof(struct ct_view_selection, pids)},
     CT_OPTIONS_END,
 };
 
-/* What the macros of options need: a structure that has the choice in it. */
+/* What the macros of options need: a structure that has the selection in it. */
 struct whole {
-  struct ct_view_choice choice;
+  struct ct_view_selection selected;
 };
 
 const struct ct_option ct_function_options[] = {
     CT_OPTION_FUNCTION(
-        struct whole, choice,
+        struct whole, selected,
         "only functions that a pattern of record --trace matches: foo*, foo::**, @file:FILE, MODULE!PATTERN"),
     CT_OPTIONS_END,
 };
@@ -143,13 +143,13 @@ const struct ct_option ct_module_options[] = {
      .argument = "GLOB",
      .help = "only functions of modules whose path or file name matches",
      .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, filter.module)},
+     .offset = offsetof(struct ct_view_selection, filter.module)},
     {.name = "file",
      .argument = "FILE",
      .help = "only functions written in this source file: its name, the end of its path, or a glob for these; if the "
              "trace says where functions are written",
      .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, filter.file)},
+     .offset = offsetof(struct ct_view_selection, filter.file)},
     CT_OPTIONS_END,
 };
 
@@ -158,18 +158,18 @@ const struct ct_option ct_call_options[] = {
      .argument = "TIME",
      .help = "only calls that took so long at least: 1ms, 1.5us, 200ns, 3s",
      .apply = apply_duration,
-     .offset = offsetof(struct ct_view_choice, filter.min_ns)},
+     .offset = offsetof(struct ct_view_selection, filter.min_ns)},
     {.name = "max-duration",
      .argument = "TIME",
      .help = "only calls that took so long at most",
      .apply = apply_duration,
-     .offset = offsetof(struct ct_view_choice, filter.max_ns)},
+     .offset = offsetof(struct ct_view_selection, filter.max_ns)},
     {.name = "depth",
      .letter = 'd',
      .argument = "N",
      .help = "only so many levels of calls (3), or the calls at these depths (2..5, 2.., ..5; the outermost is 0)",
      .apply = apply_depth,
-     .offset = offsetof(struct ct_view_choice, filter)},
+     .offset = offsetof(struct ct_view_selection, filter)},
     {.name = "reason",
      .argument = "END",
      .help = "only calls that ended so: returned, exception, longjmp, exit, ...; several with commas between them",
@@ -177,7 +177,7 @@ const struct ct_option ct_call_options[] = {
                "exit return-not-seen stack-switched lost killed still-open orphan enter-only counted",
      .adds_up = true,
      .apply = apply_reason,
-     .offset = offsetof(struct ct_view_choice, filter.reasons)},
+     .offset = offsetof(struct ct_view_selection, filter.reasons)},
     CT_OPTIONS_END,
 };
 
@@ -189,12 +189,12 @@ const struct ct_option ct_type_options[] = {
      .values = "call point output switch lost crash",
      .adds_up = true,
      .apply = apply_type,
-     .offset = offsetof(struct ct_view_choice, filter.types)},
+     .offset = offsetof(struct ct_view_selection, filter.types)},
     CT_OPTIONS_END,
 };
 
 const struct ct_option ct_limit_options[] = {
-    CT_OPTION_LIMIT(struct whole, choice, "at most N of them, 0 for all"),
+    CT_OPTION_LIMIT(struct whole, selected, "at most N of them, 0 for all"),
     CT_OPTIONS_END,
 };
 
@@ -204,13 +204,13 @@ const struct ct_option ct_from_to_options[] = {
      .help = "only from then on: seconds from the begin of the recording (1.5), with a unit (1500ms), or by the clock "
              "(10:15:30, 2026-11-24T10:15:30.5)",
      .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, from)},
+     .offset = offsetof(struct ct_view_selection, from)},
     {.name = "to",
      .argument = "TIME",
      .help = "only up to then, likewise",
      .against = "window",
      .apply = ct_apply_text,
-     .offset = offsetof(struct ct_view_choice, to)},
+     .offset = offsetof(struct ct_view_selection, to)},
     CT_OPTIONS_END,
 };
 
@@ -222,7 +222,7 @@ const struct ct_option ct_range_options[] = {
      .most = UINT32_MAX,
      .against = "from",
      .apply = ct_apply_count64,
-     .offset = offsetof(struct ct_view_choice, window)},
+     .offset = offsetof(struct ct_view_selection, window)},
     {.group = ct_from_to_options},
     CT_OPTIONS_END,
 };
@@ -240,11 +240,11 @@ const struct ct_option ct_time_options[] = {
      .values = "cpu wall",
      .against = "raw",
      .apply = apply_time,
-     .offset = offsetof(struct ct_view_choice, time)},
+     .offset = offsetof(struct ct_view_selection, time)},
     {.name = "raw",
      .help = "times as the clock gave them, with what hooks and contrail took",
      .apply = apply_raw,
-     .offset = offsetof(struct ct_view_choice, time)},
+     .offset = offsetof(struct ct_view_selection, time)},
     CT_OPTIONS_END,
 };
 
@@ -252,7 +252,7 @@ const struct ct_option ct_source_options[] = {
     {.name = "source",
      .help = "where each function is written, if the trace says (record --source)",
      .apply = ct_apply_flag,
-     .offset = offsetof(struct ct_view_choice, source)},
+     .offset = offsetof(struct ct_view_selection, source)},
     CT_OPTIONS_END,
 };
 
@@ -261,15 +261,15 @@ const struct ct_option ct_quiet_options[] = {
      .letter = 'q',
      .help = "show nothing: the status tells whether anything matches",
      .apply = ct_apply_flag,
-     .offset = offsetof(struct ct_view_choice, quiet)},
+     .offset = offsetof(struct ct_view_selection, quiet)},
     CT_OPTIONS_END,
 };
 
 void
-ct_view_choice_free(struct ct_view_choice *choice)
+ct_view_selection_free(struct ct_view_selection *selected)
 {
-  free(choice->tids.ids);
-  free(choice->pids.ids);
+  free(selected->tids.ids);
+  free(selected->pids.ids);
 }
 
 /* ---- what is said besides ---- */
@@ -320,7 +320,7 @@ tell_unmatched(struct ct_trace *trace, const struct ct_filter *filter, bool abou
  */
 static int
 report_unmatched(const struct ct_command *command, const struct ct_trace_view *view,
-                 const struct ct_view_choice *choice, const struct ct_view_notes *notes, int rc)
+                 const struct ct_view_selection *selected, const struct ct_view_notes *notes, int rc)
 {
   const struct ct_filter *filter = &view->filter;
   bool about_functions = filter->function != NULL || filter->module != NULL || filter->file != NULL;
@@ -337,7 +337,7 @@ report_unmatched(const struct ct_command *command, const struct ct_trace_view *v
     fputs("nothing: nothing passes the filters", stderr);
   }
   putc('\n', stderr);
-  return choice->json || choice->quiet ? CT_EXIT_FAILED : rc;
+  return selected->json || selected->quiet ? CT_EXIT_FAILED : rc;
 }
 
 /* ---- a piece of the trace ---- */
@@ -376,15 +376,15 @@ choose_moment(const struct ct_command *command, const struct ct_trace *trace, co
 }
 
 static int
-choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_choice *choice,
+choose_range(const struct ct_command *command, struct ct_trace *trace, const struct ct_view_selection *selected,
              const struct ct_trace_form *form, struct ct_filter *filter)
 {
   bool is_named = form->from != NULL || form->to != NULL;
-  if (is_named && (choice->window != 0 || choice->from != NULL || choice->to != NULL)) {
+  if (is_named && (selected->window != 0 || selected->from != NULL || selected->to != NULL)) {
     return ct_usage_error(command, "the piece is in the name of the trace; leave out --window, --from and --to");
   }
-  const char *from = is_named ? form->from : choice->from, *to = is_named ? form->to : choice->to;
-  int code = choice->window != 0 ? choose_window(command, trace, choice->window, filter)
+  const char *from = is_named ? form->from : selected->from, *to = is_named ? form->to : selected->to;
+  int code = selected->window != 0 ? choose_window(command, trace, selected->window, filter)
                                  : choose_moment(command, trace, from, &filter->from_tsc);
   if (code == CT_EXIT_OK) {
     code = choose_moment(command, trace, to, &filter->to_tsc);
@@ -421,26 +421,26 @@ choose_process(const struct ct_command *command, const struct ct_id_list *pids, 
 }
 
 static int
-open_form(const struct ct_command *command, const struct ct_trace_form *form, const struct ct_view_choice *choice,
+open_form(const struct ct_command *command, const struct ct_trace_form *form, const struct ct_view_selection *selected,
           struct ct_trace_view *view)
 {
   struct ct_filter *filter = &view->filter;
-  *view = (struct ct_trace_view){.filter = choice->filter, .tid = form->tid};
+  *view = (struct ct_trace_view){.filter = selected->filter, .tid = form->tid};
   filter->struct_size = sizeof(*filter);
-  filter->tids = form->has_tid ? &view->tid : choice->tids.ids;
-  filter->tid_count = form->has_tid ? 1 : choice->tids.count;
-  filter->pids = choice->pids.ids;
-  filter->pid_count = choice->pids.count;
-  if (form->has_tid && choice->tids.count != 0) {
+  filter->tids = form->has_tid ? &view->tid : selected->tids.ids;
+  filter->tid_count = form->has_tid ? 1 : selected->tids.count;
+  filter->pids = selected->pids.ids;
+  filter->pid_count = selected->pids.count;
+  if (form->has_tid && selected->tids.count != 0) {
     return ct_usage_error(command, "the thread is in the name of the trace; leave out --thread");
   }
   view->trace = ct_open_trace(command, form->directory[0] != '\0' ? form->directory : CT_DEFAULT_TRACE);
   if (view->trace == NULL) {
     return CT_EXIT_FAILED;
   }
-  int code = choice->many_processes ? CT_EXIT_OK : choose_process(command, &choice->pids, &view->trace);
+  int code = selected->many_processes ? CT_EXIT_OK : choose_process(command, &selected->pids, &view->trace);
   if (code == CT_EXIT_OK) {
-    code = choose_range(command, view->trace, choice, form, filter);
+    code = choose_range(command, view->trace, selected, form, filter);
   }
   if (code != CT_EXIT_OK) {
     ct_trace_close(view->trace);
@@ -450,7 +450,7 @@ open_form(const struct ct_command *command, const struct ct_trace_form *form, co
 }
 
 int
-ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                    struct ct_trace_view *view)
 {
   struct ct_trace_form form = {.struct_size = sizeof(form)};
@@ -459,7 +459,7 @@ ct_open_trace_form(const struct ct_command *command, const char *name, const str
   if (rc != CT_OK) {
     return rc == CT_EINVAL ? ct_usage_error(command, "%s", diag.text) : ct_command_failed(command, "%s", diag.text);
   }
-  int code = open_form(command, &form, choice, view);
+  int code = open_form(command, &form, selected, view);
   ct_trace_form_free(&form);
   return code;
 }
@@ -478,7 +478,7 @@ ct_terminal_columns(void)
 
 /* Writes the view of a trace that is open. */
 static int
-write_view(const struct ct_command *command, const struct ct_trace_view *view, const struct ct_view_choice *choice,
+write_view(const struct ct_command *command, const struct ct_trace_view *view, const struct ct_view_selection *selected,
            bool shows_progress, FILE *out, ct_write_view *write, void *context)
 {
   struct ct_view_notes notes = {.struct_size = sizeof(notes)};
@@ -493,28 +493,28 @@ write_view(const struct ct_command *command, const struct ct_trace_view *view, c
   ct_progress_end(&line);
   bool is_written = rc == 0;
   rc = ct_finish_view(command, rc, &notes, &diag);
-  rc = !is_written ? rc : report_unmatched(command, view, choice, &notes, rc);
-  if (choice->source) {
+  rc = !is_written ? rc : report_unmatched(command, view, selected, &notes, rc);
+  if (selected->source) {
     warn_sources(view->trace);
   }
   return rc;
 }
 
 int
-ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
              bool shows_progress, ct_write_view *write, void *context)
 {
   struct ct_trace_view view;
-  FILE *out = choice->quiet ? fopen("/dev/null", "we") : stdout;
+  FILE *out = selected->quiet ? fopen("/dev/null", "we") : stdout;
   if (out == NULL) {
     return ct_command_failed(command, "/dev/null: %s", strerror(errno));
   }
-  int code = ct_open_trace_form(command, name, choice, &view);
+  int code = ct_open_trace_form(command, name, selected, &view);
   if (code == CT_EXIT_OK) {
-    code = write_view(command, &view, choice, shows_progress, out, write, context);
+    code = write_view(command, &view, selected, shows_progress, out, write, context);
     ct_trace_close(view.trace);
   }
-  if (choice->quiet) {
+  if (selected->quiet) {
     fclose(out);
   }
   return code;

@@ -13,8 +13,8 @@ struct ct_id_list {
   size_t count;
 };
 
-/* What these options choose. Zeroed before; free with ct_view_choice_free. */
-struct ct_view_choice {
+/* What these options choose. Zeroed before; free with ct_view_selection_free. */
+struct ct_view_selection {
   struct ct_filter filter; /* what needs no trace to be understood; what it is in the end: ct_open_trace_form */
   struct ct_id_list tids, pids;
   const char *from, *to; /* NULL: not given */
@@ -27,7 +27,7 @@ struct ct_view_choice {
 
 /*
  * Tables for the commands' own, each an option of all that read traces: a command offers those that mean something to
- * it. Member: struct ct_view_choice.
+ * it. Member: struct ct_view_selection.
  */
 extern const struct ct_option ct_thread_options[];   /* --thread */
 extern const struct ct_option ct_process_options[];  /* --process */
@@ -56,7 +56,7 @@ extern const struct ct_option ct_quiet_options[];    /* --quiet */
   }
 int ct_apply_limit(const struct ct_applied *applied);
 
-void ct_view_choice_free(struct ct_view_choice *choice);
+void ct_view_selection_free(struct ct_view_selection *selected);
 
 /* A trace that was named, and all filters about it. Stays where it is: the filter points into it. */
 struct ct_trace_view {
@@ -65,10 +65,10 @@ struct ct_trace_view {
   uint32_t tid; /* of the name */
 };
 /*
- * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that choice
+ * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that the selection
  * tells of; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
  */
-int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                        struct ct_trace_view *view);
 
 /* Columns of the terminal that stdout is, 0 when it is none. */
@@ -84,7 +84,7 @@ typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct
  * terminal where shows_progress is set, and tells what is wrong: damage, sources that the trace does not have, filters
  * that nothing matches. The exit code: CT_EXIT_FAILED too when nothing is shown with --json or --quiet.
  */
-int ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_choice *choice,
+int ct_show_view(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                  bool shows_progress, ct_write_view *write, void *context);
 
 #endif

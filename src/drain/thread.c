@@ -35,7 +35,7 @@
  */
 #include "drain/thread.h"
 
-#include <contrail/trace.h> /* enum ct_left_reason, enum ct_away */
+#include <contrail/trace.h> /* enum ct_unwound_reason, enum ct_away */
 
 #include <string.h>
 
@@ -93,7 +93,7 @@ leave(struct drain_thread *thread, uint64_t tsc)
   }
   uint32_t flags = ct_encoder_top(encoder)->flags;
   bool is_lost = (flags & CT_FRAME_UNCERTAIN) != 0, is_before = (flags & DRAIN_FRAME_BEFORE) != 0;
-  ct_encode_left(encoder, tsc, is_lost ? CT_LEFT_LOST : is_before ? CT_LEFT_UNSEEN : CT_LEFT_UNWOUND);
+  ct_encode_unwound(encoder, tsc, is_lost ? CT_UNWOUND_LOST : is_before ? CT_UNWOUND_UNSEEN : CT_UNWOUND_JUMP);
 }
 
 static inline void
@@ -133,7 +133,7 @@ tail(struct drain_thread *thread, uint64_t tsc, uint32_t fn, uint32_t ra_slot, b
   if (enter_only) {
     thread->hook_events[CT_HOOK_EVENT_POINT]++;
     if (replaces) {
-      ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
+      ct_encode_unwound(encoder, tsc, CT_UNWOUND_TAIL);
     }
     if (!is_full(encoder, thread->max_depth)) {
       ct_encode_point(encoder, tsc, fn);
@@ -187,7 +187,7 @@ tail_out(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
     if (has_rules(thread)) {
       end_call(thread, top, tsc);
     }
-    ct_encode_left(encoder, tsc, CT_LEFT_TAIL);
+    ct_encode_unwound(encoder, tsc, CT_UNWOUND_TAIL);
   }
 }
 
@@ -255,7 +255,7 @@ reconcile_gone(struct drain_thread *thread, uint64_t tsc, uint32_t ra_slot)
   const struct ct_frame *top;
   while ((top = ct_encoder_top(encoder)) != NULL &&
          top->ra_slot - thread->gone_lo < thread->gone_hi - thread->gone_lo) {
-    ct_encode_left(encoder, encoder->last_tsc, CT_LEFT_SWITCHED);
+    ct_encode_unwound(encoder, encoder->last_tsc, CT_UNWOUND_SWITCHED);
   }
   thread->has_gone = top != NULL && is_outside(thread->gone_lo, top->ra_slot);
   if (!thread->has_gone) {

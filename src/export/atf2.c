@@ -134,10 +134,10 @@ put(struct stream *stream, enum ct_atf_kind kind, uint64_t tsc, uint32_t fn, uin
 static void
 put_left(struct stream *stream, const struct ct_event *event)
 {
-  bool is_return = event->reason == CT_LEFT_TAIL || event->reason == CT_LEFT_UNSEEN || event->reason == CT_LEFT_LOST;
+  bool is_return = event->reason == CT_UNWOUND_TAIL || event->reason == CT_UNWOUND_UNSEEN || event->reason == CT_UNWOUND_LOST;
   if (is_return) {
     stream->thread->losses[ATF_UNSEEN]++;
-  } else if (event->reason != CT_LEFT_UNWOUND) {
+  } else if (event->reason != CT_UNWOUND_JUMP) {
     stream->thread->losses[ATF_LEFT]++;
   }
   put(stream, is_return ? CT_ATF_RETURN : CT_ATF_EXCEPTION, event->tsc, event->fn, event->depth, NULL);
@@ -161,7 +161,7 @@ put_other(struct stream *stream, const struct ct_event *event)
     losses[ATF_POINT]++;
     losses[ATF_SAMPLED] += event->value > 1 ? event->value - 1 : 0;
     break;
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     put_left(stream, event);
     break;
   case CT_EV_ORPHAN_RETURN:

@@ -470,7 +470,7 @@ build_other(struct ct_spans *spans, const struct ct_event *ev)
     spans->total_events++;
     emit_instant(spans, ev, CT_SPAN_ORPHAN);
     return tell_instant(spans);
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     return leave(spans, ev);
   case CT_EV_AWAY:
     if (ev->reason == CT_AWAY_SOME) {

@@ -61,7 +61,7 @@ struct ct_span_stack {
   uint32_t note_capacity;
 
   /* unwind_reason.h; reasons are 0 when there is none */
-  uint64_t unwound_tsc;   /* of the LEFT that closed the frame last unwound ... */
+  uint64_t unwound_tsc;   /* of the UNWOUND that closed the frame last unwound ... */
   uint32_t unwound_depth; /* ... so many are open since ... */
   uint32_t arrived_depth; /* frames when the thread came back from another stack ... */
   uint8_t unwind_reason;  /* ... for this reason */

@@ -251,17 +251,17 @@ ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_span
                     const struct ct_event *event)
 {
   switch (event->reason) {
-  case CT_LEFT_EXEC:
+  case CT_UNWOUND_EXEC:
     return CT_SPAN_EXEC;
-  case CT_LEFT_THREAD_EXIT:
+  case CT_UNWOUND_THREAD_EXIT:
     return CT_SPAN_THREAD_EXIT;
-  case CT_LEFT_LOST:
+  case CT_UNWOUND_LOST:
     return CT_SPAN_LOST;
-  case CT_LEFT_TAIL:
+  case CT_UNWOUND_TAIL:
     return CT_SPAN_TAIL;
-  case CT_LEFT_SWITCHED:
+  case CT_UNWOUND_SWITCHED:
     return CT_SPAN_SWITCHED;
-  case CT_LEFT_UNSEEN:
+  case CT_UNWOUND_UNSEEN:
     return CT_SPAN_UNSEEN;
   default:
     break;

@@ -40,7 +40,7 @@ void ct_unwind_reason_destroy(struct ct_unwind_reason *unwind_reason);          
 
 /* A POINT of fn, on the stack as it is. */
 void ct_unwind_reason_point(struct ct_unwind_reason *unwind_reason, struct ct_span_stack *stack, uint32_t fn);
-/* How the innermost frame of the stack ends by event, a LEFT that has not been applied yet. Changes nothing. */
+/* How the innermost frame of the stack ends by event, a UNWOUND that has not been applied yet. Changes nothing. */
 uint8_t ct_unwind_reason_of(struct ct_unwind_reason *unwind_reason, const struct ct_span_stack *stack,
                             const struct ct_event *event);
 /* It has ended so and is off the stack. */

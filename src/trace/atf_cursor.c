@@ -196,7 +196,7 @@ decode(struct ct_cursor *c, const struct ct_atf_event *in, struct ct_event *even
   uint32_t open = in->depth + (is_call ? 0 : 1); /* frames before it */
   *event = (struct ct_event){.tsc = c->tsc, .closed_fn = CT_FUNCTION_NONE};
   if (stack->count > 0 && (stack->base + stack->count > open || (is_call && stack->base + stack->count < open))) {
-    close_top(c, event, CT_EV_LEFT, CT_LEFT_UNSEEN);
+    close_top(c, event, CT_EV_UNWOUND, CT_UNWOUND_UNSEEN);
     return false;
   }
   event->fn = function_of(c, in->function);
@@ -209,7 +209,7 @@ decode(struct ct_cursor *c, const struct ct_atf_event *in, struct ct_event *even
   }
   if (stack->count > 0 && stack->base + stack->count == open && stack->frames[stack->count - 1].fn == event->fn) {
     bool is_return = in->kind == CT_ATF_RETURN;
-    close_top(c, event, is_return ? CT_EV_RETURN : CT_EV_LEFT, is_return ? 0 : CT_LEFT_UNWOUND);
+    close_top(c, event, is_return ? CT_EV_RETURN : CT_EV_UNWOUND, is_return ? 0 : CT_UNWOUND_JUMP);
     return true;
   }
   event->kind = CT_EV_ORPHAN_RETURN;

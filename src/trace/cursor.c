@@ -205,8 +205,8 @@ bridge(struct ct_cursor *c, const struct ct_frame_stack *now, uint32_t context)
   event.value = 0;
   for (; old->count > same; old->count--) {
     const struct ct_open_frame *frame = &old->frames[old->count - 1];
-    event.kind = CT_EV_LEFT;
-    event.reason = CT_LEFT_LOST;
+    event.kind = CT_EV_UNWOUND;
+    event.reason = CT_UNWOUND_LOST;
     event.uncertain = 1;
     event.fn = frame->fn;
     event.enter_tsc = frame->enter_tsc;

@@ -37,8 +37,8 @@ static void
 encode_end(struct ct_encoder *encoder, const struct ct_event *event)
 {
   struct ct_frame *top = ct_encoder_top(encoder);
-  if (event->kind == CT_EV_LEFT) {
-    ct_encode_left(encoder, event->tsc, event->reason);
+  if (event->kind == CT_EV_UNWOUND) {
+    ct_encode_unwound(encoder, event->tsc, event->reason);
   } else if (top != NULL && top->fn == event->fn) {
     ct_encode_return(encoder, event->tsc);
   } else if (event->fn <= CT_FUNCTION_ID_MAX) {
@@ -81,7 +81,7 @@ encode(struct ct_encoder *encoder, const struct ct_event *event)
   bool has_function = event->fn <= CT_FUNCTION_ID_MAX;
   switch (event->kind) {
   case CT_EV_RETURN:
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     encode_end(encoder, event);
     break;
   case CT_EV_ENTER:

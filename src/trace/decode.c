@@ -141,16 +141,16 @@ decode_call(struct ct_cursor *c, bool with_id, struct ct_event *event)
   return event->fn != CT_FUNCTION_NONE;
 }
 
-/* LEFT and RETURN_ID: the top frame ends. */
+/* UNWOUND and RETURN_ID: the top frame ends. */
 static bool
 decode_end(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
   struct ct_open_frame frame;
-  if (op == CT_TRACE_OP_LEFT) {
+  if (op == CT_TRACE_OP_UNWOUND) {
     if (c->extra == c->extra_end || !pop(&c->stack, &frame)) {
       return false;
     }
-    event->kind = CT_EV_LEFT;
+    event->kind = CT_EV_UNWOUND;
     event->reason = *c->extra++;
     event->fn = frame.fn;
   } else {
@@ -259,7 +259,7 @@ decode_rare(struct ct_cursor *c, uint8_t op, struct ct_event *event)
 {
   bool good = true;
   switch (op) {
-  case CT_TRACE_OP_LEFT:
+  case CT_TRACE_OP_UNWOUND:
   case CT_TRACE_OP_RETURN_ID:
     good = decode_end(c, op, event);
     break;

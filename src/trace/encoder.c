@@ -88,13 +88,13 @@ ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc)
 }
 
 void
-ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
+ct_encode_unwound(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason)
 {
   room_with_extra(encoder, tsc);
   if (encoder->top == encoder->frames) {
     return;
   }
-  *encoder->op++ = CT_TRACE_OP_LEFT;
+  *encoder->op++ = CT_TRACE_OP_UNWOUND;
   *encoder->extra++ = reason;
   ct_encoder_put_time(encoder, tsc);
   encoder->top--;
@@ -249,7 +249,7 @@ void
 ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc)
 {
   while (encoder->top > encoder->frames) {
-    ct_encode_left(encoder, tsc, 2 /* CT_LEFT_EXEC */);
+    ct_encode_unwound(encoder, tsc, 2 /* CT_UNWOUND_EXEC */);
   }
   ct_encoder_room(encoder, tsc);
   *encoder->op++ = CT_TRACE_OP_EXEC;

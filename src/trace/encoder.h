@@ -82,7 +82,7 @@ struct ct_encoder {
 /* Makes op < op_limit, for an event at tsc. Cannot fail; see the top of this file. */
 __attribute__((cold, noinline)) void ct_encoder_make_room(struct ct_encoder *encoder, uint64_t tsc);
 __attribute__((cold, noinline)) void ct_encode_return_id(struct ct_encoder *encoder, uint64_t tsc);
-__attribute__((cold, noinline)) void ct_encode_left(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason);
+__attribute__((cold, noinline)) void ct_encode_unwound(struct ct_encoder *encoder, uint64_t tsc, uint8_t reason);
 __attribute__((cold, noinline)) void ct_encode_lost(struct ct_encoder *encoder, uint64_t tsc, uint64_t count);
 /* A point that stands for 2^interval_log2 calls, the number of calls from one event to the next (sampled hooks). */
 __attribute__((cold, noinline)) void ct_encode_sampled(struct ct_encoder *encoder, uint64_t tsc, uint32_t fn,
@@ -104,7 +104,7 @@ __attribute__((cold, noinline)) void ct_encode_away(struct ct_encoder *encoder, 
                                                     uint8_t kind);
 /* Another stack: the frames of the current context are kept, those of the new one come back. */
 __attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
-/* Writes LEFT for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */
+/* Writes UNWOUND for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */
 __attribute__((cold, noinline)) void ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc);
 
 static inline uint32_t

@@ -295,8 +295,8 @@ ct_range_drop_unknown(struct ct_event *events, size_t count)
 {
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
-    bool is_unknown = (events[i].kind == CT_EV_RETURN || events[i].kind == CT_EV_LEFT) && events[i].enter_tsc == 0;
-    if (is_unknown && events[i].kind == CT_EV_LEFT) {
+    bool is_unknown = (events[i].kind == CT_EV_RETURN || events[i].kind == CT_EV_UNWOUND) && events[i].enter_tsc == 0;
+    if (is_unknown && events[i].kind == CT_EV_UNWOUND) {
       continue;
     }
     events[kept] = events[i];

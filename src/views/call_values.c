@@ -178,7 +178,7 @@ take(struct ct_call_values_reader *reader, const struct ct_event *event)
   case CT_EV_POINT:
     return enter(reader, event);
   case CT_EV_RETURN:
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     end(reader, event);
     return 0;
   case CT_EV_VALUE:

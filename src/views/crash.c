@@ -124,7 +124,7 @@ take_event(struct calls *calls, const struct ct_event *event)
     add_call(calls, event, false);
     break;
   case CT_EV_RETURN:
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     take_values(calls, event);
     end_call(calls, event);
     break;

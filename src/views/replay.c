@@ -235,7 +235,7 @@ ends_leaf(const struct ct_event *event, const struct ct_event *next)
   if (next == NULL || next->depth != event->depth) {
     return false;
   }
-  if (next->kind == CT_EV_RETURN || next->kind == CT_EV_LEFT) {
+  if (next->kind == CT_EV_RETURN || next->kind == CT_EV_UNWOUND) {
     return next->fn == event->fn;
   }
   return next->kind == CT_EV_TAIL && next->closed_fn == event->fn;
@@ -301,7 +301,7 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   return 0;
 }
 
-/* RETURN, LEFT or the closing half of a TAIL. closed: how the frame was shown. */
+/* RETURN, UNWOUND or the closing half of a TAIL. closed: how the frame was shown. */
 static int
 close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, uint32_t fn,
             struct ct_span_frame *closed)
@@ -333,7 +333,7 @@ close_frame(struct replay *r, struct lane *lane, const struct ct_event *event, u
     closed->ordinal = CT_NO_ORDINAL;
     classify(r, lane, closed, NULL, label, event->depth);
   }
-  if (event->kind == CT_EV_LEFT) {
+  if (event->kind == CT_EV_UNWOUND) {
     ct_unwind_reason_applied(stack, event->tsc, line.end);
   }
   if (r->options->json && event->kind == CT_EV_TAIL) {
@@ -491,7 +491,7 @@ replay_event(struct replay *r, struct lane *lane, const struct ct_event *event)
   case CT_EV_ENTER:
     return open_frame(r, lane, event, NULL);
   case CT_EV_RETURN:
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     return close_frame(r, lane, event, event->fn, &closed);
   case CT_EV_TAIL:
     return replay_tail(r, lane, event);

@@ -209,7 +209,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
   if (event->kind == CT_EV_SWITCH || event->kind == CT_EV_EXEC) {
     lane->context = event->kind == CT_EV_SWITCH ? event->value : 0;
   }
-  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_LEFT) {
+  if (event->kind == CT_EV_RETURN || event->kind == CT_EV_UNWOUND) {
     take_result(lane, event);
   }
   bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;

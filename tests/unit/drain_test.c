@@ -141,7 +141,7 @@ text_of(char *out, size_t size, const struct ct_event *event)
                     event -> depth);
   case CT_EV_INTERVAL:
     return snprintf(out, size, "I%u", (unsigned)event->value);
-  case CT_EV_LEFT:
+  case CT_EV_UNWOUND:
     return snprintf(out, size, "L%u.%u%c%s", event->fn, event->depth, "?uxeltsn"[event->reason], doubt);
   case CT_EV_ORPHAN_RETURN:
     return snprintf(out, size, "O%u.%u%s", event->fn, event->depth, doubt);
@@ -240,7 +240,7 @@ times_are_kept(void **state)
   assert_int_equal(e[2].tsc, 5010);
   assert_int_equal(e[2].enter_tsc, 1020);
   assert_int_equal(e[3].tsc, 5010);
-  assert_int_equal(e[4].kind, CT_EV_LEFT);
+  assert_int_equal(e[4].kind, CT_EV_UNWOUND);
   assert_int_equal(e[4].tsc, 6010);
   assert_int_equal(e[4].enter_tsc, 5010);
   assert_int_equal(e[5].tsc, 6010);

@@ -170,7 +170,7 @@ encode_at_random(struct ct_encoder *e, uint64_t seed)
       ct_encode_point(e, tsc, fn);
     } else if (what < 980) {
       for (uint64_t left = next_random(&seed) % 4; left > 0 && ct_encoder_depth(e) > 0; left--) {
-        ct_encode_left(e, tsc, CT_LEFT_UNWOUND);
+        ct_encode_unwound(e, tsc, CT_UNWOUND_JUMP);
       }
     } else if (what < 988) {
       ct_encode_away(e, tsc - 20, tsc, 1 + (uint8_t)(what % 4));

@@ -184,15 +184,15 @@ model_away(struct model *m, uint64_t since, uint64_t until, uint8_t kind)
 }
 
 static inline void
-model_left(struct model *m, uint64_t tsc, uint8_t reason)
+model_unwound(struct model *m, uint64_t tsc, uint8_t reason)
 {
   if (model_stack(m)->count == 0) {
     return;
   }
-  struct ct_event *event = model_expect(m, CT_EV_LEFT, tsc);
+  struct ct_event *event = model_expect(m, CT_EV_UNWOUND, tsc);
   event->reason = reason;
   model_pop(m, event);
-  ct_encode_left(m->encoder, tsc, reason);
+  ct_encode_unwound(m->encoder, tsc, reason);
 }
 
 static inline void
@@ -221,8 +221,8 @@ static inline void
 model_exec(struct model *m, uint64_t tsc)
 {
   while (model_stack(m)->count > 0) {
-    struct ct_event *event = model_expect(m, CT_EV_LEFT, tsc);
-    event->reason = CT_LEFT_EXEC;
+    struct ct_event *event = model_expect(m, CT_EV_UNWOUND, tsc);
+    event->reason = CT_UNWOUND_EXEC;
     model_pop(m, event);
   }
   model_expect(m, CT_EV_EXEC, tsc);
@@ -266,7 +266,7 @@ model_step(struct model *m, uint32_t functions, bool wild)
     model_away(m, tsc - (tsc > 1000 ? 500 + model_random(m, 500) : tsc), tsc - (tsc > 1000 ? model_random(m, 500) : 0),
                (uint8_t)(1 + model_random(m, 4)));
   } else if (choice < 900) {
-    model_left(m, tsc, (uint8_t)(1 + model_random(m, 4)));
+    model_unwound(m, tsc, (uint8_t)(1 + model_random(m, 4)));
   } else if (choice < 995) {
     model_switch(m, tsc, (uint32_t)model_random(m, model_random(m, 2) ? 3 : MODEL_CONTEXTS));
   } else if (choice < 999) {

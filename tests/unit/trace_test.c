@@ -50,12 +50,12 @@ list_blocks(const uint8_t *file, size_t size, struct block *blocks, size_t max)
 static void
 assert_event_compatible(const struct ct_event *got, struct ct_event expected, size_t position)
 {
-  bool closes = expected.kind == CT_EV_RETURN || expected.kind == CT_EV_LEFT || expected.kind == CT_EV_TAIL;
+  bool closes = expected.kind == CT_EV_RETURN || expected.kind == CT_EV_UNWOUND || expected.kind == CT_EV_TAIL;
   if (closes && got->uncertain && got->enter_tsc == 0) {
     expected.uncertain = 1;
     expected.enter_tsc = 0;
     expected.closed_fn = UINT32_MAX;
-    if (expected.kind == CT_EV_LEFT) {
+    if (expected.kind == CT_EV_UNWOUND) {
       expected.fn = UINT32_MAX;
     }
   }
@@ -201,7 +201,7 @@ test_deep_stack(void **state)
       model_enter(&m, m.tsc + 3, i);
     }
     if (i % 500 == 9) {
-      model_left(&m, m.tsc, CT_LEFT_UNWOUND);
+      model_unwound(&m, m.tsc, CT_UNWOUND_JUMP);
     } else {
       model_return(&m, m.tsc + model_random(&m, 90), 0);
     }
@@ -511,7 +511,7 @@ test_skip_damaged(void **state)
       } else if (e->kind == CT_EV_ENTER || (e->kind == CT_EV_TAIL && e->closed_fn == UINT32_MAX)) {
         assert_int_equal(e->depth, depth);
         stack[depth++] = e->fn;
-      } else if (e->kind == CT_EV_RETURN || e->kind == CT_EV_LEFT) {
+      } else if (e->kind == CT_EV_RETURN || e->kind == CT_EV_UNWOUND) {
         assert_int_equal(e->depth, --depth);
         assert_int_equal(e->fn, stack[depth]);
       } else if (e->kind == CT_EV_TAIL) {

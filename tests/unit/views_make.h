@@ -205,7 +205,7 @@ small_trace(struct make *m)
   ct_encode_return(e, 1140);
   ct_encode_return(e, 1200);
   ct_encode_enter(e, 1300, 1, 0);
-  ct_encode_left(e, 1350, CT_LEFT_UNWOUND);
+  ct_encode_unwound(e, 1350, CT_UNWOUND_JUMP);
   ct_encode_enter(e, 1400, 3, 0);
   ct_encode_enter(e, 1420, 3, 0);
   ct_encode_return(e, 1440);

@@ -121,8 +121,8 @@ odd_ends(struct make *m)
   ct_encode_tail(e, 1210, TAIL);
   ct_encode_tail(e, 1220, ALLOC);
   ct_encode_enter(e, 1230, FOO, 0);
-  ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
-  ct_encode_left(e, 1240, CT_LEFT_UNWOUND);
+  ct_encode_unwound(e, 1240, CT_UNWOUND_JUMP);
+  ct_encode_unwound(e, 1240, CT_UNWOUND_JUMP);
   ct_encode_switch(e, 1300, 2);
   ct_encode_enter(e, 1310, WORK, 0);
   ct_encode_switch(e, 1320, 0);
@@ -314,8 +314,8 @@ test_reasons(void **state)
   ct_encode_enter(e, 1000, 0, 0);
   ct_encode_enter(e, 1100, 1, 0);
   ct_encode_enter(e, 1200, 2, 0);
-  ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
-  ct_encode_left(e, 1300, CT_LEFT_UNWOUND);
+  ct_encode_unwound(e, 1300, CT_UNWOUND_JUMP);
+  ct_encode_unwound(e, 1300, CT_UNWOUND_JUMP);
   ct_encode_enter(e, 1300, 1, 0);
   ct_encode_return(e, 1400);
   ct_encode_enter(e, 1500, 3, 0);

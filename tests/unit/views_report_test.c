@@ -96,14 +96,14 @@ gen_rare(struct generator *g, uint32_t fn)
     if (depth == 0) {
       break;
     }
-    ct_encode_left(g->encoder, g->now, CT_LEFT_UNWOUND);
+    ct_encode_unwound(g->encoder, g->now, CT_UNWOUND_JUMP);
     gen_close(g, KNOWN);
     break;
   case 2:
     if (depth == 0) {
       break;
     }
-    ct_encode_left(g->encoder, g->now, CT_LEFT_LOST);
+    ct_encode_unwound(g->encoder, g->now, CT_UNWOUND_LOST);
     gen_close(g, UNKNOWN);
     break;
   case 3:

@@ -20,7 +20,7 @@ test_span_ends(void **state)
   ct_encode_switch(e, 1020, 9);
   ct_encode_enter(e, 1030, 1, 0);
   ct_encode_switch(e, 1050, 0);
-  ct_encode_left(e, 1060, CT_LEFT_THREAD_EXIT);
+  ct_encode_unwound(e, 1060, CT_UNWOUND_THREAD_EXIT);
   ct_encode_enter(e, 1070, 2, 0);
   ct_encode_exec(e, 1080);
   ct_encode_enter(e, 1090, 3, 0);
@@ -289,7 +289,7 @@ left(struct ct_encoder *e, int frames)
 {
   unwind_now += 10;
   while (frames-- > 0) {
-    ct_encode_left(e, unwind_now, CT_LEFT_UNWOUND);
+    ct_encode_unwound(e, unwind_now, CT_UNWOUND_JUMP);
   }
 }
 
