@@ -337,6 +337,17 @@ def only_what_is_asked_for(scene):
 
 
 @case
+def failures_with_detail(scene):
+    """Where the result is in the record of the detail lane, and in no event."""
+    for words in (["--detail", "may_fail"], ["--detail", "all"], ["--args"]):
+        scene.start(*words, "--on", "may_fail returns < 0")
+        failed = scene.do("fail", 5000)
+        scene.finish()
+        expect(scene.rule("may_fail returns < 0")["marks"] == failed == 5, f"{words}: {scene.rule('may_fail returns < 0')}")
+        shutil.rmtree(scene.trace)
+
+
+@case
 def failures(scene):
     """Results, of 32 and of 64 bits."""
     scene.start("--on", "may_fail returns < 0", "--on", "may_fail_long returns == -5", "--on", "may_fail returns > 3")
