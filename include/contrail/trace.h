@@ -144,9 +144,9 @@ bool ct_trace_window(const struct ct_trace *trace, size_t n, struct ct_trace_win
 enum ct_event_kind {
   CT_EV_RETURN = 0,
   CT_EV_ENTER = 1,
-  CT_EV_TAIL = 2,  /* fn takes the place of the closed frame at the same depth */
-  CT_EV_POINT = 3, /* an enter alone, for one call or, of a light hook under sampling, for several */
-  CT_EV_UNWOUND = 4,  /* frame ended without a return */
+  CT_EV_TAIL = 2,    /* fn takes the place of the closed frame at the same depth */
+  CT_EV_POINT = 3,   /* an enter alone, for one call or, of a light hook under sampling, for several */
+  CT_EV_UNWOUND = 4, /* frame ended without a return */
   CT_EV_ORPHAN_RETURN = 5,
   CT_EV_LOST = 6,
   CT_EV_SWITCH = 7,

@@ -102,7 +102,8 @@ run(int argc, char **argv)
                           argc - optind == 1 ? "is" : "are");
   }
   code = ct_open_trace_form(&ct_command_diff, argv[optind], &wanted.selected, &traces[0]);
-  code = code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.selected, &traces[1]) : code;
+  code =
+      code == CT_EXIT_OK ? ct_open_trace_form(&ct_command_diff, argv[optind + 1], &wanted.selected, &traces[1]) : code;
   code = code == CT_EXIT_OK ? show(&wanted, traces) : code;
   ct_trace_close(traces[0].trace);
   ct_trace_close(traces[1].trace);

@@ -88,7 +88,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
       .filter = filter,
       .width = ct_terminal_columns(),
       .min_percent = wanted->min_percent >= 0 ? wanted->min_percent
-                     : selected->json           ? 0
+                     : selected->json         ? 0
                                               : 1,
       .depth = wanted->depth,
       .paths = wanted->paths,

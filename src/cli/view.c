@@ -385,7 +385,7 @@ choose_range(const struct ct_command *command, struct ct_trace *trace, const str
   }
   const char *from = is_named ? form->from : selected->from, *to = is_named ? form->to : selected->to;
   int code = selected->window != 0 ? choose_window(command, trace, selected->window, filter)
-                                 : choose_moment(command, trace, from, &filter->from_tsc);
+                                   : choose_moment(command, trace, from, &filter->from_tsc);
   if (code == CT_EXIT_OK) {
     code = choose_moment(command, trace, to, &filter->to_tsc);
   }

@@ -65,8 +65,8 @@ struct ct_trace_view {
   uint32_t tid; /* of the name */
 };
 /*
- * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that the selection
- * tells of; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
+ * Opens a trace by its name, DIR, DIR@FROM..TO, DIR#TID or both, with the window, the range and the process that the
+ * selection tells of; closes with ct_trace_close. CT_EXIT_OK, or the exit code after a message.
  */
 int ct_open_trace_form(const struct ct_command *command, const char *name, const struct ct_view_selection *selected,
                        struct ct_trace_view *view);

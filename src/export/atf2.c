@@ -134,7 +134,8 @@ put(struct stream *stream, enum ct_atf_kind kind, uint64_t tsc, uint32_t fn, uin
 static void
 put_left(struct stream *stream, const struct ct_event *event)
 {
-  bool is_return = event->reason == CT_UNWOUND_TAIL || event->reason == CT_UNWOUND_UNSEEN || event->reason == CT_UNWOUND_LOST;
+  bool is_return =
+      event->reason == CT_UNWOUND_TAIL || event->reason == CT_UNWOUND_UNSEEN || event->reason == CT_UNWOUND_LOST;
   if (is_return) {
     stream->thread->losses[ATF_UNSEEN]++;
   } else if (event->reason != CT_UNWOUND_JUMP) {

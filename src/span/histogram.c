@@ -259,7 +259,8 @@ ct_histogram_add_many(struct ct_histogram *h, unsigned number, uint64_t n)
 }
 
 void
-ct_histogram_each_value(const struct ct_histogram *h, void (*take)(void *arg, uint64_t value, uint64_t count), void *arg)
+ct_histogram_each_value(const struct ct_histogram *h, void (*take)(void *arg, uint64_t value, uint64_t count),
+                        void *arg)
 {
   uint16_t logged[CT_HISTOGRAM_BLOCKS * CT_HISTOGRAM_BUCKETS] = {0};
   for (uint64_t i = 0; !h->is_spread && i < h->count; i++) {

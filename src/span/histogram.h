@@ -54,8 +54,8 @@ uint64_t ct_histogram_bucket_least(unsigned bucket, uint64_t *width);
 /* Adds n values to a bucket, and to count, not to sum; a bucket that does not exist is CT_EINVAL. */
 int ct_histogram_add_many(struct ct_histogram *histogram, unsigned bucket, uint64_t n);
 /* The values in ascending order, each the middle of its bucket, with how many there are. */
-void ct_histogram_each_value(const struct ct_histogram *histogram, void (*take)(void *arg, uint64_t value, uint64_t count),
-                             void *arg);
+void ct_histogram_each_value(const struct ct_histogram *histogram,
+                             void (*take)(void *arg, uint64_t value, uint64_t count), void *arg);
 void ct_histogram_destroy(struct ct_histogram *histogram);
 
 static inline unsigned

@@ -157,7 +157,7 @@ type_name(unsigned kind)
 {
   static const char *const names[] = {
       [CT_EV_RETURN] = "return",        [CT_EV_ENTER] = "enter",       [CT_EV_TAIL] = "tail",
-      [CT_EV_POINT] = "point",          [CT_EV_UNWOUND] = "left",         [CT_EV_LOST] = "lost",
+      [CT_EV_POINT] = "point",          [CT_EV_UNWOUND] = "left",      [CT_EV_LOST] = "lost",
       [CT_EV_ORPHAN_RETURN] = "orphan", [CT_EV_SWITCH] = "switch",     [CT_EV_EXEC] = "exec",
       [CT_EV_VALUE] = "value",          [CT_EV_INTERVAL] = "interval", [CT_EV_AWAY] = "away",
       [CT_EV_COUNTED] = "counted"};

@@ -104,7 +104,8 @@ __attribute__((cold, noinline)) void ct_encode_away(struct ct_encoder *encoder, 
                                                     uint8_t kind);
 /* Another stack: the frames of the current context are kept, those of the new one come back. */
 __attribute__((cold, noinline)) void ct_encode_switch(struct ct_encoder *encoder, uint64_t tsc, uint32_t context);
-/* Writes UNWOUND for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on. */
+/* Writes UNWOUND for the frames still open in the current context, then EXEC; all contexts are empty, context 0 is on.
+ */
 __attribute__((cold, noinline)) void ct_encode_exec(struct ct_encoder *encoder, uint64_t tsc);
 
 static inline uint32_t

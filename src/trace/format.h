@@ -68,7 +68,7 @@ enum ct_trace_op {
   CT_TRACE_OP_TAIL = 4,            /* I: function */
   CT_TRACE_OP_POINT_PREDICTED = 5, /* no frame */
   CT_TRACE_OP_POINT = 6,           /* I: function */
-  CT_TRACE_OP_UNWOUND = 7,            /* closes the top frame; E: u8 reason (enum ct_unwound_reason) */
+  CT_TRACE_OP_UNWOUND = 7,         /* closes the top frame; E: u8 reason (enum ct_unwound_reason) */
   CT_TRACE_OP_RETURN_ORPHAN = 8,   /* closes nothing; I: function */
   CT_TRACE_OP_LOST = 9,            /* open frames of all contexts become uncertain; E: varint count */
   CT_TRACE_OP_SWITCH = 10,         /* E: varint context, varint frames open in it */
