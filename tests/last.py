@@ -98,7 +98,8 @@ class Scene(harness.Scene):
     def start_last(self, size, *words):
         """A recording that goes on, with a store that is full."""
         process = self.start(self.contrail, "record", "-q", "-o", self.trace, "--last", size, *words)
-        wait_for("a full store", lambda: process.poll() is not None or self.kept(process).get("bytes", 0) > 900000)
+        full = 900000 * int(size[:-1])
+        wait_for("a full store", lambda: process.poll() is not None or self.kept(process).get("bytes", 0) > full)
         expect(process.poll() is None, "the recording has ended")
         return process
 
@@ -264,9 +265,10 @@ def output_too(scene):
 
 @case
 def dump_while_running(scene):
-    """Dumps are whole traces, each of what was last, and the recording goes on to its end."""
+    """Dumps are whole traces, each of what was last, and the recording goes on to its end. (While a dump is written the oldest
+    events go; of a mebibyte, on a busy machine, nearly all.)"""
     program = scene.build(COUNT)
-    process = scene.start_last("1M", "--args", "--trace", "step", "--", program, "1000000")
+    process = scene.start_last("4M", "--args", "--trace", "step", "--", program, "1000000")
     last = 0
     for turn in (1, 2):
         answer = json.loads(scene.run(scene.contrail, "dump", "--json", str(scene.session(process)["pid"])))["dump"]
@@ -275,7 +277,8 @@ def dump_while_running(scene):
         expect(info["complete"] and info["events"] == answer["events"], "not complete")
         end = scene.run("/bin/sh", "-c", f"{scene.contrail} replay --json {answer['directory']} | tail -n 100")
         typed = [line["arguments"][0] for line in harness.parse_lines(end) if "arguments" in line]
-        expect(typed and typed[-1]["name"] == "n" and typed[-1]["value"] == steps[-1], "values have no names")
+        expect(typed and typed[-1]["name"] == "n" and typed[-1]["value"] == steps[-1],
+               f"values have no names: {typed[-1:]} after {len(typed)}, but {steps[-1:]}")
         expect(consecutive(steps) and (len(steps) > 50000 or info["dropped"]) and steps[-1] > last,
                f"not the last calls, or not all: {len(steps)} from {steps[:1]} to {steps[-1:]}, before {last}, dropped {info['dropped']}")
         if info["dropped"] == 0:

@@ -73,8 +73,8 @@ def exact(scene):
 def large_enough(scene):
     """Nothing goes, and nothing is said to have."""
     program = scene.build(COUNT)
-    scene.bounded("100M", "--args", "--trace", "step", "--", program, "300")
-    expect(scene.steps() == list(range(300000)) or scene.info()["dropped"], "not all calls")
+    scene.bounded("100M", "--args", "--trace", "step", "--", program, "600")
+    expect(scene.steps() == list(range(600000)) or scene.info()["dropped"], "not all calls")
     expect(scene.info()["warnings"] == [] or scene.info()["dropped"], f"{scene.info()['warnings']}")
     expect(len(scene.pieces()) > 1, "one file")
     same = scene.path("ordinary")

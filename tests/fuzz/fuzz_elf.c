@@ -42,6 +42,14 @@ take_constants(void *arg, const struct ct_constant *list, uint32_t count)
   return count;
 }
 
+static uint32_t
+take_members(void *arg, const char *fields)
+{
+  size_t *total = arg;
+  *total += strlen(fields);
+  return (uint32_t)(*total % 7); /* now and then there is no room for more */
+}
+
 /* What is found can be written and read again. */
 static void
 take_prototype(void *arg, size_t index, const struct ct_prototype *prototype)
@@ -62,7 +70,8 @@ check_prototypes(struct ct_elf *elf)
 {
   const struct ct_function *functions;
   size_t count, total = 0;
-  struct ct_prototype_sink sink = {&total, take_constants, take_prototype};
+  struct ct_prototype_sink sink = {
+      .arg = &total, .constants = take_constants, .members = take_members, .prototype = take_prototype};
   if (ct_elf_functions(elf, &functions, &count, NULL) != CT_OK) {
     return;
   }
