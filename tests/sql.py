@@ -431,7 +431,7 @@ def blocks(scene):
     program = scene.path("loop")
     subprocess.run(["gcc", "-O1", "-o", program, scene.write("loop.c", LOOP)], check=True)
     for words in ((), ("--max-size", "1M")):
-        scene.record("-q", *words, "--", program, "2000000")
+        scene.record("-q", *words, "--", program, "16000000" if words else "2000000")
         rows = scene.sql("SELECT * FROM blocks ORDER BY id")
         events = {row["tid"]: row["events"] for row in scene.sql("SELECT tid, events FROM threads")}
         for tid, want in events.items():

@@ -232,13 +232,15 @@ read_texts(struct ct_detail_enter *record, uint32_t wanted)
   struct want wants[CT_DETAIL_TEXTS];
   uint64_t had[CT_DETAIL_TEXTS], addresses[CT_DETAIL_TEXTS];
   uint32_t arguments[CT_DETAIL_TEXTS], count = 0;
+  uint32_t far = 0; /* strings whose text may be elsewhere: it comes before blocks, and needs a place of its own */
   texts->counts = 0;
   for (uint32_t turn = 0; turn < 2 * REGISTERS && count < CT_DETAIL_TEXTS && !agent_is_silent(); turn++) {
     uint32_t i = turn % REGISTERS; /* texts first */
     uint32_t now = turn < REGISTERS ? (wanted | strings) & ~blocks : blocks;
-    if ((now >> i & 1) == 0 || record->registers[i] < LOWEST) {
+    if ((now >> i & 1) == 0 || record->registers[i] < LOWEST || (turn >= REGISTERS && count + far >= CT_DETAIL_TEXTS)) {
       continue;
     }
+    far += turn < REGISTERS && (strings >> i & 1) != 0;
     addresses[count] = record->registers[i];
     wants[count] = (struct want){record->registers[i], CT_DETAIL_TEXT_BYTES, i,
                                  (blocks >> i & 1) != 0    ? CT_DETAIL_TEXT_BYTES

@@ -608,7 +608,9 @@ install(struct build *build, struct ct_diag *diag)
       sizeof(struct ct_region_head) + hooks * CELL_MAX + plan->springboard_count * EVICTED_MAX + tail + CT_PAGE_BYTES;
   for (size_t i = 0; i < plan->count; i++) {
     enum ct_requested_mode requested = ct_filter_result_mode(build->filter_result, i);
-    size += requested == CT_REQUESTED_VALUES   ? ct_trampoline_values_bytes(values_form(build->filter_result->more[i]))
+    uint64_t more =
+        build->filter_result != NULL && build->filter_result->more != NULL ? build->filter_result->more[i] : 0;
+    size += requested == CT_REQUESTED_VALUES   ? ct_trampoline_values_bytes(values_form(more))
             : requested == CT_REQUESTED_DETAIL ? DETAIL_MAX
                                                : 0;
   }

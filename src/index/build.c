@@ -512,7 +512,9 @@ finish_thread(struct job *job, struct ct_index_thread *thread)
     thread->kept_spans = thread->spans;
     thread->end_state.size = 0;
   }
-  qsort(part->crossings, thread->kept_crossings, sizeof(*part->crossings), compare_crossings);
+  if (thread->kept_crossings != 0) {
+    qsort(part->crossings, thread->kept_crossings, sizeof(*part->crossings), compare_crossings);
+  }
   if (part->crossing_count > thread->kept_crossings) {
     qsort(part->crossings + thread->kept_crossings, part->crossing_count - thread->kept_crossings,
           sizeof(*part->crossings), compare_crossings);

@@ -319,10 +319,10 @@ make_rows(struct values_cursor *c, const struct ct_sql_source *source)
   }
   if (is_wanted(c, ARGUMENT) || is_wanted(c, RESULT) || is_wanted(c, FILLED)) {
     const struct ct_prototype *prototype = ct_view_prototype(&c->prototypes, call->fn);
-    if (registers->integers_known != 0) {
+    if (ct_registers_have_arguments(registers)) {
       add_arguments(c, prototype, &context);
     }
-    if (registers->results_known != 0) {
+    if (ct_registers_have_result(registers)) {
       add_result(c, prototype, &context);
     }
   }

@@ -14,7 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HAS_RESULT = 1 };
+enum { RESULTS_MAX = 8 }; /* a handler inside a handler inside ... */
+
+/* What is known of a return that has not come yet. */
+struct coming {
+  uint64_t context;
+  uint32_t depth;
+  struct ct_registers registers;
+};
 
 struct ct_call_values_reader {
   struct ct_cursor *cursor;
@@ -23,6 +30,8 @@ struct ct_call_values_reader {
   size_t count, at;
   uint64_t ordinal, before; /* of the next call; CT_ORDINAL_BEFORE and the block */
   struct ct_span_stacks stacks;
+  struct coming coming[RESULTS_MAX];
+  size_t coming_count;
   struct ct_call_values found;
   uint8_t stack[CT_DETAIL_STACK_BYTES]; /* of the call found */
 };
@@ -96,6 +105,54 @@ add_detail(struct ct_call_values_reader *reader, const struct ct_event *event)
   }
 }
 
+static bool
+is_result(uint32_t which)
+{
+  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
+}
+
+/* What is known of the return of the frame at this depth; NULL: nothing. */
+static struct coming *
+coming_at(struct ct_call_values_reader *reader, uint32_t depth)
+{
+  uint64_t context = reader->stacks.current->context;
+  for (size_t i = 0; i < reader->coming_count; i++) {
+    if (reader->coming[i].context == context && reader->coming[i].depth == depth) {
+      return &reader->coming[i];
+    }
+  }
+  return NULL;
+}
+
+/* Results of frames of the current stack from this depth on are no longer waited for. */
+static void
+forget_coming(struct ct_call_values_reader *reader, uint32_t depth)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < reader->coming_count; i++) {
+    const struct coming *one = &reader->coming[i];
+    if (one->context != reader->stacks.current->context || one->depth < depth) {
+      reader->coming[kept++] = *one;
+    }
+  }
+  reader->coming_count = kept;
+}
+
+static void
+add_result(struct ct_call_values_reader *reader, const struct ct_event *event)
+{
+  struct coming *coming = coming_at(reader, event->depth);
+  if (coming == NULL) {
+    if (reader->coming_count == RESULTS_MAX) {
+      memmove(reader->coming, reader->coming + 1, (RESULTS_MAX - 1) * sizeof(*reader->coming));
+      reader->coming_count--;
+    }
+    coming = &reader->coming[reader->coming_count++];
+    *coming = (struct coming){.context = reader->stacks.current->context, .depth = event->depth};
+  }
+  ct_registers_add_value(&coming->registers, event);
+}
+
 /* A call, with the arguments that stand behind it. */
 static int
 enter(struct ct_call_values_reader *reader, const struct ct_event *event)
@@ -106,6 +163,7 @@ enter(struct ct_call_values_reader *reader, const struct ct_event *event)
   bool is_before = false;
   found->ordinal = reader->before != 0 ? reader->before | event->depth : reader->ordinal++;
   if (event->kind != CT_EV_POINT) {
+    forget_coming(reader, event->depth);
     close_to(stack, event->depth);
     struct ct_span_frame *frame = ct_span_stack_push(stack);
     if (frame == NULL) {
@@ -115,7 +173,7 @@ enter(struct ct_call_values_reader *reader, const struct ct_event *event)
     add_detail(reader, event);
   }
   reader->at++;
-  while ((value = peek(reader)) != NULL && value->kind == CT_EV_VALUE && value->reason != CT_VALUE_RESULT &&
+  while ((value = peek(reader)) != NULL && value->kind == CT_EV_VALUE && !is_result(value->reason) &&
          value->depth == found->depth) {
     is_before |= value->reason == CT_VALUE_BEFORE;
     if (found->raw == NULL) {
@@ -124,7 +182,8 @@ enter(struct ct_call_values_reader *reader, const struct ct_event *event)
     reader->at++;
   }
   if (is_before) { /* a trace of the last stretch may begin between two arguments */
-    found->registers.integers_known = 0;
+    found->registers.integers_known = found->registers.vectors_known = 0;
+    found->registers.words_known = 0;
   }
   return 0;
 }
@@ -141,27 +200,23 @@ end(struct ct_call_values_reader *reader, const struct ct_event *event)
   if (event->kind == CT_EV_RETURN) {
     found->is_return = true;
     add_detail(reader, event);
-    if (frame != NULL && (frame->flags & HAS_RESULT) != 0 && found->raw == NULL) {
-      found->registers.results[0] = frame->child_ticks;
-      found->registers.results_known |= 1;
+    const struct coming *coming = coming_at(reader, event->depth);
+    if (coming != NULL && found->raw == NULL) {
+      found->registers = coming->registers;
     }
   }
+  forget_coming(reader, event->depth);
   close_to(stack, event->depth);
   reader->at++;
 }
 
-/* A value that does not stand behind its call: a result, or, where something was lost, an argument. */
+/* A value that does not stand behind its call: of a result, or, where something was lost, of an argument. */
 static void
 add_value(struct ct_call_values_reader *reader, const struct ct_event *event)
 {
-  struct ct_span_frame *frame = frame_at(reader->stacks.current, event->depth);
-  if (event->reason == CT_VALUE_RESULT && frame != NULL) {
-    frame->child_ticks = event->value;
-    frame->flags |= HAS_RESULT;
-  } else if (event->reason == CT_VALUE_RESULT) {
-    reader->found.is_return = true;
-    reader->found.registers.results[0] = event->value;
-    reader->found.registers.results_known = 1;
+  const struct ct_span_frame *frame = frame_at(reader->stacks.current, event->depth);
+  if (is_result(event->reason)) {
+    add_result(reader, event);
   } else if (event->reason != CT_VALUE_BEFORE) {
     reader->found.ordinal = frame != NULL ? frame->ordinal : CT_NO_ORDINAL;
     ct_registers_add_value(&reader->found.registers, event);
@@ -187,8 +242,13 @@ take(struct ct_call_values_reader *reader, const struct ct_event *event)
   case CT_EV_SWITCH:
     reader->at++;
     return ct_span_stacks_switch(&reader->stacks, event->value, event->tsc);
+  case CT_EV_LOST:
+    reader->at++;
+    reader->coming_count = 0;
+    return 0;
   case CT_EV_EXEC:
     reader->at++;
+    reader->coming_count = 0;
     ct_span_stacks_clear(&reader->stacks);
     return 0;
   default:
@@ -212,7 +272,8 @@ ct_call_values_next(struct ct_call_values_reader *reader, const struct ct_call_v
     if (code != 0) {
       return code;
     }
-    if (found->raw != NULL || found->registers.integers_known != 0 || found->registers.results_known != 0) {
+    if (found->raw != NULL || ct_registers_have_arguments(&found->registers) ||
+        ct_registers_have_result(&found->registers)) {
       *out = found;
       return 0;
     }
