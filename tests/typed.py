@@ -279,6 +279,29 @@ def members(scene):
                      r"b=3\}, nowhere=0x10\)", replayed), replayed)
 
 
+STRINGS_AND_STRUCTURES = r"""
+#include <string>
+struct A { int x, y; };
+struct B { double d; };
+__attribute__((noinline)) int one(const std::string &s, A *a, B *b) { asm volatile("" ::"r"(a), "r"(b) : "memory"); return s.size(); }
+__attribute__((noinline)) int two(A *a, const std::string &s, const std::string &t) { asm volatile("" ::"r"(a) : "memory"); return s.size() + t.size(); }
+int main() { A a{1, 2}; B b{3}; std::string s(40, 'q'), t(50, 'z'); return one(s, &a, &b) + two(&a, s, t) != 130; }
+"""
+
+
+@case
+def texts_before_members(scene):
+    """What --members reads takes no string its text: three things of a call are read, and strings come first."""
+    scene.write("both.cpp", STRINGS_AND_STRUCTURES)
+    scene.run("g++", "-g", "-O1", "-w", "-o", scene.path("both"), scene.path("both.cpp"))
+    for more in ([], ["--members"]):
+        shutil.rmtree(scene.trace, ignore_errors=True)
+        scene.run(scene.contrail, "record", "-q", "-o", scene.trace, *more, "--detail", "one(*", "--detail", "two(*", "--trace", "one(*",
+                  "--trace", "two(*", "--", scene.path("both"))
+        replayed = scene.run(scene.contrail, "replay", scene.trace)
+        expect(re.search(r'one\(s=0x\w+ "q{40}"', replayed) and re.search(r's=0x\w+ "q{40}", t=', replayed), f"{more}: {replayed}")
+
+
 @case
 def texts(scene):
     """What arguments point to; nothing where it cannot be read, or where a filter may forbid to."""
