@@ -101,7 +101,8 @@ int main(void) { pthread_t t, f; pthread_create(&f, 0, first, 0); pthread_join(f
     rows, info, manifest = scene.rows(), scene.info(), scene.manifest()
     expect("early" not in rows and rows["tick"]["calls"] > 0 and rows["step"]["calls"] > 10000, f"{rows.keys()}")
     events = sum(thread["events"] + thread["not_kept"] for thread in manifest["threads"])
-    ticks = [thread for thread in manifest["threads"] if thread["events"] + thread["not_kept"] < 6000000][-1]
+    # In the order in which the recorder saw them, which need not be that in which they began.
+    ticks = next(thread for thread in manifest["threads"] if thread["events"] + thread["not_kept"] not in (2000, 6000000))
     expect(info["dropped"] or events == 6002000 + ticks["events"] + ticks["not_kept"], f"{events} events")
     expect(sum(thread["not_kept"] for thread in manifest["threads"]) == manifest["kept"]["not_kept"], "the sums are wrong")
 
@@ -159,7 +160,8 @@ def while_it_runs(scene):
     process = scene.start_bounded("1M", "--args", "--trace", "step", "--", program, "100000000")
     last_step = 0
     for _ in range(3):
-        expect(scene.bytes() <= 1 << 20, f"{scene.bytes()} bytes")
+        sizes = [scene.bytes() for _ in range(3)]  # a piece may come and another go while they are added up
+        expect(min(sizes) <= 1 << 20, f"{sizes} bytes")
         steps = scene.steps()
         expect(consecutive(steps) and steps and steps[0] > last_step, "not the calls that are there")
         expect(scene.not_kept(scene.trace) > 0, "it is not said that others have gone")
