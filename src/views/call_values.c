@@ -105,12 +105,6 @@ add_detail(struct ct_call_values_reader *reader, const struct ct_event *event)
   }
 }
 
-static bool
-is_result(uint32_t which)
-{
-  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
-}
-
 /* What is known of the return of the frame at this depth; NULL: nothing. */
 static struct coming *
 coming_at(struct ct_call_values_reader *reader, uint32_t depth)
@@ -173,7 +167,7 @@ enter(struct ct_call_values_reader *reader, const struct ct_event *event)
     add_detail(reader, event);
   }
   reader->at++;
-  while ((value = peek(reader)) != NULL && value->kind == CT_EV_VALUE && !is_result(value->reason) &&
+  while ((value = peek(reader)) != NULL && value->kind == CT_EV_VALUE && !ct_value_is_result(value->reason) &&
          value->depth == found->depth) {
     is_before |= value->reason == CT_VALUE_BEFORE;
     if (found->raw == NULL) {
@@ -215,7 +209,7 @@ static void
 add_value(struct ct_call_values_reader *reader, const struct ct_event *event)
 {
   const struct ct_span_frame *frame = frame_at(reader->stacks.current, event->depth);
-  if (is_result(event->reason)) {
+  if (ct_value_is_result(event->reason)) {
     add_result(reader, event);
   } else if (event->reason != CT_VALUE_BEFORE) {
     reader->found.ordinal = frame != NULL ? frame->ordinal : CT_NO_ORDINAL;

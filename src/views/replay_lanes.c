@@ -190,12 +190,6 @@ take_ordinal(struct lane *lane, const struct ct_event *event)
   return lane->before != 0 ? lane->before | event->depth : lane->next_ordinal++;
 }
 
-static bool
-is_result(uint32_t which)
-{
-  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
-}
-
 void
 replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
 {
@@ -215,7 +209,7 @@ replay_take(struct replay *r, struct lane *lane, struct ct_event *event)
   bool opens = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL;
   while (lane->count != 0 && lane->events[lane->pos].kind == CT_EV_VALUE) {
     const struct ct_event *value = &lane->events[lane->pos];
-    if (is_result(value->reason)) {
+    if (ct_value_is_result(value->reason)) {
       keep_result(lane, value);
     } else if (value->reason != CT_VALUE_BEFORE && opens && value->depth == event->depth) {
       ct_registers_add_value(known_registers(lane), value);

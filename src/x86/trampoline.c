@@ -204,26 +204,31 @@ emit_detail_link(struct ct_code *out, struct detail *detail)
   detail->done = ct_code_pc(out);
 }
 
+void
+ct_trampoline_emit_stack_left(struct ct_code *out, struct ct_code_label *none)
+{
+  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
+  ct_emit_mov_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
+  ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
+  ct_emit_jcc_label(out, CT_JNE, none);
+  ct_emit_cmp_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
+  ct_emit_jcc_label(out, CT_JNE, none);
+  ct_emit_mov(out, CT_RDX, CT_RSP);
+  ct_emit_sub(out, CT_RDX, CT_R11);
+  ct_emit_sub(out, CT_RAX, CT_RDX);
+  ct_emit_jcc_label(out, CT_JBE, none); /* rsp is not below the end; nor above the begin, or it would be far above */
+}
+
 /*
  * The stack from rsp up to the end of the thread's range, and not more than `bytes`, with their number before them at
- * disp(%r10). A signal handler on another stack may leave that one's range in the page, at any moment since the first
- * check: so both words are read, and read again, and rsp must lie in them. Else there are none.
+ * disp(%r10).
  */
 static void
 emit_stack_bytes(struct ct_code *out, uint32_t bytes, int32_t disp)
 {
   struct ct_code_label none = {0}, next = {0};
   ct_emit_and_store_imm(out, ct_mem(CT_R10, disp), 0);
-  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
-  ct_emit_mov_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
-  ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
-  ct_emit_jcc_label(out, CT_JNE, &none);
-  ct_emit_cmp_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
-  ct_emit_jcc_label(out, CT_JNE, &none);
-  ct_emit_mov(out, CT_RDX, CT_RSP);
-  ct_emit_sub(out, CT_RDX, CT_R11);
-  ct_emit_sub(out, CT_RAX, CT_RDX);
-  ct_emit_jcc_label(out, CT_JBE, &none); /* rsp is not below the end; nor above the begin, or it would be far above */
+  ct_trampoline_emit_stack_left(out, &none);
   ct_emit_mov32_imm(out, CT_RDX, bytes);
   ct_emit_cmp(out, CT_RAX, CT_RDX);
   ct_emit_cmovb(out, CT_RDX, CT_RAX);

@@ -15,6 +15,13 @@ struct ct_trampoline_layout {
 /* From emitting one. values: CT_HOOK_VALUES_*. */
 void ct_trampoline_layout(uint8_t values, struct ct_detail_form detail, struct ct_trampoline_layout *layout);
 
+/*
+ * rax: how many bytes there are from rsp to the end of the thread's stack; to `none` where that is not known. A signal
+ * handler on another stack may leave that one's range in the page, at any moment since the first check: so both words
+ * are read, and read again, and rsp must lie in them. Changes rax, rdx and r11.
+ */
+void ct_trampoline_emit_stack_left(struct ct_code *out, struct ct_code_label *none);
+
 /* trampoline_values.c. How many events they are, at most. */
 unsigned ct_trampoline_enter_values(struct ct_values_form form);
 unsigned ct_trampoline_return_values(struct ct_values_form form);

@@ -75,25 +75,13 @@ put_vector(struct ct_code *out, int32_t at, unsigned number, uint32_t word)
   put_word(out, at, word);
 }
 
-/*
- * The words of the stack above the return-address slot, if the thread's stack has as many. Its range is read as
- * emit_stack_bytes does: a handler may leave that of another stack in the page at any moment.
- */
+/* The words of the stack above the return-address slot, if the thread's stack has as many. */
 static void
 put_stack(struct ct_code *out, uint32_t words)
 {
   struct ct_code_label none = {0}, full = {0};
   int32_t end = 32 - __builtin_clz(words), at = 0;
-  ct_emit_mov_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
-  ct_emit_mov_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
-  ct_emit_cmp_load(out, CT_R11, ct_mem_gs(CT_GS_STACK_LO));
-  ct_emit_jcc_label(out, CT_JNE, &none);
-  ct_emit_cmp_load(out, CT_RAX, ct_mem_gs(CT_GS_STACK_LEN));
-  ct_emit_jcc_label(out, CT_JNE, &none);
-  ct_emit_mov(out, CT_RDX, CT_RSP);
-  ct_emit_sub(out, CT_RDX, CT_R11);
-  ct_emit_sub(out, CT_RAX, CT_RDX);
-  ct_emit_jcc_label(out, CT_JBE, &none);
+  ct_trampoline_emit_stack_left(out, &none);
   ct_emit_cmp_imm(out, CT_RAX, SLOT_BYTES + end * 8);
   ct_emit_jcc_label(out, CT_JB, &none);
   take_entries(out, bits_in(words), &full);
