@@ -309,8 +309,7 @@ value(struct drain_thread *thread, uint64_t number, uint32_t fn, uint32_t ra_slo
   }
   thread->hook_events[CT_HOOK_EVENT_VALUE]++;
   uint32_t which = (fn & 0xf) == CT_OTHER_VALUE ? fn >> 4 : (fn & 0xf) - CT_OTHER_ARG_1 + CT_VALUE_ARG_1;
-  bool is_result = which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
-  if (is_result) {
+  if (ct_value_is_result(which)) {
     leave_inside(thread, encoder->last_tsc, ra_slot);
   }
   const struct ct_frame *top = ct_encoder_top(encoder);

@@ -34,12 +34,6 @@ const char *ct_view_prototypes_symbol(struct ct_view_prototypes *prototypes, uin
 void ct_registers_add(struct ct_registers *registers, const struct ct_detail *detail, uint8_t *stack, size_t size);
 /* Of the program's memory at the time of the call: a text, or the piece of the stack. Gives how many bytes, 0: none. */
 size_t ct_registers_memory(const struct ct_registers *registers, uint64_t address, void *out, size_t bytes);
-/* A value of a return, which its event follows: rax, rdx, xmm0, xmm1, errno. */
-static inline bool
-ct_value_is_result(uint32_t which)
-{
-  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
-}
 /* What an event of kind VALUE says. */
 void ct_registers_add_value(struct ct_registers *registers, const struct ct_event *value);
 const char *ct_value_name(uint32_t which); /* enum ct_value: "argument 1", "xmm0" */
