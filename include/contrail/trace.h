@@ -254,12 +254,6 @@ enum ct_value {
   CT_VALUE_STACK = 32, /* 32 to 63: words of the stack above the return address */
   CT_VALUE_COUNT = 64,
 };
-/* A value of a return, which its event follows: rax, rdx, xmm0, xmm1, errno. */
-static inline bool
-ct_value_is_result(uint32_t which)
-{
-  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
-}
 
 struct ct_event {
   uint64_t tsc;

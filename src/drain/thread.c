@@ -35,6 +35,8 @@
  */
 #include "drain/thread.h"
 
+#include "trace/batch.h"
+
 #include <contrail/trace.h> /* enum ct_unwound_reason, enum ct_away */
 
 #include <string.h>

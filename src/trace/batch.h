@@ -169,4 +169,11 @@ uint32_t ct_cursor_depth(const struct ct_cursor *cursor);
 /* Bytes of the thread's file consumed so far, for a progress line. */
 uint64_t ct_cursor_offset(const struct ct_cursor *cursor);
 
+/* A value of a return, which its event follows: rax, rdx, xmm0, xmm1, errno. */
+static inline bool
+ct_value_is_result(uint32_t which)
+{
+  return which == CT_VALUE_RESULT || (which >= CT_VALUE_RESULT_2 && which <= CT_VALUE_ERROR);
+}
+
 #endif
