@@ -138,9 +138,9 @@ def cost(scene):
     # Each kind of event at the price that was measured when its recording began; those that are not in the trace took their
     # time as well. What a record of detail costs nobody has measured.
     calls = 20000000
-    whole = {"enter_before": calls, "enter_after": calls, "return_before": calls, "return_after": calls, "value": 3 * calls}
+    whole = {"enter_before": calls, "enter_after": calls, "return_before": calls, "return_after": calls, "value": 2 * calls}
     for name, options, prices in (
-            ("full", (), whole),  # with its arguments and result, since the pattern is exact
+            ("full", (), whole),  # with its one argument and its result, since the pattern is exact
             ("shallow", ("--trace", "main", "--max-depth", "1"), whole),
             ("light", ("--mode", "light", "--sample", "64"), {"sampled": calls / 64, "passed_over": calls * 63 / 64})):
         scene.run("record", "-o", name, "--trace", "step", *options, "--", "./calls", str(calls))
