@@ -13,21 +13,18 @@
 
 #include "agent/image.h"
 #include "hook/signals.h"
+#include "process/shared_memory.h"
 #include "ring/stacks.h"
 #include "x86/trampoline.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -191,66 +188,6 @@ align_segments(struct ct_injected *image, uint64_t address)
   image->ring->segments_offset = image->parts.segments_offset;
 }
 
-#define RING_FILE "/memfd:" CT_RING_NAME " (deleted)"
-
-/* A fresh memfd of our name: in no folder, without a byte. */
-static bool
-is_fresh_memfd(int fd, const char *path)
-{
-  struct stat file;
-  struct statfs system;
-  char name[sizeof(RING_FILE)];
-  return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_nlink == 0 && file.st_size == 0 &&
-         fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC &&
-         readlink(path, name, sizeof(name)) == (ssize_t)sizeof(name) - 1 &&
-         memcmp(name, RING_FILE, sizeof(name) - 1) == 0;
-}
-
-/*
- * Opens what the target has as fd. It is the memfd that was just made there, or what somebody who shares the target's
- * descriptors has put in its place, and which we might have the right to write to and he not: so it is looked at
- * (O_PATH: nothing is opened by that) before it is opened, and what is opened is what was looked at. A file of a tmpfs
- * that somebody has unlinked has the seal against seals, a memfd has none yet. -1: errno, 0 when it is another file.
- */
-static int
-take_memfd(const struct ct_process *process, int fd)
-{
-  char rest[32], path[64];
-  snprintf(rest, sizeof(rest), "fd/%d", fd);
-  ct_process_path(process->pid, rest, path, sizeof(path));
-  int seen = open(path, O_PATH | O_CLOEXEC);
-  if (seen < 0) {
-    return -1;
-  }
-  snprintf(path, sizeof(path), "/proc/self/fd/%d", seen);
-  bool is_it = is_fresh_memfd(seen, path);
-  int ours = is_it ? open(path, O_RDWR | O_CLOEXEC) : -1;
-  int err = is_it ? errno : 0;
-  close(seen);
-  if (ours >= 0 && fcntl(ours, F_GET_SEALS) != 0) {
-    close(ours);
-    ours = -1;
-    err = 0;
-  }
-  errno = err;
-  return ours;
-}
-
-/* Its size is fixed before it is mapped: in a page that a shorter file no longer has we would end by SIGBUS. */
-static void *
-map_sealed(int fd, uint64_t bytes)
-{
-  if (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return MAP_FAILED;
-  }
-  struct stat file;
-  if (fstat(fd, &file) != 0 || (uint64_t)file.st_size != bytes) {
-    errno = EBUSY; /* somebody else has been at it in between */
-    return MAP_FAILED;
-  }
-  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-}
-
 /* Maps the memfd that the target has as fd, here. */
 static int
 map_ring_here(const struct ct_remote *remote, int fd, const struct ct_injected_options *options,
@@ -261,15 +198,10 @@ map_ring_here(const struct ct_remote *remote, int fd, const struct ct_injected_o
   struct ct_ring_header ring_layout;
   memset(&ring_layout, 0, sizeof(ring_layout));
   lay_out_ring(&ring_layout, segments, options, remote->process->own_pid);
-  int ours = take_memfd(remote->process, fd);
-  void *mapping = ours >= 0 ? map_sealed(ours, ring_layout.total_bytes) : MAP_FAILED;
-  int err = errno;
-  if (ours >= 0) {
-    close(ours);
-  }
-  if (mapping == MAP_FAILED) {
-    return ct_fail(diag, err != 0 ? ct_err_from_errno(err) : CT_EACCES, "cannot map the ring: %s",
-                   err != 0 ? strerror(err) : "somebody has put another file in its place");
+  void *mapping = NULL;
+  int code = ct_process_map_memfd(remote->process, fd, ring_layout.total_bytes, &mapping, diag);
+  if (code != 0) {
+    return code;
   }
   image->ring = mapping;
   image->ring_bytes = ring_layout.total_bytes;

@@ -76,7 +76,7 @@ struct ct_mem {
   int32_t disp;        /* of the others */
   uint8_t base, index; /* enum ct_reg */
   uint8_t scale;       /* log2 of what the index is multiplied by */
-  enum { CT_MEM_BASE, CT_MEM_GS, CT_MEM_RIP, CT_MEM_FS } kind : 8;
+  enum { CT_MEM_BASE, CT_MEM_GS, CT_MEM_RIP, CT_MEM_FS, CT_MEM_ABSOLUTE } kind : 8;
   bool wide; /* four bytes of displacement, whatever it is */
 };
 
@@ -114,6 +114,22 @@ CT_INLINE struct ct_mem
 ct_mem_fs(enum ct_reg base)
 {
   return (struct ct_mem){.kind = CT_MEM_FS, .base = base, .index = CT_NO_REG};
+}
+
+/* The memory at that address below 2 GiB, from wherever the code runs. */
+CT_INLINE struct ct_mem
+ct_mem_absolute(uint32_t address)
+{
+  return (struct ct_mem){
+      .kind = CT_MEM_ABSOLUTE, .base = CT_NO_REG, .index = CT_NO_REG, .disp = (int32_t)address};
+}
+
+/* address(, index, 1 << scale), as long as index is not rsp */
+CT_INLINE struct ct_mem
+ct_mem_table(uint32_t address, enum ct_reg index, uint8_t scale)
+{
+  return (struct ct_mem){
+      .kind = CT_MEM_ABSOLUTE, .base = CT_NO_REG, .index = (uint8_t)index, .scale = scale, .disp = (int32_t)address};
 }
 
 /* The memory at that address, relative to rip. */
@@ -243,9 +259,9 @@ ct_emit_rm(struct ct_code *code, bool wide, unsigned opcode, unsigned reg, struc
     ct_form_add(&form, 0x64);
   }
   ct_form_begin(&form, wide, opcode, reg, index, base);
-  if (mem.kind == CT_MEM_GS) {
+  if (mem.kind == CT_MEM_GS || mem.kind == CT_MEM_ABSOLUTE) {
     ct_form_add(&form, mode | 4);
-    ct_form_add(&form, 0x25); /* neither base nor index */
+    ct_form_add(&form, (unsigned)mem.scale << 6 | (index & 7) << 3 | 5); /* no base */
   } else if (mem.kind == CT_MEM_RIP) {
     ct_form_add(&form, mode | 5);
     int64_t distance = (int64_t)(mem.target - (ct_code_pc(code) + form.count + 4 + imm_bytes));
@@ -306,6 +322,37 @@ CT_INLINE void
 ct_emit_mov_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
 {
   ct_emit_rm(code, true, 0x89, from, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov32_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  ct_emit_rm(code, false, 0x89, from, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov32_store_imm(struct ct_code *code, struct ct_mem to, uint32_t value)
+{
+  ct_emit_rm(code, false, 0xc7, 0, to, value, 4);
+}
+
+/* The rest of the register becomes 0. */
+CT_INLINE void
+ct_emit_movzx8_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
+{
+  ct_emit_rm(code, false, 0x0fb6, to, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_movzx16_load(struct ct_code *code, enum ct_reg to, struct ct_mem from)
+{
+  ct_emit_rm(code, false, 0x0fb7, to, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_movzx16(struct ct_code *code, enum ct_reg to, enum ct_reg from)
+{
+  ct_emit_rr(code, false, 0x0fb7, to, from, 0, 0);
 }
 
 /* The upper half becomes 0. */
@@ -508,6 +555,32 @@ ct_emit_syscall(struct ct_code *code)
   ct_emit_bytes(code, (const uint8_t[]){0x0f, 0x05}, 2);
 }
 
+/* The low flags to ah and from there; OF to al, as 0 or 1. */
+static inline void
+ct_emit_lahf(struct ct_code *code)
+{
+  ct_emit_u8(code, 0x9f);
+}
+
+static inline void
+ct_emit_sahf(struct ct_code *code)
+{
+  ct_emit_u8(code, 0x9e);
+}
+
+static inline void
+ct_emit_seto_al(struct ct_code *code)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x0f, 0x90, 0xc0}, 3);
+}
+
+/* OF as ct_emit_seto_al has left it in al; the other flags become something. */
+static inline void
+ct_emit_set_of_from_al(struct ct_code *code)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0x04, 0x7f}, 2); /* add $0x7f, %al */
+}
+
 static inline void
 ct_emit_popfq(struct ct_code *code)
 {
@@ -566,6 +639,13 @@ static inline void
 ct_emit_jmp_reg(struct ct_code *code, enum ct_reg to)
 {
   ct_emit_rr(code, false, 0xff, 4, to, 0, 0);
+}
+
+/* If rcx is 0, over the next bytes. */
+static inline void
+ct_emit_jrcxz_over(struct ct_code *code, int8_t bytes)
+{
+  ct_emit_bytes(code, (const uint8_t[]){0xe3, (uint8_t)bytes}, 2);
 }
 
 /* target: where it goes on when the transaction aborts */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The instruction tracer: a thread runs translated copies of the program's code, until it is let go or ends. The program
+ * cannot tell; the thread is under ptrace meanwhile, so no debugger can have it.
+ *
+ * A tracer is used by one thread at a time.
+ */
+#ifndef CONTRAIL_ITRACE_H
+#define CONTRAIL_ITRACE_H
+
+#include <contrail/error.h>
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ct_itrace;
+
+struct ct_itrace_options {
+  size_t struct_size;   /* sizeof(struct ct_itrace_options) */
+  pid_t pid, tid;       /* of a thread that runs; pid 0: argv */
+  char *const *argv;    /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
+  const sigset_t *mask; /* its signal mask; NULL: that of the caller */
+};
+
+struct ct_itrace_summary {
+  size_t struct_size;    /* sizeof(struct ct_itrace_summary) */
+  bool has_ended;        /* the thread, or the program */
+  int wait_status;       /* then: of a program that was started, as waitpid gives it */
+  uint64_t units;        /* blocks that were translated */
+  uint64_t instructions; /* in them */
+  uint64_t source_bytes, code_bytes;
+  uint64_t requests;     /* how often the thread waited for the tracer */
+  uint64_t steps;        /* instructions that were executed where they are, one by one */
+  uint64_t signals;      /* that came to a handler */
+  uint64_t flushes;      /* how often all translations were forgotten */
+};
+
+/* Begins. 0 or an error; *exec_errno (may be NULL): of a program that could not be started, else 0. */
+int ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **tracer, int *exec_errno,
+                    struct ct_diag *diag);
+/* The id of the process. */
+pid_t ct_itrace_pid(const struct ct_itrace *tracer);
+/* Readable when the thread has ended or cannot be traced any longer. The tracer's own. */
+int ct_itrace_fd(const struct ct_itrace *tracer);
+/* Lets the thread go, if it still runs, and frees the tracer. 0, or why it could not be traced to the end. */
+int ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struct ct_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

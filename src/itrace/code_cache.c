@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The code cache. Everything that is emitted is a piece: a unit, an entry of the table or a region's runtime. Pieces are
+ * appended to a region, so they are in the order of their addresses, and the recovery note of an address is found by two
+ * binary searches. Units are found by a hash of their pc.
+ *
+ * The thread waits for us whenever this changes what it runs (it is in the runtime of a region, which does not change, or
+ * ptrace has stopped it outside of the cache). So nothing here is atomic: waking it makes it see what was written.
+ *
+ * A region that is full: all units are forgotten, as they are when code has changed that units were made of. Nothing
+ * outside of the cache ever has an address of it (docs/architecture.md), so there is nothing to look for.
+ */
+#include "itrace/code_cache.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
+
+struct piece {
+  uint64_t pc; /* of a unit; 0: another piece */
+  uint64_t source_end;
+  uint32_t at; /* in the region */
+  uint32_t first_exit, exit_count;
+  uint32_t first_note, note_count;
+  uint8_t region;
+  bool has_entry;
+};
+
+struct numbered_exit {
+  struct ct_unit_exit exit;
+  uint32_t piece;
+};
+
+struct ct_code_cache {
+  struct ct_itrace_slots *slots;
+  uint64_t *table;
+  uint32_t shared;
+  struct ct_code_cache_region regions[CT_CACHE_REGIONS];
+  uint32_t region_count;
+  struct piece *pieces;
+  size_t piece_count, piece_capacity;
+  struct numbered_exit *exits; /* exit n is exits[n - 1] */
+  size_t exit_count, exit_capacity;
+  struct ct_recovery *notes;
+  size_t note_count, note_capacity;
+  uint32_t *buckets; /* of units by pc: piece + 1, 0: none */
+  size_t bucket_count, unit_count;
+  uint64_t *pages; /* which pages units were made of, a hash; 0: none */
+  size_t page_count, page_used;
+  struct ct_code_cache_stats stats;
+  struct ct_unit unit; /* the one that is being made */
+};
+
+/* ---- tables that grow ---- */
+
+static bool
+reserve(void **items, size_t *capacity, size_t count, size_t more, size_t size)
+{
+  if (count + more <= *capacity) {
+    return true;
+  }
+  size_t wanted = (count + more) * 2 < 1024 ? 1024 : (count + more) * 2;
+  void *grown = reallocarray(*items, wanted, size);
+  if (grown == NULL) {
+    return false;
+  }
+  *items = grown;
+  *capacity = wanted;
+  return true;
+}
+
+static size_t
+hash(uint64_t key, size_t count)
+{
+  return (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & (count - 1);
+}
+
+static uint32_t *
+bucket_of(const struct ct_code_cache *cache, uint64_t pc)
+{
+  size_t at = hash(pc, cache->bucket_count);
+  while (cache->buckets[at] != 0 && cache->pieces[cache->buckets[at] - 1].pc != pc) {
+    at = (at + 1) & (cache->bucket_count - 1);
+  }
+  return &cache->buckets[at];
+}
+
+static bool
+grow_buckets(struct ct_code_cache *cache)
+{
+  uint32_t *old = cache->buckets;
+  size_t count = cache->bucket_count;
+  uint32_t *fresh = calloc(count * 2, sizeof(*fresh));
+  if (fresh == NULL) {
+    return false;
+  }
+  cache->buckets = fresh;
+  cache->bucket_count = count * 2;
+  for (size_t i = 0; i < count; i++) {
+    if (old[i] != 0) {
+      *bucket_of(cache, cache->pieces[old[i] - 1].pc) = old[i];
+    }
+  }
+  free(old);
+  return true;
+}
+
+/* Pages by their number plus 1. */
+static uint64_t *
+page_slot(const struct ct_code_cache *cache, uint64_t page)
+{
+  size_t at = hash(page, cache->page_count);
+  while (cache->pages[at] != 0 && cache->pages[at] != page + 1) {
+    at = (at + 1) & (cache->page_count - 1);
+  }
+  return &cache->pages[at];
+}
+
+static bool
+note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
+{
+  for (uint64_t page = start >> 12; page <= (start + (bytes != 0 ? bytes - 1 : 0)) >> 12; page++) {
+    uint64_t *slot = page_slot(cache, page);
+    if (*slot != 0) {
+      continue;
+    }
+    *slot = page + 1;
+    if (++cache->page_used * 2 < cache->page_count) {
+      continue;
+    }
+    uint64_t *old = cache->pages;
+    size_t count = cache->page_count;
+    cache->pages = calloc(count * 2, sizeof(*cache->pages));
+    if (cache->pages == NULL) {
+      cache->pages = old;
+      return false;
+    }
+    cache->page_count = count * 2;
+    for (size_t i = 0; i < count; i++) {
+      if (old[i] != 0) {
+        *page_slot(cache, old[i] - 1) = old[i];
+      }
+    }
+    free(old);
+  }
+  return true;
+}
+
+/* ---- life ---- */
+
+struct ct_code_cache *
+ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared)
+{
+  struct ct_code_cache *cache = calloc(1, sizeof(*cache));
+  if (cache == NULL) {
+    return NULL;
+  }
+  cache->slots = slots;
+  cache->shared = shared;
+  cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
+  cache->bucket_count = cache->page_count = 4096;
+  cache->buckets = calloc(cache->bucket_count, sizeof(*cache->buckets));
+  cache->pages = calloc(cache->page_count, sizeof(*cache->pages));
+  if (cache->buckets == NULL || cache->pages == NULL) {
+    ct_code_cache_free(cache);
+    return NULL;
+  }
+  return cache;
+}
+
+void
+ct_code_cache_free(struct ct_code_cache *cache)
+{
+  if (cache == NULL) {
+    return;
+  }
+  for (uint32_t i = 0; i < cache->region_count; i++) {
+    free(cache->regions[i].pieces);
+  }
+  free(cache->pieces);
+  free(cache->exits);
+  free(cache->notes);
+  free(cache->buckets);
+  free(cache->pages);
+  free(cache);
+}
+
+static struct ct_code
+open_code(struct ct_code_cache_region *region)
+{
+  return (struct ct_code){.bytes = region->bytes + region->used,
+                          .capacity = region->size - region->used,
+                          .address = region->address + region->used};
+}
+
+/* Makes what was emitted a piece. NULL: out of memory. */
+static struct piece *
+add_piece(struct ct_code_cache *cache, struct ct_code_cache_region *region, const struct ct_code *code,
+          const struct ct_recovery *notes, uint32_t note_count)
+{
+  if (!reserve((void **)&cache->pieces, &cache->piece_capacity, cache->piece_count, 1, sizeof(*cache->pieces)) ||
+      !reserve((void **)&cache->notes, &cache->note_capacity, cache->note_count, note_count, sizeof(*cache->notes)) ||
+      !reserve((void **)&region->pieces, &region->piece_capacity, region->piece_count, 1, sizeof(*region->pieces))) {
+    return NULL;
+  }
+  struct piece *piece = &cache->pieces[cache->piece_count];
+  *piece = (struct piece){.at = (uint32_t)region->used,
+                          .first_note = (uint32_t)cache->note_count,
+                          .note_count = note_count,
+                          .region = (uint8_t)(region - cache->regions)};
+  memcpy(cache->notes + cache->note_count, notes, note_count * sizeof(*notes));
+  cache->note_count += note_count;
+  region->pieces[region->piece_count++] = (uint32_t)cache->piece_count++;
+  region->used = (region->used + code->length + 15) & ~(size_t)15;
+  cache->stats.code_bytes += code->length;
+  return piece;
+}
+
+static int
+emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
+{
+  struct ct_recovery notes[CT_RUNTIME_RECOVERY];
+  struct ct_code code = open_code(region);
+  uint32_t count = ct_translate_runtime(cache->shared, &code, notes, &region->miss, &region->leave);
+  if (code.overflow || add_piece(cache, region, &code, notes, count) == NULL) {
+    return CT_ENOMEM;
+  }
+  region->runtime_bytes = region->used;
+  return 0;
+}
+
+static void
+clear_table(struct ct_code_cache *cache)
+{
+  for (size_t i = 0; i < CT_ITRACE_TABLE_ENTRIES; i++) {
+    cache->table[i] = cache->regions[0].miss;
+  }
+}
+
+int
+ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t *bytes, size_t size)
+{
+  if (cache->region_count == CT_CACHE_REGIONS) {
+    return CT_ENOMEM;
+  }
+  struct ct_code_cache_region *region = &cache->regions[cache->region_count++];
+  *region = (struct ct_code_cache_region){.address = address, .bytes = bytes, .size = size};
+  int code = emit_runtime(cache, region);
+  if (code == 0 && cache->region_count == 1) {
+    clear_table(cache);
+  }
+  return code;
+}
+
+/* From anywhere in the region to the address, and back. */
+static bool
+is_near(const struct ct_code_cache_region *region, uint64_t pc)
+{
+  uint64_t end = region->address + region->size;
+  return (pc >= region->address ? pc - region->address : end - pc) < REACH;
+}
+
+static struct ct_code_cache_region *
+region_near(const struct ct_code_cache *cache, uint64_t pc)
+{
+  const struct ct_code_cache_region *found = NULL;
+  for (uint32_t i = 0; i < cache->region_count && found == NULL; i++) {
+    found = is_near(&cache->regions[i], pc) ? &cache->regions[i] : NULL;
+  }
+  return (struct ct_code_cache_region *)found;
+}
+
+bool
+ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t pc)
+{
+  return region_near(cache, pc) != NULL;
+}
+
+void
+ct_code_cache_flush(struct ct_code_cache *cache)
+{
+  cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = cache->page_used = 0;
+  memset(cache->buckets, 0, cache->bucket_count * sizeof(*cache->buckets));
+  memset(cache->pages, 0, cache->page_count * sizeof(*cache->pages));
+  for (uint32_t i = 0; i < cache->region_count; i++) {
+    struct ct_code_cache_region *region = &cache->regions[i];
+    region->used = region->piece_count = 0;
+    emit_runtime(cache, region); /* the same bytes: the thread may be in there */
+  }
+  clear_table(cache);
+  cache->stats.flushes++;
+}
+
+/* ---- units ---- */
+
+static uint64_t
+address_of(const struct ct_code_cache *cache, const struct piece *piece)
+{
+  return cache->regions[piece->region].address + piece->at;
+}
+
+/* The unit's piece, as an index; SIZE_MAX: out of memory. */
+static size_t
+make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  uint8_t bytes[CT_UNIT_SOURCE_MAX + 32];
+  struct ct_unit *unit = &cache->unit;
+  bool may_change = false;
+  size_t size = read(context, pc, bytes, CT_UNIT_SOURCE_MAX, &may_change);
+  for (int tries = 0; tries < 2; tries++) {
+    struct ct_code_cache_region *region = region_near(cache, pc);
+    region = region == NULL ? &cache->regions[0] : region;
+    struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
+    struct ct_code code = open_code(region);
+    ct_translate_unit(&place, pc, bytes, size, may_change, (uint32_t)cache->exit_count + 1, &code, unit);
+    if (code.overflow) {
+      ct_code_cache_flush(cache);
+      continue;
+    }
+    if (!reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, unit->exit_count,
+                 sizeof(*cache->exits)) ||
+        (cache->unit_count * 2 >= cache->bucket_count && !grow_buckets(cache)) ||
+        !note_pages(cache, pc, unit->source_bytes)) {
+      return SIZE_MAX;
+    }
+    struct piece *piece = add_piece(cache, region, &code, unit->recovery, unit->recovery_count);
+    if (piece == NULL) {
+      return SIZE_MAX;
+    }
+    size_t index = (size_t)(piece - cache->pieces);
+    piece->pc = pc;
+    piece->source_end = pc + unit->source_bytes;
+    piece->first_exit = (uint32_t)cache->exit_count + 1;
+    piece->exit_count = unit->exit_count;
+    for (uint32_t i = 0; i < unit->exit_count; i++) {
+      cache->exits[cache->exit_count++] = (struct numbered_exit){unit->exits[i], (uint32_t)index};
+    }
+    *bucket_of(cache, pc) = (uint32_t)index + 1;
+    cache->unit_count++;
+    cache->stats.units++;
+    cache->stats.insns += unit->insns;
+    cache->stats.source_bytes += unit->source_bytes;
+    return index;
+  }
+  return SIZE_MAX;
+}
+
+static size_t
+find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  uint32_t found = *bucket_of(cache, pc);
+  return found != 0 ? found - 1 : make_unit(cache, pc, read, context);
+}
+
+uint64_t
+ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  size_t index = find_or_make(cache, pc, read, context);
+  return index == SIZE_MAX ? 0 : address_of(cache, &cache->pieces[index]);
+}
+
+uint64_t
+ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
+{
+  size_t index = find_or_make(cache, pc, read, context);
+  if (index == SIZE_MAX) {
+    return 0;
+  }
+  uint64_t address = address_of(cache, &cache->pieces[index]);
+  if (!cache->pieces[index].has_entry) {
+    struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
+    struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
+    struct ct_recovery notes[CT_ENTRY_RECOVERY];
+    struct ct_code code = open_code(region);
+    uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
+    uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
+    if (!code.overflow && add_piece(cache, region, &code, notes, count) != NULL) {
+      *slot = entry;
+      cache->pieces[index].has_entry = true;
+    } /* else each such branch asks, until the region is full and all is forgotten */
+  }
+  return address;
+}
+
+const struct ct_unit_exit *
+ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number)
+{
+  return number == 0 || number > cache->exit_count ? NULL : &cache->exits[number - 1].exit;
+}
+
+uint64_t
+ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
+{
+  const struct numbered_exit *from = &cache->exits[number - 1];
+  return address_of(cache, &cache->pieces[from->piece]) + from->exit.resume_at;
+}
+
+void
+ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit)
+{
+  const struct numbered_exit *from = &cache->exits[number - 1];
+  const struct piece *piece = &cache->pieces[from->piece];
+  struct ct_code_cache_region *region = &cache->regions[piece->region];
+  size_t field = piece->at + from->exit.field;
+  int64_t distance = (int64_t)(unit - (region->address + field + 4));
+  if (distance == (int32_t)distance) {
+    int32_t value = (int32_t)distance;
+    memcpy(region->bytes + field, &value, sizeof(value));
+    return;
+  }
+  struct ct_code code = {.bytes = region->bytes + piece->at + from->exit.code_at,
+                         .capacity = CT_EXIT_BYTES,
+                         .address = region->address + piece->at + from->exit.code_at};
+  ct_translate_far_jump(&code, unit);
+}
+
+void
+ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number)
+{
+  struct piece *piece = &cache->pieces[cache->exits[number - 1].piece];
+  /* Its place among the units goes to the next one of its pc; what leads to it finds it stale again, and asks. */
+  uint32_t *bucket = bucket_of(cache, piece->pc);
+  if (*bucket == cache->exits[number - 1].piece + 1) {
+    cache->stats.stale++;
+    ct_code_cache_flush(cache);
+  }
+}
+
+bool
+ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t end)
+{
+  if ((end - start) >> 12 > cache->page_used) {
+    for (size_t i = 0; i < cache->page_count; i++) {
+      if (cache->pages[i] != 0 && (cache->pages[i] - 1) << 12 < end && cache->pages[i] << 12 > start) {
+        return true;
+      }
+    }
+    return false;
+  }
+  for (uint64_t page = start >> 12; page << 12 < end; page++) {
+    if (*page_slot(cache, page) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- recovery ---- */
+
+bool
+ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery, bool *found)
+{
+  *found = false;
+  for (uint32_t i = 0; i < cache->region_count; i++) {
+    const struct ct_code_cache_region *region = &cache->regions[i];
+    if (address - region->address >= region->size) {
+      continue;
+    }
+    uint32_t at = (uint32_t)(address - region->address);
+    size_t low = 0, high = region->piece_count; /* the last piece that begins at or before at */
+    while (high - low > 1) {
+      size_t middle = low + (high - low) / 2;
+      *(cache->pieces[region->pieces[middle]].at <= at ? &low : &high) = middle;
+    }
+    if (region->piece_count == 0) {
+      return true;
+    }
+    const struct piece *piece = &cache->pieces[region->pieces[low]];
+    for (uint32_t n = 0; n < piece->note_count && cache->notes[piece->first_note + n].at <= at - piece->at; n++) {
+      *recovery = cache->notes[piece->first_note + n];
+      *found = true;
+    }
+    return true;
+  }
+  return false;
+}
+
+void
+ct_code_cache_stats(const struct ct_code_cache *cache, struct ct_code_cache_stats *stats)
+{
+  *stats = cache->stats;
+}

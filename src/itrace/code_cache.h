@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The code cache of a thread that runs translated: which unit is where, and how units lead to each other. It lies in
+ * memory that the target shares with us (struct ct_itrace_space): what is written here is there. See code_cache.c.
+ */
+#ifndef CT_ITRACE_CODE_CACHE_H
+#define CT_ITRACE_CODE_CACHE_H
+
+#include "x86/translate.h"
+
+#include <stddef.h>
+
+enum { CT_CACHE_REGIONS = 8 };
+
+/* A stretch of executable memory near some code of the program. */
+struct ct_code_cache_region {
+  uint64_t address; /* in the target */
+  uint8_t *bytes;   /* the same, here */
+  size_t size, used, runtime_bytes;
+  uint64_t leave, miss;
+  uint32_t *pieces; /* of struct ct_code_cache.pieces, by address */
+  size_t piece_count, piece_capacity;
+};
+
+struct ct_code_cache_stats {
+  uint64_t units, insns, source_bytes, code_bytes, requests, misses, flushes, stale;
+};
+
+struct ct_code_cache;
+
+/* slots: here; shared: the same in the target. NULL: out of memory. */
+struct ct_code_cache *ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared);
+void ct_code_cache_free(struct ct_code_cache *cache);
+/* Adds a region, which is the target's from then on. */
+int ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t *bytes, size_t size);
+/* Is there a region that code at pc can be translated into and reach what it reaches? */
+bool ct_code_cache_has_region_near(const struct ct_code_cache *cache, uint64_t pc);
+
+/* Reads up to size bytes of the program's code; how many there are. *may_change: whoever writes there is not seen. */
+typedef size_t (*ct_code_cache_read_fn)(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool *may_change);
+
+/* The address of the unit of the block at pc, which is translated if it is not there. 0: out of memory. */
+uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
+/* Likewise, and indirect branches to pc find it from now on. */
+uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
+/* The exit of that number; NULL: there is none. */
+const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
+/* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */
+uint64_t ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number);
+/* Has the exit, of kind CT_EXIT_LINK, go straight to that unit's address from now on. */
+void ct_code_cache_link(struct ct_code_cache *cache, uint32_t number, uint64_t unit);
+/* The unit of that exit is no longer what the program has there. */
+void ct_code_cache_forget(struct ct_code_cache *cache, uint32_t number);
+/* Forgets all units. The thread is in none of them. */
+void ct_code_cache_flush(struct ct_code_cache *cache);
+/* Has any code in that range been translated? */
+bool ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t end);
+/* Is the address in a region? Then *recovery says what is the program's state there; false in *found: nobody knows. */
+bool ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery, bool *found);
+
+void ct_code_cache_stats(const struct ct_code_cache *cache, struct ct_code_cache_stats *stats);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* The program's code as the translator reads it, page by page, and whether it may change unseen. */
+#include "itrace/tracer.h"
+
+#include <string.h>
+
+enum { PAGE_BYTES = 4096 };
+
+static const uint8_t *
+page_at(struct ct_code_pages *pages, uint64_t number)
+{
+  uint64_t slot = number % CT_CODE_PAGES;
+  if (pages->pages[slot].page != number + 1) {
+    pages->pages[slot].page = 0;
+    if (ct_process_read(pages->process, number * PAGE_BYTES, pages->pages[slot].bytes, PAGE_BYTES) != 0) {
+      return NULL;
+    }
+    pages->pages[slot].page = number + 1;
+  }
+  return pages->pages[slot].bytes;
+}
+
+/*
+ * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced thread
+ * itself does by system calls that are looked at. What another thread maps is not seen at once (docs/limits.md).
+ */
+static bool
+may_change(struct ct_code_pages *pages, uint64_t pc)
+{
+  const struct ct_mapping *mapping = ct_mappings_at(&pages->mappings, pc);
+  if (mapping == NULL) {
+    ct_mappings_free(&pages->mappings);
+    if (ct_process_mappings(pages->process->pid, &pages->mappings) != 0) {
+      return true;
+    }
+    mapping = ct_mappings_at(&pages->mappings, pc);
+  }
+  return mapping == NULL || mapping->writable || mapping->shared ||
+         (mapping->path[0] != '/' && strcmp(mapping->path, "[vdso]") != 0);
+}
+
+size_t
+ct_code_pages_read(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool *changes)
+{
+  struct ct_code_pages *pages = context;
+  size_t got = 0;
+  *changes = may_change(pages, pc);
+  while (got < size) {
+    uint64_t at = pc + got;
+    size_t part = PAGE_BYTES - at % PAGE_BYTES;
+    part = part < size - got ? part : size - got;
+    if (*changes) { /* as it is now */
+      if (ct_process_read(pages->process, at, bytes + got, part) != 0) {
+        break;
+      }
+    } else {
+      const uint8_t *page = page_at(pages, at / PAGE_BYTES);
+      if (page == NULL) {
+        break;
+      }
+      memcpy(bytes + got, page + at % PAGE_BYTES, part);
+    }
+    got += part;
+  }
+  return got;
+}
+
+void
+ct_code_pages_forget(struct ct_code_pages *pages)
+{
+  ct_mappings_free(&pages->mappings);
+  pages->mappings = (struct ct_mappings){.count = 0};
+  for (size_t i = 0; i < CT_CODE_PAGES; i++) {
+    pages->pages[i].page = 0;
+  }
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* See space.h. */
+#include "itrace/space.h"
+
+#include "process/shared_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define PAGE_BYTES   4096ull
+#define SHARED_BYTES ((CT_ITRACE_SHARED_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))
+#define LOW_END      0x7ff00000ull
+#define LOW_START    0x100000ull
+#define APART        (1ull << 30) /* a region from the code it is for: libraries and the heap grow in between */
+#define NEAR_MAX     (1600ull << 20)
+#define USER_END     0x7ffffffff000ull
+
+static int
+call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
+     int64_t *result)
+{
+  uint64_t args[6] = {a, b, c, d, e, f};
+  return ct_traced_syscall(space->process, number, args, result);
+}
+
+/* Is [start, start + size) free, and a page on either side? */
+static bool
+is_free(const struct ct_mappings *mappings, uint64_t start, uint64_t size)
+{
+  for (size_t i = 0; i < mappings->count; i++) {
+    if (mappings->items[i].start < start + size + PAGE_BYTES && mappings->items[i].end + PAGE_BYTES > start) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static int
+map_at(struct ct_itrace_space *space, uint64_t address, uint64_t size, int prot, uint64_t offset)
+{
+  int64_t got = 0, ignored = 0;
+  int code = call(space, SYS_mmap, address, size, (uint64_t)prot, MAP_SHARED | MAP_FIXED_NOREPLACE,
+                  (uint64_t)space->fd, offset, &got);
+  if (code != 0) {
+    return code;
+  }
+  if (got < 0 || (uint64_t)got != address) {
+    if (got >= 0) {
+      call(space, SYS_munmap, (uint64_t)got, size, 0, 0, 0, 0, &ignored);
+    }
+    return CT_ENOMEM;
+  }
+  call(space, SYS_madvise, address, size, MADV_DONTFORK, 0, 0, 0, &ignored);
+  call(space, SYS_madvise, address, size, MADV_DONTDUMP, 0, 0, 0, &ignored);
+  return 0;
+}
+
+static int
+map_shared(struct ct_itrace_space *space, const struct ct_mappings *mappings, struct ct_diag *diag)
+{
+  for (uint64_t at = LOW_END - SHARED_BYTES; at > LOW_START; at -= 1ull << 20) {
+    if (is_free(mappings, at, SHARED_BYTES)) {
+      int code = map_at(space, at, SHARED_BYTES, PROT_READ | PROT_WRITE, 0);
+      space->shared = (uint32_t)at;
+      if (code != CT_ENOMEM) {
+        return code;
+      }
+      break;
+    }
+  }
+  return ct_fail(diag, CT_ENOMEM, "the process has no room below 2 GiB for what its thread and the tracer share");
+}
+
+/* A free place near pc, below it if there is one. 0: none. */
+static uint64_t
+place_near(const struct ct_mappings *mappings, uint64_t pc)
+{
+  for (uint64_t away = APART; away < NEAR_MAX; away += CT_REGION_BYTES) {
+    uint64_t below = (pc - away) & ~(CT_REGION_BYTES - 1), above = (pc + away) & ~(CT_REGION_BYTES - 1);
+    if (pc > away + LOW_START && is_free(mappings, below, CT_REGION_BYTES)) {
+      return below;
+    }
+    if (above + CT_REGION_BYTES < USER_END && is_free(mappings, above, CT_REGION_BYTES)) {
+      return above;
+    }
+  }
+  return 0;
+}
+
+static int
+add_region(struct ct_itrace_space *space, const struct ct_mappings *mappings, uint64_t pc, struct ct_diag *diag)
+{
+  uint64_t at = place_near(mappings, pc), offset = SHARED_BYTES + space->region_count * CT_REGION_BYTES;
+  if (space->region_count == CT_CACHE_REGIONS || at == 0) {
+    return ct_fail(diag, CT_ENOMEM, "no room for translated code near 0x%llx", (unsigned long long)pc);
+  }
+  int code = map_at(space, at, CT_REGION_BYTES, PROT_READ | PROT_EXEC, offset);
+  if (code == 0) {
+    code = ct_code_cache_add_region(space->cache, at, space->bytes + offset, CT_REGION_BYTES);
+  }
+  if (code != 0) {
+    return ct_fail(diag, code, "the process cannot map translated code");
+  }
+  space->regions[space->region_count++] = at;
+  return 0;
+}
+
+/* Those that the tracer looks at before they are made; see itrace/syscalls.c. */
+static void
+choose_syscalls(struct ct_itrace_space *space)
+{
+  static const uint16_t seen[] = {SYS_rt_sigreturn, SYS_clone,    SYS_fork,          SYS_vfork, SYS_clone3,
+                                  SYS_execve,       SYS_execveat, SYS_munmap,        SYS_mmap,  SYS_mprotect,
+                                  SYS_mremap,       SYS_shmat,    SYS_pkey_mprotect, SYS_shmdt};
+  uint8_t *bytes = (uint8_t *)space->slots + CT_ITRACE_SYSCALLS_AT;
+  memset(bytes, 1, CT_ITRACE_SYSCALLS);
+  for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
+    bytes[seen[i]] = 0;
+  }
+}
+
+static int
+make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
+{
+  int64_t fd = -1;
+  uint64_t name = ct_process_injection_name(space->process);
+  int code = call(space, SYS_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING, 0, 0, 0, 0, &fd);
+  if (code != 0 || fd < 0) {
+    return ct_fail(diag, code != 0 ? code : CT_EIO, "the process cannot make shared memory: %s",
+                   code != 0 ? ct_err_text(code) : strerror((int)-fd));
+  }
+  space->fd = (int)fd;
+  void *mapping = NULL;
+  space->size = SHARED_BYTES + CT_CACHE_REGIONS * CT_REGION_BYTES;
+  code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
+  if (code == 0) {
+    space->bytes = mapping;
+    space->slots = mapping;
+  }
+  return code;
+}
+
+static int
+add_regions(struct ct_itrace_space *space, const struct ct_mappings *mappings, struct ct_diag *diag)
+{
+  int code = 0;
+  for (size_t i = 0; i < mappings->count && code == 0; i++) {
+    const struct ct_mapping *mapping = &mappings->items[i];
+    if (mapping->executable && mapping->end < USER_END && space->region_count < CT_CACHE_REGIONS - 2 &&
+        !ct_code_cache_has_region_near(space->cache, mapping->start)) {
+      code = add_region(space, mappings, mapping->start, diag);
+    }
+  }
+  return code;
+}
+
+int
+ct_space_create(struct ct_process *process, struct ct_itrace_space *space, struct ct_diag *diag)
+{
+  struct ct_mappings mappings;
+  *space = (struct ct_itrace_space){.process = process, .fd = -1};
+  int code = make_memory(space, diag);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_process_mappings(process->pid, &mappings);
+  if (code == 0) {
+    code = map_shared(space, &mappings, diag);
+  }
+  if (code == 0) {
+    space->slots->timeout[1] = CT_ITRACE_WAIT_NS;
+    choose_syscalls(space);
+    space->cache = ct_code_cache_create(space->slots, space->shared);
+    code = space->cache != NULL ? add_regions(space, &mappings, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  ct_mappings_free(&mappings);
+  int64_t ignored;
+  call(space, SYS_close, (uint64_t)space->fd, 0, 0, 0, 0, 0, &ignored);
+  space->fd = -1;
+  return code;
+}
+
+void
+ct_space_remove(struct ct_itrace_space *space)
+{
+  int64_t ignored;
+  for (uint32_t i = 0; i < space->region_count; i++) {
+    call(space, SYS_munmap, space->regions[i], CT_REGION_BYTES, 0, 0, 0, 0, &ignored);
+  }
+  if (space->shared != 0) {
+    call(space, SYS_munmap, space->shared, SHARED_BYTES, 0, 0, 0, 0, &ignored);
+  }
+  space->region_count = 0;
+  space->shared = 0;
+}
+
+void
+ct_space_free(struct ct_itrace_space *space)
+{
+  ct_code_cache_free(space->cache);
+  if (space->bytes != NULL) {
+    munmap(space->bytes, space->size);
+  }
+  *space = (struct ct_itrace_space){.fd = -1};
+}

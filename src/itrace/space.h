@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The memory of a thread that runs translated, in its process: one memfd, mapped here as a whole and there piece by piece.
+ *
+ *   below 2 GiB                 struct ct_itrace_slots, the table, the byte for each system call; readable, writable
+ *   near code of the program    regions of the code cache; readable, executable
+ *
+ * A forked child has none of it (MADV_DONTFORK), and no core dump.
+ */
+#ifndef CT_ITRACE_SPACE_H
+#define CT_ITRACE_SPACE_H
+
+#include "itrace/code_cache.h"
+#include "process/traced.h"
+
+#define CT_REGION_BYTES (32ull << 20)
+
+struct ct_itrace_space {
+  struct ct_process *process;
+  struct ct_itrace_slots *slots; /* here */
+  uint8_t *bytes;                /* all of the memfd */
+  uint64_t size;
+  uint32_t shared; /* in the target */
+  struct ct_code_cache *cache;
+  uint64_t regions[CT_CACHE_REGIONS];
+  uint32_t region_count;
+  int fd; /* in the target, while it is being made; -1: none */
+};
+
+/* The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. */
+int ct_space_create(struct ct_process *process, struct ct_itrace_space *space, struct ct_diag *diag);
+/* Takes all of it out of the process, likewise; nobody runs in there. */
+void ct_space_remove(struct ct_itrace_space *space);
+/* Gives back what is here. */
+void ct_space_free(struct ct_itrace_space *space);
+
+#endif

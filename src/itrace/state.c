@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the state of a thread that runs translated to that of the program, and back; signals, which are delivered with the
+ * program's own state; what the thread waits for.
+ *
+ * A signal: ptrace stops the thread before it is delivered, at any place of the translated code. The notes of the
+ * translator make the program's state of the thread's, the kernel makes the handler's frame of that, and a single step
+ * stops the thread at the handler's first instruction, from which it goes on translated. rt_sigreturn is a step again.
+ */
+#include "itrace/tracer.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FLAGS_OF_LAHF 0xd5ull
+#define FLAG_OF       0x800ull
+
+static const size_t places[16] = {
+    [CT_RAX] = offsetof(struct user_regs_struct, rax), [CT_RCX] = offsetof(struct user_regs_struct, rcx),
+    [CT_RDX] = offsetof(struct user_regs_struct, rdx), [CT_RBX] = offsetof(struct user_regs_struct, rbx),
+    [CT_RSP] = offsetof(struct user_regs_struct, rsp), [CT_RBP] = offsetof(struct user_regs_struct, rbp),
+    [CT_RSI] = offsetof(struct user_regs_struct, rsi), [CT_RDI] = offsetof(struct user_regs_struct, rdi),
+    [CT_R8] = offsetof(struct user_regs_struct, r8),   [CT_R9] = offsetof(struct user_regs_struct, r9),
+    [CT_R10] = offsetof(struct user_regs_struct, r10), [CT_R11] = offsetof(struct user_regs_struct, r11),
+    [CT_R12] = offsetof(struct user_regs_struct, r12), [CT_R13] = offsetof(struct user_regs_struct, r13),
+    [CT_R14] = offsetof(struct user_regs_struct, r14), [CT_R15] = offsetof(struct user_regs_struct, r15),
+};
+
+static void
+set_reg(struct user_regs_struct *regs, enum ct_reg reg, uint64_t value)
+{
+  *(unsigned long long *)((char *)regs + places[reg]) = value;
+}
+
+/* What the wait for the tracer changes is in the slots. */
+static void
+take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
+{
+  static const uint8_t saved[] = {CT_RAX, CT_RCX, CT_RDX, CT_RSI, CT_RDI, CT_R8, CT_R9, CT_R10, CT_R11};
+  for (size_t i = 0; i < sizeof(saved); i++) {
+    set_reg(regs, (enum ct_reg)saved[i], slots->regs[saved[i]]);
+  }
+  regs->eflags = (regs->eflags & ~(FLAGS_OF_LAHF | FLAG_OF)) | (slots->flags >> 8 & FLAGS_OF_LAHF) |
+                 ((slots->flags & 1) != 0 ? FLAG_OF : 0);
+  regs->orig_rax = ~0ull;
+}
+
+bool
+ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt)
+{
+  const struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_recovery recovery;
+  bool found;
+  *spoilt = false;
+  if (slots == NULL || !ct_code_cache_recovery(tracer->space.cache, regs->rip, &recovery, &found)) {
+    return false;
+  }
+  *spoilt = !found;
+  if (!found) {
+    return true;
+  }
+  regs->rip = recovery.pc_is == CT_PC_TARGET ? slots->target : recovery.pc;
+  if (recovery.is_waiting) {
+    take_waiting(slots, regs);
+  } else if (recovery.rax_is_slot) {
+    regs->rax = slots->regs[CT_RAX];
+  }
+  if (recovery.rcx_is != CT_RCX_OWN) {
+    regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : slots->spill_rcx;
+  }
+  if (recovery.borrowed != CT_NO_REG) {
+    set_reg(regs, (enum ct_reg)recovery.borrowed, slots->spill);
+  }
+  return true;
+}
+
+int
+ct_tracer_enter(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  ct_traced_before_syscall(&regs);
+  uint64_t unit = ct_code_cache_unit(tracer->space.cache, regs.rip, ct_code_pages_read, tracer->code);
+  if (unit == 0) {
+    return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
+  }
+  regs.rip = unit;
+  regs.orig_rax = ~0ull;
+  tracer->state = CT_TRACER_TRANSLATED;
+  __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
+  return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH
+                                                                                                        : 0;
+}
+
+/* ---- signals ---- */
+
+static bool
+is_ignored_by_default(int signal)
+{
+  return signal == SIGCHLD || signal == SIGURG || signal == SIGWINCH || signal == SIGCONT;
+}
+
+static bool
+stops_by_default(int signal)
+{
+  return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/* Faults of these kinds have the address of the instruction, not that of what it wanted. */
+static bool
+tells_pc(const siginfo_t *info)
+{
+  return info->si_code > 0 && (info->si_signo == SIGILL || info->si_signo == SIGFPE || info->si_signo == SIGTRAP);
+}
+
+int
+ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
+{
+  enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
+  enum ct_traced_way way = tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN;
+  struct user_regs_struct regs;
+  bool spoilt, ignored = does == CT_DISPOSITION_IGNORED ||
+                         (does == CT_DISPOSITION_DEFAULT && is_ignored_by_default(event->signal));
+  if (ignored || (does == CT_DISPOSITION_DEFAULT && stops_by_default(event->signal)) || event->signal == SIGSTOP) {
+    return ct_traced_go(tracer->tid, way, event->signal);
+  }
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  uint64_t pc = regs.rip;
+  if (ct_tracer_recover(tracer, &regs, &spoilt)) {
+    if (spoilt) {
+      return ct_fail(&tracer->diag, CT_EIO, "a signal came where the program's state is not known (0x%llx)",
+                     (unsigned long long)pc);
+    }
+    if (tells_pc(&event->info) && (uint64_t)event->info.si_addr == pc) {
+      event->info.si_addr = (void *)regs.rip;
+      ct_traced_set_info(tracer->tid, &event->info);
+    }
+    if (ct_traced_set_regs(tracer->tid, &regs) != 0) {
+      return CT_ESRCH;
+    }
+    __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
+    tracer->wants_step = false;
+  }
+  if (does == CT_DISPOSITION_DEFAULT) {
+    tracer->state = CT_TRACER_NATIVE; /* it ends by that */
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal);
+  }
+  tracer->summary.signals++;
+  tracer->state = CT_TRACER_STEPS;
+  return ct_traced_go(tracer->tid, CT_TRACED_STEP, event->signal);
+}
+
+/* ---- what it waits for ---- */
+
+static void
+resume(struct ct_itrace_slots *slots, uint64_t address)
+{
+  slots->resume = address;
+  __atomic_store_n(&slots->request, 0, __ATOMIC_RELEASE); /* pairs with the thread's look at it */
+  syscall(SYS_futex, &slots->request, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static int
+ask_for_step(struct ct_itrace *tracer)
+{
+  tracer->wants_step = true;
+  return ct_traced_interrupt(tracer->tid);
+}
+
+/*
+ * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps other
+ * memory is made in the translated code.
+ */
+static bool
+is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
+{
+  uint64_t start = regs[CT_RDI], end = start + regs[CT_RSI];
+  switch (regs[CT_RAX]) {
+  case SYS_mmap:
+    if ((regs[CT_R10] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == 0) {
+      return false;
+    }
+    break;
+  case SYS_shmat:
+    return false;
+  case SYS_munmap:
+  case SYS_mprotect:
+  case SYS_pkey_mprotect:
+  case SYS_mremap:
+    break;
+  case SYS_shmdt:
+    end = UINT64_MAX - 4096; /* it does not say how much */
+    break;
+  default:
+    return true;
+  }
+  tracer->flushes_after = end > start && ct_code_cache_covers(tracer->space.cache, start, end);
+  return tracer->flushes_after;
+}
+
+static int
+answer_syscall(struct ct_itrace *tracer, uint32_t number)
+{
+  struct ct_itrace_slots *slots = tracer->space.slots;
+  uint64_t regs[16];
+  for (int i = 0; i < 16; i++) {
+    regs[i] = __atomic_load_n(&slots->regs[i], __ATOMIC_RELAXED);
+  }
+  if (is_to_be_stepped(tracer, regs)) {
+    return ask_for_step(tracer);
+  }
+  resume(slots, ct_code_cache_resume(tracer->space.cache, number));
+  return 0;
+}
+
+int
+ct_tracer_answer(struct ct_itrace *tracer)
+{
+  struct ct_itrace_slots *slots = tracer->space.slots;
+  struct ct_code_cache *cache = tracer->space.cache;
+  uint64_t target = __atomic_load_n(&slots->target, __ATOMIC_RELAXED), unit;
+  uint32_t number = __atomic_load_n(&slots->exit, __ATOMIC_RELAXED);
+  const struct ct_unit_exit *from = ct_code_cache_exit(cache, number);
+  struct ct_code_cache_stats before, after;
+  tracer->summary.requests++;
+  if (from == NULL) {
+    unit = ct_code_cache_target(cache, target, ct_code_pages_read, tracer->code);
+  } else if (from->kind == CT_EXIT_SYSCALL) {
+    return answer_syscall(tracer, number);
+  } else if (from->kind == CT_EXIT_STEP) {
+    return ask_for_step(tracer);
+  } else {
+    target = from->target;
+    if (from->kind == CT_EXIT_STALE) {
+      ct_code_cache_forget(cache, number);
+      number = 0;
+    }
+    ct_code_cache_stats(cache, &before);
+    unit = ct_code_cache_unit(cache, target, ct_code_pages_read, tracer->code);
+    ct_code_cache_stats(cache, &after);
+    if (unit != 0 && number != 0 && before.flushes == after.flushes) {
+      ct_code_cache_link(cache, number, unit);
+    }
+  }
+  if (unit == 0) {
+    return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
+  }
+  resume(slots, unit);
+  return 0;
+}

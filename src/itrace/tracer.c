@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The instruction tracer: a thread of the target, and a thread of ours that holds it by ptrace.
+ *
+ *   the target's thread    runs units out of its code cache; where it does not know the way it waits in the shared slots
+ *   the tracer's thread    (tracer_main) translates, answers, delivers signals, makes all calls of ptrace
+ *   the waiter             (waiter_main) waits for stops of the thread, and rings the bell; takes no stop itself
+ *
+ * The tracer waits for one word, the bell, which the target's thread and the waiter ring.
+ *
+ * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction where it
+ * is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the thread goes
+ * on or make a child, and the way into a handler are single steps (STEPS), after which it goes on translated. Children
+ * run where they are.
+ *
+ * Should we be killed, the kernel lets the thread run on, translated. The next time that it does not know the way it
+ * notices that nobody answers, and goes on where the program is (emit_wait, x86/translate_runtime.c).
+ */
+#include "itrace/tracer.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/worker.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_NS       50000000  /* how often the thread sees that we live */
+#define LEAVE_NS      20000000000ull
+#define CHILD_WAIT_NS 2000000000ull
+#define USER_CS_64    0x33
+
+static void
+ring(_Atomic uint32_t *bell)
+{
+  atomic_fetch_add_explicit(bell, 1, memory_order_release); /* pairs with the look of the tracer before it sleeps */
+  syscall(SYS_futex, bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* ---- the waiter ---- */
+
+static void *
+waiter_main(void *context)
+{
+  struct ct_itrace *tracer = context;
+  while (atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2 && ct_traced_await(tracer->tid)) {
+    atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with take_event */
+    pthread_mutex_lock(&tracer->bell_lock);
+    ring(tracer->bell);
+    pthread_mutex_unlock(&tracer->bell_lock);
+    while (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
+      struct timespec wait = {0, TICK_NS};
+      syscall(SYS_futex, &tracer->event, FUTEX_WAIT_PRIVATE, 1, &wait, NULL, 0);
+      if (atomic_load_explicit(&tracer->stop, memory_order_acquire) == 2) {
+        return NULL;
+      }
+    }
+  }
+  return NULL;
+}
+
+static void
+event_is_taken(struct ct_itrace *tracer)
+{
+  atomic_store_explicit(&tracer->event, 0, memory_order_release);
+  syscall(SYS_futex, &tracer->event, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* ---- the space ---- */
+
+/* The old one may be unmapped afterwards: the waiter does not ring it any more. */
+static void
+set_bell(struct ct_itrace *tracer, _Atomic uint32_t *bell)
+{
+  pthread_mutex_lock(&tracer->bell_lock);
+  tracer->bell = bell;
+  pthread_mutex_unlock(&tracer->bell_lock);
+}
+
+static void
+leave_space(struct ct_itrace *tracer)
+{
+  struct ct_code_cache_stats stats;
+  if (tracer->space.cache != NULL) {
+    ct_code_cache_stats(tracer->space.cache, &stats);
+    tracer->stats.units += stats.units;
+    tracer->stats.insns += stats.insns;
+    tracer->stats.source_bytes += stats.source_bytes;
+    tracer->stats.code_bytes += stats.code_bytes;
+    tracer->stats.flushes += stats.flushes;
+  }
+  set_bell(tracer, &tracer->no_bell);
+  ct_space_free(&tracer->space);
+}
+
+/* The thread has stopped at an instruction of the program. */
+static int
+enter_space(struct ct_itrace *tracer)
+{
+  int code = ct_traced_borrow(&tracer->process, tracer->tid, &tracer->diag);
+  if (code != 0) {
+    return code;
+  }
+  code = ct_space_create(&tracer->process, &tracer->space, &tracer->diag);
+  int back = ct_traced_return(&tracer->process);
+  if (code != 0 || back != 0) {
+    return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
+  }
+  ct_code_pages_forget(tracer->code);
+  set_bell(tracer, (_Atomic uint32_t *)&tracer->space.slots->doorbell);
+  return ct_tracer_enter(tracer);
+}
+
+/* ---- stops ---- */
+
+/* A new thread or process: it runs where it is. It has stopped, or is about to. */
+static void
+let_child_go(pid_t child)
+{
+  struct ct_traced_event event;
+  uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
+  for (;;) {
+    ct_traced_poll(child, &event);
+    if (event.stop != CT_TRACED_RUNS || ct_now_ns() > until) {
+      break;
+    }
+    struct timespec wait = {0, 20000};
+    nanosleep(&wait, NULL);
+  }
+  if (event.stop != CT_TRACED_GONE) {
+    ct_traced_detach(child, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+  }
+}
+
+/* The thread has stopped and is to be let go. */
+static int
+let_go(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  bool spoilt = false;
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  bool was_translated = ct_tracer_recover(tracer, &regs, &spoilt);
+  if (was_translated && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
+    return ct_fail(&tracer->diag, CT_EIO, "the thread is at a place where the program's state is not known");
+  }
+  if (tracer->space.slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
+    ct_space_remove(&tracer->space);
+    ct_traced_return(&tracer->process);
+  }
+  tracer->state = CT_TRACER_DONE;
+  return ct_traced_detach(tracer->tid, 0);
+}
+
+static int
+interrupted(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  bool spoilt;
+  if (tracer->is_leaving && tracer->state != CT_TRACER_NATIVE) {
+    return let_go(tracer);
+  }
+  if (tracer->state == CT_TRACER_STOPPED) {
+    tracer->state = CT_TRACER_TRANSLATED;
+  }
+  if (!tracer->wants_step) {
+    return ct_traced_go(tracer->tid, tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN, 0);
+  }
+  tracer->wants_step = false;
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  if (ct_tracer_recover(tracer, &regs, &spoilt) && ct_traced_set_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
+  tracer->summary.steps++;
+  tracer->state = CT_TRACER_STEPS;
+  return ct_traced_go(tracer->tid, CT_TRACED_STEP, 0);
+}
+
+static int
+has_exec(struct ct_itrace *tracer)
+{
+  struct ct_process fresh;
+  leave_space(tracer);
+  tracer->has_new_image = true;
+  tracer->state = CT_TRACER_STEPS;
+  int code = ct_process_open(tracer->process.pid, &fresh, &tracer->diag);
+  if (code != 0) {
+    return code;
+  }
+  ct_process_close(&tracer->process, false);
+  tracer->process = fresh;
+  tracer->tid = fresh.pid;
+  return ct_traced_go(tracer->tid, CT_TRACED_STEP, 0);
+}
+
+static int
+stepped(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  if (tracer->is_leaving) {
+    return let_go(tracer);
+  }
+  if (tracer->flushes_after) {
+    tracer->flushes_after = false;
+    ct_code_cache_flush(tracer->space.cache);
+    ct_code_pages_forget(tracer->code);
+  }
+  if (!tracer->has_new_image) {
+    return ct_tracer_enter(tracer);
+  }
+  tracer->has_new_image = false;
+  if (ct_traced_regs(tracer->tid, &regs) != 0) {
+    return CT_ESRCH;
+  }
+  if (regs.cs != USER_CS_64) { /* 32-bit code */
+    tracer->state = CT_TRACER_NATIVE;
+    return ct_traced_go(tracer->tid, CT_TRACED_RUN, 0);
+  }
+  return enter_space(tracer);
+}
+
+static int
+handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
+{
+  enum ct_traced_way as_before = tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN;
+  switch (event->stop) {
+  case CT_TRACED_RUNS:
+    return 0;
+  case CT_TRACED_GONE:
+    tracer->state = CT_TRACER_DONE;
+    tracer->summary.has_ended = true;
+    tracer->summary.wait_status = event->status;
+    ct_process_note_end(&tracer->process, tracer->tid, event->status);
+    return 0;
+  case CT_TRACED_SIGNAL:
+    return tracer->state == CT_TRACER_NATIVE ? ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal)
+                                             : ct_tracer_signal(tracer, event);
+  case CT_TRACED_STEPPED:
+    if (tracer->state == CT_TRACER_STEPS) {
+      return stepped(tracer);
+    }
+    event->stop = CT_TRACED_SIGNAL; /* the program's own */
+    return tracer->state == CT_TRACER_NATIVE ? ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal)
+                                             : ct_tracer_signal(tracer, event);
+  case CT_TRACED_INTERRUPTED:
+    return interrupted(tracer);
+  case CT_TRACED_GROUP_STOP:
+    if (tracer->is_leaving && tracer->state != CT_TRACER_NATIVE) {
+      return let_go(tracer);
+    }
+    return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);
+  case CT_TRACED_CHILD:
+    let_child_go((pid_t)event->message);
+    return ct_traced_go(tracer->tid, as_before, 0);
+  case CT_TRACED_EXEC:
+    return has_exec(tracer);
+  default:
+    return ct_traced_go(tracer->tid, as_before, event->signal);
+  }
+}
+
+/* ---- the tracer's thread ---- */
+
+static int
+look(struct ct_itrace *tracer)
+{
+  int code = 0;
+  if (atomic_load_explicit(&tracer->event, memory_order_acquire) == 1) {
+    struct ct_traced_event event;
+    ct_traced_poll(tracer->tid, &event);
+    code = handle_stop(tracer, &event);
+    event_is_taken(tracer);
+  }
+  if (code == 0 && tracer->state == CT_TRACER_TRANSLATED && !tracer->wants_step && !tracer->is_leaving &&
+      __atomic_load_n(&tracer->space.slots->request, __ATOMIC_ACQUIRE) == 1) {
+    code = ct_tracer_answer(tracer);
+  }
+  if (code == 0 && !tracer->is_leaving && tracer->state != CT_TRACER_DONE &&
+      atomic_load_explicit(&tracer->stop, memory_order_acquire) != 0) {
+    tracer->is_leaving = true;
+    tracer->asked_ns = ct_now_ns();
+    if (tracer->state != CT_TRACER_STEPS) {
+      ct_traced_interrupt(tracer->tid);
+    }
+  }
+  return code;
+}
+
+static void
+tracer_loop(struct ct_itrace *tracer)
+{
+  int code = 0;
+  while (code == 0 && tracer->state != CT_TRACER_DONE) {
+    _Atomic uint32_t *bell = tracer->bell;
+    uint32_t rung = atomic_load_explicit(bell, memory_order_acquire);
+    code = look(tracer);
+    if (tracer->space.slots != NULL) {
+      __atomic_fetch_add(&tracer->space.slots->liveness, 1, __ATOMIC_RELAXED);
+    }
+    if (tracer->is_leaving && tracer->state != CT_TRACER_DONE && ct_now_ns() - tracer->asked_ns > LEAVE_NS) {
+      code = ct_fail(&tracer->diag, CT_ETIMEOUT, "the thread does not stop");
+    }
+    if (code == 0 && tracer->state != CT_TRACER_DONE && tracer->bell == bell) {
+      struct timespec wait = {0, TICK_NS};
+      syscall(SYS_futex, bell, FUTEX_WAIT, rung, &wait, NULL, 0);
+    }
+  }
+  if (code == CT_ESRCH && tracer->diag.text[0] == 0) { /* it has been killed: its end is still to be waited for */
+    struct ct_traced_event event = {.stop = CT_TRACED_RUNS};
+    while (event.stop != CT_TRACED_GONE && ct_traced_await(tracer->tid)) {
+      ct_traced_poll(tracer->tid, &event);
+    }
+    code = 0;
+    handle_stop(tracer, &event);
+  }
+  tracer->code_of_end = code;
+}
+
+static int
+await_stop(struct ct_itrace *tracer)
+{
+  struct ct_traced_event event;
+  while (ct_traced_await(tracer->tid)) {
+    ct_traced_poll(tracer->tid, &event);
+    switch (event.stop) {
+    case CT_TRACED_INTERRUPTED:
+      return 0;
+    case CT_TRACED_GONE:
+      return ct_fail(&tracer->diag, CT_ESRCH, "the thread has ended");
+    case CT_TRACED_GROUP_STOP:
+      ct_traced_detach(tracer->tid, 0);
+      return ct_fail(&tracer->diag, CT_EUNSUPPORTED, "the process is stopped: continue it first (kill -CONT)");
+    default:
+      ct_traced_go(tracer->tid, CT_TRACED_RUN, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+    }
+  }
+  return ct_fail(&tracer->diag, CT_ESRCH, "the thread has ended");
+}
+
+static int
+begin_thread(struct ct_itrace *tracer)
+{
+  struct user_regs_struct regs;
+  int code = ct_process_open(tracer->options.pid, &tracer->process, &tracer->diag);
+  tracer->tid = tracer->options.tid;
+  code = code != 0 ? code : ct_traced_seize(tracer->tid, &tracer->diag);
+  code = code != 0 ? code : await_stop(tracer);
+  if (code != 0) {
+    return code;
+  }
+  if (ct_traced_regs(tracer->tid, &regs) != 0 || regs.cs != USER_CS_64) {
+    ct_traced_detach(tracer->tid, 0);
+    return ct_fail(&tracer->diag, CT_EUNSUPPORTED, "the thread runs 32-bit code");
+  }
+  return 0;
+}
+
+static int
+begin_program(struct ct_itrace *tracer)
+{
+  sigset_t mask;
+  if (tracer->options.mask != NULL) {
+    mask = *tracer->options.mask;
+  } else {
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+  }
+  int code =
+      ct_process_spawn(tracer->options.argv, &mask, &tracer->process, &tracer->exec_errno, &tracer->diag);
+  tracer->is_child = code == 0;
+  tracer->tid = tracer->process.pid;
+  return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
+}
+
+/* After a failure the thread goes on where it is, if it can. */
+static void
+give_up(struct ct_itrace *tracer)
+{
+  uint64_t until = ct_now_ns() + CHILD_WAIT_NS;
+  struct ct_traced_event event;
+  ct_traced_interrupt(tracer->tid);
+  do {
+    struct timespec wait = {0, 100000};
+    nanosleep(&wait, NULL);
+    ct_traced_poll(tracer->tid, &event);
+  } while (event.stop == CT_TRACED_RUNS && ct_now_ns() < until && ct_traced_detach(tracer->tid, 0) != 0);
+  ct_traced_detach(tracer->tid, event.stop == CT_TRACED_SIGNAL ? event.signal : 0);
+}
+
+static void *
+tracer_main(void *context)
+{
+  struct ct_itrace *tracer = context;
+  int code = tracer->options.pid != 0 ? begin_thread(tracer) : begin_program(tracer);
+  bool is_ours = code == 0;
+  code = code != 0 ? code : enter_space(tracer);
+  if (code == 0 && ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) == 0) {
+    tracer->has_waiter = true;
+  } else if (code == 0) {
+    code = ct_fail(&tracer->diag, CT_ENOMEM, "cannot start a thread");
+  }
+  tracer->code_of_end = code;
+  atomic_store_explicit(&tracer->begun, code == 0 ? 1 : 2, memory_order_release); /* pairs with ct_itrace_begin */
+  syscall(SYS_futex, &tracer->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+  if (code == 0) {
+    tracer_loop(tracer);
+  }
+  if (tracer->code_of_end != 0 && is_ours && tracer->state != CT_TRACER_DONE) {
+    give_up(tracer);
+  }
+  atomic_store_explicit(&tracer->stop, 2, memory_order_release);
+  if (eventfd_write(tracer->done_fd, 1) != 0) {
+    return NULL;
+  }
+  return NULL;
+}
+
+/* ---- the interface ---- */
+
+static void
+free_tracer(struct ct_itrace *tracer)
+{
+  leave_space(tracer);
+  ct_process_close(&tracer->process, false);
+  if (tracer->code != NULL) {
+    ct_mappings_free(&tracer->code->mappings);
+  }
+  free(tracer->code);
+  if (tracer->done_fd >= 0) {
+    close(tracer->done_fd);
+  }
+  free(tracer);
+}
+
+int
+ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out, int *exec_errno, struct ct_diag *diag)
+{
+  struct ct_itrace *tracer = calloc(1, sizeof(*tracer));
+  if (tracer == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  tracer->options = *options;
+  tracer->process = (struct ct_process){.mem_fd = -1, .pidfd = -1};
+  tracer->space.fd = -1;
+  tracer->bell = &tracer->no_bell;
+  pthread_mutex_init(&tracer->bell_lock, NULL);
+  tracer->done_fd = eventfd(0, EFD_CLOEXEC);
+  tracer->code = calloc(1, sizeof(*tracer->code));
+  if (tracer->code == NULL || tracer->done_fd < 0 || ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
+    free_tracer(tracer);
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  tracer->code->process = &tracer->process;
+  while (atomic_load_explicit(&tracer->begun, memory_order_acquire) == 0) {
+    syscall(SYS_futex, &tracer->begun, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+  }
+  if (exec_errno != NULL) {
+    *exec_errno = tracer->exec_errno;
+  }
+  if (atomic_load_explicit(&tracer->begun, memory_order_acquire) == 2) {
+    pthread_join(tracer->thread, NULL);
+    int code = tracer->code_of_end;
+    ct_fail(diag, code, "%s", tracer->diag.text);
+    free_tracer(tracer);
+    return code;
+  }
+  *out = tracer;
+  return 0;
+}
+
+pid_t
+ct_itrace_pid(const struct ct_itrace *tracer)
+{
+  return tracer->process.pid;
+}
+
+int
+ct_itrace_fd(const struct ct_itrace *tracer)
+{
+  return tracer->done_fd;
+}
+
+int
+ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struct ct_diag *diag)
+{
+  uint32_t none = 0;
+  atomic_compare_exchange_strong_explicit(&tracer->stop, &none, 1, memory_order_release, memory_order_relaxed);
+  pthread_join(tracer->thread, NULL);
+  if (tracer->has_waiter) { /* the thread is not ours any more, or has ended: there is nothing to wait for */
+    event_is_taken(tracer);
+    pthread_join(tracer->waiter, NULL);
+  }
+  leave_space(tracer);
+  if (summary != NULL) {
+    size_t size = summary->struct_size < sizeof(*summary) ? summary->struct_size : sizeof(*summary);
+    tracer->summary.struct_size = size;
+    tracer->summary.units = tracer->stats.units;
+    tracer->summary.instructions = tracer->stats.insns;
+    tracer->summary.source_bytes = tracer->stats.source_bytes;
+    tracer->summary.code_bytes = tracer->stats.code_bytes;
+    tracer->summary.flushes = tracer->stats.flushes;
+    memcpy(summary, &tracer->summary, size);
+  }
+  int code = tracer->code_of_end;
+  if (code != 0) {
+    ct_fail(diag, code, "%s", tracer->diag.text);
+  }
+  free_tracer(tracer);
+  return code;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the tracer share; see tracer.c. */
+#ifndef CT_ITRACE_TRACER_H
+#define CT_ITRACE_TRACER_H
+
+#include "itrace/space.h"
+
+#include <contrail/itrace.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum ct_tracer_state {
+  CT_TRACER_TRANSLATED,
+  CT_TRACER_STEPS,   /* one instruction where it is, or into a signal handler */
+  CT_TRACER_NATIVE,  /* runs where it is: it is being ended by a signal, or its program cannot be translated */
+  CT_TRACER_STOPPED, /* with its process */
+  CT_TRACER_DONE,
+};
+
+enum { CT_CODE_PAGES = 1024 };
+
+/* The program's code, as far as it has been read. */
+struct ct_code_pages {
+  const struct ct_process *process;
+  struct ct_mappings mappings;
+  struct {
+    uint64_t page; /* its number plus 1; 0: none */
+    uint8_t bytes[4096];
+  } pages[CT_CODE_PAGES];
+};
+
+size_t ct_code_pages_read(void *pages, uint64_t pc, uint8_t *bytes, size_t size, bool *may_change);
+/* What was read may have changed. */
+void ct_code_pages_forget(struct ct_code_pages *pages);
+
+struct ct_itrace {
+  struct ct_itrace_options options;
+  struct ct_process process;
+  pid_t tid;
+  bool is_child; /* we have started the process */
+  struct ct_itrace_space space;
+  struct ct_code_pages *code;
+  enum ct_tracer_state state;
+  bool wants_step;    /* has been interrupted for that: the instruction where it waits is executed where it is */
+  bool is_leaving;    /* has been interrupted to be let go */
+  bool flushes_after; /* the step that goes on may change code */
+  bool has_new_image; /* the step that goes on ends at the first instruction of another program */
+  uint64_t asked_ns;  /* when it was asked to stop */
+  struct ct_itrace_summary summary;
+  struct ct_code_cache_stats stats; /* of spaces that are gone */
+  int code_of_end;
+  struct ct_diag diag;
+  int exec_errno;
+  /* Between threads. */
+  pthread_t thread, waiter;
+  bool has_waiter;
+  _Atomic uint32_t begun;   /* 1: yes, 2: it failed */
+  _Atomic uint32_t stop;    /* is asked for */
+  _Atomic uint32_t event;   /* 1: the waiter has seen that there is something to be waited for */
+  pthread_mutex_t bell_lock; /* set by the tracer, rung by the waiter */
+  _Atomic uint32_t *bell;    /* of the space, or no_bell: what the tracer waits for */
+  _Atomic uint32_t no_bell;
+  int done_fd;
+};
+
+/* The program's state out of a stopped thread's: false, it was the program's. *spoilt: there is no way to tell. */
+bool ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt);
+/* The thread has stopped, and its registers are the program's: it goes on translated. */
+int ct_tracer_enter(struct ct_itrace *tracer);
+/* The thread waits: answers it. */
+int ct_tracer_answer(struct ct_itrace *tracer);
+/* It is about to get a signal. */
+int ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event);
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* See traced.h. */
+#include "process/traced.h"
+
+#include "process/injection.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OPTIONS                                                                                                        \
+  (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC)
+
+/* What the kernel keeps in rax of a thread that is stopped in a system call (linux/errno.h). */
+enum { RESTART_SYS = -512, RESTART_NO_HAND = -514, RESTART_BLOCK = -516 };
+
+int
+ct_traced_seize(pid_t tid, struct ct_diag *diag)
+{
+  if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(long)OPTIONS) != 0) {
+    return ct_fail(diag, errno == ESRCH ? CT_ESRCH : CT_EPERM_PTRACE, "cannot trace thread %d (ptrace: %s)", (int)tid,
+                   strerror(errno));
+  }
+  return ct_traced_interrupt(tid);
+}
+
+int
+ct_traced_adopt(struct ct_process *process, struct ct_diag *diag)
+{
+  if (ptrace(PTRACE_SETOPTIONS, process->pid, NULL, (void *)(long)OPTIONS) != 0 ||
+      ptrace(PTRACE_SETSIGMASK, process->pid, (void *)sizeof(process->signal_mask), &process->signal_mask) != 0) {
+    return ct_fail(diag, CT_ESRCH, "the program died while it was being started");
+  }
+  process->stopped = false;
+  return 0;
+}
+
+int
+ct_traced_interrupt(pid_t tid)
+{
+  return ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0 ? 0 : CT_ESRCH;
+}
+
+static void
+classify_signal(pid_t tid, struct ct_traced_event *event)
+{
+  event->stop = CT_TRACED_SIGNAL;
+  if (ptrace(PTRACE_GETSIGINFO, tid, NULL, &event->info) != 0) {
+    event->stop = CT_TRACED_OTHER;
+    event->signal = 0;
+  } else if (event->signal == SIGTRAP &&
+             (event->info.si_code == TRAP_TRACE || event->info.si_code == TRAP_BRKPT ||
+              event->info.si_code == SIGTRAP)) {
+    event->stop = CT_TRACED_STEPPED; /* of int3 si_code is SI_KERNEL */
+  }
+}
+
+static void
+classify(pid_t tid, int status, struct ct_traced_event *event)
+{
+  event->status = status;
+  if (!WIFSTOPPED(status)) {
+    event->stop = CT_TRACED_GONE;
+    return;
+  }
+  event->signal = WSTOPSIG(status);
+  switch (status >> 16) {
+  case 0:
+    if (event->signal == (SIGTRAP | 0x80)) {
+      event->stop = CT_TRACED_OTHER;
+      event->signal = 0;
+    } else {
+      classify_signal(tid, event);
+    }
+    return;
+  case PTRACE_EVENT_STOP:
+    event->stop = event->signal == SIGTRAP ? CT_TRACED_INTERRUPTED : CT_TRACED_GROUP_STOP;
+    return;
+  case PTRACE_EVENT_CLONE:
+  case PTRACE_EVENT_FORK:
+  case PTRACE_EVENT_VFORK:
+    event->stop = CT_TRACED_CHILD;
+    break;
+  case PTRACE_EVENT_EXEC:
+    event->stop = CT_TRACED_EXEC;
+    break;
+  default:
+    event->stop = CT_TRACED_OTHER;
+    event->signal = 0;
+    return;
+  }
+  event->signal = 0;
+  ptrace(PTRACE_GETEVENTMSG, tid, NULL, &event->message);
+}
+
+void
+ct_traced_poll(pid_t tid, struct ct_traced_event *event)
+{
+  int status;
+  *event = (struct ct_traced_event){.stop = CT_TRACED_RUNS};
+  pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+  if (got == tid) {
+    classify(tid, status, event);
+  } else if (got < 0 && errno == ECHILD) {
+    event->stop = CT_TRACED_GONE;
+  }
+}
+
+bool
+ct_traced_await(pid_t tid)
+{
+  siginfo_t info;
+  int got;
+  do {
+    got = waitid(tid > 0 ? P_PID : P_ALL, (id_t)tid, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL);
+  } while (got != 0 && errno == EINTR);
+  return got == 0;
+}
+
+int
+ct_traced_regs(pid_t tid, struct user_regs_struct *regs)
+{
+  return ptrace(PTRACE_GETREGS, tid, NULL, regs) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs)
+{
+  return ptrace(PTRACE_SETREGS, tid, NULL, regs) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_set_info(pid_t tid, const siginfo_t *info)
+{
+  return ptrace(PTRACE_SETSIGINFO, tid, NULL, info) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_go(pid_t tid, enum ct_traced_way way, int signal)
+{
+  int rc = way == CT_TRACED_STEP  ? (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, (void *)(long)signal)
+           : way == CT_TRACED_RUN ? (int)ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal)
+                                  : (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
+  return rc == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_detach(pid_t tid, int signal)
+{
+  return ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)signal) == 0 ? 0 : CT_ESRCH;
+}
+
+bool
+ct_traced_before_syscall(struct user_regs_struct *regs)
+{
+  int64_t rax = (int64_t)regs->rax;
+  if ((int64_t)regs->orig_rax < 0 || (rax != RESTART_BLOCK && (rax > RESTART_SYS || rax < RESTART_NO_HAND))) {
+    return false;
+  }
+  regs->rax = rax == RESTART_BLOCK ? SYS_restart_syscall : regs->orig_rax;
+  regs->orig_rax = ~0ull;
+  regs->rip -= 2;
+  return true;
+}
+
+int
+ct_traced_borrow(struct ct_process *process, pid_t tid, struct ct_diag *diag)
+{
+  uint64_t area = ct_process_injection_area(process);
+  process->injection = calloc(1, sizeof(*process->injection));
+  if (process->injection == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  int code = ct_injection_begin(process->injection, process, tid, area, 0, NULL);
+  if (code != 0) {
+    free(process->injection);
+    process->injection = NULL;
+    return ct_fail(diag, code, "no system calls can be made in the name of thread %d", (int)tid);
+  }
+  return 0;
+}
+
+int
+ct_traced_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result)
+{
+  return ct_injection_syscall(process->injection, number, args, result);
+}
+
+int
+ct_traced_return(struct ct_process *process)
+{
+  int signal;
+  int code = ct_injection_end(process->injection, &signal);
+  free(process->injection);
+  process->injection = NULL;
+  return code;
+}
+
+enum ct_disposition
+ct_traced_disposition(pid_t pid, int signal)
+{
+  char path[64], line[256];
+  uint64_t ignored = 0, caught = 0, bit = 1ull << (signal - 1);
+  ct_process_path(pid, "status", path, sizeof(path));
+  FILE *file = fopen(path, "re");
+  while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    sscanf(line, "SigIgn: %" SCNx64, &ignored);
+    sscanf(line, "SigCgt: %" SCNx64, &caught);
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return (caught & bit) != 0    ? CT_DISPOSITION_CAUGHT
+         : (ignored & bit) != 0 ? CT_DISPOSITION_IGNORED
+                                : CT_DISPOSITION_DEFAULT;
+}

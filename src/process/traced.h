@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads that stay under ptrace for long, one call for each thing that is done with them. Same rule as in process.h: one
+ * thread does all of it.
+ */
+#ifndef CT_PROCESS_TRACED_H
+#define CT_PROCESS_TRACED_H
+
+#include "process/process.h"
+
+#include <signal.h>
+#include <sys/user.h>
+
+enum ct_traced_stop {
+  CT_TRACED_RUNS,    /* it has not stopped */
+  CT_TRACED_GONE,    /* it has ended: status as of waitpid */
+  CT_TRACED_SIGNAL,  /* it is about to get that signal */
+  CT_TRACED_STEPPED, /* a single step is over, or it is at the first instruction of a handler */
+  CT_TRACED_INTERRUPTED,
+  CT_TRACED_GROUP_STOP, /* its process is stopped, as by SIGSTOP */
+  CT_TRACED_CHILD,      /* it has made a thread or a process (message), which is stopped, too, or about to */
+  CT_TRACED_EXEC,       /* message: the id that it had before */
+  CT_TRACED_OTHER,      /* let it go on as it was */
+};
+
+struct ct_traced_event {
+  enum ct_traced_stop stop;
+  int signal;
+  int status;
+  unsigned long message;
+  siginfo_t info; /* CT_TRACED_SIGNAL */
+};
+
+/* How a stopped thread goes on. */
+enum ct_traced_way { CT_TRACED_RUN, CT_TRACED_STEP, CT_TRACED_LISTEN /* stays stopped with its process */ };
+
+/* Seizes a thread and asks it to stop. 0 or an error. */
+int ct_traced_seize(pid_t tid, struct ct_diag *diag);
+/* The same for a thread that ct_process_spawn has stopped: it keeps its place, and the process its signal mask. */
+int ct_traced_adopt(struct ct_process *process, struct ct_diag *diag);
+int ct_traced_interrupt(pid_t tid);
+/* Has it stopped? Does not wait. */
+void ct_traced_poll(pid_t tid, struct ct_traced_event *event);
+/* Waits until something is to be had from ct_traced_poll of any of this thread's traced ones, which stays to be had. */
+bool ct_traced_await(pid_t tid);
+/* 0 or CT_ESRCH. */
+int ct_traced_regs(pid_t tid, struct user_regs_struct *regs);
+int ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs);
+int ct_traced_set_info(pid_t tid, const siginfo_t *info);
+int ct_traced_go(pid_t tid, enum ct_traced_way way, int signal);
+int ct_traced_detach(pid_t tid, int signal);
+/*
+ * Is the thread, which has stopped, in a system call that the kernel makes again when it goes on? Then its registers are
+ * changed to what they are at the system call's instruction, before it.
+ */
+bool ct_traced_before_syscall(struct user_regs_struct *regs);
+
+/* System calls in its name, between the two. The thread has stopped, and not for a signal. */
+int ct_traced_borrow(struct ct_process *process, pid_t tid, struct ct_diag *diag);
+int ct_traced_syscall(struct ct_process *process, long number, const uint64_t args[6], int64_t *result);
+int ct_traced_return(struct ct_process *process);
+
+/* What the process does with a signal. */
+enum ct_disposition { CT_DISPOSITION_DEFAULT, CT_DISPOSITION_IGNORED, CT_DISPOSITION_CAUGHT };
+enum ct_disposition ct_traced_disposition(pid_t pid, int signal);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a thread that runs translated and its tracer share: one block of memory for each such thread, at an address
+ * below 2 GiB in the target, so that translated code reaches it without a register and whatever gs is.
+ *
+ *   0        struct ct_itrace_slots
+ *   0x1000   table: 65,536 addresses, where an indirect branch goes by the low 16 bits of its target
+ *   0x81000  syscalls: a byte for each system call's number, 0: the tracer has to see it
+ *
+ * The target can write all of it: the tracer believes nothing that it reads here. It copies each word once, and checks.
+ */
+#ifndef CT_RING_ITRACE_H
+#define CT_RING_ITRACE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  CT_ITRACE_TABLE_AT = 0x1000,
+  CT_ITRACE_TABLE_ENTRIES = 1 << 16,
+  CT_ITRACE_SYSCALLS_AT = CT_ITRACE_TABLE_AT + CT_ITRACE_TABLE_ENTRIES * 8,
+  CT_ITRACE_SYSCALLS = 1 << 16,
+  CT_ITRACE_SHARED_BYTES = CT_ITRACE_SYSCALLS_AT + CT_ITRACE_SYSCALLS,
+};
+
+/*
+ * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why it
+ * has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be. After so many of its waits
+ * (CT_ITRACE_WAIT_NS each) in which liveness did not change the tracer is dead, and the thread goes on natively.
+ */
+struct ct_itrace_slots {
+  uint64_t regs[16]; /* in the order of enum ct_reg; of those that the wait changes */
+  uint64_t flags;    /* as lahf and seto leave them: ah, al */
+  uint64_t target;
+  uint64_t resume;
+  uint64_t spill_rcx;  /* the program's rcx, on the way through an indirect branch */
+  uint64_t spill;      /* of a register that is borrowed for an address out of reach */
+  uint32_t exit;
+  uint32_t request;
+  uint32_t doorbell; /* counts requests; the tracer waits there (a futex) */
+  uint32_t liveness; /* counted up by the tracer */
+  uint32_t last_liveness;
+  uint32_t silent;     /* waits left before the tracer is taken for dead */
+  uint64_t timeout[2]; /* of one wait, a struct timespec */
+};
+
+enum {
+  CT_ITRACE_EXIT_MISS = 0, /* an indirect branch to where no unit is known; exits have numbers from 1 on */
+  CT_ITRACE_WAIT_NS = 100000000,
+  CT_ITRACE_SILENT_WAITS = 10,
+};
+
+static_assert(sizeof(struct ct_itrace_slots) <= CT_ITRACE_TABLE_AT, "the slots lie before the table");
+static_assert(offsetof(struct ct_itrace_slots, flags) == 0x80, "the registers come first");
+
+#endif

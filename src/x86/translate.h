@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Translation of machine code, block by block, into code that does the same at another address and never leaves the
+ * translated world but through exits. See translate.c. Pure: bytes in, bytes out.
+ */
+#ifndef CT_X86_TRANSLATE_H
+#define CT_X86_TRANSLATE_H
+
+#include "ring/itrace.h"
+#include "x86/emit.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+  CT_UNIT_INSNS_MAX = 64,
+  CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
+  CT_UNIT_BYTES_MAX = 8192,
+  CT_UNIT_EXITS_MAX = 4,
+  CT_RECOVERY_MAX = 4 * CT_UNIT_INSNS_MAX,
+};
+
+/* What stands where the translated code is to run. Addresses in the target. */
+struct ct_translation_place {
+  uint32_t shared; /* struct ct_itrace_slots and what follows it; below 2 GiB */
+  uint64_t leave;  /* the code that asks the tracer (ct_translate_runtime), in reach */
+};
+
+/*
+ * How to make the program's state out of the thread's, from this place of the emitted code on up to the next such note. The
+ * registers are the program's own, but for what is said here.
+ */
+struct ct_recovery {
+  uint32_t at;            /* offset in the emitted code */
+  uint8_t pc_is : 2;      /* enum ct_recovery_pc */
+  uint8_t rcx_is : 2;     /* enum ct_recovery_rcx */
+  uint8_t is_waiting : 1; /* the registers that a system call changes are in the slots, and the flags */
+  uint8_t rax_is_slot : 1;
+  uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
+  uint64_t pc;
+};
+enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
+enum ct_recovery_rcx { CT_RCX_OWN, CT_RCX_SPILLED /* in slots.spill_rcx */, CT_RCX_PC /* the same as pc */ };
+
+enum ct_exit_kind {
+  CT_EXIT_LINK,    /* to another unit, by a jump that can be made to go there */
+  CT_EXIT_STEP,    /* the instruction at target has to be executed where it is */
+  CT_EXIT_STALE, /* the code has changed */
+  CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
+};
+
+struct ct_unit_exit {
+  uint8_t kind;     /* enum ct_exit_kind */
+  uint32_t field;   /* CT_EXIT_LINK: offset of the rel32 that leads to the exit's code */
+  uint32_t code_at; /* offset of the exit's code */
+  uint64_t target;
+  uint32_t resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same */
+};
+
+struct ct_unit {
+  uint64_t pc;
+  uint32_t source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
+  uint32_t insns;
+  uint32_t exit_count, recovery_count;
+  struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
+  struct ct_recovery recovery[CT_RECOVERY_MAX];
+};
+
+/*
+ * Emits the unit of the block at pc (size bytes of code are known) at out's position. first_exit is the number of its
+ * first exit. is_checked: the code may change, so it is compared each time. Always ends well: what cannot be translated
+ * becomes an exit of kind CT_EXIT_STEP; only out may be too small (out->overflow).
+ */
+void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
+                       bool is_checked, uint32_t first_exit, struct ct_code *out, struct ct_unit *unit);
+
+/*
+ * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in the
+ * table so far) if not. Fills in recovery (up to CT_ENTRY_RECOVERY notes), returns how many.
+ */
+enum { CT_ENTRY_RECOVERY = 2, CT_ENTRY_BYTES_MAX = 128 };
+uint32_t ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
+                            struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY]);
+
+/*
+ * The code that waits for the tracer, once for each region. *miss: where indirect branches go that find no entry; *leave: of
+ * struct ct_translation_place.
+ */
+enum { CT_RUNTIME_RECOVERY = 8, CT_RUNTIME_BYTES_MAX = 1024 };
+uint32_t ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery recovery[CT_RUNTIME_RECOVERY],
+                              uint64_t *miss, uint64_t *leave);
+
+/* In place of an exit's code: a jump to where no rel32 reaches. */
+enum { CT_EXIT_BYTES = 32 };
+void ct_translate_far_jump(struct ct_code *out, uint64_t target);
+
+#endif

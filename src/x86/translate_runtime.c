@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Translated code that belongs to no unit: the entries of the table, and the wait for the tracer. */
+#include "x86/translate.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#define SLOT(shared, member) ct_mem_absolute((shared) + (uint32_t)offsetof(struct ct_itrace_slots, member))
+
+/* Goes over the next jump if the word there is value; rcx is free. */
+static void
+emit_compare(struct ct_code *out, struct ct_mem word, uint32_t value, uint8_t over)
+{
+  ct_emit_mov32_load(out, CT_RCX, word);
+  ct_emit_lea32(out, CT_RCX, ct_mem_wide(ct_mem(CT_RCX, (int32_t)-value)));
+  ct_emit_jrcxz_over(out, (int8_t)over);
+}
+
+uint32_t
+ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
+                   struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY])
+{
+  enum { JUMP_FAR = 6 }; /* jmp *literal(%rip) */
+  size_t start = out->length;
+  struct ct_code_label literal = {.count = 0};
+  struct ct_mem low = SLOT(place->shared, target), high = low;
+  high.disp += 4;
+  recovery[0] =
+      (struct ct_recovery){.pc_is = CT_PC_TARGET, .rcx_is = CT_RCX_SPILLED, .borrowed = CT_NO_REG};
+  emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, &literal);
+  emit_compare(out, high, (uint32_t)(pc >> 32), JUMP_FAR);
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, &literal);
+  ct_emit_mov_load(out, CT_RCX, SLOT(place->shared, spill_rcx));
+  recovery[1] = (struct ct_recovery){.at = (uint32_t)(out->length - start), .pc = pc, .borrowed = CT_NO_REG};
+  ct_emit_jmp(out, unit_address);
+  ct_code_label_bind(out, &literal);
+  ct_emit_u64(out, next);
+  return CT_ENTRY_RECOVERY;
+}
+
+void
+ct_translate_far_jump(struct ct_code *out, uint64_t target)
+{
+  struct ct_code_label literal = {.count = 0};
+  ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
+  ct_emit_label(out, &literal);
+  ct_code_label_bind(out, &literal);
+  ct_emit_u64(out, target);
+}
+
+/* Those that a system call changes, or has arguments in. */
+static const uint8_t changed[] = {CT_RCX, CT_RDX, CT_RSI, CT_RDI, CT_R8, CT_R9, CT_R10, CT_R11};
+
+static struct ct_mem
+slot_of(uint32_t shared, enum ct_reg reg)
+{
+  return ct_mem_absolute(shared + 8u * (uint32_t)reg);
+}
+
+static void
+emit_save(uint32_t shared, struct ct_code *out)
+{
+  ct_emit_lahf(out);
+  ct_emit_seto_al(out);
+  ct_emit_mov_store(out, SLOT(shared, flags), CT_RAX);
+  for (size_t i = 0; i < sizeof(changed); i++) {
+    ct_emit_mov_store(out, slot_of(shared, (enum ct_reg)changed[i]), (enum ct_reg)changed[i]);
+  }
+}
+
+static void
+emit_restore(uint32_t shared, struct ct_code *out)
+{
+  for (size_t i = 0; i < sizeof(changed); i++) {
+    ct_emit_mov_load(out, (enum ct_reg)changed[i], slot_of(shared, (enum ct_reg)changed[i]));
+  }
+  ct_emit_mov_load(out, CT_RAX, SLOT(shared, flags));
+  ct_emit_set_of_from_al(out);
+  ct_emit_sahf(out);
+  ct_emit_mov_load(out, CT_RAX, slot_of(shared, CT_RAX));
+  ct_emit_jmp_load(out, SLOT(shared, resume));
+}
+
+static void
+emit_futex(struct ct_code *out, uint32_t word, int operation, uint32_t timeout)
+{
+  ct_emit_mov32_imm(out, CT_RAX, SYS_futex);
+  ct_emit_mov32_imm(out, CT_RDI, word);
+  ct_emit_mov32_imm(out, CT_RSI, (uint32_t)operation);
+  ct_emit_mov32_imm(out, CT_RDX, 1);
+  ct_emit_mov32_imm(out, CT_R10, timeout);
+  ct_emit_syscall(out);
+}
+
+/* Waits for the answer, or until the tracer is dead: the thread goes on where the program is then. */
+static void
+emit_wait(uint32_t shared, struct ct_code *out)
+{
+  struct ct_code_label wait = {.count = 0}, lives = {.count = 0}, done = {.count = 0};
+  ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
+  ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
+  ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
+  ct_emit_mov32_store_imm(out, SLOT(shared, request), 1);
+  ct_emit_u8(out, 0xf0); /* lock */
+  ct_emit_inc32_store(out, SLOT(shared, doorbell));
+  emit_futex(out, shared + offsetof(struct ct_itrace_slots, doorbell), FUTEX_WAKE, 0);
+  ct_code_label_bind(out, &wait);
+  ct_emit_cmp32_store_imm(out, SLOT(shared, request), 1);
+  ct_emit_jcc_label(out, CT_JNE, &done);
+  emit_futex(out, shared + offsetof(struct ct_itrace_slots, request), FUTEX_WAIT,
+             shared + offsetof(struct ct_itrace_slots, timeout));
+  ct_emit_cmp32_imm(out, CT_RAX, -ETIMEDOUT);
+  ct_emit_jcc_label(out, CT_JNE, &wait);
+  ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
+  ct_emit_mov32_load(out, CT_RCX, SLOT(shared, last_liveness));
+  ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
+  ct_emit_cmp32(out, CT_RAX, CT_RCX);
+  ct_emit_jcc_label(out, CT_JNE, &lives);
+  ct_emit_dec32_store(out, SLOT(shared, silent));
+  ct_emit_jcc_label(out, CT_JNE, &wait);
+  ct_emit_mov_load(out, CT_RAX, SLOT(shared, target));
+  ct_emit_mov_store(out, SLOT(shared, resume), CT_RAX);
+  ct_emit_jmp_label(out, &done);
+  ct_code_label_bind(out, &lives);
+  ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
+  ct_emit_jmp_label(out, &wait);
+  ct_code_label_bind(out, &done);
+}
+
+uint32_t
+ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery recovery[CT_RUNTIME_RECOVERY],
+                     uint64_t *miss, uint64_t *leave)
+{
+  size_t start = out->length;
+  uint32_t count = 0;
+  struct ct_recovery target = {.pc_is = CT_PC_TARGET, .borrowed = CT_NO_REG};
+  *miss = ct_code_pc(out);
+  recovery[count] = target;
+  recovery[count++].rcx_is = CT_RCX_SPILLED;
+  ct_emit_mov_load(out, CT_RCX, SLOT(shared, spill_rcx));
+  target.at = (uint32_t)(out->length - start);
+  recovery[count++] = target;
+  ct_emit_mov32_store_imm(out, SLOT(shared, exit), CT_ITRACE_EXIT_MISS);
+  *leave = ct_code_pc(out);
+  ct_emit_mov_store(out, slot_of(shared, CT_RAX), CT_RAX);
+  target.at = (uint32_t)(out->length - start);
+  target.rax_is_slot = 1;
+  recovery[count++] = target;
+  emit_save(shared, out);
+  target.at = (uint32_t)(out->length - start);
+  target.is_waiting = 1;
+  recovery[count++] = target;
+  emit_wait(shared, out);
+  emit_restore(shared, out);
+  return count;
+}
