@@ -9,6 +9,7 @@ The traces must be complete, and lose nothing where the ring has room for all ev
     tests/transparency.py --filter 'git*'     cases that match (several: any)
     tests/transparency.py --repeat 20         each case so often; its first failure ends the repetition
     tests/transparency.py --record=--lossless further options for contrail record
+    tests/transparency.py --translated        the first thread of each program by translated code; nothing is recorded
     tests/transparency.py --json FILE         numbers of each case
     tests/transparency.py --json FILE --resume --seconds 180
                                               piece by piece: only what FILE lacks or has as different is run, and no
@@ -72,6 +73,10 @@ exec "$@"
 TRACED = """#!/bin/sh
 trace=$(mktemp -d {traces}/XXXXXXXX) || exit 99
 exec {contrail} record {options} -o "$trace" -- "$@"
+"""
+# The first thread of each program runs by translated code (tests/itrace/translated.c); nothing is recorded.
+TRANSLATED = """#!/bin/sh
+exec {translated} -- "$@"
 """
 # The program keeps its process id, its parent and its children; who attaches to it is nobody's child.
 ATTACHED = """#!/bin/sh
@@ -232,9 +237,10 @@ class Runner:
         os.makedirs(os.path.join(self.scratch, "tmp"))
         os.chmod(self.traces, 0o1777)  # for cases that change user
         subprocess.run(["cp", "-a", self.template, self.work], check=True)
-        filled = {"traces": self.traces, "contrail": self.options.contrail, "scratch": self.scratch,
+        translated = getattr(self.options, "translated", False)
+        filled = {"traces": self.traces, "translated": os.path.join(ROOT, os.path.dirname(self.options.contrail), "tests", "translated"), "contrail": self.options.contrail, "scratch": self.scratch,
                   "options": shlex.join(self.options.record)}
-        for name, text in (("t", TRACED), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
+        for name, text in (("t", TRANSLATED if translated else TRACED), ("attached", ATTACHED), ("attach_often", ATTACH_OFTEN)):
             self.write(f"bin/{name}", text.format(**filled) if traced else UNTRACED, 0o755)
         result = Result()
         begin = time.monotonic()
@@ -330,6 +336,8 @@ def read_info(contrail, trace):
 
 
 def check_traces(checked, runner, options):
+    if options.translated:
+        return
     numbers = {"traces": 0, "functions": 0, "hooked": 0, "events": 0, "dropped": 0, "bytes": 0, "threads": 0,
                "install_seconds": 0.0}
     for trace in sorted(glob.glob(os.path.join(runner.traces, "*"))):
@@ -485,9 +493,11 @@ def as_untraced(scene):
 
 def facts(numbers):
     slower = numbers["traced_seconds"] / max(numbers["untraced_seconds"], 0.001)
+    text = f"{numbers['untraced_seconds']:.2f} s, traced {numbers['traced_seconds']:.2f} s ({slower:.1f}x)"
+    if "events" not in numbers:
+        return text
     dropped = f", {numbers['dropped']} dropped" if numbers["dropped"] else ""
-    return (f"{numbers['untraced_seconds']:.2f} s, traced {numbers['traced_seconds']:.2f} s ({slower:.1f}x), "
-            f"{numbers['hooked']} functions hooked, {numbers['events']} events{dropped}")
+    return f"{text}, {numbers['hooked']} functions hooked, {numbers['events']} events{dropped}"
 
 
 def machine():
@@ -529,6 +539,7 @@ def read_json(path):
 def arguments(parser):
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="the long set too")
+    parser.add_argument("--translated", action="store_true", help="by translated code, in place of a recording")
     parser.add_argument("--once", action="store_true", help="untraced once only")
     parser.add_argument("--record", type=shlex.split, default=[], help="further options for contrail record")
     parser.add_argument("--json", help="write numbers there")

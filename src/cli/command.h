@@ -63,7 +63,6 @@ extern const struct ct_command ct_command_trace;
 extern const struct ct_command ct_command_exclude;
 extern const struct ct_command ct_command_export;
 extern const struct ct_command ct_command_cut;
-extern const struct ct_command ct_command_itrace;
 extern const struct ct_command ct_command_help;
 extern const struct ct_command ct_command_version;
 

@@ -26,7 +26,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -503,14 +502,12 @@ ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struc
   }
   leave_space(tracer);
   if (summary != NULL) {
-    size_t size = summary->struct_size < sizeof(*summary) ? summary->struct_size : sizeof(*summary);
-    tracer->summary.struct_size = size;
     tracer->summary.units = tracer->stats.units;
     tracer->summary.instructions = tracer->stats.insns;
     tracer->summary.source_bytes = tracer->stats.source_bytes;
     tracer->summary.code_bytes = tracer->stats.code_bytes;
     tracer->summary.flushes = tracer->stats.flushes;
-    memcpy(summary, &tracer->summary, size);
+    *summary = tracer->summary;
   }
   int code = tracer->code_of_end;
   if (code != 0) {

@@ -3,9 +3,8 @@
 #ifndef CT_ITRACE_TRACER_H
 #define CT_ITRACE_TRACER_H
 
+#include "itrace/itrace.h"
 #include "itrace/space.h"
-
-#include <contrail/itrace.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

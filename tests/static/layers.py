@@ -14,13 +14,14 @@ from harness import ROOT, check, main  # noqa: E402
 SRC = os.path.join(ROOT, "src")
 
 # What each folder may include from, besides itself.
-CHAIN = ["base", "ring", "target", "x86", "plan", "select", "process", "hook", "trace", "drain", "record", "control"]
+CHAIN = ["base", "ring", "target", "x86", "plan", "select", "process", "itrace", "hook", "trace", "drain", "record", "control"]
 ALLOWED = {folder: set(CHAIN[:i]) for i, folder in enumerate(CHAIN)}
 ALLOWED["trace"] = {"base"}                      # the file format knows of no engine
 ALLOWED["ring"] = set()                          # layout only, shared with the agent
 ALLOWED["target"] = {"base"}
 ALLOWED["agent"] = {"ring"}                      # a world of its own
-ALLOWED["process"] -= {"plan", "select"}         # it knows of threads and memory, not of what is hooked
+for layer in ("process", "itrace"):              # they know of threads and memory, not of what is hooked
+    ALLOWED[layer] -= {"plan", "select"}
 ALLOWED["span"] = {"base", "trace"}
 ALLOWED["index"] = {"base", "trace", "span"}
 ALLOWED["views"] = {"base", "target", "trace", "span", "index"}

@@ -5,8 +5,8 @@
  *
  * A tracer is used by one thread at a time.
  */
-#ifndef CONTRAIL_ITRACE_H
-#define CONTRAIL_ITRACE_H
+#ifndef CT_ITRACE_ITRACE_H
+#define CT_ITRACE_ITRACE_H
 
 #include <contrail/error.h>
 
@@ -16,21 +16,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct ct_itrace;
 
 struct ct_itrace_options {
-  size_t struct_size;   /* sizeof(struct ct_itrace_options) */
   pid_t pid, tid;       /* of a thread that runs; pid 0: argv */
   char *const *argv;    /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
   const sigset_t *mask; /* its signal mask; NULL: that of the caller */
 };
 
 struct ct_itrace_summary {
-  size_t struct_size;    /* sizeof(struct ct_itrace_summary) */
   bool has_ended;        /* the thread, or the program */
   int wait_status;       /* then: of a program that was started, as waitpid gives it */
   uint64_t units;        /* blocks that were translated */
@@ -51,9 +45,5 @@ pid_t ct_itrace_pid(const struct ct_itrace *tracer);
 int ct_itrace_fd(const struct ct_itrace *tracer);
 /* Lets the thread go, if it still runs, and frees the tracer. 0, or why it could not be traced to the end. */
 int ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struct ct_diag *diag);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs a thread by translated code, for the tests: what a program does must not change by that.
+ *
+ *   translated [-v] -- PROGRAM [ARG]...             its first thread from its first instruction on; ends as the program does
+ *   translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on stdin
+ *   -v: what was translated, on stderr
+ */
+#include "cli/signals.h"
+#include "itrace/itrace.h"
+
+#include <contrail/text.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXIT_TRACER = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+static bool is_verbose;
+
+static void
+tell(const struct ct_itrace_summary *s)
+{
+  if (is_verbose) {
+    fprintf(stderr,
+            "translated: %" PRIu64 " units, %" PRIu64 " instructions, %" PRIu64 " bytes made of %" PRIu64 ", %" PRIu64
+            " requests, %" PRIu64 " steps, %" PRIu64 " signals, %" PRIu64 " flushes\n",
+            s->units, s->instructions, s->code_bytes, s->source_bytes, s->requests, s->steps, s->signals, s->flushes);
+  }
+}
+
+static int
+failure(int exec_errno, const struct ct_diag *diag)
+{
+  fprintf(stderr, "translated: %s\n", diag->text);
+  return exec_errno == 0                                   ? EXIT_TRACER
+         : exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND
+                                                           : EXIT_NOT_EXECUTABLE;
+}
+
+static int
+run_thread(pid_t pid, pid_t tid, double seconds)
+{
+  struct ct_itrace_options begin = {.pid = pid, .tid = tid};
+  struct ct_itrace_summary summary;
+  struct ct_itrace *tracer;
+  struct ct_diag diag = {""};
+  if (ct_itrace_begin(&begin, &tracer, NULL, &diag) != 0) {
+    return failure(0, &diag);
+  }
+  struct pollfd waits[2] = {{.fd = ct_itrace_fd(tracer), .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
+  poll(waits, seconds > 0 ? 1 : 2, seconds > 0 ? (int)(seconds * 1000) : -1);
+  if (ct_itrace_end(tracer, &summary, &diag) != 0) {
+    return failure(0, &diag);
+  }
+  tell(&summary);
+  return 0;
+}
+
+static int
+run_program(char **argv)
+{
+  struct ct_signals *signals = ct_signals_create();
+  struct ct_itrace_options begin = {.argv = argv, .mask = ct_signals_mask(signals)};
+  struct ct_itrace_summary summary;
+  struct ct_itrace *tracer;
+  struct ct_diag diag = {""};
+  int exec_errno = 0;
+  if (ct_itrace_begin(&begin, &tracer, &exec_errno, &diag) != 0) {
+    return failure(exec_errno, &diag);
+  }
+  ct_signals_serve(signals, ct_itrace_pid(tracer), NULL, NULL);
+  struct pollfd done = {.fd = ct_itrace_fd(tracer), .events = POLLIN};
+  while (poll(&done, 1, -1) != 1) {
+  }
+  ct_signals_forget_program(signals);
+  int code = ct_itrace_end(tracer, &summary, &diag);
+  ct_signals_stop(signals);
+  if (code != 0) {
+    return failure(0, &diag);
+  }
+  tell(&summary);
+  if (WIFSIGNALED(summary.wait_status)) {
+    ct_signals_die_of(signals, WTERMSIG(summary.wait_status));
+    return 128 + WTERMSIG(summary.wait_status);
+  }
+  return WEXITSTATUS(summary.wait_status);
+}
+
+int
+main(int argc, char **argv)
+{
+  pid_t tid = 0;
+  double seconds = 0;
+  int option;
+  while ((option = getopt(argc, argv, "+vt:s:")) != -1) {
+    switch (option) {
+    case 'v':
+      is_verbose = true;
+      break;
+    case 't':
+      tid = atoi(optarg);
+      break;
+    case 's':
+      seconds = atof(optarg);
+      break;
+    default:
+      return 2;
+    }
+  }
+  if (optind < argc && strcmp(argv[optind - 1], "--") == 0) {
+    return run_program(argv + optind);
+  }
+  if (optind != argc - 1) {
+    fprintf(stderr, "translated [-v] -- PROGRAM [ARG]... | [-v] [-t TID] [-s SECONDS] PID\n");
+    return 2;
+  }
+  pid_t pid = atoi(argv[optind]);
+  return run_thread(pid, tid != 0 ? tid : pid, seconds);
+}
