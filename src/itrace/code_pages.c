@@ -27,8 +27,9 @@ page_at(struct ct_code_pages *pages, uint64_t number)
 static bool
 may_change(struct ct_code_pages *pages, uint64_t pc)
 {
-  const struct ct_mapping *mapping = ct_mappings_at(&pages->mappings, pc);
+  const struct ct_mapping *mapping = pages->is_old ? NULL : ct_mappings_at(&pages->mappings, pc);
   if (mapping == NULL) {
+    pages->is_old = false;
     ct_mappings_free(&pages->mappings);
     if (ct_process_mappings(pages->process->pid, &pages->mappings) != 0) {
       return true;

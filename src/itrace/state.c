@@ -184,6 +184,7 @@ static bool
 is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])
 {
   uint64_t start = regs[CT_RDI], end = start + regs[CT_RSI];
+  tracer->code->is_old = true;
   switch (regs[CT_RAX]) {
   case SYS_mmap:
     if ((regs[CT_R10] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == 0) {

@@ -23,6 +23,7 @@ enum { CT_CODE_PAGES = 1024 };
 struct ct_code_pages {
   const struct ct_process *process;
   struct ct_mappings mappings;
+  bool is_old; /* mappings have been made or taken away since */
   struct {
     uint64_t page; /* its number plus 1; 0: none */
     uint8_t bytes[4096];

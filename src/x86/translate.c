@@ -357,6 +357,10 @@ emit_check(struct writer *w, const uint8_t *code, size_t size)
     uint32_t want = 0;
     size_t bytes = size - at >= 4 ? 4 : size - at >= 2 ? 2 : 1;
     struct ct_mem source = ct_mem_rip(pc + at);
+    if (!in_reach(w, pc + at)) {
+      ct_emit_movabs(out, CT_RCX, pc + at);
+      source = ct_mem(CT_RCX, 0);
+    }
     memcpy(&want, code + at, bytes);
     if (bytes == 4) {
       ct_emit_mov32_load(out, CT_RCX, source);
@@ -417,7 +421,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   }
   unit->source_bytes = (uint32_t)used;
   unit->insns = count;
-  if (is_checked && used != 0 && in_reach(&w, pc)) {
+  if (is_checked && used != 0) {
     emit_check(&w, code, used);
   }
   for (uint32_t i = 0; i < count; i++) {

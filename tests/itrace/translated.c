@@ -39,7 +39,7 @@ tell(const struct ct_itrace_summary *s)
 static int
 failure(int exec_errno, const struct ct_diag *diag)
 {
-  fprintf(stderr, "translated: %s\n", diag->text);
+  fprintf(stderr, "contrail: %s\n", diag->text);
   return exec_errno == 0                                   ? EXIT_TRACER
          : exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND
                                                            : EXIT_NOT_EXECUTABLE;
