@@ -36,8 +36,8 @@
 #include "x86/decode.h"
 
 #include "base/branch.h"
+#include "x86/zydis.h"
 
-#include <Zydis/Zydis.h>
 #include <string.h>
 
 enum {
@@ -383,8 +383,8 @@ decode_copy(const uint8_t *code, size_t size, struct ct_insn *out)
   return known;
 }
 
-static const ZydisDecoder *
-decoder(void)
+const ZydisDecoder *
+ct_zydis_decoder(void)
 {
   static _Thread_local ZydisDecoder instance;
   static _Thread_local bool ready;
@@ -555,8 +555,8 @@ ask(const uint8_t *code, uint32_t form)
   ZydisDecoderContext context;
   ZydisDecodedInstruction in;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), &context, code, CT_DECODE_READABLE, &in)) ||
-      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(decoder(), &context, &in, operands, in.operand_count_visible))) {
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), &context, code, CT_DECODE_READABLE, &in)) ||
+      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(ct_zydis_decoder(), &context, &in, operands, in.operand_count_visible))) {
     return FORM_LEFT;
   }
   unsigned imm_bits = in.raw.imm[0].size + in.raw.imm[1].size, traits = traits_of(&in);
@@ -641,7 +641,7 @@ bool
 ct_decode_full(const uint8_t *code, size_t size, struct ct_insn *out)
 {
   ZydisDecodedInstruction in;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), NULL, code, size, &in))) {
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), NULL, code, size, &in))) {
     return false;
   }
   *out = (struct ct_insn){.code = code, .length = in.length, .rex = rex_of(&in)};

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What instructions do, by Zydis; see effects.h. Zydis lists operands, hidden ones too, with what is read and written
+ * of each; where its list is too short or too coarse for us, by_mnemonic() and the like add to it.
+ */
+#include "x86/emulate_internal.h"
+#include "x86/zydis.h"
+
+enum {
+  READ = ZYDIS_OPERAND_ACTION_READ | ZYDIS_OPERAND_ACTION_CONDREAD,
+  WRITE = ZYDIS_OPERAND_ACTION_WRITE | ZYDIS_OPERAND_ACTION_CONDWRITE
+};
+
+/* ---- registers ---- */
+
+static void
+note_general(const ZydisDecodedOperand *operand, uint8_t reg, struct ct_effects *out)
+{
+  uint16_t bit = (uint16_t)(1u << reg);
+  bool part = operand->size < 32 || (operand->actions & ZYDIS_OPERAND_ACTION_CONDWRITE) != 0;
+  if ((operand->actions & WRITE) != 0) {
+    out->writes |= bit;
+  }
+  if ((operand->actions & READ) != 0 || ((operand->actions & WRITE) != 0 && part)) {
+    out->reads |= bit;
+  }
+}
+
+static void
+note_vector(ZydisOperandActions actions, ZydisRegister reg, unsigned bytes, struct ct_effects *out)
+{
+  uint32_t bit = 1u << (ZydisRegisterGetId(reg) & 31);
+  out->vectors_read |= (actions & READ) != 0 ? bit : 0;
+  if ((actions & WRITE) != 0) {
+    out->vectors_written |= bit;
+    out->vector_size = out->vector_size < bytes ? (uint8_t)bytes : out->vector_size;
+  }
+}
+
+static void
+note_register(const ZydisDecodedOperand *operand, struct ct_effects *out)
+{
+  ZydisRegister reg = operand->reg.value;
+  uint8_t general = ct_zydis_general(reg);
+  if (general != CT_NO_REG) {
+    note_general(operand, general, out);
+    return;
+  }
+  switch (ZydisRegisterGetClass(reg)) {
+  case ZYDIS_REGCLASS_XMM:
+    note_vector(operand->actions, reg, 16, out);
+    break;
+  case ZYDIS_REGCLASS_YMM:
+    note_vector(operand->actions, reg, 32, out);
+    break;
+  case ZYDIS_REGCLASS_ZMM:
+    note_vector(operand->actions, reg, 64, out);
+    break;
+  case ZYDIS_REGCLASS_MASK: {
+    uint8_t bit = (uint8_t)(1u << (ZydisRegisterGetId(reg) & 7));
+    out->masks_read |= (operand->actions & READ) != 0 ? bit : 0;
+    out->masks_written |= (operand->actions & WRITE) != 0 ? bit : 0;
+    break;
+  }
+  case ZYDIS_REGCLASS_X87:
+  case ZYDIS_REGCLASS_MMX:
+    out->traits |= CT_EFFECT_X87;
+    break;
+  case ZYDIS_REGCLASS_SEGMENT:
+    out->traits |=
+        (operand->actions & WRITE) != 0 && (reg == ZYDIS_REGISTER_FS || reg == ZYDIS_REGISTER_GS) ? CT_EFFECT_BASES : 0;
+    break;
+  default:
+    if (reg == ZYDIS_REGISTER_MXCSR) {
+      out->traits |= CT_EFFECT_MXCSR;
+    } else if (reg == ZYDIS_REGISTER_X87CONTROL || reg == ZYDIS_REGISTER_X87STATUS || reg == ZYDIS_REGISTER_X87TAG) {
+      out->traits |= CT_EFFECT_X87;
+    }
+    break;
+  }
+}
+
+/* ---- memory ---- */
+
+/* Do some of the bytes depend on masks or conditions? */
+static bool
+is_partial(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operand)
+{
+  switch (in->mnemonic) {
+  case ZYDIS_MNEMONIC_CMPXCHG:
+  case ZYDIS_MNEMONIC_CMPXCHG8B:
+  case ZYDIS_MNEMONIC_CMPXCHG16B:
+    return false; /* writes the old value where it does not exchange */
+  case ZYDIS_MNEMONIC_MASKMOVQ:
+  case ZYDIS_MNEMONIC_MASKMOVDQU:
+  case ZYDIS_MNEMONIC_VMASKMOVDQU:
+  case ZYDIS_MNEMONIC_VMASKMOVPS:
+  case ZYDIS_MNEMONIC_VMASKMOVPD:
+  case ZYDIS_MNEMONIC_VPMASKMOVD:
+  case ZYDIS_MNEMONIC_VPMASKMOVQ:
+    return true;
+  default:
+    return (operand->actions & (ZYDIS_OPERAND_ACTION_CONDREAD | ZYDIS_OPERAND_ACTION_CONDWRITE)) != 0 ||
+           (in->avx.mask.reg != ZYDIS_REGISTER_NONE && in->avx.mask.reg != ZYDIS_REGISTER_K0);
+  }
+}
+
+static void
+note_address(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operand, struct ct_effects *out,
+             struct ct_access *access)
+{
+  *access =
+      (struct ct_access){.disp = operand->mem.disp.value, .base = CT_NO_REG, .index = CT_NO_REG, .bits_reg = CT_NO_REG};
+  if (operand->mem.base == ZYDIS_REGISTER_RIP || operand->mem.base == ZYDIS_REGISTER_EIP) {
+    access->how |= CT_ACCESS_RIP;
+  } else if (operand->mem.base != ZYDIS_REGISTER_NONE) {
+    access->base = ct_zydis_general(operand->mem.base);
+    out->reads |= (uint16_t)(1u << access->base);
+  }
+  if (operand->mem.type == ZYDIS_MEMOP_TYPE_VSIB) {
+    access->how |= CT_ACCESS_VECTOR;
+    note_vector(ZYDIS_OPERAND_ACTION_READ, operand->mem.index, 0, out);
+  } else if (operand->mem.index != ZYDIS_REGISTER_NONE) {
+    access->index = ct_zydis_general(operand->mem.index);
+    access->scale = (uint8_t)__builtin_ctz(operand->mem.scale);
+    out->reads |= (uint16_t)(1u << access->index);
+  }
+  if (in->address_width == 32) {
+    access->how |= CT_ACCESS_ADDRESS32;
+  }
+  if (operand->mem.type != ZYDIS_MEMOP_TYPE_AGEN) {
+    access->segment = operand->mem.segment == ZYDIS_REGISTER_FS   ? CT_SEGMENT_FS
+                      : operand->mem.segment == ZYDIS_REGISTER_GS ? CT_SEGMENT_GS
+                                                                  : CT_SEGMENT_NONE;
+  }
+}
+
+static void
+note_memory(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operand, struct ct_effects *out)
+{
+  struct ct_access access;
+  note_address(in, operand, out, &access);
+  bool reads = (operand->actions & READ) != 0, writes = (operand->actions & WRITE) != 0;
+  if (in->meta.category == ZYDIS_CATEGORY_PREFETCH || in->meta.category == ZYDIS_CATEGORY_NOP ||
+      in->meta.category == ZYDIS_CATEGORY_WIDENOP || (!reads && !writes && in->mnemonic != ZYDIS_MNEMONIC_LEA)) {
+    return;
+  }
+  if (operand->mem.type != ZYDIS_MEMOP_TYPE_AGEN) {
+    access.how |= (reads ? CT_ACCESS_READ : 0) | (writes ? CT_ACCESS_WRITE : 0);
+    access.size = operand->size / 8;
+    if ((out->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) != 0) {
+      access.how |= CT_ACCESS_REPEATED;
+    } else {
+      access.how |= is_partial(in, operand) ? CT_ACCESS_PART : 0;
+    }
+  }
+  if (out->access_count == 2 || (writes && access.size == 0)) {
+    out->traits |= writes ? CT_EFFECT_MORE_STORES : 0;
+  }
+  if (out->access_count < 2) {
+    out->access[out->access_count++] = access;
+  }
+}
+
+/* Zydis has what is pushed at the stack pointer as it is after the push; an address of pop's, as it is before the pop.
+ */
+static void
+put_stack_right(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands, struct ct_effects *out)
+{
+  for (unsigned i = in->operand_count_visible, n = 0; i < in->operand_count; i++) {
+    const ZydisDecodedOperand *operand = &operands[i];
+    if (operand->type != ZYDIS_OPERAND_TYPE_MEMORY || operand->mem.base != ZYDIS_REGISTER_RSP) {
+      continue;
+    }
+    n = out->access_count - 1u;
+    if ((operand->actions & WRITE) != 0) {
+      out->access[n].disp = -(int64_t)out->access[n].size;
+    } else if (n == 1 && out->access[0].base == CT_RSP) {
+      out->access[0].disp += out->access[n].size;
+    }
+  }
+}
+
+/* ---- flags, control, and what Zydis does not list ---- */
+
+static void
+note_flags(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands, struct ct_effects *out)
+{
+  const ZydisAccessedFlags *flags = in->cpu_flags;
+  if (flags == NULL) {
+    return;
+  }
+  ZydisAccessedFlagsMask written = flags->modified | flags->set_0 | flags->set_1 | flags->undefined;
+  out->flags_read = flags->tested & CT_FLAGS_SIX;
+  out->flags_written = written & CT_FLAGS_SIX;
+  out->flags_undefined = flags->undefined & CT_FLAGS_SIX;
+  out->traits |= (flags->tested & CT_FLAG_DF) != 0 ? CT_EFFECT_READS_DF : 0;
+  out->traits |= (written & CT_FLAG_DF) != 0 ? CT_EFFECT_WRITES_DF : 0;
+  for (unsigned i = in->operand_count_visible; i < in->operand_count; i++) {
+    if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER && operands[i].reg.value == ZYDIS_REGISTER_RFLAGS &&
+        (operands[i].actions & ZYDIS_OPERAND_ACTION_CONDWRITE) != 0) {
+      out->flags_kept = out->flags_written;
+    }
+  }
+}
+
+static bool
+has_prefix(const ZydisDecodedInstruction *in, uint8_t prefix)
+{
+  for (unsigned i = 0; i < in->raw.prefix_count; i++) {
+    if (in->raw.prefixes[i].value == prefix) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static enum ct_flow
+branch_of(const ZydisDecodedInstruction *in)
+{
+  bool relative = in->raw.imm[0].is_relative;
+  bool short_operand = (in->attributes & (ZYDIS_ATTRIB_HAS_OPERANDSIZE)) != 0 && in->raw.rex.W == 0;
+  if (short_operand || in->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR) {
+    return CT_FLOW_OTHER;
+  }
+  switch (in->mnemonic) {
+  case ZYDIS_MNEMONIC_CALL:
+    return relative ? CT_FLOW_CALL : CT_FLOW_CALL_INDIRECT;
+  case ZYDIS_MNEMONIC_JMP:
+    return relative ? CT_FLOW_JUMP : CT_FLOW_JUMP_INDIRECT;
+  case ZYDIS_MNEMONIC_RET:
+    return CT_FLOW_RET;
+  case ZYDIS_MNEMONIC_LOOPE:
+  case ZYDIS_MNEMONIC_LOOPNE: /* with F2 or F3, AMD's take that for the condition */
+    return has_prefix(in, 0xf2) || has_prefix(in, 0xf3) ? CT_FLOW_OTHER : CT_FLOW_LOOP;
+  case ZYDIS_MNEMONIC_LOOP:
+  case ZYDIS_MNEMONIC_JECXZ:
+  case ZYDIS_MNEMONIC_JRCXZ:
+    return CT_FLOW_LOOP;
+  default:
+    return in->meta.category == ZYDIS_CATEGORY_COND_BR && in->mnemonic != ZYDIS_MNEMONIC_XBEGIN ? CT_FLOW_BRANCH
+                                                                                                : CT_FLOW_OTHER;
+  }
+}
+
+static enum ct_flow
+flow_of(const ZydisDecodedInstruction *in)
+{
+  switch (in->mnemonic) {
+  case ZYDIS_MNEMONIC_UD0:
+  case ZYDIS_MNEMONIC_UD1:
+  case ZYDIS_MNEMONIC_UD2:
+  case ZYDIS_MNEMONIC_HLT:
+  case ZYDIS_MNEMONIC_INT1:
+  case ZYDIS_MNEMONIC_INT3:
+    return CT_FLOW_TRAP;
+  case ZYDIS_MNEMONIC_SYSCALL:
+    return CT_FLOW_SYSCALL;
+  case ZYDIS_MNEMONIC_XABORT:
+  case ZYDIS_MNEMONIC_XBEGIN:
+  case ZYDIS_MNEMONIC_UIRET:
+  case ZYDIS_MNEMONIC_ENCLU:
+  case ZYDIS_MNEMONIC_VMCALL:
+  case ZYDIS_MNEMONIC_VMFUNC:
+  case ZYDIS_MNEMONIC_VMMCALL:
+    return CT_FLOW_OTHER;
+  default:
+    break;
+  }
+  switch (in->meta.category) {
+  case ZYDIS_CATEGORY_CALL:
+  case ZYDIS_CATEGORY_RET:
+  case ZYDIS_CATEGORY_UNCOND_BR:
+  case ZYDIS_CATEGORY_COND_BR:
+    return branch_of(in);
+  case ZYDIS_CATEGORY_SYSCALL:
+  case ZYDIS_CATEGORY_SYSRET:
+  case ZYDIS_CATEGORY_INTERRUPT:
+    return CT_FLOW_OTHER;
+  default:
+    return (in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0 ? CT_FLOW_OTHER : CT_FLOW_NEXT;
+  }
+}
+
+/* String instructions move the registers that they go by. */
+static void
+note_string(const ZydisDecodedInstruction *in, struct ct_effects *out)
+{
+  if (in->meta.category != ZYDIS_CATEGORY_STRINGOP && in->meta.category != ZYDIS_CATEGORY_IOSTRINGOP) {
+    return;
+  }
+  uint16_t moved = (out->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) != 0 ? 1u << CT_RCX : 0;
+  for (unsigned i = 0; i < out->access_count; i++) {
+    moved |= (uint16_t)(1u << out->access[i].base);
+  }
+  out->reads |= moved;
+  out->writes |= moved;
+}
+
+/* Saves and restores of much at once, and what the kernel does. */
+static void
+note_by_mnemonic(const ZydisDecodedInstruction *in, struct ct_effects *out)
+{
+  switch (in->mnemonic) {
+  case ZYDIS_MNEMONIC_SYSCALL:
+    out->writes |= 1u << CT_RAX | 1u << CT_RCX | 1u << CT_R11;
+    out->reads = 0xffff;
+    break;
+  case ZYDIS_MNEMONIC_VZEROALL:
+    out->vectors_written = 0xffff;
+    out->vector_size = 64;
+    break;
+  case ZYDIS_MNEMONIC_VZEROUPPER: /* the lower part stays, and may be taken for written */
+    out->vectors_read = out->vectors_written = 0xffff;
+    out->vector_size = 16;
+    break;
+  case ZYDIS_MNEMONIC_FXSAVE:
+  case ZYDIS_MNEMONIC_FXSAVE64:
+  case ZYDIS_MNEMONIC_XSAVE:
+  case ZYDIS_MNEMONIC_XSAVE64:
+  case ZYDIS_MNEMONIC_XSAVEC:
+  case ZYDIS_MNEMONIC_XSAVEC64:
+  case ZYDIS_MNEMONIC_XSAVEOPT:
+  case ZYDIS_MNEMONIC_XSAVEOPT64:
+    out->vectors_read = ~0u;
+    out->masks_read = 0xff;
+    out->traits |= CT_EFFECT_X87 | CT_EFFECT_MXCSR | CT_EFFECT_MORE_STORES;
+    break;
+  case ZYDIS_MNEMONIC_FXRSTOR:
+  case ZYDIS_MNEMONIC_FXRSTOR64:
+  case ZYDIS_MNEMONIC_XRSTOR:
+  case ZYDIS_MNEMONIC_XRSTOR64:
+    out->vectors_read = out->vectors_written = ~0u;
+    out->masks_read = out->masks_written = 0xff;
+    out->vector_size = 64;
+    out->traits |= CT_EFFECT_X87 | CT_EFFECT_MXCSR;
+    break;
+  case ZYDIS_MNEMONIC_PAUSE: /* with REX.B it is an exchange all the same */
+    out->reads |= in->raw.rex.B != 0 ? 1u << CT_RAX | 1u << CT_R8 : 0;
+    out->writes |= in->raw.rex.B != 0 ? 1u << CT_RAX | 1u << CT_R8 : 0;
+    break;
+  case ZYDIS_MNEMONIC_BSF:
+  case ZYDIS_MNEMONIC_BSR: /* of 0 leave it as it is */
+    out->reads |= out->writes;
+    break;
+  case ZYDIS_MNEMONIC_XLAT: /* at rbx + al */
+    out->reads |= 1u << CT_RAX;
+    out->access[0].size = 0;
+    break;
+  case ZYDIS_MNEMONIC_CLZERO:
+  case ZYDIS_MNEMONIC_ENTER:
+    out->traits |= CT_EFFECT_MORE_STORES;
+    break;
+  case ZYDIS_MNEMONIC_WRFSBASE:
+  case ZYDIS_MNEMONIC_WRGSBASE:
+    out->traits |= CT_EFFECT_BASES;
+    break;
+  default:
+    break;
+  }
+}
+
+static uint16_t
+prefix_traits(const ZydisDecodedInstruction *in)
+{
+  uint16_t traits = 0;
+  if ((in->attributes & ZYDIS_ATTRIB_HAS_LOCK) != 0) {
+    traits |= CT_EFFECT_LOCKED;
+  }
+  if ((in->attributes & (ZYDIS_ATTRIB_HAS_REP | ZYDIS_ATTRIB_HAS_REPE)) != 0) {
+    traits |= CT_EFFECT_REP;
+  }
+  if ((in->attributes & ZYDIS_ATTRIB_HAS_REPNE) != 0) {
+    traits |= CT_EFFECT_REPNE;
+  }
+  if (in->meta.category == ZYDIS_CATEGORY_X87_ALU || in->mnemonic == ZYDIS_MNEMONIC_EMMS) {
+    traits |= CT_EFFECT_X87;
+  }
+  return traits;
+}
+
+static bool
+zeroes_the_rest(const ZydisDecodedInstruction *in, const struct ct_effects *out)
+{
+  return out->vectors_written != 0 &&
+         (in->encoding == ZYDIS_INSTRUCTION_ENCODING_VEX || in->encoding == ZYDIS_INSTRUCTION_ENCODING_EVEX ||
+          in->encoding == ZYDIS_INSTRUCTION_ENCODING_XOP);
+}
+
+bool
+ct_effects_of(const uint8_t *code, size_t size, struct ct_effects *out)
+{
+  ZydisDecoderContext context;
+  ZydisDecodedInstruction in;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), &context, code, size, &in)) ||
+      !ZYAN_SUCCESS(ZydisDecoderDecodeOperands(ct_zydis_decoder(), &context, &in, operands, in.operand_count))) {
+    return false;
+  }
+  *out = (struct ct_effects){.length = in.length,
+                             .out = CT_OPERAND_NONE,
+                             .out2 = CT_OPERAND_NONE,
+                             .in = CT_OPERAND_NONE,
+                             .in2 = CT_OPERAND_NONE,
+                             .in3 = CT_OPERAND_NONE,
+                             .store = CT_OPERAND_NONE,
+                             .loaded_reg = CT_NO_REG,
+                             .traits = prefix_traits(&in)};
+  for (unsigned i = 0; i < in.operand_count; i++) {
+    if (operands[i].type == ZYDIS_OPERAND_TYPE_REGISTER) {
+      note_register(&operands[i], out);
+    } else if (operands[i].type == ZYDIS_OPERAND_TYPE_MEMORY) {
+      note_memory(&in, &operands[i], out);
+    }
+  }
+  put_stack_right(&in, operands, out);
+  note_flags(&in, operands, out);
+  note_string(&in, out);
+  note_by_mnemonic(&in, out);
+  out->flow = (uint8_t)flow_of(&in);
+  out->traits |= zeroes_the_rest(&in, out) ? CT_EFFECT_VECTOR_ZEROES : 0;
+  ct_effects_emulated(&in, operands, out);
+  return true;
+}
