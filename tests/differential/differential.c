@@ -7,6 +7,7 @@
  * --case runs one case of the seed and part again, as a failure says. FILEs stand in place of the usual libraries.
  */
 #include "calls.h"
+#include "emulated.h"
 #include "entries.h"
 #include "windows.h"
 
@@ -123,10 +124,46 @@ run_calls(const struct options *options)
   return bad != 0;
 }
 
+/* ---- the emulator ---- */
+
+static int
+run_emulated(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct emulated_count count = {0};
+  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 80000;
+  double begin = now();
+  if (emulated_set_up() != 0) {
+    printf("skip emulated: no code can be made here\n");
+    return -1;
+  }
+  for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
+    uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
+    if (emulated_case(options->seed, number, &count, text, sizeof(text)) && bad++ < SHOWN_MAX) {
+      printf("FAIL emulated --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
+             text);
+    }
+    if (options->only >= 0) {
+      break;
+    }
+  }
+  int missed = emulated_missed(&count, 100);
+  bool all = options->seconds != 0 || options->only >= 0 || options->cases != 0 || missed < 0;
+  if (!all) {
+    printf("FAIL emulated: operation %d was run %llu times only\n", missed, (unsigned long long)count.by_op[missed]);
+  }
+  printf("%s emulated: seed %llu, %llu instructions same, %llu differ, %llu recorded ones, %llu on unknown flags, "
+         "%llu faults\n",
+         bad != 0 || !all ? "FAIL" : "ok  ", (unsigned long long)options->seed, (unsigned long long)count.emulated,
+         (unsigned long long)bad, (unsigned long long)count.recorded, (unsigned long long)count.refused,
+         (unsigned long long)count.faults);
+  return bad != 0 || !all;
+}
+
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows}, {"entries", run_entries}, {"calls", run_calls}};
+} parts[] = {{"windows", run_windows}, {"entries", run_entries}, {"calls", run_calls}, {"emulated", run_emulated}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void
