@@ -161,7 +161,7 @@ random_opcode_0f(struct rng *rng)
 }
 
 /* One of the general registers' instructions with VEX: bytes up to the opcode. */
-static size_t
+static void
 random_vex(struct rng *rng, uint8_t *at)
 {
   static const uint8_t opcodes[] = {0xf2, 0xf3, 0xf3, 0xf5, 0xf6, 0xf7};
@@ -175,25 +175,25 @@ random_vex(struct rng *rng, uint8_t *at)
     at[2] |= 3;
   }
   at[3] = map3 ? 0xf0 : opcodes[rng_below(rng, sizeof(opcodes))];
-  return 4;
 }
 
 static uint8_t
 random_group_opcode(struct rng *rng)
 {
-  static const uint8_t opcodes[] = {0xf6, 0xf7, 0xf7, 0xd0, 0xd1, 0xd2, 0xd3, 0xd3, 0xc0, 0xc1, 0xfe, 0xff,
-                                    0x80, 0x81, 0x83, 0xe0, 0xe1, 0xe2, 0xe3, 0xe8, 0xe9, 0xc2, 0xc3, 0xa4};
+  static const uint8_t opcodes[] = {0xf6, 0xf7, 0xf7, 0xd0, 0xd1, 0xd2, 0xd3, 0xd3, 0xc0, 0xc1, 0xfe, 0xff, 0x80,
+                                    0x81, 0x83, 0xe0, 0xe1, 0xe2, 0xe3, 0xe8, 0xe9, 0xc2, 0xc3, 0xa4, 0x8f};
   return opcodes[rng_below(rng, sizeof(opcodes))];
 }
 
-static size_t
+static void
 random_bytes(struct rng *rng, uint8_t code[CT_INSN_BYTES_MAX])
 {
   static const uint8_t prefixes[] = {0x66, 0x66, 0x66, 0xf3, 0xf3, 0xf2, 0x67, 0x64, 0xf0};
   size_t n = 0;
   rng_fill(rng, code, CT_INSN_BYTES_MAX);
   if (rng_chance(rng, 12)) {
-    return random_vex(rng, code);
+    random_vex(rng, code);
+    return;
   }
   while (rng_chance(rng, 30) && n < 3) {
     code[n++] = prefixes[rng_below(rng, sizeof(prefixes))];
@@ -212,7 +212,10 @@ random_bytes(struct rng *rng, uint8_t code[CT_INSN_BYTES_MAX])
   } else {
     code[n++] = rng_chance(rng, 30) ? random_group_opcode(rng) : (uint8_t)rng_next(rng);
   }
-  return n;
+  if (rng_chance(rng, 5)) { /* disp8(%rsp), where there is a ModRM */
+    code[n] = (uint8_t)(0x44 | (code[n] & 0x38));
+    code[n + 1] = 0x24;
+  }
 }
 
 /* What must not run here: it leaves the code, changes what this program lives on, or writes elsewhere. */
