@@ -343,6 +343,15 @@ note_by_mnemonic(const ZydisDecodedInstruction *in, struct ct_effects *out)
   case ZYDIS_MNEMONIC_BSR: /* of 0 leave it as it is */
     out->reads |= out->writes;
     break;
+  case ZYDIS_MNEMONIC_VP2INTERSECTD:
+  case ZYDIS_MNEMONIC_VP2INTERSECTQ: /* a pair of mask registers */
+    out->masks_written |= (uint8_t)((out->masks_written & 0x55) << 1 | (out->masks_written & 0xaa) >> 1);
+    break;
+  case ZYDIS_MNEMONIC_VPTEST: /* Zydis lists no flags of them */
+  case ZYDIS_MNEMONIC_VTESTPS:
+  case ZYDIS_MNEMONIC_VTESTPD:
+    out->flags_written = CT_FLAGS_SIX;
+    break;
   case ZYDIS_MNEMONIC_XLAT: /* at rbx + al */
     out->reads |= 1u << CT_RAX;
     out->access[0].size = 0;

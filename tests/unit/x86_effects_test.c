@@ -138,6 +138,10 @@ vectors(void **state)
   assert_true(e.vectors_read == 6 && e.masks_read == 2 && e.masks_written == 2 && e.vectors_written == 0);
   e = EFFECTS("\xc5\xf8\x77"); /* vzeroupper */
   assert_true(e.vectors_written == 0xffff && e.vector_size == 16 && (e.traits & CT_EFFECT_VECTOR_ZEROES) != 0);
+  e = EFFECTS("\x62\xf2\x7f\x48\x68\xe9"); /* vp2intersectd %zmm1, %zmm0, %k5: and %k4 */
+  assert_int_equal(e.masks_written, 3 << 4);
+  e = EFFECTS("\xc4\xe2\x7d\x17\xc1"); /* vptest %ymm1, %ymm0 */
+  assert_true(e.flags_written == SIX && !e.derivable);
   e = EFFECTS("\x0f\x6f\xc1"); /* movq %mm1, %mm0 */
   assert_int_not_equal(e.traits & CT_EFFECT_X87, 0);
 }
