@@ -7,6 +7,7 @@
  * --case runs one case of the seed and part again, as a failure says. FILEs stand in place of the usual libraries.
  */
 #include "calls.h"
+#include "effects.h"
 #include "emulated.h"
 #include "entries.h"
 #include "windows.h"
@@ -160,10 +161,45 @@ run_emulated(const struct options *options)
   return bad != 0 || !all;
 }
 
+/* ---- effects ---- */
+
+static int
+run_effects(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct effects_count count = {0};
+  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 100000;
+  double begin = now();
+  if (effects_set_up() != 0) {
+    printf("skip effects: no code can be made here\n");
+    return -1;
+  }
+  for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
+    uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
+    if (effects_case(options->seed, number, &count, text, sizeof(text)) && bad++ < SHOWN_MAX) {
+      printf("FAIL effects --seed %llu --case %llu: %s", (unsigned long long)options->seed, (unsigned long long)number,
+             text);
+    }
+    if (options->only >= 0) {
+      break;
+    }
+  }
+  printf("%s effects: seed %llu, %llu vector instructions same (VEX and EVEX %llu, masked %llu), %llu differ, %llu "
+         "faults\n",
+         bad != 0 ? "FAIL" : "ok  ", (unsigned long long)options->seed, (unsigned long long)count.same,
+         (unsigned long long)count.vex, (unsigned long long)count.masked, (unsigned long long)bad,
+         (unsigned long long)count.faults);
+  return bad != 0 || (count.same == 0 && options->only < 0);
+}
+
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows}, {"entries", run_entries}, {"calls", run_calls}, {"emulated", run_emulated}};
+} parts[] = {{"windows", run_windows},
+             {"entries", run_entries},
+             {"calls", run_calls},
+             {"effects", run_effects},
+             {"emulated", run_emulated}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void

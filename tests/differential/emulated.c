@@ -1,30 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See emulated.h. The code page, in the lowest 2 GiB as the data page, so that all kinds of addresses can be made to
- * reach it:
- *
- *   ... instruction | jmp out_next | jmp out_taken
- *                   ^ fell_through ^ taken: where branches, calls and returns are made to go
- *
- * The memory in reach is the middle of the data page; what is before and after it is compared, too.
+ * See emulated.h. A run: emulated_run loads the registers and jumps to the instruction; what follows it, and where it
+ * may branch to, jumps back to the assembly here, which saves them. A fault goes on there, too.
  */
 #include "emulated.h"
+#include "trials.h"
 
-#include "x86/decode.h"
-#include "x86/emulate_internal.h"
-
-#include <asm/prctl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <ucontext.h>
-#include <unistd.h>
 
-enum { PAGE = 4096, STEPS = 16, DATA_BYTES = 2048, REACH_BEGIN = 512, REACH_BYTES = 1024, SLOT_END = 64 };
-enum { REP_MAX = 12, DISP32_BYTES = 4 };
-#define COMPARED ((uint64_t)CT_FLAGS_SIX | CT_FLAG_DF)
+enum { STEPS = 16 };
 
 /* By name in the assembly below. */
 struct native {
@@ -72,24 +58,10 @@ __asm__(".text\n"
 /* clang-format on */
 
 static struct {
-  uint8_t *code, *data; /* a page each */
-  uint64_t fell_through, taken;
-  uint64_t fs_base;
   int signal; /* of the last fault */
   volatile bool runs;
   uint8_t before[DATA_BYTES];
 } engine;
-
-/* What is run, and what has come of it. */
-struct trial {
-  uint8_t code[CT_INSN_BYTES_MAX];
-  struct ct_effects effects;
-  uint64_t loaded;
-  struct ct_cpu cpu; /* before it; the emulator's after it */
-  struct ct_mem_store stores[2];
-  unsigned store_count;
-  enum ct_emulated result;
-};
 
 static void
 on_fault(int number, siginfo_t *info, void *context)
@@ -105,35 +77,14 @@ on_fault(int number, siginfo_t *info, void *context)
   uc->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)CT_FLAG_DF;
 }
 
-static void
-emit_exit(uint8_t *at, uint8_t *literal, const char *target)
-{
-  uint64_t address = (uint64_t)target;
-  int32_t distance = (int32_t)(literal - (at + 6));
-  memcpy(literal, &address, sizeof(address));
-  at[0] = 0xff;
-  at[1] = 0x25;
-  memcpy(at + 2, &distance, sizeof(distance));
-}
-
 int
 emulated_set_up(void)
 {
   static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-  uint8_t *pages = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-  engine.code = pages;
-  engine.data = pages + 2 * PAGE;
-  if (pages == MAP_FAILED || mprotect(engine.code, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) != 0 ||
-      mprotect(engine.data, PAGE, PROT_READ | PROT_WRITE) != 0 ||
-      syscall(SYS_arch_prctl, ARCH_GET_FS, &engine.fs_base) != 0) {
+  if (trials_set_up(emulated_next, emulated_taken) != 0) {
     return -1;
   }
-  memset(engine.code, 0xcc, PAGE);
-  engine.fell_through = (uint64_t)engine.code + SLOT_END;
-  engine.taken = engine.fell_through + 16;
-  emit_exit(engine.code + SLOT_END, engine.code + 128, emulated_next);
-  emit_exit(engine.code + SLOT_END + 16, engine.code + 136, emulated_taken);
   for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
     if (sigaction(signals[i], &action, NULL) != 0) { /* on machine.c's stack */
       return -1;
@@ -142,274 +93,12 @@ emulated_set_up(void)
   return 0;
 }
 
-/* ---- instructions ---- */
-
-static uint8_t
-random_opcode_0f(struct rng *rng)
-{
-  static const uint8_t often[] = {0xa2, 0xa3, 0xa4, 0xa5, 0xab, 0xac, 0xad, 0xaf, 0xb0, 0xb1, 0xb3, 0xb6,
-                                  0xb7, 0xb8, 0xb8, 0xba, 0xba, 0xbb, 0xbc, 0xbc, 0xbd, 0xbd, 0xbe, 0xbf,
-                                  0xc0, 0xc1, 0xc8, 0xc9, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xc3, 0x1e};
-  switch (rng_below(rng, 4)) {
-  case 0:
-    return (uint8_t)rng_next(rng);
-  case 1:
-    return (uint8_t)((rng_chance(rng, 40) ? 0x40 : rng_chance(rng, 50) ? 0x80 : 0x90) + rng_below(rng, 16));
-  default:
-    return often[rng_below(rng, sizeof(often))];
-  }
-}
-
-/* One of the general registers' instructions with VEX: bytes up to the opcode. */
-static void
-random_vex(struct rng *rng, uint8_t *at)
-{
-  static const uint8_t opcodes[] = {0xf2, 0xf3, 0xf3, 0xf5, 0xf6, 0xf7};
-  bool map3 = rng_chance(rng, 10);
-  at[0] = 0xc4;
-  at[1] = (uint8_t)((rng_next(rng) & 0xe0) | (map3 ? 3 : 2));
-  at[2] = (uint8_t)((rng_next(rng) & 0xf8) | rng_below(rng, 4)); /* L is 0 */
-  at[2] &= 0xfb;
-  if (map3) {
-    at[2] |= 0x78;
-    at[2] |= 3;
-  }
-  at[3] = map3 ? 0xf0 : opcodes[rng_below(rng, sizeof(opcodes))];
-}
-
-static uint8_t
-random_group_opcode(struct rng *rng)
-{
-  static const uint8_t opcodes[] = {0xf6, 0xf7, 0xf7, 0xd0, 0xd1, 0xd2, 0xd3, 0xd3, 0xc0, 0xc1, 0xfe, 0xff, 0x80,
-                                    0x81, 0x83, 0xe0, 0xe1, 0xe2, 0xe3, 0xe8, 0xe9, 0xc2, 0xc3, 0xa4, 0x8f};
-  return opcodes[rng_below(rng, sizeof(opcodes))];
-}
-
-static void
-random_bytes(struct rng *rng, uint8_t code[CT_INSN_BYTES_MAX])
-{
-  static const uint8_t prefixes[] = {0x66, 0x66, 0x66, 0xf3, 0xf3, 0xf2, 0x67, 0x64, 0xf0};
-  size_t n = 0;
-  rng_fill(rng, code, CT_INSN_BYTES_MAX);
-  if (rng_chance(rng, 12)) {
-    random_vex(rng, code);
-    return;
-  }
-  while (rng_chance(rng, 30) && n < 3) {
-    code[n++] = prefixes[rng_below(rng, sizeof(prefixes))];
-  }
-  if (rng_chance(rng, 65)) {
-    code[n++] = (uint8_t)(0x40 | rng_below(rng, 16) | (rng_chance(rng, 40) ? 8 : 0));
-  }
-  unsigned kind = (unsigned)rng_below(rng, 100);
-  if (kind < 35) {
-    code[n++] = 0x0f;
-    code[n++] = random_opcode_0f(rng);
-  } else if (kind < 40) {
-    code[n++] = 0x0f;
-    code[n++] = 0x38;
-    code[n++] = rng_chance(rng, 60) ? 0xf6 : (uint8_t)(0xf0 + rng_below(rng, 2));
-  } else {
-    code[n++] = rng_chance(rng, 30) ? random_group_opcode(rng) : (uint8_t)rng_next(rng);
-  }
-  if (rng_chance(rng, 5)) { /* disp8(%rsp), where there is a ModRM */
-    code[n] = (uint8_t)(0x44 | (code[n] & 0x38));
-    code[n + 1] = 0x24;
-  }
-}
-
-/* What must not run here: it leaves the code, changes what this program lives on, or writes elsewhere. */
-static bool
-may_run(const uint8_t *code, const struct ct_effects *e)
-{
-  static const uint16_t barred = CT_EFFECT_BASES | CT_EFFECT_X87 | CT_EFFECT_MXCSR | CT_EFFECT_MORE_STORES;
-  const uint8_t *end = code + e->length;
-  if (e->flow == CT_FLOW_OTHER || e->flow == CT_FLOW_SYSCALL || e->flow == CT_FLOW_TRAP || (e->traits & barred) != 0) {
-    return false;
-  }
-  for (const uint8_t *at = code; at + 1 < end; at++) {
-    if (at[0] == 0x0f && at[1] == 0x01) {
-      return false; /* monitors, protection keys and so on */
-    }
-  }
-  return e->derivable || (e->traits & CT_EFFECT_WRITES_DF) == 0; /* popf sets the trap flag, too */
-}
-
-static void
-put_bytes(struct trial *t, size_t from_end, uint64_t value, size_t bytes)
-{
-  memcpy(t->code + t->effects.length - from_end - bytes, &value, bytes);
-}
-
-/* The one that was made fits; branches go to `taken`, addresses without registers into reach. */
-static bool
-put_constants(struct rng *rng, struct trial *t)
-{
-  struct ct_insn in;
-  struct ct_effects *e = &t->effects;
-  if (!ct_decode_full(t->code, e->length, &in)) {
-    return false;
-  }
-  if (e->flow == CT_FLOW_JUMP || e->flow == CT_FLOW_BRANCH || e->flow == CT_FLOW_LOOP || e->flow == CT_FLOW_CALL) {
-    put_bytes(t, 0, engine.taken - engine.fell_through, in.imm_bytes);
-  }
-  for (unsigned i = 0; i < e->access_count; i++) {
-    const struct ct_access *access = &e->access[i];
-    uint64_t target = (uint64_t)engine.data + REACH_BEGIN + rng_below(rng, REACH_BYTES - 64);
-    if (access->base != CT_NO_REG || access->index != CT_NO_REG) {
-      continue;
-    }
-    target -= access->segment == CT_SEGMENT_FS ? engine.fs_base : 0;
-    target -= (access->how & CT_ACCESS_RIP) != 0 ? engine.fell_through : 0;
-    if ((in.word & CT_INSN_NO_MODRM) != 0) {
-      put_bytes(t, 0, target, (access->how & CT_ACCESS_ADDRESS32) != 0 ? 4 : 8); /* mov of al, ax .. */
-    } else if (in.disp_bytes == DISP32_BYTES && (uint64_t)(int32_t)target == target) {
-      put_bytes(t, in.imm_bytes, target, DISP32_BYTES);
-    }
-  }
-  return ct_effects_of(t->code, e->length, e);
-}
-
-/* ---- states ---- */
-
-static uint64_t
-random_value(struct rng *rng)
-{
-  static const uint64_t edges[] = {0,      1,      2,          ~0ull,      0x7f,       0x80,
-                                   0x7fff, 0x8000, 0x7fffffff, 0x80000000, 1ull << 63, (1ull << 63) - 1};
-  switch (rng_below(rng, 8)) {
-  case 0:
-    return edges[rng_below(rng, sizeof(edges) / sizeof(edges[0]))];
-  case 1:
-    return rng_below(rng, 256);
-  case 2:
-    return rng_next(rng) << rng_below(rng, 64);
-  default:
-    return rng_next(rng) >> (rng_chance(rng, 30) ? rng_below(rng, 64) : 0);
-  }
-}
-
-/* Its registers become such that the access is somewhere in reach, if that can be. */
-static void
-put_in_reach(struct rng *rng, const struct trial *t, const struct ct_access *access, struct ct_cpu *cpu)
-{
-  uint64_t target = (uint64_t)engine.data + REACH_BEGIN + REP_MAX * 8 + rng_below(rng, REACH_BYTES - 256);
-  if (access->bits_reg != CT_NO_REG) {
-    cpu->reg[access->bits_reg] = (cpu->reg[access->bits_reg] & ~0xffffull) | rng_below(rng, 512);
-  }
-  uint64_t missing = target - ct_address(&t->effects, access, cpu);
-  if (access->base != CT_NO_REG) {
-    cpu->reg[access->base] += missing;
-  } else if (access->index != CT_NO_REG) {
-    cpu->reg[access->index] += (uint64_t)((int64_t)missing >> access->scale);
-  }
-}
-
-static bool
-is_in_reach(const struct trial *t, const struct ct_access *access, const struct ct_cpu *cpu)
-{
-  uint64_t times = (access->how & CT_ACCESS_REPEATED) != 0 ? cpu->reg[CT_RCX] : 1;
-  uint64_t at = ct_address(&t->effects, access, cpu) - ((uint64_t)engine.data + REACH_BEGIN);
-  uint64_t bytes = times * access->size;
-  return times <= REP_MAX && at < REACH_BYTES && at + bytes <= REACH_BYTES &&
-         ((cpu->flags & CT_FLAG_DF) == 0 || at >= bytes);
-}
-
-/* A division that does not fault, mostly. */
-static void
-put_dividend(struct rng *rng, const struct ct_effects *e, struct ct_cpu *cpu)
-{
-  if ((e->op != CT_DO_DIV && e->op != CT_DO_IDIV) || rng_chance(rng, 20)) {
-    return;
-  }
-  if (e->size == 1) {
-    cpu->reg[CT_RAX] &= ~0xff00ull;
-  } else if (e->op == CT_DO_DIV) {
-    cpu->reg[CT_RDX] = rng_below(rng, 3);
-  } else {
-    cpu->reg[CT_RDX] = -(extend(cpu->reg[CT_RAX], e->size) >> 63);
-  }
-}
-
-static void
-put_target(const struct trial *t, struct ct_cpu *cpu)
-{
-  const struct ct_effects *e = &t->effects;
-  if ((e->flow == CT_FLOW_JUMP_INDIRECT || e->flow == CT_FLOW_CALL_INDIRECT) && e->in < 16) {
-    cpu->reg[e->in] = engine.taken;
-  }
-}
-
-/* Where control goes next is ours. */
-static bool
-target_is_right(const struct trial *t, const struct ct_cpu *cpu)
-{
-  const struct ct_effects *e = &t->effects;
-  switch (e->flow) {
-  case CT_FLOW_JUMP_INDIRECT:
-  case CT_FLOW_CALL_INDIRECT:
-    if (e->in < 16) {
-      return cpu->reg[e->in] == engine.taken;
-    }
-    __attribute__((fallthrough));
-  case CT_FLOW_RET:
-    memcpy((void *)ct_address(e, &e->access[0], cpu), &engine.taken, 8);
-    return true;
-  default:
-    return true;
-  }
-}
-
-/* A state in which it can run; false when none was found. */
-static bool
-put_state(struct rng *rng, struct trial *t)
-{
-  struct ct_cpu *cpu = &t->cpu;
-  const struct ct_effects *e = &t->effects;
-  cpu->rip = engine.fell_through - e->length;
-  if (rng_chance(rng, 50)) {
-    cpu->reg[rng_below(rng, 16)] = random_value(rng);
-  }
-  if ((e->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) != 0) {
-    cpu->reg[CT_RCX] = rng_below(rng, REP_MAX + 1);
-  }
-  if (e->flow == CT_FLOW_LOOP && rng_chance(rng, 50)) {
-    cpu->reg[CT_RCX] = (cpu->reg[CT_RCX] & ~0xffffffffull) | rng_below(rng, 3);
-  }
-  put_dividend(rng, e, cpu);
-  put_target(t, cpu);
-  for (unsigned i = 0; i < e->access_count; i++) {
-    if ((e->access[i].how & (CT_ACCESS_READ | CT_ACCESS_WRITE)) != 0) {
-      if ((e->access[i].how & CT_ACCESS_VECTOR) != 0 || e->access[i].size == 0) {
-        return false;
-      }
-      put_in_reach(rng, t, &e->access[i], cpu);
-    }
-  }
-  for (unsigned i = 0; i < e->access_count; i++) {
-    if ((e->access[i].how & (CT_ACCESS_READ | CT_ACCESS_WRITE)) != 0 && !is_in_reach(t, &e->access[i], cpu)) {
-      return false;
-    }
-  }
-  return target_is_right(t, cpu);
-}
-
-static bool
-make(struct rng *rng, struct trial *t)
-{
-  random_bytes(rng, t->code);
-  if (!ct_effects_of(t->code, sizeof(t->code), &t->effects) || !may_run(t->code, &t->effects)) {
-    return false;
-  }
-  return put_constants(rng, t) && may_run(t->code, &t->effects) && put_state(rng, t);
-}
-
 /* ---- both of them ---- */
 
 static void
 run_native(const struct trial *t)
 {
-  memcpy(engine.before, engine.data, DATA_BYTES);
+  memcpy(engine.before, trials.data, DATA_BYTES);
   memcpy((void *)t->cpu.rip, t->code, t->effects.length);
   memcpy(emulated_in.reg, t->cpu.reg, sizeof(emulated_in.reg));
   emulated_in.flags = t->cpu.flags;
@@ -426,7 +115,7 @@ loaded_of(struct rng *rng, const struct ct_effects *e, const struct ct_cpu *cpu)
 {
   uint64_t loaded = rng_next(rng);
   for (unsigned i = 0; i < e->access_count; i++) {
-    uint64_t at = ct_address(e, &e->access[i], cpu) - (uint64_t)engine.data;
+    uint64_t at = ct_address(e, &e->access[i], cpu) - (uint64_t)trials.data;
     if ((e->access[i].how & CT_ACCESS_READ) != 0 && e->access[i].size <= 8 && at < DATA_BYTES - 8) {
       memcpy(&loaded, engine.before + at, e->access[i].size);
       break;
@@ -441,12 +130,12 @@ store(const struct trial *t)
 {
   for (unsigned i = 0; i < t->store_count; i++) {
     const struct ct_mem_store *s = &t->stores[i];
-    uint64_t at = s->address - (uint64_t)engine.data;
+    uint64_t at = s->address - (uint64_t)trials.data;
     for (uint64_t n = 0; n < s->count && at + s->size <= DATA_BYTES; n++, at += s->size) {
       if (s->known && s->size <= 8) {
         memcpy(engine.before + at, &s->value, s->size);
       } else {
-        memcpy(engine.before + at, engine.data + at, s->size);
+        memcpy(engine.before + at, trials.data + at, s->size);
       }
     }
   }
@@ -505,13 +194,13 @@ compare(const struct trial *t, const struct ct_cpu *begin, char *text, size_t si
       return "loaded_reg does not have what was loaded";
     }
   }
-  uint64_t rip = emulated_way == WAY_TAKEN ? engine.taken : engine.fell_through;
+  uint64_t rip = emulated_way == WAY_TAKEN ? trials.taken : trials.fell_through;
   if (t->result == CT_EMULATED && t->cpu.rip != rip) {
     snprintf(text, size, "goes on at %#llx, emulated %#llx", (unsigned long long)rip, (unsigned long long)t->cpu.rip);
     return text;
   }
   store(t);
-  if (memcmp(engine.before, engine.data, DATA_BYTES) != 0) {
+  if (memcmp(engine.before, trials.data, DATA_BYTES) != 0) {
     return "memory differs";
   }
   const char *why = compare_registers(t, begin, text, size);
@@ -551,22 +240,6 @@ check_reads(struct rng *rng, const struct trial *t, const struct ct_cpu *begin)
     }
   }
   return NULL;
-}
-
-static void
-describe(const struct trial *t, const struct ct_cpu *begin, const char *why, char *text, size_t size)
-{
-  int n = 0;
-  for (unsigned i = 0; i < t->effects.length; i++) {
-    n += snprintf(text + n, size - (size_t)n, "%02x ", t->code[i]);
-  }
-  n +=
-      snprintf(text + n, size - (size_t)n, "(op %u size %u): %s\n  flags %#llx unknown %#llx, registers", t->effects.op,
-               t->effects.size, why, (unsigned long long)begin->flags, (unsigned long long)begin->unknown);
-  for (unsigned r = 0; r < 16; r++) {
-    n += snprintf(text + n, size - (size_t)n, " %llx", (unsigned long long)begin->reg[r]);
-  }
-  snprintf(text + n, size - (size_t)n, "\n");
 }
 
 /* Runs the emulator after the processor, compares; NULL when all is the same. */
@@ -617,16 +290,12 @@ bool
 emulated_case(uint64_t seed, uint64_t number, struct emulated_count *count, char *text, size_t size)
 {
   struct rng rng = rng_of(seed, number);
-  struct trial t = {.cpu = {.fs_base = engine.fs_base}};
+  struct trial t;
   char why_text[160];
-  for (unsigned r = 0; r < 16; r++) {
-    t.cpu.reg[r] = random_value(&rng);
-  }
-  t.cpu.flags = 0x202 | (rng_next(&rng) & COMPARED);
-  rng_fill(&rng, engine.data, DATA_BYTES);
+  trial_begin(&rng, &t);
   for (unsigned step = 0; step < STEPS; step++) {
     unsigned tries = 0;
-    while (!make(&rng, &t)) {
+    while (!trial_make(&rng, &t)) {
       if (++tries == 10000) {
         snprintf(text, size, "no instruction can be made\n");
         return true;
@@ -636,7 +305,7 @@ emulated_case(uint64_t seed, uint64_t number, struct emulated_count *count, char
     run_native(&t);
     const char *why = judge(&rng, &t, count, why_text, sizeof(why_text));
     if (why != NULL) {
-      describe(&t, &begun.cpu, why, text, size);
+      trial_describe(&t, &begun.cpu, why, text, size);
       return true;
     }
     go_on(&rng, &t);

@@ -301,6 +301,12 @@ machine_vector(struct machine *machine, unsigned n, unsigned part)
                    : at + engine.offset[PART_ZMM_HIGH] + 32 * n + 16 * (part - 2);
 }
 
+uint8_t *
+machine_mask(struct machine *machine, unsigned n)
+{
+  return has(PART_MASKS) ? machine->extended + engine.offset[PART_MASKS] + 8 * n : NULL;
+}
+
 /* All exceptions masked, usually; any rounding. */
 static void
 random_control(struct machine *machine, struct rng *rng)

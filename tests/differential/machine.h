@@ -56,6 +56,8 @@ void machine_run(const struct machine *begin, machine_look *look, void *context,
                  struct ending *ending);
 /* The bytes of vector register n, 16 for each of the three parts that the machine has; parts is set. */
 uint8_t *machine_vector(struct machine *machine, unsigned n, unsigned part);
+/* The 8 bytes of mask register n; NULL on a machine without. */
+uint8_t *machine_mask(struct machine *machine, unsigned n);
 unsigned machine_vector_parts(void);
 unsigned machine_vector_count(void);
 /* Says what differs, or returns false. flags: those that are compared. */
