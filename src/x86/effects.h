@@ -12,6 +12,8 @@
  *    after the instruction from those before it and from `loaded`. It means so for every machine: where processors
  *    differ, or a fault is not told from the end, it is false. (tzcnt and lzcnt are bsf and bsr on processors without
  *    BMI1 and LZCNT: a recorder on such a machine has to record them.)
+ *  - A system call changes rax, rcx and r11, and memory, by what the kernel does; execve and sigreturn change all.
+ * After each the recorder keeps the whole state.
  *  - Of an instruction that is not derivable the recorder keeps the registers in `writes` and the flags in
  *    `flags_written`, as they are after it.
  *

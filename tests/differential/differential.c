@@ -10,6 +10,7 @@
 #include "effects.h"
 #include "emulated.h"
 #include "entries.h"
+#include "steps.h"
 #include "windows.h"
 
 #include <getopt.h>
@@ -192,14 +193,33 @@ run_effects(const struct options *options)
   return bad != 0 || (count.same == 0 && options->only < 0);
 }
 
+/* ---- steps ---- */
+
+static int
+run_steps(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct steps_count count = {0};
+  int64_t bad = steps_run(options->cases != 0 ? options->cases : 15000, &count, text, sizeof(text));
+  if (bad < 0) {
+    printf("skip steps: no program can be stepped here\n");
+    return -1;
+  }
+  if (bad != 0) {
+    printf("FAIL steps: %s", text);
+  }
+  printf("%s steps: %llu programs, %llu steps, %lld differ, %llu derivable with %llu loads, %llu stores\n",
+         bad != 0 ? "FAIL" : "ok  ", (unsigned long long)count.programs, (unsigned long long)count.steps,
+         (long long)bad, (unsigned long long)count.derivable, (unsigned long long)count.loads,
+         (unsigned long long)count.stores);
+  return bad != 0;
+}
+
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows},
-             {"entries", run_entries},
-             {"calls", run_calls},
-             {"effects", run_effects},
-             {"emulated", run_emulated}};
+} parts[] = {{"windows", run_windows}, {"entries", run_entries},   {"calls", run_calls},
+             {"effects", run_effects}, {"emulated", run_emulated}, {"steps", run_steps}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void
