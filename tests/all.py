@@ -39,7 +39,8 @@ GROUPS = {
     "patterns": Group(["patterns.py"]),
     "light": Group(["light.py"], marked=True),
     "times": Group(["times.py"], "alone"),
-    "values": Group(["values.py"]),
+    "values": Group(["values.py", "run.py --record=--args --filter=[rvact]*/gcc-O2"]),
+    "abi": Group(["abi.py"]),
     "typed": Group(["typed.py"]),
     "witness_values": Group(["valuesgdb.py"]),
     "detail": Group(["detail.py", "run.py --record=--detail=all --filter=*/gcc-O2 --filter=*/gcc-O2/* --filter=light/gcc-O2-static "
