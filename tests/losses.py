@@ -6,6 +6,7 @@
 """
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -234,6 +235,31 @@ def loses_by_the_disk(scene):
     by = info["dropped_by_reason"]
     expect(by["disk_slow"] > 0.5 * info["dropped"] > 0 and by["memory_limit"] == 0, f"{by}")
     published_everywhere(scene, info)
+
+
+@case
+def loses_by_memory(scene):
+    """contrail gets no more memory: the threads that it has none for are lost, and all of their events are counted; the others and
+    the program are as ever."""
+    program = scene.compile("programs/manythreads.c", "-O2", "-pthread")
+    recorder = subprocess.Popen([scene.contrail, "record", "-o", scene.trace, "--trace", "step", "--", program], text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    expect(recorder.stdout.readline() == "ready\n", "the program has not begun")
+    # The recorder is idle when it has told of the first thread.
+    wait_for("the first thread", lambda: os.path.exists(os.path.join(scene.trace, "thread_0", "index.ctb")))
+    with open(f"/proc/{recorder.pid}/status", encoding="ascii") as file:
+        kib = next(int(line.split()[1]) for line in file if line.startswith("VmData:"))
+    resource.prlimit(recorder.pid, resource.RLIMIT_DATA, ((kib << 10) + (2 << 20), resource.RLIM_INFINITY))
+    out, err = recorder.communicate("\n", timeout=300)
+    calls = int(out)
+    expect(recorder.returncode == 0 and "no memory for contrail to record their thread" in err, f"{recorder.returncode} {err!r}")
+    info = json.loads(scene.view("info", "--json"))
+    by = info["dropped_by_reason"]
+    expect(by["memory_limit"] == info["dropped"] > 0, f"{by}")
+    expect(2 * scene.row("step")["calls"] + info["dropped"] == 2 * calls, f"{scene.row('step')}, {by}, {calls} calls in truth")
+    expect(1 < len(info["threads"]) < 201, f"{len(info['threads'])} threads")
+    published_everywhere(scene, info)
+    return f"{len(info['threads'])} of 201 threads, {info['dropped']:,} events lost"
 
 
 @case

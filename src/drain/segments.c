@@ -247,6 +247,19 @@ drain_collect(const struct ct_drain *drain, unsigned state, struct candidate *ou
   return count;
 }
 
+/* The segment's events are lost: it is of a thread that has passed, or for which there is no room. */
+static void
+drop_segment(struct ct_drain *drain, uint32_t index, uint32_t tag)
+{
+  const struct ct_ring_event *events =
+      (const struct ct_ring_event *)(drain->segments + (size_t)index * CT_SEGMENT_STRIDE);
+  uint64_t word, count = 0;
+  for (uint32_t i = 0; i < CT_SEGMENT_EVENTS; i++) {
+    count += is_whole(&events[i], tag, &word) && ct_word_is_event(word);
+  }
+  drain_drop(drain, NULL, drain->no_thread == CT_DROP_MEMORY ? CT_DROP_MEMORY : CT_DROP_NO_THREAD, count);
+}
+
 bool
 drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool final)
 {
@@ -297,8 +310,8 @@ drain_take_full(struct ct_drain *drain, const struct candidate *candidate, bool 
       retire(drain, &late);
       return true;
     }
-  } else { /* of a thread that has passed, or for which there is no room */
-    drain_drop(drain, NULL, drain->no_thread == CT_DROP_MEMORY ? CT_DROP_MEMORY : CT_DROP_NO_THREAD, reserved);
+  } else {
+    drop_segment(drain, candidate->index, seen.tag);
   }
   give_back(drain, candidate->index);
   return true;
@@ -373,6 +386,8 @@ drain_take_dead(struct ct_drain *drain, const struct candidate *candidate)
     }
     drain_whole(drain, thread, candidate->index, last, HOLE_ABANDON, NULL);
     finish_segment(thread, seen.thread_seq);
+  } else if (drain->threads[slot] == NULL) { /* no room; of one that has passed what was here is read */
+    drop_segment(drain, candidate->index, seen.tag);
   }
   give_back(drain, candidate->index);
 }

@@ -759,7 +759,7 @@ no_memory:
   free(encoder);
   free(stream);
   free(frames);
-  return ct_writer_fail(writer, CT_ENOMEM, "out of memory for thread %u", tid);
+  return CT_ENOMEM;
 }
 
 int

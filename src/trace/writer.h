@@ -81,7 +81,10 @@ int ct_trace_writer_capture(struct ct_trace_writer *writer, struct ct_capture_re
                             size_t bytes);
 int ct_trace_writer_flush_captures(struct ct_trace_writer *writer);
 
-/* A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. */
+/*
+ * A new thread stream DIR/thread_<index>/index.ctb, index not yet used. The encoder is owned by the writer. Without
+ * memory for it (CT_ENOMEM) the writer goes on with the others.
+ */
 int ct_trace_writer_thread(struct ct_trace_writer *writer, uint32_t index, uint32_t tid, uint32_t pid,
                            struct ct_encoder **out);
 /* Ends the thread's stream: flush, have the file closed, give the buffers back (counters stay readable). */
