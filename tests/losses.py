@@ -263,6 +263,20 @@ def loses_by_memory(scene):
 
 
 @case
+def skipped_in_the_agent(scene):
+    """Hooks of a handler that has interrupted the agent, which blocks no signal under a seccomp filter: they are counted, and
+    with what was recorded and lost they make up all calls."""
+    program = scene.compile("programs/interrupted.c", "-O2")
+    out = scene.run(scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "step", "--trace", "in_handler", "--", program)
+    made = sum(map(int, out.split()))
+    thread, = scene.manifest()["threads"]
+    recorded = sum(row["calls"] for row in scene.rows().values() if row["name"] in ("step", "in_handler"))
+    expect(thread["skipped"] > 10, f"{thread}")
+    expect(recorded + thread["dropped"] // 2 + thread["skipped"] == made, f"{recorded} recorded, {thread}, {made} in truth")
+    return f"{thread['skipped']} skipped"
+
+
+@case
 def loses_light(scene):
     """Light hooks: the same, and the sum of what is left and lost is what was called."""
     err = scene.stopped(0.5, "--ring-size", "4", "--no-wait", "--no-sampling", "--mode", "light", rounds=8 * ROUNDS)
