@@ -191,5 +191,26 @@ def attached_and_detached(scene):
         return f"{check_output(file.read(), natively)} batches"
 
 
+@case
+def open_at_attach(scene):
+    """Frames that are open when it is attached to are known whatever is recorded of their calls, and end as they do."""
+    program = scene.compile("programs/deep.c", "-O1", "-g", "-fno-optimize-sibling-calls")
+    for options in ((), ("--args",), ("--detail", "deep!**"), ("--budget", "50%", "--args")):
+        scene.running = subprocess.Popen([program], stdout=subprocess.PIPE, text=True)
+        wait_for("its calls", lambda: sleeps(scene.running.pid))
+        scene.run(scene.contrail, "attach", "-q", "-o", scene.path("trace"), *options, str(scene.running.pid))
+        expect(scene.running.communicate()[0] == "2002\n" and scene.running.returncode == 0, "another end")
+        rows = scene.rows()
+        seen = {name: rows[name]["entered_before"] for name in ("main", "middle", "inner") if name in rows}
+        expect(seen == {"main": 1, "middle": 1, "inner": 1}, f"{options}: {seen}")
+        expect(0 < rows["leaf"]["calls"] < 2000, f"{options}: {rows['leaf']}")
+        scene.execute("rm", "-rf", scene.path("trace"))
+
+
+def sleeps(pid):
+    with open(f"/proc/{pid}/syscall", encoding="ascii") as file:
+        return file.read().split()[0] in ("35", "230")  # nanosleep, clock_nanosleep
+
+
 if __name__ == "__main__":
     main(__doc__, Scene)

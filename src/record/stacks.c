@@ -31,7 +31,7 @@ enum {
   COPY_MAX_ALL = 64 << 20,   /* of all */
   RED_ZONE = 128,            /* below the stack pointer */
   CHECK_NS_MAX = 2000000000, /* how long is looked at stacks, all together */
-  MODE_MASK = 0x7f,          /* ct_planned_sort */
+  MODE_MASK = 0x3f,          /* ct_planned_sort */
 };
 
 struct stack {
