@@ -488,6 +488,28 @@ def by_hand(scene):
 
 
 @case
+def live_result_without_a_type(scene):
+    """A rule about the result of a function that gives nothing by its type, which is recorded with --args: from when the rule comes
+    its results are recorded, and then no more."""
+    scene.program = scene.compile("programs/triggers.c", "-g", "-O1", "-w", "-ldl")
+    scene.start("--args", "--trace", "fails_silently")
+    scene.do("fail_silently", 2000)
+    for _ in range(2):
+        scene.ask("trigger", "add", "fails_silently returns < 0")
+        scene.do("fail_silently", 3000)
+        wait_for("the marks", lambda: any(rule["marks"] == 3 for rule in scene.ask("trigger", "list")["rules"]))
+        scene.run(scene.contrail, "trigger", "remove", "fails_silently returns < 0")
+        scene.do("fail_silently", 1000)
+    scene.finish()
+    lines = scene.lines("--function", "fails_silently")
+    values = [line["arguments"][0]["value"] for line in lines if line["kind"] == "enter"]
+    results = [int(line["result"], 16) for line in lines if line.get("result") is not None]
+    expect(values == [*range(2000), *range(3000), *range(1000), *range(3000), *range(1000)], f"{len(values)} calls")
+    expect(len(results) == 6000 and results.count((1 << 64) - 5) == 6, f"{len(results)} results")
+    expect(sum(window["marks"] for window in scene.manifest()["windows"]) == 6, "marks")
+
+
+@case
 def live(scene):
     """Rules come and go while it runs; what was called before and after does not count."""
     scene.start("--trace", "other")

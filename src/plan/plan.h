@@ -175,8 +175,12 @@ bool ct_refusal_by_user(enum ct_refusal refusal);
 uint8_t ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested);
 /* What that records of arguments and result: CT_HOOK_VALUES_*. */
 uint8_t ct_planned_values(const struct ct_planned *planned, enum ct_requested_mode requested);
-/* Another number for each sort of trampoline that it may be; 0: none. */
-uint8_t ct_planned_sort(const struct ct_planned *planned, enum ct_requested_mode requested);
+/*
+ * Another number for each sort of trampoline that function i may have; 0: none. The lower bits are its mode + 1. Of
+ * those that record values by its type there are two: a rule about its result has rax recorded, whatever the type says.
+ */
+#define CT_SORT_MODE_MASK 0x1f
+uint8_t ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i);
 
 /*
  * True when what a program with this plan reads about signal handlers goes through a hook: in a library, or in itself;

@@ -73,8 +73,7 @@ static uint8_t
 wanted_mode(const struct ct_module *module, const struct ct_filter_result *filter_result, size_t i)
 {
   const struct ct_planned *planned = &module->plan->functions[i];
-  enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
-  return planned->refusal != CT_REFUSED_NOT ? 0 : ct_planned_sort(planned, requested);
+  return planned->refusal != CT_REFUSED_NOT ? 0 : ct_planned_sort(module->plan, filter_result, i);
 }
 
 /* The trampoline of a function for this mode, 0 when there is none yet. */
@@ -165,7 +164,7 @@ add_layer(struct ct_module *module, const struct ct_remote *remote, struct ct_ag
     enum ct_requested_mode requested = ct_filter_result_mode(missing, i);
     bool there = plan->functions[i].refusal == CT_REFUSED_NOT && requested != CT_REQUESTED_NONE &&
                  (install_refusal == CT_REFUSED_NOT || ct_refusal_by_user(install_refusal));
-    layer.modes[i] = there ? ct_planned_sort(&plan->functions[i], requested) : 0;
+    layer.modes[i] = there ? ct_planned_sort(plan, missing, i) : 0;
   }
   module->layers[module->layer_count++] = layer;
   return 0;

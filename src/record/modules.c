@@ -218,7 +218,7 @@ note_modes(struct ct_module *module, const struct ct_filter_result *filter_resul
   for (size_t i = 0; module->modes != NULL && i < plan->count; i++) {
     enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
     if (requested != CT_REQUESTED_NONE && has_trampoline(module, i)) {
-      module->modes[i] = ct_planned_sort(&plan->functions[i], requested);
+      module->modes[i] = ct_planned_sort(plan, filter_result, i);
     }
   }
   return module->modes != NULL ? 0 : CT_ENOMEM;

@@ -31,7 +31,6 @@ enum {
   COPY_MAX_ALL = 64 << 20,   /* of all */
   RED_ZONE = 128,            /* below the stack pointer */
   CHECK_NS_MAX = 2000000000, /* how long is looked at stacks, all together */
-  MODE_MASK = 0x3f,          /* ct_planned_sort */
 };
 
 struct stack {
@@ -199,7 +198,7 @@ id_of(struct ct_stacks *stacks, const struct ct_stack_frame *frame, bool *is_str
     return UINT32_MAX;
   }
   size_t i = (size_t)(function - module->plan->functions);
-  uint8_t mode = module->modes[i] & MODE_MASK;
+  uint8_t mode = module->modes[i] & CT_SORT_MODE_MASK;
   return mode == CT_HOOK_FULL + 1 || mode == CT_HOOK_ENTER + 1 ? ids[i] : UINT32_MAX;
 }
 

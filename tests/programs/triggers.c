@@ -53,6 +53,12 @@ may_fail_long(long i)
 {
   return i % 1000 == 7 ? -5l : i;
 }
+/* By its type it gives nothing; rax says more. */
+__attribute__((noinline)) void
+fails_silently(long i)
+{
+  __asm__ volatile("mov %0, %%rax" ::"r"(i % 1000 == 7 ? -5l : i) : "rax");
+}
 __attribute__((noinline)) int
 fall(int *at)
 {
@@ -107,6 +113,10 @@ main(int argc, char **argv)
     } else if (strcmp(what, "fail_long") == 0) {
       for (long i = 0; i < n; i++) {
         count += may_fail_long(i) < 0;
+      }
+    } else if (strcmp(what, "fail_silently") == 0) {
+      for (; count < n; count++) {
+        fails_silently(count);
       }
     } else if (strcmp(what, "handle") == 0) {
       signal((int)n, on_signal);
