@@ -16,7 +16,7 @@ import subprocess
 import time
 
 import harness
-from harness import case, expect, main, parse_lines, wait_for
+from harness import Skip, case, expect, main, need, parse_lines, wait_for
 
 ROOT, OTHER, SELF, AWAY, COUNTED = "(root)", "(root of another stack)", "(self)", "(on other stacks)", "(counted only)"
 NESTED = ("(folded)", "(other)")
@@ -389,6 +389,71 @@ def family(scene):
     expect([row["pid"] for row in rows] == pids[:1], f"{rows}, asked for {pids[0]}")
 
 
+class CallsOf:
+    """The calls of all processes of a family, by function, from their replays."""
+
+    def __init__(self, scene):
+        self.calls, self.first = [], None
+        manifest = scene.manifest()
+        traces = [(manifest["pid"], scene.trace)] + [(child["pid"], os.path.join(scene.trace, child["directory"]))
+                                                     for child in manifest["children"] if child.get("directory")]
+        for order, (pid, trace) in enumerate(traces):
+            model = Model().add(parse_lines(scene.view("replay", "--json", trace=trace)), pid)
+            self.calls += [(call, number, pid, order) for number, call in model.calls.items()]
+
+    def slowest(self, name, count):
+        found = [(-call["duration"], order, number, pid) for call, number, pid, order in self.calls
+                 if call["function"][1] == name and not call["uncertain"] and call["reason"] not in ("lost", "stack switched")]
+        return [(-duration, number, pid) for duration, order, number, pid in sorted(found, key=lambda call: call[0])[:count]]
+
+
+@case
+def slowest_family(scene):
+    """The slowest calls of all processes, with their trees; of one of them."""
+    scene.made("fork", "6", options=("--follow",))
+    mine = CallsOf(scene)
+    pids = {pid for _, _, pid, _ in mine.calls}
+    expect(len(pids) > 1, f"one process: {pids}")
+    seen = set()
+    for name, count in (("fib", 40), ("work", 9), ("main", 3), ("catcher", 11)):
+        shown = json.loads(scene.view("slowest", "--family", name, "-n", str(count), "--json"))["slowest"]
+        its = mine.slowest(name, count)
+        expect([call["duration_ns"] for call in shown] == [duration for duration, _, _ in its], f"{name}: {shown}, by the events {its}")
+        durations = collections.Counter(duration for duration, _, _ in its)
+        by_duration = {duration: (number, pid) for duration, number, pid in its if durations[duration] == 1}
+        for call in shown[:-1]:
+            expect(by_duration.get(call["duration_ns"], (call["id"], call["pid"])) == (call["id"], call["pid"]), f"{name}: {call}, {its}")
+            seen.add(call["pid"])
+            expect(call["inside_of"] or call["tree"]["id"] == call["id"], f"{call}")
+    expect(len(seen) > 1, f"of one process: {seen}")
+    alone = sorted(pids)[-1]
+    rows = json.loads(scene.view("slowest", "--family", "--process", str(alone), "fib", "--json"))["slowest"]
+    expect({call["pid"] for call in rows} <= {alone}, f"asked for {alone}: {rows}")
+    text = scene.view("slowest", "--family", "main")
+    expect(all(f"of process {pid}" in text for pid in {pid for _, _, pid in mine.slowest("main", 5)}), text[:3000])
+    expect(scene.execute(scene.contrail, "slowest", "--family", "main", scene.trace + "@1..2").returncode == 2, "a piece of a family")
+
+
+@case
+def processors(scene):
+    """What is shown does not depend on how many processors read, nor on when they are done."""
+    scene.made("40")
+    views = (("report",), ("report", "--callers", "**"), ("report", "--callees", "**"), ("report", "--by", "class"), ("report", "--by", "file"),
+             ("report", "--by", "thread"), ("report", "--by", "process"), ("graph",), ("graph", "--per-thread"), ("graph", "fib"),
+             ("graph", "--paths", "40"), ("slowest", "fib", "-n", "100"), ("slowest", "**", "-n", "1000", "--depth", "1"),
+             ("slowest", "--by", "off", "**"))
+    need("taskset")
+    several = sorted(os.sched_getaffinity(0))
+    if len(several) < 2:
+        raise Skip("one processor")
+    for words in views:
+        for options in (("--json",), ()):
+            alone = scene.run("taskset", "-c", str(several[0]), scene.contrail, *words, *options, scene.trace)
+            for _ in range(4):
+                both = scene.run(scene.contrail, *words, *options, scene.trace)
+                expect(both == alone, f"{words}: differs on {len(several)} processors:\n{both[:2000]}\n{alone[:2000]}")
+
+
 @case
 def windows(scene):
     """A piece of the trace, and a thread."""
@@ -465,6 +530,14 @@ def graph_folds(scene):
     calls = [sum(node["calls"] for _, node in paths_of(shown["graph"])) for shown in (whole, few)]
     expect(calls[0] == calls[1], f"calls: {calls}")
     expect("(other)" in json.dumps(few) and "there were more than" in scene.view("graph", "--paths", "50"), "not said")
+    heaviest = sorted((node["total_ns"] for _, node in paths_of(whole["graph"])), reverse=True)
+    for limit in (1, 7, 40, 10000):
+        some = paths_of(scene.json("graph", "--limit", str(limit))["graph"])
+        expect([path for path, _ in some] == [path for path, _ in paths_of(whole["graph"]) if path in dict(some)], f"--limit {limit}: {some}")
+        expect(sorted((node["total_ns"] for _, node in some), reverse=True) == heaviest[:limit], f"--limit {limit}: {some}")
+        expect(all(path[:-1] in dict(some) for path, _ in some if len(path) > 1), f"--limit {limit}: what is above is missing")
+    expect("2 of " in scene.view("graph", "--limit", "2", "--min-share", "0") and
+           scene.view("graph", "--limit", "0") == scene.view("graph"), "--limit as text")
     thin = scene.json("graph", "--min-share", "5%")
     total = sum(node["total_ns"] for node in thin["graph"])
     expect(abs(total - thin["total_ns"]) <= len(thin["graph"]) + 1 and "(folded)" in json.dumps(thin), f"{thin['graph']}")

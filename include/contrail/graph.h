@@ -25,7 +25,7 @@ extern "C" {
 
 struct ct_graph_options {
   size_t struct_size;
-  const struct ct_filter *filter; /* threads, processes, functions to begin with: NULL: all */
+  const struct ct_filter *filter; /* threads, processes, functions to begin with; limit: the so many heaviest paths */
   unsigned width;                 /* cut lines to so many columns; 0: never */
   double min_percent;             /* paths with less of the whole are shown as a number of them */
   uint32_t depth;                 /* so many levels; 0: all */
@@ -36,6 +36,7 @@ struct ct_graph_options {
   bool source; /* text: where each function is written, after its name (JSON has it always) */
   struct ct_view_progress progress;
   enum ct_view_time time;
+  unsigned workers; /* threads to read with; 0: one */
 };
 
 /* As ct_report_write. CT_EINVAL: filters of single calls, which would leave holes in the paths. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The slowest calls of the functions that are chosen, each with the tree of all that it called: a first pass over the
- * trace finds them, a second one, over their threads, makes the trees. Times are those of report and replay.
+ * trace finds them, a second one, over their threads, makes the trees. Times are those of report and replay. Of calls
+ * that took equally long the first in the order of processes, threads and calls comes first.
  *
  * What a call has called more than four times becomes one entry, with the number of these calls, their total and the
  * slowest of them with its own tree. So the memory that a tree needs depends on what was called, and not on how often;
@@ -34,6 +35,8 @@ struct ct_slowest_options {
   bool json;
   struct ct_view_progress progress;
   enum ct_view_time time;
+  unsigned workers; /* threads to read with; 0: one */
+  bool family;      /* of all processes that were followed too; no tids in the filter */
 };
 
 /* As ct_replay_write. */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINES_MAX = 8, WORKERS = 2, SHARE = 80 };
+enum { LINES_MAX = 8, SHARE = 80 };
 
 static int
 apply_exclude(const struct ct_applied *applied)
@@ -125,7 +125,7 @@ write_hot_functions(void *context, struct ct_trace *trace, const struct ct_filte
   struct ct_hot_functions_options hot = {
       .struct_size = sizeof(hot),
       .percent = wanted->percent,
-      .workers = WORKERS,
+      .workers = ct_reading_workers(),
       .json = wanted->selected.json,
       .progress = *progress,
       .filter = filter,

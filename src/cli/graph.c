@@ -45,6 +45,7 @@ static const struct ct_option options[] = {
      .unit = " of levels",
      .apply = ct_apply_count32,
      .offset = offsetof(struct wanted, depth)},
+    CT_OPTION_LIMIT(struct wanted, selected, "at most N paths, the heaviest ones, 0 for all"),
     {.name = "paths",
      .argument = "N",
      .help = "keep N paths while reading, and fold the thinnest where there are more (default 250000)",
@@ -79,8 +80,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
 {
   const struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  if (wanted->family && (filter->tid_count != 0 || ct_trace_has_range(trace))) {
-    snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread");
+  if (wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_graph_options graph = {
@@ -98,6 +98,7 @@ write_graph(void *context, struct ct_trace *trace, const struct ct_filter *filte
       .source = selected->source,
       .progress = *progress,
       .time = selected->time,
+      .workers = ct_reading_workers(),
   };
   return ct_graph_write(trace, &graph, out, notes, diag);
 }

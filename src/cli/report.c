@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEFAULT_ROWS = 30, WORKERS = 2 };
+enum { DEFAULT_ROWS = 30 };
 
 /* What the options choose. */
 struct wanted {
@@ -115,8 +115,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
 {
   const struct wanted *wanted = context;
   const struct ct_view_selection *selected = &wanted->selected;
-  if (wanted->family && (chosen->tid_count != 0 || ct_trace_has_range(trace))) {
-    snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread in the name");
+  if (wanted->family && ct_check_family_is_whole(trace, chosen, diag) != CT_OK) {
     return CT_EINVAL;
   }
   struct ct_filter filter = *chosen;
@@ -126,7 +125,7 @@ write_report(void *context, struct ct_trace *trace, const struct ct_filter *chos
       .sort = wanted->sort,
       .filter = &filter,
       .width = ct_terminal_columns(),
-      .workers = WORKERS,
+      .workers = ct_reading_workers(),
       .per_thread = wanted->per_thread,
       .json = selected->json,
       .progress = *progress,

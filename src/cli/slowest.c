@@ -13,7 +13,7 @@ struct wanted {
   struct ct_view_selection selected;
   uint32_t count, depth;
   uint64_t min_ns;
-  bool by_off;
+  bool by_off, family;
 };
 
 static int
@@ -63,6 +63,11 @@ static const struct ct_option options[] = {
      .help = "calls inside that took less (1ms, 500us) are counted only",
      .apply = apply_duration,
      .offset = offsetof(struct wanted, min_ns)},
+    {.name = "family",
+     .help = "of the processes that were followed (record --follow) too",
+     .against = "thread",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, family)},
     CT_OPTION_GROUP(ct_module_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
@@ -78,6 +83,9 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
               const struct ct_view_progress *progress, FILE *out, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   const struct wanted *wanted = context;
+  if (wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
+    return CT_EINVAL;
+  }
   struct ct_slowest_options slowest = {
       .struct_size = sizeof(slowest),
       .filter = filter,
@@ -88,6 +96,8 @@ write_slowest(void *context, struct ct_trace *trace, const struct ct_filter *fil
       .json = wanted->selected.json,
       .progress = *progress,
       .time = wanted->selected.time,
+      .workers = ct_reading_workers(),
+      .family = wanted->family,
   };
   return ct_slowest_write(trace, &slowest, out, notes, diag);
 }
@@ -101,6 +111,7 @@ run(int argc, char **argv)
     code = ct_usage_error(&ct_command_slowest, "give a function: contrail slowest FUNCTION [DIR]");
   } else if (code == -1) {
     wanted.selected.filter.function = argv[optind++];
+    wanted.selected.many_processes = wanted.family;
     const char *dir = ct_trace_argument(&ct_command_slowest, argc, argv);
     code = dir != NULL ? ct_show_view(&ct_command_slowest, dir, &wanted.selected, true, write_slowest, &wanted)
                        : CT_EXIT_USAGE;

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TERMINAL_ROWS = 100, WORKERS = 2, HISTORY_LINES = 1000 };
+enum { TERMINAL_ROWS = 100, HISTORY_LINES = 1000 };
 
 struct wanted {
   bool json, csv, is_limited;
@@ -266,7 +266,7 @@ run(int argc, char **argv)
                : isatty(STDOUT_FILENO) ? TERMINAL_ROWS
                                        : 0,
       .timeout_ms = wanted.timeout_s * 1000,
-      .workers = WORKERS,
+      .workers = ct_reading_workers(),
       .progress = {ct_progress_update, ct_progress_end, &line},
   };
   ct_progress_start(&line, "making the index");

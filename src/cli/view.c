@@ -8,6 +8,7 @@
 #include <contrail/trace.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -474,6 +475,24 @@ ct_terminal_columns(void)
     return 0;
   }
   return size.ws_col;
+}
+
+unsigned
+ct_reading_workers(void)
+{
+  cpu_set_t processors;
+  int count = sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
+  return count > 0 ? (unsigned)count : 1; /* more processors than a cpu_set_t has: the views have a limit anyway */
+}
+
+int
+ct_check_family_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag)
+{
+  if (filter->tid_count == 0 && !ct_trace_has_range(trace)) {
+    return CT_OK;
+  }
+  snprintf(diag->text, sizeof(diag->text), "--family shows whole traces: leave out the piece or thread");
+  return CT_EINVAL;
 }
 
 /* Writes the view of a trace that is open. */

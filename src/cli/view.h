@@ -73,6 +73,10 @@ int ct_open_trace_form(const struct ct_command *command, const char *name, const
 
 /* Columns of the terminal that stdout is, 0 when it is none. */
 unsigned ct_terminal_columns(void);
+/* How many threads are to read: one for each processor that the command may use. */
+unsigned ct_reading_workers(void);
+/* 0, or CT_EINVAL with a line: a family is shown as whole traces. */
+int ct_check_family_is_whole(const struct ct_trace *trace, const struct ct_filter *filter, struct ct_diag *diag);
 
 /* Writes the view of what passes the filter to out; context is the caller's. As ct_report_write and the like return. */
 typedef int ct_write_view(void *context, struct ct_trace *trace, const struct ct_filter *filter,

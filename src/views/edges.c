@@ -68,33 +68,44 @@ sums_of(struct ct_edges *edges, uint32_t function, int32_t other)
   return &edges->edges[*bucket - 1].sums;
 }
 
+/* Room in the tables for all functions that have a number, or will have one in this trace. */
+static __attribute__((noinline)) int
+widen(struct ct_edges *edges)
+{
+  size_t capacity = edges->reading->names->capacity;
+  if (capacity == edges->function_capacity) {
+    return 0;
+  }
+  struct ct_edge_sums *functions = calloc(capacity, sizeof(*functions));
+  uint32_t *open = calloc(capacity, sizeof(*open));
+  if (functions == NULL || open == NULL) {
+    free(functions);
+    free(open);
+    return CT_ENOMEM;
+  }
+  if (edges->function_capacity != 0) {
+    memcpy(functions, edges->functions, edges->function_capacity * sizeof(*functions));
+    memcpy(open, edges->open, edges->function_capacity * sizeof(*open));
+  }
+  free(edges->functions);
+  free(edges->open);
+  edges->functions = functions;
+  edges->open = open;
+  edges->function_capacity = capacity;
+  return 0;
+}
+
 /* The number of a function of the trace, for which there is room in the tables; CT_NO_NAME: out of memory. */
 static inline uint32_t
-number_of(struct ct_edges *edges, uint32_t fn)
+number_of(const struct ct_edges *edges, uint32_t fn)
 {
-  uint32_t number = ct_view_reading_name(edges->reading, fn);
-  if (CT_LIKELY(number < edges->function_capacity) || number == CT_NO_NAME) {
-    return number;
-  }
-  size_t capacity = edges->names.capacity;
-  struct ct_edge_sums *functions = reallocarray(edges->functions, capacity, sizeof(*functions));
-  edges->functions = functions != NULL ? functions : edges->functions;
-  uint32_t *open = reallocarray(edges->open, capacity, sizeof(*open));
-  edges->open = open != NULL ? open : edges->open;
-  if (functions == NULL || open == NULL) {
-    return CT_NO_NAME;
-  }
-  size_t more = capacity - edges->function_capacity;
-  memset(functions + edges->function_capacity, 0, more * sizeof(*functions));
-  memset(open + edges->function_capacity, 0, more * sizeof(*open));
-  edges->function_capacity = capacity;
-  return number;
+  return ct_view_reading_name(edges->reading, fn);
 }
 
 static inline bool
 is_chosen(const struct ct_edges *edges, uint32_t number)
 {
-  return edges->names.names[number].is_chosen;
+  return edges->known[number].is_chosen;
 }
 
 static void
@@ -107,6 +118,81 @@ add(struct ct_edge_sums *sums, const struct ct_span *span)
     sums->self_ticks += span->self_ticks;
     sums->off_ticks += span->fresh_off_ticks;
   }
+}
+
+/* ---- parts ---- */
+
+static void
+free_part(void *part)
+{
+  ct_edges_destroy(part);
+  free(part);
+}
+
+static int
+begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
+{
+  const struct ct_edges *all = arg;
+  struct ct_edges *edges = *part = calloc(1, sizeof(*edges));
+  (void)trace;
+  (void)thread;
+  if (edges == NULL) {
+    return CT_ENOMEM;
+  }
+  edges->reading = all->reading;
+  edges->known = all->reading->names->names;
+  return widen(edges);
+}
+
+static void
+merge_sums(struct ct_edge_sums *into, const struct ct_edge_sums *from)
+{
+  into->calls += from->calls;
+  into->total_ticks += from->total_ticks;
+  into->self_ticks += from->self_ticks;
+  into->off_ticks += from->off_ticks;
+  into->has_time |= from->has_time;
+}
+
+static int
+merge(void *arg, void *part)
+{
+  struct ct_edges *all = arg;
+  struct ct_edges *edges = part;
+  if (widen(all) != 0) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < edges->count; i++) {
+    struct ct_edge_sums *sums = sums_of(all, edges->edges[i].function, edges->edges[i].other);
+    if (sums == NULL) {
+      return CT_ENOMEM;
+    }
+    merge_sums(sums, &edges->edges[i].sums);
+    struct ct_edge_sums *function = &edges->functions[edges->edges[i].function]; /* each that has sums has a row */
+    merge_sums(&all->functions[edges->edges[i].function], function);
+    *function = (struct ct_edge_sums){0};
+  }
+  return 0;
+}
+
+static size_t
+part_bytes(const void *part)
+{
+  const struct ct_edges *edges = part;
+  return edges->capacity * (sizeof(*edges->edges) + 2 * sizeof(*edges->buckets)) +
+         edges->function_capacity * (sizeof(*edges->functions) + sizeof(*edges->open));
+}
+
+static void
+set_parts(struct ct_edges *edges, struct ct_view_reading *reading)
+{
+  edges->reading = reading;
+  reading->names = &edges->names;
+  reading->arg = edges;
+  reading->begin_thread = begin_thread;
+  reading->merge = merge;
+  reading->free_part = free_part;
+  reading->part_bytes = part_bytes;
 }
 
 /* ---- callers ---- */
@@ -144,26 +230,12 @@ add_callers(void *arg, const struct ct_span *spans, size_t count)
 int
 ct_edges_collect_callers(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
 {
-  edges->reading = reading;
-  reading->names = &edges->names;
-  reading->arg = edges;
+  set_parts(edges, reading);
   reading->add = add_callers;
   return ct_view_read(reading, diag);
 }
 
 /* ---- callees ---- */
-
-static int
-begin_thread(void *arg, struct ct_trace *trace, uint32_t thread)
-{
-  struct ct_edges *edges = arg;
-  (void)trace;
-  (void)thread;
-  if (edges->open != NULL) {
-    memset(edges->open, 0, edges->function_capacity * sizeof(*edges->open));
-  }
-  return 0;
-}
 
 /* Notes of a frame of a chosen function: the position of the next one further out on the stack + 1, 0: there is none.
  */
@@ -272,7 +344,7 @@ add_away(struct ct_edges *edges)
   int rc = 0;
   for (uint32_t i = 0; i < edges->names.count && rc == 0; i++) {
     int64_t total = (int64_t)left[i].total_ticks, off = (int64_t)left[i].off_ticks;
-    if (is_chosen(edges, i) && (total > 0 || off > 0)) {
+    if (edges->names.names[i].is_chosen && (total > 0 || off > 0)) {
       struct ct_edge_sums *sums = sums_of(edges, i, CT_EDGE_AWAY);
       rc = sums == NULL ? CT_ENOMEM : 0;
       if (sums != NULL) {
@@ -289,11 +361,8 @@ add_away(struct ct_edges *edges)
 int
 ct_edges_collect_callees(struct ct_edges *edges, struct ct_view_reading *reading, struct ct_diag *diag)
 {
-  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = edges};
-  edges->reading = reading;
-  reading->names = &edges->names;
-  reading->arg = edges;
-  reading->begin_thread = begin_thread;
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended};
+  set_parts(edges, reading);
   reading->observer = &observer;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;

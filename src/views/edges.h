@@ -37,14 +37,16 @@ struct ct_edge {
   struct ct_edge_sums sums;
 };
 
+/* Also the part of a thread (reading.h), which uses the names of all. */
 struct ct_edges {
   struct ct_view_names names;
+  const struct ct_view_name *known; /* of the reading's names */
   struct ct_edge *edges;
   size_t count, capacity;
   uint32_t *buckets; /* position + 1, 0: free */
   size_t bucket_count;
   struct ct_edge_sums *functions; /* as names; of the chosen ones: all their calls */
-  uint32_t *open;                 /* as names: frames on the stacks of the thread at hand */
+  uint32_t *open;                 /* as names: of a part: frames on the thread's stacks */
   size_t function_capacity;
   struct ct_view_reading *reading;
 };

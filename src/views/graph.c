@@ -26,7 +26,8 @@ struct graph {
   struct ct_paths paths;
   struct ct_view_reading reading;
   FILE *out;
-  uint64_t whole; /* what shares are of: ticks, or calls where no time is known */
+  uint64_t whole;  /* what shares are of: ticks, or calls where no time is known */
+  uint8_t *within; /* of each path, whether it is among those that the limit leaves; NULL: there is none */
   bool by_calls;
   bool has_off;
   unsigned step;    /* of indentation */
@@ -51,6 +52,7 @@ is_hidden(const struct graph *graph, const struct ct_path *path, uint32_t level)
 {
   const struct ct_graph_options *options = graph->options;
   bool is_thin = percent(graph, weight(graph, path)) < options->min_percent;
+  is_thin |= graph->within != NULL && graph->within[path - graph->paths.paths] == 0;
   return (options->depth != 0 && level >= options->depth) || is_thin;
 }
 
@@ -99,6 +101,50 @@ measure(const struct graph *graph, uint32_t *levels)
     at = at != CT_PATH_TOP ? graph->paths.paths[at].next : CT_PATH_NONE;
   }
   return shown;
+}
+
+/* ---- the limit ---- */
+
+struct ranked {
+  uint64_t weight;
+  uint32_t order, path;
+};
+
+/* The heavier first; of equal ones that which is shown first, so that a path never goes before what it hangs below. */
+static int
+compare_ranked(const void *a, const void *b)
+{
+  const struct ranked *x = a, *y = b;
+  if (x->weight != y->weight) {
+    return x->weight < y->weight ? 1 : -1;
+  }
+  return (x->order > y->order) - (x->order < y->order);
+}
+
+/* The so many heaviest paths: with each all that is above it, and of its neighbours none that is thinner. */
+static int
+choose_within(struct graph *graph, uint64_t limit)
+{
+  const struct ct_paths *paths = &graph->paths;
+  struct ranked *ranked = malloc(((size_t)paths->live + 1) * sizeof(*ranked));
+  uint8_t *within = calloc(paths->count, 1);
+  uint32_t count = 0;
+  if (ranked == NULL || within == NULL) {
+    free(ranked);
+    free(within);
+    return CT_ENOMEM;
+  }
+  for (uint32_t at = ct_paths_next(paths, CT_PATH_TOP, true); at != CT_PATH_NONE; at = ct_paths_next(paths, at, true)) {
+    ranked[count] = (struct ranked){weight(graph, &paths->paths[at]), count, at};
+    count++;
+  }
+  qsort(ranked, count, sizeof(*ranked), compare_ranked);
+  for (uint32_t i = 0; i < count && i < limit; i++) {
+    within[ranked[i].path] = 1;
+  }
+  free(ranked);
+  graph->within = within;
+  return 0;
 }
 
 /* ---- text ---- */
@@ -316,7 +362,7 @@ put_footer(const struct graph *graph, uint32_t shown)
   }
   fprintf(out, "\n%s of %s paths", ct_format_count(text, shown), ct_format_count(other, graph->paths.live));
   if (shown < graph->paths.live) {
-    fputs("; --min-share 0 --depth 0 shows all", out);
+    fprintf(out, "; %s--min-share 0 --depth 0 shows all", graph->within != NULL ? "--limit 0 " : "");
   }
   ct_report_put_reading(out, &graph->reading);
   if (graph->paths.folded != 0) {
@@ -338,6 +384,9 @@ put_all(struct graph *graph)
   graph->by_calls = top->total_ticks == 0;
   graph->whole = weight(graph, top);
   graph->has_off = top->total_off_ticks != 0 && !graph->reading.off_is_bound;
+  if (graph->options->filter->limit != 0 && choose_within(graph, graph->options->filter->limit) != 0) {
+    return CT_ENOMEM;
+  }
   shown = measure(graph, &levels);
   graph->step = levels > DEEP ? 1 : 2;
   graph->columns = 7 + 11 + 11 + (graph->has_off ? 11 : 0) + 13;
@@ -376,7 +425,8 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
                                            .filter = filter,
                                            .family = options->family,
                                            .time = options->time,
-                                           .progress = &options->progress};
+                                           .progress = &options->progress,
+                                           .workers = options->workers};
   int rc = ct_paths_collect(&graph.paths, &graph.reading, diag);
   if (rc == 0) {
     rc = put_all(&graph);
@@ -390,6 +440,7 @@ write_graph(struct ct_trace *trace, const struct ct_graph_options *options, FILE
   notes->first_damaged_tid = graph.reading.notes.first_damaged_tid;
   ct_view_reading_destroy(&graph.reading);
   ct_paths_destroy(&graph.paths);
+  free(graph.within);
   return rc;
 }
 

@@ -7,6 +7,7 @@
 #include "base/scopes.h"
 #include "span/stacks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,126 +133,224 @@ is_by_function(const struct ct_groups *groups)
   return groups->rows != CT_ROWS_THREADS && groups->rows != CT_ROWS_PROCESSES;
 }
 
+/* Of a group, of the thread that the part is of. */
+struct sums {
+  uint64_t calls, total_ticks, self_ticks, off_ticks;
+  uint64_t frames, since, off_since;
+  bool has_time;
+};
+
+/* What is kept of a thread. */
+struct part {
+  struct ct_groups *all;
+  const struct ct_view_name *known;
+  uint32_t *of; /* as names: position + 1 of the function's group, 0: it was not met */
+  uint32_t number_end;
+  struct sums *sums; /* by position */
+  size_t sum_count;
+  uint32_t current; /* position of that of the thread or process */
+};
+
+/* As names; what was there stays. */
 static int
-widen(struct ct_groups *groups)
+widen(uint32_t **of, size_t *of_capacity, size_t capacity)
 {
-  size_t capacity = groups->names.capacity;
-  uint32_t *of = reallocarray(groups->of, capacity, sizeof(*of));
-  if (of == NULL) {
+  uint32_t *wide = *of_capacity < capacity ? calloc(capacity, sizeof(*wide)) : *of;
+  if (wide == NULL) {
     return CT_ENOMEM;
   }
-  memset(of + groups->of_capacity, 0, (capacity - groups->of_capacity) * sizeof(*of));
-  groups->of = of;
-  groups->of_capacity = capacity;
+  if (wide != *of) {
+    memcpy(wide, *of_capacity != 0 ? *of : wide, *of_capacity * sizeof(*wide));
+    free(*of);
+    *of = wide;
+    *of_capacity = capacity;
+  }
   return 0;
 }
 
-/* *group NULL: the function is not chosen. */
-static int
-group_of(struct ct_groups *groups, uint32_t fn, struct ct_group **group)
+/* The position of the function's group; CT_NO_NAME: out of memory. */
+static uint32_t
+position_of(struct ct_groups *groups, uint32_t fn, uint32_t number, const struct ct_view_name *name)
 {
-  uint32_t number = ct_view_reading_name(groups->reading, fn);
-  if (number == CT_NO_NAME || (number >= groups->of_capacity && widen(groups) != 0)) {
+  pthread_mutex_lock(&groups->lock);
+  int code = widen(&groups->of, &groups->of_capacity, groups->names.capacity);
+  uint32_t position = code == 0 && groups->of[number] != 0 ? groups->of[number] - 1 : CT_NO_NAME;
+  if (code == 0 && position == CT_NO_NAME) {
+    position = group_of_name(groups, fn, name);
+    if (position != CT_NO_NAME) {
+      groups->of[number] = position + 1;
+      groups->groups[position].functions++;
+    }
+  }
+  pthread_mutex_unlock(&groups->lock);
+  return position;
+}
+
+static int
+reserve_sums(struct part *part, uint32_t position)
+{
+  if (position < part->sum_count) {
+    return 0;
+  }
+  size_t count = 2 * (size_t)position + 16;
+  struct sums *sums = reallocarray(part->sums, count, sizeof(*sums));
+  if (sums == NULL) {
     return CT_ENOMEM;
   }
-  const struct ct_view_name *name = &groups->names.names[number];
-  if (!name->is_chosen) {
-    *group = NULL;
-    return 0;
+  memset(sums + part->sum_count, 0, (count - part->sum_count) * sizeof(*sums));
+  part->sums = sums;
+  part->sum_count = count;
+  return 0;
+}
+
+/* *group 0: the function is not chosen; else its position + 1. */
+static int
+group_of(struct part *part, uint32_t fn, uint32_t *group)
+{
+  uint32_t number = ct_view_reading_name(part->all->reading, fn);
+  if (number == CT_NO_NAME) {
+    return CT_ENOMEM;
   }
-  uint32_t *of = &groups->of[number];
-  if (!is_by_function(groups)) {
-    *group = &groups->groups[groups->current];
-    (*group)->functions += *of != groups->current + 1;
-    *of = groups->current + 1;
-    return 0;
-  }
-  if (CT_UNLIKELY(*of == 0)) {
-    uint32_t position = group_of_name(groups, fn, name);
-    if (position == CT_NO_NAME) {
+  *group = part->of[number];
+  if (CT_UNLIKELY(*group == 0) && part->known[number].is_chosen) {
+    bool is_by = is_by_function(part->all);
+    uint32_t position = is_by ? position_of(part->all, fn, number, &part->known[number]) : part->current;
+    if (position == CT_NO_NAME || reserve_sums(part, position) != 0) {
       return CT_ENOMEM;
     }
-    *of = position + 1;
-    groups->groups[position].functions++;
+    *group = part->of[number] = position + 1;
+    part->number_end = number < part->number_end ? part->number_end : number + 1;
   }
-  *group = &groups->groups[*of - 1];
   return 0;
 }
 
 /* ---- the pass ---- */
 
-static int
-begin_thread(void *arg, struct ct_trace *trace, uint32_t thread)
+/* The group of a thread, or of its process. */
+static uint32_t
+group_of_thread(struct ct_groups *groups, struct ct_trace *trace, uint32_t thread)
 {
-  struct ct_groups *groups = arg;
-  const struct ct_trace_thread *info = ct_trace_thread(trace, thread);
   char key[64];
-  for (size_t i = 0; i < groups->count; i++) {
-    groups->groups[i].frames = 0;
-  }
-  if (is_by_function(groups)) {
-    return 0;
-  }
   bool is_thread = groups->rows == CT_ROWS_THREADS;
+  const struct ct_trace_thread *info = ct_trace_thread(trace, is_thread ? thread : 0); /* its first has its name */
   snprintf(key, sizeof(key), "%zu/%u", groups->reading->processes, is_thread ? info->index : 0);
+  pthread_mutex_lock(&groups->lock);
   size_t count = groups->count;
-  groups->current = group_of_key(groups, key);
-  if (groups->current == CT_NO_NAME) {
-    return CT_ENOMEM;
-  }
-  struct ct_group *group = &groups->groups[groups->current];
-  if (count != groups->count) {
+  uint32_t position = group_of_key(groups, key);
+  if (position != CT_NO_NAME && count != groups->count) {
+    struct ct_group *group = &groups->groups[position];
     group->id = is_thread ? info->tid : info->pid;
     group->pid = info->pid;
     group->name = strdup(info->name);
   }
-  return group->name != NULL ? 0 : CT_ENOMEM;
+  bool is_whole = position != CT_NO_NAME && groups->groups[position].name != NULL;
+  pthread_mutex_unlock(&groups->lock);
+  return is_whole ? position : CT_NO_NAME;
+}
+
+static int
+begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **out)
+{
+  struct ct_groups *groups = arg;
+  struct part *part = *out = calloc(1, sizeof(*part));
+  if (part == NULL) {
+    return CT_ENOMEM;
+  }
+  part->all = groups;
+  part->known = groups->names.names;
+  part->of = calloc(groups->names.capacity, sizeof(*part->of));
+  part->current = is_by_function(groups) ? 0 : group_of_thread(groups, trace, thread);
+  return part->of != NULL && part->current != CT_NO_NAME ? 0 : CT_ENOMEM;
+}
+
+static void
+free_part(void *arg)
+{
+  struct part *part = arg;
+  free(part->of);
+  free(part->sums);
+  free(part);
+}
+
+/* Functions that were called in a thread or process; others were counted when they were first met. */
+static int
+count_functions(struct ct_groups *groups, const struct part *part)
+{
+  if (widen(&groups->of, &groups->of_capacity, groups->names.capacity) != 0) {
+    return CT_ENOMEM;
+  }
+  for (uint32_t i = 0; i < part->number_end; i++) {
+    if (part->of[i] != 0 && groups->of[i] != part->of[i]) {
+      groups->of[i] = part->of[i];
+      groups->groups[part->current].functions++;
+    }
+  }
+  return 0;
+}
+
+static int
+merge(void *arg, void *from)
+{
+  struct ct_groups *groups = arg;
+  const struct part *part = from;
+  pthread_mutex_lock(&groups->lock);
+  for (size_t i = 0; i < part->sum_count && i < groups->count; i++) {
+    struct ct_group *group = &groups->groups[i];
+    group->calls += part->sums[i].calls;
+    group->total_ticks += part->sums[i].total_ticks;
+    group->self_ticks += part->sums[i].self_ticks;
+    group->off_ticks += part->sums[i].off_ticks;
+    group->has_time |= part->sums[i].has_time;
+  }
+  int code = is_by_function(groups) ? 0 : count_functions(groups, part);
+  pthread_mutex_unlock(&groups->lock);
+  return code;
 }
 
 static int
 entered(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack)
 {
-  struct ct_groups *groups = arg;
-  struct ct_group *group;
-  if (group_of(groups, stack->frames[stack->count - 1].fn, &group) != 0) {
+  struct part *part = arg;
+  uint32_t group;
+  if (group_of(part, stack->frames[stack->count - 1].fn, &group) != 0) {
     return CT_ENOMEM;
   }
-  if (group != NULL && group->frames++ == 0) {
-    group->since = ct_spans_now(spans);
-    group->off_since = ct_spans_off_now(spans);
+  struct sums *sums = group != 0 ? &part->sums[group - 1] : NULL;
+  if (sums != NULL && sums->frames++ == 0) {
+    sums->since = ct_spans_now(spans);
+    sums->off_since = ct_spans_off_now(spans);
   }
   /* The group of the call is that of its enter, whatever its end says. */
-  stack->notes[stack->count - 1].node = group != NULL ? (uint32_t)(group - groups->groups) + 1 : 0;
+  stack->notes[stack->count - 1].node = group;
   return 0;
 }
 
 static int
 ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, const struct ct_span_call *call)
 {
-  struct ct_groups *groups = arg;
+  struct part *part = arg;
   const struct ct_span *span = call->span;
-  struct ct_group *group = NULL;
+  uint32_t group = call->note != NULL ? call->note->node : 0;
   (void)stack;
-  if (call->note != NULL) {
-    group = call->note->node != 0 ? &groups->groups[call->note->node - 1] : NULL;
-  } else if (span->end != CT_SPAN_ORPHAN && group_of(groups, span->fn, &group) != 0) {
+  if (call->note == NULL && span->end != CT_SPAN_ORPHAN && group_of(part, span->fn, &group) != 0) {
     return CT_ENOMEM;
   }
-  if (group == NULL) {
+  if (group == 0) {
     return 0;
   }
-  group->calls += ct_view_calls_of(span);
+  struct sums *sums = &part->sums[group - 1];
+  sums->calls += ct_view_calls_of(span);
   if (span->end == CT_SPAN_POINT || span->end == CT_SPAN_COUNTED) {
     return 0;
   }
-  group->has_time = true;
-  group->self_ticks += span->self_ticks;
+  sums->has_time = true;
+  sums->self_ticks += span->self_ticks;
   if (call->note == NULL) { /* began before the stream, of which nothing else is known */
-    group->total_ticks += group->frames == 0 ? span->duration_ticks : 0;
-    group->off_ticks += group->frames == 0 ? span->off_ticks : 0;
-  } else if (--group->frames == 0) {
-    group->total_ticks += ct_spans_now(spans) - group->since;
-    group->off_ticks += ct_spans_off_now(spans) - group->off_since;
+    sums->total_ticks += sums->frames == 0 ? span->duration_ticks : 0;
+    sums->off_ticks += sums->frames == 0 ? span->off_ticks : 0;
+  } else if (--sums->frames == 0) {
+    sums->total_ticks += ct_spans_now(spans) - sums->since;
+    sums->off_ticks += ct_spans_off_now(spans) - sums->off_since;
   }
   return 0;
 }
@@ -259,13 +358,17 @@ ended(void *arg, const struct ct_spans *spans, struct ct_span_stack *stack, cons
 int
 ct_groups_collect(struct ct_groups *groups, struct ct_view_reading *reading, struct ct_diag *diag)
 {
-  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = groups};
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended};
   groups->reading = reading;
   reading->names = &groups->names;
   reading->arg = groups;
   reading->begin_thread = begin_thread;
+  reading->merge = merge;
+  reading->free_part = free_part;
   reading->observer = &observer;
+  pthread_mutex_init(&groups->lock, NULL);
   int rc = ct_view_read(reading, diag);
+  pthread_mutex_destroy(&groups->lock);
   reading->observer = NULL;
   return rc;
 }

@@ -11,6 +11,8 @@
 
 #include "views/reading.h"
 
+#include <pthread.h>
+
 struct ct_group {
   char *key;    /* what is one group */
   char *name;   /* of a thread or process; NULL: the key is shown */
@@ -19,8 +21,6 @@ struct ct_group {
   uint64_t calls, total_ticks, self_ticks, off_ticks;
   uint32_t functions; /* that were called */
   bool has_time;      /* of some of the calls a time is known */
-  /* Of the thread at hand. */
-  uint64_t frames, since, off_since;
 };
 
 struct ct_groups {
@@ -30,9 +30,9 @@ struct ct_groups {
   size_t count, capacity;
   uint32_t *buckets; /* position + 1, 0: free */
   size_t bucket_count;
-  uint32_t *of; /* as names: position of the function's group; of threads and processes: 1 when it was met in it */
+  uint32_t *of; /* as names: position + 1 of the function's group; of threads and processes: where it was met last */
   size_t of_capacity;
-  uint32_t current; /* position of that of the thread or process */
+  pthread_mutex_t lock; /* of all this: workers look for groups in it */
   struct ct_view_reading *reading;
 };
 

@@ -36,10 +36,17 @@ find(const struct ct_view_names *names, const struct ct_view_name *key)
   return &names->buckets[at];
 }
 
+/* Room for so many more. */
 static int
-grow(struct ct_view_names *names)
+reserve(struct ct_view_names *names, uint32_t more)
 {
-  uint32_t capacity = names->capacity == 0 ? FIRST_BUCKETS / 2 : names->capacity * 2;
+  uint32_t capacity = names->capacity == 0 ? FIRST_BUCKETS / 2 : names->capacity;
+  while (capacity - names->count < more) {
+    capacity *= 2;
+  }
+  if (capacity == names->capacity) {
+    return 0;
+  }
   struct ct_view_name *grown = reallocarray(names->names, capacity, sizeof(*grown));
   if (grown == NULL) {
     return CT_ENOMEM;
@@ -88,9 +95,12 @@ int
 ct_view_names_begin(struct ct_view_names *names, struct ct_trace *trace)
 {
   uint32_t count = ct_trace_function_count(trace);
-  uint32_t *of = calloc((size_t)count + 1, sizeof(*of));
+  _Atomic uint32_t *of = reserve(names, count + 1) == 0 ? calloc((size_t)count + 1, sizeof(*of)) : NULL;
   if (of == NULL) {
     return CT_ENOMEM;
+  }
+  if (names->trace == NULL) {
+    pthread_mutex_init(&names->lock, NULL);
   }
   free(names->of);
   names->of = of;
@@ -113,18 +123,24 @@ ct_view_names_add(struct ct_view_names *names, uint32_t fn, struct ct_filter_com
       .is_chosen = chooses == NULL || ct_filter_has_function(chooses, fn),
   };
   key.file = (char *)(function != NULL ? ct_trace_function_source(trace, fn, &key.line) : NULL);
-  if (names->count == names->capacity && grow(names) != 0) {
-    return CT_NO_NAME;
-  }
+  pthread_mutex_lock(&names->lock);
   uint32_t *bucket = find(names, &key);
-  if (*bucket == 0) {
-    if (copy(&names->names[names->count], &key) != 0) {
-      return CT_NO_NAME;
-    }
+  if (*bucket == 0 && copy(&names->names[names->count], &key) == 0) {
     *bucket = ++names->count;
   }
-  names->of[fn < names->fn_count ? fn : names->fn_count] = *bucket;
-  return *bucket - 1;
+  uint32_t number = *bucket;
+  atomic_store_explicit(&names->of[fn < names->fn_count ? fn : names->fn_count], number, memory_order_release);
+  pthread_mutex_unlock(&names->lock);
+  return number != 0 ? number - 1 : CT_NO_NAME;
+}
+
+int
+ct_view_names_compare(const struct ct_view_names *names, uint32_t a, uint32_t b)
+{
+  const struct ct_view_name *x = &names->names[a], *y = &names->names[b];
+  int order = strcmp(x->name, y->name);
+  order = order != 0 ? order : strcmp(x->path, y->path);
+  return order != 0 ? order : (x->address > y->address) - (x->address < y->address);
 }
 
 void
@@ -136,5 +152,8 @@ ct_view_names_destroy(struct ct_view_names *names)
   free(names->names);
   free(names->buckets);
   free(names->of);
+  if (names->trace != NULL) {
+    pthread_mutex_destroy(&names->lock);
+  }
   *names = (struct ct_view_names){0};
 }

@@ -304,6 +304,80 @@ ct_paths_step(struct ct_paths *paths, uint32_t parent, uint32_t name)
   return make(paths, parent, name);
 }
 
+/* ---- two trees ---- */
+
+static int
+add_label(struct ct_paths *paths, const struct ct_path_label *label)
+{
+  struct ct_path_label *labels = reallocarray(paths->labels, paths->label_count + 1, sizeof(*labels));
+  if (labels == NULL) {
+    return CT_ENOMEM;
+  }
+  paths->labels = labels;
+  labels[paths->label_count] = (struct ct_path_label){label->tid, label->pid, strdup(label->name)};
+  if (labels[paths->label_count].name == NULL) {
+    return CT_ENOMEM;
+  }
+  paths->label_count++;
+  return 0;
+}
+
+static void
+add_path(struct ct_path *into, const struct ct_path *from)
+{
+  into->calls += from->calls;
+  into->recursive += into->name == from->name ? from->recursive : 0;
+  into->self_ticks += from->self_ticks;
+  into->self_off_ticks += from->self_off_ticks;
+  into->folded += from->name == CT_PATH_OTHER ? from->folded : 0;
+}
+
+/*
+ * Down and up through the other tree, and with it through this one. What is above the path at hand is open, so that it
+ * stays when paths are folded.
+ */
+int
+ct_paths_merge(struct ct_paths *into, const struct ct_paths *from)
+{
+  uint32_t first_label = into->label_count, at = from->paths[CT_PATH_TOP].first, to = CT_PATH_TOP;
+  for (uint32_t i = 0; i < from->label_count; i++) {
+    if (add_label(into, &from->labels[i]) != 0) {
+      return CT_ENOMEM;
+    }
+  }
+  uint32_t *above = calloc(from->count, sizeof(*above)); /* of a path that was gone down from: what it is here */
+  int rc = above != NULL ? 0 : CT_ENOMEM;
+  while (rc == 0 && at != CT_PATH_NONE) {
+    const struct ct_path *path = &from->paths[at];
+    bool is_thread = path->name >= CT_PATH_THREAD && path->name < CT_PATH_OTHER;
+    to = ct_paths_step(into, to, path->name + (is_thread ? first_label : 0));
+    if (to == CT_PATH_NONE) {
+      rc = CT_ENOMEM;
+      break;
+    }
+    add_path(&into->paths[to], path);
+    into->paths[to].open++;
+    above[at] = to;
+    if (path->first != CT_PATH_NONE) {
+      at = path->first;
+      continue;
+    }
+    for (; at != CT_PATH_TOP; at = from->paths[at].parent) {
+      into->paths[above[at]].open--;
+      if (from->paths[at].next != CT_PATH_NONE) {
+        break;
+      }
+    }
+    uint32_t parent = from->paths[at].parent;
+    to = parent == CT_PATH_TOP || at == CT_PATH_TOP ? CT_PATH_TOP : above[parent];
+    at = at != CT_PATH_TOP ? from->paths[at].next : CT_PATH_NONE;
+  }
+  free(above);
+  into->counted += from->counted;
+  into->folded += from->folded;
+  return rc;
+}
+
 /* ---- the pass ---- */
 
 /* The path below which the innermost frame's callee is; CT_PATH_NONE: outside of the chosen functions. */
@@ -328,7 +402,7 @@ path_of(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path)
   if (name == CT_NO_NAME) {
     return CT_ENOMEM;
   }
-  if (base == CT_PATH_NONE && !paths->names.names[name].is_chosen) {
+  if (base == CT_PATH_NONE && !paths->known[name].is_chosen) {
     return 0;
   }
   *path = ct_paths_step(paths, base != CT_PATH_NONE ? base : paths->top, name);
@@ -336,24 +410,48 @@ path_of(struct ct_paths *paths, uint32_t base, uint32_t fn, uint32_t *path)
 }
 
 static int
-begin_thread(void *arg, struct ct_trace *trace, uint32_t thread)
+begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **part)
 {
-  struct ct_paths *paths = arg;
+  const struct ct_paths *all = arg;
   const struct ct_trace_thread *info = ct_trace_thread(trace, thread);
-  if (!paths->per_thread) {
+  struct ct_paths *paths = *part = calloc(1, sizeof(*paths));
+  if (paths == NULL) {
+    return CT_ENOMEM;
+  }
+  paths->limit = all->limit;
+  paths->is_chosen_only = all->is_chosen_only;
+  paths->reading = all->reading;
+  paths->known = all->reading->names->names;
+  if (ct_paths_init(paths) != 0) {
+    return CT_ENOMEM;
+  }
+  if (!all->per_thread) {
     return 0;
   }
-  struct ct_path_label *labels = reallocarray(paths->labels, paths->label_count + 1, sizeof(*labels));
-  if (labels == NULL) {
-    return CT_ENOMEM;
-  }
-  paths->labels = labels;
-  labels[paths->label_count] = (struct ct_path_label){info->tid, info->pid, strdup(info->name)};
-  if (labels[paths->label_count].name == NULL) {
-    return CT_ENOMEM;
-  }
-  paths->top = ct_paths_step(paths, CT_PATH_TOP, CT_PATH_THREAD + paths->label_count++);
+  const struct ct_path_label label = {info->tid, info->pid, (char *)info->name};
+  int rc = add_label(paths, &label);
+  paths->top = rc == 0 ? ct_paths_step(paths, CT_PATH_TOP, CT_PATH_THREAD) : CT_PATH_NONE;
   return paths->top != CT_PATH_NONE ? 0 : CT_ENOMEM;
+}
+
+static void
+free_part(void *part)
+{
+  ct_paths_destroy(part);
+  free(part);
+}
+
+static size_t
+part_bytes(const void *part)
+{
+  const struct ct_paths *paths = part;
+  return paths->capacity * sizeof(*paths->paths) + paths->step_capacity * sizeof(*paths->steps);
+}
+
+static int
+merge_part(void *arg, void *part)
+{
+  return ct_paths_merge(arg, part);
 }
 
 static int
@@ -436,6 +534,9 @@ compare_paths(const void *a, const void *b, void *arg)
     return x->total_calls < y->total_calls ? 1 : -1;
   }
   int order = strcmp(ct_paths_name(paths, x->name), ct_paths_name(paths, y->name));
+  if (order == 0 && x->name < CT_PATH_THREAD && y->name < CT_PATH_THREAD) {
+    order = ct_view_names_compare(&paths->names, x->name, y->name);
+  }
   return order != 0 ? order : (x->name > y->name) - (x->name < y->name);
 }
 
@@ -477,7 +578,7 @@ ct_paths_finish(struct ct_paths *paths)
 int
 ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct ct_diag *diag)
 {
-  const struct ct_span_observer observer = {.entered = entered, .ended = ended, .arg = paths};
+  const struct ct_span_observer observer = {.entered = entered, .ended = ended};
   paths->reading = reading;
   if (ct_paths_init(paths) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the paths of calls");
@@ -485,6 +586,9 @@ ct_paths_collect(struct ct_paths *paths, struct ct_view_reading *reading, struct
   reading->names = &paths->names;
   reading->arg = paths;
   reading->begin_thread = begin_thread;
+  reading->merge = merge_part;
+  reading->free_part = free_part;
+  reading->part_bytes = part_bytes;
   reading->observer = &observer;
   int rc = ct_view_read(reading, diag);
   reading->observer = NULL;

@@ -12,7 +12,8 @@
  * is that of its children and its self, the roots have all there is, and no moment counts twice.
  *
  * Memory. Beyond so many nodes the thinnest half of the paths, of which no call is open, goes to nodes "(other)" of the
- * paths that they begin with. What is called in an "(other)" stays in it.
+ * paths that they begin with. What is called in an "(other)" stays in it. Each thread has a tree of its own with that
+ * bound, and the trees are merged (reading.h).
  */
 #ifndef CT_VIEWS_PATHS_H
 #define CT_VIEWS_PATHS_H
@@ -46,9 +47,10 @@ struct ct_path_label {
 
 struct ct_paths {
   uint32_t limit;
-  bool per_thread, is_chosen_only; /* from the functions down that the filter chooses */
-  struct ct_view_names names;
-  struct ct_path *paths; /* the first is none, the second the root */
+  bool per_thread, is_chosen_only;  /* from the functions down that the filter chooses */
+  struct ct_view_names names;       /* not of a part ... */
+  const struct ct_view_name *known; /* ... which has these, of the reading's names */
+  struct ct_path *paths;            /* the first is none, the second the root */
   uint32_t count, capacity, live, spare;
   struct ct_path_step {
     uint32_t parent, name, path;
@@ -56,7 +58,7 @@ struct ct_paths {
   uint32_t step_count, step_capacity;
   struct ct_path_label *labels;
   uint32_t label_count;
-  uint32_t top;     /* what the outermost calls of the thread at hand hang below */
+  uint32_t top;     /* of a part: what the outermost calls of the thread hang below */
   uint64_t counted; /* calls that are in no path: they were counted only */
   uint64_t folded;  /* paths that are in an "(other)" */
   struct ct_view_reading *reading;
@@ -69,6 +71,8 @@ void ct_paths_destroy(struct ct_paths *paths); /* accepts a zeroed one */
 /* For paths.c, and tests. The path of a call of that function below another one; CT_PATH_NONE: out of memory. */
 uint32_t ct_paths_step(struct ct_paths *paths, uint32_t parent, uint32_t name);
 int ct_paths_init(struct ct_paths *paths);
+/* Adds the paths of another tree, whose threads get new labels. 0 or CT_ENOMEM. */
+int ct_paths_merge(struct ct_paths *into, const struct ct_paths *from);
 /* Totals of all nodes, and their children in order. 0 or CT_ENOMEM. */
 int ct_paths_finish(struct ct_paths *paths);
 /* The next one in the order of a tree: first what is below, if wanted. CT_PATH_NONE: that was all. */

@@ -10,6 +10,8 @@
 #include "views/warnings.h"
 
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,35 +31,73 @@ ct_view_calls_of(const struct ct_span *span)
   }
 }
 
+/* ---- one thread ---- */
+
+enum { MAX_WORKERS = 16, AHEAD_BYTES = 32 << 20 };
+
+/* A thread of the trace at hand, and what came of it. */
+struct thread_read {
+  uint32_t index;
+  uint64_t bytes; /* of its file */
+  uint64_t events, gap_ticks;
+  bool is_read, is_damaged;
+  void *part; /* NULL: not read yet, or merged */
+};
+
+/* The threads of a trace, which workers take one after the other. */
+struct trace_read {
+  struct ct_view_reading *reading;
+  struct ct_trace *trace;
+  struct thread_read *threads; /* the longest first */
+  size_t count;
+  _Atomic size_t next; /* relaxed: a plain counter */
+  _Atomic bool stop;   /* relaxed: likewise */
+  /* Under the lock: */
+  pthread_mutex_t lock;
+  pthread_cond_t is_merged;
+  size_t merged;        /* the parts of the threads before this one are */
+  size_t waiting_bytes; /* of parts that are not */
+  int rc;
+  struct ct_diag diag; /* of the first failure */
+};
+
+struct reader {
+  struct trace_read *job;
+  bool puts_progress;
+  pthread_t thread;
+};
+
 static void
-put_progress(struct ct_view_reading *reading, uint64_t moved)
+put_progress(const struct reader *reader, uint64_t moved)
 {
-  reading->done_bytes += moved;
-  if (reading->progress != NULL && reading->progress->update != NULL) {
-    reading->progress->update(reading->progress->arg, reading->done_bytes, reading->total_bytes);
+  struct ct_view_reading *reading = reader->job->reading;
+  uint64_t done = atomic_fetch_add_explicit(&reading->done_bytes, moved, memory_order_relaxed) + moved;
+  if (reader->puts_progress && reading->progress != NULL && reading->progress->update != NULL) {
+    reading->progress->update(reading->progress->arg, done, reading->total_bytes);
   }
 }
 
 static int
-read_spans(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_spans *spans)
+read_spans(const struct reader *reader, struct ct_spans *spans, void *part)
 {
+  const struct ct_view_reading *reading = reader->job->reading;
   struct ct_span_filter filter;
   const struct ct_span *batch;
   size_t count;
   uint64_t reported = 0;
   int rc;
-  ct_span_filter_init(&filter, trace, reading->filter);
+  ct_span_filter_init(&filter, reader->job->trace, reading->filter);
   while ((rc = ct_spans_next(spans, &batch, &count)) == 0 && count != 0) {
-    if (reading->add != NULL) {
+    if (reading->observer == NULL) {
       rc = ct_span_filter_run(&filter, &batch, &count);
-      rc = rc == 0 ? reading->add(reading->arg, batch, count) : rc;
+      rc = rc == 0 ? reading->add(part, batch, count) : rc;
     }
     if (rc != 0) {
       break;
     }
     uint64_t offset = ct_spans_offset(spans);
     if (offset != reported) {
-      put_progress(reading, offset - reported);
+      put_progress(reader, offset - reported);
     }
     reported = offset;
   }
@@ -66,36 +106,176 @@ read_spans(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_sp
 }
 
 static int
-read_thread(struct ct_view_reading *reading, struct ct_trace *trace, uint32_t index, struct ct_diag *diag)
+read_thread(const struct reader *reader, struct thread_read *thread, struct ct_diag *diag)
 {
+  const struct ct_view_reading *reading = reader->job->reading;
+  struct ct_span_observer observer;
   struct ct_spans *spans;
-  const struct ct_trace_thread *thread = ct_trace_thread(trace, index);
-  int rc = ct_spans_open(trace, index, reading->time, &spans, diag);
+  int rc = ct_spans_open(reader->job->trace, thread->index, reading->time, &spans, diag);
   if (rc != 0) {
     return rc;
   }
-  if (reading->begin_thread != NULL) {
-    rc = reading->begin_thread(reading->arg, trace, index);
+  rc = reading->begin_thread(reading->arg, reader->job->trace, thread->index, &thread->part);
+  if (rc == 0 && reading->observer != NULL) {
+    observer = *reading->observer;
+    observer.arg = thread->part;
+    ct_spans_observe(spans, &observer);
   }
-  if (rc == 0) {
-    ct_spans_observe(spans, reading->observer);
-    rc = read_spans(reading, trace, spans);
-  }
-  if (rc == 0 && reading->end_thread != NULL) {
-    rc = reading->end_thread(reading->arg, spans);
-  }
+  rc = rc == 0 ? read_spans(reader, spans, thread->part) : rc;
   if (rc != 0) {
     ct_fail(diag, rc, "out of memory for the calls of the trace");
   }
-  reading->threads++;
-  reading->events += ct_spans_events(spans);
-  reading->dropped += thread->dropped;
-  reading->gap_ticks += ct_spans_gap_ticks(spans);
-  if (ct_spans_state(spans) == CT_CURSOR_DAMAGED && reading->notes.damaged_threads++ == 0) {
-    reading->notes.first_damaged_tid = thread->tid;
-  }
+  thread->events = ct_spans_events(spans);
+  thread->gap_ticks = ct_spans_gap_ticks(spans);
+  thread->is_damaged = ct_spans_state(spans) == CT_CURSOR_DAMAGED;
   ct_spans_close(spans);
   return rc;
+}
+
+/* ---- the threads of a trace ---- */
+
+static size_t
+part_bytes(const struct trace_read *job, const struct thread_read *thread)
+{
+  return job->reading->part_bytes != NULL ? job->reading->part_bytes(thread->part) : 0;
+}
+
+/* A thread has been read: all parts that are next are merged. The one whose turn it is never waits. */
+static void
+hand_over(struct trace_read *job, size_t at)
+{
+  struct ct_view_reading *reading = job->reading;
+  pthread_mutex_lock(&job->lock);
+  job->waiting_bytes += part_bytes(job, &job->threads[at]);
+  job->threads[at].is_read = true;
+  while (job->rc == 0 && job->merged < job->count && job->threads[job->merged].is_read) {
+    struct thread_read *thread = &job->threads[job->merged];
+    job->waiting_bytes -= part_bytes(job, thread);
+    job->rc = reading->merge(reading->arg, thread->part);
+    if (job->rc != 0) {
+      ct_fail(&job->diag, job->rc, "out of memory for the calls of the trace");
+    }
+    reading->free_part(thread->part);
+    thread->part = NULL;
+    job->merged++;
+  }
+  pthread_cond_broadcast(&job->is_merged);
+  if (job->rc != 0) {
+    atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+  }
+  while (job->rc == 0 && job->waiting_bytes > AHEAD_BYTES && job->merged <= at) {
+    pthread_cond_wait(&job->is_merged, &job->lock);
+  }
+  pthread_mutex_unlock(&job->lock);
+}
+
+static void
+fail(struct trace_read *job, int rc, const struct ct_diag *diag)
+{
+  pthread_mutex_lock(&job->lock);
+  if (job->rc == 0) {
+    job->rc = rc;
+    job->diag = *diag;
+  }
+  pthread_cond_broadcast(&job->is_merged);
+  pthread_mutex_unlock(&job->lock);
+  atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+}
+
+static void *
+work(void *arg)
+{
+  const struct reader *reader = arg;
+  struct trace_read *job = reader->job;
+  while (!atomic_load_explicit(&job->stop, memory_order_relaxed)) {
+    size_t at = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+    if (at >= job->count) {
+      break;
+    }
+    struct ct_diag diag = {""};
+    int rc = read_thread(reader, &job->threads[at], &diag);
+    if (rc != 0) {
+      fail(job, rc, &diag);
+      break;
+    }
+    hand_over(job, at);
+  }
+  return NULL;
+}
+
+static void
+run_workers(struct trace_read *job)
+{
+  struct reader readers[MAX_WORKERS] = {0};
+  unsigned count = job->reading->workers < MAX_WORKERS ? job->reading->workers : MAX_WORKERS, started = 1;
+  count = count < job->count ? count : (unsigned)job->count;
+  readers[0] = (struct reader){.job = job, .puts_progress = true};
+  for (; started < count; started++) {
+    readers[started].job = job;
+    if (pthread_create(&readers[started].thread, NULL, work, &readers[started]) != 0) {
+      break; /* fewer do it too */
+    }
+  }
+  work(&readers[0]);
+  for (unsigned i = 1; i < started; i++) {
+    pthread_join(readers[i].thread, NULL);
+  }
+}
+
+static int
+compare_bytes(const void *a, const void *b)
+{
+  const struct thread_read *x = a, *y = b;
+  if (x->bytes != y->bytes) {
+    return x->bytes < y->bytes ? 1 : -1;
+  }
+  return (x->index > y->index) - (x->index < y->index);
+}
+
+static void
+take_result(struct ct_view_reading *reading, const struct trace_read *job, const struct thread_read *thread,
+            uint32_t *first_damaged)
+{
+  const struct ct_trace_thread *info = ct_trace_thread(job->trace, thread->index);
+  reading->threads++;
+  reading->events += thread->events;
+  reading->dropped += info->dropped;
+  reading->gap_ticks += thread->gap_ticks;
+  if (thread->is_damaged) {
+    bool is_first = reading->notes.damaged_threads++ == 0 || thread->index < *first_damaged;
+    *first_damaged = is_first ? thread->index : *first_damaged;
+    reading->notes.first_damaged_tid = is_first ? info->tid : reading->notes.first_damaged_tid;
+  }
+}
+
+static int
+read_threads(struct ct_view_reading *reading, struct ct_trace *trace, const uint32_t *indexes, size_t count,
+             struct ct_diag *diag)
+{
+  struct trace_read job = {.reading = reading, .trace = trace, .count = count};
+  uint32_t first_damaged = 0; /* of an earlier trace: what is said of that stays */
+  job.threads = calloc(count + 1, sizeof(*job.threads));
+  if (job.threads == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory for the list of threads");
+  }
+  for (size_t i = 0; i < count; i++) {
+    job.threads[i] = (struct thread_read){.index = indexes[i], .bytes = ct_trace_thread(trace, indexes[i])->file_bytes};
+    reading->total_bytes += job.threads[i].bytes;
+  }
+  qsort(job.threads, count, sizeof(*job.threads), compare_bytes);
+  pthread_mutex_init(&job.lock, NULL);
+  pthread_cond_init(&job.is_merged, NULL);
+  run_workers(&job);
+  pthread_mutex_destroy(&job.lock);
+  pthread_cond_destroy(&job.is_merged);
+  for (size_t i = 0; i < count; i++) {
+    if (job.threads[i].part != NULL) {
+      reading->free_part(job.threads[i].part);
+    }
+    take_result(reading, &job, &job.threads[i], &first_damaged);
+  }
+  free(job.threads);
+  return job.rc == 0 ? 0 : ct_fail(diag, job.rc, "%s", job.diag.text);
 }
 
 static int
@@ -117,12 +297,7 @@ read_trace(struct ct_view_reading *reading, struct ct_trace *trace, struct ct_di
   reading->all_dropped += dropped;
   reading->processes++;
   reading->off_is_bound |= ct_trace_has_bounds(trace);
-  for (size_t i = 0; i < count; i++) {
-    reading->total_bytes += ct_trace_thread(trace, threads[i])->file_bytes;
-  }
-  for (size_t i = 0; i < count && rc == 0; i++) {
-    rc = read_thread(reading, trace, threads[i], diag);
-  }
+  rc = rc == 0 ? read_threads(reading, trace, threads, count, diag) : rc;
   ct_filter_free_compiled(reading->chooses);
   reading->chooses = NULL;
   free(threads);

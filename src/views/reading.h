@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the spans of a trace, or of all processes of its family, one thread after the other: for views that
- * need more of them than the report's table of functions.
+ * One pass over the spans of a trace, or of all processes of its family, for views that need more of them than the
+ * report's table of functions.
+ *
+ * Several threads of a trace are read at a time. What a view keeps of one is in a part of its own, which is merged into
+ * what it keeps of all when the thread has been read: one part after the other, the longest thread's first, so that
+ * what comes of it does not depend on how many read. Who is far ahead with parts that need much memory waits.
+ *
+ *   begin_thread ---- observer or add ... ----+
+ *   begin_thread ---- observer or add ... ----+-- merge, free_part; merge, free_part
  */
 #ifndef CT_VIEWS_READING_H
 #define CT_VIEWS_READING_H
@@ -22,19 +29,24 @@ struct ct_view_reading {
   enum ct_view_time time;
   const struct ct_view_progress *progress;
   struct ct_view_names *names;
+  unsigned workers; /* threads to read with; 0: one */
 
-  /* Who gets it; each may be NULL and returns 0 or an error. */
+  /* Who gets it; functions return 0 or an error. */
   void *arg;
-  int (*begin_thread)(void *arg, struct ct_trace *trace, uint32_t thread);
-  const struct ct_span_observer *observer; /* of calls with their stacks ... */
-  /* ... or spans alone, which is faster: those that pass the filter of calls. */
-  int (*add)(void *arg, const struct ct_span *spans, size_t count);
-  int (*end_thread)(void *arg, struct ct_spans *spans);
+  int (*begin_thread)(void *arg, struct ct_trace *trace, uint32_t thread, void **part); /* by any of the workers */
+  const struct ct_span_observer
+      *observer; /* of calls with their stacks, its arg being the part; or, if it is NULL, ... */
+  /* ... spans alone, which is faster: those that pass the filter of calls. */
+  int (*add)(void *part, const struct ct_span *spans, size_t count);
+  int (*merge)(void *arg, void *part);
+  void (*free_part)(void *part);
+  size_t (*part_bytes)(const void *part); /* about; NULL: few */
 
   /* While it is read. */
   struct ct_filter_compiled *chooses;
-  uint64_t done_bytes, total_bytes;
-  uint64_t all_dropped; /* also by threads that are not asked for, or have no stream */
+  uint64_t total_bytes;
+  _Atomic uint64_t done_bytes; /* relaxed: a plain counter */
+  uint64_t all_dropped;        /* also by threads that are not asked for, or have no stream */
 
   /* What came of it. */
   uint64_t events, dropped, gap_ticks;

@@ -109,7 +109,10 @@ compare_rows(const void *a, const void *b, void *arg)
     return x->sums.calls < y->sums.calls ? 1 : -1;
   }
   int order = strcmp(other_name(view, x->other), other_name(view, y->other));
-  return order != 0 ? order : (x->other > y->other) - (x->other < y->other);
+  return order != 0 ? order
+         : x->other >= 0 && y->other >= 0
+             ? ct_view_names_compare(&view->edges.names, (uint32_t)x->other, (uint32_t)y->other)
+             : (x->other > y->other) - (x->other < y->other);
 }
 
 static int
@@ -127,8 +130,7 @@ compare_sections(const void *a, const void *b, void *arg)
   if (x->sort_key != y->sort_key) {
     return x->sort_key < y->sort_key ? 1 : -1;
   }
-  int order = strcmp(other_name(view, (int32_t)x->function), other_name(view, (int32_t)y->function));
-  return order != 0 ? order : (x->function > y->function) - (x->function < y->function);
+  return ct_view_names_compare(&view->edges.names, x->function, y->function);
 }
 
 /* The rows of each function together, in order. */
@@ -328,7 +330,8 @@ ct_report_write_edges(struct ct_trace *trace, const struct ct_report_options *op
                                           .filter = options->filter,
                                           .family = options->family,
                                           .time = options->time,
-                                          .progress = &options->progress};
+                                          .progress = &options->progress,
+                                          .workers = options->workers};
   int rc = ct_report_check_sort(options->sort, diag);
   if (rc == 0) {
     rc = options->rows == CT_ROWS_CALLERS ? ct_edges_collect_callers(&view.edges, &view.reading, diag)

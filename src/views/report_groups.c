@@ -190,7 +190,8 @@ ct_report_write_groups(struct ct_trace *trace, const struct ct_report_options *o
                                           .filter = options->filter,
                                           .family = options->family,
                                           .time = options->time,
-                                          .progress = &options->progress};
+                                          .progress = &options->progress,
+                                          .workers = options->workers};
   int rc = ct_report_check_sort(options->sort, diag);
   if (rc == 0) {
     rc = ct_groups_collect(&view.groups, &view.reading, diag);

@@ -20,20 +20,44 @@
 struct candidate {
   uint64_t key; /* ticks that it is chosen by */
   uint64_t ordinal, enter_tsc;
-  uint32_t thread, fn;
+  uint32_t process, thread, fn;
+  size_t root; /* its place among those of its process */
+};
+
+/* The best so far, as a heap: of a thread, or of all. */
+struct best {
+  struct candidate *heap;
+  size_t count, limit;
+  uint64_t passed_over; /* calls of which it is not known how long they took */
+};
+
+/* What is kept of a thread. */
+struct part {
+  const struct slowest *slowest;
+  struct ct_trace *trace;
+  struct best best;
+};
+
+/* One of those that were read. */
+struct process {
+  char *path;
+  uint32_t pid;
+  struct ct_trace *trace; /* while its calls are shown; NULL: it has none of them */
+  uint32_t *tids;
+  size_t *ranks; /* of its roots: their places among all calls */
+  struct ct_call_trees trees;
 };
 
 struct slowest {
   const struct ct_slowest_options *options;
-  struct ct_trace *trace;
+  struct ct_trace *first, *trace; /* the process's that is at hand */
+  uint64_t start_ns;              /* of the first one */
   FILE *out;
   struct ct_view_names names;
   struct ct_view_reading reading;
-  struct candidate *heap;
-  size_t count, limit;
-  uint64_t passed_over; /* calls of which it is not known how long they took */
-  uint32_t *tids;
-  struct ct_call_trees trees;
+  struct best best;
+  struct process *processes;
+  size_t process_count;
 };
 
 /* ---- the first pass ---- */
@@ -45,44 +69,55 @@ is_before(const struct candidate *a, const struct candidate *b)
   if (a->key != b->key) {
     return a->key > b->key;
   }
-  if (a->enter_tsc != b->enter_tsc) {
-    return a->enter_tsc < b->enter_tsc;
+  if (a->process != b->process) {
+    return a->process < b->process;
   }
   return a->thread != b->thread ? a->thread < b->thread : a->ordinal < b->ordinal;
 }
 
 static void
-sift_down(struct slowest *slowest, size_t at)
+sift_down(struct best *best, size_t at)
 {
   for (;;) {
     size_t last = at;
-    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < slowest->count; child++) {
-      last = is_before(&slowest->heap[last], &slowest->heap[child]) ? child : last;
+    for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < best->count; child++) {
+      last = is_before(&best->heap[last], &best->heap[child]) ? child : last;
     }
     if (last == at) {
       return;
     }
-    struct candidate kept = slowest->heap[at];
-    slowest->heap[at] = slowest->heap[last];
-    slowest->heap[last] = kept;
+    struct candidate kept = best->heap[at];
+    best->heap[at] = best->heap[last];
+    best->heap[last] = kept;
     at = last;
   }
 }
 
 static void
-offer(struct slowest *slowest, const struct candidate *candidate)
+offer(struct best *best, const struct candidate *candidate)
 {
-  if (slowest->count == slowest->limit) {
-    if (is_before(candidate, &slowest->heap[0])) {
-      slowest->heap[0] = *candidate;
-      sift_down(slowest, 0);
+  if (best->count == best->limit) {
+    if (is_before(candidate, &best->heap[0])) {
+      best->heap[0] = *candidate;
+      sift_down(best, 0);
     }
     return;
   }
-  slowest->heap[slowest->count++] = *candidate;
-  for (size_t i = slowest->count / 2; i-- > 0;) {
-    sift_down(slowest, i);
+  best->heap[best->count++] = *candidate;
+  if (best->count == best->limit) {
+    for (size_t i = best->count / 2; i-- > 0;) {
+      sift_down(best, i);
+    }
   }
+}
+
+static int
+begin_best(struct best *best, const struct ct_slowest_options *options)
+{
+  best->limit = options->count != 0 ? options->count : CT_SLOWEST_DEFAULT;
+  best->limit = best->limit < CT_SLOWEST_MAX ? best->limit : CT_SLOWEST_MAX;
+  best->heap = calloc(best->limit, sizeof(*best->heap));
+  return best->heap != NULL ? 0 : CT_ENOMEM;
 }
 
 static bool
@@ -93,26 +128,82 @@ has_duration(const struct ct_span *span)
 }
 
 static int
+begin_thread(void *arg, struct ct_trace *trace, uint32_t thread, void **out)
+{
+  const struct slowest *slowest = arg;
+  struct part *part = *out = calloc(1, sizeof(*part));
+  (void)thread;
+  if (part == NULL) {
+    return CT_ENOMEM;
+  }
+  part->slowest = slowest;
+  part->trace = trace;
+  return begin_best(&part->best, slowest->options);
+}
+
+static int
 add_spans(void *arg, const struct ct_span *spans, size_t count)
 {
-  struct slowest *slowest = arg;
+  struct part *part = arg;
+  const struct ct_view_reading *reading = &part->slowest->reading;
   for (const struct ct_span *span = spans; span != spans + count; span++) {
     bool is_call = span->end != CT_SPAN_POINT && span->end != CT_SPAN_COUNTED && span->end != CT_SPAN_ORPHAN;
-    if (!is_call || !ct_filter_has_function(slowest->reading.chooses, span->fn)) {
+    if (!is_call || !ct_filter_has_function(reading->chooses, span->fn)) {
       continue;
     }
     if (!has_duration(span)) {
-      slowest->passed_over++;
+      part->best.passed_over++;
       continue;
     }
-    struct candidate candidate = {.key = slowest->options->by_off ? span->off_ticks : span->duration_ticks,
+    struct candidate candidate = {.key = part->slowest->options->by_off ? span->off_ticks : span->duration_ticks,
                                   .ordinal = span->ordinal,
                                   .enter_tsc = span->enter_tsc,
+                                  .process = (uint32_t)reading->processes - 1,
                                   .thread = span->thread,
                                   .fn = span->fn};
-    offer(slowest, &candidate);
+    offer(&part->best, &candidate);
   }
   return 0;
+}
+
+static int
+add_process(struct slowest *slowest, struct ct_trace *trace)
+{
+  size_t count = slowest->reading.processes;
+  if (count == slowest->process_count) {
+    return 0; /* by an earlier thread of it */
+  }
+  struct process *processes = reallocarray(slowest->processes, count, sizeof(*processes));
+  if (processes == NULL) {
+    return CT_ENOMEM;
+  }
+  slowest->processes = processes;
+  while (slowest->process_count < count) { /* others have no threads */
+    processes[slowest->process_count++] = (struct process){0};
+  }
+  struct process *process = &processes[count - 1];
+  process->path = strdup(ct_trace_path(trace));
+  process->pid = (uint32_t)json_integer_value(json_object_get(ct_trace_manifest(trace), "pid"));
+  return process->path != NULL ? 0 : CT_ENOMEM;
+}
+
+static int
+merge(void *arg, void *from)
+{
+  struct slowest *slowest = arg;
+  const struct part *part = from;
+  for (size_t i = 0; i < part->best.count; i++) {
+    offer(&slowest->best, &part->best.heap[i]);
+  }
+  slowest->best.passed_over += part->best.passed_over;
+  return add_process(slowest, part->trace);
+}
+
+static void
+free_part(void *part)
+{
+  free(((struct part *)part)->best.heap);
+  free(part);
 }
 
 static int
@@ -125,60 +216,123 @@ static int
 find_calls(struct slowest *slowest, struct ct_diag *diag)
 {
   const struct ct_slowest_options *options = slowest->options;
-  slowest->limit = options->count != 0 ? options->count : CT_SLOWEST_DEFAULT;
-  slowest->limit = slowest->limit < CT_SLOWEST_MAX ? slowest->limit : CT_SLOWEST_MAX;
-  slowest->heap = calloc(slowest->limit, sizeof(*slowest->heap));
-  if (slowest->heap == NULL) {
+  if (begin_best(&slowest->best, options) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
-  slowest->reading = (struct ct_view_reading){.trace = slowest->trace,
+  slowest->reading = (struct ct_view_reading){.trace = slowest->first,
                                               .filter = options->filter,
+                                              .family = options->family,
                                               .time = options->time,
                                               .names = &slowest->names,
                                               .progress = &options->progress,
+                                              .workers = options->workers,
                                               .arg = slowest,
-                                              .add = add_spans};
+                                              .begin_thread = begin_thread,
+                                              .add = add_spans,
+                                              .merge = merge,
+                                              .free_part = free_part};
   int rc = ct_view_read(&slowest->reading, diag);
-  if (rc == 0) {
-    qsort(slowest->heap, slowest->count, sizeof(*slowest->heap), compare_candidates);
+  if (rc == 0 && slowest->best.count != 0) {
+    qsort(slowest->best.heap, slowest->best.count, sizeof(*slowest->best.heap), compare_candidates);
   }
   return rc;
 }
 
 /* ---- the second ---- */
 
+/* The roots of a process, in the order of the list. */
 static int
-make_trees(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
+take_roots(struct slowest *slowest, uint32_t number)
 {
-  struct ct_call_trees *trees = &slowest->trees;
+  struct process *process = &slowest->processes[number];
+  struct ct_call_trees *trees = &process->trees;
+  size_t most = slowest->best.count + 1;
+  process->tids = calloc(most, sizeof(*process->tids));
+  process->ranks = calloc(most, sizeof(*process->ranks));
+  trees->roots = calloc(most, sizeof(*trees->roots));
+  if (process->tids == NULL || process->ranks == NULL || trees->roots == NULL) {
+    return CT_ENOMEM;
+  }
+  for (size_t i = 0; i < slowest->best.count; i++) {
+    struct candidate *found = &slowest->best.heap[i];
+    if (found->process != number) {
+      continue;
+    }
+    found->root = trees->root_count++;
+    process->ranks[found->root] = i;
+    process->tids[found->root] = ct_trace_thread(process->trace, found->thread)->tid;
+    trees->roots[found->root] =
+        (struct ct_tree_root){.thread = found->thread,
+                              .ordinal = found->ordinal,
+                              .id = ct_span_id_in(process->trace, found->thread, found->ordinal),
+                              .inside_of = SIZE_MAX};
+  }
+  return ct_lines_init(&trees->writer, process->trace, NULL, slowest->options->json);
+}
+
+static int
+make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes, struct ct_diag *diag)
+{
   const struct ct_slowest_options *options = slowest->options;
-  slowest->tids = calloc(slowest->count + 1, sizeof(*slowest->tids));
-  trees->roots = calloc(slowest->count + 1, sizeof(*trees->roots));
-  if (slowest->tids == NULL || trees->roots == NULL ||
-      ct_lines_init(&trees->writer, slowest->trace, NULL, options->json) != 0) {
+  struct process *process = &slowest->processes[number];
+  struct ct_call_trees *trees = &process->trees;
+  bool is_first = strcmp(process->path, ct_trace_path(slowest->first)) == 0;
+  int rc = is_first ? 0 : ct_trace_open(process->path, &process->trace, diag);
+  if (rc != 0) {
+    return rc;
+  }
+  process->trace = is_first ? slowest->first : process->trace;
+  if (take_roots(slowest, number) != 0) {
     return ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
   }
-  for (size_t i = 0; i < slowest->count; i++) {
-    const struct candidate *found = &slowest->heap[i];
-    slowest->tids[i] = ct_trace_thread(slowest->trace, found->thread)->tid;
-    trees->roots[i] = (struct ct_tree_root){.thread = found->thread, .ordinal = found->ordinal, .inside_of = SIZE_MAX};
-    trees->roots[i].id = ct_span_id_in(slowest->trace, found->thread, found->ordinal);
-  }
-  trees->trace = slowest->trace;
-  trees->root_count = slowest->count;
+  trees->trace = process->trace;
   trees->levels = options->depth;
   /* Shorter than that in nanoseconds: ticks that are fewer. */
   for (uint64_t bit = 1ull << 62; bit != 0 && options->min_ns != 0; bit >>= 1) {
-    if (ct_trace_ticks_ns(slowest->trace, trees->min_ticks + bit - 1) < options->min_ns) {
+    if (ct_trace_ticks_ns(process->trace, trees->min_ticks + bit - 1) < options->min_ns) {
       trees->min_ticks += bit;
     }
   }
-  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = slowest->tids, .tid_count = slowest->count};
+  struct ct_filter filter = {.struct_size = sizeof(filter), .tids = process->tids, .tid_count = trees->root_count};
   struct ct_replay_options replay = {
       .struct_size = sizeof(replay), .filter = &filter, .json = true, .no_output = true, .time = options->time};
   struct replay_sink sink;
   ct_call_trees_sink(trees, &sink);
-  return slowest->count != 0 ? ct_replay_chosen(slowest->trace, &replay, &sink, notes, diag) : 0;
+  return ct_replay_chosen(process->trace, &replay, &sink, notes, diag);
+}
+
+/* For each process that has calls in the list. */
+static int
+make_all_trees(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  int rc = 0;
+  for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
+    uint32_t number = slowest->best.heap[i].process;
+    rc = slowest->processes[number].trace == NULL ? make_trees(slowest, number, notes, diag) : 0;
+  }
+  return rc;
+}
+
+static void
+free_process(const struct slowest *slowest, struct process *process)
+{
+  ct_call_trees_destroy(&process->trees);
+  if (process->trace != slowest->first) {
+    ct_trace_close(process->trace);
+  }
+  free(process->trees.roots);
+  free(process->tids);
+  free(process->ranks);
+  free(process->path);
+}
+
+/* The root of a call in the list, whose process is at hand from now on. */
+static const struct ct_tree_root *
+root_at(struct slowest *slowest, size_t i)
+{
+  const struct candidate *found = &slowest->best.heap[i];
+  slowest->trace = slowest->processes[found->process].trace;
+  return &slowest->processes[found->process].trees.roots[found->root];
 }
 
 /* ---- both outputs ---- */
@@ -193,8 +347,8 @@ name_of(const struct slowest *slowest, uint32_t fn)
 static uint64_t
 since_start_ns(const struct slowest *slowest, uint64_t tsc)
 {
-  uint64_t ns = ct_trace_ns(slowest->trace, tsc), start = ct_trace_start_ns(slowest->trace);
-  return ns > start ? ns - start : 0;
+  uint64_t ns = ct_trace_ns(slowest->trace, tsc);
+  return ns > slowest->start_ns ? ns - slowest->start_ns : 0;
 }
 
 static uint64_t
@@ -328,7 +482,7 @@ put_entry(const struct slowest *slowest, const struct ct_entry *entry, const str
 static void
 put_heading(const struct slowest *slowest, size_t i)
 {
-  const struct candidate *found = &slowest->heap[i];
+  const struct candidate *found = &slowest->best.heap[i];
   const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
   uint64_t ns = since_start_ns(slowest, found->enter_tsc);
   char text[CT_DURATION_CHARS];
@@ -338,31 +492,36 @@ put_heading(const struct slowest *slowest, size_t i)
           ct_format_duration(text, ns_of(slowest, found->key)), (unsigned long long)(ns / 1000000000),
           (unsigned long long)(ns % 1000000000));
   ct_put_printable(slowest->out, thread->name, SIZE_MAX);
-  fprintf(slowest->out, "%s%u\n", thread->name[0] != '\0' ? "/" : "", thread->tid);
+  fprintf(slowest->out, "%s%u", thread->name[0] != '\0' ? "/" : "", thread->tid);
+  if (slowest->options->family) {
+    fprintf(slowest->out, " of process %u", slowest->processes[found->process].pid);
+  }
+  putc('\n', slowest->out);
 }
 
 static void
-put_text(const struct slowest *slowest)
+put_text(struct slowest *slowest)
 {
   FILE *out = slowest->out;
   char text[CT_COUNT_CHARS];
   ct_view_put_list(slowest->reading.warnings, "", out);
-  for (size_t i = 0; i < slowest->count; i++) {
-    const struct ct_tree_root *root = &slowest->trees.roots[i];
+  for (size_t i = 0; i < slowest->best.count; i++) {
+    const struct ct_tree_root *root = root_at(slowest, i);
     put_heading(slowest, i);
     if (root->call != NULL) {
       fprintf(out, "%10s  %10s %10s  calls\n", "after", "duration", "off");
       put_entry(slowest, root->call, root->call, 0, false);
     } else if (root->inside_of != SIZE_MAX) {
-      fprintf(out, "a call inside of number %zu\n", root->inside_of + 1);
+      fprintf(out, "a call inside of number %zu\n",
+              slowest->processes[slowest->best.heap[i].process].ranks[root->inside_of] + 1);
     }
   }
-  if (slowest->count == 0) {
+  if (slowest->best.count == 0) {
     fputs("no calls\n", out);
   }
-  if (slowest->passed_over != 0) {
+  if (slowest->best.passed_over != 0) {
     fprintf(out, "\nnot among them: %s calls whose durations are not known (events were lost, stacks switched)\n",
-            ct_format_count(text, slowest->passed_over));
+            ct_format_count(text, slowest->best.passed_over));
   }
 }
 
@@ -449,23 +608,24 @@ entry_json(const struct slowest *slowest, const struct ct_entry *entry)
 }
 
 static int
-put_json(const struct slowest *slowest)
+put_json(struct slowest *slowest)
 {
   fputs("{\"warnings\":", slowest->out);
   int rc = ct_report_put_json(slowest->out, json_incref(slowest->reading.warnings));
   fprintf(slowest->out, ",\n\"by\":\"%s\",\"unknown\":%llu,\n\"slowest\":[",
-          slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->passed_over);
-  for (size_t i = 0; i < slowest->count && rc == 0; i++) {
-    const struct ct_tree_root *root = &slowest->trees.roots[i];
-    const struct candidate *found = &slowest->heap[i];
+          slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
+  for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
+    const struct ct_tree_root *root = root_at(slowest, i);
+    const struct candidate *found = &slowest->best.heap[i];
+    const struct process *process = &slowest->processes[found->process];
     const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
-    json_t *json =
-        json_pack("{s:o, s:o, s:I, s:o, s:I}", "id", id_json(root->id), "name",
-                  ct_json_string(name_of(slowest, found->fn)), "tid", (json_int_t)thread->tid, "thread",
-                  ct_json_string(thread->name), "ts_ns", (json_int_t)since_start_ns(slowest, found->enter_tsc));
+    json_t *json = json_pack("{s:o, s:o, s:I, s:I, s:o, s:I}", "id", id_json(root->id), "name",
+                             ct_json_string(name_of(slowest, found->fn)), "pid", (json_int_t)process->pid, "tid",
+                             (json_int_t)thread->tid, "thread", ct_json_string(thread->name), "ts_ns",
+                             (json_int_t)since_start_ns(slowest, found->enter_tsc));
     ct_json_put(json, slowest->options->by_off ? "off_ns" : "duration_ns", ns_of(slowest, found->key));
     bool is_inside = root->call == NULL && root->inside_of != SIZE_MAX;
-    json_object_set_new(json, "inside_of", is_inside ? id_json(slowest->trees.roots[root->inside_of].id) : json_null());
+    json_object_set_new(json, "inside_of", is_inside ? id_json(process->trees.roots[root->inside_of].id) : json_null());
     json_object_set_new(json, "tree", root->call != NULL ? entry_json(slowest, root->call) : json_null());
     fputs(i == 0 ? "\n" : ",\n", slowest->out);
     rc = ct_report_put_json(slowest->out, json);
@@ -478,7 +638,7 @@ static int
 write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_diag *diag)
 {
   int rc = find_calls(slowest, diag);
-  rc = rc == 0 ? make_trees(slowest, notes, diag) : rc;
+  rc = rc == 0 ? make_all_trees(slowest, notes, diag) : rc;
   if (rc != 0) {
     return rc;
   }
@@ -490,7 +650,7 @@ write_slowest(struct slowest *slowest, struct ct_view_notes *notes, struct ct_di
   if (rc == 0 && (fflush(slowest->out) != 0 || ferror(slowest->out))) {
     rc = CT_EIO;
   }
-  notes->shown = slowest->count;
+  notes->shown = slowest->best.count;
   notes->damaged_threads = slowest->reading.notes.damaged_threads;
   notes->first_damaged_tid = slowest->reading.notes.first_damaged_tid;
   return rc == 0 ? 0
@@ -504,18 +664,20 @@ ct_slowest_write(struct ct_trace *trace, const struct ct_slowest_options *given,
   struct ct_slowest_options options;
   struct ct_view_notes own = {0};
   struct ct_filter filter;
-  struct slowest slowest = {.options = &options, .trace = trace, .out = out};
+  struct slowest slowest = {
+      .options = &options, .first = trace, .trace = trace, .start_ns = ct_trace_start_ns(trace), .out = out};
   int rc = ct_sized_take(&options, sizeof(options), given, diag);
   rc = rc == 0 ? ct_filter_take(options.filter, &filter, diag) : rc;
   options.filter = &filter;
   if (rc == 0) {
     rc = write_slowest(&slowest, &own, diag);
   }
-  ct_call_trees_destroy(&slowest.trees);
+  for (size_t i = 0; i < slowest.process_count; i++) {
+    free_process(&slowest, &slowest.processes[i]);
+  }
+  free(slowest.processes);
   ct_view_reading_destroy(&slowest.reading);
   ct_view_names_destroy(&slowest.names);
-  free(slowest.trees.roots);
-  free(slowest.heap);
-  free(slowest.tids);
+  free(slowest.best.heap);
   return rc == 0 && notes != NULL ? ct_sized_give(notes, &own, sizeof(own), diag) : rc;
 }

@@ -95,14 +95,14 @@ check_tree(struct ct_paths *paths, uint64_t calls, uint64_t ticks)
   assert_int_equal(paths->paths[CT_PATH_TOP].total_ticks, ticks);
 }
 
+enum { LIMIT = 100, ROUNDS = 200000, DEEPEST = 12, FUNCTIONS = 9 };
+
 /* Walks over a stack of random calls, with far more paths than are kept. */
 static void
-test_too_many_paths(void **state)
+walk(struct ct_paths *out, uint64_t *all_calls, uint64_t *all_ticks)
 {
-  (void)state;
-  enum { LIMIT = 100, ROUNDS = 200000, DEEPEST = 12, FUNCTIONS = 9 };
   struct ct_paths paths = {.limit = LIMIT};
-  static struct ct_view_name functions[FUNCTIONS] = {[0 ... FUNCTIONS - 1] = {.name = (char *)"f"}};
+  static struct ct_view_name functions[FUNCTIONS] = {[0 ... FUNCTIONS - 1] = {.name = (char *)"f", .path = (char *)""}};
   uint32_t stack[DEEPEST + 1] = {CT_PATH_TOP}, depth = 0;
   uint64_t calls = 0, ticks = 0;
   assert_int_equal(ct_paths_init(&paths), 0);
@@ -130,9 +130,50 @@ test_too_many_paths(void **state)
   }
   assert_true(paths.folded > ROUNDS / 10);
   assert_true(paths.limit < 4 * LIMIT);
+  *out = paths;
+  *all_calls += calls;
+  *all_ticks += ticks;
+}
+
+static void
+end_walk(struct ct_paths *paths)
+{
+  paths->names.names = NULL; /* not its own */
+  ct_paths_destroy(paths);
+}
+
+static void
+test_too_many_paths(void **state)
+{
+  (void)state;
+  struct ct_paths paths;
+  uint64_t calls = 0, ticks = 0;
+  walk(&paths, &calls, &ticks);
   check_tree(&paths, calls, ticks);
-  paths.names.names = NULL;
-  ct_paths_destroy(&paths);
+  end_walk(&paths);
+}
+
+/* Trees that have been folded, in one: all that was in them is there, and it is no larger than it may be. */
+static void
+test_trees_merged(void **state)
+{
+  (void)state;
+  struct ct_paths all, paths;
+  uint64_t calls = 0, ticks = 0;
+  walk(&all, &calls, &ticks);
+  for (int i = 0; i < 5; i++) {
+    walk(&paths, &calls, &ticks);
+    assert_int_equal(ct_paths_merge(&all, &paths), 0);
+    assert_true(all.live <= all.limit + 1);
+    for (uint32_t at = CT_PATH_TOP; at != CT_PATH_NONE; at = ct_paths_next(&all, at, true)) {
+      for (uint32_t above = all.paths[at].parent; above != CT_PATH_NONE; above = all.paths[above].parent) {
+        assert_true(all.paths[above].name != all.paths[at].name);
+      }
+    }
+    end_walk(&paths);
+  }
+  check_tree(&all, calls, ticks);
+  end_walk(&all);
 }
 
 int
@@ -142,6 +183,7 @@ main(void)
       cmocka_unit_test(test_recursion),
       cmocka_unit_test(test_classes),
       cmocka_unit_test(test_too_many_paths),
+      cmocka_unit_test(test_trees_merged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
