@@ -4,6 +4,7 @@
 
     tests/check.py [--filter PATTERN] [--build DIR]
 """
+import collections
 import json
 import operator
 import os
@@ -12,7 +13,7 @@ import signal
 import subprocess
 
 import losses
-from harness import case, expect, main, wait_for
+from harness import case, expect, main, parse_lines, wait_for
 
 PROGRAM = r"""
 #include <stdio.h>
@@ -216,6 +217,49 @@ def while_it_goes_on(scene):
     finally:
         recorder.send_signal(signal.SIGTERM)
         recorder.wait(60)
+
+
+
+@case
+def family(scene):
+    """Checks of all processes together: the sums of the events of each, the report's values, and what became of the children."""
+    program = scene.compile("programs/graph.cpp", "-O0", "-g", "-pthread", compiler="g++")
+    scene.record("-q", "--follow", "--", program, "fork", "6")
+    manifest = scene.manifest()
+    traces = [scene.trace] + [os.path.join(scene.trace, child["directory"]) for child in manifest["children"]]
+    calls = collections.Counter()
+    for trace in traces:
+        lines = parse_lines(scene.run(scene.contrail, "replay", "--json", trace))
+        calls.update(line["name"] for line in lines
+                     if line["kind"] in ("enter", "tail") and line["module"] == "graph" and not line.get("entered_before"))
+    alone = {row["name"]: row for row in json.loads(scene.run(scene.contrail, "report", "--json", scene.trace))["functions"]}
+    rows = {row["name"]: row for row in json.loads(scene.run(scene.contrail, "report", "--family", "--json", scene.trace))["functions"]
+            if row["module"] == "graph" and row["name"].isidentifier()}
+    checks = {}
+    for name, row in rows.items():
+        for field, key in FIELDS.items():
+            if row[key] is not None and key in row:
+                unit = "" if field in ("calls", "open") else "ns"
+                checks[f"graph!{name}.{field} == {row[key]}{unit}"] = True
+                checks[f"graph!{name}.{field} > {row[key]}{unit}"] = False
+    counted = {f"graph!{name}.calls == {calls[name]}": True for name in rows if calls[name]}
+    expect(len(checks) > 100 and len(counted) > 10, f"{len(checks)} and {len(counted)} checks")
+    expect(sum(alone[name]["calls"] != calls[name] for name in rows if name in alone) > 3, "the children called nothing")
+    answers = scene.check(*checks, *counted, "no losses", "no crash", "exit == 0", status=1, options=("--family",))
+    for text, holds in {**checks, **counted, "no losses": True, "no crash": True, "exit == 0": True}.items():
+        expect(answers[text]["result"] == ("holds" if holds else "fails"), f"{answers[text]}")
+    scene.write("abort.c", "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n"
+                           "int main(void) { if (fork() == 0) abort(); wait(NULL); return 3; }\n")
+    scene.run("gcc", "-o", scene.path("abort"), scene.path("abort.c"))
+    shutil.rmtree(scene.trace)
+    scene.execute(scene.contrail, "record", "-q", "--follow", "-o", scene.trace, "--", scene.path("abort"))
+    pid = scene.manifest()["children"][0]["pid"]
+    expect(scene.check("no crash", "exit == 3", status=0)["no crash"]["result"] == "holds", "of the first one")
+    answers = scene.check("no crash", "exit == 3", "nothing_like_it.calls == 0", status=1, options=("--family",))
+    expect(answers["no crash"]["result"] == "fails" and f"process {pid}: signal 6" in answers["no crash"]["why"], f"{answers}")
+    expect(answers["exit == 3"]["result"] == "holds" and answers["nothing_like_it.calls == 0"]["result"] == "unanswered", f"{answers}")
+    status = scene.execute(scene.contrail, "check", "--family", scene.trace + "@0..1", "no crash").returncode
+    expect(status == 125, f"a piece of a family: status {status}")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, EXIT_UNANSWERED = 2, EXIT_CANNOT_RUN = 125 };
+enum { EXIT_UNANSWERED = 2, EXIT_CANNOT_RUN = 125 };
 
 /* What the options choose. */
 struct wanted {
   struct ct_view_selection selected;
   struct ct_checks *checks;
+  bool family;
 };
 
 static int
@@ -37,6 +38,11 @@ static const struct ct_option options[] = {
      .values = CT_COMPLETE_FILE,
      .adds_up = true,
      .apply = apply_file},
+    {.name = "family",
+     .help = "of the processes that were followed (record --follow) too, all as one",
+     .against = "thread process",
+     .apply = ct_apply_flag,
+     .offset = offsetof(struct wanted, family)},
     CT_OPTION_GROUP(ct_thread_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_process_options, struct wanted, selected),
     CT_OPTION_GROUP(ct_range_options, struct wanted, selected),
@@ -58,14 +64,18 @@ write_checks(void *context, struct ct_trace *trace, const struct ct_filter *filt
 {
   struct view *view = context;
   const struct ct_view_selection *selected = &view->wanted->selected;
+  if (view->wanted->family && ct_check_family_is_whole(trace, filter, diag) != CT_OK) {
+    return CT_EINVAL;
+  }
   struct ct_check_options check = {
       .struct_size = sizeof(check),
       .tids = filter->tids,
       .tid_count = filter->tid_count,
-      .workers = WORKERS,
+      .workers = ct_reading_workers(),
       .json = selected->json,
       .time = selected->time,
       .progress = *progress,
+      .family = view->wanted->family,
   };
   int code = ct_checks_write(trace, view->wanted->checks, &check, out, &view->result, notes, diag);
   view->is_done = code == 0;

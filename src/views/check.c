@@ -26,6 +26,7 @@
 #include "base/scopes.h"
 #include "base/sized.h"
 #include "target/inlined.h"
+#include "views/check_family.h"
 #include "views/filter.h"
 #include "views/pattern.h"
 #include "views/report.h"
@@ -51,12 +52,12 @@ struct answer {
 };
 
 struct checking {
-  struct ct_trace *trace;
+  struct ct_trace *trace; /* the first process's */
   const struct ct_check_options *options;
   struct ct_stats stats;
   uint8_t *were_out;
-  uint64_t dropped; /* and what is missing of the files */
-  bool is_cut;      /* the recording ended early, or something of it is gone */
+  struct ct_check_losses losses;
+  const struct ct_check_family *family; /* in place of stats and were_out; NULL: one process */
 };
 
 /* ---- the values of functions ---- */
@@ -64,7 +65,7 @@ struct checking {
 static enum ct_check_bound
 bound_of(const struct checking *checking, enum ct_check_field field, const struct ct_report_row *row)
 {
-  bool has_lost = checking->dropped != 0 || checking->is_cut;
+  bool has_lost = checking->losses.dropped != 0 || checking->losses.is_cut;
   bool is_seen_in_part = row->was_out || row->counted != 0;
   if (field == CT_FIELD_CALLS) {
     return row->passed_over != 0 ? CT_BOUND_NONE : has_lost || row->was_out ? CT_BOUND_AT_LEAST : CT_BOUND_EXACT;
@@ -111,8 +112,8 @@ has_value(enum ct_check_field field, const struct ct_report_row *row)
 static const char *
 doubt_of(const struct checking *checking, enum ct_check_field field, const struct ct_report_row *row)
 {
-  return checking->dropped != 0                             ? "events were lost"
-         : checking->is_cut                                 ? "the trace is not whole"
+  return checking->losses.dropped != 0                      ? "events were lost"
+         : checking->losses.is_cut                          ? "the trace is not whole"
          : field == CT_FIELD_CALLS && row->passed_over != 0 ? "its calls were sampled"
          : row->enter_only && field != CT_FIELD_CALLS       ? "it was recorded without times (a light hook)"
          : row->was_out                                     ? "for some time its calls were not seen (--budget)"
@@ -246,8 +247,21 @@ say_unmatched(const struct checking *checking, const struct ct_check *check, str
   }
 }
 
+/* A function that matches. */
+static void
+answer_function(const struct checking *checking, const struct ct_check *check, const struct ct_report_row *row,
+                bool is_called, struct answer *answer)
+{
+  answer->matched++;
+  if (check->field > CT_FIELD_SELF && !is_called && !row->was_out) {
+    answer->left++; /* never called: nothing that could be too long */
+    return;
+  }
+  take(checking, check, row, answer);
+}
+
 static int
-answer_field(const struct checking *checking, const struct ct_check *check, struct answer *answer, struct ct_diag *diag)
+answer_trace(const struct checking *checking, const struct ct_check *check, struct answer *answer, struct ct_diag *diag)
 {
   struct ct_view_pattern pattern;
   struct ct_report_row row;
@@ -257,25 +271,52 @@ answer_field(const struct checking *checking, const struct ct_check *check, stru
   }
   for (uint32_t id = 0; id < checking->stats.fn_count; id++) {
     const struct ct_trace_function *fn = ct_trace_function(checking->trace, id);
-    if (fn == NULL || !ct_view_pattern_has_function(&pattern, fn)) {
-      continue;
+    if (fn != NULL && ct_view_pattern_has_function(&pattern, fn)) {
+      fill_row(checking, id, fn->enter_only != 0, &row);
+      answer_function(checking, check, &row, checking->stats.fns[id].histogram != NULL, answer);
     }
-    answer->matched++;
-    fill_row(checking, id, fn->enter_only != 0, &row);
-    if (check->field > CT_FIELD_SELF && checking->stats.fns[id].histogram == NULL && !row.was_out) {
-      answer->left++; /* never called: nothing that could be too long */
-      continue;
-    }
-    take(checking, check, &row, answer);
   }
   ct_view_pattern_destroy(&pattern);
-  if (answer->matched == 0) {
+  return 0;
+}
+
+static void
+answer_family(const struct checking *checking, const struct ct_check *check, const uint8_t *matched,
+              struct answer *answer)
+{
+  const struct ct_check_family *family = checking->family;
+  for (uint32_t i = 0; i < family->names.count; i++) {
+    const struct ct_check_function *function = &family->functions[i];
+    struct ct_report_row row = {.fn = i, .was_out = function->was_out};
+    if (matched[i] == 0) {
+      continue;
+    }
+    if (function->is_called) {
+      row.passed_over = function->stats.passed_over[0];
+      row.counted = function->stats.counted[0];
+      ct_report_fill_row(checking->trace, &function->stats, 0, function->enter_only, CT_SORT_TOTAL, &row);
+    }
+    answer_function(checking, check, &row, function->is_called, answer);
+  }
+}
+
+static int
+answer_field(const struct checking *checking, const struct ct_check *check, const uint8_t *matched,
+             struct answer *answer, struct ct_diag *diag)
+{
+  int code = 0;
+  if (matched != NULL) {
+    answer_family(checking, check, matched, answer);
+  } else {
+    code = answer_trace(checking, check, answer, diag);
+  }
+  if (code == 0 && answer->matched == 0) {
     say_unmatched(checking, check, answer);
-  } else if (answer->left == answer->matched) {
+  } else if (code == 0 && answer->left == answer->matched) {
     answer->result = CT_CHECK_UNANSWERED;
     snprintf(answer->why, sizeof(answer->why), answer->matched == 1 ? "it was never called" : "none was ever called");
   }
-  return 0;
+  return code;
 }
 
 /* ---- checks of the whole ---- */
@@ -292,23 +333,42 @@ static void
 answer_losses(const struct checking *checking, struct answer *answer)
 {
   answer->has_value = true;
-  answer->value = (double)checking->dropped;
+  answer->value = (double)checking->losses.dropped;
   answer->bound = CT_BOUND_EXACT;
-  answer->result = checking->dropped != 0 || checking->is_cut ? CT_CHECK_FAILS : CT_CHECK_HOLDS;
-  if (checking->dropped == 0 && checking->is_cut) {
+  answer->result = checking->losses.dropped != 0 || checking->losses.is_cut ? CT_CHECK_FAILS : CT_CHECK_HOLDS;
+  if (checking->losses.dropped == 0 && checking->losses.is_cut) {
     say(answer, CT_CHECK_FAILS, "the trace is not whole");
   }
 }
 
-/* How the process ended, of the manifest. false: it does not say, as of one that was detached from. */
-static bool
-exit_of(const struct checking *checking, json_int_t *status, json_int_t *signal)
+bool
+ct_check_exit_of(const struct ct_trace *trace, json_int_t *status, json_int_t *signal)
 {
-  const json_t *end = json_object_get(ct_trace_manifest(checking->trace), "exit");
+  const json_t *end = json_object_get(ct_trace_manifest(trace), "exit");
   const json_t *by_signal = json_object_get(end, "signal"), *by_itself = json_object_get(end, "status");
   *signal = json_integer_value(by_signal);
   *status = json_integer_value(by_itself);
   return json_is_integer(by_signal) || json_is_integer(by_itself);
+}
+
+/* Of all processes of a family. */
+static void
+answer_no_crash(const struct ct_check_family *family, struct answer *answer)
+{
+  enum { SHOWN = 3 };
+  size_t count = json_array_size(family->crashed), length = 0;
+  if (count == 0 && family->has_unended) {
+    say(answer, CT_CHECK_UNANSWERED, "the trace does not have the end of every process");
+    return;
+  }
+  say(answer, count != 0 ? CT_CHECK_FAILS : CT_CHECK_HOLDS, count != 0 ? "" : "no process");
+  for (size_t i = 0; i < count && i < SHOWN; i++) {
+    length += (size_t)snprintf(answer->why + length, sizeof(answer->why) - length, "%s%s", i == 0 ? "" : ", ",
+                               json_string_value(json_array_get(family->crashed, i)));
+  }
+  if (count > SHOWN) {
+    snprintf(answer->why + length, sizeof(answer->why) - length, ", and %zu more", count - SHOWN);
+  }
 }
 
 static void
@@ -317,9 +377,9 @@ answer_exit(const struct checking *checking, const struct ct_check *check, struc
   json_int_t status, signal;
   char text[64];
   bool is_crash = check->kind == CT_CHECK_NO_CRASH;
-  if (is_crash && ct_trace_crash(checking->trace) != NULL && !exit_of(checking, &status, &signal)) {
+  if (is_crash && ct_trace_crash(checking->trace) != NULL && !ct_check_exit_of(checking->trace, &status, &signal)) {
     say(answer, CT_CHECK_FAILS, "it crashed");
-  } else if (!exit_of(checking, &status, &signal)) {
+  } else if (!ct_check_exit_of(checking->trace, &status, &signal)) {
     say(answer, CT_CHECK_UNANSWERED, "the trace does not have the program's end");
   } else if (signal != 0) {
     snprintf(text, sizeof(text), "signal %lld", (long long)signal);
@@ -344,8 +404,21 @@ static const char *const result_names[] = {
 static const char *
 name_of(const struct checking *checking, uint32_t fn)
 {
-  const struct ct_trace_function *function = fn != UINT32_MAX ? ct_trace_function(checking->trace, fn) : NULL;
+  if (checking->family != NULL) {
+    return checking->family->names.names[fn].name;
+  }
+  const struct ct_trace_function *function = ct_trace_function(checking->trace, fn);
   return function != NULL ? function->name : "?";
+}
+
+static const char *
+module_of(const struct checking *checking, uint32_t fn)
+{
+  if (checking->family != NULL) {
+    return checking->family->names.names[fn].module;
+  }
+  const struct ct_trace_function *function = ct_trace_function(checking->trace, fn);
+  return ct_trace_module_name(checking->trace, function != NULL ? function->module : UINT32_MAX);
 }
 
 static void
@@ -404,12 +477,10 @@ answer_json(const struct checking *checking, const struct ct_check *check, const
   }
   json_object_set_new(json, "bound", has_value ? json_string(bounds[answer->bound]) : json_null());
   if (check->kind == CT_CHECK_FIELD) {
-    const struct ct_trace_function *fn =
-        answer->fn != UINT32_MAX ? ct_trace_function(checking->trace, answer->fn) : NULL;
+    bool has_one = answer->fn != UINT32_MAX;
     json_object_set_new(json, "matched", json_integer((json_int_t)answer->matched));
-    json_object_set_new(json, "function", fn != NULL ? ct_json_string(fn->name) : json_null());
-    json_object_set_new(json, "module",
-                        fn != NULL ? ct_json_string(ct_trace_module_name(checking->trace, fn->module)) : json_null());
+    json_object_set_new(json, "function", has_one ? ct_json_string(name_of(checking, answer->fn)) : json_null());
+    json_object_set_new(json, "module", has_one ? ct_json_string(module_of(checking, answer->fn)) : json_null());
   }
   json_object_set_new(json, "why", answer->why[0] != '\0' ? ct_json_string(answer->why) : json_null());
   for (size_t i = 0; likely != NULL && i < LIKELY && answer->likely[i] != NULL && answer->likely[i][0] != '\0'; i++) {
@@ -422,14 +493,17 @@ answer_json(const struct checking *checking, const struct ct_check *check, const
 }
 
 static int
-answer_one(const struct checking *checking, const struct ct_check *check, struct answer *answer, struct ct_diag *diag)
+answer_one(const struct checking *checking, const struct ct_check *check, const uint8_t *matched, struct answer *answer,
+           struct ct_diag *diag)
 {
   *answer = (struct answer){.fn = UINT32_MAX};
   if (check->kind == CT_CHECK_FIELD) {
-    return answer_field(checking, check, answer, diag);
+    return answer_field(checking, check, matched, answer, diag);
   }
   if (check->kind == CT_CHECK_NO_LOSSES) {
     answer_losses(checking, answer);
+  } else if (check->kind == CT_CHECK_NO_CRASH && checking->family != NULL) {
+    answer_no_crash(checking->family, answer);
   } else {
     answer_exit(checking, check, answer);
   }
@@ -440,6 +514,8 @@ static int
 write_answers(const struct checking *checking, const struct ct_checks *checks, FILE *out, enum ct_check_result *result,
               struct ct_diag *diag)
 {
+  const struct ct_check_family *family = checking->family;
+  json_t *warnings = family != NULL ? json_incref(family->warnings) : ct_view_warnings(checking->trace);
   size_t counts[3] = {0}, columns = 0;
   int code = 0;
   for (size_t i = 0; i < checks->count; i++) {
@@ -448,15 +524,16 @@ write_answers(const struct checking *checking, const struct ct_checks *checks, F
   }
   if (checking->options->json) {
     fputs("{\"warnings\":", out);
-    code = ct_report_put_json(out, ct_view_warnings(checking->trace));
+    code = ct_report_put_json(out, json_incref(warnings));
     fputs(",\n\"checks\":[", out);
   } else {
-    ct_view_put_warnings(checking->trace, "", out);
+    ct_view_put_list(warnings, "", out);
   }
+  json_decref(warnings);
   for (size_t i = 0; i < checks->count && code == 0; i++) {
     const struct ct_check *check = &checks->list[i];
     struct answer answer;
-    code = answer_one(checking, check, &answer, diag);
+    code = answer_one(checking, check, family != NULL ? family->matched[i] : NULL, &answer, diag);
     if (code != 0) {
       return code;
     }
@@ -484,23 +561,76 @@ write_answers(const struct checking *checking, const struct ct_checks *checks, F
 /* ---- the trace ---- */
 
 static void
-find_losses(struct checking *checking, const struct ct_report_thread *threads, size_t count,
-            struct ct_view_notes *notes)
+add_losses(struct ct_trace *trace, const struct ct_stats *stats, struct ct_check_losses *losses)
 {
-  uint64_t events;
-  ct_view_event_sums(checking->trace, &events, &checking->dropped);
-  if (checking->stats.lost > checking->dropped || ct_trace_has_range(checking->trace)) {
-    checking->dropped = checking->stats.lost; /* of a range, only what was lost in it */
+  uint64_t events, dropped;
+  ct_view_event_sums(trace, &events, &dropped);
+  if (stats->lost > dropped || ct_trace_has_range(trace)) {
+    dropped = stats->lost; /* of a range, only what was lost in it */
   }
-  checking->dropped += ct_trace_missing_events(checking->trace);
-  checking->is_cut = !ct_trace_is_complete(checking->trace) || ct_trace_is_recovered(checking->trace) ||
-                     ct_trace_failure(checking->trace) != NULL || ct_trace_damage_count(checking->trace) != 0;
+  losses->dropped += dropped + ct_trace_missing_events(trace);
+  losses->is_cut |= !ct_trace_is_complete(trace) || ct_trace_is_recovered(trace) || ct_trace_failure(trace) != NULL ||
+                    ct_trace_damage_count(trace) != 0;
+}
+
+int
+ct_check_collect(struct ct_trace *trace, const struct ct_check_options *options, struct ct_stats *stats,
+                 struct ct_check_losses *losses, struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  struct ct_filter threads_of = {
+      .struct_size = sizeof(threads_of), .tids = options->tids, .tid_count = options->tid_count};
+  struct ct_report_thread *threads = NULL;
+  struct ct_filter filter;
+  size_t count;
+  int code = ct_filter_take(&threads_of, &filter, diag);
+  if (code != 0) {
+    return code;
+  }
+  struct ct_report_options report = {
+      .struct_size = sizeof(report),
+      .filter = &filter,
+      .workers = options->workers,
+      .time = options->time,
+      .progress = options->progress,
+  };
+  code = ct_report_collect(trace, &report, stats, &threads, &count, diag);
+  if (code != 0) {
+    return code;
+  }
+  add_losses(trace, stats, losses);
   for (size_t i = 0; i < count; i++) {
+    losses->is_cut |= threads[i].damaged;
     if (threads[i].damaged && notes->damaged_threads++ == 0) {
-      notes->first_damaged_tid = ct_trace_thread(checking->trace, threads[i].index)->tid;
+      notes->first_damaged_tid = ct_trace_thread(trace, threads[i].index)->tid;
     }
   }
-  checking->is_cut = checking->is_cut || notes->damaged_threads != 0;
+  free(threads);
+  return 0;
+}
+
+static int
+answer_all(struct checking *checking, const struct ct_checks *checks, FILE *out, enum ct_check_result *result,
+           struct ct_view_notes *notes, struct ct_diag *diag)
+{
+  const struct ct_check_options *options = checking->options;
+  struct ct_check_family family = {0};
+  int code = options->family
+                 ? ct_check_family_read(checking->trace, checks, options, &family, notes, diag)
+                 : ct_check_collect(checking->trace, options, &checking->stats, &checking->losses, notes, diag);
+  if (options->progress.finish != NULL) {
+    options->progress.finish(options->progress.arg);
+  }
+  if (code == 0 && options->family) {
+    checking->family = &family;
+    checking->losses = family.losses;
+  } else if (code == 0) {
+    checking->were_out = ct_report_were_out(checking->trace, checking->stats.fn_count);
+  }
+  code = code == 0 ? write_answers(checking, checks, out, result, diag) : code;
+  ct_check_family_destroy(&family);
+  free(checking->were_out);
+  ct_stats_destroy(&checking->stats);
+  return code;
 }
 
 int
@@ -509,41 +639,16 @@ ct_checks_write(struct ct_trace *trace, const struct ct_checks *checks, const st
 {
   struct ct_check_options options;
   struct ct_view_notes own = {0};
-  struct ct_report_thread *threads = NULL;
-  size_t thread_count;
   enum ct_check_result all;
   int code = ct_sized_take(&options, sizeof(options), given, diag);
+  if (code == 0 && options.family && (options.tid_count != 0 || ct_trace_has_range(trace))) {
+    code = ct_fail(diag, CT_EINVAL, "checks of a family are of whole traces: leave out threads and the piece");
+  }
   if (code != 0) {
     return code;
   }
   struct checking checking = {.trace = trace, .options = &options};
-  struct ct_filter threads_of = {
-      .struct_size = sizeof(threads_of), .tids = options.tids, .tid_count = options.tid_count};
-  struct ct_filter filter;
-  code = ct_filter_take(&threads_of, &filter, diag);
-  if (code != 0) {
-    return code;
-  }
-  struct ct_report_options report = {
-      .struct_size = sizeof(report),
-      .filter = &filter,
-      .workers = options.workers,
-      .time = options.time,
-      .progress = options.progress,
-  };
-  code = ct_report_collect(trace, &report, &checking.stats, &threads, &thread_count, diag);
-  if (options.progress.finish != NULL) {
-    options.progress.finish(options.progress.arg);
-  }
-  if (code != 0) {
-    return code;
-  }
-  find_losses(&checking, threads, thread_count, &own);
-  free(threads);
-  checking.were_out = ct_report_were_out(trace, checking.stats.fn_count);
-  code = write_answers(&checking, checks, out, &all, diag);
-  free(checking.were_out);
-  ct_stats_destroy(&checking.stats);
+  code = answer_all(&checking, checks, out, &all, &own, diag);
   own.shown = checks->count;
   if (code == 0 && notes != NULL) {
     code = ct_sized_give(notes, &own, sizeof(own), diag);
