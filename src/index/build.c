@@ -18,14 +18,16 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 16, GRANULE_FIXED_BYTES = sizeof(struct ct_granule) };
-#define LONG_NS    10000u      /* spans of that duration are kept whole, if they are not too many */
-#define LONG_SHARE 100u        /* too many: more than this part of the trace's bytes ... */
-#define LONG_FREE  (32u << 10) /* ... and this together, ... */
-#define LONG_STEP  (8u << 10)  /* of which so many have come since the duration was raised */
-#define LONG_MOST  (1u << 20)  /* of one granule: a longer duration after each so many, for it may be the only one */
+#define LONG_NS    10000u     /* spans of that duration are kept whole, if they are not too many ... */
+#define LONG_SHARE 64u        /* ... for this part of the trace's bytes ... */
+#define LONG_FREE  (1u << 10) /* ... and this together; else the longest ones of a granule */
+#define LONG_BURST 8u         /* of what granules before have left: at most so many times the granule's own share */
+#define LONG_MOST  (1u << 20) /* of one granule, before that is decided */
 
-struct function_sum {
-  uint64_t calls, self_ticks, total_ticks, max_ticks;
+/* Of a span that may be kept whole. */
+struct long_span {
+  uint64_t duration;
+  uint32_t at, size; /* its bytes */
 };
 
 struct job {
@@ -43,7 +45,7 @@ struct job {
 struct worker {
   struct job *job;
   struct ct_index_sums kept, tail;
-  struct function_sum *functions; /* of the granule in hand, of each function and one for all other ids */
+  uint64_t *longest; /* in the granule in hand, of each function and one for all other ids: ticks + 1; 0: not in it */
   uint32_t *touched;
   uint32_t touched_count;
   pthread_t thread;
@@ -60,10 +62,13 @@ struct reading {
   struct ct_index_sums *sums; /* the granule in hand goes to these */
   struct ct_granule granule;
   struct ct_span_bytes long_spans;
-  uint64_t long_most;     /* bytes of these at which a longer duration is asked for */
+  struct long_span *longs; /* what is in there, in its order */
+  uint64_t long_count, long_capacity;
+  uint64_t least_long;    /* ticks: shorter ones are not asked for */
+  uint64_t long_from;     /* all at least as long of the granule are there */
   uint64_t begin_ordinal; /* of the granule in hand */
   uint64_t events_before;
-  uint64_t per_block; /* bytes of functions and long spans, of the granule before, a block of it */
+  uint64_t per_block; /* bytes of functions, of the granule before, a block of it */
   uint64_t block_bytes;
 };
 
@@ -130,6 +135,22 @@ add_blob(struct ct_index_part *part, const struct ct_span_bytes *bytes)
 
 /* ---- spans into the granule ---- */
 
+/* M << E as E << 8 | M, not less than the ticks. */
+static uint16_t
+ticks_code(uint64_t ticks)
+{
+  unsigned shift = 0;
+  while (shift < 57 && ticks > UINT64_C(0xff) << shift) {
+    shift++;
+  }
+  uint64_t up = (ticks >> shift) + ((ticks & ((UINT64_C(1) << shift) - 1)) != 0);
+  if (up > 0xff) {
+    up = 0x80;
+    shift++;
+  }
+  return (uint16_t)(shift << 8 | up);
+}
+
 /* Whole, relative to the granule; ct_granule_next_span reads it. */
 static int
 put_long(struct reading *r, const struct ct_span *span)
@@ -155,8 +176,59 @@ put_long(struct reading *r, const struct ct_span *span)
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     at = ct_varint_put(at, numbers[i]);
   }
-  bytes->size = (size_t)(at - bytes->data);
-  return 0;
+  void *longs = r->longs;
+  int code = grow(&longs, &r->long_capacity, r->long_count + 1, sizeof(*r->longs));
+  r->longs = longs;
+  if (code == 0) {
+    uint32_t begin = (uint32_t)bytes->size;
+    bytes->size = (size_t)(at - bytes->data);
+    r->longs[r->long_count++] = (struct long_span){span->duration_ticks, begin, (uint32_t)bytes->size - begin};
+  }
+  return code;
+}
+
+static int
+compare_longs(const void *a, const void *b)
+{
+  const struct long_span *x = a, *y = b;
+  if (x->duration != y->duration) {
+    return x->duration < y->duration ? 1 : -1;
+  }
+  return (x->at > y->at) - (x->at < y->at);
+}
+
+static int
+compare_places(const void *a, const void *b)
+{
+  const struct long_span *x = a, *y = b;
+  return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Of the spans that may be kept whole the longest ones, which are no more than so many bytes. */
+static void
+keep_longest(struct reading *r, uint64_t budget)
+{
+  struct ct_span_bytes *bytes = &r->long_spans;
+  uint64_t kept = 0, used = 0, to = 0;
+  if (bytes->size <= budget) {
+    return;
+  }
+  qsort(r->longs, r->long_count, sizeof(*r->longs), compare_longs);
+  while (used + r->longs[kept].size <= budget) {
+    used += r->longs[kept++].size;
+  }
+  r->long_from = r->longs[kept].duration + 1;
+  while (kept > 0 && r->longs[kept - 1].duration < r->long_from) {
+    kept--; /* as long as one that is left out */
+  }
+  qsort(r->longs, kept, sizeof(*r->longs), compare_places);
+  for (uint64_t i = 0; i < kept; i++) {
+    memmove(bytes->data + to, bytes->data + r->longs[i].at, r->longs[i].size);
+    r->longs[i].at = (uint32_t)to;
+    to += r->longs[i].size;
+  }
+  r->long_count = kept;
+  bytes->size = to;
 }
 
 static uint64_t
@@ -197,10 +269,7 @@ ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granu
 {
   bool ok = *at < end;
   function->fn += (uint32_t)take(at, end, &ok); /* the first one: from 0 on */
-  function->calls = take(at, end, &ok);
-  function->self_ticks = take(at, end, &ok);
-  function->total_ticks = take(at, end, &ok);
-  function->max_ticks = take(at, end, &ok);
+  function->max_ticks = ct_index_ticks((uint32_t)take(at, end, &ok));
   return ok;
 }
 
@@ -210,18 +279,17 @@ add_span(struct reading *r, const struct ct_span *span)
   struct worker *w = r->worker;
   struct ct_granule *g = &r->granule;
   uint32_t fn = span->fn < w->kept.stats.fn_count ? span->fn : w->kept.stats.fn_count;
-  struct function_sum *sum = &w->functions[fn];
-  if (sum->calls++ == 0) {
+  uint64_t *longest = &w->longest[fn];
+  if (*longest == 0) {
     w->touched[w->touched_count++] = fn;
+    *longest = 1;
   }
   g->spans++;
   if (CT_UNLIKELY(span->end == CT_SPAN_COUNTED || span->end == CT_SPAN_ORPHAN)) {
     return 0;
   }
   uint64_t duration = span->duration_ticks;
-  sum->self_ticks += span->self_ticks;
-  sum->total_ticks += span->fresh_ticks;
-  sum->max_ticks = duration > sum->max_ticks ? duration : sum->max_ticks;
+  *longest = duration >= *longest ? duration + 1 : *longest;
   g->max_ticks = duration > g->max_ticks ? duration : g->max_ticks;
   g->least_depth = span->depth < g->least_depth ? span->depth : g->least_depth;
   g->most_depth = span->depth > g->most_depth ? span->depth : g->most_depth;
@@ -229,11 +297,10 @@ add_span(struct reading *r, const struct ct_span *span)
   if (CT_UNLIKELY(span->ordinal < r->begin_ordinal || span->ordinal & CT_ORDINAL_BEFORE)) {
     code = add_crossing(&r->thread->part, span->ordinal, span->depth);
   }
-  if (CT_UNLIKELY(duration >= r->thread->long_ticks) && code == 0) {
+  if (CT_UNLIKELY(duration >= r->long_from) && code == 0) {
     code = put_long(r, span);
-    if (r->long_spans.size >= r->long_most && r->thread->long_ticks < UINT64_MAX / 4) {
-      r->thread->long_ticks *= 2;
-      r->long_most += LONG_MOST;
+    if (r->long_spans.size >= LONG_MOST) {
+      keep_longest(r, LONG_MOST / 2);
     }
   }
   uint32_t calls = span->end == CT_SPAN_POINT ? span->calls : 1;
@@ -270,42 +337,42 @@ compare_ids(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* The functions of the granule, by id, each relative to the one before. Empties the sums. */
+/* The functions of the granule, by id, each relative to the one before. They are in none after that. */
 static int
 put_functions(struct reading *r, struct ct_span_bytes *bytes)
 {
   struct worker *w = r->worker;
   uint32_t before = 0;
-  int code = ct_span_bytes_reserve(bytes, (size_t)w->touched_count * 50);
+  int code = ct_span_bytes_reserve(bytes, (size_t)w->touched_count * 20);
   qsort(w->touched, w->touched_count, sizeof(*w->touched), compare_ids);
   for (uint32_t i = 0; i < w->touched_count; i++) {
-    struct function_sum *sum = &w->functions[w->touched[i]];
+    uint64_t *longest = &w->longest[w->touched[i]];
     if (code == 0) {
       uint8_t *at = bytes->data + bytes->size;
       at = ct_varint_put(at, w->touched[i] - before);
-      at = ct_varint_put(at, sum->calls);
-      at = ct_varint_put(at, sum->self_ticks);
-      at = ct_varint_put(at, sum->total_ticks);
-      at = ct_varint_put(at, sum->max_ticks);
+      at = ct_varint_put(at, ticks_code(*longest - 1));
       bytes->size = (size_t)(at - bytes->data);
     }
     before = w->touched[i];
-    *sum = (struct function_sum){0};
+    *longest = 0;
   }
   w->touched_count = 0;
   return code;
 }
 
-/* Too many spans are kept whole, and more are coming: from now on only longer ones. */
+/* Of the granule in hand, with so many bytes of blocks: which of its spans are kept whole. */
 static void
-bound_long_spans(struct ct_index_thread *thread)
+choose_longs(struct reading *r, uint64_t block_bytes)
 {
+  struct ct_index_thread *thread = r->thread;
+  thread->payload_bytes += block_bytes;
   uint64_t allowed = LONG_FREE + thread->payload_bytes / LONG_SHARE;
-  if (thread->long_bytes > allowed && thread->long_bytes - thread->long_mark > LONG_STEP &&
-      thread->long_ticks < UINT64_MAX / 4) {
-    thread->long_ticks *= 2;
-    thread->long_mark = thread->long_bytes;
-  }
+  uint64_t left = allowed > thread->long_bytes ? allowed - thread->long_bytes : 0;
+  uint64_t most = LONG_FREE + block_bytes / LONG_SHARE * LONG_BURST;
+  keep_longest(r, left < most ? left : most);
+  thread->long_bytes += r->long_spans.size;
+  r->granule.long_bytes = (uint32_t)r->long_spans.size;
+  r->granule.long_from = ticks_code(r->long_from);
 }
 
 /* The granule in hand is whole: its bytes go to the thread's, after the state that is there already. */
@@ -320,7 +387,7 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   g->state_bytes = (uint32_t)state->size;
   int code = put_functions(r, state);
   g->function_bytes = (uint32_t)(state->size - begin);
-  g->long_bytes = (uint32_t)r->long_spans.size;
+  choose_longs(r, bytes);
   g->blob = part->blob_bytes;
   if (code == 0 && (code = add_blob(part, state)) == 0) {
     code = add_blob(part, &r->long_spans);
@@ -336,12 +403,10 @@ end_granule(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset)
   g->crc = ct_crc32c(0, part->blob + g->blob, part->blob_bytes - g->blob);
   part->granules[part->granule_count++] = *g;
   r->thread->spans += g->spans;
-  r->thread->long_bytes += r->long_spans.size;
-  r->thread->payload_bytes += bytes;
-  r->per_block = (g->function_bytes + g->long_bytes) / (g->blocks + 1) + 1;
+  r->per_block = g->function_bytes / (g->blocks + 1) + 1;
   r->block_bytes = bytes / (g->blocks + 1) + 1;
   r->long_spans.size = 0;
-  bound_long_spans(r->thread);
+  r->long_count = 0;
   struct job *job = r->worker->job;
   uint64_t done = atomic_fetch_add_explicit(&job->done_bytes, bytes, memory_order_relaxed) + bytes;
   if (r->worker->reports_progress && job->progress->update != NULL) {
@@ -389,7 +454,7 @@ begin_granule(struct reading *r, uint64_t offset)
   r->granule = (struct ct_granule){.offset = offset, .least_depth = UINT32_MAX};
   r->granule.first_ordinal = r->begin_ordinal = ct_spans_next_ordinal(r->spans);
   r->granule.first_tsc = r->granule.last_tsc = ct_spans_last_tsc(r->spans);
-  r->long_most = LONG_MOST;
+  r->long_from = r->least_long;
 }
 
 static void
@@ -415,7 +480,7 @@ read_rest(struct reading *r, struct ct_span_bytes *state, uint64_t end_offset, s
     thread->tail_end = end_offset;
   }
   int code = read_granule(r);
-  r->granule.blocks = (uint32_t)blocks;
+  r->granule.blocks = (uint16_t)blocks;
   if (code == 0) {
     code = end_granule(r, state, end_offset);
   }
@@ -471,7 +536,7 @@ read_thread(struct reading *r, uint32_t number)
     }
     ct_spans_stop_at(r->spans, places[blocks - 1].end_offset);
     r->sums = &r->worker->kept;
-    r->granule.blocks = blocks;
+    r->granule.blocks = (uint16_t)blocks;
     code = read_granule(r);
     uint64_t stopped;
     bool at_block = code == 0 && ct_spans_stopped(r->spans, &stopped);
@@ -531,10 +596,9 @@ build_thread(struct worker *worker, uint32_t number)
   }
   if (r.thread->end_offset == 0) {
     r.thread->end_offset = CT_FIRST_BLOCK_OFFSET;
-    r.thread->long_ticks = 1;
-    while (ct_trace_ticks_ns(index->trace, r.thread->long_ticks) < LONG_NS) {
-      r.thread->long_ticks *= 2;
-    }
+  }
+  for (r.least_long = 1; ct_trace_ticks_ns(index->trace, r.least_long) < LONG_NS;) {
+    r.least_long *= 2;
   }
   int code = ct_index_part_own(&r.thread->part);
   if (code == 0) {
@@ -550,6 +614,7 @@ build_thread(struct worker *worker, uint32_t number)
   }
   ct_spans_close(r.spans);
   free(r.long_spans.data);
+  free(r.longs);
   return code == CT_ENOMEM ? ct_fail(&worker->diag, code, "out of memory for the index of a thread") : code;
 }
 
@@ -576,9 +641,9 @@ worker_init(struct worker *w, struct job *job)
 {
   size_t functions = (size_t)ct_trace_function_count(job->index->trace) + 1;
   *w = (struct worker){.job = job};
-  w->functions = calloc(functions, sizeof(*w->functions));
+  w->longest = calloc(functions, sizeof(*w->longest));
   w->touched = malloc(functions * sizeof(*w->touched));
-  return w->functions == NULL || w->touched == NULL || ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
+  return w->longest == NULL || w->touched == NULL || ct_index_sums_init(&w->kept, job->index->trace) != 0 ||
                  ct_index_sums_init(&w->tail, job->index->trace) != 0
              ? CT_ENOMEM
              : 0;
@@ -587,7 +652,7 @@ worker_init(struct worker *w, struct job *job)
 static void
 worker_free(struct worker *w)
 {
-  free(w->functions);
+  free(w->longest);
   free(w->touched);
   ct_index_sums_free(&w->kept);
   ct_index_sums_free(&w->tail);

@@ -2,6 +2,8 @@
 /* Who called whom: a hash table of pairs of functions with open addressing. */
 #include "index/index_internal.h"
 
+#include "trace/format.h"
+
 #include <stdlib.h>
 
 enum { FIRST_CAPACITY = 1024 };
@@ -73,6 +75,24 @@ ct_edges_free(struct ct_edge_table *table)
   *table = (struct ct_edge_table){0};
 }
 
+int
+ct_edges_take(struct ct_edge_table *table, const uint8_t *bytes, size_t size)
+{
+  const uint8_t *at = bytes, *end = bytes + size;
+  int code = 0;
+  while (at != end && code == 0) {
+    uint64_t numbers[5]; /* caller + 1, function, calls, total and self */
+    for (int i = 0; i < 5 && at != NULL; i++) {
+      at = ct_varint_get(at, end, &numbers[i]);
+    }
+    if (at == NULL || numbers[0] > UINT32_MAX || numbers[1] > UINT32_MAX || numbers[2] == 0) {
+      return CT_EFORMAT;
+    }
+    code = ct_edges_add(table, (uint32_t)numbers[0] - 1, (uint32_t)numbers[1], numbers[2], numbers[3], numbers[4]);
+  }
+  return code;
+}
+
 static int
 compare(const void *a, const void *b)
 {
@@ -100,4 +120,25 @@ ct_edges_list(const struct ct_edge_table *table, struct ct_index_edge **list, si
   *list = edges;
   *count = n;
   return 0;
+}
+
+int
+ct_edges_put(const struct ct_edge_table *table, struct ct_span_bytes *bytes)
+{
+  struct ct_index_edge *edges;
+  size_t count;
+  int code = ct_edges_list(table, &edges, &count);
+  if (code != 0) {
+    return code;
+  }
+  for (size_t i = 0; i < count && code == 0; i++) {
+    const struct ct_index_edge *edge = &edges[i];
+    const uint64_t numbers[] = {(uint64_t)(uint32_t)(edge->caller + 1), edge->fn, edge->calls, edge->total_ticks,
+                                edge->self_ticks};
+    for (size_t n = 0; n < sizeof(numbers) / sizeof(numbers[0]) && code == 0; n++) {
+      code = ct_span_bytes_put(bytes, numbers[n]);
+    }
+  }
+  free(edges);
+  return code;
 }

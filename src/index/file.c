@@ -24,11 +24,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #define FILE_NAME    "spans.cti"
 #define FILE_NEW     "spans.cti.new"
 #define FILE_MAGIC   0x58495443u /* "CTIX" */
-#define FILE_VERSION 1u
+#define FILE_VERSION 2u
 
 struct piece {
   uint64_t offset, bytes;
@@ -43,12 +44,13 @@ struct file_header {
   uint64_t start_ns; /* of the trace */
   uint32_t thread_count;
   uint32_t function_count;
-  struct piece stats, edges;
-  uint64_t reserved[3];
+  struct piece stats, edges;         /* each one zstd frame ... */
+  uint64_t stats_bytes, edges_bytes; /* ... of so many bytes */
+  uint64_t reserved;
 };
 static_assert(sizeof(struct file_header) == 96, "as in the file");
 
-enum { WHOLE = 1, DAMAGED = 2 };
+enum { WHOLE = 1, DAMAGED = 2, ZSTD_LEVEL = 3, SUMS_MOST = 1 << 30 };
 struct file_thread {
   uint32_t index; /* N of thread_N */
   uint32_t flags;
@@ -56,7 +58,7 @@ struct file_thread {
   uint32_t last_crc;
   uint32_t lists_crc;   /* of granules, crossings and state */
   uint64_t trace_bytes; /* of the thread's file, when it was whole */
-  uint64_t long_ticks, long_bytes, payload_bytes;
+  uint64_t reserved, long_bytes, payload_bytes;
   uint64_t spans, events, lost;
   struct piece granules, crossings, blob, state;
 };
@@ -130,7 +132,7 @@ granules_ok(const struct ct_index_part *part)
   for (uint64_t i = 0; i < part->granule_count; i++) {
     const struct ct_granule *g = &part->granules[i];
     uint64_t bytes = (uint64_t)g->state_bytes + g->function_bytes + g->long_bytes;
-    if (g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
+    if ((g->long_from & 0xff) == 0 || g->blob > part->blob_bytes || bytes > part->blob_bytes - g->blob ||
         (i > 0 && (g->offset <= g[-1].offset || g->first_ordinal < g[-1].first_ordinal)) || !ct_granule_ok(part, g)) {
       return false;
     }
@@ -201,7 +203,6 @@ load_thread(struct ct_index *index, uint32_t number, const struct file_thread *r
   thread->end_offset = record->end_offset;
   thread->last_offset = record->last_offset;
   thread->last_crc = record->last_crc;
-  thread->long_ticks = record->long_ticks;
   thread->long_bytes = record->long_bytes;
   thread->payload_bytes = record->payload_bytes;
   thread->spans = thread->kept_spans = record->spans;
@@ -210,27 +211,35 @@ load_thread(struct ct_index *index, uint32_t number, const struct file_thread *r
   return 0;
 }
 
+/* What is in a piece that is one zstd frame; to be freed. NULL: it is not, or out of memory. */
+static uint8_t *
+unpack(const struct ct_index *index, const struct piece *piece, uint64_t bytes, uint32_t *crc)
+{
+  uint64_t stored = 0;
+  const uint8_t *frame = piece_of(index, piece, 1, &stored);
+  uint8_t *data = frame != NULL && bytes <= SUMS_MOST ? malloc(bytes + 1) : NULL;
+  if (data == NULL) {
+    return NULL;
+  }
+  *crc = ct_crc32c(*crc, frame, stored);
+  if (ZSTD_decompress(data, bytes, frame, stored) != bytes) {
+    free(data);
+    return NULL;
+  }
+  return data;
+}
+
 static int
 load_sums(struct ct_index *index, const struct file_header *header, struct ct_index_sums *kept)
 {
-  uint64_t stats_bytes = 0, edge_count = 0;
-  const uint8_t *stats = piece_of(index, &header->stats, 1, &stats_bytes);
-  const uint8_t *edges = piece_of(index, &header->edges, sizeof(struct ct_index_edge), &edge_count);
-  if (stats == NULL || edges == NULL) {
-    return CT_EFORMAT;
-  }
-  uint32_t crc = ct_crc32c(0, stats, stats_bytes);
-  if (ct_crc32c(crc, edges, header->edges.bytes) != header->sums_crc) {
-    return CT_EFORMAT;
-  }
-  int code = ct_stats_take(&kept->stats, stats, stats_bytes);
-  for (uint64_t i = 0; i < edge_count && code == 0; i++) {
-    struct ct_index_edge edge;
-    memcpy(&edge, edges + i * sizeof(edge), sizeof(edge));
-    if (edge.calls != 0) {
-      code = ct_edges_add(&kept->edges, edge.caller, edge.fn, edge.calls, edge.total_ticks, edge.self_ticks);
-    }
-  }
+  uint32_t crc = 0;
+  uint8_t *stats = unpack(index, &header->stats, header->stats_bytes, &crc);
+  uint8_t *edges = stats != NULL ? unpack(index, &header->edges, header->edges_bytes, &crc) : NULL;
+  int code = edges == NULL || crc != header->sums_crc ? CT_EFORMAT : 0;
+  code = code == 0 ? ct_stats_take(&kept->stats, stats, header->stats_bytes) : code;
+  code = code == 0 ? ct_edges_take(&kept->edges, edges, header->edges_bytes) : code;
+  free(stats);
+  free(edges);
   return code;
 }
 
@@ -331,7 +340,6 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
                                  .last_offset = thread->last_offset,
                                  .last_crc = thread->last_crc,
                                  .trace_bytes = ct_trace_thread(index->trace, number)->file_bytes,
-                                 .long_ticks = thread->long_ticks,
                                  .long_bytes = thread->long_bytes,
                                  .payload_bytes = thread->payload_bytes,
                                  .spans = thread->kept_spans,
@@ -346,22 +354,37 @@ put_thread(struct storing *s, const struct ct_index *index, uint32_t number, str
   record->lists_crc = ct_crc32c(crc, thread->end_state.data, thread->end_state.size);
 }
 
+static struct piece
+put_packed(struct storing *s, const struct ct_span_bytes *bytes, uint32_t *crc)
+{
+  size_t most = ZSTD_compressBound(bytes->size);
+  void *frame = malloc(most);
+  size_t stored = frame != NULL ? ZSTD_compress(frame, most, bytes->data, bytes->size, ZSTD_LEVEL) : 0;
+  struct piece piece = {0};
+  s->failed |= frame == NULL || ZSTD_isError(stored);
+  if (!s->failed) {
+    piece = put_piece(s, frame, stored);
+    *crc = ct_crc32c(*crc, frame, stored);
+  }
+  free(frame);
+  return piece;
+}
+
 static void
 put_sums(struct storing *s, const struct ct_index_sums *kept, struct file_header *header)
 {
-  struct ct_span_bytes stats = {0};
-  struct ct_index_edge *edges = NULL;
-  size_t edge_count = 0;
-  if (ct_stats_put(&kept->stats, &stats) != 0 || ct_edges_list(&kept->edges, &edges, &edge_count) != 0) {
+  struct ct_span_bytes stats = {0}, edges = {0};
+  if (ct_stats_put(&kept->stats, &stats) != 0 || ct_edges_put(&kept->edges, &edges) != 0 || stats.size > SUMS_MOST ||
+      edges.size > SUMS_MOST) {
     s->failed = true;
   } else {
-    header->stats = put_piece(s, stats.data, stats.size);
-    header->edges = put_piece(s, edges, edge_count * sizeof(*edges));
-    uint32_t crc = ct_crc32c(0, stats.data, stats.size);
-    header->sums_crc = ct_crc32c(crc, edges, header->edges.bytes);
+    header->stats_bytes = stats.size;
+    header->edges_bytes = edges.size;
+    header->stats = put_packed(s, &stats, &header->sums_crc);
+    header->edges = put_packed(s, &edges, &header->sums_crc);
   }
   free(stats.data);
-  free(edges);
+  free(edges.data);
 }
 
 static bool

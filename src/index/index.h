@@ -5,9 +5,9 @@
  *
  * A thread's stream is cut at blocks into granules: as many blocks each as what is kept of the granule is about 3 % of,
  * 16 at most. Of a granule there are: where it begins and what the builder of spans knew there (span/spans.h), how many
- * spans ended in it, the least and greatest depth and the longest duration of those, and for each function of theirs
- * the calls, the times and the longest one. Spans that begin in one granule and end in a later one are in a list by
- * ordinal; the longest ones are there whole. Of the trace: the statistics of each function, and what each caller's
+ * spans ended in it, the least and greatest depth and the longest duration of those, and how long the longest one of
+ * each function is. Spans that begin in one granule and end in a later one are in a list by ordinal; its longest ones,
+ * 10 µs or more, are there whole. Of the trace: the statistics of each function, and what each caller's
  * calls of each function took.
  *
  * The file, spans.cti in the trace's directory, has these as they lie in memory (docs/format.md). Times are those of

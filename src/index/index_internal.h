@@ -26,7 +26,8 @@ enum {
  *     64    4  least_depth, and
  *     68    4  most_depth of spans that ended in it
  *     72    4  spans that ended in it
- *     76    4  blocks
+ *     76    2  blocks
+ *     78    2  long_from: all spans of at least so many ticks are among its long ones; M << E as E << 8 | M
  */
 struct ct_granule {
   uint64_t offset;
@@ -38,9 +39,24 @@ struct ct_granule {
   uint32_t crc;
   uint32_t least_depth, most_depth;
   uint32_t spans;
-  uint32_t blocks;
+  uint16_t blocks;
+  uint16_t long_from;
 };
 static_assert(sizeof(struct ct_granule) == 80, "as in the file");
+
+/* Of E << 8 | M. */
+static inline uint64_t
+ct_index_ticks(uint32_t code)
+{
+  unsigned shift = code >> 8;
+  return shift <= 56 ? (uint64_t)(code & 0xff) << shift : UINT64_MAX;
+}
+
+static inline uint64_t
+ct_granule_long_ticks(const struct ct_granule *granule)
+{
+  return ct_index_ticks(granule->long_from);
+}
 
 /* A span that ended in a later granule than it began in. */
 struct ct_crossing {
@@ -64,15 +80,13 @@ struct ct_index_thread {
   /* What of it is for good, and goes into the file: up to the last whole granule, or all of a trace that is complete.
    */
   uint64_t kept_granules, kept_crossings, kept_blob;
-  uint64_t end_offset;            /* of what is for good, in the thread's file */
-  uint32_t last_crc;              /* header_crc of the last block before that; 0: there is none */
-  uint64_t last_offset;           /* where that block begins */
-  bool is_whole;                  /* what is for good is all, with the calls open at its end */
-  struct ct_span_bytes end_state; /* what the builder knows at end_offset, where it is not all */
-  uint64_t tail_end;              /* of a recording that goes on: what was there when it was read; 0: all was */
-  uint64_t long_ticks;            /* all spans of at least this duration are in the granules' lists */
-  uint64_t long_bytes, payload_bytes;
-  uint64_t long_mark; /* long_bytes when long_ticks was raised last */
+  uint64_t end_offset;                /* of what is for good, in the thread's file */
+  uint32_t last_crc;                  /* header_crc of the last block before that; 0: there is none */
+  uint64_t last_offset;               /* where that block begins */
+  bool is_whole;                      /* what is for good is all, with the calls open at its end */
+  struct ct_span_bytes end_state;     /* what the builder knows at end_offset, where it is not all */
+  uint64_t tail_end;                  /* of a recording that goes on: what was there when it was read; 0: all was */
+  uint64_t long_bytes, payload_bytes; /* of spans that are kept whole, of all blocks */
   uint64_t spans, events, lost;
   uint64_t kept_spans;
   bool is_damaged;
@@ -101,7 +115,7 @@ struct ct_index {
 /* Of a granule and a function. */
 struct ct_granule_function {
   uint32_t fn;
-  uint64_t calls, self_ticks, total_ticks, max_ticks;
+  uint64_t max_ticks; /* rounded up */
 };
 /* Takes the next one from *at; false at the end, or where the bytes make no sense. */
 bool ct_granule_next_function(const uint8_t **at, const uint8_t *end, struct ct_granule_function *function);
@@ -117,6 +131,9 @@ int ct_edges_add(struct ct_edge_table *table, uint32_t caller, uint32_t fn, uint
                  uint64_t self_ticks);
 int ct_edges_merge(struct ct_edge_table *into, const struct ct_edge_table *from);
 void ct_edges_free(struct ct_edge_table *table);
+/* As bytes, and back: adds what is in them; CT_EFORMAT. */
+int ct_edges_put(const struct ct_edge_table *table, struct ct_span_bytes *bytes);
+int ct_edges_take(struct ct_edge_table *table, const uint8_t *bytes, size_t size);
 /* A list of them, by calls, the most first. *list is to be freed. */
 int ct_edges_list(const struct ct_edge_table *table, struct ct_index_edge **list, size_t *count);
 

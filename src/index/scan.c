@@ -8,8 +8,8 @@
  * granule says of the spans that ended in it. Where only spans are wanted that are long enough to be kept whole, no
  * block is read.
  *
- * The longest ones: granules in the order of the longest span that may fit, until the shortest one found is longer than
- * any that is to come.
+ * The longest ones: first those that are kept whole; then, of the granules that may have longer ones than the shortest
+ * of these, the others, in the order of the longest one that may be among them.
  */
 #include "index/index_internal.h"
 
@@ -40,6 +40,7 @@ struct ct_scan {
 
   const uint8_t *kept_at, *kept_end; /* spans that are kept whole, of the target in hand; kept_at NULL: not these */
   const struct ct_granule *granule;
+  uint32_t kept_thread;
   struct ct_span span;
 
   struct ct_span *longest; /* a heap, the shortest one first; sorted in the end */
@@ -298,9 +299,6 @@ find_targets(struct ct_scan *scan)
       code = f->threads == NULL || f->threads[i] != 0 ? target_thread(scan, i) : 0;
     }
   }
-  if (code == 0 && f->longest != 0) {
-    qsort(scan->targets, scan->target_count, sizeof(*scan->targets), compare_targets);
-  }
   return code;
 }
 
@@ -318,23 +316,37 @@ fits(const struct ct_scan_filter *f, uint32_t fn_count, const struct ct_span *s)
          (!is_other || f->with_others) && (!f->no_points || s->end != CT_SPAN_POINT);
 }
 
-/* Begins with a target: its spans come from its list of those that are kept whole, or from its blocks. */
-static int
-begin_target(struct ct_scan *scan, const struct target *target)
+static const struct ct_granule *
+granule_of(const struct ct_scan *scan, const struct target *target)
 {
-  const struct ct_index_thread *thread = &scan->index->threads[target->thread];
-  const struct ct_granule *g = &thread->part.granules[target->granule];
-  const uint8_t *blob = thread->part.blob + g->blob;
-  bool is_last = target->granule + 1 == thread->part.granule_count;
-  if (!ct_granule_ok(&thread->part, g)) {
+  return &scan->index->threads[target->thread].part.granules[target->granule];
+}
+
+/* Begins with a target, whose spans come from its list of those that are kept whole. */
+static int
+begin_kept(struct ct_scan *scan, const struct target *target)
+{
+  const struct ct_index_part *part = &scan->index->threads[target->thread].part;
+  const struct ct_granule *g = granule_of(scan, target);
+  if (!ct_granule_ok(part, g)) {
     return CT_EFORMAT;
   }
   scan->granule = g;
-  if (scan->filter.least_ticks >= thread->long_ticks) {
-    scan->kept_at = blob + g->state_bytes + g->function_bytes;
-    scan->kept_end = scan->kept_at + g->long_bytes;
-    scan->reading_thread = target->thread;
-    return 0;
+  scan->kept_at = part->blob + g->blob + g->state_bytes + g->function_bytes;
+  scan->kept_end = scan->kept_at + g->long_bytes;
+  scan->kept_thread = target->thread;
+  return 0;
+}
+
+/* The same from its blocks. */
+static int
+begin_blocks(struct ct_scan *scan, const struct target *target)
+{
+  const struct ct_index_thread *thread = &scan->index->threads[target->thread];
+  const struct ct_granule *g = granule_of(scan, target);
+  bool is_last = target->granule + 1 == thread->part.granule_count;
+  if (!ct_granule_ok(&thread->part, g)) {
+    return CT_EFORMAT;
   }
   if (scan->spans == NULL || scan->reading_thread != target->thread) {
     ct_spans_close(scan->spans);
@@ -347,7 +359,7 @@ begin_target(struct ct_scan *scan, const struct target *target)
     scan->at_granule = UINT32_MAX;
   }
   if (scan->at_granule != target->granule) {
-    int code = ct_spans_restore(scan->spans, g->offset, blob, g->state_bytes);
+    int code = ct_spans_restore(scan->spans, g->offset, thread->part.blob + g->blob, g->state_bytes);
     if (code != 0) {
       return code;
     }
@@ -360,6 +372,13 @@ begin_target(struct ct_scan *scan, const struct target *target)
   scan->blocks += g->blocks;
   scan->in_blocks = true;
   return 0;
+}
+
+static int
+begin_target(struct ct_scan *scan, const struct target *target)
+{
+  bool is_kept = scan->filter.least_ticks >= ct_granule_long_ticks(granule_of(scan, target));
+  return is_kept ? begin_kept(scan, target) : begin_blocks(scan, target);
 }
 
 /* The next span of the target in hand, whether it fits or not; NULL: there are no more. */
@@ -375,7 +394,7 @@ next_of_target(struct ct_scan *scan, const struct ct_span **span)
     if (!ct_granule_next_span(&scan->kept_at, scan->kept_end, scan->granule, &scan->span)) {
       return CT_EFORMAT;
     }
-    scan->span.thread = scan->reading_thread;
+    scan->span.thread = scan->kept_thread;
     *span = &scan->span;
     return 0;
   }
@@ -464,22 +483,59 @@ keep_longest(struct ct_scan *scan, const struct ct_span *span)
   return 0;
 }
 
+/* Of the target in hand those of at least, or of less than, so many ticks. */
+static int
+take_target(struct ct_scan *scan, uint64_t least, uint64_t less)
+{
+  const struct ct_span *span = NULL;
+  int code;
+  while ((code = next_of_target(scan, &span)) == 0 && span != NULL) {
+    if (span->duration_ticks >= least && span->duration_ticks < less &&
+        fits(&scan->filter, scan->index->stats.fn_count, span)) {
+      code = keep_longest(scan, span);
+      if (code != 0) {
+        break;
+      }
+    }
+  }
+  return code;
+}
+
+/* Of all targets what is kept whole. Then their most_ticks are of what is not. */
+static int
+take_kept(struct ct_scan *scan)
+{
+  int code = 0;
+  for (size_t i = 0; i < scan->target_count && code == 0; i++) {
+    struct target *target = &scan->targets[i];
+    uint64_t from = ct_granule_long_ticks(granule_of(scan, target));
+    if (target->most_ticks < from) {
+      continue;
+    }
+    code = begin_kept(scan, target);
+    code = code == 0 ? take_target(scan, from, UINT64_MAX) : code;
+    target->most_ticks = from - 1;
+  }
+  return code;
+}
+
 static int
 find_longest(struct ct_scan *scan)
 {
-  int code = 0;
+  int code = take_kept(scan);
+  if (scan->target_count != 0) {
+    qsort(scan->targets, scan->target_count, sizeof(*scan->targets), compare_targets);
+  }
   for (; scan->next_target < scan->target_count && code == 0; scan->next_target++) {
     const struct target *target = &scan->targets[scan->next_target];
     if (scan->longest_count == scan->filter.longest && length_of(&scan->longest[0]) > target->most_ticks + 1) {
       break;
     }
-    code = begin_target(scan, target);
-    const struct ct_span *span = NULL;
-    while (code == 0 && (code = next_of_target(scan, &span)) == 0 && span != NULL) {
-      if (fits(&scan->filter, scan->index->stats.fn_count, span)) {
-        code = keep_longest(scan, span);
-      }
+    if (target->most_ticks < scan->filter.least_ticks) {
+      break;
     }
+    code = begin_blocks(scan, target);
+    code = code == 0 ? take_target(scan, 0, ct_granule_long_ticks(granule_of(scan, target))) : code;
   }
   if (scan->longest_count != 0) {
     qsort(scan->longest, scan->longest_count, sizeof(*scan->longest), compare_longest);
