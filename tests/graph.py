@@ -651,6 +651,26 @@ def slowest(scene):
 
 
 @case
+def slowest_indexed(scene):
+    """Found by the index: what is shown is the same as without."""
+    scene.made("120")
+    names = ("work", "fib", "catcher", "tail_begin", "in_coroutine", "resume", "ns::boxes(int)", "thread(void*)", "jumper", "main", "leaf", "sleeps", "**")
+    choices = [(name, *options) for name in names for options in (("-n", "1"), ("-n", "7"), ("-n", "300", "--depth", "3"))]
+    show = lambda words: [scene.view("slowest", *words, *form) for form in ((), ("--json",))]
+    before = {words: show(words) for words in choices}
+    index = os.path.join(scene.trace, "spans.cti")
+    expect(not os.path.exists(index), "there is an index already")
+    scene.run(scene.contrail, "sql", scene.trace, "SELECT count(*) FROM spans")
+    expect(os.path.exists(index), "no index was made")
+    for words in choices:
+        expect(show(words) == before[words], f"{words}: {show(words)[0][:3000]}\nwithout an index: {before[words][0][:3000]}")
+    tid = scene.manifest()["threads"][1]["tid"]
+    shown = json.loads(scene.view("slowest", "fib", "--thread", str(tid), "--json"))["slowest"]
+    os.remove(index)
+    expect(shown == json.loads(scene.view("slowest", "fib", "--thread", str(tid), "--json"))["slowest"], f"of a thread: {shown}")
+
+
+@case
 def slowest_thin(scene):
     """Thin and deep calls are counted; what is off the processor is marked; text has no less than JSON."""
     scene.made("30")

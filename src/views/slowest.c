@@ -11,22 +11,16 @@
 #include "views/filter.h"
 #include "views/reading.h"
 #include "views/report.h"
+#include "views/slowest_index.h"
 #include "views/warnings.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct candidate {
-  uint64_t key; /* ticks that it is chosen by */
-  uint64_t ordinal, enter_tsc;
-  uint32_t process, thread, fn;
-  size_t root; /* its place among those of its process */
-};
-
 /* The best so far, as a heap: of a thread, or of all. */
 struct best {
-  struct candidate *heap;
+  struct ct_slow_call *heap;
   size_t count, limit;
   uint64_t passed_over; /* calls of which it is not known how long they took */
 };
@@ -64,7 +58,7 @@ struct slowest {
 
 /* a comes before b in the list. */
 static bool
-is_before(const struct candidate *a, const struct candidate *b)
+is_before(const struct ct_slow_call *a, const struct ct_slow_call *b)
 {
   if (a->key != b->key) {
     return a->key > b->key;
@@ -86,7 +80,7 @@ sift_down(struct best *best, size_t at)
     if (last == at) {
       return;
     }
-    struct candidate kept = best->heap[at];
+    struct ct_slow_call kept = best->heap[at];
     best->heap[at] = best->heap[last];
     best->heap[last] = kept;
     at = last;
@@ -94,7 +88,7 @@ sift_down(struct best *best, size_t at)
 }
 
 static void
-offer(struct best *best, const struct candidate *candidate)
+offer(struct best *best, const struct ct_slow_call *candidate)
 {
   if (best->count == best->limit) {
     if (is_before(candidate, &best->heap[0])) {
@@ -155,12 +149,12 @@ add_spans(void *arg, const struct ct_span *spans, size_t count)
       part->best.passed_over++;
       continue;
     }
-    struct candidate candidate = {.key = part->slowest->options->by_off ? span->off_ticks : span->duration_ticks,
-                                  .ordinal = span->ordinal,
-                                  .enter_tsc = span->enter_tsc,
-                                  .process = (uint32_t)reading->processes - 1,
-                                  .thread = span->thread,
-                                  .fn = span->fn};
+    struct ct_slow_call candidate = {.key = part->slowest->options->by_off ? span->off_ticks : span->duration_ticks,
+                                     .ordinal = span->ordinal,
+                                     .enter_tsc = span->enter_tsc,
+                                     .process = (uint32_t)reading->processes - 1,
+                                     .thread = span->thread,
+                                     .fn = span->fn};
     offer(&part->best, &candidate);
   }
   return 0;
@@ -231,6 +225,14 @@ find_calls(struct slowest *slowest, struct ct_diag *diag)
                                               .add = add_spans,
                                               .merge = merge,
                                               .free_part = free_part};
+  struct best *best = &slowest->best;
+  if (ct_slowest_from_index(slowest->first, options, best->limit, best->heap, &best->count)) {
+    slowest->reading.processes = 1;
+    slowest->reading.warnings = ct_view_warnings(slowest->first);
+    return slowest->reading.warnings != NULL && add_process(slowest, slowest->first) == 0
+               ? 0
+               : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
   int rc = ct_view_read(&slowest->reading, diag);
   if (rc == 0 && slowest->best.count != 0) {
     qsort(slowest->best.heap, slowest->best.count, sizeof(*slowest->best.heap), compare_candidates);
@@ -254,7 +256,7 @@ take_roots(struct slowest *slowest, uint32_t number)
     return CT_ENOMEM;
   }
   for (size_t i = 0; i < slowest->best.count; i++) {
-    struct candidate *found = &slowest->best.heap[i];
+    struct ct_slow_call *found = &slowest->best.heap[i];
     if (found->process != number) {
       continue;
     }
@@ -330,7 +332,7 @@ free_process(const struct slowest *slowest, struct process *process)
 static const struct ct_tree_root *
 root_at(struct slowest *slowest, size_t i)
 {
-  const struct candidate *found = &slowest->best.heap[i];
+  const struct ct_slow_call *found = &slowest->best.heap[i];
   slowest->trace = slowest->processes[found->process].trace;
   return &slowest->processes[found->process].trees.roots[found->root];
 }
@@ -482,7 +484,7 @@ put_entry(const struct slowest *slowest, const struct ct_entry *entry, const str
 static void
 put_heading(const struct slowest *slowest, size_t i)
 {
-  const struct candidate *found = &slowest->best.heap[i];
+  const struct ct_slow_call *found = &slowest->best.heap[i];
   const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
   uint64_t ns = since_start_ns(slowest, found->enter_tsc);
   char text[CT_DURATION_CHARS];
@@ -616,7 +618,7 @@ put_json(struct slowest *slowest)
           slowest->options->by_off ? "off" : "duration", (unsigned long long)slowest->best.passed_over);
   for (size_t i = 0; i < slowest->best.count && rc == 0; i++) {
     const struct ct_tree_root *root = root_at(slowest, i);
-    const struct candidate *found = &slowest->best.heap[i];
+    const struct ct_slow_call *found = &slowest->best.heap[i];
     const struct process *process = &slowest->processes[found->process];
     const struct ct_trace_thread *thread = ct_trace_thread(slowest->trace, found->thread);
     json_t *json = json_pack("{s:o, s:o, s:I, s:I, s:o, s:I}", "id", id_json(root->id), "name",

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The slowest calls of a trace that has an index, found without reading all of it. */
+#ifndef CT_VIEWS_SLOWEST_INDEX_H
+#define CT_VIEWS_SLOWEST_INDEX_H
+
+#include <contrail/slowest.h>
+
+#include "base/error.h"
+
+struct ct_slow_call {
+  uint64_t key; /* ticks that it is chosen by */
+  uint64_t ordinal, enter_tsc;
+  uint32_t process, thread, fn;
+  size_t root; /* its place among those of its process */
+};
+
+/*
+ * The so many slowest calls, the slowest first. false: the index cannot tell (there is none, it does not have this
+ * time, the trace has lost events or calls without a duration), and nothing else has happened.
+ */
+bool ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *options, size_t limit,
+                           struct ct_slow_call *calls, size_t *count);
+
+#endif
