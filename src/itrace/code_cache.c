@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The code cache. Everything that is emitted is a piece: a unit, an entry of the table or a region's runtime. Pieces are
- * appended to a region, so they are in the order of their addresses, and the recovery note of an address is found by two
- * binary searches. Units are found by a hash of their pc.
+ * The code cache. Everything that is emitted is a piece: a unit, an entry of the table or a region's runtime. Pieces
+ * are appended to a region, so they are in the order of their addresses, and the recovery note of an address is found
+ * by two binary searches. Units are found by a hash of their pc.
  *
- * The thread waits for us whenever this changes what it runs (it is in the runtime of a region, which does not change, or
- * ptrace has stopped it outside of the cache). So nothing here is atomic: waking it makes it see what was written.
+ * The thread waits for us whenever this changes what it runs (it is in the runtime of a region, which does not change,
+ * or ptrace has stopped it outside of the cache). So nothing here is atomic: waking it makes it see what was written.
+ *
+ * A unit that is asked for comes with those that it leads to (AHEAD of them), since a request takes longer than a
+ * translation. Exits to units that are not there yet are found by their target when those are made, and linked.
  *
  * A region that is full: all units are forgotten, as they are when code has changed that units were made of. Nothing
  * outside of the cache ever has an address of it (docs/architecture.md), so there is nothing to look for.
@@ -16,6 +19,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { AHEAD = 24 };
 
 #define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
 
@@ -32,6 +37,14 @@ struct piece {
 struct numbered_exit {
   struct ct_unit_exit exit;
   uint32_t piece;
+  uint32_t next; /* exit to the same target that is not linked; 0: none */
+};
+
+/* Units that are to be made: by their pc. */
+struct ahead {
+  uint64_t pcs[AHEAD];
+  bool are_returned_to[AHEAD];
+  uint32_t count;
 };
 
 struct ct_code_cache {
@@ -48,6 +61,8 @@ struct ct_code_cache {
   size_t note_count, note_capacity;
   uint32_t *buckets; /* of units by pc: piece + 1, 0: none */
   size_t bucket_count, unit_count;
+  uint32_t *waiting; /* exits that are not linked, by target: the last one of each */
+  size_t waiting_count, waiting_used;
   uint64_t *pages; /* which pages units were made of, a hash; 0: none */
   size_t page_count, page_used;
   struct ct_code_cache_stats stats;
@@ -86,6 +101,37 @@ bucket_of(const struct ct_code_cache *cache, uint64_t pc)
     at = (at + 1) & (cache->bucket_count - 1);
   }
   return &cache->buckets[at];
+}
+
+static uint32_t *
+waiting_for(const struct ct_code_cache *cache, uint64_t target)
+{
+  size_t at = hash(target, cache->waiting_count);
+  while (cache->waiting[at] != 0 && cache->exits[cache->waiting[at] - 1].exit.target != target) {
+    at = (at + 1) & (cache->waiting_count - 1);
+  }
+  return &cache->waiting[at];
+}
+
+/* An exit stays in the table when it has been linked, so that the way to those behind it in their chains is not cut. */
+static bool
+grow_waiting(struct ct_code_cache *cache)
+{
+  uint32_t *old = cache->waiting;
+  size_t count = cache->waiting_count;
+  uint32_t *fresh = calloc(count * 2, sizeof(*fresh));
+  if (fresh == NULL) {
+    return false;
+  }
+  cache->waiting = fresh;
+  cache->waiting_count = count * 2;
+  for (size_t i = 0; i < count; i++) {
+    if (old[i] != 0) {
+      *waiting_for(cache, cache->exits[old[i] - 1].exit.target) = old[i];
+    }
+  }
+  free(old);
+  return true;
 }
 
 static bool
@@ -161,10 +207,11 @@ ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared)
   cache->slots = slots;
   cache->shared = shared;
   cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
-  cache->bucket_count = cache->page_count = 4096;
+  cache->bucket_count = cache->page_count = cache->waiting_count = 4096;
+  cache->waiting = calloc(cache->waiting_count, sizeof(*cache->waiting));
   cache->buckets = calloc(cache->bucket_count, sizeof(*cache->buckets));
   cache->pages = calloc(cache->page_count, sizeof(*cache->pages));
-  if (cache->buckets == NULL || cache->pages == NULL) {
+  if (cache->buckets == NULL || cache->pages == NULL || cache->waiting == NULL) {
     ct_code_cache_free(cache);
     return NULL;
   }
@@ -184,6 +231,7 @@ ct_code_cache_free(struct ct_code_cache *cache)
   free(cache->exits);
   free(cache->notes);
   free(cache->buckets);
+  free(cache->waiting);
   free(cache->pages);
   free(cache);
 }
@@ -283,6 +331,8 @@ void
 ct_code_cache_flush(struct ct_code_cache *cache)
 {
   cache->piece_count = cache->exit_count = cache->note_count = cache->unit_count = cache->page_used = 0;
+  cache->waiting_used = 0;
+  memset(cache->waiting, 0, cache->waiting_count * sizeof(*cache->waiting));
   memset(cache->buckets, 0, cache->bucket_count * sizeof(*cache->buckets));
   memset(cache->pages, 0, cache->page_count * sizeof(*cache->pages));
   for (uint32_t i = 0; i < cache->region_count; i++) {
@@ -300,6 +350,57 @@ static uint64_t
 address_of(const struct ct_code_cache *cache, const struct piece *piece)
 {
   return cache->regions[piece->region].address + piece->at;
+}
+
+/* Makes the exits of the unit that has just been emitted known, and links them as far as may be. */
+static bool
+add_exits(struct ct_code_cache *cache, size_t index)
+{
+  const struct ct_unit *unit = &cache->unit;
+  for (uint32_t i = 0; i < unit->exit_count; i++) {
+    uint32_t number = (uint32_t)cache->exit_count + 1;
+    cache->exits[cache->exit_count++] = (struct numbered_exit){unit->exits[i], (uint32_t)index, 0};
+    if (unit->exits[i].kind != CT_EXIT_LINK) {
+      continue;
+    }
+    uint32_t there = *bucket_of(cache, unit->exits[i].target);
+    if (there != 0) {
+      ct_code_cache_link(cache, number, address_of(cache, &cache->pieces[there - 1]));
+      continue;
+    }
+    if (cache->waiting_used * 2 >= cache->waiting_count && !grow_waiting(cache)) {
+      return false;
+    }
+    uint32_t *last = waiting_for(cache, unit->exits[i].target);
+    cache->waiting_used += *last == 0;
+    cache->exits[number - 1].next = *last;
+    *last = number;
+  }
+  return true;
+}
+
+/* Those that have waited for the unit go there from now on. */
+static void
+link_waiting(struct ct_code_cache *cache, size_t index)
+{
+  const struct piece *piece = &cache->pieces[index];
+  uint32_t number = *waiting_for(cache, piece->pc);
+  uint64_t address = address_of(cache, piece);
+  while (number != 0) {
+    uint32_t next = cache->exits[number - 1].next;
+    ct_code_cache_link(cache, number, address);
+    cache->exits[number - 1].next = 0;
+    number = next;
+  }
+}
+
+static bool
+reserve_for_unit(struct ct_code_cache *cache)
+{
+  return reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, CT_UNIT_EXITS_MAX,
+                 sizeof(*cache->exits)) &&
+         (cache->unit_count * 2 < cache->bucket_count || grow_buckets(cache)) &&
+         note_pages(cache, cache->unit.pc, cache->unit.source_bytes);
 }
 
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
@@ -320,13 +421,8 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
       ct_code_cache_flush(cache);
       continue;
     }
-    if (!reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, unit->exit_count,
-                 sizeof(*cache->exits)) ||
-        (cache->unit_count * 2 >= cache->bucket_count && !grow_buckets(cache)) ||
-        !note_pages(cache, pc, unit->source_bytes)) {
-      return SIZE_MAX;
-    }
-    struct piece *piece = add_piece(cache, region, &code, unit->recovery, unit->recovery_count);
+    struct piece *piece =
+        reserve_for_unit(cache) ? add_piece(cache, region, &code, unit->recovery, unit->recovery_count) : NULL;
     if (piece == NULL) {
       return SIZE_MAX;
     }
@@ -335,24 +431,96 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     piece->source_end = pc + unit->source_bytes;
     piece->first_exit = (uint32_t)cache->exit_count + 1;
     piece->exit_count = unit->exit_count;
-    for (uint32_t i = 0; i < unit->exit_count; i++) {
-      cache->exits[cache->exit_count++] = (struct numbered_exit){unit->exits[i], (uint32_t)index};
-    }
     *bucket_of(cache, pc) = (uint32_t)index + 1;
     cache->unit_count++;
     cache->stats.units++;
     cache->stats.insns += unit->insns;
     cache->stats.source_bytes += unit->source_bytes;
-    return index;
+    link_waiting(cache, index);
+    return add_exits(cache, index) ? index : SIZE_MAX;
   }
   return SIZE_MAX;
+}
+
+/* Indirect branches to the unit find it from now on, if there is room for that. */
+static void
+make_entry(struct ct_code_cache *cache, size_t index)
+{
+  uint64_t pc = cache->pieces[index].pc, address = address_of(cache, &cache->pieces[index]);
+  if (cache->pieces[index].has_entry) {
+    return;
+  }
+  struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
+  struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
+  struct ct_recovery notes[CT_ENTRY_RECOVERY];
+  struct ct_code code = open_code(region);
+  uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
+  uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
+  if (!code.overflow && add_piece(cache, region, &code, notes, count) != NULL) {
+    *slot = entry;
+    cache->pieces[index].has_entry = true;
+  } /* else each such branch asks, until the region is full and all is forgotten */
+}
+
+static void
+look_ahead(struct ct_code_cache *cache, struct ahead *ahead, uint64_t pc, bool is_returned_to)
+{
+  if (ahead->count < AHEAD && *bucket_of(cache, pc) == 0) {
+    ahead->are_returned_to[ahead->count] = is_returned_to;
+    ahead->pcs[ahead->count++] = pc;
+  }
+}
+
+/* Where the unit that has just been made leads to. */
+static void
+look_behind_unit(struct ct_code_cache *cache, struct ahead *ahead)
+{
+  const struct ct_unit *unit = &cache->unit;
+  for (uint32_t i = 0; i < unit->exit_count; i++) {
+    if (unit->exits[i].kind == CT_EXIT_LINK) {
+      look_ahead(cache, ahead, unit->exits[i].target, false);
+    }
+  }
+  if (unit->return_address != 0) {
+    look_ahead(cache, ahead, unit->return_address, true);
+  }
+}
+
+/* Is there room for a unit, near pc, without forgetting others? */
+static bool
+has_room(const struct ct_code_cache *cache, uint64_t pc)
+{
+  const struct ct_code_cache_region *region = region_near(cache, pc);
+  return region != NULL && region->size - region->used > 2 * CT_UNIT_BYTES_MAX;
 }
 
 static size_t
 find_or_make(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
 {
+  struct ahead ahead = {.count = 0};
   uint32_t found = *bucket_of(cache, pc);
-  return found != 0 ? found - 1 : make_unit(cache, pc, read, context);
+  if (found != 0) {
+    return found - 1;
+  }
+  size_t index = make_unit(cache, pc, read, context);
+  if (index == SIZE_MAX) {
+    return index;
+  }
+  look_behind_unit(cache, &ahead);
+  for (uint32_t i = 0; i < ahead.count && has_room(cache, ahead.pcs[i]); i++) {
+    if (*bucket_of(cache, ahead.pcs[i]) != 0) {
+      continue;
+    }
+    size_t next = make_unit(cache, ahead.pcs[i], read, context);
+    if (next == SIZE_MAX) {
+      break;
+    }
+    look_behind_unit(cache, &ahead);
+    if (ahead.are_returned_to[i]) {
+      make_entry(cache, next);
+    }
+  }
+  return index;
 }
 
 uint64_t
@@ -369,20 +537,8 @@ ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_rea
   if (index == SIZE_MAX) {
     return 0;
   }
-  uint64_t address = address_of(cache, &cache->pieces[index]);
-  if (!cache->pieces[index].has_entry) {
-    struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
-    struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
-    struct ct_recovery notes[CT_ENTRY_RECOVERY];
-    struct ct_code code = open_code(region);
-    uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
-    uint32_t count = ct_translate_entry(&place, pc, address, *slot, &code, notes);
-    if (!code.overflow && add_piece(cache, region, &code, notes, count) != NULL) {
-      *slot = entry;
-      cache->pieces[index].has_entry = true;
-    } /* else each such branch asks, until the region is full and all is forgotten */
-  }
-  return address;
+  make_entry(cache, index);
+  return address_of(cache, &cache->pieces[index]);
 }
 
 const struct ct_unit_exit *

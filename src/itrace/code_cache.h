@@ -56,7 +56,8 @@ void ct_code_cache_flush(struct ct_code_cache *cache);
 /* Has any code in that range been translated? */
 bool ct_code_cache_covers(const struct ct_code_cache *cache, uint64_t start, uint64_t end);
 /* Is the address in a region? Then *recovery says what is the program's state there; false in *found: nobody knows. */
-bool ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery, bool *found);
+bool ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, struct ct_recovery *recovery,
+                            bool *found);
 
 void ct_code_cache_stats(const struct ct_code_cache *cache, struct ct_code_cache_stats *stats);
 

@@ -21,8 +21,8 @@ page_at(struct ct_code_pages *pages, uint64_t number)
 }
 
 /*
- * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced thread
- * itself does by system calls that are looked at. What another thread maps is not seen at once (docs/limits.md).
+ * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced
+ * thread itself does by system calls that are looked at. What another thread maps is not seen at once (docs/limits.md).
  */
 static bool
 may_change(struct ct_code_pages *pages, uint64_t pc)

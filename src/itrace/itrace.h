@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The instruction tracer: a thread runs translated copies of the program's code, until it is let go or ends. The program
- * cannot tell; the thread is under ptrace meanwhile, so no debugger can have it.
+ * The instruction tracer: a thread runs translated copies of the program's code, until it is let go or ends. The
+ * program cannot tell; the thread is under ptrace meanwhile, so no debugger can have it.
  *
  * A tracer is used by one thread at a time.
  */
@@ -19,8 +19,9 @@
 struct ct_itrace;
 
 struct ct_itrace_options {
-  pid_t pid, tid;       /* of a thread that runs; pid 0: argv */
-  char *const *argv;    /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
+  pid_t pid, tid; /* of a thread that runs; pid 0: argv */
+  char *const
+      *argv; /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
   const sigset_t *mask; /* its signal mask; NULL: that of the caller */
 };
 
@@ -30,10 +31,10 @@ struct ct_itrace_summary {
   uint64_t units;        /* blocks that were translated */
   uint64_t instructions; /* in them */
   uint64_t source_bytes, code_bytes;
-  uint64_t requests;     /* how often the thread waited for the tracer */
-  uint64_t steps;        /* instructions that were executed where they are, one by one */
-  uint64_t signals;      /* that came to a handler */
-  uint64_t flushes;      /* how often all translations were forgotten */
+  uint64_t requests; /* how often the thread waited for the tracer */
+  uint64_t steps;    /* instructions that were executed where they are, one by one */
+  uint64_t signals;  /* that came to a handler */
+  uint64_t flushes;  /* how often all translations were forgotten */
 };
 
 /* Begins. 0 or an error; *exec_errno (may be NULL): of a program that could not be started, else 0. */

@@ -41,8 +41,8 @@ static int
 map_at(struct ct_itrace_space *space, uint64_t address, uint64_t size, int prot, uint64_t offset)
 {
   int64_t got = 0, ignored = 0;
-  int code = call(space, SYS_mmap, address, size, (uint64_t)prot, MAP_SHARED | MAP_FIXED_NOREPLACE,
-                  (uint64_t)space->fd, offset, &got);
+  int code = call(space, SYS_mmap, address, size, (uint64_t)prot, MAP_SHARED | MAP_FIXED_NOREPLACE, (uint64_t)space->fd,
+                  offset, &got);
   if (code != 0) {
     return code;
   }

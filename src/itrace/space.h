@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory of a thread that runs translated, in its process: one memfd, mapped here as a whole and there piece by piece.
+ * The memory of a thread that runs translated, in its process: one memfd, mapped here as a whole and there piece by
+ * piece.
  *
  *   below 2 GiB                 struct ct_itrace_slots, the table, the byte for each system call; readable, writable
  *   near code of the program    regions of the code cache; readable, executable

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From the state of a thread that runs translated to that of the program, and back; signals, which are delivered with the
- * program's own state; what the thread waits for.
+ * From the state of a thread that runs translated to that of the program, and back; signals, which are delivered with
+ * the program's own state; what the thread waits for.
  *
  * A signal: ptrace stops the thread before it is delivered, at any place of the translated code. The notes of the
  * translator make the program's state of the thread's, the kernel makes the handler's frame of that, and a single step
@@ -95,8 +95,7 @@ ct_tracer_enter(struct ct_itrace *tracer)
   regs.orig_rax = ~0ull;
   tracer->state = CT_TRACER_TRANSLATED;
   __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
-  return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH
-                                                                                                        : 0;
+  return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH : 0;
 }
 
 /* ---- signals ---- */
@@ -177,8 +176,8 @@ ask_for_step(struct ct_itrace *tracer)
 }
 
 /*
- * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps other
- * memory is made in the translated code.
+ * Does the system call change where the thread goes on, or code that has been translated? What only maps or unmaps
+ * other memory is made in the translated code.
  */
 static bool
 is_to_be_stepped(struct ct_itrace *tracer, const uint64_t regs[16])

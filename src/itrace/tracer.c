@@ -2,16 +2,16 @@
 /*
  * The instruction tracer: a thread of the target, and a thread of ours that holds it by ptrace.
  *
- *   the target's thread    runs units out of its code cache; where it does not know the way it waits in the shared slots
- *   the tracer's thread    (tracer_main) translates, answers, delivers signals, makes all calls of ptrace
- *   the waiter             (waiter_main) waits for stops of the thread, and rings the bell; takes no stop itself
+ *   the target's thread    runs units out of its code cache; where it does not know the way it waits in the shared
+ * slots the tracer's thread    (tracer_main) translates, answers, delivers signals, makes all calls of ptrace the
+ * waiter             (waiter_main) waits for stops of the thread, and rings the bell; takes no stop itself
  *
  * The tracer waits for one word, the bell, which the target's thread and the waiter ring.
  *
- * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction where it
- * is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the thread goes
- * on or make a child, and the way into a handler are single steps (STEPS), after which it goes on translated. Children
- * run where they are.
+ * A thread that is TRANSLATED comes to a stop for a signal, or because it was interrupted: to make one instruction
+ * where it is (wants_step), or to be let go (is_leaving). What cannot be translated, system calls that change where the
+ * thread goes on or make a child, and the way into a handler are single steps (STEPS), after which it goes on
+ * translated. Children run where they are.
  *
  * Should we be killed, the kernel lets the thread run on, translated. The next time that it does not know the way it
  * notices that nobody answers, and goes on where the program is (emit_wait, x86/translate_runtime.c).
@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TICK_NS       50000000  /* how often the thread sees that we live */
+#define TICK_NS       50000000 /* how often the thread sees that we live */
 #define LEAVE_NS      20000000000ull
 #define CHILD_WAIT_NS 2000000000ull
 #define USER_CS_64    0x33
@@ -375,8 +375,7 @@ begin_program(struct ct_itrace *tracer)
   } else {
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
   }
-  int code =
-      ct_process_spawn(tracer->options.argv, &mask, &tracer->process, &tracer->exec_errno, &tracer->diag);
+  int code = ct_process_spawn(tracer->options.argv, &mask, &tracer->process, &tracer->exec_errno, &tracer->diag);
   tracer->is_child = code == 0;
   tracer->tid = tracer->process.pid;
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
@@ -456,7 +455,8 @@ ct_itrace_begin(const struct ct_itrace_options *options, struct ct_itrace **out,
   pthread_mutex_init(&tracer->bell_lock, NULL);
   tracer->done_fd = eventfd(0, EFD_CLOEXEC);
   tracer->code = calloc(1, sizeof(*tracer->code));
-  if (tracer->code == NULL || tracer->done_fd < 0 || ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
+  if (tracer->code == NULL || tracer->done_fd < 0 ||
+      ct_worker_create(&tracer->thread, NULL, tracer_main, tracer) != 0) {
     free_tracer(tracer);
     return ct_fail(diag, CT_ENOMEM, "out of memory");
   }

@@ -5,6 +5,7 @@
 #include "target/source.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum ct_requested_mode
 ct_requested_for_none(const struct ct_planned *planned)
@@ -46,4 +47,22 @@ ct_plan_sources(const struct ct_plan *plan)
   keeper->sources_read = code != CT_ENOMEM;
   ct_elf_drop_pages(plan->elf);
   return keeper->sources;
+}
+
+uint8_t
+ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
+{
+  enum { HAS_RAX = 0x20, VALUES = 0x40 };
+  const struct ct_planned *planned = &plan->functions[i];
+  enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
+  if (requested == CT_REQUESTED_NONE) {
+    return 0;
+  }
+  uint8_t values = ct_planned_values(planned, requested);
+  struct ct_values_form form = {0};
+  if (values == CT_HOOK_VALUES_FEW && filter_result != NULL && filter_result->more != NULL) {
+    memcpy(&form, &filter_result->more[i], sizeof(form));
+  }
+  uint8_t has_rax = (form.results & CT_VALUES_RAX) != 0 ? HAS_RAX : 0;
+  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES + has_rax);
 }

@@ -65,24 +65,6 @@ ct_planned_values(const struct ct_planned *planned, enum ct_requested_mode reque
 }
 
 uint8_t
-ct_planned_sort(const struct ct_plan *plan, const struct ct_filter_result *filter_result, size_t i)
-{
-  enum { HAS_RAX = 0x20, VALUES = 0x40 };
-  const struct ct_planned *planned = &plan->functions[i];
-  enum ct_requested_mode requested = ct_filter_result_mode(filter_result, i);
-  if (requested == CT_REQUESTED_NONE) {
-    return 0;
-  }
-  uint8_t values = ct_planned_values(planned, requested);
-  struct ct_values_form form = {0};
-  if (values == CT_HOOK_VALUES_FEW && filter_result != NULL && filter_result->more != NULL) {
-    memcpy(&form, &filter_result->more[i], sizeof(form));
-  }
-  return (uint8_t)(ct_planned_mode(planned, requested) + 1 + values * VALUES +
-                   ((form.results & CT_VALUES_RAX) != 0 ? HAS_RAX : 0));
-}
-
-uint8_t
 ct_planned_mode(const struct ct_planned *planned, enum ct_requested_mode requested)
 {
   if (requested == CT_REQUESTED_PASSTHROUGH) {

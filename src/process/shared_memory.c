@@ -84,7 +84,8 @@ ct_process_map_memfd(const struct ct_process *process, int fd, uint64_t bytes, v
     close(ours);
   }
   if (got == MAP_FAILED) {
-    return ct_fail(diag, err != 0 ? ct_err_from_errno(err) : CT_EACCES, "cannot map the memory that is shared with it: %s",
+    return ct_fail(diag, err != 0 ? ct_err_from_errno(err) : CT_EACCES,
+                   "cannot map the memory that is shared with it: %s",
                    err != 0 ? strerror(err) : "somebody has put another file in its place");
   }
   *mapping = got;

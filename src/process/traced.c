@@ -54,9 +54,8 @@ classify_signal(pid_t tid, struct ct_traced_event *event)
   if (ptrace(PTRACE_GETSIGINFO, tid, NULL, &event->info) != 0) {
     event->stop = CT_TRACED_OTHER;
     event->signal = 0;
-  } else if (event->signal == SIGTRAP &&
-             (event->info.si_code == TRAP_TRACE || event->info.si_code == TRAP_BRKPT ||
-              event->info.si_code == SIGTRAP)) {
+  } else if (event->signal == SIGTRAP && (event->info.si_code == TRAP_TRACE || event->info.si_code == TRAP_BRKPT ||
+                                          event->info.si_code == SIGTRAP)) {
     event->stop = CT_TRACED_STEPPED; /* of int3 si_code is SI_KERNEL */
   }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that stay under ptrace for long, one call for each thing that is done with them. Same rule as in process.h: one
- * thread does all of it.
+ * Threads that stay under ptrace for long, one call for each thing that is done with them. Same rule as in process.h:
+ * one thread does all of it.
  */
 #ifndef CT_PROCESS_TRACED_H
 #define CT_PROCESS_TRACED_H
@@ -50,8 +50,8 @@ int ct_traced_set_info(pid_t tid, const siginfo_t *info);
 int ct_traced_go(pid_t tid, enum ct_traced_way way, int signal);
 int ct_traced_detach(pid_t tid, int signal);
 /*
- * Is the thread, which has stopped, in a system call that the kernel makes again when it goes on? Then its registers are
- * changed to what they are at the system call's instruction, before it.
+ * Is the thread, which has stopped, in a system call that the kernel makes again when it goes on? Then its registers
+ * are changed to what they are at the system call's instruction, before it.
  */
 bool ct_traced_before_syscall(struct user_regs_struct *regs);
 

@@ -25,17 +25,18 @@ enum {
 };
 
 /*
- * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why it
- * has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be. After so many of its waits
- * (CT_ITRACE_WAIT_NS each) in which liveness did not change the tracer is dead, and the thread goes on natively.
+ * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why
+ * it has come: the number of an exit, or CT_ITRACE_EXIT_MISS; target is where the program would be. After so many of
+ * its waits (CT_ITRACE_WAIT_NS each) in which liveness did not change the tracer is dead, and the thread goes on
+ * natively.
  */
 struct ct_itrace_slots {
   uint64_t regs[16]; /* in the order of enum ct_reg; of those that the wait changes */
   uint64_t flags;    /* as lahf and seto leave them: ah, al */
   uint64_t target;
   uint64_t resume;
-  uint64_t spill_rcx;  /* the program's rcx, on the way through an indirect branch */
-  uint64_t spill;      /* of a register that is borrowed for an address out of reach */
+  uint64_t spill_rcx; /* the program's rcx, on the way through an indirect branch */
+  uint64_t spill;     /* of a register that is borrowed for an address out of reach */
   uint32_t exit;
   uint32_t request;
   uint32_t doorbell; /* counts requests; the tracer waits there (a futex) */

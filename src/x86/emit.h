@@ -120,8 +120,7 @@ ct_mem_fs(enum ct_reg base)
 CT_INLINE struct ct_mem
 ct_mem_absolute(uint32_t address)
 {
-  return (struct ct_mem){
-      .kind = CT_MEM_ABSOLUTE, .base = CT_NO_REG, .index = CT_NO_REG, .disp = (int32_t)address};
+  return (struct ct_mem){.kind = CT_MEM_ABSOLUTE, .base = CT_NO_REG, .index = CT_NO_REG, .disp = (int32_t)address};
 }
 
 /* address(, index, 1 << scale), as long as index is not rsp */

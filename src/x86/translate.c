@@ -29,12 +29,10 @@ struct writer {
   size_t start;
   uint32_t first_exit;
   struct ct_code_label exit_labels[CT_UNIT_EXITS_MAX];
-  uint64_t pushed; /* the return address that the unit's literal holds; 0: none */
   struct ct_code_label literal;
 };
 
-#define SLOT(place, member)                                                                                            \
-  ct_mem_absolute((place)->shared + (uint32_t)offsetof(struct ct_itrace_slots, member))
+#define SLOT(place, member) ct_mem_absolute((place)->shared + (uint32_t)offsetof(struct ct_itrace_slots, member))
 
 static uint32_t
 here(const struct writer *w)
@@ -241,7 +239,7 @@ jump_by_table(struct writer *w)
 static void
 push_return_address(struct writer *w, uint64_t address)
 {
-  w->pushed = address;
+  w->unit->return_address = address;
   ct_emit_bytes(w->out, (const uint8_t[]){0xff, 0x35}, 2); /* push of the unit's literal */
   ct_emit_label(w->out, &w->literal);
 }
@@ -391,9 +389,9 @@ finish(struct writer *w)
   for (uint32_t i = 0; i < w->unit->exit_count; i++) {
     emit_exit_code(w, i);
   }
-  if (w->pushed != 0) {
+  if (w->unit->return_address != 0) {
     ct_code_label_bind(w->out, &w->literal);
-    ct_emit_u64(w->out, w->pushed);
+    ct_emit_u64(w->out, w->unit->return_address);
   }
 }
 
@@ -414,6 +412,7 @@ ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const u
   size_t used = 0;
   bool is_open = true;
   unit->pc = pc;
+  unit->return_address = 0;
   unit->exit_count = unit->recovery_count = 0;
   while (is_open && count < most && ct_source_decode(pc + used, code + used, size - used, &insns[count])) {
     used += insns[count].length;

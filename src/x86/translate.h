@@ -27,8 +27,8 @@ struct ct_translation_place {
 };
 
 /*
- * How to make the program's state out of the thread's, from this place of the emitted code on up to the next such note. The
- * registers are the program's own, but for what is said here.
+ * How to make the program's state out of the thread's, from this place of the emitted code on up to the next such note.
+ * The registers are the program's own, but for what is said here.
  */
 struct ct_recovery {
   uint32_t at;            /* offset in the emitted code */
@@ -45,7 +45,7 @@ enum ct_recovery_rcx { CT_RCX_OWN, CT_RCX_SPILLED /* in slots.spill_rcx */, CT_R
 enum ct_exit_kind {
   CT_EXIT_LINK,    /* to another unit, by a jump that can be made to go there */
   CT_EXIT_STEP,    /* the instruction at target has to be executed where it is */
-  CT_EXIT_STALE, /* the code has changed */
+  CT_EXIT_STALE,   /* the code has changed */
   CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
 };
 
@@ -59,8 +59,10 @@ struct ct_unit_exit {
 
 struct ct_unit {
   uint64_t pc;
-  uint32_t source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
+  uint32_t
+      source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
   uint32_t insns;
+  uint64_t return_address; /* that it pushes: a call ends it; 0: none */
   uint32_t exit_count, recovery_count;
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
   struct ct_recovery recovery[CT_RECOVERY_MAX];
@@ -75,16 +77,16 @@ void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, co
                        bool is_checked, uint32_t first_exit, struct ct_code *out, struct ct_unit *unit);
 
 /*
- * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in the
- * table so far) if not. Fills in recovery (up to CT_ENTRY_RECOVERY notes), returns how many.
+ * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in
+ * the table so far) if not. Fills in recovery (up to CT_ENTRY_RECOVERY notes), returns how many.
  */
 enum { CT_ENTRY_RECOVERY = 2, CT_ENTRY_BYTES_MAX = 128 };
 uint32_t ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
                             struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY]);
 
 /*
- * The code that waits for the tracer, once for each region. *miss: where indirect branches go that find no entry; *leave: of
- * struct ct_translation_place.
+ * The code that waits for the tracer, once for each region. *miss: where indirect branches go that find no entry;
+ * *leave: of struct ct_translation_place.
  */
 enum { CT_RUNTIME_RECOVERY = 8, CT_RUNTIME_BYTES_MAX = 1024 };
 uint32_t ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery recovery[CT_RUNTIME_RECOVERY],

@@ -32,7 +32,7 @@ struct ct_source_insn {
   uint8_t modrm_at, disp_at, rex, segment;
   bool has_memory, is_rip, is_lea, is_lea_wide;
   bool cannot_borrow; /* its memory operand cannot have another base in place of rip */
-  uint8_t rm; /* without memory: the register */
+  uint8_t rm;         /* without memory: the register */
 };
 
 /* False: it is no instruction, or does not end within size. */

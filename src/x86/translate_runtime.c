@@ -26,8 +26,7 @@ ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64
   struct ct_code_label literal = {.count = 0};
   struct ct_mem low = SLOT(place->shared, target), high = low;
   high.disp += 4;
-  recovery[0] =
-      (struct ct_recovery){.pc_is = CT_PC_TARGET, .rcx_is = CT_RCX_SPILLED, .borrowed = CT_NO_REG};
+  recovery[0] = (struct ct_recovery){.pc_is = CT_PC_TARGET, .rcx_is = CT_RCX_SPILLED, .borrowed = CT_NO_REG};
   emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
   ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
   ct_emit_label(out, &literal);

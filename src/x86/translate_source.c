@@ -22,7 +22,7 @@ register_bit(ZydisRegister reg)
 {
   ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
   return whole >= ZYDIS_REGISTER_RAX && whole <= ZYDIS_REGISTER_R15 ? (uint16_t)(1u << (whole - ZYDIS_REGISTER_RAX))
-                                                                      : 0;
+                                                                    : 0;
 }
 
 static void

@@ -2,9 +2,9 @@
 /*
  * Runs a thread by translated code, for the tests: what a program does must not change by that.
  *
- *   translated [-v] -- PROGRAM [ARG]...             its first thread from its first instruction on; ends as the program does
- *   translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on stdin
- *   -v: what was translated, on stderr
+ *   translated [-v] -- PROGRAM [ARG]...             its first thread from its first instruction on; ends as the program
+ * does translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on
+ * stdin -v: what was translated, on stderr
  */
 #include "cli/signals.h"
 #include "itrace/itrace.h"
@@ -40,9 +40,9 @@ static int
 failure(int exec_errno, const struct ct_diag *diag)
 {
   fprintf(stderr, "contrail: %s\n", diag->text);
-  return exec_errno == 0                                   ? EXIT_TRACER
+  return exec_errno == 0                                 ? EXIT_TRACER
          : exec_errno == ENOENT || exec_errno == ENOTDIR ? EXIT_NOT_FOUND
-                                                           : EXIT_NOT_EXECUTABLE;
+                                                         : EXIT_NOT_EXECUTABLE;
 }
 
 static int
