@@ -52,8 +52,8 @@ take_branch(const ZydisDecodedInstruction *in, struct ct_source_insn *insn, enum
             enum ct_source_flow indirect)
 {
   bool is_far = in->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
-  /* What the two makers do with an operand size of 16 bits is not the same. */
-  if (is_far || (in->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE) != 0) {
+  /* What the two makers do with an operand size of 16 bits is not the same; REX.W overrides it (calls of __tls_get_addr). */
+  if (is_far || ((in->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE) != 0 && !in->raw.rex.W)) {
     insn->flow = CT_SOURCE_STEP;
   } else if (in->raw.imm[0].is_relative) {
     insn->flow = (uint8_t)direct;
