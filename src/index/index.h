@@ -77,6 +77,13 @@ struct ct_index_thread_sums {
 void ct_index_thread_sums(const struct ct_index *index, uint32_t thread, struct ct_index_thread_sums *sums);
 
 /*
+ * For who reads a piece of the trace and shows a call of it as the whole does: the clock right after the call was
+ * entered, and a reading some time before that from which on to read. CT_ENOENT: it is not known.
+ */
+int ct_index_clock_at(const struct ct_index *index, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock,
+                      uint64_t *from_tsc);
+
+/*
  * The spans that fulfil all conditions, thread after thread, in the order of their ends, or some of them, the longest
  * ones first.
  */

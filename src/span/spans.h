@@ -110,6 +110,12 @@ int ct_spans_save(struct ct_spans *spans, struct ct_span_bytes *bytes);
  */
 int ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, size_t size);
 
+/*
+ * The clock right after the call with this ordinal was entered, which comes after where the builder was restored. The
+ * builder gives no spans any more. CT_ENOENT: there is no such call.
+ */
+int ct_spans_clock_at(struct ct_spans *spans, uint64_t ordinal, struct ct_span_clock *clock);
+
 /* At the end of bytes: as many as are needed, or CT_ENOMEM. */
 int ct_span_bytes_reserve(struct ct_span_bytes *bytes, size_t more);
 int ct_span_bytes_put(struct ct_span_bytes *bytes, uint64_t value); /* as a varint (trace/format.h) */

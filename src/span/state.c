@@ -355,6 +355,27 @@ ct_spans_restore(struct ct_spans *spans, uint64_t offset, const uint8_t *bytes, 
   return code;
 }
 
+int
+ct_spans_clock_at(struct ct_spans *spans, uint64_t ordinal, struct ct_span_clock *clock)
+{
+  const struct ct_event *events;
+  size_t count;
+  spans->ended = spans->drained = true;
+  while ((count = ct_cursor_next(spans->cursor, &events)) != 0) {
+    uint64_t next = ct_cursor_ordinal(spans->cursor);
+    for (size_t i = 0; i < count; i++) {
+      const struct ct_event *event = &events[i];
+      bool is_call = event->kind == CT_EV_ENTER || event->kind == CT_EV_TAIL || event->kind == CT_EV_POINT;
+      ct_span_clock_event(&spans->clock, event);
+      if (is_call && (next & CT_ORDINAL_BEFORE) == 0 && next++ == ordinal) {
+        *clock = spans->clock;
+        return 0;
+      }
+    }
+  }
+  return CT_ENOENT;
+}
+
 /* ---- places ---- */
 
 void

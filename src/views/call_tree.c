@@ -364,6 +364,16 @@ wants(void *arg, uint32_t thread, uint64_t ordinal)
   return ordinal != CT_NO_ORDINAL && root_of(arg, thread, ordinal) != SIZE_MAX;
 }
 
+static void
+set_clock(void *arg, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock)
+{
+  const struct ct_call_trees *trees = arg;
+  size_t root = ordinal != CT_NO_ORDINAL ? root_of(trees, thread, ordinal) : SIZE_MAX;
+  if (root != SIZE_MAX && trees->roots[root].clock != NULL) {
+    *clock = *trees->roots[root].clock;
+  }
+}
+
 static bool
 is_done(void *arg)
 {
@@ -374,7 +384,8 @@ is_done(void *arg)
 void
 ct_call_trees_sink(struct ct_call_trees *trees, struct replay_sink *sink)
 {
-  *sink = (struct replay_sink){.wants = wants, .line = take_line, .is_done = is_done, .arg = trees};
+  *sink =
+      (struct replay_sink){.wants = wants, .line = take_line, .set_clock = set_clock, .is_done = is_done, .arg = trees};
 }
 
 void

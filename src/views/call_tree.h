@@ -47,8 +47,9 @@ struct ct_tree_root {
   uint32_t thread;
   uint64_t ordinal;
   uint64_t id;
-  struct ct_entry *call; /* NULL: not seen, or inside of another one: */
-  size_t inside_of;      /* position of that; SIZE_MAX: of none */
+  const struct ct_span_clock *clock; /* when it was entered; NULL: what the replay has by then */
+  struct ct_entry *call;             /* NULL: not seen, or inside of another one: */
+  size_t inside_of;                  /* position of that; SIZE_MAX: of none */
 };
 
 struct ct_tree_stack {

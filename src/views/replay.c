@@ -257,6 +257,9 @@ open_frame(struct replay *r, struct lane *lane, const struct ct_event *event, co
   if (label == NULL || frame == NULL) {
     return CT_ENOMEM;
   }
+  if (r->sink != NULL && r->sink->set_clock != NULL) {
+    r->sink->set_clock(r->sink->arg, lane->thread, lane->ordinal, &lane->clock);
+  }
   frame->enter_tsc = event->tsc;
   frame->began = lane->clock.now;
   frame->fn = event->fn;

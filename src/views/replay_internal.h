@@ -66,7 +66,10 @@ struct lane {
 struct replay_sink {
   bool (*wants)(void *arg, uint32_t thread, uint64_t ordinal);
   int (*line)(void *arg, const struct lane *lane, const struct ct_line *line); /* 0, or an error, which ends it */
-  bool (*is_done)(void *arg);                                                  /* nothing more is wanted */
+  /* Of a wanted call that is entered: where it is known what the thread's clock is then, it becomes that. NULL: never.
+   */
+  void (*set_clock)(void *arg, uint32_t thread, uint64_t ordinal, struct ct_span_clock *clock);
+  bool (*is_done)(void *arg); /* nothing more is wanted */
   void *arg;
 };
 

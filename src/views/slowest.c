@@ -52,6 +52,7 @@ struct slowest {
   struct best best;
   struct process *processes;
   size_t process_count;
+  bool is_from_index;
 };
 
 /* ---- the first pass ---- */
@@ -226,7 +227,8 @@ find_calls(struct slowest *slowest, struct ct_diag *diag)
                                               .merge = merge,
                                               .free_part = free_part};
   struct best *best = &slowest->best;
-  if (ct_slowest_from_index(slowest->first, options, best->limit, best->heap, &best->count)) {
+  slowest->is_from_index = ct_slowest_from_index(slowest->first, options, best->limit, best->heap, &best->count);
+  if (slowest->is_from_index) {
     slowest->reading.processes = 1;
     slowest->reading.warnings = ct_view_warnings(slowest->first);
     return slowest->reading.warnings != NULL && add_process(slowest, slowest->first) == 0
@@ -267,6 +269,7 @@ take_roots(struct slowest *slowest, uint32_t number)
         (struct ct_tree_root){.thread = found->thread,
                               .ordinal = found->ordinal,
                               .id = ct_span_id_in(process->trace, found->thread, found->ordinal),
+                              .clock = slowest->is_from_index ? &found->clock : NULL,
                               .inside_of = SIZE_MAX};
   }
   return ct_lines_init(&trees->writer, process->trace, NULL, slowest->options->json);
@@ -300,7 +303,9 @@ make_trees(struct slowest *slowest, uint32_t number, struct ct_view_notes *notes
       .struct_size = sizeof(replay), .filter = &filter, .json = true, .no_output = true, .time = options->time};
   struct replay_sink sink;
   ct_call_trees_sink(trees, &sink);
-  return ct_replay_chosen(process->trace, &replay, &sink, notes, diag);
+  return slowest->is_from_index
+             ? ct_slowest_replay_pieces(process->trace, slowest->best.heap, slowest->best.count, &replay, &sink, diag)
+             : ct_replay_chosen(process->trace, &replay, &sink, notes, diag);
 }
 
 /* For each process that has calls in the list. */

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* See slowest_index.h. */
+/*
+ * See slowest_index.h. A call lies in the piece of the trace that ends with it, and begins some blocks before: there is
+ * all that is told of the time in it. The thread's clock in the piece is not that of the whole, which goes on from what
+ * hooks took before, so the index tells what it is when the call is entered. Pieces of a thread that overlap are one,
+ * so that a call inside of another one is seen there. They are read from the last one to the first: the range of a
+ * trace can be made to end earlier, not later.
+ */
 #include "views/slowest_index.h"
 
 #include "index/index.h"
@@ -71,10 +77,15 @@ scan(struct ct_index *index, const struct wanted *wanted, size_t limit, struct c
     calls[found++] = (struct ct_slow_call){.key = span->duration_ticks,
                                            .ordinal = span->ordinal,
                                            .enter_tsc = span->enter_tsc,
+                                           .end_tsc = span->end_tsc,
                                            .thread = span->thread,
                                            .fn = span->fn};
   }
   ct_scan_close(scan);
+  for (size_t i = 0; i < found && ok; i++) {
+    struct ct_slow_call *call = &calls[i];
+    ok = ct_index_clock_at(index, call->thread, call->ordinal, &call->clock, &call->from_tsc) == 0;
+  }
   *count = ok ? found : 0;
   return ok;
 }
@@ -103,4 +114,79 @@ ct_slowest_from_index(struct ct_trace *trace, const struct ct_slowest_options *o
   free(wanted.threads);
   ct_index_close(index);
   return ok;
+}
+
+struct piece {
+  uint64_t from, to;
+  uint32_t thread;
+};
+
+static int
+compare_begins(const void *a, const void *b)
+{
+  const struct piece *x = a, *y = b;
+  if (x->thread != y->thread) {
+    return x->thread < y->thread ? -1 : 1;
+  }
+  return (x->from > y->from) - (x->from < y->from);
+}
+
+static int
+compare_ends(const void *a, const void *b)
+{
+  const struct piece *x = a, *y = b;
+  if (x->to != y->to) {
+    return x->to < y->to ? 1 : -1;
+  }
+  return (x->thread > y->thread) - (x->thread < y->thread);
+}
+
+/* Those that overlap become one; the number of what is left. */
+static size_t
+merge(struct piece *pieces, size_t count)
+{
+  size_t kept = 0;
+  if (count == 0) {
+    return 0;
+  }
+  qsort(pieces, count, sizeof(*pieces), compare_begins);
+  for (size_t i = 0; i < count; i++) {
+    struct piece *last = kept != 0 ? &pieces[kept - 1] : NULL;
+    if (last != NULL && last->thread == pieces[i].thread && pieces[i].from <= last->to) {
+      last->to = pieces[i].to > last->to ? pieces[i].to : last->to;
+    } else {
+      pieces[kept++] = pieces[i];
+    }
+  }
+  qsort(pieces, kept, sizeof(*pieces), compare_ends);
+  return kept;
+}
+
+int
+ct_slowest_replay_pieces(const struct ct_trace *trace, const struct ct_slow_call *calls, size_t count,
+                         const struct ct_replay_options *options, const struct replay_sink *sink, struct ct_diag *diag)
+{
+  struct piece *pieces = calloc(count + 1, sizeof(*pieces));
+  struct ct_trace *own = NULL;
+  int rc = pieces != NULL ? ct_trace_open(ct_trace_path(trace), &own, diag)
+                          : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  for (size_t i = 0; i < count && rc == 0; i++) {
+    pieces[i] = (struct piece){calls[i].from_tsc, calls[i].end_tsc, calls[i].thread};
+  }
+  count = rc == 0 ? merge(pieces, count) : 0;
+  for (size_t i = 0; i < count && rc == 0; i++) {
+    uint32_t tid = ct_trace_thread(own, pieces[i].thread)->tid;
+    struct ct_filter filter = *options->filter;
+    struct ct_replay_options piece = *options;
+    struct ct_view_notes notes = {0};
+    filter.tids = &tid;
+    filter.tid_count = 1;
+    piece.filter = &filter;
+    rc = ct_trace_set_range(own, pieces[i].from, pieces[i].to) == 0
+             ? ct_replay_chosen(own, &piece, sink, &notes, diag)
+             : ct_fail(diag, CT_ENOMEM, "out of memory for the slowest calls");
+  }
+  ct_trace_close(own);
+  free(pieces);
+  return rc;
 }
