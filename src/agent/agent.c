@@ -375,6 +375,7 @@ next_segment(struct ct_control_page *control)
   }
   struct ct_segment_entry *entry = segment_entry(index);
   uint64_t seq = __atomic_fetch_add(&r->segment_seq, 1, __ATOMIC_RELAXED);
+  int is_fresh = entry->tag == 0;
   entry->tag = entry->tag >= 3 ? 1 : entry->tag + 1;
   entry->reserved = 0;
   entry->thread_seq = slot->thread_seq++;
@@ -383,6 +384,9 @@ next_segment(struct ct_control_page *control)
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_ACTIVE, control->slot, seq), __ATOMIC_RELEASE);
   control->segment_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE;
   control->segment = index;
+  if (is_fresh && entry->thread_seq != 0) { /* the first of a thread may never be filled */
+    agent_populate(control->segment_base);
+  }
   control->cursor = control->segment_base | entry->tag;
   slot->active_segment = index;
   if (waited) {

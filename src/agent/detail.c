@@ -80,6 +80,8 @@ agent_next_detail(struct ct_control_page *control)
   }
   struct ct_segment_entry *entry = segment_entry(index);
   uint64_t seq = __atomic_fetch_add(&r->segment_seq, 1, __ATOMIC_RELAXED);
+  int is_fresh = entry->tag == 0;
+  entry->tag = 1;
   entry->reserved = 0;
   entry->thread_seq = slot->detail_seq++;
   entry->generation = slot->generation;
@@ -87,6 +89,9 @@ agent_next_detail(struct ct_control_page *control)
   __atomic_store_n(&entry->state, CT_SEG_WORD(CT_SEG_ACTIVE, control->slot, seq), __ATOMIC_RELEASE);
   control->detail_base = agent_config.ring + r->segments_offset + (uint64_t)index * CT_SEGMENT_STRIDE;
   control->detail_segment = index;
+  if (is_fresh && entry->thread_seq != 0) {
+    agent_populate(control->detail_base);
+  }
   /* First: a hook may have its record in an earlier segment than the tag is of (a handler came), never in a later one.
    */
   control->detail_tag = CT_DETAIL_TAG(entry->thread_seq);

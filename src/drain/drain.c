@@ -537,14 +537,16 @@ ticks_in(uint64_t ns)
   return per_ms * (ns / 1000000);
 }
 
-/* Touches the lowest segments once, so that the target finds their pages there. */
+/* The target finds the lowest segments' pages there. In one system call for each, which takes a tenth of the faults'
+ * time; the pages are touched where that is not known (before Linux 5.14). */
 static void
 warm_up(struct ct_drain *drain)
 {
   uint32_t share = drain->segment_count / WARM_SHARE;
   for (uint32_t i = 0; i < WARM_SEGMENTS && i < share; i++) {
     uint8_t *segment = drain->segments + (size_t)i * CT_SEGMENT_STRIDE;
-    for (size_t at = 0; at < CT_SEGMENT_BYTES; at += CT_PAGE_BYTES) {
+    bool is_there = madvise(segment, CT_SEGMENT_BYTES, MADV_POPULATE_WRITE) == 0;
+    for (size_t at = 0; at < CT_SEGMENT_BYTES && !is_there; at += CT_PAGE_BYTES) {
       __atomic_fetch_or((uint64_t *)(segment + at + CT_PAGE_BYTES - 8), 0, __ATOMIC_RELAXED);
     }
   }

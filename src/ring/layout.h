@@ -133,7 +133,7 @@ enum ct_segment_state { CT_SEG_FREE = 0, CT_SEG_ACTIVE = 1, CT_SEG_FULL = 2, CT_
 
 struct ct_segment_entry {
   uint64_t state;      /* atomic, CT_SEG_WORD */
-  uint32_t tag;        /* lap, 1..3; the owner's while active */
+  uint32_t tag;        /* lap, 1..3; the owner's while active; of the detail lane 1; 0: it was never used */
   uint32_t reserved;   /* events reserved, valid from CT_SEG_FULL on */
   uint32_t thread_seq; /* position among the segments of the slot's thread, from 0 */
   uint32_t generation; /* of the slot */
