@@ -21,7 +21,8 @@ import time
 
 import budget
 
-KINDS = {"index": [], "args": ["--args"], "detail, no stack": ["--detail", "all", "--stack", "0"], "detail": ["--detail", "all"]}
+KINDS = {"index": [], "args": ["--args"], "detail, no stack": ["--detail", "all", "--stack", "0"], "detail": ["--detail", "all"],
+         "members": ["--detail", "all", "--members"]}
 TURNS = 5
 PROCESSORS = sorted(os.sched_getaffinity(0))
 ON_FIRST, ON_LAST = (["taskset", "-c", str(PROCESSORS[end])] for end in (0, -1))
