@@ -50,8 +50,10 @@ static void *
 waiter_main(void *context)
 {
   struct ct_itrace *tracer = context;
-  while (atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2 && ct_traced_await(tracer->tid)) {
-    atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with take_event */
+  bool is_there = true; /* else the tracer is to see, once, that it is not */
+  while (is_there && atomic_load_explicit(&tracer->stop, memory_order_acquire) < 2) {
+    is_there = ct_traced_await(tracer->tid);
+    atomic_store_explicit(&tracer->event, 1, memory_order_release); /* pairs with look() */
     pthread_mutex_lock(&tracer->bell_lock);
     ring(tracer->bell);
     pthread_mutex_unlock(&tracer->bell_lock);
