@@ -15,10 +15,12 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define FLAGS_OF_LAHF 0xd5ull
 #define FLAG_OF       0x800ull
+#define FLAG_TF       0x100ull
 
 static const size_t places[16] = {
     [CT_RAX] = offsetof(struct user_regs_struct, rax), [CT_RCX] = offsetof(struct user_regs_struct, rcx),
@@ -98,6 +100,16 @@ ct_tracer_enter(struct ct_itrace *tracer)
   return ct_traced_set_regs(tracer->tid, &regs) != 0 || ct_traced_go(tracer->tid, CT_TRACED_RUN, 0) != 0 ? CT_ESRCH : 0;
 }
 
+/*
+ * A system call is let go to its end by PTRACE_SYSCALL: of a single step the trap flag would stay if we were killed
+ * meanwhile, and the program would die of it.
+ */
+enum ct_traced_way
+ct_tracer_way(const struct ct_itrace *tracer)
+{
+  return tracer->state != CT_TRACER_STEPS ? CT_TRACED_RUN : tracer->steps_call ? CT_TRACED_TO_CALL : CT_TRACED_STEP;
+}
+
 /* ---- signals ---- */
 
 static bool
@@ -123,7 +135,7 @@ int
 ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
 {
   enum ct_disposition does = ct_traced_disposition(tracer->process.pid, event->signal);
-  enum ct_traced_way way = tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN;
+  enum ct_traced_way way = ct_tracer_way(tracer);
   struct user_regs_struct regs;
   bool spoilt, ignored = does == CT_DISPOSITION_IGNORED ||
                          (does == CT_DISPOSITION_DEFAULT && is_ignored_by_default(event->signal));
@@ -155,7 +167,30 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
   }
   tracer->summary.signals++;
   tracer->state = CT_TRACER_STEPS;
+  tracer->steps_call = false;
+  tracer->steps_into_handler = (regs.eflags & FLAG_TF) == 0;
   return ct_traced_go(tracer->tid, CT_TRACED_STEP, event->signal);
+}
+
+/*
+ * A signal at popf or iret: the kernel takes the trap flag, which it has set for the step, for the program's own, and
+ * leaves it in the handler's frame.
+ */
+void
+ct_tracer_in_handler(struct ct_itrace *tracer)
+{
+  static const size_t flags_at = sizeof(uint64_t) + offsetof(ucontext_t, uc_mcontext.gregs[REG_EFL]);
+  struct user_regs_struct regs;
+  uint64_t flags;
+  if (!tracer->steps_into_handler) {
+    return;
+  }
+  tracer->steps_into_handler = false;
+  if (ct_traced_regs(tracer->tid, &regs) == 0 &&
+      ct_process_read(&tracer->process, regs.rsp + flags_at, &flags, sizeof(flags)) == 0 && (flags & FLAG_TF) != 0) {
+    flags &= ~FLAG_TF;
+    ct_process_write(&tracer->process, regs.rsp + flags_at, &flags, sizeof(flags));
+  }
 }
 
 /* ---- what it waits for ---- */
@@ -169,9 +204,10 @@ resume(struct ct_itrace_slots *slots, uint64_t address)
 }
 
 static int
-ask_for_step(struct ct_itrace *tracer)
+ask_for_step(struct ct_itrace *tracer, bool is_call)
 {
   tracer->wants_step = true;
+  tracer->steps_call = is_call;
   return ct_traced_interrupt(tracer->tid);
 }
 
@@ -216,7 +252,7 @@ answer_syscall(struct ct_itrace *tracer, uint32_t number)
     regs[i] = __atomic_load_n(&slots->regs[i], __ATOMIC_RELAXED);
   }
   if (is_to_be_stepped(tracer, regs)) {
-    return ask_for_step(tracer);
+    return ask_for_step(tracer, true);
   }
   resume(slots, ct_code_cache_resume(tracer->space.cache, number));
   return 0;
@@ -237,7 +273,7 @@ ct_tracer_answer(struct ct_itrace *tracer)
   } else if (from->kind == CT_EXIT_SYSCALL) {
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_STEP) {
-    return ask_for_step(tracer);
+    return ask_for_step(tracer, false);
   } else {
     target = from->target;
     if (from->kind == CT_EXIT_STALE) {

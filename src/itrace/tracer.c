@@ -174,7 +174,7 @@ interrupted(struct ct_itrace *tracer)
     tracer->state = CT_TRACER_TRANSLATED;
   }
   if (!tracer->wants_step) {
-    return ct_traced_go(tracer->tid, tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN, 0);
+    return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
   }
   tracer->wants_step = false;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
@@ -186,7 +186,8 @@ interrupted(struct ct_itrace *tracer)
   __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
   tracer->summary.steps++;
   tracer->state = CT_TRACER_STEPS;
-  return ct_traced_go(tracer->tid, CT_TRACED_STEP, 0);
+  tracer->is_in_call = tracer->steps_into_handler = false;
+  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
 }
 
 static int
@@ -203,13 +204,15 @@ has_exec(struct ct_itrace *tracer)
   ct_process_close(&tracer->process, false);
   tracer->process = fresh;
   tracer->tid = fresh.pid;
-  return ct_traced_go(tracer->tid, CT_TRACED_STEP, 0);
+  tracer->steps_call = tracer->is_in_call = true;
+  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
 }
 
 static int
 stepped(struct ct_itrace *tracer)
 {
   struct user_regs_struct regs;
+  ct_tracer_in_handler(tracer);
   if (tracer->is_leaving) {
     return let_go(tracer);
   }
@@ -235,7 +238,7 @@ stepped(struct ct_itrace *tracer)
 static int
 handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
 {
-  enum ct_traced_way as_before = tracer->state == CT_TRACER_STEPS ? CT_TRACED_STEP : CT_TRACED_RUN;
+  enum ct_traced_way as_before = ct_tracer_way(tracer);
   switch (event->stop) {
   case CT_TRACED_RUNS:
     return 0;
@@ -255,6 +258,12 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
     event->stop = CT_TRACED_SIGNAL; /* the program's own */
     return tracer->state == CT_TRACER_NATIVE ? ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal)
                                              : ct_tracer_signal(tracer, event);
+  case CT_TRACED_CALL:
+    if (tracer->state == CT_TRACER_STEPS && tracer->is_in_call) {
+      return stepped(tracer);
+    }
+    tracer->is_in_call = true;
+    return ct_traced_go(tracer->tid, as_before, 0);
   case CT_TRACED_INTERRUPTED:
     return interrupted(tracer);
   case CT_TRACED_GROUP_STOP:

@@ -42,7 +42,10 @@ struct ct_itrace {
   struct ct_itrace_space space;
   struct ct_code_pages *code;
   enum ct_tracer_state state;
-  bool wants_step;    /* has been interrupted for that: the instruction where it waits is executed where it is */
+  bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
+  bool steps_call; /* the instruction is a system call */
+  bool is_in_call; /* and has begun */
+  bool steps_into_handler;
   bool is_leaving;    /* has been interrupted to be let go */
   bool flushes_after; /* the step that goes on may change code */
   bool has_new_image; /* the step that goes on ends at the first instruction of another program */
@@ -68,8 +71,12 @@ struct ct_itrace {
 bool ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
 int ct_tracer_enter(struct ct_itrace *tracer);
+/* It is at the first instruction of a handler. */
+void ct_tracer_in_handler(struct ct_itrace *tracer);
 /* The thread waits: answers it. */
 int ct_tracer_answer(struct ct_itrace *tracer);
+/* How it goes on after a stop that changes nothing. */
+enum ct_traced_way ct_tracer_way(const struct ct_itrace *tracer);
 /* It is about to get a signal. */
 int ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event);
 

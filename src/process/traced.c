@@ -72,7 +72,7 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
   switch (status >> 16) {
   case 0:
     if (event->signal == (SIGTRAP | 0x80)) {
-      event->stop = CT_TRACED_OTHER;
+      event->stop = CT_TRACED_CALL;
       event->signal = 0;
     } else {
       classify_signal(tid, event);
@@ -143,9 +143,10 @@ ct_traced_set_info(pid_t tid, const siginfo_t *info)
 int
 ct_traced_go(pid_t tid, enum ct_traced_way way, int signal)
 {
-  int rc = way == CT_TRACED_STEP  ? (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, (void *)(long)signal)
-           : way == CT_TRACED_RUN ? (int)ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal)
-                                  : (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
+  int rc = way == CT_TRACED_STEP      ? (int)ptrace(PTRACE_SINGLESTEP, tid, NULL, (void *)(long)signal)
+           : way == CT_TRACED_TO_CALL ? (int)ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(long)signal)
+           : way == CT_TRACED_RUN     ? (int)ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal)
+                                      : (int)ptrace(PTRACE_LISTEN, tid, NULL, NULL);
   return rc == 0 ? 0 : CT_ESRCH;
 }
 

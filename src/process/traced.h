@@ -16,6 +16,7 @@ enum ct_traced_stop {
   CT_TRACED_GONE,    /* it has ended: status as of waitpid */
   CT_TRACED_SIGNAL,  /* it is about to get that signal */
   CT_TRACED_STEPPED, /* a single step is over, or it is at the first instruction of a handler */
+  CT_TRACED_CALL,    /* before or after a system call */
   CT_TRACED_INTERRUPTED,
   CT_TRACED_GROUP_STOP, /* its process is stopped, as by SIGSTOP */
   CT_TRACED_CHILD,      /* it has made a thread or a process (message), which is stopped, too, or about to */
@@ -32,7 +33,12 @@ struct ct_traced_event {
 };
 
 /* How a stopped thread goes on. */
-enum ct_traced_way { CT_TRACED_RUN, CT_TRACED_STEP, CT_TRACED_LISTEN /* stays stopped with its process */ };
+enum ct_traced_way {
+  CT_TRACED_RUN,
+  CT_TRACED_STEP,
+  CT_TRACED_TO_CALL, /* up to the next CT_TRACED_CALL */
+  CT_TRACED_LISTEN,  /* stays stopped with its process */
+};
 
 /* Seizes a thread and asks it to stop. 0 or an error. */
 int ct_traced_seize(pid_t tid, struct ct_diag *diag);
