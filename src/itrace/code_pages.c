@@ -20,22 +20,27 @@ page_at(struct ct_code_pages *pages, uint64_t number)
   return pages->pages[slot].bytes;
 }
 
+/* NULL: it is not known. */
+static const struct ct_mapping *
+mapping_at(struct ct_code_pages *pages, uint64_t pc)
+{
+  const struct ct_mapping *mapping = pages->is_old ? NULL : ct_mappings_at(&pages->mappings, pc);
+  if (mapping == NULL || !mapping->executable) { /* which another thread may have changed */
+    pages->is_old = false;
+    ct_mappings_free(&pages->mappings);
+    mapping =
+        ct_process_mappings(pages->process->pid, &pages->mappings) == 0 ? ct_mappings_at(&pages->mappings, pc) : NULL;
+  }
+  return mapping;
+}
+
 /*
  * Code of a file that is mapped privately and cannot be written to changes only with its mapping, which the traced
  * thread itself does by system calls that are looked at. What another thread maps is not seen at once (docs/limits.md).
  */
 static bool
-may_change(struct ct_code_pages *pages, uint64_t pc)
+may_change(const struct ct_mapping *mapping)
 {
-  const struct ct_mapping *mapping = pages->is_old ? NULL : ct_mappings_at(&pages->mappings, pc);
-  if (mapping == NULL) {
-    pages->is_old = false;
-    ct_mappings_free(&pages->mappings);
-    if (ct_process_mappings(pages->process->pid, &pages->mappings) != 0) {
-      return true;
-    }
-    mapping = ct_mappings_at(&pages->mappings, pc);
-  }
   return mapping == NULL || mapping->writable || mapping->shared ||
          (mapping->path[0] != '/' && strcmp(mapping->path, "[vdso]") != 0);
 }
@@ -44,8 +49,12 @@ size_t
 ct_code_pages_read(void *context, uint64_t pc, uint8_t *bytes, size_t size, bool *changes)
 {
   struct ct_code_pages *pages = context;
+  const struct ct_mapping *mapping = mapping_at(pages, pc);
   size_t got = 0;
-  *changes = may_change(pages, pc);
+  *changes = may_change(mapping);
+  if (mapping != NULL) { /* what cannot be executed faults where it is */
+    size = !mapping->executable ? 0 : size < mapping->end - pc ? size : mapping->end - pc;
+  }
   while (got < size) {
     uint64_t at = pc + got;
     size_t part = PAGE_BYTES - at % PAGE_BYTES;

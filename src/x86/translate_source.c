@@ -52,7 +52,8 @@ take_branch(const ZydisDecodedInstruction *in, struct ct_source_insn *insn, enum
             enum ct_source_flow indirect)
 {
   bool is_far = in->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR;
-  /* What the two makers do with an operand size of 16 bits is not the same; REX.W overrides it (calls of __tls_get_addr). */
+  /* What the two makers do with an operand size of 16 bits is not the same; REX.W overrides it (calls of
+   * __tls_get_addr). */
   if (is_far || ((in->attributes & ZYDIS_ATTRIB_HAS_OPERANDSIZE) != 0 && !in->raw.rex.W)) {
     insn->flow = CT_SOURCE_STEP;
   } else if (in->raw.imm[0].is_relative) {
@@ -103,7 +104,8 @@ take_flow(const ZydisDecodedInstruction *in, struct ct_source_insn *insn)
     insn->ret_bytes = in->raw.imm[0].size != 0 ? (uint16_t)in->raw.imm[0].value.u : 0;
     break;
   case ZYDIS_CATEGORY_INTERRUPT:
-    insn->flow = in->mnemonic == ZYDIS_MNEMONIC_INT3 ? CT_SOURCE_NEXT : CT_SOURCE_STEP;
+    insn->flow =
+        in->mnemonic == ZYDIS_MNEMONIC_INT3 || in->mnemonic == ZYDIS_MNEMONIC_INT1 ? CT_SOURCE_NEXT : CT_SOURCE_STEP;
     break;
   case ZYDIS_CATEGORY_SYSCALL:
   case ZYDIS_CATEGORY_SYSRET:
