@@ -73,6 +73,7 @@ GROUPS = {
     "diff": Group(["diff.py"], "alone"),
     "control": Group(["control.py"], "waits", marked=True),
     "signals": Group(["signals.py"], "waits", marked=True),
+    "itrace": Group(["itrace.py"], "waits", marked=True),
     "programs": Group(["programs.py"]),
     "kinds": Group(["kinds.py"], seconds=1800),
     "transparency": Group(["transparency.py"], "waits", seconds=1800),

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Translated code (src/itrace, src/x86/translate.c), by the tool build/tests/translated: what a program prints and how it ends
+is the same with it and without.
+
+    tests/itrace.py [--filter PATTERN] [--build DIR]
+"""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import harness
+from harness import case, expect, main, need, wait_for
+
+FLAGS = ("-O2", "-D_GNU_SOURCE", "-pthread", "-w")
+SECONDS = 60
+
+
+class Scene(harness.Scene):
+    def __init__(self, options, folder):
+        super().__init__(options, folder)
+        self.tool = os.path.join(options.build, "tests", "translated")
+        self.processes = []
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+    def made(self, name, *words):
+        """A program of tests/itrace."""
+        return self.compile(f"itrace/{name}.c", *FLAGS, *words)
+
+    def outcome(self, *words):
+        """The status as a shell has it: with a core limit of 0 the tool ends by exit, in place of a signal that would dump."""
+        result = self.execute(*words, timeout=SECONDS)
+        status = result.returncode
+        return status if status >= 0 else 128 - status, result.stdout, result.stderr
+
+    def same(self, *words):
+        """Plays it both ways; what it printed."""
+        expected, got = self.outcome(*words), self.outcome(self.tool, "--", *words)
+        for name, one, other in zip(("status", "output", "errors"), expected, got):
+            if one != other:
+                lines = [f"{a}\n     translated: {b}" for a, b in zip(str(one).split("\n"), str(other).split("\n")) if a != b]
+                raise AssertionError(f"{name} of {os.path.basename(words[0])} {' '.join(words[1:])}:\n     "
+                                     + "\n     ".join(lines[:5] or [repr(one)[-300:], repr(other)[-300:]]))
+        return got[1]
+
+    def well(self, *words):
+        """Likewise, of a program that looks at itself."""
+        text = self.same(*words)
+        expect(text.endswith(": all right\n"), text)
+        return text
+
+    def start(self, *words):
+        """With pipes in and out."""
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   cwd=self.folder)
+        self.processes.append(process)
+        return process
+
+    def ready(self, *words):
+        process = self.start(*words)
+        expect(process.stdout.readline() == "ready\n", "it is not ready")
+        return process
+
+
+def each(names, *kinds, **keywords):
+    """A case NAME for each."""
+    def wrap(function):
+        for name in names:
+            case(name, **keywords)(lambda scene, name=name: function(scene, name))
+        return function
+    return wrap
+
+
+@each(("faults", "faults-static", "faults-nopie"))
+def faults(scene, name):
+    """Forty instructions that fault: signal, code, address, every register, rip as its label says."""
+    words = {"faults": (), "faults-static": ("-static",), "faults-nopie": ("-no-pie", "-fno-pie")}[name]
+    lines = scene.same(scene.made("faults", *words)).splitlines()
+    expect(len(lines) >= 70 and not [line for line in lines if ": signal 0 " in line], "not all of them got a signal")
+    expect(lines[0].startswith("load: signal 11 code 1 ") and " addr=10 rip=at+0 " in lines[0], lines[0])
+
+
+@each(("registers", "strings", "nested", "overflow", "calls", "changes", "stops"))
+def signals(scene, name):
+    scene.well(scene.made("signals"), name)
+
+
+@case
+def signals_musl(scene):
+    need("musl-gcc")
+    program = scene.compile("itrace/signals.c", *FLAGS, "-static", compiler="musl-gcc")
+    for name in ("registers", "nested", "changes"):
+        scene.well(program, name)
+
+
+@case
+def ended_by_signal(scene):
+    program = scene.made("signals")
+    for words in (("abort",), ("kill", "6"), ("kill", "9"), ("kill", "11"), ("kill", "14"), ("kill", "64")):
+        scene.same(program, *words)
+
+
+@each(("rewritten", "protected", "by_thread", "by_protecting_thread", "instructions", "old_system_calls", "vsyscall", "vdso", "coroutines", "x87"))
+def code(scene, name):
+    scene.same(scene.made("code"), name)
+
+
+@case
+def libraries(scene):
+    """Other code at the same address, 200 times."""
+    program = scene.made("code")
+    two = [scene.compile("itrace/library.c", "-shared", "-fPIC", "-O1", *define, name=name)
+           for name, define in (("one.so", ()), ("two.so", ("-DTWO",)))]
+    scene.well(program, "libraries", *two)
+
+
+@each(("start_and_end", "children"))
+def threads(scene, name):
+    scene.well(scene.made("threads"), name)
+
+
+@case
+def ends(scene):
+    program = scene.made("threads")
+    for way in ("thread", "main", "fault", "abort"):
+        scene.same(program, "ends", way)
+
+
+@case
+def exec_chain(scene):
+    """exec by the thread that is traced, by another, and by a shell."""
+    program = scene.made("threads")
+    scene.well(program, "chain", "5")
+    scene.same("/bin/sh", "-c", f"{program} exit 3; exec {program} exit 4")
+
+
+@case
+def no_room(scene):
+    """Nothing is free below 2 GiB: a reason, and the program goes on."""
+    program = scene.ready(scene.made("threads"), "low")
+    result = scene.execute(scene.tool, "-s", "0.1", str(program.pid))
+    expect(result.returncode != 0 and "no room below 2 GiB" in result.stderr, f"{result.returncode} {result.stderr}")
+    program.stdin.write("\n")
+    program.stdin.close()
+    expect(program.wait(SECONDS) == 0, "it ended otherwise")
+
+
+def work(scene, rounds):
+    program = scene.made("threads")
+    return program, scene.run(program, "work", str(rounds)).split("\n", 1)[1]
+
+
+@case(alone=True)
+def tracer_killed(scene):
+    """At random moments: the program goes on by itself, and ends as it does alone."""
+    program, expected = work(scene, 60000)
+    chance = random.Random(scene.options.seed if getattr(scene.options, "seed", None) is not None else 15)
+    for turn in range(12):
+        running = scene.ready(program, "work", "60000")
+        tracer = scene.start(scene.tool, "-s", "60", str(running.pid))
+        time.sleep(chance.random() * 0.3)
+        tracer.kill()
+        tracer.wait()
+        got = running.stdout.read()
+        expect(running.wait(SECONDS) == 0 and got == expected, f"turn {turn}: {running.returncode} {got!r}, not {expected!r}")
+
+
+@case(alone=True)
+def attached_often(scene):
+    """In and out of a program that works: it goes on."""
+    program, expected = work(scene, 60000)
+    turns = 0
+    for _ in range(2):
+        running = scene.ready(program, "work", "60000")
+        while running.poll() is None:
+            result = scene.execute(scene.tool, "-s", "0.02", str(running.pid))
+            expect(result.returncode == 0 or running.poll() is not None, f"turn {turns}: {result.stderr}")
+            turns += 1
+        got = running.stdout.read()
+        expect(running.returncode == 0 and got == expected, f"{running.returncode} {got!r}, not {expected!r}")
+    expect(turns > 4, "it was never attached to")
+
+
+@case(alone=True)
+def redis(scene):
+    """A server under load, attached to and let go again."""
+    need("redis-server", "redis-benchmark", "redis-cli")
+    socket = scene.path("socket")
+    server = scene.start("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no")
+    wait_for("the server", lambda: os.path.exists(socket))
+    load = subprocess.Popen(["redis-benchmark", "-s", socket, "-q", "-l", "-c", "4", "-t", "set,get"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+    try:
+        for turn in range(20):
+            scene.run(scene.tool, "-s", "0.05", str(server.pid))
+            scene.run("redis-cli", "-s", socket, "set", f"key{turn}", str(turn * 7))
+            got = scene.run("redis-cli", "-s", socket, "get", f"key{turn}").strip()
+            expect(got == str(turn * 7), f"turn {turn}: {got}")
+    finally:
+        load.kill()
+        load.wait()
+    scene.run("redis-cli", "-s", socket, "shutdown", "nosave")
+    wait_for("the server's end", lambda: server.poll() is not None)
+    expect(server.returncode == 0, f"status {server.returncode}")
+
+
+PYTHON = """import json, sys
+print("ready", flush=True)
+total = 0
+for i in range(30000):
+    total += len(json.dumps({"a": [i, i * 0.5, str(i)], "b": {str(k): k for k in range(i % 17)}}))
+print(total)
+"""
+
+
+@case(alone=True)
+def python(scene):
+    script = scene.write("busy.py", PYTHON)
+    need("python3")
+    expected = scene.run("python3", script).split("\n")[1]
+    running = scene.ready("python3", script)
+    while running.poll() is None:
+        result = scene.execute(scene.tool, "-s", "0.05", str(running.pid))
+        expect(result.returncode == 0 or running.poll() is not None, result.stderr)
+    got = running.stdout.read().strip()
+    expect(running.returncode == 0 and got == expected, f"{running.returncode} {got!r}, not {expected!r}")
+
+
+if __name__ == "__main__":
+    main(__doc__, Scene)
