@@ -191,22 +191,21 @@ static void
 load_operand(struct writer *w, const struct ct_source_insn *insn)
 {
   struct ct_code *out = w->out;
+  bool is_far = insn->is_rip && !in_reach(w, insn->address);
+  if (is_far) {
+    ct_emit_movabs(out, CT_RCX, insn->address);
+  }
+  if (insn->has_memory && insn->segment != 0) {
+    ct_emit_u8(out, insn->segment);
+  }
   if (insn->is_rip) {
-    if (in_reach(w, insn->address)) {
-      ct_emit_mov_load(out, CT_RCX, ct_mem_rip(insn->address));
-    } else {
-      ct_emit_movabs(out, CT_RCX, insn->address);
-      ct_emit_mov_load(out, CT_RCX, ct_mem(CT_RCX, 0));
-    }
+    ct_emit_mov_load(out, CT_RCX, is_far ? ct_mem(CT_RCX, 0) : ct_mem_rip(insn->address));
   } else if (!insn->has_memory) {
     if (insn->rm != CT_RCX) {
       ct_emit_mov(out, CT_RCX, (enum ct_reg)insn->rm);
     }
   } else {
     uint8_t modrm = insn->code[insn->modrm_at];
-    if (insn->segment != 0) {
-      ct_emit_u8(out, insn->segment);
-    }
     ct_emit_u8(out, (uint8_t)(0x48 | (insn->rex & 3)));
     ct_emit_u8(out, 0x8b);
     ct_emit_u8(out, (uint8_t)((modrm & 0xc7) | CT_RCX << 3));
