@@ -11,6 +11,7 @@
 #include "emulated.h"
 #include "entries.h"
 #include "steps.h"
+#include "translated.h"
 #include "windows.h"
 
 #include <getopt.h>
@@ -215,11 +216,48 @@ run_steps(const struct options *options)
   return bad != 0;
 }
 
+/* ---- the translator ---- */
+
+static int
+run_translated(const struct options *options)
+{
+  static char text[TEXT_BYTES];
+  struct translated_count count = {0};
+  uint64_t bad = 0, cases = options->cases != 0 ? options->cases : 600;
+  double begin = now();
+  if (translated_set_up() != 0) {
+    printf("skip translated: no code can be made here\n");
+    return -1;
+  }
+  for (uint64_t i = 0; options->seconds != 0 ? now() - begin < options->seconds : i < cases; i++) {
+    uint64_t number = options->only >= 0 ? (uint64_t)options->only : i;
+    if (translated_case(options->seed, number, &count, text, sizeof(text)) && bad++ < SHOWN_MAX) {
+      printf("FAIL translated --seed %llu --case %llu: %s", (unsigned long long)options->seed,
+             (unsigned long long)number, text);
+    }
+    if (options->only >= 0) {
+      break;
+    }
+  }
+  translated_tear_down();
+  printf("%s translated: seed %llu, %llu programs differ, %llu native states, %llu emulated, %llu steps of "
+         "translated code, %llu "
+         "requests, %llu instructions stepped, %llu system calls, %llu stale units, %llu flushes, %llu far links, %llu "
+         "faults, %llu deserted\n",
+         bad != 0 ? "FAIL" : "ok  ", (unsigned long long)options->seed, (unsigned long long)bad,
+         (unsigned long long)count.instructions, (unsigned long long)count.emulated, (unsigned long long)count.steps,
+         (unsigned long long)count.requests, (unsigned long long)count.stepped, (unsigned long long)count.system_calls,
+         (unsigned long long)count.stale, (unsigned long long)count.flushes, (unsigned long long)count.far,
+         (unsigned long long)count.faults, (unsigned long long)count.deserted);
+  return bad != 0 || (count.instructions == 0 && options->only < 0);
+}
+
 static const struct {
   const char *name;
   int (*run)(const struct options *options); /* 0 passed, 1 failed, -1 skipped */
-} parts[] = {{"windows", run_windows}, {"entries", run_entries},   {"calls", run_calls},
-             {"effects", run_effects}, {"emulated", run_emulated}, {"steps", run_steps}};
+} parts[] = {{"windows", run_windows},      {"entries", run_entries},   {"calls", run_calls},
+             {"effects", run_effects},      {"emulated", run_emulated}, {"steps", run_steps},
+             {"translated", run_translated}};
 enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void

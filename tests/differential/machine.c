@@ -37,7 +37,9 @@ static struct {
   struct ending *ending;
   machine_look *look;
   void *context;
-  uint64_t redirect;
+  uint64_t redirect, flags;
+  bool is_replaced;
+  greg_t replacement[NGREG];
   greg_t host[NGREG];
   uint8_t host_extended[MACHINE_EXTENDED_BYTES];
   size_t frame_bytes;
@@ -184,6 +186,9 @@ on_signal(int number, siginfo_t *info, void *context)
     }
     engine.ending->steps++;
     engine.redirect = 0;
+    engine.is_replaced = false;
+    engine.flags = (uint64_t)uc->uc_mcontext.gregs[REG_EFL];
+    memcpy(engine.replacement, uc->uc_mcontext.gregs, sizeof(engine.replacement));
     if (!goes_on(uc)) {
       finish(uc, 0, info);
     } else if (!is_canonical((uint64_t)uc->uc_mcontext.gregs[REG_RSP])) {
@@ -191,6 +196,8 @@ on_signal(int number, siginfo_t *info, void *context)
       engine.ending->no_step = true;
     } else if (engine.redirect != 0) {
       uc->uc_mcontext.gregs[REG_RIP] = (greg_t)engine.redirect;
+    } else if (engine.is_replaced) {
+      memcpy(uc->uc_mcontext.gregs, engine.replacement, sizeof(engine.replacement));
     }
     return;
   case PHASE_CALLS:
@@ -209,6 +216,23 @@ void
 machine_redirect(uint64_t rip)
 {
   engine.redirect = rip;
+}
+
+uint64_t
+machine_flags(void)
+{
+  return engine.flags;
+}
+
+void
+machine_replace(const uint64_t reg[16], uint64_t rip, uint64_t flags)
+{
+  for (unsigned r = 0; r < 16; r++) {
+    engine.replacement[reg_places[r]] = (greg_t)reg[r];
+  }
+  engine.replacement[REG_RIP] = (greg_t)rip;
+  engine.replacement[REG_EFL] = (greg_t)((engine.flags & ~MACHINE_FLAGS) | (flags & MACHINE_FLAGS));
+  engine.is_replaced = true;
 }
 
 void

@@ -47,6 +47,9 @@ typedef bool machine_look(void *context, const uint64_t reg[16], uint64_t rip);
 
 /* From a look only: the run goes on there instead. */
 void machine_redirect(uint64_t rip);
+/* From a look only: rflags as they are; and the run goes on with that state of general registers and MACHINE_FLAGS. */
+uint64_t machine_flags(void);
+void machine_replace(const uint64_t reg[16], uint64_t rip, uint64_t flags);
 
 /* 0, or -1 when this machine cannot do it. */
 int machine_set_up(void);

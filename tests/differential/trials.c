@@ -13,6 +13,8 @@
 enum { PAGE = 4096, REACH_BEGIN = 512, REACH_BYTES = 1024, SLOT_END = 64, EXITS_APART = 16, LITERALS = 128 };
 enum { REP_MAX = 12, DISP32_BYTES = 4 };
 
+#define USUAL_PLACE 0x50000000ull /* so that a case is the same again */
+
 struct trials trials;
 
 static void
@@ -30,7 +32,7 @@ int
 trials_set_up(const char *next, const char *taken)
 {
   if (trials.code == NULL) {
-    uint8_t *pages = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    uint8_t *pages = mmap((void *)USUAL_PLACE, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     if (pages == MAP_FAILED || mprotect(pages, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) != 0 ||
         mprotect(pages + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE) != 0 ||
         syscall(SYS_arch_prctl, ARCH_GET_FS, &trials.fs_base) != 0) {
@@ -356,6 +358,20 @@ trial_make_vector(struct rng *rng, struct trial *t)
 {
   random_vector_bytes(rng, t->code);
   return place(rng, t, CT_EFFECT_BASES | CT_EFFECT_MORE_STORES);
+}
+
+bool
+trial_make_x87(struct rng *rng, struct trial *t)
+{
+  enum { OPERAND_MAX = 10 };
+  size_t n = 0;
+  rng_fill(rng, t->code, CT_INSN_BYTES_MAX);
+  if (rng_chance(rng, 50)) {
+    t->code[n++] = (uint8_t)(0x40 | rng_below(rng, 16));
+  }
+  t->code[n] = (uint8_t)(0xd8 + rng_below(rng, 8));
+  return place(rng, t, CT_EFFECT_BASES | CT_EFFECT_MORE_STORES) &&
+         (t->effects.access_count == 0 || t->effects.access[0].size <= OPERAND_MAX);
 }
 
 bool

@@ -46,6 +46,8 @@ void trial_begin(struct rng *rng, struct trial *t);
 bool trial_make(struct rng *rng, struct trial *t);
 /* One of vector registers. Gathers and scatters are in reach when their indices are 0. */
 bool trial_make_vector(struct rng *rng, struct trial *t);
+/* One of x87; none of those that store the address of the last one. */
+bool trial_make_x87(struct rng *rng, struct trial *t);
 void trial_describe(const struct trial *t, const struct ct_cpu *begin, const char *why, char *text, size_t size);
 
 #endif
