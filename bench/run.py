@@ -23,6 +23,7 @@ By name only, since they take long (bench/overhead.py):
     hot         which functions the events of these programs are of
     budget      what --budget 2%, 5%, 10% leave of servers and other programs, and none (bench/budget.py)
     detail      what --args and --detail cost more than events alone (bench/detail.py)
+    translated  what a thread costs that runs translated code, and programs from start to end (bench/translated.py)
     queries     what questions to a trace take, cold and warm, and its report, beside uftrace's (bench/queries.py)
 
 Figures are the median of several runs in a mount that the kernel keeps in memory (TMPDIR, /dev/shm by default).
@@ -411,8 +412,13 @@ def queries(bench):
     bench.results["queries"] = of_traces.queries(bench.options, bench.folder)
 
 
+def translated(bench):
+    import translated as code
+    bench.results["translated"] = code.translated(bench.options, bench.folder)
+
+
 SECTIONS = [hooks, threads, exclude, coroutines, disk, install, arrival, uftrace, programs, native, library]
-BY_NAME = [event, overhead, hot, budget, detail, queries]
+BY_NAME = [event, overhead, hot, budget, detail, queries, translated]
 
 
 def main():

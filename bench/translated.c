@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Workloads for bench/translated.py: each prints its processor time in seconds, three times over; the first one makes
+ * the units when it runs translated.
+ */
+#include <sqlite3.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define N __attribute__((noinline))
+
+static volatile uint64_t sink;
+
+N static void
+crc(void)
+{
+  uint32_t c = ~0u;
+  for (uint32_t i = 0; i < 20000000; i++) {
+    c ^= i & 255;
+    for (int k = 0; k < 8; k++) {
+      c = c >> 1 ^ (0xedb88320 & -(c & 1));
+    }
+  }
+  sink = c;
+}
+
+N static uint64_t
+fibonacci(uint64_t n)
+{
+  return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
+
+N static void
+calls(void)
+{
+  sink = fibonacci(38);
+}
+
+static int
+compare(const void *a, const void *b)
+{
+  return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
+
+N static void
+sort(void)
+{
+  enum { COUNT = 2000000 };
+  int *values = malloc(COUNT * sizeof(*values));
+  unsigned state = 1;
+  for (int i = 0; i < COUNT; i++) {
+    values[i] = (int)((state = state * 1103515245u + 12345u) >> 8);
+  }
+  qsort(values, COUNT, sizeof(*values), compare);
+  sink = (uint64_t)values[COUNT / 2];
+  free(values);
+}
+
+struct node {
+  struct node *left, *right;
+  int key;
+};
+
+N static void
+tree(void)
+{
+  enum { COUNT = 300000 };
+  struct node *nodes = calloc(COUNT, sizeof(*nodes)), *root = NULL;
+  unsigned state = 7;
+  for (int i = 0; i < COUNT; i++) {
+    struct node **at = &root;
+    nodes[i].key = (int)((state = state * 1103515245u + 12345u) >> 4);
+    while (*at != NULL) {
+      at = nodes[i].key < (*at)->key ? &(*at)->left : &(*at)->right;
+    }
+    *at = &nodes[i];
+  }
+  sink = (uint64_t)root->key;
+  free(nodes);
+}
+
+N static void
+database(void)
+{
+  sqlite3 *db;
+  sqlite3_open(":memory:", &db);
+  sqlite3_exec(db,
+               "create table t(a, b, c);"
+               "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000)"
+               " insert into t select i, i * 7919 % 10007, hex(i) from n;"
+               "create index x on t(b); select count(*), sum(a), max(c) from t where b between 100 and 5000;"
+               "select b, count(*) from t group by b order by 2 desc limit 3;",
+               NULL, NULL, NULL);
+  sqlite3_close(db);
+}
+
+static double
+now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int
+main(void)
+{
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } works[] = {{"crc", crc}, {"calls", calls}, {"sort", sort}, {"tree", tree}, {"sqlite", database}};
+  for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
+    printf("%s", works[i].name);
+    for (int turn = 0; turn < 3; turn++) {
+      double begin = now();
+      works[i].run();
+      printf(" %.4f", now() - begin);
+    }
+    puts("");
+  }
+  return 0;
+}

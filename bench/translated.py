@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""What a thread costs that runs translated code (nothing is recorded yet), against the same untraced.
+
+    bench/run.sh translated [--quick]
+
+Five workloads (bench/translated.c), each by its own processor time: a CRC, recursive calls, libc's qsort, a search tree, sqlite;
+untraced and translated in turns, the median ratio, without the first run of each, which makes the units. Then programs from
+start to end: time by the clock and processor time of program and tracer, and what was translated.
+"""
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+
+PROCESSOR = max(os.sched_getaffinity(0))
+PROGRAMS = [("python3", ["/usr/bin/python3", "-c", "import json; print(len(json.dumps(list(range(100000)))))"]),
+            ("clang", ["clang-14", "-O2", "-c", "-o", "/dev/null", "bench/translated.c"]),
+            ("gcc", ["gcc", "-O2", "-c", "-o", "/dev/null", "bench/translated.c"])]
+
+
+def workloads(words):
+    result = subprocess.run(["taskset", "-c", str(PROCESSOR), *words], capture_output=True, text=True, check=True)
+    return {name: [float(time) for time in times.split()] for name, times in re.findall(r"^(\w+) ([\d. ]+)$", result.stdout, re.M)}
+
+
+def whole(words):
+    """Seconds by the clock, of the processor, and what was said on stderr."""
+    before, begin = os.times(), time.perf_counter()
+    result = subprocess.run(words, capture_output=True, text=True, check=True)
+    after, end = os.times(), time.perf_counter()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    return end - begin, spent, result.stderr
+
+
+def translated(options, folder):
+    command = os.path.join(options.build, "tests", "translated")
+    results = {}
+    binary = os.path.join(folder, "workloads")
+    subprocess.run(["gcc", "-O2", "-o", binary, "bench/translated.c", "-lsqlite3"], check=True)
+    rounds = 2 if options.quick else 5
+    ratios, seconds = {}, {}
+    for _ in range(rounds):
+        plain, moved = workloads([binary]), workloads([command, "--", binary])
+        for name, times in plain.items():
+            seconds.setdefault(name, []).append(min(times[1:]))
+            ratios.setdefault(name, []).append(min(moved[name][1:]) / min(times[1:]))
+    print(f"translated code, without records: processor time of the thread against untraced, medians of {rounds}")
+    for name, found in ratios.items():
+        results[name] = statistics.median(found)
+        print(f"  {name:<8} {statistics.median(found):5.2f} x   ({min(found):.2f} to {max(found):.2f}; untraced {statistics.median(seconds[name]):.3f} s)")
+    print("from start to end, with the tracer")
+    for name, words in PROGRAMS:
+        if shutil.which(words[0]) is None:
+            print(f"  {name:<8} not installed")
+            continue
+        plain = [whole(words) for _ in range(rounds)]
+        moved = [whole([command, "-v", "--", *words]) for _ in range(rounds)]
+        numbers = [int(number) for number in re.findall(r"\d+", moved[-1][2].strip().splitlines()[-1])]
+        clock, spent = (statistics.median(one[i] for one in plain) for i in (0, 1))
+        clock_moved, spent_moved = (statistics.median(one[i] for one in moved) for i in (0, 1))
+        results[name] = {"seconds": clock, "translated_seconds": clock_moved, "cpu": spent, "translated_cpu": spent_moved, "units": numbers[0]}
+        print(f"  {name:<8} {clock:6.2f} s becomes {clock_moved:6.2f} s by the clock, {spent:6.2f} s becomes {spent_moved:6.2f} s of a processor; "
+              f"{numbers[0]:,} units, {numbers[2] / 1e6:.1f} MB of code made of {numbers[3] / 1e6:.1f}, {numbers[4]:,} requests")
+    return results
