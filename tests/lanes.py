@@ -119,7 +119,7 @@ def stopped_for_ten_seconds(scene):
             return status["dropped"] > 0 and status["events"] + status["dropped"] >= 2 * 3001000
         wait_for("all that was recorded or lost", accounted)
         scene.run(scene.contrail, "mark", "well")
-        after = scene.do("step", 54321)
+        after = scene.do("step", 43210)  # fits into what the ring has for one thread: the recorder may come late
         scene.finish()
         manifest = scene.manifest()
         lost = manifest["dropped_by_reason"]
@@ -127,7 +127,7 @@ def stopped_for_ten_seconds(scene):
         rows = {row["name"]: row for row in json.loads(scene.run(scene.contrail, "report", "--json", "--window", "1", scene.trace))["functions"]}
         expect(rows["step"]["calls"] == after, f"{rows['step']['calls']} calls of {after} after that")
         calls = scene.rows()["step"]["calls"]
-        expect(1000 + after <= calls < 3055321, f"{calls} calls")
+        expect(1000 + after <= calls < 3001000 + after, f"{calls} calls")
         shutil.rmtree(scene.trace)
         told.append(f"{' '.join(options) or 'waiting'}: {took:.1f} s")
     return ", ".join(told)
