@@ -14,7 +14,7 @@
 #include "itrace/code_cache.h"
 #include "process/traced.h"
 
-#define CT_REGION_BYTES (32ull << 20)
+#define CT_REGION_BYTES (64ull << 20)
 
 struct ct_itrace_space {
   struct ct_process *process;

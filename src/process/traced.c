@@ -98,11 +98,32 @@ classify(pid_t tid, int status, struct ct_traced_event *event)
   ptrace(PTRACE_GETEVENTMSG, tid, NULL, &event->message);
 }
 
+/*
+ * A stop for a signal is left to be waited for: should this process be killed before the thread goes on, the kernel
+ * delivers the signal of such a stop, and forgets that of one that was waited for. SIGTRAP, which steps make, it shall
+ * forget.
+ */
+static bool
+is_signal_to_keep(pid_t tid, int *status)
+{
+  siginfo_t info = {.si_pid = 0};
+  if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WEXITED | WNOWAIT | WNOHANG | __WALL) != 0 || info.si_pid == 0 ||
+      (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED)) {
+    return false;
+  }
+  *status = info.si_status << 8 | 0x7f; /* as waitpid has it */
+  return *status >> 16 == 0 && WSTOPSIG(*status) != SIGTRAP && WSTOPSIG(*status) != (SIGTRAP | 0x80);
+}
+
 void
 ct_traced_poll(pid_t tid, struct ct_traced_event *event)
 {
   int status;
   *event = (struct ct_traced_event){.stop = CT_TRACED_RUNS};
+  if (is_signal_to_keep(tid, &status)) {
+    classify(tid, status, event);
+    return;
+  }
   pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
   if (got == tid) {
     classify(tid, status, event);
