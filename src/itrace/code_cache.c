@@ -26,9 +26,7 @@ enum { AHEAD = 24 };
 
 struct piece {
   uint64_t pc; /* of a unit; 0: another piece */
-  uint64_t source_end;
   uint32_t at; /* in the region */
-  uint32_t first_exit, exit_count;
   uint32_t first_note, note_count;
   uint8_t region;
   bool has_entry;
@@ -48,7 +46,6 @@ struct ahead {
 };
 
 struct ct_code_cache {
-  struct ct_itrace_slots *slots;
   uint64_t *table;
   uint32_t shared;
   struct ct_code_cache_region regions[CT_CACHE_REGIONS];
@@ -113,41 +110,35 @@ waiting_for(const struct ct_code_cache *cache, uint64_t target)
   return &cache->waiting[at];
 }
 
-/* An exit stays in the table when it has been linked, so that the way to those behind it in their chains is not cut. */
-static bool
-grow_waiting(struct ct_code_cache *cache)
+/* Where an entry of each of the two tables belongs. */
+static uint32_t *
+place_of_unit(const struct ct_code_cache *cache, uint32_t entry)
 {
-  uint32_t *old = cache->waiting;
-  size_t count = cache->waiting_count;
-  uint32_t *fresh = calloc(count * 2, sizeof(*fresh));
-  if (fresh == NULL) {
-    return false;
-  }
-  cache->waiting = fresh;
-  cache->waiting_count = count * 2;
-  for (size_t i = 0; i < count; i++) {
-    if (old[i] != 0) {
-      *waiting_for(cache, cache->exits[old[i] - 1].exit.target) = old[i];
-    }
-  }
-  free(old);
-  return true;
+  return bucket_of(cache, cache->pieces[entry - 1].pc);
 }
 
-static bool
-grow_buckets(struct ct_code_cache *cache)
+static uint32_t *
+place_of_waiting(const struct ct_code_cache *cache, uint32_t entry)
 {
-  uint32_t *old = cache->buckets;
-  size_t count = cache->bucket_count;
-  uint32_t *fresh = calloc(count * 2, sizeof(*fresh));
+  return waiting_for(cache, cache->exits[entry - 1].exit.target);
+}
+
+/* An exit stays in its table when it has been linked, so that the way to those behind it in their chains is not cut. */
+static bool
+grow(struct ct_code_cache *cache, uint32_t **table, size_t *count,
+     uint32_t *(*place_of)(const struct ct_code_cache *cache, uint32_t entry))
+{
+  uint32_t *old = *table;
+  size_t before = *count;
+  uint32_t *fresh = calloc(before * 2, sizeof(*fresh));
   if (fresh == NULL) {
     return false;
   }
-  cache->buckets = fresh;
-  cache->bucket_count = count * 2;
-  for (size_t i = 0; i < count; i++) {
+  *table = fresh;
+  *count = before * 2;
+  for (size_t i = 0; i < before; i++) {
     if (old[i] != 0) {
-      *bucket_of(cache, cache->pieces[old[i] - 1].pc) = old[i];
+      *place_of(cache, old[i]) = old[i];
     }
   }
   free(old);
@@ -204,7 +195,6 @@ ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared)
   if (cache == NULL) {
     return NULL;
   }
-  cache->slots = slots;
   cache->shared = shared;
   cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
   cache->bucket_count = cache->page_count = cache->waiting_count = 4096;
@@ -276,7 +266,6 @@ emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
   if (code.overflow || add_piece(cache, region, &code, notes, count) == NULL) {
     return CT_ENOMEM;
   }
-  region->runtime_bytes = region->used;
   return 0;
 }
 
@@ -368,7 +357,8 @@ add_exits(struct ct_code_cache *cache, size_t index)
       ct_code_cache_link(cache, number, address_of(cache, &cache->pieces[there - 1]));
       continue;
     }
-    if (cache->waiting_used * 2 >= cache->waiting_count && !grow_waiting(cache)) {
+    if (cache->waiting_used * 2 >= cache->waiting_count &&
+        !grow(cache, &cache->waiting, &cache->waiting_count, place_of_waiting)) {
       return false;
     }
     uint32_t *last = waiting_for(cache, unit->exits[i].target);
@@ -399,7 +389,8 @@ reserve_for_unit(struct ct_code_cache *cache)
 {
   return reserve((void **)&cache->exits, &cache->exit_capacity, cache->exit_count, CT_UNIT_EXITS_MAX,
                  sizeof(*cache->exits)) &&
-         (cache->unit_count * 2 < cache->bucket_count || grow_buckets(cache)) &&
+         (cache->unit_count * 2 < cache->bucket_count ||
+          grow(cache, &cache->buckets, &cache->bucket_count, place_of_unit)) &&
          note_pages(cache, cache->unit.pc, cache->unit.source_bytes);
 }
 
@@ -428,9 +419,6 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
     }
     size_t index = (size_t)(piece - cache->pieces);
     piece->pc = pc;
-    piece->source_end = pc + unit->source_bytes;
-    piece->first_exit = (uint32_t)cache->exit_count + 1;
-    piece->exit_count = unit->exit_count;
     *bucket_of(cache, pc) = (uint32_t)index + 1;
     cache->unit_count++;
     cache->stats.units++;

@@ -16,14 +16,14 @@ enum { CT_CACHE_REGIONS = 8 };
 struct ct_code_cache_region {
   uint64_t address; /* in the target */
   uint8_t *bytes;   /* the same, here */
-  size_t size, used, runtime_bytes;
+  size_t size, used;
   uint64_t leave, miss;
   uint32_t *pieces; /* of struct ct_code_cache.pieces, by address */
   size_t piece_count, piece_capacity;
 };
 
 struct ct_code_cache_stats {
-  uint64_t units, insns, source_bytes, code_bytes, requests, misses, flushes, stale;
+  uint64_t units, insns, source_bytes, code_bytes, flushes, stale;
 };
 
 struct ct_code_cache;

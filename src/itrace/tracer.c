@@ -35,6 +35,7 @@
 #define TICK_NS       50000000 /* how often the thread sees that we live */
 #define LEAVE_NS      20000000000ull
 #define CHILD_WAIT_NS 2000000000ull
+#define NOT_KNOWN     "the thread is at a place where the program's state is not known"
 #define USER_CS_64    0x33
 
 static void
@@ -152,7 +153,7 @@ let_go(struct ct_itrace *tracer)
   }
   bool was_translated = ct_tracer_recover(tracer, &regs, &spoilt);
   if (was_translated && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
-    return ct_fail(&tracer->diag, CT_EIO, "the thread is at a place where the program's state is not known");
+    return ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN);
   }
   if (tracer->space.slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
     ct_space_remove(&tracer->space);
@@ -167,11 +168,8 @@ interrupted(struct ct_itrace *tracer)
 {
   struct user_regs_struct regs;
   bool spoilt;
-  if (tracer->is_leaving && tracer->state != CT_TRACER_NATIVE) {
+  if (tracer->is_leaving) {
     return let_go(tracer);
-  }
-  if (tracer->state == CT_TRACER_STOPPED) {
-    tracer->state = CT_TRACER_TRANSLATED;
   }
   if (!tracer->wants_step) {
     return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
@@ -180,8 +178,8 @@ interrupted(struct ct_itrace *tracer)
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
-  if (ct_tracer_recover(tracer, &regs, &spoilt) && ct_traced_set_regs(tracer->tid, &regs) != 0) {
-    return CT_ESRCH;
+  if (ct_tracer_recover(tracer, &regs, &spoilt) && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
+    return spoilt ? ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN) : CT_ESRCH;
   }
   __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
   tracer->summary.steps++;
@@ -267,7 +265,7 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
   case CT_TRACED_INTERRUPTED:
     return interrupted(tracer);
   case CT_TRACED_GROUP_STOP:
-    if (tracer->is_leaving && tracer->state != CT_TRACER_NATIVE) {
+    if (tracer->is_leaving) {
       return let_go(tracer);
     }
     return ct_traced_go(tracer->tid, CT_TRACED_LISTEN, 0);

@@ -11,9 +11,8 @@
 
 enum ct_tracer_state {
   CT_TRACER_TRANSLATED,
-  CT_TRACER_STEPS,   /* one instruction where it is, or into a signal handler */
-  CT_TRACER_NATIVE,  /* runs where it is: it is being ended by a signal, or its program cannot be translated */
-  CT_TRACER_STOPPED, /* with its process */
+  CT_TRACER_STEPS,  /* one instruction where it is, or into a signal handler */
+  CT_TRACER_NATIVE, /* runs where it is: it is being ended by a signal, or its program cannot be translated */
   CT_TRACER_DONE,
 };
 

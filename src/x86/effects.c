@@ -215,35 +215,35 @@ has_prefix(const ZydisDecodedInstruction *in, uint8_t prefix)
   return false;
 }
 
-static enum ct_flow
+static enum ct_insn_flow
 branch_of(const ZydisDecodedInstruction *in)
 {
   bool relative = in->raw.imm[0].is_relative;
   bool short_operand = (in->attributes & (ZYDIS_ATTRIB_HAS_OPERANDSIZE)) != 0 && in->raw.rex.W == 0;
   if (short_operand || in->meta.branch_type == ZYDIS_BRANCH_TYPE_FAR) {
-    return CT_FLOW_OTHER;
+    return CT_INSN_FLOW_OTHER;
   }
   switch (in->mnemonic) {
   case ZYDIS_MNEMONIC_CALL:
-    return relative ? CT_FLOW_CALL : CT_FLOW_CALL_INDIRECT;
+    return relative ? CT_INSN_FLOW_CALL : CT_INSN_FLOW_CALL_INDIRECT;
   case ZYDIS_MNEMONIC_JMP:
-    return relative ? CT_FLOW_JUMP : CT_FLOW_JUMP_INDIRECT;
+    return relative ? CT_INSN_FLOW_JUMP : CT_INSN_FLOW_JUMP_INDIRECT;
   case ZYDIS_MNEMONIC_RET:
-    return CT_FLOW_RET;
+    return CT_INSN_FLOW_RET;
   case ZYDIS_MNEMONIC_LOOPE:
   case ZYDIS_MNEMONIC_LOOPNE: /* with F2 or F3, AMD's take that for the condition */
-    return has_prefix(in, 0xf2) || has_prefix(in, 0xf3) ? CT_FLOW_OTHER : CT_FLOW_LOOP;
+    return has_prefix(in, 0xf2) || has_prefix(in, 0xf3) ? CT_INSN_FLOW_OTHER : CT_INSN_FLOW_LOOP;
   case ZYDIS_MNEMONIC_LOOP:
   case ZYDIS_MNEMONIC_JECXZ:
   case ZYDIS_MNEMONIC_JRCXZ:
-    return CT_FLOW_LOOP;
+    return CT_INSN_FLOW_LOOP;
   default:
-    return in->meta.category == ZYDIS_CATEGORY_COND_BR && in->mnemonic != ZYDIS_MNEMONIC_XBEGIN ? CT_FLOW_BRANCH
-                                                                                                : CT_FLOW_OTHER;
+    return in->meta.category == ZYDIS_CATEGORY_COND_BR && in->mnemonic != ZYDIS_MNEMONIC_XBEGIN ? CT_INSN_FLOW_BRANCH
+                                                                                                : CT_INSN_FLOW_OTHER;
   }
 }
 
-static enum ct_flow
+static enum ct_insn_flow
 flow_of(const ZydisDecodedInstruction *in)
 {
   switch (in->mnemonic) {
@@ -253,9 +253,9 @@ flow_of(const ZydisDecodedInstruction *in)
   case ZYDIS_MNEMONIC_HLT:
   case ZYDIS_MNEMONIC_INT1:
   case ZYDIS_MNEMONIC_INT3:
-    return CT_FLOW_TRAP;
+    return CT_INSN_FLOW_TRAP;
   case ZYDIS_MNEMONIC_SYSCALL:
-    return CT_FLOW_SYSCALL;
+    return CT_INSN_FLOW_SYSCALL;
   case ZYDIS_MNEMONIC_XABORT:
   case ZYDIS_MNEMONIC_XBEGIN:
   case ZYDIS_MNEMONIC_UIRET:
@@ -263,7 +263,7 @@ flow_of(const ZydisDecodedInstruction *in)
   case ZYDIS_MNEMONIC_VMCALL:
   case ZYDIS_MNEMONIC_VMFUNC:
   case ZYDIS_MNEMONIC_VMMCALL:
-    return CT_FLOW_OTHER;
+    return CT_INSN_FLOW_OTHER;
   default:
     break;
   }
@@ -276,9 +276,9 @@ flow_of(const ZydisDecodedInstruction *in)
   case ZYDIS_CATEGORY_SYSCALL:
   case ZYDIS_CATEGORY_SYSRET:
   case ZYDIS_CATEGORY_INTERRUPT:
-    return CT_FLOW_OTHER;
+    return CT_INSN_FLOW_OTHER;
   default:
-    return (in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0 ? CT_FLOW_OTHER : CT_FLOW_NEXT;
+    return (in->attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0 ? CT_INSN_FLOW_OTHER : CT_INSN_FLOW_NEXT;
   }
 }
 

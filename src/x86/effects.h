@@ -43,18 +43,18 @@
 #define CT_FLAG_OF   0x800u
 #define CT_FLAGS_SIX 0x8d5u
 
-enum ct_flow {
-  CT_FLOW_NEXT,          /* goes on after it */
-  CT_FLOW_JUMP,          /* relative */
-  CT_FLOW_BRANCH,        /* conditional, relative: cond says when */
-  CT_FLOW_LOOP,          /* conditional, relative: loop, loope, loopne, jrcxz */
-  CT_FLOW_CALL,          /* relative */
-  CT_FLOW_JUMP_INDIRECT, /* to a register or to what the first access reads */
-  CT_FLOW_CALL_INDIRECT,
-  CT_FLOW_RET,     /* with ct_effects.imm bytes of arguments */
-  CT_FLOW_SYSCALL, /* by syscall itself */
-  CT_FLOW_TRAP,    /* ud2, int3, hlt and the like: does not go on by itself */
-  CT_FLOW_OTHER    /* far branches, int n, sysenter, iret, xbegin, branches with a 66 prefix, privileged ones ... */
+enum ct_insn_flow {
+  CT_INSN_FLOW_NEXT,          /* goes on after it */
+  CT_INSN_FLOW_JUMP,          /* relative */
+  CT_INSN_FLOW_BRANCH,        /* conditional, relative: cond says when */
+  CT_INSN_FLOW_LOOP,          /* conditional, relative: loop, loope, loopne, jrcxz */
+  CT_INSN_FLOW_CALL,          /* relative */
+  CT_INSN_FLOW_JUMP_INDIRECT, /* to a register or to what the first access reads */
+  CT_INSN_FLOW_CALL_INDIRECT,
+  CT_INSN_FLOW_RET,     /* with ct_effects.imm bytes of arguments */
+  CT_INSN_FLOW_SYSCALL, /* by syscall itself */
+  CT_INSN_FLOW_TRAP,    /* ud2, int3, hlt and the like: does not go on by itself */
+  CT_INSN_FLOW_OTHER /* far branches, int n, sysenter, iret, xbegin, branches with a 66 prefix, privileged ones ... */
 };
 
 enum ct_segment { CT_SEGMENT_NONE, CT_SEGMENT_FS, CT_SEGMENT_GS };
@@ -106,7 +106,7 @@ struct ct_effects {
   uint8_t out, out2, in, in2, in3;
   uint8_t cond;  /* enum ct_cond, of jcc, setcc, cmov */
   uint8_t store; /* the access that is written; CT_OPERAND_NONE: there is none */
-  uint8_t flow;  /* enum ct_flow */
+  uint8_t flow;  /* enum ct_insn_flow */
   bool derivable;
   bool uses_loaded;
   uint8_t loaded_reg; /* see above; or CT_NO_REG */

@@ -164,7 +164,7 @@ conditional_rule(const ZydisDecodedInstruction *in, struct ct_effects *out, stru
   switch (in->meta.category) {
   case ZYDIS_CATEGORY_COND_BR:
     *rule = (struct rule){CT_DO_JCC, FORM_FLOW, 0, 0, 0};
-    if (out->flow != CT_FLOW_BRANCH) {
+    if (out->flow != CT_INSN_FLOW_BRANCH) {
       return false;
     }
     break;
@@ -217,18 +217,18 @@ static bool
 take_flow(const ZydisDecodedOperand *operands, struct ct_effects *out)
 {
   switch (out->flow) {
-  case CT_FLOW_JUMP_INDIRECT:
+  case CT_INSN_FLOW_JUMP_INDIRECT:
     out->op = CT_DO_JMP_INDIRECT;
     return take(&operands[0], &out->in, out);
-  case CT_FLOW_CALL_INDIRECT:
+  case CT_INSN_FLOW_CALL_INDIRECT:
     out->op = CT_DO_CALL_INDIRECT;
     return take(&operands[0], &out->in, out);
-  case CT_FLOW_RET: /* the number of bytes, where there is one */
+  case CT_INSN_FLOW_RET: /* the number of bytes, where there is one */
     return operands[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE || take(&operands[0], &out->in, out);
-  case CT_FLOW_JUMP:
-  case CT_FLOW_BRANCH:
-  case CT_FLOW_LOOP:
-  case CT_FLOW_CALL:
+  case CT_INSN_FLOW_JUMP:
+  case CT_INSN_FLOW_BRANCH:
+  case CT_INSN_FLOW_LOOP:
+  case CT_INSN_FLOW_CALL:
     return take(&operands[0], &out->in, out);
   default:
     return false;
@@ -444,7 +444,7 @@ take_memory(struct ct_effects *out)
 static bool
 changes_nothing(const struct ct_effects *out)
 {
-  return out->flow == CT_FLOW_NEXT && out->writes == 0 && out->flags_written == 0 &&
+  return out->flow == CT_INSN_FLOW_NEXT && out->writes == 0 && out->flags_written == 0 &&
          (out->traits & (CT_EFFECT_WRITES_DF | CT_EFFECT_BASES)) == 0;
 }
 
@@ -466,7 +466,7 @@ take_all(const ZydisDecodedInstruction *in, const ZydisDecodedOperand *operands,
   if (rule->form == FORM_STRING && !take_string(in, out)) {
     return false;
   }
-  if ((rule->form != FORM_FLOW && out->flow != CT_FLOW_NEXT) || is_left_out(in, out)) {
+  if ((rule->form != FORM_FLOW && out->flow != CT_INSN_FLOW_NEXT) || is_left_out(in, out)) {
     return false;
   }
   if (out->op == CT_DO_RDBASE || out->op == CT_DO_WRBASE) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "x86/peek.h"
 
-#include <Zydis/Zydis.h>
+#include "x86/zydis.h"
 
 static enum ct_flow
 flow_of(const ZydisDecodedInstruction *in)
@@ -36,14 +36,8 @@ flow_of(const ZydisDecodedInstruction *in)
 bool
 ct_peek(const uint8_t *code, size_t size, struct ct_peek *peek)
 {
-  static _Thread_local ZydisDecoder decoder;
-  static _Thread_local bool ready;
-  if (!ready) {
-    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ready = true;
-  }
   ZydisDecodedInstruction in;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, code, size, &in))) {
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), NULL, code, size, &in))) {
     return false;
   }
   bool xchg_nop = in.mnemonic == ZYDIS_MNEMONIC_XCHG && in.opcode == 0x90 && in.raw.rex.B == 0;

@@ -13,25 +13,12 @@
 #include "x86/relocate.h"
 
 #include "x86/decode.h"
-
-#include <Zydis/Zydis.h>
-
-static const ZydisDecoder *
-decoder(void)
-{
-  static _Thread_local ZydisDecoder instance;
-  static _Thread_local bool ready;
-  if (!ready) {
-    ZydisDecoderInit(&instance, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ready = true;
-  }
-  return &instance;
-}
+#include "x86/zydis.h"
 
 static bool
 decode(const uint8_t *code, size_t size, ZydisDecodedInstruction *instruction)
 {
-  return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), NULL, code, size, instruction));
+  return ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(ct_zydis_decoder(), NULL, code, size, instruction));
 }
 
 static bool

@@ -1,28 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What the translator has to know of an instruction, by Zydis. */
 #include "x86/translate_internal.h"
-
-#include <Zydis/Zydis.h>
-
-static const ZydisDecoder *
-decoder(void)
-{
-  static _Thread_local ZydisDecoder instance;
-  static _Thread_local bool ready;
-  if (!ready) {
-    ZydisDecoderInit(&instance, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    ready = true;
-  }
-  return &instance;
-}
+#include "x86/zydis.h"
 
 /* The bit of the general register that it is or is a part of. */
 static uint16_t
 register_bit(ZydisRegister reg)
 {
-  ZydisRegister whole = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-  return whole >= ZYDIS_REGISTER_RAX && whole <= ZYDIS_REGISTER_R15 ? (uint16_t)(1u << (whole - ZYDIS_REGISTER_RAX))
-                                                                    : 0;
+  uint8_t number = ct_zydis_general(reg);
+  return number == CT_NO_REG ? 0 : (uint16_t)(1u << number);
 }
 
 static void
@@ -135,7 +121,7 @@ ct_source_decode(uint64_t pc, const uint8_t *code, size_t size, struct ct_source
 {
   ZydisDecodedInstruction in;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(decoder(), code, size, &in, operands))) {
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(ct_zydis_decoder(), code, size, &in, operands))) {
     return false;
   }
   *insn = (struct ct_source_insn){.code = code, .pc = pc, .length = in.length};

@@ -135,7 +135,7 @@ effects_case(uint64_t seed, uint64_t number, struct effects_count *count, char *
   char line[128];
   unsigned which = 0, tries = 0;
   trial_begin(&rng, &t);
-  while (!trial_make_vector(&rng, &t) || t.effects.flow != CT_FLOW_NEXT) {
+  while (!trial_make_vector(&rng, &t) || t.effects.flow != CT_INSN_FLOW_NEXT) {
     if (++tries == 10000) {
       snprintf(text, size, "no instruction can be made\n");
       return true;

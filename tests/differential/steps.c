@@ -160,7 +160,7 @@ step(pid_t pid, struct ct_cpu *cpu, struct steps_count *count, char *text, size_
   }
   bool rounds = (t.effects.traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) != 0;
   bool odd = t.result != CT_EMULATED && cpu->rip != begin.rip + t.effects.length;
-  if (rounds || odd || t.effects.flow == CT_FLOW_SYSCALL) {
+  if (rounds || odd || t.effects.flow == CT_INSN_FLOW_SYSCALL) {
     return STEP_SAME;
   }
   uint64_t unknown = t.result == CT_EMULATED ? t.cpu.unknown : begin.unknown & ~(uint64_t)t.effects.flags_written;

@@ -164,7 +164,7 @@ emulate(const struct ct_effects *e, const struct ct_cpu *cpu)
       break;
     }
   }
-  run.is_emulated = (e->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) == 0 && e->flow != CT_FLOW_SYSCALL &&
+  run.is_emulated = (e->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) == 0 && e->flow != CT_INSN_FLOW_SYSCALL &&
                     ct_emulate(e, &run.emulated, loaded, stores, &store_count) == CT_EMULATED;
 }
 
@@ -196,9 +196,9 @@ is_at(const uint64_t reg[16], uint64_t rip, uint64_t flags)
     return false;
   }
   emulate(&effects, &cpu);
-  run.states[run.state_count - 1].may_hide = effects.flow == CT_FLOW_JUMP;
-  run.jumps_to = effects.flow == CT_FLOW_JUMP ? ct_effects_target(&effects, rip) : 0;
-  run.system_call_end = effects.flow == CT_FLOW_SYSCALL ? rip + effects.length : 0;
+  run.states[run.state_count - 1].may_hide = effects.flow == CT_INSN_FLOW_JUMP;
+  run.jumps_to = effects.flow == CT_INSN_FLOW_JUMP ? ct_effects_target(&effects, rip) : 0;
+  run.system_call_end = effects.flow == CT_INSN_FLOW_SYSCALL ? rip + effects.length : 0;
   return goes_on;
 }
 

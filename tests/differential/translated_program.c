@@ -299,7 +299,7 @@ make_trial(struct maker_code *m, struct trial *t)
     if (!make(m->rng, t)) {
       continue;
     }
-    if (t->effects.flow != CT_FLOW_NEXT) { /* these write to memory */
+    if (t->effects.flow != CT_INSN_FLOW_NEXT) { /* these write to memory */
       memcpy(trials.data, before, sizeof(before));
       continue;
     }
@@ -672,18 +672,18 @@ static bool
 may_go(const struct ct_cpu *cpu, const struct ct_effects *e)
 {
   uint64_t target = 0;
-  if (e->flow == CT_FLOW_RET ||
-      ((e->flow == CT_FLOW_JUMP_INDIRECT || e->flow == CT_FLOW_CALL_INDIRECT) && e->in >= 16)) {
+  if (e->flow == CT_INSN_FLOW_RET ||
+      ((e->flow == CT_INSN_FLOW_JUMP_INDIRECT || e->flow == CT_INSN_FLOW_CALL_INDIRECT) && e->in >= 16)) {
     uint64_t at = ct_address(e, &e->access[0], cpu);
     if (at - (uint64_t)trials.data > DATA_BYTES - 8) {
       return false;
     }
     memcpy(&target, (const void *)at, sizeof(target));
-  } else if (e->flow == CT_FLOW_JUMP_INDIRECT || e->flow == CT_FLOW_CALL_INDIRECT) {
+  } else if (e->flow == CT_INSN_FLOW_JUMP_INDIRECT || e->flow == CT_INSN_FLOW_CALL_INDIRECT) {
     target = cpu->reg[e->in];
   } else {
     const uint8_t first = *(const uint8_t *)cpu->rip; /* of int3 and int1 the trap is no fault */
-    return e->flow != CT_FLOW_OTHER && (e->flow != CT_FLOW_TRAP || first == 0x0f || first == 0xf4);
+    return e->flow != CT_INSN_FLOW_OTHER && (e->flow != CT_INSN_FLOW_TRAP || first == 0x0f || first == 0xf4);
   }
   return is_start(target) || has_room(target, ROOM);
 }

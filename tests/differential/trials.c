@@ -130,7 +130,8 @@ static bool
 may_run(const uint8_t *code, const struct ct_effects *e, uint16_t barred)
 {
   const uint8_t *end = code + e->length;
-  if (e->flow == CT_FLOW_OTHER || e->flow == CT_FLOW_SYSCALL || e->flow == CT_FLOW_TRAP || (e->traits & barred) != 0) {
+  if (e->flow == CT_INSN_FLOW_OTHER || e->flow == CT_INSN_FLOW_SYSCALL || e->flow == CT_INSN_FLOW_TRAP ||
+      (e->traits & barred) != 0) {
     return false;
   }
   for (const uint8_t *at = code; at + 1 < end; at++) {
@@ -156,7 +157,8 @@ put_constants(struct rng *rng, struct trial *t)
   if (!ct_decode_full(t->code, e->length, &in)) {
     return false;
   }
-  if (e->flow == CT_FLOW_JUMP || e->flow == CT_FLOW_BRANCH || e->flow == CT_FLOW_LOOP || e->flow == CT_FLOW_CALL) {
+  if (e->flow == CT_INSN_FLOW_JUMP || e->flow == CT_INSN_FLOW_BRANCH || e->flow == CT_INSN_FLOW_LOOP ||
+      e->flow == CT_INSN_FLOW_CALL) {
     put_bytes(t, 0, trials.taken - trials.fell_through, in.imm_bytes);
   }
   for (unsigned i = 0; i < e->access_count; i++) {
@@ -241,7 +243,7 @@ static void
 put_target(const struct trial *t, struct ct_cpu *cpu)
 {
   const struct ct_effects *e = &t->effects;
-  if ((e->flow == CT_FLOW_JUMP_INDIRECT || e->flow == CT_FLOW_CALL_INDIRECT) && e->in < 16) {
+  if ((e->flow == CT_INSN_FLOW_JUMP_INDIRECT || e->flow == CT_INSN_FLOW_CALL_INDIRECT) && e->in < 16) {
     cpu->reg[e->in] = trials.taken;
   }
 }
@@ -252,13 +254,13 @@ target_is_right(const struct trial *t, const struct ct_cpu *cpu)
 {
   const struct ct_effects *e = &t->effects;
   switch (e->flow) {
-  case CT_FLOW_JUMP_INDIRECT:
-  case CT_FLOW_CALL_INDIRECT:
+  case CT_INSN_FLOW_JUMP_INDIRECT:
+  case CT_INSN_FLOW_CALL_INDIRECT:
     if (e->in < 16) {
       return cpu->reg[e->in] == trials.taken;
     }
     __attribute__((fallthrough));
-  case CT_FLOW_RET:
+  case CT_INSN_FLOW_RET:
     memcpy((void *)ct_address(e, &e->access[0], cpu), &trials.taken, 8);
     return true;
   default:
@@ -279,7 +281,7 @@ put_state(struct rng *rng, struct trial *t)
   if ((e->traits & (CT_EFFECT_REP | CT_EFFECT_REPNE)) != 0) {
     cpu->reg[CT_RCX] = rng_below(rng, REP_MAX + 1);
   }
-  if (e->flow == CT_FLOW_LOOP && rng_chance(rng, 50)) {
+  if (e->flow == CT_INSN_FLOW_LOOP && rng_chance(rng, 50)) {
     cpu->reg[CT_RCX] = (cpu->reg[CT_RCX] & ~0xffffffffull) | rng_below(rng, 3);
   }
   put_dividend(rng, e, cpu);

@@ -152,31 +152,31 @@ control_flow(void **state)
   static const struct {
     const char *code;
     size_t size;
-    enum ct_flow flow;
+    enum ct_insn_flow flow;
     bool derivable;
   } cases[] = {
 #define I(code) code, sizeof(code) - 1
-      {I("\xeb\x10"), CT_FLOW_JUMP, true},
-      {I("\x74\x10"), CT_FLOW_BRANCH, true},
-      {I("\xe2\x10"), CT_FLOW_LOOP, true},
-      {I("\xf3\xe1\x10"), CT_FLOW_OTHER, false}, /* loope with a prefix that AMD's take for loope and loopne */
-      {I("\xe8\x10\x00\x00\x00"), CT_FLOW_CALL, true},
-      {I("\xff\xe0"), CT_FLOW_JUMP_INDIRECT, true},
-      {I("\x3e\xff\xe0"), CT_FLOW_JUMP_INDIRECT, true}, /* notrack */
-      {I("\xff\x10"), CT_FLOW_CALL_INDIRECT, true},
-      {I("\xc3"), CT_FLOW_RET, true},
-      {I("\xf2\xc3"), CT_FLOW_RET, true}, /* bnd */
-      {I("\xc2\x08\x00"), CT_FLOW_RET, true},
-      {I("\xcb"), CT_FLOW_OTHER, false},
-      {I("\x66\xc3"), CT_FLOW_OTHER, false},
-      {I("\x66\xe8\x10\x00\x00\x00"), CT_FLOW_OTHER, false},
-      {I("\x66\x66\x48\xe8\x10\x00\x00\x00"), CT_FLOW_CALL, true}, /* of thread-local variables */
-      {I("\x0f\x05"), CT_FLOW_SYSCALL, false},
-      {I("\xcd\x80"), CT_FLOW_OTHER, false},
-      {I("\xcc"), CT_FLOW_TRAP, false},
-      {I("\x0f\x0b"), CT_FLOW_TRAP, false},
-      {I("\xc7\xf8\x10\x00\x00\x00"), CT_FLOW_OTHER, false}, /* xbegin */
-      {I("\xf3\x0f\x1e\xfa"), CT_FLOW_NEXT, true},           /* endbr64 */
+      {I("\xeb\x10"), CT_INSN_FLOW_JUMP, true},
+      {I("\x74\x10"), CT_INSN_FLOW_BRANCH, true},
+      {I("\xe2\x10"), CT_INSN_FLOW_LOOP, true},
+      {I("\xf3\xe1\x10"), CT_INSN_FLOW_OTHER, false}, /* loope with a prefix that AMD's take for loope and loopne */
+      {I("\xe8\x10\x00\x00\x00"), CT_INSN_FLOW_CALL, true},
+      {I("\xff\xe0"), CT_INSN_FLOW_JUMP_INDIRECT, true},
+      {I("\x3e\xff\xe0"), CT_INSN_FLOW_JUMP_INDIRECT, true}, /* notrack */
+      {I("\xff\x10"), CT_INSN_FLOW_CALL_INDIRECT, true},
+      {I("\xc3"), CT_INSN_FLOW_RET, true},
+      {I("\xf2\xc3"), CT_INSN_FLOW_RET, true}, /* bnd */
+      {I("\xc2\x08\x00"), CT_INSN_FLOW_RET, true},
+      {I("\xcb"), CT_INSN_FLOW_OTHER, false},
+      {I("\x66\xc3"), CT_INSN_FLOW_OTHER, false},
+      {I("\x66\xe8\x10\x00\x00\x00"), CT_INSN_FLOW_OTHER, false},
+      {I("\x66\x66\x48\xe8\x10\x00\x00\x00"), CT_INSN_FLOW_CALL, true}, /* of thread-local variables */
+      {I("\x0f\x05"), CT_INSN_FLOW_SYSCALL, false},
+      {I("\xcd\x80"), CT_INSN_FLOW_OTHER, false},
+      {I("\xcc"), CT_INSN_FLOW_TRAP, false},
+      {I("\x0f\x0b"), CT_INSN_FLOW_TRAP, false},
+      {I("\xc7\xf8\x10\x00\x00\x00"), CT_INSN_FLOW_OTHER, false}, /* xbegin */
+      {I("\xf3\x0f\x1e\xfa"), CT_INSN_FLOW_NEXT, true},           /* endbr64 */
 #undef I
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
