@@ -5,6 +5,7 @@ is the same with it and without.
 
     tests/itrace.py [--filter PATTERN] [--build DIR]
 """
+import json
 import os
 import random
 import signal
@@ -243,6 +244,44 @@ def python(scene):
         expect(result.returncode == 0 or has_ended(running), result.stderr)
     got = running.stdout.read().strip()
     expect(running.returncode == 0 and got == expected, f"{running.returncode} {got!r}, not {expected!r}")
+
+
+def child_of(pid, name):
+    result = subprocess.run(["pgrep", "-x", "-P", str(pid), name], capture_output=True, text=True)
+    return int(result.stdout) if result.returncode == 0 else None
+
+
+HOOKED = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#define N __attribute__((noinline))
+N long step(long n) { __asm__ volatile(""); return n * 3 + 1; }
+N long outer(long n) { return step(n) + step(n + 1); }
+int main(int c, char **v) { long s = 0; for (long i = atol(v[1]); i != 0; i--) s ^= outer(i); printf("%lx\n", s); return 0; }
+"""
+
+
+@case(alone=True)
+def recorded(scene):
+    """A thread that is being recorded runs translated for a while: its hooks stay, and every call is in the trace."""
+    need("pgrep")
+    calls = 3000000
+    program = scene.path("hooked")
+    subprocess.run(["gcc", "-O1", "-o", program, scene.write("hooked.c", HOOKED)], check=True)
+    expected = scene.run(program, str(calls))
+    running = scene.start(scene.contrail, "record", "-q", "-o", scene.path("trace"), "--trace", "step", "--trace", "outer", "--",
+                          program, str(calls))
+    pid = wait_for("the program", lambda: child_of(running.pid, "hooked"))
+    turns = 0
+    while running.poll() is None:
+        result = scene.execute(scene.tool, "-s", "0.02", str(pid))
+        turns += result.returncode == 0
+    expect(running.returncode == 0 and running.stdout.read() == expected, f"{running.returncode}")
+    report = json.loads(scene.run(scene.contrail, "report", "--json", scene.path("trace")))
+    counts = {row["name"]: row["calls"] for row in report["functions"]}
+    expect(counts == {"step": 2 * calls, "outer": calls} and report["dropped"] == 0, f"{counts}")
+    expect(turns > 0, "it was never translated")
+    return f"{turns} times"
 
 
 if __name__ == "__main__":
