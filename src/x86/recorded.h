@@ -16,7 +16,8 @@ enum ct_value_kind {
   CT_VALUE_FLAGS,  /* 2 bytes, after it: as seto %al and lahf leave ax */
   CT_VALUE_VECTOR, /* vector register reg, after it; the rest of it is as CT_EFFECT_VECTOR_ZEROES tells */
   CT_VALUE_MASK,   /* 8 bytes: mask register reg, after it */
-  CT_VALUE_STORED  /* access reg of the instruction, read just after it */
+  CT_VALUE_STORED, /* access reg of the instruction, read just after it */
+  CT_VALUE_TIME    /* 8 bytes: the time stamp counter, just after it; of no register */
 };
 
 struct ct_value {
@@ -36,7 +37,7 @@ enum {
  *  - A derivable instruction that uses what it loads: its CT_VALUE_REG where the register holds that after it
  *    (ct_effects.loaded_reg), else CT_VALUE_LOADED. ct_emulate knows the rest.
  *  - Where returns and indirect branches go is known of the next record, so they have no value.
- *  - A system call: rax.
+ *  - A system call: rax, and the time.
  *  - Of what is not derivable: all general registers and flags that it writes, and what it stores, if that is simple.
  *  - vzeroall and vzeroupper have no values: all of vector registers 0 to 15 become 0, or what is above 128 bits.
  */
