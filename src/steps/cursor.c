@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT */
+/* See cursor.h. A copy of the whole place is kept at each 512th step of the block: back is forward from one of those. */
+#include "steps/cursor.h"
+
+#include "base/branch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MARK_STEPS = 512, AHEAD_MAX = 64 };
+
+/* What the place in a block is. */
+struct where {
+  const uint8_t *at;       /* the record after this one */
+  struct ct_record record; /* CT_RECORD_INSNS: insn is the next of it, if that is below its end */
+  uint32_t insn;
+  uint32_t stamp; /* the next one */
+  uint64_t number;
+  uint64_t tsc;
+  struct ct_steps_state state;
+};
+
+struct ct_steps_cursor {
+  struct ct_steps_reader *reader;
+  struct ct_units *units;
+  const struct ct_units_table *table;
+  size_t block;
+  bool is_in;     /* the block is unpacked; else it is to be entered */
+  bool follows;   /* the state is that at the end of the block before */
+  bool is_silent; /* on its way to a place: events are told to nobody */
+  const uint8_t *end;
+  uint64_t last; /* of the block: number of the first step of the next one */
+  struct where where;
+  struct ct_steps_step step;
+  struct ct_steps_unpacked unpacked;
+  struct where *marks;
+  size_t mark_count, mark_capacity;
+  ct_steps_visit_event *visit;
+  void *context;
+  uint64_t inconsistent;
+  size_t begin_block; /* whose beginning is known */
+  bool begin_known;
+  uint64_t begin_rip;
+};
+
+struct ct_steps_cursor *
+ct_steps_cursor_open(struct ct_steps_reader *reader)
+{
+  struct ct_steps_cursor *cursor = calloc(1, sizeof(*cursor));
+  if (cursor != NULL) {
+    cursor->reader = reader;
+    cursor->units = ct_steps_reader_units(reader);
+    cursor->table = ct_units_table(cursor->units);
+    cursor->begin_block = SIZE_MAX;
+  }
+  return cursor;
+}
+
+void
+ct_steps_cursor_close(struct ct_steps_cursor *cursor)
+{
+  if (cursor != NULL) {
+    ct_steps_unpacked_free(&cursor->unpacked);
+    free(cursor->marks);
+    free(cursor);
+  }
+}
+
+void
+ct_steps_cursor_events(struct ct_steps_cursor *cursor, ct_steps_visit_event *visit, void *context)
+{
+  cursor->visit = visit;
+  cursor->context = context;
+}
+
+/* ---- blocks ---- */
+
+static void
+leave_block(struct ct_steps_cursor *c)
+{
+  c->block++;
+  c->is_in = false;
+  c->where.record.kind = CT_RECORD_NONE;
+}
+
+/* What is left of it has no state. */
+static void
+give_block_up(struct ct_steps_cursor *c, const char *why)
+{
+  const struct ct_steps_place *place = ct_steps_reader_place(c->reader, c->block);
+  ct_steps_reader_note(c->reader, "the block at %llu %s: steps %llu to %llu cannot be read",
+                       (unsigned long long)place->offset, why, (unsigned long long)c->where.number,
+                       (unsigned long long)c->last);
+  c->where.number = c->last;
+  c->follows = false;
+  leave_block(c);
+}
+
+/* False: there is no further one. */
+static bool
+enter_block(struct ct_steps_cursor *c)
+{
+  if (c->block >= ct_steps_reader_blocks(c->reader)) {
+    return false;
+  }
+  const struct ct_steps_place *place = ct_steps_reader_place(c->reader, c->block);
+  c->mark_count = 0;
+  c->where.number = place->first_step;
+  c->last = place->first_step + place->steps;
+  c->where.record.kind = CT_RECORD_NONE;
+  c->where.insn = c->where.stamp = 0;
+  c->where.tsc = place->first_tsc;
+  if (ct_steps_reader_unpack(c->reader, c->block, &c->unpacked) != 0) {
+    give_block_up(c, "is damaged");
+    return true;
+  }
+  c->where.at = c->unpacked.bytes;
+  c->end = c->unpacked.bytes + c->unpacked.size;
+  ct_stream_take(c->units, c->table, c->where.at, c->unpacked.size, &c->where.record);
+  bool good = c->where.record.kind == CT_RECORD_EVENT && c->where.record.event_kind == CT_STREAM_CONTEXT;
+  c->where.record.kind = CT_RECORD_NONE;
+  c->is_in = true;
+  if (!good) {
+    give_block_up(c, "does not begin with the state");
+  }
+  return true;
+}
+
+/* ---- where the next record is ---- */
+
+static bool
+next_block_begins(struct ct_steps_cursor *c, uint64_t *pc)
+{
+  size_t next = c->block + 1;
+  if (next >= ct_steps_reader_blocks(c->reader)) {
+    return false;
+  }
+  if (c->begin_block != next) {
+    c->begin_block = next;
+    c->begin_known = ct_steps_reader_begin(c->reader, next, &c->begin_rip);
+  }
+  *pc = c->begin_rip;
+  return c->begin_known;
+}
+
+static bool
+next_by_event(const struct ct_record *record, uint64_t *pc)
+{
+  size_t offset = record->event_kind == CT_STREAM_CONTEXT  ? offsetof(struct ct_stream_context, rip)
+                  : record->event_kind == CT_STREAM_STEP   ? offsetof(struct ct_stream_step, pc)
+                  : record->event_kind == CT_STREAM_SIGNAL ? offsetof(struct ct_stream_signal, pc)
+                                                           : 0;
+  if (offset != 0) {
+    memcpy(pc, record->data + offset, sizeof(*pc));
+  }
+  return offset != 0;
+}
+
+static bool
+next_pc(struct ct_steps_cursor *c, uint64_t *pc)
+{
+  struct ct_record record;
+  const uint8_t *at = c->where.at;
+  for (int i = 0; i < AHEAD_MAX; i++) {
+    ct_stream_take(c->units, c->table, at, (size_t)(c->end - at), &record);
+    if (record.kind == CT_RECORD_NONE) {
+      return next_block_begins(c, pc);
+    }
+    if (record.kind == CT_RECORD_DAMAGED) {
+      return false;
+    }
+    if (record.kind == CT_RECORD_INSNS && record.first < record.end) {
+      *pc = record.plan->insn[record.first].pc;
+      return true;
+    }
+    if (record.kind == CT_RECORD_EVENT && record.event_kind != CT_STREAM_MEMORY) {
+      return next_by_event(&record, pc);
+    }
+    at += record.bytes;
+  }
+  return false;
+}
+
+/* ---- events ---- */
+
+static void
+tell(struct ct_steps_cursor *c, const struct ct_record *record)
+{
+  struct ct_steps_event event = {
+      .step = c->where.number, .kind = record->event_kind, .data = record->data, .bytes = record->bytes};
+  if (c->visit != NULL && !c->is_silent) {
+    c->visit(c->context, &event);
+  }
+}
+
+static void
+take_context(struct ct_steps_cursor *c, const struct ct_record *record)
+{
+  struct ct_stream_context context;
+  memcpy(&context, record->data, sizeof(context));
+  struct ct_steps_state *state = &c->where.state;
+  if (context.reason == CT_CONTEXT_SEGMENT && c->follows) {
+    struct ct_steps_state before = *state;
+    ct_steps_take_context(state, record->data);
+    c->inconsistent += !ct_steps_agrees(&before, state);
+  } else {
+    ct_steps_take_context(state, record->data);
+  }
+  c->where.tsc = context.tsc;
+  c->follows = true;
+}
+
+static void
+take_event(struct ct_steps_cursor *c, const struct ct_record *record)
+{
+  struct ct_stream_signal signal;
+  tell(c, record);
+  if (record->event_kind == CT_STREAM_CONTEXT) {
+    take_context(c, record);
+  } else if (record->event_kind == CT_STREAM_SIGNAL) {
+    memcpy(&signal, record->data, sizeof(signal));
+    c->where.tsc = signal.tsc;
+    c->inconsistent += !c->where.state.rip_unknown && c->where.state.cpu.rip != signal.pc;
+    c->where.state.cpu.rip = signal.pc;
+    c->where.state.rip_unknown = false;
+  } else if (record->event_kind != CT_STREAM_MEMORY) {
+    memcpy(&c->where.tsc, record->data + sizeof(struct ct_stream_event), sizeof(c->where.tsc));
+  }
+}
+
+static void
+forget_all(struct ct_steps_state *state)
+{
+  state->unknown = 0xffff;
+  state->cpu.unknown = CT_FLAGS_SIX;
+  state->rip_unknown = true;
+  state->masks_known = 0;
+  memset(state->vectors_known, 0, sizeof(state->vectors_known));
+}
+
+/* An instruction that was executed where it is; the state after it follows. */
+static const struct ct_steps_step *
+take_step(struct ct_steps_cursor *c, const struct ct_record *record)
+{
+  static __thread struct ct_effects effects;
+  struct ct_stream_step event;
+  struct ct_record after;
+  struct ct_steps_step *step = &c->step;
+  memcpy(&event, record->data, sizeof(event));
+  struct ct_steps_state *state = &c->where.state;
+  c->inconsistent += !state->rip_unknown && state->cpu.rip != event.pc;
+  state->cpu.rip = event.pc;
+  step->number = c->where.number++;
+  step->pc = event.pc;
+  step->plan = NULL;
+  step->code = record->data + offsetof(struct ct_stream_step, code);
+  step->length = event.length;
+  step->effects = ct_effects_of(step->code, event.length, &effects) ? &effects : NULL;
+  step->did = (struct ct_steps_did){.time = event.tsc};
+  if (step->effects != NULL && (state->unknown & effects.reads) == 0) {
+    step->did.store_count = (uint8_t)ct_mem_stores(&effects, &state->cpu, step->did.stores);
+  }
+  bool known = false;
+  do {
+    ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), &after);
+    if (after.kind != CT_RECORD_EVENT ||
+        (after.event_kind != CT_STREAM_MEMORY && after.event_kind != CT_STREAM_CONTEXT)) {
+      break;
+    }
+    known = after.event_kind == CT_STREAM_CONTEXT;
+    take_event(c, &after);
+    c->where.at += after.bytes;
+  } while (!known);
+  if (!known) {
+    forget_all(state);
+  }
+  return step;
+}
+
+/* ---- forward ---- */
+
+static void
+put_mark(struct ct_steps_cursor *c)
+{
+  if (c->mark_count == c->mark_capacity) {
+    size_t capacity = c->mark_capacity == 0 ? 32 : 2 * c->mark_capacity;
+    struct where *marks = realloc(c->marks, capacity * sizeof(*marks));
+    if (marks == NULL) {
+      return; /* it is only slower without */
+    }
+    c->marks = marks;
+    c->mark_capacity = capacity;
+  }
+  c->marks[c->mark_count++] = c->where;
+}
+
+static void
+take_stamps(struct ct_steps_cursor *c)
+{
+  size_t offset = (size_t)(c->where.at - c->unpacked.bytes);
+  while (c->where.stamp < c->unpacked.stamp_count && c->unpacked.stamps[c->where.stamp].at <= offset) {
+    c->where.tsc = c->unpacked.stamps[c->where.stamp++].tsc;
+  }
+}
+
+/* Takes the next record of the block, entering the next one; false: there is none. *step: it is an event that is one. */
+static bool
+advance(struct ct_steps_cursor *c, const struct ct_steps_step **step)
+{
+  struct ct_record *record = &c->where.record;
+  if (!c->is_in) {
+    return enter_block(c);
+  }
+  take_stamps(c);
+  ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), record);
+  if (CT_UNLIKELY(record->kind == CT_RECORD_NONE)) {
+    if (c->where.number != c->last) {
+      give_block_up(c, "has fewer steps than it says");
+    } else {
+      leave_block(c);
+    }
+    return true;
+  }
+  bool is_step = record->kind == CT_RECORD_EVENT && record->event_kind == CT_STREAM_STEP;
+  uint64_t steps = record->kind == CT_RECORD_INSNS ? (uint64_t)record->end - record->first : is_step;
+  if (CT_UNLIKELY(record->kind == CT_RECORD_DAMAGED || steps > c->last - c->where.number)) {
+    give_block_up(c, record->kind == CT_RECORD_DAMAGED ? "has a record that is none" : "has more steps than it says");
+    return true;
+  }
+  c->where.at += record->bytes;
+  c->where.insn = record->first;
+  if (CT_UNLIKELY(record->kind == CT_RECORD_EVENT)) {
+    struct ct_record event = *record;
+    if (is_step) {
+      *step = take_step(c, &event);
+    } else {
+      take_event(c, &event);
+    }
+  }
+  return true;
+}
+
+static inline bool
+is_inside(const struct ct_steps_cursor *c)
+{
+  return c->where.record.kind == CT_RECORD_INSNS && c->where.insn < c->where.record.end;
+}
+
+const struct ct_steps_step *
+ct_steps_cursor_next(struct ct_steps_cursor *c)
+{
+  const struct ct_steps_step *made = NULL;
+  while (!is_inside(c)) {
+    if (!advance(c, &made)) {
+      return NULL;
+    }
+    if (CT_UNLIKELY(made != NULL)) {
+      return made;
+    }
+  }
+  uint64_t next = 0, index = c->where.number - (c->last - ct_steps_reader_place(c->reader, c->block)->steps);
+  if (CT_UNLIKELY(index % MARK_STEPS == 0) && index / MARK_STEPS == c->mark_count) {
+    put_mark(c);
+  }
+  const struct ct_steps_plan *plan = c->where.record.plan;
+  const struct ct_steps_insn *insn = &plan->insn[c->where.insn++];
+  bool asks = insn->by_next || (c->where.state.cpu.unknown & insn->effects.flags_read) != 0;
+  bool has_next = asks && c->where.insn == c->where.record.end && next_pc(c, &next);
+  struct ct_steps_step *step = &c->step;
+  ct_steps_execute(&c->where.state, insn, c->where.record.data + insn->at, has_next, next, &step->did);
+  c->inconsistent += step->did.is_inconsistent;
+  step->number = c->where.number++;
+  step->pc = insn->pc;
+  step->code = insn->code;
+  step->effects = &insn->effects;
+  step->plan = plan;
+  step->length = insn->effects.length;
+  return step;
+}
+
+/* ---- elsewhere ---- */
+
+/* To where the next record is an instruction, without making it. */
+static void
+settle(struct ct_steps_cursor *c)
+{
+  struct ct_record ahead;
+  const struct ct_steps_step *made = NULL;
+  while (!is_inside(c)) {
+    if (c->is_in) {
+      ct_stream_take(c->units, c->table, c->where.at, (size_t)(c->end - c->where.at), &ahead);
+      if (ahead.kind == CT_RECORD_EVENT && ahead.event_kind == CT_STREAM_STEP) {
+        return;
+      }
+    }
+    if (!advance(c, &made)) {
+      return;
+    }
+  }
+}
+
+static void
+go_to_block(struct ct_steps_cursor *c, size_t block, uint64_t step)
+{
+  size_t mark = 0;
+  bool here = c->is_in && c->block == block;
+  if (here && step >= c->where.number) {
+    return;
+  }
+  if (here && c->mark_count != 0) {
+    mark = (size_t)((step - c->marks[0].number) / MARK_STEPS);
+    mark = mark < c->mark_count ? mark : c->mark_count - 1;
+    c->where = c->marks[mark];
+    return;
+  }
+  c->block = block;
+  c->is_in = false;
+  c->follows = false;
+  c->where.number = ct_steps_reader_place(c->reader, block)->first_step;
+  c->where.record.kind = CT_RECORD_NONE;
+  enter_block(c);
+}
+
+bool
+ct_steps_cursor_seek(struct ct_steps_cursor *c, uint64_t step)
+{
+  if (ct_steps_reader_blocks(c->reader) == 0) {
+    return false;
+  }
+  uint64_t inconsistent = c->inconsistent;
+  c->is_silent = true;
+  go_to_block(c, ct_steps_reader_find(c->reader, step), step);
+  while (c->where.number < step && ct_steps_cursor_next(c) != NULL) {
+  }
+  settle(c);
+  c->is_silent = false;
+  c->inconsistent = inconsistent;
+  return c->where.number == step && (is_inside(c) || c->is_in);
+}
+
+bool
+ct_steps_cursor_back(struct ct_steps_cursor *c)
+{
+  /* What cannot be read is passed over. */
+  for (uint64_t step = c->where.number; step > 0;) {
+    step--;
+    if (ct_steps_cursor_seek(c, step)) {
+      return true;
+    }
+    const struct ct_steps_place *place = ct_steps_reader_place(c->reader, ct_steps_reader_find(c->reader, step));
+    step = place->first_step;
+  }
+  return false;
+}
+
+uint64_t
+ct_steps_cursor_at(const struct ct_steps_cursor *cursor)
+{
+  return cursor->where.number;
+}
+
+size_t
+ct_steps_cursor_block(const struct ct_steps_cursor *cursor)
+{
+  return cursor->block;
+}
+
+const struct ct_steps_state *
+ct_steps_cursor_state(const struct ct_steps_cursor *cursor)
+{
+  return &cursor->where.state;
+}
+
+uint64_t
+ct_steps_cursor_inconsistent(const struct ct_steps_cursor *cursor)
+{
+  return cursor->inconsistent;
+}
+
+uint64_t
+ct_steps_cursor_tsc(const struct ct_steps_cursor *cursor)
+{
+  return cursor->where.tsc;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A thread's file of steps, opened: its list of blocks, its units, and a block's records unpacked. Nothing that the
+ * file says is believed. A block that is damaged is as none; blocks end where there is no head of one. Not for several
+ * threads, but for several readers of one file.
+ */
+#ifndef CT_STEPS_READER_H
+#define CT_STEPS_READER_H
+
+#include "base/error.h"
+#include "steps/units.h"
+
+struct ct_steps_reader;
+
+/* A block of records. */
+struct ct_steps_place {
+  uint64_t offset; /* of its head in the file */
+  uint64_t stored, bytes;
+  uint64_t first_step, steps;
+  uint64_t first_tsc, last_tsc;
+  uint32_t stamps, check;
+  uint16_t packing;
+};
+
+struct ct_steps_modules {
+  uint64_t first_step; /* from here on */
+  char *text;
+};
+
+/* CT_ENOENT and the like; CT_EFORMAT: none of ours. */
+int ct_steps_reader_open(const char *path, struct ct_steps_reader **out, struct ct_diag *diag);
+void ct_steps_reader_close(struct ct_steps_reader *reader); /* accepts NULL */
+
+const struct ct_steps_file *ct_steps_reader_head(const struct ct_steps_reader *reader);
+const char *ct_steps_reader_path(const struct ct_steps_reader *reader);
+struct ct_units *ct_steps_reader_units(struct ct_steps_reader *reader);
+uint64_t ct_steps_reader_steps(const struct ct_steps_reader *reader); /* in all blocks */
+uint64_t ct_steps_reader_bytes(const struct ct_steps_reader *reader); /* of the file */
+size_t ct_steps_reader_blocks(const struct ct_steps_reader *reader);
+const struct ct_steps_place *ct_steps_reader_place(const struct ct_steps_reader *reader, size_t block);
+/* The last block that begins at or before the step; the first one's number when there is none. */
+size_t ct_steps_reader_find(const struct ct_steps_reader *reader, uint64_t step);
+size_t ct_steps_reader_modules(const struct ct_steps_reader *reader, const struct ct_steps_modules **modules);
+
+/* A line about what of the file could not be read; "": nothing so far. */
+const char *ct_steps_reader_damage(const struct ct_steps_reader *reader);
+/* Notes damage, if it is the first one. */
+void ct_steps_reader_note(struct ct_steps_reader *reader, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A block in memory: records (bytes of them) and stamps. Zeroed before the first use. */
+struct ct_steps_unpacked {
+  uint8_t *bytes, *raw;
+  size_t size, capacity, raw_capacity;
+  struct ct_stream_stamp *stamps; /* in raw, aligned */
+  uint32_t stamp_count;
+};
+/* 0, CT_EFORMAT (noted), CT_ENOMEM, CT_EIO. Into memory that is there from the last time. */
+int ct_steps_reader_unpack(struct ct_steps_reader *reader, size_t block, struct ct_steps_unpacked *out);
+void ct_steps_unpacked_free(struct ct_steps_unpacked *unpacked);
+/* The rip that a block begins with which goes on where the one before ended; false: it does not. */
+bool ct_steps_reader_begin(struct ct_steps_reader *reader, size_t block, uint64_t *rip);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* See stream.h. */
+#include "steps/stream.h"
+
+bool
+ct_stream_context_is_good(const uint8_t *data, size_t bytes, struct ct_stream_context *out)
+{
+  struct ct_stream_context context;
+  if (bytes < sizeof(context)) {
+    return false;
+  }
+  memcpy(&context, data, sizeof(context));
+  bool vectors = context.vectors == 0 || context.vectors == 16 || context.vectors == 32;
+  bool each = context.vectors == 0 || context.vector_bytes == 16 || context.vector_bytes == 32 ||
+              context.vector_bytes == 64;
+  bool masks = context.masks == 0 || context.masks == 8;
+  if (!vectors || !each || !masks || bytes - sizeof(context) < ct_stream_context_rest(&context)) {
+    return false;
+  }
+  *out = context;
+  return true;
+}
+
+static bool
+event_is_good(unsigned kind, const uint8_t *at, uint32_t bytes)
+{
+  struct ct_stream_context context;
+  struct ct_stream_step step;
+  uint32_t least = ct_stream_event_bytes(kind);
+  if (least == 0 || bytes < least) {
+    return false;
+  }
+  if (kind == CT_STREAM_CONTEXT) {
+    return ct_stream_context_is_good(at, bytes, &context);
+  }
+  if (kind == CT_STREAM_STEP) {
+    memcpy(&step, at, sizeof(step));
+    return step.length <= sizeof(step.code);
+  }
+  return true;
+}
+
+static void
+take_part(struct ct_units *units, const uint8_t *at, size_t left, struct ct_record *out)
+{
+  struct ct_stream_part part;
+  const struct ct_steps_plan *plan = NULL;
+  out->kind = CT_RECORD_DAMAGED;
+  if (left >= sizeof(part)) {
+    memcpy(&part, at, sizeof(part));
+    plan = part.word == CT_STREAM_PART ? ct_units_decode(units, part.unit) : NULL;
+  }
+  if (plan == NULL || part.first > part.end || part.end > plan->insns) {
+    return;
+  }
+  uint32_t begin = part.first < plan->insns ? plan->insn[part.first].at : plan->bytes;
+  uint32_t end = part.end < plan->insns ? plan->insn[part.end].at : plan->bytes;
+  if (left - sizeof(part) < end - begin) {
+    return;
+  }
+  *out = (struct ct_record){.kind = CT_RECORD_INSNS,
+                            .plan = plan,
+                            .first = part.first,
+                            .end = part.end,
+                            .bytes = (uint32_t)sizeof(part) + (end - begin),
+                            .data = at + sizeof(part) - begin};
+}
+
+void
+ct_stream_take_other(struct ct_units *units, const uint8_t *at, size_t left, struct ct_record *out)
+{
+  struct ct_stream_event event;
+  out->kind = CT_RECORD_DAMAGED;
+  if (left < sizeof(event)) {
+    return;
+  }
+  memcpy(&event, at, sizeof(event));
+  if ((event.word & CT_STREAM_PART) == CT_STREAM_PART) {
+    take_part(units, at, left, out);
+    return;
+  }
+  unsigned kind = event.word & ~CT_STREAM_EVENT;
+  if (event.bytes > left || !event_is_good(kind, at, event.bytes)) {
+    return;
+  }
+  *out =
+      (struct ct_record){.kind = CT_RECORD_EVENT, .event_kind = (uint8_t)kind, .bytes = event.bytes, .data = at};
+}
+
+/* Its time stamp: all but CT_STREAM_MEMORY have one. */
+static void
+note_time(const struct ct_record *record, struct ct_stream_count *count)
+{
+  uint64_t tsc;
+  if (record->event_kind == CT_STREAM_MEMORY) {
+    return;
+  }
+  memcpy(&tsc, record->data + sizeof(struct ct_stream_event), sizeof(tsc));
+  count->first_tsc = count->first_tsc == 0 ? tsc : count->first_tsc;
+  count->last_tsc = tsc > count->last_tsc ? tsc : count->last_tsc;
+}
+
+void
+ct_stream_count(struct ct_units *units, const uint8_t *bytes, size_t size, struct ct_stream_count *out)
+{
+  const struct ct_units_table *table = ct_units_table(units);
+  const uint8_t *at = bytes, *end = bytes + size;
+  struct ct_record record = {.kind = CT_RECORD_NONE};
+  struct ct_stream_count count = {.steps = 0};
+  bool begins = false;
+  for (ct_stream_take(units, table, at, (size_t)(end - at), &record);
+       record.kind == CT_RECORD_INSNS || record.kind == CT_RECORD_EVENT;
+       ct_stream_take(units, table, at, (size_t)(end - at), &record)) {
+    if (record.kind == CT_RECORD_INSNS) {
+      count.steps += (uint64_t)record.end - record.first;
+    } else {
+      begins = begins || (at == bytes && record.event_kind == CT_STREAM_CONTEXT);
+      count.steps += record.event_kind == CT_STREAM_STEP;
+      note_time(&record, &count);
+    }
+    at += record.bytes;
+  }
+  count.is_whole = begins && record.kind == CT_RECORD_NONE;
+  *out = count;
+}

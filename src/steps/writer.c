@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* See writer.h. */
+#include "steps/writer.h"
+
+#include "base/crc32.h"
+#include "steps/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <zstd.h>
+
+enum { LEVEL = 1, UNITS_KEPT = 1 << 20 };
+
+struct ct_steps_writer {
+  int fd, code, error; /* error: of errno */
+  struct ct_units *units;
+  ZSTD_CCtx *zstd;
+  uint8_t *packed;
+  size_t packed_capacity;
+  uint8_t *pending; /* units that are to be written before the next segment */
+  size_t pending_bytes, pending_capacity;
+  struct ct_steps_written written;
+};
+
+static int
+fail(struct ct_steps_writer *writer, int code, int error)
+{
+  if (writer->code == 0) {
+    writer->code = code;
+    writer->error = error;
+  }
+  return writer->code;
+}
+
+static int
+put(struct ct_steps_writer *writer, const void *bytes, size_t size)
+{
+  for (size_t at = 0; at < size && writer->code == 0;) {
+    ssize_t n = write(writer->fd, (const char *)bytes + at, size - at);
+    if (n > 0) {
+      at += (size_t)n;
+    } else if (n == 0 || errno != EINTR) {
+      fail(writer, n == 0 ? CT_EIO : ct_err_from_errno(errno), errno);
+    }
+  }
+  writer->written.bytes += writer->code == 0 ? size : 0;
+  return writer->code;
+}
+
+int
+ct_steps_writer_open(const char *path, const struct ct_steps_file *given, struct ct_steps_writer **out,
+                     struct ct_diag *diag)
+{
+  struct ct_steps_file head = *given;
+  struct ct_steps_writer *writer = calloc(1, sizeof(*writer));
+  if (writer == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  memset(head.magic, 0, sizeof(head.magic));
+  memcpy(head.magic, CT_STEPS_MAGIC, sizeof(CT_STEPS_MAGIC));
+  head.version = CT_STEPS_VERSION;
+  head.head_bytes = sizeof(head);
+  writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (writer->fd < 0) {
+    int code = ct_fail(diag, ct_err_from_errno(errno), "%s: %s", path, strerror(errno));
+    free(writer);
+    return code;
+  }
+  writer->units = ct_units_create(head.has_vectors != 0);
+  writer->zstd = ZSTD_createCCtx();
+  if (writer->units == NULL || writer->zstd == NULL) {
+    fail(writer, CT_ENOMEM, ENOMEM);
+  }
+  if (put(writer, &head, sizeof(head)) != 0) {
+    return ct_steps_writer_close(writer, diag);
+  }
+  *out = writer;
+  return 0;
+}
+
+/* Of what follows a block's head. */
+static uint32_t
+check_of(const void *bytes, size_t size, const struct ct_stream_stamp *stamps, uint32_t count)
+{
+  return ct_crc32(ct_crc32(0, bytes, size), stamps, count * sizeof(*stamps));
+}
+
+/* block: kind, steps and times are set. */
+static int
+put_block(struct ct_steps_writer *writer, struct ct_steps_block block, const void *bytes, size_t size,
+          const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+{
+  size_t bound = ZSTD_compressBound(size);
+  if (bound > writer->packed_capacity) {
+    free(writer->packed);
+    writer->packed = malloc(bound);
+    writer->packed_capacity = writer->packed != NULL ? bound : 0;
+  }
+  if (writer->packed == NULL) {
+    return fail(writer, CT_ENOMEM, ENOMEM);
+  }
+  const void *stored = writer->packed;
+  size_t packed = ZSTD_compressCCtx(writer->zstd, writer->packed, writer->packed_capacity, bytes, size, LEVEL);
+  block.packing = CT_STEPS_ZSTD;
+  if (ZSTD_isError(packed) || packed >= size) {
+    block.packing = CT_STEPS_RAW;
+    stored = bytes;
+    packed = size;
+  }
+  block.magic = CT_STEPS_BLOCK_MAGIC;
+  block.stored = packed + stamp_count * sizeof(*stamps);
+  block.bytes = size;
+  block.stamps = stamp_count;
+  block.check = check_of(stored, packed, stamps, stamp_count);
+  put(writer, &block, sizeof(block));
+  put(writer, stored, packed);
+  return put(writer, stamps, stamp_count * sizeof(*stamps));
+}
+
+static int
+put_pending(struct ct_steps_writer *writer)
+{
+  struct ct_steps_block block = {.kind = CT_STEPS_UNITS, .first_step = writer->written.steps};
+  if (writer->pending_bytes != 0 && writer->code == 0) {
+    put_block(writer, block, writer->pending, writer->pending_bytes, NULL, 0);
+    writer->pending_bytes = 0;
+  }
+  return writer->code;
+}
+
+int
+ct_steps_writer_units(struct ct_steps_writer *writer, const void *bytes, size_t size)
+{
+  if (writer->code != 0) {
+    return writer->code;
+  }
+  if (size > writer->pending_capacity - writer->pending_bytes) {
+    size_t capacity = 2 * (writer->pending_bytes + size);
+    uint8_t *pending = realloc(writer->pending, capacity);
+    if (pending == NULL) {
+      return fail(writer, CT_ENOMEM, ENOMEM);
+    }
+    writer->pending = pending;
+    writer->pending_capacity = capacity;
+  }
+  memcpy(writer->pending + writer->pending_bytes, bytes, size);
+  writer->pending_bytes += size;
+  int code = ct_units_add_block(writer->units, bytes, size);
+  if (code != 0) {
+    return fail(writer, code, 0);
+  }
+  return writer->pending_bytes > UNITS_KEPT ? put_pending(writer) : 0;
+}
+
+int
+ct_steps_writer_segment(struct ct_steps_writer *writer, const void *bytes, size_t size,
+                        const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+{
+  struct ct_stream_count count;
+  if (put_pending(writer) != 0) {
+    return writer->code;
+  }
+  ct_stream_count(writer->units, bytes, size, &count);
+  struct ct_steps_block block = {.kind = CT_STEPS_RECORDS,
+                                 .first_step = writer->written.steps,
+                                 .steps = count.steps,
+                                 .first_tsc = count.first_tsc,
+                                 .last_tsc = count.last_tsc};
+  for (uint32_t i = 0; i < stamp_count; i++) {
+    block.last_tsc = stamps[i].tsc > block.last_tsc ? stamps[i].tsc : block.last_tsc;
+  }
+  if (put_block(writer, block, bytes, size, stamps, stamp_count) != 0) {
+    return writer->code;
+  }
+  writer->written.steps += count.steps;
+  writer->written.raw_bytes += size;
+  return count.is_whole ? 0 : CT_EFORMAT;
+}
+
+int
+ct_steps_writer_modules(struct ct_steps_writer *writer, const char *text, size_t size)
+{
+  struct ct_steps_block block = {.kind = CT_STEPS_MODULES, .first_step = writer->written.steps};
+  return put_pending(writer) != 0 ? writer->code : put_block(writer, block, text, size, NULL, 0);
+}
+
+struct ct_steps_written
+ct_steps_writer_written(const struct ct_steps_writer *writer)
+{
+  return writer->written;
+}
+
+int
+ct_steps_writer_close(struct ct_steps_writer *writer, struct ct_diag *diag)
+{
+  if (writer == NULL) {
+    return 0;
+  }
+  put_pending(writer);
+  if (close(writer->fd) != 0) {
+    fail(writer, ct_err_from_errno(errno), errno);
+  }
+  int code = writer->code;
+  if (code != 0) {
+    ct_fail(diag, code, "cannot write the steps: %s", writer->error != 0 ? strerror(writer->error) : ct_err_text(code));
+  }
+  ct_units_free(writer->units);
+  ZSTD_freeCCtx(writer->zstd);
+  free(writer->packed);
+  free(writer->pending);
+  free(writer);
+  return code;
+}
