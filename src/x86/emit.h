@@ -329,6 +329,24 @@ ct_emit_mov32_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
   ct_emit_rm(code, false, 0x89, from, to, 0, 0);
 }
 
+/* The low byte of any register: of rsp, rbp, rsi and rdi with a REX prefix. */
+CT_INLINE void
+ct_emit_mov8_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  bool has_rex = (to.base != CT_NO_REG && to.base >= CT_R8) || (to.index != CT_NO_REG && to.index >= CT_R8);
+  if (from >= CT_RSP && from < CT_R8 && !has_rex) { /* ct_form_begin leaves an empty one out */
+    ct_emit_u8(code, 0x40);
+  }
+  ct_emit_rm(code, false, 0x88, from, to, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov16_store(struct ct_code *code, struct ct_mem to, enum ct_reg from)
+{
+  ct_emit_u8(code, 0x66);
+  ct_emit_rm(code, false, 0x89, from, to, 0, 0);
+}
+
 CT_INLINE void
 ct_emit_mov32_store_imm(struct ct_code *code, struct ct_mem to, uint32_t value)
 {
@@ -417,6 +435,33 @@ ct_emit_movq_store(struct ct_code *code, struct ct_mem to, unsigned number)
 {
   ct_emit_u8(code, 0x66);
   ct_emit_rm(code, false, 0x0fd6, number, to, 0, 0);
+}
+
+/* BMI2: rotated right by so many bits, no flag changes. */
+CT_INLINE void
+ct_emit_rorx(struct ct_code *code, enum ct_reg to, enum ct_reg from, uint8_t bits)
+{
+  unsigned inverted = (to >= CT_R8 ? 0 : 0x80) | 0x40 | (from >= CT_R8 ? 0 : 0x20);
+  ct_emit_bytes(
+      code,
+      (const uint8_t[]){0xc4, (uint8_t)(inverted | 3), 0xfb, 0xf0, (uint8_t)(0xc0 | (to & 7) << 3 | (from & 7)), bits},
+      6);
+}
+
+/* The upper bytes become 0. */
+CT_INLINE void
+ct_emit_movzx8(struct ct_code *code, enum ct_reg to, enum ct_reg from)
+{
+  if (from >= CT_RSP && from < CT_R8 && to < CT_R8) {
+    ct_emit_u8(code, 0x40);
+  }
+  ct_emit_rr(code, false, 0x0fb6, to, from, 0, 0);
+}
+
+CT_INLINE void
+ct_emit_mov8_store_imm(struct ct_code *code, struct ct_mem to, uint8_t value)
+{
+  ct_emit_rm(code, false, 0xc6, 0, to, value, 1);
 }
 
 /* If the comparison before said "below" (unsigned). */

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "x86/emit.h"
+#include "x86/emit_vector.h"
 #include "x86/patch.h"
 #include "x86/trampoline.h"
 
@@ -30,6 +31,10 @@ static const char *const names[] = {"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "r
                                     "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 static const char *const names32[] = {"eax", "ecx", "edx",  "ebx",  "esp",  "ebp",  "esi",  "edi",
                                       "r8d", "r9d", "r10d", "r11d", "r12d", "r13d", "r14d", "r15d"};
+static const char *const names16[] = {"ax",  "cx",  "dx",   "bx",   "sp",   "bp",   "si",   "di",
+                                      "r8w", "r9w", "r10w", "r11w", "r12w", "r13w", "r14w", "r15w"};
+static const char *const names8[] = {"al",  "cl",  "dl",   "bl",   "spl",  "bpl",  "sil",  "dil",
+                                     "r8b", "r9b", "r10b", "r11b", "r12b", "r13b", "r14b", "r15b"};
 static const int32_t displacements[] = {0, 8, -8, 127, -128, 128, -129, 0x12345678, INT32_MIN};
 static const int32_t constants[] = {0, 1, -4, 127, -128, 128, -129, 0x12345678, INT32_MIN};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -106,6 +111,10 @@ all_registers(void)
       ct_emit_mov32(&code, to, from);
       line("cmovb %%%s, %%%s", names[from], names[to]);
       ct_emit_cmovb(&code, to, from);
+      line("movzbl %%%s, %%%s", names8[from], names32[to]);
+      ct_emit_movzx8(&code, to, from);
+      line("rorx $14, %%%s, %%%s", names[from], names[to]);
+      ct_emit_rorx(&code, to, from, 14);
 #define ALU(name)                                                                                                      \
   PAIR(name, "q", names)(&code, to, from);                                                                             \
   line(#name "l %%%s, %%%s", names32[from], names32[to]);                                                              \
@@ -167,6 +176,14 @@ all_memory(void)
     if (mem.kind != CT_MEM_GS && mem.kind != CT_MEM_FS) { /* the assembler puts the prefixes in another order */
       line("movq %%xmm%zu, %s", n % 8, operand);
       ct_emit_movq_store(&code, mem, (unsigned)(n % 8));
+      line("movups %%xmm%zu, %s", n % 16, operand);
+      ct_emit_movups_store(&code, mem, (unsigned)(n % 16));
+      line("movw %%%s, %s", names16[reg], operand);
+      ct_emit_mov16_store(&code, mem, reg);
+      line("movb %%%s, %s", names8[reg], operand);
+      ct_emit_mov8_store(&code, mem, reg);
+      line("movb $%d, %s", (int8_t)value, operand);
+      ct_emit_mov8_store_imm(&code, mem, (uint8_t)value);
     }
     line("pushq %s", operand);
     ct_emit_push_load(&code, mem);
@@ -198,6 +215,33 @@ all_memory(void)
   ct_emit_lea(&code, CT_RAX, ct_mem_wide(ct_mem_index(CT_RAX, CT_RDX, 16)));
   line("{disp32} leal 0(%%rdx), %%edx");
   ct_emit_lea32(&code, CT_RDX, ct_mem_wide(ct_mem(CT_RDX, 0)));
+}
+
+/* Vector and mask registers, to memory with four bytes of displacement. */
+static void
+all_vectors(void)
+{
+  for (unsigned base = 0; base < 16; base++) {
+    struct ct_mem mem = ct_mem((enum ct_reg)base, 0x1234);
+    for (unsigned reg = 0; reg < 32; reg++) {
+      if (reg < 16) {
+        line("{disp32} vmovups %%xmm%u, 0x1234(%%%s)", reg, names[base]);
+        ct_emit_vmovups_store(&code, mem, reg, 16);
+        line("{disp32} vmovups %%ymm%u, 0x1234(%%%s)", reg, names[base]);
+        ct_emit_vmovups_store(&code, mem, reg, 32);
+      }
+      line("{evex} {disp32} vmovups %%xmm%u, 0x1234(%%%s)", reg, names[base]);
+      ct_emit_vmovups_wide_store(&code, mem, reg, 16);
+      line("{evex} {disp32} vmovups %%ymm%u, 0x1234(%%%s)", reg, names[base]);
+      ct_emit_vmovups_wide_store(&code, mem, reg, 32);
+      line("{disp32} vmovups %%zmm%u, 0x1234(%%%s)", reg, names[base]);
+      ct_emit_vmovups_wide_store(&code, mem, reg, 64);
+    }
+    for (unsigned reg = 0; reg < 8; reg++) {
+      line("{disp32} kmovq %%k%u, 0x1234(%%%s)", reg, names[base]);
+      ct_emit_kmovq_store(&code, mem, reg);
+    }
+  }
 }
 
 static void
@@ -265,6 +309,7 @@ as_the_assembler(void **state)
   static uint8_t expected[sizeof(emitted)];
   all_registers();
   all_memory();
+  all_vectors();
   all_others();
   assert_false(code.overflow);
   size_t length = assemble(expected, sizeof(expected));
