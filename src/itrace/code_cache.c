@@ -25,8 +25,9 @@ enum { AHEAD = 24 };
 #define REACH (0x7fffffffull - (256ull << 20)) /* of a region to what code near it refers to */
 
 struct piece {
-  uint64_t pc; /* of a unit; 0: another piece */
-  uint32_t at; /* in the region */
+  uint64_t pc;   /* of a unit; 0: another piece */
+  uint32_t unit; /* its id; 0: it makes no records */
+  uint32_t at;   /* in the region */
   uint32_t first_note, note_count;
   uint8_t region;
   bool has_entry;
@@ -47,7 +48,8 @@ struct ahead {
 
 struct ct_code_cache {
   uint64_t *table;
-  uint32_t shared;
+  struct ct_translation_place place;
+  struct ct_unit_log *log;
   struct ct_code_cache_region regions[CT_CACHE_REGIONS];
   uint32_t region_count;
   struct piece *pieces;
@@ -189,13 +191,14 @@ note_pages(struct ct_code_cache *cache, uint64_t start, uint64_t bytes)
 /* ---- life ---- */
 
 struct ct_code_cache *
-ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared)
+ct_code_cache_create(struct ct_itrace_slots *slots, const struct ct_translation_place *place, struct ct_unit_log *log)
 {
   struct ct_code_cache *cache = calloc(1, sizeof(*cache));
   if (cache == NULL) {
     return NULL;
   }
-  cache->shared = shared;
+  cache->place = *place;
+  cache->log = log;
   cache->table = (uint64_t *)((uint8_t *)slots + CT_ITRACE_TABLE_AT);
   cache->bucket_count = cache->page_count = cache->waiting_count = 4096;
   cache->waiting = calloc(cache->waiting_count, sizeof(*cache->waiting));
@@ -262,7 +265,7 @@ emit_runtime(struct ct_code_cache *cache, struct ct_code_cache_region *region)
 {
   struct ct_recovery notes[CT_RUNTIME_RECOVERY];
   struct ct_code code = open_code(region);
-  uint32_t count = ct_translate_runtime(cache->shared, &code, notes, &region->miss, &region->leave);
+  uint32_t count = ct_translate_runtime(&cache->place, &code, notes, &region->miss, &region->leave);
   if (code.overflow || add_piece(cache, region, &code, notes, count) == NULL) {
     return CT_ENOMEM;
   }
@@ -394,6 +397,16 @@ reserve_for_unit(struct ct_code_cache *cache)
          note_pages(cache, cache->unit.pc, cache->unit.source_bytes);
 }
 
+/* Records of the unit that has just been made can be read. */
+static bool
+log_unit(struct ct_code_cache *cache, const uint8_t *code)
+{
+  const struct ct_unit *unit = &cache->unit;
+  struct ct_logged_unit logged = {
+      .pc = unit->pc, .code = code, .code_bytes = (uint16_t)unit->source_bytes, .insns = (uint8_t)unit->insns};
+  return unit->id == 0 || ct_unit_log_add(cache->log, &logged);
+}
+
 /* The unit's piece, as an index; SIZE_MAX: out of memory. */
 static size_t
 make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context)
@@ -405,18 +418,21 @@ make_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, 
   for (int tries = 0; tries < 2; tries++) {
     struct ct_code_cache_region *region = region_near(cache, pc);
     region = region == NULL ? &cache->regions[0] : region;
-    struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
+    struct ct_translation_place place = cache->place;
     struct ct_code code = open_code(region);
-    ct_translate_unit(&place, pc, bytes, size, may_change, (uint32_t)cache->exit_count + 1, &code, unit);
+    place.leave = region->leave;
+    ct_translate_unit(&place, pc, bytes, size, may_change, (uint32_t)cache->exit_count + 1,
+                      cache->log != NULL ? ct_unit_log_next(cache->log) : 0, &code, unit);
     if (code.overflow) {
       ct_code_cache_flush(cache);
       continue;
     }
     struct piece *piece =
         reserve_for_unit(cache) ? add_piece(cache, region, &code, unit->recovery, unit->recovery_count) : NULL;
-    if (piece == NULL) {
+    if (piece == NULL || !log_unit(cache, bytes)) {
       return SIZE_MAX;
     }
+    piece->unit = unit->id;
     size_t index = (size_t)(piece - cache->pieces);
     piece->pc = pc;
     *bucket_of(cache, pc) = (uint32_t)index + 1;
@@ -439,7 +455,7 @@ make_entry(struct ct_code_cache *cache, size_t index)
     return;
   }
   struct ct_code_cache_region *region = &cache->regions[cache->pieces[index].region];
-  struct ct_translation_place place = {.shared = cache->shared, .leave = region->leave};
+  struct ct_translation_place place = cache->place;
   struct ct_recovery notes[CT_ENTRY_RECOVERY];
   struct ct_code code = open_code(region);
   uint64_t entry = code.address, *slot = &cache->table[pc & (CT_ITRACE_TABLE_ENTRIES - 1)];
@@ -535,6 +551,12 @@ ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number)
   return number == 0 || number > cache->exit_count ? NULL : &cache->exits[number - 1].exit;
 }
 
+uint32_t
+ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number)
+{
+  return cache->pieces[cache->exits[number - 1].piece].unit;
+}
+
 uint64_t
 ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number)
 {
@@ -617,6 +639,7 @@ ct_code_cache_recovery(const struct ct_code_cache *cache, uint64_t address, stru
       *recovery = cache->notes[piece->first_note + n];
       *found = true;
     }
+    recovery->unit = piece->unit;
     return true;
   }
   return false;

@@ -6,6 +6,7 @@
 #ifndef CT_ITRACE_CODE_CACHE_H
 #define CT_ITRACE_CODE_CACHE_H
 
+#include "itrace/unit_log.h"
 #include "x86/translate.h"
 
 #include <stddef.h>
@@ -28,8 +29,12 @@ struct ct_code_cache_stats {
 
 struct ct_code_cache;
 
-/* slots: here; shared: the same in the target. NULL: out of memory. */
-struct ct_code_cache *ct_code_cache_create(struct ct_itrace_slots *slots, uint32_t shared);
+/*
+ * slots: here, place->shared is the same in the target; what place says of records holds for all units, and log (NULL:
+ * there are no records) gets those. NULL: out of memory.
+ */
+struct ct_code_cache *ct_code_cache_create(struct ct_itrace_slots *slots, const struct ct_translation_place *place,
+                                           struct ct_unit_log *log);
 void ct_code_cache_free(struct ct_code_cache *cache);
 /* Adds a region, which is the target's from then on. */
 int ct_code_cache_add_region(struct ct_code_cache *cache, uint64_t address, uint8_t *bytes, size_t size);
@@ -45,6 +50,8 @@ uint64_t ct_code_cache_unit(struct ct_code_cache *cache, uint64_t pc, ct_code_ca
 uint64_t ct_code_cache_target(struct ct_code_cache *cache, uint64_t pc, ct_code_cache_read_fn read, void *context);
 /* The exit of that number; NULL: there is none. */
 const struct ct_unit_exit *ct_code_cache_exit(const struct ct_code_cache *cache, uint32_t number);
+/* The id of the unit that has the exit. */
+uint32_t ct_code_cache_exit_unit(const struct ct_code_cache *cache, uint32_t number);
 /* Where the code after an exit of kind CT_EXIT_SYSCALL is that makes the call. */
 uint64_t ct_code_cache_resume(const struct ct_code_cache *cache, uint32_t number);
 /* Has the exit, of kind CT_EXIT_LINK, go straight to that unit's address from now on. */

@@ -23,6 +23,9 @@ struct ct_itrace_options {
   char *const
       *argv; /* a program to start, whose first thread is traced from its first instruction; looked up in PATH */
   const sigset_t *mask; /* its signal mask; NULL: that of the caller */
+  const char *path;     /* of the file for its records; NULL: none are made */
+  bool no_vectors;      /* without vector and mask registers */
+  bool is_lossless;     /* it waits when the file does not keep up */
 };
 
 struct ct_itrace_summary {
@@ -31,10 +34,12 @@ struct ct_itrace_summary {
   uint64_t units;        /* blocks that were translated */
   uint64_t instructions; /* in them */
   uint64_t source_bytes, code_bytes;
-  uint64_t requests; /* how often the thread waited for the tracer */
-  uint64_t steps;    /* instructions that were executed where they are, one by one */
-  uint64_t signals;  /* that came to a handler */
-  uint64_t flushes;  /* how often all translations were forgotten */
+  uint64_t requests;                             /* how often the thread waited for the tracer */
+  uint64_t steps;                                /* instructions that were executed where they are, one by one */
+  uint64_t signals;                              /* that came to a handler */
+  uint64_t flushes;                              /* how often all translations were forgotten */
+  uint64_t record_bytes, lost_bytes, file_bytes; /* of records */
+  uint64_t recorded;                             /* instructions in the file */
 };
 
 /* Begins. 0 or an error; *exec_errno (may be NULL): of a program that could not be started, else 0. */

@@ -16,6 +16,8 @@
 #define APART        (1ull << 30) /* a region from the code it is for: libraries and the heap grow in between */
 #define NEAR_MAX     (1600ull << 20)
 #define USER_END     0x7ffffffff000ull
+#define SEGMENTS_LOW 0x100000000000ull /* segments of records are looked for from there on */
+#define SLACK        (1ull << 20)      /* behind a window */
 
 static int
 call(struct ct_itrace_space *space, long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
@@ -121,6 +123,45 @@ choose_syscalls(struct ct_itrace_space *space)
   }
 }
 
+/* ---- records ---- */
+
+static uint64_t
+window_bytes(const struct ct_itrace_space *space)
+{
+  return CT_ITRACE_BLOCKS * space->block_bytes;
+}
+
+uint64_t
+ct_space_segment_bytes(const struct ct_itrace_space *space)
+{
+  return window_bytes(space) - space->block_bytes + SLACK;
+}
+
+static uint64_t
+regions_end(void)
+{
+  return SHARED_BYTES + CT_CACHE_REGIONS * CT_REGION_BYTES;
+}
+
+static int
+add_segments(struct ct_itrace_space *space, const struct ct_mappings *mappings, struct ct_diag *diag)
+{
+  uint64_t window = window_bytes(space), at = SEGMENTS_LOW;
+  for (uint32_t i = 0; i < CT_SEGMENTS; i++, at += 4 * window) {
+    uint64_t offset = regions_end() + i * (window + SLACK);
+    while (at < USER_END / 2 && !is_free(mappings, at, window + SLACK)) {
+      at += 4 * window;
+    }
+    int code = map_at(space, at, window + SLACK, PROT_READ | PROT_WRITE, offset);
+    if (code != 0) {
+      return ct_fail(diag, code, "the process has no room for records");
+    }
+    space->segments[i] =
+        (struct ct_record_segment){at + space->block_bytes, space->bytes + offset + space->block_bytes};
+  }
+  return 0;
+}
+
 static int
 make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
 {
@@ -133,7 +174,7 @@ make_memory(struct ct_itrace_space *space, struct ct_diag *diag)
   }
   space->fd = (int)fd;
   void *mapping = NULL;
-  space->size = SHARED_BYTES + CT_CACHE_REGIONS * CT_REGION_BYTES;
+  space->size = regions_end() + (space->block_bytes != 0 ? CT_SEGMENTS * (window_bytes(space) + SLACK) : 0);
   code = ct_process_map_memfd(space->process, space->fd, space->size, &mapping, diag);
   if (code == 0) {
     space->bytes = mapping;
@@ -157,10 +198,16 @@ add_regions(struct ct_itrace_space *space, const struct ct_mappings *mappings, s
 }
 
 int
-ct_space_create(struct ct_process *process, struct ct_itrace_space *space, struct ct_diag *diag)
+ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors, struct ct_itrace_space *space,
+                struct ct_diag *diag)
 {
   struct ct_mappings mappings;
+  struct ct_translation_place place = {.records = log != NULL, .has_vectors = has_vectors};
+  place.has_bmi2 = __builtin_cpu_supports("bmi2");
   *space = (struct ct_itrace_space){.process = process, .fd = -1};
+  if (place.records) {
+    space->block_bytes = 1ull << (place.has_bmi2 ? CT_ITRACE_BLOCK_SHIFT : CT_ITRACE_BLOCK_SHIFT_OLD);
+  }
   int code = make_memory(space, diag);
   if (code != 0) {
     return code;
@@ -172,8 +219,10 @@ ct_space_create(struct ct_process *process, struct ct_itrace_space *space, struc
   if (code == 0) {
     space->slots->timeout[1] = CT_ITRACE_WAIT_NS;
     choose_syscalls(space);
-    space->cache = ct_code_cache_create(space->slots, space->shared);
+    place.shared = space->shared;
+    space->cache = ct_code_cache_create(space->slots, &place, log);
     code = space->cache != NULL ? add_regions(space, &mappings, diag) : ct_fail(diag, CT_ENOMEM, "out of memory");
+    code = code == 0 && place.records ? add_segments(space, &mappings, diag) : code;
   }
   ct_mappings_free(&mappings);
   int64_t ignored;
@@ -188,6 +237,11 @@ ct_space_remove(struct ct_itrace_space *space)
   int64_t ignored;
   for (uint32_t i = 0; i < space->region_count; i++) {
     call(space, SYS_munmap, space->regions[i], CT_REGION_BYTES, 0, 0, 0, 0, &ignored);
+  }
+  for (uint32_t i = 0; i < CT_SEGMENTS && space->segments[i].address != 0; i++) {
+    uint64_t start = space->segments[i].address - space->block_bytes;
+    call(space, SYS_munmap, start, window_bytes(space) + SLACK, 0, 0, 0, 0, &ignored);
+    space->segments[i].address = 0;
   }
   if (space->shared != 0) {
     call(space, SYS_munmap, space->shared, SHARED_BYTES, 0, 0, 0, 0, &ignored);

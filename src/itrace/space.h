@@ -5,6 +5,7 @@
  *
  *   below 2 GiB                 struct ct_itrace_slots, the table, the byte for each system call; readable, writable
  *   near code of the program    regions of the code cache; readable, executable
+ *   anywhere                    segments of records, if there are any (recorder.h); readable, writable
  *
  * A forked child has none of it (MADV_DONTFORK), and no core dump.
  */
@@ -16,6 +17,14 @@
 
 #define CT_REGION_BYTES (64ull << 20)
 
+enum { CT_SEGMENTS = 4 };
+
+/* Where a segment's records lie: from the second block of a window on. Behind the window there is some room more. */
+struct ct_record_segment {
+  uint64_t address; /* in the target */
+  uint8_t *bytes;   /* the same, here */
+};
+
 struct ct_itrace_space {
   struct ct_process *process;
   struct ct_itrace_slots *slots; /* here */
@@ -25,11 +34,20 @@ struct ct_itrace_space {
   struct ct_code_cache *cache;
   uint64_t regions[CT_CACHE_REGIONS];
   uint32_t region_count;
-  int fd; /* in the target, while it is being made; -1: none */
+  struct ct_record_segment segments[CT_SEGMENTS];
+  uint64_t block_bytes; /* of records; 0: there are none */
+  int fd;               /* in the target, while it is being made; -1: none */
 };
 
-/* The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. */
-int ct_space_create(struct ct_process *process, struct ct_itrace_space *space, struct ct_diag *diag);
+/* The bytes that records may take in a segment, counted from its address. */
+uint64_t ct_space_segment_bytes(const struct ct_itrace_space *space);
+
+/*
+ * The thread has stopped, and lends itself (ct_traced_borrow). Makes regions near all code that is mapped. log: of its
+ * records; NULL: it makes none.
+ */
+int ct_space_create(struct ct_process *process, struct ct_unit_log *log, bool has_vectors,
+                    struct ct_itrace_space *space, struct ct_diag *diag);
 /* Takes all of it out of the process, likewise; nobody runs in there. */
 void ct_space_remove(struct ct_itrace_space *space);
 /* Gives back what is here. */

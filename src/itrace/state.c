@@ -39,6 +39,12 @@ set_reg(struct user_regs_struct *regs, enum ct_reg reg, uint64_t value)
   *(unsigned long long *)((char *)regs + places[reg]) = value;
 }
 
+static uint64_t
+get_reg(const struct user_regs_struct *regs, enum ct_reg reg)
+{
+  return *(const unsigned long long *)((const char *)regs + places[reg]);
+}
+
 /* What the wait for the tracer changes is in the slots. */
 static void
 take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
@@ -52,13 +58,51 @@ take_waiting(const struct ct_itrace_slots *slots, struct user_regs_struct *regs)
   regs->orig_rax = ~0ull;
 }
 
+/* The registers of records. Where the record begins. */
+static uint64_t
+take_record(const struct ct_itrace_slots *slots, const struct ct_recovery *recovery, struct user_regs_struct *regs)
+{
+  uint64_t place = recovery->r15_is_slot ? regs->r15 : get_reg(regs, (enum ct_reg)recovery->record);
+  if (recovery->rax_is_scratch) {
+    regs->rax = get_reg(regs, (enum ct_reg)recovery->scratch);
+  }
+  if (recovery->scratch != CT_NO_REG) {
+    set_reg(regs, (enum ct_reg)recovery->scratch, slots->spill_scratch);
+  }
+  if (recovery->record != CT_NO_REG) {
+    set_reg(regs, (enum ct_reg)recovery->record, slots->spill_record);
+  }
+  if (recovery->r15_is_slot) {
+    regs->r15 = slots->app_r15;
+  }
+  return place;
+}
+
+/* The thread waits, or is about to: what it was executing is known of the exit that has led there. */
+static void
+take_exit(const struct ct_itrace *tracer, struct ct_recovery *recovery)
+{
+  uint32_t number = __atomic_load_n(&tracer->space.slots->exit, __ATOMIC_RELAXED);
+  const struct ct_unit_exit *from = ct_code_cache_exit(tracer->space.cache, number);
+  if (recovery->unit == 0 && recovery->pc_is == CT_PC_TARGET && from != NULL && from->kind == CT_EXIT_ROOM) {
+    recovery->unit = ct_code_cache_exit_unit(tracer->space.cache, number);
+    recovery->done = from->done;
+    recovery->is_advanced = 1;
+    tracer->space.slots->exit = CT_ITRACE_EXIT_MISS; /* once */
+  }
+}
+
 bool
-ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt)
+ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before)
 {
   const struct ct_itrace_slots *slots = tracer->space.slots;
   struct ct_recovery recovery;
   bool found;
+  uint64_t place = 0;
   *spoilt = false;
+  if (is_before != NULL) {
+    *is_before = false;
+  }
   if (slots == NULL || !ct_code_cache_recovery(tracer->space.cache, regs->rip, &recovery, &found)) {
     return false;
   }
@@ -72,11 +116,21 @@ ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs,
   } else if (recovery.rax_is_slot) {
     regs->rax = slots->regs[CT_RAX];
   }
+  if (tracer->recorder != NULL) {
+    place = take_record(slots, &recovery, regs);
+    take_exit(tracer, &recovery);
+  }
   if (recovery.rcx_is != CT_RCX_OWN) {
     regs->rcx = recovery.rcx_is == CT_RCX_PC ? regs->rip : slots->spill_rcx;
   }
   if (recovery.borrowed != CT_NO_REG) {
     set_reg(regs, (enum ct_reg)recovery.borrowed, slots->spill);
+  }
+  if (tracer->recorder != NULL) {
+    ct_recorder_close(tracer->recorder, &recovery, place, regs);
+  }
+  if (is_before != NULL) {
+    *is_before = recovery.is_before;
   }
   return true;
 }
@@ -92,6 +146,11 @@ ct_tracer_enter(struct ct_itrace *tracer)
   uint64_t unit = ct_code_cache_unit(tracer->space.cache, regs.rip, ct_code_pages_read, tracer->code);
   if (unit == 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
+  }
+  if (tracer->recorder != NULL) {
+    ct_recorder_context(tracer->recorder, &regs, tracer->reason);
+    tracer->space.slots->app_r15 = regs.r15;
+    regs.r15 = ct_recorder_place(tracer->recorder);
   }
   regs.rip = unit;
   regs.orig_rax = ~0ull;
@@ -131,6 +190,26 @@ tells_pc(const siginfo_t *info)
   return info->si_code > 0 && (info->si_signo == SIGILL || info->si_signo == SIGFPE || info->si_signo == SIGTRAP);
 }
 
+static bool
+is_fault(const struct ct_traced_event *event)
+{
+  return (event->signal == SIGSEGV || event->signal == SIGBUS) && event->info.si_code > 0;
+}
+
+int
+ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bool is_call)
+{
+  tracer->summary.steps++;
+  tracer->state = CT_TRACER_STEPS;
+  tracer->reason = CT_CONTEXT_STEP;
+  tracer->steps_call = is_call;
+  tracer->is_in_call = tracer->steps_into_handler = false;
+  if (tracer->recorder != NULL) {
+    ct_recorder_step(tracer->recorder, regs->rip);
+  }
+  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+}
+
 int
 ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
 {
@@ -146,7 +225,8 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
     return CT_ESRCH;
   }
   uint64_t pc = regs.rip;
-  if (ct_tracer_recover(tracer, &regs, &spoilt)) {
+  bool is_before;
+  if (ct_tracer_recover(tracer, &regs, &spoilt, &is_before)) {
     if (spoilt) {
       return ct_fail(&tracer->diag, CT_EIO, "a signal came where the program's state is not known (0x%llx)",
                      (unsigned long long)pc);
@@ -159,13 +239,22 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
       return CT_ESRCH;
     }
     __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
-    tracer->wants_step = false;
+    tracer->wants_step = tracer->wants_room = false;
+    if (is_before && is_fault(event)) { /* the instruction is about to do the same, or not */
+      return ct_tracer_step(tracer, &regs, false);
+    }
+  }
+  if (tracer->recorder != NULL && tracer->space.slots != NULL) {
+    struct user_regs_struct at = regs;
+    ct_traced_before_syscall(&at);
+    ct_recorder_signal(tracer->recorder, at.rip, &event->info);
   }
   if (does == CT_DISPOSITION_DEFAULT) {
     tracer->state = CT_TRACER_NATIVE; /* it ends by that */
     return ct_traced_go(tracer->tid, CT_TRACED_RUN, event->signal);
   }
   tracer->summary.signals++;
+  tracer->reason = CT_CONTEXT_HANDLER;
   tracer->state = CT_TRACER_STEPS;
   tracer->steps_call = false;
   tracer->steps_into_handler = (regs.eflags & FLAG_TF) == 0;
@@ -274,6 +363,9 @@ ct_tracer_answer(struct ct_itrace *tracer)
     return answer_syscall(tracer, number);
   } else if (from->kind == CT_EXIT_STEP) {
     return ask_for_step(tracer, false);
+  } else if (from->kind == CT_EXIT_ROOM) {
+    tracer->wants_room = true;
+    return ct_traced_interrupt(tracer->tid);
   } else {
     target = from->target;
     if (from->kind == CT_EXIT_STALE) {

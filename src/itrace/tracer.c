@@ -100,6 +100,9 @@ leave_space(struct ct_itrace *tracer)
     tracer->stats.flushes += stats.flushes;
   }
   set_bell(tracer, &tracer->no_bell);
+  if (tracer->recorder != NULL) {
+    ct_recorder_leave(tracer->recorder);
+  }
   ct_space_free(&tracer->space);
 }
 
@@ -111,13 +114,17 @@ enter_space(struct ct_itrace *tracer)
   if (code != 0) {
     return code;
   }
-  code = ct_space_create(&tracer->process, &tracer->space, &tracer->diag);
+  code = ct_space_create(&tracer->process, tracer->recorder != NULL ? ct_recorder_units(tracer->recorder) : NULL,
+                         !tracer->options.no_vectors, &tracer->space, &tracer->diag);
   int back = ct_traced_return(&tracer->process);
   if (code != 0 || back != 0) {
     return code != 0 ? code : ct_fail(&tracer->diag, back, "the thread has ended");
   }
   ct_code_pages_forget(tracer->code);
   set_bell(tracer, (_Atomic uint32_t *)&tracer->space.slots->doorbell);
+  if (tracer->recorder != NULL) {
+    ct_recorder_enter(tracer->recorder, &tracer->space, tracer->tid);
+  }
   return ct_tracer_enter(tracer);
 }
 
@@ -151,9 +158,12 @@ let_go(struct ct_itrace *tracer)
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
-  bool was_translated = ct_tracer_recover(tracer, &regs, &spoilt);
+  bool was_translated = ct_tracer_recover(tracer, &regs, &spoilt, NULL);
   if (was_translated && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
     return ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN);
+  }
+  if (tracer->recorder != NULL) {
+    ct_recorder_end(tracer->recorder, CT_STREAM_ASKED, 0);
   }
   if (tracer->space.slots != NULL && ct_traced_borrow(&tracer->process, tracer->tid, NULL) == 0) {
     ct_space_remove(&tracer->space);
@@ -171,21 +181,24 @@ interrupted(struct ct_itrace *tracer)
   if (tracer->is_leaving) {
     return let_go(tracer);
   }
-  if (!tracer->wants_step) {
+  if (!tracer->wants_step && !tracer->wants_room) {
     return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
   }
-  tracer->wants_step = false;
+  bool is_step = tracer->wants_step;
+  tracer->wants_step = tracer->wants_room = false;
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
   }
-  if (ct_tracer_recover(tracer, &regs, &spoilt) && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
+  if (ct_tracer_recover(tracer, &regs, &spoilt, NULL) && (spoilt || ct_traced_set_regs(tracer->tid, &regs) != 0)) {
     return spoilt ? ct_fail(&tracer->diag, CT_EIO, "%s", NOT_KNOWN) : CT_ESRCH;
   }
   __atomic_store_n(&tracer->space.slots->request, 0, __ATOMIC_RELAXED);
-  tracer->summary.steps++;
-  tracer->state = CT_TRACER_STEPS;
-  tracer->is_in_call = tracer->steps_into_handler = false;
-  return ct_traced_go(tracer->tid, ct_tracer_way(tracer), 0);
+  if (is_step) {
+    return ct_tracer_step(tracer, &regs, tracer->steps_call);
+  }
+  ct_recorder_room(tracer->recorder, UINT64_MAX);
+  tracer->reason = CT_CONTEXT_SEGMENT;
+  return ct_tracer_enter(tracer);
 }
 
 static int
@@ -194,6 +207,7 @@ has_exec(struct ct_itrace *tracer)
   struct ct_process fresh;
   leave_space(tracer);
   tracer->has_new_image = true;
+  tracer->reason = CT_CONTEXT_EXEC;
   tracer->state = CT_TRACER_STEPS;
   int code = ct_process_open(tracer->process.pid, &fresh, &tracer->diag);
   if (code != 0) {
@@ -244,6 +258,10 @@ handle_stop(struct ct_itrace *tracer, struct ct_traced_event *event)
     tracer->state = CT_TRACER_DONE;
     tracer->summary.has_ended = true;
     tracer->summary.wait_status = event->status;
+    if (tracer->recorder != NULL) {
+      ct_recorder_end(tracer->recorder, WIFSIGNALED(event->status) ? CT_STREAM_KILLED : CT_STREAM_EXITED,
+                      event->status);
+    }
     ct_process_note_end(&tracer->process, tracer->tid, event->status);
     return 0;
   case CT_TRACED_SIGNAL:
@@ -390,6 +408,17 @@ begin_program(struct ct_itrace *tracer)
   return code != 0 ? code : ct_traced_adopt(&tracer->process, &tracer->diag);
 }
 
+static int
+begin_records(struct ct_itrace *tracer)
+{
+  struct ct_recorder_options options = {.path = tracer->options.path,
+                                        .has_vectors = !tracer->options.no_vectors,
+                                        .is_lossless = tracer->options.is_lossless};
+  return options.path == NULL
+             ? 0
+             : ct_recorder_create(&options, tracer->process.pid, tracer->tid, &tracer->recorder, &tracer->diag);
+}
+
 /* After a failure the thread goes on where it is, if it can. */
 static void
 give_up(struct ct_itrace *tracer)
@@ -411,6 +440,7 @@ tracer_main(void *context)
   struct ct_itrace *tracer = context;
   int code = tracer->options.pid != 0 ? begin_thread(tracer) : begin_program(tracer);
   bool is_ours = code == 0;
+  code = code != 0 ? code : begin_records(tracer);
   code = code != 0 ? code : enter_space(tracer);
   if (code == 0 && ct_worker_create(&tracer->waiter, NULL, waiter_main, tracer) == 0) {
     tracer->has_waiter = true;
@@ -436,9 +466,26 @@ tracer_main(void *context)
 /* ---- the interface ---- */
 
 static void
+end_records(struct ct_itrace *tracer)
+{
+  struct ct_recorder_counts counts;
+  if (tracer->recorder == NULL) {
+    return;
+  }
+  int code = ct_recorder_finish(tracer->recorder, &counts, &tracer->diag);
+  tracer->recorder = NULL;
+  tracer->code_of_end = tracer->code_of_end != 0 ? tracer->code_of_end : code;
+  tracer->summary.record_bytes = counts.bytes;
+  tracer->summary.lost_bytes = counts.lost;
+  tracer->summary.file_bytes = counts.stored;
+  tracer->summary.recorded = counts.steps;
+}
+
+static void
 free_tracer(struct ct_itrace *tracer)
 {
   leave_space(tracer);
+  end_records(tracer);
   ct_process_close(&tracer->process, false);
   if (tracer->code != NULL) {
     ct_mappings_free(&tracer->code->mappings);
@@ -510,6 +557,7 @@ ct_itrace_end(struct ct_itrace *tracer, struct ct_itrace_summary *summary, struc
     pthread_join(tracer->waiter, NULL);
   }
   leave_space(tracer);
+  end_records(tracer);
   if (summary != NULL) {
     tracer->summary.units = tracer->stats.units;
     tracer->summary.instructions = tracer->stats.insns;

@@ -4,6 +4,7 @@
 #define CT_ITRACE_TRACER_H
 
 #include "itrace/itrace.h"
+#include "itrace/recorder.h"
 #include "itrace/space.h"
 
 #include <pthread.h>
@@ -41,6 +42,9 @@ struct ct_itrace {
   struct ct_itrace_space space;
   struct ct_code_pages *code;
   enum ct_tracer_state state;
+  struct ct_recorder *recorder;  /* NULL: there are no records */
+  enum ct_context_reason reason; /* why it goes on translated, the next time */
+  bool wants_room;               /* has been interrupted for that: the segment of records is full */
   bool wants_step; /* has been interrupted for that: the instruction where it waits is executed where it is */
   bool steps_call; /* the instruction is a system call */
   bool is_in_call; /* and has begun */
@@ -66,14 +70,19 @@ struct ct_itrace {
   int done_fd;
 };
 
-/* The program's state out of a stopped thread's: false, it was the program's. *spoilt: there is no way to tell. */
-bool ct_tracer_recover(const struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt);
+/*
+ * The program's state out of a stopped thread's, which is going to have it; what it was recording is settled. False: it
+ * was the program's. *spoilt: there is no way to tell. *is_before (may be NULL): a fault here is not the program's yet.
+ */
+bool ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool *spoilt, bool *is_before);
 /* The thread has stopped, and its registers are the program's: it goes on translated. */
 int ct_tracer_enter(struct ct_itrace *tracer);
 /* It is at the first instruction of a handler. */
 void ct_tracer_in_handler(struct ct_itrace *tracer);
 /* The thread waits: answers it. */
 int ct_tracer_answer(struct ct_itrace *tracer);
+/* The instruction where it is, with these registers, is executed where it is. */
+int ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bool is_call);
 /* How it goes on after a stop that changes nothing. */
 enum ct_traced_way ct_tracer_way(const struct ct_itrace *tracer);
 /* It is about to get a signal. */

@@ -4,6 +4,7 @@
 
 #include "process/injection.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +155,13 @@ int
 ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs)
 {
   return ptrace(PTRACE_SETREGS, tid, NULL, regs) == 0 ? 0 : CT_ESRCH;
+}
+
+int
+ct_traced_extended(pid_t tid, void *state, size_t size)
+{
+  struct iovec all = {state, size};
+  return ptrace(PTRACE_GETREGSET, tid, NT_X86_XSTATE, &all) == 0 ? 0 : CT_ESRCH;
 }
 
 int

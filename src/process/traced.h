@@ -52,6 +52,8 @@ bool ct_traced_await(pid_t tid);
 /* 0 or CT_ESRCH. */
 int ct_traced_regs(pid_t tid, struct user_regs_struct *regs);
 int ct_traced_set_regs(pid_t tid, const struct user_regs_struct *regs);
+/* Its extended state (vector registers), as XSAVE's standard form has it: as much as there is, and fits. */
+int ct_traced_extended(pid_t tid, void *state, size_t size);
 int ct_traced_set_info(pid_t tid, const siginfo_t *info);
 int ct_traced_go(pid_t tid, enum ct_traced_way way, int signal);
 int ct_traced_detach(pid_t tid, int signal);

@@ -6,6 +6,12 @@
  *   0        struct ct_itrace_slots
  *   0x1000   table: 65,536 addresses, where an indirect branch goes by the low 16 bits of its target
  *   0x81000  syscalls: a byte for each system call's number, 0: the tracer has to see it
+ *   0x91000  blocks: a byte for each block of the segment of records, 0: records have been written there;
+ *            CT_ITRACE_BLOCK_FRESH: the time has to be stamped first; CT_ITRACE_BLOCK_FULL: the tracer has to come
+ *   0x92000  stamps: the time stamp counter when each block was begun, then where in it
+ *
+ * Segments of records (itrace_stream.h) lie elsewhere in the target, each in a window of CT_ITRACE_BLOCKS blocks that
+ * begins at a multiple of its size, so that the bits above those within a block are the block's number.
  *
  * The target can write all of it: the tracer believes nothing that it reads here. It copies each word once, and checks.
  */
@@ -21,8 +27,14 @@ enum {
   CT_ITRACE_TABLE_ENTRIES = 1 << 16,
   CT_ITRACE_SYSCALLS_AT = CT_ITRACE_TABLE_AT + CT_ITRACE_TABLE_ENTRIES * 8,
   CT_ITRACE_SYSCALLS = 1 << 16,
-  CT_ITRACE_SHARED_BYTES = CT_ITRACE_SYSCALLS_AT + CT_ITRACE_SYSCALLS,
+  CT_ITRACE_BLOCKS_AT = CT_ITRACE_SYSCALLS_AT + CT_ITRACE_SYSCALLS,
+  CT_ITRACE_BLOCKS = 256,
+  CT_ITRACE_STAMPS_AT = CT_ITRACE_BLOCKS_AT + 0x1000,
+  CT_ITRACE_SHARED_BYTES = CT_ITRACE_STAMPS_AT + 2 * 8 * CT_ITRACE_BLOCKS,
+  CT_ITRACE_BLOCK_SHIFT = 14,     /* log2 of the bytes of a block */
+  CT_ITRACE_BLOCK_SHIFT_OLD = 16, /* on processors without BMI2 */
 };
+enum { CT_ITRACE_BLOCK_FRESH = 1, CT_ITRACE_BLOCK_FULL = 2 };
 
 /*
  * request: 1 while the thread waits for an answer; it waits for 0 there (a futex), and goes on at resume. exit is why
@@ -35,8 +47,12 @@ struct ct_itrace_slots {
   uint64_t flags;    /* as lahf and seto leave them: ah, al */
   uint64_t target;
   uint64_t resume;
-  uint64_t spill_rcx; /* the program's rcx, on the way through an indirect branch */
-  uint64_t spill;     /* of a register that is borrowed for an address out of reach */
+  uint64_t spill_rcx;     /* the program's rcx, on the way through an indirect branch */
+  uint64_t spill;         /* of a register that is borrowed for an address out of reach */
+  uint64_t app_r15;       /* the program's r15, between units that make records */
+  uint64_t spill_record;  /* of the register that says where the record is, in a unit that uses r15 */
+  uint64_t spill_scratch; /* of a register that values go through */
+  uint64_t spill_place;   /* where records go: to be read in part */
   uint32_t exit;
   uint32_t request;
   uint32_t doorbell; /* counts requests; the tracer waits there (a futex) */

@@ -22,50 +22,42 @@
 
 #include <string.h>
 
-struct writer {
-  const struct ct_translation_place *place;
-  struct ct_code *out;
-  struct ct_unit *unit;
-  size_t start;
-  uint32_t first_exit;
-  struct ct_code_label exit_labels[CT_UNIT_EXITS_MAX];
-  struct ct_code_label literal;
-};
-
-#define SLOT(place, member) ct_mem_absolute((place)->shared + (uint32_t)offsetof(struct ct_itrace_slots, member))
-
-static uint32_t
-here(const struct writer *w)
-{
-  return (uint32_t)(w->out->length - w->start);
-}
-
-static struct ct_recovery *
-note(struct writer *w, uint64_t pc)
+struct ct_recovery *
+ct_writer_note(struct ct_writer *w, uint64_t pc)
 {
   struct ct_unit *unit = w->unit;
+  uint32_t at = ct_writer_here(w);
+  if (unit->recovery_count != 0 && unit->recovery[unit->recovery_count - 1].at == at) {
+    unit->recovery_count--;
+  }
   if (unit->recovery_count == CT_RECOVERY_MAX) {
     w->out->overflow = true;
     unit->recovery_count--;
   }
-  struct ct_recovery *last = unit->recovery_count != 0 ? &unit->recovery[unit->recovery_count - 1] : NULL;
-  if (last == NULL || last->at != here(w)) {
-    last = &unit->recovery[unit->recovery_count++];
-  }
-  *last = (struct ct_recovery){.at = here(w), .pc = pc, .borrowed = CT_NO_REG};
-  return last;
+  struct ct_recovery *recovery = &unit->recovery[unit->recovery_count++];
+  *recovery = w->now;
+  recovery->at = at;
+  recovery->pc = pc;
+  return recovery;
+}
+
+bool
+ct_writer_reaches(const struct ct_writer *w, uint64_t address)
+{
+  int64_t distance = (int64_t)(address - ct_code_pc(w->out));
+  return distance > INT32_MIN + 64 && distance < INT32_MAX - 64;
 }
 
 static void
-note_spilled(struct writer *w, uint64_t pc)
+note_spilled(struct ct_writer *w, uint64_t pc)
 {
-  note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
 }
 
 static void
-note_target(struct writer *w)
+note_target(struct ct_writer *w)
 {
-  struct ct_recovery *recovery = note(w, 0);
+  struct ct_recovery *recovery = ct_writer_note(w, 0);
   recovery->pc_is = CT_PC_TARGET;
   recovery->rcx_is = CT_RCX_SPILLED;
 }
@@ -73,8 +65,9 @@ note_target(struct writer *w)
 /* ---- exits ---- */
 
 static struct ct_unit_exit *
-add_exit(struct writer *w, enum ct_exit_kind kind, uint64_t target)
+add_exit(struct ct_writer *w, enum ct_exit_kind kind, uint64_t target)
 {
+  w->exit_states[w->unit->exit_count] = w->now;
   struct ct_unit_exit *added = &w->unit->exits[w->unit->exit_count++];
   *added = (struct ct_unit_exit){.kind = (uint8_t)kind, .target = target};
   return added;
@@ -82,56 +75,52 @@ add_exit(struct writer *w, enum ct_exit_kind kind, uint64_t target)
 
 /* The rel32 of a branch whose opcode has just been emitted: to the unit of target, by way of the tracer at first. */
 static void
-emit_link(struct writer *w, uint64_t target)
+emit_link(struct ct_writer *w, uint64_t target)
 {
   uint32_t number = w->unit->exit_count;
-  add_exit(w, CT_EXIT_LINK, target)->field = here(w);
+  add_exit(w, CT_EXIT_LINK, target)->field = ct_writer_here(w);
   ct_emit_label(w->out, &w->exit_labels[number]);
 }
 
 static void
-emit_jump(struct writer *w, uint64_t target)
+emit_jump(struct ct_writer *w, uint64_t target)
 {
   ct_emit_u8(w->out, 0xe9);
   emit_link(w, target);
 }
 
 static void
-emit_exit_code(struct writer *w, uint32_t i)
+emit_exit_code(struct ct_writer *w, uint32_t i)
 {
   struct ct_unit_exit *leaving = &w->unit->exits[i];
-  struct ct_mem target = SLOT(w->place, target), high = target;
+  struct ct_mem target = CT_SLOT(w->place, target), high = target;
   high.disp += 4;
   ct_code_label_bind(w->out, &w->exit_labels[i]);
-  leaving->code_at = here(w);
-  note(w, leaving->target);
+  leaving->code_at = ct_writer_here(w);
+  w->now = w->exit_states[i];
+  ct_writer_note(w, leaving->target);
   ct_emit_mov32_store_imm(w->out, target, (uint32_t)leaving->target);
   ct_emit_mov32_store_imm(w->out, high, (uint32_t)(leaving->target >> 32));
-  ct_emit_mov32_store_imm(w->out, SLOT(w->place, exit), w->first_exit + i);
+  ct_emit_mov32_store_imm(w->out, CT_SLOT(w->place, exit), w->first_exit + i);
   ct_emit_jmp(w->out, w->place->leave);
 }
 
 static void
-emit_step(struct writer *w, uint64_t pc)
+emit_step(struct ct_writer *w, uint64_t pc)
 {
   uint32_t number = w->unit->exit_count;
   add_exit(w, CT_EXIT_STEP, pc);
-  note(w, pc);
+  ct_writer_note(w, pc);
   ct_emit_jmp_label(w->out, &w->exit_labels[number]);
 }
 
 /* ---- copies ---- */
 
-static bool
-in_reach(const struct writer *w, uint64_t address)
-{
-  int64_t distance = (int64_t)(address - ct_code_pc(w->out));
-  return distance > INT32_MIN + 64 && distance < INT32_MAX - 64;
-}
-
+/* One that neither the instruction uses nor the record. */
 static enum ct_reg
-free_register(uint16_t uses)
+free_register(const struct ct_writer *w, const struct ct_source_insn *insn)
 {
+  uint32_t uses = insn->uses | 1u << w->record | 1u << w->scratch;
   static const uint8_t candidates[] = {CT_RAX, CT_RSI, CT_RDI, CT_RBX, CT_RDX, CT_RCX};
   for (size_t i = 0; i < sizeof(candidates); i++) {
     if ((uses >> candidates[i] & 1) == 0) {
@@ -142,37 +131,39 @@ free_register(uint16_t uses)
 }
 
 static bool
-can_copy(const struct writer *w, const struct ct_source_insn *insn)
+can_copy(const struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  return !insn->is_rip || in_reach(w, insn->address) ||
-         (insn->is_lea ? insn->is_lea_wide : !insn->cannot_borrow && free_register(insn->uses) != CT_NO_REG);
+  return !insn->is_rip || ct_writer_reaches(w, insn->address) ||
+         (insn->is_lea ? insn->is_lea_wide : !insn->cannot_borrow && free_register(w, insn) != CT_NO_REG);
 }
 
 /* The memory operand is relative to rip and out of reach: a borrowed register has its address. */
 static void
-copy_far(struct writer *w, const struct ct_source_insn *insn)
+copy_far(struct ct_writer *w, const struct ct_source_insn *insn)
 {
   struct ct_code *out = w->out;
   if (insn->is_lea) {
     ct_emit_movabs(out, (enum ct_reg)((insn->code[insn->modrm_at] >> 3 & 7) | (insn->rex & 4) << 1), insn->address);
     return;
   }
-  enum ct_reg base = free_register(insn->uses);
-  ct_emit_mov_store(out, SLOT(w->place, spill), base);
-  note(w, insn->pc)->borrowed = (uint8_t)base;
+  enum ct_reg base = free_register(w, insn);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill), base);
+  ct_writer_note(w, insn->pc)->borrowed = (uint8_t)base;
   ct_emit_movabs(out, base, insn->address);
   ct_emit_bytes(out, insn->code, insn->modrm_at);
   ct_emit_u8(out, (uint8_t)((insn->code[insn->modrm_at] & 0x38) | base));
   ct_emit_bytes(out, insn->code + insn->disp_at + 4, insn->length - insn->disp_at - 4u);
-  note(w, insn->pc + insn->length)->borrowed = (uint8_t)base;
-  ct_emit_mov_load(out, base, SLOT(w->place, spill));
+  struct ct_recovery *after = ct_writer_note(w, insn->pc + insn->length);
+  after->borrowed = (uint8_t)base;
+  after->done++;
+  ct_emit_mov_load(out, base, CT_SLOT(w->place, spill));
 }
 
 static void
-copy(struct writer *w, const struct ct_source_insn *insn)
+copy(struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  note(w, insn->pc);
-  if (insn->is_rip && !in_reach(w, insn->address)) {
+  ct_writer_note(w, insn->pc);
+  if (insn->is_rip && !ct_writer_reaches(w, insn->address)) {
     copy_far(w, insn);
   } else if (insn->is_rip) {
     int32_t distance = (int32_t)(insn->address - (ct_code_pc(w->out) + insn->length));
@@ -188,10 +179,10 @@ copy(struct writer *w, const struct ct_source_insn *insn)
 
 /* mov OPERAND, %rcx, of an indirect branch whose operand is in memory or a register */
 static void
-load_operand(struct writer *w, const struct ct_source_insn *insn)
+load_operand(struct ct_writer *w, const struct ct_source_insn *insn)
 {
   struct ct_code *out = w->out;
-  bool is_far = insn->is_rip && !in_reach(w, insn->address);
+  bool is_far = insn->is_rip && !ct_writer_reaches(w, insn->address);
   if (is_far) {
     ct_emit_movabs(out, CT_RCX, insn->address);
   }
@@ -214,29 +205,21 @@ load_operand(struct writer *w, const struct ct_source_insn *insn)
 }
 
 static void
-spill_target(struct writer *w, const struct ct_source_insn *insn)
+spill_target(struct ct_writer *w, const struct ct_source_insn *insn)
 {
-  note(w, insn->pc);
-  ct_emit_mov_store(w->out, SLOT(w->place, spill_rcx), CT_RCX);
+  ct_writer_note(w, insn->pc);
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_rcx), CT_RCX);
   note_spilled(w, insn->pc);
   if (insn->flow == CT_SOURCE_RET) {
     ct_emit_mov_load(w->out, CT_RCX, ct_mem(CT_RSP, 0));
   } else {
     load_operand(w, insn);
   }
-  ct_emit_mov_store(w->out, SLOT(w->place, target), CT_RCX);
+  ct_emit_mov_store(w->out, CT_SLOT(w->place, target), CT_RCX);
 }
 
 static void
-jump_by_table(struct writer *w)
-{
-  note_target(w);
-  ct_emit_movzx16(w->out, CT_RCX, CT_RCX);
-  ct_emit_jmp_load(w->out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, CT_RCX, 3));
-}
-
-static void
-push_return_address(struct writer *w, uint64_t address)
+push_return_address(struct ct_writer *w, uint64_t address)
 {
   w->unit->return_address = address;
   ct_emit_bytes(w->out, (const uint8_t[]){0xff, 0x35}, 2); /* push of the unit's literal */
@@ -245,93 +228,167 @@ push_return_address(struct writer *w, uint64_t address)
 
 /* ---- the end of a unit ---- */
 
+/* The record is complete but for the last instruction. */
 static void
-emit_system_call(struct writer *w, const struct ct_source_insn *insn)
+end_record(struct ct_writer *w, uint64_t pc)
 {
-  enum { NATIVE_BYTES = 2 + 10 + 5 };
+  if (w->has_record) {
+    ct_record_end(w, pc);
+    w->has_record = false;
+  }
+}
+
+/* Looks whether there is room for more, if the program could come by here again and again. */
+static void
+look(struct ct_writer *w, uint64_t pc)
+{
+  if (w->wants_look) {
+    ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_rcx), CT_RCX);
+    note_spilled(w, pc);
+    ct_record_look(w, pc);
+    ct_emit_mov_load(w->out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+    ct_writer_note(w, pc);
+  }
+}
+
+/* The last instruction is executed when the program is at pc. */
+static void
+is_done(struct ct_writer *w, uint64_t pc)
+{
+  w->now.done++;
+  ct_writer_note(w, pc);
+}
+
+static void
+emit_system_call(struct ct_writer *w, const struct ct_source_insn *insn)
+{
   struct ct_code *out = w->out;
   uint64_t next = insn->pc + insn->length;
-  note(w, insn->pc);
-  ct_emit_mov_store(out, SLOT(w->place, spill_rcx), CT_RCX); /* which the system call changes */
+  struct ct_recovery before = w->now;
+  ct_writer_note(w, insn->pc);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_rcx), CT_RCX); /* which the system call changes */
   note_spilled(w, insn->pc);
   ct_emit_movzx16(out, CT_RCX, CT_RAX);
   ct_emit_movzx8_load(out, CT_RCX, ct_mem_table(w->place->shared + CT_ITRACE_SYSCALLS_AT, CT_RCX, 0));
-  ct_emit_jrcxz_over(out, NATIVE_BYTES);
-  uint32_t resume_at = here(w);
+  ct_emit_jrcxz_over(out, 0);
+  uint32_t resume_at = ct_writer_here(w);
   ct_emit_syscall(out);
-  note(w, next)->rcx_is = CT_RCX_PC;
+  if (w->has_record) {
+    ct_record_syscall(w, next);
+  }
+  ct_writer_note(w, next)->rcx_is = CT_RCX_PC;
   ct_emit_movabs(out, CT_RCX, next);
-  note(w, next);
+  w->now.rcx_is = CT_RCX_OWN;
+  ct_writer_note(w, next);
   emit_jump(w, next);
+  if (!out->overflow) {
+    out->bytes[w->start + resume_at - 1] = (uint8_t)(ct_writer_here(w) - resume_at);
+  }
+  w->now = before;
+  w->has_record = false;
   note_spilled(w, insn->pc);
-  ct_emit_mov_load(out, CT_RCX, SLOT(w->place, spill_rcx));
+  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
   uint32_t number = w->unit->exit_count;
   add_exit(w, CT_EXIT_SYSCALL, insn->pc)->resume_at = resume_at;
-  note(w, insn->pc);
+  ct_writer_note(w, insn->pc);
   ct_emit_jmp_label(out, &w->exit_labels[number]);
 }
 
 static void
-emit_end(struct writer *w, const struct ct_source_insn *insn)
+emit_conditional(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  struct ct_code *out = w->out;
+  uint64_t next = insn->pc + insn->length;
+  end_record(w, insn->pc);
+  look(w, insn->pc);
+  ct_writer_note(w, insn->pc);
+  if (insn->flow == CT_SOURCE_BRANCH) {
+    ct_emit_bytes(out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
+    w->now.done++;
+    emit_link(w, insn->target);
+    ct_writer_note(w, next);
+    emit_jump(w, next);
+    return;
+  }
+  ct_emit_bytes(out, insn->code, insn->length - 1u);
+  ct_emit_u8(out, 5); /* over the next jump */
+  is_done(w, next);
+  emit_jump(w, next);
+  ct_writer_note(w, insn->target);
+  emit_jump(w, insn->target);
+}
+
+static void
+emit_indirect(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  struct ct_code *out = w->out;
+  uint64_t next = insn->pc + insn->length;
+  spill_target(w, insn);
+  w->now.rcx_is = CT_RCX_SPILLED;
+  end_record(w, insn->pc);
+  if (w->wants_look) {
+    ct_record_look(w, insn->pc);
+    ct_emit_movzx16_load(out, CT_RCX, CT_SLOT(w->place, target));
+  }
+  if (insn->flow == CT_SOURCE_CALL_INDIRECT) {
+    push_return_address(w, next);
+  } else if (insn->flow == CT_SOURCE_RET) {
+    ct_emit_lea(out, CT_RSP, ct_mem(CT_RSP, 8 + insn->ret_bytes));
+  }
+  w->now.done++;
+  note_target(w);
+  if (!w->wants_look) {
+    ct_emit_movzx16(out, CT_RCX, CT_RCX);
+  }
+  ct_emit_jmp_load(out, ct_mem_table(w->place->shared + CT_ITRACE_TABLE_AT, CT_RCX, 3));
+}
+
+static void
+emit_end(struct ct_writer *w, const struct ct_source_insn *insn)
 {
   struct ct_code *out = w->out;
   uint64_t next = insn->pc + insn->length;
   switch (insn->flow) {
   case CT_SOURCE_JUMP:
-    note(w, insn->target);
+    end_record(w, insn->pc);
+    look(w, insn->pc);
+    is_done(w, insn->target);
     emit_jump(w, insn->target);
     break;
   case CT_SOURCE_BRANCH:
-    note(w, insn->pc);
-    ct_emit_bytes(out, (const uint8_t[]){0x0f, (uint8_t)(0x80 | insn->cond)}, 2);
-    emit_link(w, insn->target);
-    note(w, next);
-    emit_jump(w, next);
-    break;
   case CT_SOURCE_LOOP:
-    note(w, insn->pc);
-    ct_emit_bytes(out, insn->code, insn->length - 1u);
-    ct_emit_u8(out, 5); /* over the next jump */
-    note(w, next);
-    emit_jump(w, next);
-    note(w, insn->target);
-    emit_jump(w, insn->target);
+    emit_conditional(w, insn);
     break;
   case CT_SOURCE_XBEGIN: /* every transaction aborts at once, for no particular reason */
-    note(w, insn->pc);
+    ct_writer_note(w, insn->pc);
     ct_emit_mov32_imm(out, CT_RAX, 0);
-    note(w, insn->target);
+    ct_writer_note(w, insn->target);
     emit_jump(w, insn->target);
     break;
   case CT_SOURCE_CALL:
-    note(w, insn->pc);
+    end_record(w, insn->pc);
+    look(w, insn->pc);
+    ct_writer_note(w, insn->pc);
     push_return_address(w, next);
-    note(w, insn->target);
+    is_done(w, insn->target);
     emit_jump(w, insn->target);
     break;
   case CT_SOURCE_CALL_INDIRECT:
-    spill_target(w, insn);
-    push_return_address(w, next);
-    jump_by_table(w);
-    break;
   case CT_SOURCE_JUMP_INDIRECT:
-    spill_target(w, insn);
-    jump_by_table(w);
-    break;
   case CT_SOURCE_RET:
-    spill_target(w, insn);
-    ct_emit_lea(out, CT_RSP, ct_mem(CT_RSP, 8 + insn->ret_bytes));
-    jump_by_table(w);
+    emit_indirect(w, insn);
     break;
   case CT_SOURCE_SYSCALL:
     emit_system_call(w, insn);
     break;
   case CT_SOURCE_STOP:
+    end_record(w, insn->pc);
     copy(w, insn);
-    note(w, next);
+    ct_writer_note(w, next);
     emit_step(w, next);
     break;
   default:
+    end_record(w, insn->pc);
     emit_step(w, insn->pc);
     break;
   }
@@ -341,20 +398,20 @@ emit_end(struct writer *w, const struct ct_source_insn *insn)
 
 /* Compares the unit's code with what it was made of, four bytes at a time. */
 static void
-emit_check(struct writer *w, const uint8_t *code, size_t size)
+emit_check(struct ct_writer *w, const uint8_t *code, size_t size)
 {
   struct ct_code *out = w->out;
   uint64_t pc = w->unit->pc;
   struct ct_code_label stale = {.count = 0};
   bool first = true;
-  note(w, pc);
-  ct_emit_mov_store(out, SLOT(w->place, spill_rcx), CT_RCX);
+  ct_writer_note(w, pc);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_rcx), CT_RCX);
   note_spilled(w, pc);
   for (size_t at = 0; at < size;) {
     uint32_t want = 0;
     size_t bytes = size - at >= 4 ? 4 : size - at >= 2 ? 2 : 1;
     struct ct_mem source = ct_mem_rip(pc + at);
-    if (!in_reach(w, pc + at)) {
+    if (!ct_writer_reaches(w, pc + at)) {
       ct_emit_movabs(out, CT_RCX, pc + at);
       source = ct_mem(CT_RCX, 0);
     }
@@ -371,7 +428,7 @@ emit_check(struct writer *w, const uint8_t *code, size_t size)
     ct_emit_jmp_label(out, &stale);
     if (first) { /* behind a jump, so that the label is bound and may be used often */
       ct_code_label_bind(out, &stale);
-      ct_emit_mov_load(out, CT_RCX, SLOT(w->place, spill_rcx));
+      ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
       uint32_t number = w->unit->exit_count;
       add_exit(w, CT_EXIT_STALE, pc);
       ct_emit_jmp_label(out, &w->exit_labels[number]);
@@ -379,12 +436,19 @@ emit_check(struct writer *w, const uint8_t *code, size_t size)
     }
     at += bytes;
   }
-  ct_emit_mov_load(out, CT_RCX, SLOT(w->place, spill_rcx));
+  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
 }
 
 static void
-finish(struct writer *w)
+finish(struct ct_writer *w)
 {
+  uint32_t count = w->unit->exit_count;
+  if (w->has_look) {
+    w->now = w->look;
+    w->now.rcx_is = CT_RCX_OWN;
+    add_exit(w, CT_EXIT_ROOM, w->look.pc)->done = w->look.done;
+    ct_record_cold(w, &w->exit_labels[count]);
+  }
   for (uint32_t i = 0; i < w->unit->exit_count; i++) {
     emit_exit_code(w, i);
   }
@@ -394,52 +458,179 @@ finish(struct writer *w)
   }
 }
 
+/* ---- what belongs to a unit ---- */
+
+/* The instructions of a unit. */
+struct block {
+  struct ct_source_insn insns[CT_UNIT_INSNS_MAX];
+  uint32_t count;
+  uint32_t recorded; /* those that its record has: all, or all but the last */
+  size_t used;       /* bytes of code */
+  bool is_open;      /* goes on with the next instruction */
+  bool is_cut;       /* which is known to be one */
+  struct ct_recording recording;
+};
+
 static bool
-goes_on(const struct ct_source_insn *insn)
+is_executed_here(const struct ct_source_insn *insn)
 {
-  return insn->flow == CT_SOURCE_NEXT;
+  return insn->flow != CT_SOURCE_STEP && insn->flow != CT_SOURCE_STOP;
+}
+
+/* False: it begins another unit. */
+static bool
+take(const struct ct_translation_place *place, struct block *block, struct ct_source_insn *insn)
+{
+  bool is_first = block->count == 0;
+  if (place->records) {
+    if (!ct_record_decode(place, insn)) {
+      insn->flow = CT_SOURCE_STEP;
+    }
+    if (insn->flow == CT_SOURCE_SYSCALL && !is_first) {
+      return false;
+    }
+    if (is_executed_here(insn) && !ct_record_takes(insn, &block->recording)) {
+      if (!is_first) {
+        return false;
+      }
+      insn->flow = CT_SOURCE_STEP;
+    }
+    block->recorded += is_executed_here(insn);
+  }
+  block->count++;
+  block->used += insn->length;
+  block->is_open = insn->flow == CT_SOURCE_NEXT;
+  return true;
+}
+
+static void
+read_block(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size, uint32_t most,
+           struct block *block)
+{
+  block->count = block->recorded = 0;
+  block->used = 0;
+  block->is_open = true;
+  block->is_cut = false;
+  block->recording = (struct ct_recording){.uses = 0};
+  while (block->is_open) {
+    struct ct_source_insn *insn = &block->insns[block->count];
+    if (block->count == most) {
+      block->is_cut = true;
+      break;
+    }
+    if (!ct_source_decode(pc + block->used, code + block->used, size - block->used, insn)) {
+      break;
+    }
+    if (!take(place, block, insn)) {
+      block->is_cut = true;
+      break;
+    }
+  }
+}
+
+/* Is there a store by the stack pointer, so that a return may go where no call has been? */
+static bool
+writes_stack(const struct block *block)
+{
+  for (uint32_t i = 0; i < block->count; i++) {
+    const struct ct_effects *effects = &block->insns[i].effects;
+    for (int k = 0; k < effects->access_count; k++) {
+      if ((effects->access[k].how & CT_ACCESS_WRITE) != 0 && effects->access[k].base == CT_RSP) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* Without such units no program goes on for ever, nor for as long as a few blocks of records. */
+static bool
+wants_look(const struct block *block)
+{
+  enum { AREA_SHIFT = 16 };
+  if (block->recorded == 0) {
+    return false;
+  }
+  const struct ct_source_insn *last = &block->insns[block->count - 1];
+  switch (last->flow) {
+  case CT_SOURCE_JUMP:
+  case CT_SOURCE_BRANCH:
+  case CT_SOURCE_LOOP:
+    return last->target <= last->pc || last->target >> AREA_SHIFT != last->pc >> AREA_SHIFT;
+  case CT_SOURCE_CALL:
+  case CT_SOURCE_CALL_INDIRECT:
+  case CT_SOURCE_JUMP_INDIRECT:
+    return true;
+  case CT_SOURCE_RET:
+    return writes_stack(block);
+  default:
+    return block->is_cut;
+  }
+}
+
+static void
+emit_block_of(struct ct_writer *w, struct block *block)
+{
+  uint64_t pc = w->unit->pc;
+  for (uint32_t i = 0; i < block->count; i++) {
+    const struct ct_source_insn *insn = &block->insns[i];
+    if (insn->flow != CT_SOURCE_NEXT) {
+      emit_end(w, insn);
+    } else if (can_copy(w, insn)) {
+      if (w->has_record) {
+        ct_record_before(w, insn);
+      }
+      copy(w, insn);
+      if (w->has_record) {
+        ct_record_after(w, insn);
+      }
+    } else {
+      end_record(w, insn->pc);
+      w->unit->insns = i;
+      emit_step(w, insn->pc);
+      return;
+    }
+  }
+  if (block->is_open) {
+    end_record(w, pc + block->used);
+    if (block->is_cut) {
+      look(w, pc + block->used);
+      ct_writer_note(w, pc + block->used);
+      emit_jump(w, pc + block->used);
+    } else { /* what follows is no instruction, or cannot be read: let the processor say so */
+      emit_step(w, pc + block->used);
+    }
+  }
 }
 
 void
 ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                  bool is_checked, uint32_t first_exit, struct ct_code *out, struct ct_unit *unit)
+                  bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit)
 {
   enum { CHECKED_INSNS_MAX = 12 };
-  struct ct_source_insn insns[CT_UNIT_INSNS_MAX];
-  struct writer w = {.place = place, .out = out, .unit = unit, .start = out->length, .first_exit = first_exit};
-  uint32_t count = 0, most = is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX;
-  size_t used = 0;
-  bool is_open = true;
+  struct block block;
+  struct ct_writer w = {.place = place, .out = out, .unit = unit, .start = out->length, .first_exit = first_exit};
+  w.now = (struct ct_recovery){.borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG};
+  w.now.r15_is_slot = place->records;
+  w.record = w.scratch = CT_NO_REG;
+  read_block(place, pc, code, size, is_checked ? CHECKED_INSNS_MAX : CT_UNIT_INSNS_MAX, &block);
   unit->pc = pc;
   unit->return_address = 0;
-  unit->exit_count = unit->recovery_count = 0;
-  while (is_open && count < most && ct_source_decode(pc + used, code + used, size - used, &insns[count])) {
-    used += insns[count].length;
-    is_open = goes_on(&insns[count++]);
+  unit->exit_count = unit->recovery_count = unit->record_bytes = 0;
+  unit->source_bytes = (uint32_t)block.used;
+  unit->insns = place->records ? block.recorded : block.count;
+  unit->id = block.recorded != 0 ? id : 0;
+  if (is_checked && block.used != 0) {
+    emit_check(&w, code, block.used);
   }
-  unit->source_bytes = (uint32_t)used;
-  unit->insns = count;
-  if (is_checked && used != 0) {
-    emit_check(&w, code, used);
+  if (block.recorded != 0 && block.insns[0].flow == CT_SOURCE_NEXT && !can_copy(&w, &block.insns[0])) {
+    block.recorded = unit->id = unit->insns = 0;
   }
-  for (uint32_t i = 0; i < count; i++) {
-    if (!goes_on(&insns[i])) {
-      emit_end(&w, &insns[i]);
-    } else if (can_copy(&w, &insns[i])) {
-      copy(&w, &insns[i]);
-    } else {
-      emit_step(&w, insns[i].pc);
-      is_open = false;
-      break;
-    }
+  if (block.recorded != 0) {
+    w.wants_look = wants_look(&block);
+    w.has_record = true;
+    ct_record_begin(&w, &block.recording);
   }
-  if (is_open) {
-    note(&w, pc + used);
-    if (count == most) {
-      emit_jump(&w, pc + used);
-    } else { /* what follows is no instruction, or cannot be read: let the processor say so */
-      emit_step(&w, pc + used);
-    }
-  }
+  emit_block_of(&w, &block);
   finish(&w);
 }

@@ -15,15 +15,19 @@
 enum {
   CT_UNIT_INSNS_MAX = 64,
   CT_UNIT_SOURCE_MAX = CT_UNIT_INSNS_MAX * 15,
-  CT_UNIT_BYTES_MAX = 8192,
+  CT_UNIT_BYTES_MAX = 16384,
+  CT_UNIT_RECORD_MAX = 4096,
   CT_UNIT_EXITS_MAX = 4,
-  CT_RECOVERY_MAX = 4 * CT_UNIT_INSNS_MAX,
+  CT_RECOVERY_MAX = 8 * CT_UNIT_INSNS_MAX,
 };
 
 /* What stands where the translated code is to run. Addresses in the target. */
 struct ct_translation_place {
-  uint32_t shared; /* struct ct_itrace_slots and what follows it; below 2 GiB */
-  uint64_t leave;  /* the code that asks the tracer (ct_translate_runtime), in reach */
+  uint32_t shared;  /* struct ct_itrace_slots and what follows it; below 2 GiB */
+  uint64_t leave;   /* the code that asks the tracer (ct_translate_runtime), in reach */
+  bool records;     /* units append records (ring/itrace_stream.h); between them r15 says where */
+  bool has_vectors; /* with vector registers */
+  bool has_bmi2;    /* the processor has: blocks of records are of the smaller kind (ring/itrace.h) */
 };
 
 /*
@@ -37,6 +41,15 @@ struct ct_recovery {
   uint8_t is_waiting : 1; /* the registers that a system call changes are in the slots, and the flags */
   uint8_t rax_is_slot : 1;
   uint8_t borrowed; /* the register whose value is in slots.spill; CT_NO_REG: none */
+  /* Of records: */
+  uint8_t r15_is_slot : 1;    /* the program's r15 is in slots.app_r15, and the thread's is where the record begins */
+  uint8_t rax_is_scratch : 1; /* rax is in the register `scratch` */
+  uint8_t is_before : 1;      /* what the instruction at pc is about to load is read, for its record */
+  uint8_t is_advanced : 1;    /* the record is complete: the next one begins there */
+  uint8_t record;             /* the register whose value is in slots.spill_record, and has that place; or CT_NO_REG */
+  uint8_t scratch;            /* the register whose value is in slots.spill_scratch; or CT_NO_REG */
+  uint8_t done;               /* instructions of the unit that are executed here */
+  uint32_t unit;              /* its id; of the code cache */
   uint64_t pc;
 };
 enum ct_recovery_pc { CT_PC_KNOWN, CT_PC_TARGET /* in slots.target */ };
@@ -47,6 +60,7 @@ enum ct_exit_kind {
   CT_EXIT_STEP,    /* the instruction at target has to be executed where it is */
   CT_EXIT_STALE,   /* the code has changed */
   CT_EXIT_SYSCALL, /* the system call at target: the tracer looks at it first */
+  CT_EXIT_ROOM,    /* the segment of records is full */
 };
 
 struct ct_unit_exit {
@@ -55,6 +69,7 @@ struct ct_unit_exit {
   uint32_t code_at; /* offset of the exit's code */
   uint64_t target;
   uint32_t resume_at; /* CT_EXIT_SYSCALL: offset of the code that makes it all the same */
+  uint8_t done;       /* CT_EXIT_ROOM: instructions of the unit that are executed there; the record is complete */
 };
 
 struct ct_unit {
@@ -62,6 +77,8 @@ struct ct_unit {
   uint32_t
       source_bytes; /* of the program's code that it translates, from pc on; 0: what is there cannot be translated */
   uint32_t insns;
+  uint32_t id;             /* of its records; 0: it makes none */
+  uint32_t record_bytes;   /* of one */
   uint64_t return_address; /* that it pushes: a call ends it; 0: none */
   uint32_t exit_count, recovery_count;
   struct ct_unit_exit exits[CT_UNIT_EXITS_MAX];
@@ -70,11 +87,11 @@ struct ct_unit {
 
 /*
  * Emits the unit of the block at pc (size bytes of code are known) at out's position. first_exit is the number of its
- * first exit. is_checked: the code may change, so it is compared each time. Always ends well: what cannot be translated
- * becomes an exit of kind CT_EXIT_STEP; only out may be too small (out->overflow).
+ * first exit; id of its records, if it makes any. is_checked: the code may change, so it is compared each time. Always
+ * ends well: what cannot be translated becomes an exit of kind CT_EXIT_STEP; only out may be too small (out->overflow).
  */
 void ct_translate_unit(const struct ct_translation_place *place, uint64_t pc, const uint8_t *code, size_t size,
-                       bool is_checked, uint32_t first_exit, struct ct_code *out, struct ct_unit *unit);
+                       bool is_checked, uint32_t first_exit, uint32_t id, struct ct_code *out, struct ct_unit *unit);
 
 /*
  * The entry of the unit at unit_address for indirect branches to pc: checks that the target is pc, and goes to next (in
@@ -89,8 +106,8 @@ uint32_t ct_translate_entry(const struct ct_translation_place *place, uint64_t p
  * *leave: of struct ct_translation_place.
  */
 enum { CT_RUNTIME_RECOVERY = 8, CT_RUNTIME_BYTES_MAX = 1024 };
-uint32_t ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery recovery[CT_RUNTIME_RECOVERY],
-                              uint64_t *miss, uint64_t *leave);
+uint32_t ct_translate_runtime(const struct ct_translation_place *place, struct ct_code *out,
+                              struct ct_recovery recovery[CT_RUNTIME_RECOVERY], uint64_t *miss, uint64_t *leave);
 
 /* In place of an exit's code: a jump to where no rel32 reaches. */
 enum { CT_EXIT_BYTES = 32 };

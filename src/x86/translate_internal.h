@@ -3,6 +3,7 @@
 #ifndef CT_X86_TRANSLATE_INTERNAL_H
 #define CT_X86_TRANSLATE_INTERNAL_H
 
+#include "x86/recorded.h"
 #include "x86/translate.h"
 
 enum ct_source_flow {
@@ -33,7 +34,71 @@ struct ct_source_insn {
   bool has_memory, is_rip, is_lea, is_lea_wide;
   bool cannot_borrow; /* its memory operand cannot have another base in place of rip */
   uint8_t rm;         /* without memory: the register */
+  /* Of records: */
+  struct ct_effects effects;
+  struct ct_value values[CT_VALUES_MAX];
+  int value_count;
 };
+
+/* What the record of a unit needs. */
+struct ct_recording {
+  uint32_t uses; /* general registers of its instructions */
+  uint32_t bytes;
+  bool has_scratch;
+};
+
+/* What is under way while a unit is being emitted. */
+struct ct_writer {
+  const struct ct_translation_place *place;
+  struct ct_code *out;
+  struct ct_unit *unit;
+  size_t start;
+  uint32_t first_exit;
+  struct ct_code_label exit_labels[CT_UNIT_EXITS_MAX];
+  struct ct_recovery exit_states[CT_UNIT_EXITS_MAX];
+  struct ct_code_label literal;
+  struct ct_recovery now;  /* what notes say at this place, but for at and pc */
+  uint8_t record, scratch; /* registers: of the record, and one that is free for values; CT_NO_REG: none */
+  uint32_t value_at;       /* where the next value belongs in the record */
+  bool has_record;         /* it is under way */
+  /* Of the look at the ring (ct_record_look): */
+  bool wants_look, has_look;
+  struct ct_recovery look; /* the state there */
+  struct ct_code_label cold, back;
+};
+
+#define CT_SLOT(place, member) ct_mem_absolute((place)->shared + (uint32_t)offsetof(struct ct_itrace_slots, member))
+
+/* The place in the unit. */
+static inline uint32_t
+ct_writer_here(const struct ct_writer *w)
+{
+  return (uint32_t)(w->out->length - w->start);
+}
+
+/* From here on the program is at pc, and the rest as w->now says; to be changed by the caller. */
+struct ct_recovery *ct_writer_note(struct ct_writer *w, uint64_t pc);
+/* Can an instruction here refer to that address relative to rip? */
+bool ct_writer_reaches(const struct ct_writer *w, uint64_t address);
+
+/*
+ * Records (translate_record.c), if place->records: their parts are emitted at the unit's head, around each instruction
+ * and before its last one, after which nothing is borrowed any more.
+ */
+/* Finds out what is recorded of an instruction. False: it has to be executed where it is. */
+bool ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn *insn);
+/* Adds the instruction to the unit's. False: it does not fit, and begins another. */
+bool ct_record_takes(const struct ct_source_insn *insn, struct ct_recording *recording);
+void ct_record_begin(struct ct_writer *w, const struct ct_recording *recording);
+void ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn);
+void ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn);
+void ct_record_end(struct ct_writer *w, uint64_t pc);
+/* Between ct_record_end and the last instruction, at pc: is there room? rcx is free, its value in its slot. */
+void ct_record_look(struct ct_writer *w, uint64_t pc);
+/* What belongs to that, behind the unit's code. room: where it goes when there is none. */
+void ct_record_cold(struct ct_writer *w, struct ct_code_label *room);
+/* Behind a system call, in place of ct_record_after and ct_record_end; rcx is free. */
+void ct_record_syscall(struct ct_writer *w, uint64_t next);
 
 /* False: it is no instruction, or does not end within size. */
 bool ct_source_decode(uint64_t pc, const uint8_t *code, size_t size, struct ct_source_insn *insn);

@@ -17,6 +17,13 @@ emit_compare(struct ct_code *out, struct ct_mem word, uint32_t value, uint8_t ov
   ct_emit_jrcxz_over(out, (int8_t)over);
 }
 
+static struct ct_recovery
+between_units(const struct ct_translation_place *place)
+{
+  return (struct ct_recovery){
+      .borrowed = CT_NO_REG, .record = CT_NO_REG, .scratch = CT_NO_REG, .r15_is_slot = place->records};
+}
+
 uint32_t
 ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64_t unit_address, uint64_t next,
                    struct ct_code *out, struct ct_recovery recovery[CT_ENTRY_RECOVERY])
@@ -26,7 +33,9 @@ ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64
   struct ct_code_label literal = {.count = 0};
   struct ct_mem low = SLOT(place->shared, target), high = low;
   high.disp += 4;
-  recovery[0] = (struct ct_recovery){.pc_is = CT_PC_TARGET, .rcx_is = CT_RCX_SPILLED, .borrowed = CT_NO_REG};
+  recovery[0] = between_units(place);
+  recovery[0].pc_is = CT_PC_TARGET;
+  recovery[0].rcx_is = CT_RCX_SPILLED;
   emit_compare(out, low, (uint32_t)pc, JUMP_FAR);
   ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
   ct_emit_label(out, &literal);
@@ -34,7 +43,9 @@ ct_translate_entry(const struct ct_translation_place *place, uint64_t pc, uint64
   ct_emit_bytes(out, (const uint8_t[]){0xff, 0x25}, 2);
   ct_emit_label(out, &literal);
   ct_emit_mov_load(out, CT_RCX, SLOT(place->shared, spill_rcx));
-  recovery[1] = (struct ct_recovery){.at = (uint32_t)(out->length - start), .pc = pc, .borrowed = CT_NO_REG};
+  recovery[1] = between_units(place);
+  recovery[1].at = (uint32_t)(out->length - start);
+  recovery[1].pc = pc;
   ct_emit_jmp(out, unit_address);
   ct_code_label_bind(out, &literal);
   ct_emit_u64(out, next);
@@ -97,8 +108,9 @@ emit_futex(struct ct_code *out, uint32_t word, int operation, uint32_t timeout)
 
 /* Waits for the answer, or until the tracer is dead: the thread goes on where the program is then. */
 static void
-emit_wait(uint32_t shared, struct ct_code *out)
+emit_wait(const struct ct_translation_place *place, struct ct_code *out)
 {
+  uint32_t shared = place->shared;
   struct ct_code_label wait = {.count = 0}, lives = {.count = 0}, done = {.count = 0};
   ct_emit_mov32_load(out, CT_RAX, SLOT(shared, liveness));
   ct_emit_mov32_store(out, SLOT(shared, last_liveness), CT_RAX);
@@ -123,6 +135,9 @@ emit_wait(uint32_t shared, struct ct_code *out)
   ct_emit_jcc_label(out, CT_JNE, &wait);
   ct_emit_mov_load(out, CT_RAX, SLOT(shared, target));
   ct_emit_mov_store(out, SLOT(shared, resume), CT_RAX);
+  if (place->records) {
+    ct_emit_mov_load(out, CT_R15, SLOT(shared, app_r15));
+  }
   ct_emit_jmp_label(out, &done);
   ct_code_label_bind(out, &lives);
   ct_emit_mov32_store_imm(out, SLOT(shared, silent), CT_ITRACE_SILENT_WAITS);
@@ -131,12 +146,14 @@ emit_wait(uint32_t shared, struct ct_code *out)
 }
 
 uint32_t
-ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery recovery[CT_RUNTIME_RECOVERY],
-                     uint64_t *miss, uint64_t *leave)
+ct_translate_runtime(const struct ct_translation_place *place, struct ct_code *out,
+                     struct ct_recovery recovery[CT_RUNTIME_RECOVERY], uint64_t *miss, uint64_t *leave)
 {
+  uint32_t shared = place->shared;
   size_t start = out->length;
   uint32_t count = 0;
-  struct ct_recovery target = {.pc_is = CT_PC_TARGET, .borrowed = CT_NO_REG};
+  struct ct_recovery target = between_units(place);
+  target.pc_is = CT_PC_TARGET;
   *miss = ct_code_pc(out);
   recovery[count] = target;
   recovery[count++].rcx_is = CT_RCX_SPILLED;
@@ -153,7 +170,7 @@ ct_translate_runtime(uint32_t shared, struct ct_code *out, struct ct_recovery re
   target.at = (uint32_t)(out->length - start);
   target.is_waiting = 1;
   recovery[count++] = target;
-  emit_wait(shared, out);
+  emit_wait(place, out);
   emit_restore(shared, out);
   return count;
 }

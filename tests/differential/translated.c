@@ -266,7 +266,7 @@ recover(uint64_t reg[16], uint64_t *rip, uint64_t *flags, bool *spoilt)
                                   .r13 = reg[13],
                                   .r14 = reg[14],
                                   .r15 = reg[15]};
-  if (!ct_tracer_recover(&run.tracer, &regs, spoilt)) {
+  if (!ct_tracer_recover(&run.tracer, &regs, spoilt, NULL)) {
     return false;
   }
   const uint64_t recovered[16] = {regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi,
@@ -402,7 +402,8 @@ make_cache(enum layout layout)
   }
   run.slots->timeout[1] = 1000;
   run.tracer.space.slots = run.slots;
-  run.tracer.space.cache = ct_code_cache_create(run.slots, (uint32_t)(uint64_t)run.slots);
+  struct ct_translation_place place = {.shared = (uint32_t)(uint64_t)run.slots};
+  run.tracer.space.cache = ct_code_cache_create(run.slots, &place, NULL);
   if (run.tracer.space.cache == NULL) {
     return false;
   }

@@ -23,7 +23,8 @@
 
 enum { EXIT_TRACER = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 
-static bool is_verbose;
+static bool is_verbose, is_lossless, no_vectors;
+static const char *records;
 
 static void
 tell(const struct ct_itrace_summary *s)
@@ -33,6 +34,8 @@ tell(const struct ct_itrace_summary *s)
             "translated: %" PRIu64 " units, %" PRIu64 " instructions, %" PRIu64 " bytes made of %" PRIu64 ", %" PRIu64
             " requests, %" PRIu64 " steps, %" PRIu64 " signals, %" PRIu64 " flushes\n",
             s->units, s->instructions, s->code_bytes, s->source_bytes, s->requests, s->steps, s->signals, s->flushes);
+    fprintf(stderr, "records: %" PRIu64 " instructions, %" PRIu64 " bytes, lost %" PRIu64 ", file %" PRIu64 "\n",
+            s->recorded, s->record_bytes, s->lost_bytes, s->file_bytes);
   }
 }
 
@@ -48,7 +51,8 @@ failure(int exec_errno, const struct ct_diag *diag)
 static int
 run_thread(pid_t pid, pid_t tid, double seconds)
 {
-  struct ct_itrace_options begin = {.pid = pid, .tid = tid};
+  struct ct_itrace_options begin = {
+      .pid = pid, .tid = tid, .path = records, .is_lossless = is_lossless, .no_vectors = no_vectors};
   struct ct_itrace_summary summary;
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
@@ -68,7 +72,11 @@ static int
 run_program(char **argv)
 {
   struct ct_signals *signals = ct_signals_create();
-  struct ct_itrace_options begin = {.argv = argv, .mask = ct_signals_mask(signals)};
+  struct ct_itrace_options begin = {.argv = argv,
+                                    .mask = ct_signals_mask(signals),
+                                    .path = records,
+                                    .is_lossless = is_lossless,
+                                    .no_vectors = no_vectors};
   struct ct_itrace_summary summary;
   struct ct_itrace *tracer;
   struct ct_diag diag = {""};
@@ -100,10 +108,19 @@ main(int argc, char **argv)
   pid_t tid = 0;
   double seconds = 0;
   int option;
-  while ((option = getopt(argc, argv, "+vt:s:")) != -1) {
+  while ((option = getopt(argc, argv, "+vlgt:s:o:")) != -1) {
     switch (option) {
     case 'v':
       is_verbose = true;
+      break;
+    case 'l':
+      is_lossless = true;
+      break;
+    case 'g':
+      no_vectors = true;
+      break;
+    case 'o':
+      records = optarg;
       break;
     case 't':
       tid = atoi(optarg);

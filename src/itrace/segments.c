@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* See segments.h. */
+#include "itrace/segments.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/worker.h"
+#include "steps/writer.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+enum segment_state { FREE, FILLED, WAITS, WRITTEN };
+
+struct segment {
+  enum segment_state state;
+  uint64_t number; /* of its turn */
+  const uint8_t *bytes;
+  uint64_t used;
+  uint8_t *units; /* that are new with it */
+  size_t unit_bytes;
+  char *modules;
+  uint32_t stamp_count;
+  struct ct_stream_stamp stamps[CT_ITRACE_BLOCKS];
+};
+
+struct ct_segments {
+  struct ct_steps_writer *writer;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  struct segment segments[CT_SEGMENTS];
+  uint64_t turn;
+  uint32_t next_unit;
+  char *modules; /* that go with the next segment */
+  bool is_ending;
+  struct ct_recorder_counts counts;
+};
+
+/* The segment of this state with the lowest turn; NULL: none. Under the lock. */
+static struct segment *
+oldest(struct ct_segments *segments, enum segment_state state)
+{
+  struct segment *found = NULL;
+  for (uint32_t i = 0; i < CT_SEGMENTS; i++) {
+    struct segment *segment = &segments->segments[i];
+    if (segment->state == state && (found == NULL || segment->number < found->number)) {
+      found = segment;
+    }
+  }
+  return found;
+}
+
+static void
+write_one(struct ct_segments *segments, struct segment *segment)
+{
+  if (segment->modules != NULL) {
+    ct_steps_writer_modules(segments->writer, segment->modules, strlen(segment->modules));
+  }
+  if (segment->unit_bytes != 0) {
+    ct_steps_writer_units(segments->writer, segment->units, segment->unit_bytes);
+  }
+  ct_steps_writer_segment(segments->writer, segment->bytes, segment->used, segment->stamps, segment->stamp_count);
+  free(segment->units);
+  free(segment->modules);
+  segment->units = NULL;
+  segment->unit_bytes = 0;
+  segment->modules = NULL;
+}
+
+static void *
+segments_main(void *context)
+{
+  struct ct_segments *segments = context;
+  pthread_mutex_lock(&segments->lock);
+  for (;;) {
+    struct segment *segment = oldest(segments, WAITS);
+    if (segment == NULL) {
+      if (segments->is_ending) {
+        break;
+      }
+      pthread_cond_wait(&segments->change, &segments->lock);
+      continue;
+    }
+    segment->state = WRITTEN;
+    pthread_mutex_unlock(&segments->lock);
+    write_one(segments, segment);
+    pthread_mutex_lock(&segments->lock);
+    segment->state = FREE;
+    segments->counts.segments++;
+    segments->counts.bytes += segment->used;
+    pthread_cond_broadcast(&segments->change);
+  }
+  pthread_mutex_unlock(&segments->lock);
+  return NULL;
+}
+
+/* Its records are lost, but not what others need. Under the lock. */
+static void
+drop(struct ct_segments *segments, struct segment *segment, uint64_t *lost)
+{
+  *lost += segment->used;
+  segments->counts.lost += segment->used;
+  segment->used = 0;
+}
+
+uint32_t
+ct_segments_take(struct ct_segments *segments, bool waits, uint64_t *lost)
+{
+  pthread_mutex_lock(&segments->lock);
+  struct segment *segment;
+  while ((segment = oldest(segments, FREE)) == NULL) {
+    struct segment *old = waits ? NULL : oldest(segments, WAITS);
+    if (old != NULL) {
+      drop(segments, old, lost);
+      segment = old;
+      break;
+    }
+    pthread_cond_wait(&segments->change, &segments->lock);
+  }
+  segment->state = FILLED;
+  segment->number = ++segments->turn;
+  pthread_mutex_unlock(&segments->lock);
+  return (uint32_t)(segment - segments->segments);
+}
+
+void
+ct_segments_put(struct ct_segments *segments, const struct ct_unit_log *units, uint32_t number, const uint8_t *bytes,
+                uint64_t used, const struct ct_stream_stamp *stamps, uint32_t stamp_count)
+{
+  struct segment *segment = &segments->segments[number];
+  size_t size = 0;
+  uint8_t *fresh = ct_unit_log_block(units, segments->next_unit, &size);
+  pthread_mutex_lock(&segments->lock);
+  segment->bytes = bytes;
+  segment->used = used;
+  segment->stamp_count = stamp_count;
+  memcpy(segment->stamps, stamps, stamp_count * sizeof(*stamps));
+  if (fresh != NULL) { /* without it the records cannot be read, which a reader says */
+    segments->next_unit = ct_unit_log_next(units);
+    uint8_t *all = segment->unit_bytes != 0 ? realloc(segment->units, segment->unit_bytes + size) : NULL;
+    if (all != NULL) {
+      memcpy(all + segment->unit_bytes, fresh, size);
+      free(fresh);
+      fresh = all;
+      size += segment->unit_bytes;
+    }
+    segment->units = fresh;
+    segment->unit_bytes = size;
+  }
+  if (segments->modules != NULL) {
+    free(segment->modules);
+    segment->modules = segments->modules;
+    segments->modules = NULL;
+  }
+  segment->state = WAITS;
+  pthread_cond_broadcast(&segments->change);
+  pthread_mutex_unlock(&segments->lock);
+}
+
+void
+ct_segments_wait(struct ct_segments *segments)
+{
+  pthread_mutex_lock(&segments->lock);
+  while (oldest(segments, WAITS) != NULL || oldest(segments, WRITTEN) != NULL) {
+    pthread_cond_wait(&segments->change, &segments->lock);
+  }
+  pthread_mutex_unlock(&segments->lock);
+}
+
+void
+ct_segments_note_modules(struct ct_segments *segments, pid_t pid)
+{
+  char path[64], *text = NULL;
+  size_t size = 0;
+  snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) {
+    return;
+  }
+  if (getdelim(&text, &size, 0, file) > 0) {
+    free(segments->modules);
+    segments->modules = text;
+  } else {
+    free(text);
+  }
+  fclose(file);
+}
+
+/* ---- life ---- */
+
+/* Ticks of the time stamp counter per second, by a wait of some milliseconds. */
+static void
+fill_times(struct ct_steps_file *head)
+{
+  struct timespec wait = {0, 10000000}, wall;
+  uint64_t tsc = __rdtsc(), ns = ct_now_ns();
+  nanosleep(&wait, NULL);
+  head->tsc = __rdtsc();
+  head->clock_ns = ct_now_ns();
+  clock_gettime(CLOCK_REALTIME, &wall);
+  head->wall_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
+  head->tsc_hz = (uint64_t)((double)(head->tsc - tsc) * 1e9 / (double)(head->clock_ns - ns));
+}
+
+int
+ct_segments_create(const struct ct_recorder_options *options, pid_t pid, pid_t tid, struct ct_segments **out,
+                   struct ct_diag *diag)
+{
+  struct ct_segments *segments = calloc(1, sizeof(*segments));
+  struct ct_steps_file head = {.pid = pid, .tid = tid, .has_vectors = options->has_vectors};
+  if (segments == NULL) {
+    return ct_fail(diag, CT_ENOMEM, "out of memory");
+  }
+  segments->next_unit = 1;
+  fill_times(&head);
+  int code = ct_steps_writer_open(options->path, &head, &segments->writer, diag);
+  if (code == 0) {
+    pthread_mutex_init(&segments->lock, NULL);
+    pthread_cond_init(&segments->change, NULL);
+    if (ct_worker_create(&segments->thread, NULL, segments_main, segments) != 0) {
+      ct_steps_writer_close(segments->writer, NULL);
+      code = ct_fail(diag, CT_ENOMEM, "cannot start a thread");
+    }
+  }
+  if (code != 0) {
+    free(segments);
+    return code;
+  }
+  *out = segments;
+  return 0;
+}
+
+int
+ct_segments_finish(struct ct_segments *segments, struct ct_recorder_counts *counts, struct ct_diag *diag)
+{
+  pthread_mutex_lock(&segments->lock);
+  segments->is_ending = true;
+  pthread_cond_broadcast(&segments->change);
+  pthread_mutex_unlock(&segments->lock);
+  pthread_join(segments->thread, NULL);
+  segments->counts.stored = ct_steps_writer_written(segments->writer).bytes;
+  segments->counts.steps = ct_steps_writer_written(segments->writer).steps;
+  if (counts != NULL) {
+    *counts = segments->counts;
+  }
+  int code = ct_steps_writer_close(segments->writer, diag);
+  free(segments->modules);
+  free(segments);
+  return code;
+}

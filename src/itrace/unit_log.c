@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* See unit_log.h. The log is the bytes of the units' blocks, and where each begins. */
+#include "itrace/unit_log.h"
+
+#include "ring/itrace_stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ct_unit_log {
+  uint8_t *bytes;
+  size_t size, capacity;
+  size_t *places; /* of unit id: places[id - 1] */
+  size_t count, place_capacity;
+};
+
+struct ct_unit_log *
+ct_unit_log_create(void)
+{
+  return calloc(1, sizeof(struct ct_unit_log));
+}
+
+void
+ct_unit_log_free(struct ct_unit_log *log)
+{
+  if (log != NULL) {
+    free(log->bytes);
+    free(log->places);
+    free(log);
+  }
+}
+
+uint32_t
+ct_unit_log_next(const struct ct_unit_log *log)
+{
+  return (uint32_t)log->count + 1;
+}
+
+bool
+ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit)
+{
+  struct ct_steps_unit head = {
+      .pc = unit->pc, .id = ct_unit_log_next(log), .code_bytes = unit->code_bytes, .insns = unit->insns};
+  size_t more = sizeof(head) + unit->code_bytes;
+  if (head.id >= CT_STREAM_EVENT) {
+    return false;
+  }
+  if (log->size + more > log->capacity) {
+    size_t capacity = (log->size + more) * 2;
+    uint8_t *grown = realloc(log->bytes, capacity);
+    if (grown == NULL) {
+      return false;
+    }
+    log->bytes = grown;
+    log->capacity = capacity;
+  }
+  if (log->count == log->place_capacity) {
+    size_t capacity = log->count * 2 + 1024;
+    size_t *grown = reallocarray(log->places, capacity, sizeof(*grown));
+    if (grown == NULL) {
+      return false;
+    }
+    log->places = grown;
+    log->place_capacity = capacity;
+  }
+  log->places[log->count++] = log->size;
+  memcpy(log->bytes + log->size, &head, sizeof(head));
+  memcpy(log->bytes + log->size + sizeof(head), unit->code, unit->code_bytes);
+  log->size += more;
+  return true;
+}
+
+bool
+ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit)
+{
+  struct ct_steps_unit head;
+  if (id == 0 || id > log->count) {
+    return false;
+  }
+  const uint8_t *at = log->bytes + log->places[id - 1];
+  memcpy(&head, at, sizeof(head));
+  *unit = (struct ct_logged_unit){
+      .pc = head.pc, .code = at + sizeof(head), .code_bytes = head.code_bytes, .insns = head.insns};
+  return true;
+}
+
+uint8_t *
+ct_unit_log_block(const struct ct_unit_log *log, uint32_t first, size_t *size)
+{
+  size_t start = first <= log->count ? log->places[first - 1] : log->size;
+  uint8_t *bytes = malloc(log->size - start + 1);
+  *size = log->size - start;
+  if (bytes != NULL && *size != 0) {
+    memcpy(bytes, log->bytes + start, *size);
+  }
+  return bytes;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The units that records are of, by their ids: 1, 2, 3 and so on. They outlive their translations: a thread's records
+ * are read with this.
+ */
+#ifndef CT_ITRACE_UNIT_LOG_H
+#define CT_ITRACE_UNIT_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ct_unit_log;
+
+struct ct_logged_unit {
+  uint64_t pc;
+  const uint8_t *code; /* of the log, up to the next ct_unit_log_add */
+  uint16_t code_bytes;
+  uint8_t insns; /* that its record has */
+};
+
+/* NULL: out of memory. */
+struct ct_unit_log *ct_unit_log_create(void);
+void ct_unit_log_free(struct ct_unit_log *log);
+/* The id that the next unit gets. */
+uint32_t ct_unit_log_next(const struct ct_unit_log *log);
+/* Adds it. False: out of memory. */
+bool ct_unit_log_add(struct ct_unit_log *log, const struct ct_logged_unit *unit);
+/* False: there is none of that id. */
+bool ct_unit_log_get(const struct ct_unit_log *log, uint32_t id, struct ct_logged_unit *unit);
+
+/* Units from `first` on, as a block of kind CT_STEPS_UNITS has them: its bytes (the caller's), or NULL. */
+uint8_t *ct_unit_log_block(const struct ct_unit_log *log, uint32_t first, size_t *size);
+
+#endif

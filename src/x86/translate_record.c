@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of translated code (ring/itrace_stream.h). A unit writes its id and its instructions' values behind each
+ * other, at distances that are known when it is translated, and moves the place of the next record once, at its end.
+ *
+ *   - Between units that place is in r15, and the program's r15 in a slot. A unit that uses r15 has the place in a
+ *     register that it does not use, `record`.
+ *   - Values go through another register that the unit does not use, `scratch`, where they are not in registers.
+ *   - So a unit ends before the instruction that would use the last of those.
+ *
+ * Room: the ring's segments lie so that some bits of the place are the number of a block (struct ct_itrace_slots).
+ * Wherever the program can come by again without end, a unit looks up that block's byte, by rcx and no flag: 0 where
+ * records have been written before; else it stamps the time, or waits for the tracer. The tracer need not be there for
+ * that: a thread that it has left alone waits in vain, and goes on where the program is.
+ */
+#include "x86/emit_vector.h"
+#include "x86/translate_internal.h"
+
+#include <string.h>
+
+enum { VECTOR_EVEX_FIRST = 16 };
+
+static uint32_t
+access_uses(const struct ct_access *access)
+{
+  return (access->base != CT_NO_REG ? 1u << access->base : 0) | (access->index != CT_NO_REG ? 1u << access->index : 0) |
+         (access->bits_reg != CT_NO_REG ? 1u << access->bits_reg : 0);
+}
+
+bool
+ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn *insn)
+{
+  if (!place->records || insn->flow == CT_SOURCE_STEP || insn->flow == CT_SOURCE_STOP) {
+    return true;
+  }
+  if (insn->flow == CT_SOURCE_XBEGIN || !ct_effects_of(insn->code, insn->length, &insn->effects)) {
+    return false;
+  }
+  const struct ct_effects *effects = &insn->effects;
+  insn->uses |= effects->reads | effects->writes;
+  for (int i = 0; i < effects->access_count; i++) {
+    insn->uses |= (uint16_t)access_uses(&effects->access[i]);
+  }
+  insn->value_count = ct_values_of(effects, place->has_vectors, insn->values);
+  for (int i = 0; i < insn->value_count; i++) {
+    const struct ct_value *value = &insn->values[i];
+    if ((value->kind == CT_VALUE_LOADED || value->kind == CT_VALUE_STORED) &&
+        effects->access[value->reg].disp != (int32_t)effects->access[value->reg].disp &&
+        (effects->access[value->reg].how & CT_ACCESS_RIP) == 0) {
+      return false;
+    }
+  }
+  return insn->value_count != CT_VALUES_STEP;
+}
+
+/* ---- registers ---- */
+
+/* Those that units borrow, the ones that compilers use least first; copy_far has its own. */
+static const uint8_t candidates[] = {CT_R14, CT_R13, CT_R12, CT_R11, CT_R10, CT_R9,
+                                     CT_R8,  CT_RBP, CT_RBX, CT_RDI, CT_RSI, CT_RDX};
+
+static uint8_t
+free_of(uint32_t uses)
+{
+  for (size_t i = 0; i < sizeof(candidates); i++) {
+    if ((uses >> candidates[i] & 1) == 0) {
+      return candidates[i];
+    }
+  }
+  return CT_NO_REG;
+}
+
+static bool
+uses_r15(const struct ct_recording *recording)
+{
+  return (recording->uses >> CT_R15 & 1) != 0;
+}
+
+static void
+choose(const struct ct_recording *recording, uint8_t *record, uint8_t *scratch)
+{
+  uint32_t uses = recording->uses;
+  *record = CT_R15;
+  *scratch = CT_NO_REG;
+  if (uses_r15(recording)) {
+    *record = free_of(uses);
+    uses |= *record != CT_NO_REG ? 1u << *record : 0;
+  }
+  if (recording->has_scratch) {
+    *scratch = (uses >> CT_RAX & 1) == 0 ? CT_RAX : free_of(uses);
+  }
+}
+
+static bool
+wants_scratch(const struct ct_source_insn *insn)
+{
+  for (int i = 0; i < insn->value_count; i++) {
+    uint8_t kind = insn->values[i].kind;
+    if (kind == CT_VALUE_LOADED || kind == CT_VALUE_STORED || kind == CT_VALUE_FLAGS) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool
+ct_record_takes(const struct ct_source_insn *insn, struct ct_recording *recording)
+{
+  struct ct_recording with = *recording;
+  uint8_t record, scratch;
+  with.uses |= insn->uses;
+  with.bytes += ct_values_bytes(insn->values, insn->value_count);
+  with.has_scratch |= wants_scratch(insn);
+  choose(&with, &record, &scratch);
+  if (record == CT_NO_REG || (with.has_scratch && scratch == CT_NO_REG) || with.bytes + 4 > CT_UNIT_RECORD_MAX) {
+    return false;
+  }
+  *recording = with;
+  return true;
+}
+
+/* ---- parts of a unit ---- */
+
+static struct ct_mem
+value_place(const struct ct_writer *w)
+{
+  return ct_mem((enum ct_reg)w->record, (int32_t)w->value_at);
+}
+
+void
+ct_record_begin(struct ct_writer *w, const struct ct_recording *recording)
+{
+  uint64_t pc = w->unit->pc;
+  choose(recording, &w->record, &w->scratch);
+  w->value_at = 4;
+  w->now.r15_is_slot = 1;
+  ct_writer_note(w, pc);
+  if (w->record != CT_R15) {
+    enum ct_reg reg = (enum ct_reg)w->record;
+    ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_record), reg);
+    ct_emit_mov(w->out, reg, CT_R15);
+    w->now.record = w->record;
+    ct_writer_note(w, pc);
+    ct_emit_mov_load(w->out, CT_R15, CT_SLOT(w->place, app_r15));
+    w->now.r15_is_slot = 0;
+    ct_writer_note(w, pc);
+  }
+  if (w->scratch != CT_NO_REG) {
+    ct_emit_mov_store(w->out, CT_SLOT(w->place, spill_scratch), (enum ct_reg)w->scratch);
+    w->now.scratch = w->scratch;
+    ct_writer_note(w, pc);
+  }
+  ct_emit_mov32_store_imm(w->out, ct_mem((enum ct_reg)w->record, 0), w->unit->id);
+}
+
+static void
+store_register(struct ct_writer *w, enum ct_reg reg, unsigned size)
+{
+  struct ct_mem to = value_place(w);
+  if (size == 8) {
+    ct_emit_mov_store(w->out, to, reg);
+  } else if (size == 4) {
+    ct_emit_mov32_store(w->out, to, reg);
+  } else if (size == 2) {
+    ct_emit_mov16_store(w->out, to, reg);
+  } else {
+    ct_emit_mov8_store(w->out, to, reg);
+  }
+}
+
+/* What the access would read here, to the scratch register and from there to the record. */
+static void
+store_memory(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_value *value)
+{
+  const struct ct_access *access = &insn->effects.access[value->reg];
+  enum ct_reg scratch = (enum ct_reg)w->scratch;
+  struct ct_mem from = {
+      .base = access->base, .index = access->index, .scale = access->scale, .disp = (int32_t)access->disp};
+  if ((access->how & CT_ACCESS_RIP) != 0) {
+    uint64_t address = insn->pc + insn->length + (uint64_t)access->disp;
+    from = ct_mem_rip(address);
+    if (!ct_writer_reaches(w, address)) {
+      ct_emit_movabs(w->out, scratch, address);
+      from = ct_mem(scratch, 0);
+    }
+  } else if (access->base == CT_NO_REG) {
+    from.kind = CT_MEM_ABSOLUTE;
+  }
+  if (access->segment != CT_SEGMENT_NONE) {
+    ct_emit_u8(w->out, access->segment == CT_SEGMENT_FS ? 0x64 : 0x65);
+  }
+  if (value->size == 8) {
+    ct_emit_mov_load(w->out, scratch, from);
+  } else if (value->size == 4) {
+    ct_emit_mov32_load(w->out, scratch, from);
+  } else if (value->size == 2) {
+    ct_emit_movzx16_load(w->out, scratch, from);
+  } else {
+    ct_emit_movzx8_load(w->out, scratch, from);
+  }
+  store_register(w, scratch, value->size);
+}
+
+static void
+store_flags(struct ct_writer *w, uint64_t next)
+{
+  enum ct_reg scratch = (enum ct_reg)w->scratch;
+  if (scratch != CT_RAX) {
+    ct_emit_mov(w->out, scratch, CT_RAX);
+    w->now.rax_is_scratch = 1;
+    ct_writer_note(w, next);
+  }
+  ct_emit_lahf(w->out);
+  ct_emit_seto_al(w->out);
+  store_register(w, CT_RAX, 2);
+  if (scratch != CT_RAX) {
+    ct_emit_mov(w->out, CT_RAX, scratch);
+    w->now.rax_is_scratch = 0;
+    ct_writer_note(w, next);
+  }
+}
+
+static void
+store_vector(struct ct_writer *w, const struct ct_source_insn *insn, const struct ct_value *value)
+{
+  struct ct_mem to = value_place(w);
+  if (value->kind == CT_VALUE_MASK) {
+    ct_emit_kmovq_store(w->out, to, value->reg);
+  } else if (value->reg >= VECTOR_EVEX_FIRST || value->size == 64) {
+    ct_emit_vmovups_wide_store(w->out, to, value->reg, value->size);
+  } else if (value->size == 32 || (insn->effects.traits & CT_EFFECT_VECTOR_ZEROES) != 0) {
+    ct_emit_vmovups_store(w->out, to, value->reg, value->size);
+  } else {
+    ct_emit_movups_store(w->out, to, value->reg);
+  }
+}
+
+void
+ct_record_before(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  for (int i = 0; i < insn->value_count; i++) {
+    if (insn->values[i].kind == CT_VALUE_LOADED) {
+      w->now.is_before = 1;
+      ct_writer_note(w, insn->pc);
+      store_memory(w, insn, &insn->values[i]);
+      w->now.is_before = 0;
+      w->value_at += insn->values[i].size;
+    }
+  }
+}
+
+void
+ct_record_after(struct ct_writer *w, const struct ct_source_insn *insn)
+{
+  uint64_t next = insn->pc + insn->length;
+  w->now.done++;
+  ct_writer_note(w, next);
+  for (int i = 0; i < insn->value_count; i++) {
+    const struct ct_value *value = &insn->values[i];
+    switch (value->kind) {
+    case CT_VALUE_LOADED:
+      continue;
+    case CT_VALUE_REG:
+      store_register(w, (enum ct_reg)value->reg, value->size);
+      break;
+    case CT_VALUE_FLAGS:
+      store_flags(w, next);
+      break;
+    case CT_VALUE_STORED:
+      w->now.is_before = 1;
+      ct_writer_note(w, next);
+      store_memory(w, insn, value);
+      w->now.is_before = 0;
+      ct_writer_note(w, next);
+      break;
+    default:
+      store_vector(w, insn, value);
+      break;
+    }
+    w->value_at += value->size;
+  }
+}
+
+void
+ct_record_end(struct ct_writer *w, uint64_t pc)
+{
+  struct ct_code *out = w->out;
+  enum ct_reg record = (enum ct_reg)w->record;
+  if (w->scratch != CT_NO_REG) {
+    ct_emit_mov_load(out, (enum ct_reg)w->scratch, CT_SLOT(w->place, spill_scratch));
+    w->now.scratch = w->scratch = CT_NO_REG;
+    ct_writer_note(w, pc);
+  }
+  ct_emit_lea(out, record, ct_mem(record, (int32_t)w->value_at));
+  w->unit->record_bytes = w->value_at;
+  w->now.is_advanced = 1;
+  ct_writer_note(w, pc);
+  if (record != CT_R15) {
+    ct_emit_mov_store(out, CT_SLOT(w->place, app_r15), CT_R15);
+    ct_emit_mov(out, CT_R15, record);
+    w->now.r15_is_slot = 1;
+    ct_writer_note(w, pc);
+    ct_emit_mov_load(out, record, CT_SLOT(w->place, spill_record));
+    w->now.record = CT_NO_REG;
+    ct_writer_note(w, pc);
+  }
+}
+
+/* ---- time and room ---- */
+
+/* The time stamp counter to memory, of which `high` is the upper half. rax goes by its slot, rdx by that of scratch. */
+static void
+emit_time(struct ct_writer *w, uint64_t pc, struct ct_mem low, struct ct_mem high)
+{
+  struct ct_code *out = w->out;
+  struct ct_mem rax = ct_mem_absolute(w->place->shared + (uint32_t)offsetof(struct ct_itrace_slots, regs[CT_RAX]));
+  ct_emit_mov_store(out, rax, CT_RAX);
+  ct_emit_mov_store(out, CT_SLOT(w->place, spill_scratch), CT_RDX);
+  w->now.rax_is_slot = 1;
+  w->now.scratch = CT_RDX;
+  ct_writer_note(w, pc);
+  ct_emit_rdtsc(out);
+  ct_emit_mov32_store(out, low, CT_RAX);
+  ct_emit_mov32_store(out, high, CT_RDX);
+  ct_emit_mov_load(out, CT_RDX, CT_SLOT(w->place, spill_scratch));
+  ct_emit_mov_load(out, CT_RAX, rax);
+  w->now.rax_is_slot = 0;
+  w->now.scratch = CT_NO_REG;
+  ct_writer_note(w, pc);
+}
+
+/* The number of the block of records to rcx. */
+static void
+emit_block(struct ct_writer *w)
+{
+  if (w->place->has_bmi2) {
+    ct_emit_rorx(w->out, CT_RCX, CT_R15, CT_ITRACE_BLOCK_SHIFT);
+    ct_emit_movzx8(w->out, CT_RCX, CT_RCX);
+    return;
+  }
+  struct ct_mem byte = CT_SLOT(w->place, spill_place);
+  ct_emit_mov_store(w->out, byte, CT_R15);
+  byte.disp += CT_ITRACE_BLOCK_SHIFT_OLD / 8;
+  ct_emit_movzx8_load(w->out, CT_RCX, byte);
+}
+
+void
+ct_record_look(struct ct_writer *w, uint64_t pc)
+{
+  struct ct_mem byte = ct_mem_table(w->place->shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0);
+  emit_block(w);
+  ct_emit_movzx8_load(w->out, CT_RCX, byte);
+  ct_emit_jrcxz_over(w->out, 5);
+  ct_emit_jmp_label(w->out, &w->cold);
+  ct_code_label_bind(w->out, &w->back);
+  w->has_look = true;
+  w->look = w->now;
+  w->look.pc = pc;
+  w->look.rcx_is = CT_RCX_SPILLED;
+}
+
+/* Where the look goes that found something to do; rcx has the byte, and its own value is in its slot. */
+void
+ct_record_cold(struct ct_writer *w, struct ct_code_label *room)
+{
+  struct ct_code *out = w->out;
+  uint32_t shared = w->place->shared;
+  uint64_t pc = w->look.pc;
+  struct ct_mem low = ct_mem_table(shared + CT_ITRACE_STAMPS_AT, CT_RCX, 3), high = low;
+  struct ct_mem at = ct_mem_table(shared + CT_ITRACE_STAMPS_AT + 8 * CT_ITRACE_BLOCKS, CT_RCX, 3);
+  high.disp += 4;
+  ct_code_label_bind(out, &w->cold);
+  w->now = w->look;
+  ct_writer_note(w, pc)->rcx_is = CT_RCX_SPILLED;
+  ct_emit_lea32(out, CT_RCX, ct_mem(CT_RCX, -CT_ITRACE_BLOCK_FULL));
+  ct_emit_jrcxz_over(out, 5);
+  struct ct_code_label stamp = {.count = 0};
+  ct_emit_jmp_label(out, &stamp);
+  ct_emit_mov_load(out, CT_RCX, CT_SLOT(w->place, spill_rcx));
+  w->now.rcx_is = CT_RCX_OWN;
+  ct_writer_note(w, pc);
+  ct_emit_jmp_label(out, room);
+  ct_code_label_bind(out, &stamp);
+  w->now.rcx_is = CT_RCX_SPILLED;
+  ct_writer_note(w, pc);
+  emit_block(w);
+  ct_emit_mov_store(out, at, CT_R15);
+  ct_emit_mov8_store_imm(out, ct_mem_table(shared + CT_ITRACE_BLOCKS_AT, CT_RCX, 0), 0);
+  emit_time(w, pc, low, high);
+  ct_emit_jmp_label(out, &w->back);
+}
+
+/* ---- a system call ---- */
+
+/* After it: its values. */
+void
+ct_record_syscall(struct ct_writer *w, uint64_t next)
+{
+  w->now.done = 1;
+  w->now.rcx_is = CT_RCX_PC;
+  ct_writer_note(w, next);
+  ct_emit_mov_store(w->out, ct_mem(CT_R15, 4), CT_RAX);
+  emit_time(w, next, ct_mem(CT_R15, 12), ct_mem(CT_R15, 16));
+  ct_emit_lea(w->out, CT_R15, ct_mem(CT_R15, 20));
+  w->unit->record_bytes = 20;
+  w->now.is_advanced = 1;
+  ct_writer_note(w, next);
+}
