@@ -12,6 +12,9 @@
 #include <string.h>
 #include <x86intrin.h>
 
+/* Trap and resume: of a step of ours, or of the next instruction only. */
+#define FLAGS_OF_STEPS 0x10100ull
+
 enum { EVENT_ROOM = 8192 /* of a context with all vector registers, and a part of a unit */ };
 
 struct ct_recorder {
@@ -283,7 +286,7 @@ ct_recorder_context(struct ct_recorder *recorder, const struct user_regs_struct 
   struct ct_stream_context context = {.event = {CT_STREAM_EVENT | CT_STREAM_CONTEXT, sizeof(context)},
                                       .tsc = __rdtsc(),
                                       .rip = regs->rip,
-                                      .flags = regs->eflags & ~0x100ull,
+                                      .flags = regs->eflags & ~FLAGS_OF_STEPS,
                                       .fs_base = regs->fs_base,
                                       .gs_base = regs->gs_base,
                                       .reason = (uint32_t)reason};

@@ -9,6 +9,8 @@
  */
 #include "itrace/tracer.h"
 
+#include "x86/effects.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -21,6 +23,7 @@
 #define FLAGS_OF_LAHF 0xd5ull
 #define FLAG_OF       0x800ull
 #define FLAG_TF       0x100ull
+#define FLAG_AC       0x40000ull
 
 static const size_t places[16] = {
     [CT_RAX] = offsetof(struct user_regs_struct, rax), [CT_RCX] = offsetof(struct user_regs_struct, rcx),
@@ -135,6 +138,15 @@ ct_tracer_recover(struct ct_itrace *tracer, struct user_regs_struct *regs, bool 
   return true;
 }
 
+static bool
+is_syscall(const struct ct_itrace *tracer, uint64_t pc)
+{
+  uint8_t code[2];
+  struct ct_effects effects;
+  return ct_process_read(&tracer->process, pc, code, sizeof(code)) == 0 &&
+         ct_effects_of(code, sizeof(code), &effects) && effects.flow == CT_INSN_FLOW_SYSCALL;
+}
+
 int
 ct_tracer_enter(struct ct_itrace *tracer)
 {
@@ -143,6 +155,11 @@ ct_tracer_enter(struct ct_itrace *tracer)
     return CT_ESRCH;
   }
   ct_traced_before_syscall(&regs);
+  if (tracer->recorder != NULL && (regs.eflags & FLAG_AC) != 0) { /* records are not aligned */
+    ct_recorder_context(tracer->recorder, &regs, tracer->reason);
+    return ct_traced_set_regs(tracer->tid, &regs) != 0 ? CT_ESRCH
+                                                       : ct_tracer_step(tracer, &regs, is_syscall(tracer, regs.rip));
+  }
   uint64_t unit = ct_code_cache_unit(tracer->space.cache, regs.rip, ct_code_pages_read, tracer->code);
   if (unit == 0) {
     return ct_fail(&tracer->diag, CT_ENOMEM, "out of memory");
@@ -203,6 +220,7 @@ ct_tracer_step(struct ct_itrace *tracer, const struct user_regs_struct *regs, bo
   tracer->state = CT_TRACER_STEPS;
   tracer->reason = CT_CONTEXT_STEP;
   tracer->steps_call = is_call;
+  tracer->has_own_trap = (regs->eflags & FLAG_TF) != 0;
   tracer->is_in_call = tracer->steps_into_handler = false;
   if (tracer->recorder != NULL) {
     ct_recorder_step(tracer->recorder, regs->rip);
@@ -223,6 +241,12 @@ ct_tracer_signal(struct ct_itrace *tracer, struct ct_traced_event *event)
   }
   if (ct_traced_regs(tracer->tid, &regs) != 0) {
     return CT_ESRCH;
+  }
+  if (tracer->state == CT_TRACER_STEPS && !tracer->has_own_trap && (regs.eflags & FLAG_TF) != 0) {
+    regs.eflags &= ~FLAG_TF; /* the kernel takes ours for the program's own at popf and iret */
+    if (ct_traced_set_regs(tracer->tid, &regs) != 0) {
+      return CT_ESRCH;
+    }
   }
   uint64_t pc = regs.rip;
   bool is_before;

@@ -49,6 +49,7 @@ struct ct_itrace {
   bool steps_call; /* the instruction is a system call */
   bool is_in_call; /* and has begun */
   bool steps_into_handler;
+  bool has_own_trap;  /* the program had set the trap flag itself when the step began */
   bool is_leaving;    /* has been interrupted to be let go */
   bool flushes_after; /* the step that goes on may change code */
   bool has_new_image; /* the step that goes on ends at the first instruction of another program */

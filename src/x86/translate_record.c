@@ -37,7 +37,9 @@ ct_record_decode(const struct ct_translation_place *place, struct ct_source_insn
     return false;
   }
   const struct ct_effects *effects = &insn->effects;
-  insn->uses |= effects->reads | effects->writes;
+  if (insn->flow != CT_SOURCE_SYSCALL) { /* which may do anything, but not here */
+    insn->uses |= effects->reads | effects->writes;
+  }
   for (int i = 0; i < effects->access_count; i++) {
     insn->uses |= (uint16_t)access_uses(&effects->access[i]);
   }

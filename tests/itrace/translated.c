@@ -5,6 +5,7 @@
  *   translated [-v] -- PROGRAM [ARG]...             its first thread from its first instruction on; ends as the program
  * does translated [-v] [-t TID] [-s SECONDS] PID       a thread of a process that runs, until then or a line comes on
  * stdin -v: what was translated, on stderr
+ *   -o FILE    records its steps; -l: without loss, -g: without vector registers
  */
 #include "cli/signals.h"
 #include "itrace/itrace.h"
@@ -102,6 +103,19 @@ run_program(char **argv)
   return WEXITSTATUS(summary.wait_status);
 }
 
+/* CONTRAIL_TEST_STEPS: a folder, for a file of each run. */
+static void
+records_by_environment(void)
+{
+  static char path[4096];
+  const char *folder = getenv("CONTRAIL_TEST_STEPS");
+  if (records == NULL && folder != NULL && folder[0] != 0) {
+    snprintf(path, sizeof(path), "%s/steps.%d", folder, (int)getpid());
+    records = path;
+    is_lossless = true;
+  }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -132,6 +146,7 @@ main(int argc, char **argv)
       return 2;
     }
   }
+  records_by_environment();
   if (optind < argc && strcmp(argv[optind - 1], "--") == 0) {
     return run_program(argv + optind);
   }
