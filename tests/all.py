@@ -9,7 +9,8 @@ unit tests are cmocka programs and are counted here from their TAP output.
 
 As many programs run side by side as there are processors, those beside them that mostly wait; a group can be played in
 several parts. What measures times, or has deadlines that a busy machine would miss, comes after that, alone: groups
-marked so here, and cases marked so in their files. What a group has printed is shown when all of it has ended.
+marked so here, and cases marked so in their files. What a group has printed is shown when all of it has ended; what has
+failed is said once more, just before the last line.
 """
 import argparse
 import collections
@@ -84,6 +85,7 @@ GROUPS = {
     "differential": Group(["differential/run.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
+REASON_LINES = 8  # of a failure, that are said again at the end
 # Those that take long begin first, so that none of them is left over at the end.
 LONGEST_FIRST = ["fixtures", "exclude", "fuzz", "light", "kinds", "programs", "callgrind", "unit", "transparency", "signals",
                  "follow", "crash"]
@@ -173,13 +175,23 @@ def jobs_of(name):
     return jobs
 
 
+def reasons(lines):
+    """Each line of a failure with the few after it that say why."""
+    said, rest = [], 0
+    for line in "\n".join(lines).splitlines():
+        rest = REASON_LINES if line.startswith(("FAIL", "not ok")) else 0 if line.startswith(("ok ", "skip")) else rest - 1
+        if rest > 0:
+            said.append(line[:500])
+    return said
+
+
 class Board:
     """Runs the jobs, shows each group when its last job has ended, and adds up."""
 
     def __init__(self, groups, build):
         self.build, self.lock = build, threading.Lock()
         self.jobs = [job for name in groups for job in jobs_of(name)]
-        self.total = [0, 0, 0]
+        self.total, self.failures = [0, 0, 0], []
 
     def run(self, job):
         job.run(self.build)
@@ -193,6 +205,9 @@ class Board:
         self.total = [a + b for a, b in zip(self.total, counts)]
         took = sum(max((job.end for job in jobs if job.is_alone == alone), default=0) -
                    min((job.begin for job in jobs if job.is_alone == alone), default=0) for alone in (False, True))
+        said = [line for job in jobs for line in reasons(job.lines)]
+        if counts[1]:
+            self.failures += [f"== {name}: {counts[1]} failed"] + (said or [line for job in jobs for line in job.lines[-REASON_LINES:]])
         print("\n".join([f"== {name}"] + [line for job in jobs for line in job.lines]))
         print(f"== {name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {took:.1f} s"
               f" ({sum(job.used for job in jobs):.1f} s of a processor)", flush=True)
@@ -235,6 +250,8 @@ def main():
 
     board = Board(dict.fromkeys(options.groups or GROUPS), build)
     board.run_all()
+    if board.failures:  # again, so that the end of the output alone says what has failed
+        print("\n".join(["== what has failed"] + board.failures))
     print("{} passed, {} failed, {} skipped".format(*board.total))
     return 1 if board.total[1] else 0
 

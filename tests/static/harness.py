@@ -89,6 +89,15 @@ for each_name, (each_body, each_more, each_summary, each_words) in CHOICES.items
 says("no case of the name", GOOD, "0 passed, 1 failed, 0 skipped", ["no case is named x*"], "--filter", "x*")
 
 
+@check("harness: failures are said again at the end")
+def said_again(_):
+    """With what follows them, wherever they stand, and nothing of what went well."""
+    lines = ["ok   group one", "FAIL group two: not this\nnor that\n     line 7: expect(0)", "ok   group three", "word", "not ok 1 - four", "# why"]
+    said = importlib.import_module("all").reasons(lines)
+    wanted = ["FAIL group two: not this", "nor that", "     line 7: expect(0)", "not ok 1 - four", "# why"]
+    return [] if said == wanted else [f"{said} and not {wanted}"]
+
+
 @check("harness: every group begins")
 def begins(options):
     """Its options, its cases and what it imports are right as far as that."""
