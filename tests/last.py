@@ -358,7 +358,13 @@ def killed_counted(scene):
     program = scene.build(COUNT)
     process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, "--trace", "step", "--", program, "100000000")
     path = os.path.join(scene.trace, "manifest.json")
-    wait_for("a count", lambda: os.path.exists(path) and any(thread["events"] for thread in scene.manifest()["threads"]))
+
+    def counted():
+        return sum(thread["events"] for thread in scene.manifest()["threads"]) if os.path.exists(path) else 0
+
+    wait_for("a count", counted)
+    first = counted()
+    wait_for("a later one", lambda: counted() > first)
     scene.kill(process)
     manifest = scene.manifest()
     manifest["threads"][0]["events"] = 10**9
@@ -373,6 +379,44 @@ def killed_counted(scene):
     for command in ("info", "report", "replay"):
         result = scene.execute(scene.contrail, command, *(["--limit", "1"] if command == "replay" else []), scene.trace)
         expect(f"{lost} of {10**9} events are gone" in result.stdout + result.stderr, f"{command}: no word of it")
+
+
+def check_dropped(scene, *words):
+    """Events were lost before the recorder was killed: how many is in the blocks, whatever the manifest says."""
+    program = scene.build(COUNT)
+    process = scene.start(scene.contrail, "record", "-q", "-o", scene.trace, *words, "--no-wait", "--args", "--trace", "step", "--",
+                          program, "100000000")
+    wait_for("the session", lambda: "program" in scene.run(scene.contrail, "sessions"))
+    wait_for("events", lambda: scene.session(process)["events"])
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1)  # more than the ring holds
+    process.send_signal(signal.SIGCONT)
+    wait_for("a loss", lambda: scene.session(process)["dropped"])
+    before = scene.session(process)["events"]
+    wait_for("its block", lambda: scene.session(process)["events"] > before + 200000)
+    scene.kill(process)
+    manifest = scene.manifest()
+    manifest["dropped_total"] = 0
+    for thread in manifest["threads"]:
+        thread["dropped"] = 0
+    with open(os.path.join(scene.trace, "manifest.json"), "w") as file:
+        json.dump(manifest, file)
+    scene.run(scene.contrail, "recover", scene.trace)
+    lines = scene.run(scene.contrail, "replay", "--type", "lost", scene.trace)
+    lost = sum(int(count.replace(",", "")) for count in re.findall("events lost: ([0-9,]+)", lines))
+    info, manifest = scene.info(), scene.manifest()
+    expect(lost > 0 and info["dropped"] == lost == manifest["dropped_total"] == manifest["threads"][0]["dropped"],
+           f"{lost} lost, but {info['dropped']} in info, {manifest['dropped_total']} in all")
+
+
+@case
+def killed_dropped(scene):
+    check_dropped(scene)
+
+
+@case
+def killed_dropped_last(scene):
+    check_dropped(scene, "--last", "128M")
 
 
 @case

@@ -22,6 +22,13 @@
 #define CHILD_STORE  4           /* a child's store, or its files, are so many times smaller */
 #define MANIFEST_NS  200000000ull
 
+/* The counts in the manifest of a running recording, which recover needs: not older than so, or than this part of the
+ * recording; and this share of the time, at most, is taken for writing them. */
+#define COUNTS_MIN_NS 1000000000ull
+#define COUNTS_MAX_NS 30000000000ull
+#define COUNTS_PART   8
+#define COUNTS_SHARE  100
+
 /* Detail is written around marks only. */
 static bool
 session_marks_detail(const struct ct_session *session)
@@ -92,7 +99,9 @@ session_manifest(struct ct_session *session, const struct ct_manifest *manifest,
 void
 session_write_manifest(struct ct_session *session, bool complete)
 {
+  session->recording.manifest_events = session->sync.status.events; /* only this thread changes it */
   pthread_mutex_lock(&session->recording.writer_lock);
+  uint64_t begin = ct_now_ns(); /* from here on others wait for us */
   if (complete) {
     ct_trace_writer_end_detail(session->recording.writer);
     ct_trace_writer_sync(session->recording.writer); /* so that the counts are of what is on the disk */
@@ -103,16 +112,31 @@ session_write_manifest(struct ct_session *session, bool complete)
   pthread_mutex_unlock(&session->recording.writer_lock);
   session->recording.manifest_is_old = false;
   session->recording.manifest_ns = ct_now_ns();
+  session->recording.manifest_took_ns = session->recording.manifest_ns - begin;
 }
 
-/* While libraries come and go: now and then is enough. */
+/* Events have been recorded since the manifest was written, long enough ago. */
+static bool
+counts_are_old(const struct ct_session *session, uint64_t now)
+{
+  uint64_t age = now - session->recording.manifest.ns0, between = age / COUNTS_PART;
+  between = between < COUNTS_MIN_NS ? COUNTS_MIN_NS : between > COUNTS_MAX_NS ? COUNTS_MAX_NS : between;
+  uint64_t least = COUNTS_SHARE * session->recording.manifest_took_ns;
+  return now - session->recording.manifest_ns > (between > least ? between : least) &&
+         session->sync.status.events != session->recording.manifest_events;
+}
+
+/* Now and then is enough. */
 void
 session_refresh_manifest(struct ct_session *session)
 {
   session_note_cuts(session);
-  if (session->recording.manifest_is_old && ct_now_ns() - session->recording.manifest_ns > MANIFEST_NS) {
+  uint64_t now = ct_now_ns();
+  if (session->recording.manifest_is_old && now - session->recording.manifest_ns > MANIFEST_NS) {
     uint64_t bytes = session->recording.image_live ? ct_process_private_bytes(session->target.process.pid) : 0;
     session->recording.manifest.private_bytes = bytes != 0 ? bytes : session->recording.manifest.private_bytes;
+    session_write_manifest(session, false);
+  } else if (counts_are_old(session, now)) {
     session_write_manifest(session, false);
   }
 }

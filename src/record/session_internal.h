@@ -73,8 +73,9 @@ struct session_recording {
   pthread_mutex_t writer_lock;
   struct ct_manifest manifest;
   bool manifest_is_old;
-  uint64_t cuts_reported; /* enum ct_cut: noted */
-  uint64_t manifest_ns;   /* when it was written */
+  uint64_t cuts_reported;                     /* enum ct_cut: noted */
+  uint64_t manifest_ns;                       /* when it was written, ... */
+  uint64_t manifest_took_ns, manifest_events; /* ... how long that took, and the events that were recorded by then */
   uint64_t next_check_ns;
   struct ct_cpu_times cpu;
   uint64_t counted_ns; /* when the numbers of the status were brought up to date */

@@ -30,7 +30,7 @@ struct kept_thread {
   uint32_t index, tid, pid;
   char name[CT_STORE_NAME_BYTES];
   struct kept_file files[FILES];
-  uint64_t events, first_event, next_event, missing;
+  uint64_t events, first_event, next_event, missing, dropped;
   uint64_t next_number;
   bool has_blocks;
 };
@@ -293,6 +293,7 @@ add_block(struct ct_kept *kept, const struct ct_store_record *record, const uint
   thread->next_number = (uint64_t)header.number + 1;
   thread->next_event = header.first_event + events;
   thread->events += events;
+  thread->dropped += header.lost;
   kept->sums.events += events;
   kept->sums.last_tsc = header.last_tsc > kept->sums.last_tsc ? header.last_tsc : kept->sums.last_tsc;
   return CT_OK;
@@ -517,6 +518,9 @@ amend_thread(const struct ct_kept *kept, json_t *item)
   if (thread != NULL) {
     not_kept = thread->has_blocks ? thread->first_event : 0;
     ct_json_put(item, "events", thread->events + thread->missing);
+    if (thread->dropped > ct_json_get(item, "dropped")) { /* since the recorder wrote the manifest, before it died */
+      ct_json_put(item, "dropped", thread->dropped);
+    }
   } else {
     ct_json_put(item, "events", 0);
   }
@@ -552,7 +556,7 @@ add_threads(const struct ct_kept *kept, json_t *threads)
       ct_json_put(item, "tid", thread->tid);
       json_object_set_new(item, "name", ct_json_string(thread->name));
       ct_json_put(item, "events", thread->events + thread->missing);
-      ct_json_put(item, "dropped", 0);
+      ct_json_put(item, "dropped", thread->dropped);
       ct_json_put(item, "not_kept", thread->first_event);
       not_kept += thread->first_event;
       json_array_append_new(threads, item);

@@ -113,9 +113,23 @@ is_recording(const json_t *manifest)
   return state != NULL && strcmp(state, "recording") == 0;
 }
 
+/* What was dropped after the manifest was written is known of the blocks. */
+static void
+sum_dropped(json_t *manifest)
+{
+  uint64_t sum = 0;
+  size_t i;
+  const json_t *threads = json_object_get(manifest, "threads"), *thread;
+  json_array_foreach(threads, i, thread) sum += ct_json_get(thread, "dropped");
+  if (sum > ct_json_get(manifest, "dropped_total")) {
+    ct_json_put(manifest, "dropped_total", sum);
+  }
+}
+
 static int
 save_manifest(int dir_fd, const char *path, json_t *manifest, struct ct_diag *diag)
 {
+  sum_dropped(manifest);
   json_object_set_new(manifest, "state", json_string(STATE_RECOVERED));
   char *text = json_dumps(manifest, JSON_INDENT(1));
   if (text == NULL) {
@@ -392,6 +406,9 @@ recover_thread(struct recovery *r, const struct ct_trace_thread *thread)
   }
   ct_json_put(item, "events", sums.events + loss.events);
   ct_json_put(item, "lost", loss.events);
+  if (sums.lost > ct_json_get(item, "dropped")) {
+    ct_json_put(item, "dropped", sums.lost);
+  }
   ct_json_put(item, "tid", thread->tid);
   r->report->threads++;
   r->report->events += sums.events;
