@@ -83,6 +83,7 @@ GROUPS = {
     "callgrind": Group(["callgrind.py"]),
     "libraries": Group(["dlstorm.py"]),
     "differential": Group(["differential/run.py"]),
+    "steps": Group(["steps.py"]),
     "fuzz": Group(["fuzz/run.py --seconds 3"]),
 }
 REASON_LINES = 8  # of a failure, that are said again at the end

@@ -141,7 +141,7 @@ take_values(struct ct_steps_state *state, const struct ct_steps_insn *insn, cons
     state->cpu.reg[CT_RCX] = state->cpu.rip;
     state->cpu.reg[CT_R11] = before.flags;
     state->cpu.unknown = before.unknown;
-    told |= 1u << CT_RCX | 1u << CT_R11;
+    told |= (uint16_t)(1u << CT_RCX | (before.unknown == 0 ? 1u << CT_R11 : 0));
   }
   state->unknown = (uint16_t)((state->unknown & ~told) | (e->writes & ~told));
 }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* A process that is run step by step under ptrace, for stepped.c. */
+#ifndef CT_TESTS_STEPS_STEPPING_H
+#define CT_TESTS_STEPS_STEPPING_H
+
+#include "steps/machine.h"
+
+#include <sys/types.h>
+
+/* Whether this processor and kernel tell of the vector registers, how many there are and of how many bytes. */
+struct vectors_shape {
+  uint16_t vectors;
+  uint8_t bytes, masks;
+};
+struct vectors_shape machine_shape(void);
+
+/* A program, stopped at its first instruction; -1: it cannot be started. */
+pid_t machine_start(char *const argv[]);
+/* False: it is not there. */
+bool machine_state(pid_t pid, bool with_vectors, struct ct_steps_state *state);
+size_t machine_peek(pid_t pid, uint64_t at, void *out, size_t size);
+/* Takes the flag of single steps out of r11, where a system call has left it. */
+void machine_clean_r11(pid_t pid);
+/* Has the program a handler for it? */
+bool machine_handles(pid_t pid, int signal);
+
+enum { MACHINE_STEPPED, MACHINE_SIGNAL, MACHINE_EXEC, MACHINE_ENDED };
+/* A step, with a signal to deliver (0: none); *value: the signal that came, or the status. */
+int machine_step(pid_t pid, int deliver, int *value);
+/* What siginfo tells of the signal at which it stopped. */
+void machine_signal_info(pid_t pid, uint64_t *address, int32_t *code);
+
+#endif
